@@ -12,13 +12,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use floodwall_model::plant::{KnobWrite, Plant, PlantError};
-use floodwall_model::setting::JOURNAL_PRIORITY;
+use floodwall_model::setting::{JOURNAL_PRIORITY, is_passing, is_priority};
 use floodwall_model::{DeviceId, Setting};
 
 use crate::Report;
 use crate::config::{LIMITS_AGAIN, RETRIES, RETRY};
 use crate::pace::limits;
-use crate::raise::{is_priority, is_unset};
+use crate::raise::is_unset;
 
 /// The knob that moves most others, and the other that moves some.
 const ELEVATOR: &str = "scheduler";
@@ -76,12 +76,6 @@ struct Change {
     value: String,
     /// Whether it gives the administrator's value back.
     back: bool,
-}
-
-/// Whether a knob comes and goes while its device stays: a limit of a control group, `GROUP:io.max`,
-/// or a priority, `pid:4711.ioprio`. It needs nothing back once it has gone.
-fn is_passing(knob: &str) -> bool {
-    knob.contains(':') || knob == JOURNAL_PRIORITY
 }
 
 fn follows_elevator(knob: &str) -> bool {

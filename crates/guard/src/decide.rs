@@ -11,19 +11,18 @@
 //!
 //! Protect begins at once at a level that keeps the queue short. In mode protect the queue's length
 //! then follows a model ([`crate::ladder`]). Tries find the best level and elevator in mode balance,
-//! and where no length keeps the goal. A step aside is watched until enough operations have ended to compare. It is taken
-//! back as soon as it is clearly worse. After a whole round without a better step, each try that
-//! finds nothing makes the next wait three times longer.
+//! and where no length keeps the goal. A step aside is watched until enough operations have ended to
+//! compare. It is taken back as soon as it is clearly worse. After a whole round without a better
+//! step, each try that finds nothing makes the next wait three times longer.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::time::Duration;
 
 use crate::climb::{Tally, Whole};
-use crate::config::Mode;
 use crate::config::{
     BACKLOG, BETTER, CHANGED, CLEARLY_WORSE, DEAD_S, ENOUGH_OPERATIONS, FIRST_REST, FORGET, GOOD, HARMED,
-    HOPELESS_SLOTS, LAST_SLOTS, LIMIT_TRIAL, MOST_PATIENCE, MOST_S, NOT_IN_FORCE, OPENING_S, PATIENCE,
+    HOPELESS_SLOTS, LAST_SLOTS, LIMIT_TRIAL, MOST_PATIENCE, MOST_S, Mode, NOT_IN_FORCE, OPENING_S, PATIENCE,
     PATIENCE_GROWTH, RECOVER_STEP, REST, REST_SLOTS, SETTLE, SETTLE_BFQ, STUCK, THREAT, TRY_S, UNBEARABLE,
     UNKNOWN_THREAT,
 };
@@ -73,9 +72,9 @@ pub(crate) struct Machine {
     pub(crate) pace: Option<Pace>,
     /// The group that was paced last, its rate at the end, and the time of the end.
     paced: Option<(String, f64, Duration)>,
-    /// The best level known in this encounter.
     /// The group whose least pace was not enough in this encounter.
     hopeless: Option<String>,
+    /// The best level known in this encounter.
     best: Level,
     /// The level at which the last encounter of each kind ended, and when. The next one begins
     /// there. The kinds are encounters without and with readers.
@@ -84,8 +83,8 @@ pub(crate) struct Machine {
     /// When the state was entered, and when the level was last changed (or came into force).
     since: Duration,
     stepped: Duration,
-    /// When the present level was gone to.
-    gone: Duration,
+    /// When the present level was wanted first.
+    begun: Duration,
     /// How long after a change samples say nothing of the new level.
     settle: Duration,
     /// When victims and floods were last both present under protection.
@@ -94,7 +93,7 @@ pub(crate) struct Machine {
     tallies: BTreeMap<Level, Tally>,
     /// Samples of a level that takes long to settle, until it has settled.
     unsettled: Tally,
-    /// Which of two levels is the better one.
+    /// The administrator's choice, as of this tick.
     mode: Mode,
     /// The queue's length in mode protect, until no length keeps the goal. Tries follow then.
     ladder: Option<Ladder>,
@@ -310,7 +309,7 @@ impl Machine {
             self.best = known;
             self.opening.clear();
             self.tallies.clear();
-            self.ladder = (self.mode == Mode::Protect).then(|| Ladder::begin(now, self.own_wait_s.take()));
+            self.begin_ladder(now);
             if kind != self.kind {
                 (self.patience, self.step) = (PATIENCE, None);
                 self.tried.clear();
@@ -326,15 +325,21 @@ impl Machine {
                 self.opening.push_front(first);
             }
             self.tallies.clear();
-            if self.mode == Mode::Protect {
-                self.ladder = Some(Ladder::begin(now, self.own_wait_s.take()));
-                self.opening.clear();
-            }
+            self.begin_ladder(now);
         }
         self.kind = kind;
         self.go(now, self.best, offers);
         self.next = now + FIRST_REST;
         self.enter(now, State::Protect, why)
+    }
+
+    /// In mode protect a model chooses the queue's length first.
+    fn begin_ladder(&mut self, now: Duration) {
+        let protects = self.mode == Mode::Protect;
+        self.ladder = protects.then(|| Ladder::begin(now, self.own_wait_s.take()));
+        if protects {
+            self.opening.clear();
+        }
     }
 
     /// The first levels are to be tried.
@@ -405,7 +410,7 @@ impl Machine {
     fn go(&mut self, now: Duration, level: Level, offers: &Offers<'_>) {
         let (was, is) = (self.level.is_bfq(offers), level.is_bfq(offers));
         self.settle = if is && !was { SETTLE_BFQ } else { SETTLE };
-        (self.level, self.stepped, self.gone) = (level, now, now);
+        (self.level, self.stepped, self.begun) = (level, now, now);
         self.tallies.entry(level).or_default().enter();
         self.unsettled = Tally::default();
     }
@@ -495,7 +500,7 @@ impl Machine {
         let harm = best.reduce(f64::max).zip(victims(&watched.trial)).map(|(best, here)| best - here);
         let is_hopeless = watched.is_settled && watched.is_hopeless(harm);
         // A limit comes down no faster than the backlog drains.
-        let is_late = !watched.is_settled && now - self.gone > LIMIT_TRIAL;
+        let is_late = !watched.is_settled && now - self.begun > LIMIT_TRIAL;
         if !is_refused && !is_enough && !is_hopeless && !is_late && watched.dead_s < most_dead {
             return None;
         }

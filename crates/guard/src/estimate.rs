@@ -172,7 +172,6 @@ impl Estimator {
     ) -> Estimate {
         let believed = tick > Duration::ZERO && tick <= LONGEST_TICK;
         let backlog_bytes = seen.dirty_bytes.unwrap_or(0) + seen.writeback_bytes.unwrap_or(0);
-        let backlogged = backlog_bytes >= BACKLOG && seen.counters.in_flight > 0;
         // A tick that began or ended without a backlog tells how much was written, not how fast the
         // device could be. A backlogged tick without writes tells that the device was stuck.
         // Victims' own writes do not tell it either, while the flusher has not begun.
@@ -180,7 +179,7 @@ impl Estimator {
             Pulled::Nothing | Pulled::Paced => seen.writeback_bytes.is_none_or(|bytes| bytes >= FLUSHING),
             Pulled::Somehow | Pulled::Shortest => true,
         };
-        let backlogged = backlogged && is_flushing;
+        let backlogged = backlog_bytes >= BACKLOG && seen.counters.in_flight > 0 && is_flushing;
         if believed && backlogged && self.was_backlogged {
             let rate = seen.counters.written_bytes as f64 / tick.as_secs_f64();
             // A paced flood's rate says only that the device drains that much.
@@ -188,8 +187,7 @@ impl Estimator {
             if is_device || self.drain.get() < Some(rate) {
                 self.saw_device |= is_device;
                 self.drain.add(tick, rate);
-                self.stretch.push_back((tick, seen.counters.written_bytes));
-                self.add_most_drain(tick);
+                self.add_most_drain(tick, seen.counters.written_bytes);
             } else {
                 self.stretch.clear();
             }
@@ -277,30 +275,22 @@ impl Estimator {
         }
     }
 
-    /// A stretch of backlogged time shorter than [`STRETCH`] may be a burst into the device's own cache.
-    /// It counts only until a longer one is known.
-    fn add_most_drain(&mut self, tick: Duration) {
-        let sum = |stretch: &VecDeque<(Duration, u64)>| {
-            stretch.iter().fold((Duration::ZERO, 0), |(t, b), (tick, bytes)| (t + *tick, b + bytes))
-        };
-        while self.stretch.len() > 1
-            && sum(&self.stretch).0
-                >= STRETCH + self.stretch.front().map_or(Duration::ZERO, |(tick, _)| *tick)
-        {
+    /// A stretch of backlogged time shorter than [`STRETCH`] may be a burst into the device's own
+    /// cache. It counts only until a longer one is known.
+    fn add_most_drain(&mut self, tick: Duration, written: u64) {
+        self.stretch.push_back((tick, written));
+        let mut lasted: Duration = self.stretch.iter().map(|(tick, _)| *tick).sum();
+        while let Some((first, _)) = self.stretch.front().filter(|(first, _)| lasted >= STRETCH + *first) {
+            lasted -= *first;
             self.stretch.pop_front();
         }
-        let (lasted, bytes) = sum(&self.stretch);
-        if lasted.is_zero() {
-            return;
+        let is_long = lasted >= STRETCH;
+        if is_long && !std::mem::replace(&mut self.has_stretch, true) {
+            self.most_drain = Windowed::largest(MOST_DRAIN_WINDOW);
         }
-        let rate = bytes as f64 / lasted.as_secs_f64();
-        if lasted >= STRETCH {
-            if !std::mem::replace(&mut self.has_stretch, true) {
-                self.most_drain = Windowed::largest(MOST_DRAIN_WINDOW);
-            }
-            self.most_drain.add(tick, rate);
-        } else if !self.has_stretch {
-            self.most_drain.add(tick, rate);
+        if is_long == self.has_stretch {
+            let bytes: u64 = self.stretch.iter().map(|(_, bytes)| bytes).sum();
+            self.most_drain.add(tick, bytes as f64 / lasted.as_secs_f64());
         }
     }
 

@@ -206,9 +206,8 @@ impl<'a> Offers<'a> {
     fn recipe(&self, (elevator, depth, size): Recipe) -> Option<Level> {
         let elevator = elevator.map_or(0, elevator_level);
         let elevator = if elevator == self.own { 0 } else { elevator };
-        let depth = if self.depth && depth > self.above.0 { depth } else { 0 };
-        let size = if self.size && size > self.above.1 { size } else { 0 };
-        self.has_elevator(elevator).then_some(Level { elevator, depth, size, ..Level::default() })
+        let level = Level { elevator, ..Level::default() };
+        self.has_elevator(elevator).then(|| self.queue(level, (depth, size)))
     }
 
     pub(crate) fn has_elevator(&self, level: u8) -> bool {

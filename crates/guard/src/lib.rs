@@ -302,7 +302,7 @@ impl Device {
         }
         self.held.check_limits(plant, look.id, seen.at, report)?;
         self.committers.look(seen.at, now.tick, &look.actors);
-        let offers = Offers::of(&self.held, seen.hard_limit_bytes, floods_group.as_deref());
+        let mut offers = Offers::of(&self.held, seen.hard_limit_bytes, floods_group.as_deref());
         let has_bfq = self.machine.level.is_bfq(&offers) && !look.changing;
         let raisable = if has_bfq && estimate.victims && estimate.floods {
             let priorities = self.committers.knobs(seen.at);
@@ -311,8 +311,6 @@ impl Device {
         } else {
             Vec::new()
         };
-        let hard_limit = seen.hard_limit_bytes;
-        let mut offers = Offers::of(&self.held, hard_limit, floods_group.as_deref());
         offers.raise = !raisable.is_empty();
         let changed = self.machine.pace.as_ref().map(Pace::changed);
         if let Some(step) = self.machine.tick(seen.at, &estimate, &whole, &offers, in_force) {

@@ -29,11 +29,6 @@ const UNSET: [&str; 2] = ["none", "be/4"];
 /// The same of the threads that commit ext4's journals (fs/ext4/super.c `DEFAULT_JOURNAL_IOPRIO`).
 const JOURNAL_UNSET: &str = "be/3";
 
-/// Whether a knob is a priority: `pid:4711.ioprio`, `journal.ioprio`.
-pub(crate) fn is_priority(knob: &str) -> bool {
-    knob.ends_with(".ioprio")
-}
-
 /// When a process was seen first and last.
 #[derive(Clone, Copy, Debug)]
 struct Seen {

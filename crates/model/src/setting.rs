@@ -14,6 +14,22 @@ pub const VICTIMS_PRIORITY: &str = "victim.ioprio";
 /// The I/O priority of the threads that commit ext4's journals.
 pub const JOURNAL_PRIORITY: &str = "journal.ioprio";
 
+/// The begin of a process's name in knobs: `pid:4711.ioprio`.
+pub const PROCESS: &str = "pid:";
+
+/// Whether a plant's knob is the I/O priority of threads: `pid:4711.ioprio`, `journal.ioprio`.
+#[must_use]
+pub fn is_priority(knob: &str) -> bool {
+    knob == JOURNAL_PRIORITY || knob.starts_with(PROCESS) && knob.ends_with(".ioprio")
+}
+
+/// Whether a plant's knob comes and goes while its device stays: a limit of a control group,
+/// `GROUP:io.max`, or a priority. It needs nothing back once it has gone.
+#[must_use]
+pub fn is_passing(knob: &str) -> bool {
+    knob.contains(':') || is_priority(knob)
+}
+
 /// Queue files whose writes wait until the queue is empty and hold all I/O back meanwhile
 /// (block/elevator.c `elevator_change`; block/blk-sysfs.c `queue_requests_store`,
 /// `queue_max_sectors_store`, `queue_wb_lat_store`). Since Linux 6.10 the first `io.max` of a disk

@@ -18,6 +18,7 @@ use floodwall_knobs::catalogue::{Knob, Scope, find};
 use floodwall_knobs::value::{Form, check};
 use floodwall_knobs::{Change, Device, KernelFiles, KnobName, Target, Who};
 use floodwall_model::plant::{Actor, DeviceObservation, KnobWrite, Knobs, Observation, Plant, PlantError};
+use floodwall_model::setting::{PROCESS, is_passing, is_priority};
 use floodwall_model::trial::DeviceSample;
 use floodwall_model::{DeviceId, Setting};
 use floodwall_probe::{Blind, Probe, Snapshot, SourceKind};
@@ -269,12 +270,12 @@ impl HostPlant {
     pub fn yield_knobs(&mut self, asked: &[KnobName]) -> Yielded {
         let (mut knobs, mut all) = (Vec::new(), BTreeMap::new());
         for name in asked {
-            let of_process = name.knob.strip_suffix(".ioprio").filter(|pid| pid.starts_with("pid:"));
+            let of_process = name.knob.strip_suffix(".ioprio").filter(|pid| pid.starts_with(PROCESS));
             let knob = of_process.map(|pid| format!("{pid}:ioprio"));
             if let Some((group, limit)) = knob.as_ref().unwrap_or(&name.knob).rsplit_once(':') {
                 all.insert(name.clone(), Some(format!("/{group}/{limit}")));
                 // A process's priority has a dot in a controller's name.
-                let is_process = group.starts_with("pid:");
+                let is_process = group.starts_with(PROCESS);
                 let knob = if is_process { format!("{group}.{limit}") } else { name.knob.clone() };
                 knobs.push((None, knob));
                 continue;
@@ -520,7 +521,7 @@ impl HostPlant {
     /// The changes of all cells that one write concerns.
     fn changes(&self, write: &KnobWrite) -> Result<Vec<Change>, PlantError> {
         let refused = |why: String| PlantError::Refused { write: write.clone(), why };
-        if priorities::is_one(&write.knob) {
+        if is_priority(&write.knob) {
             let id = write.device.ok_or_else(|| refused("say on which device it commits".to_owned()))?;
             let unit = self.units.get(id).ok_or(PlantError::NoDevice(id))?;
             let targets = self.priorities.targets(unit, &write.knob, &self.files);
@@ -632,8 +633,7 @@ impl Plant for HostPlant {
         match &mut self.hand {
             Hand::Live(writer) => {
                 writer.write(write.clone(), changes)?;
-                let is_passing = write.knob.contains(':') || priorities::is_one(&write.knob);
-                let of_queue = write.device.filter(|_| !is_passing);
+                let of_queue = write.device.filter(|_| !is_passing(&write.knob));
                 if let Some(known) = of_queue.and_then(|id| self.known.get_mut(&id)) {
                     known.stale = true;
                     if let Some(knobs) = &mut known.knobs {

@@ -16,7 +16,7 @@ use floodwall_host::{SysRoot, queue, task};
 use floodwall_knobs::catalogue::{Knob, find};
 use floodwall_knobs::cell::Cell;
 use floodwall_knobs::{Device, Files, Process, Target};
-use floodwall_model::setting::JOURNAL_PRIORITY;
+use floodwall_model::setting::{JOURNAL_PRIORITY, PROCESS};
 use floodwall_model::{DeviceId, Setting};
 
 use crate::lanes::{Owner, owner};
@@ -24,8 +24,6 @@ use crate::units::Unit;
 
 /// The priority of a process's threads.
 const PRIORITY: &str = "ioprio";
-/// The name of a process before the dot.
-const PID: &str = "pid:";
 /// The elevator in which priorities put commits before a flood, if it has group support.
 const ELEVATOR: &str = "bfq";
 /// A process that commits no more is forgotten after this. It is longer than the law raises one.
@@ -56,12 +54,7 @@ pub(crate) struct Priorities {
 
 /// The name of a process in knobs: `pid:4711`.
 pub(crate) fn name(pid: u32) -> String {
-    format!("{PID}{pid}")
-}
-
-/// Whether a knob is a priority.
-pub(crate) fn is_one(knob: &str) -> bool {
-    knob == JOURNAL_PRIORITY || (knob.starts_with(PID) && knob.ends_with(".ioprio"))
+    format!("{PROCESS}{pid}")
 }
 
 impl Priorities {
@@ -162,7 +155,7 @@ impl Priorities {
             };
             return journals(&unit.limits).filter(is_there).collect();
         }
-        let pid = name.strip_prefix(PID).and_then(|name| name.split('.').next()?.parse::<u32>().ok());
+        let pid = name.strip_prefix(PROCESS).and_then(|name| name.split('.').next()?.parse::<u32>().ok());
         let known = pid.and_then(|pid| self.committers.get(&pid)).filter(|known| known.unit == unit.id);
         known.and_then(|known| priority_of(known.process?)).into_iter().collect()
     }
@@ -192,6 +185,8 @@ mod tests {
     use std::fs;
 
     use floodwall_knobs::KernelFiles;
+
+    use floodwall_model::setting::is_priority;
 
     use super::*;
     use crate::testing::put;
@@ -239,7 +234,7 @@ mod tests {
         let mut knobs: Setting = [("scheduler".to_owned(), elevator.to_owned())].into_iter().collect();
         let files = KernelFiles::new(root).unwrap();
         priorities.read_knobs(root, unit, &files, in_use, &|_| None, &mut knobs);
-        knobs.0.into_iter().filter(|(knob, _)| is_one(knob)).collect()
+        knobs.0.into_iter().filter(|(knob, _)| is_priority(knob)).collect()
     }
 
     #[test]

@@ -27,6 +27,7 @@ use crate::cells::{self, Cell};
 use crate::data::Alone;
 use crate::measure::Place;
 use crate::{conditions, work};
+use paced::Paced;
 use script::Run;
 
 /// Machines with other seeds that the guard, the default and the finalists go through.
@@ -169,39 +170,49 @@ pub(crate) fn sections(data: &Path) -> anyhow::Result<Vec<(&'static str, String,
     let mut sections = Vec::new();
     let all = cells::all();
     let count = all.len();
-    let (rows, origin) = stored(data, all)?;
+    let (rows, origin) = guarded(data, all)?;
     if !rows.is_empty() {
         sections.push(("league-guard", table::section(&rows, count), origin));
     }
     if let Some(draw) = read::<Draw>(&data.join(DRAWN))? {
         let all = cells::drawn(seed(&draw.seed).map_err(anyhow::Error::msg)?);
         let count = all.len();
-        let (rows, origin) = stored(data, all)?;
+        let (rows, origin) = guarded(data, all)?;
         let devices = table::devices(&rows, &draw.seed, &draw.law)?;
         sections.push(("league-guard-drawn", devices + &table::section(&rows, count), origin));
     }
-    let (rows, origin) = stored(data, cells::presets())?;
+    let (rows, origin) = guarded(data, cells::presets())?;
     if !rows.is_empty() {
         sections.push((PRESETS, table::presets(&rows), origin));
     }
-    let rows = paced::stored(data, cells::all())?;
+    let (rows, origin) = stored(data, cells::all(), paced::FILE, |paced: &Paced| &paced.origin)?;
     if !rows.is_empty() {
-        let origin = Origin::of_parts(rows.iter().map(|(_, paced)| &paced.origin));
         sections.push((paced::SECTION, paced::section(&rows, count), origin));
     }
     sections.extend(conditions::stored(data)?);
     Ok(sections)
 }
 
-fn stored(data: &Path, cells: Vec<Cell>) -> anyhow::Result<(Vec<(Cell, Guarded)>, Origin)> {
+/// The stored measurements of cells, by the end of their files' names, and what all were measured
+/// with.
+fn stored<T: serde::de::DeserializeOwned>(
+    data: &Path,
+    cells: Vec<Cell>,
+    end: &str,
+    origin: fn(&T) -> &Origin,
+) -> anyhow::Result<(Vec<(Cell, T)>, Origin)> {
     let mut rows = Vec::new();
     for cell in cells {
-        if let Some(guarded) = read::<Guarded>(&data.join(cell.name() + ".json"))? {
-            rows.push((cell, guarded));
+        if let Some(measured) = read(&data.join(cell.name() + end))? {
+            rows.push((cell, measured));
         }
     }
-    let origin = Origin::of_parts(rows.iter().map(|(_, guarded)| &guarded.origin));
+    let origin = Origin::of_parts(rows.iter().map(|(_, measured)| origin(measured)));
     Ok((rows, origin))
+}
+
+fn guarded(data: &Path, cells: Vec<Cell>) -> anyhow::Result<(Vec<(Cell, Guarded)>, Origin)> {
+    stored(data, cells, ".json", |guarded: &Guarded| &guarded.origin)
 }
 
 /// The stored draw, or a new one by `--seed` or the law's commit.

@@ -55,10 +55,8 @@ struct Run {
     flood: f64,
 }
 
-/// The file of a cell.
-fn file(cell: &Cell) -> String {
-    cell.name() + "_third.json"
-}
+/// How the name of a cell's file ends.
+pub(super) const FILE: &str = "_third.json";
 
 /// One cell.
 pub(super) fn measure(
@@ -67,7 +65,7 @@ pub(super) fn measure(
     origin: &Origin,
     tell: &dyn Fn(&str),
 ) -> anyhow::Result<()> {
-    let path = args.data.join(file(cell));
+    let path = args.data.join(cell.name() + FILE);
     let is_there = |stored: Paced| stored.origin == *origin && stored.guard.len() == MACHINES.len();
     if !args.again && read::<Paced>(&path).ok().flatten().is_some_and(is_there) {
         return Ok(());
@@ -126,17 +124,6 @@ fn run(
         flood: rounded(flooded / flood_alone),
     };
     Ok((run, stage.decisions))
-}
-
-/// The stored cells of a list.
-pub(super) fn stored(data: &std::path::Path, cells: Vec<Cell>) -> anyhow::Result<Vec<(Cell, Paced)>> {
-    let mut rows = Vec::new();
-    for cell in cells {
-        if let Some(paced) = read::<Paced>(&data.join(file(&cell)))? {
-            rows.push((cell, paced));
-        }
-    }
-    Ok(rows)
 }
 
 /// What a cell has to reach on every machine.

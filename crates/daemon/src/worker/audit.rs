@@ -8,7 +8,7 @@ use std::time::Duration;
 use floodwall_guard::{is_flood, is_victim};
 use floodwall_model::DeviceId;
 use floodwall_model::plant::{KnobWrite, Knobs, Observation, Plant, PlantError};
-use floodwall_model::setting::JOURNAL_PRIORITY;
+use floodwall_model::setting::{JOURNAL_PRIORITY, is_passing};
 
 use crate::document::HeldKnob;
 use crate::machine::Machine;
@@ -22,11 +22,6 @@ type Knob = (Option<DeviceId>, String);
 
 /// How the knob of a process's I/O priority ends: `pid:4711.ioprio`.
 const PRIORITY: &str = ".ioprio";
-
-/// Whether a knob comes and goes while its device stays: a control group's limit, or a priority.
-fn is_passing(knob: &str) -> bool {
-    knob.contains(':') || knob == JOURNAL_PRIORITY
-}
 
 /// Victims and floods seen at a device, and when.
 #[derive(Default)]

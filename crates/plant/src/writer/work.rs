@@ -10,11 +10,11 @@ use floodwall_knobs::journal::{DiskStore, JournalError};
 use floodwall_knobs::{Change, Hold, HoldError, KnobName, Session, StepError, SystemClock, Target};
 use floodwall_model::DeviceId;
 use floodwall_model::plant::{KnobWrite, PlantError};
+use floodwall_model::setting::is_passing;
 use rustix::io::Errno;
 
 use super::{NAP, Shared, lock};
 use crate::lanes::{Job, Lane, Owner, State, is_limit, owner};
-use crate::priorities::is_one;
 use crate::told::{Event, HeldKnob};
 
 /// An owner whose knobs one lane is writing.
@@ -300,9 +300,7 @@ fn write_of(owner: &Owner, knob: &str, value: String) -> KnobWrite {
 
 fn refused(write: KnobWrite, error: &HoldError) -> PlantError {
     match (error.root(), write.device) {
-        (HoldError::Gone { .. }, Some(device)) if !write.knob.contains(':') && !is_one(&write.knob) => {
-            PlantError::NoDevice(device)
-        }
+        (HoldError::Gone { .. }, Some(device)) if !is_passing(&write.knob) => PlantError::NoDevice(device),
         (HoldError::Journal(_) | HoldError::Step(StepError::Journal(_)), _) => {
             PlantError::Lost { what: "the journal".to_owned(), why: format!("{write} was not set: {error}") }
         }

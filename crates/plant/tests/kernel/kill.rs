@@ -1,13 +1,13 @@
 //! A process that steers is killed a hundred times, at any moment. Its parent puts its changes
 //! back.
 
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, Command, Stdio};
+use std::io::Write;
 use std::time::Duration;
 
 use floodwall_model::plant::{KnobWrite, Plant};
 use floodwall_plant::{HostPlant, Options, Which, restore};
 
+use crate::process::Process;
 use crate::steer::{differs, disk};
 use crate::worker::Worker;
 use crate::{Test, ensure, said};
@@ -56,16 +56,6 @@ pub(crate) fn steer(arguments: &[String]) -> Result<(), String> {
     }
 }
 
-/// Killed at the latest when dropped.
-struct Process(Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 fn killed() -> Result<(), String> {
     let disk = disk()?;
     let original = disk.knobs();
@@ -73,17 +63,9 @@ fn killed() -> Result<(), String> {
     let _flood = Worker::start(&["flood", &disk.file("f"), "80"])?;
     let mut undone = 0;
     for round in 0..KILLS {
-        let child = Command::new(std::env::current_exe().map_err(said("this binary"))?)
-            .args([STEERER, &disk.journal().to_string_lossy(), &disk.name])
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(said("steerer"))?;
-        let mut process = Process(child);
-        let mut line = String::new();
-        let stdout = process.0.stdout.take().ok_or("no stdout")?;
-        BufReader::new(stdout).read_line(&mut line).map_err(said("steerer"))?;
-        ensure(line == "steering\n", || format!("round {round}: it does not steer"))?;
+        let journal = disk.journal().to_string_lossy().into_owned();
+        let mut process = Process::start(&[STEERER, &journal, &disk.name], "steering\n")
+            .map_err(|e| format!("round {round}: {e}"))?;
         // Spread over some of its rounds by a step that divides nothing.
         std::thread::sleep(Duration::from_micros(round * 7_919 % 180_000));
         process.0.kill().map_err(said("kill"))?;

@@ -16,6 +16,7 @@ mod disk;
 mod guard;
 mod kill;
 mod lab;
+mod process;
 mod raise;
 mod sense;
 mod steer;

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, Command, Stdio};
+use std::io::Write;
 use std::time::{Duration, Instant};
 
 use floodwall_guard::{Config, Guard};
@@ -13,6 +12,7 @@ use floodwall_model::plant::{Plant, PlantError};
 use floodwall_plant::{HostPlant, restore};
 
 use crate::disk::{Disk, run};
+use crate::process::Process;
 use crate::sense::{GO_ON, look, options};
 use crate::steer::write;
 use crate::worker::Worker;
@@ -184,30 +184,11 @@ pub(crate) fn raise_and_wait(arguments: &[String]) -> Result<(), String> {
     }
 }
 
-/// Killed at the latest when dropped.
-struct Process(Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 fn killed() -> Result<(), String> {
     let (disk, crowd) = begin()?;
     let own = priorities(crowd.pid())?[0].clone();
-    let child = Command::new(std::env::current_exe().map_err(said("this binary"))?)
-        .args([RAISER, &disk.journal().to_string_lossy(), &disk.name, &crowd.pid().to_string()])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()
-        .map_err(said("raiser"))?;
-    let mut process = Process(child);
-    let mut line = String::new();
-    let stdout = process.0.stdout.take().ok_or("no stdout")?;
-    BufReader::new(stdout).read_line(&mut line).map_err(said("raiser"))?;
-    ensure(line == "raised\n", || format!("it says {line:?}"))?;
+    let (journal, pid) = (disk.journal().to_string_lossy().into_owned(), crowd.pid().to_string());
+    let mut process = Process::start(&[RAISER, &journal, &disk.name, &pid], "raised\n")?;
     all_are(crowd.pid(), RAISED)?;
     process.0.kill().map_err(said("kill"))?;
     process.0.wait().map_err(said("wait"))?;

@@ -13,6 +13,7 @@ use floodwall_model::plant::{KnobWrite, Plant};
 use floodwall_plant::{HostPlant, Options, SourceKind, Which, restore};
 
 use crate::disk::{Disk, knobs, run};
+use crate::process::Process;
 use crate::steer::{apply, differs, disk, rollback};
 use crate::{Test, ensure, said};
 
@@ -139,16 +140,6 @@ impl Frozen {
 impl Drop for Frozen {
     fn drop(&mut self) {
         self.thaw();
-    }
-}
-
-/// Killed and waited for when dropped: after the filesystem has been thawed.
-struct Process(Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 

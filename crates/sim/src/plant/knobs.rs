@@ -12,6 +12,7 @@
 
 use floodwall_device::Nanos;
 use floodwall_model::plant::{KnobWrite, Knobs, PlantError};
+use floodwall_model::setting::is_priority;
 use floodwall_model::{DeviceId, Setting};
 
 use super::{SimPlant, priorities};
@@ -116,7 +117,7 @@ pub(super) fn write(plant: &mut SimPlant, write: &KnobWrite) -> Result<(), Plant
     if write.knob.starts_with("bdi.") {
         return write_bdi(plant, i, write, &only).map_err(|e| refused(e.to_string()));
     }
-    if priorities::is_one(&write.knob) {
+    if is_priority(&write.knob) {
         return priorities::write(&plant.devices[i], &mut plant.machines[i], write);
     }
     write_queue(plant, i, write, &only).map_err(|e| refused(e.to_string()))

@@ -7,7 +7,7 @@
 
 use floodwall_model::plant::{KnobWrite, PlantError};
 use floodwall_model::priority::NotAPriority;
-use floodwall_model::setting::JOURNAL_PRIORITY;
+use floodwall_model::setting::{JOURNAL_PRIORITY, PROCESS};
 use floodwall_model::{Priority, Setting};
 
 use super::Device;
@@ -18,12 +18,7 @@ use crate::settings::Priorities;
 
 /// The name of a load as a process.
 pub(super) fn process(load: usize) -> String {
-    format!("pid:{}", load + 1)
-}
-
-/// Whether a knob is a priority of a load or of the journal.
-pub(super) fn is_one(knob: &str) -> bool {
-    knob == JOURNAL_PRIORITY || knob.starts_with("pid:")
+    format!("{PROCESS}{}", load + 1)
 }
 
 /// The priorities that are knobs now: each with its load, or `None` for the journal, and its value.

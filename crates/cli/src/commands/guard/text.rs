@@ -5,6 +5,7 @@ use std::time::Duration;
 use floodwall_daemon::document::{Device, Entry, Status};
 use floodwall_model::calendar::moment;
 use floodwall_model::printable::printable;
+use floodwall_model::setting::is_priority;
 use floodwall_model::units::human_duration;
 use floodwall_model::{Bytes, Rate};
 use floodwall_report::status::table::{Align, Column, table};
@@ -179,7 +180,7 @@ fn about(device: &Device) -> Vec<String> {
     let held: Vec<String> = device
         .held
         .iter()
-        .filter(|held| !held.knob.ends_with(".ioprio"))
+        .filter(|held| !is_priority(&held.knob))
         .map(|h| format!("{} {}{}", h.knob, h.value, own(&h.own)))
         .collect();
     if !held.is_empty() {
