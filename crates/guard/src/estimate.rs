@@ -118,6 +118,8 @@ pub struct Estimate {
     pub readers: u32,
     /// Bytes dirty and under writeback.
     pub backlog_bytes: u64,
+    /// Whether the kernel writes a backlog out.
+    pub drains: bool,
     /// Time that the device takes for the writes in its queue; `None` if its drain rate is not
     /// known.
     pub queue_delay: Option<Duration>,
@@ -175,11 +177,11 @@ impl Estimator {
         // A tick that began or ended without a backlog tells how much was written, not how fast the
         // device could be. A backlogged tick without writes tells that the device was stuck.
         // Victims' own writes do not tell it either, while the flusher has not begun.
-        let is_flushing = match pulled {
-            Pulled::Nothing | Pulled::Paced => seen.writeback_bytes.is_none_or(|bytes| bytes >= FLUSHING),
-            Pulled::Somehow | Pulled::Shortest => true,
-        };
-        let backlogged = backlog_bytes >= BACKLOG && seen.counters.in_flight > 0 && is_flushing;
+        let is_flushing = seen.writeback_bytes.is_none_or(|bytes| bytes >= FLUSHING);
+        let is_free = matches!(pulled, Pulled::Nothing | Pulled::Paced);
+        let backlogged = backlog_bytes >= BACKLOG && seen.counters.in_flight > 0 && (is_flushing || !is_free);
+        // Dirty pages of a database that nobody flushes are no flood.
+        let drains = backlog_bytes >= BACKLOG && is_flushing;
         if believed && backlogged && self.was_backlogged {
             let rate = seen.counters.written_bytes as f64 / tick.as_secs_f64();
             // A paced flood's rate says only that the device drains that much.
@@ -198,7 +200,7 @@ impl Estimator {
 
         let floods = seen.actors.iter().any(|a| is_flood(a, tick));
         let victims = || seen.actors.iter().filter(|a| is_victim(a, tick));
-        if floods || backlog_bytes >= BACKLOG {
+        if floods || drains {
             self.flood_seen = Some(at);
         }
         if victims().next().is_some() {
@@ -270,6 +272,7 @@ impl Estimator {
             floods: flooded,
             readers: self.readers.get().unwrap_or(0.0) as u32,
             backlog_bytes,
+            drains,
             queue_delay: drain.map(|rate| Duration::from_secs_f64((queued / rate.max(1.0)).min(1e6))),
             tick: if believed { tick } else { Duration::ZERO },
         }
@@ -398,11 +401,12 @@ mod tests {
     struct Bench {
         estimator: Estimator,
         at: Duration,
+        writeback_bytes: Option<u64>,
     }
 
     impl Bench {
         fn new() -> Self {
-            Self { estimator: Estimator::new(), at: Duration::ZERO }
+            Self { estimator: Estimator::new(), at: Duration::ZERO, writeback_bytes: None }
         }
 
         /// One tick: bytes written by the device, its backlog in MiB, actors.
@@ -418,7 +422,7 @@ mod tests {
                 id: DeviceId { major: 8, minor: 0 },
                 counters,
                 dirty_bytes: Some(backlog_mib << 20),
-                writeback_bytes: None,
+                writeback_bytes: self.writeback_bytes,
                 changing: false,
                 actors,
             };
@@ -541,6 +545,20 @@ mod tests {
         };
         assert_eq!(told(vec![flooded.clone()]).as_deref(), Some("app"));
         assert_eq!(told(vec![flooded.clone(), other]), None);
+    }
+
+    #[test]
+    fn a_databases_own_dirty_pages_are_no_flood_until_they_are_flushed() {
+        let mut bench = Bench::new();
+        for (writeback, is_flood) in [(0, false), (64 << 10, false), (FLUSHING, true)] {
+            bench.writeback_bytes = Some(writeback);
+            let seen = bench.tick(1 << 20, 64, vec![victim(5, 40)]);
+            assert_eq!((seen.floods, seen.drains), (is_flood, is_flood), "{writeback} under writeback");
+        }
+        // A flood that begins is one before the flusher does.
+        let mut bench = Bench::new();
+        bench.writeback_bytes = Some(0);
+        assert!(bench.tick(0, 64, vec![victim(5, 40), flood()]).floods);
     }
 
     #[test]

@@ -19,8 +19,8 @@ use std::time::Duration;
 
 use crate::climb::{Tally, Whole};
 use crate::config::{
-    BACKLOG, BASE_MULTIPLE, FLOOR_GAIN, HURTS, LEAST_SHARE, LEAST_TRIAL, MISSED, MOST_PROBE_WAIT, PROBE,
-    PROBE_WAIT, REST_SLOTS, ROOM,
+    BASE_MULTIPLE, FLOOR_GAIN, HURTS, LEAST_SHARE, LEAST_TRIAL, MISSED, MOST_PROBE_WAIT, PROBE, PROBE_WAIT,
+    REST_SLOTS, ROOM,
 };
 use crate::estimate::Estimate;
 use crate::levers::{Level, Offers};
@@ -103,8 +103,7 @@ impl Ladder {
         let longer = lengths.iter().rfind(|(_, there)| *there > bytes);
         let before = self.before.take();
         let here = |was_shorter| Before { level, wait, flood, was_shorter };
-        let starves =
-            whole.drain.is_some_and(|drain| flood < LEAST_SHARE * drain) && e.backlog_bytes >= BACKLOG;
+        let starves = whole.drain.is_some_and(|drain| flood < LEAST_SHARE * drain) && e.drains;
         if starves && slots >= REST_SLOTS {
             let is_in_vain = before.is_some_and(|b| b.was_shorter && flood < FLOOR_GAIN * b.flood);
             if self.least_bytes > bytes || is_in_vain {
@@ -244,7 +243,7 @@ mod tests {
                     goal: Duration::from_secs_f64(GOAL_S),
                     ended: LatencyCounts::from_buckets([(bucket_of(ns), 10)], 10 * ns, ns),
                     flooded_bytes: (flood * TICK.as_secs_f64()) as u64,
-                    backlog_bytes: 1 << 30,
+                    drains: true,
                     tick: TICK,
                     ..Estimate::default()
                 };

@@ -136,6 +136,7 @@ impl<'a> Offers<'a> {
         Self {
             group: floods_group.filter(|group| limits(group).iter().all(|limit| held.has(limit))),
             without_limits: floods_group
+                .filter(|group| !group.is_empty())
                 .filter(|group| limits(group).iter().any(|limit| held.own().get(limit).is_none())),
             raise: false,
             elevators: ELEVATORS.map(|name| name != own && held.has_elevator(name)),
