@@ -187,9 +187,12 @@ pub const RECOVER_STEP: Duration = Duration::from_millis(500);
 pub const FIRST_SHARE: f64 = 0.5;
 /// A paced flood never has less than this share, so that it ends one day.
 pub const LEAST_SHARE: f64 = 0.1;
-/// The pace alone is not enough if victims miss their goal for so long beside the least share. A
-/// device's cache may be full of earlier writes of the flood.
+/// A lever that does not help is judged after so long. A device's cache may be full of earlier writes
+/// of the flood.
 pub const LEAST_TRIAL: Duration = Duration::from_secs(8);
+/// A flood ignores its pace if it writes so many times that. Writes that were under way before it
+/// still end.
+pub const IGNORED: f64 = 2.0;
 /// How often the limits of a paced control group, and raised priorities, are read again.
 pub const LIMITS_AGAIN: Duration = Duration::from_secs(1);
 /// The gain of a try of a higher rate, and the gain after victims missed their goal. They are those
@@ -210,6 +213,9 @@ pub const PACE_START_RATE: f64 = 16e6;
 pub const MOST_UNUSED: f64 = 4.0;
 /// So long after the pace begins, victims still wait for what the flood wrote before.
 pub const PACE_OLD: Duration = Duration::from_secs(3);
+/// What a device writes while victims are late beside a paced flood is what it can take, if they are
+/// late for so long. A single look may fall into a burst or a gap.
+pub const LATE: Duration = Duration::from_millis(500);
 /// A higher rate is tried while victims wait for less than this share of their goal.
 pub const PACE_ROOM: f64 = 0.64;
 /// How long a higher rate is tried before it is kept.

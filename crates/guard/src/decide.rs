@@ -72,8 +72,8 @@ pub(crate) struct Machine {
     pub(crate) pace: Option<Pace>,
     /// The group that was paced last, its rate at the end, and the time of the end.
     paced: Option<(String, f64, Duration)>,
-    /// The group whose least pace was not enough in this encounter.
-    hopeless: Option<String>,
+    /// The group that ignored its pace in this encounter.
+    ignoring: Option<String>,
     /// The best level known in this encounter.
     best: Level,
     /// The level at which the last encounter of each kind ended, and when. The next one begins
@@ -202,10 +202,10 @@ impl Machine {
                     None => self.enter(now, State::Watch, why.into()),
                 }
             }
-            State::Pace if self.pace.as_ref().is_some_and(|pace| pace.is_not_enough(now)) => {
-                self.hopeless = self.pace.take().map(|pace| pace.group().to_owned());
+            State::Pace if self.pace.as_ref().is_some_and(|pace| pace.is_ignored(now)) => {
+                self.ignoring = self.pace.take().map(|pace| pace.group().to_owned());
                 self.paced = None;
-                self.begin(now, e, offers, "victims miss their goal beside the least pace, too".into())
+                self.begin(now, e, offers, "the flood writes more than its pace".into())
             }
             State::Pace => {
                 let why = self.pace.as_mut()?.tick(now, e)?;
@@ -237,13 +237,13 @@ impl Machine {
     /// Whether a flood that could not be paced when the encounter began can be now: its group had a
     /// victim, or no limits yet.
     fn can_pace_now(&self, offers: &Offers<'_>) -> bool {
-        let is_new = |group: &str| self.hopeless.as_deref() != Some(group);
+        let is_new = |group: &str| self.ignoring.as_deref() != Some(group);
         offers.group.is_some_and(is_new)
     }
 
     fn enter(&mut self, now: Duration, state: State, why: String) -> Option<Move> {
         if state == State::Free {
-            self.hopeless = None;
+            self.ignoring = None;
         }
         if state == State::Watch {
             self.own_wait_s = None;

@@ -8,7 +8,8 @@
 //!   │  … with room            ─▶ × 1.25 for two seconds ─┬─ still: kept, and on
 //!   │                                                    └─ not: back, and wait longer
 //!   │  victims miss their goal ─▶ × 0.75 at once
-//!   └─ between a tenth of the drain rate and all of it; at least 4 MB/s while that is not known
+//!   ├─ between a tenth of the drain rate and all of it; at least 4 MB/s while that is not known
+//!   └─ above what the device took when they missed it last: a step each 8 s, later 16 s … 128 s
 //! ```
 //!
 //! The gains are those of TCP BBR (Cardwell et al., 2016): Startup, and probing for bandwidth with 1.25
@@ -21,9 +22,9 @@ use std::time::Duration;
 use floodwall_model::Setting;
 
 use crate::config::{
-    DOMAIN, FIRST_SHARE, FLOOD_RATE, HARMED, LEAST_DOMAIN, LEAST_SHARE, LEAST_TRIAL, MOST_PROBE_WAIT,
-    MOST_UNUSED, PACE_DOWN, PACE_OLD, PACE_ROOM, PACE_START, PACE_START_RATE, PACE_START_STEP, PACE_UP,
-    PROBE, PROBE_WAIT, SETTLE,
+    DOMAIN, FIRST_SHARE, FLOOD_RATE, HARMED, IGNORED, LATE, LEAST_DOMAIN, LEAST_SHARE, LEAST_TRIAL,
+    MOST_PROBE_WAIT, MOST_UNUSED, PACE_DOWN, PACE_OLD, PACE_ROOM, PACE_START, PACE_START_RATE,
+    PACE_START_STEP, PACE_UP, PROBE, PROBE_WAIT, SETTLE,
 };
 use crate::estimate::Estimate;
 
@@ -46,10 +47,27 @@ pub(crate) struct Pace {
     is_starting: bool,
     /// How long after a change the next may follow.
     hold: Duration,
-    /// Since when victims miss their goal beside the least rate.
-    missed: Option<Duration>,
+    /// Bytes that the flood wrote since then.
+    written: u64,
+    /// What the device took of the flood when victims missed their goal last, in bytes a second. It
+    /// was the bottleneck then.
+    ceiling: f64,
+    /// Since victims miss their goal; `None` while they keep it.
+    late: Option<Late>,
+    /// The most that the flood was seen to write, in bytes a second.
+    used: f64,
     /// Bytes of `memory.high`.
     high: u64,
+}
+
+/// Victims miss their goal.
+#[derive(Clone, Copy, Debug, Default)]
+struct Late {
+    time: Duration,
+    /// What the device wrote of the flood meanwhile.
+    bytes: u64,
+    /// Whether the flood was slowed down for it.
+    is_slowed: bool,
 }
 
 impl Pace {
@@ -68,7 +86,10 @@ impl Pace {
             begun: now,
             is_starting: last.is_none(),
             hold: SETTLE,
-            missed: None,
+            written: 0,
+            ceiling: f64::INFINITY,
+            late: None,
+            used: 0.0,
             high: high(drain.unwrap_or(rate)),
         }
     }
@@ -87,26 +108,37 @@ impl Pace {
         self.changed
     }
 
-    /// Whether victims miss their goal even beside the least rate.
-    pub(crate) fn is_not_enough(&self, now: Duration) -> bool {
-        self.missed.is_some_and(|since| now - since >= LEAST_TRIAL)
+    /// Whether victims miss their goal, and the flood writes far more than it may: by a way for which
+    /// the kernel does not charge its group.
+    pub(crate) fn is_ignored(&self, now: Duration) -> bool {
+        let time = now - self.changed;
+        let most = IGNORED * self.rate * time.as_secs_f64();
+        self.late.is_some() && time >= LEAST_TRIAL && self.written as f64 > most
     }
 
     /// One tick. Returns why the rate has changed; `None` if it has not.
     pub(crate) fn tick(&mut self, now: Duration, e: &Estimate) -> Option<String> {
+        if !e.tick.is_zero() {
+            self.written += e.flooded_bytes;
+            self.used = self.used.max(e.flooded_bytes as f64 / e.tick.as_secs_f64());
+        }
+        // Too few operations end to tell, and none is late: victims bear it.
+        let pressure = e.pressure.unwrap_or(0.0);
+        let late = self.late.unwrap_or_default();
+        self.late = (pressure > HARMED).then(|| Late {
+            time: late.time + e.tick,
+            bytes: late.bytes + e.flooded_bytes,
+            ..late
+        });
         if now - self.changed < self.hold {
             return None;
         }
         let drain = e.most_drain_bytes_per_s.unwrap_or(0.0);
         let floor = if e.drain_is_least { FLOOD_RATE } else { LEAST_SHARE * drain };
         // A flood that does not use its rate shows nothing of a higher one.
-        let most = if e.drain_is_least { (MOST_UNUSED * drain).max(PACE_START_RATE) } else { drain };
+        let most = if e.drain_is_least { (MOST_UNUSED * self.used).max(PACE_START_RATE) } else { drain };
         let before = self.rate;
         self.hold = SETTLE;
-        // Too few operations end to tell, and none is late: victims bear it.
-        let pressure = e.pressure.unwrap_or(0.0);
-        let is_least = self.rate <= floor && pressure > HARMED;
-        self.missed = is_least.then(|| self.missed.unwrap_or(now));
         if pressure > HARMED {
             // Operations that have begun before the change still end.
             self.hold = (SETTLE + e.goal).min(PACE_OLD);
@@ -119,18 +151,20 @@ impl Pace {
             }
         } else if self.probing.is_none_or(|(_, since)| now - since >= PROBE) {
             if self.probing.take().is_some() {
-                // The higher rate does no harm: it is kept, and the next try follows.
-                (self.wait, self.next) = (PROBE_WAIT, now);
+                // The higher rate does no harm: it is kept. A device with a cache shows harm only once
+                // its cache is full.
+                self.next = if self.rate > self.ceiling { now + self.wait } else { now };
             }
             if pressure <= PACE_ROOM && now >= self.next && self.rate < most {
+                let below = if self.rate < self.ceiling { self.ceiling } else { f64::INFINITY };
                 self.probing = Some((self.rate, now));
-                self.rate = (self.rate * PACE_UP).min(most);
+                self.rate = (self.rate * PACE_UP).min(most).min(below);
             }
         }
         if self.rate == before {
             return None;
         }
-        self.changed = now;
+        (self.changed, self.written) = (now, 0);
         // The drain rate may have been far too low at first. Less is not asked for again: the
         // kernel would reclaim the group's memory once more.
         self.high = self.high.max(high(drain.max(self.rate)));
@@ -148,18 +182,24 @@ impl Pace {
 
     /// Victims miss their goal.
     fn too_much(&mut self, now: Duration, floor: f64) {
+        let late = self.late.get_or_insert_default();
+        let is_first = !std::mem::replace(&mut late.is_slowed, true);
+        let took = (late.time >= LATE).then(|| late.bytes as f64 / late.time.as_secs_f64());
         if self.is_starting && now - self.begun < PACE_OLD {
             self.rate = (self.rate * PACE_DOWN).max(floor);
             return;
         }
-        if std::mem::take(&mut self.is_starting) {
-            (self.rate, self.next) = ((self.rate / PACE_START).max(floor), now + PROBE);
-            return;
-        }
         let held = self.probing.take().map(|(rate, _)| rate);
-        self.wait = held.map_or(PROBE_WAIT, |_| (self.wait * 2).min(MOST_PROBE_WAIT));
+        if is_first {
+            let was_tried = held.is_some() || self.rate > self.ceiling;
+            self.wait = if was_tried { (self.wait * 2).min(MOST_PROBE_WAIT) } else { PROBE_WAIT };
+            self.ceiling = self.rate;
+        }
+        // It was the bottleneck while they were late. Later it takes what the flood may write.
+        self.ceiling = took.map_or(self.ceiling, |took| took.clamp(self.rate * PACE_DOWN, self.ceiling));
         self.next = now + self.wait;
-        self.rate = held.unwrap_or(self.rate * PACE_DOWN).max(floor);
+        let down = if std::mem::take(&mut self.is_starting) { 1.0 / PACE_START } else { PACE_DOWN };
+        self.rate = held.unwrap_or((self.rate * down).min(self.ceiling * PACE_DOWN)).max(floor);
     }
 
     /// The wanted knobs with their values. Never more than the administrator allows.
@@ -262,12 +302,23 @@ mod tests {
     }
 
     #[test]
-    fn a_pace_that_is_not_enough_is_told() {
-        let soon = LEAST_TRIAL + Duration::from_secs(8);
-        assert!(after(soon.as_secs(), |_| 5.0).is_not_enough(soon));
-        // It is enough while the rate is above the least, or victims keep their goal.
-        assert!(!after(4, |_| 5.0).is_not_enough(Duration::from_secs(4)));
-        assert!(!after(soon.as_secs(), |rate| if rate > 20e6 { 2.0 } else { 0.5 }).is_not_enough(soon));
+    fn a_pace_that_the_flood_ignores_is_told() {
+        let ignored = |pressure: f64, flood: f64| {
+            let e = Estimate {
+                tick: TICK,
+                flooded_bytes: (flood * TICK.as_secs_f64()) as u64,
+                ..estimate(pressure)
+            };
+            let mut pace = Pace::begin(Duration::ZERO, "flood", None, &e);
+            let is_ignored = |tick: u32| {
+                pace.tick(TICK * tick, &e);
+                pace.is_ignored(TICK * tick)
+            };
+            (1..80).map(is_ignored).any(|is| is)
+        };
+        // The least is 10 MB/s. What victims suffer beside it, more of the flood would not mend.
+        assert!(ignored(5.0, 90e6));
+        assert!(!ignored(5.0, 10e6) && !ignored(0.5, 90e6));
     }
 
     #[test]

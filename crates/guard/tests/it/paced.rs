@@ -63,7 +63,7 @@ fn a_victim_at_a_third_keeps_its_rate() {
 }
 
 #[test]
-fn where_a_pace_is_not_enough_the_queue_is_made_short() {
+fn where_the_least_pace_is_not_enough_the_flood_keeps_to_it() {
     // The disk alone takes six times as long for a commit.
     let goal = Some(Duration::from_millis(10));
     let parts = with(options("hdd-7200"), &[&database("")], &[COPY]);
@@ -72,8 +72,9 @@ fn where_a_pace_is_not_enough_the_queue_is_made_short() {
     run.start(1, "db");
     run.start(11, "copy");
     run.until(61);
-    let (paced, short) = (run.entered(State::Pace, 11).unwrap(), run.entered(State::Protect, 11).unwrap());
-    assert!(paced < short && short < s(41), "paced at {paced:?}, the queue short at {short:?}");
+    assert!(run.entered(State::Pace, 11).is_some() && run.entered(State::Protect, 11).is_none());
+    let kept = run.iops(31, 61) / run.iops(3, 11);
+    assert!(kept >= 0.5, "{kept:.2} kept");
 }
 
 #[test]
