@@ -22,7 +22,7 @@
 //!   or four times the victims' median without a flood. A short queue leaves the write cache alone,
 //!   and no backlog has to drain for it.
 //! - A flood whose control group holds no victim is paced instead. It writes at the highest rate at
-//!   which victims keep their goal. The queue is made short if the least pace is not enough.
+//!   which victims keep their goal. The queue is made short if the flood ignores its pace.
 //! - Where bfq is in force, victims that commit are raised by I/O priority, which freezes nothing:
 //!   in mode `protect` together with the short queue, in mode `balance` before it.
 //! - In mode `protect` a model chooses the queue's length: the longest at which victims keep their
