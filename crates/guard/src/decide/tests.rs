@@ -237,7 +237,7 @@ fn a_flood_is_paced_at_once_although_its_drain_rate_is_not_known() {
 }
 
 #[test]
-fn a_flood_that_can_be_paced_only_later_is_paced_then_and_not_after_that_was_not_enough() {
+fn a_flood_that_can_be_paced_only_later_is_paced_then_and_not_after_it_ignored_that() {
     let own = [
         ("scheduler", "mq-deadline"),
         ("nr_requests", "256"),
@@ -257,7 +257,7 @@ fn a_flood_that_can_be_paced_only_later_is_paced_then_and_not_after_that_was_not
     while machine.state == State::Pace {
         now += TICK;
         machine.tick(now, &e, &WHOLE, &grouped, true);
-        assert!(now < Duration::from_secs(60), "the least pace is never given up");
+        assert!(now < Duration::from_secs(60), "an ignored pace is never given up");
     }
     for _ in 0..40 {
         now += TICK;
