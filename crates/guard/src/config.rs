@@ -102,6 +102,8 @@ pub const LONGEST_TICK: Duration = Duration::from_secs(5);
 pub const BACKLOG: u64 = 8 << 20;
 /// Bytes under writeback from which the flusher is at work: more than the victims' own commits.
 pub const FLUSHING: u64 = 1 << 20;
+/// The same behind a short queue: four requests of 32 KiB, the shortest.
+pub const SHORT_FLUSHING: u64 = 128 << 10;
 /// Bytes per second from which a writer counts as a flood.
 pub const FLOOD_RATE: f64 = 4e6;
 /// An actor that dirties at least this much per commit is a flood, although it waits for the

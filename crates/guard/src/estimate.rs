@@ -20,7 +20,7 @@ use floodwall_model::plant::{Actor, DeviceObservation, Observation};
 use crate::config::{
     BACKLOG, BASE_MULTIPLE, BASE_WINDOW, Config, DRAIN_WINDOW, FLOOD_COMMIT, FLOOD_RATE, FLUSHING,
     LATENCY_WINDOW, LEAST_GOAL, LEAST_OPERATIONS, LEAST_OWN_GOAL, LONGEST_TICK, MOST_DRAIN_WINDOW,
-    MOST_SLOWER, PRESENCE, STRETCH, UNKNOWN_GOAL, rank,
+    MOST_SLOWER, PRESENCE, SHORT_FLUSHING, STRETCH, UNKNOWN_GOAL, rank,
 };
 use crate::filter::{Typical, Windowed};
 
@@ -42,8 +42,7 @@ pub(crate) struct Estimator {
     base: Typical,
     /// Mean latency without a flood, which a victim's rate follows.
     wait: Typical,
-    /// How many times slower the device has become since these were measured.
-    slower: f64,
+    slower: Slower,
     /// The smallest recent median. It stands for the base if victims were never seen without a
     /// flood.
     crowded: Windowed,
@@ -59,6 +58,33 @@ pub(crate) struct Estimator {
     floods_group: Option<String>,
     /// Victims were seen without a flood.
     seen_alone: bool,
+}
+
+/// How much slower the device has become since the victims' base was measured.
+#[derive(Clone, Debug)]
+struct Slower {
+    times: f64,
+    /// The victims' median beside the flood, had the device not become slower.
+    alike: Option<f64>,
+    /// Their medians since then.
+    since: Typical,
+}
+
+impl Default for Slower {
+    fn default() -> Self {
+        Self { times: 1.0, alike: None, since: Typical::new(BASE_WINDOW) }
+    }
+}
+
+impl Slower {
+    /// The victims' median in one look beside the flood. Once they wait for less than when the device
+    /// became slower, it is faster again. A longer wait tells nothing: the queue may be longer.
+    fn look(&mut self, tick: Duration, median: f64) {
+        self.since.add(tick, median);
+        if let (Some(alike), Some(typical)) = (self.alike, self.since.get()) {
+            self.times = self.times.min((typical / alike).max(1.0));
+        }
+    }
 }
 
 /// The levers during a measurement.
@@ -136,7 +162,7 @@ impl Estimator {
             has_stretch: false,
             saw_device: false,
             wait: Typical::new(BASE_WINDOW),
-            slower: 1.0,
+            slower: Slower::default(),
             base: Typical::new(BASE_WINDOW),
             crowded: Windowed::smallest(BASE_WINDOW),
             recent: VecDeque::new(),
@@ -153,7 +179,9 @@ impl Estimator {
 
     /// Scales the estimates of a device that has become so many times slower (below 1: faster).
     pub(crate) fn becomes_slower(&mut self, times: f64) {
-        self.slower = (self.slower * times).clamp(1.0 / MOST_SLOWER, MOST_SLOWER);
+        let times = (self.slower.times * times).clamp(1.0 / MOST_SLOWER, MOST_SLOWER);
+        let wait = self.latencies().nearest_rank_ns(0.5).map(|ns| ns as f64);
+        self.slower = Slower { times, alike: wait.map(|ns| ns / times), since: Typical::new(BASE_WINDOW) };
     }
 
     /// Forgets the recent latencies, which belong to another level.
@@ -177,8 +205,9 @@ impl Estimator {
         // A tick that began or ended without a backlog tells how much was written, not how fast the
         // device could be. A backlogged tick without writes tells that the device was stuck.
         // Victims' own writes do not tell it either, while the flusher has not begun.
-        let is_flushing = seen.writeback_bytes.is_none_or(|bytes| bytes >= FLUSHING);
         let is_free = matches!(pulled, Pulled::Nothing | Pulled::Paced);
+        let flushing = if is_free { FLUSHING } else { SHORT_FLUSHING };
+        let is_flushing = seen.writeback_bytes.is_none_or(|bytes| bytes >= flushing);
         let backlogged = backlog_bytes >= BACKLOG && seen.counters.in_flight > 0 && (is_flushing || !is_free);
         // Dirty pages of a database that nobody flushes are no flood.
         let drains = backlog_bytes >= BACKLOG && is_flushing;
@@ -234,10 +263,13 @@ impl Estimator {
                     (self.base, self.wait) = (Typical::new(BASE_WINDOW), Typical::new(BASE_WINDOW));
                 }
                 if !flooded {
-                    self.slower = 1.0;
+                    self.slower = Slower::default();
                 }
                 self.base.add(tick, median);
                 self.wait.add(tick, latencies.mean_ns().unwrap_or(median));
+            }
+            if flooded {
+                self.slower.look(tick, median);
             }
             self.seen_alone |= !flooded;
             self.crowded.add(tick, median);
@@ -248,7 +280,7 @@ impl Estimator {
         }
 
         let drain = self.drain.get();
-        let base = self.base.get().map(|ns| ns * self.slower);
+        let base = self.base_ns();
         let goal = self.goal(config);
         let (pressure, operations) = self.pressure(config, goal, oldest);
         let queued =
@@ -330,23 +362,34 @@ impl Estimator {
         }
     }
 
+    /// The median of the victims without a flood, on the device as it is now.
+    fn base_ns(&self) -> Option<f64> {
+        self.base.get().map(|ns| ns * self.slower.times)
+    }
+
     fn goal(&self, config: &Config) -> Duration {
         if let Some(goal) = config.goal {
             return goal.max(LEAST_GOAL);
         }
-        match (self.base.get(), self.crowded.get()) {
-            (Some(base), _) => nanoseconds(base * self.slower * BASE_MULTIPLE).max(LEAST_OWN_GOAL),
+        match (self.base_ns(), self.crowded.get()) {
+            (Some(base), _) => nanoseconds(base * BASE_MULTIPLE).max(LEAST_OWN_GOAL),
             // The victims were never seen alone: their smallest median stands for the base.
             (None, Some(best)) => nanoseconds(best * BASE_MULTIPLE).clamp(LEAST_OWN_GOAL, UNKNOWN_GOAL),
             (None, None) => UNKNOWN_GOAL,
         }
     }
 
+    /// The latencies of the last second.
+    fn latencies(&self) -> LatencyCounts {
+        let mut all = LatencyCounts::default();
+        self.recent.iter().for_each(|(_, counts)| all.merge(counts));
+        all
+    }
+
     /// Compares the latencies of the last second with the goal. An operation under way counts once
     /// its age is above [`BASE_MULTIPLE`] times the goal.
     fn pressure(&self, config: &Config, goal: Duration, oldest: Duration) -> (Option<f64>, u64) {
-        let mut all = LatencyCounts::default();
-        self.recent.iter().for_each(|(_, counts)| all.merge(counts));
+        let all = self.latencies();
         let share = |time: Duration| time.as_secs_f64() / goal.as_secs_f64();
         let rank = rank(config.goal.is_some(), all.count());
         let ended = all.nearest_rank_ns(rank).filter(|_| all.count() >= LEAST_OPERATIONS);
@@ -545,6 +588,26 @@ mod tests {
         };
         assert_eq!(told(vec![flooded.clone()]).as_deref(), Some("app"));
         assert_eq!(told(vec![flooded.clone(), other]), None);
+    }
+
+    #[test]
+    fn a_device_that_was_slower_for_a_while_has_its_old_goal_again() {
+        let mut bench = Bench::new();
+        let mut goal = |ms: u64, ticks: u32, times: Option<f64>, has_flood: bool| {
+            let actors = || if has_flood { vec![victim(ms, 40), flood()] } else { vec![victim(ms, 40)] };
+            let goals = (0..ticks).map(|_| bench.tick(25 << 20, 64 * u64::from(has_flood), actors()).goal);
+            let goal = goals.last().unwrap();
+            times.into_iter().for_each(|times| bench.estimator.becomes_slower(times));
+            goal.as_secs_f64() * 1e3
+        };
+        let near = |goal: f64, ms: f64| assert!((goal / ms - 1.0).abs() < 0.1, "{goal} is not {ms}");
+        near(goal(2, 40, None, false), 8.0);
+        near(goal(3, 40, None, true), 8.0);
+        near(goal(30, 8, Some(10.0), true), 8.0);
+        near(goal(30, 40, None, true), 80.0);
+        near(goal(3, 40, None, true), 8.0);
+        // A longer queue later is the guard's own.
+        near(goal(12, 40, None, true), 8.0);
     }
 
     #[test]
