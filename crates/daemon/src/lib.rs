@@ -16,7 +16,7 @@
 //! machine      what is steered: this host, or a simulated machine
 //! restore      puts back what a dead worker has left behind
 //! socket       protocol, the guard's side (listener, serve) and the asker's (client)
-//! metrics      OpenMetrics, over HTTP
+//! metrics      OpenMetrics (prometheus-client), over HTTP
 //! connection   clients of socket and metrics, bounded in number and time; question: what they ask
 //! document     what a guard says of itself: status and history
 //! log          stderr, or systemd's journal
