@@ -1,11 +1,11 @@
 //! A plant between the law and the machine that keeps an audit log: the values that knobs had and
-//! were given, and the processes that were seen. In a dry run nothing passes through to the
+//! were given. In a dry run nothing passes through to the
 //! machine: the law goes on as if it had.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use floodwall_guard::{is_flood, is_victim};
+use floodwall_guard::config::RAISED_FOR;
 use floodwall_model::DeviceId;
 use floodwall_model::plant::{KnobWrite, Knobs, Observation, Plant, PlantError};
 use floodwall_model::setting::{JOURNAL_PRIORITY, is_passing};
@@ -13,22 +13,13 @@ use floodwall_model::setting::{JOURNAL_PRIORITY, is_passing};
 use crate::document::HeldKnob;
 use crate::machine::Machine;
 
-/// How long a process that was seen is named: as long as the law counts it as present.
-const PRESENCE: Duration = floodwall_guard::config::PRESENCE;
-/// Names of each kind and device that are kept: a machine may have ten thousand writers.
-const MOST_NAMES: usize = 64;
+/// How long a process is named after a commit. It gets its own priority back before.
+const NAMED: Duration = RAISED_FOR.saturating_mul(2);
 
 type Knob = (Option<DeviceId>, String);
 
 /// How the knob of a process's I/O priority ends: `pid:4711.ioprio`.
 const PRIORITY: &str = ".ioprio";
-
-/// Victims and floods seen at a device, and when.
-#[derive(Default)]
-struct Seen {
-    victims: BTreeMap<String, Duration>,
-    floods: BTreeMap<String, Duration>,
-}
 
 /// See the [module](self).
 pub(crate) struct AuditedPlant {
@@ -40,10 +31,9 @@ pub(crate) struct AuditedPlant {
     before: BTreeMap<Knob, Option<String>>,
     /// Writes that failed after they were accepted, for the controller.
     failures: Vec<(KnobWrite, PlantError)>,
-    seen: BTreeMap<DeviceId, Seen>,
-    /// Victims by the process that a knob names: `pid:4711` is `postgres (4711)`.
-    names: BTreeMap<String, String>,
-    last_look: Option<Duration>,
+    /// Processes that commit, by the name in a knob, and when each was seen: `pid:4711` is
+    /// `postgres (4711)`.
+    names: BTreeMap<String, (String, Duration)>,
     written: Vec<(Option<DeviceId>, String)>,
 }
 
@@ -56,9 +46,7 @@ impl AuditedPlant {
             held: BTreeMap::new(),
             before: BTreeMap::new(),
             failures: Vec::new(),
-            seen: BTreeMap::new(),
             names: BTreeMap::new(),
-            last_look: None,
             written: Vec::new(),
         }
     }
@@ -101,7 +89,7 @@ impl AuditedPlant {
             return Some("ext4's journal".to_owned());
         }
         let process = knob.strip_suffix(PRIORITY)?;
-        Some(self.names.get(process).map_or(process, String::as_str).to_owned())
+        Some(self.names.get(process).map_or(process, |(name, _)| name).to_owned())
     }
 
     /// The processes of a device, and its journal, that are put before the flood by I/O priority.
@@ -137,50 +125,15 @@ impl AuditedPlant {
         self.held.retain(|(of, held), _| held != knob || (device.is_some() && *of != device));
     }
 
-    /// Victims and floods of the last seconds.
-    pub(crate) fn who(&self, device: DeviceId) -> (Vec<String>, Vec<String>) {
-        let names = |of: &BTreeMap<String, Duration>| of.keys().cloned().collect();
-        self.seen
-            .get(&device)
-            .map_or_else(Default::default, |seen| (names(&seen.victims), names(&seen.floods)))
-    }
-
-    fn note_who(&mut self, observation: &Observation) {
+    /// The names of processes that commit, for their priorities.
+    fn note_names(&mut self, observation: &Observation) {
         let at = observation.at;
-        let tick = self.last_look.replace(at).map_or(Duration::ZERO, |then| at.saturating_sub(then));
-        for device in &observation.devices {
-            if device.actors.is_empty() && !self.seen.contains_key(&device.id) {
-                continue;
-            }
-            let seen = self.seen.entry(device.id).or_default();
-            for actor in &device.actors {
-                let kind = if is_flood(actor, tick) {
-                    &mut seen.floods
-                } else if is_victim(actor, tick) {
-                    if let Some(process) = &actor.process {
-                        self.names.insert(process.clone(), actor.who.clone());
-                    }
-                    &mut seen.victims
-                } else {
-                    continue;
-                };
-                if kind.len() < MOST_NAMES || kind.contains_key(&actor.who) {
-                    kind.insert(actor.who.clone(), at);
-                }
-            }
-            for kind in [&mut seen.victims, &mut seen.floods] {
-                kind.retain(|_, then| at.saturating_sub(*then) < PRESENCE);
+        for actor in observation.devices.iter().flat_map(|device| &device.actors) {
+            if let Some(process) = actor.process.as_ref().filter(|_| !actor.commits.is_empty()) {
+                self.names.insert(process.clone(), (actor.who.clone(), at));
             }
         }
-        let there = |id: &DeviceId| observation.devices.iter().any(|d| d.id == *id);
-        self.seen.retain(|id, seen| there(id) && !(seen.victims.is_empty() && seen.floods.is_empty()));
-        self.held.retain(|(id, _), _| id.as_ref().is_none_or(there));
-        let waits = |name: &String| self.seen.values().any(|seen| seen.victims.contains_key(name));
-        let has_priority = |process: &str| {
-            let is_its = |(_, knob): &Knob| knob.strip_suffix(PRIORITY) == Some(process);
-            self.held.keys().any(is_its)
-        };
-        self.names.retain(|process, name| waits(name) || has_priority(process));
+        self.names.retain(|_, (_, seen)| at.saturating_sub(*seen) < NAMED);
     }
 
     /// Writes that were taken and have failed after all: what was held before them still is.
@@ -245,7 +198,9 @@ impl Plant for AuditedPlant {
     fn observe(&mut self) -> Result<Observation, PlantError> {
         let observation = self.machine.observe()?;
         self.learn_failures();
-        self.note_who(&observation);
+        self.note_names(&observation);
+        let there = |id: &DeviceId| observation.devices.iter().any(|d| d.id == *id);
+        self.held.retain(|(id, _), _| id.as_ref().is_none_or(there));
         Ok(observation)
     }
 
@@ -278,7 +233,7 @@ mod tests {
     use floodwall_model::plant::Actor;
 
     use super::*;
-    use crate::worker::fake::{DISK, Fake, flood, victim};
+    use crate::worker::fake::{DISK, Fake, victim};
 
     fn set(knob: &str, value: &str) -> KnobWrite {
         KnobWrite { device: Some(DISK), knob: knob.into(), value: value.into() }
@@ -404,22 +359,9 @@ mod tests {
     }
 
     #[test]
-    fn who_was_seen_is_named_for_a_while_and_a_device_that_is_gone_is_forgotten() {
+    fn a_device_that_is_gone_holds_nothing() {
         let fake = Fake::disk();
         let mut plant = AuditedPlant::new(Box::new(fake.clone()), false);
-        fake.0.lock().unwrap().actors = vec![victim(), flood()];
-        for _ in 0..2 {
-            plant.observe().unwrap();
-        }
-        let both = (vec!["postgres (41)".to_owned()], vec!["cp (42)".to_owned()]);
-        assert_eq!(plant.who(DISK), both);
-        fake.0.lock().unwrap().actors.clear();
-        plant.observe().unwrap();
-        assert_eq!(plant.who(DISK), both);
-        for _ in 0..12 {
-            plant.observe().unwrap();
-        }
-        assert_eq!(plant.who(DISK), (vec![], vec![]));
         plant.knobs().unwrap();
         plant.write(&set("nr_requests", "8")).unwrap();
         fake.0.lock().unwrap().devices.clear();

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use floodwall_guard::{Guard, Level, State};
 use floodwall_model::DeviceId;
-use floodwall_model::plant::{Plant, PlantError};
+use floodwall_model::plant::PlantError;
 use floodwall_model::units::human_duration;
 use floodwall_plant::Yielded;
 
@@ -152,8 +152,7 @@ impl Controller {
         }
         let before = Instant::now();
         if self.paused.is_some() {
-            // Events of the pause must not count as those of the first tick after it.
-            self.plant.observe()?;
+            self.guard.look(&mut self.plant)?;
             if self.plant.holds_any() {
                 // The kernel did not take it back at once.
                 let report = self.guard.release(&mut self.plant)?;
@@ -251,7 +250,8 @@ impl Controller {
         self.paused = None;
         self.pause_changed = true;
         self.say(now, Priority::Notice, format!("resumed: {why}"));
-        self.plant.observe().map(drop)
+        // Events of the pause must not count as those of the first tick after it.
+        self.guard.look(&mut self.plant)
     }
 
     /// Applies new settings from the next tick on; settings that are read only at the start are

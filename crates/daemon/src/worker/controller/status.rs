@@ -40,7 +40,7 @@ impl Controller {
         let mut devices = Vec::new();
         for status in self.guard.status() {
             let id = status.device;
-            let (victims, floods) = self.plant.who(id);
+            let (victims, floods) = self.guard.who(id);
             let e = status.estimate;
             let record = self.records.get(&id);
             let since = record.and_then(|r| r.since).map_or(Duration::ZERO, |since| now.instant - since);

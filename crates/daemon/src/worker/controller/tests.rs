@@ -113,6 +113,33 @@ fn a_pause_puts_everything_back_and_ends_by_itself() {
 }
 
 #[test]
+fn who_is_present_is_named_during_a_pause_too_and_not_of_a_device_that_is_gone() {
+    let mut bench = Bench::new(&Flags::default());
+    bench.ticks(2);
+    bench.ask(Request::Pause { seconds: None });
+    bench.meet();
+    bench.ticks(2);
+    let who = |bench: &mut Bench| {
+        let disk = bench.status().devices.remove(0);
+        (disk.victims, disk.floods)
+    };
+    let both = (vec!["postgres (41)".to_owned()], vec!["cp (42)".to_owned()]);
+    assert_eq!(who(&mut bench), both);
+    bench.part();
+    bench.ticks(11);
+    assert_eq!(who(&mut bench), both, "for three seconds");
+    bench.ticks(1);
+    assert_eq!(who(&mut bench), (vec![], vec![]));
+    bench.ask(Request::Resume);
+    bench.meet();
+    bench.ticks(2);
+    assert_eq!(who(&mut bench), both);
+    bench.fake.0.lock().unwrap().devices.clear();
+    bench.ticks(1);
+    assert_eq!(who(&mut bench), (vec![], vec![]));
+}
+
+#[test]
 fn a_knob_that_is_asked_for_goes_back_and_is_left_alone_while_the_rest_is_steered_on() {
     let mut bench = Bench::new(&Flags::default());
     bench.ticks(2);
