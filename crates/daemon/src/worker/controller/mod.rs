@@ -282,6 +282,8 @@ impl Controller {
     /// before.
     pub(crate) fn close_machine(&mut self, now: Now) {
         let old = std::mem::replace(&mut self.plant, AuditedPlant::new(Box::new(Gone), true));
+        // The law's values belong to the closed machine.
+        self.guard = Guard::new(self.settings.law());
         let left = old.into_machine().close();
         for why in left.alone {
             self.say(now, Priority::Warning, format!("left as it is: {why}"));
@@ -295,7 +297,6 @@ impl Controller {
     /// Goes on over another machine; what was learnt of the old one is forgotten.
     pub(crate) fn open_machine(&mut self, machine: Box<dyn Machine>) {
         self.plant = AuditedPlant::new(machine, self.settings.dry_run);
-        self.guard = Guard::new(self.settings.law());
         self.records.clear();
     }
 

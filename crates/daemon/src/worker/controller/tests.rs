@@ -220,8 +220,11 @@ fn another_configuration_is_in_force_at_once_and_a_dry_run_begins_with_nothing_h
     assert_ne!(bench.knob("nr_requests"), "64");
     let goal = Settings { p99: Some(Duration::from_millis(8)), ..bench.controller.settings().clone() };
     assert!(!bench.controller.configure(bench.now, goal).unwrap());
-    let other = Settings { devices: vec!["sdb".into()], ..bench.controller.settings().clone() };
+    let old = bench.controller.settings().clone();
+    let other = Settings { devices: vec!["sdb".into()], ..old.clone() };
     assert!(bench.controller.configure(bench.now, other).unwrap());
+    bench.controller.close_machine(bench.now);
+    assert!(bench.controller.configure(bench.now, old).unwrap(), "after a machine that can't be opened");
 }
 
 #[test]
