@@ -11,7 +11,7 @@ use floodwall_model::{DeviceId, LatencyCounts, Setting};
 use floodwall_plant::{KnobName, Yielded};
 
 use crate::document::LeftOut;
-use crate::machine::{Left, Machine};
+use crate::machine::{Held, Left, Machine};
 
 pub(crate) const DISK: DeviceId = DeviceId { major: 8, minor: 0 };
 
@@ -27,6 +27,8 @@ pub(crate) struct Inside {
     pub(crate) clean: bool,
     /// Can't be put back.
     pub(crate) stuck: Vec<String>,
+    /// Not back yet.
+    pub(crate) held: Vec<Held>,
     /// The knobs of queues that do not run dry.
     pub(crate) slow: bool,
 }
@@ -101,8 +103,8 @@ impl Machine for Fake {
     fn lost_events(&self) -> u64 {
         7
     }
-    fn held(&self) -> Vec<String> {
-        self.0.lock().unwrap().stuck.clone()
+    fn held(&self) -> Vec<Held> {
+        self.0.lock().unwrap().held.clone()
     }
     fn yield_knobs(&mut self, knobs: &[KnobName]) -> Result<Yielded, String> {
         let mut inside = self.0.lock().unwrap();
