@@ -26,19 +26,27 @@ pub(crate) trait Machine: Plant {
     fn wait(&mut self, time: Duration, stop: &AtomicBool) -> Result<(), PlantError>;
 
     /// A device's name, such as `sda`.
-    fn name(&self, id: DeviceId) -> String;
+    fn name(&self, id: DeviceId) -> String {
+        id.to_string()
+    }
 
     /// Where it looks.
     fn source(&self) -> &'static str;
 
     /// Measurements that it lacks, and why.
-    fn blind(&self) -> Vec<String>;
+    fn blind(&self) -> Vec<String> {
+        Vec::new()
+    }
 
     /// Devices that it does not steer, and why.
-    fn left_out(&self) -> Vec<LeftOut>;
+    fn left_out(&self) -> Vec<LeftOut> {
+        Vec::new()
+    }
 
     /// Events that the sensors had no room for, since the start.
-    fn lost_events(&self) -> u64;
+    fn lost_events(&self) -> u64 {
+        0
+    }
 
     /// News since the last call.
     fn news(&mut self) -> Vec<(Priority, String)> {

@@ -10,7 +10,6 @@ use floodwall_model::{DeviceId, LatencyCounts, Setting};
 
 use floodwall_plant::{KnobName, Yielded};
 
-use crate::document::LeftOut;
 use crate::machine::{Held, Left, Machine};
 
 pub(crate) const DISK: DeviceId = DeviceId { major: 8, minor: 0 };
@@ -93,12 +92,6 @@ impl Machine for Fake {
     }
     fn source(&self) -> &'static str {
         "fake"
-    }
-    fn blind(&self) -> Vec<String> {
-        Vec::new()
-    }
-    fn left_out(&self) -> Vec<LeftOut> {
-        Vec::new()
     }
     fn lost_events(&self) -> u64 {
         7
