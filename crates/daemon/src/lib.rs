@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! Flags ─▶ config ─▶ supervisor ─ pipe ─▶ worker: controller ─▶ guard::Guard ─▶ audit ─▶ machine
-//!                     │  ▲                  │        ▲                         (host | sim)
+//!                     │  ▲                  │        ▲          (host | unjournaled: sim, dry run)
 //!                     │  └──── beats ───────┘        ├ question ◀─ socket ◀─ client: status …
 //!                     └ restore, when the worker     └ question ◀─ metrics ◀─ Prometheus
 //!                       dies or hangs
@@ -12,11 +12,12 @@
 //! lock         one guard a machine; directory: where lock and sockets are
 //! supervisor   starts the worker, kills it when it hangs, starts another; tells systemd
 //! pipe         what supervisor and worker say to each other
-//! worker       the loop; controller: decisions, history, pauses; audit: what knobs had, were given
-//! machine      what is steered: this host, or a simulated machine
+//! worker       the loop; controller: decisions, history, pauses; audit: writes in words
+//! machine      this host, whose journal has the held values; or a simulated machine or a dry run,
+//!              whose held values are in memory (unjournaled)
 //! restore      puts back what a dead worker has left behind
 //! socket       protocol, the guard's side (listener, serve) and the asker's (client)
-//! metrics      OpenMetrics, over HTTP
+//! metrics      OpenMetrics (prometheus-client), over HTTP
 //! connection   clients of socket and metrics, bounded in number and time; question: what they ask
 //! document     what a guard says of itself: status and history
 //! log          stderr, or systemd's journal

@@ -336,6 +336,9 @@ impl Held {
         report: &mut Report,
     ) -> Result<(), PlantError> {
         self.failed.extend(plant.failures(device));
+        if self.failed.is_empty() && self.moved.is_empty() && !self.holds() {
+            return Ok(());
+        }
         // A device that is gone has no knobs to take back.
         let Some(reads) = self.read(plant, device, Duration::ZERO, report)? else { return Ok(()) };
         let elevator = self.written.contains_key(ELEVATOR);

@@ -23,6 +23,7 @@ use crate::config::{
     MOST_SLOWER, PRESENCE, SHORT_FLUSHING, STRETCH, UNKNOWN_GOAL, rank,
 };
 use crate::filter::{Typical, Windowed};
+use crate::who::Who;
 
 /// The largest number of readers' request slots counts for so long.
 const READERS_WINDOW: Duration = Duration::from_secs(5);
@@ -48,7 +49,7 @@ pub(crate) struct Estimator {
     crowded: Windowed,
     recent: VecDeque<(Duration, LatencyCounts)>,
     readers: Windowed,
-    victim_seen: Option<Duration>,
+    who: Who,
     committer_seen: Option<Duration>,
     flood_seen: Option<Duration>,
     was_backlogged: bool,
@@ -167,7 +168,7 @@ impl Estimator {
             crowded: Windowed::smallest(BASE_WINDOW),
             recent: VecDeque::new(),
             readers: Windowed::largest(READERS_WINDOW),
-            victim_seen: None,
+            who: Who::default(),
             committer_seen: None,
             flood_seen: None,
             was_backlogged: false,
@@ -187,6 +188,16 @@ impl Estimator {
     /// Forgets the recent latencies, which belong to another level.
     pub(crate) fn begin_anew(&mut self) {
         self.recent.clear();
+    }
+
+    /// Takes in who is present, and nothing else.
+    pub(crate) fn look(&mut self, at: Duration, tick: Duration, actors: &[Actor]) {
+        self.who.look(at, tick, actors);
+    }
+
+    /// Victims and floods that are present.
+    pub(crate) fn who(&self) -> &Who {
+        &self.who
     }
 
     /// `tick`: time since the last observation. `pulled`: the levers meanwhile. `committing`: control
@@ -232,9 +243,7 @@ impl Estimator {
         if floods || drains {
             self.flood_seen = Some(at);
         }
-        if victims().next().is_some() {
-            self.victim_seen = Some(at);
-        }
+        self.look(at, tick, &seen.actors);
         if victims().any(|actor| !actor.commits.is_empty()) {
             self.committer_seen = Some(at);
         }
@@ -299,7 +308,7 @@ impl Estimator {
             under_way,
             oldest,
             flooded_bytes: seen.counters.written_bytes.saturating_sub(own_bytes),
-            victims: present(self.victim_seen),
+            victims: !self.who.victims.is_empty(),
             commits: present(self.committer_seen),
             floods: flooded,
             readers: self.readers.get().unwrap_or(0.0) as u32,

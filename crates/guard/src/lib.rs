@@ -48,6 +48,7 @@ mod ladder;
 mod levers;
 mod pace;
 mod raise;
+mod who;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -157,8 +158,7 @@ impl Guard {
     pub fn tick<P: Plant + ?Sized>(&mut self, plant: &mut P) -> Result<Report, PlantError> {
         let seen = plant.observe()?;
         self.meet(plant, &seen)?;
-        let tick =
-            self.last_look.replace(seen.at).map_or(Duration::ZERO, |then| seen.at.saturating_sub(then));
+        let tick = self.since_last_look(seen.at);
         let mut report = Report::default();
         let now = Now { tick, committing: committing_groups(&seen, tick), seen: &seen };
         for look in &seen.devices {
@@ -166,6 +166,24 @@ impl Guard {
             device.tick(&self.config, plant, &now, look, &mut report)?;
         }
         Ok(report)
+    }
+
+    /// Observes without steering: who is present, and nothing else.
+    ///
+    /// # Errors
+    /// [`PlantError::Lost`] if the plant can't be observed.
+    pub fn look<P: Plant + ?Sized>(&mut self, plant: &mut P) -> Result<(), PlantError> {
+        let seen = plant.observe()?;
+        let tick = self.since_last_look(seen.at);
+        for (id, device) in &mut self.devices {
+            let its = seen.devices.iter().find(|look| look.id == *id);
+            device.estimator.look(seen.at, tick, its.map_or(&[], |look| &look.actors));
+        }
+        Ok(())
+    }
+
+    fn since_last_look(&mut self, at: Duration) -> Duration {
+        self.last_look.replace(at).map_or(Duration::ZERO, |then| at.saturating_sub(then))
     }
 
     /// Takes back every write: at the end, or when sensors are lost. Reports the knobs that could
@@ -202,6 +220,16 @@ impl Guard {
             limit_time: levers::limit_time(d.machine.level.limit, &d.last),
             pace_bytes_per_s: d.machine.pace.as_ref().map(Pace::rate),
         })
+    }
+
+    /// Names of a device's victims and floods that were seen within [`config::PRESENCE`].
+    #[must_use]
+    pub fn who(&self, device: DeviceId) -> (Vec<String>, Vec<String>) {
+        let Some(device) = self.devices.get(&device).filter(|device| !device.absent) else {
+            return Default::default();
+        };
+        let who = device.estimator.who();
+        (who.victims.keys().cloned().collect(), who.floods.keys().cloned().collect())
     }
 
     /// Takes in devices that have come or gone. Writes to a device that has gone are remembered for

@@ -172,6 +172,11 @@ impl Groups {
         sum
     }
 
+    /// The unit to which a group writes.
+    pub(crate) fn unit(&self, group: &str) -> Option<DeviceId> {
+        self.homes.get(group).map(|home| home.unit)
+    }
+
     /// The knob and the target of a name that [`Self::read_knobs`] gave. `None` if the unit has no
     /// such group.
     pub(crate) fn limit(&self, unit: DeviceId, name: &str) -> Option<(&'static Knob, Target)> {

@@ -15,7 +15,7 @@ pub struct Options {
     pub devices: Which,
     /// The probe's source; `None`: the best that works.
     pub source: Option<SourceKind>,
-    /// Nothing is written and no journal is kept: writes are remembered, and read back from memory.
+    /// Nothing can be written, and no journal is kept.
     pub dry_run: bool,
     /// The purpose that the journal states.
     pub why: String,

@@ -58,8 +58,8 @@ const DEBUGFS: &str = "/sys/kernel/debug/bdi";
 /// How writes are carried out.
 enum Hand {
     Live(Writer),
-    /// The values that would have been written.
-    Dry(BTreeMap<(Option<DeviceId>, String), String>),
+    /// Nothing is written.
+    Dry,
 }
 
 /// A unit's state from one look to the next.
@@ -132,7 +132,7 @@ impl HostPlant {
         let probe = Probe::open_sparing(options.source)?;
         let mut recovered = Vec::new();
         let hand = if options.dry_run {
-            Hand::Dry(BTreeMap::new())
+            Hand::Dry
         } else {
             let who = Who { socket: options.socket.clone(), ..Who::this_process(&files) };
             let journal = options.journal.clone();
@@ -240,15 +240,37 @@ impl HostPlant {
     pub fn held(&self) -> Vec<HeldKnob> {
         match &self.hand {
             Hand::Live(writer) => writer.held(),
-            Hand::Dry(_) => Vec::new(),
+            Hand::Dry => Vec::new(),
         }
+    }
+
+    /// The unit of a held knob, if it is still there, and the knob's name among the unit's.
+    #[must_use]
+    pub fn place(&self, held: &HeldKnob) -> (Option<DeviceId>, String) {
+        let name = &held.name;
+        if let Some((whose, knob)) = name.knob.rsplit_once(':') {
+            return match whose.strip_prefix(PROCESS) {
+                Some(pid) => {
+                    let unit = pid.parse().ok().and_then(|pid| self.priorities.unit(pid));
+                    (unit, format!("{whose}.{knob}"))
+                }
+                None => (self.groups.unit(whose), name.knob.clone()),
+            };
+        }
+        (self.unit_with(name).map(|unit| unit.id), name.knob.clone())
+    }
+
+    /// The unit that has the device of a knob.
+    fn unit_with(&self, name: &KnobName) -> Option<&Unit> {
+        let number = name.device.as_ref()?;
+        self.units.units.iter().find(|unit| devices_of(unit).any(|device| device.number == *number))
     }
 
     /// Events since the last call.
     pub fn take_events(&mut self) -> Vec<Event> {
         match &self.hand {
             Hand::Live(writer) => writer.take_events(),
-            Hand::Dry(_) => Vec::new(),
+            Hand::Dry => Vec::new(),
         }
     }
 
@@ -258,10 +280,7 @@ impl HostPlant {
     pub fn give_back(&mut self, patience: Duration) -> Closed {
         match &mut self.hand {
             Hand::Live(writer) => writer.give_back(patience),
-            Hand::Dry(written) => {
-                written.clear();
-                Closed::default()
-            }
+            Hand::Dry => Closed::default(),
         }
     }
 
@@ -280,11 +299,7 @@ impl HostPlant {
                 knobs.push((None, knob));
                 continue;
             }
-            let unit = self
-                .units
-                .units
-                .iter()
-                .find(|unit| devices_of(unit).any(|d| Some(&d.number) == name.device.as_ref()));
+            let unit = self.unit_with(name);
             let its = unit.into_iter().flat_map(devices_of).map(|device| Some(device.number.clone()));
             let is_journals = find(&name.knob).is_some_and(|knob| knob.scope == Scope::Journal);
             for device in its.chain([name.device.clone()]) {
@@ -299,10 +314,7 @@ impl HostPlant {
         }
         let waiting: BTreeSet<KnobName> = match &mut self.hand {
             Hand::Live(writer) => writer.yield_knobs(&all),
-            Hand::Dry(written) => {
-                written.retain(|(_, knob), _| !asked.iter().any(|name| name.knob == *knob));
-                BTreeSet::new()
-            }
+            Hand::Dry => BTreeSet::new(),
         };
         let back = asked.iter().filter(|name| !waiting.contains(name)).cloned().collect();
         Yielded { back, waiting: waiting.into_iter().collect(), knobs }
@@ -315,7 +327,7 @@ impl HostPlant {
         self.is_closed = true;
         match &self.hand {
             Hand::Live(writer) => writer.close(patience),
-            Hand::Dry(_) => Closed::default(),
+            Hand::Dry => Closed::default(),
         }
     }
 
@@ -323,7 +335,7 @@ impl HostPlant {
     fn in_use(&self) -> BTreeSet<Owner> {
         match &self.hand {
             Hand::Live(writer) => writer.limits_in_use(),
-            Hand::Dry(_) => BTreeSet::new(),
+            Hand::Dry => BTreeSet::new(),
         }
     }
 
@@ -478,7 +490,7 @@ impl HostPlant {
                 writeback_bytes: known.level.map(|level| level.writeback),
                 changing: match &self.hand {
                     Hand::Live(writer) => writer.is_changing(unit.id),
-                    Hand::Dry(_) => false,
+                    Hand::Dry => false,
                 },
                 actors,
             });
@@ -500,7 +512,7 @@ impl HostPlant {
             dirty: machine.backlog(),
             steers: match &self.hand {
                 Hand::Live(writer) => !writer.units_held().is_empty() || !in_use.is_empty(),
-                Hand::Dry(written) => !written.is_empty(),
+                Hand::Dry => false,
             },
         });
         if is_needed {
@@ -576,7 +588,7 @@ impl Plant for HostPlant {
         }
         let (held, changing) = match &self.hand {
             Hand::Live(writer) => (writer.units_held(), writer.units_changing()),
-            Hand::Dry(_) => (BTreeSet::new(), BTreeSet::new()),
+            Hand::Dry => (BTreeSet::new(), BTreeSet::new()),
         };
         let in_use = self.in_use();
         for unit in &self.units.units {
@@ -593,7 +605,7 @@ impl Plant for HostPlant {
             let mut knobs = known.knobs.clone().unwrap_or_default();
             let pending = |owner: &Owner| match &self.hand {
                 Hand::Live(writer) => writer.pending(owner),
-                Hand::Dry(_) => None,
+                Hand::Dry => None,
             };
             self.groups.read_knobs(unit.id, &self.files, &pending, &mut knobs);
             let (root, files) = (&self.root, &self.files);
@@ -603,17 +615,6 @@ impl Plant for HostPlant {
                 writer.save(unit.id, fresh);
             }
             all.devices.insert(unit.id, knobs);
-        }
-        if let Hand::Dry(written) = &self.hand {
-            for ((device, knob), value) in written {
-                let setting = match device {
-                    Some(id) => all.devices.get_mut(id),
-                    None => Some(&mut all.machine),
-                };
-                if let Some(setting) = setting {
-                    setting.0.insert(knob.clone(), value.clone());
-                }
-            }
         }
         Ok(all)
     }
@@ -642,9 +643,9 @@ impl Plant for HostPlant {
                 }
                 Ok(())
             }
-            Hand::Dry(written) => {
-                written.insert((write.device, write.knob.clone()), write.value.clone());
-                Ok(())
+            Hand::Dry => {
+                let why = "a dry run writes nothing".to_owned();
+                Err(PlantError::Refused { write: write.clone(), why })
             }
         }
     }

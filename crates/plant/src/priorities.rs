@@ -103,6 +103,11 @@ impl Priorities {
         left
     }
 
+    /// The unit on which a process commits.
+    pub(crate) fn unit(&self, pid: u32) -> Option<DeviceId> {
+        self.committers.get(&pid).map(|known| known.unit)
+    }
+
     /// Whether priorities count under the elevator that a unit's knobs show.
     fn counts(&mut self, root: &SysRoot, knobs: &Setting) -> bool {
         // Reading all symbols takes a fifth of a second, once.

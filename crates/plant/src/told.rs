@@ -1,5 +1,6 @@
 //! Reports about writes: events, held knobs, and the outcome of giving everything back.
 
+use floodwall_knobs::catalogue::Scope;
 use floodwall_knobs::plan::short;
 use floodwall_knobs::{HeldCell, KnobName};
 use floodwall_model::DeviceId;
@@ -47,7 +48,7 @@ pub struct HeldKnob {
     pub owner: Option<String>,
     /// The value that it is put back to.
     pub own: String,
-    /// The value that it read after the last write.
+    /// The value that it read after the last write; `own` during the first one.
     pub now: String,
 }
 
@@ -84,11 +85,14 @@ impl Closed {
 
 impl From<&HeldCell> for HeldKnob {
     fn from(cell: &HeldCell) -> Self {
-        let shown = |state: &Option<floodwall_knobs::cell::State>| {
-            state.as_ref().map_or_else(|| "not there".to_owned(), |state| short(&cell.label, state))
+        let shown = |state: Option<&floodwall_knobs::cell::State>| {
+            state.map_or_else(|| "not there".to_owned(), |state| short(&cell.label, state))
         };
         let owner = owner(cell.knob, &cell.target);
         let name = KnobName::of(cell.knob, &cell.target);
-        Self { name, label: cell.label.clone(), owner, own: shown(&cell.saved), now: shown(&cell.now) }
+        // A tunable goes with its elevator. Any other knob without a reading is being written first.
+        let before = cell.saved.as_ref().filter(|_| !matches!(cell.knob.scope, Scope::Elevator(_)));
+        let now = cell.now.as_ref().or(before);
+        Self { name, label: cell.label.clone(), owner, own: shown(cell.saved.as_ref()), now: shown(now) }
     }
 }

@@ -3,10 +3,8 @@
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use floodwall_model::DeviceId;
 use floodwall_model::plant::{KnobWrite, Knobs, Observation, Plant, PlantError};
 
-use crate::document::LeftOut;
 use crate::machine::Machine;
 
 /// See the [module](self).
@@ -37,23 +35,7 @@ impl Machine for Gone {
         Err(Self::error())
     }
 
-    fn name(&self, id: DeviceId) -> String {
-        id.to_string()
-    }
-
     fn source(&self) -> &'static str {
         "none"
-    }
-
-    fn blind(&self) -> Vec<String> {
-        Vec::new()
-    }
-
-    fn left_out(&self) -> Vec<LeftOut> {
-        Vec::new()
-    }
-
-    fn lost_events(&self) -> u64 {
-        0
     }
 }

@@ -11,10 +11,10 @@ use floodwall_model::plant::{KnobWrite, Knobs, Observation, Plant, PlantError};
 use floodwall_plant::{Event, HostPlant, KnobName, Options, Which, Yielded};
 
 use crate::config::Settings;
-use crate::document::LeftOut;
+use crate::document::{HeldKnob, LeftOut};
 use crate::error::DaemonError;
 use crate::log::Priority;
-use crate::machine::{Left, Machine};
+use crate::machine::{Held, Left, Machine};
 
 /// How long putting everything back may take at the end: a queue changes its length only when it
 /// has run dry. A slower write stays open in the journal. The worker then ends with an error, and
@@ -160,12 +160,15 @@ impl Machine for HostMachine {
         news
     }
 
-    fn held(&self) -> Vec<String> {
-        let held = self.plant.held().into_iter();
-        held.map(|knob| format!("{} {} (yours: {})", knob.label, knob.now, knob.own)).collect()
+    fn held(&self) -> Vec<Held> {
+        let held = |held: floodwall_plant::HeldKnob| {
+            let (device, knob) = self.plant.place(&held);
+            Held { device, label: held.label, knob: HeldKnob { knob, value: held.now, own: Some(held.own) } }
+        };
+        self.plant.held().into_iter().map(held).collect()
     }
 
-    fn still_held(&self) -> Vec<String> {
+    fn still_held(&self) -> Vec<Held> {
         let begin = Instant::now();
         loop {
             let held = self.held();

@@ -3,7 +3,9 @@
 mod gone;
 mod host;
 mod sim;
+mod unjournaled;
 
+use std::fmt;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -14,7 +16,8 @@ use floodwall_plant::{KnobName, Yielded};
 pub(crate) use self::gone::Gone;
 pub(crate) use self::host::HostMachine;
 pub(crate) use self::sim::SimMachine;
-use crate::document::LeftOut;
+pub(crate) use self::unjournaled::Unjournaled;
+use crate::document::{HeldKnob, LeftOut};
 use crate::log::Priority;
 
 /// A plant with a clock.
@@ -23,32 +26,40 @@ pub(crate) trait Machine: Plant {
     fn wait(&mut self, time: Duration, stop: &AtomicBool) -> Result<(), PlantError>;
 
     /// A device's name, such as `sda`.
-    fn name(&self, id: DeviceId) -> String;
+    fn name(&self, id: DeviceId) -> String {
+        id.to_string()
+    }
 
     /// Where it looks.
     fn source(&self) -> &'static str;
 
     /// Measurements that it lacks, and why.
-    fn blind(&self) -> Vec<String>;
+    fn blind(&self) -> Vec<String> {
+        Vec::new()
+    }
 
     /// Devices that it does not steer, and why.
-    fn left_out(&self) -> Vec<LeftOut>;
+    fn left_out(&self) -> Vec<LeftOut> {
+        Vec::new()
+    }
 
     /// Events that the sensors had no room for, since the start.
-    fn lost_events(&self) -> u64;
+    fn lost_events(&self) -> u64 {
+        0
+    }
 
     /// News since the last call.
     fn news(&mut self) -> Vec<(Priority, String)> {
         Vec::new()
     }
 
-    /// Knobs that hold something else than the administrator's value at this moment, in words.
-    fn held(&self) -> Vec<String> {
+    /// Knobs that are not as the administrator has them at this moment. The one source of that.
+    fn held(&self) -> Vec<Held> {
         Vec::new()
     }
 
     /// The same, after a little wait for those that are just being put back.
-    fn still_held(&self) -> Vec<String> {
+    fn still_held(&self) -> Vec<Held> {
         self.held()
     }
 
@@ -63,6 +74,25 @@ pub(crate) trait Machine: Plant {
     /// The end, after everything was given back: nothing is under way any more when this returns.
     fn close(self: Box<Self>) -> Left {
         Left::default()
+    }
+}
+
+/// A knob that is not as the administrator has it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Held {
+    /// Its device, as the control law knows it; none for a knob of the machine, or if the device is
+    /// gone.
+    pub(crate) device: Option<DeviceId>,
+    /// As people write it: `sda.nr_requests`.
+    pub(crate) label: String,
+    /// The knob as the control law knows it, with its values.
+    pub(crate) knob: HeldKnob,
+}
+
+impl fmt::Display for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.label, self.knob.value)?;
+        self.knob.own.iter().try_for_each(|own| write!(f, " (yours: {own})"))
     }
 }
 

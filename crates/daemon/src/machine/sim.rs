@@ -6,11 +6,10 @@ use std::time::{Duration, Instant};
 use floodwall_device::{DeviceSpec, preset_names};
 use floodwall_model::plant::{KnobWrite, Knobs, Observation, Plant, PlantError};
 use floodwall_model::scenario::{self, parse_flood, parse_victim};
-use floodwall_model::{Bytes, DeviceId, Setting};
+use floodwall_model::{Bytes, Setting};
 use floodwall_sim::plant::Happening;
 use floodwall_sim::{PlantDevice, SimOptions, SimPlant};
 
-use crate::document::LeftOut;
 use crate::error::DaemonError;
 use crate::machine::Machine;
 
@@ -92,23 +91,7 @@ impl Machine for SimMachine {
         Ok(())
     }
 
-    fn name(&self, id: DeviceId) -> String {
-        id.to_string()
-    }
-
     fn source(&self) -> &'static str {
         "sim"
-    }
-
-    fn blind(&self) -> Vec<String> {
-        Vec::new()
-    }
-
-    fn left_out(&self) -> Vec<LeftOut> {
-        Vec::new()
-    }
-
-    fn lost_events(&self) -> u64 {
-        0
     }
 }

@@ -1,184 +1,153 @@
-//! A guard's status in the OpenMetrics text format (OpenMetrics 1.0, "Text format"). An
-//! unknown value has no sample; zero is a measurement.
+//! A guard's status in the OpenMetrics text format, by the crate `prometheus-client`. An unknown
+//! value has no sample; zero is a measurement.
 
 pub(crate) mod http;
 
-use std::fmt::Write;
+use std::fmt;
+use std::sync::atomic::AtomicU64;
 
-use crate::document::{Device, Status, TICK_BUCKETS_S};
+use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::{EncodeMetric, MetricEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::{ConstCounter, Counter};
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::{Registry, Unit};
+
+use crate::document::{Device, Status, TICK_BUCKETS_S, Ticks};
 
 /// Before every name.
-const PREFIX: &str = "floodwall_guard_";
+const PREFIX: &str = "floodwall_guard";
 const STATES: [&str; 6] = ["free", "watch", "pace", "protect", "probe", "recover"];
 
-/// One metric of every device.
-struct Family {
-    name: &'static str,
-    kind: &'static str,
-    unit: &'static str,
-    help: &'static str,
-    value: fn(&Device) -> Option<f64>,
-}
+/// Labels of a sample: the device, and its state.
+type Labels = Vec<(&'static str, String)>;
+type Gauges = Family<Labels, Gauge<f64, AtomicU64>>;
 
-const fn gauge(
-    name: &'static str,
-    unit: &'static str,
-    help: &'static str,
-    value: fn(&Device) -> Option<f64>,
-) -> Family {
-    Family { name, kind: "gauge", unit, help, value }
-}
+/// A gauge of every device: its name, its unit, its help, and its value.
+type OfDevice = (&'static str, &'static str, &'static str, fn(&Device) -> Option<f64>);
 
-const fn counter(name: &'static str, help: &'static str, value: fn(&Device) -> Option<f64>) -> Family {
-    Family { name, kind: "counter", unit: "", help, value }
-}
-
-const FAMILIES: [Family; 15] = [
-    gauge("queue_level", "", "How far the queue is shortened; 0: as the administrator has it", |d| {
+const OF_DEVICES: [OfDevice; 13] = [
+    ("queue_level", "", "How far the queue is shortened; 0: as the administrator has it", |d| {
         Some(f64::from(d.queue_level))
     }),
-    gauge("limit_level", "", "How far the dirty limit is lowered; 0: as the administrator has it", |d| {
+    ("limit_level", "", "How far the dirty limit is lowered; 0: as the administrator has it", |d| {
         Some(f64::from(d.limit_level))
     }),
-    gauge(
-        "pressure_ratio",
-        "ratio",
-        "What victims wait for as a share of the goal; above 1 they are harmed",
-        |d| d.pressure,
-    ),
-    gauge("goal_seconds", "seconds", "What victims may wait for", |d| Some(d.goal_us / 1e6)),
-    gauge("goal_unmet", "", "1 if nothing that the guard can do meets the goal", |d| {
-        Some(f64::from(u8::from(d.goal_unmet)))
+    ("pressure", "ratio", "What victims wait for as a share of the goal; above 1 they are harmed", |d| {
+        d.pressure
     }),
-    gauge("base_latency_seconds", "seconds", "What victims wait for while nothing floods", |d| {
+    ("goal", "seconds", "What victims may wait for", |d| Some(d.goal_us / 1e6)),
+    ("goal_unmet", "", "1 if nothing that the guard can do meets the goal", |d| Some(flag(d.goal_unmet))),
+    ("base_latency", "seconds", "What victims wait for while nothing floods", |d| {
         d.base_us.map(|us| us / 1e6)
     }),
-    gauge("drain_rate_bytes_per_second", "bytes_per_second", "How fast the device drains", |d| {
-        d.drain_bytes_per_s
-    }),
-    gauge("backlog_bytes", "bytes", "Dirty and under writeback", |d| Some(d.backlog_bytes as f64)),
-    gauge("queue_delay_seconds", "seconds", "How long the device takes for the writes in its queue", |d| {
+    ("drain_rate", "bytes_per_second", "How fast the device drains", |d| d.drain_bytes_per_s),
+    ("backlog", "bytes", "Dirty and under writeback", |d| Some(d.backlog_bytes as f64)),
+    ("queue_delay", "seconds", "How long the device takes for the writes in its queue", |d| {
         d.queue_delay_us.map(|us| us / 1e6)
     }),
-    gauge("victims", "", "Processes that wait for the device", |d| Some(d.victims.len() as f64)),
-    gauge("floods", "", "Processes that flood the device", |d| Some(d.floods.len() as f64)),
-    gauge(
-        "held_knobs",
-        "",
-        "Knobs that are not as the administrator has them",
-        |d| Some(d.held.len() as f64),
-    ),
-    gauge("state_since_seconds", "seconds", "For how long the state has been what it is", |d| {
-        Some(d.since_s)
-    }),
-    counter("decisions", "Changes of state and level", |d| Some(d.decisions as f64)),
-    counter("knob_writes", "Writes to kernel files, or in a dry run those that would have been made", |d| {
-        Some(d.knob_writes as f64)
-    }),
+    ("victims", "", "Processes that wait for the device", |d| Some(d.victims.len() as f64)),
+    ("floods", "", "Processes that flood the device", |d| Some(d.floods.len() as f64)),
+    ("held_knobs", "", "Knobs that are not as the administrator has them", |d| Some(d.held.len() as f64)),
+    ("state_since", "seconds", "For how long the state has been what it is", |d| Some(d.since_s)),
 ];
 
-/// The names that samples have, without labels.
-#[cfg(test)]
-pub(crate) fn sample_names(exposition: &str) -> std::collections::BTreeSet<String> {
-    let samples = exposition.lines().filter(|l| !l.starts_with('#'));
-    samples.filter_map(|l| l.split(['{', ' ']).next()).map(str::to_owned).collect()
+fn labels(device: &Device) -> Labels {
+    vec![("device", device.name.clone())]
+}
+
+fn counters(devices: &[Device], value: fn(&Device) -> u64) -> Family<Labels, Counter> {
+    let counters = Family::<Labels, Counter>::default();
+    for device in devices {
+        counters.get_or_create(&labels(device)).inc_by(value(device));
+    }
+    counters
 }
 
 /// The whole exposition.
 pub(crate) fn exposition(status: &Status) -> String {
-    let mut out = String::new();
-    let labels = format!("{{version=\"{}\",source=\"{}\"}}", escape(&status.version), escape(&status.source));
-    head(&mut out, "", "info", "", "Which guard this is");
-    sample(&mut out, "info", &labels, 1.0);
-    let whole = |out: &mut String, name: &str, unit: &str, help: &str, value: f64| {
-        head(out, name, "gauge", unit, help);
-        sample(out, name, "", value);
-    };
-    whole(&mut out, "uptime_seconds", "seconds", "Since the guard was started", status.uptime_s);
-    whole(&mut out, "paused", "", "1 while it is paused", flag(status.paused.is_some()));
-    whole(&mut out, "dry_run", "", "1 if it writes nothing", flag(status.dry_run));
-    let total = |out: &mut String, name: &str, help: &str, value: u64| {
-        head(out, name, "counter", "", help);
-        sample(out, &format!("{name}_total"), "", value as f64);
-    };
-    total(
-        &mut out,
+    let mut root = Registry::default();
+    let info = [("version", status.version.clone()), ("source", status.source.clone())];
+    root.register(PREFIX, "Which guard this is", Info::new(info.to_vec()));
+
+    let all = root.sub_registry_with_prefix(PREFIX);
+    all.register_with_unit(
+        "uptime",
+        "Since the guard was started",
+        Unit::Seconds,
+        ConstGauge::new(status.uptime_s),
+    );
+    all.register("paused", "1 while it is paused", ConstGauge::new(u32::from(status.paused.is_some())));
+    all.register("dry_run", "1 if it writes nothing", ConstGauge::new(u32::from(status.dry_run)));
+    all.register(
         "restarts",
         "How often its worker died and was started again",
-        u64::from(status.restarts),
+        ConstCounter::new(status.restarts),
     );
-    total(
-        &mut out,
+    all.register(
         "probe_lost_events",
         "Events of the kernel that the probe had no room for",
-        status.counts.lost_events,
+        ConstCounter::new(status.counts.lost_events),
     );
-    ticks(&mut out, status);
-
-    head(
-        &mut out,
+    all.register(
         "left_alone_knobs",
-        "gauge",
-        "",
-        "Knobs that could not be written, or that somebody else writes",
+        "Knobs that could not be written, or that another program writes",
+        ConstGauge::new(status.left_alone.len()),
     );
-    sample(&mut out, "left_alone_knobs", "", status.left_alone.len() as f64);
-    head(&mut out, "state", "gauge", "", "1 for the state that a device is in");
+    all.register_with_unit(
+        "tick_duration",
+        "How long looking, deciding and writing took",
+        Unit::Seconds,
+        status.counts.ticks.clone(),
+    );
+
+    let states = Gauges::default();
     for device in &status.devices {
         for state in STATES {
-            let labels = format!("{{device=\"{}\",state=\"{state}\"}}", escape(&device.name));
-            sample(&mut out, "state", &labels, flag(device.state == state));
+            let labels = [labels(device), vec![("state", state.to_owned())]].concat();
+            states.get_or_create(&labels).set(flag(device.state == state));
         }
     }
-    for family in FAMILIES {
-        head(&mut out, family.name, family.kind, family.unit, family.help);
-        let name =
-            if family.kind == "counter" { format!("{}_total", family.name) } else { family.name.to_owned() };
+    all.register("state", "1 for the state that a device is in", states);
+    for (name, unit, help, value) in OF_DEVICES {
+        let gauges = Gauges::default();
         for device in &status.devices {
-            if let Some(value) = (family.value)(device) {
-                sample(&mut out, &name, &format!("{{device=\"{}\"}}", escape(&device.name)), value);
+            if let Some(value) = value(device) {
+                gauges.get_or_create(&labels(device)).set(value);
             }
         }
+        match unit {
+            "" => all.register(name, help, gauges),
+            unit => all.register_with_unit(name, help, Unit::Other(unit.to_owned()), gauges),
+        }
     }
-    out.push_str("# EOF\n");
-    out
+    let decisions = counters(&status.devices, |d| d.decisions);
+    all.register("decisions", "Changes of state and level", decisions);
+    let writes = "Writes to kernel files, or in a dry run those that would have been made";
+    all.register("knob_writes", writes, counters(&status.devices, |d| d.knob_writes));
+
+    let mut text = String::new();
+    // Only a writer can fail, and a string does not.
+    let _ = encode(&mut text, &root);
+    text
 }
 
-fn ticks(out: &mut String, status: &Status) {
-    let ticks = &status.counts.ticks;
-    let name = "tick_duration_seconds";
-    head(out, name, "histogram", "seconds", "How long looking, deciding and writing took");
-    let mut sum = 0;
-    let bounds = TICK_BUCKETS_S.iter().map(|b| format!("{b:?}")).chain(["+Inf".to_owned()]);
-    for (bound, count) in bounds.zip(ticks.buckets) {
-        sum += count;
-        sample(out, &format!("{name}_bucket"), &format!("{{le=\"{bound}\"}}"), sum as f64);
+impl EncodeMetric for Ticks {
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
+        let bounds = TICK_BUCKETS_S.into_iter().chain([f64::INFINITY]);
+        let buckets: Vec<(f64, u64)> = bounds.zip(self.buckets).collect();
+        encoder.encode_histogram::<NoLabelSet>(self.sum_s, self.count, &buckets, None)
     }
-    sample(out, &format!("{name}_sum"), "", ticks.sum_s);
-    sample(out, &format!("{name}_count"), "", ticks.count as f64);
+
+    fn metric_type(&self) -> MetricType {
+        MetricType::Histogram
+    }
 }
 
 fn flag(is: bool) -> f64 {
     f64::from(u8::from(is))
-}
-
-fn head(out: &mut String, name: &str, kind: &str, unit: &str, help: &str) {
-    let name = format!("{PREFIX}{name}");
-    let name = name.trim_end_matches('_');
-    let _ = writeln!(out, "# TYPE {name} {kind}");
-    if !unit.is_empty() {
-        let _ = writeln!(out, "# UNIT {name} {unit}");
-    }
-    let _ = writeln!(out, "# HELP {name} {help}");
-}
-
-fn sample(out: &mut String, name: &str, labels: &str, value: f64) {
-    let _ = writeln!(out, "{PREFIX}{name}{labels} {value}");
-}
-
-/// A label's value.
-fn escape(text: &str) -> String {
-    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
 #[cfg(test)]
@@ -187,7 +156,13 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::document::{Paused, Ticks};
+    use crate::document::Paused;
+
+    /// The names that samples have, without labels.
+    fn sample_names(exposition: &str) -> BTreeSet<String> {
+        let samples = exposition.lines().filter(|l| !l.starts_with('#'));
+        samples.filter_map(|l| l.split(['{', ' ']).next()).map(str::to_owned).collect()
+    }
 
     fn status() -> Status {
         let known = Device {
@@ -224,13 +199,13 @@ mod tests {
             "floodwall_guard_info{version=\"1\",source=\"perf\"} 1",
             "# TYPE floodwall_guard info",
             "floodwall_guard_paused 1",
-            "floodwall_guard_state{device=\"sda\",state=\"protect\"} 1",
-            "floodwall_guard_state{device=\"sda\",state=\"free\"} 0",
+            "floodwall_guard_state{device=\"sda\",state=\"protect\"} 1.0",
+            "floodwall_guard_state{device=\"sda\",state=\"free\"} 0.0",
             "floodwall_guard_pressure_ratio{device=\"sda\"} 0.5",
             "floodwall_guard_goal_seconds{device=\"sda\"} 0.02",
             "floodwall_guard_knob_writes_total{device=\"sda\"} 3",
             "floodwall_guard_knob_writes_total{device=\"a\\\"b\\\\c\"} 0",
-            "floodwall_guard_victims{device=\"sda\"} 1",
+            "floodwall_guard_victims{device=\"sda\"} 1.0",
             "floodwall_guard_tick_duration_seconds_bucket{le=\"0.0001\"} 1",
             "floodwall_guard_tick_duration_seconds_bucket{le=\"0.003\"} 2",
             "floodwall_guard_tick_duration_seconds_bucket{le=\"1.0\"} 2",
@@ -270,7 +245,7 @@ mod tests {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guard.md");
         let documented = used(&std::fs::read_to_string(path).unwrap());
         let there = sample_names(&exposition(&status()));
-        let histogram = format!("{PREFIX}tick_duration_seconds");
+        let histogram = format!("{PREFIX}_tick_duration_seconds");
         let there: BTreeSet<String> = there
             .into_iter()
             .map(|name| if name.starts_with(&histogram) { histogram.clone() } else { name })

@@ -10,8 +10,7 @@ use floodwall_model::{DeviceId, LatencyCounts, Setting};
 
 use floodwall_plant::{KnobName, Yielded};
 
-use crate::document::LeftOut;
-use crate::machine::{Left, Machine};
+use crate::machine::{Held, Left, Machine};
 
 pub(crate) const DISK: DeviceId = DeviceId { major: 8, minor: 0 };
 
@@ -27,6 +26,8 @@ pub(crate) struct Inside {
     pub(crate) clean: bool,
     /// Can't be put back.
     pub(crate) stuck: Vec<String>,
+    /// Not back yet.
+    pub(crate) held: Vec<Held>,
     /// The knobs of queues that do not run dry.
     pub(crate) slow: bool,
 }
@@ -92,17 +93,11 @@ impl Machine for Fake {
     fn source(&self) -> &'static str {
         "fake"
     }
-    fn blind(&self) -> Vec<String> {
-        Vec::new()
-    }
-    fn left_out(&self) -> Vec<LeftOut> {
-        Vec::new()
-    }
     fn lost_events(&self) -> u64 {
         7
     }
-    fn held(&self) -> Vec<String> {
-        self.0.lock().unwrap().stuck.clone()
+    fn held(&self) -> Vec<Held> {
+        self.0.lock().unwrap().held.clone()
     }
     fn yield_knobs(&mut self, knobs: &[KnobName]) -> Result<Yielded, String> {
         let mut inside = self.0.lock().unwrap();

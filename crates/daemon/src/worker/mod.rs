@@ -10,7 +10,7 @@
 mod audit;
 mod controller;
 #[cfg(test)]
-mod fake;
+pub(crate) mod fake;
 
 use std::io::{self, BufRead};
 use std::sync::Arc;
@@ -28,7 +28,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use crate::config::Settings;
 use crate::error::{DaemonError, Doing};
 use crate::log::{Log, Priority};
-use crate::machine::{HostMachine, Machine, SimMachine};
+use crate::machine::{HostMachine, Machine, SimMachine, Unjournaled};
 use crate::metrics;
 use crate::pipe::{Begin, Given, Order, Pause, Sign, Signs};
 use crate::question::Ask;
@@ -58,7 +58,8 @@ fn now() -> Now {
 
 fn open_machine(settings: &Settings) -> Result<Box<dyn Machine>, DaemonError> {
     Ok(match &settings.sim {
-        Some(preset) => Box::new(SimMachine::new(preset)?),
+        Some(preset) => Box::new(Unjournaled::new(SimMachine::new(preset)?, settings.dry_run)),
+        None if settings.dry_run => Box::new(Unjournaled::new(HostMachine::open(settings)?, true)),
         None => Box::new(HostMachine::open(settings)?),
     })
 }

@@ -20,7 +20,7 @@ impl Controller {
         for (device, text) in self.plant.take_written() {
             writes.entry(device).or_default().push(text);
         }
-        let pretended = self.plant.pretends();
+        let pretended = self.settings.dry_run;
         for decision in report.decisions {
             let id = decision.device;
             let written = writes.remove(&Some(id)).unwrap_or_default();
@@ -67,7 +67,7 @@ impl Controller {
         for error in report.left_alone {
             let mut left = LeftAlone { why: error.to_string(), ..LeftAlone::default() };
             if let PlantError::Refused { write, why } = &error {
-                self.plant.lose(write.device, &write.knob);
+                self.plant.leave(write.device, &write.knob);
                 left.device = write.device.map(|id| self.plant.name(id));
                 left.knob = Some(write.knob.clone());
                 left.why.clone_from(why);

@@ -14,14 +14,14 @@ use std::time::{Duration, Instant};
 
 use floodwall_guard::{Guard, Level, State};
 use floodwall_model::DeviceId;
-use floodwall_model::plant::{Plant, PlantError};
+use floodwall_model::plant::PlantError;
 use floodwall_model::units::human_duration;
 use floodwall_plant::Yielded;
 
 use crate::config::Settings;
 use crate::document::{Counts, Entry, LeftAlone, Paused};
 use crate::log::Priority;
-use crate::machine::{Gone, Machine};
+use crate::machine::{Gone, Held, Machine};
 use crate::metrics;
 use crate::pipe::Pause;
 use crate::question::{Answer, Question};
@@ -92,11 +92,16 @@ fn levers(level: Level) -> Option<String> {
     (!level.is_free()).then(|| level.to_string())
 }
 
+/// Held knobs in words.
+fn texts(held: &[Held]) -> Vec<String> {
+    held.iter().map(ToString::to_string).collect()
+}
+
 impl Controller {
     pub(crate) fn new(machine: Box<dyn Machine>, settings: Settings, origin: Origin) -> Self {
         Self {
             guard: Guard::new(settings.law()),
-            plant: AuditedPlant::new(machine, settings.dry_run),
+            plant: AuditedPlant::new(machine),
             settings,
             origin,
             paused: None,
@@ -152,9 +157,8 @@ impl Controller {
         }
         let before = Instant::now();
         if self.paused.is_some() {
-            // Events of the pause must not count as those of the first tick after it.
-            self.plant.observe()?;
-            if self.plant.holds_any() {
+            self.guard.look(&mut self.plant)?;
+            if !self.plant.held().is_empty() {
                 // The kernel did not take it back at once.
                 let report = self.guard.release(&mut self.plant)?;
                 self.note(now, report, "paused");
@@ -237,7 +241,7 @@ impl Controller {
     fn leave(&mut self, now: Now, device: Option<DeviceId>, knob: String) {
         const WHY: &str = "another command has asked for it";
         self.guard.yield_knob(device, &knob);
-        self.plant.lose(device, &knob);
+        self.plant.leave(device, &knob);
         let left =
             LeftAlone { device: device.map(|id| self.plant.name(id)), knob: Some(knob), why: WHY.to_owned() };
         if !self.left_alone.contains(&left) {
@@ -251,7 +255,8 @@ impl Controller {
         self.paused = None;
         self.pause_changed = true;
         self.say(now, Priority::Notice, format!("resumed: {why}"));
-        self.plant.observe().map(drop)
+        // Events of the pause must not count as those of the first tick after it.
+        self.guard.look(&mut self.plant)
     }
 
     /// Applies new settings from the next tick on; settings that are read only at the start are
@@ -281,7 +286,9 @@ impl Controller {
     /// Has nothing to steer from now on, until another machine is opened. Everything was put back
     /// before.
     pub(crate) fn close_machine(&mut self, now: Now) {
-        let old = std::mem::replace(&mut self.plant, AuditedPlant::new(Box::new(Gone), true));
+        let old = std::mem::replace(&mut self.plant, AuditedPlant::new(Box::new(Gone)));
+        // The law's values belong to the closed machine.
+        self.guard = Guard::new(self.settings.law());
         let left = old.into_machine().close();
         for why in left.alone {
             self.say(now, Priority::Warning, format!("left as it is: {why}"));
@@ -294,8 +301,7 @@ impl Controller {
 
     /// Goes on over another machine; what was learnt of the old one is forgotten.
     pub(crate) fn open_machine(&mut self, machine: Box<dyn Machine>) {
-        self.plant = AuditedPlant::new(machine, self.settings.dry_run);
-        self.guard = Guard::new(self.settings.law());
+        self.plant = AuditedPlant::new(machine);
         self.records.clear();
     }
 
@@ -327,7 +333,7 @@ impl Controller {
             }
             Request::Pause { seconds } => {
                 self.pause(now, seconds.and_then(|s| Duration::try_from_secs_f64(s).ok()), parent)?;
-                let held = self.plant.machine().still_held();
+                let held = texts(&self.plant.machine().still_held());
                 if !held.is_empty() {
                     self.say(now, Priority::Warning, format!("still held: {}", held.join(", ")));
                 }

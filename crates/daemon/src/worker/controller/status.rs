@@ -5,7 +5,7 @@ use std::time::Duration;
 use floodwall_guard::State;
 use floodwall_model::units::{Rate, human_duration};
 
-use super::{Controller, Now, UNMET, levers};
+use super::{Controller, Now, UNMET, levers, texts};
 use crate::document::{Device, Paused, SCHEMA, Status};
 use crate::pipe::Pause;
 
@@ -38,9 +38,11 @@ impl Controller {
     /// The whole document.
     pub(super) fn status(&mut self, now: Now) -> Status {
         let mut devices = Vec::new();
+        let mut all_held = self.plant.held();
         for status in self.guard.status() {
             let id = status.device;
-            let (victims, floods) = self.plant.who(id);
+            let (victims, floods) = self.guard.who(id);
+            let held = all_held.remove(&id).unwrap_or_default();
             let e = status.estimate;
             let record = self.records.get(&id);
             let since = record.and_then(|r| r.since).map_or(Duration::ZERO, |since| now.instant - since);
@@ -63,8 +65,8 @@ impl Controller {
                 queue_delay_us: e.queue_delay.map(|d| d.as_secs_f64() * 1e6),
                 victims,
                 floods,
-                held: self.plant.held(id),
-                raised: self.plant.raised(id),
+                raised: self.plant.raised(held.keys()),
+                held: held.into_values().collect(),
                 decisions: record.map_or(0, |r| r.decisions),
                 knob_writes: record.map_or(0, |r| r.knob_writes),
                 last: record.and_then(|r| r.last.clone()),
@@ -76,7 +78,7 @@ impl Controller {
             Pause::For(left) => Some(Some(left.as_secs_f64())),
         };
         let machine = self.plant.machine();
-        let paused = paused.map(|left_s| Paused { left_s, held: machine.held() });
+        let paused = paused.map(|left_s| Paused { left_s, held: texts(&machine.held()) });
         Status {
             schema: SCHEMA.to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -4,7 +4,8 @@ use floodwall_plant::KnobName;
 
 use super::*;
 use crate::config::Flags;
-use crate::document::Status;
+use crate::document::{HeldKnob, Status};
+use crate::machine::Unjournaled;
 use crate::worker::fake::{DISK, Fake, flood, victim};
 
 struct Bench {
@@ -19,7 +20,13 @@ impl Bench {
         let settings = Settings { file: None, ..Settings::read(args).unwrap() };
         let now = Now { instant: Instant::now(), unix_s: 1e9 };
         let origin = Origin { started: now.instant, parent_pid: 7, restarts: 2 };
-        Self { controller: Controller::new(Box::new(fake.clone()), settings, origin), fake, now }
+        let machine = Box::new(Unjournaled::new(fake.clone(), settings.dry_run));
+        Self { controller: Controller::new(machine, settings, origin), fake, now }
+    }
+
+    fn open_machine(&mut self) {
+        let machine = Unjournaled::new(self.fake.clone(), self.controller.settings().dry_run);
+        self.controller.open_machine(Box::new(machine));
     }
 
     fn ticks(&mut self, n: u32) {
@@ -113,6 +120,33 @@ fn a_pause_puts_everything_back_and_ends_by_itself() {
 }
 
 #[test]
+fn who_is_present_is_named_during_a_pause_too_and_not_of_a_device_that_is_gone() {
+    let mut bench = Bench::new(&Flags::default());
+    bench.ticks(2);
+    bench.ask(Request::Pause { seconds: None });
+    bench.meet();
+    bench.ticks(2);
+    let who = |bench: &mut Bench| {
+        let disk = bench.status().devices.remove(0);
+        (disk.victims, disk.floods)
+    };
+    let both = (vec!["postgres (41)".to_owned()], vec!["cp (42)".to_owned()]);
+    assert_eq!(who(&mut bench), both);
+    bench.part();
+    bench.ticks(11);
+    assert_eq!(who(&mut bench), both, "for three seconds");
+    bench.ticks(1);
+    assert_eq!(who(&mut bench), (vec![], vec![]));
+    bench.ask(Request::Resume);
+    bench.meet();
+    bench.ticks(2);
+    assert_eq!(who(&mut bench), both);
+    bench.fake.0.lock().unwrap().devices.clear();
+    bench.ticks(1);
+    assert_eq!(who(&mut bench), (vec![], vec![]));
+}
+
+#[test]
 fn a_knob_that_is_asked_for_goes_back_and_is_left_alone_while_the_rest_is_steered_on() {
     let mut bench = Bench::new(&Flags::default());
     bench.ticks(2);
@@ -180,7 +214,7 @@ fn another_configuration_is_in_force_at_once_and_a_dry_run_begins_with_nothing_h
     assert!(bench.controller.configure(bench.now, dry).unwrap(), "a machine that writes is opened anew");
     bench.controller.close_machine(bench.now);
     assert_eq!(bench.knob("nr_requests"), "64");
-    bench.controller.open_machine(Box::new(bench.fake.clone()));
+    bench.open_machine();
     bench.ticks(8);
     assert_eq!(bench.knob("nr_requests"), "64");
     let status = bench.status();
@@ -188,13 +222,16 @@ fn another_configuration_is_in_force_at_once_and_a_dry_run_begins_with_nothing_h
     let wet = Settings { dry_run: false, ..bench.controller.settings().clone() };
     assert!(bench.controller.configure(bench.now, wet).unwrap(), "and one that does not, too");
     bench.controller.close_machine(bench.now);
-    bench.controller.open_machine(Box::new(bench.fake.clone()));
+    bench.open_machine();
     bench.ticks(8);
     assert_ne!(bench.knob("nr_requests"), "64");
     let goal = Settings { p99: Some(Duration::from_millis(8)), ..bench.controller.settings().clone() };
     assert!(!bench.controller.configure(bench.now, goal).unwrap());
-    let other = Settings { devices: vec!["sdb".into()], ..bench.controller.settings().clone() };
+    let old = bench.controller.settings().clone();
+    let other = Settings { devices: vec!["sdb".into()], ..old.clone() };
     assert!(bench.controller.configure(bench.now, other).unwrap());
+    bench.controller.close_machine(bench.now);
+    assert!(bench.controller.configure(bench.now, old).unwrap(), "after a machine that can't be opened");
 }
 
 #[test]
@@ -274,10 +311,13 @@ fn an_answer_has_a_thousand_entries_at_most() {
 #[test]
 fn the_parent_knows_of_a_pause_before_it_begins_and_what_is_still_held_is_answered() {
     let mut bench = Bench::new(&Flags::default());
+    bench.controller.open_machine(Box::new(bench.fake.clone()));
     bench.ticks(2);
     bench.meet();
     bench.ticks(8);
-    bench.fake.0.lock().unwrap().stuck = vec!["sda.nr_requests 8 (yours: 64)".into()];
+    let knob = HeldKnob { knob: "nr_requests".into(), value: "8".into(), own: Some("64".into()) };
+    let late = Held { device: Some(DISK), label: "sda.nr_requests".into(), knob };
+    bench.fake.0.lock().unwrap().held = vec![late];
     let fake = bench.fake.clone();
     let mut told = None;
     let mut parent = |pause| {

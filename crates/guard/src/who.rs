@@ -1,0 +1,40 @@
+//! Names of the victims and floods of a device that were seen within [`PRESENCE`].
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use floodwall_model::plant::Actor;
+
+use crate::config::PRESENCE;
+use crate::estimate::{is_flood, is_victim};
+
+/// Names of each kind that are kept: a machine may have ten thousand writers.
+const MOST_NAMES: usize = 64;
+
+/// See the [module](self). Each name has the time at which it was seen last.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Who {
+    pub(crate) victims: BTreeMap<String, Duration>,
+    pub(crate) floods: BTreeMap<String, Duration>,
+}
+
+impl Who {
+    /// Takes in one look.
+    pub(crate) fn look(&mut self, at: Duration, tick: Duration, actors: &[Actor]) {
+        for actor in actors {
+            let kind = if is_flood(actor, tick) {
+                &mut self.floods
+            } else if is_victim(actor, tick) {
+                &mut self.victims
+            } else {
+                continue;
+            };
+            if kind.len() < MOST_NAMES || kind.contains_key(&actor.who) {
+                kind.insert(actor.who.clone(), at);
+            }
+        }
+        for kind in [&mut self.victims, &mut self.floods] {
+            kind.retain(|_, seen| at.saturating_sub(*seen) < PRESENCE);
+        }
+    }
+}
