@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use floodwall_model::LatencyCounts;
+use floodwall_model::control_group::is_in;
 use floodwall_model::plant::{Actor, DeviceObservation, Observation};
 
 use crate::config::{
@@ -316,15 +317,8 @@ impl Estimator {
         if let Some(first) = floods.next() {
             self.floods_group = first.clone().filter(|_| floods.all(|group| group == first));
         }
-        let is_in = |group: &String, flood: &str| {
-            let below = group.strip_prefix(flood);
-            below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || flood.is_empty())
-        };
         // A limit of a group holds the groups below it, too.
-        if self.floods_group.as_ref().is_some_and(|flood| self.victims_groups.keys().any(|g| is_in(g, flood)))
-        {
-            self.floods_group = None;
-        }
+        self.floods_group.take_if(|flood| self.victims_groups.keys().any(|group| is_in(group, flood)));
     }
 
     fn goal(&self, config: &Config) -> Duration {

@@ -18,6 +18,7 @@ use floodwall_host::{SysRoot, cgroup, task};
 use floodwall_knobs::catalogue::{Knob, find};
 use floodwall_knobs::cell::Cell;
 use floodwall_knobs::{Device, Files, Target};
+use floodwall_model::control_group::is_in;
 use floodwall_model::{DeviceId, Reading, Setting};
 
 use crate::lanes::{Owner, owner};
@@ -159,9 +160,7 @@ impl Groups {
     /// it, too (mm/memcontrol.c `memory_stat_format`).
     pub(crate) fn backlog(&self, root: &SysRoot, unit: DeviceId) -> (u64, u64) {
         let its = || self.homes.iter().filter(|(_, home)| home.unit == unit).map(|(group, _)| group);
-        let is_below = |group: &String| {
-            its().any(|other| group.strip_prefix(other.as_str()).is_some_and(|rest| rest.starts_with('/')))
-        };
+        let is_below = |group: &str| its().any(|other| other != group && is_in(group, other));
         let mut sum = (0, 0);
         for group in its().filter(|group| !is_below(group)) {
             let its = cgroup::read_backlog(root, &format!("/sys/fs/cgroup/{group}")).into_value();
