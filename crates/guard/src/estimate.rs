@@ -18,6 +18,7 @@ use floodwall_model::LatencyCounts;
 use floodwall_model::control_group::is_in;
 use floodwall_model::plant::{Actor, DeviceObservation, Observation};
 
+use crate::Now;
 use crate::config::{
     BACKLOG, BASE_MULTIPLE, BASE_WINDOW, Config, DRAIN_WINDOW, FLOOD_COMMIT, FLOOD_RATE, FLUSHING,
     LATENCY_WINDOW, LEAST_GOAL, LEAST_OPERATIONS, LEAST_OWN_GOAL, LONGEST_TICK, MOST_DRAIN_WINDOW,
@@ -160,17 +161,15 @@ impl Estimator {
         self.recent.clear();
     }
 
-    /// `tick`: time since the last observation. `pulled`: the levers meanwhile. `committing`: control
-    /// groups of [`committing_groups`].
+    /// `pulled`: the levers since the last observation.
     pub(crate) fn update(
         &mut self,
         config: &Config,
-        at: Duration,
-        tick: Duration,
+        now: &Now<'_>,
         seen: &DeviceObservation,
         pulled: Pulled,
-        committing: &BTreeSet<String>,
     ) -> Estimate {
+        let (at, tick) = (now.seen.at, now.tick);
         let believed = tick > Duration::ZERO && tick <= LONGEST_TICK;
         let backlog_bytes = seen.dirty_bytes.unwrap_or(0) + seen.writeback_bytes.unwrap_or(0);
         // A tick that began or ended without a backlog tells how much was written, not how fast the
@@ -208,7 +207,7 @@ impl Estimator {
         if victims().any(|actor| !actor.commits.is_empty()) {
             self.committer_seen = Some(at);
         }
-        self.tell_groups(at, tick, &seen.actors, committing);
+        self.tell_groups(now, &seen.actors);
         let mut latencies = LatencyCounts::default();
         let (mut oldest, mut readers) = (Duration::ZERO, 0);
         let (mut under_way, mut own_bytes) = (Duration::ZERO, 0);
@@ -301,8 +300,9 @@ impl Estimator {
     }
 
     /// A flood's own program reads, too: a process that only reads keeps no group from being paced.
-    fn tell_groups(&mut self, at: Duration, tick: Duration, actors: &[Actor], committing: &BTreeSet<String>) {
-        self.victims_groups.extend(committing.iter().map(|group| (group.clone(), at)));
+    fn tell_groups(&mut self, now: &Now<'_>, actors: &[Actor]) {
+        let (at, tick) = (now.seen.at, now.tick);
+        self.victims_groups.extend(now.committing.iter().map(|group| (group.clone(), at)));
         // A commit that is stuck does not end.
         for waiting in actors.iter().filter(|actor| actor.waiting > 0) {
             if let Some(seen) = waiting.group.as_ref().and_then(|group| self.victims_groups.get_mut(group)) {
@@ -313,7 +313,9 @@ impl Estimator {
         if self.flood_seen.is_none_or(|seen| at - seen >= PRESENCE) {
             self.floods_group = None;
         }
-        let mut floods = actors.iter().filter(|actor| is_flood(actor, tick)).map(|flood| &flood.group);
+        // One that looks like a flood while commits are unseen may be a victim.
+        let is_known = |actor: &&Actor| !now.seen.missed_waits && is_flood(actor, tick);
+        let mut floods = actors.iter().filter(is_known).map(|flood| &flood.group);
         if let Some(first) = floods.next() {
             self.floods_group = first.clone().filter(|_| floods.all(|group| group == first));
         }
@@ -392,11 +394,12 @@ mod tests {
     struct Bench {
         estimator: Estimator,
         at: Duration,
+        missed_waits: bool,
     }
 
     impl Bench {
         fn new() -> Self {
-            Self { estimator: Estimator::new(), at: Duration::ZERO }
+            Self { estimator: Estimator::new(), at: Duration::ZERO, missed_waits: false }
         }
 
         /// One tick: bytes written by the device, its backlog in MiB, actors.
@@ -416,9 +419,14 @@ mod tests {
                 changing: false,
                 actors,
             };
-            let observed = Observation { devices: vec![seen.clone()], ..Observation::default() };
-            let committing = committing_groups(&observed, TICK);
-            self.estimator.update(&Config::default(), self.at, TICK, &seen, Pulled::Nothing, &committing)
+            let observed = Observation {
+                at: self.at,
+                missed_waits: self.missed_waits,
+                devices: vec![seen.clone()],
+                ..Observation::default()
+            };
+            let now = Now::new(&observed, TICK);
+            self.estimator.update(&Config::default(), &now, &seen, Pulled::Nothing)
         }
     }
 
@@ -514,6 +522,28 @@ mod tests {
     }
 
     #[test]
+    fn a_flood_has_a_group_once_its_commits_would_be_seen() {
+        let group = |name: &str, actor: Actor| Actor { group: Some(name.to_owned()), ..actor };
+        let mut bench = Bench::new();
+        bench.missed_waits = true;
+        let unseen = Actor { dirtied_bytes: 12 << 20, ..Actor::default() };
+        let seen = bench.tick(0, 100, vec![group("db", unseen)]);
+        assert!(seen.floods, "it is met at once");
+        assert_eq!(bench.estimator.floods_group(), None);
+        // A commit that is seen is one.
+        bench.tick(0, 100, vec![group("copy", victim(5, 1))]);
+        bench.missed_waits = false;
+        bench.tick(0, 100, vec![group("copy", flood())]);
+        assert_eq!(bench.estimator.floods_group(), None);
+        let mut bench = Bench::new();
+        bench.tick(0, 100, vec![group("copy", flood())]);
+        assert_eq!(bench.estimator.floods_group(), Some("copy"));
+        bench.missed_waits = true;
+        bench.tick(0, 100, vec![group("db", flood())]);
+        assert_eq!(bench.estimator.floods_group(), Some("copy"), "it goes on");
+    }
+
+    #[test]
     fn a_group_that_commits_on_another_device_is_not_paced() {
         let group = |name: &str, actor: Actor| Actor { group: Some(name.to_owned()), ..actor };
         let device = |minor: u32, actors: Vec<Actor>| DeviceObservation {
@@ -527,10 +557,9 @@ mod tests {
         let flooded = device(0, vec![group("app", flood()), group("db", victim(5, 4))]);
         let other = device(16, vec![group("app", victim(5, 4))]);
         let told = |devices: Vec<DeviceObservation>| {
-            let seen = Observation { devices, ..Observation::default() };
+            let seen = Observation { at: TICK, devices, ..Observation::default() };
             let mut estimator = Estimator::new();
-            let committing = committing_groups(&seen, TICK);
-            estimator.update(&Config::default(), TICK, TICK, &flooded, Pulled::Nothing, &committing);
+            estimator.update(&Config::default(), &Now::new(&seen, TICK), &flooded, Pulled::Nothing);
             estimator.floods_group().map(str::to_owned)
         };
         assert_eq!(told(vec![flooded.clone()]).as_deref(), Some("app"));

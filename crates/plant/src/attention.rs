@@ -32,6 +32,12 @@ const PERIOD: Duration = Duration::from_secs(8);
 /// in one of the next two samples.
 const COMMITS: Duration = Duration::from_secs(20);
 
+/// Whether operations of a window were seen from its begin to its end, if the tracepoints were open
+/// for so much of it. A tenth is what a look takes on a machine with many devices.
+pub(crate) fn sees_all(attached: Duration, window: Duration) -> bool {
+    attached >= window - window / 10
+}
+
 /// Decides from look to look.
 #[derive(Debug, Default)]
 pub(crate) struct Attention {
@@ -54,7 +60,7 @@ pub(crate) struct Look<'a> {
     pub(crate) at: Duration,
     /// Time since the look before.
     pub(crate) window: Duration,
-    /// Whether waits were seen through the whole window.
+    /// Whether waits were seen through most of the window.
     pub(crate) sees_waits: bool,
     pub(crate) devices: &'a [DeviceObservation],
     /// Bytes dirty and under writeback in the whole machine.
@@ -215,6 +221,16 @@ mod tests {
         bench.look(0, vec![], false);
         bench.look(BACKLOG, vec![], false);
         assert!(bench.attention.is_sign(3 * BACKLOG));
+    }
+
+    #[test]
+    fn a_look_that_opens_the_tracepoints_late_has_missed_waits() {
+        let ms = Duration::from_millis;
+        for (attached, window, all) in
+            [(250, 250, true), (240, 250, true), (150, 250, false), (0, 500, false)]
+        {
+            assert_eq!(sees_all(ms(attached), ms(window)), all, "{attached} of {window} ms");
+        }
     }
 
     #[test]

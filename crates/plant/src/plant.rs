@@ -24,7 +24,7 @@ use floodwall_model::{DeviceId, Setting};
 use floodwall_probe::{Blind, Probe, Snapshot, SourceKind};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::attention::{Attention, Look};
+use crate::attention::{Attention, Look, sees_all};
 use crate::cells::{ahead, read_knobs};
 use crate::counters::counters_of;
 use crate::error::HostPlantError;
@@ -514,6 +514,7 @@ impl HostPlant {
             writeback_bytes: machine.writeback,
             hard_limit_bytes: machine.hard_limit,
             background_limit_bytes: machine.background_limit,
+            missed_waits: !sees_waits || !sees_all(snapshot.attached, snapshot.window),
             devices,
         })
     }
