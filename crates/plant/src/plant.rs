@@ -24,7 +24,7 @@ use floodwall_model::{DeviceId, Setting};
 use floodwall_probe::{Blind, Probe, Snapshot, SourceKind};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::attention::{Attention, Look, sees_all};
+use crate::attention::{Attention, Look, glances, sees_all};
 use crate::cells::{ahead, read_knobs};
 use crate::counters::counters_of;
 use crate::error::HostPlantError;
@@ -45,12 +45,6 @@ const LAST_PATIENCE: Duration = Duration::from_secs(2);
 const REFRESH: Duration = Duration::from_secs(60);
 /// … and no more often than this because of mounts: containers mount all the time.
 const REFRESH_AT_MOST: Duration = Duration::from_secs(5);
-
-/// While tracepoints are closed, the machine's dirty pages are asked for so often between looks.
-const GLANCE: Duration = Duration::from_millis(100);
-/// The next look comes so soon after tracepoints were opened for a flood: victims have to be seen
-/// meanwhile.
-const SOON: Duration = Duration::from_millis(150);
 
 /// The kernel's counters of dirty data for each backing device.
 const DEBUGFS: &str = "/sys/kernel/debug/bdi";
@@ -181,14 +175,16 @@ impl HostPlant {
     /// [`PlantError::Lost`] if the source is lost.
     pub fn wait(&mut self, time: Duration, stop: &AtomicBool) -> Result<(), PlantError> {
         let mut left = time;
-        while self.probe.is_paused() && left > GLANCE && !stop.load(Ordering::Relaxed) {
-            self.probe.wait(GLANCE, stop).map_err(lost)?;
-            left -= GLANCE;
-            let machine = Machine::read(&self.root, &mut self.buffer);
-            if self.attention.is_sign(machine.backlog()) {
-                self.probe.resume().map_err(lost)?;
-                left = left.min(SOON);
-            }
+        if self.probe.is_paused() {
+            left = glances(time, |glance| {
+                self.probe.wait(glance, stop).map_err(lost)?;
+                let machine = Machine::read(&self.root, &mut self.buffer);
+                let is_sign = !stop.load(Ordering::Relaxed) && self.attention.is_sign(machine.backlog());
+                if is_sign {
+                    self.probe.resume().map_err(lost)?;
+                }
+                Ok(is_sign)
+            })?;
         }
         self.probe.wait(left, stop).map_err(lost)
     }
