@@ -117,6 +117,11 @@ pub const UNKNOWN_THREAT: u64 = 64 << 20;
 /// once a second stays present.
 pub const PRESENCE: Duration = Duration::from_secs(3);
 
+/// A control group is known to hold a victim for so long after the victim's last commit. Without a
+/// flood a plant on a host looks at commits for one second in eight, and one such second may pass
+/// without a commit.
+pub const VICTIMS_GROUP: Duration = Duration::from_secs(20);
+
 /// Above this share of the goal a victim is harmed.
 pub const HARMED: f64 = 1.0;
 /// How long after a step its effect is not measured: operations that end earlier have waited behind

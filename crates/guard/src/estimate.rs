@@ -22,7 +22,7 @@ use crate::Now;
 use crate::config::{
     BACKLOG, BASE_MULTIPLE, BASE_WINDOW, Config, DRAIN_WINDOW, FLOOD_COMMIT, FLOOD_RATE, FLUSHING,
     LATENCY_WINDOW, LEAST_GOAL, LEAST_OPERATIONS, LEAST_OWN_GOAL, LONGEST_TICK, MOST_DRAIN_WINDOW,
-    MOST_SLOWER, PRESENCE, STRETCH, UNKNOWN_GOAL, rank,
+    MOST_SLOWER, PRESENCE, STRETCH, UNKNOWN_GOAL, VICTIMS_GROUP, rank,
 };
 use crate::filter::{Typical, Windowed};
 
@@ -207,7 +207,7 @@ impl Estimator {
         if victims().any(|actor| !actor.commits.is_empty()) {
             self.committer_seen = Some(at);
         }
-        self.tell_groups(now, &seen.actors);
+        self.tell_groups(now, &seen.actors, pulled == Pulled::Paced);
         let mut latencies = LatencyCounts::default();
         let (mut oldest, mut readers) = (Duration::ZERO, 0);
         let (mut under_way, mut own_bytes) = (Duration::ZERO, 0);
@@ -300,7 +300,7 @@ impl Estimator {
     }
 
     /// A flood's own program reads, too: a process that only reads keeps no group from being paced.
-    fn tell_groups(&mut self, now: &Now<'_>, actors: &[Actor]) {
+    fn tell_groups(&mut self, now: &Now<'_>, actors: &[Actor], is_paced: bool) {
         let (at, tick) = (now.seen.at, now.tick);
         self.victims_groups.extend(now.committing.iter().map(|group| (group.clone(), at)));
         // A commit that is stuck does not end.
@@ -309,7 +309,7 @@ impl Estimator {
                 *seen = at;
             }
         }
-        self.victims_groups.retain(|_, seen| at - *seen < PRESENCE);
+        self.victims_groups.retain(|_, seen| at - *seen < VICTIMS_GROUP);
         if self.flood_seen.is_none_or(|seen| at - seen >= PRESENCE) {
             self.floods_group = None;
         }
@@ -321,6 +321,11 @@ impl Estimator {
         }
         // A limit of a group holds the groups below it, too.
         self.floods_group.take_if(|flood| self.victims_groups.keys().any(|group| is_in(group, flood)));
+        // One that waits without the end of a read may be about to commit: no pace begins meanwhile.
+        let waits = |actor: &&Actor| actor.waiting > 0 && actor.reads.is_empty() && is_victim(actor, tick);
+        let all = now.seen.devices.iter().flat_map(|device| &device.actors);
+        let mut waiting = all.filter(waits).filter_map(|actor| actor.group.as_ref());
+        self.floods_group.take_if(|flood| !is_paced && waiting.any(|group| is_in(group, flood)));
     }
 
     fn goal(&self, config: &Config) -> Duration {
@@ -395,11 +400,17 @@ mod tests {
         estimator: Estimator,
         at: Duration,
         missed_waits: bool,
+        pulled: Pulled,
     }
 
     impl Bench {
         fn new() -> Self {
-            Self { estimator: Estimator::new(), at: Duration::ZERO, missed_waits: false }
+            Self {
+                estimator: Estimator::new(),
+                at: Duration::ZERO,
+                missed_waits: false,
+                pulled: Pulled::Nothing,
+            }
         }
 
         /// One tick: bytes written by the device, its backlog in MiB, actors.
@@ -426,7 +437,7 @@ mod tests {
                 ..Observation::default()
             };
             let now = Now::new(&observed, TICK);
-            self.estimator.update(&Config::default(), &now, &seen, Pulled::Nothing)
+            self.estimator.update(&Config::default(), &now, &seen, self.pulled)
         }
     }
 
@@ -519,6 +530,40 @@ mod tests {
         assert_eq!(told(vec![vec![db(), copy(), reader]]).as_deref(), Some("copy"));
         // Also a victim that has not waited for a moment.
         assert_eq!(told(vec![vec![group("copy", victim(5, 4))], vec![copy()]]), None);
+    }
+
+    #[test]
+    fn a_victim_that_is_seen_one_second_in_eight_keeps_its_group_from_being_paced() {
+        let group = |actor: Actor| Actor { group: Some("app".to_owned()), ..actor };
+        let mut bench = Bench::new();
+        // It commits once in the first sample, and not in the next.
+        bench.tick(0, 0, vec![group(victim(5, 1))]);
+        while bench.at < Duration::from_secs(19) {
+            bench.tick(0, 0, vec![]);
+        }
+        bench.tick(0, 100, vec![group(flood())]);
+        assert_eq!(bench.estimator.floods_group(), None);
+        while bench.at < Duration::from_secs(21) {
+            bench.tick(0, 100, vec![group(flood())]);
+        }
+        assert_eq!(bench.estimator.floods_group(), Some("app"), "it is gone");
+    }
+
+    #[test]
+    fn no_pace_begins_while_a_process_of_the_group_waits() {
+        let group = |actor: Actor| Actor { group: Some("app".to_owned()), ..actor };
+        let waits = || group(Actor { waiting: 1, ..Actor::default() });
+        let mut bench = Bench::new();
+        bench.tick(0, 100, vec![group(flood()), waits()]);
+        assert_eq!(bench.estimator.floods_group(), None);
+        // A backup's reading half waits for reads.
+        let reads = LatencyCounts::from_values(vec![1_000_000; 9]);
+        bench.tick(0, 100, vec![group(flood()), Actor { reads, ..waits() }]);
+        assert_eq!(bench.estimator.floods_group(), Some("app"));
+        // A pace goes on. The flood's own commits wait too.
+        bench.pulled = Pulled::Paced;
+        bench.tick(0, 100, vec![group(flood()), waits()]);
+        assert_eq!(bench.estimator.floods_group(), Some("app"));
     }
 
     #[test]
