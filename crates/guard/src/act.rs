@@ -324,6 +324,10 @@ impl Held {
         if std::mem::take(&mut self.unread) {
             self.read_what_moved(&reads);
         }
+        if let Some(elevator) = reads.get(ELEVATOR).filter(|_| self.theirs.contains(ELEVATOR)) {
+            // The program that has it may change it at any time.
+            self.own.0.insert(ELEVATOR.to_owned(), elevator.to_owned());
+        }
         Ok(Some(reads))
     }
 
@@ -456,7 +460,7 @@ impl Held {
     /// counts as the administrator's. It then comes back with the administrator's elevator.
     fn leave_to_them(&mut self, write: KnobWrite, reads: &Setting, why: String, report: &mut Report) {
         let knob = write.knob.clone();
-        if let Some(theirs) = reads.get(&knob).filter(|_| follows_elevator(&knob)) {
+        if let Some(theirs) = reads.get(&knob).filter(|_| knob == ELEVATOR || follows_elevator(&knob)) {
             self.own.0.insert(knob.clone(), theirs.to_owned());
         }
         self.theirs.insert(knob.clone());
