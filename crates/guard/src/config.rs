@@ -82,8 +82,8 @@ pub const UNKNOWN_GOAL: Duration = Duration::from_millis(50);
 /// The drain rate is the largest sample of so much backlogged time. That is long enough for a RAID
 /// cache's bursts and a file's gaps, and short enough to notice a slower device within 5 s.
 pub const DRAIN_WINDOW: Duration = Duration::from_secs(4);
-/// The most that a device can drain is the largest sample of so much backlogged time. That is long
-/// enough to remember it while the queue is short.
+/// The most that a device can drain is the largest sample of so much backlogged time under the
+/// administrator's settings.
 pub const MOST_DRAIN_WINDOW: Duration = Duration::from_secs(60);
 /// A sample of the most that a device can drain is the mean of so much backlogged time. In less, a
 /// burst into the device's own cache counts as if it could last.

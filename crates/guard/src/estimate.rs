@@ -81,8 +81,9 @@ pub(crate) enum Pulled {
 pub struct Estimate {
     /// Drain rate in bytes a second; `None` before the device was ever backlogged.
     pub drain_bytes_per_s: Option<f64>,
-    /// The largest drain rate of the last minute of backlogged time, whatever the levers were. A
-    /// short queue lets less through than the device can drain.
+    /// The largest drain rate of the last minute of backlogged time under the administrator's
+    /// settings. A short queue lets less through than the device can drain: its samples count only if
+    /// they are larger. It follows a device that becomes slower.
     pub most_drain_bytes_per_s: Option<f64>,
     /// Whether the device may drain more than that: it has drained only as much as a paced flood
     /// wrote.
@@ -153,7 +154,10 @@ impl Estimator {
 
     /// Scales the estimates of a device that has become so many times slower (below 1: faster).
     pub(crate) fn becomes_slower(&mut self, times: f64) {
-        self.slower = (self.slower * times).clamp(1.0 / MOST_SLOWER, MOST_SLOWER);
+        let before = self.slower;
+        self.slower = (before * times).clamp(1.0 / MOST_SLOWER, MOST_SLOWER);
+        self.most_drain.scale(before / self.slower);
+        self.stretch.clear();
     }
 
     /// Forgets the recent latencies, which belong to another level.
@@ -187,7 +191,7 @@ impl Estimator {
             if is_device || self.drain.get() < Some(rate) {
                 self.saw_device |= is_device;
                 self.drain.add(tick, rate);
-                self.add_most_drain(tick, seen.counters.written_bytes);
+                self.add_most_drain(tick, seen.counters.written_bytes, pulled == Pulled::Nothing);
             } else {
                 self.stretch.clear();
             }
@@ -276,8 +280,9 @@ impl Estimator {
     }
 
     /// A stretch of backlogged time shorter than [`STRETCH`] may be a burst into the device's own
-    /// cache. It counts only until a longer one is known.
-    fn add_most_drain(&mut self, tick: Duration, written: u64) {
+    /// cache. It counts only until a longer one is known. `is_free`: under the administrator's
+    /// settings. No other sample lowers the reference: the guard would change it by what it does.
+    fn add_most_drain(&mut self, tick: Duration, written: u64, is_free: bool) {
         self.stretch.push_back((tick, written));
         let mut lasted: Duration = self.stretch.iter().map(|(tick, _)| *tick).sum();
         while let Some((first, _)) = self.stretch.front().filter(|(first, _)| lasted >= STRETCH + *first) {
@@ -290,7 +295,10 @@ impl Estimator {
         }
         if is_long == self.has_stretch {
             let bytes: u64 = self.stretch.iter().map(|(_, bytes)| bytes).sum();
-            self.most_drain.add(tick, bytes as f64 / lasted.as_secs_f64());
+            let rate = bytes as f64 / lasted.as_secs_f64();
+            if is_free || self.most_drain.get() < Some(rate) {
+                self.most_drain.add(tick, rate);
+            }
         }
     }
 
@@ -485,6 +493,33 @@ mod tests {
         }
         let later = bench.tick(25 << 20, 100, vec![flood()]).most_drain_bytes_per_s.unwrap();
         assert!((100.0..=180.0).contains(&(later / 1048576.0)), "{later}");
+    }
+
+    #[test]
+    fn a_short_queue_lowers_no_reference() {
+        let most = |e: &Estimate| e.most_drain_bytes_per_s.unwrap() / 1048576.0;
+        let mut bench = Bench::new();
+        for _ in 0..20 {
+            bench.tick(25 << 20, 100, vec![flood()]);
+        }
+        let mut short = |pulled: Pulled, mib: u64, seconds: u64| {
+            bench.pulled = pulled;
+            let last = (0..4 * seconds).map(|_| bench.tick(mib << 18, 100, vec![flood()])).last();
+            most(&last.unwrap())
+        };
+        for pulled in [Pulled::Somehow, Pulled::Shortest] {
+            assert_eq!(short(pulled, 20, 300), 100.0, "{pulled:?}");
+        }
+        assert_eq!(short(Pulled::Somehow, 120, 5), 120.0, "the device drains more");
+        // The device becomes ten times slower, and as fast as before.
+        bench.estimator.becomes_slower(10.0);
+        assert_eq!(most(&bench.tick(2 << 18, 100, vec![flood()])), 12.0);
+        bench.estimator.becomes_slower(0.1);
+        assert_eq!(most(&bench.tick(20 << 18, 100, vec![flood()])), 120.0);
+        // Under the administrator's settings a slower device is known after a minute.
+        bench.pulled = Pulled::Nothing;
+        let later = (0..4 * 65).map(|_| bench.tick(5 << 18, 100, vec![flood()])).last();
+        assert_eq!(most(&later.unwrap()), 5.0);
     }
 
     #[test]
