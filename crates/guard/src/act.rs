@@ -180,14 +180,26 @@ impl Held {
         if self.groups.get(group).is_some_and(|then| has_all || now - *then < LIMITS_AGAIN) {
             return Ok(());
         }
-        let Some(reads) = plant.knobs()?.devices.remove(&device) else { return Ok(()) };
-        for limit in limits(group).into_iter().filter(|limit| !self.written.contains_key(limit)) {
-            match reads.get(&limit) {
-                Some(value) => self.own.0.insert(limit, value.to_owned()),
-                None => self.own.0.remove(&limit),
+        self.meet(plant, device, &limits(group))?;
+        self.groups.insert(group.to_owned(), now);
+        Ok(())
+    }
+
+    /// Takes in the administrator's values of limits and priorities that are not written.
+    fn meet<P: Plant + ?Sized>(
+        &mut self,
+        plant: &mut P,
+        device: DeviceId,
+        knobs: &[String],
+    ) -> Result<(), PlantError> {
+        let knobs: Vec<String> =
+            knobs.iter().filter(|knob| !self.written.contains_key(*knob)).cloned().collect();
+        for (knob, reading) in knobs.iter().zip(plant.read_passing(device, &knobs)?) {
+            match reading.into_value() {
+                Some(value) => self.own.0.insert(knob.clone(), value),
+                None => self.own.0.remove(knob),
             };
         }
-        self.groups.insert(group.to_owned(), now);
         Ok(())
     }
 
@@ -207,14 +219,7 @@ impl Held {
             return Ok(());
         }
         self.met = now;
-        let Some(reads) = plant.knobs()?.devices.remove(&device) else { return Ok(()) };
-        for knob in priorities.iter().filter(|knob| !self.written.contains_key(*knob)) {
-            match reads.get(knob) {
-                Some(value) => self.own.0.insert(knob.clone(), value.to_owned()),
-                None => self.own.0.remove(knob),
-            };
-        }
-        Ok(())
+        self.meet(plant, device, priorities)
     }
 
     /// Those of these priorities that the guard may raise: they are there, and no administrator has
@@ -236,13 +241,14 @@ impl Held {
         now: Duration,
         report: &mut Report,
     ) -> Result<(), PlantError> {
-        let is_written = self.written.keys().any(|knob| is_passing(knob));
-        if !is_written || now.saturating_sub(self.checked) < LIMITS_AGAIN {
+        let limits: Vec<String> = self.written.keys().filter(|knob| is_passing(knob)).cloned().collect();
+        if limits.is_empty() || now.saturating_sub(self.checked) < LIMITS_AGAIN {
             return Ok(());
         }
         self.checked = now;
-        let Some(reads) = plant.knobs()?.devices.remove(&device) else { return Ok(()) };
-        let limits: Vec<String> = self.written.keys().filter(|knob| is_passing(knob)).cloned().collect();
+        let readings = plant.read_passing(device, &limits)?;
+        let values = limits.iter().cloned().zip(readings);
+        let reads: Setting = values.filter_map(|(limit, value)| Some((limit, value.into_value()?))).collect();
         for limit in limits {
             if reads.get(&limit).is_none() {
                 self.lose(&limit);

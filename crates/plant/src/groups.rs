@@ -145,15 +145,23 @@ impl Groups {
     ) {
         for (group, home) in self.homes.iter().filter(|(_, home)| home.unit == unit) {
             for (knob, target) in limits(group, &home.device) {
-                let Reading::Value(state) = Cell::of(knob, &target, files).read(files) else { continue };
-                let line = match target.device() {
-                    Some(device) => state.value.trim_start_matches(&device.number).trim(),
-                    None => state.value.as_str(),
-                };
-                let value = pending(&owner(knob, &target)).unwrap_or_else(|| line.to_owned());
-                knobs.0.insert(format!("{group}:{}", knob.name), value);
+                if let Reading::Value(value) = read(knob, &target, files, pending) {
+                    knobs.0.insert(format!("{group}:{}", knob.name), value);
+                }
             }
         }
+    }
+
+    /// One of the same limits.
+    pub(crate) fn read_knob(
+        &self,
+        unit: DeviceId,
+        name: &str,
+        files: &dyn Files,
+        pending: &dyn Fn(&Owner) -> Option<String>,
+    ) -> Reading<String> {
+        let gone = || Reading::Absent("the group does not write to this device any more".to_owned());
+        self.limit(unit, name).map_or_else(gone, |(knob, target)| read(knob, &target, files, pending))
     }
 
     /// Bytes of a unit's groups: dirty, and under writeback. A group's file counts the groups below
@@ -178,6 +186,22 @@ impl Groups {
         let home = self.homes.get(group).filter(|home| home.unit == unit)?;
         limits(group, &home.device).find(|(its, _)| its.name == knob)
     }
+}
+
+/// A limit without its device's number.
+fn read(
+    knob: &'static Knob,
+    target: &Target,
+    files: &dyn Files,
+    pending: &dyn Fn(&Owner) -> Option<String>,
+) -> Reading<String> {
+    Cell::of(knob, target, files).read(files).map(|state| {
+        let line = match target.device() {
+            Some(device) => state.value.trim_start_matches(&device.number).trim(),
+            None => state.value.as_str(),
+        };
+        pending(&owner(knob, target)).unwrap_or_else(|| line.to_owned())
+    })
 }
 
 /// The owners of a group's limits.

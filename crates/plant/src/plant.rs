@@ -20,7 +20,7 @@ use floodwall_knobs::{Change, Device, KernelFiles, KnobName, Target, Who};
 use floodwall_model::plant::{Actor, DeviceObservation, KnobWrite, Knobs, Observation, Plant, PlantError};
 use floodwall_model::setting::{PROCESS, is_passing, is_priority};
 use floodwall_model::trial::DeviceSample;
-use floodwall_model::{DeviceId, Setting};
+use floodwall_model::{DeviceId, Reading, Setting};
 use floodwall_probe::{Blind, Probe, Snapshot, SourceKind};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -32,7 +32,7 @@ use crate::groups::{Dirtied, Groups};
 use crate::lanes::Owner;
 use crate::levels::{Flood, Level, Machine, Turn, flooded, put_down};
 use crate::options::Options;
-use crate::priorities::{self, Priorities};
+use crate::priorities::{self, Priorities, SavedCell, Sources};
 use crate::told::{Closed, Event, HeldKnob, Yielded};
 use crate::units::{LeftOut, Unit, Units, Which, devices_of, read_units};
 use crate::writer::Writer;
@@ -54,6 +54,23 @@ enum Hand {
     Live(Writer),
     /// The values that would have been written.
     Dry(BTreeMap<(Option<DeviceId>, String), String>),
+}
+
+impl Hand {
+    /// The value that a limit or priority is about to have, if it is being written.
+    fn pending(&self, owner: &Owner) -> Option<String> {
+        match self {
+            Self::Live(writer) => writer.pending(owner),
+            Self::Dry(_) => None,
+        }
+    }
+
+    /// Saves cells ahead of writes, all at once: each save waits for the journal's disk.
+    fn save(&self, unit: DeviceId, cells: Vec<SavedCell>) {
+        if let (Self::Live(writer), false) = (self, cells.is_empty()) {
+            writer.save(unit, cells);
+        }
+    }
 }
 
 /// A unit's state from one look to the next.
@@ -588,17 +605,11 @@ impl Plant for HostPlant {
                 known.stale = false;
             }
             let mut knobs = known.knobs.clone().unwrap_or_default();
-            let pending = |owner: &Owner| match &self.hand {
-                Hand::Live(writer) => writer.pending(owner),
-                Hand::Dry(_) => None,
-            };
-            self.groups.read_knobs(unit.id, &self.files, &pending, &mut knobs);
-            let (root, files) = (&self.root, &self.files);
-            let fresh = self.priorities.read_knobs(root, unit, files, &in_use, &pending, &mut knobs);
-            if let (Hand::Live(writer), false) = (&self.hand, fresh.is_empty()) {
-                // All at once: each save waits for the journal's disk.
-                writer.save(unit.id, fresh);
-            }
+            let pending = &|owner: &Owner| self.hand.pending(owner);
+            let from = Sources { root: &self.root, unit, files: &self.files, in_use: &in_use, pending };
+            self.groups.read_knobs(unit.id, &self.files, pending, &mut knobs);
+            let fresh = self.priorities.read_knobs(&from, &mut knobs);
+            self.hand.save(unit.id, fresh);
             all.devices.insert(unit.id, knobs);
         }
         if let Hand::Dry(written) = &self.hand {
@@ -613,6 +624,31 @@ impl Plant for HostPlant {
             }
         }
         Ok(all)
+    }
+
+    fn read_passing(
+        &mut self,
+        device: DeviceId,
+        asked: &[String],
+    ) -> Result<Vec<Reading<String>>, PlantError> {
+        let Some(unit) = self.units.get(device) else {
+            return Ok(vec![Reading::Unreadable("the device is not there".to_owned()); asked.len()]);
+        };
+        let (in_use, pending) = (self.in_use(), &|owner: &Owner| self.hand.pending(owner));
+        let from = Sources { root: &self.root, unit, files: &self.files, in_use: &in_use, pending };
+        let knobs = self.known.get(&device).and_then(|known| known.knobs.clone()).unwrap_or_default();
+        let (mut fresh, mut readings) = (Vec::new(), Vec::new());
+        for name in asked {
+            readings.push(match &self.hand {
+                Hand::Dry(written) if written.contains_key(&(Some(device), name.clone())) => {
+                    Reading::Value(written[&(Some(device), name.clone())].clone())
+                }
+                _ if is_priority(name) => self.priorities.read_knob(&from, name, &knobs, &mut fresh),
+                _ => self.groups.read_knob(device, name, &self.files, pending),
+            });
+        }
+        self.hand.save(device, fresh);
+        Ok(readings)
     }
 
     fn observe(&mut self) -> Result<Observation, PlantError> {

@@ -17,7 +17,7 @@ use floodwall_knobs::catalogue::{Knob, find};
 use floodwall_knobs::cell::Cell;
 use floodwall_knobs::{Device, Files, Process, Target};
 use floodwall_model::setting::{JOURNAL_PRIORITY, PROCESS};
-use floodwall_model::{DeviceId, Setting};
+use floodwall_model::{DeviceId, Reading, Setting};
 
 use crate::lanes::{Owner, owner};
 use crate::units::Unit;
@@ -50,6 +50,19 @@ pub(crate) struct Priorities {
     committers: BTreeMap<u32, Committer>,
     /// Whether the kernel's bfq has group support; read once bfq is in force.
     bfq_groups: Option<bool>,
+}
+
+/// A cell to be saved ahead of writes.
+pub(crate) type SavedCell = (&'static Knob, Target);
+
+/// Where a unit's priorities are read.
+pub(crate) struct Sources<'a> {
+    pub(crate) root: &'a SysRoot,
+    pub(crate) unit: &'a Unit,
+    pub(crate) files: &'a dyn Files,
+    pub(crate) in_use: &'a BTreeSet<Owner>,
+    /// The value that is being written.
+    pub(crate) pending: &'a dyn Fn(&Owner) -> Option<String>,
 }
 
 /// The name of a process in knobs: `pid:4711`.
@@ -111,54 +124,79 @@ impl Priorities {
     }
 
     /// Adds the priorities of a unit's processes and journals to its knobs. Returns the cells that
-    /// were not returned before, to be saved together. `pending`: the value that is being written.
-    pub(crate) fn read_knobs(
-        &mut self,
-        root: &SysRoot,
-        unit: &Unit,
-        files: &dyn Files,
-        in_use: &BTreeSet<Owner>,
-        pending: &dyn Fn(&Owner) -> Option<String>,
-        knobs: &mut Setting,
-    ) -> Vec<(&'static Knob, Target)> {
-        let (counts, mut fresh) = (self.counts(root, knobs), Vec::new());
-        let value = |knob: &'static Knob, target: &Target| {
-            let owner = owner(knob, target);
-            if !counts && !in_use.contains(&owner) {
-                return None;
+    /// were not returned before, to be saved together.
+    pub(crate) fn read_knobs(&mut self, from: &Sources<'_>, knobs: &mut Setting) -> Vec<SavedCell> {
+        let its = self.committers.iter().filter(|(_, known)| known.unit == from.unit.id);
+        let names: Vec<String> = its.map(|(pid, _)| format!("{}.{PRIORITY}", name(*pid))).collect();
+        let mut fresh = Vec::new();
+        for name in names.into_iter().chain([JOURNAL_PRIORITY.to_owned()]) {
+            if let Reading::Value(value) = self.read_knob(from, &name, knobs, &mut fresh) {
+                knobs.0.insert(name, value);
             }
-            let read = Cell::of(knob, target, files).read(files).into_value()?.value;
-            Some(pending(&owner).unwrap_or(read))
-        };
-        for (pid, known) in self.committers.iter_mut().filter(|(_, known)| known.unit == unit.id) {
-            let Some((knob, target)) = known.process.and_then(priority_of) else { continue };
-            let Some(value) = value(knob, &target) else { continue };
-            knobs.0.insert(format!("{}.{PRIORITY}", name(*pid)), value);
-            if !std::mem::replace(&mut known.saved, true) {
-                fresh.push((knob, target));
-            }
-        }
-        // Of several journals the first stands for all: they differ only if somebody has set one.
-        let mut read = journals(&unit.limits).filter_map(|(knob, target)| value(knob, &target));
-        if let Some(first) = read.next() {
-            knobs.0.insert(JOURNAL_PRIORITY.to_owned(), first);
         }
         fresh
     }
 
+    /// One of the same priorities. `knobs`: those of the unit's queues. Adds its cell to `fresh` if it
+    /// was not added before.
+    pub(crate) fn read_knob(
+        &mut self,
+        from: &Sources<'_>,
+        name: &str,
+        knobs: &Setting,
+        fresh: &mut Vec<SavedCell>,
+    ) -> Reading<String> {
+        let counts = self.counts(from.root, knobs);
+        let read = |(knob, target): &SavedCell| {
+            let owner = owner(knob, target);
+            if !counts && !from.in_use.contains(&owner) {
+                return Reading::Absent("the elevator does not honour it".to_owned());
+            }
+            let state = Cell::of(knob, target, from.files).read(from.files);
+            state.map(|state| (from.pending)(&owner).unwrap_or(state.value))
+        };
+        let cells = self.cells(from.unit, name);
+        // Of several journals the first stands for all: they differ only if somebody has set one.
+        let mut readings = cells.iter().map(|cell| (cell, read(cell)));
+        let Some((cell, reading)) = readings.find(|(_, reading)| !matches!(reading, Reading::Absent(_)))
+        else {
+            return Reading::Absent("nothing of this name commits on this device".to_owned());
+        };
+        if let (Reading::Value(_), Some(known)) = (&reading, self.committer(name))
+            && !std::mem::replace(&mut known.saved, true)
+        {
+            fresh.push(cell.clone());
+        }
+        reading
+    }
+
     /// The knobs and targets of a name that [`Self::read_knobs`] gave; none if the unit has no such
     /// process or journal.
-    pub(crate) fn targets(&self, unit: &Unit, name: &str, files: &dyn Files) -> Vec<(&'static Knob, Target)> {
+    pub(crate) fn targets(&self, unit: &Unit, name: &str, files: &dyn Files) -> Vec<SavedCell> {
+        let is_there = |(knob, target): &SavedCell| {
+            name != JOURNAL_PRIORITY || Cell::of(knob, target, files).read(files).value().is_some()
+        };
+        self.cells(unit, name).into_iter().filter(is_there).collect()
+    }
+
+    /// The same, whether they are there or not.
+    fn cells(&self, unit: &Unit, name: &str) -> Vec<SavedCell> {
         if name == JOURNAL_PRIORITY {
-            let is_there = |(knob, target): &(&'static Knob, Target)| {
-                Cell::of(knob, target, files).read(files).value().is_some()
-            };
-            return journals(&unit.limits).filter(is_there).collect();
+            return journals(&unit.limits).collect();
         }
-        let pid = name.strip_prefix(PROCESS).and_then(|name| name.split('.').next()?.parse::<u32>().ok());
-        let known = pid.and_then(|pid| self.committers.get(&pid)).filter(|known| known.unit == unit.id);
+        let known = pid_of(name).and_then(|pid| self.committers.get(&pid));
+        let known = known.filter(|known| known.unit == unit.id);
         known.and_then(|known| priority_of(known.process?)).into_iter().collect()
     }
+
+    fn committer(&mut self, name: &str) -> Option<&mut Committer> {
+        self.committers.get_mut(&pid_of(name)?)
+    }
+}
+
+/// The process of a knob: 4711 of `pid:4711.ioprio`.
+fn pid_of(name: &str) -> Option<u32> {
+    name.strip_prefix(PROCESS)?.split('.').next()?.parse().ok()
 }
 
 /// A process that can be raised; `None` for a kernel thread, or if it has ended.
@@ -167,7 +205,7 @@ fn process(root: &SysRoot, pid: u32) -> Option<Process> {
     Process::find(root, &pid.to_string()).ok().filter(|_| flags & KERNEL_THREAD == 0)
 }
 
-fn priority_of(process: Process) -> Option<(&'static Knob, Target)> {
+fn priority_of(process: Process) -> Option<SavedCell> {
     Some((find(PRIORITY)?, Target::Process(process)))
 }
 
@@ -176,7 +214,7 @@ fn owner_of(process: Process) -> Owner {
 }
 
 /// The priorities of the journals on some backing devices, there or not.
-fn journals(devices: &[Device]) -> impl Iterator<Item = (&'static Knob, Target)> {
+fn journals(devices: &[Device]) -> impl Iterator<Item = SavedCell> {
     devices.iter().filter_map(|device| Some((find(JOURNAL_PRIORITY)?, Target::Device(device.clone()))))
 }
 
@@ -233,7 +271,8 @@ mod tests {
     ) -> Vec<(String, String)> {
         let mut knobs: Setting = [("scheduler".to_owned(), elevator.to_owned())].into_iter().collect();
         let files = KernelFiles::new(root).unwrap();
-        priorities.read_knobs(root, unit, &files, in_use, &|_| None, &mut knobs);
+        let from = Sources { root, unit, files: &files, in_use, pending: &|_| None };
+        priorities.read_knobs(&from, &mut knobs);
         knobs.0.into_iter().filter(|(knob, _)| is_priority(knob)).collect()
     }
 

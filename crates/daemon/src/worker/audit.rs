@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use floodwall_guard::{is_flood, is_victim};
-use floodwall_model::DeviceId;
 use floodwall_model::plant::{KnobWrite, Knobs, Observation, Plant, PlantError};
 use floodwall_model::setting::{JOURNAL_PRIORITY, is_passing};
+use floodwall_model::{DeviceId, Reading};
 
 use crate::document::HeldKnob;
 use crate::machine::Machine;
@@ -197,6 +197,24 @@ impl AuditedPlant {
         }
     }
 
+    /// Takes in what knobs of a device read. While the guard holds a knob of the device, an elevator
+    /// for example, its other values may have come with that.
+    fn note_own<'a>(
+        &mut self,
+        device: Option<DeviceId>,
+        values: impl Iterator<Item = (&'a String, &'a String)>,
+    ) {
+        let is_steered = self.held.keys().any(|(its, _)| *its == device);
+        for (knob, value) in values {
+            let key = (device, knob.clone());
+            if is_steered {
+                self.own.entry(key).or_insert_with(|| value.clone());
+            } else {
+                self.own.insert(key, value.clone());
+            }
+        }
+    }
+
     /// Writes since the last call, as `nr_requests 64 → 8`, by device.
     pub(crate) fn take_written(&mut self) -> Vec<(Option<DeviceId>, String)> {
         std::mem::take(&mut self.written)
@@ -215,20 +233,10 @@ impl Plant for AuditedPlant {
         };
         self.held.retain(|key, _| is_there(key));
         self.own.retain(|key, _| is_there(key));
-        let steered: BTreeSet<Option<DeviceId>> = self.held.keys().map(|(device, _)| *device).collect();
         let all =
             std::iter::once((None, &knobs.machine)).chain(knobs.devices.iter().map(|(id, s)| (Some(*id), s)));
         for (device, setting) in all {
-            for (knob, value) in &setting.0 {
-                let key = (device, knob.clone());
-                // While the guard holds a knob of a device, an elevator for example, its other
-                // values may have come with that.
-                if steered.contains(&device) {
-                    self.own.entry(key).or_insert_with(|| value.clone());
-                } else {
-                    self.own.insert(key, value.clone());
-                }
-            }
+            self.note_own(device, setting.0.iter());
         }
         if self.pretends {
             for ((device, knob), value) in &self.held {
@@ -240,6 +248,27 @@ impl Plant for AuditedPlant {
             }
         }
         Ok(knobs)
+    }
+
+    fn read_passing(
+        &mut self,
+        device: DeviceId,
+        asked: &[String],
+    ) -> Result<Vec<Reading<String>>, PlantError> {
+        self.learn_failures();
+        let mut readings = self.machine.read_passing(device, asked)?;
+        let values = asked.iter().zip(&readings);
+        self.note_own(Some(device), values.filter_map(|(knob, reading)| Some((knob, reading.value()?))));
+        for (knob, reading) in asked.iter().zip(&mut readings) {
+            let key = (Some(device), knob.clone());
+            if matches!(reading, Reading::Absent(_)) {
+                self.held.remove(&key);
+                self.own.remove(&key);
+            } else if let Some(value) = self.held.get(&key).filter(|_| self.pretends) {
+                *reading = Reading::Value(value.clone());
+            }
+        }
+        Ok(readings)
     }
 
     fn observe(&mut self) -> Result<Observation, PlantError> {

@@ -15,7 +15,7 @@ use floodwall_device::DeviceSpec;
 use floodwall_guard::{Config, Decision, Guard, Mode, Report, State};
 use floodwall_model::plant::{KnobWrite, Knobs, Observation, Plant, PlantError};
 use floodwall_model::scenario::{self, parse_flood, parse_victim};
-use floodwall_model::{Bytes, DeviceId, Setting};
+use floodwall_model::{Bytes, DeviceId, Reading, Setting};
 use floodwall_sim::plant::Happening;
 use floodwall_sim::{PlantDevice, SimOptions, SimPlant};
 
@@ -82,10 +82,12 @@ struct Tap {
     /// Whether the journal is the cause of refusals.
     journal: bool,
     refused: usize,
+    /// How often all knobs were read.
+    reads: usize,
 }
 
-impl Plant for Tap {
-    fn knobs(&mut self) -> Result<Knobs, PlantError> {
+impl Tap {
+    fn all_knobs(&mut self) -> Result<Knobs, PlantError> {
         let mut knobs = self.plant.knobs()?;
         if self.hidden {
             knobs.devices.clear();
@@ -97,6 +99,21 @@ impl Plant for Tap {
             knobs.devices.values_mut().for_each(|own| own.0.retain(|knob, _| !knob.ends_with(".ioprio")));
         }
         Ok(knobs)
+    }
+}
+
+impl Plant for Tap {
+    fn knobs(&mut self) -> Result<Knobs, PlantError> {
+        self.reads += 1;
+        self.all_knobs()
+    }
+
+    fn read_passing(
+        &mut self,
+        device: DeviceId,
+        asked: &[String],
+    ) -> Result<Vec<Reading<String>>, PlantError> {
+        Ok(self.all_knobs()?.read(device, asked))
     }
 
     fn observe(&mut self) -> Result<Observation, PlantError> {
@@ -164,6 +181,7 @@ impl Run {
                 failures: Vec::new(),
                 journal: false,
                 refused: 0,
+                reads: 0,
             },
             guard: guarded.then(|| Guard::new(Config::default())),
             seconds: Vec::new(),

@@ -181,3 +181,14 @@ fn a_process_that_ends_needs_nothing_back() {
     assert!(run.left_alone.is_empty(), "{:?}", run.left_alone);
     assert_eq!(run.state(), State::Free);
 }
+
+#[test]
+fn all_knobs_are_read_for_writes_alone() {
+    let mut run = encounter(1, RATE, true);
+    assert!(priorities(&run).len() >= 2 && run.seconds.len() == 120);
+    // At the begin, and once for each write at the most.
+    assert!(run.tap.reads <= 1 + run.writes.len(), "{} reads, {} writes", run.tap.reads, run.writes.len());
+    run.tap.reads = 0;
+    run.until(180);
+    assert_eq!(run.tap.reads, 0);
+}
