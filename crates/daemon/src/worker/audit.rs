@@ -226,13 +226,18 @@ impl Plant for AuditedPlant {
         self.learn_failures();
         let mut knobs = self.machine.knobs()?;
         // The limits of a control group that has gone went with it, and so did the priority of a
-        // process.
-        let is_there = |(device, knob): &Knob| {
+        // process. One that can't be read is missing, too, and is still held.
+        let is_missing = |(device, knob): &Knob| {
             let setting = device.and_then(|id| knobs.devices.get(&id));
-            !is_passing(knob) || setting.is_none_or(|setting| setting.get(knob).is_some())
+            is_passing(knob) && setting.is_some_and(|setting| setting.get(knob).is_none())
         };
-        self.held.retain(|key, _| is_there(key));
-        self.own.retain(|key, _| is_there(key));
+        self.own.retain(|key, _| !is_missing(key) || self.held.contains_key(key));
+        let missing: Vec<Knob> = self.held.keys().filter(|key| is_missing(key)).cloned().collect();
+        for (device, knob) in missing {
+            if let Some(device) = device {
+                self.read_passing(device, &[knob])?;
+            }
+        }
         let all =
             std::iter::once((None, &knobs.machine)).chain(knobs.devices.iter().map(|(id, s)| (Some(*id), s)));
         for (device, setting) in all {
@@ -418,6 +423,32 @@ mod tests {
         put(&[]);
         plant.knobs().unwrap();
         assert!(plant.raised(DISK).is_empty() && plant.held(DISK).is_empty());
+    }
+
+    #[test]
+    fn a_priority_that_cant_be_read_is_held_and_one_that_has_gone_is_not() {
+        let fake = Fake::disk();
+        let mut plant = AuditedPlant::new(Box::new(fake.clone()), false);
+        let set_unreadable = |is_so: bool| {
+            let mut inside = fake.0.lock().unwrap();
+            inside.unreadable = is_so;
+            inside.knobs.devices.get_mut(&DISK).unwrap().0.remove("pid:41.ioprio");
+        };
+        let own = |fake: &Fake| fake.0.lock().unwrap().knobs.devices[&DISK].clone();
+        fake.0.lock().unwrap().knobs.devices.get_mut(&DISK).unwrap().0.extend([priority()]);
+        plant.knobs().unwrap();
+        plant.write(&set("pid:41.ioprio", "be/0")).unwrap();
+        set_unreadable(true);
+        plant.knobs().unwrap();
+        assert_eq!(own(&fake).get("pid:41.ioprio"), None);
+        assert_eq!(plant.held(DISK)[0].own.as_deref(), Some("none"));
+        set_unreadable(false);
+        plant.knobs().unwrap();
+        assert_eq!(plant.held(DISK), []);
+    }
+
+    fn priority() -> (String, String) {
+        ("pid:41.ioprio".to_owned(), "none".to_owned())
     }
 
     #[test]
