@@ -666,6 +666,7 @@ impl Plant for HostPlant {
         match &mut self.hand {
             Hand::Live(writer) => {
                 writer.write(write.clone(), changes)?;
+                write.device.into_iter().for_each(|unit| self.priorities.hold(&write.knob, unit));
                 let of_queue = write.device.filter(|_| !is_passing(&write.knob));
                 if let Some(known) = of_queue.and_then(|id| self.known.get_mut(&id)) {
                     known.stale = true;

@@ -7,6 +7,7 @@
 //! ```
 //!
 //! The knobs are there only where priorities count, and as long as a written value is held. A
+//! process that commits on several units has a knob on each, until it is raised for one of them. A
 //! process that has ended needs nothing back.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,12 +36,22 @@ const KERNEL_THREAD: u64 = 0x0020_0000;
 
 /// A process that commits.
 struct Committer {
-    unit: DeviceId,
+    /// Where it commits, and when it was last seen to.
+    units: BTreeMap<DeviceId, Duration>,
+    /// The unit for which its priority was written, while that is in use. A process has one priority
+    /// for all units, and the journal keeps one value of it.
+    holder: Option<DeviceId>,
     /// `None`: a kernel thread, or one that ended before it was read.
     process: Option<Process>,
     read: Duration,
-    seen: Duration,
     saved: bool,
+}
+
+impl Committer {
+    /// Whether its priority is a knob of a unit.
+    fn is_of(&self, unit: DeviceId) -> bool {
+        self.holder.map_or(self.units.contains_key(&unit), |holder| holder == unit)
+    }
 }
 
 /// The priorities of all units.
@@ -80,9 +91,16 @@ impl Priorities {
         let own = self.own;
         let known = self.committers.entry(pid).or_insert_with(|| {
             let process = process(root, pid).filter(|_| pid != own);
-            Committer { unit, process, read: at, seen: at, saved: false }
+            Committer { units: BTreeMap::new(), holder: None, process, read: at, saved: false }
         });
-        known.seen = at;
+        known.units.insert(unit, at);
+    }
+
+    /// A priority was written for a unit, which has it until it is back.
+    pub(crate) fn hold(&mut self, name: &str, unit: DeviceId) {
+        if let Some(known) = self.committer(name) {
+            known.holder = Some(unit);
+        }
     }
 
     /// Forgets processes that have ended, and those that commit no more. Returns the owners in use
@@ -91,7 +109,9 @@ impl Priorities {
         let mut ended = Vec::new();
         self.committers.retain(|pid, known| {
             let is_held = known.process.is_some_and(|process| in_use.contains(&owner_of(process)));
-            let is_looked_for = known.process.is_some() && (is_held || known.seen == at);
+            known.holder.take_if(|_| !is_held);
+            let is_seen = known.units.values().any(|seen| *seen == at);
+            let is_looked_for = known.process.is_some() && (is_held || is_seen);
             if is_looked_for && at.saturating_sub(known.read) >= REREAD {
                 known.read = at;
                 if process(root, *pid) != known.process {
@@ -99,7 +119,8 @@ impl Priorities {
                     return false;
                 }
             }
-            is_held || at.saturating_sub(known.seen) < FORGET
+            known.units.retain(|_, seen| at.saturating_sub(*seen) < FORGET);
+            is_held || !known.units.is_empty()
         });
         ended
     }
@@ -108,10 +129,11 @@ impl Priorities {
     pub(crate) fn unit_gone(&mut self, unit: DeviceId, devices: &[Device]) -> Vec<Owner> {
         let mut left: Vec<Owner> = journals(devices).map(|(knob, target)| owner(knob, &target)).collect();
         self.committers.retain(|_, known| {
-            if known.unit == unit {
+            if known.is_of(unit) {
                 left.extend(known.process.map(owner_of));
             }
-            known.unit != unit
+            known.units.remove(&unit);
+            !known.units.is_empty()
         });
         left
     }
@@ -126,7 +148,7 @@ impl Priorities {
     /// Adds the priorities of a unit's processes and journals to its knobs. Returns the cells that
     /// were not returned before, to be saved together.
     pub(crate) fn read_knobs(&mut self, from: &Sources<'_>, knobs: &mut Setting) -> Vec<SavedCell> {
-        let its = self.committers.iter().filter(|(_, known)| known.unit == from.unit.id);
+        let its = self.committers.iter().filter(|(_, known)| known.is_of(from.unit.id));
         let names: Vec<String> = its.map(|(pid, _)| format!("{}.{PRIORITY}", name(*pid))).collect();
         let mut fresh = Vec::new();
         for name in names.into_iter().chain([JOURNAL_PRIORITY.to_owned()]) {
@@ -185,7 +207,7 @@ impl Priorities {
             return journals(&unit.limits).collect();
         }
         let known = pid_of(name).and_then(|pid| self.committers.get(&pid));
-        let known = known.filter(|known| known.unit == unit.id);
+        let known = known.filter(|known| known.is_of(unit.id));
         known.and_then(|known| priority_of(known.process?)).into_iter().collect()
     }
 
@@ -299,11 +321,49 @@ mod tests {
     }
 
     #[test]
+    fn a_process_can_be_raised_wherever_it_commits_for_one_unit_at_a_time() {
+        let (_directory, root, sda) = machine(true);
+        let sdb = Unit { id: DeviceId { major: 8, minor: 16 }, limits: vec![], ..sda.clone() };
+        let files = KernelFiles::new(&root).unwrap();
+        let owner = Some("/pid:7/ioprio".to_owned());
+        let (free, in_use) = (BTreeSet::new(), BTreeSet::from([owner.clone()]));
+        let at = Duration::from_secs;
+        let offered = |priorities: &mut Priorities, in_use: &BTreeSet<Owner>| {
+            [&sda, &sdb].map(|unit| {
+                let all = knobs(priorities, &root, unit, "bfq", in_use);
+                let is_offered = all.iter().any(|(knob, _)| knob == "pid:7.ioprio");
+                let targets = priorities.targets(unit, "pid:7.ioprio", &files);
+                assert_eq!(targets.len(), usize::from(is_offered));
+                is_offered
+            })
+        };
+        let mut priorities = Priorities::new();
+        priorities.commits(&root, 7, sda.id, at(1));
+        assert_eq!(offered(&mut priorities, &free), [true, false]);
+        priorities.commits(&root, 7, sdb.id, at(2));
+        assert_eq!(offered(&mut priorities, &free), [true, true]);
+        priorities.hold("pid:7.ioprio", sda.id);
+        priorities.look(&root, at(3), &in_use);
+        assert_eq!(offered(&mut priorities, &in_use), [true, false], "it is sda's");
+        // It commits on sdb alone, for long, and is still to be taken back for sda.
+        priorities.commits(&root, 7, sdb.id, at(200));
+        priorities.look(&root, at(200), &in_use);
+        assert_eq!(offered(&mut priorities, &in_use), [true, false]);
+        priorities.look(&root, at(201), &free);
+        assert_eq!(offered(&mut priorities, &free), [false, true], "it is back");
+        priorities.commits(&root, 7, sda.id, at(202));
+        priorities.hold("pid:7.ioprio", sda.id);
+        assert!(!priorities.unit_gone(sdb.id, &[]).contains(&owner), "it is sda's");
+        assert!(priorities.unit_gone(sda.id, &[]).contains(&owner));
+    }
+
+    #[test]
     fn a_process_that_has_ended_is_told_and_forgotten() {
         let (directory, root, unit) = machine(true);
         let mut priorities = Priorities::new();
         let at = Duration::from_secs;
         priorities.commits(&root, 7, SDA, at(1));
+        priorities.hold("pid:7.ioprio", SDA);
         let in_use = BTreeSet::from([Some("/pid:7/ioprio".to_owned())]);
         assert!(priorities.look(&root, at(300), &in_use).is_empty(), "it is held");
         let files = KernelFiles::new(&root).unwrap();
