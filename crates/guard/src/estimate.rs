@@ -82,8 +82,8 @@ pub struct Estimate {
     /// Drain rate in bytes a second; `None` before the device was ever backlogged.
     pub drain_bytes_per_s: Option<f64>,
     /// The largest drain rate of the last minute of backlogged time under the administrator's
-    /// settings. A short queue lets less through than the device can drain: its samples count only if
-    /// they are larger. It follows a device that becomes slower.
+    /// settings. A short queue lets less through than the device can drain: its samples count only
+    /// if they are larger. It follows a device that becomes slower.
     pub most_drain_bytes_per_s: Option<f64>,
     /// Whether the device may drain more than that: it has drained only as much as a paced flood
     /// wrote.
@@ -329,7 +329,7 @@ impl Estimator {
         }
         // A limit of a group holds the groups below it, too.
         self.floods_group.take_if(|flood| self.victims_groups.keys().any(|group| is_in(group, flood)));
-        // One that waits without the end of a read may be about to commit: no pace begins meanwhile.
+        // One that waits, and has ended no read, may be committing: no pace begins meanwhile.
         let waits = |actor: &&Actor| actor.waiting > 0 && actor.reads.is_empty() && is_victim(actor, tick);
         let all = now.seen.devices.iter().flat_map(|device| &device.actors);
         let mut waiting = all.filter(waits).filter_map(|actor| actor.group.as_ref());

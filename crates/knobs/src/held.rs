@@ -32,8 +32,8 @@ pub(crate) const SCHEDULER: &str = "scheduler";
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KnobName {
-    /// The number of its device; none for a knob of the machine, of a process, or of a control group
-    /// as a whole.
+    /// The number of its device; none for a knob of the machine, of a process, or of a control
+    /// group as a whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
     /// Its name, behind the path of its control group or the number of its process, and a colon.

@@ -29,8 +29,8 @@ pub trait Plant {
     /// [`PlantError`] if they can't be read at all; a knob that is absent is left out.
     fn knobs(&mut self) -> Result<Knobs, PlantError>;
 
-    /// Some limits and priorities of one device ([`is_passing`](crate::setting::is_passing)) as they
-    /// read now, in the order in which they are asked for. Nothing else is read.
+    /// Some limits and priorities of one device ([`is_passing`](crate::setting::is_passing)) as
+    /// they read now, in the order in which they are asked for. Nothing else is read.
     ///
     /// # Errors
     /// As [`Self::knobs`].

@@ -38,8 +38,8 @@ const PERIOD: Duration = Duration::from_secs(8);
 /// in one of the next two samples.
 const COMMITS: Duration = Duration::from_secs(20);
 
-/// Waits with closed tracepoints. `glance` waits, and tells whether the tracepoints were opened for a
-/// flood. Returns the time to the next look.
+/// Waits with closed tracepoints. `glance` waits, and tells whether the tracepoints were opened for
+/// a flood. Returns the time to the next look.
 ///
 /// # Errors
 /// Those of `glance`.
@@ -263,7 +263,7 @@ mod tests {
                     Some(opened) => assert_eq!(look - opened, SOON, "{sign} of {tick:?}"),
                     None => assert_eq!(look, tick),
                 }
-                // A flood is met within half a second: it was there at the last glance, at the latest.
+                // A flood is met within half a second. The glance before did not see it.
                 assert!(opened.is_none_or(|opened| look - (opened - GLANCE) <= 2 * TICK));
             }
         }

@@ -38,8 +38,8 @@ const KERNEL_THREAD: u64 = 0x0020_0000;
 struct Committer {
     /// Where it commits, and when it was last seen to.
     units: BTreeMap<DeviceId, Duration>,
-    /// The unit for which its priority was written, while that is in use. A process has one priority
-    /// for all units, and the journal keeps one value of it.
+    /// The unit for which its priority was written, while that is in use. A process has one
+    /// priority for all units, and the journal keeps one value of it.
     holder: Option<DeviceId>,
     /// `None`: a kernel thread, or one that ended before it was read.
     process: Option<Process>,
@@ -159,8 +159,8 @@ impl Priorities {
         fresh
     }
 
-    /// One of the same priorities. `knobs`: those of the unit's queues. Adds its cell to `fresh` if it
-    /// was not added before.
+    /// One of the same priorities. `knobs`: those of the unit's queues. Adds its cell to `fresh` if
+    /// it was not added before.
     pub(crate) fn read_knob(
         &mut self,
         from: &Sources<'_>,

@@ -197,7 +197,7 @@ impl AuditedPlant {
         }
     }
 
-    /// Takes in what knobs of a device read. While the guard holds a knob of the device, an elevator
+    /// Takes in values of a device's knobs. While the guard holds a knob of the device, an elevator
     /// for example, its other values may have come with that.
     fn note_own<'a>(
         &mut self,
