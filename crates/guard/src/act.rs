@@ -2,7 +2,8 @@
 //!
 //! The administrator's value of every written knob is remembered. A knob that is no longer wanted
 //! gets that value back. A knob that does not read the written value belongs to another program
-//! from then on: the guard neither writes it nor takes it back.
+//! from then on: the guard neither writes it nor takes it back. A limit or priority that has gone
+//! needs nothing back. One that can't be read is still the guard's, and is taken back later.
 //!
 //! Two knobs move others. A new elevator brings its number of requests and its tunables; bfq also
 //! switches writeback throttling off. A new number of requests moves some tunables. Moved knobs are
@@ -13,7 +14,7 @@ use std::time::Duration;
 
 use floodwall_model::plant::{KnobWrite, Plant, PlantError};
 use floodwall_model::setting::{JOURNAL_PRIORITY, is_passing, is_priority};
-use floodwall_model::{DeviceId, Setting};
+use floodwall_model::{DeviceId, Reading, Setting};
 
 use crate::Report;
 use crate::config::{LIMITS_AGAIN, RETRIES, RETRY};
@@ -55,6 +56,8 @@ pub(crate) struct Held {
     unknown: BTreeSet<String>,
     /// Control groups whose limits have been read in this encounter, and when.
     groups: BTreeMap<String, Duration>,
+    /// Written limits and priorities that could not be read at the last look at all knobs, and why.
+    unreadable: BTreeMap<String, String>,
     /// When the priorities of processes were last looked for.
     met: Duration,
     /// When the written limits and priorities were last read again.
@@ -126,6 +129,7 @@ impl Held {
             late: BTreeMap::new(),
             unknown: BTreeSet::new(),
             groups: BTreeMap::new(),
+            unreadable: BTreeMap::new(),
             met: Duration::ZERO,
             checked: Duration::ZERO,
         }
@@ -180,14 +184,27 @@ impl Held {
         if self.groups.get(group).is_some_and(|then| has_all || now - *then < LIMITS_AGAIN) {
             return Ok(());
         }
-        let Some(reads) = plant.knobs()?.devices.remove(&device) else { return Ok(()) };
-        for limit in limits(group).into_iter().filter(|limit| !self.written.contains_key(limit)) {
-            match reads.get(&limit) {
-                Some(value) => self.own.0.insert(limit, value.to_owned()),
-                None => self.own.0.remove(&limit),
+        self.meet(plant, device, &limits(group))?;
+        self.groups.insert(group.to_owned(), now);
+        Ok(())
+    }
+
+    /// Takes in the administrator's values of limits and priorities that are not written.
+    fn meet<P: Plant + ?Sized>(
+        &mut self,
+        plant: &mut P,
+        device: DeviceId,
+        knobs: &[String],
+    ) -> Result<(), PlantError> {
+        let knobs: Vec<String> =
+            knobs.iter().filter(|knob| !self.written.contains_key(*knob)).cloned().collect();
+        for (knob, reading) in knobs.iter().zip(plant.read_passing(device, &knobs)?) {
+            match reading {
+                Reading::Value(value) => self.own.0.insert(knob.clone(), value),
+                Reading::Absent(_) => self.own.0.remove(knob),
+                Reading::Unreadable(_) => None,
             };
         }
-        self.groups.insert(group.to_owned(), now);
         Ok(())
     }
 
@@ -207,14 +224,7 @@ impl Held {
             return Ok(());
         }
         self.met = now;
-        let Some(reads) = plant.knobs()?.devices.remove(&device) else { return Ok(()) };
-        for knob in priorities.iter().filter(|knob| !self.written.contains_key(*knob)) {
-            match reads.get(knob) {
-                Some(value) => self.own.0.insert(knob.clone(), value.to_owned()),
-                None => self.own.0.remove(knob),
-            };
-        }
-        Ok(())
+        self.meet(plant, device, priorities)
     }
 
     /// Those of these priorities that the guard may raise: they are there, and no administrator has
@@ -236,17 +246,23 @@ impl Held {
         now: Duration,
         report: &mut Report,
     ) -> Result<(), PlantError> {
-        let is_written = self.written.keys().any(|knob| is_passing(knob));
-        if !is_written || now.saturating_sub(self.checked) < LIMITS_AGAIN {
+        let limits: Vec<String> = self.written.keys().filter(|knob| is_passing(knob)).cloned().collect();
+        if limits.is_empty() || now.saturating_sub(self.checked) < LIMITS_AGAIN {
             return Ok(());
         }
         self.checked = now;
-        let Some(reads) = plant.knobs()?.devices.remove(&device) else { return Ok(()) };
-        let limits: Vec<String> = self.written.keys().filter(|knob| is_passing(knob)).cloned().collect();
-        for limit in limits {
-            if reads.get(&limit).is_none() {
-                self.lose(&limit);
-            } else if let Some(why) = self.somebody_elses(&limit, &reads) {
+        let readings = plant.read_passing(device, &limits)?;
+        for (limit, reading) in limits.into_iter().zip(readings) {
+            let value = match reading {
+                Reading::Value(value) => value,
+                Reading::Absent(_) => {
+                    self.lose(&limit);
+                    continue;
+                }
+                Reading::Unreadable(_) => continue,
+            };
+            let reads = [(limit.clone(), value)].into_iter().collect();
+            if let Some(why) = self.somebody_elses(&limit, &reads) {
                 let value = self.written(&limit).unwrap_or_default().to_owned();
                 let write = KnobWrite { device: Some(device), knob: limit, value };
                 self.leave_to_them(write, &reads, why, report);
@@ -279,7 +295,12 @@ impl Held {
     /// The device was gone and is back, with these values. Knobs that still read the guard's value
     /// are taken back later. The other values count as the administrator's.
     pub(crate) fn returned(&mut self, reads: &Setting) {
-        self.written.retain(|knob, written| reads.get(knob) == Some(written.value.as_str()));
+        // A limit or priority that is missing may be unreadable: it is looked at again soon.
+        let is_held = |knob: &String, written: &Written| match reads.get(knob) {
+            Some(value) => value == written.value,
+            None => is_passing(knob),
+        };
+        self.written.retain(|knob, written| is_held(knob, written));
         self.moved.retain(|knob, value| reads.get(knob) == Some(value.as_str()));
         self.unread = false;
         for (knob, value) in &reads.0 {
@@ -319,12 +340,43 @@ impl Held {
         now: Duration,
         report: &mut Report,
     ) -> Result<Option<Setting>, PlantError> {
-        let Some(reads) = plant.knobs()?.devices.remove(&device) else { return Ok(None) };
+        let Some(mut reads) = plant.knobs()?.devices.remove(&device) else { return Ok(None) };
+        self.find_unreadable(plant, device, &mut reads)?;
         self.learn_failures(now, &reads, report);
         if std::mem::take(&mut self.unread) {
             self.read_what_moved(&reads);
         }
+        if let Some(elevator) = reads.get(ELEVATOR).filter(|_| self.theirs.contains(ELEVATOR)) {
+            // The program that has it may change it at any time.
+            self.own.0.insert(ELEVATOR.to_owned(), elevator.to_owned());
+        }
         Ok(Some(reads))
+    }
+
+    /// Tells limits and priorities that can't be read from those that have gone. Both are missing
+    /// among all knobs.
+    fn find_unreadable<P: Plant + ?Sized>(
+        &mut self,
+        plant: &mut P,
+        device: DeviceId,
+        reads: &mut Setting,
+    ) -> Result<(), PlantError> {
+        self.unreadable.clear();
+        let all = self.written.keys().chain(self.failed.iter().map(|(write, _)| &write.knob));
+        let is_missing = |knob: &&String| is_passing(knob) && reads.get(knob).is_none();
+        let missing: Vec<String> = all.filter(is_missing).cloned().collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let readings = plant.read_passing(device, &missing)?;
+        for (knob, reading) in missing.into_iter().zip(readings) {
+            match reading {
+                Reading::Value(value) => drop(reads.0.insert(knob, value)),
+                Reading::Absent(_) => {}
+                Reading::Unreadable(why) => drop(self.unreadable.insert(knob, why)),
+            }
+        }
+        Ok(())
     }
 
     /// Takes everything back at once, with the knobs that came with the guard's elevator. Reports
@@ -393,7 +445,16 @@ impl Held {
             }
         }
         if is_passing(&knob) && reads.get(&knob).is_none() {
-            self.lose(&knob);
+            let Some(why) = self.unreadable.get(&knob) else {
+                self.lose(&knob);
+                return;
+            };
+            let error = PlantError::Lost { what: knob.clone(), why: why.clone() };
+            if back {
+                self.could_not_take_back(&knob, now, error, report);
+            } else {
+                self.not_written(write, now, error, report);
+            }
             return;
         }
         if let Some(why) = self.somebody_elses(&knob, reads) {
@@ -459,7 +520,7 @@ impl Held {
     /// counts as the administrator's. It then comes back with the administrator's elevator.
     fn leave_to_them(&mut self, write: KnobWrite, reads: &Setting, why: String, report: &mut Report) {
         let knob = write.knob.clone();
-        if let Some(theirs) = reads.get(&knob).filter(|_| follows_elevator(&knob)) {
+        if let Some(theirs) = reads.get(&knob).filter(|_| knob == ELEVATOR || follows_elevator(&knob)) {
             self.own.0.insert(knob.clone(), theirs.to_owned());
         }
         self.theirs.insert(knob.clone());
@@ -509,7 +570,12 @@ impl Held {
     fn learn_failures(&mut self, now: Duration, reads: &Setting, report: &mut Report) {
         for (write, error) in std::mem::take(&mut self.failed) {
             let knob = write.knob.clone();
-            let Some(found) = reads.get(&knob).map(str::to_owned) else { continue };
+            let Some(found) = reads.get(&knob).map(str::to_owned) else {
+                if self.unreadable.contains_key(&knob) {
+                    self.failed.push((write, error));
+                }
+                continue;
+            };
             let own = self.own.get(&knob).map(str::to_owned);
             self.moved.remove(&knob);
             if own.as_ref() == Some(&found) {
@@ -543,7 +609,7 @@ impl Held {
         written.failures += 1;
         written.again = now + pause(written.failures - 1);
         let failures = written.failures;
-        // A lost journal is no fault of the knob.
+        // A lost journal, or a knob that can't be read for now, is no fault of the knob.
         if failures >= RETRIES && !matches!(error, PlantError::Lost { .. }) {
             let error = match error {
                 PlantError::Refused { write, why } => PlantError::Refused {

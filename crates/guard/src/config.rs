@@ -82,8 +82,8 @@ pub const UNKNOWN_GOAL: Duration = Duration::from_millis(50);
 /// The drain rate is the largest sample of so much backlogged time. That is long enough for a RAID
 /// cache's bursts and a file's gaps, and short enough to notice a slower device within 5 s.
 pub const DRAIN_WINDOW: Duration = Duration::from_secs(4);
-/// The most that a device can drain is the largest sample of so much backlogged time. That is long
-/// enough to remember it while the queue is short.
+/// The most that a device can drain is the largest sample of so much backlogged time under the
+/// administrator's settings.
 pub const MOST_DRAIN_WINDOW: Duration = Duration::from_secs(60);
 /// A sample of the most that a device can drain is the mean of so much backlogged time. In less, a
 /// burst into the device's own cache counts as if it could last.
@@ -118,6 +118,11 @@ pub const UNKNOWN_THREAT: u64 = 64 << 20;
 /// A victim or a flood counts as present for so long after it was seen. So a victim that commits
 /// once a second stays present.
 pub const PRESENCE: Duration = Duration::from_secs(3);
+
+/// A control group is known to hold a victim for so long after the victim's last commit. Without a
+/// flood a plant on a host looks at commits for one second in eight, and one such second may pass
+/// without a commit.
+pub const VICTIMS_GROUP: Duration = Duration::from_secs(20);
 
 /// Above this share of the goal a victim is harmed.
 pub const HARMED: f64 = 1.0;

@@ -177,6 +177,9 @@ impl Machine {
         if !in_force {
             self.stepped = now;
         }
+        if offers.elevator_is_theirs && self.level.elevator.max(self.best.elevator) > 0 {
+            return self.without_elevator(now, offers);
+        }
         match self.state {
             State::Free if both => {
                 let met = self.enter(now, State::Watch, "victims and floods have met".into());
@@ -413,6 +416,20 @@ impl Machine {
         (self.level, self.stepped, self.begun) = (level, now, now);
         self.tallies.entry(level).or_default().enter();
         self.unsettled = Tally::default();
+    }
+
+    /// The elevator belongs to another program: the guard's own is no longer in force.
+    fn without_elevator(&mut self, now: Duration, offers: &Offers<'_>) -> Option<Move> {
+        self.best.elevator = 0;
+        self.opening.retain(|level| level.elevator == 0);
+        self.tallies.retain(|level, _| level.elevator == 0);
+        self.step.take_if(|step| step.is_elevator());
+        if !matches!(self.state, State::Protect | State::Probe) {
+            self.level.elevator = 0;
+            return None;
+        }
+        self.go(now, self.best, offers);
+        self.enter(now, State::Protect, "the elevator belongs to another program now".into())
     }
 
     fn tally(&mut self, level: Level) -> &mut Tally {

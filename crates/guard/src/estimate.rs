@@ -15,12 +15,14 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use floodwall_model::LatencyCounts;
+use floodwall_model::control_group::is_in;
 use floodwall_model::plant::{Actor, DeviceObservation, Observation};
 
+use crate::Now;
 use crate::config::{
     BACKLOG, BASE_MULTIPLE, BASE_WINDOW, Config, DRAIN_WINDOW, FLOOD_COMMIT, FLOOD_RATE, FLUSHING,
     LATENCY_WINDOW, LEAST_GOAL, LEAST_OPERATIONS, LEAST_OWN_GOAL, LONGEST_TICK, MOST_DRAIN_WINDOW,
-    MOST_SLOWER, PRESENCE, SHORT_FLUSHING, STRETCH, UNKNOWN_GOAL, rank,
+    MOST_SLOWER, PRESENCE, SHORT_FLUSHING, STRETCH, UNKNOWN_GOAL, VICTIMS_GROUP, rank,
 };
 use crate::filter::{Typical, Windowed};
 use crate::who::Who;
@@ -106,8 +108,9 @@ pub(crate) enum Pulled {
 pub struct Estimate {
     /// Drain rate in bytes a second; `None` before the device was ever backlogged.
     pub drain_bytes_per_s: Option<f64>,
-    /// The largest drain rate of the last minute of backlogged time, whatever the levers were. A
-    /// short queue lets less through than the device can drain.
+    /// The largest drain rate of the last minute of backlogged time under the administrator's
+    /// settings. A short queue lets less through than the device can drain: its samples count only
+    /// if they are larger. It follows a device that becomes slower.
     pub most_drain_bytes_per_s: Option<f64>,
     /// Whether the device may drain more than that: it has drained only as much as a paced flood
     /// wrote.
@@ -180,9 +183,12 @@ impl Estimator {
 
     /// Scales the estimates of a device that has become so many times slower (below 1: faster).
     pub(crate) fn becomes_slower(&mut self, times: f64) {
-        let times = (self.slower.times * times).clamp(1.0 / MOST_SLOWER, MOST_SLOWER);
+        let before = self.slower.times;
+        let times = (before * times).clamp(1.0 / MOST_SLOWER, MOST_SLOWER);
         let wait = self.latencies().nearest_rank_ns(0.5).map(|ns| ns as f64);
         self.slower = Slower { times, alike: wait.map(|ns| ns / times), since: Typical::new(BASE_WINDOW) };
+        self.most_drain.scale(before / times);
+        self.stretch.clear();
     }
 
     /// Forgets the recent latencies, which belong to another level.
@@ -200,17 +206,15 @@ impl Estimator {
         &self.who
     }
 
-    /// `tick`: time since the last observation. `pulled`: the levers meanwhile. `committing`: control
-    /// groups of [`committing_groups`].
+    /// `pulled`: the levers since the last observation.
     pub(crate) fn update(
         &mut self,
         config: &Config,
-        at: Duration,
-        tick: Duration,
+        now: &Now<'_>,
         seen: &DeviceObservation,
         pulled: Pulled,
-        committing: &BTreeSet<String>,
     ) -> Estimate {
+        let (at, tick) = (now.seen.at, now.tick);
         let believed = tick > Duration::ZERO && tick <= LONGEST_TICK;
         let backlog_bytes = seen.dirty_bytes.unwrap_or(0) + seen.writeback_bytes.unwrap_or(0);
         // A tick that began or ended without a backlog tells how much was written, not how fast the
@@ -229,7 +233,7 @@ impl Estimator {
             if is_device || self.drain.get() < Some(rate) {
                 self.saw_device |= is_device;
                 self.drain.add(tick, rate);
-                self.add_most_drain(tick, seen.counters.written_bytes);
+                self.add_most_drain(tick, seen.counters.written_bytes, pulled == Pulled::Nothing);
             } else {
                 self.stretch.clear();
             }
@@ -247,7 +251,7 @@ impl Estimator {
         if victims().any(|actor| !actor.commits.is_empty()) {
             self.committer_seen = Some(at);
         }
-        self.tell_groups(at, tick, &seen.actors, committing);
+        self.tell_groups(now, &seen.actors, pulled == Pulled::Paced);
         let mut latencies = LatencyCounts::default();
         let (mut oldest, mut readers) = (Duration::ZERO, 0);
         let (mut under_way, mut own_bytes) = (Duration::ZERO, 0);
@@ -320,8 +324,9 @@ impl Estimator {
     }
 
     /// A stretch of backlogged time shorter than [`STRETCH`] may be a burst into the device's own
-    /// cache. It counts only until a longer one is known.
-    fn add_most_drain(&mut self, tick: Duration, written: u64) {
+    /// cache. It counts only until a longer one is known. `is_free`: under the administrator's
+    /// settings. No other sample lowers the reference: the guard would change it by what it does.
+    fn add_most_drain(&mut self, tick: Duration, written: u64, is_free: bool) {
         self.stretch.push_back((tick, written));
         let mut lasted: Duration = self.stretch.iter().map(|(tick, _)| *tick).sum();
         while let Some((first, _)) = self.stretch.front().filter(|(first, _)| lasted >= STRETCH + *first) {
@@ -334,7 +339,10 @@ impl Estimator {
         }
         if is_long == self.has_stretch {
             let bytes: u64 = self.stretch.iter().map(|(_, bytes)| bytes).sum();
-            self.most_drain.add(tick, bytes as f64 / lasted.as_secs_f64());
+            let rate = bytes as f64 / lasted.as_secs_f64();
+            if is_free || self.most_drain.get() < Some(rate) {
+                self.most_drain.add(tick, rate);
+            }
         }
     }
 
@@ -344,31 +352,32 @@ impl Estimator {
     }
 
     /// A flood's own program reads, too: a process that only reads keeps no group from being paced.
-    fn tell_groups(&mut self, at: Duration, tick: Duration, actors: &[Actor], committing: &BTreeSet<String>) {
-        self.victims_groups.extend(committing.iter().map(|group| (group.clone(), at)));
+    fn tell_groups(&mut self, now: &Now<'_>, actors: &[Actor], is_paced: bool) {
+        let (at, tick) = (now.seen.at, now.tick);
+        self.victims_groups.extend(now.committing.iter().map(|group| (group.clone(), at)));
         // A commit that is stuck does not end.
         for waiting in actors.iter().filter(|actor| actor.waiting > 0) {
             if let Some(seen) = waiting.group.as_ref().and_then(|group| self.victims_groups.get_mut(group)) {
                 *seen = at;
             }
         }
-        self.victims_groups.retain(|_, seen| at - *seen < PRESENCE);
+        self.victims_groups.retain(|_, seen| at - *seen < VICTIMS_GROUP);
         if self.flood_seen.is_none_or(|seen| at - seen >= PRESENCE) {
             self.floods_group = None;
         }
-        let mut floods = actors.iter().filter(|actor| is_flood(actor, tick)).map(|flood| &flood.group);
+        // One that looks like a flood while commits are unseen may be a victim.
+        let is_known = |actor: &&Actor| !now.seen.missed_waits && is_flood(actor, tick);
+        let mut floods = actors.iter().filter(is_known).map(|flood| &flood.group);
         if let Some(first) = floods.next() {
             self.floods_group = first.clone().filter(|_| floods.all(|group| group == first));
         }
-        let is_in = |group: &String, flood: &str| {
-            let below = group.strip_prefix(flood);
-            below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || flood.is_empty())
-        };
         // A limit of a group holds the groups below it, too.
-        if self.floods_group.as_ref().is_some_and(|flood| self.victims_groups.keys().any(|g| is_in(g, flood)))
-        {
-            self.floods_group = None;
-        }
+        self.floods_group.take_if(|flood| self.victims_groups.keys().any(|group| is_in(group, flood)));
+        // One that waits, and has ended no read, may be committing: no pace begins meanwhile.
+        let waits = |actor: &&Actor| actor.waiting > 0 && actor.reads.is_empty() && is_victim(actor, tick);
+        let all = now.seen.devices.iter().flat_map(|device| &device.actors);
+        let mut waiting = all.filter(waits).filter_map(|actor| actor.group.as_ref());
+        self.floods_group.take_if(|flood| !is_paced && waiting.any(|group| is_in(group, flood)));
     }
 
     /// The median of the victims without a flood, on the device as it is now.
@@ -454,11 +463,19 @@ mod tests {
         estimator: Estimator,
         at: Duration,
         writeback_bytes: Option<u64>,
+        missed_waits: bool,
+        pulled: Pulled,
     }
 
     impl Bench {
         fn new() -> Self {
-            Self { estimator: Estimator::new(), at: Duration::ZERO, writeback_bytes: None }
+            Self {
+                estimator: Estimator::new(),
+                at: Duration::ZERO,
+                writeback_bytes: None,
+                missed_waits: false,
+                pulled: Pulled::Nothing,
+            }
         }
 
         /// One tick: bytes written by the device, its backlog in MiB, actors.
@@ -478,9 +495,14 @@ mod tests {
                 changing: false,
                 actors,
             };
-            let observed = Observation { devices: vec![seen.clone()], ..Observation::default() };
-            let committing = committing_groups(&observed, TICK);
-            self.estimator.update(&Config::default(), self.at, TICK, &seen, Pulled::Nothing, &committing)
+            let observed = Observation {
+                at: self.at,
+                missed_waits: self.missed_waits,
+                devices: vec![seen.clone()],
+                ..Observation::default()
+            };
+            let now = Now::new(&observed, TICK);
+            self.estimator.update(&Config::default(), &now, &seen, self.pulled)
         }
     }
 
@@ -531,6 +553,33 @@ mod tests {
     }
 
     #[test]
+    fn a_short_queue_lowers_no_reference() {
+        let most = |e: &Estimate| e.most_drain_bytes_per_s.unwrap() / 1048576.0;
+        let mut bench = Bench::new();
+        for _ in 0..20 {
+            bench.tick(25 << 20, 100, vec![flood()]);
+        }
+        let mut short = |pulled: Pulled, mib: u64, seconds: u64| {
+            bench.pulled = pulled;
+            let last = (0..4 * seconds).map(|_| bench.tick(mib << 18, 100, vec![flood()])).last();
+            most(&last.unwrap())
+        };
+        for pulled in [Pulled::Somehow, Pulled::Shortest] {
+            assert_eq!(short(pulled, 20, 300), 100.0, "{pulled:?}");
+        }
+        assert_eq!(short(Pulled::Somehow, 120, 5), 120.0, "the device drains more");
+        // The device becomes ten times slower, and as fast as before.
+        bench.estimator.becomes_slower(10.0);
+        assert_eq!(most(&bench.tick(2 << 18, 100, vec![flood()])), 12.0);
+        bench.estimator.becomes_slower(0.1);
+        assert_eq!(most(&bench.tick(20 << 18, 100, vec![flood()])), 120.0);
+        // Under the administrator's settings a slower device is known after a minute.
+        bench.pulled = Pulled::Nothing;
+        let later = (0..4 * 65).map(|_| bench.tick(5 << 18, 100, vec![flood()])).last();
+        assert_eq!(most(&later.unwrap()), 5.0);
+    }
+
+    #[test]
     fn the_base_latency_is_learnt_while_nothing_floods() {
         let mut bench = Bench::new();
         for _ in 0..8 {
@@ -576,6 +625,62 @@ mod tests {
     }
 
     #[test]
+    fn a_victim_that_is_seen_one_second_in_eight_keeps_its_group_from_being_paced() {
+        let group = |actor: Actor| Actor { group: Some("app".to_owned()), ..actor };
+        let mut bench = Bench::new();
+        // It commits once in the first sample, and not in the next.
+        bench.tick(0, 0, vec![group(victim(5, 1))]);
+        while bench.at < Duration::from_secs(19) {
+            bench.tick(0, 0, vec![]);
+        }
+        bench.tick(0, 100, vec![group(flood())]);
+        assert_eq!(bench.estimator.floods_group(), None);
+        while bench.at < Duration::from_secs(21) {
+            bench.tick(0, 100, vec![group(flood())]);
+        }
+        assert_eq!(bench.estimator.floods_group(), Some("app"), "it is gone");
+    }
+
+    #[test]
+    fn no_pace_begins_while_a_process_of_the_group_waits() {
+        let group = |actor: Actor| Actor { group: Some("app".to_owned()), ..actor };
+        let waits = || group(Actor { waiting: 1, ..Actor::default() });
+        let mut bench = Bench::new();
+        bench.tick(0, 100, vec![group(flood()), waits()]);
+        assert_eq!(bench.estimator.floods_group(), None);
+        // A backup's reading half waits for reads.
+        let reads = LatencyCounts::from_values(vec![1_000_000; 9]);
+        bench.tick(0, 100, vec![group(flood()), Actor { reads, ..waits() }]);
+        assert_eq!(bench.estimator.floods_group(), Some("app"));
+        // A pace goes on. The flood's own commits wait too.
+        bench.pulled = Pulled::Paced;
+        bench.tick(0, 100, vec![group(flood()), waits()]);
+        assert_eq!(bench.estimator.floods_group(), Some("app"));
+    }
+
+    #[test]
+    fn a_flood_has_a_group_once_its_commits_would_be_seen() {
+        let group = |name: &str, actor: Actor| Actor { group: Some(name.to_owned()), ..actor };
+        let mut bench = Bench::new();
+        bench.missed_waits = true;
+        let unseen = Actor { dirtied_bytes: 12 << 20, ..Actor::default() };
+        let seen = bench.tick(0, 100, vec![group("db", unseen)]);
+        assert!(seen.floods, "it is met at once");
+        assert_eq!(bench.estimator.floods_group(), None);
+        // A commit that is seen is one.
+        bench.tick(0, 100, vec![group("copy", victim(5, 1))]);
+        bench.missed_waits = false;
+        bench.tick(0, 100, vec![group("copy", flood())]);
+        assert_eq!(bench.estimator.floods_group(), None);
+        let mut bench = Bench::new();
+        bench.tick(0, 100, vec![group("copy", flood())]);
+        assert_eq!(bench.estimator.floods_group(), Some("copy"));
+        bench.missed_waits = true;
+        bench.tick(0, 100, vec![group("db", flood())]);
+        assert_eq!(bench.estimator.floods_group(), Some("copy"), "it goes on");
+    }
+
+    #[test]
     fn a_group_that_commits_on_another_device_is_not_paced() {
         let group = |name: &str, actor: Actor| Actor { group: Some(name.to_owned()), ..actor };
         let device = |minor: u32, actors: Vec<Actor>| DeviceObservation {
@@ -589,10 +694,9 @@ mod tests {
         let flooded = device(0, vec![group("app", flood()), group("db", victim(5, 4))]);
         let other = device(16, vec![group("app", victim(5, 4))]);
         let told = |devices: Vec<DeviceObservation>| {
-            let seen = Observation { devices, ..Observation::default() };
+            let seen = Observation { at: TICK, devices, ..Observation::default() };
             let mut estimator = Estimator::new();
-            let committing = committing_groups(&seen, TICK);
-            estimator.update(&Config::default(), TICK, TICK, &flooded, Pulled::Nothing, &committing);
+            estimator.update(&Config::default(), &Now::new(&seen, TICK), &flooded, Pulled::Nothing);
             estimator.floods_group().map(str::to_owned)
         };
         assert_eq!(told(vec![flooded.clone()]).as_deref(), Some("app"));

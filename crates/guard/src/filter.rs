@@ -50,6 +50,11 @@ impl Windowed {
         }
     }
 
+    /// Multiplies the values.
+    pub(crate) fn scale(&mut self, factor: f64) {
+        self.samples.iter_mut().for_each(|(_, value)| *value *= factor);
+    }
+
     /// The largest or smallest value of the window; `None` before the first value.
     pub(crate) fn get(&self) -> Option<f64> {
         self.samples.front().map(|(_, value)| *value)

@@ -111,6 +111,8 @@ pub(crate) struct Offers<'a> {
     pub(crate) without_limits: Option<&'a str>,
     /// Whether a victim can be raised under the elevator in force.
     pub(crate) raise: bool,
+    /// Whether the elevator belongs to another program.
+    pub(crate) elevator_is_theirs: bool,
     /// Elevators besides the administrator's, by their level.
     elevators: [bool; ELEVATORS.len()],
     depth: bool,
@@ -139,6 +141,7 @@ impl<'a> Offers<'a> {
                 .filter(|group| !group.is_empty())
                 .filter(|group| limits(group).iter().any(|limit| held.own().get(limit).is_none())),
             raise: false,
+            elevator_is_theirs: !held.has("scheduler"),
             elevators: ELEVATORS.map(|name| name != own && held.has_elevator(name)),
             depth: held.has("nr_requests"),
             size: held.has("max_sectors_kb"),

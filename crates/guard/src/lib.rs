@@ -160,7 +160,7 @@ impl Guard {
         self.meet(plant, &seen)?;
         let tick = self.since_last_look(seen.at);
         let mut report = Report::default();
-        let now = Now { tick, committing: committing_groups(&seen, tick), seen: &seen };
+        let now = Now::new(&seen, tick);
         for look in &seen.devices {
             let Some(device) = self.devices.get_mut(&look.id) else { continue };
             device.tick(&self.config, plant, &now, look, &mut report)?;
@@ -268,6 +268,12 @@ struct Now<'a> {
     committing: BTreeSet<String>,
 }
 
+impl<'a> Now<'a> {
+    fn new(seen: &'a Observation, tick: Duration) -> Self {
+        Self { seen, tick, committing: committing_groups(seen, tick) }
+    }
+}
+
 impl Device {
     fn new(own: Setting) -> Self {
         Self {
@@ -309,7 +315,7 @@ impl Device {
             }
             _ => Pulled::Somehow,
         };
-        let estimate = self.estimator.update(config, seen.at, now.tick, look, pulled, &now.committing);
+        let estimate = self.estimator.update(config, now, look, pulled);
         self.last = estimate.clone();
         let goal = config.goal.or((config.mode == Mode::Protect).then_some(estimate.goal));
         let whole = Whole {
@@ -329,7 +335,7 @@ impl Device {
             _ => {}
         }
         self.held.check_limits(plant, look.id, seen.at, report)?;
-        self.committers.look(seen.at, now.tick, &look.actors);
+        self.committers.look(now, &look.actors);
         let mut offers = Offers::of(&self.held, seen.hard_limit_bytes, floods_group.as_deref());
         let has_bfq = self.machine.level.is_bfq(&offers) && !look.changing;
         let raisable = if has_bfq && estimate.victims && estimate.floods {

@@ -17,6 +17,7 @@ use floodwall_model::Setting;
 use floodwall_model::plant::Actor;
 use floodwall_model::setting::JOURNAL_PRIORITY;
 
+use crate::Now;
 use crate::config::{MOST_RAISED, RAISE_AFTER, RAISED_FOR};
 use crate::estimate::{is_flood, is_victim};
 
@@ -45,11 +46,15 @@ pub(crate) struct Committers {
 
 impl Committers {
     /// Takes in one look.
-    pub(crate) fn look(&mut self, at: Duration, tick: Duration, actors: &[Actor]) {
+    pub(crate) fn look(&mut self, now: &Now<'_>, actors: &[Actor]) {
+        let (at, tick) = (now.seen.at, now.tick);
         for actor in actors {
             let Some(process) = &actor.process else { continue };
             if is_flood(actor, tick) {
-                self.flood.insert(process.clone(), at);
+                // Its commits may be unseen.
+                if !now.seen.missed_waits {
+                    self.flood.insert(process.clone(), at);
+                }
             } else if is_victim(actor, tick) && actor.commits.count() > 0 {
                 let seen = self.commit.entry(process.clone()).or_insert(Seen { first: at, last: at });
                 seen.last = at;
@@ -84,6 +89,7 @@ pub(crate) fn is_unset(knob: &str, own: &Setting) -> bool {
 #[cfg(test)]
 mod tests {
     use floodwall_model::LatencyCounts;
+    use floodwall_model::plant::Observation;
 
     use super::*;
 
@@ -97,10 +103,17 @@ mod tests {
 
     /// The raised processes after looks a second apart.
     fn raised(looks: &[Vec<Actor>]) -> Vec<String> {
+        let looks: Vec<(bool, Vec<Actor>)> = looks.iter().map(|actors| (false, actors.clone())).collect();
+        raised_after(&looks)
+    }
+
+    /// The same after looks that have missed waits, or have not.
+    fn raised_after(looks: &[(bool, Vec<Actor>)]) -> Vec<String> {
         let (mut committers, mut at) = (Committers::default(), Duration::ZERO);
-        for actors in looks {
+        for (missed_waits, actors) in looks {
             at += Duration::from_secs(1);
-            committers.look(at, TICK, actors);
+            let seen = Observation { at, missed_waits: *missed_waits, ..Observation::default() };
+            committers.look(&Now::new(&seen, TICK), actors);
         }
         committers.knobs(at)
     }
@@ -121,6 +134,13 @@ mod tests {
         assert!(raised(&[vec![reader()], vec![reader()]]).is_empty());
         let nameless = || Actor { process: None, ..db() };
         assert!(raised(&[vec![nameless()], vec![nameless()]]).is_empty());
+    }
+
+    #[test]
+    fn who_dirties_while_commits_are_unseen_is_raised_when_they_are_seen() {
+        let (db, unseen) = (|| vec![actor("pid:7", 90, 9)], vec![actor("pid:7", 0, 9)]);
+        let all = [(true, unseen), (false, db()), (true, db()), (false, db())];
+        assert_eq!(raised_after(&all), ["pid:7.ioprio", "journal.ioprio"]);
     }
 
     #[test]

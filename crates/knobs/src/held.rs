@@ -27,14 +27,16 @@ use crate::target::Target;
 /// The knob that brings other tunables with it.
 pub(crate) const SCHEDULER: &str = "scheduler";
 
-/// A knob by its place, as a process is asked for it: `nr_requests` of `8:0`, `GROUP:io.max`.
+/// A knob by its place, as a process is asked for it: `nr_requests` or `journal.ioprio` of `8:0`,
+/// `GROUP:io.max`, `pid:4711:ioprio`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KnobName {
-    /// The number of its device; none for a knob of the machine, or of a control group as a whole.
+    /// The number of its device; none for a knob of the machine, of a process, or of a control
+    /// group as a whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
-    /// Its name, behind the path of its control group if it is one's.
+    /// Its name, behind the path of its control group or the number of its process, and a colon.
     pub knob: String,
 }
 

@@ -8,6 +8,7 @@
 
 use floodwall_host::task::parse_group;
 use floodwall_model::Reading;
+use floodwall_model::control_group::is_in;
 use floodwall_model::printable::printable;
 
 use crate::cell::{Cell, Line, State};
@@ -134,16 +135,11 @@ fn holds_threads_of(path: &str, target: &Target, files: &dyn Files) -> bool {
     match target {
         Target::Process(process) => {
             let text = files.read(&format!("/proc/{}/cgroup", process.pid)).unwrap_or_default();
-            parse_group(&text).is_some_and(|group| is_below(group, path))
+            parse_group(&text).is_some_and(|group| is_in(group, path))
         }
-        Target::Group { path: other, .. } => is_below(other, path) || is_below(path, other),
+        Target::Group { path: other, .. } => is_in(other, path) || is_in(path, other),
         Target::Machine | Target::Device(_) | Target::Victims => false,
     }
-}
-
-fn is_below(group: &str, above: &str) -> bool {
-    let rest = group.trim_matches('/').strip_prefix(above);
-    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 fn owner(entry: &Entry, files: &dyn Files) -> String {

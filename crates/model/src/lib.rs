@@ -6,6 +6,7 @@
 //! scenario   victims + floods + sizes + durations, from TOML, a command line or the built-in list
 //! setting    a set of knob values
 //! calendar   moments as dates
+//! control_group  which control group holds which
 //! finding    something about a machine that somebody should know, with evidence and remedy
 //! managers   other hands on the same knobs: who sets what, and who has the last word
 //! message    what people are told of an error
@@ -22,6 +23,7 @@
 //! [`std::time::Duration`]; sizes are bytes.
 
 pub mod calendar;
+pub mod control_group;
 pub mod finding;
 pub mod latency;
 pub mod managers;

@@ -5,6 +5,7 @@
 //! observe() ───▶ Observation: what happened since the last look ─┐
 //!                                                                ├─ a controller, once a tick
 //! write(knob) ◀─ one knob's new value ◀──────────────────────────┘
+//! read_passing() ▶ limits and priorities alone       while any is written
 //! ```
 //!
 //! The trait has no clock. Between two looks its caller waits (the host) or lets virtual time pass
@@ -16,6 +17,7 @@ use std::time::Duration;
 
 use crate::latency::LatencyCounts;
 use crate::setting::Setting;
+use crate::status::Reading;
 use crate::trial::DeviceSample;
 use crate::units::DeviceId;
 
@@ -26,6 +28,19 @@ pub trait Plant {
     /// # Errors
     /// [`PlantError`] if they can't be read at all; a knob that is absent is left out.
     fn knobs(&mut self) -> Result<Knobs, PlantError>;
+
+    /// Some limits and priorities of one device ([`is_passing`](crate::setting::is_passing)) as
+    /// they read now, in the order in which they are asked for. Nothing else is read.
+    ///
+    /// # Errors
+    /// As [`Self::knobs`].
+    fn read_passing(
+        &mut self,
+        device: DeviceId,
+        asked: &[String],
+    ) -> Result<Vec<Reading<String>>, PlantError> {
+        Ok(self.knobs()?.read(device, asked))
+    }
 
     /// What happened since the last call, and how things stand.
     ///
@@ -64,6 +79,17 @@ pub struct Knobs {
     /// Priorities, that of a process and `journal.ioprio`, are there only while the device's
     /// elevator puts commits before a flood by priority, or while they hold a written value.
     pub devices: BTreeMap<DeviceId, Setting>,
+}
+
+impl Knobs {
+    /// Some knobs of a device, in the order in which they are asked for.
+    #[must_use]
+    pub fn read(&self, device: DeviceId, asked: &[String]) -> Vec<Reading<String>> {
+        let its = self.devices.get(&device);
+        let value = |knob: &String| its.and_then(|its| its.get(knob)).map(str::to_owned);
+        let absent = || Reading::Absent("the device has no such knob".to_owned());
+        asked.iter().map(|knob| value(knob).map_or_else(absent, Reading::Value)).collect()
+    }
 }
 
 /// One knob's new value.
@@ -124,6 +150,9 @@ pub struct Observation {
     pub hard_limit_bytes: Option<u64>,
     /// The background limit in force (`nr_dirty_background_threshold`).
     pub background_limit_bytes: Option<u64>,
+    /// Whether operations may have begun and ended unseen since the last look. A process that makes
+    /// stable what it dirties looks like a flood then.
+    pub missed_waits: bool,
     /// Every device that can be steered, in the order of their numbers.
     pub devices: Vec<DeviceObservation>,
 }

@@ -15,6 +15,12 @@ use std::time::Duration;
 
 use floodwall_model::plant::{Actor, DeviceObservation};
 
+/// While tracepoints are closed, the machine's dirty pages are asked for so often between looks.
+const GLANCE: Duration = Duration::from_millis(100);
+/// The next look comes so long after tracepoints were opened for a flood, neither sooner nor later.
+/// Victims have to be seen meanwhile.
+const SOON: Duration = Duration::from_millis(150);
+
 /// Bytes dirty and under writeback on one device that may be a flood's (guard: 8 MiB).
 const BACKLOG: u64 = 4 << 20;
 /// Bytes a second that a flooding process dirties (guard: 4 MB).
@@ -31,6 +37,31 @@ const PERIOD: Duration = Duration::from_secs(8);
 /// A process that has committed counts as a committer for so long. One that goes on is seen again
 /// in one of the next two samples.
 const COMMITS: Duration = Duration::from_secs(20);
+
+/// Waits with closed tracepoints. `glance` waits, and tells whether the tracepoints were opened for
+/// a flood. Returns the time to the next look.
+///
+/// # Errors
+/// Those of `glance`.
+pub(crate) fn glances<E>(
+    time: Duration,
+    mut glance: impl FnMut(Duration) -> Result<bool, E>,
+) -> Result<Duration, E> {
+    let mut left = time;
+    while left > GLANCE {
+        if glance(GLANCE)? {
+            return Ok(SOON);
+        }
+        left -= GLANCE;
+    }
+    Ok(left)
+}
+
+/// Whether operations of a window were seen from its begin to its end, if the tracepoints were open
+/// for so much of it. A tenth is what a look takes on a machine with many devices.
+pub(crate) fn sees_all(attached: Duration, window: Duration) -> bool {
+    attached >= window - window / 10
+}
 
 /// Decides from look to look.
 #[derive(Debug, Default)]
@@ -54,7 +85,7 @@ pub(crate) struct Look<'a> {
     pub(crate) at: Duration,
     /// Time since the look before.
     pub(crate) window: Duration,
-    /// Whether waits were seen through the whole window.
+    /// Whether waits were seen through most of the window.
     pub(crate) sees_waits: bool,
     pub(crate) devices: &'a [DeviceObservation],
     /// Bytes dirty and under writeback in the whole machine.
@@ -215,6 +246,37 @@ mod tests {
         bench.look(0, vec![], false);
         bench.look(BACKLOG, vec![], false);
         assert!(bench.attention.is_sign(3 * BACKLOG));
+    }
+
+    #[test]
+    fn a_look_after_a_sign_has_seen_waits_for_long_enough_to_judge() {
+        for tick in [TICK, 2 * TICK] {
+            for sign in 1..=5 {
+                let (mut waited, mut opened) = (Duration::ZERO, None);
+                let left = glances(tick, |glance| {
+                    waited += glance;
+                    opened = (waited == sign * GLANCE).then_some(waited);
+                    Ok::<_, ()>(opened.is_some())
+                });
+                let look = waited + left.unwrap();
+                match opened {
+                    Some(opened) => assert_eq!(look - opened, SOON, "{sign} of {tick:?}"),
+                    None => assert_eq!(look, tick),
+                }
+                // A flood is met within half a second. The glance before did not see it.
+                assert!(opened.is_none_or(|opened| look - (opened - GLANCE) <= 2 * TICK));
+            }
+        }
+    }
+
+    #[test]
+    fn a_look_that_opens_the_tracepoints_late_has_missed_waits() {
+        let ms = Duration::from_millis;
+        for (attached, window, all) in
+            [(250, 250, true), (240, 250, true), (150, 250, false), (0, 500, false)]
+        {
+            assert_eq!(sees_all(ms(attached), ms(window)), all, "{attached} of {window} ms");
+        }
     }
 
     #[test]

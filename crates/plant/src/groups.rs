@@ -18,6 +18,7 @@ use floodwall_host::{SysRoot, cgroup, task};
 use floodwall_knobs::catalogue::{Knob, find};
 use floodwall_knobs::cell::Cell;
 use floodwall_knobs::{Device, Files, Target};
+use floodwall_model::control_group::is_in;
 use floodwall_model::{DeviceId, Reading, Setting};
 
 use crate::lanes::{Owner, owner};
@@ -144,24 +145,30 @@ impl Groups {
     ) {
         for (group, home) in self.homes.iter().filter(|(_, home)| home.unit == unit) {
             for (knob, target) in limits(group, &home.device) {
-                let Reading::Value(state) = Cell::of(knob, &target, files).read(files) else { continue };
-                let line = match target.device() {
-                    Some(device) => state.value.trim_start_matches(&device.number).trim(),
-                    None => state.value.as_str(),
-                };
-                let value = pending(&owner(knob, &target)).unwrap_or_else(|| line.to_owned());
-                knobs.0.insert(format!("{group}:{}", knob.name), value);
+                if let Reading::Value(value) = read(knob, &target, files, pending) {
+                    knobs.0.insert(format!("{group}:{}", knob.name), value);
+                }
             }
         }
+    }
+
+    /// One of the same limits.
+    pub(crate) fn read_knob(
+        &self,
+        unit: DeviceId,
+        name: &str,
+        files: &dyn Files,
+        pending: &dyn Fn(&Owner) -> Option<String>,
+    ) -> Reading<String> {
+        let gone = || Reading::Absent("the group does not write to this device any more".to_owned());
+        self.limit(unit, name).map_or_else(gone, |(knob, target)| read(knob, &target, files, pending))
     }
 
     /// Bytes of a unit's groups: dirty, and under writeback. A group's file counts the groups below
     /// it, too (mm/memcontrol.c `memory_stat_format`).
     pub(crate) fn backlog(&self, root: &SysRoot, unit: DeviceId) -> (u64, u64) {
         let its = || self.homes.iter().filter(|(_, home)| home.unit == unit).map(|(group, _)| group);
-        let is_below = |group: &String| {
-            its().any(|other| group.strip_prefix(other.as_str()).is_some_and(|rest| rest.starts_with('/')))
-        };
+        let is_below = |group: &str| its().any(|other| other != group && is_in(group, other));
         let mut sum = (0, 0);
         for group in its().filter(|group| !is_below(group)) {
             let its = cgroup::read_backlog(root, &format!("/sys/fs/cgroup/{group}")).into_value();
@@ -184,6 +191,22 @@ impl Groups {
         let home = self.homes.get(group).filter(|home| home.unit == unit)?;
         limits(group, &home.device).find(|(its, _)| its.name == knob)
     }
+}
+
+/// A limit without its device's number.
+fn read(
+    knob: &'static Knob,
+    target: &Target,
+    files: &dyn Files,
+    pending: &dyn Fn(&Owner) -> Option<String>,
+) -> Reading<String> {
+    Cell::of(knob, target, files).read(files).map(|state| {
+        let line = match target.device() {
+            Some(device) => state.value.trim_start_matches(&device.number).trim(),
+            None => state.value.as_str(),
+        };
+        pending(&owner(knob, target)).unwrap_or_else(|| line.to_owned())
+    })
 }
 
 /// The owners of a group's limits.

@@ -20,11 +20,11 @@ use floodwall_knobs::{Change, Device, KernelFiles, KnobName, Target, Who};
 use floodwall_model::plant::{Actor, DeviceObservation, KnobWrite, Knobs, Observation, Plant, PlantError};
 use floodwall_model::setting::{PROCESS, is_passing, is_priority};
 use floodwall_model::trial::DeviceSample;
-use floodwall_model::{DeviceId, Setting};
+use floodwall_model::{DeviceId, Reading, Setting};
 use floodwall_probe::{Blind, Probe, Snapshot, SourceKind};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::attention::{Attention, Look};
+use crate::attention::{Attention, Look, glances, sees_all};
 use crate::cells::{ahead, read_knobs};
 use crate::counters::counters_of;
 use crate::error::HostPlantError;
@@ -32,7 +32,7 @@ use crate::groups::{Dirtied, Groups};
 use crate::lanes::Owner;
 use crate::levels::{Flood, Level, Machine, Turn, flooded, put_down};
 use crate::options::Options;
-use crate::priorities::{self, Priorities};
+use crate::priorities::{self, Priorities, SavedCell, Sources};
 use crate::told::{Closed, Event, HeldKnob, Yielded};
 use crate::units::{LeftOut, Unit, Units, Which, devices_of, read_units};
 use crate::writer::Writer;
@@ -46,12 +46,6 @@ const REFRESH: Duration = Duration::from_secs(60);
 /// … and no more often than this because of mounts: containers mount all the time.
 const REFRESH_AT_MOST: Duration = Duration::from_secs(5);
 
-/// While tracepoints are closed, the machine's dirty pages are asked for so often between looks.
-const GLANCE: Duration = Duration::from_millis(100);
-/// The next look comes so soon after tracepoints were opened for a flood: victims have to be seen
-/// meanwhile.
-const SOON: Duration = Duration::from_millis(150);
-
 /// The kernel's counters of dirty data for each backing device.
 const DEBUGFS: &str = "/sys/kernel/debug/bdi";
 
@@ -60,6 +54,23 @@ enum Hand {
     Live(Writer),
     /// Nothing is written.
     Dry,
+}
+
+impl Hand {
+    /// The value that a limit or priority is about to have, if it is being written.
+    fn pending(&self, owner: &Owner) -> Option<String> {
+        match self {
+            Self::Live(writer) => writer.pending(owner),
+            Self::Dry => None,
+        }
+    }
+
+    /// Saves cells ahead of writes, all at once: each save waits for the journal's disk.
+    fn save(&self, unit: DeviceId, cells: Vec<SavedCell>) {
+        if let (Self::Live(writer), false) = (self, cells.is_empty()) {
+            writer.save(unit, cells);
+        }
+    }
 }
 
 /// A unit's state from one look to the next.
@@ -181,14 +192,16 @@ impl HostPlant {
     /// [`PlantError::Lost`] if the source is lost.
     pub fn wait(&mut self, time: Duration, stop: &AtomicBool) -> Result<(), PlantError> {
         let mut left = time;
-        while self.probe.is_paused() && left > GLANCE && !stop.load(Ordering::Relaxed) {
-            self.probe.wait(GLANCE, stop).map_err(lost)?;
-            left -= GLANCE;
-            let machine = Machine::read(&self.root, &mut self.buffer);
-            if self.attention.is_sign(machine.backlog()) {
-                self.probe.resume().map_err(lost)?;
-                left = left.min(SOON);
-            }
+        if self.probe.is_paused() {
+            left = glances(time, |glance| {
+                self.probe.wait(glance, stop).map_err(lost)?;
+                let machine = Machine::read(&self.root, &mut self.buffer);
+                let is_sign = !stop.load(Ordering::Relaxed) && self.attention.is_sign(machine.backlog());
+                if is_sign {
+                    self.probe.resume().map_err(lost)?;
+                }
+                Ok(is_sign)
+            })?;
         }
         self.probe.wait(left, stop).map_err(lost)
     }
@@ -526,6 +539,7 @@ impl HostPlant {
             writeback_bytes: machine.writeback,
             hard_limit_bytes: machine.hard_limit,
             background_limit_bytes: machine.background_limit,
+            missed_waits: !sees_waits || !sees_all(snapshot.attached, snapshot.window),
             devices,
         })
     }
@@ -603,20 +617,37 @@ impl Plant for HostPlant {
                 known.stale = false;
             }
             let mut knobs = known.knobs.clone().unwrap_or_default();
-            let pending = |owner: &Owner| match &self.hand {
-                Hand::Live(writer) => writer.pending(owner),
-                Hand::Dry => None,
-            };
-            self.groups.read_knobs(unit.id, &self.files, &pending, &mut knobs);
-            let (root, files) = (&self.root, &self.files);
-            let fresh = self.priorities.read_knobs(root, unit, files, &in_use, &pending, &mut knobs);
-            if let (Hand::Live(writer), false) = (&self.hand, fresh.is_empty()) {
-                // All at once: each save waits for the journal's disk.
-                writer.save(unit.id, fresh);
-            }
+            let pending = &|owner: &Owner| self.hand.pending(owner);
+            let from = Sources { root: &self.root, unit, files: &self.files, in_use: &in_use, pending };
+            self.groups.read_knobs(unit.id, &self.files, pending, &mut knobs);
+            let fresh = self.priorities.read_knobs(&from, &mut knobs);
+            self.hand.save(unit.id, fresh);
             all.devices.insert(unit.id, knobs);
         }
         Ok(all)
+    }
+
+    fn read_passing(
+        &mut self,
+        device: DeviceId,
+        asked: &[String],
+    ) -> Result<Vec<Reading<String>>, PlantError> {
+        let Some(unit) = self.units.get(device) else {
+            return Ok(vec![Reading::Unreadable("the device is not there".to_owned()); asked.len()]);
+        };
+        let (in_use, pending) = (self.in_use(), &|owner: &Owner| self.hand.pending(owner));
+        let from = Sources { root: &self.root, unit, files: &self.files, in_use: &in_use, pending };
+        let knobs = self.known.get(&device).and_then(|known| known.knobs.clone()).unwrap_or_default();
+        let (mut fresh, mut readings) = (Vec::new(), Vec::new());
+        for name in asked {
+            readings.push(if is_priority(name) {
+                self.priorities.read_knob(&from, name, &knobs, &mut fresh)
+            } else {
+                self.groups.read_knob(device, name, &self.files, pending)
+            });
+        }
+        self.hand.save(device, fresh);
+        Ok(readings)
     }
 
     fn observe(&mut self) -> Result<Observation, PlantError> {
@@ -634,6 +665,7 @@ impl Plant for HostPlant {
         match &mut self.hand {
             Hand::Live(writer) => {
                 writer.write(write.clone(), changes)?;
+                write.device.into_iter().for_each(|unit| self.priorities.hold(&write.knob, unit));
                 let of_queue = write.device.filter(|_| !is_passing(&write.knob));
                 if let Some(known) = of_queue.and_then(|id| self.known.get_mut(&id)) {
                     known.stale = true;

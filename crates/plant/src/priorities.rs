@@ -7,6 +7,7 @@
 //! ```
 //!
 //! The knobs are there only where priorities count, and as long as a written value is held. A
+//! process that commits on several units has a knob on each, until it is raised for one of them. A
 //! process that has ended needs nothing back.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,7 +18,7 @@ use floodwall_knobs::catalogue::{Knob, find};
 use floodwall_knobs::cell::Cell;
 use floodwall_knobs::{Device, Files, Process, Target};
 use floodwall_model::setting::{JOURNAL_PRIORITY, PROCESS};
-use floodwall_model::{DeviceId, Setting};
+use floodwall_model::{DeviceId, Reading, Setting};
 
 use crate::lanes::{Owner, owner};
 use crate::units::Unit;
@@ -35,12 +36,22 @@ const KERNEL_THREAD: u64 = 0x0020_0000;
 
 /// A process that commits.
 struct Committer {
-    unit: DeviceId,
+    /// Where it commits, and when it was last seen to.
+    units: BTreeMap<DeviceId, Duration>,
+    /// The unit for which its priority was written, while that is in use. A process has one
+    /// priority for all units, and the journal keeps one value of it.
+    holder: Option<DeviceId>,
     /// `None`: a kernel thread, or one that ended before it was read.
     process: Option<Process>,
     read: Duration,
-    seen: Duration,
     saved: bool,
+}
+
+impl Committer {
+    /// Whether its priority is a knob of a unit.
+    fn is_of(&self, unit: DeviceId) -> bool {
+        self.holder.map_or(self.units.contains_key(&unit), |holder| holder == unit)
+    }
 }
 
 /// The priorities of all units.
@@ -50,6 +61,19 @@ pub(crate) struct Priorities {
     committers: BTreeMap<u32, Committer>,
     /// Whether the kernel's bfq has group support; read once bfq is in force.
     bfq_groups: Option<bool>,
+}
+
+/// A cell to be saved ahead of writes.
+pub(crate) type SavedCell = (&'static Knob, Target);
+
+/// Where a unit's priorities are read.
+pub(crate) struct Sources<'a> {
+    pub(crate) root: &'a SysRoot,
+    pub(crate) unit: &'a Unit,
+    pub(crate) files: &'a dyn Files,
+    pub(crate) in_use: &'a BTreeSet<Owner>,
+    /// The value that is being written.
+    pub(crate) pending: &'a dyn Fn(&Owner) -> Option<String>,
 }
 
 /// The name of a process in knobs: `pid:4711`.
@@ -67,9 +91,16 @@ impl Priorities {
         let own = self.own;
         let known = self.committers.entry(pid).or_insert_with(|| {
             let process = process(root, pid).filter(|_| pid != own);
-            Committer { unit, process, read: at, seen: at, saved: false }
+            Committer { units: BTreeMap::new(), holder: None, process, read: at, saved: false }
         });
-        known.seen = at;
+        known.units.insert(unit, at);
+    }
+
+    /// A priority was written for a unit, which has it until it is back.
+    pub(crate) fn hold(&mut self, name: &str, unit: DeviceId) {
+        if let Some(known) = self.committer(name) {
+            known.holder = Some(unit);
+        }
     }
 
     /// Forgets processes that have ended, and those that commit no more. Returns the owners in use
@@ -78,7 +109,9 @@ impl Priorities {
         let mut ended = Vec::new();
         self.committers.retain(|pid, known| {
             let is_held = known.process.is_some_and(|process| in_use.contains(&owner_of(process)));
-            let is_looked_for = known.process.is_some() && (is_held || known.seen == at);
+            known.holder.take_if(|_| !is_held);
+            let is_seen = known.units.values().any(|seen| *seen == at);
+            let is_looked_for = known.process.is_some() && (is_held || is_seen);
             if is_looked_for && at.saturating_sub(known.read) >= REREAD {
                 known.read = at;
                 if process(root, *pid) != known.process {
@@ -86,7 +119,8 @@ impl Priorities {
                     return false;
                 }
             }
-            is_held || at.saturating_sub(known.seen) < FORGET
+            known.units.retain(|_, seen| at.saturating_sub(*seen) < FORGET);
+            is_held || !known.units.is_empty()
         });
         ended
     }
@@ -95,17 +129,18 @@ impl Priorities {
     pub(crate) fn unit_gone(&mut self, unit: DeviceId, devices: &[Device]) -> Vec<Owner> {
         let mut left: Vec<Owner> = journals(devices).map(|(knob, target)| owner(knob, &target)).collect();
         self.committers.retain(|_, known| {
-            if known.unit == unit {
+            if known.is_of(unit) {
                 left.extend(known.process.map(owner_of));
             }
-            known.unit != unit
+            known.units.remove(&unit);
+            !known.units.is_empty()
         });
         left
     }
 
-    /// The unit on which a process commits.
+    /// The unit for which a process's priority is held.
     pub(crate) fn unit(&self, pid: u32) -> Option<DeviceId> {
-        self.committers.get(&pid).map(|known| known.unit)
+        self.committers.get(&pid)?.holder
     }
 
     /// Whether priorities count under the elevator that a unit's knobs show.
@@ -116,54 +151,79 @@ impl Priorities {
     }
 
     /// Adds the priorities of a unit's processes and journals to its knobs. Returns the cells that
-    /// were not returned before, to be saved together. `pending`: the value that is being written.
-    pub(crate) fn read_knobs(
-        &mut self,
-        root: &SysRoot,
-        unit: &Unit,
-        files: &dyn Files,
-        in_use: &BTreeSet<Owner>,
-        pending: &dyn Fn(&Owner) -> Option<String>,
-        knobs: &mut Setting,
-    ) -> Vec<(&'static Knob, Target)> {
-        let (counts, mut fresh) = (self.counts(root, knobs), Vec::new());
-        let value = |knob: &'static Knob, target: &Target| {
-            let owner = owner(knob, target);
-            if !counts && !in_use.contains(&owner) {
-                return None;
+    /// were not returned before, to be saved together.
+    pub(crate) fn read_knobs(&mut self, from: &Sources<'_>, knobs: &mut Setting) -> Vec<SavedCell> {
+        let its = self.committers.iter().filter(|(_, known)| known.is_of(from.unit.id));
+        let names: Vec<String> = its.map(|(pid, _)| format!("{}.{PRIORITY}", name(*pid))).collect();
+        let mut fresh = Vec::new();
+        for name in names.into_iter().chain([JOURNAL_PRIORITY.to_owned()]) {
+            if let Reading::Value(value) = self.read_knob(from, &name, knobs, &mut fresh) {
+                knobs.0.insert(name, value);
             }
-            let read = Cell::of(knob, target, files).read(files).into_value()?.value;
-            Some(pending(&owner).unwrap_or(read))
-        };
-        for (pid, known) in self.committers.iter_mut().filter(|(_, known)| known.unit == unit.id) {
-            let Some((knob, target)) = known.process.and_then(priority_of) else { continue };
-            let Some(value) = value(knob, &target) else { continue };
-            knobs.0.insert(format!("{}.{PRIORITY}", name(*pid)), value);
-            if !std::mem::replace(&mut known.saved, true) {
-                fresh.push((knob, target));
-            }
-        }
-        // Of several journals the first stands for all: they differ only if somebody has set one.
-        let mut read = journals(&unit.limits).filter_map(|(knob, target)| value(knob, &target));
-        if let Some(first) = read.next() {
-            knobs.0.insert(JOURNAL_PRIORITY.to_owned(), first);
         }
         fresh
     }
 
+    /// One of the same priorities. `knobs`: those of the unit's queues. Adds its cell to `fresh` if
+    /// it was not added before.
+    pub(crate) fn read_knob(
+        &mut self,
+        from: &Sources<'_>,
+        name: &str,
+        knobs: &Setting,
+        fresh: &mut Vec<SavedCell>,
+    ) -> Reading<String> {
+        let counts = self.counts(from.root, knobs);
+        let read = |(knob, target): &SavedCell| {
+            let owner = owner(knob, target);
+            if !counts && !from.in_use.contains(&owner) {
+                return Reading::Absent("the elevator does not honour it".to_owned());
+            }
+            let state = Cell::of(knob, target, from.files).read(from.files);
+            state.map(|state| (from.pending)(&owner).unwrap_or(state.value))
+        };
+        let cells = self.cells(from.unit, name);
+        // Of several journals the first stands for all: they differ only if somebody has set one.
+        let mut readings = cells.iter().map(|cell| (cell, read(cell)));
+        let Some((cell, reading)) = readings.find(|(_, reading)| !matches!(reading, Reading::Absent(_)))
+        else {
+            return Reading::Absent("nothing of this name commits on this device".to_owned());
+        };
+        if let (Reading::Value(_), Some(known)) = (&reading, self.committer(name))
+            && !std::mem::replace(&mut known.saved, true)
+        {
+            fresh.push(cell.clone());
+        }
+        reading
+    }
+
     /// The knobs and targets of a name that [`Self::read_knobs`] gave; none if the unit has no such
     /// process or journal.
-    pub(crate) fn targets(&self, unit: &Unit, name: &str, files: &dyn Files) -> Vec<(&'static Knob, Target)> {
+    pub(crate) fn targets(&self, unit: &Unit, name: &str, files: &dyn Files) -> Vec<SavedCell> {
+        let is_there = |(knob, target): &SavedCell| {
+            name != JOURNAL_PRIORITY || Cell::of(knob, target, files).read(files).value().is_some()
+        };
+        self.cells(unit, name).into_iter().filter(is_there).collect()
+    }
+
+    /// The same, whether they are there or not.
+    fn cells(&self, unit: &Unit, name: &str) -> Vec<SavedCell> {
         if name == JOURNAL_PRIORITY {
-            let is_there = |(knob, target): &(&'static Knob, Target)| {
-                Cell::of(knob, target, files).read(files).value().is_some()
-            };
-            return journals(&unit.limits).filter(is_there).collect();
+            return journals(&unit.limits).collect();
         }
-        let pid = name.strip_prefix(PROCESS).and_then(|name| name.split('.').next()?.parse::<u32>().ok());
-        let known = pid.and_then(|pid| self.committers.get(&pid)).filter(|known| known.unit == unit.id);
+        let known = pid_of(name).and_then(|pid| self.committers.get(&pid));
+        let known = known.filter(|known| known.is_of(unit.id));
         known.and_then(|known| priority_of(known.process?)).into_iter().collect()
     }
+
+    fn committer(&mut self, name: &str) -> Option<&mut Committer> {
+        self.committers.get_mut(&pid_of(name)?)
+    }
+}
+
+/// The process of a knob: 4711 of `pid:4711.ioprio`.
+fn pid_of(name: &str) -> Option<u32> {
+    name.strip_prefix(PROCESS)?.split('.').next()?.parse().ok()
 }
 
 /// A process that can be raised; `None` for a kernel thread, or if it has ended.
@@ -172,7 +232,7 @@ fn process(root: &SysRoot, pid: u32) -> Option<Process> {
     Process::find(root, &pid.to_string()).ok().filter(|_| flags & KERNEL_THREAD == 0)
 }
 
-fn priority_of(process: Process) -> Option<(&'static Knob, Target)> {
+fn priority_of(process: Process) -> Option<SavedCell> {
     Some((find(PRIORITY)?, Target::Process(process)))
 }
 
@@ -181,7 +241,7 @@ fn owner_of(process: Process) -> Owner {
 }
 
 /// The priorities of the journals on some backing devices, there or not.
-fn journals(devices: &[Device]) -> impl Iterator<Item = (&'static Knob, Target)> {
+fn journals(devices: &[Device]) -> impl Iterator<Item = SavedCell> {
     devices.iter().filter_map(|device| Some((find(JOURNAL_PRIORITY)?, Target::Device(device.clone()))))
 }
 
@@ -238,7 +298,8 @@ mod tests {
     ) -> Vec<(String, String)> {
         let mut knobs: Setting = [("scheduler".to_owned(), elevator.to_owned())].into_iter().collect();
         let files = KernelFiles::new(root).unwrap();
-        priorities.read_knobs(root, unit, &files, in_use, &|_| None, &mut knobs);
+        let from = Sources { root, unit, files: &files, in_use, pending: &|_| None };
+        priorities.read_knobs(&from, &mut knobs);
         knobs.0.into_iter().filter(|(knob, _)| is_priority(knob)).collect()
     }
 
@@ -265,11 +326,49 @@ mod tests {
     }
 
     #[test]
+    fn a_process_can_be_raised_wherever_it_commits_for_one_unit_at_a_time() {
+        let (_directory, root, sda) = machine(true);
+        let sdb = Unit { id: DeviceId { major: 8, minor: 16 }, limits: vec![], ..sda.clone() };
+        let files = KernelFiles::new(&root).unwrap();
+        let owner = Some("/pid:7/ioprio".to_owned());
+        let (free, in_use) = (BTreeSet::new(), BTreeSet::from([owner.clone()]));
+        let at = Duration::from_secs;
+        let offered = |priorities: &mut Priorities, in_use: &BTreeSet<Owner>| {
+            [&sda, &sdb].map(|unit| {
+                let all = knobs(priorities, &root, unit, "bfq", in_use);
+                let is_offered = all.iter().any(|(knob, _)| knob == "pid:7.ioprio");
+                let targets = priorities.targets(unit, "pid:7.ioprio", &files);
+                assert_eq!(targets.len(), usize::from(is_offered));
+                is_offered
+            })
+        };
+        let mut priorities = Priorities::new();
+        priorities.commits(&root, 7, sda.id, at(1));
+        assert_eq!(offered(&mut priorities, &free), [true, false]);
+        priorities.commits(&root, 7, sdb.id, at(2));
+        assert_eq!(offered(&mut priorities, &free), [true, true]);
+        priorities.hold("pid:7.ioprio", sda.id);
+        priorities.look(&root, at(3), &in_use);
+        assert_eq!(offered(&mut priorities, &in_use), [true, false], "it is sda's");
+        // It commits on sdb alone, for long, and is still to be taken back for sda.
+        priorities.commits(&root, 7, sdb.id, at(200));
+        priorities.look(&root, at(200), &in_use);
+        assert_eq!(offered(&mut priorities, &in_use), [true, false]);
+        priorities.look(&root, at(201), &free);
+        assert_eq!(offered(&mut priorities, &free), [false, true], "it is back");
+        priorities.commits(&root, 7, sda.id, at(202));
+        priorities.hold("pid:7.ioprio", sda.id);
+        assert!(!priorities.unit_gone(sdb.id, &[]).contains(&owner), "it is sda's");
+        assert!(priorities.unit_gone(sda.id, &[]).contains(&owner));
+    }
+
+    #[test]
     fn a_process_that_has_ended_is_told_and_forgotten() {
         let (directory, root, unit) = machine(true);
         let mut priorities = Priorities::new();
         let at = Duration::from_secs;
         priorities.commits(&root, 7, SDA, at(1));
+        priorities.hold("pid:7.ioprio", SDA);
         let in_use = BTreeSet::from([Some("/pid:7/ioprio".to_owned())]);
         assert!(priorities.look(&root, at(300), &in_use).is_empty(), "it is held");
         let files = KernelFiles::new(&root).unwrap();

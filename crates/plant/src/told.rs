@@ -39,12 +39,13 @@ pub enum Event {
 /// A knob that holds another value than the administrator's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldKnob {
-    /// Its name and its place.
+    /// Its name and its place, as another process asks for it: `nr_requests` of `8:0`,
+    /// `pid:4711:ioprio` without a device, `journal.ioprio` of `8:0`.
     pub name: KnobName,
     /// As people write it: `sda.nr_requests`.
     pub label: String,
-    /// Its device's number, `/GROUP/io.max` for a control group's limit, or `/pid:4711/ioprio` for
-    /// a priority; none for a knob of the machine.
+    /// Its device's number, `/GROUP/io.max` for a control group's limit, `/pid:4711/ioprio` or
+    /// `/8:0/journal.ioprio` for a priority; none for a knob of the machine.
     pub owner: Option<String>,
     /// The value that it is put back to.
     pub own: String,
@@ -59,7 +60,8 @@ pub struct Yielded {
     pub back: Vec<KnobName>,
     /// Knobs that are not back yet: their queue has to run dry.
     pub waiting: Vec<KnobName>,
-    /// The same knobs, as a controller names them: a unit, and a knob of all its devices.
+    /// The same knobs, as a controller names them: a unit, and a knob of all its devices. A
+    /// process's priority is `pid:4711.ioprio`, without a unit.
     pub knobs: Vec<(Option<DeviceId>, String)>,
 }
 

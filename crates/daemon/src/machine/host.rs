@@ -6,8 +6,8 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use floodwall_host::SysRoot;
-use floodwall_model::DeviceId;
 use floodwall_model::plant::{KnobWrite, Knobs, Observation, Plant, PlantError};
+use floodwall_model::{DeviceId, Reading};
 use floodwall_plant::{Event, HostPlant, KnobName, Options, Which, Yielded};
 
 use crate::config::Settings;
@@ -93,6 +93,14 @@ impl HostMachine {
 impl Plant for HostMachine {
     fn knobs(&mut self) -> Result<Knobs, PlantError> {
         self.plant.knobs()
+    }
+
+    fn read_passing(
+        &mut self,
+        device: DeviceId,
+        asked: &[String],
+    ) -> Result<Vec<Reading<String>>, PlantError> {
+        self.plant.read_passing(device, asked)
     }
 
     fn observe(&mut self) -> Result<Observation, PlantError> {

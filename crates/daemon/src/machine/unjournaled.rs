@@ -2,13 +2,13 @@
 //! values that knobs had and were given. In a dry run nothing passes through, and the law reads what
 //! it would have written.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use floodwall_model::DeviceId;
 use floodwall_model::plant::{KnobWrite, Knobs, Observation, Plant, PlantError};
 use floodwall_model::setting::is_passing;
+use floodwall_model::{DeviceId, Reading};
 use floodwall_plant::{KnobName, Yielded};
 
 use crate::document::{HeldKnob, LeftOut};
@@ -32,33 +32,46 @@ impl Unjournaled {
     pub(crate) fn new(machine: impl Machine + 'static, is_dry: bool) -> Self {
         Self { machine: Box::new(machine), is_dry, own: BTreeMap::new(), held: BTreeMap::new() }
     }
+
+    /// Takes in values of a device's knobs. While a knob of the device is held, an elevator for
+    /// example, its other values may have come with that.
+    fn note_own<'a>(
+        &mut self,
+        device: Option<DeviceId>,
+        values: impl Iterator<Item = (&'a String, &'a String)>,
+    ) {
+        let is_steered = self.held.keys().any(|(its, _)| *its == device);
+        for (knob, value) in values {
+            let key = (device, knob.clone());
+            if is_steered {
+                self.own.entry(key).or_insert_with(|| value.clone());
+            } else {
+                self.own.insert(key, value.clone());
+            }
+        }
+    }
 }
 
 impl Plant for Unjournaled {
     fn knobs(&mut self) -> Result<Knobs, PlantError> {
         let mut knobs = self.machine.knobs()?;
         // The limits of a control group that has gone went with it, and so did the priority of a
-        // process.
-        let is_there = |(device, knob): &Knob| {
+        // process. One that can't be read is missing, too, and is still held.
+        let is_missing = |(device, knob): &Knob| {
             let setting = device.and_then(|id| knobs.devices.get(&id));
-            !is_passing(knob) || setting.is_none_or(|setting| setting.get(knob).is_some())
+            is_passing(knob) && setting.is_some_and(|setting| setting.get(knob).is_none())
         };
-        self.held.retain(|key, _| is_there(key));
-        self.own.retain(|key, _| is_there(key));
-        let steered: BTreeSet<Option<DeviceId>> = self.held.keys().map(|(device, _)| *device).collect();
+        self.own.retain(|key, _| !is_missing(key) || self.held.contains_key(key));
+        let missing: Vec<Knob> = self.held.keys().filter(|key| is_missing(key)).cloned().collect();
+        for (device, knob) in missing {
+            if let Some(device) = device {
+                self.read_passing(device, &[knob])?;
+            }
+        }
         let all =
             std::iter::once((None, &knobs.machine)).chain(knobs.devices.iter().map(|(id, s)| (Some(*id), s)));
         for (device, setting) in all {
-            for (knob, value) in &setting.0 {
-                let key = (device, knob.clone());
-                // While a knob of a device is held, an elevator for example, its other values may
-                // have come with that.
-                if steered.contains(&device) {
-                    self.own.entry(key).or_insert_with(|| value.clone());
-                } else {
-                    self.own.insert(key, value.clone());
-                }
-            }
+            self.note_own(device, setting.0.iter());
         }
         if self.is_dry {
             for ((device, knob), value) in &self.held {
@@ -70,6 +83,26 @@ impl Plant for Unjournaled {
             }
         }
         Ok(knobs)
+    }
+
+    fn read_passing(
+        &mut self,
+        device: DeviceId,
+        asked: &[String],
+    ) -> Result<Vec<Reading<String>>, PlantError> {
+        let mut readings = self.machine.read_passing(device, asked)?;
+        let values = asked.iter().zip(&readings);
+        self.note_own(Some(device), values.filter_map(|(knob, reading)| Some((knob, reading.value()?))));
+        for (knob, reading) in asked.iter().zip(&mut readings) {
+            let key = (Some(device), knob.clone());
+            if matches!(reading, Reading::Absent(_)) {
+                self.held.remove(&key);
+                self.own.remove(&key);
+            } else if let Some(value) = self.held.get(&key).filter(|_| self.is_dry) {
+                *reading = Reading::Value(value.clone());
+            }
+        }
+        Ok(readings)
     }
 
     fn observe(&mut self) -> Result<Observation, PlantError> {
@@ -211,6 +244,24 @@ mod tests {
         fake.0.lock().unwrap().devices.clear();
         machine.observe().unwrap();
         assert_eq!(machine.held(), []);
+    }
+
+    #[test]
+    fn a_priority_that_cant_be_read_is_held_and_one_that_has_gone_is_not() {
+        let fake = Fake::disk();
+        put(&fake, "pid:41.ioprio", "none");
+        let mut machine = Unjournaled::new(fake.clone(), false);
+        machine.knobs().unwrap();
+        machine.write(&set("pid:41.ioprio", "be/0")).unwrap();
+        for (unreadable, still) in [(true, 1), (false, 0)] {
+            {
+                let mut inside = fake.0.lock().unwrap();
+                inside.unreadable = unreadable;
+                inside.knobs.devices.get_mut(&DISK).unwrap().0.remove("pid:41.ioprio");
+            }
+            machine.knobs().unwrap();
+            assert_eq!(machine.held().len(), still, "{:?}", machine.held());
+        }
     }
 
     #[test]

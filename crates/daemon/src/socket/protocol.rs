@@ -46,8 +46,9 @@ pub enum Request {
     Resume,
     /// Put some knobs back, and leave them alone from then on.
     Yield {
-        /// Each by its device's number and its name: `nr_requests`, or `GROUP:io.max` for a control
-        /// group's.
+        /// Each by its device's number and its name: `nr_requests`, `journal.ioprio`, or
+        /// `GROUP:io.max` for a control group's. `GROUP:memory.high` and `pid:4711:ioprio`, the
+        /// priority of a process, have no device.
         knobs: Vec<KnobName>,
     },
 }
@@ -189,6 +190,14 @@ mod tests {
         let limit =
             br#"{"version":1,"do":"yield","knobs":[{"knob":"system.slice/backup.service:memory.high"}]}"#;
         assert_eq!(request(limit), Ok(Request::Yield { knobs: vec![self::limit()] }));
+        for (knobs, named) in [
+            (r#"[{"knob":"pid:4711:ioprio"}]"#, (None, "pid:4711:ioprio")),
+            (r#"[{"device":"8:0","knob":"journal.ioprio"}]"#, (Some("8:0"), "journal.ioprio")),
+        ] {
+            let priority = format!(r#"{{"version":1,"do":"yield","knobs":{knobs}}}"#);
+            let name = KnobName { device: named.0.map(str::to_owned), knob: named.1.to_owned() };
+            assert_eq!(request(priority.as_bytes()), Ok(Request::Yield { knobs: vec![name] }));
+        }
         let text = line(&Request::Yield { knobs: vec![nr_requests()] }).unwrap();
         let documented = r#"{"version":1,"do":"yield","knobs":[{"device":"8:0","knob":"nr_requests"}]}"#;
         assert_eq!(text.trim_end(), documented);

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use floodwall_guard::config::RAISED_FOR;
-use floodwall_model::DeviceId;
 use floodwall_model::plant::{KnobWrite, Knobs, Observation, Plant, PlantError};
 use floodwall_model::setting::JOURNAL_PRIORITY;
+use floodwall_model::{DeviceId, Reading};
 
 use crate::document::HeldKnob;
 use crate::machine::Machine;
@@ -132,6 +132,28 @@ impl Plant for AuditedPlant {
         let reads = |id: &DeviceId, knob: &str| self.read.devices.get(id).and_then(|its| its.get(knob));
         self.left.retain(|(id, knob)| reads(id, knob).is_some());
         Ok(self.read.clone())
+    }
+
+    fn read_passing(
+        &mut self,
+        device: DeviceId,
+        asked: &[String],
+    ) -> Result<Vec<Reading<String>>, PlantError> {
+        let readings = self.machine.read_passing(device, asked)?;
+        let setting = self.read.devices.entry(device).or_default();
+        for (knob, reading) in asked.iter().zip(&readings) {
+            match reading {
+                Reading::Value(value) => {
+                    setting.0.insert(knob.clone(), value.clone());
+                }
+                Reading::Absent(_) => {
+                    setting.0.remove(knob);
+                    self.left.remove(&(device, knob.clone()));
+                }
+                Reading::Unreadable(_) => {}
+            }
+        }
+        Ok(readings)
     }
 
     fn observe(&mut self) -> Result<Observation, PlantError> {

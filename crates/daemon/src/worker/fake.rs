@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use floodwall_model::plant::{Actor, DeviceObservation, KnobWrite, Knobs, Observation, Plant, PlantError};
 use floodwall_model::trial::DeviceSample;
-use floodwall_model::{DeviceId, LatencyCounts, Setting};
+use floodwall_model::{DeviceId, LatencyCounts, Reading, Setting};
 
 use floodwall_plant::{KnobName, Yielded};
 
@@ -28,6 +28,8 @@ pub(crate) struct Inside {
     pub(crate) stuck: Vec<String>,
     /// Not back yet.
     pub(crate) held: Vec<Held>,
+    /// Limits and priorities can't be read.
+    pub(crate) unreadable: bool,
     /// The knobs of queues that do not run dry.
     pub(crate) slow: bool,
 }
@@ -53,6 +55,16 @@ impl Fake {
 impl Plant for Fake {
     fn knobs(&mut self) -> Result<Knobs, PlantError> {
         Ok(self.0.lock().unwrap().knobs.clone())
+    }
+
+    fn read_passing(
+        &mut self,
+        device: DeviceId,
+        asked: &[String],
+    ) -> Result<Vec<Reading<String>>, PlantError> {
+        let inside = self.0.lock().unwrap();
+        let all = || asked.iter().map(|_| Reading::Unreadable("no permission".to_owned())).collect();
+        Ok(if inside.unreadable { all() } else { inside.knobs.read(device, asked) })
     }
 
     fn observe(&mut self) -> Result<Observation, PlantError> {

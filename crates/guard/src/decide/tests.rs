@@ -265,3 +265,31 @@ fn a_flood_that_can_be_paced_only_later_is_paced_then_and_not_after_it_ignored_t
         assert_ne!(machine.state, State::Pace);
     }
 }
+
+#[test]
+fn a_level_without_the_guards_elevator_is_in_force_once_another_program_has_it() {
+    let worth = |level: Level| (if level.elevator == 1 { 0.6 } else { 0.3 }, 0.5);
+    let own = [("scheduler", "mq-deadline"), ("nr_requests", "256"), ("max_sectors_kb", "4096")];
+    let mut held = Held::new(own.map(|(k, v)| (k.to_owned(), v.to_owned())).into_iter().collect());
+    held.yield_knob("scheduler");
+    let theirs = Offers::of(&held, None, None);
+    let mut bench = Bench::new();
+    bench.run(120, &worth);
+    let best = bench.machine.best;
+    assert!(bench.machine.level == best && best.is_bfq(&theirs));
+    let told = bench.machine.tick(bench.now + TICK, &estimate(0.3, 0.5), &WHOLE, &theirs, true);
+    assert!(told.is_some_and(|told| told.why.contains("another program")));
+    assert_eq!((bench.machine.state, bench.machine.level), (State::Protect, Level { elevator: 0, ..best }));
+    assert!(!bench.machine.raises(&theirs), "mq-deadline does not heed a priority");
+    for tick in 2..240 {
+        bench.machine.tick(bench.now + TICK * tick, &estimate(0.3, 0.5), &WHOLE, &theirs, true);
+        assert_eq!(bench.machine.level.elevator, 0);
+    }
+    // The same between two encounters.
+    let mut bench = Bench::new();
+    bench.run(120, &worth);
+    leave(&mut bench);
+    bench.machine.tick(bench.now + TICK, &estimate(0.3, 0.5), &WHOLE, &theirs, true);
+    bench.machine.tick(bench.now + TICK * 2, &estimate(0.3, 0.5), &WHOLE, &theirs, true);
+    assert_eq!((bench.machine.state, bench.machine.level.elevator), (State::Protect, 0));
+}

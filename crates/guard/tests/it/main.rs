@@ -15,7 +15,8 @@ use floodwall_device::DeviceSpec;
 use floodwall_guard::{Config, Decision, Guard, Mode, Report, State};
 use floodwall_model::plant::{KnobWrite, Knobs, Observation, Plant, PlantError};
 use floodwall_model::scenario::{self, parse_flood, parse_victim};
-use floodwall_model::{Bytes, DeviceId, Setting};
+use floodwall_model::setting::is_passing;
+use floodwall_model::{Bytes, DeviceId, Reading, Setting};
 use floodwall_sim::plant::Happening;
 use floodwall_sim::{PlantDevice, SimOptions, SimPlant};
 
@@ -72,6 +73,8 @@ struct Tap {
     /// Units and processes have ended: control groups have no limits any more, processes no
     /// priority.
     unit_ended: bool,
+    /// Limits and priorities can't be read.
+    unreadable: bool,
     /// There are no priorities among the knobs.
     no_priorities: bool,
     /// Writes of such values to this knob are refused.
@@ -82,21 +85,41 @@ struct Tap {
     /// Whether the journal is the cause of refusals.
     journal: bool,
     refused: usize,
+    /// How often all knobs were read.
+    reads: usize,
 }
 
-impl Plant for Tap {
-    fn knobs(&mut self) -> Result<Knobs, PlantError> {
+impl Tap {
+    fn all_knobs(&mut self) -> Result<Knobs, PlantError> {
         let mut knobs = self.plant.knobs()?;
         if self.hidden {
             knobs.devices.clear();
         }
-        if self.unit_ended {
-            knobs.devices.values_mut().for_each(|own| own.0.retain(|knob, _| !knob.contains(':')));
+        if self.unit_ended || self.unreadable {
+            knobs.devices.values_mut().for_each(|own| own.0.retain(|knob, _| !is_passing(knob)));
         }
         if self.no_priorities {
             knobs.devices.values_mut().for_each(|own| own.0.retain(|knob, _| !knob.ends_with(".ioprio")));
         }
         Ok(knobs)
+    }
+}
+
+impl Plant for Tap {
+    fn knobs(&mut self) -> Result<Knobs, PlantError> {
+        self.reads += 1;
+        self.all_knobs()
+    }
+
+    fn read_passing(
+        &mut self,
+        device: DeviceId,
+        asked: &[String],
+    ) -> Result<Vec<Reading<String>>, PlantError> {
+        if self.unreadable {
+            return Ok(asked.iter().map(|_| Reading::Unreadable("no permission".to_owned())).collect());
+        }
+        Ok(self.all_knobs()?.read(device, asked))
     }
 
     fn observe(&mut self) -> Result<Observation, PlantError> {
@@ -158,12 +181,14 @@ impl Run {
                 blind: false,
                 hidden: false,
                 unit_ended: false,
+                unreadable: false,
                 no_priorities: false,
                 refuse: None,
                 late: false,
                 failures: Vec::new(),
                 journal: false,
                 refused: 0,
+                reads: 0,
             },
             guard: guarded.then(|| Guard::new(Config::default())),
             seconds: Vec::new(),

@@ -181,3 +181,32 @@ fn a_process_that_ends_needs_nothing_back() {
     assert!(run.left_alone.is_empty(), "{:?}", run.left_alone);
     assert_eq!(run.state(), State::Free);
 }
+
+#[test]
+fn all_knobs_are_read_for_writes_alone() {
+    let mut run = encounter(1, RATE, true);
+    assert!(priorities(&run).len() >= 2 && run.seconds.len() == 120);
+    // At the begin, and once for each write at the most.
+    assert!(run.tap.reads <= 1 + run.writes.len(), "{} reads, {} writes", run.tap.reads, run.writes.len());
+    run.tap.reads = 0;
+    run.until(180);
+    assert_eq!(run.tap.reads, 0);
+}
+
+#[test]
+fn a_priority_that_cant_be_read_for_a_while_is_taken_back_later() {
+    let mut run = Run::under(&bfq(), vec![with(options(ARRAY), &[DATABASE], &[COPY])], true);
+    run.start(1, "db");
+    run.start(11, "copy");
+    run.until(14);
+    assert_eq!(priorities(&run), ["pid:1.ioprio=be/0"]);
+    run.tap.unreadable = true;
+    run.stop(18, "db");
+    run.until(40);
+    assert_eq!(priorities(&run), ["pid:1.ioprio=be/0"]);
+    assert_eq!(run.left_alone, ["can't read pid:1.ioprio: no permission"]);
+    run.tap.unreadable = false;
+    run.until(80);
+    assert_eq!(priorities(&run), ["pid:1.ioprio=be/0", "pid:1.ioprio=none"]);
+    assert_eq!(run.knobs().devices[&DISK].get("pid:1.ioprio"), Some("none"));
+}

@@ -6,6 +6,7 @@
 //! a group about to be limited ──────┴▶ a process in it commits, and does not flood ─▶ why not
 //! ```
 
+use floodwall_model::control_group::is_in;
 use floodwall_model::finding::Severity;
 use floodwall_model::status::{Device, Status};
 use floodwall_model::{DeviceId, Reading};
@@ -92,11 +93,7 @@ pub(super) fn flood_among_victims(facts: Facts<'_>) -> Option<Found> {
 #[must_use]
 pub fn victim_in(path: &str, status: &Status, users: &[DiskUser]) -> Option<String> {
     let window_s = status.window_s;
-    let path = path.trim_matches('/');
-    let inside = |user: &DiskUser| {
-        let group = user.group.value().map_or("", |group| group.trim_matches('/'));
-        group.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-    };
+    let inside = |user: &DiskUser| is_in(user.group.value().map_or("", String::as_str), path);
     let of = |user: &DiskUser| device(status, user.disk);
     let rate_of = |user: &DiskUser| of(user).and_then(rate).unwrap_or(FIRST_GUESS);
     let floods = |user: &DiskUser| floods(user, rate_of(user), window_s);

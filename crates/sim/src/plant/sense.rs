@@ -32,6 +32,7 @@ pub(super) fn observe(plant: &mut SimPlant) -> Observation {
         writeback_bytes,
         hard_limit_bytes: Some(thresholds.dirty << PAGE_SHIFT),
         background_limit_bytes: Some(thresholds.background << PAGE_SHIFT),
+        missed_waits: false,
         devices,
     }
 }
