@@ -48,6 +48,9 @@ pub(crate) struct Pace {
     hold: Duration,
     /// Since when victims miss their goal beside the least rate.
     missed: Option<Duration>,
+    /// Whether the rate follows from an earlier start of the guard, and the device has not shown
+    /// that it drains as much.
+    is_learnt: bool,
     /// Bytes of `memory.high`.
     high: u64,
 }
@@ -69,6 +72,7 @@ impl Pace {
             is_starting: last.is_none(),
             hold: SETTLE,
             missed: None,
+            is_learnt: e.is_learnt,
             high: high(drain.unwrap_or(rate)),
         }
     }
@@ -103,6 +107,13 @@ impl Pace {
         let most = if e.drain_is_least { (MOST_UNUSED * drain).max(PACE_START_RATE) } else { drain };
         let before = self.rate;
         self.hold = SETTLE;
+        let was_wrong = self.is_learnt && !e.is_learnt && e.pressure.is_some_and(|p| p > HARMED);
+        self.is_learnt &= e.is_learnt;
+        if was_wrong {
+            // It begins anew, with what the device has shown.
+            (self.begun, self.is_starting) = (now, true);
+            self.rate = self.rate.min((drain * FIRST_SHARE).max(floor));
+        }
         // Too few operations end to tell, and none is late: victims bear it.
         let pressure = e.pressure.unwrap_or(0.0);
         let is_least = self.rate <= floor && pressure > HARMED;
