@@ -14,6 +14,7 @@
 //! pipe         what supervisor and worker say to each other
 //! worker       the loop; controller: decisions, history, pauses; audit: what knobs had, were given
 //! machine      what is steered: this host, or a simulated machine
+//! learnt       what was learnt of devices, in a file that outlives boots
 //! restore      puts back what a dead worker has left behind
 //! socket       protocol, the guard's side (listener, serve) and the asker's (client)
 //! metrics      OpenMetrics, over HTTP
@@ -34,6 +35,7 @@ mod connection;
 mod directory;
 pub mod document;
 mod error;
+mod learnt;
 mod lock;
 mod log;
 mod machine;

@@ -440,7 +440,7 @@ impl Machine {
         !self.opening.is_empty() || self.state == State::Probe && self.step.is_none()
     }
 
-    /// Whether the next encounter may begin at [`Self::best`]: the first levels are not being tried.
+    /// Whether the next encounter may begin at [`Self::best`]: the first levels were tried.
     fn has_best(&self) -> bool {
         self.ladder.is_some() || !self.is_opening()
     }
@@ -693,8 +693,8 @@ fn described(tally: &Tally, whole: &Whole) -> String {
     format!("victims wait {wait:.1?}, the flood has {:.1} MB/s (score {score:.2})", flood / 1e6)
 }
 
-/// Whether the end of an earlier encounter still tells where the next one begins. Behind a queue that
-/// is too long, a base that this start does not know could not be learnt any more.
+/// Whether the end of an earlier encounter still tells where the next one begins. The base could not
+/// be learnt behind a queue that is too long, so an imported end needs a base of this start.
 fn is_usable(then: Moment, now: Duration, e: &Estimate) -> bool {
     then.age(now) < FORGET && (!then.is_imported() || e.base.is_some() || e.goal_is_given)
 }

@@ -3,14 +3,14 @@
 //! ```text
 //! Guard::learnt ─▶ Learnt, each value with its age ─▶ the caller keeps it
 //! Guard::learn  ◀─ Learnt, and the time since it was exported
-//!   drain rate   counts for 4 s of backlogged time: the first level and the first pace follow from it
+//!   drain rate   counts for 4 s of backlogged time: the first level and pace follow from it
 //!   alone        until victims were seen alone it only makes the goal stricter
 //!   level, pace  the next encounter begins there if the last one ended within a day
 //! ```
 //!
-//! An import may be wrong: the device has become slower, or other victims have come. So nothing but a
-//! stricter goal follows from it until this start has seen victims without a flood, or if the
-//! administrator has set the goal. Behind a queue that is too long, the base could not be learnt.
+//! An import may be wrong: the device has become slower, or other victims have come. Only a stricter
+//! goal follows from it, until this start has seen victims without a flood. A goal of the
+//! administrator's serves as well. The base could not be learnt behind a queue that is too long.
 //!
 //! The plant's clock begins at boot. So an age is kept beside each value, and a [`Moment`] may lie
 //! before the boot.
@@ -93,6 +93,18 @@ impl Learnt {
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
+
+    /// Forgets values of more than so many seconds.
+    pub fn forget_older(&mut self, than_s: f64) {
+        fn forget<T>(value: &mut Option<Aged<T>>, than_s: f64) {
+            value.take_if(|value| value.age_s > than_s);
+        }
+        forget(&mut self.drain_bytes_per_s, than_s);
+        forget(&mut self.alone, than_s);
+        forget(&mut self.without_readers, than_s);
+        forget(&mut self.with_readers, than_s);
+        forget(&mut self.pace, than_s);
+    }
 }
 
 impl<T> Aged<T> {
@@ -171,8 +183,8 @@ impl Memory {
         self.knows_goal = is_so;
     }
 
-    /// The flood is paced at this rate. An import that led to it is dropped if the device drains far
-    /// less.
+    /// The flood is paced at this rate. The import that led to it is dropped if the device drains
+    /// far less.
     pub(crate) fn paced_at(&mut self, bytes_per_s: f64) {
         let (lasted, bytes) = self.paced;
         if lasted >= SETTLE && (bytes as f64) < SLOWER * bytes_per_s * lasted.as_secs_f64() {
@@ -286,7 +298,7 @@ impl Device {
 }
 
 impl Guard {
-    /// What was learnt of each device that is there.
+    /// The values learnt of each device that is there.
     pub fn learnt(&self) -> impl Iterator<Item = (DeviceId, Learnt)> + '_ {
         let now = self.last_look.unwrap_or_default();
         self.devices.iter().filter(|(_, device)| !device.absent).map(move |(id, d)| (*id, d.learnt(now)))

@@ -19,7 +19,7 @@ impl Bench {
         let settings = Settings { file: None, ..Settings::read(args).unwrap() };
         let now = Now { instant: Instant::now(), unix_s: 1e9 };
         let origin = Origin { started: now.instant, parent_pid: 7, restarts: 2 };
-        Self { controller: Controller::new(Box::new(fake.clone()), settings, origin), fake, now }
+        Self { controller: Controller::new(now, Box::new(fake.clone()), settings, origin), fake, now }
     }
 
     fn ticks(&mut self, n: u32) {
