@@ -14,8 +14,8 @@ use crate::error::{DaemonError, Doing};
 const OTHERS_WRITE: u32 = 0o022;
 const STICKY: u32 = 0o1000;
 
-/// The directory of a lock or a socket.
-fn directory_of(path: &Path) -> &Path {
+/// The directory of a file.
+pub(crate) fn directory_of(path: &Path) -> &Path {
     path.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 

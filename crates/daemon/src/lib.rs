@@ -15,6 +15,7 @@
 //! worker       the loop; controller: decisions, history, pauses; audit: writes in words
 //! machine      this host, whose journal has the held values; or a simulated machine or a dry run,
 //!              whose held values are in memory (unjournaled)
+//! learnt       what was learnt of devices, in a file that outlives boots
 //! restore      puts back what a dead worker has left behind
 //! socket       protocol, the guard's side (listener, serve) and the asker's (client)
 //! metrics      OpenMetrics (prometheus-client), over HTTP
@@ -35,6 +36,7 @@ mod connection;
 mod directory;
 pub mod document;
 mod error;
+mod learnt;
 mod lock;
 mod log;
 mod machine;

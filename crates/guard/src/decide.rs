@@ -28,6 +28,7 @@ use crate::config::{
 };
 use crate::estimate::Estimate;
 use crate::ladder::{Ladder, Turn};
+use crate::learnt::Moment;
 use crate::levers::{Level, Offers, Step};
 use crate::pace::Pace;
 
@@ -71,14 +72,14 @@ pub(crate) struct Machine {
     /// The flood's pace in [`State::Pace`].
     pub(crate) pace: Option<Pace>,
     /// The group that was paced last, its rate at the end, and the time of the end.
-    paced: Option<(String, f64, Duration)>,
+    paced: Option<(String, f64, Moment)>,
     /// The group that ignored its pace in this encounter.
     ignoring: Option<String>,
     /// The best level known in this encounter.
     best: Level,
     /// The level at which the last encounter of each kind ended, and when. The next one begins
     /// there. The kinds are encounters without and with readers.
-    known: [Option<(Level, Duration)>; 2],
+    known: [Option<(Level, Moment)>; 2],
     kind: usize,
     /// When the state was entered, and when the level was last changed (or came into force).
     since: Duration,
@@ -153,6 +154,39 @@ impl Machine {
         !matches!(self.state, State::Free | State::Watch) && now - self.stepped < SETTLE
     }
 
+    pub(crate) fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// The level at which the last encounter of each kind ended, or at which the present one would.
+    pub(crate) fn known(&self, now: Duration) -> [Option<(Level, Moment)>; 2] {
+        let mut known = self.known;
+        if matches!(self.state, State::Protect | State::Probe) && self.has_best() {
+            known[self.kind] = Some((self.best, Moment::at(now)));
+        }
+        known
+    }
+
+    /// The group that was paced last, or is paced now: its rate, and when.
+    pub(crate) fn paced(&self, now: Duration) -> Option<(String, f64, Moment)> {
+        let now = self.pace.as_ref().map(|pace| (pace.group().to_owned(), pace.rate(), Moment::at(now)));
+        now.or_else(|| self.paced.clone())
+    }
+
+    /// Takes in the ends of earlier encounters, of before this machine began.
+    pub(crate) fn learn(
+        &mut self,
+        mode: Mode,
+        levels: [Option<(Level, Moment)>; 2],
+        paced: Option<(String, f64, Moment)>,
+    ) {
+        if std::mem::replace(&mut self.mode, mode) != mode {
+            self.known = [None, None];
+        }
+        self.known = [self.known[0].or(levels[0]), self.known[1].or(levels[1])];
+        self.paced = self.paced.take().or(paced);
+    }
+
     /// Whether the victims that commit are to be raised: under protection, while bfq is in force.
     pub(crate) fn raises(&self, offers: &Offers<'_>) -> bool {
         let protects = matches!(self.state, State::Protect | State::Probe);
@@ -225,8 +259,8 @@ impl Machine {
                 }
                 self.level = self.best;
                 self.met = now;
-                if self.ladder.is_some() || !self.is_opening() {
-                    self.known[self.kind] = Some((self.best, now));
+                if self.has_best() {
+                    self.known[self.kind] = Some((self.best, Moment::at(now)));
                 }
                 self.enter(now, State::Recover, gone(e))
             }
@@ -290,7 +324,7 @@ impl Machine {
             };
             return self.begin(now, e, offers, why);
         };
-        let last = self.paced.as_ref().filter(|(of, _, then)| of == group && now - *then < FORGET);
+        let last = self.paced.as_ref().filter(|(of, _, then)| of == group && is_usable(*then, now, e));
         let pace = Pace::begin(now, group, last.map(|(_, rate, _)| *rate), e);
         let (rate, pace) = (pace.rate(), Some(pace));
         (self.pace, self.level, self.stepped) = (pace, Level::default(), now);
@@ -299,7 +333,7 @@ impl Machine {
 
     fn end_pace(&mut self, now: Duration) {
         if let Some(pace) = self.pace.take() {
-            self.paced = Some((pace.group().to_owned(), pace.rate(), now));
+            self.paced = Some((pace.group().to_owned(), pace.rate(), Moment::at(now)));
         }
     }
 
@@ -307,7 +341,7 @@ impl Machine {
         let kind = usize::from(e.readers > 0);
         let is_recent = |then: Duration| now - then < FORGET;
         let is_to_be_had = |level: &Level| offers.has_elevator(level.elevator);
-        let known = self.known[kind].filter(|(level, then)| is_recent(*then) && is_to_be_had(level));
+        let known = self.known[kind].filter(|(level, then)| is_usable(*then, now, e) && is_to_be_had(level));
         if let Some((known, _)) = known {
             self.best = known;
             self.opening.clear();
@@ -407,6 +441,11 @@ impl Machine {
     /// Whether it is not known yet which of the first levels is best.
     fn is_opening(&self) -> bool {
         !self.opening.is_empty() || self.state == State::Probe && self.step.is_none()
+    }
+
+    /// Whether the next encounter may begin at [`Self::best`]: the first levels were tried.
+    fn has_best(&self) -> bool {
+        self.ladder.is_some() || !self.is_opening()
     }
 
     /// Changes to a level. Samples count once it has settled.
@@ -669,6 +708,12 @@ fn described(tally: &Tally, whole: &Whole) -> String {
     let Some((wait, flood)) = tally.rates(whole) else { return "nothing seen".into() };
     let score = tally.score(whole).map_or(f64::NAN, |(score, _)| score);
     format!("victims wait {wait:.1?}, the flood has {:.1} MB/s (score {score:.2})", flood / 1e6)
+}
+
+/// Whether the end of an earlier encounter still tells where the next one begins. The base could not
+/// be learnt behind a queue that is too long, so an imported end needs a base of this start.
+fn is_usable(then: Moment, now: Duration, e: &Estimate) -> bool {
+    then.age(now) < FORGET && (!then.is_imported() || e.base.is_some() || e.goal_is_given)
 }
 
 fn gone(e: &Estimate) -> String {

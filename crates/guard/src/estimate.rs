@@ -25,6 +25,7 @@ use crate::config::{
     MOST_SLOWER, PRESENCE, SHORT_FLUSHING, STRETCH, UNKNOWN_GOAL, VICTIMS_GROUP, rank,
 };
 use crate::filter::{Typical, Windowed};
+use crate::learnt::Memory;
 use crate::who::Who;
 
 /// The largest number of readers' request slots counts for so long.
@@ -61,6 +62,7 @@ pub(crate) struct Estimator {
     floods_group: Option<String>,
     /// Victims were seen without a flood.
     seen_alone: bool,
+    memory: Memory,
 }
 
 /// How much slower the device has become since the victims' base was measured.
@@ -115,6 +117,8 @@ pub struct Estimate {
     /// Whether the device may drain more than that: it has drained only as much as a paced flood
     /// wrote.
     pub drain_is_least: bool,
+    /// Whether values of an earlier start still count.
+    pub is_learnt: bool,
     /// Median latency of the victims without a flood.
     pub base: Option<Duration>,
     /// Mean latency of the victims without a flood, as it was measured. [`Estimate::base`] is a
@@ -178,7 +182,16 @@ impl Estimator {
             victims_groups: BTreeMap::new(),
             floods_group: None,
             seen_alone: false,
+            memory: Memory::default(),
         }
+    }
+
+    pub(crate) fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    pub(crate) fn memory_mut(&mut self) -> &mut Memory {
+        &mut self.memory
     }
 
     /// Scales the estimates of a device that has become so many times slower (below 1: faster).
@@ -226,7 +239,9 @@ impl Estimator {
         let backlogged = backlog_bytes >= BACKLOG && seen.counters.in_flight > 0 && (is_flushing || !is_free);
         // Dirty pages of a database that nobody flushes are no flood.
         let drains = backlog_bytes >= BACKLOG && is_flushing;
-        if believed && backlogged && self.was_backlogged {
+        let is_through = believed && backlogged && self.was_backlogged;
+        self.memory.tick(tick, is_through, pulled, seen.counters.written_bytes);
+        if is_through {
             let rate = seen.counters.written_bytes as f64 / tick.as_secs_f64();
             // A paced flood's rate says only that the device drains that much.
             let is_device = pulled != Pulled::Paced;
@@ -234,6 +249,7 @@ impl Estimator {
                 self.saw_device |= is_device;
                 self.drain.add(tick, rate);
                 self.add_most_drain(tick, seen.counters.written_bytes, pulled == Pulled::Nothing);
+                self.memory.drained(at, self.most_drain.get().filter(|_| self.has_stretch));
             } else {
                 self.stretch.clear();
             }
@@ -270,6 +286,7 @@ impl Estimator {
         let flooded = present(self.flood_seen);
         if believed && latencies.count() > 0 {
             let median = latencies.nearest_rank_ns(0.5).unwrap_or(0) as f64;
+            let mean = latencies.mean_ns().unwrap_or(median);
             if !flooded || pulled == Pulled::Shortest && !self.seen_alone {
                 if !flooded && !self.seen_alone {
                     // The first samples without a flood replace those from the shortest queue.
@@ -279,7 +296,10 @@ impl Estimator {
                     self.slower = Slower::default();
                 }
                 self.base.add(tick, median);
-                self.wait.add(tick, latencies.mean_ns().unwrap_or(median));
+                self.wait.add(tick, mean);
+                if !flooded {
+                    self.memory.waited_alone(at, [self.base.get(), self.wait.get()]);
+                }
             }
             if flooded {
                 self.slower.look(tick, median);
@@ -292,18 +312,23 @@ impl Estimator {
             self.recent.pop_front();
         }
 
-        let drain = self.drain.get();
-        let base = self.base_ns();
-        let goal = self.goal(config);
+        let knows_base = self.seen_alone && self.base.get().is_some();
+        self.memory.goal_is_known(config.goal.is_some() || knows_base);
+        let drain = self.memory.drain(self.drain.get());
+        let [first_base, first_wait] = self.memory.alone();
+        let least = |own: Option<f64>, first: Option<f64>| Some(own?.min(first.unwrap_or(f64::INFINITY)));
+        let base = least(self.base.get(), first_base).map(|ns| ns * self.slower.times);
+        let goal = self.goal(config, base);
         let (pressure, operations) = self.pressure(config, goal, oldest);
         let queued =
             seen.counters.in_flight as f64 * mean(seen.counters.written_bytes, seen.counters.write_ops);
         Estimate {
             drain_bytes_per_s: drain,
-            most_drain_bytes_per_s: self.most_drain.get(),
-            drain_is_least: !self.saw_device,
+            most_drain_bytes_per_s: self.memory.drain(self.most_drain.get()),
+            drain_is_least: !self.saw_device && !self.memory.has_drain(),
+            is_learnt: self.memory.counts(),
             base: base.map(nanoseconds),
-            wait_alone: self.wait.get().map(nanoseconds),
+            wait_alone: least(self.wait.get(), first_wait).map(nanoseconds),
             goal,
             goal_is_given: config.goal.is_some(),
             pressure,
@@ -380,16 +405,12 @@ impl Estimator {
         self.floods_group.take_if(|flood| !is_paced && waiting.any(|group| is_in(group, flood)));
     }
 
-    /// The median of the victims without a flood, on the device as it is now.
-    fn base_ns(&self) -> Option<f64> {
-        self.base.get().map(|ns| ns * self.slower.times)
-    }
-
-    fn goal(&self, config: &Config) -> Duration {
+    fn goal(&self, config: &Config, base: Option<f64>) -> Duration {
         if let Some(goal) = config.goal {
             return goal.max(LEAST_GOAL);
         }
-        match (self.base_ns(), self.crowded.get()) {
+        let crowded = self.crowded.get().into_iter().chain(self.memory.alone()[0]).reduce(f64::min);
+        match (base, crowded) {
             (Some(base), _) => nanoseconds(base * BASE_MULTIPLE).max(LEAST_OWN_GOAL),
             // The victims were never seen alone: their smallest median stands for the base.
             (None, Some(best)) => nanoseconds(best * BASE_MULTIPLE).clamp(LEAST_OWN_GOAL, UNKNOWN_GOAL),

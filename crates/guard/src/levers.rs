@@ -14,6 +14,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
 
 use crate::act::Held;
@@ -89,6 +90,37 @@ impl fmt::Display for Level {
             write!(f, ", limit {}", self.limit)?;
         }
         Ok(())
+    }
+}
+
+impl FromStr for Level {
+    type Err = String;
+
+    /// The inverse of its text.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut parts = text.split(", ");
+        let elevator = match parts.next().unwrap_or_default() {
+            "own elevator" => 0,
+            name => elevator_level(name),
+        };
+        let mut level = Self { elevator, ..Self::default() };
+        let step = |ours: &[u32], number: &str| {
+            let number: Option<u32> = number.parse().ok();
+            ours.iter().position(|n| Some(*n) == number).map_or(0, |i| i as u8 + 1)
+        };
+        for part in parts {
+            if let Some(requests) = part.strip_suffix(" requests") {
+                level.depth = step(&DEPTH, requests);
+            } else if let Some(kib) = part.strip_suffix(" KiB") {
+                level.size = step(&SIZE, kib);
+            } else if let Some(limit) = part.strip_prefix("limit ") {
+                level.limit = limit.parse().unwrap_or(0);
+            }
+            level.wbt_off |= part == "no wbt";
+            level.unraised |= part == "not raised";
+        }
+        // A part that means nothing here is missing in the text of the level.
+        (level.to_string() == text).then_some(level).ok_or_else(|| format!("'{text}' is no level"))
     }
 }
 
@@ -327,6 +359,19 @@ impl Level {
         u32::from(self.depth) + u32::from(self.size)
     }
 
+    /// The knobs that it sets.
+    pub(crate) fn knobs(self) -> impl Iterator<Item = &'static str> {
+        let all = [
+            (self.elevator > 0, "scheduler"),
+            (self.depth > 0, "nr_requests"),
+            (self.size > 0, "max_sectors_kb"),
+            (self.wbt_off, "wbt_lat_usec"),
+            (self.limit > 0, "bdi.max_ratio_fine"),
+            (self.limit > 0, "bdi.strict_limit"),
+        ];
+        all.into_iter().filter(|(is_set, _)| *is_set).map(|(_, knob)| knob)
+    }
+
     /// Whether the elevator is bfq.
     pub(crate) fn is_bfq(self, offers: &Offers<'_>) -> bool {
         elevator_name(self.elevator).or(elevator_name(offers.own)) == Some("bfq")
@@ -491,6 +536,24 @@ mod tests {
             base: Some(Duration::from_millis(goal_ms / 4)),
             ..Estimate::default()
         }
+    }
+
+    #[test]
+    fn a_level_is_read_as_it_is_written() {
+        for elevator in 0..=4 {
+            for (depth, size) in [(0, 0), (1, 5), (4, 1), (0, 3)] {
+                for (limit, wbt_off, unraised) in [(0, false, false), (7, true, false), (1, false, true)] {
+                    let level = Level { elevator, depth, size, wbt_off, unraised, limit };
+                    assert_eq!(level.to_string().parse(), Ok(level), "{level}");
+                }
+            }
+        }
+        for text in ["", "cfq", "bfq, 7 requests", "bfq, 96 KiB", "bfq, 8 requests, turbo", "bfq, limit 0"] {
+            assert!(text.parse::<Level>().is_err(), "{text}");
+        }
+        let level = Level { size: 1, limit: 2, ..Level::default() };
+        let knobs: Vec<&str> = level.knobs().collect();
+        assert_eq!(knobs, ["max_sectors_kb", "bdi.max_ratio_fine", "bdi.strict_limit"]);
     }
 
     #[test]

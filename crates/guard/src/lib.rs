@@ -45,6 +45,7 @@ mod decide;
 mod estimate;
 mod filter;
 mod ladder;
+mod learnt;
 mod levers;
 mod pace;
 mod raise;
@@ -59,6 +60,7 @@ use floodwall_model::{DeviceId, Setting};
 pub use config::{Config, Mode};
 pub use decide::State;
 pub use estimate::{Estimate, is_flood, is_victim};
+pub use learnt::{Aged, Alone, KnownLevel, KnownPace, Learnt};
 pub use levers::Level;
 
 use act::Held;
@@ -133,6 +135,8 @@ struct Device {
 pub struct Guard {
     config: Config,
     devices: BTreeMap<DeviceId, Device>,
+    /// What was learnt earlier of devices that were not seen yet, and how long ago.
+    learnt_before: BTreeMap<DeviceId, (Learnt, Duration)>,
     last_look: Option<Duration>,
 }
 
@@ -249,7 +253,11 @@ impl Guard {
             let own = || knobs.devices.get(&look.id).cloned().unwrap_or_else(Setting::default);
             match self.devices.get_mut(&look.id) {
                 None => {
-                    self.devices.insert(look.id, Device::new(own()));
+                    let mut device = Device::new(own());
+                    if let Some((learnt, since)) = self.learnt_before.remove(&look.id) {
+                        device.learn(self.config.mode, seen.at, &learnt, since);
+                    }
+                    self.devices.insert(look.id, device);
                 }
                 Some(device) if device.absent => device.returned(&own()),
                 Some(_) => {}
@@ -315,6 +323,9 @@ impl Device {
             }
             _ => Pulled::Somehow,
         };
+        if let Some(pace) = &self.machine.pace {
+            self.estimator.memory_mut().paced_at(pace.rate());
+        }
         let estimate = self.estimator.update(config, now, look, pulled);
         self.last = estimate.clone();
         let goal = config.goal.or((config.mode == Mode::Protect).then_some(estimate.goal));

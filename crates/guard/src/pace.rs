@@ -56,6 +56,9 @@ pub(crate) struct Pace {
     late: Option<Late>,
     /// The most that the flood was seen to write, in bytes a second.
     used: f64,
+    /// Whether the rate follows from an earlier start of the guard, and the device has not shown
+    /// that it drains as much.
+    is_learnt: bool,
     /// Bytes of `memory.high`.
     high: u64,
 }
@@ -90,6 +93,7 @@ impl Pace {
             ceiling: f64::INFINITY,
             late: None,
             used: 0.0,
+            is_learnt: e.is_learnt,
             high: high(drain.unwrap_or(rate)),
         }
     }
@@ -139,6 +143,13 @@ impl Pace {
         let most = if e.drain_is_least { (MOST_UNUSED * self.used).max(PACE_START_RATE) } else { drain };
         let before = self.rate;
         self.hold = SETTLE;
+        let was_wrong = self.is_learnt && !e.is_learnt && pressure > HARMED;
+        self.is_learnt &= e.is_learnt;
+        if was_wrong {
+            // It begins anew, with what the device has shown.
+            (self.begun, self.is_starting) = (now, true);
+            self.rate = self.rate.min((drain * FIRST_SHARE).max(floor));
+        }
         if pressure > HARMED {
             // Operations that have begun before the change still end.
             self.hold = (SETTLE + e.goal).min(PACE_OLD);

@@ -29,6 +29,7 @@ use crate::cells::{ahead, read_knobs};
 use crate::counters::counters_of;
 use crate::error::HostPlantError;
 use crate::groups::{Dirtied, Groups};
+use crate::identity::{self, DeviceIdentity};
 use crate::lanes::Owner;
 use crate::levels::{Flood, Level, Machine, Turn, flooded, put_down};
 use crate::options::Options;
@@ -240,6 +241,12 @@ impl HostPlant {
     #[must_use]
     pub fn name(&self, id: DeviceId) -> String {
         self.units.get(id).map_or_else(|| id.to_string(), |unit| unit.name.clone())
+    }
+
+    /// What devices are known by after a boot; of each that has no identity, the reason.
+    #[must_use]
+    pub fn identities(&self, ids: &[DeviceId]) -> Vec<(DeviceId, Result<DeviceIdentity, String>)> {
+        identity::identities(&self.root, &self.units, ids)
     }
 
     /// Changes that were put back when the plant was opened, a line each.

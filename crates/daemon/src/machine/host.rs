@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use floodwall_host::SysRoot;
 use floodwall_model::plant::{KnobWrite, Knobs, Observation, Plant, PlantError};
 use floodwall_model::{DeviceId, Reading};
-use floodwall_plant::{Event, HostPlant, KnobName, Options, Which, Yielded};
+use floodwall_plant::{DeviceIdentity, Event, HostPlant, KnobName, Options, Which, Yielded};
 
 use crate::config::Settings;
 use crate::document::{HeldKnob, LeftOut};
@@ -31,6 +31,9 @@ pub(crate) struct HostMachine {
     exclude: Vec<String>,
     /// Their numbers, as far as they are there.
     excluded: BTreeSet<DeviceId>,
+    /// Devices of the last observation, and those of them that are still to be reported.
+    present: BTreeSet<DeviceId>,
+    arrived: Vec<DeviceId>,
     /// Knobs that an earlier guard had left behind, until they are reported.
     recovered: Vec<String>,
 }
@@ -69,8 +72,14 @@ impl HostMachine {
             return Err(DaemonError::Missing(why));
         }
         let recovered = plant.recovered().to_vec();
-        let mut machine =
-            Self { plant, exclude: settings.exclude.clone(), excluded: BTreeSet::new(), recovered };
+        let mut machine = Self {
+            plant,
+            exclude: settings.exclude.clone(),
+            excluded: BTreeSet::new(),
+            present: BTreeSet::new(),
+            arrived: Vec::new(),
+            recovered,
+        };
         machine.find_excluded();
         Ok(machine)
     }
@@ -108,6 +117,9 @@ impl Plant for HostMachine {
         if !self.exclude.is_empty() {
             observation.devices.retain(|device| !self.is_excluded(device.id));
         }
+        let present = observation.devices.iter().map(|device| device.id).collect();
+        let before = std::mem::replace(&mut self.present, present);
+        self.arrived.extend(self.present.difference(&before));
         Ok(observation)
     }
 
@@ -146,6 +158,11 @@ impl Machine for HostMachine {
 
     fn lost_events(&self) -> u64 {
         self.plant.lost_events()
+    }
+
+    fn arrived(&mut self) -> Vec<(DeviceId, Result<DeviceIdentity, String>)> {
+        let arrived = std::mem::take(&mut self.arrived);
+        if arrived.is_empty() { Vec::new() } else { self.plant.identities(&arrived) }
     }
 
     fn news(&mut self) -> Vec<(Priority, String)> {

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use floodwall_model::DeviceId;
 use floodwall_model::plant::{Plant, PlantError};
-use floodwall_plant::{KnobName, Yielded};
+use floodwall_plant::{DeviceIdentity, KnobName, Yielded};
 
 pub(crate) use self::gone::Gone;
 pub(crate) use self::host::HostMachine;
@@ -46,6 +46,12 @@ pub(crate) trait Machine: Plant {
     /// Events that the sensors had no room for, since the start.
     fn lost_events(&self) -> u64 {
         0
+    }
+
+    /// Devices that have come since the last call, with what each is known by after a boot, or why
+    /// it can't be known again.
+    fn arrived(&mut self) -> Vec<(DeviceId, Result<DeviceIdentity, String>)> {
+        Vec::new()
     }
 
     /// News since the last call.

@@ -143,7 +143,7 @@ fn work(begin: Begin, orders: &Receiver<Order>, stop: &AtomicBool, log: &Log) ->
     };
     let started = Instant::now();
     let origin = Origin { started: started.checked_sub(age).unwrap_or(started), parent_pid, restarts };
-    let controller = Controller::new(machine, settings, origin);
+    let controller = Controller::new(now(), machine, settings, origin);
     let mut worker =
         Worker { controller, signs, orders, asks, stop, log, _socket: socket, _metrics: metrics };
     worker.introduce();

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test's own functions fail with it")]
 
 mod encounter;
+mod learnt;
 mod manners;
 mod moving;
 mod own;

@@ -11,7 +11,7 @@ use crate::{Run, State, options, s, with};
 const COPY: &str = "seq,size=32GiB,name=copy";
 
 /// A machine whose victims and floods have control groups without limits.
-fn grouped() -> Setting {
+pub(crate) fn grouped() -> Setting {
     [("flood:memory.high".to_owned(), "max".to_owned())].into_iter().collect()
 }
 

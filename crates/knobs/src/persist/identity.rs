@@ -15,6 +15,7 @@
 //! A partition table's or filesystem's UUID is copied along with its contents, and a port
 //! identifies any disk plugged into it. Both are used, with a note, only if no better key exists.
 
+use std::collections::HashMap;
 use std::fmt;
 
 use floodwall_host::SysRoot;
@@ -296,19 +297,31 @@ const LAB_SEPARATOR: char = '.';
 /// # Errors
 /// [`NoIdentity`], with what to do.
 pub fn identify(root: &SysRoot, device: &Device) -> Result<(Identity, Vec<String>), NoIdentity> {
+    identify_among(root, device, &Disks::read(root))
+}
+
+/// The identities of several disks. The machine's disks are read once.
+pub fn identify_all(root: &SysRoot, devices: &[Device]) -> Vec<Result<Identity, NoIdentity>> {
+    let disks = Disks::read(root);
+    devices.iter().map(|device| Ok(identify_among(root, device, &disks)?.0)).collect()
+}
+
+fn identify_among(
+    root: &SysRoot,
+    device: &Device,
+    disks: &Disks,
+) -> Result<(Identity, Vec<String>), NoIdentity> {
     let candidates = candidates(root, &device.number);
-    let others = other_disks(root, &device.number);
     let mut shared = None;
     for identity in candidates {
-        let same: Vec<&(String, String, Vec<Identity>)> =
-            others.iter().filter(|(_, _, theirs)| theirs.contains(&identity)).collect();
+        let same: Vec<&(String, String)> = disks.others(&identity, &device.number).collect();
         match same.as_slice() {
             [] => return Ok((identity, Vec::new())),
             [first, ..] if shared.is_none() => shared = Some((identity.clone(), first.0.clone())),
             _ => {}
         }
-        if same.iter().all(|(_, number, _)| are_paths_of_one(root, &device.number, number)) {
-            return Ok((identity, same.iter().map(|(name, ..)| name.clone()).collect()));
+        if same.iter().all(|(_, number)| are_paths_of_one(root, &device.number, number)) {
+            return Ok((identity, same.iter().map(|(name, _)| name.clone()).collect()));
         }
     }
     match shared {
@@ -326,17 +339,29 @@ pub fn matches(root: &SysRoot, device: &Device, identity: &Identity) -> bool {
     candidates(root, &device.number).contains(identity)
 }
 
-/// Name, number and identities of every other whole disk.
-fn other_disks(root: &SysRoot, number: &str) -> Vec<(String, String, Vec<Identity>)> {
-    let names = root.list("/sys/class/block").into_value().unwrap_or_default();
-    let disks = names.into_iter().filter(|name| !root.exists(&format!("/sys/class/block/{name}/partition")));
-    disks
-        .filter_map(|name| {
-            let theirs = root.read_line(&format!("/sys/class/block/{name}/dev")).into_value()?;
-            let other = theirs != number;
-            other.then(|| (name, theirs.clone(), candidates(root, &theirs)))
-        })
-        .collect()
+/// Name and number of every whole disk, by what it could be known by.
+struct Disks(HashMap<Identity, Vec<(String, String)>>);
+
+impl Disks {
+    fn read(root: &SysRoot) -> Self {
+        let mut disks: HashMap<Identity, Vec<(String, String)>> = HashMap::new();
+        for name in root.list("/sys/class/block").into_value().unwrap_or_default() {
+            let directory = format!("/sys/class/block/{name}");
+            let number = root.read_line(&format!("{directory}/dev")).into_value();
+            let Some(number) = number.filter(|_| !root.exists(&format!("{directory}/partition"))) else {
+                continue;
+            };
+            for identity in candidates(root, &number) {
+                disks.entry(identity).or_default().push((name.clone(), number.clone()));
+            }
+        }
+        Self(disks)
+    }
+
+    /// The disks besides this number that an identity means, too.
+    fn others(&self, identity: &Identity, number: &str) -> impl Iterator<Item = &(String, String)> {
+        self.0.get(identity).into_iter().flatten().filter(move |(_, other)| other != number)
+    }
 }
 
 /// Whether two disks are paths below one multipath device.

@@ -26,7 +26,7 @@ use floodwall_model::Reading;
 
 pub use applied::{Applied, applied};
 pub use disk::{Etc, Written};
-pub use identity::{Identity, Key, NoIdentity, identify, matches};
+pub use identity::{Identity, Key, NoIdentity, identify, identify_all, matches};
 pub use rules::PATH as RULES_PATH;
 pub use settle::{PersistError, Settled, settle};
 pub use sysctl::PATH as SYSCTL_PATH;

@@ -186,6 +186,9 @@ fn about(device: &Device) -> Vec<String> {
     if !held.is_empty() {
         lines.push(format!("  holds:  {}", held.join(", ")));
     }
+    if let Some(known) = &device.known {
+        lines.push(format!("  known:  {known}"));
+    }
     if device.goal_unmet {
         lines.push("  no lever meets the goal; the best that there is is in force".into());
     }
@@ -255,6 +258,7 @@ mod tests {
                 .to_vec(),
             raised: vec!["postgres (41)".into(), "ext4's journal".into()],
             goal_unmet: true,
+            known: Some("drains 121 MB/s, learnt 3 days ago".into()),
             last: Some(Entry {
                 at_unix_s: 1e9,
                 device: Some("sda".into()),
@@ -302,6 +306,7 @@ mod tests {
           floods: cp (0), cp (1), cp (2), cp (3), cp (4), cp (5) and 2 more
           raised: postgres (41), ext4's journal
           holds:  nr_requests 4 (yours: 64)
+          known:  drains 121 MB/s, learnt 3 days ago
           no lever meets the goal; the best that there is is in force
           last:   2001-09-09 01:46:40 UTC, watch → protect (bfq, 4 requests); wrote nr_requests 64 → 4; victims wait 3.1 × the goal of 20.0ms
 

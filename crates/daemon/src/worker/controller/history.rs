@@ -23,6 +23,7 @@ impl Controller {
         let pretended = self.settings.dry_run;
         for decision in report.decisions {
             let id = decision.device;
+            self.encounter_ended |= decision.from != State::Watch && decision.to == State::Free;
             let written = writes.remove(&Some(id)).unwrap_or_default();
             self.counts.decisions += 1;
             self.counts.knob_writes += written.len() as u64;

@@ -3,10 +3,12 @@
 //!
 //! ```text
 //! tick ─▶ Guard::tick over the AuditedPlant ─▶ Report ─▶ history: entries, log, counts, unmet goals
+//! a device comes ─▶ memory: looked up in the store     an encounter ends, release ─▶ kept there
 //! Question ─▶ Answer: status, history, pause, resume, yield     Settings ─▶ another configuration
 //! ```
 
 mod history;
+mod memory;
 mod status;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -16,10 +18,11 @@ use floodwall_guard::{Guard, Level, State};
 use floodwall_model::DeviceId;
 use floodwall_model::plant::PlantError;
 use floodwall_model::units::human_duration;
-use floodwall_plant::Yielded;
+use floodwall_plant::{DeviceIdentity, Yielded};
 
 use crate::config::Settings;
 use crate::document::{Counts, Entry, LeftAlone, Paused};
+use crate::learnt::Store;
 use crate::log::Priority;
 use crate::machine::{Gone, Held, Machine};
 use crate::metrics;
@@ -85,6 +88,12 @@ pub(crate) struct Controller {
     said: Vec<(Priority, String)>,
     /// Knobs that machines could not put back when they were closed.
     not_put_back: usize,
+    /// What was learnt of devices; `None` on a simulated machine.
+    store: Option<Store>,
+    /// What devices are known by; of those that can't be known again, the reason.
+    identities: BTreeMap<DeviceId, Result<DeviceIdentity, String>>,
+    /// An encounter has ended since the devices' values were kept.
+    encounter_ended: bool,
 }
 
 /// In words, if there is anything to say.
@@ -98,8 +107,8 @@ fn texts(held: &[Held]) -> Vec<String> {
 }
 
 impl Controller {
-    pub(crate) fn new(machine: Box<dyn Machine>, settings: Settings, origin: Origin) -> Self {
-        Self {
+    pub(crate) fn new(now: Now, machine: Box<dyn Machine>, settings: Settings, origin: Origin) -> Self {
+        let mut controller = Self {
             guard: Guard::new(settings.law()),
             plant: AuditedPlant::new(machine),
             settings,
@@ -112,7 +121,12 @@ impl Controller {
             counts: Counts::default(),
             said: Vec::new(),
             not_put_back: 0,
-        }
+            store: None,
+            identities: BTreeMap::new(),
+            encounter_ended: false,
+        };
+        controller.open_store(now);
+        controller
     }
 
     pub(crate) fn machine(&mut self) -> &mut dyn Machine {
@@ -173,6 +187,11 @@ impl Controller {
         for (priority, news) in self.plant.machine().news() {
             self.say(now, priority, news);
         }
+        self.recall(now);
+        if std::mem::take(&mut self.encounter_ended) {
+            self.remember(now);
+        }
+        self.tend_store(now);
         Ok(())
     }
 
@@ -181,6 +200,7 @@ impl Controller {
     /// # Errors
     /// [`PlantError::Lost`] if the knobs can't be read.
     pub(crate) fn release(&mut self, now: Now, why: &str) -> Result<(), PlantError> {
+        self.remember(now);
         let report = self.guard.release(&mut self.plant)?;
         self.note(now, report, why);
         for record in self.records.values_mut() {
@@ -194,6 +214,9 @@ impl Controller {
     /// back, also of machines that were closed before.
     pub(crate) fn close(mut self, now: Now) -> (Vec<(Priority, String)>, usize) {
         self.close_machine(now);
+        let store = self.store.take().filter(|_| !self.settings.dry_run);
+        let failed = store.and_then(|store| store.close(now.instant));
+        failed.into_iter().for_each(|why| self.say(now, Priority::Warning, why));
         (self.said, self.not_put_back)
     }
 
@@ -299,10 +322,11 @@ impl Controller {
         }
     }
 
-    /// Goes on over another machine; what was learnt of the old one is forgotten.
+    /// Goes on over another machine. What was learnt of its devices is looked up again.
     pub(crate) fn open_machine(&mut self, machine: Box<dyn Machine>) {
         self.plant = AuditedPlant::new(machine);
         self.records.clear();
+        self.identities.clear();
     }
 
     /// Whether no device has a victim or a flood.

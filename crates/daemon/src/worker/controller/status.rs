@@ -1,10 +1,13 @@
 //! A guard's status: for clients, and in a few words for `systemctl status`.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use floodwall_guard::State;
+use floodwall_guard::{Learnt, State};
+use floodwall_model::DeviceId;
 use floodwall_model::units::{Rate, human_duration};
 
+use super::memory::words;
 use super::{Controller, Now, UNMET, levers, texts};
 use crate::document::{Device, Paused, SCHEMA, Status};
 use crate::pipe::Pause;
@@ -39,6 +42,7 @@ impl Controller {
     pub(super) fn status(&mut self, now: Now) -> Status {
         let mut devices = Vec::new();
         let mut all_held = self.plant.held();
+        let known: BTreeMap<DeviceId, Learnt> = self.guard.learnt().collect();
         for status in self.guard.status() {
             let id = status.device;
             let (victims, floods) = self.guard.who(id);
@@ -67,6 +71,7 @@ impl Controller {
                 floods,
                 raised: self.plant.raised(held.keys()),
                 held: held.into_values().collect(),
+                known: known.get(&id).and_then(words),
                 decisions: record.map_or(0, |r| r.decisions),
                 knob_writes: record.map_or(0, |r| r.knob_writes),
                 last: record.and_then(|r| r.last.clone()),

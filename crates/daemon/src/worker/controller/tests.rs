@@ -21,7 +21,7 @@ impl Bench {
         let now = Now { instant: Instant::now(), unix_s: 1e9 };
         let origin = Origin { started: now.instant, parent_pid: 7, restarts: 2 };
         let machine = Box::new(Unjournaled::new(fake.clone(), settings.dry_run));
-        Self { controller: Controller::new(machine, settings, origin), fake, now }
+        Self { controller: Controller::new(now, machine, settings, origin), fake, now }
     }
 
     fn open_machine(&mut self) {
