@@ -264,7 +264,8 @@ impl Estimator {
             self.flood_seen = Some(at);
         }
         self.look(at, tick, &seen.actors);
-        if victims().any(|actor| !actor.commits.is_empty()) {
+        // The first commit beside a flood may take seconds: who has dirtied and waits is committing.
+        if victims().any(|a| !a.commits.is_empty() || a.waiting > 0 && a.dirtied_bytes > 0) {
             self.committer_seen = Some(at);
         }
         self.tell_groups(now, &seen.actors, pulled == Pulled::Paced);
