@@ -1,6 +1,6 @@
 //! A guard's status in sentences, for an administrator at night. Each paragraph names the victims
-//! with their wait and goal, the flood, the guard's answer to it, the flood's share, and the command
-//! that ends the answer.
+//! with their wait and goal, the flood, the guard's answer to it, the flood's share, and the
+//! command that ends the answer.
 //!
 //! ```text
 //! Status ─▶ one paragraph for each busy device, one for all others ─▶ lines of 80 characters
@@ -114,23 +114,33 @@ fn waits(d: &Device) -> String {
     let Some(who) = processes(&d.victims) else {
         return "Nobody waits for the disk at this moment.".to_owned();
     };
-    let verb = verb(&d.victims, "waits", "wait");
     let goal = micros(d.goal_us);
     // Victims of a paced flood commit; others may be readers.
-    let what = if d.state == "pace" { "a commit" } else { "a commit or a read" };
+    let commits_only = d.state == "pace";
+    let what = if commits_only { "a commit" } else { "a commit or a read" };
     let long = match d.pressure {
-        None => format!(
-            "{who} {verb} for {what}; too few ended in the last second to tell how long it takes \
-             (the goal is {goal})"
-        ),
+        // Fewer than the law judges by have ended, and none is under way for much longer than that.
+        None => {
+            let does = match (commits_only, d.victims.len() == 1) {
+                (true, true) => "commits",
+                (true, false) => "commit",
+                (false, true) => "commits or reads",
+                (false, false) => "commit or read",
+            };
+            format!(
+                "{who} {does} too seldom to tell how long that takes; nothing is stuck, and the \
+                 goal is {goal}"
+            )
+        }
         Some(pressure) => {
             let wait = micros(pressure * d.goal_us);
+            let verb = verb(&d.victims, "waits", "wait");
             let which = if pressure > 1.0 { "longer than" } else { "within" };
             format!("{who} {verb} {wait} for {what}, {which} the goal of {goal}")
         }
     };
     match d.base_us {
-        Some(base) => format!("{long}; without a flood it is {}.", micros(base)),
+        Some(base) => format!("{long}; without a flood the wait is {}.", micros(base)),
         None => format!("{long}."),
     }
 }
@@ -177,34 +187,38 @@ fn harmless(d: &Device) -> String {
             format!("{floods}, and the guard is about to act; everything is as you have it still.")
         }
         Some(floods) => format!(
-            "{floods}, and harms nobody yet: everything is as you have it. The guard acts by itself \
-             once the wait or the backlog grows too long."
+            "{floods}, and harms nobody yet: everything is as you have it. The guard acts by \
+             itself once the wait or the backlog grows too long."
         ),
     }
 }
 
 /// The flood's unit has a pace.
 fn paced(d: &Device, status: &Status) -> Vec<String> {
-    let (from, answer) = match d.held.iter().find_map(pace) {
-        Some((group, rate)) => {
-            let holds = if status.dry_run { "would hold" } else { "holds" };
-            let (kind, name) = kind(group);
-            let share = share(d, rate);
-            (
-                format!(" from {kind} {name}"),
-                format!("{holds} that {kind} to {}, {share}", figure(Rate(rate))),
-            )
-        }
-        None => (String::new(), "is about to hold its unit to a rate".to_owned()),
+    let held = d.held.iter().find_map(pace).map(|(group, rate)| (kind(group), rate));
+    let holds = if status.dry_run { "would hold" } else { "holds" };
+    let flood = match (held, floods(d)) {
+        (None, _) => flood(d, "is about to hold its unit to a rate"),
+        (Some(((kind, name), rate)), Some(floods)) => format!(
+            "{floods} from {kind} {name}, so the guard {holds} that {kind} to {}, {}.",
+            figure(Rate(rate)),
+            share(d, rate)
+        ),
+        // Held back, it may write too little to be seen as one.
+        (Some(((kind, name), rate)), None) => format!(
+            "The {kind} {name} has flooded the disk, so the guard {holds} it to {}, {}.",
+            figure(Rate(rate)),
+            share(d, rate)
+        ),
     };
-    vec![waits(d), flood(d, &from, &answer), undone(d, status), unwanted(d, status)]
+    vec![waits(d), flood, undone(d, status), unwanted(d, status)]
 }
 
 /// A flood and what the guard does about it.
-fn flood(d: &Device, from: &str, does: &str) -> String {
+fn flood(d: &Device, does: &str) -> String {
     match floods(d) {
-        Some(floods) => format!("{floods}{from}, so the guard {does}."),
-        None => format!("A flood{from} pauses or has ended; the guard {does}."),
+        Some(floods) => format!("{floods}, so the guard {does}."),
+        None => format!("A flood pauses or has ended; the guard {does}."),
     }
 }
 
@@ -259,7 +273,7 @@ fn protected(d: &Device, status: &Status) -> Vec<String> {
     }
     let does = listed(does.iter().map(String::as_str), does.len(), does.len());
     let does = does.unwrap_or_else(|| "looks on for a moment".to_owned());
-    vec![waits(d), flood(d, "", &does), undone(d, status), unwanted(d, status)]
+    vec![waits(d), flood(d, &does), undone(d, status), unwanted(d, status)]
 }
 
 fn is_of_queue(held: &HeldKnob) -> bool {

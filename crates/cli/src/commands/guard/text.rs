@@ -300,8 +300,8 @@ mod tests {
         mode protect: the goal first, then the flood; goal: 9 of 10 operations within four times what they take without a flood
 
         sda: postgres (41) waits 16.2 ms for a commit or a read, within the goal of
-          20.0 ms; without a flood it is 5.00 ms. cp (0), cp (1) and 6 more flood the
-          disk, so the guard keeps the queue short (nr_requests 4 instead of 64) and
+          20.0 ms; without a flood the wait is 5.00 ms. cp (0), cp (1) and 6 more flood
+          the disk, so the guard keeps the queue short (nr_requests 4 instead of 64) and
           gives postgres (41) and ext4's journal a higher I/O priority. Nothing that the
           guard can do keeps the goal: the best that it has found stays, and goes back
           by itself, 3 s after the flood or the wait has ended. To keep the goal: stop

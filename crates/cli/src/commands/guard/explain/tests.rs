@@ -58,7 +58,7 @@ fn said(status: &Status) -> String {
 fn a_paced_unit() {
     insta::assert_snapshot!(said(&status(vec![paced(0.62)])), @r"
     sda: postgres (41) waits 12.4 ms for a commit, within the goal of 20.0 ms;
-      without a flood it is 5.00 ms. rsync (93) floods the disk from unit
+      without a flood the wait is 5.00 ms. rsync (93) floods the disk from unit
       backup.service, so the guard holds that unit to 31.5 MB/s, 32 % of the
       100 MB/s that the disk drains now. Nothing else is changed, and the unit gets
       its own limits back by itself, 3 s after the flood or the wait has ended. Not
@@ -71,22 +71,32 @@ fn a_paced_unit() {
 fn a_pace_while_little_is_known() {
     let device = Device { pressure: None, base_us: None, drain_bytes_per_s: None, ..paced(0.0) };
     insta::assert_snapshot!(said(&status(vec![device])), @r"
-    sda: postgres (41) waits for a commit; too few ended in the last second to
-      tell how long it takes (the goal is 20.0 ms). rsync (93) floods the disk from
-      unit backup.service, so the guard holds that unit to 31.5 MB/s, as long as it
-      is not known what the disk drains. Nothing else is changed, and the unit gets
-      its own limits back by itself, 3 s after the flood or the wait has ended. Not
+    sda: postgres (41) commits too seldom to tell how long that takes; nothing is
+      stuck, and the goal is 20.0 ms. rsync (93) floods the disk from unit
+      backup.service, so the guard holds that unit to 31.5 MB/s, as long as it is
+      not known what the disk drains. Nothing else is changed, and the unit gets its
+      own limits back by itself, 3 s after the flood or the wait has ended. Not
       wanted? 'floodwall guard pause --for 10m' gives everything back at once; a
       longer p99 (guard.toml, --p99) leaves the flood more.
+    ");
+    let little = Device { floods: Vec::new(), ..paced(0.5) };
+    insta::assert_snapshot!(said(&status(vec![little])), @r"
+    sda: postgres (41) waits 10.0 ms for a commit, within the goal of 20.0 ms;
+      without a flood the wait is 5.00 ms. The unit backup.service has flooded the
+      disk, so the guard holds it to 31.5 MB/s, 32 % of the 100 MB/s that the disk
+      drains now. Nothing else is changed, and the unit gets its own limits back by
+      itself, 3 s after the flood or the wait has ended. Not wanted?
+      'floodwall guard pause --for 10m' gives everything back at once; a longer p99
+      (guard.toml, --p99) leaves the flood more.
     ");
     let just = Device { held: Vec::new(), drain_bytes_per_s: Some(1e6), ..paced(1.4) };
     insta::assert_snapshot!(said(&status(vec![just])), @r"
     sda: postgres (41) waits 28.0 ms for a commit, longer than the goal of
-      20.0 ms; without a flood it is 5.00 ms. rsync (93) floods the disk, so the
-      guard is about to hold its unit to a rate. Nothing else is changed, and the
-      unit gets its own limits back by itself, 3 s after the flood or the wait has
-      ended. Not wanted? 'floodwall guard pause --for 10m' gives everything back at
-      once; a longer p99 (guard.toml, --p99) leaves the flood more.
+      20.0 ms; without a flood the wait is 5.00 ms. rsync (93) floods the disk, so
+      the guard is about to hold its unit to a rate. Nothing else is changed, and
+      the unit gets its own limits back by itself, 3 s after the flood or the wait
+      has ended. Not wanted? 'floodwall guard pause --for 10m' gives everything back
+      at once; a longer p99 (guard.toml, --p99) leaves the flood more.
     ");
 }
 
@@ -95,8 +105,8 @@ fn a_pace_that_is_not_enough() {
     let device = Device { goal_unmet: true, ..paced(1.8) };
     insta::assert_snapshot!(said(&status(vec![device])), @r"
     sda: postgres (41) waits 36.0 ms for a commit, longer than the goal of
-      20.0 ms; without a flood it is 5.00 ms. rsync (93) floods the disk from unit
-      backup.service, so the guard holds that unit to 31.5 MB/s, 32 % of the
+      20.0 ms; without a flood the wait is 5.00 ms. rsync (93) floods the disk from
+      unit backup.service, so the guard holds that unit to 31.5 MB/s, 32 % of the
       100 MB/s that the disk drains now. Nothing that the guard can do keeps the
       goal: the best that it has found stays, and goes back by itself, 3 s after the
       flood or the wait has ended. To keep the goal:
@@ -109,23 +119,23 @@ fn a_pace_that_is_not_enough() {
 fn a_short_queue() {
     insta::assert_snapshot!(said(&status(vec![short()])), @r"
     sda: postgres (41) waits 16.0 ms for a commit or a read, within the goal of
-      20.0 ms; without a flood it is 5.00 ms. rsync (93) floods the disk, so the
-      guard keeps the queue short (nr_requests 4 instead of 64 and max_sectors_kb
-      128 instead of 1280). The flood still gets its part of the 100 MB/s that the
-      disk drains now, and the guard puts everything back by itself, 3 s after the
-      flood or the wait has ended. Not wanted? 'floodwall guard pause --for 10m'
-      gives everything back at once; a longer p99 or mode balance (guard.toml,
-      --p99, --mode) leaves the flood more.
+      20.0 ms; without a flood the wait is 5.00 ms. rsync (93) floods the disk, so
+      the guard keeps the queue short (nr_requests 4 instead of 64 and
+      max_sectors_kb 128 instead of 1280). The flood still gets its part of the
+      100 MB/s that the disk drains now, and the guard puts everything back by
+      itself, 3 s after the flood or the wait has ended. Not wanted?
+      'floodwall guard pause --for 10m' gives everything back at once; a longer p99
+      or mode balance (guard.toml, --p99, --mode) leaves the flood more.
     ");
     let unmet = Device { goal_unmet: true, pressure: Some(3.0), ..short() };
     insta::assert_snapshot!(said(&status(vec![unmet])), @r"
     sda: postgres (41) waits 60.0 ms for a commit or a read, longer than the goal
-      of 20.0 ms; without a flood it is 5.00 ms. rsync (93) floods the disk, so the
-      guard keeps the queue short (nr_requests 4 instead of 64 and max_sectors_kb
-      128 instead of 1280). Nothing that the guard can do keeps the goal: the best
-      that it has found stays, and goes back by itself, 3 s after the flood or the
-      wait has ended. To keep the goal: stop the flood; to let the flood go on
-      unhindered: 'floodwall guard pause --for 10m'.
+      of 20.0 ms; without a flood the wait is 5.00 ms. rsync (93) floods the disk,
+      so the guard keeps the queue short (nr_requests 4 instead of 64 and
+      max_sectors_kb 128 instead of 1280). Nothing that the guard can do keeps the
+      goal: the best that it has found stays, and goes back by itself, 3 s after the
+      flood or the wait has ended. To keep the goal: stop the flood; to let the
+      flood go on unhindered: 'floodwall guard pause --for 10m'.
     ");
 }
 
@@ -133,8 +143,8 @@ fn a_short_queue() {
 fn raised_victims_and_tries() {
     insta::assert_snapshot!(said(&status(vec![raised()])), @r"
     sda: postgres (41) waits 16.0 ms for a commit or a read, within the goal of
-      20.0 ms; without a flood it is 5.00 ms. rsync (93) floods the disk, so the
-      guard steers the queue (nr_requests 4 instead of 64, max_sectors_kb 128
+      20.0 ms; without a flood the wait is 5.00 ms. rsync (93) floods the disk, so
+      the guard steers the queue (nr_requests 4 instead of 64, max_sectors_kb 128
       instead of 1280 and scheduler bfq instead of mq-deadline) and gives
       postgres (41) and ext4's journal a higher I/O priority. The flood still gets
       its part of the 100 MB/s that the disk drains now, and the guard puts
@@ -146,8 +156,8 @@ fn raised_victims_and_tries() {
     let balance = Status { mode: "balance".into(), ..status(vec![tries]) };
     insta::assert_snapshot!(said(&balance), @r"
     sda: postgres (41) waits 24.0 ms for a commit or a read, longer than the goal
-      of 20.0 ms; without a flood it is 5.00 ms. rsync (93) floods the disk, so the
-      guard steers the queue (nr_requests 4 instead of 64, max_sectors_kb 128
+      of 20.0 ms; without a flood the wait is 5.00 ms. rsync (93) floods the disk,
+      so the guard steers the queue (nr_requests 4 instead of 64, max_sectors_kb 128
       instead of 1280 and scheduler bfq instead of mq-deadline), gives postgres (41)
       and ext4's journal a higher I/O priority and tries other settings, a few
       seconds each, to keep the best. The flood still gets its part of the 100 MB/s
@@ -163,17 +173,17 @@ fn a_dry_run() {
     let dry = |device| said(&Status { dry_run: true, ..status(vec![device]) });
     insta::assert_snapshot!(dry(paced(2.5)), @r"
     sda: postgres (41) waits 50.0 ms for a commit, longer than the goal of
-      20.0 ms; without a flood it is 5.00 ms. rsync (93) floods the disk from unit
-      backup.service, so the guard would hold that unit to 31.5 MB/s, 32 % of the
-      100 MB/s that the disk drains now. This is a dry run: nothing is written, and
-      the wait is what it is without a guard. Without --dry-run (dry_run in
+      20.0 ms; without a flood the wait is 5.00 ms. rsync (93) floods the disk from
+      unit backup.service, so the guard would hold that unit to 31.5 MB/s, 32 % of
+      the 100 MB/s that the disk drains now. This is a dry run: nothing is written,
+      and the wait is what it is without a guard. Without --dry-run (dry_run in
       guard.toml) the guard does it.
     ");
     insta::assert_snapshot!(dry(raised()), @r"
     sda: postgres (41) waits 16.0 ms for a commit or a read, within the goal of
-      20.0 ms; without a flood it is 5.00 ms. rsync (93) floods the disk, so the
-      guard would steer the queue (nr_requests 4 instead of 64, max_sectors_kb 128
-      instead of 1280 and scheduler bfq instead of mq-deadline) and would give
+      20.0 ms; without a flood the wait is 5.00 ms. rsync (93) floods the disk, so
+      the guard would steer the queue (nr_requests 4 instead of 64, max_sectors_kb
+      128 instead of 1280 and scheduler bfq instead of mq-deadline) and would give
       postgres (41) and ext4's journal a higher I/O priority. This is a dry run:
       nothing is written, and the wait is what it is without a guard. Without
       --dry-run (dry_run in guard.toml) the guard does it.
@@ -213,20 +223,20 @@ fn free_and_watch() {
     let copy = Device { state: "free".into(), victims: Vec::new(), ..watch.clone() };
     insta::assert_snapshot!(said(&status(vec![watch])), @r"
     sda: postgres (41) waits 8.00 ms for a commit or a read, within the goal of
-      20.0 ms; without a flood it is 5.00 ms. rsync (93) floods the disk, and harms
-      nobody yet: everything is as you have it. The guard acts by itself once the
-      wait or the backlog grows too long.
+      20.0 ms; without a flood the wait is 5.00 ms. rsync (93) floods the disk, and
+      harms nobody yet: everything is as you have it. The guard acts by itself once
+      the wait or the backlog grows too long.
     ");
     insta::assert_snapshot!(said(&status(vec![alone])), @r"
     sda: postgres (41) waits 8.00 ms for a commit or a read, within the goal of
-      20.0 ms; without a flood it is 5.00 ms. Nothing floods it, and everything is
-      as you have it.
+      20.0 ms; without a flood the wait is 5.00 ms. Nothing floods it, and
+      everything is as you have it.
     ");
     let late = disk("watch", 1.4, Vec::new());
     insta::assert_snapshot!(said(&status(vec![late])), @r"
     sda: postgres (41) waits 28.0 ms for a commit or a read, longer than the goal
-      of 20.0 ms; without a flood it is 5.00 ms. rsync (93) floods the disk, and the
-      guard is about to act; everything is as you have it still.
+      of 20.0 ms; without a flood the wait is 5.00 ms. rsync (93) floods the disk,
+      and the guard is about to act; everything is as you have it still.
     ");
     insta::assert_snapshot!(said(&status(vec![copy])), @r"
     sda: Nobody waits for the disk at this moment. rsync (93) floods the disk and
@@ -252,11 +262,11 @@ fn many_processes_and_other_groups() {
     device.held[0].knob = "tenants/blue:io.max".into();
     insta::assert_snapshot!(said(&status(vec![device])), @r"
     sda: postgres (0), postgres (1) and 7 more wait 10.0 ms for a commit, within
-      the goal of 20.0 ms; without a flood it is 5.00 ms. rsync (93) and tar (94)
-      flood the disk from control group tenants/blue, so the guard holds that
-      control group to 31.5 MB/s, 32 % of the 100 MB/s that the disk drains now.
-      Nothing else is changed, and the unit gets its own limits back by itself, 3 s
-      after the flood or the wait has ended. Not wanted?
+      the goal of 20.0 ms; without a flood the wait is 5.00 ms. rsync (93) and
+      tar (94) flood the disk from control group tenants/blue, so the guard holds
+      that control group to 31.5 MB/s, 32 % of the 100 MB/s that the disk drains
+      now. Nothing else is changed, and the unit gets its own limits back by itself,
+      3 s after the flood or the wait has ended. Not wanted?
       'floodwall guard pause --for 10m' gives everything back at once; a longer p99
       (guard.toml, --p99) leaves the flood more.
     ");
