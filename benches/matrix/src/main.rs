@@ -51,7 +51,7 @@ struct Args {
     #[arg(long, default_value = "docs/kernels.md")]
     out: PathBuf,
     /// Minutes that one boot may take
-    #[arg(long, default_value_t = 20)]
+    #[arg(long, default_value_t = 30)]
     minutes: u64,
 }
 

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::line::Line;
-use super::{files, guard, journal, knobs, lab, persist, probe, status, systemd};
+use super::{files, guard, journal, knobs, lab, paced, persist, probe, status, systemd};
 use crate::said::{Outcome, Said};
 
 /// A check's name and body. Its error is the fact that does not hold. It returns the confirmed
@@ -21,9 +21,9 @@ const FIRST: [Check; 7] = [
     ("persist", persist::keep),
 ];
 /// Of the boot after it, whose first process is systemd where this machine has it.
-const SECOND: [Check; 2] = [("reboot", persist::kept), ("systemd", systemd::check)];
+const SECOND: [Check; 3] = [("reboot", persist::kept), ("systemd", systemd::check), ("paced", paced::check)];
 /// Names of the checks that need the second boot.
-pub(crate) const OF_SECOND_BOOT: [&str; 2] = [SECOND[0].0, SECOND[1].0];
+pub(crate) const OF_SECOND_BOOT: [&str; 3] = [SECOND[0].0, SECOND[1].0, SECOND[2].0];
 
 /// The word of the kernel's command line that asks for the checks of the second boot.
 pub(crate) const SECOND_BOOT: &str = "matrix.second";

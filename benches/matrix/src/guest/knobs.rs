@@ -219,7 +219,7 @@ fn another(knob: &Knob, now: &str) -> Option<String> {
 }
 
 /// Runs a command of floodwall that has to succeed.
-pub(crate) fn floodwall(words: &[&str]) -> anyhow::Result<()> {
+pub(crate) fn floodwall(words: &[&str]) -> anyhow::Result<String> {
     let output = Command::new("floodwall").args(words).output()?;
     if !output.status.success() {
         bail!(
@@ -229,7 +229,7 @@ pub(crate) fn floodwall(words: &[&str]) -> anyhow::Result<()> {
             String::from_utf8_lossy(&output.stderr).trim()
         );
     }
-    Ok(())
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// Every file that a knob could be, as it reads; those of io.cost get a line that stays.

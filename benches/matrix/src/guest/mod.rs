@@ -12,6 +12,7 @@ mod journal;
 mod knobs;
 mod lab;
 mod line;
+mod paced;
 mod persist;
 mod probe;
 mod status;

@@ -29,19 +29,22 @@ const CHECKS: &str = "[Unit]\nAfter=basic.target systemd-udev-trigger.service sy
     [Service]\nType=oneshot\nExecStart=/matrix guest-checks\nEnvironment=PATH=/usr/sbin:/usr/bin\n\
     StandardOutput=journal+console\n";
 /// Units whose programs the guest lacks.
-const MASKED: [&str; 3] = ["systemd-logind.service", "getty.target", "systemd-hwdb-update.service"];
+const MASKED: [&str; 4] =
+    ["systemd-logind.service", "getty.target", "systemd-hwdb-update.service", "tmp.mount"];
+/// Debian empties /tmp at a boot, and the repository may be there.
+const TMP: (&str, &str) = ("/etc/tmpfiles.d/tmp.conf", "d /tmp 1777 root root -\n");
 /// The unit in the repository, and where an administrator puts it.
 const PACKAGED: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/systemd/floodwall-guard.service");
-const UNITS: &str = "/etc/systemd/system";
-const UNIT: &str = "floodwall-guard.service";
+pub(crate) const UNITS: &str = "/etc/systemd/system";
+pub(crate) const UNIT: &str = "floodwall-guard.service";
 const PROGRAM: &str = "/usr/bin/floodwall";
-const CONFIG: &str = "/etc/floodwall/guard.toml";
+pub(crate) const CONFIG: &str = "/etc/floodwall/guard.toml";
 /// As an administrator would with `systemctl edit`: the emulated processor's time is short.
 const SHORTER: &str = "[Service]\nWatchdogSec=10\nRestartSec=5\n";
 /// How long each state is waited for.
-const PATIENCE: Duration = Duration::from_secs(150);
-const POLL: Duration = Duration::from_millis(250);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(150);
+pub(crate) const POLL: Duration = Duration::from_millis(250);
 /// A unit of systemd's whose group is set by both.
 const NEIGHBOUR: &str = "matrix-neighbour.service";
 
@@ -68,6 +71,8 @@ pub(crate) fn become_it() -> anyhow::Result<()> {
     for unit in MASKED {
         link("/dev/null", units.join(unit))?;
     }
+    std::fs::create_dir_all("/etc/tmpfiles.d")?;
+    std::fs::write(TMP.0, TMP.1)?;
     // With one, systemd takes the boot for no first boot, and asks nothing.
     std::fs::write("/etc/machine-id", "0123456789abcdef0123456789abcdef\n")?;
     Err(Command::new(SYSTEMD).env_clear().exec()).context("can't start systemd")
@@ -95,7 +100,7 @@ pub(crate) fn check(line: &Line) -> anyhow::Result<Outcome> {
 }
 
 /// As docs/guard.md says.
-fn install() -> anyhow::Result<()> {
+pub(crate) fn install() -> anyhow::Result<()> {
     let unit = Path::new(UNITS).join(UNIT);
     std::fs::copy(PACKAGED, &unit).with_context(|| format!("can't copy '{PACKAGED}'"))?;
     let dir = unit.with_extension("service.d");
@@ -270,7 +275,7 @@ fn beside_systemd() -> anyhow::Result<&'static str> {
 }
 
 /// Runs systemctl, which has to succeed; what it printed.
-fn systemctl(words: &[&str]) -> anyhow::Result<String> {
+pub(crate) fn systemctl(words: &[&str]) -> anyhow::Result<String> {
     let output =
         Command::new("systemctl").args(words).arg("--no-pager").output().context("can't run systemctl")?;
     if !output.status.success() {

@@ -57,7 +57,8 @@ pub fn table(columns: &[Column], rows: &[Vec<String>]) -> Vec<String> {
 
 /// Escapes unsafe characters and breaks the text at blanks; a word longer than a line is broken
 /// where the line ends. At least one line.
-pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
+#[must_use]
+pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let text = printable(text);
     let width = width.max(1);
     let mut lines = vec![String::new()];

@@ -7,6 +7,7 @@
 
 mod args;
 mod client;
+mod explain;
 mod restore;
 mod text;
 

@@ -1,0 +1,281 @@
+//! A paragraph of each state.
+
+use super::*;
+
+fn held(knob: &str, value: &str, own: &str) -> HeldKnob {
+    HeldKnob { knob: knob.into(), value: value.into(), own: Some(own.into()) }
+}
+
+/// A database and a copy on one disk.
+fn disk(state: &str, pressure: f64, held: Vec<HeldKnob>) -> Device {
+    Device {
+        name: "sda".into(),
+        state: state.into(),
+        goal_us: 20_000.0,
+        pressure: Some(pressure),
+        base_us: Some(5_000.0),
+        drain_bytes_per_s: Some(1e8),
+        victims: vec!["postgres (41)".into()],
+        floods: vec!["rsync (93)".into()],
+        held,
+        ..Device::default()
+    }
+}
+
+fn paced(pressure: f64) -> Device {
+    let group = "system.slice/backup.service";
+    let max = "rbps=max wbps=max riops=max wiops=max";
+    let limits = vec![
+        held(&format!("{group}:io.max"), "rbps=max wbps=31500000 riops=max wiops=max", max),
+        held(&format!("{group}:memory.high"), "300023808", "max"),
+    ];
+    disk("pace", pressure, limits)
+}
+
+fn short() -> Device {
+    disk("protect", 0.8, vec![held("nr_requests", "4", "64"), held("max_sectors_kb", "128", "1280")])
+}
+
+fn raised() -> Device {
+    let mut knobs = short().held;
+    knobs.extend([held("scheduler", "bfq", "mq-deadline"), held("pid:41.ioprio", "be/0", "none")]);
+    Device { raised: vec!["postgres (41)".into(), "ext4's journal".into()], ..disk("protect", 0.8, knobs) }
+}
+
+fn status(devices: Vec<Device>) -> Status {
+    Status { devices, mode: "protect".into(), ..Status::default() }
+}
+
+fn said(status: &Status) -> String {
+    let lines: Vec<String> = paragraphs(status).into_iter().flatten().collect();
+    for line in &lines {
+        assert!(line.chars().count() <= WIDTH && *line == line.trim_end(), "{line:?}");
+    }
+    lines.join("\n")
+}
+
+#[test]
+fn a_paced_unit() {
+    insta::assert_snapshot!(said(&status(vec![paced(0.62)])), @r"
+    sda: postgres (41) waits 12.4 ms for a commit, within the goal of 20.0 ms;
+      without a flood the wait is 5.00 ms. rsync (93) floods the disk from unit
+      backup.service, so the guard holds that unit to 31.5 MB/s, 32 % of the
+      100 MB/s that the disk drains now. Nothing else is changed, and the unit gets
+      its own limits back by itself, 3 s after the flood or the wait has ended. Not
+      wanted? 'floodwall guard pause --for 10m' gives everything back at once; a
+      longer p99 (guard.toml, --p99) leaves the flood more.
+    ");
+}
+
+#[test]
+fn a_pace_while_little_is_known() {
+    let device = Device { pressure: None, base_us: None, drain_bytes_per_s: None, ..paced(0.0) };
+    insta::assert_snapshot!(said(&status(vec![device])), @r"
+    sda: postgres (41) commits too seldom to tell how long that takes; nothing is
+      stuck, and the goal is 20.0 ms. rsync (93) floods the disk from unit
+      backup.service, so the guard holds that unit to 31.5 MB/s, as long as it is
+      not known what the disk drains. Nothing else is changed, and the unit gets its
+      own limits back by itself, 3 s after the flood or the wait has ended. Not
+      wanted? 'floodwall guard pause --for 10m' gives everything back at once; a
+      longer p99 (guard.toml, --p99) leaves the flood more.
+    ");
+    let little = Device { floods: Vec::new(), ..paced(0.5) };
+    insta::assert_snapshot!(said(&status(vec![little])), @r"
+    sda: postgres (41) waits 10.0 ms for a commit, within the goal of 20.0 ms;
+      without a flood the wait is 5.00 ms. The unit backup.service has flooded the
+      disk, so the guard holds it to 31.5 MB/s, 32 % of the 100 MB/s that the disk
+      drains now. Nothing else is changed, and the unit gets its own limits back by
+      itself, 3 s after the flood or the wait has ended. Not wanted?
+      'floodwall guard pause --for 10m' gives everything back at once; a longer p99
+      (guard.toml, --p99) leaves the flood more.
+    ");
+    let just = Device { held: Vec::new(), drain_bytes_per_s: Some(1e6), ..paced(1.4) };
+    insta::assert_snapshot!(said(&status(vec![just])), @r"
+    sda: postgres (41) waits 28.0 ms for a commit, longer than the goal of
+      20.0 ms; without a flood the wait is 5.00 ms. rsync (93) floods the disk, so
+      the guard is about to hold its unit to a rate. Nothing else is changed, and
+      the unit gets its own limits back by itself, 3 s after the flood or the wait
+      has ended. Not wanted? 'floodwall guard pause --for 10m' gives everything back
+      at once; a longer p99 (guard.toml, --p99) leaves the flood more.
+    ");
+}
+
+#[test]
+fn a_pace_that_is_not_enough() {
+    let device = Device { goal_unmet: true, ..paced(1.8) };
+    insta::assert_snapshot!(said(&status(vec![device])), @r"
+    sda: postgres (41) waits 36.0 ms for a commit, longer than the goal of
+      20.0 ms; without a flood the wait is 5.00 ms. rsync (93) floods the disk from
+      unit backup.service, so the guard holds that unit to 31.5 MB/s, 32 % of the
+      100 MB/s that the disk drains now. Nothing that the guard can do keeps the
+      goal: the best that it has found stays, and goes back by itself, 3 s after the
+      flood or the wait has ended. To keep the goal:
+      'systemctl stop backup.service'; to let the flood go on unhindered:
+      'floodwall guard pause --for 10m'.
+    ");
+}
+
+#[test]
+fn a_short_queue() {
+    insta::assert_snapshot!(said(&status(vec![short()])), @r"
+    sda: postgres (41) waits 16.0 ms for a commit or a read, within the goal of
+      20.0 ms; without a flood the wait is 5.00 ms. rsync (93) floods the disk, so
+      the guard keeps the queue short (nr_requests 4 instead of 64 and
+      max_sectors_kb 128 instead of 1280). The flood still gets its part of the
+      100 MB/s that the disk drains now, and the guard puts everything back by
+      itself, 3 s after the flood or the wait has ended. Not wanted?
+      'floodwall guard pause --for 10m' gives everything back at once; a longer p99
+      or mode balance (guard.toml, --p99, --mode) leaves the flood more.
+    ");
+    let unmet = Device { goal_unmet: true, pressure: Some(3.0), ..short() };
+    insta::assert_snapshot!(said(&status(vec![unmet])), @r"
+    sda: postgres (41) waits 60.0 ms for a commit or a read, longer than the goal
+      of 20.0 ms; without a flood the wait is 5.00 ms. rsync (93) floods the disk,
+      so the guard keeps the queue short (nr_requests 4 instead of 64 and
+      max_sectors_kb 128 instead of 1280). Nothing that the guard can do keeps the
+      goal: the best that it has found stays, and goes back by itself, 3 s after the
+      flood or the wait has ended. To keep the goal: stop the flood; to let the
+      flood go on unhindered: 'floodwall guard pause --for 10m'.
+    ");
+}
+
+#[test]
+fn raised_victims_and_tries() {
+    insta::assert_snapshot!(said(&status(vec![raised()])), @r"
+    sda: postgres (41) waits 16.0 ms for a commit or a read, within the goal of
+      20.0 ms; without a flood the wait is 5.00 ms. rsync (93) floods the disk, so
+      the guard steers the queue (nr_requests 4 instead of 64, max_sectors_kb 128
+      instead of 1280 and scheduler bfq instead of mq-deadline) and gives
+      postgres (41) and ext4's journal a higher I/O priority. The flood still gets
+      its part of the 100 MB/s that the disk drains now, and the guard puts
+      everything back by itself, 3 s after the flood or the wait has ended. Not
+      wanted? 'floodwall guard pause --for 10m' gives everything back at once; a
+      longer p99 or mode balance (guard.toml, --p99, --mode) leaves the flood more.
+    ");
+    let tries = Device { state: "probe".into(), pressure: Some(1.2), ..raised() };
+    let balance = Status { mode: "balance".into(), ..status(vec![tries]) };
+    insta::assert_snapshot!(said(&balance), @r"
+    sda: postgres (41) waits 24.0 ms for a commit or a read, longer than the goal
+      of 20.0 ms; without a flood the wait is 5.00 ms. rsync (93) floods the disk,
+      so the guard steers the queue (nr_requests 4 instead of 64, max_sectors_kb 128
+      instead of 1280 and scheduler bfq instead of mq-deadline), gives postgres (41)
+      and ext4's journal a higher I/O priority and tries other settings, a few
+      seconds each, to keep the best. The flood still gets its part of the 100 MB/s
+      that the disk drains now, and the guard puts everything back by itself, 3 s
+      after the flood or the wait has ended. Not wanted?
+      'floodwall guard pause --for 10m' gives everything back at once; a longer p99
+      (guard.toml, --p99) leaves the flood more.
+    ");
+}
+
+#[test]
+fn a_dry_run() {
+    let dry = |device| said(&Status { dry_run: true, ..status(vec![device]) });
+    insta::assert_snapshot!(dry(paced(2.5)), @r"
+    sda: postgres (41) waits 50.0 ms for a commit, longer than the goal of
+      20.0 ms; without a flood the wait is 5.00 ms. rsync (93) floods the disk from
+      unit backup.service, so the guard would hold that unit to 31.5 MB/s, 32 % of
+      the 100 MB/s that the disk drains now. This is a dry run: nothing is written,
+      and the wait is what it is without a guard. Without --dry-run (dry_run in
+      guard.toml) the guard does it.
+    ");
+    insta::assert_snapshot!(dry(raised()), @r"
+    sda: postgres (41) waits 16.0 ms for a commit or a read, within the goal of
+      20.0 ms; without a flood the wait is 5.00 ms. rsync (93) floods the disk, so
+      the guard would steer the queue (nr_requests 4 instead of 64, max_sectors_kb
+      128 instead of 1280 and scheduler bfq instead of mq-deadline) and would give
+      postgres (41) and ext4's journal a higher I/O priority. This is a dry run:
+      nothing is written, and the wait is what it is without a guard. Without
+      --dry-run (dry_run in guard.toml) the guard does it.
+    ");
+}
+
+#[test]
+fn a_pause() {
+    let paused = |left_s, held: &[&str], devices| {
+        let held = held.iter().map(|knob| (*knob).to_owned()).collect();
+        said(&Status { paused: Some(Paused { left_s, held }), ..status(devices) })
+    };
+    // What it measured last is from before the pause.
+    let device = Device { state: "free".into(), held: Vec::new(), ..paced(0.7) };
+    insta::assert_snapshot!(paused(Some(540.0), &[], vec![device.clone(), quiet(2)]), @r"
+    sda: rsync (93) floods the disk, and postgres (41) waits for the disk. The
+      guard is paused and does nothing: everything is as you have it. It goes on by
+      itself in 9 min 0 s, at once with 'floodwall guard resume'.
+    ");
+    insta::assert_snapshot!(paused(None, &["sda.nr_requests 8 (yours: 64)"], vec![device]), @r"
+    sda: rsync (93) floods the disk, and postgres (41) waits for the disk. The
+      guard is paused and does nothing: what it still holds is being put back. It
+      goes on with 'floodwall guard resume', not by itself.
+    ");
+}
+
+fn quiet(n: u32) -> Device {
+    Device { name: format!("sd{n}"), state: "free".into(), ..Device::default() }
+}
+
+#[test]
+fn free_and_watch() {
+    insta::assert_snapshot!(said(&status((1..=5).map(quiet).collect())), @"sd1, sd2, sd3 and 2 more: nothing floods. Everything is as you have it.");
+    insta::assert_snapshot!(said(&status(vec![quiet(1)])), @"sd1: nothing floods. Everything is as you have it.");
+    let watch = disk("watch", 0.4, Vec::new());
+    let alone = Device { state: "free".into(), floods: Vec::new(), ..watch.clone() };
+    let copy = Device { state: "free".into(), victims: Vec::new(), ..watch.clone() };
+    insta::assert_snapshot!(said(&status(vec![watch])), @r"
+    sda: postgres (41) waits 8.00 ms for a commit or a read, within the goal of
+      20.0 ms; without a flood the wait is 5.00 ms. rsync (93) floods the disk, and
+      harms nobody yet: everything is as you have it. The guard acts by itself once
+      the wait or the backlog grows too long.
+    ");
+    insta::assert_snapshot!(said(&status(vec![alone])), @r"
+    sda: postgres (41) waits 8.00 ms for a commit or a read, within the goal of
+      20.0 ms; without a flood the wait is 5.00 ms. Nothing floods it, and
+      everything is as you have it.
+    ");
+    let late = disk("watch", 1.4, Vec::new());
+    insta::assert_snapshot!(said(&status(vec![late])), @r"
+    sda: postgres (41) waits 28.0 ms for a commit or a read, longer than the goal
+      of 20.0 ms; without a flood the wait is 5.00 ms. rsync (93) floods the disk,
+      and the guard is about to act; everything is as you have it still.
+    ");
+    insta::assert_snapshot!(said(&status(vec![copy])), @r"
+    sda: Nobody waits for the disk at this moment. rsync (93) floods the disk and
+      may have all of it: everything is as you have it.
+    ");
+    insta::assert_snapshot!(said(&Status::default()), @"");
+}
+
+#[test]
+fn what_is_given_back() {
+    let gone = Device { state: "recover".into(), floods: Vec::new(), ..short() };
+    insta::assert_snapshot!(said(&status(vec![gone])), @r"
+    sda: The flood or the wait has ended. The guard is giving back nr_requests and
+      max_sectors_kb by itself; a queue has to run dry before it is changed.
+    ");
+}
+
+#[test]
+fn many_processes_and_other_groups() {
+    let mut device = paced(0.5);
+    device.victims = (0..9).map(|n| format!("postgres ({n})")).collect();
+    device.floods.push("tar (94)".into());
+    device.held[0].knob = "tenants/blue:io.max".into();
+    insta::assert_snapshot!(said(&status(vec![device])), @r"
+    sda: postgres (0), postgres (1) and 7 more wait 10.0 ms for a commit, within
+      the goal of 20.0 ms; without a flood the wait is 5.00 ms. rsync (93) and
+      tar (94) flood the disk from control group tenants/blue, so the guard holds
+      that control group to 31.5 MB/s, 32 % of the 100 MB/s that the disk drains
+      now. Nothing else is changed, and the unit gets its own limits back by itself,
+      3 s after the flood or the wait has ended. Not wanted?
+      'floodwall guard pause --for 10m' gives everything back at once; a longer p99
+      (guard.toml, --p99) leaves the flood more.
+    ");
+}
+
+#[test]
+fn names_do_not_leave_their_paragraph() {
+    let mut device = paced(0.5);
+    device.victims = vec!["\u{1b}[2J\nsda: all is well (41)".into()];
+    let text = said(&status(vec![device]));
+    assert!(text.starts_with(r"sda: \u{1b}[2J\u{a}sda: all is well (41) waits"), "{text}");
+}
