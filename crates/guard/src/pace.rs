@@ -325,7 +325,7 @@ mod tests {
                 pace.tick(TICK * tick, &e);
                 pace.is_ignored(TICK * tick)
             };
-            (1..80).map(is_ignored).any(|is| is)
+            (1..80).any(is_ignored)
         };
         // The least is 10 MB/s. What victims suffer beside it, more of the flood would not mend.
         assert!(ignored(5.0, 90e6));
