@@ -217,10 +217,11 @@ impl Store {
         if !self.is_stale || self.is_newer {
             return;
         }
-        self.is_stale = false;
         self.written = Some(now);
         let (path, text) = (self.path.clone(), self.text());
-        self.writer = Some(thread::spawn(move || write(&path, &text)));
+        // Without a thread it is tried again later.
+        self.writer = thread::Builder::new().spawn(move || write(&path, &text)).ok();
+        self.is_stale = self.writer.is_none();
     }
 
     fn ended(&mut self, writer: JoinHandle<io::Result<()>>) -> Option<String> {
@@ -236,7 +237,7 @@ impl Store {
         let mut failed = None;
         loop {
             match self.writer.take() {
-                None if !self.is_stale || self.is_newer => return failed,
+                None if !self.is_stale || self.is_newer || Instant::now() >= end => return failed,
                 None => self.begin(now),
                 Some(writer) if writer.is_finished() => failed = self.ended(writer).or(failed),
                 Some(writer) if Instant::now() < end => {

@@ -194,12 +194,15 @@ pub const RECOVER_STEP: Duration = Duration::from_millis(500);
 pub const FIRST_SHARE: f64 = 0.5;
 /// A paced flood never has less than this share, so that it ends one day.
 pub const LEAST_SHARE: f64 = 0.1;
+/// A pace is never below this, in bytes a second: a device that completes nothing for a moment shows
+/// a drain rate of zero, and the kernel refuses a limit of zero (block/blk-throttle.c).
+pub const LEAST_PACE: f64 = 1e6;
 /// A lever that does not help is judged after so long. A device's cache may be full of earlier writes
 /// of the flood.
 pub const LEAST_TRIAL: Duration = Duration::from_secs(8);
 /// A flood ignores its pace if it writes so many times that. Writes that were under way before it
 /// still end.
-pub const IGNORED: f64 = 2.0;
+pub const IGNORED: f64 = 4.0;
 /// How often the limits of a paced control group, and raised priorities, are read again.
 pub const LIMITS_AGAIN: Duration = Duration::from_secs(1);
 /// The gain of a try of a higher rate, and the gain after victims missed their goal. They are those

@@ -331,6 +331,12 @@ impl Machine {
         self.enter(now, State::Pace, format!("{why}: {group} may write {:.1} MB/s", rate / 1e6))
     }
 
+    /// Wants the administrator's settings. The ends of encounters stay known.
+    pub(crate) fn release(&mut self, now: Duration) {
+        self.end_pace(now);
+        *self = Self { known: self.known(now), paced: self.paced.take(), mode: self.mode, ..Self::default() };
+    }
+
     fn end_pace(&mut self, now: Duration) {
         if let Some(pace) = self.pace.take() {
             self.paced = Some((pace.group().to_owned(), pace.rate(), Moment::at(now)));

@@ -181,6 +181,7 @@ impl Guard {
         let tick = self.since_last_look(seen.at);
         for (id, device) in &mut self.devices {
             let its = seen.devices.iter().find(|look| look.id == *id);
+            device.absent |= its.is_none();
             device.estimator.look(seen.at, tick, its.map_or(&[], |look| &look.actors));
         }
         Ok(())
@@ -197,8 +198,10 @@ impl Guard {
     /// [`PlantError::Lost`] if the plant's knobs can't be read.
     pub fn release<P: Plant + ?Sized>(&mut self, plant: &mut P) -> Result<Report, PlantError> {
         let mut report = Report::default();
+        let now = self.last_look.unwrap_or_default();
         for (id, device) in &mut self.devices {
-            (device.machine, device.ramp) = (Machine::default(), Ramp::default());
+            device.machine.release(now);
+            device.ramp = Ramp::default();
             device.held.release(plant, *id, &mut report)?;
         }
         Ok(report)

@@ -22,8 +22,8 @@ use std::time::Duration;
 use floodwall_model::Setting;
 
 use crate::config::{
-    DOMAIN, FIRST_SHARE, FLOOD_RATE, HARMED, IGNORED, LATE, LEAST_DOMAIN, LEAST_SHARE, LEAST_TRIAL,
-    MOST_PROBE_WAIT, MOST_UNUSED, PACE_DOWN, PACE_OLD, PACE_ROOM, PACE_START, PACE_START_RATE,
+    DOMAIN, FIRST_SHARE, FLOOD_RATE, HARMED, IGNORED, LATE, LEAST_DOMAIN, LEAST_PACE, LEAST_SHARE,
+    LEAST_TRIAL, MOST_PROBE_WAIT, MOST_UNUSED, PACE_DOWN, PACE_OLD, PACE_ROOM, PACE_START, PACE_START_RATE,
     PACE_START_STEP, PACE_UP, PROBE, PROBE_WAIT, SETTLE,
 };
 use crate::estimate::Estimate;
@@ -47,7 +47,7 @@ pub(crate) struct Pace {
     is_starting: bool,
     /// How long after a change the next may follow.
     hold: Duration,
-    /// Bytes that the flood wrote since then.
+    /// Bytes that the flood wrote since the last change.
     written: u64,
     /// What the device took of the flood when victims missed their goal last, in bytes a second. It
     /// was the bottleneck then.
@@ -71,6 +71,8 @@ struct Late {
     bytes: u64,
     /// Whether the flood was slowed down for it.
     is_slowed: bool,
+    /// Whether the ceiling follows from it.
+    is_measured: bool,
 }
 
 impl Pace {
@@ -78,7 +80,7 @@ impl Pace {
     pub(crate) fn begin(now: Duration, group: &str, last: Option<f64>, e: &Estimate) -> Self {
         let drain = e.most_drain_bytes_per_s.filter(|_| !e.drain_is_least);
         let first = drain.map_or(PACE_START_RATE, |drain| drain * FIRST_SHARE);
-        let rate = last.unwrap_or(first).min(drain.unwrap_or(f64::INFINITY));
+        let rate = last.unwrap_or(first).min(drain.unwrap_or(f64::INFINITY)).max(floor(e));
         Self {
             group: group.to_owned(),
             rate,
@@ -112,12 +114,15 @@ impl Pace {
         self.changed
     }
 
-    /// Whether victims miss their goal, and the flood writes far more than it may: by a way for which
-    /// the kernel does not charge its group.
+    /// Whether victims have missed their goal for [`LEAST_TRIAL`] beside this rate, and the device
+    /// writes far more. It also writes what victims write past the page cache, so only much more tells
+    /// that the pace does not hold the flood.
     pub(crate) fn is_ignored(&self, now: Duration) -> bool {
         let time = now - self.changed;
         let most = IGNORED * self.rate * time.as_secs_f64();
-        self.late.is_some() && time >= LEAST_TRIAL && self.written as f64 > most
+        self.late.is_some_and(|late| late.time >= LEAST_TRIAL)
+            && time >= LEAST_TRIAL
+            && self.written as f64 > most
     }
 
     /// One tick. Returns why the rate has changed; `None` if it has not.
@@ -138,9 +143,10 @@ impl Pace {
             return None;
         }
         let drain = e.most_drain_bytes_per_s.unwrap_or(0.0);
-        let floor = if e.drain_is_least { FLOOD_RATE } else { LEAST_SHARE * drain };
+        let floor = floor(e);
         // A flood that does not use its rate shows nothing of a higher one.
-        let most = if e.drain_is_least { (MOST_UNUSED * self.used).max(PACE_START_RATE) } else { drain };
+        let most =
+            if e.drain_is_least { (MOST_UNUSED * self.used).max(PACE_START_RATE) } else { drain.max(floor) };
         let before = self.rate;
         self.hold = SETTLE;
         let was_wrong = self.is_learnt && !e.is_learnt && pressure > HARMED;
@@ -182,7 +188,7 @@ impl Pace {
         let of = if e.drain_is_least {
             "the drain rate is not known yet".to_owned()
         } else {
-            format!("{:.0} % of the drain rate", 100.0 * self.rate / drain)
+            format!("{:.0} % of the drain rate", 100.0 * self.rate / drain.max(1.0))
         };
         Some(format!(
             "victims wait {pressure:.1} × the goal of {:.1?}: the flood may write {:.1} MB/s, {of}",
@@ -206,8 +212,10 @@ impl Pace {
             self.wait = if was_tried { (self.wait * 2).min(MOST_PROBE_WAIT) } else { PROBE_WAIT };
             self.ceiling = self.rate;
         }
-        // It was the bottleneck while they were late. Later it takes what the flood may write.
-        self.ceiling = took.map_or(self.ceiling, |took| took.clamp(self.rate * PACE_DOWN, self.ceiling));
+        // The device was the bottleneck at first. Once the flood is slowed down, it takes what it gets.
+        if let Some(took) = took.filter(|_| !std::mem::replace(&mut late.is_measured, true)) {
+            self.ceiling = took.max(self.rate * PACE_DOWN).min(self.ceiling);
+        }
         self.next = now + self.wait;
         let down = if std::mem::take(&mut self.is_starting) { 1.0 / PACE_START } else { PACE_DOWN };
         self.rate = held.unwrap_or((self.rate * down).min(self.ceiling * PACE_DOWN)).max(floor);
@@ -231,6 +239,12 @@ impl Pace {
         }
         knobs
     }
+}
+
+/// The least rate, in bytes a second.
+fn floor(e: &Estimate) -> f64 {
+    let drain = e.most_drain_bytes_per_s.filter(|_| !e.drain_is_least);
+    drain.map_or(FLOOD_RATE, |drain| (LEAST_SHARE * drain).max(LEAST_PACE))
 }
 
 /// Bytes of `memory.high` for a drain rate: whole pages of every architecture, as the kernel reads
@@ -310,6 +324,45 @@ mod tests {
     fn the_flood_keeps_a_tenth_and_never_more_than_all() {
         assert_eq!(after(60, |_| 5.0).rate, 10e6);
         assert_eq!(after(60, |_| 0.1).rate, 100e6);
+    }
+
+    #[test]
+    fn a_pace_from_a_time_when_the_drain_rate_was_far_lower_rises_to_the_floor() {
+        for (last, drain) in [(4e6, 500e6), (0.0, 0.0), (1e3, 2e3)] {
+            let e = Estimate {
+                tick: TICK,
+                flooded_bytes: 1 << 20,
+                most_drain_bytes_per_s: Some(drain),
+                ..estimate(3.0)
+            };
+            let mut pace = Pace::begin(Duration::ZERO, "flood", Some(last), &e);
+            let least = (LEAST_SHARE * drain).max(LEAST_PACE);
+            for tick in 1..80 {
+                assert!(pace.rate >= least, "{} of {drain}", pace.rate);
+                // Victims are late, and late no more, in turns.
+                let pressure = if tick % 20 < 13 { 3.0 } else { 0.5 };
+                pace.tick(TICK * tick, &Estimate { pressure: Some(pressure), ..e.clone() });
+            }
+            assert!(pace.rate.is_finite());
+        }
+    }
+
+    #[test]
+    fn a_long_time_at_the_least_rate_does_not_lower_the_ceiling() {
+        let beside = |pressure: f64, rate: f64| Estimate {
+            tick: TICK,
+            flooded_bytes: (rate.min(60e6) * TICK.as_secs_f64()) as u64,
+            ..estimate(pressure)
+        };
+        let mut pace = Pace::begin(Duration::ZERO, "flood", None, &beside(0.5, 50e6));
+        let mut now = Duration::ZERO;
+        for tick in 0..480 {
+            now += TICK;
+            let pressure = if (40..400).contains(&tick) { 3.0 } else { 0.5 };
+            pace.tick(now, &beside(pressure, pace.rate));
+        }
+        assert!(pace.ceiling >= 50e6, "{}", pace.ceiling);
+        assert!(pace.rate >= 45e6, "{} after 20 s without harm", pace.rate);
     }
 
     #[test]

@@ -133,7 +133,7 @@ impl Priorities {
                 left.extend(known.process.map(owner_of));
             }
             known.units.remove(&unit);
-            !known.units.is_empty()
+            known.holder.is_some_and(|holder| holder != unit) || !known.units.is_empty()
         });
         left
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use floodwall_model::plant::{KnobWrite, Knobs, Observation, Plant, PlantError};
 use floodwall_model::setting::is_passing;
 use floodwall_model::{DeviceId, Reading};
-use floodwall_plant::{KnobName, Yielded};
+use floodwall_plant::{DeviceIdentity, KnobName, Yielded};
 
 use crate::document::{HeldKnob, LeftOut};
 use crate::log::Priority;
@@ -149,6 +149,10 @@ impl Machine for Unjournaled {
 
     fn lost_events(&self) -> u64 {
         self.machine.lost_events()
+    }
+
+    fn arrived(&mut self) -> Vec<(DeviceId, Result<DeviceIdentity, String>)> {
+        self.machine.arrived()
     }
 
     fn news(&mut self) -> Vec<(Priority, String)> {

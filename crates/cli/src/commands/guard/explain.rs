@@ -36,6 +36,9 @@ pub(super) fn paragraphs(status: &Status) -> Vec<Vec<String>> {
     let (busy, quiet): (Vec<&Device>, Vec<&Device>) = status.devices.iter().partition(|d| is_busy(d));
     let mut all: Vec<String> = busy.into_iter().map(|device| about(device, status)).collect();
     all.extend(quiet_ones(&quiet, status));
+    if !status.left_alone.is_empty() {
+        all.push("The guard leaves some knobs alone, whatever is said above: see the list below.".to_owned());
+    }
     all.iter().map(|text| folded(text)).collect()
 }
 
@@ -115,18 +118,10 @@ fn waits(d: &Device) -> String {
         return "Nobody waits for the disk at this moment.".to_owned();
     };
     let goal = micros(d.goal_us);
-    // Victims of a paced flood commit; others may be readers.
-    let commits_only = d.state == "pace";
-    let what = if commits_only { "a commit" } else { "a commit or a read" };
     let long = match d.pressure {
         // Fewer than the law judges by have ended, and none is under way for much longer than that.
         None => {
-            let does = match (commits_only, d.victims.len() == 1) {
-                (true, true) => "commits",
-                (true, false) => "commit",
-                (false, true) => "commits or reads",
-                (false, false) => "commit or read",
-            };
+            let does = verb(&d.victims, "commits or reads", "commit or read");
             format!(
                 "{who} {does} too seldom to tell how long that takes; nothing is stuck, and the \
                  goal is {goal}"
@@ -136,7 +131,7 @@ fn waits(d: &Device) -> String {
             let wait = micros(pressure * d.goal_us);
             let verb = verb(&d.victims, "waits", "wait");
             let which = if pressure > 1.0 { "longer than" } else { "within" };
-            format!("{who} {verb} {wait} for {what}, {which} the goal of {goal}")
+            format!("{who} {verb} {wait} for a commit or a read, {which} the goal of {goal}")
         }
     };
     match d.base_us {
@@ -163,7 +158,7 @@ fn floods(d: &Device) -> Option<String> {
 fn as_paused(paused: &Paused) -> String {
     let back = match paused.held.as_slice() {
         [] => "everything is as you have it",
-        _ => "what it still holds is being put back",
+        _ => "the held knobs are being put back",
     };
     let resume = bound("'floodwall guard resume'");
     let end = match paused.left_s {

@@ -314,6 +314,8 @@ mod tests {
 
         sdb: nothing floods. Everything is as you have it.
 
+        The guard leaves some knobs alone, whatever is said above: see the list below.
+
         DEVICE  STATE       FOR  LEVERS           PRESSURE     GOAL    ALONE    DRAINS  BACKLOG
         sda     protect  12.0 s  bfq, 4 requests      0.81  20.0 ms  5.00 ms  100 MB/s   812 MB
         sdb     free        0 s  –                       –  50.0 ms        –         –      0 B

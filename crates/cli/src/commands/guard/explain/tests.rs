@@ -57,9 +57,9 @@ fn said(status: &Status) -> String {
 #[test]
 fn a_paced_unit() {
     insta::assert_snapshot!(said(&status(vec![paced(0.62)])), @r"
-    sda: postgres (41) waits 12.4 ms for a commit, within the goal of 20.0 ms;
-      without a flood the wait is 5.00 ms. rsync (93) floods the disk from unit
-      backup.service, so the guard holds that unit to 31.5 MB/s, 32 % of the
+    sda: postgres (41) waits 12.4 ms for a commit or a read, within the goal of
+      20.0 ms; without a flood the wait is 5.00 ms. rsync (93) floods the disk from
+      unit backup.service, so the guard holds that unit to 31.5 MB/s, 32 % of the
       100 MB/s that the disk drains now. Nothing else is changed, and the unit gets
       its own limits back by itself, 3 s after the flood or the wait has ended. Not
       wanted? 'floodwall guard pause --for 10m' gives everything back at once; a
@@ -71,29 +71,29 @@ fn a_paced_unit() {
 fn a_pace_while_little_is_known() {
     let device = Device { pressure: None, base_us: None, drain_bytes_per_s: None, ..paced(0.0) };
     insta::assert_snapshot!(said(&status(vec![device])), @r"
-    sda: postgres (41) commits too seldom to tell how long that takes; nothing is
-      stuck, and the goal is 20.0 ms. rsync (93) floods the disk from unit
-      backup.service, so the guard holds that unit to 31.5 MB/s, as long as it is
-      not known what the disk drains. Nothing else is changed, and the unit gets its
-      own limits back by itself, 3 s after the flood or the wait has ended. Not
+    sda: postgres (41) commits or reads too seldom to tell how long that takes;
+      nothing is stuck, and the goal is 20.0 ms. rsync (93) floods the disk from
+      unit backup.service, so the guard holds that unit to 31.5 MB/s, as long as it
+      is not known what the disk drains. Nothing else is changed, and the unit gets
+      its own limits back by itself, 3 s after the flood or the wait has ended. Not
       wanted? 'floodwall guard pause --for 10m' gives everything back at once; a
       longer p99 (guard.toml, --p99) leaves the flood more.
     ");
     let little = Device { floods: Vec::new(), ..paced(0.5) };
     insta::assert_snapshot!(said(&status(vec![little])), @r"
-    sda: postgres (41) waits 10.0 ms for a commit, within the goal of 20.0 ms;
-      without a flood the wait is 5.00 ms. The unit backup.service has flooded the
-      disk, so the guard holds it to 31.5 MB/s, 32 % of the 100 MB/s that the disk
-      drains now. Nothing else is changed, and the unit gets its own limits back by
-      itself, 3 s after the flood or the wait has ended. Not wanted?
+    sda: postgres (41) waits 10.0 ms for a commit or a read, within the goal of
+      20.0 ms; without a flood the wait is 5.00 ms. The unit backup.service has
+      flooded the disk, so the guard holds it to 31.5 MB/s, 32 % of the 100 MB/s
+      that the disk drains now. Nothing else is changed, and the unit gets its own
+      limits back by itself, 3 s after the flood or the wait has ended. Not wanted?
       'floodwall guard pause --for 10m' gives everything back at once; a longer p99
       (guard.toml, --p99) leaves the flood more.
     ");
     let just = Device { held: Vec::new(), drain_bytes_per_s: Some(1e6), ..paced(1.4) };
     insta::assert_snapshot!(said(&status(vec![just])), @r"
-    sda: postgres (41) waits 28.0 ms for a commit, longer than the goal of
-      20.0 ms; without a flood the wait is 5.00 ms. rsync (93) floods the disk, so
-      the guard is about to hold its unit to a rate. Nothing else is changed, and
+    sda: postgres (41) waits 28.0 ms for a commit or a read, longer than the goal
+      of 20.0 ms; without a flood the wait is 5.00 ms. rsync (93) floods the disk,
+      so the guard is about to hold its unit to a rate. Nothing else is changed, and
       the unit gets its own limits back by itself, 3 s after the flood or the wait
       has ended. Not wanted? 'floodwall guard pause --for 10m' gives everything back
       at once; a longer p99 (guard.toml, --p99) leaves the flood more.
@@ -104,10 +104,10 @@ fn a_pace_while_little_is_known() {
 fn a_pace_that_is_not_enough() {
     let device = Device { goal_unmet: true, ..paced(1.8) };
     insta::assert_snapshot!(said(&status(vec![device])), @r"
-    sda: postgres (41) waits 36.0 ms for a commit, longer than the goal of
-      20.0 ms; without a flood the wait is 5.00 ms. rsync (93) floods the disk from
-      unit backup.service, so the guard holds that unit to 31.5 MB/s, 32 % of the
-      100 MB/s that the disk drains now. Nothing that the guard can do keeps the
+    sda: postgres (41) waits 36.0 ms for a commit or a read, longer than the goal
+      of 20.0 ms; without a flood the wait is 5.00 ms. rsync (93) floods the disk
+      from unit backup.service, so the guard holds that unit to 31.5 MB/s, 32 % of
+      the 100 MB/s that the disk drains now. Nothing that the guard can do keeps the
       goal: the best that it has found stays, and goes back by itself, 3 s after the
       flood or the wait has ended. To keep the goal:
       'systemctl stop backup.service'; to let the flood go on unhindered:
@@ -172,12 +172,12 @@ fn raised_victims_and_tries() {
 fn a_dry_run() {
     let dry = |device| said(&Status { dry_run: true, ..status(vec![device]) });
     insta::assert_snapshot!(dry(paced(2.5)), @r"
-    sda: postgres (41) waits 50.0 ms for a commit, longer than the goal of
-      20.0 ms; without a flood the wait is 5.00 ms. rsync (93) floods the disk from
-      unit backup.service, so the guard would hold that unit to 31.5 MB/s, 32 % of
-      the 100 MB/s that the disk drains now. This is a dry run: nothing is written,
-      and the wait is what it is without a guard. Without --dry-run (dry_run in
-      guard.toml) the guard does it.
+    sda: postgres (41) waits 50.0 ms for a commit or a read, longer than the goal
+      of 20.0 ms; without a flood the wait is 5.00 ms. rsync (93) floods the disk
+      from unit backup.service, so the guard would hold that unit to 31.5 MB/s, 32 %
+      of the 100 MB/s that the disk drains now. This is a dry run: nothing is
+      written, and the wait is what it is without a guard. Without --dry-run
+      (dry_run in guard.toml) the guard does it.
     ");
     insta::assert_snapshot!(dry(raised()), @r"
     sda: postgres (41) waits 16.0 ms for a commit or a read, within the goal of
@@ -205,8 +205,8 @@ fn a_pause() {
     ");
     insta::assert_snapshot!(paused(None, &["sda.nr_requests 8 (yours: 64)"], vec![device]), @r"
     sda: rsync (93) floods the disk, and postgres (41) waits for the disk. The
-      guard is paused and does nothing: what it still holds is being put back. It
-      goes on with 'floodwall guard resume', not by itself.
+      guard is paused and does nothing: the held knobs are being put back. It goes
+      on with 'floodwall guard resume', not by itself.
     ");
 }
 
@@ -261,12 +261,12 @@ fn many_processes_and_other_groups() {
     device.floods.push("tar (94)".into());
     device.held[0].knob = "tenants/blue:io.max".into();
     insta::assert_snapshot!(said(&status(vec![device])), @r"
-    sda: postgres (0), postgres (1) and 7 more wait 10.0 ms for a commit, within
-      the goal of 20.0 ms; without a flood the wait is 5.00 ms. rsync (93) and
-      tar (94) flood the disk from control group tenants/blue, so the guard holds
-      that control group to 31.5 MB/s, 32 % of the 100 MB/s that the disk drains
-      now. Nothing else is changed, and the unit gets its own limits back by itself,
-      3 s after the flood or the wait has ended. Not wanted?
+    sda: postgres (0), postgres (1) and 7 more wait 10.0 ms for a commit or a
+      read, within the goal of 20.0 ms; without a flood the wait is 5.00 ms.
+      rsync (93) and tar (94) flood the disk from control group tenants/blue, so the
+      guard holds that control group to 31.5 MB/s, 32 % of the 100 MB/s that the
+      disk drains now. Nothing else is changed, and the unit gets its own limits
+      back by itself, 3 s after the flood or the wait has ended. Not wanted?
       'floodwall guard pause --for 10m' gives everything back at once; a longer p99
       (guard.toml, --p99) leaves the flood more.
     ");
