@@ -111,6 +111,7 @@ const BRIEF: &str = "--scenario /tmp/brief.toml --size 200MiB --no-burst --progr
 
 fn apart(who: Who) -> Result<(), String> {
     let bed = Bed::new(who)?;
+    // On a busy machine a second may be too short for a figure (status 3). The groups are the same.
     // The victim notes its own group, the limits of the floods', and which processes are in that.
     let script = format!(
         "{SCENARIO}cat > /tmp/victim <<'END'
@@ -119,7 +120,7 @@ fn apart(who: Who) -> Result<(), String> {
          for process in $(cat cgroup.procs); do tr '\\0' ' ' < /proc/$process/cmdline; echo; done
 END
          floodwall compare --set default --set held=flood:io.max=wbps=8MB,flood:memory.high=64MiB \
-             --victim-cmd 'sh /tmp/victim >> /tmp/seen; sleep 1000' {BRIEF} > /tmp/result || exit 1
+             --victim-cmd 'sh /tmp/victim >> /tmp/seen; sleep 1000' {BRIEF} > /tmp/result || [ $? = 3 ] || exit 1
          sort /tmp/seen | uniq; grep -c 'control groups of victims and floods' /tmp/result
          grep -o 'flood:[a-z]*[0-9]*[.]*[a-z.]*\": \"[0-9a-z =:]*' /tmp/result | sort | uniq
          ls /sys/fs/cgroup | grep floodwall
