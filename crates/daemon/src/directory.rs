@@ -1,7 +1,7 @@
 //! The directory of a guard's lock and sockets: `/run/floodwall`, mode 0755, owned by this user,
 //! unless the configuration names another.
 
-use std::fs::{self, DirBuilder};
+use std::fs::{self, DirBuilder, Metadata};
 use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::Path;
@@ -9,14 +9,20 @@ use std::path::Path;
 use crate::config::DIRECTORY;
 use crate::error::{DaemonError, Doing};
 
-/// Others may not write in the directory of a socket, unless it is one where each may only remove
-/// his own (`/tmp`).
 const OTHERS_WRITE: u32 = 0o022;
 const STICKY: u32 = 0o1000;
 
 /// The directory of a file.
 pub(crate) fn directory_of(path: &Path) -> &Path {
     path.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Whether a user other than this one and root may write there, or owns it. A directory in which each
+/// may only remove his own files (`/tmp`) is safe.
+pub(crate) fn is_exposed(meta: &Metadata) -> bool {
+    let us = rustix::process::geteuid().as_raw();
+    let is_safe = meta.is_dir() && meta.mode() & STICKY != 0;
+    meta.uid() != us && meta.uid() != 0 || meta.mode() & OTHERS_WRITE != 0 && !is_safe
 }
 
 /// Refuses the directory of a path if it is not there, unless it is our own, which is made when it
@@ -59,9 +65,7 @@ pub(crate) fn prepare(path: &Path) -> Result<(), DaemonError> {
         Err(e) => return Err(e).doing(|| format!("can't make '{}'", directory.display())),
     }
     let meta = fs::metadata(directory).doing(|| format!("can't look at '{}'", directory.display()))?;
-    let us = rustix::process::geteuid().as_raw();
-    let others_may = meta.mode() & OTHERS_WRITE != 0 && meta.mode() & STICKY == 0;
-    if meta.uid() != us && meta.uid() != 0 || others_may {
+    if is_exposed(&meta) {
         return Err(DaemonError::Failed(format!(
             "'{}' belongs to user {} and has mode {:o}: others could put something else into it; remove it, or name a socket elsewhere",
             directory.display(),

@@ -160,7 +160,7 @@ pub struct Device {
     /// Processes, and ext4's journal, that are put before the flood by I/O priority.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub raised: Vec<String>,
-    /// What is known of it from measurements, and from when: `drains 121 MB/s, learnt 3 days ago`.
+    /// Its learnt values with their age: `drains 121 MB/s, learnt 3 days ago`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub known: Option<String>,
     /// Changes of its state and level.

@@ -10,7 +10,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ use floodwall_plant::DeviceIdentity;
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
-use crate::directory::directory_of;
+use crate::directory::{directory_of, is_exposed};
 
 /// The file's name.
 const NAME: &str = "learnt.json";
@@ -97,8 +97,7 @@ fn read(path: &Path) -> Result<Option<String>, String> {
         Err(e) => return Err(e.to_string()),
     };
     let meta = file.metadata().map_err(|e| e.to_string())?;
-    let us = rustix::process::geteuid().as_raw();
-    if !meta.is_file() || meta.mode() & 0o022 != 0 || meta.uid() != us && meta.uid() != 0 {
+    if !meta.is_file() || is_exposed(&meta) {
         return Err("others could have written it".to_owned());
     }
     let mut text = String::new();

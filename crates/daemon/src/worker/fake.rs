@@ -8,7 +8,7 @@ use floodwall_model::plant::{Actor, DeviceObservation, KnobWrite, Knobs, Observa
 use floodwall_model::trial::DeviceSample;
 use floodwall_model::{DeviceId, LatencyCounts, Reading, Setting};
 
-use floodwall_plant::{DeviceIdentity, KnobName, Yielded};
+use floodwall_plant::{KnobName, Yielded};
 
 use crate::machine::{Held, Left, Machine};
 
@@ -32,8 +32,6 @@ pub(crate) struct Inside {
     pub(crate) unreadable: bool,
     /// The knobs of queues that do not run dry.
     pub(crate) slow: bool,
-    /// What devices that have come are known by.
-    pub(crate) arrived: Vec<(DeviceId, Result<DeviceIdentity, String>)>,
 }
 
 #[derive(Clone, Default)]
@@ -112,9 +110,6 @@ impl Machine for Fake {
     }
     fn held(&self) -> Vec<Held> {
         self.0.lock().unwrap().held.clone()
-    }
-    fn arrived(&mut self) -> Vec<(DeviceId, Result<DeviceIdentity, String>)> {
-        std::mem::take(&mut self.0.lock().unwrap().arrived)
     }
     fn yield_knobs(&mut self, knobs: &[KnobName]) -> Result<Yielded, String> {
         let mut inside = self.0.lock().unwrap();

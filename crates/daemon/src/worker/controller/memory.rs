@@ -107,8 +107,7 @@ mod tests {
     use super::super::Origin;
     use super::*;
     use crate::config::{Flags, Settings};
-    use crate::document::LeftOut;
-    use crate::machine::Machine;
+    use crate::machine::{Machine, Unjournaled};
 
     const TICK: Duration = Duration::from_millis(250);
     const DISK: DeviceId = DeviceId { major: 8, minor: 0 };
@@ -145,18 +144,6 @@ mod tests {
 
         fn source(&self) -> &'static str {
             "sim"
-        }
-
-        fn blind(&self) -> Vec<String> {
-            Vec::new()
-        }
-
-        fn left_out(&self) -> Vec<LeftOut> {
-            Vec::new()
-        }
-
-        fn lost_events(&self) -> u64 {
-            0
         }
 
         fn arrived(&mut self) -> Vec<(DeviceId, Result<DeviceIdentity, String>)> {
@@ -196,7 +183,9 @@ mod tests {
             let settings = Settings { file: None, ..Settings::read(&flags).unwrap() };
             let now = Now { instant: Instant::now(), unix_s };
             let origin = Origin { started: now.instant, parent_pid: 7, restarts: 0 };
-            let machine = Box::new(Simulated { plant, arrived: vec![(DISK, disk)] });
+            let machine = Simulated { plant, arrived: vec![(DISK, disk)] };
+            let machine: Box<dyn Machine> =
+                if dry_run { Box::new(Unjournaled::new(machine, true)) } else { Box::new(machine) };
             Self { controller: Controller::new(now, machine, settings, origin), now }
         }
 

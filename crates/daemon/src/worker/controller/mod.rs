@@ -88,9 +88,9 @@ pub(crate) struct Controller {
     said: Vec<(Priority, String)>,
     /// Knobs that machines could not put back when they were closed.
     not_put_back: usize,
-    /// What was learnt of devices; `None` on a simulated machine.
+    /// The learnt values of devices; `None` on a simulated machine.
     store: Option<Store>,
-    /// What devices are known by; of those that can't be known again, the reason.
+    /// The devices' identities; of a device that can't be known again, the reason.
     identities: BTreeMap<DeviceId, Result<DeviceIdentity, String>>,
     /// An encounter has ended since the devices' values were kept.
     encounter_ended: bool,
@@ -322,7 +322,7 @@ impl Controller {
         }
     }
 
-    /// Goes on over another machine. What was learnt of its devices is looked up again.
+    /// Goes on over another machine. Its devices' learnt values are looked up again.
     pub(crate) fn open_machine(&mut self, machine: Box<dyn Machine>) {
         self.plant = AuditedPlant::new(machine);
         self.records.clear();

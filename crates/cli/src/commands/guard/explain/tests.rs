@@ -196,7 +196,7 @@ fn a_pause() {
         let held = held.iter().map(|knob| (*knob).to_owned()).collect();
         said(&Status { paused: Some(Paused { left_s, held }), ..status(devices) })
     };
-    // What it measured last is from before the pause.
+    // Its last measurements are from before the pause.
     let device = Device { state: "free".into(), held: Vec::new(), ..paced(0.7) };
     insta::assert_snapshot!(paused(Some(540.0), &[], vec![device.clone(), quiet(2)]), @r"
     sda: rsync (93) floods the disk, and postgres (41) waits for the disk. The
