@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use published::document::{Section, sections};
 use published::origin::Origin;
 
-use crate::{cells, data, guard, lab, table};
+use crate::{cells, data, guard, lab, prior, table};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -54,5 +54,20 @@ fn the_guards_tables_follow_from_the_stored_cells() {
     let stored = root().join("benches/league/data/guard");
     for (name, rendered, origin) in guard::sections(&stored).unwrap() {
         follows(name, &rendered, &origin);
+    }
+}
+
+#[test]
+fn the_priors_table_follows_from_the_stored_draws() {
+    let stored = root().join("benches/league/data/prior.json");
+    let (name, rendered, origin) = prior::stored(&stored).unwrap().expect("draws are stored");
+    follows(name, &rendered, &origin);
+}
+
+/// Three digits are enough for a prior.
+#[test]
+fn the_laws_priors_are_the_quarters_of_the_stored_draws() {
+    for (name, taken, quarter) in prior::taken(&root().join("benches/league/data/prior.json")).unwrap() {
+        assert!((taken / quarter - 1.0).abs() < 0.05, "{name}: {taken} instead of {quarter}");
     }
 }

@@ -18,6 +18,7 @@ mod guard;
 mod lab;
 mod measure;
 mod noise;
+mod prior;
 mod random;
 mod run;
 mod stage;
@@ -48,6 +49,8 @@ enum Command {
     Lab(lab::LabArgs),
     /// Search on devices ten times noisier than a quiet one, and count what is recommended wrongly
     Noise(noise::NoiseArgs),
+    /// What devices of each kind drain, on devices drawn at random
+    Prior(prior::PriorArgs),
 }
 
 #[derive(clap::Args)]
@@ -94,6 +97,7 @@ fn main() -> anyhow::Result<()> {
         Some(Command::Guard(args)) => guard::run(&args).map(|()| args.dry_run),
         Some(Command::Lab(args)) => lab::run(&args).map(|()| false),
         Some(Command::Noise(args)) => noise::run(&args).map(|()| args.dry_run),
+        Some(Command::Prior(args)) => prior::run(&args).map(|()| args.dry_run),
         None => league(&args).map(|()| args.dry_run),
     }?;
     if !is_dry {

@@ -444,6 +444,10 @@ impl Held {
                 return;
             }
         }
+        // An elevator's change before this one may have found that it is theirs.
+        if !back && self.theirs.contains(&knob) {
+            return;
+        }
         if is_passing(&knob) && reads.get(&knob).is_none() {
             let Some(why) = self.unreadable.get(&knob) else {
                 self.lose(&knob);

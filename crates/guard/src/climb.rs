@@ -52,8 +52,8 @@ const LONGEST_SLOT: f64 = 2.0;
 pub(crate) struct Whole {
     /// Mean wait of an operation without a flood, in seconds.
     pub(crate) wait_s: Option<f64>,
-    /// The most that the device drains, in bytes a second.
-    pub(crate) drain: Option<f64>,
+    /// The most that the device drains, in bytes a second, or what stands for it.
+    pub(crate) drain: f64,
     /// The goal, in seconds; `None` in mode balance without a goal of the administrator's.
     pub(crate) goal_s: Option<f64>,
     /// Whether the administrator has set the goal.
@@ -66,9 +66,6 @@ impl Whole {
         self.mode == Mode::Protect
     }
 }
-
-/// Stands for the drain rate while that is unknown, in bytes a second.
-const UNKNOWN_DRAIN: f64 = 1e8;
 
 fn share(value: f64) -> f64 {
     value.clamp(LEAST_SHARE, 1.0).ln()
@@ -151,7 +148,7 @@ impl Slot {
 
     /// Logarithm of the flood's share of what the device drains.
     fn floods(&self, whole: &Whole) -> f64 {
-        share(self.flood() / whole.drain.unwrap_or(UNKNOWN_DRAIN).max(1.0))
+        share(self.flood() / whole.drain.max(1.0))
     }
 
     /// Logarithm of the score without the charge for dead time. In mode protect the part of a flood's

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use floodwall_model::plant::DeviceKind;
 use serde::{Deserialize, Serialize};
 
 /// The administrator's choices.
@@ -79,6 +80,20 @@ pub const LEAST_OWN_GOAL: Duration = Duration::from_millis(1);
 /// accesses.
 pub const UNKNOWN_GOAL: Duration = Duration::from_millis(50);
 
+/// Stands for a device's drain rate until that is known, in bytes a second: three of four devices of
+/// its kind drain at least as much. `league prior` measures them, on devices drawn at random
+/// (docs/guard.md, "An unknown device").
+#[must_use]
+pub fn prior(kind: DeviceKind) -> f64 {
+    match kind {
+        DeviceKind::Rotating => 100e6,
+        DeviceKind::SolidState | DeviceKind::Nvme => 140e6,
+        DeviceKind::Removable => 8e6,
+        // A slow disk.
+        DeviceKind::Unknown => 32e6,
+    }
+}
+
 /// The drain rate is the largest sample of so much backlogged time. That is long enough for a RAID
 /// cache's bursts and a file's gaps, and short enough to notice a slower device within 5 s.
 pub const DRAIN_WINDOW: Duration = Duration::from_secs(4);
@@ -113,8 +128,6 @@ pub const FLOOD_COMMIT: u64 = 4 << 20;
 /// A backlog that takes so many times the goal to drain is a threat, even while the queue is empty
 /// because the flusher has not begun.
 pub const THREAT: f64 = 10.0;
-/// The same while the drain rate is not known.
-pub const UNKNOWN_THREAT: u64 = 64 << 20;
 /// A victim or a flood counts as present for so long after it was seen. So a victim that commits
 /// once a second stays present.
 pub const PRESENCE: Duration = Duration::from_secs(3);
@@ -215,9 +228,6 @@ pub const PACE_DOWN: f64 = 0.75;
 pub const PACE_START: f64 = 2.0;
 /// See [`PACE_START`].
 pub const PACE_START_STEP: Duration = Duration::from_millis(750);
-/// The first rate while nothing is known of the device, in bytes a second: a quarter of what a slow
-/// disk drains.
-pub const PACE_START_RATE: f64 = 16e6;
 /// A pace is at most so many times what the flood was seen to write, while the drain rate is not
 /// known.
 pub const MOST_UNUSED: f64 = 4.0;

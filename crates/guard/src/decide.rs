@@ -24,7 +24,6 @@ use crate::config::{
     BACKLOG, BETTER, CHANGED, CLEARLY_WORSE, DEAD_S, ENOUGH_OPERATIONS, FIRST_REST, FORGET, GOOD, HARMED,
     HOPELESS_SLOTS, LAST_SLOTS, LIMIT_TRIAL, MOST_PATIENCE, MOST_S, Mode, NOT_IN_FORCE, OPENING_S, PATIENCE,
     PATIENCE_GROWTH, RECOVER_STEP, REST, REST_SLOTS, SETTLE, SETTLE_BFQ, STUCK, THREAT, TRY_S, UNBEARABLE,
-    UNKNOWN_THREAT,
 };
 use crate::estimate::Estimate;
 use crate::ladder::{Ladder, Turn};
@@ -305,8 +304,8 @@ impl Machine {
                 e.goal
             ));
         }
-        let bound =
-            e.drain_bytes_per_s.map_or(UNKNOWN_THREAT as f64, |rate| rate * e.goal.as_secs_f64() * THREAT);
+        let drain = e.drain_bytes_per_s.unwrap_or(e.prior_bytes_per_s);
+        let bound = drain * e.goal.as_secs_f64() * THREAT;
         let backlog = e.backlog_bytes;
         (backlog as f64 > bound.max(BACKLOG as f64))
             .then(|| format!("{} MiB wait to be written", backlog >> 20))

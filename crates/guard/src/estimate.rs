@@ -22,7 +22,7 @@ use crate::Now;
 use crate::config::{
     BACKLOG, BASE_MULTIPLE, BASE_WINDOW, Config, DRAIN_WINDOW, FLOOD_COMMIT, FLOOD_RATE, FLUSHING,
     LATENCY_WINDOW, LEAST_GOAL, LEAST_OPERATIONS, LEAST_OWN_GOAL, LONGEST_TICK, MOST_DRAIN_WINDOW,
-    MOST_SLOWER, PRESENCE, SHORT_FLUSHING, STRETCH, UNKNOWN_GOAL, VICTIMS_GROUP, rank,
+    MOST_SLOWER, PRESENCE, SHORT_FLUSHING, STRETCH, UNKNOWN_GOAL, VICTIMS_GROUP, prior, rank,
 };
 use crate::filter::{Typical, Windowed};
 use crate::learnt::Memory;
@@ -110,6 +110,8 @@ pub(crate) enum Pulled {
 pub struct Estimate {
     /// Drain rate in bytes a second; `None` before the device was ever backlogged.
     pub drain_bytes_per_s: Option<f64>,
+    /// Stands for it until it is known ([`crate::config::prior`]).
+    pub prior_bytes_per_s: f64,
     /// The largest drain rate of the last minute of backlogged time under the administrator's
     /// settings. A short queue lets less through than the device can drain: its samples count only
     /// if they are larger. It follows a device that becomes slower.
@@ -326,6 +328,7 @@ impl Estimator {
             seen.counters.in_flight as f64 * mean(seen.counters.written_bytes, seen.counters.write_ops);
         Estimate {
             drain_bytes_per_s: drain,
+            prior_bytes_per_s: prior(seen.kind),
             most_drain_bytes_per_s: self.memory.drain(self.most_drain.get()),
             drain_is_least: !self.saw_device && !self.memory.has_drain(),
             is_learnt: self.memory.counts(),

@@ -103,7 +103,7 @@ impl Ladder {
         let longer = lengths.iter().rfind(|(_, there)| *there > bytes);
         let before = self.before.take();
         let here = |was_shorter| Before { level, wait, flood, was_shorter };
-        let starves = whole.drain.is_some_and(|drain| flood < LEAST_SHARE * drain) && e.drains;
+        let starves = flood < LEAST_SHARE * whole.drain && e.drains;
         if starves && slots >= REST_SLOTS {
             let is_in_vain = before.is_some_and(|b| b.was_shorter && flood < FLOOR_GAIN * b.flood);
             if self.least_bytes > bytes || is_in_vain {
@@ -229,7 +229,7 @@ mod tests {
         fn run(&mut self, seconds: u64, device: Device<'_>) {
             let whole = Whole {
                 wait_s: Some(0.005),
-                drain: Some(DRAIN),
+                drain: DRAIN,
                 goal_s: Some(GOAL_S),
                 goal_is_given: false,
                 mode: Mode::Protect,

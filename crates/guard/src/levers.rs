@@ -33,8 +33,6 @@ const SHALLOWEST: u8 = DEPTH.len() as u8;
 const SMALLEST: u8 = SIZE.len() as u8;
 /// Depths and sizes with which encounters begin, from the longest queue to the shortest.
 const QUEUE: [(u8, u8); 6] = [(3, 1), (3, 2), (3, 3), (4, 3), (4, 4), (4, 5)];
-/// The place in [`QUEUE`] while the drain rate is not known: 1 MiB, 10 ms of a disk.
-const UNKNOWN_QUEUE: usize = 2;
 /// An elevator (`None`: the administrator's), a depth and a size.
 type Recipe = (Option<&'static str>, u8, u8);
 /// Levels that together come close to the best for each committing victim of the league
@@ -399,7 +397,7 @@ impl Level {
             // learnt there.
             return queue(shortest);
         }
-        let Some(drain) = estimate.drain_bytes_per_s else { return queue(QUEUE[UNKNOWN_QUEUE]) };
+        let drain = estimate.drain_bytes_per_s.unwrap_or(estimate.prior_bytes_per_s);
         let room = drain * estimate.goal.as_secs_f64() * QUEUE_SHARE;
         let bytes = |(depth, size): (u8, u8)| {
             let level = Self { depth, size, ..Self::default() };
@@ -567,8 +565,8 @@ mod tests {
         assert_eq!(first(&estimate(3e9, 20)), (Some(8), Some(512)));
         assert_eq!(first(&estimate(1e6, 20)), (Some(4), Some(32)));
         assert!(Level::first(&Estimate::default(), &offers()).has_shortest_queue());
-        let known = Estimate { drain_bytes_per_s: None, ..estimate(1.0, 20) };
-        assert_eq!(first(&known), (Some(8), Some(128)));
+        let unknown = Estimate { drain_bytes_per_s: None, prior_bytes_per_s: 100e6, ..estimate(1.0, 20) };
+        assert_eq!(first(&unknown), (Some(4), Some(128)));
         let level = Level { elevator: 1, depth: 4, size: 5, wbt_off: true, unraised: true, limit: 3 };
         assert_eq!(level.half(), Level { limit: 1, ..Level::default() });
         assert!(level.half().half().is_free());

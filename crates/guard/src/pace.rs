@@ -22,9 +22,9 @@ use std::time::Duration;
 use floodwall_model::Setting;
 
 use crate::config::{
-    DOMAIN, FIRST_SHARE, FLOOD_RATE, HARMED, IGNORED, LATE, LEAST_DOMAIN, LEAST_PACE, LEAST_SHARE,
-    LEAST_TRIAL, MOST_PROBE_WAIT, MOST_UNUSED, PACE_DOWN, PACE_OLD, PACE_ROOM, PACE_START, PACE_START_RATE,
-    PACE_START_STEP, PACE_UP, PROBE, PROBE_WAIT, SETTLE,
+    DOMAIN, FIRST_SHARE, HARMED, IGNORED, LATE, LEAST_DOMAIN, LEAST_PACE, LEAST_SHARE, LEAST_TRIAL,
+    MOST_PROBE_WAIT, MOST_UNUSED, PACE_DOWN, PACE_OLD, PACE_ROOM, PACE_START, PACE_START_STEP, PACE_UP,
+    PROBE, PROBE_WAIT, SETTLE,
 };
 use crate::estimate::Estimate;
 
@@ -79,7 +79,7 @@ impl Pace {
     /// `last`: the rate at the end of the last encounter, in bytes a second, if there was one.
     pub(crate) fn begin(now: Duration, group: &str, last: Option<f64>, e: &Estimate) -> Self {
         let drain = e.most_drain_bytes_per_s.filter(|_| !e.drain_is_least);
-        let first = drain.map_or(PACE_START_RATE, |drain| drain * FIRST_SHARE);
+        let first = drain.unwrap_or(e.prior_bytes_per_s) * FIRST_SHARE;
         let rate = last.unwrap_or(first).min(drain.unwrap_or(f64::INFINITY)).max(floor(e));
         Self {
             group: group.to_owned(),
@@ -145,8 +145,11 @@ impl Pace {
         let drain = e.most_drain_bytes_per_s.unwrap_or(0.0);
         let floor = floor(e);
         // A flood that does not use its rate shows nothing of a higher one.
-        let most =
-            if e.drain_is_least { (MOST_UNUSED * self.used).max(PACE_START_RATE) } else { drain.max(floor) };
+        let most = if e.drain_is_least {
+            (MOST_UNUSED * self.used).max(FIRST_SHARE * e.prior_bytes_per_s)
+        } else {
+            drain.max(floor)
+        };
         let before = self.rate;
         self.hold = SETTLE;
         let was_wrong = self.is_learnt && !e.is_learnt && pressure > HARMED;
@@ -243,8 +246,9 @@ impl Pace {
 
 /// The least rate, in bytes a second.
 fn floor(e: &Estimate) -> f64 {
-    let drain = e.most_drain_bytes_per_s.filter(|_| !e.drain_is_least);
-    drain.map_or(FLOOD_RATE, |drain| (LEAST_SHARE * drain).max(LEAST_PACE))
+    let shown = e.most_drain_bytes_per_s.unwrap_or(0.0);
+    let drain = if e.drain_is_least { shown.max(e.prior_bytes_per_s) } else { shown };
+    (LEAST_SHARE * drain).max(LEAST_PACE)
 }
 
 /// Bytes of `memory.high` for a drain rate: whole pages of every architecture, as the kernel reads
@@ -324,6 +328,26 @@ mod tests {
     fn the_flood_keeps_a_tenth_and_never_more_than_all() {
         assert_eq!(after(60, |_| 5.0).rate, 10e6);
         assert_eq!(after(60, |_| 0.1).rate, 100e6);
+    }
+
+    #[test]
+    fn the_flood_keeps_a_tenth_of_the_prior_while_the_drain_rate_is_not_known() {
+        let late = Estimate {
+            drain_bytes_per_s: None,
+            prior_bytes_per_s: 80e6,
+            most_drain_bytes_per_s: None,
+            drain_is_least: true,
+            ..estimate(5.0)
+        };
+        let mut pace = Pace::begin(Duration::ZERO, "flood", None, &late);
+        for tick in 1..240 {
+            pace.tick(TICK * tick, &late);
+        }
+        assert_eq!(pace.rate, 8e6);
+        // It has drained more than the prior: a tenth of that.
+        let shown = Estimate { most_drain_bytes_per_s: Some(200e6), ..late };
+        (0..40).for_each(|tick| drop(pace.tick(TICK * (240 + tick), &shown)));
+        assert_eq!(pace.rate, 20e6);
     }
 
     #[test]

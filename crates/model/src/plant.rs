@@ -157,11 +157,29 @@ pub struct Observation {
     pub devices: Vec<DeviceObservation>,
 }
 
+/// What a device is, as far as the kernel tells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum DeviceKind {
+    /// It can't be told, or several of different kinds are one device.
+    #[default]
+    Unknown,
+    /// A disk, or an array that says that it turns (`queue/rotational`).
+    Rotating,
+    /// It does not turn, and is none of the others.
+    SolidState,
+    /// An NVMe drive, or a cloud volume that looks like one.
+    Nvme,
+    /// A USB stick or an SD card.
+    Removable,
+}
+
 /// One device's part of an [`Observation`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeviceObservation {
     /// Which.
     pub id: DeviceId,
+    /// What it is, as far as that can be told without measuring.
+    pub kind: DeviceKind,
     /// Its counters since the last look, and the present content of its queue.
     pub counters: DeviceSample,
     /// Dirty page cache that belongs to it (`bdi` statistics: `BdiReclaimable`).

@@ -150,6 +150,7 @@ impl Attention {
 
 #[cfg(test)]
 mod tests {
+    use floodwall_model::plant::DeviceKind;
     use floodwall_model::trial::DeviceSample;
     use floodwall_model::{DeviceId, LatencyCounts};
 
@@ -172,6 +173,7 @@ mod tests {
             self.at += TICK;
             let devices = [DeviceObservation {
                 id: DeviceId { major: 8, minor: 0 },
+                kind: DeviceKind::Unknown,
                 counters: DeviceSample::default(),
                 dirty_bytes: Some(backlog),
                 writeback_bytes: None,

@@ -144,6 +144,7 @@ impl Turn {
 #[cfg(test)]
 mod tests {
     use floodwall_model::LatencyCounts;
+    use floodwall_model::plant::DeviceKind;
     use floodwall_model::trial::DeviceSample;
 
     use super::*;
@@ -154,6 +155,7 @@ mod tests {
         let commits = LatencyCounts::from_values(commits.iter().copied());
         DeviceObservation {
             id: DeviceId { major: 8, minor },
+            kind: DeviceKind::Unknown,
             actors: vec![Actor { dirtied_bytes: dirtied, commits, ..Actor::default() }],
             counters: DeviceSample::default(),
             dirty_bytes: None,

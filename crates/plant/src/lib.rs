@@ -24,6 +24,7 @@ mod counters;
 mod error;
 mod groups;
 mod identity;
+mod kind;
 mod lanes;
 mod levels;
 mod options;

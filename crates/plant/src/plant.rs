@@ -505,6 +505,7 @@ impl HostPlant {
             }
             devices.push(DeviceObservation {
                 id: unit.id,
+                kind: unit.kind,
                 counters: sample,
                 dirty_bytes: known.level.map(|level| level.dirty),
                 writeback_bytes: known.level.map(|level| level.writeback),

@@ -250,7 +250,7 @@ mod tests {
     use std::fs;
 
     use floodwall_knobs::KernelFiles;
-
+    use floodwall_model::plant::DeviceKind;
     use floodwall_model::setting::is_priority;
 
     use super::*;
@@ -281,6 +281,7 @@ mod tests {
         let unit = Unit {
             id: SDA,
             name: "sda".into(),
+            kind: DeviceKind::Unknown,
             members: BTreeSet::from([SDA]),
             queues: vec![device.clone()],
             limits: vec![device],

@@ -19,8 +19,10 @@ use floodwall_host::layout::Layout;
 use floodwall_host::{SysRoot, bdi, block, queue};
 use floodwall_knobs::Device;
 use floodwall_model::DeviceId;
+use floodwall_model::plant::DeviceKind;
 
 use crate::error::HostPlantError;
+use crate::kind;
 
 /// Which devices are to be steered.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,6 +42,8 @@ pub struct Unit {
     pub id: DeviceId,
     /// The kernel's name of it, or the mount's source.
     pub name: String,
+    /// What its disks are.
+    pub kind: DeviceKind,
     /// Every device that belongs to it, itself included.
     pub members: BTreeSet<DeviceId>,
     /// Those with a queue: their knobs are the unit's.
@@ -119,6 +123,7 @@ impl Units {
                     found.units.push(Unit {
                         id: row.id,
                         name: row.name.clone(),
+                        kind: DeviceKind::Unknown,
                         members: BTreeSet::from([row.id]),
                         queues: Vec::new(),
                         limits: vec![limits],
@@ -336,7 +341,8 @@ fn unit(
     let mut mounts: Vec<String> = mounts.map(|mount| mount.mountpoint.clone()).collect();
     mounts.sort_unstable();
     mounts.dedup();
-    Some(Unit { id, name, members, queues, limits, mounts })
+    let kind = kind::kind(root, &queues);
+    Some(Unit { id, name, kind, members, queues, limits, mounts })
 }
 
 /// The queues that a device's requests may go to.

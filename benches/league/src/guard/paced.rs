@@ -51,7 +51,7 @@ struct Run {
     alone_p99_us: f64,
     p99_us: f64,
     dead_seconds: usize,
-    /// The flood's rate, as a share of its rate alone.
+    /// The rate at which the flood reaches the device, as a share of its rate alone.
     flood: f64,
 }
 
@@ -115,7 +115,15 @@ fn run(
     };
     let (alone, _) = stage.rate(&victim, ALONE, MEET);
     let (beside, _) = stage.rate(&victim, MEET + GRACE, LEAVE);
-    let (_, flooded) = stage.rate(&flood, MEET + GRACE, LEAVE);
+    let (_, dirtied) = stage.rate(&flood, MEET + GRACE, LEAVE);
+    // A flood fills the page cache at once, whatever holds it back later. What reaches the device
+    // tells how soon it ends.
+    let backlog = |second: u64| {
+        let host = &stage.seconds[second as usize - 1].host;
+        (host.dirty_bytes.unwrap_or(0) + host.writeback_bytes.unwrap_or(0)) as f64
+    };
+    let drained = (backlog(MEET + GRACE) - backlog(LEAVE)) / (LEAVE - MEET - GRACE) as f64;
+    let flooded = dirtied + drained;
     let run = Run {
         kept: rounded(beside / alone.max(1e-9)),
         alone_p99_us: p99(ALONE, MEET),
@@ -133,7 +141,7 @@ const GOALS: [Goal; 4] = [
     ("victim's rate, of its rate before the flood", "≥ 98 %", |r| r.kept >= LEAST_RATE),
     ("p99, of the p99 before the flood", "≤ 3 ×", |r| r.p99_us <= MOST_P99 * r.alone_p99_us),
     ("dead seconds after the first two", "0", |r| r.dead_seconds == 0),
-    ("flood's rate, of its rate alone", "≥ 75 %", |r| r.flood >= LEAST_FLOOD),
+    ("flood's rate on the device, of its rate alone", "≥ 75 %", |r| r.flood >= LEAST_FLOOD),
 ];
 
 /// The section, of as many cells as there should be.

@@ -152,7 +152,8 @@ fn paces(who: Who) -> Result<(), String> {
                 [ $n -lt 240 ] || { echo \"never $1: $(limits)\"; floodwall guard history; exit 1; }
             done
         }
-        guard() { floodwall guard --device $device --p99 300ms 2>/run/guard.log & guard=$!; sleep 4; }
+        answers() { floodwall guard status >/dev/null 2>&1; }
+        guard() { floodwall guard --device $device --p99 300ms 2>/run/guard.log & guard=$!; await answers; }
         copy() {
             sh -c 'echo $$ > /sys/fs/cgroup/flood/cgroup.procs; exec dd if=/dev/zero of=big bs=1M' 2>/dev/null &
             copy=$!

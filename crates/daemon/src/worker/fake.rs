@@ -4,7 +4,9 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use floodwall_model::plant::{Actor, DeviceObservation, KnobWrite, Knobs, Observation, Plant, PlantError};
+use floodwall_model::plant::{
+    Actor, DeviceKind, DeviceObservation, KnobWrite, Knobs, Observation, Plant, PlantError,
+};
 use floodwall_model::trial::DeviceSample;
 use floodwall_model::{DeviceId, LatencyCounts, Reading, Setting};
 
@@ -72,6 +74,7 @@ impl Plant for Fake {
         inside.at += Duration::from_millis(250);
         let device = |id: &DeviceId| DeviceObservation {
             id: *id,
+            kind: DeviceKind::Unknown,
             counters: DeviceSample::default(),
             dirty_bytes: Some(if inside.clean { 0 } else { 512 << 20 }),
             writeback_bytes: Some(0),

@@ -3,7 +3,7 @@ use floodwall_model::LatencyCounts;
 use floodwall_model::latency::bucket_of;
 
 use crate::act::Held;
-use crate::config::{Mode, PACE_START_RATE};
+use crate::config::Mode;
 
 const TICK: Duration = Duration::from_millis(250);
 
@@ -13,7 +13,7 @@ fn offers() -> Offers<'static> {
 }
 
 const WHOLE: Whole =
-    Whole { wait_s: Some(0.005), drain: Some(1e8), goal_s: None, goal_is_given: false, mode: Mode::Balance };
+    Whole { wait_s: Some(0.005), drain: 1e8, goal_s: None, goal_is_given: false, mode: Mode::Balance };
 
 /// A disk of 100 MB/s with victims and floods: the victims' share of their speed alone, and the
 /// flood's.
@@ -229,11 +229,16 @@ fn a_flood_is_paced_at_once_although_its_drain_rate_is_not_known() {
     ];
     let held = Held::new(own.map(|(k, v)| (k.to_owned(), v.to_owned())).into_iter().collect());
     let offers = Offers::of(&held, None, Some("copy"));
-    let unknown = Estimate { drain_bytes_per_s: None, drain_is_least: true, ..estimate(0.1, 0.5) };
+    let unknown = Estimate {
+        drain_bytes_per_s: None,
+        prior_bytes_per_s: 80e6,
+        drain_is_least: true,
+        ..estimate(0.1, 0.5)
+    };
     let mut machine = Machine::default();
     machine.tick(TICK, &unknown, &WHOLE, &offers, true);
     assert_eq!((machine.state, machine.level), (State::Pace, Level::default()));
-    assert_eq!(machine.pace.map(|pace| pace.rate()), Some(PACE_START_RATE));
+    assert_eq!(machine.pace.map(|pace| pace.rate()), Some(40e6));
 }
 
 #[test]

@@ -1,4 +1,5 @@
 use floodwall_model::DeviceId;
+use floodwall_model::plant::DeviceKind;
 use floodwall_model::trial::DeviceSample;
 
 use super::*;
@@ -35,6 +36,7 @@ impl Bench {
         };
         let seen = DeviceObservation {
             id: DeviceId { major: 8, minor: 0 },
+            kind: DeviceKind::Unknown,
             counters,
             dirty_bytes: Some(backlog_mib << 20),
             writeback_bytes: self.writeback_bytes,
@@ -231,6 +233,7 @@ fn a_group_that_commits_on_another_device_is_not_paced() {
     let group = |name: &str, actor: Actor| Actor { group: Some(name.to_owned()), ..actor };
     let device = |minor: u32, actors: Vec<Actor>| DeviceObservation {
         id: DeviceId { major: 8, minor },
+        kind: DeviceKind::Unknown,
         counters: DeviceSample::default(),
         dirty_bytes: Some(100 << 20),
         writeback_bytes: None,

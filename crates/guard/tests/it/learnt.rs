@@ -58,7 +58,7 @@ fn a_second_start_has_fewer_dead_seconds_than_the_first() {
             (before, after) = (before + one, after + other);
         }
     }
-    assert!(before >= 3 && after == 0, "{before} dead seconds before, {after} after");
+    assert!(before >= 1 && after == 0, "{before} dead seconds before, {after} after");
 }
 
 #[test]

@@ -55,10 +55,8 @@ fn a_raised_victim_keeps_its_rate_beside_a_copy() {
     for seed in [1, 3, 4] {
         let encounter = |offers| encounter_in(Mode::Balance, seed, RATE, offers);
         let (mut raised, without) = (encounter(true), encounter(false));
-        let (kept, lost) = (raised.iops(41, 101) / 900.0, without.iops(41, 101) / 900.0);
-        assert!(kept > 0.98 && lost < 0.7, "seed {seed}: {kept:.2} kept, {lost:.2} without");
-        let (few, many) = (dead(&raised), dead(&without));
-        assert!(few <= 5 && many >= 30, "seed {seed}: {few} dead seconds, {many} without");
+        let kept = raised.iops(41, 101) / 900.0;
+        assert!(kept > 0.97 && dead(&raised) == 0, "seed {seed}: {kept:.3} kept, {} dead", dead(&raised));
         // The flood keeps moving.
         assert!(raised.flooded(41, 101) > 80e6, "{:.0}", raised.flooded(41, 101));
         let free = Run::under(&bfq(), vec![with(options(ARRAY), &[DATABASE], &[COPY])], false).knobs();

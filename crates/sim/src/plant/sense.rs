@@ -1,7 +1,8 @@
 //! What a plant's sensors say: counters and levels of the machines, and their loads as processes.
 
-use floodwall_device::Nanos;
-use floodwall_model::plant::{Actor, DeviceObservation, Observation};
+use floodwall_device::spec::Medium;
+use floodwall_device::{DeviceSpec, Nanos};
+use floodwall_model::plant::{Actor, DeviceKind, DeviceObservation, Observation};
 use floodwall_model::setting::{FLOOD, VICTIM};
 
 use super::{Device, SimPlant, priorities};
@@ -9,6 +10,9 @@ use crate::machine::Machine;
 use crate::page_cache::PAGE_SHIFT;
 use crate::sample::device_since;
 use crate::setup::Placed;
+
+/// The link of an SSD that is no NVMe drive is not faster than SATA 3: 6 Gbit/s, 8b10b.
+const SATA_RATE: f64 = 600e6;
 
 /// Looks at everything; counts begin anew.
 pub(super) fn observe(plant: &mut SimPlant) -> Observation {
@@ -60,11 +64,23 @@ fn device(
     let did = |a: &Actor| a.waiting > 0 || a.dirtied_bytes > 0 || a.operations() > 0;
     DeviceObservation {
         id: device.id,
+        kind: kind(&device.options.device),
         counters,
         dirty_bytes: Some(machine.cache.dirty << PAGE_SHIFT),
         writeback_bytes: Some(machine.cache.writeback << PAGE_SHIFT),
         changing: machine.block.is_changing(),
         actors: victims.into_iter().chain(floods).filter(did).collect(),
+    }
+}
+
+/// As Linux would know it.
+fn kind(spec: &DeviceSpec) -> DeviceKind {
+    match &spec.medium {
+        Medium::Disk(_) => DeviceKind::Rotating,
+        Medium::Flash(drive) if drive.link_rate <= SATA_RATE => DeviceKind::SolidState,
+        Medium::Flash(_) | Medium::Cloud(_) => DeviceKind::Nvme,
+        Medium::CheapFlash(_) => DeviceKind::Removable,
+        Medium::Null { .. } => DeviceKind::Unknown,
     }
 }
 
