@@ -60,7 +60,7 @@ enum Command {
         cells: usize,
     },
     /// PostgreSQL and SQLite beside a copy: default, 15 MB, guarded
-    Victims(victims::Options),
+    Victims(Box<victims::Options>),
     /// One trial of them in the working directory; what `victims --guest` runs
     #[command(hide = true)]
     Victim {

@@ -21,11 +21,14 @@ const SETTLE: Duration = Duration::from_secs(5);
 /// and the kernel throttles it.
 const LEAD: Duration = Duration::from_secs(10);
 
+/// Of each measurement, unless others are asked for.
+pub(super) const SECONDS: u32 = 30;
+
 /// What the victim does, and for how long.
 #[derive(clap::Args, Clone)]
 pub(crate) struct Load {
     /// Seconds of each measurement
-    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(5..=600))]
+    #[arg(long, default_value_t = SECONDS, value_parser = clap::value_parser!(u32).range(5..=600))]
     pub(super) seconds: u32,
     /// Connections to PostgreSQL
     #[arg(long, default_value_t = 10)]
