@@ -1,21 +1,22 @@
-//! Real victims on a lab device: PostgreSQL and SQLite beside the copy of a large file. They run
-//! under the default setting, under others (15 MB, a short queue, the victim first under bfq, the
-//! copy paced), and guarded.
+//! Real victims on a lab device: PostgreSQL, SQLite and MariaDB beside a flood, such as the copy of
+//! a large file. They run under the default setting, under others (15 MB, a short queue, the victim
+//! first under bfq, the flood paced), and guarded.
 //!
 //! ```text
-//! round × victim × way (the ways in another order each round):
+//! round × victim × flood × way (the ways in another order each round):
 //!   place   fresh device (xfs), behind this kernel or a guest's
-//!   trial     database made → way in force → the victim alone → cp begins → the victim beside it
-//!           all gone ─▶ DATA/PRESET-VICTIM-WAY-ROUND.json
+//!   trial     database made → way in force → the victim alone → flood begins → the victim beside it
+//!           all gone ─▶ DATA/PRESET-VICTIM-FLOOD-WAY-ROUND.json (without FLOOD where it is a copy)
 //! all that is in DATA, whatever the plan ─▶ a table a plan ─▶ docs/lab.md
 //! ```
 //!
-//! The figures are the victim's own: transactions a second and the time of each, from pgbench's log
-//! and from the clock of the program that talks to sqlite3. Every process ends with this one at the
-//! latest. A setting is put back by `floodwall rollback`, else by itself after 20 minutes. A trial
+//! The figures are the victim's own: transactions a second and the time of each, from the logs of
+//! pgbench and sysbench, and from the clock of the program that talks to sqlite3. Every process ends with this one at the
+//! latest. A setting is put back by `floodwall rollback`, else by itself later. A trial
 //! that is there is not repeated, so that an interrupted run goes on where it was.
 
-mod copy;
+mod flood;
+mod mariadb;
 pub(crate) mod place;
 mod postgres;
 mod sqlite;
@@ -25,12 +26,13 @@ mod way;
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use published::origin::{self, Origin};
 use serde_json::{Value, json};
 
 use crate::devices::Floodwall;
 use crate::trials;
+use flood::Kind;
 use trial::{Load, SECONDS, Trial, Who};
 use way::Way;
 
@@ -52,6 +54,9 @@ pub(crate) struct Options {
     /// Measure behind the kernel of a user-mode guest with so much memory
     #[arg(long, value_name = "MEMORY")]
     guest: Option<String>,
+    /// The guest's kernel: an image, in which the guard works, instead of user-mode Linux
+    #[arg(long, value_name = "FILE", requires = "guest")]
+    kernel: Option<PathBuf>,
     #[command(flatten)]
     load: Load,
     /// Rounds of each
@@ -60,6 +65,9 @@ pub(crate) struct Options {
     /// Which victims
     #[arg(long, value_delimiter = ',', default_value = "postgres,sqlite")]
     victims: Vec<Who>,
+    /// Beside which floods
+    #[arg(long, value_delimiter = ',', default_value = "copy")]
+    floods: Vec<Kind>,
     /// Under what
     #[arg(long, value_delimiter = ',', default_value = "default,15mb,guard")]
     ways: Vec<Way>,
@@ -91,6 +99,9 @@ impl Options {
         if let Some(memory) = &self.guest {
             plan["guest"] = json!(memory);
         }
+        if let Some(kernel) = &self.kernel {
+            plan["kernel"] = json!(stem(kernel));
+        }
         Ok(plan)
     }
 
@@ -107,16 +118,19 @@ impl Options {
 
     /// Of a trial's file. The parts that have a default are absent then, as in older files.
     fn name(&self, trial: Trial) -> String {
-        let Trial { who, way, round } = trial;
+        let Trial { who, flood, way, round } = trial;
         let guest = self.guest.as_ref().map(|_| "guest".to_owned());
         let rate = self.load.rate.map(|rate| rate.to_string());
         let seconds = (self.load.seconds != SECONDS).then(|| format!("{}s", self.load.seconds));
+        let flood = (flood != Kind::Copy).then(|| flood.name().to_owned());
         let parts = [
             Some(self.device()),
             guest,
+            self.kernel.as_deref().map(stem),
             Some(who.name().to_owned()),
             rate,
             seconds,
+            flood,
             Some(way.name().to_owned()),
             Some(round.to_string()),
         ];
@@ -128,14 +142,16 @@ impl Options {
         dir.join(format!("{}.{extension}", self.name(trial)))
     }
 
-    /// Victims in turn, and ways in an order that rotates with the round.
+    /// Victims and floods in turn, and ways in an order that rotates with the round.
     fn trials(&self) -> Vec<Trial> {
         let mut all = Vec::new();
         for round in 1..=self.rounds {
-            for who in &self.victims {
-                for at in 0..self.ways.len() {
-                    let way = self.ways[(at + round as usize - 1) % self.ways.len()];
-                    all.push(Trial { who: *who, way, round });
+            for &who in &self.victims {
+                for &flood in &self.floods {
+                    for at in 0..self.ways.len() {
+                        let way = self.ways[(at + round as usize - 1) % self.ways.len()];
+                        all.push(Trial { who, flood, way, round });
+                    }
                 }
             }
         }
@@ -156,6 +172,10 @@ pub(crate) fn run(floodwall: &Floodwall, options: &Options) -> anyhow::Result<()
     for way in &options.ways {
         way.check(floodwall, options)?;
     }
+    ensure!(
+        options.guest.is_none() || !options.floods.contains(&Kind::Load),
+        "a guest's device has no room for the flood 'load'; leave it out"
+    );
     let plan = options.plan()?;
     let mut measured = 0;
     for trial in options.trials() {
@@ -212,9 +232,10 @@ mod tests {
 
     #[test]
     fn each_trial_has_a_file_and_those_of_a_model_have_its_name() {
-        let files = files("--preset ./models/my.disk.toml --rounds 2 --ways default,guard");
+        let words = "--preset ./models/my.disk.toml --rounds 2 --ways default,guard --floods copy,load";
+        let files = files(words);
         let different: std::collections::BTreeSet<&String> = files.iter().collect();
-        assert_eq!((files.len(), different.len()), (2 * 2 * 2, files.len()));
+        assert_eq!((files.len(), different.len()), (2 * 2 * 2 * 2, files.len()));
         assert_eq!(files[0], "data/my.disk-postgres-default-1.json");
         assert!(files.iter().all(|file| file.starts_with("data/my.disk-")), "{files:?}");
     }
@@ -227,9 +248,10 @@ mod tests {
             files(&format!("--preset cloud-gp3 --guest 6GiB --rate 20 {one} postgres")),
             ["data/cloud-gp3-guest-postgres-20-guard-1.json"]
         );
+        let long = "--guest 6GiB --kernel target/kernel/vmlinuz --seconds 600 --floods backup";
         assert_eq!(
-            files(&format!("--preset hdd-7200 --seconds 600 {one} sqlite")),
-            ["data/hdd-7200-sqlite-600s-guard-1.json"]
+            files(&format!("--preset hdd-7200 {long} {one} mariadb")),
+            ["data/hdd-7200-guest-vmlinuz-mariadb-600s-backup-guard-1.json"]
         );
     }
 
