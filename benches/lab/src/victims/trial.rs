@@ -41,7 +41,7 @@ pub(crate) struct Load {
     /// without it
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) rate: Option<u32>,
-    /// What the way 'paced' lets the copy write, a second
+    /// What the way 'paced' lets the flood write, a second
     #[arg(long)]
     pub(super) pace: Option<String>,
 }
