@@ -7,8 +7,8 @@
 //! load     rows of text ─▶ the victim's client ─▶ a table of the victim's, made anew in turn
 //! ```
 //!
-//! Sources are on no disk: reading them costs what reading a cached file costs. What is in turn is
-//! on the device before it is overwritten, so that no page is dropped while it is dirty.
+//! Sources are on no disk: reading them costs what reading a cached file costs. Targets take turns.
+//! One that comes again has been written out by then, so that few pages are dropped while dirty.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -294,7 +294,7 @@ mod tests {
         (dir, flood)
     }
 
-    /// Waits until the flood says what is asked for.
+    /// Waits for a certain answer.
     fn until(flood: &Flood, wanted: impl Fn(&anyhow::Result<u64>) -> bool) -> anyhow::Result<u64> {
         loop {
             let told = flood.bytes();

@@ -13,12 +13,12 @@ use super::summary::Measured;
 use super::trial::{Database, Load};
 use published::process::{end, finished, said, tied, tied_as, until};
 
-/// nobody and nogroup: Debian's user mysql comes with its service, which nothing here needs.
+/// The ids of Debian's nobody and nogroup. The user mysql comes with the package of the service.
 const USER: &str = "65534";
 const SERVER: &str = "mariadbd";
 const NAME: &str = "victim";
-/// For each unit of `--scale`: some 5 MB, so that 20 of them fit into the buffer pool (128 MiB by
-/// default), and victims wait for commits and not for reads.
+/// For each unit of `--scale`: some 5 MB. The default of 20 units fits into the buffer pool (128 MiB
+/// by default): victims wait for commits and not for reads.
 const ROWS: u32 = 20_000;
 /// Until it takes connections, and until it has ended.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -137,7 +137,7 @@ impl Options {
         parts.into_iter().flatten().collect::<Vec<_>>().join("-")
     }
 
-    /// A trial's file in a directory. Names have dots of their own.
+    /// A trial's file in a directory. A name may hold dots.
     fn file(&self, dir: &Path, trial: Trial, extension: &str) -> PathBuf {
         dir.join(format!("{}.{extension}", self.name(trial)))
     }

@@ -66,7 +66,7 @@ impl Database for Sqlite {
         }
     }
 
-    /// Into another database: a transaction as long as that would shut the victim out of its own.
+    /// Into another database: its long transaction would lock the victim's.
     fn load(&self) -> Vec<String> {
         let file = self.dir.join("FLOOD.db").display().to_string();
         let setup = "DROP TABLE IF EXISTS t; CREATE TABLE t(v);";
