@@ -6,7 +6,7 @@
 # make bench  the figures: against sysbench and fio, interleaved
 # make lab-2010  the experiment of 2010 on a virtual array; writes docs/reproductions.md (root)
 # make lab-record  trials on virtual devices, kept as data that the simulator is held against (root)
-# make lab-victims  PostgreSQL and SQLite on a virtual array beside a copy: default, 15 MB, guarded; writes docs/lab.md (root)
+# make lab-victims  databases on a virtual array beside a copy or other floods: default, 15 MB, guarded; writes docs/lab.md (root)
 # make reproduce  published experiments and the lab's trials in the simulator; writes docs/reproductions.md, marks stale tables
 # make league  settings side by side on every kind of device, in the simulator; writes docs/league.md, marks stale tables
 # make frontier  families of levers on six devices, behind real kernels and in the simulator; writes docs/frontier.md (root)
@@ -76,6 +76,8 @@ lab-record: install-build install-peers
 # Root, and nothing else running; about 45 minutes; an interrupted run goes on where it was.
 lab-victims: install-build
 	@./scripts/need pg_ctlcluster:postgresql sqlite3:sqlite3 mkfs.xfs:xfsprogs setpriv:util-linux
+	@# Of MariaDB the server without its service.
+	@case '$(LAB_VICTIMS)' in *mariadb*) ./scripts/need mariadbd:mariadb-server-core mariadb:mariadb-client-core sysbench:sysbench;; esac
 	$(CARGO) build --release --locked -p floodwall -p lab-bench
 	target/release/lab-bench victims --out docs/lab.md $(LAB_VICTIMS)
 

@@ -4,7 +4,7 @@
 //! figures   null device: throughput and IOPS through the whole stack; lateness; idle figures of the presets
 //! cost      the guard beside victims on the null device: CPU, memory, the victims' rate; interleaved
 //! record    trials kept as data for the simulator → benches/lab/data
-//! victims   PostgreSQL and SQLite beside the copy of a large file, under settings and guarded → docs/lab.md
+//! victims   PostgreSQL, SQLite and MariaDB beside floods, under settings and guarded → docs/lab.md
 //! guest     the same trial in a guest of user-mode Linux and on this machine → docs/lab.md
 //! nfs       the NFS experiment of 2016 in a guest → docs/reproductions.md
 //! 2010      sysbench's and floodwall's commits beside dd, default and vm.dirty_bytes=15000000 → docs/reproductions.md
@@ -59,8 +59,8 @@ enum Command {
         #[arg(long, default_value_t = usize::MAX, hide_default_value = true)]
         cells: usize,
     },
-    /// PostgreSQL and SQLite beside a copy: default, 15 MB, guarded
-    Victims(victims::Options),
+    /// PostgreSQL, SQLite and MariaDB beside floods: default, 15 MB, guarded
+    Victims(Box<victims::Options>),
     /// One trial of them in the working directory; what `victims --guest` runs
     #[command(hide = true)]
     Victim {

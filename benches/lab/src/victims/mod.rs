@@ -1,21 +1,22 @@
-//! Real victims on a lab device: PostgreSQL and SQLite beside the copy of a large file. They run
-//! under the default setting, under others (15 MB, a short queue, the victim first under bfq, the
-//! copy paced), and guarded.
+//! Real victims on a lab device: PostgreSQL, SQLite and MariaDB beside a flood, such as the copy of
+//! a large file. They run under the default setting, under others (15 MB, a short queue, the victim
+//! first under bfq, the flood paced), and guarded.
 //!
 //! ```text
-//! round × victim × way (the ways in another order each round):
+//! round × victim × flood × way (the ways in another order each round):
 //!   place   fresh device (xfs), behind this kernel or a guest's
-//!   trial     database made → way in force → the victim alone → cp begins → the victim beside it
-//!           all gone ─▶ DATA/PRESET-VICTIM-WAY-ROUND.json
+//!   trial     database made → way in force → the victim alone → flood begins → the victim beside it
+//!           all gone ─▶ DATA/PRESET-VICTIM-FLOOD-WAY-ROUND.json (without FLOOD where it is a copy)
 //! all that is in DATA, whatever the plan ─▶ a table a plan ─▶ docs/lab.md
 //! ```
 //!
-//! The figures are the victim's own: transactions a second and the time of each, from pgbench's log
-//! and from the clock of the program that talks to sqlite3. Every process ends with this one at the
-//! latest. A setting is put back by `floodwall rollback`, else by itself after 20 minutes. A trial
+//! The figures are the victim's own: transactions a second and the time of each, from the logs of
+//! pgbench and sysbench, and from the clock of the program that talks to sqlite3. Every process ends with this one at the
+//! latest. A setting is put back by `floodwall rollback`, else by itself later. A trial
 //! that is there is not repeated, so that an interrupted run goes on where it was.
 
-mod copy;
+mod flood;
+mod mariadb;
 pub(crate) mod place;
 mod postgres;
 mod sqlite;
@@ -25,13 +26,14 @@ mod way;
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use published::origin::{self, Origin};
 use serde_json::{Value, json};
 
 use crate::devices::Floodwall;
 use crate::trials;
-use trial::{Load, Trial, Who};
+use flood::Kind;
+use trial::{Load, SECONDS, Trial, Who};
 use way::Way;
 
 /// What the figures depend on besides the machine.
@@ -42,7 +44,7 @@ const DATA: &str = "benches/lab/victims";
 /// The plan, and where its results go.
 #[derive(clap::Args, Clone)]
 pub(crate) struct Options {
-    /// Device to measure on
+    /// Device to measure on: a preset, or a file with a model
     #[arg(long, default_value = "raid10-bbwc-2010")]
     preset: String,
     /// Elevator that the device is given, such as the mq-deadline of a disk; the loop device's own
@@ -52,6 +54,9 @@ pub(crate) struct Options {
     /// Measure behind the kernel of a user-mode guest with so much memory
     #[arg(long, value_name = "MEMORY")]
     guest: Option<String>,
+    /// The guest's kernel: an image, in which the guard works, instead of user-mode Linux
+    #[arg(long, value_name = "FILE", requires = "guest")]
+    kernel: Option<PathBuf>,
     #[command(flatten)]
     load: Load,
     /// Rounds of each
@@ -60,6 +65,9 @@ pub(crate) struct Options {
     /// Which victims
     #[arg(long, value_delimiter = ',', default_value = "postgres,sqlite")]
     victims: Vec<Who>,
+    /// Beside which floods
+    #[arg(long, value_delimiter = ',', default_value = "copy")]
+    floods: Vec<Kind>,
     /// Under what
     #[arg(long, value_delimiter = ',', default_value = "default,15mb,guard")]
     ways: Vec<Way>,
@@ -79,38 +87,81 @@ pub(crate) struct Options {
 
 impl Options {
     /// What a stored trial must agree with.
-    fn plan(&self) -> Value {
+    fn plan(&self) -> anyhow::Result<Value> {
         let mut plan = self.load.plan();
-        plan["preset"] = json!(self.preset);
+        plan["preset"] = json!(self.device());
+        if let Some(file) = self.model() {
+            let text = std::fs::read_to_string(file);
+            plan["model"] = json!(text.with_context(|| format!("can't read '{}'", file.display()))?);
+        }
         plan["scheduler"] = json!(self.scheduler);
         // Absent in trials that are older than guests.
         if let Some(memory) = &self.guest {
             plan["guest"] = json!(memory);
         }
-        plan
+        if let Some(kernel) = &self.kernel {
+            plan["kernel"] = json!(stem(kernel));
+        }
+        Ok(plan)
     }
 
-    /// Of a trial's file.
+    /// The file of a model that is in no preset.
+    fn model(&self) -> Option<&Path> {
+        let is_file = self.preset.contains('/') || self.preset.ends_with(".toml");
+        is_file.then(|| Path::new(&self.preset))
+    }
+
+    /// The preset's name, or that of the model's file.
+    fn device(&self) -> String {
+        self.model().map_or_else(|| self.preset.clone(), stem)
+    }
+
+    /// Of a trial's file. The parts that have a default are absent then, as in older files.
     fn name(&self, trial: Trial) -> String {
-        let guest = if self.guest.is_some() { "-guest" } else { "" };
-        let rate = self.load.rate.map(|rate| format!("-{rate}")).unwrap_or_default();
-        let Trial { who, way, round } = trial;
-        format!("{}{guest}-{}{rate}-{}-{round}", self.preset, who.name(), way.name())
+        let Trial { who, flood, way, round } = trial;
+        let guest = self.guest.as_ref().map(|_| "guest".to_owned());
+        let rate = self.load.rate.map(|rate| rate.to_string());
+        let seconds = (self.load.seconds != SECONDS).then(|| format!("{}s", self.load.seconds));
+        let flood = (flood != Kind::Copy).then(|| flood.name().to_owned());
+        let parts = [
+            Some(self.device()),
+            guest,
+            self.kernel.as_deref().map(stem),
+            Some(who.name().to_owned()),
+            rate,
+            seconds,
+            flood,
+            Some(way.name().to_owned()),
+            Some(round.to_string()),
+        ];
+        parts.into_iter().flatten().collect::<Vec<_>>().join("-")
     }
 
-    /// Victims in turn, and ways in an order that rotates with the round.
+    /// A trial's file in a directory. A name may hold dots.
+    fn file(&self, dir: &Path, trial: Trial, extension: &str) -> PathBuf {
+        dir.join(format!("{}.{extension}", self.name(trial)))
+    }
+
+    /// Victims and floods in turn, and ways in an order that rotates with the round.
     fn trials(&self) -> Vec<Trial> {
         let mut all = Vec::new();
         for round in 1..=self.rounds {
-            for who in &self.victims {
-                for at in 0..self.ways.len() {
-                    let way = self.ways[(at + round as usize - 1) % self.ways.len()];
-                    all.push(Trial { who: *who, way, round });
+            for &who in &self.victims {
+                for &flood in &self.floods {
+                    for at in 0..self.ways.len() {
+                        let way = self.ways[(at + round as usize - 1) % self.ways.len()];
+                        all.push(Trial { who, flood, way, round });
+                    }
                 }
             }
         }
         all
     }
+}
+
+/// A file's name without what is behind its last dot.
+fn stem(path: &Path) -> String {
+    path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// Measures the missing trials, and writes the tables of all that are kept.
@@ -121,15 +172,20 @@ pub(crate) fn run(floodwall: &Floodwall, options: &Options) -> anyhow::Result<()
     for way in &options.ways {
         way.check(floodwall, options)?;
     }
+    ensure!(
+        options.guest.is_none() || !options.floods.contains(&Kind::Load),
+        "a guest's device has no room for the flood 'load'; leave it out"
+    );
+    let plan = options.plan()?;
     let mut measured = 0;
     for trial in options.trials() {
-        let name = options.name(trial);
-        let path = options.data.join(&name).with_extension("json");
-        if measured == options.trials || is_stored(&path, options)? {
+        let path = options.file(&options.data, trial, "json");
+        if measured == options.trials || is_stored(&path, &plan)? {
             continue;
         }
-        eprintln!("{name} of {} rounds", options.rounds);
-        let result = measure(floodwall, options, trial, &options.logs.join(&name).with_extension("log"))?;
+        eprintln!("{} of {} rounds", options.name(trial), options.rounds);
+        let mut result = measure(floodwall, options, trial, &options.file(&options.logs, trial, "log"))?;
+        result["plan"] = plan.clone();
         trials::write(&path, &result)?;
         measured += 1;
     }
@@ -144,9 +200,9 @@ fn section(data: &Path) -> anyhow::Result<(String, Origin)> {
 }
 
 /// Whether there is a trial of the same plan.
-fn is_stored(path: &Path, options: &Options) -> anyhow::Result<bool> {
+fn is_stored(path: &Path, plan: &Value) -> anyhow::Result<bool> {
     let is_there = path.try_exists().with_context(|| format!("can't look for '{}'", path.display()))?;
-    Ok(is_there && trials::read(path)?.get("plan") == Some(&options.plan()))
+    Ok(is_there && trials::read(path)?.get("plan") == Some(plan))
 }
 
 fn measure(floodwall: &Floodwall, options: &Options, trial: Trial, log: &Path) -> anyhow::Result<Value> {
@@ -154,7 +210,6 @@ fn measure(floodwall: &Floodwall, options: &Options, trial: Trial, log: &Path) -
         None => place::on_host(floodwall, options, trial, log)?,
         Some(memory) => place::in_guest(floodwall, options, trial, memory)?,
     };
-    result["plan"] = options.plan();
     result["origin"] = serde_json::to_value(Origin::now(&origin::root()?, &INPUTS)?)?;
     Ok(result)
 }
@@ -162,6 +217,44 @@ fn measure(floodwall: &Floodwall, options: &Options, trial: Trial, log: &Path) -
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn files(words: &str) -> Vec<String> {
+        #[derive(clap::Parser)]
+        struct Args {
+            #[command(flatten)]
+            options: Options,
+        }
+        let words = std::iter::once("victims").chain(words.split(' '));
+        let options = <Args as clap::Parser>::parse_from(words).options;
+        let file = |trial| options.file(Path::new("data"), trial, "json").display().to_string();
+        options.trials().into_iter().map(file).collect()
+    }
+
+    #[test]
+    fn each_trial_has_a_file_and_those_of_a_model_have_its_name() {
+        let words =
+            "--preset ./models/my.disk.toml --rounds 2 --ways default,limited-guard --floods copy,load";
+        let files = files(words);
+        let different: std::collections::BTreeSet<&String> = files.iter().collect();
+        assert_eq!((files.len(), different.len()), (2 * 2 * 2 * 2, files.len()));
+        assert_eq!(files[0], "data/my.disk-postgres-default-1.json");
+        assert!(files.iter().all(|file| file.starts_with("data/my.disk-")), "{files:?}");
+    }
+
+    #[test]
+    fn a_file_tells_what_is_not_the_default_and_older_ones_are_found() {
+        let one = "--rounds 1 --ways guard --victims";
+        assert_eq!(files(&format!("{one} sqlite")), ["data/raid10-bbwc-2010-sqlite-guard-1.json"]);
+        assert_eq!(
+            files(&format!("--preset cloud-gp3 --guest 6GiB --rate 20 {one} postgres")),
+            ["data/cloud-gp3-guest-postgres-20-guard-1.json"]
+        );
+        let long = "--guest 6GiB --kernel target/kernel/vmlinuz --seconds 600 --floods backup";
+        assert_eq!(
+            files(&format!("--preset hdd-7200 {long} {one} mariadb")),
+            ["data/hdd-7200-guest-vmlinuz-mariadb-600s-backup-guard-1.json"]
+        );
+    }
 
     #[test]
     fn the_documents_tables_follow_from_the_stored_trials() {

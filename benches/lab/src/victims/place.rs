@@ -1,5 +1,5 @@
 //! The place of a trial: a device behind this machine's kernel or behind a guest's. A guest has
-//! control groups (cgroup v2) for the victim and the copy.
+//! control groups (cgroup v2) for the victim and the flood.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -10,13 +10,15 @@ use published::process::finished;
 use serde_json::{Value, json};
 
 use super::Options;
+use super::flood::Kind;
 use super::trial::{self, Disk, Load, Trial};
 use crate::devices::{Floodwall, output};
 
-/// The device. What the copy writes takes no memory: zeros.
+/// The device. What floods write takes no memory, apart from loads and names of files: zeros.
 const DEVICE: [&str; 4] = ["--size", "64GiB", "--fs", "xfs"];
 /// For the device's contents, which are in the guest's own memory there.
 const ON_HOST: [&str; 2] = ["--memory", "6GiB"];
+const LOADED: [&str; 2] = ["--memory", "10GiB"];
 const IN_GUEST: [&str; 2] = ["--memory", "2GiB"];
 /// Control groups that every guest has.
 const VICTIM: &str = "/sys/fs/cgroup/victim/cgroup.procs";
@@ -35,8 +37,9 @@ pub(super) fn on_host(
     let mount = tempfile::tempdir().context("can't make a mount point")?;
     open_to_others(mount.path())?;
     let at = mount.path().to_str().context("the mount point's name")?;
+    let memory = if trial.flood == Kind::Load { LOADED } else { ON_HOST };
     let scheduler = options.scheduler.iter().flat_map(|name| ["--scheduler", name]);
-    let more: Vec<&str> = DEVICE.into_iter().chain(ON_HOST).chain(["--mount", at]).chain(scheduler).collect();
+    let more: Vec<&str> = DEVICE.into_iter().chain(memory).chain(["--mount", at]).chain(scheduler).collect();
     let device = floodwall.up(&options.preset, &more)?;
     let disk = Disk { path: device.path.clone(), dir: device.dir()?.to_owned(), flood: None };
     let mut result = trial::measure(floodwall, &disk, &options.load, trial, log)?;
@@ -53,12 +56,15 @@ pub(super) fn in_guest(
 ) -> anyhow::Result<Value> {
     let ourselves = std::env::current_exe().context("can't find this program")?;
     let mut run = Command::new(&floodwall.program);
-    run.args(["lab", "run", &options.preset, "--kernel", "uml", "--ram", memory]).args(DEVICE).args(IN_GUEST);
+    let kernel = options.kernel.as_deref().unwrap_or(Path::new("uml"));
+    run.args(["lab", "run", &options.preset, "--ram", memory, "--kernel"]).arg(kernel);
+    run.args(DEVICE).args(IN_GUEST);
     if let Some(scheduler) = &options.scheduler {
         run.args(["--scheduler", scheduler]);
     }
     run.arg("--").arg(ourselves).arg("--floodwall").arg(&floodwall.program).arg("victim");
-    run.args(["--who", trial.who.name(), "--way", trial.way.name(), "--round", &trial.round.to_string()]);
+    run.args(["--who", trial.who.name(), "--flood", trial.flood.name(), "--way", trial.way.name()]);
+    run.args(["--round", &trial.round.to_string()]);
     let output = output(run.args(options.load.args()), &[0])?;
     let mut result: Value = serde_json::from_slice(&output.stdout).context("what the guest measured")?;
     let late = String::from_utf8_lossy(&output.stderr).contains(LATE);

@@ -93,22 +93,26 @@ impl Database for Postgres {
             told.lines().find_map(|line| line.strip_prefix("number of transactions actually processed: "));
         let own: u64 =
             own.and_then(|n| n.split('/').next()?.trim().parse().ok()).context("pgbench told no number")?;
-        let mut done = Vec::new();
-        for log in std::fs::read_dir(self.logs.path()).context("pgbench's logs")? {
-            let path = log?.path();
-            let file = std::fs::File::open(&path).context("pgbench's log")?;
-            for line in BufReader::new(file).lines() {
-                let line = line.context("pgbench's log")?;
-                done.push(transaction(&line).with_context(|| format!("pgbench's log says '{line}'"))?);
-            }
-            std::fs::remove_file(&path).context("pgbench's log")?;
-        }
-        anyhow::ensure!(done.len() as u64 == own, "pgbench logged {} transactions of {own}", done.len());
-        Ok(Measured::new(time, done))
+        Ok(Measured::new(time, logged(self.logs.path(), own)?))
     }
 
     fn process(&self) -> Option<u32> {
         Some(self.server.id())
+    }
+
+    fn load(&self) -> Vec<String> {
+        let client = [self.programs.join("psql"), "-h".into(), self.socket.clone()];
+        let mut words: Vec<String> = client.iter().map(|word| word.display().to_string()).collect();
+        words.extend(["-U", USER, "-d", USER, "-X", "-q"].map(String::from));
+        for command in [
+            "SET client_min_messages=warning",
+            "DROP TABLE IF EXISTS FLOOD",
+            "CREATE TABLE FLOOD(v text)",
+            "COPY FLOOD FROM STDIN",
+        ] {
+            words.extend(["-c".into(), command.into()]);
+        }
+        words
     }
 
     fn about(&mut self) -> anyhow::Result<Value> {
@@ -118,6 +122,23 @@ impl Database for Postgres {
             "synchronous_commit": self.ask("SHOW synchronous_commit")?, "wal_syncs": syncs,
         }))
     }
+}
+
+/// The transactions in all logs of a directory, which are removed. `own`: as many as the program
+/// that wrote them says.
+pub(super) fn logged(dir: &Path, own: u64) -> anyhow::Result<Vec<(u64, u64)>> {
+    let mut done = Vec::new();
+    for log in std::fs::read_dir(dir).context("the logs of transactions")? {
+        let path = log?.path();
+        let file = std::fs::File::open(&path).context("the log of transactions")?;
+        for line in BufReader::new(file).lines() {
+            let line = line.context("the log of transactions")?;
+            done.push(transaction(&line).with_context(|| format!("the log of transactions says '{line}'"))?);
+        }
+        std::fs::remove_file(&path).context("the log of transactions")?;
+    }
+    anyhow::ensure!(done.len() as u64 == own, "the logs have {} transactions of {own}", done.len());
+    Ok(done)
 }
 
 /// When it was done, in µs since 1970, and how long it took:

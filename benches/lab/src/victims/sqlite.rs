@@ -2,7 +2,7 @@
 //! it has by default and `synchronous=FULL`.
 
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -20,6 +20,7 @@ const COMMIT: &str = "INSERT INTO t(v) VALUES(randomblob(200)); SELECT 'done';";
 
 pub(super) struct Sqlite {
     program: Child,
+    dir: PathBuf,
     ask: ChildStdin,
     answers: BufReader<ChildStdout>,
 }
@@ -31,7 +32,7 @@ impl Sqlite {
         let mut program = command.spawn().context("can't start sqlite3: apt-get install sqlite3")?;
         let (ask, answers) =
             program.stdin.take().zip(program.stdout.take()).context("sqlite3 has no pipes")?;
-        let mut sqlite = Self { program, ask, answers: BufReader::new(answers) };
+        let mut sqlite = Self { program, dir: dir.to_owned(), ask, answers: BufReader::new(answers) };
         sqlite.question(&format!("{SETUP} SELECT 'done';"), "done")?;
         Ok(sqlite)
     }
@@ -63,6 +64,13 @@ impl Database for Sqlite {
             let at = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock")?;
             done.push((at.as_micros() as u64, begin.elapsed().as_micros() as u64));
         }
+    }
+
+    /// Into another database: its long transaction would lock the victim's.
+    fn load(&self) -> Vec<String> {
+        let file = self.dir.join("FLOOD.db").display().to_string();
+        let setup = "DROP TABLE IF EXISTS t; CREATE TABLE t(v);";
+        ["sqlite3", "-batch", &file, setup, ".import /dev/stdin t"].map(String::from).to_vec()
     }
 
     fn about(&mut self) -> anyhow::Result<Value> {

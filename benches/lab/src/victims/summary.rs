@@ -1,6 +1,6 @@
 //! A victim's own figures, and the table over all rounds. Pure. Times are microseconds.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -92,15 +92,22 @@ fn time(us: f64) -> String {
     human_duration(Duration::from_micros(us.max(0.0) as u64))
 }
 
-/// A table for each plan of the trials: figures of all rounds with their intervals.
+/// Halves of a measurement are compared from this length on, in seconds: shorter ones are the
+/// beginning of an encounter.
+const LONG: u64 = 60;
+
+/// A table for each plan of the trials: figures of all rounds with their intervals. After it the
+/// two halves of the time beside the flood, of long trials.
 pub(super) fn section(trials: &[Value]) -> anyhow::Result<String> {
     // By the text of a plan, so that the order does not depend on that of the files.
     let plans: BTreeMap<String, &Value> =
         trials.iter().map(|t| (t["plan"].to_string(), &t["plan"])).collect();
     let mut out = String::from(
-        "*Alone* and *beside* the copy are in the same trial, on a fresh device with xfs. *Dead* are seconds with under a tenth of the \
-         transactions alone, all rounds together. \"15mb\" is `floodwall apply vm.dirty_bytes=15MB`; \"short\" mq-deadline with 8 requests of 128 KiB; \"priority\" bfq \
-         and the server's processes at best-effort 0; \"paced\" `io.max` and `memory.high=128MiB` of the copy's control group. Figures are geometric means over the rounds \
+        "*Alone* and *beside* the flood are in the same trial, on a fresh device with xfs. *Dead* are seconds with under a tenth of the \
+         transactions alone, all rounds together. The flood \"copy\" is `cp` of a large file, \"backup\" `tar c` of large files, \"archive\" `tar x` of \
+         small files, \"load\" a bulk load into the victim's own database (SQLite: into a second one). \"15mb\" is `floodwall apply vm.dirty_bytes=15MB`; \
+         \"limited-guard\" the guard with that in force; \"short\" mq-deadline with 8 requests of 128 KiB; \"priority\" bfq \
+         and the server's processes at best-effort 0; \"paced\" `io.max` and `memory.high=128MiB` of the flood's control group. Figures are geometric means over the rounds \
          with 95 % intervals; a p99 needs 100 transactions in every round. *Late*: rounds in which the lab did not keep up with its model.\n",
     );
     for plan in plans.values() {
@@ -109,34 +116,77 @@ pub(super) fn section(trials: &[Value]) -> anyhow::Result<String> {
         writeln!(
             out,
             "\nPreset `{}`, {}, {} s each{}:\n\n\
-             | victim | setting | rounds | alone, per second | beside | kept | p99 alone | p99 beside | dead s | copy MB/s | late |\n\
-             |---|---|---|---|---|---|---|---|---|---|---|",
+             | victim | flood | setting | rounds | alone, per second | beside | kept | p99 alone | p99 beside | dead s | flood MB/s | late |\n\
+             |---|---|---|---|---|---|---|---|---|---|---|---|",
             text("preset").unwrap_or("?"),
             text("scheduler").unwrap_or("the loop device's own elevator"),
             plan["seconds"],
             more(plan),
         )?;
-        let rows: BTreeSet<(&str, &str)> = of_plan
-            .iter()
-            .filter_map(|trial| Some((trial["victim"].as_str()?, trial["way"].as_str()?)))
-            .collect();
-        for (victim, way) in rows {
-            let here = of_plan.iter().filter(|trial| trial["victim"] == victim && trial["way"] == way);
-            row(&mut out, victim, way, &here.copied().collect::<Vec<_>>())?;
+        let mut rows: BTreeMap<[&str; 3], Vec<&Value>> = BTreeMap::new();
+        for trial in of_plan {
+            let text = |name: &str| trial[name].as_str().unwrap_or("?");
+            rows.entry([text("victim"), flood(trial), text("way")]).or_default().push(trial);
+        }
+        for (names, trials) in &rows {
+            row(&mut out, &names.join(" | "), trials)?;
+        }
+        if plan["seconds"].as_u64().is_some_and(|seconds| seconds >= LONG) {
+            out.push_str(
+                "\nBeside the flood, transactions a second in each half of the time:\n\n\
+                 | victim | flood | setting | rounds | first half | second half | second / first |\n|---|---|---|---|---|---|---|\n",
+            );
+            for (names, trials) in &rows {
+                row_of_halves(&mut out, &names.join(" | "), trials)?;
+            }
         }
     }
     Ok(out)
 }
 
+/// The name of a trial's flood; older trials have none, and a copy.
+fn flood(trial: &Value) -> &str {
+    trial.pointer("/flood/kind").and_then(Value::as_str).unwrap_or("copy")
+}
+
+/// The flood's rate in bytes a second; older trials call it the copy's.
+fn flood_rate(trial: &Value) -> Option<f64> {
+    let flood = trial.get("flood").or_else(|| trial.get("copy"))?;
+    Some(flood["bytes"].as_f64()? / flood["seconds"].as_f64()?)
+}
+
+/// Transactions a second beside the flood, in the first and in the second half.
+fn halves(trial: &Value) -> Option<[f64; 2]> {
+    let each = trial.pointer("/beside/each_second")?.as_array()?;
+    let (first, second) = each.split_at(each.len() / 2);
+    let mean = |half: &[Value]| half.iter().filter_map(Value::as_f64).sum::<f64>() / half.len() as f64;
+    Some([mean(first), mean(second)])
+}
+
+fn row_of_halves(out: &mut String, names: &str, trials: &[&Value]) -> anyhow::Result<()> {
+    let rounds = trials.len();
+    let of =
+        |figure: fn([f64; 2]) -> f64| Rounds(trials.iter().filter_map(|t| halves(t).map(figure)).collect());
+    writeln!(
+        out,
+        "| {names} | {rounds} | {} | {} | {} |",
+        of(|[first, _]| first).shown(rounds, number),
+        of(|[_, second]| second).shown(rounds, number),
+        of(|[first, second]| second / first).shown(rounds, |ratio| format!("{ratio:.2}")),
+    )?;
+    Ok(())
+}
+
 /// What a plan has besides.
 fn more(plan: &Value) -> String {
-    let guest = plan["guest"].as_str().map(|memory| format!(", in a guest with {memory}"));
+    let kernel = plan["kernel"].as_str().map(|file| format!(" of '{file}'")).unwrap_or_default();
+    let guest = plan["guest"].as_str().map(|memory| format!(", in a guest{kernel} with {memory}"));
     let rate = plan["rate"].as_u64().map(|rate| format!(", {rate} transactions a second asked for"));
     let pace = plan["pace"].as_str().map(|pace| format!(", paced to {pace} a second"));
     [guest, rate, pace].into_iter().flatten().collect()
 }
 
-fn row(out: &mut String, victim: &str, way: &str, trials: &[&Value]) -> anyhow::Result<()> {
+fn row(out: &mut String, names: &str, trials: &[&Value]) -> anyhow::Result<()> {
     let of =
         |figure: &dyn Fn(&Value) -> Option<f64>| Rounds(trials.iter().filter_map(|t| figure(t)).collect());
     let at = |pointer: &'static str| of(&move |trial| trial.pointer(pointer)?.as_f64());
@@ -157,14 +207,14 @@ fn row(out: &mut String, victim: &str, way: &str, trials: &[&Value]) -> anyhow::
     let late = trials.iter().filter(|trial| trial["lab"]["kept_up"] == false).count();
     writeln!(
         out,
-        "| {victim} | {way} | {rounds} | {} | {} | {} | {} | {} | {dead:.0} of {seconds:.0} | {} | {late} |",
+        "| {names} | {rounds} | {} | {} | {} | {} | {} | {dead:.0} of {seconds:.0} | {} | {late} |",
         at("/alone/per_second").shown(rounds, number),
         at("/beside/per_second").shown(rounds, number),
         ratio("/beside/per_second", "/alone/per_second")
             .shown(rounds, |share| format!("{:.1} %", 100.0 * share)),
         p99("alone").shown(rounds, time),
         p99("beside").shown(rounds, time),
-        ratio("/copy/bytes", "/copy/seconds").shown(rounds, |rate| number(rate / 1e6)),
+        of(&flood_rate).shown(rounds, |rate| number(rate / 1e6)),
     )?;
     Ok(())
 }
@@ -210,12 +260,32 @@ mod tests {
         // √(4 × 1) = 2; two rounds: t = 12.706, half = t × ln(4) / 2 = 8.807, 2 × e^8.807 = 13365.
         assert_eq!(
             rows[0],
-            "| sqlite | default | 2 | 100 (100 to 100) | 2.0 (0.0 to 13365) | 2.0 % (0.0 % to 13365.3 %) | \
+            "| sqlite | copy | default | 2 | 100 (100 to 100) | 2.0 (0.0 to 13365) | 2.0 % (0.0 % to 13365.3 %) | \
              2.50 ms (2.50 ms to 2.50 ms) | – | 4 of 60 | 100 (100 to 100) | 1 |"
         );
         assert_eq!(
             rows[1],
-            "| sqlite | guard | 1 | 100 | 90 | 90.0 % | 2.50 ms | 2.50 ms | 2 of 30 | 100 | 0 |"
+            "| sqlite | copy | guard | 1 | 100 | 90 | 90.0 % | 2.50 ms | 2.50 ms | 2 of 30 | 100 | 0 |"
         );
+    }
+
+    #[test]
+    fn long_trials_compare_their_halves_and_floods_have_rows_of_their_own() {
+        let trial = |flood: &str, each_second: &[u32]| {
+            json!({ "plan": { "preset": "hdd-7200", "seconds": 60 }, "victim": "mariadb", "way": "guard",
+                    "beside": { "each_second": each_second },
+                    "flood": { "kind": flood, "bytes": 6e9, "seconds": 60.0 } })
+        };
+        // Ratios of 1/2 and 2: one on the average.
+        let trials =
+            [trial("load", &[40, 40, 20, 20]), trial("load", &[10, 10, 20, 20]), trial("backup", &[5, 0, 0])];
+        let text = section(&trials).unwrap();
+        let rows: Vec<&str> = text.lines().filter(|line| line.starts_with("| mariadb")).collect();
+        assert_eq!(rows.len(), 4);
+        assert!(rows[1].starts_with("| mariadb | load | guard | 2 |"), "{}", rows[1]);
+        assert!(rows[1].ends_with("| 100 (100 to 100) | 0 |"), "{}", rows[1]);
+        assert_eq!(rows[2], "| mariadb | backup | guard | 1 | 5.0 | – | – |");
+        assert!(rows[3].starts_with("| mariadb | load | guard | 2 | 20 (0.0 to "), "{}", rows[3]);
+        assert!(rows[3].contains("| 20 (20 to 20) | 1.00 (0.00 to "), "{}", rows[3]);
     }
 }

@@ -1,4 +1,4 @@
-//! One trial on a device that is there: a database, a way in force, the victim alone, the copy, the
+//! One trial on a device that is there: a database, a way in force, the victim alone, the flood, the
 //! victim beside it.
 
 use std::path::{Path, PathBuf};
@@ -8,7 +8,8 @@ use anyhow::{Context, ensure};
 use published::{interrupt, process};
 use serde_json::{Value, json};
 
-use super::copy::Copy;
+use super::flood::{Flood, Kind};
+use super::mariadb::Mariadb;
 use super::postgres::Postgres;
 use super::sqlite::Sqlite;
 use super::summary::Measured;
@@ -17,27 +18,30 @@ use crate::devices::Floodwall;
 
 /// After the database is made, and before anything is measured.
 const SETTLE: Duration = Duration::from_secs(5);
-/// How long the copy runs before the victim is measured beside it: until the page cache is filled
+/// How long the flood runs before the victim is measured beside it: until the page cache is filled
 /// and the kernel throttles it.
 const LEAD: Duration = Duration::from_secs(10);
+
+/// Of each measurement, unless others are asked for.
+pub(super) const SECONDS: u32 = 30;
 
 /// What the victim does, and for how long.
 #[derive(clap::Args, Clone)]
 pub(crate) struct Load {
     /// Seconds of each measurement
-    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(5..=600))]
+    #[arg(long, default_value_t = SECONDS, value_parser = clap::value_parser!(u32).range(5..=600))]
     pub(super) seconds: u32,
-    /// Connections to PostgreSQL
+    /// Connections to PostgreSQL and to MariaDB
     #[arg(long, default_value_t = 10)]
     pub(super) clients: u32,
-    /// Size of PostgreSQL's database: pgbench's scale, 16 MB each
+    /// Size of PostgreSQL's database: pgbench's scale, 16 MB each; of MariaDB's: 5 MB each
     #[arg(long, default_value_t = 20)]
     pub(super) scale: u32,
     /// Transactions a second that PostgreSQL is asked for, whatever it takes; as many as it can
     /// without it
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) rate: Option<u32>,
-    /// What the way 'paced' lets the copy write, a second
+    /// What the way 'paced' lets the flood write, a second
     #[arg(long)]
     pub(super) pace: Option<String>,
 }
@@ -74,6 +78,7 @@ impl Load {
 pub(super) enum Who {
     Postgres,
     Sqlite,
+    Mariadb,
 }
 
 impl Who {
@@ -81,6 +86,7 @@ impl Who {
         match self {
             Self::Postgres => "postgres",
             Self::Sqlite => "sqlite",
+            Self::Mariadb => "mariadb",
         }
     }
 }
@@ -90,6 +96,8 @@ impl Who {
 pub(crate) struct Trial {
     #[arg(long)]
     pub(super) who: Who,
+    #[arg(long)]
+    pub(super) flood: Kind,
     #[arg(long)]
     pub(super) way: Way,
     #[arg(long)]
@@ -104,6 +112,9 @@ pub(super) trait Database {
     fn process(&self) -> Option<u32> {
         None
     }
+    /// The command, in words, that loads lines of its standard input into a table of the database;
+    /// `FLOOD` in them stands for the table's name.
+    fn load(&self) -> Vec<String>;
     /// Its version and settings, for the record.
     fn about(&mut self) -> anyhow::Result<Value>;
 }
@@ -114,7 +125,7 @@ pub(super) struct Disk {
     pub(super) path: PathBuf,
     /// Where it is mounted.
     pub(super) dir: PathBuf,
-    /// The control group (cgroup v2) that the copy is put into; this program's without it.
+    /// The control group (cgroup v2) that the flood is put into; this program's without it.
     pub(super) flood: Option<PathBuf>,
 }
 
@@ -127,27 +138,29 @@ pub(super) fn measure(
     log: &Path,
 ) -> anyhow::Result<Value> {
     let time = Duration::from_secs(load.seconds.into());
-    // Dropped from the last to the first: copy, setting or guard, database.
+    // Dropped from the last to the first: flood, setting or guard, database.
+    ensure!(
+        load.rate.is_none() || trial.who == Who::Postgres,
+        "only PostgreSQL can be asked for so many transactions a second; leave --rate out"
+    );
     let mut database: Box<dyn Database> = match trial.who {
         Who::Postgres => Box::new(Postgres::make(&disk.dir, load)?),
-        Who::Sqlite => {
-            ensure!(load.rate.is_none(), "SQLite commits as fast as it can; leave --rate out");
-            Box::new(Sqlite::make(&disk.dir)?)
-        }
+        Who::Sqlite => Box::new(Sqlite::make(&disk.dir)?),
+        Who::Mariadb => Box::new(Mariadb::make(&disk.dir, load)?),
     };
     process::finished(std::process::Command::new("sync").arg("-f").arg(&disk.dir))?;
     interrupt::sleep(SETTLE)?;
     let in_force = InForce::put(floodwall, trial.way, disk, load, database.process(), log)?;
     let alone = database.run(time)?;
-    let copy = Copy::start(disk)?;
+    let flood = Flood::start(trial.flood, disk, database.load())?;
     interrupt::sleep(LEAD)?;
-    let (copied, written, begin) = (copy.bytes()?, written_bytes(&disk.path)?, Instant::now());
+    let (flooded, written, begin) = (flood.bytes()?, written_bytes(&disk.path)?, Instant::now());
     let beside = database.run(time)?;
     // A stalled victim takes longer than it was asked to.
-    let copy_seconds = begin.elapsed().as_secs_f64();
-    let (copied, written) = (copy.bytes()? - copied, written_bytes(&disk.path)? - written);
+    let seconds = begin.elapsed().as_secs_f64();
+    let (flooded, written) = (flood.bytes()? - flooded, written_bytes(&disk.path)? - written);
     let knobs = knobs();
-    drop(copy);
+    drop(flood);
     let guard = in_force.history()?;
     let about = database.about()?;
     let applied = in_force.take_back()?;
@@ -163,7 +176,7 @@ pub(super) fn measure(
         "alone": alone.json(),
         "beside": beside.json(),
         "dead_seconds": beside.dead_seconds(alone.per_second()),
-        "copy": { "bytes": copied, "seconds": copy_seconds },
+        "flood": { "kind": trial.flood.name(), "bytes": flooded, "seconds": seconds },
         "device_written_bytes": written,
         "guard": guard,
     }))

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use published::guarded::Guarded;
@@ -13,13 +14,16 @@ use super::Options;
 use super::trial::{Disk, Load};
 use crate::devices::Floodwall;
 
-/// A setting is put back automatically after this time, unless it has been put back before.
-const APPLIED_FOR: &str = "20m";
+/// A setting is put back automatically after this time and both measurements, unless it has been
+/// put back before.
+const APPLIED_FOR: Duration = Duration::from_secs(20 * 60);
 
-/// The dirty domain of a paced copy.
+/// The dirty domain of a paced flood.
 const DOMAIN: &str = "memory.high=128MiB";
 const NO_GROUP: &str = "the way 'paced' needs cgroup v2, which a guest has: --guest 6GiB";
 const NO_PACE: &str = "the way 'paced' needs a rate: --pace 100MB";
+const NO_TRACEPOINTS: &str =
+    "the guard needs tracepoints, which user-mode Linux has not: boot an image with --kernel FILE";
 const LIMIT: &str = "vm.dirty_bytes=15MB";
 /// What must read the same before and after.
 const KNOBS: [&str; 4] = ["dirty_bytes", "dirty_ratio", "dirty_background_bytes", "dirty_background_ratio"];
@@ -33,9 +37,11 @@ pub(super) enum Way {
     Short,
     /// bfq, and the victim's threads first in it.
     Priority,
-    /// The copy's control group held to a rate, with a dirty domain of its own.
+    /// The flood's control group held to a rate, with a dirty domain of its own.
     Paced,
     Guard,
+    /// The guard beside an administrator's good setting.
+    LimitedGuard,
 }
 
 impl Way {
@@ -47,7 +53,12 @@ impl Way {
             Self::Priority => "priority",
             Self::Paced => "paced",
             Self::Guard => "guard",
+            Self::LimitedGuard => "limited-guard",
         }
+    }
+
+    fn is_guarded(self) -> bool {
+        matches!(self, Self::Guard | Self::LimitedGuard)
     }
 
     /// What `floodwall apply` takes for it; nothing where it is not a setting. `victim`: the number
@@ -57,7 +68,7 @@ impl Way {
         let of_disk = |knobs: &[&str]| knobs.iter().map(|knob| format!("{name}.{knob}")).collect();
         Ok(match self {
             Self::Default | Self::Guard => Vec::new(),
-            Self::Limit => vec![LIMIT.to_owned()],
+            Self::Limit | Self::LimitedGuard => vec![LIMIT.to_owned()],
             Self::Short => of_disk(&["scheduler=mq-deadline", "nr_requests=8", "max_sectors_kb=128"]),
             Self::Priority => {
                 let victim =
@@ -78,7 +89,8 @@ impl Way {
             ensure!(options.guest.is_some(), NO_GROUP);
             ensure!(options.load.pace.is_some(), NO_PACE);
         }
-        if self == Self::Guard {
+        if self.is_guarded() {
+            ensure!(options.guest.is_none() || options.kernel.is_some(), NO_TRACEPOINTS);
             let help = said(Command::new(&floodwall.program).args(["guard", "--help"]).stdin(Stdio::null()));
             help.context("this floodwall has no guard; leave it out with --ways default,15mb")?;
         }
@@ -116,7 +128,8 @@ impl<'a> InForce<'a> {
         let changes = &in_force.changes;
         if !changes.is_empty() {
             let mut apply = Command::new(&floodwall.program);
-            apply.args(["apply", "--yes", "--for", APPLIED_FOR, "--why", "real victims on the lab"]);
+            let time = APPLIED_FOR.as_secs() + 2 * u64::from(load.seconds);
+            apply.args(["apply", "--yes", "--for", &format!("{time}s"), "--why", "real victims on the lab"]);
             let output = apply.args(changes).stdin(Stdio::null()).output().context("can't run floodwall")?;
             let told =
                 [output.stderr, output.stdout].map(|o| String::from_utf8_lossy(&o).into_owned()).concat();
@@ -128,7 +141,7 @@ impl<'a> InForce<'a> {
                 changes.join(" ")
             );
         }
-        if way == Way::Guard {
+        if way.is_guarded() {
             in_force.guard = Some(Guarded::start(&floodwall.program, &disk.path, log)?);
         }
         Ok(in_force)

@@ -13,6 +13,8 @@ use crate::cells::Cell;
 /// What a figure should reach of the best fixed setting's, of the default's.
 const WANTED: f64 = 0.9;
 const WANTED_BURST: f64 = 0.95;
+/// So many dead seconds more than the best setting's are as good.
+const MORE_DEAD: f64 = 2.0;
 /// So much worse than the default is still like it.
 const TOLERANCE: f64 = 0.05;
 /// How often an interval misses.
@@ -65,6 +67,12 @@ impl Share {
         Self { share: mean.exp(), low: (mean - width).exp(), high: (mean + width).exp() }
     }
 
+    /// The guard's of another's, machine by machine.
+    fn of_runs(guard: &[Run], other: &[Run], of: fn(&Run) -> f64) -> Self {
+        let log = |(guard, other): (&Run, &Run)| (of(guard).max(LEAST) / of(other).max(LEAST)).ln();
+        Self::of_logs(&guard.iter().zip(other).map(log).collect::<Vec<_>>())
+    }
+
     fn verdict(self, least: f64) -> Verdict {
         match self {
             s if s.low >= least => Verdict::Reached,
@@ -96,10 +104,7 @@ impl<'a> Row<'a> {
         let named = stored.finalists.iter().map(|(name, runs)| (name.as_str(), runs.as_slice()));
         let all = named.chain([("default", stored.default.as_slice())]);
         let (best_name, best) = all.max_by(|a, b| score(a.1).total_cmp(&score(b.1)))?;
-        let share = |of: fn(&Run) -> f64| {
-            let log = |(guard, best): (&Run, &Run)| (of(guard).max(LEAST) / of(best).max(LEAST)).ln();
-            Share::of_logs(&stored.guard.iter().zip(best).map(log).collect::<Vec<_>>())
-        };
+        let share = |of: fn(&Run) -> f64| Share::of_runs(&stored.guard, best, of);
         let scores: Vec<f64> = stored.guard.iter().zip(best).map(|(g, b)| g.score - b.score).collect();
         Some(Self {
             cell,
@@ -113,11 +118,29 @@ impl<'a> Row<'a> {
     }
 
     fn both(&self) -> Verdict {
-        match [self.victim.verdict(WANTED), self.flood.verdict(WANTED)] {
-            [Verdict::Reached, Verdict::Reached] => Verdict::Reached,
-            both if both.contains(&Verdict::NotReached) => Verdict::NotReached,
-            _ => Verdict::CouldNotBeTold,
-        }
+        all(&[self.victim.verdict(WANTED), self.flood.verdict(WANTED)])
+    }
+
+    /// Whether no fixed setting gives more to the victim and to the flood as well. It can't be told
+    /// of a setting that does so by less than chance.
+    fn is_not_dominated(&self) -> Verdict {
+        let others = self.stored.finalists.values().chain([&self.stored.default]);
+        let verdict = |other: &Vec<Run>| {
+            let shares: [fn(&Run) -> f64; 2] = [|r| r.victim_kept, |r| r.flood_kept];
+            let shares = shares.map(|of| Share::of_runs(&self.stored.guard, other, of));
+            match shares {
+                shares if shares.iter().any(|s| s.share >= 1.0) => Verdict::Reached,
+                shares if shares.iter().all(|s| s.high < 1.0) => Verdict::NotReached,
+                _ => Verdict::CouldNotBeTold,
+            }
+        };
+        all(&others.map(verdict).collect::<Vec<_>>())
+    }
+
+    /// Whether the guard has at most [`MORE_DEAD`] dead seconds more than the best setting.
+    fn is_as_alive(&self) -> Verdict {
+        let dead = |runs: &[Run]| Mean::of(&values(runs, |r| r.dead_seconds)).mean;
+        known(dead(&self.stored.guard) <= dead(self.best) + MORE_DEAD)
     }
 
     /// Whether nothing is worse than under the default, by the means.
@@ -151,6 +174,18 @@ impl<'a> Row<'a> {
     fn is_given_back(&self) -> bool {
         self.stored.guard.iter().all(|run| run.steered.as_ref().is_some_and(|s| s.given_back))
     }
+}
+
+/// What several goals together are.
+fn all(verdicts: &[Verdict]) -> Verdict {
+    if verdicts.contains(&Verdict::NotReached) {
+        return Verdict::NotReached;
+    }
+    if verdicts.contains(&Verdict::CouldNotBeTold) { Verdict::CouldNotBeTold } else { Verdict::Reached }
+}
+
+fn known(is_reached: bool) -> Verdict {
+    if is_reached { Verdict::Reached } else { Verdict::NotReached }
 }
 
 fn values(runs: &[Run], of: fn(&Run) -> f64) -> Vec<f64> {
@@ -197,7 +232,6 @@ fn summary(out: &mut String, rows: &[Row<'_>]) {
             [Verdict::Reached, Verdict::NotReached, Verdict::CouldNotBeTold].map(count);
         let _ = writeln!(out, "| {name} | {goal} | {reached} | {not} | {open} | {spread} |");
     };
-    let known = |is: bool| if is { Verdict::Reached } else { Verdict::NotReached };
     let dead = |row: &Row<'_>| Mean::of(&values(&row.stored.guard, |r| r.dead_seconds)).mean;
     let burst = |row: &Row<'_>| Mean::of(&values(&row.stored.guard, |r| r.burst_kept)).mean;
     let seconds = |of: &dyn Fn(&Row<'_>) -> f64| quarters(of).map(|s| format!("{s:.2}")).join(", ") + " s";
@@ -212,6 +246,10 @@ fn summary(out: &mut String, rows: &[Row<'_>]) {
     figure("flood's share of the best's", "90 %", &|r| r.flood.verdict(WANTED), percents(&|r| r.flood.share));
     figure("both", "90 %", &|r| r.both(), "–".into());
     figure("score of the best's", "90 %", &|r| r.score.verdict(WANTED), percents(&|r| r.score.share));
+    figure("not dominated by a fixed setting", "–", &|r| r.is_not_dominated(), "–".into());
+    figure("dead seconds more than the best's", "2", &|r| r.is_as_alive(), "–".into());
+    let three = |r: &Row<'_>| all(&[r.is_not_dominated(), r.score.verdict(WANTED), r.is_as_alive()]);
+    figure("not dominated, score and dead seconds", "–", &three, "–".into());
     let dead_spread = quarters(&dead).map(|s| format!("{s:.1}")).join(", ");
     figure("dead seconds", "0", &|r| known(dead(r) == 0.0), dead_spread);
     figure("burst kept", "95 %", &|r| known(burst(r) >= WANTED_BURST), percents(&burst));

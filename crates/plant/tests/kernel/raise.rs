@@ -220,12 +220,13 @@ fn guarded() -> Result<(), String> {
         Ok::<(), String>(())
     };
     steer(&mut plant, 3, &|_| false)?;
-    let flood = Worker::start(&["flood", &disk.file("f"), "300"])?;
+    let mut flood = Worker::start(&["flood", &disk.file("f"), "300"])?;
     let raised = |_: &HostPlant| all_are(crowd.pid(), RAISED).is_ok();
     steer(&mut plant, 30, &raised)?;
     all_are(crowd.pid(), RAISED)?;
     all_are(flood.pid(), &own)?;
-    drop(flood);
+    // It may wait for its writes behind raised victims: only the guard ends that.
+    flood.kill();
     steer(&mut plant, 60, &|plant| plant.held().is_empty())?;
     all_are(crowd.pid(), &own)?;
     let first = written.first().cloned().unwrap_or_default();

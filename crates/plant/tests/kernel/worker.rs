@@ -101,6 +101,11 @@ impl Worker {
         self.child.id()
     }
 
+    /// Kills it. It ends once the kernel lets it.
+    pub(crate) fn kill(&mut self) {
+        let _ = self.child.kill();
+    }
+
     /// Commits, or MiB written, so far.
     pub(crate) fn done(&self) -> u64 {
         self.done.load(Ordering::Relaxed)
@@ -109,7 +114,7 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        let _ = self.child.kill();
+        self.kill();
         let _ = self.child.wait();
     }
 }
