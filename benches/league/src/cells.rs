@@ -34,11 +34,19 @@ pub(crate) struct Cell {
     pub(crate) streams: u32,
     /// The seed that the device is drawn with; `None`: a preset.
     pub(crate) drawn: Option<u32>,
+    /// Operations a second that the victim asks for, whatever it gets; `None`: as many as it can. 0
+    /// while the rate is not measured yet.
+    pub(crate) rate: Option<u32>,
 }
 
 /// All of the league, device by device.
 pub(crate) fn all() -> Vec<Cell> {
     of(&DEVICES, &STREAMS, None)
+}
+
+/// The same with victims that ask for a rate.
+pub(crate) fn open_loop() -> Vec<Cell> {
+    all().into_iter().map(|cell| cell.at_rate(0)).collect()
 }
 
 /// The same victims on devices drawn with a seed, beside one stream.
@@ -60,7 +68,7 @@ fn of(devices: &[&'static str], streams: &[u32], drawn: Option<u32>) -> Vec<Cell
     for device in devices {
         for (victim, spec) in VICTIMS {
             for streams in streams {
-                cells.push(Cell { device, victim, spec, streams: *streams, drawn });
+                cells.push(Cell { device, victim, spec, streams: *streams, drawn, rate: None });
             }
         }
     }
@@ -68,10 +76,21 @@ fn of(devices: &[&'static str], streams: &[u32], drawn: Option<u32>) -> Vec<Cell
 }
 
 impl Cell {
-    /// `hdd-7200_commit-1x4k_flood-4`, `drawn-disk-afbd7cd8_read_flood-1`.
+    /// `hdd-7200_commit-1x4k_flood-4`, `drawn-disk-afbd7cd8_read_flood-1`, `…_flood-1_open`.
     pub(crate) fn name(&self) -> String {
         let seed = self.drawn.map_or(String::new(), |seed| format!("-{seed:08x}"));
-        format!("{}{seed}_{}_flood-{}", self.device, self.victim, self.streams)
+        let open = if self.rate.is_some() { "_open" } else { "" };
+        format!("{}{seed}_{}_flood-{}{open}", self.device, self.victim, self.streams)
+    }
+
+    /// The same with a victim that asks for so many operations a second.
+    pub(crate) fn at_rate(&self, rate: u32) -> Self {
+        Self { rate: Some(rate), ..*self }
+    }
+
+    /// The same with a victim that does as much as it can.
+    pub(crate) fn closed_loop(&self) -> Self {
+        Self { rate: None, ..*self }
     }
 
     /// What `--victim` takes for it.
@@ -83,7 +102,8 @@ impl Cell {
     pub(crate) fn scenario(&self) -> anyhow::Result<Scenario> {
         let name = scenario::builtin_names().next().unwrap_or_default();
         let mut s = scenario::builtin(name).context("there is no built-in scenario")??;
-        s.victims = vec![scenario::parse_victim(self.spec)?];
+        let rate = self.rate.map_or(String::new(), |rate| format!(",rate={rate}"));
+        s.victims = vec![scenario::parse_victim(&(self.spec.to_owned() + &rate))?];
         s.floods = vec![scenario::parse_flood(&format!("seq,streams={}", self.streams))?];
         s.name = self.name();
         s.description = "a cell of the league".into();

@@ -64,10 +64,10 @@ fn the_priors_table_follows_from_the_stored_draws() {
     follows(name, &rendered, &origin);
 }
 
-/// Three digits are enough for a prior.
+/// The law has them rounded.
 #[test]
 fn the_laws_priors_are_the_quarters_of_the_stored_draws() {
     for (name, taken, quarter) in prior::taken(&root().join("benches/league/data/prior.json")).unwrap() {
-        assert!((taken / quarter - 1.0).abs() < 0.05, "{name}: {taken} instead of {quarter}");
+        assert!((taken / quarter - 1.0).abs() < 0.1, "{name}: {taken} instead of {quarter}");
     }
 }

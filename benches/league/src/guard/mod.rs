@@ -47,7 +47,7 @@ pub(crate) struct GuardArgs {
     /// Cells at the same time; all cores if not given
     #[arg(long)]
     jobs: Option<usize>,
-    /// Only a part: the league's cells, those of drawn devices, all presets, or moving conditions
+    /// Only a part
     #[arg(long, value_enum)]
     only: Option<Only>,
     /// Seed of the drawn devices, in hexadecimal; the first 8 digits of the commit that last
@@ -92,6 +92,8 @@ fn seed(text: &str) -> Result<u32, String> {
 enum Only {
     /// The league's cells
     Cells,
+    /// The league's cells with victims that ask for a third of their rate alone
+    Open,
     /// The same victims on devices drawn at random
     Drawn,
     /// Ten committing threads on every preset, without a search for the best fixed setting where
@@ -136,7 +138,7 @@ pub(crate) fn run(args: &GuardArgs) -> anyhow::Result<()> {
     let drawn = cells::drawn(seed(&draw.seed).map_err(anyhow::Error::msg)?);
     let is_named = |c: &Cell| args.cells.is_empty() || args.cells.iter().any(|part| c.name().contains(part));
     anyhow::ensure!(
-        cells::all().iter().chain(&drawn).chain(&cells::presets()).any(is_named),
+        cells::all().iter().chain(&drawn).chain(&cells::presets()).chain(&cells::open_loop()).any(is_named),
         "no cell is called so; they are {}",
         work::names()
     );
@@ -147,6 +149,13 @@ pub(crate) fn run(args: &GuardArgs) -> anyhow::Result<()> {
             let wanted: Vec<Cell> = cells.into_iter().filter(is_named).collect();
             work::all(&wanted, args.jobs, &|cell, tell| measure(cell, args, &origin, tell))?;
         }
+    }
+    if is_wanted(Only::Open) {
+        let wanted: Vec<Cell> = cells::open_loop().into_iter().filter(is_named).collect();
+        work::all(&wanted, args.jobs, &|cell, tell| {
+            let (_, rate) = paced::third(&cell.closed_loop())?;
+            measure(&cell.at_rate(rate as u32), args, &origin, tell)
+        })?;
     }
     if is_wanted(Only::Paced) {
         let wanted: Vec<Cell> = cells::all().into_iter().filter(is_named).collect();
@@ -173,6 +182,10 @@ pub(crate) fn sections(data: &Path) -> anyhow::Result<Vec<(&'static str, String,
     let (rows, origin) = guarded(data, all)?;
     if !rows.is_empty() {
         sections.push(("league-guard", table::section(&rows, count), origin));
+    }
+    let (rows, origin) = guarded(data, cells::open_loop())?;
+    if !rows.is_empty() {
+        sections.push(("league-guard-open", table::section(&rows, count), origin));
     }
     if let Some(draw) = read::<Draw>(&data.join(DRAWN))? {
         let all = cells::drawn(seed(&draw.seed).map_err(anyhow::Error::msg)?);
@@ -247,7 +260,7 @@ fn measure(cell: &Cell, args: &GuardArgs, origin: &Origin, tell: &dyn Fn(&str)) 
     }
     let held: Vec<Setting> =
         guard.iter().filter_map(|run| Some(run.steered.as_ref()?.level.clone())).collect();
-    let has_yardstick = cell.drawn.is_some() || cells::all().contains(cell);
+    let has_yardstick = cell.drawn.is_some() || cells::all().contains(&cell.closed_loop());
     let known = if has_yardstick {
         yardstick::choose(cell, &place, &args.league, &reference, held, tell)?
     } else {

@@ -9,6 +9,7 @@ use std::fmt::Write;
 use floodwall_guard::Decision;
 use floodwall_model::{LatencyCounts, Setting, scenario};
 use floodwall_sim::PlantDevice;
+use floodwall_tune::objective::Reference;
 use published::origin::Origin;
 use serde::{Deserialize, Serialize};
 
@@ -71,9 +72,7 @@ pub(super) fn measure(
         return Ok(());
     }
     tell("alone");
-    let place = Place { machine: cell.machine(1)?, scenario: cell.scenario()? };
-    let reference = place.reference()?;
-    let rate = (SHARE * reference.iops_alone).max(1.0).round();
+    let (reference, rate) = third(cell)?;
     let mut paced = Paced { origin: origin.clone(), rate, ..Paced::default() };
     for seed in MACHINES {
         tell("the guard and the default");
@@ -85,6 +84,14 @@ pub(super) fn measure(
         paced.default.push(run(cell, seed, rate, reference.flood_bytes_per_s, false)?.0);
     }
     write(&path, &paced)
+}
+
+/// What a cell's loads do alone, and a third of the victim's rate.
+pub(super) fn third(cell: &Cell) -> anyhow::Result<(Reference, f64)> {
+    let place = Place { machine: cell.machine(1)?, scenario: cell.scenario()? };
+    let reference = place.reference()?;
+    let rate = (SHARE * reference.iops_alone).max(1.0).round();
+    Ok((reference, rate))
 }
 
 fn run(

@@ -56,7 +56,7 @@ pub(crate) fn choose(
     held: Vec<Setting>,
     tell: &dyn Fn(&str),
 ) -> anyhow::Result<Known> {
-    let mut candidates = match CellData::read(&league.join(cell.name() + ".json"))? {
+    let mut candidates = match CellData::read(&league.join(cell.closed_loop().name() + ".json"))? {
         Some(data) => of_league(&data)?,
         None => looked_at(place, reference, tell)?,
     };
