@@ -76,7 +76,7 @@ impl Plant for Fake {
             id: *id,
             kind: DeviceKind::Unknown,
             counters: DeviceSample::default(),
-            dirty_bytes: Some(if inside.clean { 0 } else { 512 << 20 }),
+            dirty_bytes: Some(if inside.clean { 0 } else { 4 << 30 }),
             writeback_bytes: Some(0),
             changing: false,
             actors: inside.actors.clone(),
