@@ -76,7 +76,7 @@ lab-record: install-build install-peers
 # Root, and nothing else running; about 45 minutes; an interrupted run goes on where it was.
 lab-victims: install-build
 	@./scripts/need pg_ctlcluster:postgresql sqlite3:sqlite3 mkfs.xfs:xfsprogs setpriv:util-linux
-	@# Of MariaDB the server without its service.
+	@# MariaDB: only the server is needed, not its service.
 	@case '$(LAB_VICTIMS)' in *mariadb*) ./scripts/need mariadbd:mariadb-server-core mariadb:mariadb-client-core sysbench:sysbench;; esac
 	$(CARGO) build --release --locked -p floodwall -p lab-bench
 	target/release/lab-bench victims --out docs/lab.md $(LAB_VICTIMS)

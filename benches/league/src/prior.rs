@@ -38,8 +38,8 @@ const HALF: u64 = 30;
 /// The quantile that the law has.
 const QUARTER: f64 = 0.25;
 
-/// The classes that look alike to Linux. Cloud volumes look like NVMe drives or like any other disk
-/// that does not turn.
+/// The classes that look alike to Linux. Cloud volumes look like NVMe drives or like other disks that
+/// do not turn; those of virtio say that they turn, and are left out there.
 const KINDS: [(&str, DeviceKind, &[&str]); 4] = [
     ("rotating", DeviceKind::Rotating, &["drawn-disk", "drawn-array"]),
     ("solid state", DeviceKind::SolidState, &["drawn-sata-ssd", "drawn-cloud"]),

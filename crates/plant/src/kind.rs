@@ -52,7 +52,9 @@ mod tests {
             kind(&SysRoot::new(dir.path()).unwrap(), &queues)
         };
         assert_eq!(of(&[("sda", "0", "1")]), DeviceKind::Rotating);
-        assert_eq!(of(&[("vda", "0", "0")]), DeviceKind::SolidState);
+        assert_eq!(of(&[("sdc", "0", "0")]), DeviceKind::SolidState);
+        // virtio disks say that they turn.
+        assert_eq!(of(&[("vda", "0", "1")]), DeviceKind::Rotating);
         assert_eq!(of(&[("sdb", "1", "1")]), DeviceKind::Removable);
         assert_eq!(of(&[("mmcblk0", "0", "0")]), DeviceKind::Removable);
         assert_eq!(of(&[("nvme0n1", "0", "0")]), DeviceKind::Nvme);

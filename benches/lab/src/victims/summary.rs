@@ -115,9 +115,10 @@ pub(super) fn section(trials: &[Value]) -> anyhow::Result<String> {
         let text = |name: &str| plan[name].as_str();
         writeln!(
             out,
-            "\nPreset `{}`, {}, {} s each{}:\n\n\
+            "\n{} `{}`, {}, {} s each{}:\n\n\
              | victim | flood | setting | rounds | alone, per second | beside | kept | p99 alone | p99 beside | dead s | flood MB/s | late |\n\
              |---|---|---|---|---|---|---|---|---|---|---|---|",
+            if plan["model"].is_null() { "Preset" } else { "Model" },
             text("preset").unwrap_or("?"),
             text("scheduler").unwrap_or("the loop device's own elevator"),
             plan["seconds"],

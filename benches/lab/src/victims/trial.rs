@@ -158,7 +158,7 @@ pub(super) fn measure(
     let beside = database.run(time)?;
     // A stalled victim takes longer than it was asked to.
     let seconds = begin.elapsed().as_secs_f64();
-    let (flooded, written) = (flood.bytes()? - flooded, written_bytes(&disk.path)? - written);
+    let (flooded, written) = (flood.bytes()?.saturating_sub(flooded), written_bytes(&disk.path)? - written);
     let knobs = knobs();
     drop(flood);
     let guard = in_force.history()?;

@@ -170,13 +170,12 @@ impl<'a> InForce<'a> {
     }
 
     fn give_back(&mut self) -> anyhow::Result<()> {
-        if let Some(mut guard) = self.guard.take() {
-            guard.end()?;
-        }
+        // A guard that does not end keeps no setting in force.
+        let ended = self.guard.take().map_or(Ok(()), |mut guard| guard.end().map(drop));
         if let Some(before) = self.before.take() {
             finished(Command::new(&self.floodwall.program).args(["rollback", "--to", &before]))?;
         }
-        Ok(())
+        ended
     }
 }
 

@@ -13,7 +13,7 @@ use crate::cells::Cell;
 /// What a figure should reach of the best fixed setting's, of the default's.
 const WANTED: f64 = 0.9;
 const WANTED_BURST: f64 = 0.95;
-/// So many dead seconds more than the best setting's are as good.
+/// The guard may have this many more dead seconds than the best setting.
 const MORE_DEAD: f64 = 2.0;
 /// So much worse than the default is still like it.
 const TOLERANCE: f64 = 0.05;
@@ -122,7 +122,7 @@ impl<'a> Row<'a> {
     }
 
     /// Whether no fixed setting gives more to the victim and to the flood as well. It can't be told
-    /// of a setting that does so by less than chance.
+    /// if the difference is within chance.
     fn is_not_dominated(&self) -> Verdict {
         let others = self.stored.finalists.values().chain([&self.stored.default]);
         let verdict = |other: &Vec<Run>| {
