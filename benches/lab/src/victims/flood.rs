@@ -16,8 +16,8 @@ use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::process::{ChildStdin, Command, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -75,11 +75,23 @@ pub(super) struct Flood {
 #[derive(Default)]
 struct Shared {
     stop: AtomicBool,
-    /// The process whose written bytes count; 0 for none.
-    pid: AtomicU32,
-    /// Bytes of passes that are done, and of rows that were loaded.
-    done: AtomicU64,
+    progress: Mutex<Progress>,
     failure: Mutex<Option<String>>,
+}
+
+/// A pass that ends moves its bytes from one to the other.
+#[derive(Default)]
+struct Progress {
+    /// The process whose written bytes count; 0 for none.
+    pid: u32,
+    /// Bytes of passes that are done, and of rows that were loaded.
+    done: u64,
+}
+
+impl Shared {
+    fn progress(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// All that a pass needs.
@@ -207,15 +219,19 @@ impl Passes {
             let shared = Arc::clone(shared);
             std::thread::spawn(move || feed(&shared, pipe))
         });
-        shared.pid.store(if is_load { 0 } else { child.id() }, Relaxed);
+        shared.progress().pid = if is_load { 0 } else { child.id() };
         let status = loop {
             if shared.stop.load(Relaxed) {
                 process::end(&mut child, "TERM", Duration::from_secs(60))?;
                 break None;
             }
+            let mut progress = shared.progress();
             if let Some(status) = child.try_wait().context("can't wait for the flood")? {
+                progress.pid = 0;
+                progress.done += if status.success() { self.bytes() } else { 0 };
                 break Some(status);
             }
+            drop(progress);
             std::thread::sleep(Duration::from_millis(20));
         };
         // Its pipe is broken by now.
@@ -224,8 +240,6 @@ impl Passes {
         }
         if let Some(status) = status {
             anyhow::ensure!(status.success(), "{} ended with {status}", program.display());
-            shared.pid.store(0, Relaxed);
-            shared.done.fetch_add(self.bytes(), Relaxed);
         }
         Ok(())
     }
@@ -239,7 +253,7 @@ fn feed(shared: &Shared, mut pipe: ChildStdin) {
         if pipe.write_all(&rows).is_err() {
             return;
         }
-        shared.done.fetch_add(rows.len() as u64, Relaxed);
+        shared.progress().done += rows.len() as u64;
     }
 }
 
@@ -268,8 +282,8 @@ impl Flood {
         if let Some(why) = &*self.shared.failure.lock().unwrap_or_else(PoisonError::into_inner) {
             bail!("the flood failed: {why}");
         }
-        let done = self.shared.done.load(Relaxed);
-        Ok(done + process::bytes_written(self.shared.pid.load(Relaxed)))
+        let progress = self.shared.progress();
+        Ok(progress.done + process::bytes_written(progress.pid))
     }
 }
 
