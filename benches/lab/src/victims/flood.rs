@@ -24,7 +24,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use published::process;
 
-use super::trial::Disk;
+use super::trial::{Disk, name};
 
 const SOURCE: &str = "/dev/shm";
 /// Longer than any device of the lab writes in a measurement of half a minute and its lead; zeros,
@@ -53,17 +53,6 @@ pub(super) enum Kind {
     Archive,
     /// A bulk load into the victim's own database; a second database with SQLite
     Load,
-}
-
-impl Kind {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Copy => "copy",
-            Self::Backup => "backup",
-            Self::Archive => "archive",
-            Self::Load => "load",
-        }
-    }
 }
 
 /// A flood that runs.
@@ -164,7 +153,7 @@ impl Passes {
 
     /// The words of the command of a pass.
     fn words(&self, pass: u64) -> anyhow::Result<Vec<OsString>> {
-        let target = |of: u64| self.dir.join(format!("{}-{}", self.kind.name(), pass % of));
+        let target = |of: u64| self.dir.join(format!("{}-{}", name(self.kind), pass % of));
         let words = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
         let source = self.source.clone().into_os_string();
         Ok(match self.kind {

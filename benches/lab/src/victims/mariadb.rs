@@ -13,7 +13,8 @@ use super::summary::Measured;
 use super::trial::{Database, Load};
 use published::process::{end, finished, said, tied, tied_as, until};
 
-/// The ids of Debian's nobody and nogroup. The user mysql comes with the package of the service.
+/// The number of Debian's user `nobody` and group `nogroup`. The package of the service would add a
+/// user `mysql`.
 const USER: &str = "65534";
 const SERVER: &str = "mariadbd";
 const NAME: &str = "victim";

@@ -1,6 +1,6 @@
 //! Real victims on a lab device: PostgreSQL, SQLite and MariaDB beside a flood, such as the copy of
-//! a large file. They run under the default setting, under others (15 MB, a short queue, the victim
-//! first under bfq, the flood paced), and guarded.
+//! a large file. They run under the default setting, under other settings, and guarded. Other settings
+//! are 15 MB, a short queue, the victim first under bfq, and a paced flood.
 //!
 //! ```text
 //! round × victim × flood × way (the ways in another order each round):
@@ -33,7 +33,7 @@ use serde_json::{Value, json};
 use crate::devices::Floodwall;
 use crate::trials;
 use flood::Kind;
-use trial::{Load, SECONDS, Trial, Who};
+use trial::{Load, SECONDS, Trial, Who, name};
 use way::Way;
 
 /// What the figures depend on besides the machine.
@@ -122,16 +122,16 @@ impl Options {
         let guest = self.guest.as_ref().map(|_| "guest".to_owned());
         let rate = self.load.rate.map(|rate| rate.to_string());
         let seconds = (self.load.seconds != SECONDS).then(|| format!("{}s", self.load.seconds));
-        let flood = (flood != Kind::Copy).then(|| flood.name().to_owned());
+        let flood = (flood != Kind::Copy).then(|| name(flood));
         let parts = [
             Some(self.device()),
             guest,
             self.kernel.as_deref().map(stem),
-            Some(who.name().to_owned()),
+            Some(name(who)),
             rate,
             seconds,
             flood,
-            Some(way.name().to_owned()),
+            Some(name(way)),
             Some(round.to_string()),
         ];
         parts.into_iter().flatten().collect::<Vec<_>>().join("-")
@@ -175,6 +175,10 @@ pub(crate) fn run(floodwall: &Floodwall, options: &Options) -> anyhow::Result<()
     ensure!(
         options.guest.is_none() || !options.floods.contains(&Kind::Load),
         "a guest's device has no room for the flood 'load'; leave it out"
+    );
+    ensure!(
+        options.load.rate.is_none() || options.victims.iter().all(|who| *who == Who::Postgres),
+        "only PostgreSQL can be asked for so many transactions a second; leave --rate out"
     );
     let plan = options.plan()?;
     let mut measured = 0;

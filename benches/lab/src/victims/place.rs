@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::Options;
 use super::flood::Kind;
-use super::trial::{self, Disk, Load, Trial};
+use super::trial::{self, Disk, Load, Trial, name};
 use crate::devices::{Floodwall, output};
 
 /// The device. What floods write takes no memory, apart from loads and names of files: zeros.
@@ -63,7 +63,7 @@ pub(super) fn in_guest(
         run.args(["--scheduler", scheduler]);
     }
     run.arg("--").arg(ourselves).arg("--floodwall").arg(&floodwall.program).arg("victim");
-    run.args(["--who", trial.who.name(), "--flood", trial.flood.name(), "--way", trial.way.name()]);
+    run.args(["--who", &name(trial.who), "--flood", &name(trial.flood), "--way", &name(trial.way)]);
     run.args(["--round", &trial.round.to_string()]);
     let output = output(run.args(options.load.args()), &[0])?;
     let mut result: Value = serde_json::from_slice(&output.stdout).context("what the guest measured")?;

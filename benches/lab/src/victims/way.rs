@@ -37,7 +37,7 @@ pub(super) enum Way {
     Short,
     /// bfq, and the victim's threads first in it.
     Priority,
-    /// The flood's control group held to a rate, with a dirty domain of its own.
+    /// The flood's control group held to a rate, with a separate dirty domain.
     Paced,
     Guard,
     /// The guard beside an administrator's good setting.
@@ -45,18 +45,6 @@ pub(super) enum Way {
 }
 
 impl Way {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Default => "default",
-            Self::Limit => "15mb",
-            Self::Short => "short",
-            Self::Priority => "priority",
-            Self::Paced => "paced",
-            Self::Guard => "guard",
-            Self::LimitedGuard => "limited-guard",
-        }
-    }
-
     fn is_guarded(self) -> bool {
         matches!(self, Self::Guard | Self::LimitedGuard)
     }
