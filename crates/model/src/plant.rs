@@ -165,7 +165,7 @@ pub enum DeviceKind {
     Unknown,
     /// A disk, or an array that says that it turns (`queue/rotational`).
     Rotating,
-    /// It does not turn, and is none of the others.
+    /// Any other device that does not turn.
     SolidState,
     /// An NVMe drive, or a cloud volume that looks like one.
     Nvme,
@@ -178,7 +178,7 @@ pub enum DeviceKind {
 pub struct DeviceObservation {
     /// Which.
     pub id: DeviceId,
-    /// What it is, as far as that can be told without measuring.
+    /// Its kind, as far as the kernel tells.
     pub kind: DeviceKind,
     /// Its counters since the last look, and the present content of its queue.
     pub counters: DeviceSample,
