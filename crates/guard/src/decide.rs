@@ -304,7 +304,7 @@ impl Machine {
                 e.goal
             ));
         }
-        let drain = e.drain_bytes_per_s.unwrap_or(e.prior_bytes_per_s);
+        let drain = e.drain_or_prior();
         let bound = drain * e.goal.as_secs_f64() * THREAT;
         let backlog = e.backlog_bytes;
         (backlog as f64 > bound.max(BACKLOG as f64))

@@ -397,7 +397,7 @@ impl Level {
             // learnt there.
             return queue(shortest);
         }
-        let drain = estimate.drain_bytes_per_s.unwrap_or(estimate.prior_bytes_per_s);
+        let drain = estimate.drain_or_prior();
         let room = drain * estimate.goal.as_secs_f64() * QUEUE_SHARE;
         let bytes = |(depth, size): (u8, u8)| {
             let level = Self { depth, size, ..Self::default() };

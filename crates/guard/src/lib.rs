@@ -334,7 +334,7 @@ impl Device {
         let goal = config.goal.or((config.mode == Mode::Protect).then_some(estimate.goal));
         let whole = Whole {
             wait_s: estimate.wait_alone.map(|wait| wait.as_secs_f64()),
-            drain: estimate.most_drain_bytes_per_s.unwrap_or(estimate.prior_bytes_per_s),
+            drain: estimate.most_drain_or_prior(),
             goal_s: goal.map(|goal| goal.as_secs_f64()),
             goal_is_given: config.goal.is_some(),
             mode: config.mode,

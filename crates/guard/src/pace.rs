@@ -3,12 +3,13 @@
 //! touched.
 //!
 //! ```text
-//! rate ─── begin: half of the drain rate; 16 MB/s while that is not known
+//! rate ─── begin: half of the drain rate, or of its prior while that is not known
 //!   │  victims keep their goal ─▶ × 2 each 0.75 s, until they miss it: back to the last that they bore
 //!   │  … with room            ─▶ × 1.25 for two seconds ─┬─ still: kept, and on
 //!   │                                                    └─ not: back, and wait longer
 //!   │  victims miss their goal ─▶ × 0.75 at once
-//!   ├─ between a tenth of the drain rate and all of it; at least 4 MB/s while that is not known
+//!   ├─ between a tenth of the drain rate and all of it; while that is not known, at least
+//!   │  a tenth of its prior
 //!   └─ above what the device took when they missed it last: a step each 8 s, later 16 s … 128 s
 //! ```
 //!
@@ -78,7 +79,7 @@ struct Late {
 impl Pace {
     /// `last`: the rate at the end of the last encounter, in bytes a second, if there was one.
     pub(crate) fn begin(now: Duration, group: &str, last: Option<f64>, e: &Estimate) -> Self {
-        let drain = e.most_drain_bytes_per_s.filter(|_| !e.drain_is_least);
+        let drain = e.known_most_drain();
         let first = drain.unwrap_or(e.prior_bytes_per_s) * FIRST_SHARE;
         let rate = last.unwrap_or(first).min(drain.unwrap_or(f64::INFINITY)).max(floor(e));
         Self {
@@ -142,14 +143,12 @@ impl Pace {
         if now - self.changed < self.hold {
             return None;
         }
+        let known = e.known_most_drain();
         let drain = e.most_drain_bytes_per_s.unwrap_or(0.0);
         let floor = floor(e);
         // A flood that does not use its rate shows nothing of a higher one.
-        let most = if e.drain_is_least {
-            (MOST_UNUSED * self.used).max(FIRST_SHARE * e.prior_bytes_per_s)
-        } else {
-            drain.max(floor)
-        };
+        let unused = || (MOST_UNUSED * self.used).max(FIRST_SHARE * e.prior_bytes_per_s);
+        let most = known.unwrap_or_else(unused).max(floor);
         let before = self.rate;
         self.hold = SETTLE;
         let was_wrong = self.is_learnt && !e.is_learnt && pressure > HARMED;
@@ -165,7 +164,7 @@ impl Pace {
             self.too_much(now, floor);
         } else if self.is_starting {
             if now - self.changed >= PACE_START_STEP {
-                let first = if e.drain_is_least { 0.0 } else { FIRST_SHARE * drain };
+                let first = FIRST_SHARE * known.unwrap_or(0.0);
                 self.rate = (self.rate * PACE_START).max(first).min(most);
                 self.is_starting = self.rate < most;
             }
@@ -188,10 +187,9 @@ impl Pace {
         // The drain rate may have been far too low at first. Less is not asked for again: the
         // kernel would reclaim the group's memory once more.
         self.high = self.high.max(high(drain.max(self.rate)));
-        let of = if e.drain_is_least {
-            "the drain rate is not known yet".to_owned()
-        } else {
-            format!("{:.0} % of the drain rate", 100.0 * self.rate / drain.max(1.0))
+        let of = match known {
+            None => "the drain rate is not known yet".to_owned(),
+            Some(drain) => format!("{:.0} % of the drain rate", 100.0 * self.rate / drain.max(1.0)),
         };
         Some(format!(
             "victims wait {pressure:.1} × the goal of {:.1?}: the flood may write {:.1} MB/s, {of}",
@@ -246,9 +244,8 @@ impl Pace {
 
 /// The least rate, in bytes a second.
 fn floor(e: &Estimate) -> f64 {
-    let shown = e.most_drain_bytes_per_s.unwrap_or(0.0);
-    let drain = if e.drain_is_least { shown.max(e.prior_bytes_per_s) } else { shown };
-    (LEAST_SHARE * drain).max(LEAST_PACE)
+    let shown = || e.most_drain_bytes_per_s.unwrap_or(0.0).max(e.prior_bytes_per_s);
+    (LEAST_SHARE * e.known_most_drain().unwrap_or_else(shown)).max(LEAST_PACE)
 }
 
 /// Bytes of `memory.high` for a drain rate: whole pages of every architecture, as the kernel reads

@@ -91,15 +91,15 @@ impl Guest {
         status
     }
 
-    /// Has KVM run an image's guests where it works: where the caller may use it, and a kernel says
-    /// something soon.
+    /// Has KVM run an image's guests where it works: where the caller may use it, and a kernel begins
+    /// to run soon.
     ///
     /// # Errors
     /// QEMU can't be started.
     pub fn use_kvm_if_it_works(&mut self) -> Result<(), GuestError> {
         if matches!(self.kernel, Kernel::Image { .. }) && process::may_use_kvm() {
             self.kernel.emulate(false);
-            let works = Process::says_something(self)?;
+            let works = Process::boots(self)?;
             self.kernel.emulate(!works);
         }
         Ok(())

@@ -29,9 +29,12 @@ use crate::{first_root, launch};
 
 /// Where the host's kernel runs virtual machines.
 const KVM: &str = "/dev/kvm";
-/// How long a kernel's first words may take with KVM, which has them within a second. A /dev/kvm
-/// below another hypervisor may exist and never boot anything.
-const FIRST_WORDS: Duration = Duration::from_secs(5);
+/// How long a kernel's banner may take with KVM, which has it within a second. A /dev/kvm below
+/// another hypervisor may exist and never boot anything.
+const BANNER_LIMIT: Duration = Duration::from_secs(5);
+/// The first words of a kernel's banner (init/version.c). Firmware and the image's loader say other
+/// words before it.
+const BANNER: &[u8] = b"Linux version ";
 /// The longest path of a program, in bytes: a kernel's command line has 2048 (`COMMAND_LINE_SIZE`
 /// of x86).
 const LONGEST_PATH: usize = 1024;
@@ -51,8 +54,8 @@ pub(crate) struct Process {
     pub(crate) line: UnixStream,
     /// The last of what kernel and QEMU have said.
     console: Arc<Mutex<Vec<u8>>>,
-    /// Whether the kernel has said anything.
-    has_spoken: Arc<AtomicBool>,
+    /// Whether the kernel has said its banner.
+    has_banner: Arc<AtomicBool>,
     /// How long it may take to power off by itself.
     pub(crate) patience: Duration,
 }
@@ -93,17 +96,17 @@ impl Process {
         }
     }
 
-    /// Whether an image's kernel says anything soon, without a root filesystem.
+    /// Whether an image's kernel begins to run soon, without a root filesystem.
     ///
     /// # Errors
     /// QEMU can't be started.
-    pub(crate) fn says_something(guest: &Guest) -> Result<bool, GuestError> {
+    pub(crate) fn boots(guest: &Guest) -> Result<bool, GuestError> {
         let Kernel::Image { image, qemu, is_emulated } = &guest.kernel else { return Ok(true) };
         let machine = machine::Qemu { program: qemu, image: &image.file, is_emulated: *is_emulated };
         let process = Self::keep(guest, &[KVM.into()], machine.bare_words())?;
-        let has_spoken = || process.has_spoken.load(Ordering::Relaxed);
-        process.wait(FIRST_WORDS, has_spoken);
-        Ok(has_spoken())
+        let has_banner = || process.has_banner.load(Ordering::Relaxed);
+        process.wait(BANNER_LIMIT, has_banner);
+        Ok(has_banner())
     }
 
     /// Starts a kernel's command line below a keeper, with the directories and files that it may
@@ -134,12 +137,12 @@ impl Process {
         // The parent's copies of the pipes would keep their readers waiting.
         drop(command);
         let kept = Arc::new(Mutex::new(Vec::new()));
-        let has_spoken = Arc::new(AtomicBool::new(false));
-        let (keep, spoken) = (Arc::clone(&kept), Arc::clone(&has_spoken));
-        thread::spawn(move || keep_the_last(console, &keep, &spoken));
+        let has_banner = Arc::new(AtomicBool::new(false));
+        let (keep, seen) = (Arc::clone(&kept), Arc::clone(&has_banner));
+        thread::spawn(move || keep_the_last(console, &keep, &seen));
         let keep = Arc::clone(&kept);
         thread::spawn(move || keep_the_last(complaints, &keep, &AtomicBool::default()));
-        Ok(Self { child, line, console: kept, has_spoken, patience: Duration::ZERO })
+        Ok(Self { child, line, console: kept, has_banner, patience: Duration::ZERO })
     }
 
     /// Forgets what the console has said: a kernel that dies later has other last words than those
@@ -213,14 +216,45 @@ fn word_of(program: &Path) -> Result<&str, GuestError> {
     program.to_str().filter(fits).ok_or_else(|| GuestError::Place { program: program.into() })
 }
 
-/// Keeps the last bytes of the output, and the fact that there was some.
-fn keep_the_last(mut from: impl Read, kept: &Mutex<Vec<u8>>, has_spoken: &AtomicBool) {
+/// Keeps the last bytes of the output, and whether a kernel's banner was among it.
+fn keep_the_last(mut from: impl Read, kept: &Mutex<Vec<u8>>, has_banner: &AtomicBool) {
     let mut piece = [0; 1024];
     while let Ok(length @ 1..) = from.read(&mut piece) {
-        has_spoken.store(true, Ordering::Relaxed);
         let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.extend(&piece[..length]);
+        if kept.windows(BANNER.len()).any(|words| words == BANNER) {
+            has_banner.store(true, Ordering::Relaxed);
+        }
         let surplus = kept.len().saturating_sub(CONSOLE);
         kept.drain(..surplus);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Hands its pieces out one by one, as a pipe may.
+    struct Pieces(Vec<&'static str>);
+
+    impl Read for Pieces {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            if self.0.is_empty() {
+                return Ok(0);
+            }
+            self.0.remove(0).as_bytes().read(buffer)
+        }
+    }
+
+    #[test]
+    fn only_a_kernels_banner_shows_that_kvm_boots_it() {
+        let has_banner = |pieces: &[&'static str]| {
+            let seen = AtomicBool::new(false);
+            keep_the_last(Pieces(pieces.to_vec()), &Mutex::default(), &seen);
+            seen.into_inner()
+        };
+        // A KVM without VMX or SVM (kvm_pvm) runs the loader's words, and no kernel.
+        assert!(!has_banner(&["Probing EDD (edd=off to disable)... ok\n"]));
+        assert!(has_banner(&["Probing EDD... ok\n[    0.000000] Linux ver", "sion 6.1.0-56-amd64 (debian"]));
     }
 }
