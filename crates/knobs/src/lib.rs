@@ -6,7 +6,7 @@
 //!   change    "sda.scheduler=bfq" → knob, target, checked value
 //!   cell      what the kernel keeps behind one or two files
 //!   plan      changes + current states → ordered steps, or a refusal
-//!   hang      limits under which a userspace block server could hang: refused
+//!   refuse    changes that would do harm, and notes about the others
 //!   journal   old and new values, fsynced before the first write
 //!   session   recover → apply | rollback; every write read back
 //!   hold      the transaction of a process that steers: the same knobs again and again, until it ends
@@ -32,7 +32,6 @@ pub mod change;
 pub mod clock;
 pub mod export;
 pub mod files;
-mod hang;
 pub mod held;
 pub mod hold;
 pub mod journal;
@@ -60,11 +59,11 @@ pub mod value;
 pub use change::{Change, ChangeError};
 pub use clock::{Clock, SystemClock};
 pub use files::{Files, KernelFiles};
-pub use hang::OVERRIDE;
 pub use held::{Ask, InTheWay, Intention, KnobName};
 pub use hold::{HeldCell, Hold, HoldError, Prepared, Written};
 pub use plan::{Entry, Plan, PlanError, Step, plan};
 pub use priority::live::start_at;
+pub use refuse::servers::OVERRIDE;
 pub use run::StepError;
 pub use session::{Applied, ApplyError, Recovery, Session, Who};
 pub use target::{Device, Process, Target, TargetError};

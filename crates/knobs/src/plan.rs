@@ -18,7 +18,6 @@ use crate::catalogue::{Knob, Scope, knobs};
 use crate::cell::{Cell, State};
 use crate::change::Change;
 use crate::files::{Files, read_line};
-use crate::hang;
 use crate::limits::Memory;
 use crate::order::order;
 use crate::refuse;
@@ -279,7 +278,7 @@ pub fn plan(changes: &[Change], files: &dyn Files) -> Result<Plan, PlanError> {
         }
     }
     refuse::check(&asked, files)?;
-    hang::check(&asked, files)?;
+    refuse::servers::check(&asked, files)?;
     let entries = with_side_effects(keep_what_changes(asked), files);
     let wanted: Vec<(usize, State)> = entries
         .iter()

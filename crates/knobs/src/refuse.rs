@@ -14,6 +14,7 @@ use crate::plan::{Entry, PlanError};
 
 mod group;
 mod priority;
+pub(crate) mod servers;
 
 /// `bdi.max_bytes` as the ratio that the kernel would make of it.
 pub(crate) fn share_of(

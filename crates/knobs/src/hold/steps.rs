@@ -6,7 +6,6 @@ use super::{COMPACT_AT_ONCE_BYTES, COMPACT_BYTES, HeldCell, Hold, HoldError, Pre
 use crate::catalogue::{Knob, knobs};
 use crate::cell::{Cell, State};
 use crate::change::Change;
-use crate::hang;
 use crate::journal::{JournalError, Reading as Found, Record, SavedAt, Transaction};
 use crate::limits::Memory;
 use crate::order::order;
@@ -119,7 +118,7 @@ impl Session<'_> {
             old: Some(now.clone()),
             new: Some(to.clone()),
         };
-        hang::check(&[entry], self.files)?;
+        refuse::servers::check(&[entry], self.files)?;
         self.announce(hold, index, now, to)
     }
 
