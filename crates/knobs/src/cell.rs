@@ -17,8 +17,8 @@
 //! | `ioprio` | the common priority, then threads that differ | threads that somebody else has set keep theirs |
 //! | a unit's limit | systemd's property and its place | the value goes back before its drop-in |
 
-use std::collections::BTreeMap;
 use std::fmt;
+use std::time::Duration;
 
 use floodwall_host::queue::chosen;
 use floodwall_model::Reading;
@@ -27,13 +27,18 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::catalogue::{Knob, Scope, Unit};
+use crate::clock::Clock;
 use crate::files::{Files, missing, read_line};
+use crate::line::Line;
 use crate::priority::{self, Priorities, Priority};
 use crate::systemd::{self, Limit, Origin};
 use crate::target::{CGROUPS, Target};
 
 /// The kernel's pages are no larger on any architecture that it has.
 const LARGEST_PAGE_BYTES: u64 = 256 << 10;
+/// Between two attempts at a file that says "busy" (`nr_requests` in 6.18), and how many.
+const BUSY_PAUSE: Duration = Duration::from_millis(20);
+const BUSY_ATTEMPTS: u32 = 50;
 
 /// A cell's value, as the write that sets it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -43,6 +48,22 @@ pub struct State {
     pub path: String,
     /// The value to write to it.
     pub value: String,
+}
+
+impl State {
+    /// Writes it to the kernel; "busy" is tried again.
+    pub(crate) fn write(&self, files: &dyn Files, clock: &dyn Clock) -> rustix::io::Result<()> {
+        let mut attempts = 0;
+        loop {
+            match files.write(&self.path, &self.value) {
+                Err(Errno::BUSY | Errno::AGAIN) if attempts < BUSY_ATTEMPTS => {
+                    attempts += 1;
+                    clock.sleep(BUSY_PAUSE);
+                }
+                written => return written,
+            }
+        }
+    }
 }
 
 impl fmt::Display for State {
@@ -382,10 +403,10 @@ impl Cell {
                 let mut line = Line::parse(&format!("{key} {value}"));
                 // Naming a parameter means "mine", as in the kernel's own parser
                 // (block/blk-iocost.c ioc_qos_write).
-                let parameters = line.pairs.keys().any(|k| !matches!(k.as_str(), "enable" | "ctrl"));
+                let parameters = line.pairs().any(|(key, _)| !matches!(key, "enable" | "ctrl"));
                 let has_ctrl = matches!(knob.unit, Unit::Keys(keys) if keys.contains(&"ctrl"));
-                if has_ctrl && parameters && !line.pairs.contains_key("ctrl") {
-                    line.pairs.insert("ctrl".into(), "user".into());
+                if has_ctrl && parameters && line.value("ctrl").is_none() {
+                    line.set("ctrl", "user");
                 }
                 let full = match current {
                     Some(current) => Line::parse(&current.value).with(&line),
@@ -505,100 +526,4 @@ fn has_controller(files: &dyn Files, directory: &str, file: &str) -> bool {
     let controller = file.split('.').next().unwrap_or_default();
     let all = files.read(&format!("{directory}/cgroup.controllers")).unwrap_or_default();
     all.split_whitespace().any(|name| name == controller)
-}
-
-/// `8:0 rbps=max wbps=50000000` or `default 100`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Line {
-    pub(crate) key: String,
-    /// Values without a key, such as a weight.
-    plain: Option<String>,
-    pairs: BTreeMap<String, String>,
-    /// The order in which the keys came.
-    order: Vec<String>,
-}
-
-impl Line {
-    pub(crate) fn parse(text: &str) -> Self {
-        let mut words = text.split_whitespace();
-        let key = words.next().unwrap_or_default().to_owned();
-        let mut line = Self { key, plain: None, pairs: BTreeMap::new(), order: Vec::new() };
-        for word in words {
-            match word.split_once('=') {
-                Some((name, value)) => line.set(name, value),
-                None => line.plain = Some(word.to_owned()),
-            }
-        }
-        line
-    }
-
-    fn set(&mut self, name: &str, value: &str) {
-        if self.pairs.insert(name.to_owned(), value.to_owned()).is_none() {
-            self.order.push(name.to_owned());
-        }
-    }
-
-    /// This line with the keys of another one replaced.
-    pub(crate) fn with(&self, other: &Self) -> Self {
-        let mut line = self.clone();
-        line.plain = other.plain.clone().or(line.plain);
-        for name in other.names() {
-            if let Some(value) = other.pairs.get(&name) {
-                line.set(&name, value);
-            }
-        }
-        line
-    }
-
-    /// Its keys with their values.
-    pub(crate) fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.pairs.iter().map(|(key, value)| (key.as_str(), value.as_str()))
-    }
-
-    /// The value of a key.
-    pub(crate) fn value(&self, key: &str) -> Option<&str> {
-        self.pairs.get(key).map(String::as_str)
-    }
-
-    fn names(&self) -> Vec<String> {
-        let mut names = self.order.clone();
-        names.extend(self.pairs.keys().filter(|name| !self.order.contains(name)).cloned());
-        names
-    }
-
-    /// Under `ctrl=auto` the kernel chooses the parameters: they are not state, and writing one
-    /// would end `auto`.
-    fn settled(mut self) -> Self {
-        if self.pairs.get("ctrl").is_some_and(|ctrl| ctrl == "auto") {
-            self.pairs.retain(|name, _| matches!(name.as_str(), "enable" | "ctrl"));
-            self.order.retain(|name| matches!(name.as_str(), "enable" | "ctrl"));
-        }
-        self
-    }
-
-    fn same(&self, other: &Self) -> bool {
-        let alike = |a: &String, b: &String| {
-            a == b || matches!((a.parse::<f64>(), b.parse::<f64>()), (Ok(a), Ok(b)) if a == b)
-        };
-        let within = |few: &Self, many: &Self| {
-            few.pairs.iter().all(|(name, a)| many.pairs.get(name).is_some_and(|b| alike(a, b)))
-        };
-        // The kernel shows every key of a line, also those that were not named when it was written.
-        self.key == other.key && self.plain == other.plain && (within(self, other) || within(other, self))
-    }
-}
-
-impl fmt::Display for Line {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.key)?;
-        if let Some(plain) = &self.plain {
-            write!(f, " {plain}")?;
-        }
-        for name in self.names() {
-            if let Some(value) = self.pairs.get(&name) {
-                write!(f, " {name}={value}")?;
-            }
-        }
-        Ok(())
-    }
 }

@@ -245,7 +245,7 @@ pub(crate) mod imitation {
     use floodwall_host::queue::choices;
     use rustix::io::Errno;
 
-    use crate::cell::Line;
+    use crate::line::Line;
     use crate::systemd::{self, Limit, Origin};
 
     /// The two names of each limit.

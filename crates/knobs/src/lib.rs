@@ -4,7 +4,7 @@
 //! ```text
 //! catalogue   every knob: unit, range, quirks, source              (one static table)
 //!   change    "sda.scheduler=bfq" → knob, target, checked value
-//!   cell      what the kernel keeps behind one or two files
+//!   cell      what the kernel keeps behind one or two files; line: a line of a file that has many
 //!   plan      changes + current states → ordered steps, or a refusal
 //!   refuse    changes that would do harm, and notes about the others
 //!   journal   old and new values, fsynced before the first write
@@ -37,6 +37,7 @@ pub mod hold;
 pub mod journal;
 pub mod limited;
 pub mod limits;
+mod line;
 mod order;
 pub mod owner;
 pub mod persist;

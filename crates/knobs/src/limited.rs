@@ -11,9 +11,10 @@ use floodwall_model::Reading;
 use floodwall_model::control_group::is_in;
 use floodwall_model::printable::printable;
 
-use crate::cell::{Cell, Line, State};
+use crate::cell::{Cell, State};
 use crate::files::{Files, read_line};
 use crate::journal::{Phase, Transaction};
+use crate::line::Line;
 use crate::plan::{Entry, Plan};
 use crate::priority::{FILE, Priorities, Priority};
 use crate::session::boot_id;

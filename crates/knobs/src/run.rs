@@ -10,7 +10,7 @@ use crate::catalogue::Unit;
 use crate::cell::{Cell, State};
 use crate::clock::Clock;
 use crate::files::{Files, read_line};
-use crate::journal::{Closing, JournalError, Reading, Record, Store, Transaction};
+use crate::journal::{Closing, JournalError, Record, Store, Transaction};
 use crate::limits::{FLUSHER_CHUNK_BYTES, Memory, dirty_bytes};
 use crate::plan::{Entry, Step, short};
 use crate::systemd;
@@ -20,9 +20,6 @@ use crate::systemd;
 const STEP_PAUSE: Duration = Duration::from_millis(200);
 /// How long a step waits for dirty data to drain before it stops caring whom it stops.
 const STEP_PATIENCE: Duration = Duration::from_secs(60);
-/// Between two attempts at a file that says "busy" (`nr_requests` in 6.18), and how many.
-const BUSY_PAUSE: Duration = Duration::from_millis(20);
-const BUSY_ATTEMPTS: u32 = 50;
 
 /// Whether things are being changed or put back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +88,13 @@ impl StepError {
             other => io::Error::from(other).to_string(),
         };
         Self::Write { label: entry.label(), value: to.value.clone(), why, errno }
+    }
+
+    /// Another value was found than the written one.
+    pub(crate) fn not_taken(entry: &Entry, wanted: &State, found: Option<&State>) -> Self {
+        let label = entry.label();
+        let found = found.map_or_else(|| "nothing".to_owned(), |found| short(&label, found));
+        Self::NotTaken { wanted: short(&label, wanted), found, label }
     }
 
     /// Whether systemd did not answer in time.
@@ -174,21 +178,16 @@ impl Run<'_> {
         }
         for state in way {
             self.note(Record::Intent { entry: index, to: state.clone() })?;
-            write(self.files, self.clock, &entry, &state)?;
+            let written = state.write(self.files, self.clock);
+            written.map_err(|errno| StepError::write(self.files, &entry, &state, errno))?;
         }
-        let readings =
-            readings(self.files, &self.transaction.entries, |(i, other)| i == index || entry.resets(other));
-        let found = readings.iter().find(|reading| reading.entry == index).and_then(|r| r.state.clone());
+        let (readings, found) = self.transaction.read_back(index, self.files);
         self.note(Record::Done { readings })?;
         let taken = found.as_ref().is_some_and(|found| entry.cell.reaches(found, to, self.files));
         if taken || (entry.knob.adjusts.is_some() && found.is_some()) {
             return Ok(());
         }
-        Err(StepError::NotTaken {
-            label: entry.label(),
-            wanted: short(&entry.label(), to),
-            found: found.as_ref().map_or_else(|| "nothing".to_owned(), |found| short(&entry.label(), found)),
-        })
+        Err(StepError::not_taken(&entry, to, found.as_ref()))
     }
 
     /// Lowers a hard limit towards `target` in steps of at most 10 %, never below the dirty pages,
@@ -256,38 +255,4 @@ pub(crate) fn append_owed(
         owed.remove(0);
     }
     Ok(bytes)
-}
-
-/// One write to a kernel file; "busy" is tried again.
-pub(crate) fn write(
-    files: &dyn Files,
-    clock: &dyn Clock,
-    entry: &Entry,
-    state: &State,
-) -> Result<(), StepError> {
-    let mut attempts = 0;
-    loop {
-        match files.write(&state.path, &state.value) {
-            Ok(()) => return Ok(()),
-            Err(Errno::BUSY | Errno::AGAIN) if attempts < BUSY_ATTEMPTS => {
-                attempts += 1;
-                clock.sleep(BUSY_PAUSE);
-            }
-            Err(errno) => return Err(StepError::write(files, entry, state, errno)),
-        }
-    }
-}
-
-/// The present values of some entries.
-pub(crate) fn readings(
-    files: &dyn Files,
-    entries: &[Entry],
-    which: impl Fn((usize, &Entry)) -> bool,
-) -> Vec<Reading> {
-    entries
-        .iter()
-        .enumerate()
-        .filter(|(index, entry)| which((*index, entry)))
-        .map(|(index, entry)| Reading { entry: index, state: entry.cell.read(files).into_value() })
-        .collect()
 }

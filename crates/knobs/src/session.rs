@@ -28,7 +28,7 @@ use crate::journal::{Begin, Closing, JournalError, Phase, Record, SavedEntry, St
 use crate::owner::{Life, Occupied, life};
 pub use crate::owner::{is_alive, is_at_it};
 use crate::plan::{Entry, Plan, PlanError, plan};
-use crate::run::{Mode, Run, StepError, readings};
+use crate::run::{Mode, Run, StepError};
 use crate::undo::Undone;
 
 /// The process that changes settings.
@@ -467,8 +467,8 @@ impl Session<'_> {
                 return Err(ApplyError::RolledBack { cause, undone: run.undo() });
             }
         }
-        let last = readings(self.files, &run.transaction.entries, |_| true);
-        if let Err(cause) = run.note(Record::Commit { readings: last }) {
+        let readings = run.transaction.readings(self.files);
+        if let Err(cause) = run.note(Record::Commit { readings }) {
             return Err(ApplyError::RolledBack { cause, undone: run.undo() });
         }
         let adjusted = run.adjusted();

@@ -29,21 +29,20 @@
 //!   up and neither writes it nor puts it back.
 //! - The file is rewritten once it exceeds [`COMPACT_BYTES`]; finished records are dropped.
 
-mod beside;
-mod steps;
+mod life;
+mod write;
 
 use floodwall_model::printable::printable;
 
 use crate::catalogue::{Knob, Scope};
 use crate::cell::{Cell, State};
-use crate::clock::Clock;
 use crate::files::Files;
 use crate::journal::{Begin, JournalError, Mark, Record, SavedEntry, Transaction};
 use crate::plan::{Entry, PlanError};
-use crate::run::{StepError, write};
+use crate::run::StepError;
 use crate::target::Target;
 
-use beside::Lent;
+pub use write::{Prepared, Written};
 
 /// A hold's file is written anew when it is larger than this and nothing is held, in bytes: some
 /// hundred writes.
@@ -255,75 +254,6 @@ pub fn held(transaction: &Transaction) -> Vec<HeldCell> {
             now: transaction.last_reading(index).cloned(),
         })
         .collect()
-}
-
-/// A write that has been announced in the journal. It has to be [finished](crate::Session::finish),
-/// even if it failed.
-#[derive(Clone, Debug)]
-#[must_use]
-pub struct Prepared {
-    index: usize,
-    entry: Entry,
-    /// The state before.
-    before: State,
-    /// The wanted state.
-    to: State,
-    /// The writes that lead there.
-    way: Vec<State>,
-    /// The cells that depend on it, with their values afterwards.
-    beside: Vec<(usize, State)>,
-    /// The ones among these that belong to other owners: we put them back until the write is over.
-    lent: Lent,
-    /// It goes back to what was saved: with the journal or without.
-    back: bool,
-}
-
-impl Prepared {
-    /// Makes the write. Needs no lock, and takes as long as the queue takes to run dry.
-    ///
-    /// # Errors
-    /// [`StepError::Write`], to be given to [`crate::Session::finish`].
-    pub fn perform(&self, files: &dyn Files, clock: &dyn Clock) -> Result<(), StepError> {
-        self.way.iter().try_for_each(|state| write(files, clock, &self.entry, state))
-    }
-
-    /// Writes back what was there before, for when the journal can't be continued:
-    /// [`crate::Session::finish`] does it otherwise.
-    ///
-    /// # Errors
-    /// [`StepError::Write`].
-    pub fn retract(&self, files: &dyn Files, clock: &dyn Clock) -> Result<(), StepError> {
-        let now = self.entry.cell.read(files).into_value();
-        let way = self.entry.cell.way(now.as_ref(), &self.before);
-        way.iter().try_for_each(|state| write(files, clock, &self.entry, state))
-    }
-
-    /// Whether it is put back to what was saved.
-    #[must_use]
-    pub fn is_back(&self) -> bool {
-        self.back
-    }
-
-    /// The target and the knob.
-    #[must_use]
-    pub fn of(&self) -> (&Target, &'static Knob) {
-        (&self.entry.target, self.entry.knob)
-    }
-
-    /// The cell's value when the write was prepared.
-    #[must_use]
-    pub fn before(&self) -> &State {
-        &self.before
-    }
-}
-
-/// A write that is in force.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Written {
-    /// The cell's value.
-    pub found: State,
-    /// The kernel's value, in words, if it differs from the written one.
-    pub adjusted: Option<String>,
 }
 
 /// The state that a cell would have without any hold: the saved state of the hold whose value it

@@ -4,6 +4,7 @@
 use super::record::{Begin, Closing, FORMAT, Reading, Record, SavedAt, SavedEntry};
 use crate::catalogue::find;
 use crate::cell::{Cell, State};
+use crate::files::Files;
 use crate::plan::Entry;
 
 /// How far a transaction got.
@@ -107,6 +108,27 @@ impl Transaction {
     #[must_use]
     pub fn has_expired(&self, now_unix_s: u64) -> bool {
         self.begin.expires_at_unix_s.is_some_and(|at| at <= now_unix_s)
+    }
+
+    /// The present values of all entries.
+    pub(crate) fn readings(&self, files: &dyn Files) -> Vec<Reading> {
+        (0..self.entries.len()).filter_map(|entry| self.reading(entry, files)).collect()
+    }
+
+    /// The present value of one entry.
+    pub(crate) fn reading(&self, entry: usize, files: &dyn Files) -> Option<Reading> {
+        let state = self.entries.get(entry)?.cell.read(files).into_value();
+        Some(Reading { entry, state })
+    }
+
+    /// After a write of an entry: the present values of it and of those that it resets, and its own.
+    pub(crate) fn read_back(&self, index: usize, files: &dyn Files) -> (Vec<Reading>, Option<State>) {
+        let resets = |other: &Entry| self.entries.get(index).is_some_and(|entry| entry.resets(other));
+        let its = self.entries.iter().enumerate().filter(|(i, other)| *i == index || resets(other));
+        let readings: Vec<Reading> = its.filter_map(|(i, _)| self.reading(i, files)).collect();
+        let found = readings.iter().find(|reading| reading.entry == index);
+        let found = found.and_then(|reading| reading.state.clone());
+        (readings, found)
     }
 
     /// Adds a record.

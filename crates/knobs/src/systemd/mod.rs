@@ -32,8 +32,8 @@
 
 pub(crate) mod live;
 
-use crate::cell::Line;
 use crate::files::Files;
+use crate::line::Line;
 
 /// Below it a path stands for a limit that is set at run time.
 const RUN_TIME: &str = "/run/systemd/system.control";
