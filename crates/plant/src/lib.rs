@@ -25,7 +25,6 @@ mod error;
 mod groups;
 mod identity;
 mod kind;
-mod lanes;
 mod levels;
 mod options;
 mod plant;

@@ -30,12 +30,12 @@ use crate::counters::counters_of;
 use crate::error::HostPlantError;
 use crate::groups::{Dirtied, Groups};
 use crate::identity::{self, DeviceIdentity};
-use crate::lanes::Owner;
 use crate::levels::{Flood, Level, Machine, Turn, flooded, put_down};
 use crate::options::Options;
 use crate::priorities::{self, Priorities, SavedCell, Sources};
 use crate::told::{Closed, Event, HeldKnob, Yielded};
 use crate::units::{LeftOut, Unit, Units, Which, devices_of, read_units};
+use crate::writer::Owner;
 use crate::writer::Writer;
 
 /// How long an opening plant waits for another process that changes settings.
@@ -49,30 +49,6 @@ const REFRESH_AT_MOST: Duration = Duration::from_secs(5);
 
 /// The kernel's counters of dirty data for each backing device.
 const DEBUGFS: &str = "/sys/kernel/debug/bdi";
-
-/// How writes are carried out.
-enum Hand {
-    Live(Writer),
-    /// Nothing is written.
-    Dry,
-}
-
-impl Hand {
-    /// The value that a limit or priority is about to have, if it is being written.
-    fn pending(&self, owner: &Owner) -> Option<String> {
-        match self {
-            Self::Live(writer) => writer.pending(owner),
-            Self::Dry => None,
-        }
-    }
-
-    /// Saves cells ahead of writes, all at once: each save waits for the journal's disk.
-    fn save(&self, unit: DeviceId, cells: Vec<SavedCell>) {
-        if let (Self::Live(writer), false) = (self, cells.is_empty()) {
-            writer.save(unit, cells);
-        }
-    }
-}
 
 /// A unit's state from one look to the next.
 #[derive(Debug, Default)]
@@ -106,7 +82,8 @@ pub struct HostPlant {
     known: BTreeMap<DeviceId, Known>,
     groups: Groups,
     priorities: Priorities,
-    hand: Hand,
+    /// `None` in a dry run: nothing is written.
+    writer: Option<Writer>,
     mounts: Option<File>,
     /// When devices and mounts were read, by the probe's clock.
     refreshed: Duration,
@@ -143,14 +120,14 @@ impl HostPlant {
         }
         let probe = Probe::open_sparing(options.source)?;
         let mut recovered = Vec::new();
-        let hand = if options.dry_run {
-            Hand::Dry
+        let writer = if options.dry_run {
+            None
         } else {
             let who = Who { socket: options.socket.clone(), ..Who::this_process(&files) };
             let journal = options.journal.clone();
             let (writer, recovery) = Writer::open(kernel_files()?, journal, who, &options.why, PATIENCE)?;
             recovered = crate::Restored { recovery, steering: Vec::new() }.lines();
-            Hand::Live(writer)
+            Some(writer)
         };
         let mut blind = probe.blind().to_vec();
         if !root.exists(DEBUGFS) {
@@ -169,7 +146,7 @@ impl HostPlant {
             which: options.devices.clone(),
             units,
             known: BTreeMap::new(),
-            hand,
+            writer,
             mounts: File::open("/proc/self/mountinfo").ok(),
             refreshed: Duration::ZERO,
             mounts_changed: false,
@@ -258,10 +235,7 @@ impl HostPlant {
     /// Knobs that hold another value than the administrator's, with both values; none in a dry run.
     #[must_use]
     pub fn held(&self) -> Vec<HeldKnob> {
-        match &self.hand {
-            Hand::Live(writer) => writer.held(),
-            Hand::Dry => Vec::new(),
-        }
+        self.writer.as_ref().map(Writer::held).unwrap_or_default()
     }
 
     /// The unit of a held knob, if it is still there, and the knob's name among the unit's.
@@ -288,20 +262,14 @@ impl HostPlant {
 
     /// Events since the last call.
     pub fn take_events(&mut self) -> Vec<Event> {
-        match &self.hand {
-            Hand::Live(writer) => writer.take_events(),
-            Hand::Dry => Vec::new(),
-        }
+        self.writer.as_ref().map(Writer::take_events).unwrap_or_default()
     }
 
     /// Puts everything back at once, all devices beside each other, and goes on: for a pause, or
     /// when sensors are lost. The caller has to tell the controller, which otherwise believes that
     /// its values are in force.
     pub fn give_back(&mut self, patience: Duration) -> Closed {
-        match &mut self.hand {
-            Hand::Live(writer) => writer.give_back(patience),
-            Hand::Dry => Closed::default(),
-        }
+        self.writer.as_ref().map(|writer| writer.give_back(patience)).unwrap_or_default()
     }
 
     /// Puts back knobs that another process has asked for, and leaves them alone from then on. A knob
@@ -332,10 +300,8 @@ impl HostPlant {
                 knobs.push((unit.map(|unit| unit.id), name.knob.clone()));
             }
         }
-        let waiting: BTreeSet<KnobName> = match &mut self.hand {
-            Hand::Live(writer) => writer.yield_knobs(&all),
-            Hand::Dry => BTreeSet::new(),
-        };
+        let waiting: BTreeSet<KnobName> =
+            self.writer.as_ref().map(|writer| writer.yield_knobs(&all)).unwrap_or_default();
         let back = asked.iter().filter(|name| !waiting.contains(name)).cloned().collect();
         Yielded { back, waiting: waiting.into_iter().collect(), knobs }
     }
@@ -345,22 +311,23 @@ impl HostPlant {
     #[must_use = "it says what could not be put back"]
     pub fn close(mut self, patience: Duration) -> Closed {
         self.is_closed = true;
-        match &self.hand {
-            Hand::Live(writer) => writer.close(patience),
-            Hand::Dry => Closed::default(),
-        }
+        self.writer.as_ref().map(|writer| writer.close(patience)).unwrap_or_default()
     }
 
     /// Limits of control groups and priorities that are held or about to be.
     fn in_use(&self) -> BTreeSet<Owner> {
-        match &self.hand {
-            Hand::Live(writer) => writer.limits_in_use(),
-            Hand::Dry => BTreeSet::new(),
+        self.writer.as_ref().map(Writer::limits_in_use).unwrap_or_default()
+    }
+
+    /// Saves cells ahead of writes, all at once: each save waits for the journal's disk.
+    fn save(&self, unit: DeviceId, cells: Vec<SavedCell>) {
+        if let (Some(writer), false) = (&self.writer, cells.is_empty()) {
+            writer.save(unit, cells);
         }
     }
 
     fn tell(&self, event: Event) {
-        if let Hand::Live(writer) = &self.hand {
+        if let Some(writer) = &self.writer {
             writer.tell(event);
         }
     }
@@ -398,7 +365,7 @@ impl HostPlant {
             let devices = unit.queues.iter().chain(&unit.limits);
             unit_of.extend(devices.map(|device| (device.number.clone(), unit.id)));
         }
-        if let Hand::Live(writer) = &self.hand {
+        if let Some(writer) = &self.writer {
             writer.set_units(unit_of);
         }
         let is_there = |id: &DeviceId, known: &Known| {
@@ -410,7 +377,7 @@ impl HostPlant {
             let Some(known) = self.known.remove(&id) else { continue };
             let mut limits = self.groups.unit_gone(id);
             limits.extend(self.priorities.unit_gone(id, &known.devices));
-            if let Hand::Live(writer) = &self.hand {
+            if let Some(writer) = &self.writer {
                 // Devices that were grouped anew still exist, and no unit remembers the writes to
                 // them.
                 writer.put_back(id, &known.devices);
@@ -454,7 +421,7 @@ impl HostPlant {
         let in_use = self.in_use();
         self.groups.look(&self.root, snapshot.at, dirtied, &in_use);
         let ended = self.priorities.look(&self.root, snapshot.at, &in_use);
-        if let Hand::Live(writer) = &self.hand {
+        if let Some(writer) = &self.writer {
             writer.put_back_limits(&ended);
         }
         let counters: HashMap<DeviceId, DeviceSample> =
@@ -509,15 +476,12 @@ impl HostPlant {
                 counters: sample,
                 dirty_bytes: known.level.map(|level| level.dirty),
                 writeback_bytes: known.level.map(|level| level.writeback),
-                changing: match &self.hand {
-                    Hand::Live(writer) => writer.is_changing(unit.id),
-                    Hand::Dry => false,
-                },
+                changing: self.writer.as_ref().is_some_and(|writer| writer.is_changing(unit.id)),
                 actors,
             });
             if known.active
                 && !std::mem::replace(&mut known.saved, true)
-                && let Hand::Live(writer) = &self.hand
+                && let Some(writer) = &self.writer
             {
                 // Saved at its first activity, and not when the first write is due.
                 writer.save(unit.id, ahead(unit));
@@ -531,10 +495,10 @@ impl HostPlant {
             sees_waits,
             devices: &devices,
             dirty: machine.backlog(),
-            steers: match &self.hand {
-                Hand::Live(writer) => !writer.units_held().is_empty() || !in_use.is_empty(),
-                Hand::Dry => false,
-            },
+            steers: self
+                .writer
+                .as_ref()
+                .is_some_and(|writer| !writer.units_held().is_empty() || !in_use.is_empty()),
         });
         if is_needed {
             self.probe.resume().map_err(lost)?;
@@ -608,9 +572,9 @@ impl Plant for HostPlant {
             let why = "it can't be read; mount /proc".to_owned();
             return Err(PlantError::Lost { what: "/proc/sys/vm".to_owned(), why });
         }
-        let (held, changing) = match &self.hand {
-            Hand::Live(writer) => (writer.units_held(), writer.units_changing()),
-            Hand::Dry => (BTreeSet::new(), BTreeSet::new()),
+        let (held, changing) = match &self.writer {
+            Some(writer) => (writer.units_held(), writer.units_changing()),
+            None => Default::default(),
         };
         let in_use = self.in_use();
         for unit in &self.units.units {
@@ -625,11 +589,11 @@ impl Plant for HostPlant {
                 known.stale = false;
             }
             let mut knobs = known.knobs.clone().unwrap_or_default();
-            let pending = &|owner: &Owner| self.hand.pending(owner);
+            let pending = &|owner: &Owner| self.writer.as_ref()?.pending(owner);
             let from = Sources { root: &self.root, unit, files: &self.files, in_use: &in_use, pending };
             self.groups.read_knobs(unit.id, &self.files, pending, &mut knobs);
             let fresh = self.priorities.read_knobs(&from, &mut knobs);
-            self.hand.save(unit.id, fresh);
+            self.save(unit.id, fresh);
             all.devices.insert(unit.id, knobs);
         }
         Ok(all)
@@ -643,7 +607,7 @@ impl Plant for HostPlant {
         let Some(unit) = self.units.get(device) else {
             return Ok(vec![Reading::Unreadable("the device is not there".to_owned()); asked.len()]);
         };
-        let (in_use, pending) = (self.in_use(), &|owner: &Owner| self.hand.pending(owner));
+        let (in_use, pending) = (self.in_use(), &|owner: &Owner| self.writer.as_ref()?.pending(owner));
         let from = Sources { root: &self.root, unit, files: &self.files, in_use: &in_use, pending };
         let knobs = self.known.get(&device).and_then(|known| known.knobs.clone()).unwrap_or_default();
         let (mut fresh, mut readings) = (Vec::new(), Vec::new());
@@ -654,13 +618,13 @@ impl Plant for HostPlant {
                 self.groups.read_knob(device, name, &self.files, pending)
             });
         }
-        self.hand.save(device, fresh);
+        self.save(device, fresh);
         Ok(readings)
     }
 
     fn observe(&mut self) -> Result<Observation, PlantError> {
         let snapshot = self.probe.snapshot().map_err(lost)?;
-        if let Hand::Live(writer) = &self.hand {
+        if let Some(writer) = &self.writer {
             writer.begin_look();
         }
         self.lost_events += snapshot.lost_events;
@@ -670,28 +634,24 @@ impl Plant for HostPlant {
 
     fn write(&mut self, write: &KnobWrite) -> Result<(), PlantError> {
         let changes = self.changes(write)?;
-        match &mut self.hand {
-            Hand::Live(writer) => {
-                writer.write(write.clone(), changes)?;
-                write.device.into_iter().for_each(|unit| self.priorities.hold(&write.knob, unit));
-                let of_queue = write.device.filter(|_| !is_passing(&write.knob));
-                if let Some(known) = of_queue.and_then(|id| self.known.get_mut(&id)) {
-                    known.stale = true;
-                    if let Some(knobs) = &mut known.knobs {
-                        knobs.0.insert(write.knob.clone(), write.value.clone());
-                    }
-                }
-                Ok(())
-            }
-            Hand::Dry => {
-                let why = "a dry run writes nothing".to_owned();
-                Err(PlantError::Refused { write: write.clone(), why })
+        let Some(writer) = &self.writer else {
+            let why = "a dry run writes nothing".to_owned();
+            return Err(PlantError::Refused { write: write.clone(), why });
+        };
+        writer.write(write.clone(), changes)?;
+        write.device.into_iter().for_each(|unit| self.priorities.hold(&write.knob, unit));
+        let of_queue = write.device.filter(|_| !is_passing(&write.knob));
+        if let Some(known) = of_queue.and_then(|id| self.known.get_mut(&id)) {
+            known.stale = true;
+            if let Some(knobs) = &mut known.knobs {
+                knobs.0.insert(write.knob.clone(), write.value.clone());
             }
         }
+        Ok(())
     }
 
     fn failures(&mut self, device: DeviceId) -> Vec<(KnobWrite, PlantError)> {
-        let Hand::Live(writer) = &self.hand else { return Vec::new() };
+        let Some(writer) = &self.writer else { return Vec::new() };
         let failures = writer.take_failures(device);
         if let Some(known) = self.known.get_mut(&device).filter(|_| !failures.is_empty()) {
             known.stale = true;
@@ -703,7 +663,7 @@ impl Plant for HostPlant {
 impl Drop for HostPlant {
     fn drop(&mut self) {
         // A convenience: a killed process never gets here, and the journal has its changes.
-        if let (Hand::Live(writer), false) = (&self.hand, self.is_closed) {
+        if let (Some(writer), false) = (&self.writer, self.is_closed) {
             let _ = writer.close(LAST_PATIENCE);
         }
     }

@@ -20,8 +20,8 @@ use floodwall_knobs::{Device, Files, Process, Target};
 use floodwall_model::setting::{JOURNAL_PRIORITY, PROCESS};
 use floodwall_model::{DeviceId, Reading, Setting};
 
-use crate::lanes::{Owner, owner};
 use crate::units::Unit;
+use crate::writer::{Owner, owner};
 
 /// The priority of a process's threads.
 const PRIORITY: &str = "ioprio";

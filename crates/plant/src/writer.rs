@@ -12,6 +12,7 @@
 //! with its last job. A device may change lanes when units are grouped anew. The new lane waits
 //! while the old one is still writing to the device.
 
+mod lanes;
 mod work;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -27,7 +28,8 @@ use floodwall_knobs::{
 use floodwall_model::DeviceId;
 use floodwall_model::plant::{KnobWrite, PlantError};
 
-use crate::lanes::{Job, Lane, Owner, State, is_limit, owner};
+use self::lanes::{Job, Lane, State, is_limit};
+pub(crate) use self::lanes::{Owner, owner};
 use crate::told::{Closed, Event, HeldKnob};
 
 /// How long [`Writer::write`] waits for a write to be over: a fifth of a controller's usual tick.

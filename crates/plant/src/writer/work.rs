@@ -13,8 +13,8 @@ use floodwall_model::plant::{KnobWrite, PlantError};
 use floodwall_model::setting::is_passing;
 use rustix::io::Errno;
 
+use super::lanes::{Job, Lane, Owner, State, is_limit, owner};
 use super::{NAP, Shared, lock};
-use crate::lanes::{Job, Lane, Owner, State, is_limit, owner};
 use crate::told::{Event, HeldKnob};
 
 /// An owner whose knobs one lane is writing.
