@@ -13,6 +13,8 @@ pub struct Options {
     pub journal: PathBuf,
     /// Which devices.
     pub devices: Which,
+    /// Devices that are seen and not steered: a name, a path below /dev or a number.
+    pub exclude: Vec<String>,
     /// The probe's source; `None`: the best that works.
     pub source: Option<SourceKind>,
     /// Nothing can be written, and no journal is kept.
@@ -28,6 +30,14 @@ impl Options {
     #[must_use]
     pub fn new(journal: impl Into<PathBuf>, why: impl Into<String>) -> Self {
         let (journal, why) = (journal.into(), why.into());
-        Self { journal, devices: Which::All, source: None, dry_run: false, why, socket: None }
+        Self {
+            journal,
+            devices: Which::All,
+            exclude: Vec::new(),
+            source: None,
+            dry_run: false,
+            why,
+            socket: None,
+        }
     }
 }

@@ -29,7 +29,7 @@ use crate::cells::{ahead, read_knobs};
 use crate::counters::counters_of;
 use crate::error::HostPlantError;
 use crate::groups::{Dirtied, Groups};
-use crate::identity::{self, DeviceIdentity};
+use crate::identity::{DeviceIdentity, identities};
 use crate::levels::{Flood, Level, Machine, Turn, flooded, put_down};
 use crate::options::Options;
 use crate::priorities::{self, Priorities, SavedCell, Sources};
@@ -78,6 +78,9 @@ pub struct HostPlant {
     flood: Option<Flood>,
     blind: Vec<Blind>,
     which: Which,
+    exclude: Vec<String>,
+    /// Their numbers, as far as they are there.
+    excluded: BTreeSet<DeviceId>,
     units: Units,
     known: BTreeMap<DeviceId, Known>,
     groups: Groups,
@@ -90,7 +93,11 @@ pub struct HostPlant {
     mounts_changed: bool,
     turn: Turn,
     buffer: Vec<u8>,
+    /// Changes that were put back when the plant was opened, until they are asked for.
     recovered: Vec<String>,
+    /// Devices of the last observation, and those of them that have come and were not asked for.
+    present: BTreeSet<DeviceId>,
+    arrived: Vec<DeviceId>,
     /// Used devices that are not steered.
     ignored: BTreeSet<DeviceId>,
     /// Units that have just gone. If another disk has the number, one look leaves it out, so that a
@@ -103,7 +110,7 @@ pub struct HostPlant {
 
 impl HostPlant {
     /// Opens sensors and journal. Changes that a crashed process left are put back first;
-    /// [`Self::recovered`] lists them.
+    /// [`Self::take_recovered`] lists them.
     ///
     /// # Errors
     /// [`HostPlantError`]; [`HostPlantError::is_missing_requirement`] and
@@ -144,6 +151,8 @@ impl HostPlant {
             flood: None,
             blind,
             which: options.devices.clone(),
+            exclude: options.exclude.clone(),
+            excluded: BTreeSet::new(),
             units,
             known: BTreeMap::new(),
             writer,
@@ -153,6 +162,8 @@ impl HostPlant {
             turn: Turn::default(),
             buffer: Vec::new(),
             recovered,
+            present: BTreeSet::new(),
+            arrived: Vec::new(),
             ignored: BTreeSet::new(),
             just_gone: BTreeSet::new(),
             lost_events: 0,
@@ -160,6 +171,7 @@ impl HostPlant {
             is_closed: false,
         };
         plant.units_changed();
+        plant.find_excluded();
         Ok(plant)
     }
 
@@ -210,8 +222,19 @@ impl HostPlant {
 
     /// Devices and mounts that are not steered, and why.
     #[must_use]
-    pub fn left_out(&self) -> &[LeftOut] {
-        &self.units.left_out
+    pub fn left_out(&self) -> Vec<LeftOut> {
+        let excluded = self.units.units.iter().filter(|unit| self.is_excluded(unit));
+        let why = |unit: &Unit| LeftOut { what: unit.name.clone(), why: "it is excluded".to_owned() };
+        self.units.left_out.iter().cloned().chain(excluded.map(why)).collect()
+    }
+
+    fn find_excluded(&mut self) {
+        let found = self.exclude.iter().filter_map(|name| floodwall_probe::device(&self.root, name).ok());
+        self.excluded = found.collect();
+    }
+
+    fn is_excluded(&self, unit: &Unit) -> bool {
+        self.exclude.contains(&unit.name) || !self.excluded.is_disjoint(&unit.members)
     }
 
     /// A device's name; its number if the device is absent.
@@ -220,16 +243,16 @@ impl HostPlant {
         self.units.get(id).map_or_else(|| id.to_string(), |unit| unit.name.clone())
     }
 
-    /// What devices are known by after a boot; of each that has no identity, the reason.
-    #[must_use]
-    pub fn identities(&self, ids: &[DeviceId]) -> Vec<(DeviceId, Result<DeviceIdentity, String>)> {
-        identity::identities(&self.root, &self.units, ids)
+    /// Devices that have come since the last call, each with what it is known by after a boot, or
+    /// the reason why it has no identity.
+    pub fn take_arrived(&mut self) -> Vec<(DeviceId, Result<DeviceIdentity, String>)> {
+        let arrived = std::mem::take(&mut self.arrived);
+        if arrived.is_empty() { Vec::new() } else { identities(&self.root, &self.units, &arrived) }
     }
 
-    /// Changes that were put back when the plant was opened, a line each.
-    #[must_use]
-    pub fn recovered(&self) -> &[String] {
-        &self.recovered
+    /// Changes that were put back when the plant was opened, a line each, at the first call.
+    pub fn take_recovered(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.recovered)
     }
 
     /// Knobs that hold another value than the administrator's, with both values; none in a dry run.
@@ -262,7 +285,12 @@ impl HostPlant {
 
     /// Events since the last call.
     pub fn take_events(&mut self) -> Vec<Event> {
-        self.writer.as_ref().map(Writer::take_events).unwrap_or_default()
+        let events = self.writer.as_ref().map(Writer::take_events).unwrap_or_default();
+        if events.iter().any(|event| matches!(event, Event::Came { .. })) {
+            // One that is excluded by name may be another one than before.
+            self.find_excluded();
+        }
+        events
     }
 
     /// Puts everything back at once, all devices beside each other, and goes on: for a pause, or
@@ -629,7 +657,15 @@ impl Plant for HostPlant {
         }
         self.lost_events += snapshot.lost_events;
         self.refresh(&snapshot);
-        self.see(&snapshot)
+        let mut observation = self.see(&snapshot)?;
+        if !self.exclude.is_empty() {
+            let is_excluded = |id| self.units.get(id).is_some_and(|unit| self.is_excluded(unit));
+            observation.devices.retain(|device| !is_excluded(device.id));
+        }
+        let present = observation.devices.iter().map(|device| device.id).collect();
+        let before = std::mem::replace(&mut self.present, present);
+        self.arrived.extend(self.present.difference(&before));
+        Ok(observation)
     }
 
     fn write(&mut self, write: &KnobWrite) -> Result<(), PlantError> {

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use floodwall_guard::Mode;
 use floodwall_model::toml_text;
-use floodwall_probe::SourceKind;
+use floodwall_plant::SourceKind;
 use serde::{Deserialize, Serialize};
 use toml::{Spanned, Value};
 

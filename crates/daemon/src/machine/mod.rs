@@ -14,7 +14,7 @@ use floodwall_model::plant::{Plant, PlantError};
 use floodwall_plant::{DeviceIdentity, KnobName, Yielded};
 
 pub(crate) use self::gone::Gone;
-pub(crate) use self::host::HostMachine;
+pub(crate) use self::host::open_host;
 pub(crate) use self::sim::SimMachine;
 pub(crate) use self::unjournaled::Unjournaled;
 use crate::document::{HeldKnob, LeftOut};

@@ -28,7 +28,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use crate::config::Settings;
 use crate::error::{DaemonError, Doing};
 use crate::log::{Log, Priority};
-use crate::machine::{HostMachine, Machine, SimMachine, Unjournaled};
+use crate::machine::{Machine, SimMachine, Unjournaled, open_host};
 use crate::metrics;
 use crate::pipe::{Begin, Given, Order, Pause, Sign, Signs};
 use crate::question::Ask;
@@ -59,8 +59,8 @@ fn now() -> Now {
 fn open_machine(settings: &Settings) -> Result<Box<dyn Machine>, DaemonError> {
     Ok(match &settings.sim {
         Some(preset) => Box::new(Unjournaled::new(SimMachine::new(preset)?, settings.dry_run)),
-        None if settings.dry_run => Box::new(Unjournaled::new(HostMachine::open(settings)?, true)),
-        None => Box::new(HostMachine::open(settings)?),
+        None if settings.dry_run => Box::new(Unjournaled::new(open_host(settings)?, true)),
+        None => Box::new(open_host(settings)?),
     })
 }
 

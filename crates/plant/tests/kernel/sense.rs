@@ -16,6 +16,7 @@ pub(crate) const TESTS: &[Test] = &[
     Test { name: "commits_and_floods_are_seen_at_their_device", seconds: 120, body: seen },
     Test { name: "threads_that_flood_are_told_from_those_that_commit", seconds: 120, body: threads },
     Test { name: "knobs_read_as_their_files_do", seconds: 60, body: knobs },
+    Test { name: "an_excluded_device_is_neither_seen_nor_reported_as_come", seconds: 60, body: excluded },
     Test { name: "devices_come_and_go", seconds: 120, body: come_and_go },
     Test { name: "a_dry_run_writes_nothing", seconds: 60, body: dry_run },
 ];
@@ -137,6 +138,28 @@ fn knobs() -> Result<(), String> {
     ensure(of.get("scheduler") == Some("bfq"), || format!("{of}"))?;
     let ratio = std::fs::read_to_string("/proc/sys/vm/dirty_ratio").unwrap_or_default();
     ensure(all.machine.get("vm.dirty_ratio") == Some(ratio.trim()), || format!("{}", all.machine))
+}
+
+fn excluded() -> Result<(), String> {
+    let disk = Disk::new(64)?;
+    for (exclude, sees) in [
+        (vec![disk.name.clone()], false),
+        (vec![format!("/dev/{}", disk.name)], false),
+        (vec![disk.id.to_string()], false),
+        (Vec::new(), true),
+    ] {
+        let options = Options { exclude: exclude.clone(), ..options(&disk) };
+        let mut plant = HostPlant::open(&options).map_err(said("open"))?;
+        let seen = !look(&mut plant, &disk, Duration::from_millis(400))?.is_empty();
+        let arrived = plant.take_arrived().iter().any(|(id, _)| *id == disk.id);
+        let left_out = plant.left_out();
+        let is_left_out = left_out.iter().any(|l| l.what == disk.name && l.why == "it is excluded");
+        ensure((seen, arrived, is_left_out) == (sees, sees, !sees), || {
+            format!("{exclude:?}: seen {seen}, come {arrived}, left out {left_out:?}")
+        })?;
+        ensure(plant.close(Duration::from_secs(10)).is_complete(), || "not closed".to_owned())?;
+    }
+    Ok(())
 }
 
 fn come_and_go() -> Result<(), String> {
