@@ -12,7 +12,7 @@
 //! lock         one guard a machine; directory: where lock and sockets are
 //! supervisor   starts the worker, kills it when it hangs, starts another; tells systemd
 //! pipe         what supervisor and worker say to each other
-//! worker       the loop; controller: decisions, history, pauses; audit: writes in words
+//! worker       the loop; controller: decisions, history, pauses, writes in words (audit)
 //! machine      this host, whose journal has the held values; or a simulated machine or a dry run,
 //!              whose held values are in memory (unjournaled)
 //! learnt       what was learnt of devices, in a file that outlives boots

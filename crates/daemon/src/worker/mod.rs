@@ -7,7 +7,6 @@
 //! SIGTERM, SIGINT, Stop, the parent's death ─▶ everything put back ─▶ end
 //! ```
 
-mod audit;
 mod controller;
 #[cfg(test)]
 pub(crate) mod fake;

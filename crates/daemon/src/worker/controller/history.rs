@@ -29,7 +29,7 @@ impl Controller {
             self.counts.knob_writes += written.len() as u64;
             let entry = Entry {
                 at_unix_s: now.unix_s,
-                device: Some(self.plant.name(id)),
+                device: Some(self.plant.machine.name(id)),
                 from: Some(decision.from.to_string()),
                 to: Some(decision.to.to_string()),
                 levers: levers(decision.level),
@@ -55,7 +55,7 @@ impl Controller {
             });
             let entry = Entry {
                 at_unix_s: now.unix_s,
-                device: id.map(|id| self.plant.name(id)),
+                device: id.map(|id| self.plant.machine.name(id)),
                 from: state.clone(),
                 to: state,
                 writes: written,
@@ -69,7 +69,7 @@ impl Controller {
             let mut left = LeftAlone { why: error.to_string(), ..LeftAlone::default() };
             if let PlantError::Refused { write, why } = &error {
                 self.plant.leave(write.device, &write.knob);
-                left.device = write.device.map(|id| self.plant.name(id));
+                left.device = write.device.map(|id| self.plant.machine.name(id));
                 left.knob = Some(write.knob.clone());
                 left.why.clone_from(why);
             }
@@ -104,7 +104,7 @@ impl Controller {
             self.records.retain(|id, _| there.contains(id));
         }
         for (id, goal) in unmet {
-            let name = self.plant.name(id);
+            let name = self.plant.machine.name(id);
             let goal = human_duration(goal);
             self.say(now, Priority::Warning, format!("{name}: the goal of {goal} can't be met with any lever; the best that there is stays in force"));
         }

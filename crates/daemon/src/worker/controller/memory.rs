@@ -24,7 +24,7 @@ impl Controller {
 
     /// Looks up devices that have come.
     pub(super) fn recall(&mut self, now: Now) {
-        for (id, identity) in self.plant.machine().arrived() {
+        for (id, identity) in self.plant.machine.arrived() {
             let found = match (&identity, &mut self.store) {
                 (Ok(identity), Some(store)) => store.find(identity, now.unix_s),
                 _ => Found::Nothing,
@@ -34,7 +34,7 @@ impl Controller {
                 Found::Nothing => {}
                 Found::Learnt(learnt, since) => self.guard.learn(id, *learnt, since),
                 Found::Dropped(why) => {
-                    let name = self.plant.name(id);
+                    let name = self.plant.machine.name(id);
                     self.say(now, Priority::Notice, format!("{name}: it is learnt anew, because {why}"));
                 }
             }
@@ -48,13 +48,13 @@ impl Controller {
         let mut refused = Vec::new();
         for (id, learnt) in self.guard.learnt().filter(|(_, learnt)| !learnt.is_empty()) {
             match self.identities.get(&id) {
-                Some(Ok(identity)) => store.put(self.plant.name(id), identity, now.unix_s, learnt),
+                Some(Ok(identity)) => store.put(self.plant.machine.name(id), identity, now.unix_s, learnt),
                 Some(Err(why)) => refused.push((id, why.clone())),
                 None => {}
             }
         }
         for (id, why) in refused {
-            let name = self.plant.name(id);
+            let name = self.plant.machine.name(id);
             self.say(now, Priority::Info, format!("{name}: what was learnt of it is not kept: {why}"));
             self.identities.remove(&id);
         }

@@ -7,6 +7,7 @@
 //! Question ─▶ Answer: status, history, pause, resume, yield     Settings ─▶ another configuration
 //! ```
 
+mod audit;
 mod history;
 mod memory;
 mod status;
@@ -20,6 +21,7 @@ use floodwall_model::plant::PlantError;
 use floodwall_model::units::human_duration;
 use floodwall_plant::{DeviceIdentity, Yielded};
 
+use self::audit::AuditedPlant;
 use crate::config::Settings;
 use crate::document::{Counts, Entry, LeftAlone, Paused};
 use crate::learnt::Store;
@@ -29,7 +31,6 @@ use crate::metrics;
 use crate::pipe::Pause;
 use crate::question::{Answer, Question};
 use crate::socket::protocol::{Reply, Request};
-use crate::worker::audit::AuditedPlant;
 
 /// A goal that victims have not met for so long is one that can't be met: every lever has been
 /// tried by then.
@@ -130,7 +131,7 @@ impl Controller {
     }
 
     pub(crate) fn machine(&mut self) -> &mut dyn Machine {
-        self.plant.machine()
+        self.plant.machine.as_mut()
     }
 
     pub(crate) fn settings(&self) -> &Settings {
@@ -183,8 +184,8 @@ impl Controller {
             self.watch_goals(now);
         }
         self.counts.ticks.add(before.elapsed().as_secs_f64());
-        self.counts.lost_events = self.plant.machine().lost_events();
-        for (priority, news) in self.plant.machine().news() {
+        self.counts.lost_events = self.plant.machine.lost_events();
+        for (priority, news) in self.plant.machine.news() {
             self.say(now, priority, news);
         }
         self.recall(now);
@@ -265,8 +266,11 @@ impl Controller {
         const WHY: &str = "another command has asked for it";
         self.guard.yield_knob(device, &knob);
         self.plant.leave(device, &knob);
-        let left =
-            LeftAlone { device: device.map(|id| self.plant.name(id)), knob: Some(knob), why: WHY.to_owned() };
+        let left = LeftAlone {
+            device: device.map(|id| self.plant.machine.name(id)),
+            knob: Some(knob),
+            why: WHY.to_owned(),
+        };
         if !self.left_alone.contains(&left) {
             let place = left.device.iter().chain(&left.knob).map(String::as_str).collect::<Vec<_>>();
             self.say(now, Priority::Notice, format!("{}: {WHY}: left alone from now on", place.join(".")));
@@ -312,7 +316,7 @@ impl Controller {
         let old = std::mem::replace(&mut self.plant, AuditedPlant::new(Box::new(Gone)));
         // The law's values belong to the closed machine.
         self.guard = Guard::new(self.settings.law());
-        let left = old.into_machine().close();
+        let left = old.machine.close();
         for why in left.alone {
             self.say(now, Priority::Warning, format!("left as it is: {why}"));
         }
@@ -357,13 +361,13 @@ impl Controller {
             }
             Request::Pause { seconds } => {
                 self.pause(now, seconds.and_then(|s| Duration::try_from_secs_f64(s).ok()), parent)?;
-                let held = texts(&self.plant.machine().still_held());
+                let held = texts(&self.plant.machine.still_held());
                 if !held.is_empty() {
                     self.say(now, Priority::Warning, format!("still held: {}", held.join(", ")));
                 }
                 Reply::Paused(Paused { left_s: seconds, held })
             }
-            Request::Yield { knobs } => match self.plant.machine().yield_knobs(&knobs) {
+            Request::Yield { knobs } => match self.plant.machine.yield_knobs(&knobs) {
                 Ok(Yielded { back, waiting, knobs }) => {
                     knobs.into_iter().for_each(|(device, knob)| self.leave(now, device, knob));
                     Reply::Yielded { back, waiting }

@@ -29,7 +29,7 @@ impl Controller {
             .guard
             .status()
             .filter(|s| s.state != State::Free)
-            .map(|s| format!("{} {}", self.plant.name(s.device), s.state))
+            .map(|s| format!("{} {}", self.plant.machine.name(s.device), s.state))
             .collect();
         let all = self.guard.status().count();
         match busy.len() {
@@ -52,7 +52,7 @@ impl Controller {
             let since = record.and_then(|r| r.since).map_or(Duration::ZERO, |since| now.instant - since);
             let unmet = record.and_then(|r| r.harmed).is_some_and(|since| now.instant - since >= UNMET);
             devices.push(Device {
-                name: self.plant.name(id),
+                name: self.plant.machine.name(id),
                 id: id.to_string(),
                 state: status.state.to_string(),
                 since_s: since.as_secs_f64(),
@@ -82,7 +82,7 @@ impl Controller {
             Pause::Endless => Some(None),
             Pause::For(left) => Some(Some(left.as_secs_f64())),
         };
-        let machine = self.plant.machine();
+        let machine = &self.plant.machine;
         let paused = paused.map(|left_s| Paused { left_s, held: texts(&machine.held()) });
         Status {
             schema: SCHEMA.to_owned(),

@@ -1,5 +1,8 @@
 //! A plant between the law and the machine that keeps an audit log: each write as people read it,
 //! with the value before. The machine itself tells what it holds.
+//!
+//! The law's report has neither that value nor the writes of a tick that fails, so each write is
+//! noted on its way.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -20,7 +23,7 @@ const PRIORITY: &str = ".ioprio";
 
 /// See the [module](self).
 pub(crate) struct AuditedPlant {
-    machine: Box<dyn Machine>,
+    pub(super) machine: Box<dyn Machine>,
     /// The knobs as they were last read, with later writes.
     read: Knobs,
     /// Knobs that the law has left alone since their last write. The machine may hold them until it
@@ -41,19 +44,6 @@ impl AuditedPlant {
             names: BTreeMap::new(),
             written: Vec::new(),
         }
-    }
-
-    pub(crate) fn machine(&mut self) -> &mut dyn Machine {
-        self.machine.as_mut()
-    }
-
-    pub(crate) fn into_machine(self) -> Box<dyn Machine> {
-        self.machine
-    }
-
-    /// A device's name.
-    pub(crate) fn name(&self, id: DeviceId) -> String {
-        self.machine.name(id)
     }
 
     /// A write as people read it: `nr_requests 64 → 8`, `priority of postgres (4711) none → be/0`.
