@@ -5,8 +5,8 @@ use std::fs;
 use std::sync::mpsc;
 
 use floodwall_host::SysRoot;
-use floodwall_knobs::KernelFiles;
 use floodwall_knobs::catalogue::find;
+use floodwall_knobs::{Change, Device, KernelFiles, KnobName};
 use rustix::io::Errno;
 
 use super::*;

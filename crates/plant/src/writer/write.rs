@@ -1,38 +1,81 @@
-//! The jobs of a lane: each under the journal's lock for a moment, and in the kernel's write without
-//! it.
+//! A write: handed to its lane by a controller's thread, made by the lane's own. A lane has the
+//! journal's lock for a moment before and after, and not during the kernel's write.
 
-use std::collections::BTreeSet;
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
-use floodwall_knobs::catalogue::Knob;
 use floodwall_knobs::journal::{DiskStore, JournalError};
-use floodwall_knobs::{Change, Hold, HoldError, KnobName, Session, StepError, SystemClock, Target};
+use floodwall_knobs::{Change, Hold, HoldError, Session, StepError, SystemClock};
 use floodwall_model::DeviceId;
 use floodwall_model::plant::{KnobWrite, PlantError};
 use floodwall_model::setting::is_passing;
 use rustix::io::Errno;
 
 use super::lanes::{Job, Lane, Owner, State, is_limit, owner};
-use super::{NAP, Shared, lock};
+use super::{MOMENT, NAP, Shared, Writer, lock};
 use crate::told::{Event, HeldKnob};
 
-/// An owner whose knobs one lane is writing.
-struct Taken<'a> {
-    shared: &'a Shared,
-    owner: Owner,
-}
+impl Writer {
+    /// Writes a knob of a unit: all its cells or none. Returns when that is over, or after a
+    /// moment.
+    ///
+    /// # Errors
+    /// [`PlantError::Refused`]; a later failure is an [`Event::Failed`].
+    pub(crate) fn write(&self, write: KnobWrite, changes: Vec<Change>) -> Result<(), PlantError> {
+        let shared = &self.shared;
+        let ticket = {
+            let mut state = lock(&shared.state);
+            if state.closing {
+                return Err(PlantError::Refused { write, why: "everything is being put back".to_owned() });
+            }
+            state.tickets += 1;
+            let ticket = state.tickets;
+            state.awaited.insert(ticket, None);
+            ticket
+        };
+        let owner = changes.first().and_then(|change| owner(change.knob, &change.target));
+        let lane = if is_limit(&owner) { Lane::Limit(owner) } else { Lane::Unit(write.device) };
+        if let Lane::Limit(owner) = &lane {
+            let mut state = lock(&shared.state);
+            let pending = state.pending.entry(owner.clone()).or_insert((0, String::new()));
+            *pending = (pending.0 + 1, write.value.clone());
+        }
+        self.start(lane, Job::Write { write, changes, ticket });
+        let (begun, state) = (Instant::now(), lock(&shared.state));
+        let patience = state.patience.min(MOMENT);
+        let (mut state, _) = shared
+            .changed
+            .wait_timeout_while(state, patience, |state| {
+                state.awaited.get(&ticket).is_some_and(Option::is_none)
+            })
+            .unwrap_or_else(PoisonError::into_inner);
+        state.patience = state.patience.saturating_sub(begun.elapsed());
+        state.awaited.remove(&ticket).flatten().unwrap_or(Ok(()))
+    }
 
-impl Drop for Taken<'_> {
-    fn drop(&mut self) {
-        lock(&self.shared.state).taken.remove(&self.owner);
-        self.shared.changed.notify_all();
+    /// Gives a lane a job, and a thread if it has none.
+    pub(super) fn start(&self, lane: Lane, job: Job) {
+        let mut state = lock(&self.shared.state);
+        let queue = state.lanes.entry(lane.clone()).or_default();
+        queue.writes += u32::from(matches!(job, Job::Write { .. }));
+        queue.jobs.push_back(job);
+        if std::mem::replace(&mut queue.running, true) {
+            return;
+        }
+        drop(state);
+        let (shared, its) = (Arc::clone(&self.shared), lane.clone());
+        let spawned =
+            std::thread::Builder::new().name("floodwall-write".to_owned()).spawn(move || shared.work(&its));
+        if spawned.is_err() {
+            // No thread could be started: this one does the jobs, late.
+            self.shared.work(&lane);
+        }
     }
 }
 
 impl Shared {
     /// Does a lane's jobs until the lane is empty.
-    pub(super) fn work(&self, lane: &Lane) {
+    fn work(&self, lane: &Lane) {
         loop {
             let job = {
                 let mut state = lock(&self.state);
@@ -130,60 +173,7 @@ impl Shared {
         lock(&self.state).tell(Event::Failed(PlantError::Refused { write, why }));
     }
 
-    /// Puts back some knobs of an owner, and yields them.
-    fn yield_knobs(&self, its: &Owner, names: &BTreeSet<KnobName>) {
-        let is_one = |knob: &Knob, target: &Target| names.contains(&KnobName::of(knob, target));
-        self.back_of(its, is_one, false);
-        let end = lock(&self.state).ends;
-        // One that is not back stays held, and shows in the answer.
-        let _ = self.locked(end, |session, hold| session.yield_cells(hold, is_one));
-    }
-
-    /// Puts back the held knobs of an owner, or some of them.
-    fn back_of(&self, its: &Owner, which: impl Fn(&Knob, &Target) -> bool, asked: bool) {
-        let end = lock(&self.state).ends;
-        let _taken = self.take(its.clone());
-        let order = self.locked(end, |session, hold| {
-            let held = hold.held();
-            let cell = |index: usize| held.iter().find(|cell| cell.index == index).cloned();
-            let order =
-                session.order_back(hold, |knob, target| owner(knob, target) == *its && which(knob, target));
-            Ok(order.into_iter().filter_map(cell).collect::<Vec<_>>())
-        });
-        let order = match order {
-            Ok(order) => order,
-            Err(error) => {
-                let (mut state, error) = (lock(&self.state), error.to_string());
-                // All lanes wait for the same lock of the journal: it is reported once.
-                if asked && !state.failed.contains(&error) {
-                    state.failed.push(error);
-                }
-                return;
-            }
-        };
-        for cell in order {
-            let Err(error) = self.back(cell.index, end) else { continue };
-            let mut state = lock(&self.state);
-            if matches!(error, HoldError::Gone { .. }) && is_limit(its) {
-                // Its limits went with the group, its priority with the process.
-            } else if !asked {
-                let value = cell.saved.as_ref().map_or_else(String::new, |saved| saved.value.clone());
-                let write = write_of(its, cell.knob.name, value);
-                state.tell(Event::Failed(refused(write, &error)));
-            } else if !matches!(error, HoldError::Theirs { .. } | HoldError::Gone { .. }) {
-                state.failed.push(format!("{}: {error}", cell.label));
-            }
-        }
-    }
-
-    fn back(&self, index: usize, end: Option<Instant>) -> Result<(), HoldError> {
-        match self.locked(end, |session, hold| session.prepare_back(hold, index))? {
-            Some(prepared) => self.carry_out(prepared),
-            None => Ok(()),
-        }
-    }
-
-    fn carry_out(&self, prepared: floodwall_knobs::Prepared) -> Result<(), HoldError> {
+    pub(super) fn carry_out(&self, prepared: floodwall_knobs::Prepared) -> Result<(), HoldError> {
         let mut performed = Some(loop {
             match prepared.perform(&*self.files, &SystemClock) {
                 // The device is busy: its lane waits, and no other one.
@@ -258,30 +248,30 @@ impl Shared {
     }
 
     /// Waits until no other lane is writing to an owner, and keeps others from it.
-    fn take(&self, owner: Owner) -> Taken<'_> {
+    pub(super) fn take(&self, owner: Owner) -> Taken<'_> {
         let state = lock(&self.state);
         let is_taken = |state: &mut State| state.taken.contains(&owner);
         let mut state = self.changed.wait_while(state, is_taken).unwrap_or_else(PoisonError::into_inner);
         state.taken.insert(owner.clone());
         Taken { shared: self, owner }
     }
+}
 
-    /// Waits until no lane has a job; `false` if that takes until `end`.
-    pub(super) fn wait_idle(&self, end: Instant) -> bool {
-        let mut state = lock(&self.state);
-        while !state.is_idle() {
-            let left = end.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return false;
-            }
-            (state, _) = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner);
-        }
-        true
+/// An owner whose knobs one lane is writing.
+pub(super) struct Taken<'a> {
+    shared: &'a Shared,
+    owner: Owner,
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        lock(&self.shared.state).taken.remove(&self.owner);
+        self.shared.changed.notify_all();
     }
 }
 
 /// A write to the knob of an owner, as a controller names it.
-fn write_of(owner: &Owner, knob: &str, value: String) -> KnobWrite {
+pub(super) fn write_of(owner: &Owner, knob: &str, value: String) -> KnobWrite {
     let limit = owner.as_ref().filter(|_| is_limit(owner)).and_then(|path| path.rsplit_once('/'));
     match limit.map(|(what, _)| what.trim_start_matches('/')) {
         Some(device) if device.parse::<DeviceId>().is_ok() => {
@@ -298,7 +288,7 @@ fn write_of(owner: &Owner, knob: &str, value: String) -> KnobWrite {
     }
 }
 
-fn refused(write: KnobWrite, error: &HoldError) -> PlantError {
+pub(super) fn refused(write: KnobWrite, error: &HoldError) -> PlantError {
     match (error.root(), write.device) {
         (HoldError::Gone { .. }, Some(device)) if !is_passing(&write.knob) => PlantError::NoDevice(device),
         (HoldError::Journal(_) | HoldError::Step(StepError::Journal(_)), _) => {
