@@ -1,11 +1,16 @@
-//! Dirty bytes of the machine (/proc/vmstat) and of each unit (debugfs).
+//! Dirty bytes of the machine (/proc/vmstat) and of each unit (debugfs), and a unit's counters.
 //!
 //! A backing device's figures cost some 20 µs. So a look reads those of active devices, and of
 //! [`IN_TURN`] others.
 
+use std::collections::HashMap;
+
 use floodwall_host::{SysRoot, bdi};
 use floodwall_model::DeviceId;
 use floodwall_model::plant::{Actor, DeviceObservation};
+use floodwall_model::trial::DeviceSample;
+
+use crate::units::Unit;
 
 /// Idle units whose figures a look reads all the same: a thousand come round in half a minute.
 const IN_TURN: usize = 8;
@@ -138,6 +143,31 @@ impl Turn {
         let first = self.0;
         self.0 = if units == 0 { 0 } else { (first + IN_TURN) % units };
         move |index| (index + units - first % units.max(1)) % units.max(1) < IN_TURN
+    }
+}
+
+/// The unit's counters. For an array without counters: those of its disks together.
+pub(crate) fn counters_of(unit: &Unit, counters: &HashMap<DeviceId, DeviceSample>) -> DeviceSample {
+    if let Some(sample) = counters.get(&unit.id) {
+        return *sample;
+    }
+    let disks = unit.queues.iter().filter_map(|device| device.number.parse().ok());
+    let samples = disks.filter_map(|id: DeviceId| counters.get(&id).copied());
+    samples.reduce(together).unwrap_or_default()
+}
+
+/// Two disks as one. Amounts add. The busy time is that of the busier disk, so that it stays a
+/// share of the time.
+fn together(a: DeviceSample, b: DeviceSample) -> DeviceSample {
+    DeviceSample {
+        read_ops: a.read_ops + b.read_ops,
+        read_bytes: a.read_bytes + b.read_bytes,
+        write_ops: a.write_ops + b.write_ops,
+        written_bytes: a.written_bytes + b.written_bytes,
+        flush_ops: a.flush_ops.zip(b.flush_ops).map(|(a, b)| a + b),
+        busy_ms: a.busy_ms.max(b.busy_ms),
+        weighted_ms: a.weighted_ms + b.weighted_ms,
+        in_flight: a.in_flight + b.in_flight,
     }
 }
 

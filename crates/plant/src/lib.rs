@@ -20,7 +20,6 @@
 
 mod attention;
 mod cells;
-mod counters;
 mod error;
 mod groups;
 mod identity;

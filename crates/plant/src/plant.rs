@@ -7,6 +7,9 @@
 //! write ─▶ lane of the device              in force when this returns, or `changing` until it is
 //! ```
 
+mod back;
+mod devices;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,36 +19,26 @@ use floodwall_host::memory::DIRTY_KNOBS;
 use floodwall_host::{SysRoot, bdi};
 use floodwall_knobs::catalogue::{Knob, Scope, find};
 use floodwall_knobs::value::{Form, check};
-use floodwall_knobs::{Change, Device, KernelFiles, KnobName, Target, Who};
+use floodwall_knobs::{Change, Device, KernelFiles, Target, Who};
 use floodwall_model::plant::{Actor, DeviceObservation, KnobWrite, Knobs, Observation, Plant, PlantError};
-use floodwall_model::setting::{PROCESS, is_passing, is_priority};
+use floodwall_model::setting::{is_passing, is_priority};
 use floodwall_model::trial::DeviceSample;
 use floodwall_model::{DeviceId, Reading, Setting};
 use floodwall_probe::{Blind, Probe, Snapshot, SourceKind};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::attention::{Attention, Look, glances, sees_all};
 use crate::cells::{ahead, read_knobs};
-use crate::counters::counters_of;
 use crate::error::HostPlantError;
 use crate::groups::{Dirtied, Groups};
-use crate::identity::{DeviceIdentity, identities};
-use crate::levels::{Flood, Level, Machine, Turn, flooded, put_down};
+use crate::levels::{Flood, Level, Machine, Turn, counters_of, flooded, put_down};
 use crate::options::Options;
 use crate::priorities::{self, Priorities, SavedCell, Sources};
-use crate::told::{Closed, Event, HeldKnob, Yielded};
-use crate::units::{LeftOut, Unit, Units, Which, devices_of, read_units};
-use crate::writer::Owner;
-use crate::writer::Writer;
+use crate::told::Event;
+use crate::units::{Units, Which, devices_of, read_units};
+use crate::writer::{Owner, Writer};
 
 /// How long an opening plant waits for another process that changes settings.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How long a plant that is dropped without being closed tries to put things back.
-const LAST_PATIENCE: Duration = Duration::from_secs(2);
-/// Devices and mounts are read again after this at the latest, in looks' time …
-const REFRESH: Duration = Duration::from_secs(60);
-/// … and no more often than this because of mounts: containers mount all the time.
-const REFRESH_AT_MOST: Duration = Duration::from_secs(5);
 
 /// The kernel's counters of dirty data for each backing device.
 const DEBUGFS: &str = "/sys/kernel/debug/bdi";
@@ -208,138 +201,10 @@ impl HostPlant {
         &self.blind
     }
 
-    /// The devices, including unused ones.
-    #[must_use]
-    pub fn units(&self) -> &[Unit] {
-        &self.units.units
-    }
-
     /// Events that the kernel had no room for, since the plant was opened.
     #[must_use]
     pub fn lost_events(&self) -> u64 {
         self.lost_events
-    }
-
-    /// Devices and mounts that are not steered, and why.
-    #[must_use]
-    pub fn left_out(&self) -> Vec<LeftOut> {
-        let excluded = self.units.units.iter().filter(|unit| self.is_excluded(unit));
-        let why = |unit: &Unit| LeftOut { what: unit.name.clone(), why: "it is excluded".to_owned() };
-        self.units.left_out.iter().cloned().chain(excluded.map(why)).collect()
-    }
-
-    fn find_excluded(&mut self) {
-        let found = self.exclude.iter().filter_map(|name| floodwall_probe::device(&self.root, name).ok());
-        self.excluded = found.collect();
-    }
-
-    fn is_excluded(&self, unit: &Unit) -> bool {
-        self.exclude.contains(&unit.name) || !self.excluded.is_disjoint(&unit.members)
-    }
-
-    /// A device's name; its number if the device is absent.
-    #[must_use]
-    pub fn name(&self, id: DeviceId) -> String {
-        self.units.get(id).map_or_else(|| id.to_string(), |unit| unit.name.clone())
-    }
-
-    /// Devices that have come since the last call, each with what it is known by after a boot, or
-    /// the reason why it has no identity.
-    pub fn take_arrived(&mut self) -> Vec<(DeviceId, Result<DeviceIdentity, String>)> {
-        let arrived = std::mem::take(&mut self.arrived);
-        if arrived.is_empty() { Vec::new() } else { identities(&self.root, &self.units, &arrived) }
-    }
-
-    /// Changes that were put back when the plant was opened, a line each, at the first call.
-    pub fn take_recovered(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.recovered)
-    }
-
-    /// Knobs that hold another value than the administrator's, with both values; none in a dry run.
-    #[must_use]
-    pub fn held(&self) -> Vec<HeldKnob> {
-        self.writer.as_ref().map(Writer::held).unwrap_or_default()
-    }
-
-    /// The unit of a held knob, if it is still there, and the knob's name among the unit's.
-    #[must_use]
-    pub fn place(&self, held: &HeldKnob) -> (Option<DeviceId>, String) {
-        let name = &held.name;
-        if let Some((whose, knob)) = name.knob.rsplit_once(':') {
-            return match whose.strip_prefix(PROCESS) {
-                Some(pid) => {
-                    let unit = pid.parse().ok().and_then(|pid| self.priorities.unit(pid));
-                    (unit, format!("{whose}.{knob}"))
-                }
-                None => (self.groups.unit(whose), name.knob.clone()),
-            };
-        }
-        (self.unit_with(name).map(|unit| unit.id), name.knob.clone())
-    }
-
-    /// The unit that has the device of a knob.
-    fn unit_with(&self, name: &KnobName) -> Option<&Unit> {
-        let number = name.device.as_ref()?;
-        self.units.units.iter().find(|unit| devices_of(unit).any(|device| device.number == *number))
-    }
-
-    /// Events since the last call.
-    pub fn take_events(&mut self) -> Vec<Event> {
-        let events = self.writer.as_ref().map(Writer::take_events).unwrap_or_default();
-        if events.iter().any(|event| matches!(event, Event::Came { .. })) {
-            // One that is excluded by name may be another one than before.
-            self.find_excluded();
-        }
-        events
-    }
-
-    /// Puts everything back at once, all devices beside each other, and goes on: for a pause, or
-    /// when sensors are lost. The caller has to tell the controller, which otherwise believes that
-    /// its values are in force.
-    pub fn give_back(&mut self, patience: Duration) -> Closed {
-        self.writer.as_ref().map(|writer| writer.give_back(patience)).unwrap_or_default()
-    }
-
-    /// Puts back knobs that another process has asked for, and leaves them alone from then on. A knob
-    /// of a device is yielded for all devices of its unit. The caller has to tell the controller.
-    pub fn yield_knobs(&mut self, asked: &[KnobName]) -> Yielded {
-        let (mut knobs, mut all) = (Vec::new(), BTreeMap::new());
-        for name in asked {
-            let of_process = name.knob.strip_suffix(".ioprio").filter(|pid| pid.starts_with(PROCESS));
-            let knob = of_process.map(|pid| format!("{pid}:ioprio"));
-            if let Some((group, limit)) = knob.as_ref().unwrap_or(&name.knob).rsplit_once(':') {
-                all.insert(name.clone(), Some(format!("/{group}/{limit}")));
-                // A process's priority has a dot in a controller's name.
-                let is_process = group.starts_with(PROCESS);
-                let knob = if is_process { format!("{group}.{limit}") } else { name.knob.clone() };
-                knobs.push((None, knob));
-                continue;
-            }
-            let unit = self.unit_with(name);
-            let its = unit.into_iter().flat_map(devices_of).map(|device| Some(device.number.clone()));
-            let is_journals = find(&name.knob).is_some_and(|knob| knob.scope == Scope::Journal);
-            for device in its.chain([name.device.clone()]) {
-                let number = device.as_deref().filter(|_| is_journals);
-                let owner = number.map(|number| format!("/{number}/{}", name.knob)).or(device.clone());
-                all.insert(KnobName { device, knob: name.knob.clone() }, owner);
-            }
-            // The controller does not know a device that is in no unit.
-            if unit.is_some() || name.device.is_none() {
-                knobs.push((unit.map(|unit| unit.id), name.knob.clone()));
-            }
-        }
-        let waiting: BTreeSet<KnobName> =
-            self.writer.as_ref().map(|writer| writer.yield_knobs(&all)).unwrap_or_default();
-        let back = asked.iter().filter(|name| !waiting.contains(name)).cloned().collect();
-        Yielded { back, waiting: waiting.into_iter().collect(), knobs }
-    }
-
-    /// Puts everything back and ends. Knobs of a stuck device stay open in the journal. A recovery
-    /// after this process has ended tries them again ([`crate::restore()`]).
-    #[must_use = "it says what could not be put back"]
-    pub fn close(mut self, patience: Duration) -> Closed {
-        self.is_closed = true;
-        self.writer.as_ref().map(|writer| writer.close(patience)).unwrap_or_default()
     }
 
     /// Limits of control groups and priorities that are held or about to be.
@@ -351,68 +216,6 @@ impl HostPlant {
     fn save(&self, unit: DeviceId, cells: Vec<SavedCell>) {
         if let (Some(writer), false) = (&self.writer, cells.is_empty()) {
             writer.save(unit, cells);
-        }
-    }
-
-    fn tell(&self, event: Event) {
-        if let Some(writer) = &self.writer {
-            writer.tell(event);
-        }
-    }
-
-    /// Reads devices and mounts again if they may have changed.
-    fn refresh(&mut self, snapshot: &Snapshot) {
-        self.mounts_changed |= self.mounts.as_ref().is_some_and(mounts_changed);
-        let age = snapshot.at.saturating_sub(self.refreshed);
-        let used: BTreeSet<DeviceId> = snapshot.devices.iter().map(|device| device.id).collect();
-        // A known disk that has gone, or one that was never seen, makes the plant read at once.
-        let gone = self.known.keys().filter_map(|id| self.units.get(*id)).any(|unit| {
-            let mut queues = unit.queues.iter().filter_map(|device| device.number.parse().ok());
-            queues.any(|id| !used.contains(&id))
-        });
-        // If devices were named, only an absent one of them can come.
-        let may_come = matches!(self.which, Which::All) || !self.units.absent.is_empty();
-        let come =
-            may_come && used.iter().any(|id| self.units.of(*id).is_none() && !self.ignored.contains(id));
-        if !(gone || come || age > REFRESH || (self.mounts_changed && age > REFRESH_AT_MOST)) {
-            return;
-        }
-        self.refreshed = snapshot.at;
-        self.mounts_changed = false;
-        // An unreadable /sys says nothing about which devices exist.
-        let Some(units) = Units::read_again(&self.root, &self.which) else { return };
-        self.units = units;
-        self.ignored = used.into_iter().filter(|id| self.units.of(*id).is_none()).collect();
-        self.units_changed();
-    }
-
-    /// Forgets units that have gone, or whose number another disk has.
-    fn units_changed(&mut self) {
-        let mut unit_of = HashMap::new();
-        for unit in &self.units.units {
-            let devices = unit.queues.iter().chain(&unit.limits);
-            unit_of.extend(devices.map(|device| (device.number.clone(), unit.id)));
-        }
-        if let Some(writer) = &self.writer {
-            writer.set_units(unit_of);
-        }
-        let is_there = |id: &DeviceId, known: &Known| {
-            self.units.get(*id).is_some_and(|unit| devices_of(unit).eq(&known.devices))
-        };
-        let all = self.known.iter();
-        let gone: Vec<DeviceId> = all.filter(|(id, known)| !is_there(id, known)).map(|(id, _)| *id).collect();
-        for id in gone {
-            let Some(known) = self.known.remove(&id) else { continue };
-            let mut limits = self.groups.unit_gone(id);
-            limits.extend(self.priorities.unit_gone(id, &known.devices));
-            if let Some(writer) = &self.writer {
-                // Devices that were grouped anew still exist, and no unit remembers the writes to
-                // them.
-                writer.put_back(id, &known.devices);
-                writer.put_back_limits(&limits);
-            }
-            self.just_gone.insert(id);
-            self.tell(Event::Gone { id, name: known.name });
         }
     }
 
@@ -657,15 +460,8 @@ impl Plant for HostPlant {
         }
         self.lost_events += snapshot.lost_events;
         self.refresh(&snapshot);
-        let mut observation = self.see(&snapshot)?;
-        if !self.exclude.is_empty() {
-            let is_excluded = |id| self.units.get(id).is_some_and(|unit| self.is_excluded(unit));
-            observation.devices.retain(|device| !is_excluded(device.id));
-        }
-        let present = observation.devices.iter().map(|device| device.id).collect();
-        let before = std::mem::replace(&mut self.present, present);
-        self.arrived.extend(self.present.difference(&before));
-        Ok(observation)
+        let seen = self.see(&snapshot)?;
+        Ok(self.steered(seen))
     }
 
     fn write(&mut self, write: &KnobWrite) -> Result<(), PlantError> {
@@ -694,22 +490,6 @@ impl Plant for HostPlant {
         }
         failures
     }
-}
-
-impl Drop for HostPlant {
-    fn drop(&mut self) {
-        // A convenience: a killed process never gets here, and the journal has its changes.
-        if let (Some(writer), false) = (&self.writer, self.is_closed) {
-            let _ = writer.close(LAST_PATIENCE);
-        }
-    }
-}
-
-/// Whether anything was mounted or unmounted since the last call.
-fn mounts_changed(mounts: &File) -> bool {
-    let mut events = [PollFd::new(mounts, PollFlags::PRI)];
-    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-    poll(&mut events, Some(&at_once)).is_ok_and(|n| n > 0)
 }
 
 fn lost(error: floodwall_probe::ProbeError) -> PlantError {
