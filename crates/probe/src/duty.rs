@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use crate::error::ProbeError;
 use crate::perf::Perf;
-use crate::probe::{Probe, now_ns};
+use crate::probe::{Probe, Source, now_ns};
 use crate::samples::Samples;
-use crate::source::Source;
 use crate::tally::Files;
 use crate::under_way::{Inside, inside};
 

@@ -28,7 +28,6 @@ mod perf;
 mod probe;
 mod samples;
 pub mod snapshot;
-mod source;
 mod sync_writers;
 pub mod tally;
 mod threads;

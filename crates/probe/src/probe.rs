@@ -8,6 +8,8 @@
 //! open_sparing, pause ⇄ resume                 as little as a controller needs, and only while it needs it
 //! ```
 
+mod open;
+
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -26,12 +28,12 @@ use crate::error::ProbeError;
 use crate::files::OpenFiles;
 use crate::samples::{Samples, scale};
 use crate::snapshot::{Blind, DeviceUse, FollowedWindow, OTHERS, ProcessUse, Snapshot, SourceKind};
-use crate::source::{Source, Use, own_numbers, unseen_by};
 use crate::sync_writers::SyncWriters;
 use crate::tally::{Counted, Limits, Tally};
 use crate::threads::Threads;
 use crate::under_way::Committers;
 use crate::writers::Writers;
+pub(crate) use open::Source;
 
 /// A call that is under way longer than this is checked to be still there: its end may have been
 /// among lost events.
@@ -46,9 +48,6 @@ const MUCH: u64 = 256 << 10;
 /// The calls that stay unseen while threads' writes can't be watched.
 const SYNC_WRITES: &str = "writes to O_SYNC files";
 
-/// A sparing probe takes samples above so many synchronous calls and reads a second. At that rate
-/// counting all of them takes some hundredths of a core (perf: 3 µs each).
-const SAMPLED_ABOVE: u64 = 5_000;
 /// Sees processes that wait and processes that flood.
 #[derive(Debug)]
 pub struct Probe {
@@ -79,9 +78,6 @@ pub struct Probe {
     pub(crate) closer: Closer<Piece>,
 }
 
-/// Sources that see waiting processes, the best first.
-const SOURCES: &[SourceKind] = &[SourceKind::Bpf, SourceKind::Perf];
-
 /// Nanoseconds of CLOCK_MONOTONIC, the clock of the probe's events.
 pub(crate) fn now_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
@@ -89,135 +85,6 @@ pub(crate) fn now_ns() -> u64 {
 }
 
 impl Probe {
-    /// Opens a source; without a wish the best that there is. What better ones could not do is
-    /// among [`Self::blind`].
-    ///
-    /// # Errors
-    /// [`ProbeError`] if the source that was wished for can't be used, or none can.
-    pub fn open(wish: Option<SourceKind>) -> Result<Self, ProbeError> {
-        Self::open_for(wish, Use::All)
-    }
-
-    /// The same for a controller, which pays for it day and night. Requests are not counted by
-    /// class ([`DeviceUse::requests`] is `None`). Above 5,000 synchronous calls and reads a second
-    /// samples are taken ([`Self::sample_above`]).
-    ///
-    /// # Errors
-    /// As [`Self::open`].
-    pub fn open_sparing(wish: Option<SourceKind>) -> Result<Self, ProbeError> {
-        let mut probe = Self::open_for(wish, Use::Sparing)?;
-        probe.sample_above(Some(SAMPLED_ABOVE));
-        Ok(probe)
-    }
-
-    fn open_for(wish: Option<SourceKind>, what_for: Use) -> Result<Self, ProbeError> {
-        let root = SysRoot::live()?;
-        let mut blind = Vec::new();
-        let source = match wish {
-            Some(kind) => {
-                let (source, unseen) = Source::open(&root, kind, what_for)?;
-                blind = unseen;
-                source
-            }
-            None => Self::best(&root, what_for, &mut blind),
-        };
-        let mut probe = Self::with(root, source, what_for, blind)?;
-        // The beginning of the first window.
-        probe.writers.look(&probe.root, &[]);
-        probe.counters = probe.disks.read(&probe.root, None);
-        probe.pressure_us = read_io_pressure(&probe.root).into_value().map(|p| p.some_us);
-        if let Some(why) = probe.writers.missing() {
-            probe.blind.push(Blind::new("bytes dirtied by process", why));
-        }
-        if probe.pressure_us.is_none() {
-            let why = "the kernel does not say (/proc/pressure/io; boot with psi=1)";
-            probe.blind.push(Blind::new("pressure", why));
-        }
-        Ok(probe)
-    }
-
-    /// Opens a source that can [follow](Self::follow): the wished one, or without a wish the best
-    /// available. It has separate windows ([`Self::followed`]) and no snapshots.
-    ///
-    /// # Errors
-    /// [`ProbeError`]: the obstacle of the last source that was tried, or its lack of fork events.
-    pub fn open_following(wish: Option<SourceKind>) -> Result<Self, ProbeError> {
-        let root = SysRoot::live()?;
-        if own_numbers() {
-            return Err(ProbeError::OwnNumbers);
-        }
-        let mut failure = ProbeError::NoForks;
-        for kind in wish.as_ref().map_or(SOURCES, std::slice::from_ref) {
-            match Source::open(&root, *kind, Use::Following) {
-                Ok((source, blind)) if source.sees_forks() => {
-                    return Self::with(root, source, Use::Following, blind);
-                }
-                Ok(_) => {}
-                Err(e) => failure = e,
-            }
-        }
-        Err(failure)
-    }
-
-    fn with(
-        root: SysRoot,
-        mut source: Source,
-        what_for: Use,
-        mut blind: Vec<Blind>,
-    ) -> Result<Self, ProbeError> {
-        if !root.exists("/proc/diskstats") {
-            return Err(ProbeError::Proc { path: "/proc/diskstats", why: "it is not there".into() });
-        }
-        blind.extend(unseen_by(&source));
-        let own_numbers = own_numbers();
-        if own_numbers && matches!(source, Source::Perf(_)) {
-            let why = "in this container processes have other numbers than the kernel's";
-            blind.push(Blind::new(SYNC_WRITES, why));
-        }
-        let now = now_ns();
-        let sparing = what_for == Use::Sparing;
-        let sees_calls = !matches!(source, Source::Proc);
-        let asked_when_issued = source.perf().is_some_and(|perf| !perf.sees_all_queued());
-        Ok(Self {
-            files: OpenFiles::new(root.clone()),
-            root,
-            source,
-            blind,
-            tally: Tally::new(Limits::default()).asked_when_issued(asked_when_issued).reads_only(sparing),
-            writers: Writers::default(),
-            threads: Threads::default(),
-            origin_ns: now,
-            since_ns: now,
-            lost: 0,
-            windows: 0,
-            disks: Disks::default(),
-            counters: BTreeMap::new(),
-            pressure_us: None,
-            sync_writers: SyncWriters::default(),
-            unwatched: 0,
-            own_numbers,
-            check_turn: 0,
-            sparing,
-            samples: Samples::new(now, None, sees_calls),
-            committers: Committers::default(),
-            closer: Closer::default(),
-        })
-    }
-
-    /// The best source that there is; what better ones could not do is told.
-    fn best(root: &SysRoot, what_for: Use, blind: &mut Vec<Blind>) -> Source {
-        for kind in SOURCES {
-            match Source::open(root, *kind, what_for) {
-                Ok((source, unseen)) => {
-                    blind.extend(unseen);
-                    return source;
-                }
-                Err(e) => blind.push(Blind::new(format!("through {}", kind.name()), e.to_string())),
-            }
-        }
-        Source::Proc
-    }
-
     /// Whether processes have other numbers here than those that the kernel tells, as in a container.
     /// Then /proc/PID is another process.
     #[must_use]
@@ -375,9 +242,9 @@ impl Probe {
     pub(crate) fn drain(&mut self, until_ns: u64) {
         let Self { source, tally, files, lost, .. } = self;
         if let Some(perf) = source.perf() {
-            let drained = perf.drain(until_ns, &mut |record| tally.count(record, files));
-            if drained.lost > 0 {
-                *lost += drained.lost;
+            let had_no_room = perf.drain(until_ns, &mut |record| tally.count(record, files));
+            if had_no_room > 0 {
+                *lost += had_no_room;
                 tally.events_lost();
             }
         }
@@ -385,18 +252,12 @@ impl Probe {
 
     /// The counts of this window, from the kernel and from here.
     fn counted(&mut self, now: u64) -> Counted {
-        let counted = self.counted_anywhere(now);
-        self.tally.end_window();
-        counted
-    }
-
-    fn counted_anywhere(&mut self, now: u64) -> Counted {
-        let here = self.tally.take(now, &mut self.files);
-        if self.is_paused() {
-            return here;
-        }
-        if let Source::Bpf(bpf, _) = &mut self.source {
-            let mut counted = bpf.take(now, &mut self.files);
+        let mut counted = self.tally.take(now, &mut self.files);
+        let is_paused = self.is_paused();
+        if let Source::Bpf(bpf, _) = &mut self.source
+            && !is_paused
+        {
+            let here = std::mem::replace(&mut counted, bpf.take(now, &mut self.files));
             // Processes started since the rings were read may have been counted already.
             self.drain(now_ns());
             for process in &counted.processes {
@@ -411,9 +272,9 @@ impl Probe {
                     None => counted.processes.push(process),
                 }
             }
-            return counted;
         }
-        here
+        self.tally.end_window();
+        counted
     }
 
     /// A call with a lost end would be waited for for ever.

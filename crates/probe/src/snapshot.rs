@@ -199,12 +199,3 @@ impl ProcessUse {
         std::iter::once(waits).chain(floods)
     }
 }
-
-impl Snapshot {
-    /// The actors that used a device or wait for it, as a plant's sensors name them, in the order
-    /// of their process numbers.
-    #[must_use]
-    pub fn actors(&self, device: DeviceId) -> Vec<Actor> {
-        self.processes.iter().filter(|p| p.device == Some(device)).flat_map(ProcessUse::actors).collect()
-    }
-}

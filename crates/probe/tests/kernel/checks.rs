@@ -103,7 +103,7 @@ fn syncs(source: SourceKind) -> Result<(), String> {
     agree("syncs", &seen, &own)?;
     let devices: Vec<_> = uses(&all, pid).filter(|p| !p.commits().is_empty()).map(|p| p.device).collect();
     ensure(devices.iter().all(|d| *d == Some(disk.id)), || format!("{devices:?} instead of {}", disk.id))?;
-    let actors: u64 = all.iter().flat_map(|s| s.actors(disk.id)).map(|a| a.commits.count()).sum();
+    let actors: u64 = uses(&all, pid).flat_map(ProcessUse::actors).map(|a| a.commits.count()).sum();
     ensure(actors >= 400, || format!("{actors} commits by actors"))
 }
 
