@@ -164,18 +164,19 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// The drain rate, or what stands for it until it is known, in bytes a second.
+    /// The drain rate, or its prior until it is known, in bytes a second.
     pub(crate) fn drain_or_prior(&self) -> f64 {
         self.drain_bytes_per_s.unwrap_or(self.prior_bytes_per_s)
     }
 
-    /// The most that the device can drain, or what stands for it until it is known, in bytes a second.
+    /// The most that the device can drain, or the drain rate's prior until that is known, in bytes
+    /// a second.
     pub(crate) fn most_drain_or_prior(&self) -> f64 {
         self.most_drain_bytes_per_s.unwrap_or(self.prior_bytes_per_s)
     }
 
-    /// The most that the device can drain, in bytes a second; `None` while it has drained only as
-    /// much as a paced flood wrote.
+    /// The most that the device can drain, in bytes a second. `None` before it was backlogged, and
+    /// while it has drained only as much as a paced flood wrote.
     pub(crate) fn known_most_drain(&self) -> Option<f64> {
         self.most_drain_bytes_per_s.filter(|_| !self.drain_is_least)
     }

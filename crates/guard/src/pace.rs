@@ -8,8 +8,9 @@
 //!   │  … with room            ─▶ × 1.25 for two seconds ─┬─ still: kept, and on
 //!   │                                                    └─ not: back, and wait longer
 //!   │  victims miss their goal ─▶ × 0.75 at once
-//!   ├─ between a tenth of the drain rate and all of it; while that is not known, at least
-//!   │  a tenth of its prior
+//!   ├─ between a tenth of the drain rate and all of it, and at least 1 MB/s
+//!   │  while that is not known: at least a tenth of its prior; at most half of the prior, or
+//!   │  four times what the flood was seen to write
 //!   └─ above what the device took when they missed it last: a step each 8 s, later 16 s … 128 s
 //! ```
 //!
@@ -341,10 +342,26 @@ mod tests {
             pace.tick(TICK * tick, &late);
         }
         assert_eq!(pace.rate, 8e6);
-        // It has drained more than the prior: a tenth of that.
+        // It has drained more than the prior: a tenth of that, although the flood has not used it.
         let shown = Estimate { most_drain_bytes_per_s: Some(200e6), ..late };
         (0..40).for_each(|tick| drop(pace.tick(TICK * (240 + tick), &shown)));
         assert_eq!(pace.rate, 20e6);
+    }
+
+    #[test]
+    fn the_cap_of_an_unknown_drain_rate_is_never_below_the_floor() {
+        let quiet = Estimate {
+            drain_bytes_per_s: None,
+            prior_bytes_per_s: 10e6,
+            most_drain_bytes_per_s: Some(300e6),
+            drain_is_least: true,
+            ..estimate(0.1)
+        };
+        let mut pace = Pace::begin(Duration::ZERO, "flood", None, &quiet);
+        for tick in 1..80 {
+            pace.tick(TICK * tick, &quiet);
+            assert!(pace.rate >= 30e6, "{} after {tick} ticks", pace.rate);
+        }
     }
 
     #[test]

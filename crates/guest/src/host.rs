@@ -91,8 +91,8 @@ impl Guest {
         status
     }
 
-    /// Has KVM run an image's guests where it works: where the caller may use it, and a kernel begins
-    /// to run soon.
+    /// Has KVM run an image's guests where it works: where the caller may use it, and a kernel
+    /// begins to run soon.
     ///
     /// # Errors
     /// QEMU can't be started.

@@ -222,7 +222,7 @@ fn keep_the_last(mut from: impl Read, kept: &Mutex<Vec<u8>>, has_banner: &Atomic
     while let Ok(length @ 1..) = from.read(&mut piece) {
         let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.extend(&piece[..length]);
-        if kept.windows(BANNER.len()).any(|words| words == BANNER) {
+        if !has_banner.load(Ordering::Relaxed) && kept.windows(BANNER.len()).any(|words| words == BANNER) {
             has_banner.store(true, Ordering::Relaxed);
         }
         let surplus = kept.len().saturating_sub(CONSOLE);
@@ -253,7 +253,7 @@ mod tests {
             keep_the_last(Pieces(pieces.to_vec()), &Mutex::default(), &seen);
             seen.into_inner()
         };
-        // A KVM without VMX or SVM (kvm_pvm) runs the loader's words, and no kernel.
+        // A KVM without VMX or SVM (kvm_pvm) prints the loader's words and starts no kernel.
         assert!(!has_banner(&["Probing EDD (edd=off to disable)... ok\n"]));
         assert!(has_banner(&["Probing EDD... ok\n[    0.000000] Linux ver", "sion 6.1.0-56-amd64 (debian"]));
     }

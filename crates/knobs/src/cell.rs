@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! knob + target → Cell → read → State {path, value}
-//!                      → way(from, to) → the writes that really get there
+//!                      → way(from, to) → the states that really get there, each written in turn
 //! ```
 //!
 //! | cell | read as | trap that `way` takes care of |

@@ -1,4 +1,4 @@
-//! Refusals of plans, and notes about accepted ones.
+//! Refusals of plans and of a hold's writes, and notes about accepted plans.
 
 use floodwall_host::mounts;
 use floodwall_model::printable::printable;

@@ -63,6 +63,16 @@ pub enum StepError {
     Cancelled,
 }
 
+impl Entry {
+    /// Writes a state to the kernel.
+    ///
+    /// # Errors
+    /// [`StepError::Write`].
+    pub(crate) fn write(&self, to: &State, files: &dyn Files, clock: &dyn Clock) -> Result<(), StepError> {
+        to.write(files, clock).map_err(|errno| StepError::write(files, self, to, errno))
+    }
+}
+
 impl StepError {
     /// Puts the kernel's answer into words.
     pub(crate) fn write(files: &dyn Files, entry: &Entry, to: &State, errno: Errno) -> Self {
@@ -178,8 +188,7 @@ impl Run<'_> {
         }
         for state in way {
             self.note(Record::Intent { entry: index, to: state.clone() })?;
-            let written = state.write(self.files, self.clock);
-            written.map_err(|errno| StepError::write(self.files, &entry, &state, errno))?;
+            entry.write(&state, self.files, self.clock)?;
         }
         let (readings, found) = self.transaction.read_back(index, self.files);
         self.note(Record::Done { readings })?;

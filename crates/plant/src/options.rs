@@ -13,7 +13,8 @@ pub struct Options {
     pub journal: PathBuf,
     /// Which devices.
     pub devices: Which,
-    /// Devices that are seen and not steered: a name, a path below /dev or a number.
+    /// Devices that observations leave out: a name, a path below /dev or a number. A later device
+    /// of that name counts, too.
     pub exclude: Vec<String>,
     /// The probe's source; `None`: the best that works.
     pub source: Option<SourceKind>,

@@ -88,9 +88,9 @@ pub struct HostPlant {
     buffer: Vec<u8>,
     /// Changes that were put back when the plant was opened, until they are asked for.
     recovered: Vec<String>,
-    /// Devices of the last observation, and those of them that have come and were not asked for.
+    /// Devices of the last observation, and new ones that were not asked for yet.
     present: BTreeSet<DeviceId>,
-    arrived: Vec<DeviceId>,
+    arrived: BTreeSet<DeviceId>,
     /// Used devices that are not steered.
     ignored: BTreeSet<DeviceId>,
     /// Units that have just gone. If another disk has the number, one look leaves it out, so that a
@@ -156,7 +156,7 @@ impl HostPlant {
             buffer: Vec::new(),
             recovered,
             present: BTreeSet::new(),
-            arrived: Vec::new(),
+            arrived: BTreeSet::new(),
             ignored: BTreeSet::new(),
             just_gone: BTreeSet::new(),
             lost_events: 0,
@@ -317,6 +317,9 @@ impl HostPlant {
                 // Saved at its first activity, and not when the first write is due.
                 writer.save(unit.id, ahead(unit));
             }
+        }
+        if !come.is_empty() {
+            self.find_excluded();
         }
         come.into_iter().for_each(|event| self.tell(event));
         put_down(&machine, &mut devices, elsewhere, &mut self.flood);

@@ -12,7 +12,8 @@
 //! with its last job. A device may change lanes when units are grouped anew. The new lane waits
 //! while the old one is still writing to the device.
 //!
-//! `write` has a write from the call to its end, `back` what is put back, `lanes` what waits.
+//! `write`: a write, a lane's thread and the journal's lock. `back`: values that are put back.
+//! `lanes`: waiting writes and their outcomes.
 
 mod back;
 mod lanes;

@@ -62,28 +62,28 @@ pub(crate) fn open_host(settings: &Settings) -> Result<HostPlant, DaemonError> {
 
 impl Machine for HostPlant {
     fn wait(&mut self, time: Duration, stop: &AtomicBool) -> Result<(), PlantError> {
-        self.wait(time, stop)
+        HostPlant::wait(self, time, stop)
     }
 
     fn name(&self, id: DeviceId) -> String {
-        self.name(id)
+        HostPlant::name(self, id)
     }
 
     fn source(&self) -> &'static str {
-        self.source().name()
+        HostPlant::source(self).name()
     }
 
     fn blind(&self) -> Vec<String> {
-        self.blind().iter().map(ToString::to_string).collect()
+        HostPlant::blind(self).iter().map(ToString::to_string).collect()
     }
 
     fn left_out(&self) -> Vec<LeftOut> {
-        let told = |left: floodwall_plant::LeftOut| LeftOut { name: left.what, why: left.why };
-        self.left_out().into_iter().map(told).collect()
+        let entry = |left: floodwall_plant::LeftOut| LeftOut { name: left.what, why: left.why };
+        HostPlant::left_out(self).into_iter().map(entry).collect()
     }
 
     fn lost_events(&self) -> u64 {
-        self.lost_events()
+        HostPlant::lost_events(self)
     }
 
     fn arrived(&mut self) -> Vec<(DeviceId, Result<DeviceIdentity, String>)> {
@@ -92,7 +92,7 @@ impl Machine for HostPlant {
 
     fn news(&mut self) -> Vec<(Priority, String)> {
         let recovered = self.take_recovered().into_iter().map(|line| (Priority::Notice, line));
-        let told = |event| match event {
+        let line = |event| match event {
             Event::Came { name, .. } => (Priority::Info, format!("{name} has come")),
             Event::Gone { name, .. } => (Priority::Info, format!("{name} has gone")),
             Event::Failed(error) => (Priority::Warning, format!("{error}: the value before is in force")),
@@ -100,7 +100,7 @@ impl Machine for HostPlant {
                 (Priority::Warning, format!("writes wait: {holder} is changing settings"))
             }
         };
-        recovered.chain(self.take_events().into_iter().map(told)).collect()
+        recovered.chain(self.take_events().into_iter().map(line)).collect()
     }
 
     fn held(&self) -> Vec<Held> {
@@ -108,7 +108,7 @@ impl Machine for HostPlant {
             let (device, knob) = self.place(&held);
             Held { device, label: held.label, knob: HeldKnob { knob, value: held.now, own: Some(held.own) } }
         };
-        self.held().into_iter().map(held).collect()
+        HostPlant::held(self).into_iter().map(held).collect()
     }
 
     fn still_held(&self) -> Vec<Held> {
@@ -123,11 +123,11 @@ impl Machine for HostPlant {
     }
 
     fn yield_knobs(&mut self, knobs: &[KnobName]) -> Result<Yielded, String> {
-        Ok(self.yield_knobs(knobs))
+        Ok(HostPlant::yield_knobs(self, knobs))
     }
 
     fn close(self: Box<Self>) -> Left {
-        let closed = (*self).close(PATIENCE);
+        let closed = HostPlant::close(*self, PATIENCE);
         Left { alone: closed.left_alone, failed: closed.failed }
     }
 }

@@ -145,10 +145,12 @@ impl Session<'_> {
 
     /// Appends a record. In [`Mode::Undo`] one that there is no room for is remembered.
     fn append(&self, hold: &mut Hold, record: Record, mode: Mode, synced: bool) -> Result<(), JournalError> {
-        match (self.try_append(hold, &record, synced), mode) {
-            (Ok(()), _) => {}
-            (Err(error), Mode::Apply) => return Err(error),
-            (Err(_), Mode::Undo) => hold.owed.push(record.clone()),
+        let appended = self.try_append(hold, &record, synced);
+        if appended.is_err() {
+            match mode {
+                Mode::Apply => return appended,
+                Mode::Undo => hold.owed.push(record.clone()),
+            }
         }
         hold.transaction.push(record);
         Ok(())

@@ -27,7 +27,7 @@ use crate::session::Session;
 use crate::target::Target;
 
 /// Other owners' entries that we put back after a write, and whether we were asked for them.
-type Lent = Vec<(usize, bool)>;
+type Borrowed = Vec<(usize, bool)>;
 
 /// A write that has been announced in the journal. It has to be [finished](crate::Session::finish),
 /// even if it failed.
@@ -45,7 +45,7 @@ pub struct Prepared {
     /// The cells that depend on it, with their values afterwards.
     beside: Vec<(usize, State)>,
     /// The ones among these that belong to other owners: we put them back until the write is over.
-    lent: Lent,
+    borrowed: Borrowed,
     /// It goes back to what was saved: with the journal or without.
     back: bool,
 }
@@ -56,12 +56,7 @@ impl Prepared {
     /// # Errors
     /// [`StepError::Write`], to be given to [`crate::Session::finish`].
     pub fn perform(&self, files: &dyn Files, clock: &dyn Clock) -> Result<(), StepError> {
-        self.write(&self.way, files, clock)
-    }
-
-    fn write(&self, way: &[State], files: &dyn Files, clock: &dyn Clock) -> Result<(), StepError> {
-        let refused = |state, errno| StepError::write(files, &self.entry, state, errno);
-        way.iter().try_for_each(|state| state.write(files, clock).map_err(|errno| refused(state, errno)))
+        self.way.iter().try_for_each(|state| self.entry.write(state, files, clock))
     }
 
     /// Writes back what was there before, for when the journal can't be continued:
@@ -71,7 +66,8 @@ impl Prepared {
     /// [`StepError::Write`].
     pub fn retract(&self, files: &dyn Files, clock: &dyn Clock) -> Result<(), StepError> {
         let now = self.entry.cell.read(files).into_value();
-        self.write(&self.entry.cell.way(now.as_ref(), &self.before), files, clock)
+        let way = self.entry.cell.way(now.as_ref(), &self.before);
+        way.iter().try_for_each(|state| self.entry.write(state, files, clock))
     }
 
     /// Whether it is put back to what was saved.
@@ -161,7 +157,7 @@ impl Session<'_> {
         prepared: Prepared,
         performed: Result<(), StepError>,
     ) -> Result<Written, HoldError> {
-        let Prepared { index, entry, before, to, beside, lent, back, .. } = prepared;
+        let Prepared { index, entry, before, to, beside, borrowed, back, .. } = prepared;
         let (readings, found) = hold.transaction.read_back(index, self.files);
         let noted = self.note_anyway(hold, Record::Done { readings });
         let noted = if back { Ok(()) } else { noted };
@@ -191,7 +187,7 @@ impl Session<'_> {
             }
             (hold.transaction, hold.owed) = (run.transaction, run.owed);
         }
-        for (entry, asked) in lent {
+        for (entry, asked) in borrowed {
             let _ = self.note_anyway(hold, Record::Yield { entry, asked });
         }
         // The write is over: what the journal can't do now it does later.
@@ -288,22 +284,22 @@ impl Session<'_> {
             let asked = Entry { old: Some(now.clone()), new: Some(to.clone()), ..entry.clone() };
             refuse::check(&[asked], self.files)?;
         }
-        let lent = self.settle_beside(hold, &entry, back)?;
-        let beside = self.beside(hold, &entry, back, &lent);
+        let borrowed = self.settle_beside(hold, &entry, back)?;
+        let beside = self.beside(hold, &entry, back, &borrowed);
         for state in &way {
             self.note(hold, Record::Intent { entry: index, to: state.clone() }, mode)?;
         }
-        Ok(Some(Prepared { index, entry, before: now, to, way, beside, lent, back }))
+        Ok(Some(Prepared { index, entry, before: now, to, way, beside, borrowed, back }))
     }
 
     /// Prepares a write of an entry that resets other cells. A cell that is not held is saved anew
     /// if it has changed. A held cell that another program has changed is given up. An elevator is
     /// not switched if that would take another owner's tunables away.
     ///
-    /// Other owners' cells that have to be brought back afterwards are lent to us until then: after
+    /// Other owners' cells that have to be brought back afterwards are borrowed until then: after
     /// a crash in between the recovery brings them back.
-    fn settle_beside(&self, hold: &mut Hold, entry: &Entry, back: bool) -> Result<Lent, HoldError> {
-        let (mut anew, mut lost, mut lent) = (Vec::new(), Vec::new(), Vec::new());
+    fn settle_beside(&self, hold: &mut Hold, entry: &Entry, back: bool) -> Result<Borrowed, HoldError> {
+        let (mut anew, mut lost, mut borrowed) = (Vec::new(), Vec::new(), Vec::new());
         for (at, other) in hold.transaction.entries.iter().enumerate().filter(|(_, e)| entry.resets(e)) {
             let transaction = &hold.transaction;
             let Reading::Value(now) = other.cell.read(self.files) else {
@@ -321,7 +317,7 @@ impl Session<'_> {
                     let label = other.label();
                     return Err(HoldError::Theirs { found: short(&label, &now), label, asked });
                 }
-                lent.push((at, asked));
+                borrowed.push((at, asked));
                 anew.push(SavedAt { at, cell: SavedEntry { old: Some(now), ..SavedEntry::from(other) } });
                 continue;
             }
@@ -337,13 +333,13 @@ impl Session<'_> {
         for entry in lost {
             self.note(hold, Record::Yield { entry, asked: false }, mode)?;
         }
-        Ok(lent)
+        Ok(borrowed)
     }
 
     /// The cells that depend on an entry, with their states after a write of it. When the hold puts
     /// values back, these are the saved states of its own cells. Otherwise they are the present
     /// states, if the catalogue says that they are kept.
-    fn beside(&self, hold: &Hold, entry: &Entry, back: bool, lent: &Lent) -> Vec<(usize, State)> {
+    fn beside(&self, hold: &Hold, entry: &Entry, back: bool, borrowed: &Borrowed) -> Vec<(usize, State)> {
         let entries = hold.transaction.entries.iter().enumerate();
         let kept =
             |other: &Entry| entry.knob.resets.iter().any(|reset| reset.keep && reset.covers(other.knob));
@@ -366,7 +362,9 @@ impl Session<'_> {
                 match (back, &other.old) {
                     (true, Some(old)) if ours => Some((at, old.clone())),
                     (true, _) => Some((at, now)),
-                    (false, _) if kept(other) || lent.iter().any(|(its, _)| *its == at) => Some((at, now)),
+                    (false, _) if kept(other) || borrowed.iter().any(|(its, _)| *its == at) => {
+                        Some((at, now))
+                    }
                     (false, _) => None,
                 }
             })

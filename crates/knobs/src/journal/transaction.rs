@@ -1,5 +1,5 @@
 //! The meaning of a journal's records: how far a transaction got, and who wrote a value found
-//! later.
+//! later; and the present values of its entries, as records have them.
 
 use super::record::{Begin, Closing, FORMAT, Reading, Record, SavedAt, SavedEntry};
 use crate::catalogue::find;
@@ -121,7 +121,8 @@ impl Transaction {
         Some(Reading { entry, state })
     }
 
-    /// After a write of an entry: the present values of it and of those that it resets, and its own.
+    /// After a write of an entry: the present values of the entry and of those that it resets, and
+    /// the entry's value by itself.
     pub(crate) fn read_back(&self, index: usize, files: &dyn Files) -> (Vec<Reading>, Option<State>) {
         let resets = |other: &Entry| self.entries.get(index).is_some_and(|entry| entry.resets(other));
         let its = self.entries.iter().enumerate().filter(|(i, other)| *i == index || resets(other));

@@ -59,7 +59,7 @@ impl Limits {
     }
 }
 
-/// Checks entries as [`crate::refuse::check`] does. Processes are looked at only if a limit is
+/// Checks entries as [`super::check`] does. Processes are looked at only if a limit is
 /// changed that matters.
 pub(crate) fn check(entries: &[Entry], files: &dyn Files) -> Result<(), PlanError> {
     let Some(root) = files.servers_root() else { return Ok(()) };

@@ -52,12 +52,7 @@ impl HostPlant {
 
     /// Events since the last call.
     pub fn take_events(&mut self) -> Vec<Event> {
-        let events = self.writer.as_ref().map(Writer::take_events).unwrap_or_default();
-        if events.iter().any(|event| matches!(event, Event::Came { .. })) {
-            // One that is excluded by name may be another one than before.
-            self.find_excluded();
-        }
-        events
+        self.writer.as_ref().map(Writer::take_events).unwrap_or_default()
     }
 
     /// Puts everything back at once, all devices beside each other, and goes on: for a pause, or
@@ -67,8 +62,8 @@ impl HostPlant {
         self.writer.as_ref().map(|writer| writer.give_back(patience)).unwrap_or_default()
     }
 
-    /// Puts back knobs that another process has asked for, and leaves them alone from then on. A knob
-    /// of a device is yielded for all devices of its unit. The caller has to tell the controller.
+    /// Puts back knobs that another process has asked for, and leaves them alone from then on. A
+    /// knob of a device is yielded for all devices of its unit. The caller has to tell the controller.
     pub fn yield_knobs(&mut self, asked: &[KnobName]) -> Yielded {
         let (mut knobs, mut all) = (Vec::new(), BTreeMap::new());
         for name in asked {

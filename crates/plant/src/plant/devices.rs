@@ -49,14 +49,14 @@ impl HostPlant {
         self.units.get(id).map_or_else(|| id.to_string(), |unit| unit.name.clone())
     }
 
-    /// Devices that have come since the last call, each with what it is known by after a boot, or
-    /// the reason why it has no identity.
+    /// Devices that observations have had since the last call and not before, each with what it is
+    /// known by after a boot, or the reason why it has no identity.
     pub fn take_arrived(&mut self) -> Vec<(DeviceId, Result<DeviceIdentity, String>)> {
-        let arrived = std::mem::take(&mut self.arrived);
+        let arrived: Vec<DeviceId> = std::mem::take(&mut self.arrived).into_iter().collect();
         if arrived.is_empty() { Vec::new() } else { identities(&self.root, &self.units, &arrived) }
     }
 
-    /// Leaves out excluded devices, and notes those that have come.
+    /// Leaves out excluded devices, and notes those that the observation before did not have.
     pub(super) fn steered(&mut self, mut seen: Observation) -> Observation {
         if !self.exclude.is_empty() {
             let is_excluded = |id| self.units.get(id).is_some_and(|unit| self.is_excluded(unit));
@@ -96,6 +96,8 @@ impl HostPlant {
         // An unreadable /sys says nothing about which devices exist.
         let Some(units) = Units::read_again(&self.root, &self.which) else { return };
         self.units = units;
+        // A name, a path or a number may be another device's than before.
+        self.find_excluded();
         self.ignored = used.into_iter().filter(|id| self.units.of(*id).is_none()).collect();
         self.units_changed();
     }

@@ -1,5 +1,6 @@
-//! A write: handed to its lane by a controller's thread, made by the lane's own. A lane has the
-//! journal's lock for a moment before and after, and not during the kernel's write.
+//! A write from the call to its outcome. A controller's thread hands it to a lane, and the lane's
+//! thread makes it. That thread has the journal's lock for a moment before and after the kernel's
+//! write, and not during it.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;

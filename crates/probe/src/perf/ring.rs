@@ -1,5 +1,5 @@
 //! The processors' ring buffers of events, shared with the kernel (perf_event_open(2), "MMAP
-//! layout"), read in the order of time.
+//! layout"), and their events in the order of time.
 #![allow(unsafe_code, reason = "memory that the kernel writes while we read")]
 
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -37,8 +37,8 @@ impl Perf {
     }
 
     /// Hands over the events up to `until_ns`, in the order of time. Younger ones stay for the next
-    /// look, because an older event of another processor could still be on its way. Returns how many
-    /// events had no room.
+    /// look, because an older event of another processor could still be on its way. Returns how
+    /// many events had no room.
     pub(crate) fn drain(&mut self, until_ns: u64, each: &mut dyn FnMut(&Record)) -> u64 {
         let Self { decoder, processors, scratch, .. } = self;
         let mut lost = 0;

@@ -29,6 +29,7 @@ const SOURCES: &[SourceKind] = &[SourceKind::Bpf, SourceKind::Perf];
 /// The inode number of the first namespace of processes (include/linux/proc_ns.h
 /// `PROC_PID_INIT_INO`).
 const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
+
 /// What a probe is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Use {
@@ -40,6 +41,7 @@ enum Use {
     Sparing,
 }
 
+/// Where a probe's counts come from.
 #[derive(Debug)]
 pub(crate) enum Source {
     Proc,
@@ -109,8 +111,8 @@ impl Probe {
     }
 
     /// The same for a controller, which pays for it day and night. Requests are not counted by
-    /// class ([`crate::DeviceUse::requests`] is `None`). Above 5,000 synchronous calls and reads a second
-    /// samples are taken ([`Self::sample_above`]).
+    /// class ([`crate::DeviceUse::requests`] is `None`). Above 5,000 synchronous calls and reads a
+    /// second samples are taken ([`Self::sample_above`]).
     ///
     /// # Errors
     /// As [`Self::open`].

@@ -23,6 +23,7 @@ const PRIORITY: &str = ".ioprio";
 
 /// See the [module](self).
 pub(crate) struct AuditedPlant {
+    /// Its clock, names and news. Writes go through the audited plant.
     pub(super) machine: Box<dyn Machine>,
     /// The knobs as they were last read, with later writes.
     read: Knobs,
