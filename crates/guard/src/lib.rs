@@ -47,6 +47,7 @@ mod filter;
 mod ladder;
 mod learnt;
 mod levers;
+mod own_sync;
 mod pace;
 mod raise;
 mod who;
@@ -69,6 +70,7 @@ use config::GONE;
 use decide::Machine;
 use estimate::{Estimator, Pulled, committing_groups};
 use levers::{Offers, Ramp};
+use own_sync::OwnSyncs;
 use pace::Pace;
 use raise::{Committers, RAISED};
 
@@ -137,6 +139,7 @@ pub struct Guard {
     devices: BTreeMap<DeviceId, Device>,
     /// What was learnt earlier of devices that were not seen yet, and how long ago.
     learnt_before: BTreeMap<DeviceId, (Learnt, Duration)>,
+    own_syncs: OwnSyncs,
     last_look: Option<Duration>,
 }
 
@@ -160,9 +163,8 @@ impl Guard {
     /// [`PlantError::Lost`] if the plant can't be observed. Nothing is written then;
     /// [`Guard::release`] takes everything back.
     pub fn tick<P: Plant + ?Sized>(&mut self, plant: &mut P) -> Result<Report, PlantError> {
-        let seen = plant.observe()?;
+        let (seen, tick) = self.observe(plant)?;
         self.meet(plant, &seen)?;
-        let tick = self.since_last_look(seen.at);
         let mut report = Report::default();
         let now = Now::new(&seen, tick);
         for look in &seen.devices {
@@ -177,8 +179,7 @@ impl Guard {
     /// # Errors
     /// [`PlantError::Lost`] if the plant can't be observed.
     pub fn look<P: Plant + ?Sized>(&mut self, plant: &mut P) -> Result<(), PlantError> {
-        let seen = plant.observe()?;
-        let tick = self.since_last_look(seen.at);
+        let (seen, tick) = self.observe(plant)?;
         for (id, device) in &mut self.devices {
             let its = seen.devices.iter().find(|look| look.id == *id);
             device.absent |= its.is_none();
@@ -187,8 +188,13 @@ impl Guard {
         Ok(())
     }
 
-    fn since_last_look(&mut self, at: Duration) -> Duration {
-        self.last_look.replace(at).map_or(Duration::ZERO, |then| at.saturating_sub(then))
+    /// An observation without the waits of floods for their own data, and the time since the last.
+    fn observe<P: Plant + ?Sized>(&mut self, plant: &mut P) -> Result<(Observation, Duration), PlantError> {
+        let mut seen = plant.observe()?;
+        let tick =
+            self.last_look.replace(seen.at).map_or(Duration::ZERO, |then| seen.at.saturating_sub(then));
+        self.own_syncs.take_out(&mut seen, tick);
+        Ok((seen, tick))
     }
 
     /// Takes back every write: at the end, or when sensors are lost. Reports the knobs that could
