@@ -111,6 +111,11 @@ fn encounter() -> Result<(), String> {
     if !history.contains("→ protect") || !history.contains("wrote ") {
         return Err(history);
     }
+    let log = guard.log();
+    let place = |words: &str| log.find(words).ok_or_else(|| format!("'{words}' is missing: {log}"));
+    if place("has come")? > place("→ protect")? {
+        return Err(log);
+    }
     drop(victim);
     guard.stop().map(drop)
 }
@@ -138,7 +143,12 @@ fn chosen(value: &str) -> &str {
 fn dry_run() -> Result<(), String> {
     let device = Device::up(PRESET)?;
     let before = device.knobs();
-    let guard = Guard::start(&device.name, &["--dry-run", GOAL[0], GOAL[1]])?;
+    // A directory stands for its device, which is named.
+    let directory = device.directory.to_string_lossy();
+    let guard = Guard::start(&directory, &["--dry-run", GOAL[0], GOAL[1]])?;
+    if !guard.log().contains(&format!("asked for {directory}, it steers {} (", device.name)) {
+        return Err(guard.log());
+    }
     let _loads = [Load::start("victim", &device.directory)?, Load::start("flood", &device.directory)?];
     guard.until("it would write", || guard.log().contains("would write "))?;
     std::thread::sleep(Duration::from_secs(2));

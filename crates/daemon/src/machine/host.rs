@@ -69,6 +69,13 @@ impl Machine for HostPlant {
         HostPlant::name(self, id)
     }
 
+    fn named(&self) -> Option<String> {
+        let Which::Named(asked) = self.which() else { return None };
+        let units: Vec<String> =
+            self.units().iter().map(|unit| format!("{} ({})", unit.name, unit.id)).collect();
+        Some(format!("asked for {}, it steers {}", asked.join(", "), units.join(", ")))
+    }
+
     fn source(&self) -> &'static str {
         HostPlant::source(self).name()
     }

@@ -30,6 +30,11 @@ pub(crate) trait Machine: Plant {
         id.to_string()
     }
 
+    /// Its devices, if it was given some by name, number or directory, in words.
+    fn named(&self) -> Option<String> {
+        None
+    }
+
     /// Where it looks.
     fn source(&self) -> &'static str;
 

@@ -139,6 +139,10 @@ impl Machine for Unjournaled {
         self.machine.source()
     }
 
+    fn named(&self) -> Option<String> {
+        self.machine.named()
+    }
+
     fn blind(&self) -> Vec<String> {
         self.machine.blind()
     }

@@ -164,6 +164,7 @@ impl Worker<'_> {
         let machine = self.controller.machine();
         let mut lines: Vec<(Priority, String)> = Vec::new();
         lines.push((Priority::Notice, format!("looking through {}", machine.source())));
+        lines.extend(machine.named().map(|named| (Priority::Notice, named)));
         lines.extend(machine.blind().into_iter().map(|blind| (Priority::Info, format!("can't see {blind}"))));
         let left_out = machine.left_out();
         lines.extend(

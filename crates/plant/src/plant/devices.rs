@@ -26,6 +26,12 @@ impl HostPlant {
         &self.units.units
     }
 
+    /// Which devices were asked for.
+    #[must_use]
+    pub fn which(&self) -> &Which {
+        &self.which
+    }
+
     /// Devices and mounts that are not steered, and why.
     #[must_use]
     pub fn left_out(&self) -> Vec<LeftOut> {

@@ -102,7 +102,7 @@ pub(super) struct RunArgs {
     /// and the flood's) [default: protect]
     #[arg(long, value_name = "MODE")]
     pub(super) mode: Option<String>,
-    /// Steer only this device (sda, /dev/nvme0n1, 8:0); may be repeated
+    /// Steer only this device (sda, /dev/nvme0n1, 8:0, or a directory on it); may be repeated
     #[arg(long = "device", value_name = "DEVICE")]
     pub(super) devices: Vec<String>,
     /// Leave this device alone; may be repeated

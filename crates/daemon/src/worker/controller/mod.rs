@@ -173,6 +173,7 @@ impl Controller {
         let before = Instant::now();
         if self.paused.is_some() {
             self.guard.look(&mut self.plant)?;
+            self.tell_news(now);
             if !self.plant.held().is_empty() {
                 // The kernel did not take it back at once.
                 let report = self.guard.release(&mut self.plant)?;
@@ -180,20 +181,25 @@ impl Controller {
             }
         } else {
             let report = self.guard.tick(&mut self.plant)?;
+            // A device has come before it is steered.
+            self.tell_news(now);
             self.note(now, report, "the levers follow");
             self.watch_goals(now);
         }
         self.counts.ticks.add(before.elapsed().as_secs_f64());
         self.counts.lost_events = self.plant.machine.lost_events();
-        for (priority, news) in self.plant.machine.news() {
-            self.say(now, priority, news);
-        }
         self.recall(now);
         if std::mem::take(&mut self.encounter_ended) {
             self.remember(now);
         }
         self.tend_store(now);
         Ok(())
+    }
+
+    fn tell_news(&mut self, now: Now) {
+        for (priority, news) in self.plant.machine.news() {
+            self.say(now, priority, news);
+        }
     }
 
     /// Takes back what was written.
