@@ -71,8 +71,12 @@ impl Machine for HostPlant {
 
     fn named(&self) -> Option<String> {
         let Which::Named(asked) = self.which() else { return None };
-        let units: Vec<String> =
-            self.units().iter().map(|unit| format!("{} ({})", unit.name, unit.id)).collect();
+        let is_name = |name: &String| self.units().iter().any(|unit| unit.name == *name);
+        if asked.iter().all(is_name) {
+            return None;
+        }
+        let units = self.units().iter().map(|unit| format!("{} ({})", unit.name, unit.id));
+        let units: Vec<String> = units.collect();
         Some(format!("asked for {}, it steers {}", asked.join(", "), units.join(", ")))
     }
 

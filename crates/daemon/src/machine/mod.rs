@@ -30,7 +30,7 @@ pub(crate) trait Machine: Plant {
         id.to_string()
     }
 
-    /// Its devices, if it was given some by name, number or directory, in words.
+    /// Its devices, in words, if some were given by other words than their names.
     fn named(&self) -> Option<String> {
         None
     }
