@@ -2,8 +2,7 @@
 //! drain. No lever shortens that, and nobody else waits for it: it is no victim's commit.
 //!
 //! ```text
-//! floods ─▶ waits ─────────────── taken out ─▶ a commit ends ─▶ as any other actor
-//!             └─ neither for 3 s ─────────────────────────────▶ as any other actor
+//! floods ─▶ waits, since 3 s after that at the latest ─▶ taken out until it ends
 //! ```
 
 use std::collections::BTreeMap;
@@ -15,34 +14,54 @@ use floodwall_model::{DeviceId, LatencyCounts};
 use crate::config::PRESENCE;
 use crate::estimate::is_flood;
 
-/// Actors whose flooded bytes may not be stable yet, and when each flooded or waited last.
+/// Actors whose flooded bytes may not be stable yet.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct OwnSyncs(BTreeMap<(DeviceId, String), Duration>);
+pub(crate) struct OwnSyncs(BTreeMap<(DeviceId, String), Flood>);
+
+#[derive(Clone, Copy, Debug)]
+struct Flood {
+    /// When it flooded last.
+    at: Duration,
+    /// The last look at which it waited for its own data, if it has since.
+    waited: Option<Duration>,
+}
 
 impl OwnSyncs {
-    /// Takes the operations of such actors out of an observation.
+    /// Takes the operations of such actors out of an observation. What an actor does after its
+    /// first commit, or begins more than [`PRESENCE`] after its flood, counts again.
     pub(crate) fn take_out(&mut self, seen: &mut Observation, tick: Duration) {
+        let now = seen.at;
         for device in &mut seen.devices {
             for actor in &mut device.actors {
                 let key = (device.id, actor.who.clone());
                 if is_flood(actor, tick) {
                     // Its commits may be unseen.
                     if !seen.missed_waits {
-                        self.0.insert(key, seen.at);
+                        self.0.insert(key, Flood { at: now, waited: None });
                     }
-                } else if let Some(last) = self.0.get_mut(&key) {
-                    if actor.waiting > 0 {
-                        *last = seen.at;
-                    }
-                    if actor.commits.count() > 0 {
-                        self.0.remove(&key);
-                    }
+                    continue;
+                }
+                let Some(flood) = self.0.get_mut(&key) else { continue };
+                let waits = waits_for(flood.at, now, actor);
+                let is_going_on = waits || now - flood.at < PRESENCE;
+                let has_waited = std::mem::replace(&mut flood.waited, waits.then_some(now)).is_some();
+                let is_over = actor.commits.count() > 0 || !is_going_on;
+                if is_going_on || has_waited {
                     take_waits(actor);
+                }
+                if is_over {
+                    self.0.remove(&key);
                 }
             }
         }
-        self.0.retain(|_, last| seen.at.saturating_sub(*last) < PRESENCE);
+        // Actors that have gone.
+        self.0.retain(|_, flood| now.saturating_sub(flood.waited.unwrap_or(flood.at)) < PRESENCE);
     }
+}
+
+/// Whether its longest operation began while it flooded, or soon after.
+fn waits_for(flooded: Duration, now: Duration, actor: &Actor) -> bool {
+    actor.waiting > 0 && now.saturating_sub(actor.oldest) < flooded + PRESENCE
 }
 
 fn take_waits(actor: &mut Actor) {
@@ -63,6 +82,11 @@ mod tests {
     fn actor(dirtied_mib: u64, commits: usize, waiting: u32) -> Actor {
         let commits = LatencyCounts::from_values(vec![1_000_000; commits]);
         Actor { who: "dd (7)".into(), dirtied_bytes: dirtied_mib << 20, commits, waiting, ..Actor::default() }
+    }
+
+    /// An operation that has been under way for so many looks.
+    fn waits(looks: u32) -> Actor {
+        Actor { oldest: TICK * looks, ..actor(0, 0, 1) }
     }
 
     /// Whether the actor of each look is a victim; looks that missed waits are marked.
@@ -97,7 +121,7 @@ mod tests {
     #[test]
     fn a_flood_that_makes_its_own_data_stable_is_no_victim() {
         let mut looks = vec![seen(actor(100, 0, 0))];
-        looks.extend(vec![seen(actor(0, 0, 1)); 240]);
+        looks.extend((0..240).map(|n| seen(waits(n))));
         looks.push(seen(actor(0, 1, 0)));
         assert!(!victims(&looks).contains(&true));
         // What it does from then on counts.
@@ -111,6 +135,14 @@ mod tests {
         looks.extend(vec![seen(actor(0, 0, 0)); 12]);
         looks.push(seen(actor(0, 0, 1)));
         assert_eq!(victims(&looks).last(), Some(&true));
+    }
+
+    #[test]
+    fn a_reader_that_has_written_its_file_is_a_victim_after_three_seconds() {
+        let mut looks = vec![seen(actor(100, 0, 0))];
+        looks.extend(vec![seen(waits(1)); 20]);
+        let victims = victims(&looks);
+        assert!(!victims[..12].contains(&true) && !victims[14..].contains(&false), "{victims:?}");
     }
 
     #[test]
