@@ -182,6 +182,24 @@ pub struct HeldKnob {
     pub own: Option<String>,
 }
 
+/// The own value of a knob that the administrator's elevator does not have.
+const NOT_THERE: &str = "not there";
+
+impl HeldKnob {
+    /// Whether its value is another one than its own. During its first write, and just before it is
+    /// released, it reads as its own.
+    #[must_use]
+    pub fn is_changed(&self) -> bool {
+        self.own.as_ref() != Some(&self.value)
+    }
+
+    /// Whether it goes with the elevator that the guard has chosen.
+    #[must_use]
+    pub fn is_of_other_elevator(&self) -> bool {
+        self.own.as_deref() == Some(NOT_THERE)
+    }
+}
+
 /// Something that happened.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Entry {

@@ -248,7 +248,7 @@ fn protected(d: &Device, status: &Status) -> Vec<String> {
         true => ["would keep", "would steer", "would give"],
         false => ["keeps", "steers", "gives"],
     };
-    let knobs: Vec<&HeldKnob> = d.held.iter().filter(|held| is_of_queue(held)).collect();
+    let knobs: Vec<&HeldKnob> = d.held.iter().filter(|held| is_of_queue(held) && is_told(held)).collect();
     let is_short = knobs.iter().all(|held| matches!(held.knob.as_str(), "nr_requests" | "max_sectors_kb"));
     let mut does = Vec::new();
     let value = |held: &&HeldKnob| {
@@ -269,6 +269,11 @@ fn protected(d: &Device, status: &Status) -> Vec<String> {
     let does = listed(does.iter().map(String::as_str), does.len(), does.len());
     let does = does.unwrap_or_else(|| "looks on for a moment".to_owned());
     vec![waits(d), flood(d, &does), undone(d, status), unwanted(d, status)]
+}
+
+/// Whether a sentence names a knob: not without a change, nor beside the elevator that brings it.
+fn is_told(held: &HeldKnob) -> bool {
+    held.is_changed() && !held.is_of_other_elevator()
 }
 
 fn is_of_queue(held: &HeldKnob) -> bool {
@@ -322,7 +327,7 @@ fn unwanted(d: &Device, status: &Status) -> String {
 
 /// One of them has gone.
 fn returning(d: &Device) -> Vec<String> {
-    let held: Vec<&str> = d.held.iter().map(|h| h.knob.as_str()).collect();
+    let held: Vec<&str> = d.held.iter().filter(|h| is_told(h)).map(|h| h.knob.as_str()).collect();
     let back = match listed(held.iter().copied(), held.len(), KNOBS) {
         None => "Everything is as you have it again.".to_owned(),
         Some(held) => {

@@ -186,7 +186,7 @@ fn about(device: &Device) -> Vec<String> {
     let held: Vec<String> = device
         .held
         .iter()
-        .filter(|held| !is_priority(&held.knob))
+        .filter(|held| held.is_changed() && !is_priority(&held.knob))
         .map(|h| format!("{} {}{}", h.knob, h.value, own(&h.own)))
         .collect();
     if !held.is_empty() {
@@ -255,13 +255,17 @@ mod tests {
             backlog_bytes: 812_000_000,
             victims: vec!["postgres (41)".into()],
             floods: (0..8).map(|n| format!("cp ({n})")).collect(),
-            held: [("nr_requests", "4", "64"), ("pid:41.ioprio", "be/0", "none")]
-                .map(|(knob, value, own)| HeldKnob {
-                    knob: knob.into(),
-                    value: value.into(),
-                    own: Some(own.into()),
-                })
-                .to_vec(),
+            held: [
+                ("nr_requests", "4", "64"),
+                ("read_ahead_kb", "2560", "2560"),
+                ("pid:41.ioprio", "be/0", "none"),
+            ]
+            .map(|(knob, value, own)| HeldKnob {
+                knob: knob.into(),
+                value: value.into(),
+                own: Some(own.into()),
+            })
+            .to_vec(),
             raised: vec!["postgres (41)".into(), "ext4's journal".into()],
             goal_unmet: true,
             known: Some("drains 121 MB/s, learnt 3 days ago".into()),

@@ -152,6 +152,20 @@ fn raised_victims_and_tries() {
       wanted? 'floodwall guard pause --for 10m' gives everything back at once; a
       longer p99 or mode balance (guard.toml, --p99, --mode) leaves the flood more.
     ");
+    let mut first = raised();
+    first.held[1].value = "1280".into();
+    first.held.insert(2, held("iosched.async_depth", "4", "not there"));
+    insta::assert_snapshot!(said(&status(vec![first])), @r"
+    sda: postgres (41) waits 16.0 ms for a commit or a read, within the goal of
+      20.0 ms; without a flood the wait is 5.00 ms. rsync (93) floods the disk, so
+      the guard steers the queue (nr_requests 4 instead of 64 and scheduler bfq
+      instead of mq-deadline) and gives postgres (41) and ext4's journal a higher
+      I/O priority. The flood still gets its part of the 100 MB/s that the disk
+      drains now, and the guard puts everything back by itself, 3 s after the flood
+      or the wait has ended. Not wanted? 'floodwall guard pause --for 10m' gives
+      everything back at once; a longer p99 or mode balance (guard.toml, --p99,
+      --mode) leaves the flood more.
+    ");
     let tries = Device { state: "probe".into(), pressure: Some(1.2), ..raised() };
     let balance = Status { mode: "balance".into(), ..status(vec![tries]) };
     insta::assert_snapshot!(said(&balance), @r"
@@ -247,6 +261,13 @@ fn free_and_watch() {
 
 #[test]
 fn what_is_given_back() {
+    let last = Device {
+        state: "recover".into(),
+        floods: Vec::new(),
+        held: vec![held("scheduler", "bfq", "bfq")],
+        ..short()
+    };
+    insta::assert_snapshot!(said(&status(vec![last])), @"sda: The flood or the wait has ended. Everything is as you have it again.");
     let gone = Device { state: "recover".into(), floods: Vec::new(), ..short() };
     insta::assert_snapshot!(said(&status(vec![gone])), @r"
     sda: The flood or the wait has ended. The guard is giving back nr_requests and
