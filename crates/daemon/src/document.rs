@@ -147,8 +147,8 @@ pub struct Device {
     pub base_us: Option<f64>,
     /// How fast the device drains.
     pub drain_bytes_per_s: Option<f64>,
-    /// Dirty and under writeback.
-    pub backlog_bytes: u64,
+    /// Dirty and under writeback; absent while the guard is paused and measures nothing.
+    pub backlog_bytes: Option<u64>,
     /// How long the device takes for the writes in its queue.
     pub queue_delay_us: Option<f64>,
     /// Victims of the last seconds.

@@ -44,7 +44,7 @@ const OF_DEVICES: [OfDevice; 13] = [
         d.base_us.map(|us| us / 1e6)
     }),
     ("drain_rate", "bytes_per_second", "How fast the device drains", |d| d.drain_bytes_per_s),
-    ("backlog", "bytes", "Dirty and under writeback", |d| Some(d.backlog_bytes as f64)),
+    ("backlog", "bytes", "Dirty and under writeback", |d| d.backlog_bytes.map(|bytes| bytes as f64)),
     ("queue_delay", "seconds", "How long the device takes for the writes in its queue", |d| {
         d.queue_delay_us.map(|us| us / 1e6)
     }),
@@ -173,6 +173,7 @@ mod tests {
             pressure: Some(0.5),
             base_us: Some(5_000.0),
             drain_bytes_per_s: Some(1e8),
+            backlog_bytes: Some(0),
             queue_delay_us: Some(7_000.0),
             victims: vec!["postgres (41)".into()],
             knob_writes: 3,

@@ -28,6 +28,8 @@ const QUIET: usize = 3;
 /// The limits of a paced group.
 const IO_MAX: &str = ":io.max";
 const HIGH: &str = ":memory.high";
+const UNMEASURED: &str =
+    "The guard is about to measure the disk again; until then everything is as you have it.";
 /// Stands for a blank at which no line ends.
 const BOUND: &str = "\u{a0}";
 
@@ -44,6 +46,11 @@ pub(super) fn paragraphs(status: &Status) -> Vec<Vec<String>> {
 
 fn is_busy(d: &Device) -> bool {
     d.state != "free" || !(d.victims.is_empty() && d.floods.is_empty() && d.held.is_empty())
+}
+
+/// Since it was paused.
+fn is_unmeasured(d: &Device) -> bool {
+    d.backlog_bytes.is_none()
 }
 
 fn folded(text: &str) -> Vec<String> {
@@ -67,11 +74,11 @@ fn quiet_ones(quiet: &[&Device], status: &Status) -> Option<String> {
         return None; // The others have said it.
     }
     let names = listed(quiet.iter().map(|d| d.name.as_str()), quiet.len(), QUIET)?;
-    let changes = match &status.paused {
-        Some(paused) => as_paused(paused),
-        None => "Everything is as you have it.".to_owned(),
-    };
-    Some(format!("{names}: nothing floods. {changes}"))
+    Some(match &status.paused {
+        Some(paused) => format!("{names}: {}", as_paused(paused)),
+        None if quiet.iter().any(|d| is_unmeasured(d)) => format!("{names}: {UNMEASURED}"),
+        None => format!("{names}: nothing floods. Everything is as you have it."),
+    })
 }
 
 /// `a, b and 3 more`; `None` of nothing.
@@ -102,10 +109,11 @@ fn micros(us: f64) -> String {
 
 fn about(d: &Device, status: &Status) -> String {
     let said = match (&status.paused, d.state.as_str()) {
-        (Some(paused), _) => vec![both(d), as_paused(paused)],
+        (Some(paused), _) => both(d).into_iter().chain([as_paused(paused)]).collect(),
         (None, "pace") => paced(d, status),
         (None, "protect" | "probe") => protected(d, status),
         (None, "recover") => returning(d),
+        (None, "free") if is_unmeasured(d) => vec![UNMEASURED.to_owned()],
         (None, "free") if !d.held.is_empty() => returning(d),
         (None, _) => vec![waits(d), harmless(d)],
     };
@@ -140,14 +148,14 @@ fn waits(d: &Device) -> String {
     }
 }
 
-/// Victims and floods without figures: those of a paused guard are from before the pause.
-fn both(d: &Device) -> String {
+/// Victims and floods without figures, which a paused guard does not measure. It sees processes that
+/// wait or flood, but may not see all of them.
+fn both(d: &Device) -> Option<String> {
     let waits = processes(&d.victims).map(|who| format!("{who} {}", verb(&d.victims, "waits", "wait")));
     match (waits, floods(d)) {
-        (Some(waits), Some(floods)) => format!("{floods}, and {waits} for the disk."),
-        (Some(waits), None) => format!("{waits} for the disk, and nothing floods it."),
-        (None, Some(floods)) => format!("{floods}, and nobody waits for it."),
-        (None, None) => "Nothing floods.".to_owned(),
+        (Some(waits), Some(floods)) => Some(format!("{floods}, and {waits} for the disk.")),
+        (Some(waits), None) => Some(format!("{waits} for the disk.")),
+        (None, floods) => floods.map(|floods| format!("{floods}.")),
     }
 }
 
@@ -168,7 +176,7 @@ fn as_paused(paused: &Paused) -> String {
         }
         None => format!("It goes on with {resume}, not by itself."),
     };
-    format!("The guard is paused and does nothing: {back}. {end}")
+    format!("The guard is paused and does not measure the disk: {back}. {end}")
 }
 
 /// The settings are the administrator's.

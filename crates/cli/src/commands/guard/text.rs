@@ -151,7 +151,7 @@ fn devices(devices: &[Device]) -> Vec<String> {
                 micros(d.goal_us),
                 or_dash(d.base_us, micros),
                 or_dash(d.drain_bytes_per_s, |rate| Rate(rate).to_string()),
-                Bytes(d.backlog_bytes).to_string(),
+                or_dash(d.backlog_bytes, |bytes| Bytes(bytes).to_string()),
             ]
         })
         .collect();
@@ -252,7 +252,7 @@ mod tests {
             pressure: Some(0.81),
             base_us: Some(5_000.0),
             drain_bytes_per_s: Some(1e8),
-            backlog_bytes: 812_000_000,
+            backlog_bytes: Some(812_000_000),
             victims: vec!["postgres (41)".into()],
             floods: (0..8).map(|n| format!("cp ({n})")).collect(),
             held: [
@@ -281,7 +281,13 @@ mod tests {
             }),
             ..Device::default()
         };
-        let sdb = Device { name: "sdb".into(), state: "free".into(), goal_us: 50_000.0, ..Device::default() };
+        let sdb = Device {
+            name: "sdb".into(),
+            state: "free".into(),
+            goal_us: 50_000.0,
+            backlog_bytes: Some(0),
+            ..Device::default()
+        };
         let mut counts = Counts { decisions: 2, knob_writes: 2, ..Counts::default() };
         counts.ticks.add(0.000_4);
         Status {

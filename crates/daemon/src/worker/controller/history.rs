@@ -78,6 +78,14 @@ impl Controller {
         }
     }
 
+    /// The last event of each device about which a decision was made.
+    pub(super) fn note_last(&mut self, now: Now, why: &str) {
+        for last in self.records.values_mut().filter_map(|record| record.last.as_mut()) {
+            let device = last.device.take();
+            *last = Entry { at_unix_s: now.unix_s, device, why: why.to_owned(), ..Entry::default() };
+        }
+    }
+
     /// Goals that can't be met are said once an encounter.
     pub(super) fn watch_goals(&mut self, now: Now) {
         let mut unmet = Vec::new();

@@ -80,6 +80,8 @@ pub(crate) struct Controller {
     settings: Settings,
     origin: Origin,
     paused: Option<Until>,
+    /// The law has measured its devices since the last pause.
+    is_measured: bool,
     /// Since the parent was told.
     pause_changed: bool,
     records: BTreeMap<DeviceId, Record>,
@@ -115,6 +117,7 @@ impl Controller {
             settings,
             origin,
             paused: None,
+            is_measured: false,
             pause_changed: false,
             records: BTreeMap::new(),
             history: VecDeque::new(),
@@ -181,6 +184,7 @@ impl Controller {
             }
         } else {
             let report = self.guard.tick(&mut self.plant)?;
+            self.is_measured = true;
             // A device has come before it is steered.
             self.tell_news(now);
             self.note(now, report, "the levers follow");
@@ -260,11 +264,15 @@ impl Controller {
     ) -> Result<(), PlantError> {
         let for_so_long = time
             .map_or_else(|| "until it is told to resume".into(), |t| format!("for {}", human_duration(t)));
-        self.say(now, Priority::Notice, format!("paused {for_so_long}: everything goes back"));
+        let why = format!("paused {for_so_long}: everything goes back");
+        self.say(now, Priority::Notice, &why);
+        self.is_measured = false;
         self.paused = Some(Until(time.and_then(|t| now.instant.checked_add(t))));
         self.pause_changed = true;
         parent(self.pause_left(now));
-        self.release(now, "paused")
+        self.release(now, "paused")?;
+        self.note_last(now, &why);
+        Ok(())
     }
 
     /// Leaves a knob to the program that has asked for it, and says so once.
@@ -287,7 +295,9 @@ impl Controller {
     fn resume(&mut self, now: Now, why: &str) -> Result<(), PlantError> {
         self.paused = None;
         self.pause_changed = true;
-        self.say(now, Priority::Notice, format!("resumed: {why}"));
+        let why = format!("resumed: {why}");
+        self.say(now, Priority::Notice, &why);
+        self.note_last(now, &why);
         // Events of the pause must not count as those of the first tick after it.
         self.guard.look(&mut self.plant)
     }

@@ -48,6 +48,8 @@ impl Controller {
             let (victims, floods) = self.guard.who(id);
             let held = all_held.remove(&id).unwrap_or_default();
             let e = status.estimate;
+            // During a pause the estimate is from before it.
+            let seen = self.is_measured;
             let record = self.records.get(&id);
             let since = record.and_then(|r| r.since).map_or(Duration::ZERO, |since| now.instant - since);
             let unmet = record.and_then(|r| r.harmed).is_some_and(|since| now.instant - since >= UNMET);
@@ -62,11 +64,11 @@ impl Controller {
                 goal_us: e.goal.as_secs_f64() * 1e6,
                 goal_is_given: e.goal_is_given,
                 goal_unmet: unmet,
-                pressure: e.pressure,
+                pressure: e.pressure.filter(|_| seen),
                 base_us: e.base.map(|d| d.as_secs_f64() * 1e6),
-                drain_bytes_per_s: e.drain_bytes_per_s,
-                backlog_bytes: e.backlog_bytes,
-                queue_delay_us: e.queue_delay.map(|d| d.as_secs_f64() * 1e6),
+                drain_bytes_per_s: e.drain_bytes_per_s.filter(|_| seen),
+                backlog_bytes: seen.then_some(e.backlog_bytes),
+                queue_delay_us: e.queue_delay.filter(|_| seen).map(|d| d.as_secs_f64() * 1e6),
                 victims,
                 floods,
                 raised: self.plant.raised(held.keys()),

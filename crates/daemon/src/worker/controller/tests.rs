@@ -106,16 +106,25 @@ fn a_pause_puts_everything_back_and_ends_by_itself() {
     bench.ticks(38);
     assert_eq!(bench.knob("nr_requests"), "64");
     let status = bench.status();
+    let disk = &status.devices[0];
+    assert_eq!((disk.pressure, disk.drain_bytes_per_s, disk.backlog_bytes), (None, None, None));
+    let last = disk.last.as_ref().unwrap();
+    assert_eq!(last.line(), "sda: paused for 10.0 s: everything goes back");
     assert_eq!(status.paused, Some(Paused { left_s: Some(0.5), held: vec![] }));
     assert_eq!((status.devices[0].state.as_str(), status.devices[0].held.len()), ("free", 0));
     bench.ticks(8);
-    assert_eq!(bench.status().paused, None);
+    let status = bench.status();
+    assert_eq!(status.paused, None);
+    assert!(status.devices[0].backlog_bytes.is_some(), "{status:?}");
     assert_ne!(bench.knob("nr_requests"), "64");
     assert!(bench.log().contains("resumed: the pause is over"));
     bench.ask(Request::Pause { seconds: None });
     bench.ticks(1000);
     assert_eq!(bench.knob("nr_requests"), "64");
     assert_eq!(bench.ask(Request::Resume), Reply::Resumed { was_paused: true });
+    let disk = bench.status().devices.remove(0);
+    assert_eq!(disk.backlog_bytes, None, "nothing was measured yet");
+    assert_eq!(disk.last.unwrap().line(), "sda: resumed: it was told to");
     assert_eq!(bench.ask(Request::Resume), Reply::Resumed { was_paused: false });
 }
 

@@ -15,6 +15,7 @@ fn disk(state: &str, pressure: f64, held: Vec<HeldKnob>) -> Device {
         pressure: Some(pressure),
         base_us: Some(5_000.0),
         drain_bytes_per_s: Some(1e8),
+        backlog_bytes: Some(0),
         victims: vec!["postgres (41)".into()],
         floods: vec!["rsync (93)".into()],
         held,
@@ -210,22 +211,36 @@ fn a_pause() {
         let held = held.iter().map(|knob| (*knob).to_owned()).collect();
         said(&Status { paused: Some(Paused { left_s, held }), ..status(devices) })
     };
-    // Its last measurements are from before the pause.
     let device = Device { state: "free".into(), held: Vec::new(), ..paced(0.7) };
     insta::assert_snapshot!(paused(Some(540.0), &[], vec![device.clone(), quiet(2)]), @r"
     sda: rsync (93) floods the disk, and postgres (41) waits for the disk. The
-      guard is paused and does nothing: everything is as you have it. It goes on by
-      itself in 9 min 0 s, at once with 'floodwall guard resume'.
+      guard is paused and does not measure the disk: everything is as you have it.
+      It goes on by itself in 9 min 0 s, at once with 'floodwall guard resume'.
+    ");
+    let alone = Device { floods: Vec::new(), ..device.clone() };
+    insta::assert_snapshot!(paused(None, &[], vec![alone]), @r"
+    sda: postgres (41) waits for the disk. The guard is paused and does not
+      measure the disk: everything is as you have it. It goes on with
+      'floodwall guard resume', not by itself.
+    ");
+    insta::assert_snapshot!(paused(None, &[], vec![quiet(1), quiet(2)]), @r"
+    sd1 and sd2: The guard is paused and does not measure the disk: everything is
+      as you have it. It goes on with 'floodwall guard resume', not by itself.
+    ");
+    let resumed = Device { backlog_bytes: None, ..quiet(1) };
+    insta::assert_snapshot!(said(&status(vec![resumed])), @r"
+    sd1: The guard is about to measure the disk again; until then everything is as
+      you have it.
     ");
     insta::assert_snapshot!(paused(None, &["sda.nr_requests 8 (yours: 64)"], vec![device]), @r"
     sda: rsync (93) floods the disk, and postgres (41) waits for the disk. The
-      guard is paused and does nothing: the held knobs are being put back. It goes
-      on with 'floodwall guard resume', not by itself.
+      guard is paused and does not measure the disk: the held knobs are being put
+      back. It goes on with 'floodwall guard resume', not by itself.
     ");
 }
 
 fn quiet(n: u32) -> Device {
-    Device { name: format!("sd{n}"), state: "free".into(), ..Device::default() }
+    Device { name: format!("sd{n}"), state: "free".into(), backlog_bytes: Some(0), ..Device::default() }
 }
 
 #[test]
