@@ -30,6 +30,12 @@ pub enum DaemonError {
         /// Why.
         source: io::Error,
     },
+    /// No guard runs that could be asked.
+    #[error("no guard runs here (nobody listens at '{}'); start one with floodwall guard", .socket.display())]
+    NoGuard {
+        /// Where it was asked.
+        socket: PathBuf,
+    },
     /// A guard that runs gave no answer that is understood.
     #[error(
         "the guard at '{}' gave no answer; one that hangs is started again within seconds, ask again",

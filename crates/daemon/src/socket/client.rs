@@ -83,9 +83,7 @@ fn connect(path: &Path, named: Option<&Path>) -> Result<UnixStream, DaemonError>
                 Some(pid) => format!(
                     "the guard (process {pid}) does not listen at '{name}'; it may be starting, or have another socket: name that with --socket"
                 ),
-                None => {
-                    format!("no guard runs here (nobody listens at '{name}'); start one with floodwall guard")
-                }
+                None => return Err(DaemonError::NoGuard { socket: path.to_owned() }),
             }
         }
         Err(e) if e.kind() == ErrorKind::PermissionDenied => {

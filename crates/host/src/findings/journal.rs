@@ -39,6 +39,8 @@ pub struct ChangeFacts {
     pub state: ChangeState,
     /// The reason, in words.
     pub why: String,
+    /// A guard's changes: those of a process that steered.
+    pub steers: bool,
     /// By how many seconds the moment has passed at which it was to be put back; `None` if it has
     /// none, or it lies ahead.
     pub overdue_s: Option<f64>,
@@ -63,6 +65,10 @@ pub struct KnobFacts {
     pub found: Reading<String>,
     /// Whether that is still the value that was set; absent or unreadable where that can't be told.
     pub is_ours: Reading<bool>,
+}
+
+fn is_stale(change: &ChangeFacts) -> bool {
+    change.state != ChangeState::Standing || change.overdue_s.is_some()
 }
 
 /// FW041: changes that the administrator should put back or close.
@@ -90,10 +96,17 @@ pub(super) fn stale(facts: Facts<'_>) -> Option<Found> {
             found.cost_s(seconds);
         }
     }
-    found.remedied_by("floodwall rollback")
+    // A rollback puts back the changes of a dead guard, too.
+    let mut stale = facts.journal.changes.iter().filter(|change| is_stale(change));
+    let of_guards = stale.all(|change| change.steers);
+    found.remedied_by(if of_guards { "floodwall guard restore" } else { "floodwall rollback" })
 }
 
+/// Its knobs; a guard's are in its records, so the change has its reason's name.
 fn labels(change: &ChangeFacts) -> String {
+    if change.knobs.is_empty() {
+        return change.why.clone();
+    }
     let mut labels: Vec<&str> = change.knobs.iter().map(|knob| knob.label.as_str()).collect();
     let more = labels.len().saturating_sub(3);
     labels.truncate(3);
@@ -144,6 +157,7 @@ mod tests {
             id,
             state,
             why: "a test".into(),
+            steers: false,
             overdue_s: None,
             for_a_time: false,
             knobs: vec![KnobFacts {
@@ -178,6 +192,16 @@ mod tests {
         change 2 (vm.dirty_bytes) is from before the last boot and still open
         ");
         assert_eq!((one.severity, one.cost_s), (Severity::Warning, Some(90.0)));
+        assert_eq!(one.remedy, "floodwall rollback");
+        machine.journal.changes = vec![ChangeFacts {
+            why: "floodwall guard".into(),
+            steers: true,
+            knobs: Vec::new(),
+            ..change(10, ChangeState::Interrupted, "")
+        }];
+        let one = found(&machine, "FW041").unwrap();
+        insta::assert_snapshot!(one.evidence.join("\n"), @"change 10 (floodwall guard) was interrupted: some of it may be in force");
+        assert_eq!(one.remedy, "floodwall guard restore");
     }
 
     #[test]

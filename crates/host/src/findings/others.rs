@@ -285,6 +285,7 @@ mod tests {
             id: 3,
             state: ChangeState::Standing,
             why: "trial".into(),
+            steers: false,
             overdue_s: None,
             for_a_time: false,
             knobs: vec![KnobFacts {

@@ -54,6 +54,7 @@ mod tests {
             id: 3,
             state: ChangeState::Standing,
             why: String::new(),
+            steers: false,
             overdue_s: None,
             for_a_time: false,
             knobs: vec![KnobFacts {

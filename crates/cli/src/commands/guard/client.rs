@@ -2,16 +2,32 @@
 
 use std::time::Duration;
 
+use floodwall_daemon::DaemonError;
 use floodwall_daemon::socket::{self, Reply, Request};
 use floodwall_model::units::human_duration;
 
 use super::args::Reach;
-use super::text;
+use super::{left, text};
 use crate::exit::Exit;
 use crate::output;
 
 fn ask(reach: &Reach, request: Request) -> anyhow::Result<Reply> {
-    Ok(socket::ask(reach.socket.as_deref(), request)?)
+    socket::ask(reach.socket.as_deref(), request).map_err(|error| match error {
+        DaemonError::NoGuard { .. } => with_left(error),
+        _ => error.into(),
+    })
+}
+
+/// With what a killed guard has left, if anything.
+fn with_left(error: DaemonError) -> anyhow::Error {
+    let (settings, them) = match left::settings() {
+        0 => return error.into(),
+        1 => ("1 setting".to_owned(), "it"),
+        n => (format!("{n} settings"), "them"),
+    };
+    let restore = format!("floodwall guard restore puts {them} back");
+    DaemonError::Failed(format!("{error}; a guard that was killed has left {settings} in force: {restore}"))
+        .into()
 }
 
 fn unexpected() -> anyhow::Error {

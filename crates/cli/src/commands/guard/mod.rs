@@ -8,6 +8,7 @@
 mod args;
 mod client;
 mod explain;
+mod left;
 mod restore;
 mod text;
 

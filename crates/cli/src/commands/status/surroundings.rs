@@ -121,6 +121,7 @@ impl Surroundings {
             id: begin.id,
             state,
             why: begin.why.clone(),
+            steers: begin.steers,
             // The process that ends it at that moment gets its second.
             overdue_s: begin
                 .expires_at_unix_s
