@@ -9,9 +9,9 @@
 use std::time::Duration;
 
 use floodwall_daemon::document::{Device, HeldKnob, Paused, Status};
-use floodwall_model::Rate;
 use floodwall_model::setting::is_priority;
 use floodwall_model::units::human_duration;
+use floodwall_model::{Bytes, Rate};
 use floodwall_report::status::table::wrap;
 
 /// A terminal of the least width.
@@ -30,6 +30,8 @@ const IO_MAX: &str = ":io.max";
 const HIGH: &str = ":memory.high";
 const UNMEASURED: &str =
     "The guard is about to measure the disk again; until then everything is as you have it.";
+/// A backlog that the law takes for a flood's, while the kernel writes it out.
+const BACKLOG: u64 = 8 << 20;
 /// Stands for a blank at which no line ends.
 const BOUND: &str = "\u{a0}";
 
@@ -221,8 +223,26 @@ fn paced(d: &Device, status: &Status) -> Vec<String> {
 fn flood(d: &Device, does: &str) -> String {
     match floods(d) {
         Some(floods) => format!("{floods}, so the guard {does}."),
-        None => format!("A flood pauses or has ended; the guard {does}."),
+        None => match waiting(d) {
+            Some(waiting) => {
+                format!("No process is seen to flood the disk now; {waiting}. The guard {does}.")
+            }
+            None => format!("A flood pauses or has ended; the guard {does}."),
+        },
     }
+}
+
+/// What a flood that has ended has left to be written, and for how long.
+fn waiting(d: &Device) -> Option<String> {
+    let bytes = d.backlog_bytes.filter(|bytes| *bytes >= BACKLOG && d.floods.is_empty())?;
+    let left = figure(Bytes(bytes));
+    Some(match d.drain_bytes_per_s.filter(|drain| *drain > 0.0) {
+        Some(drain) => {
+            let time = figure(human_duration(Duration::from_secs_f64(bytes as f64 / drain)));
+            format!("{left} still wait to be written, about {time} at {}", figure(Rate(drain)))
+        }
+        None => format!("{left} still wait to be written"),
+    })
 }
 
 /// The group and the rate of a held `GROUP:io.max`.
@@ -294,7 +314,11 @@ fn undone(d: &Device, status: &Status) -> String {
         return "This is a dry run: nothing is written, and the wait is what it is without a guard."
             .to_owned();
     }
-    let end = "by itself, 3 s after the flood or the wait has ended";
+    let is_written_out = d.state != "pace" && waiting(d).is_some();
+    let end = match is_written_out {
+        true => "by itself, 3 s after the backlog is written or the wait has ended",
+        false => "by itself, 3 s after the flood or the wait has ended",
+    };
     if d.goal_unmet {
         return format!(
             "Nothing that the guard can do keeps the goal: the best that it has found stays, and \
@@ -303,12 +327,12 @@ fn undone(d: &Device, status: &Status) -> String {
     }
     match (d.state.as_str(), d.drain_bytes_per_s) {
         ("pace", _) => format!("Nothing else is changed, and the unit gets its own limits back {end}."),
-        (_, Some(drain)) => format!(
+        (_, Some(drain)) if !is_written_out => format!(
             "The flood still gets its part of the {} that the disk drains now, and the guard puts \
              everything back {end}.",
             figure(Rate(drain))
         ),
-        (_, None) => format!("The guard puts everything back {end}."),
+        _ => format!("The guard puts everything back {end}."),
     }
 }
 

@@ -141,6 +141,46 @@ fn a_short_queue() {
 }
 
 #[test]
+fn a_backlog_that_a_flood_has_left() {
+    let left = |bytes, drain| Device {
+        floods: Vec::new(),
+        backlog_bytes: Some(bytes),
+        drain_bytes_per_s: drain,
+        ..short()
+    };
+    insta::assert_snapshot!(said(&status(vec![left(3 << 30, Some(13.7e6))])), @r"
+    sda: postgres (41) waits 16.0 ms for a commit or a read, within the goal of
+      20.0 ms; without a flood the wait is 5.00 ms. No process is seen to flood the
+      disk now; 3 GiB still wait to be written, about 3 min 55 s at 13.7 MB/s. The
+      guard keeps the queue short (nr_requests 4 instead of 64 and max_sectors_kb
+      128 instead of 1280). The guard puts everything back by itself, 3 s after the
+      backlog is written or the wait has ended. Not wanted?
+      'floodwall guard pause --for 10m' gives everything back at once; a longer p99
+      or mode balance (guard.toml, --p99, --mode) leaves the flood more.
+    ");
+    insta::assert_snapshot!(said(&status(vec![left(3 << 30, None)])), @r"
+    sda: postgres (41) waits 16.0 ms for a commit or a read, within the goal of
+      20.0 ms; without a flood the wait is 5.00 ms. No process is seen to flood the
+      disk now; 3 GiB still wait to be written. The guard keeps the queue short
+      (nr_requests 4 instead of 64 and max_sectors_kb 128 instead of 1280). The
+      guard puts everything back by itself, 3 s after the backlog is written or the
+      wait has ended. Not wanted? 'floodwall guard pause --for 10m' gives everything
+      back at once; a longer p99 or mode balance (guard.toml, --p99, --mode) leaves
+      the flood more.
+    ");
+    insta::assert_snapshot!(said(&status(vec![left(1 << 20, Some(13.7e6))])), @r"
+    sda: postgres (41) waits 16.0 ms for a commit or a read, within the goal of
+      20.0 ms; without a flood the wait is 5.00 ms. A flood pauses or has ended; the
+      guard keeps the queue short (nr_requests 4 instead of 64 and max_sectors_kb
+      128 instead of 1280). The flood still gets its part of the 13.7 MB/s that the
+      disk drains now, and the guard puts everything back by itself, 3 s after the
+      flood or the wait has ended. Not wanted? 'floodwall guard pause --for 10m'
+      gives everything back at once; a longer p99 or mode balance (guard.toml,
+      --p99, --mode) leaves the flood more.
+    ");
+}
+
+#[test]
 fn raised_victims_and_tries() {
     insta::assert_snapshot!(said(&status(vec![raised()])), @r"
     sda: postgres (41) waits 16.0 ms for a commit or a read, within the goal of
