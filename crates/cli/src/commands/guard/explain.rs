@@ -129,12 +129,13 @@ fn waits(d: &Device) -> String {
     };
     let goal = micros(d.goal_us);
     let long = match d.pressure {
-        // Fewer than the law judges by have ended, and none is under way for much longer than that.
+        // Either they commit and read that seldom, or the probe has not looked for a second yet. None
+        // was seen to be under way for much longer than the goal.
         None => {
-            let does = verb(&d.victims, "commits or reads", "commit or read");
+            let verb = verb(&d.victims, "waits", "wait");
             format!(
-                "{who} {does} too seldom to tell how long that takes; nothing is stuck, and the \
-                 goal is {goal}"
+                "{who} {verb} for commits or reads; how long is not measured yet (fewer than five \
+                 were seen to end within a second), and none is known to be stuck. The goal is {goal}"
             )
         }
         Some(pressure) => {
