@@ -3,7 +3,12 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::process::Output;
 
+use floodwall_host::SysRoot;
+use floodwall_knobs::journal::DiskStore;
+use floodwall_knobs::session::boot_id;
+use floodwall_knobs::{Change, KernelFiles, Session, SystemClock, Who};
 use serde_json::Value;
 
 use crate::{fixtures, floodwall, stderr, stdout, tmpfs};
@@ -27,11 +32,15 @@ impl Machine {
         self.0.path().canonicalize().unwrap().join("tree")
     }
 
-    fn done(&self, command: &str) -> String {
+    fn run(&self, command: &str) -> Output {
         let tree = self.tree();
         let mut arguments: Vec<&str> = command.split_whitespace().collect();
         arguments.extend(["--root", tree.to_str().unwrap()]);
-        let output = floodwall(&arguments);
+        floodwall(&arguments)
+    }
+
+    fn done(&self, command: &str) -> String {
+        let output = self.run(command);
         assert_eq!(output.status.code(), Some(0), "{command}: {}", stderr(&output));
         stdout(&output)
     }
@@ -119,6 +128,28 @@ fn a_guard_that_runs_is_named() {
         Machine::new(&[("proc/4712/comm", "floodwall\n"), ("proc/4712/cmdline", "floodwall\0guard\0")]);
     let shown = machine.done("apply vda.nr_requests=32 --dry-run");
     assert!(shown.contains("floodwall guard (process 4712) steers settings: stop it first"), "{shown}");
+
+    // One that holds the knob and has a socket is asked for it.
+    let root = SysRoot::new(&machine.tree().canonicalize().unwrap()).unwrap();
+    let files = KernelFiles::new(&root).unwrap();
+    let who = Who {
+        pid: 4713,
+        pid_start_ticks: 1,
+        socket: Some("/no/socket".into()),
+        uid: 0,
+        command: "floodwall guard".into(),
+    };
+    let store = DiskStore::open(&root.path().join("var/lib/floodwall/journal"), &who.describe()).unwrap();
+    let boot_id = boot_id(&files);
+    let session = Session { files: &files, store: &store, clock: &SystemClock, who, boot_id };
+    let (mut hold, _) = session.hold("floodwall guard").unwrap();
+    let change = Change::parse(&root, None, "vda.nr_requests=8").unwrap();
+    session.write(&mut hold, &change).unwrap();
+    drop(store);
+    let output = machine.run("apply vda.nr_requests=32 --dry-run");
+    let (shown, said) = (stdout(&output), stderr(&output));
+    assert!(shown.contains("vda.nr_requests") && !shown.contains("steers settings"), "{shown}");
+    assert!(said.contains("which is asked to put that back and leave it alone"), "{said}");
 }
 
 #[test]

@@ -12,6 +12,8 @@ use crate::root::SysRoot;
 const LOCK: &str = "/var/lib/floodwall/journal/lock";
 /// Words of a guard's command line with which it steers nothing.
 const HARMLESS: [&str; 7] = ["status", "history", "pause", "resume", "restore", "--dry-run", "--sim"];
+/// Ends a guard's name.
+pub const STEERS: &str = "steers settings";
 /// The name of Floodwall's processes.
 const COMM: &str = "floodwall";
 
@@ -31,7 +33,7 @@ pub fn floodwalls(root: &SysRoot, own_pid: Option<u32>) -> Vec<Manager> {
         // A guard's worker takes the lock for each of its writes; its parent is named.
         let is_changing = changer == Some(pid) && words.get(1) != Some(&"guard-worker");
         let does = match (is_guard, is_changing) {
-            (true, _) => "steers settings",
+            (true, _) => STEERS,
             (false, true) => "is changing settings",
             (false, false) => return None,
         };

@@ -43,7 +43,7 @@ use floodwall_model::{DeviceId, Reading};
 use self::reach::Owner;
 use crate::root::SysRoot;
 
-pub use floodwalls::floodwalls;
+pub use floodwalls::{STEERS, floodwalls};
 pub use reach::is_known;
 pub(crate) use redact::redacted;
 

@@ -122,7 +122,7 @@ pub(super) fn make(place: &Place, changes: &[Change], why: &str, terms: &Terms) 
         shown = plan(changes, &place.files)?;
     }
     victims::refuse(place, &shown)?;
-    show(place, &shown)?;
+    show(place, changes, &shown)?;
     // A value may be in force because a guard has written it for now.
     if !tell_held(place, changes)? && shown.is_empty() {
         return Ok(Exit::Done);
@@ -135,12 +135,17 @@ pub(super) fn make(place: &Place, changes: &[Change], why: &str, terms: &Terms) 
 }
 
 /// Prints the difference, and the other managers of the same knobs.
-fn show(place: &Place, plan: &Plan) -> anyhow::Result<()> {
+fn show(place: &Place, changes: &[Change], plan: &Plan) -> anyhow::Result<()> {
     let others = Others::read(place);
     if !plan.is_empty() {
         others.tell_unread();
     }
-    output::result(&format!("{}{}", text::difference(plan), others.lines(plan)))
+    let held = place.in_the_way(Intention::Apply(changes))?;
+    let others = match held.is_some_and(|held| held.socket.is_some()) {
+        true => others.lines_without_guards(plan),
+        false => others.lines(plan),
+    };
+    output::result(&format!("{}{others}", text::difference(plan)))
 }
 
 /// Names the knobs that a guard has to yield; `false` without any.
@@ -171,7 +176,7 @@ fn rehearse(place: &Place, changes: &[Change], time: Option<Duration>) -> anyhow
     }
     let plan = plan(changes, &place.files)?;
     victims::refuse(place, &plan)?;
-    show(place, &plan)?;
+    show(place, changes, &plan)?;
     tell_held(place, changes)?;
     if !plan.is_empty() {
         let back = time.map_or_else(String::new, |time| {

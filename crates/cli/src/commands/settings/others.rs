@@ -30,6 +30,15 @@ impl Others {
     /// Lines under a difference: for each change that another manager will fight, its name, when,
     /// and how to settle it.
     pub(super) fn lines(&self, plan: &Plan) -> String {
+        self.lines_if(plan, |_| true)
+    }
+
+    /// The same without guards: the one that holds the knobs is asked to leave them alone.
+    pub(super) fn lines_without_guards(&self, plan: &Plan) -> String {
+        self.lines_if(plan, |name| !name.ends_with(managers::STEERS))
+    }
+
+    fn lines_if(&self, plan: &Plan, is_told: fn(&str) -> bool) -> String {
         let mut text = String::new();
         for Rival { setting, claim } in rivals(plan, &self.0) {
             let _ = write!(text, "{setting} is set by others too: {claim}");
@@ -39,7 +48,7 @@ impl Others {
             let _ = writeln!(text, "\n  to settle it: {}", claim.settle);
         }
         if !plan.is_empty() {
-            for other in self.floodwalls() {
+            for other in self.floodwalls().filter(|name| is_told(name)) {
                 let _ = writeln!(text, "{other}: stop it first, or it may set its own values");
             }
         }
