@@ -80,9 +80,9 @@ fn connect(path: &Path, named: Option<&Path>) -> Result<UnixStream, DaemonError>
             let own = named.map(|socket| lock::path(DIRECTORY.as_ref(), Some(socket)));
             let locks = [Some(lock::path(DIRECTORY.as_ref(), None)), own];
             match locks.into_iter().flatten().find_map(|lock| Lock::holder(&lock)) {
-                Some(pid) => format!(
-                    "the guard (process {pid}) does not listen at '{name}'; it may be starting, or have another socket: name that with --socket"
-                ),
+                Some(pid) => {
+                    format!("the guard (process {pid}) does not listen at '{name}'; {}", why_not(named))
+                }
                 None => return Err(DaemonError::NoGuard { socket: path.to_owned() }),
             }
         }
@@ -92,6 +92,17 @@ fn connect(path: &Path, named: Option<&Path>) -> Result<UnixStream, DaemonError>
         other => return other.doing(|| format!("can't ask the guard at '{name}'")),
     };
     Err(DaemonError::Failed(why))
+}
+
+/// Why a guard that runs may not listen: its worker does, and its parent does not. The last reason
+/// is none where the user has named the socket.
+fn why_not(named: Option<&Path>) -> String {
+    let starts = "it may be starting, or starting its worker again (everything is put back then): \
+                  try again in a few seconds";
+    match named {
+        Some(_) => starts.to_owned(),
+        None => format!("{starts}; if it has another socket, name that with --socket"),
+    }
 }
 
 /// One request and its reply.
@@ -108,4 +119,17 @@ pub(super) fn exchange(stream: &UnixStream, request: Request) -> Result<Reply, B
         return Err("it closed the connection without an answer".into());
     }
     Ok(protocol::reply(&line)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_socket_is_a_reason_only_where_none_was_named() {
+        let starts = "it may be starting, or starting its worker again (everything is put back then): \
+                      try again in a few seconds";
+        assert_eq!(why_not(Some(Path::new("/run/x.sock"))), starts);
+        assert!(why_not(None).starts_with(starts) && why_not(None).ends_with("--socket"));
+    }
 }
