@@ -32,6 +32,9 @@ const UNMEASURED: &str =
     "The guard is about to measure the disk again; until then everything is as you have it.";
 /// A backlog that the law takes for a flood's, while the kernel writes it out.
 const BACKLOG: u64 = 8 << 20;
+/// The law's goal until victims were seen without a flood; it may be stricter behind the shortest
+/// queue.
+pub(super) const ASSUMED_GOAL_US: f64 = 50_000.0;
 /// Stands for a blank at which no line ends.
 const BOUND: &str = "\u{a0}";
 
@@ -147,7 +150,11 @@ fn waits(d: &Device) -> String {
     };
     match d.base_us {
         Some(base) => format!("{long}; without a flood the wait is {}.", micros(base)),
-        None => format!("{long}."),
+        None if d.goal_is_given => format!("{long}."),
+        None if d.goal_us == ASSUMED_GOAL_US => {
+            format!("{long}, assumed until victims were seen without a flood.")
+        }
+        None => format!("{long}, estimated until victims were seen without a flood."),
     }
 }
 

@@ -88,8 +88,17 @@ fn head(status: &Status) -> Vec<String> {
             .map_or_else(|| "no configuration file".into(), |file| format!("configured by {file}")),
     )];
     let goal = match status.p99_us {
-        Some(us) => format!("99 of 100 operations within {}", micros(us)),
-        None => "9 of 10 operations within four times what they take without a flood".into(),
+        Some(us) => format!(
+            "99 of 100 operations (9 of 10 while fewer than 100 end in a second) within {}",
+            micros(us)
+        ),
+        None => {
+            let assumed = micros(explain::ASSUMED_GOAL_US);
+            format!(
+                "9 of 10 operations within four times what they take without a flood ({assumed} until \
+                 they were seen without one)"
+            )
+        }
     };
     lines.push(match status.mode.as_str() {
         "balance" => format!("mode balance: the product of the victims' speed and the flood's; goal: {goal}"),
@@ -311,7 +320,7 @@ mod tests {
     fn what_it_does_and_why_is_on_one_page() {
         insta::assert_snapshot!(status(&document()), @r"
         guard 0.1.0 (process 4711) for 1 h 7 min; looking through perf; no configuration file
-        mode protect: the goal first, then the flood; goal: 9 of 10 operations within four times what they take without a flood
+        mode protect: the goal first, then the flood; goal: 9 of 10 operations within four times what they take without a flood (50.0 ms until they were seen without one)
 
         sda: postgres (41) waits 16.2 ms for a commit or a read, within the goal of
           20.0 ms; without a flood the wait is 5.00 ms. cp (0), cp (1) and 6 more flood
@@ -343,6 +352,12 @@ mod tests {
         not steered: nfs at '/srv': no queue
         2 decisions, 2 knob writes; looked 1 times, 400 µs on average and 400 µs at most; 0 events lost
         ");
+    }
+
+    #[test]
+    fn a_goal_of_the_administrators_is_kept_by_fewer_operations_too() {
+        let given = Status { p99_us: Some(20_000.0), ..Status::default() };
+        insta::assert_snapshot!(head(&given)[1], @"mode protect: the goal first, then the flood; goal: 99 of 100 operations (9 of 10 while fewer than 100 end in a second) within 20.0 ms");
     }
 
     #[test]

@@ -74,13 +74,18 @@ fn a_pace_while_little_is_known() {
     insta::assert_snapshot!(said(&status(vec![device])), @r"
     sda: postgres (41) waits for commits or reads; how long is not measured yet
       (fewer than five were seen to end within a second), and none is known to be
-      stuck. The goal is 20.0 ms. rsync (93) floods the disk from unit
-      backup.service, so the guard holds that unit to 31.5 MB/s, as long as it is
-      not known what the disk drains. Nothing else is changed, and the unit gets its
-      own limits back by itself, 3 s after the flood or the wait has ended. Not
-      wanted? 'floodwall guard pause --for 10m' gives everything back at once; a
-      longer p99 (guard.toml, --p99) leaves the flood more.
+      stuck. The goal is 20.0 ms, estimated until victims were seen without a flood.
+      rsync (93) floods the disk from unit backup.service, so the guard holds that
+      unit to 31.5 MB/s, as long as it is not known what the disk drains. Nothing
+      else is changed, and the unit gets its own limits back by itself, 3 s after
+      the flood or the wait has ended. Not wanted? 'floodwall guard pause --for 10m'
+      gives everything back at once; a longer p99 (guard.toml, --p99) leaves the
+      flood more.
     ");
+    let assumed = Device { pressure: Some(0.5), base_us: None, goal_us: ASSUMED_GOAL_US, ..paced(0.0) };
+    insta::assert_snapshot!(waits(&assumed), @"postgres (41) waits 25.0 ms for a commit or a read, within the goal of 50.0 ms, assumed until victims were seen without a flood.");
+    let given = Device { goal_is_given: true, ..assumed };
+    insta::assert_snapshot!(waits(&given), @"postgres (41) waits 25.0 ms for a commit or a read, within the goal of 50.0 ms.");
     let little = Device { floods: Vec::new(), ..paced(0.5) };
     insta::assert_snapshot!(said(&status(vec![little])), @r"
     sda: postgres (41) waits 10.0 ms for a commit or a read, within the goal of
