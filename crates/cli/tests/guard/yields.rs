@@ -65,7 +65,7 @@ impl Scene {
         let is_it = |left: &Value| {
             left["device"] == self.device.name.as_str()
                 && left["knob"] == KNOB
-                && left["why"] == "another command has asked for it"
+                && left["why"].as_str().is_some_and(|why| why.starts_with("another command has asked for it"))
         };
         if left.iter().filter(|left| is_it(left)).count() != 1 || self.is_held() {
             return Err(format!("{status}\n{}", self.guard.log()));

@@ -94,6 +94,11 @@ impl AuditedPlant {
         raised
     }
 
+    /// Whether the law has left a knob alone.
+    pub(crate) fn is_left(&self, device: DeviceId, knob: &str) -> bool {
+        self.left.contains(&(device, knob.to_owned()))
+    }
+
     /// The law has left a knob alone, on a device or on all.
     pub(crate) fn leave(&mut self, device: Option<DeviceId>, knob: &str) {
         let all = self.read.devices.keys().copied().filter(|id| device.is_none_or(|device| device == *id));

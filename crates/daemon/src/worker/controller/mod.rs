@@ -283,7 +283,7 @@ impl Controller {
         let left = LeftAlone {
             device: device.map(|id| self.plant.machine.name(id)),
             knob: Some(knob),
-            why: WHY.to_owned(),
+            why: format!("{WHY}; restart the guard to have it steered again"),
         };
         if !self.left_alone.contains(&left) {
             let place = left.device.iter().chain(&left.knob).map(String::as_str).collect::<Vec<_>>();

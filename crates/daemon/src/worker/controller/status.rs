@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use floodwall_guard::{Learnt, State};
+use floodwall_guard::{Learnt, Level, State};
 use floodwall_model::DeviceId;
 use floodwall_model::units::{Rate, human_duration};
 
@@ -18,6 +18,18 @@ fn paced(rate: Option<f64>) -> Option<String> {
 }
 
 impl Controller {
+    /// How far the levers of a device are pulled that the guard has not left alone.
+    fn pulled(&self, device: DeviceId, level: Level) -> Level {
+        let is_ours = |knob| !self.plant.is_left(device, knob);
+        Level {
+            elevator: if is_ours("scheduler") { level.elevator } else { 0 },
+            depth: if is_ours("nr_requests") { level.depth } else { 0 },
+            size: if is_ours("max_sectors_kb") { level.size } else { 0 },
+            wbt_off: level.wbt_off && is_ours("wbt_lat_usec"),
+            ..level
+        }
+    }
+
     /// In a few words.
     pub(crate) fn line(&self, now: Now) -> String {
         match self.pause_left(now) {
@@ -60,7 +72,7 @@ impl Controller {
                 since_s: since.as_secs_f64(),
                 queue_level: status.level.queue(),
                 limit_level: status.level.limit,
-                levers: paced(status.pace_bytes_per_s).or(levers(status.level)),
+                levers: paced(status.pace_bytes_per_s).or(levers(self.pulled(id, status.level))),
                 goal_us: e.goal.as_secs_f64() * 1e6,
                 goal_is_given: e.goal_is_given,
                 goal_unmet: unmet,

@@ -181,9 +181,11 @@ fn a_knob_that_is_asked_for_goes_back_and_is_left_alone_while_the_rest_is_steere
     let left = LeftAlone {
         device: Some("sda".into()),
         knob: Some("nr_requests".into()),
-        why: "another command has asked for it".into(),
+        why: "another command has asked for it; restart the guard to have it steered again".into(),
     };
     assert_eq!(status.left_alone, [left], "once");
+    let levers = status.devices[0].levers.as_ref().unwrap();
+    assert!(levers.contains("KiB") && !levers.contains("requests"), "{levers}");
     assert!(
         bench.log().contains("sda.nr_requests: another command has asked for it: left alone from now on")
     );
