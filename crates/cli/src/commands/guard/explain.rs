@@ -324,8 +324,8 @@ fn undone(d: &Device, status: &Status) -> String {
     }
     let is_written_out = d.state != "pace" && waiting(d).is_some();
     let end = match is_written_out {
-        true => "by itself, 3 s after the backlog is written or the wait has ended",
-        false => "by itself, 3 s after the flood or the wait has ended",
+        true => "by itself, 3\u{a0}s after the backlog is written or the wait has ended",
+        false => "by itself, 3\u{a0}s after the flood or the wait has ended",
     };
     if d.goal_unmet {
         return format!(
