@@ -1,5 +1,5 @@
 //! Floods that wait for their own data. A copy's last fsync takes as long as its backlog takes to
-//! drain. No lever shortens that, and nobody else waits for it: it is no victim's commit.
+//! drain, whatever lever is pulled. It is no victim's commit.
 //!
 //! ```text
 //! floods ─▶ waits, since 3 s after that at the latest ─▶ taken out until it ends
@@ -27,8 +27,8 @@ struct Flood {
 }
 
 impl OwnSyncs {
-    /// Takes the operations of such actors out of an observation. What an actor does after its
-    /// first commit, or begins more than [`PRESENCE`] after its flood, counts again.
+    /// Takes the operations of such actors out of an observation. An operation counts again after
+    /// the actor's first commit, or if it begins more than [`PRESENCE`] after the flood.
     pub(crate) fn take_out(&mut self, seen: &mut Observation, tick: Duration) {
         let now = seen.at;
         for device in &mut seen.devices {
@@ -124,7 +124,7 @@ mod tests {
         looks.extend((0..240).map(|n| seen(waits(n))));
         looks.push(seen(actor(0, 1, 0)));
         assert!(!victims(&looks).contains(&true));
-        // What it does from then on counts.
+        // Its next commit counts.
         looks.push(seen(actor(0, 1, 0)));
         assert_eq!(victims(&looks).last(), Some(&true));
     }

@@ -1,5 +1,5 @@
-//! The meaning of a journal's records: how far a transaction got, and who wrote a value found
-//! later; and the present values of its entries, as records have them.
+//! The meaning of a journal's records: how far a transaction got, and which process wrote a value
+//! that is found later. Also the present values of a transaction's entries.
 
 use super::record::{Begin, Closing, FORMAT, Reading, Record, SavedAt, SavedEntry};
 use crate::catalogue::find;

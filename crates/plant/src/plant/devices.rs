@@ -55,8 +55,8 @@ impl HostPlant {
         self.units.get(id).map_or_else(|| id.to_string(), |unit| unit.name.clone())
     }
 
-    /// Devices that observations have had since the last call and not before, each with what it is
-    /// known by after a boot, or the reason why it has no identity.
+    /// Devices that are new in the observations since the last call. Each has the identity that
+    /// stays after a boot, or the reason why it has none.
     pub fn take_arrived(&mut self) -> Vec<(DeviceId, Result<DeviceIdentity, String>)> {
         let arrived: Vec<DeviceId> = std::mem::take(&mut self.arrived).into_iter().collect();
         if arrived.is_empty() { Vec::new() } else { identities(&self.root, &self.units, &arrived) }

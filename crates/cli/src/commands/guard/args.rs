@@ -11,21 +11,20 @@ use crate::commands::settings::JOURNAL;
 /// Longest time for which somebody may tell the guard to pause: longer is for ever.
 const LONGEST_PAUSE: Duration = Duration::from_secs(365 * 86_400);
 
-/// Stay on and steer: full write caching while nobody waits, a short queue and low limits while
-/// somebody does
+/// Stay on, and protect processes that wait for a disk from those that flood it
 ///
-/// Watches who waits for which disk and who floods it. Where the two meet, the device's queue is
-/// made short and, if that is not enough, its dirty limit low, as far as those who wait need it;
-/// when either is gone everything is put back. Nothing is written while nothing floods or nobody
-/// waits. Ends with Ctrl-C or SIGTERM, and puts everything back; a small process beside it does
-/// that when it dies or hangs. SIGHUP reads the configuration again.
+/// Nothing is written until a process that waits for a disk (a victim: it commits or reads) meets a
+/// process that floods the disk. Then the guard paces the flood, if the flood's control group holds
+/// no victim. Otherwise it shortens the disk's queue, as far as the victims' goal needs it. It puts
+/// everything back once either is gone, and when it ends (Ctrl-C, SIGTERM). If it dies or hangs, a
+/// small process beside it does so. SIGHUP reads the configuration again.
 #[derive(clap::Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
 #[command(after_help = "Examples:
   floodwall guard                        everything at its default
   floodwall guard --dry-run              says what it would do, writes nothing
   floodwall guard --p99 20ms --device sda
-  floodwall guard --sim hdd-7200         a simulated machine with a database and a copy that come and go; no root
+  floodwall guard --sim hdd-7200         a simulated machine with a database and a copy; no root
   floodwall guard status                 what it did and why, from another terminal")]
 pub(crate) struct GuardArgs {
     #[command(subcommand)]
@@ -34,7 +33,7 @@ pub(crate) struct GuardArgs {
     pub(super) run: RunArgs,
 }
 
-/// What is asked of a guard that runs, or was running.
+/// Questions and orders to a guard, and the repair after one that was killed.
 #[derive(clap::Subcommand, Debug)]
 pub(super) enum GuardCommand {
     /// What the running guard sees, holds and does, device by device
