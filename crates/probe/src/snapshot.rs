@@ -177,6 +177,14 @@ impl ProcessUse {
         if self.pid == OTHERS { self.name.clone() } else { format!("{} ({})", self.name, self.pid) }
     }
 
+    /// Whether it is a worker of the kernel that writes dirty pages out (fs/fs-writeback.c
+    /// `wb_workfn` names it: `kworker/u8:2-flush-8:0`). It reads metadata for what it writes, and
+    /// nobody waits for that.
+    #[must_use]
+    pub fn is_flusher(&self) -> bool {
+        self.name.starts_with("kworker/") && self.name.contains("flush-")
+    }
+
     /// As a plant's sensors name it: one actor, or two, one of them for the flood alone.
     pub fn actors(&self) -> impl Iterator<Item = Actor> {
         let dirtied = self.dirtied_bytes.unwrap_or(0);
@@ -197,5 +205,18 @@ impl ProcessUse {
             ..Actor::default()
         });
         std::iter::once(waits).chain(floods)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_flusher_is_told_by_its_name() {
+        let is_flusher = |name: &str| ProcessUse { name: name.into(), ..ProcessUse::default() }.is_flusher();
+        assert!(is_flusher("kworker/u8:2-flush-7:8") && is_flusher("kworker/u8:0+flush-8:16"));
+        // A loop device's worker reads for a process that waits.
+        assert!(!is_flusher("kworker/u8:2-loop8") && !is_flusher("flush-log"));
     }
 }

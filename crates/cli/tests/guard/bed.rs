@@ -195,6 +195,19 @@ impl Guard {
         Pid::from_child(&self.child)
     }
 
+    /// What a dry run beside its journal says within a second.
+    pub(crate) fn dry_run_for_a_second(&self, device: &str) -> Result<String, String> {
+        let path = |name: &str| self.dir.path().join(name);
+        let output = Command::new("timeout")
+            .args(["1", FLOODWALL, "guard", "--dry-run", "--device", device, "--socket"])
+            .arg(path("dry.sock"))
+            .arg("--journal")
+            .arg(path("journal"))
+            .output()
+            .map_err(|e| e.to_string())?;
+        Ok(String::from_utf8_lossy(&output.stderr).into_owned())
+    }
+
     /// `floodwall guard restore` of its journal.
     pub(crate) fn restore(&self) -> Result<String, String> {
         run(FLOODWALL, &["guard", "restore", "--journal", &self.dir.path().join("journal").to_string_lossy()])

@@ -141,6 +141,11 @@ fn both_killed(mut scene: Scene, device: &Device) -> Result<Option<Guard>, Strin
     kill(scene.guard.parent(), Signal::KILL)?;
     scene.guard.child.wait().map_err(|e| e.to_string())?;
     until("the worker is gone", || !lives(worker))?;
+    // A dry run would take the present values for the administrator's.
+    let dry = scene.guard.dry_run_for_a_second(&scene.device_name)?;
+    if !dry.contains("a guard that was killed has left ") || !dry.contains("guard restore puts ") {
+        return Err(format!("the dry run said: {dry}"));
+    }
     let said = scene.guard.restore()?;
     if scene.knobs_are_back(device) { Ok(None) } else { Err(format!("restore said: {said}")) }
 }

@@ -13,21 +13,12 @@ use crate::output;
 
 fn ask(reach: &Reach, request: Request) -> anyhow::Result<Reply> {
     socket::ask(reach.socket.as_deref(), request).map_err(|error| match error {
-        DaemonError::NoGuard { .. } => with_left(error),
+        DaemonError::NoGuard { .. } => match left::told(None) {
+            Some(left) => DaemonError::Failed(format!("{error}; {left}")).into(),
+            None => error.into(),
+        },
         _ => error.into(),
     })
-}
-
-/// With what a killed guard has left, if anything.
-fn with_left(error: DaemonError) -> anyhow::Error {
-    let (settings, them) = match left::settings() {
-        0 => return error.into(),
-        1 => ("1 setting".to_owned(), "it"),
-        n => (format!("{n} settings"), "them"),
-    };
-    let restore = format!("floodwall guard restore puts {them} back");
-    DaemonError::Failed(format!("{error}; a guard that was killed has left {settings} in force: {restore}"))
-        .into()
 }
 
 fn unexpected() -> anyhow::Error {

@@ -13,10 +13,18 @@ use floodwall_knobs::{KernelFiles, hold};
 
 use super::args;
 
-/// How many settings a killed guard has left in force; 0 if the journal can't be read.
-pub(super) fn settings() -> usize {
-    let files = SysRoot::live().ok().and_then(|root| KernelFiles::new(&root).ok());
-    files.and_then(|files| count(&files, &args::journal(None)).ok()).unwrap_or(0)
+/// The settings that a killed guard has left in force, in words; `None` if there are none, or the
+/// journal can't be read.
+pub(super) fn told(journal: Option<&Path>) -> Option<String> {
+    let files = SysRoot::live().ok().and_then(|root| KernelFiles::new(&root).ok())?;
+    let (settings, them) = match count(&files, &args::journal(journal)).ok()? {
+        0 => return None,
+        1 => ("1 setting".to_owned(), "it"),
+        n => (format!("{n} settings"), "them"),
+    };
+    Some(format!(
+        "a guard that was killed has left {settings} in force: floodwall guard restore puts {them} back"
+    ))
 }
 
 fn count(files: &KernelFiles, journal: &Path) -> Result<usize, JournalError> {

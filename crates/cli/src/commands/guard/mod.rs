@@ -19,6 +19,7 @@ use floodwall_daemon::worker;
 pub(crate) use floodwall_daemon::worker::COMMAND as WORKER_COMMAND;
 
 use crate::exit::Exit;
+use crate::output;
 
 /// Runs the command.
 ///
@@ -26,11 +27,18 @@ use crate::exit::Exit;
 /// What could not be done; [`Exit::of`] turns it into a status.
 pub(crate) fn run(args: &GuardArgs) -> anyhow::Result<Exit> {
     match &args.command {
-        None => Ok(match supervisor::run(&args.run.flags())? {
-            End::Done => Exit::Done,
-            End::Failed => Exit::Failed,
-            End::NotBegun(status) => of_worker(status),
-        }),
+        None => {
+            let flags = args.run.flags();
+            // A dry run puts nothing back, and takes present values for the administrator's.
+            if let Some(left) = left::told(Some(&flags.journal)).filter(|_| flags.dry_run) {
+                output::notice(&format!("{left}; the dry run takes the present values for yours"));
+            }
+            Ok(match supervisor::run(&flags)? {
+                End::Done => Exit::Done,
+                End::Failed => Exit::Failed,
+                End::NotBegun(status) => of_worker(status),
+            })
+        }
         Some(GuardCommand::Status { reach, json }) => client::status(reach, *json),
         Some(GuardCommand::History { reach, last, json }) => client::history(reach, *last, *json),
         Some(GuardCommand::Pause { reach, time }) => client::pause(reach, *time),
