@@ -122,6 +122,12 @@ pub enum GuestError {
         /// The last lines of its console.
         console: String,
     },
+    /// The kernel can't run on this processor.
+    #[error(
+        "this user-mode kernel can't run on this processor, which has more registers (AMX) than it \
+         knows; boot an image instead: --kernel /boot/vmlinuz, with qemu-system-x86"
+    )]
+    Processor,
     /// A signal stopped the guest before its command had ended.
     #[error("interrupted")]
     Interrupted,
@@ -134,8 +140,9 @@ impl GuestError {
     /// Whether something is missing on this machine: the exit status says so.
     #[must_use]
     pub fn is_missing_requirement(&self) -> bool {
-        use GuestError::{FirstRoot, Memory, MemoryDir, NoModules, NoQemu, NoUml};
-        let is_kernel = matches!(self, NoUml | NoQemu { .. } | NoModules { .. } | FirstRoot { .. });
+        use GuestError::{FirstRoot, Memory, MemoryDir, NoModules, NoQemu, NoUml, Processor};
+        let is_kernel =
+            matches!(self, NoUml | NoQemu { .. } | NoModules { .. } | Processor | FirstRoot { .. });
         is_kernel || matches!(self, MemoryDir { .. } | Memory { .. })
     }
 

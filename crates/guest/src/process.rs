@@ -35,6 +35,9 @@ const BANNER_LIMIT: Duration = Duration::from_secs(5);
 /// The first words of a kernel's banner (init/version.c). Firmware and the image's loader say other
 /// words before it.
 const BANNER: &[u8] = b"Linux version ";
+/// What a user-mode kernel says where it has no room for the processor's registers
+/// (arch/um/os-Linux/skas/process.c `userspace`). Linux 6.1 has room for those of AVX-512.
+const TOO_MANY_REGISTERS: &str = "userspace - ptrace set fp regs failed";
 /// The longest path of a program, in bytes: a kernel's command line has 2048 (`COMMAND_LINE_SIZE`
 /// of x86).
 const LONGEST_PATH: usize = 1024;
@@ -157,6 +160,9 @@ impl Process {
         thread::sleep(Duration::from_millis(100));
         let console = self.console.lock().unwrap_or_else(PoisonError::into_inner);
         let text = String::from_utf8_lossy(&console);
+        if text.contains(TOO_MANY_REGISTERS) {
+            return GuestError::Processor;
+        }
         let mut lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
         // The registers and the call trace below a panic tell a user nothing.
         if let Some(panic) = lines.iter().position(|line| line.contains("Kernel panic")) {

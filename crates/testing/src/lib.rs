@@ -9,6 +9,8 @@
 //! ```
 
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 
 use libtest_mimic::{Arguments, Completion, Failed};
 
@@ -44,6 +46,22 @@ pub fn lacks(needs: &[&str]) -> Option<String> {
         program => PROGRAMS.iter().any(|directory| Path::new(directory).join(program).exists()),
     };
     needs.iter().find(|need| !is_here(need)).map(|need| format!("needs {need}"))
+}
+
+/// Why user-mode Linux can't run here although it is installed; `None` if it can. `floodwall` is the
+/// program that boots it, once in each process.
+#[must_use]
+pub fn lacks_user_mode_kernel(floodwall: &str) -> Option<String> {
+    static WHY: OnceLock<Option<String>> = OnceLock::new();
+    let boot = || {
+        let words = ["lab", "run", "null", "--size", "64MiB", "--raw", "--kernel", "uml", "--", "true"];
+        let output = Command::new(floodwall).args(words).stdin(Stdio::null()).output().ok()?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        let last = said.lines().last().unwrap_or_default().to_owned();
+        // 4: a requirement is missing. Whatever else goes wrong is a test's business.
+        (output.status.code() == Some(4)).then_some(last)
+    };
+    WHY.get_or_init(boot).clone()
 }
 
 /// The result of a test's body: nothing, if it panics to fail, or why it failed.

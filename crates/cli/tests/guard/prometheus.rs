@@ -104,9 +104,8 @@ fn scrape() -> Result<(), String> {
     let text = run("curl", &["-sS", &format!("http://127.0.0.1:{metrics}/metrics")])?;
     for line in text.lines().filter(|line| !line.starts_with('#')) {
         let name = line.split(['{', ' ']).next().unwrap_or_default();
-        if query(name)?.is_empty() {
-            return Err(format!("Prometheus does not know {name}"));
-        }
+        // A figure that is unknown at a scrape has no sample then.
+        until(name, || query(name).is_ok_and(|found| !found.is_empty()))?;
     }
     let types = format!("http://127.0.0.1:{web}/api/v1/metadata");
     let known: Value = serde_json::from_str(&run("curl", &["-sS", &types])?).map_err(|e| e.to_string())?;
@@ -133,9 +132,8 @@ fn dashboard(query: &dyn Fn(&str) -> Result<Vec<Value>, String>) -> Result<(), S
         for target in panel["targets"].as_array().into_iter().flatten() {
             let expression = target["expr"].as_str().unwrap_or_default();
             let expression = expression.replace("$instance", ".*").replace("$device", ".*");
-            if query(&expression)?.is_empty() {
-                return Err(format!("'{}': {expression} finds nothing", panel["title"]));
-            }
+            let what = format!("{}: {expression} finds something", panel["title"]);
+            until(&what, || query(&expression).is_ok_and(|found| !found.is_empty()))?;
             asked += 1;
         }
     }

@@ -12,7 +12,7 @@ mod streams;
 mod units;
 
 use floodwall_guest::{Uml, memory};
-use floodwall_testing::lacks;
+use floodwall_testing::{lacks, lacks_user_mode_kernel};
 use landlock::{AccessFs, CompatLevel, Compatible, Ruleset, RulesetAttr};
 
 use crate::bed::{RAM, Who};
@@ -88,6 +88,7 @@ fn missing(who: Who, needs: &[&str]) -> Option<String> {
     lacks(&["linux.uml"])
         .or_else(kernel)
         .or_else(room)
+        .or_else(|| lacks_user_mode_kernel(env!("CARGO_BIN_EXE_floodwall")))
         .or_else(|| lacks(who.needs()))
         .or_else(landlock)
         .or_else(|| lacks(&others))

@@ -13,7 +13,9 @@ const CONTENTS: &str = "64MiB";
 
 /// Why a test can't run here.
 pub(crate) fn lacks(needs: &[&str]) -> Option<String> {
-    floodwall_testing::lacks(&GUEST).or_else(|| floodwall_testing::lacks(needs))
+    floodwall_testing::lacks(&GUEST)
+        .or_else(|| floodwall_testing::lacks_user_mode_kernel(env!("CARGO_BIN_EXE_floodwall")))
+        .or_else(|| floodwall_testing::lacks(needs))
 }
 
 /// Runs a shell script as root in a guest, on a filesystem on a lab device that takes no time. The
