@@ -4,7 +4,9 @@ use std::ffi::OsStr;
 use std::process::{Command, Output, Stdio};
 
 /// What every guest of this suite needs.
-const GUEST: [&str; 2] = ["linux.uml", "modprobe"];
+const GUEST: &str = "modprobe";
+/// What a user-mode guest needs besides.
+const UML: &str = "linux.uml";
 /// The memory of a guest: contents of several lab devices, and page cache for a flood.
 const RAM: &str = "2GiB";
 /// The part of it for the device below the script's working directory: the scripts make further
@@ -13,8 +15,13 @@ const CONTENTS: &str = "64MiB";
 
 /// Why a test can't run here.
 pub(crate) fn lacks(needs: &[&str]) -> Option<String> {
-    floodwall_testing::lacks(&GUEST)
-        .or_else(|| floodwall_testing::lacks_user_mode_kernel(env!("CARGO_BIN_EXE_floodwall")))
+    let user_mode = || {
+        floodwall_testing::lacks(&[UML])
+            .or_else(|| floodwall_testing::lacks_user_mode_kernel(env!("CARGO_BIN_EXE_floodwall")))
+    };
+    let is_image = needs.contains(&floodwall_testing::IMAGE);
+    floodwall_testing::lacks(&[GUEST])
+        .or_else(|| if is_image { None } else { user_mode() })
         .or_else(|| floodwall_testing::lacks(needs))
 }
 
