@@ -50,3 +50,5 @@ pub mod worker;
 
 pub use config::Flags;
 pub use error::DaemonError;
+// The law's constants that explain its status.
+pub use floodwall_guard::config::{BACKLOG, UNKNOWN_GOAL};

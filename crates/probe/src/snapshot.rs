@@ -178,8 +178,8 @@ impl ProcessUse {
     }
 
     /// Whether it is a worker of the kernel that writes dirty pages out (fs/fs-writeback.c
-    /// `wb_workfn` names it: `kworker/u8:2-flush-8:0`). It reads metadata for what it writes, and
-    /// nobody waits for that.
+    /// `wb_workfn` names it: `kworker/u8:2-flush-8:0`). It reads metadata for the pages that it
+    /// writes. No other process waits for these reads.
     #[must_use]
     pub fn is_flusher(&self) -> bool {
         self.name.starts_with("kworker/") && self.name.contains("flush-")

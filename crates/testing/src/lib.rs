@@ -58,7 +58,7 @@ pub fn lacks_user_mode_kernel(floodwall: &str) -> Option<String> {
         let output = Command::new(floodwall).args(words).stdin(Stdio::null()).output().ok()?;
         let said = String::from_utf8_lossy(&output.stderr);
         let last = said.lines().last().unwrap_or_default().to_owned();
-        // 4: a requirement is missing. Whatever else goes wrong is a test's business.
+        // 4: a requirement is missing. Tests report all other failures.
         (output.status.code() == Some(4)).then_some(last)
     };
     WHY.get_or_init(boot).clone()

@@ -94,8 +94,8 @@ fn connect(path: &Path, named: Option<&Path>) -> Result<UnixStream, DaemonError>
     Err(DaemonError::Failed(why))
 }
 
-/// Why a guard that runs may not listen: its worker does, and its parent does not. The last reason
-/// is none where the user has named the socket.
+/// Why a guard that runs may not listen: its worker does, and its parent does not. Another
+/// socket is a reason only if the user has named none.
 fn why_not(named: Option<&Path>) -> String {
     let starts = "it may be starting, or starting its worker again (everything is put back then): \
                   try again in a few seconds";

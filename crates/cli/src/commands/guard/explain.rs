@@ -9,6 +9,7 @@
 use std::time::Duration;
 
 use floodwall_daemon::document::{Device, HeldKnob, Paused, Status};
+use floodwall_daemon::{BACKLOG, UNKNOWN_GOAL};
 use floodwall_model::setting::is_priority;
 use floodwall_model::units::human_duration;
 use floodwall_model::{Bytes, Rate};
@@ -30,11 +31,9 @@ const IO_MAX: &str = ":io.max";
 const HIGH: &str = ":memory.high";
 const UNMEASURED: &str =
     "The guard is about to measure the disk again; until then everything is as you have it.";
-/// A backlog that the law takes for a flood's, while the kernel writes it out.
-const BACKLOG: u64 = 8 << 20;
 /// The law's goal until victims were seen without a flood; it may be stricter behind the shortest
 /// queue.
-pub(super) const ASSUMED_GOAL_US: f64 = 50_000.0;
+pub(super) const ASSUMED_GOAL_US: f64 = UNKNOWN_GOAL.as_micros() as f64;
 /// Stands for a blank at which no line ends.
 const BOUND: &str = "\u{a0}";
 

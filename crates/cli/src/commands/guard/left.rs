@@ -13,8 +13,8 @@ use floodwall_knobs::{KernelFiles, hold};
 
 use super::args;
 
-/// The settings that a killed guard has left in force, in words; `None` if there are none, or the
-/// journal can't be read.
+/// The settings that a killed guard has left in force, in words. `None` if it has left nothing, or
+/// the journal can't be read.
 pub(super) fn told(journal: Option<&Path>) -> Option<String> {
     let files = SysRoot::live().ok().and_then(|root| KernelFiles::new(&root).ok())?;
     let (settings, them) = match count(&files, &args::journal(journal)).ok()? {
