@@ -71,12 +71,20 @@ fn a_failed_test_and_a_suite_without_its_result_are_named() {
     let failed = LOG
         .replace("test units::exact ... ok", "test units::exact ... FAILED")
         .replace("2 passed; 0 failed; 1", "1 passed; 1 failed; 1")
-        .replace(
+        .replacen(
             "\ntest result: ok. 1 passed",
-            "\n---- units::exact stdout ----\n\ntest result: FAILED. 1 passed",
+            "\n---- units::exact stdout ----\n\nlib.rs:7: no\nleft: 1\n\n\nfailures:\n    units::exact\n\n\
+             test result: FAILED. 1 passed",
+            1,
         );
     let (good, said) = table("", &failed);
-    assert!(!good && said.contains("failed:\n  model unit: units::exact\n"), "{said}");
+    assert!(
+        !good && said.contains("failed:\n  model unit: units::exact\n    lib.rs:7: no\n    left: 1\n\n"),
+        "{said}"
+    );
+    // Its first lines tell.
+    let (_, said) = table("", &failed.replace("left: 1\n", &"more\n".repeat(100)));
+    assert_eq!(said.matches("    more\n").count(), 7, "{said}");
     // Killed before it printed anything.
     let cut = &LOG[..LOG.find("test a disk goes").unwrap()];
     let (good, said) = table("", cut);
