@@ -32,7 +32,7 @@ use crate::sync_writers::SyncWriters;
 use crate::tally::{Counted, Limits, Tally};
 use crate::threads::Threads;
 use crate::under_way::Committers;
-use crate::writers::Writers;
+use crate::writers::{Dirtied, Writers};
 pub(crate) use open::Source;
 
 /// A call that is under way longer than this is checked to be still there: its end may have been
@@ -302,7 +302,8 @@ impl Probe {
         let mut throttled: Vec<u32> =
             processes.iter().filter(|p| !p.throttled.is_zero()).map(|p| p.pid).collect();
         throttled.sort_unstable();
-        let bytes = self.writers.look(&self.root, &throttled);
+        let is_quiet = self.sparing && throttled.is_empty() && self.writers.little_moved(&self.root);
+        let bytes = if is_quiet { Dirtied::default() } else { self.writers.look(&self.root, &throttled) };
         if self.writers.missing().is_none() {
             processes.iter_mut().for_each(|p| p.dirtied_bytes = Some(0));
         }

@@ -38,6 +38,10 @@ const REMEMBERED: usize = 32_768;
 /// Orphans whose new parent is asked for at each look; of the rest it is taken to be the first
 /// process.
 const ORPHANS: usize = 256;
+/// While the machine dirtied and wrote less than this since processes were asked, they are not
+/// asked again: a sixteenth of a second of the slowest flood. The kernel may keep back 125 pages a
+/// processor for a second (include/linux/vmstat.h).
+const LITTLE: u64 = 256 << 10;
 /// `PF_KTHREAD` (include/linux/sched.h), in the ninth field of /proc/PID/stat.
 const KERNEL_THREAD: u64 = 0x0020_0000;
 
@@ -88,6 +92,8 @@ pub(crate) struct Writers {
     known: HashMap<u32, Known, Fast>,
     look: u32,
     turn: u32,
+    /// Bytes that the machine dirtied and wrote until processes were last asked; `None` if unknown.
+    moved: Option<u64>,
     /// Why nothing can be seen, if it can't.
     missing: Option<String>,
     /// Processes that could not be looked at, and those that could, at this look.
@@ -97,6 +103,27 @@ pub(crate) struct Writers {
 }
 
 impl Writers {
+    /// Whether the machine has dirtied and written so little since the last [`Self::look`] that
+    /// another one would find next to nothing. What is not found now is found later: no byte is
+    /// lost.
+    pub(crate) fn little_moved(&mut self, root: &SysRoot) -> bool {
+        let now = self.moved(root);
+        let grown = |before: u64| now.and_then(|now| now.checked_sub(before));
+        let is_little = self.moved.and_then(grown).is_some_and(|grown| grown < LITTLE);
+        if !is_little {
+            self.moved = now;
+        }
+        is_little
+    }
+
+    /// Bytes since boot: dirtied pages, and writes of all disks. `write_bytes` counts a page where
+    /// `nr_dirtied` does, and a direct write, which is among `pgpgout` (in KiB).
+    fn moved(&mut self, root: &SysRoot) -> Option<u64> {
+        root.read_attribute_into("/proc/vmstat", &mut self.buffer).ok()?;
+        let dirtied = number_after(&self.buffer, b"\nnr_dirtied ")?.checked_mul(root.page_bytes())?;
+        dirtied.checked_add(number_after(&self.buffer, b"\npgpgout ")?.checked_mul(1024)?)
+    }
+
     /// Bytes dirtied since each process was last asked; those that dirtied nothing are left out.
     /// `also`, ascending, are asked in any case.
     pub(crate) fn look(&mut self, root: &SysRoot, also: &[u32]) -> Dirtied {
