@@ -21,7 +21,7 @@ use crate::hold;
 use crate::journal::{JournalError, Phase, Transaction};
 use crate::owner::{Life, life};
 use crate::plan::Entry;
-use crate::session::{Session, log};
+use crate::session::{Session, open};
 use crate::target::Target;
 
 /// The knob that brings other tunables with it.
@@ -108,10 +108,8 @@ impl Session<'_> {
     /// # Errors
     /// [`JournalError`].
     pub fn in_the_way(&self, of: Intention<'_>) -> Result<Option<InTheWay>, JournalError> {
-        let open =
-            |t: &Transaction| t.begin.boot_id == self.boot_id && !matches!(t.phase(), Phase::Closed(_));
-        let all = log(self.store)?.into_iter().filter_map(|logged| logged.transaction.ok()).filter(open);
-        let (holds, changes): (Vec<_>, Vec<_>) = all.partition(|t| t.begin.steers);
+        let open = open(self.store, &self.boot_id)?.into_iter();
+        let (holds, changes): (Vec<_>, Vec<_>) = open.partition(|t| t.begin.steers);
         let now_unix_s = self.clock.now_unix_s();
         let is_to_go = |t: &Transaction| match of {
             Intention::Apply(_) => false,

@@ -239,6 +239,18 @@ pub fn log(store: &dyn Store) -> Result<Vec<Logged>, JournalError> {
     names.map(|name| logged(store, name)).collect()
 }
 
+/// Changes and holds of a boot that have not been put back, in the order of their age. Journals that
+/// are not to be believed are left out.
+///
+/// # Errors
+/// [`JournalError`] if the directory can't be read.
+pub fn open(store: &dyn Store, boot_id: &str) -> Result<Vec<Transaction>, JournalError> {
+    let is_open =
+        |t: &Transaction| t.begin.boot_id == boot_id && !matches!(t.phase(), Phase::Closed(_));
+    let all = log(store)?.into_iter().filter_map(|logged| logged.transaction.ok());
+    Ok(all.filter(is_open).collect())
+}
+
 /// Invalid journals that were set aside, with the reason, ordered by name. Their changes have not
 /// been put back.
 ///

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use floodwall_host::SysRoot;
-use floodwall_knobs::journal::{DiskStore, JournalError, Phase, Transaction};
+use floodwall_knobs::journal::{DiskStore, JournalError, Transaction};
 use floodwall_knobs::owner::{Life, life};
 use floodwall_knobs::{Fate, KernelFiles, Recovery, Session, SystemClock, Undone, Who, hold, session};
 
@@ -106,13 +106,9 @@ fn once(journal: &Path, files: &KernelFiles, all: &mut Restored) -> Result<State
     add(&mut all.recovery.undone, recovery.undone);
     add(&mut all.recovery.expired, recovery.expired);
     all.recovery.set_aside.extend(recovery.set_aside);
-    let logged = session::log(&store)?.into_iter().filter_map(|logged| logged.transaction.ok());
-    let open: Vec<Transaction> = logged
-        .filter(|t| t.begin.steers && t.begin.boot_id == boot_id && !matches!(t.phase(), Phase::Closed(_)))
-        .filter(|t| !tried.contains(&t.begin.id))
-        .collect();
+    let open = session::open(&store, &boot_id)?.into_iter();
     let lives: Vec<(Life, Transaction)> = open
-        .into_iter()
+        .filter(|t| t.begin.steers && !tried.contains(&t.begin.id))
         .map(|t| Ok((life(files, &store, &t.begin)?, t)))
         .collect::<Result<_, JournalError>>()?;
     let (gone, others): (Vec<_>, Vec<_>) = lives.into_iter().partition(|(life, _)| *life == Life::Gone);

@@ -7,8 +7,8 @@
 use std::path::Path;
 
 use floodwall_host::SysRoot;
-use floodwall_knobs::journal::{DiskStore, JournalError, Phase, Transaction};
-use floodwall_knobs::session::{boot_id, is_alive, log};
+use floodwall_knobs::journal::{DiskStore, JournalError};
+use floodwall_knobs::session::{boot_id, is_alive, open};
 use floodwall_knobs::{KernelFiles, hold};
 
 use super::args;
@@ -29,12 +29,9 @@ pub(super) fn told(journal: Option<&Path>) -> Option<String> {
 
 fn count(files: &KernelFiles, journal: &Path) -> Result<usize, JournalError> {
     let Some(store) = DiskStore::open_to_read(journal)? else { return Ok(0) };
-    let boot = boot_id(files);
-    let is_open =
-        |t: &Transaction| t.begin.steers && t.begin.boot_id == boot && !matches!(t.phase(), Phase::Closed(_));
     let mut left = 0;
-    for transaction in log(&store)?.into_iter().filter_map(|logged| logged.transaction.ok()) {
-        if is_open(&transaction) && !is_alive(files, &store, &transaction.begin)? {
+    for transaction in open(&store, &boot_id(files))? {
+        if transaction.begin.steers && !is_alive(files, &store, &transaction.begin)? {
             left += hold::held(&transaction).len();
         }
     }
