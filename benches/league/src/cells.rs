@@ -49,9 +49,9 @@ pub(crate) fn open_loop() -> Vec<Cell> {
     all().into_iter().map(|cell| cell.at_rate(0)).collect()
 }
 
-/// The same victims on devices drawn with a seed, beside one stream.
-pub(crate) fn drawn(seed: u32) -> Vec<Cell> {
-    of(&random::CLASSES, &STREAMS[..1], Some(seed))
+/// The same victims beside one stream, on devices drawn with each of some seeds.
+pub(crate) fn drawn(seeds: impl IntoIterator<Item = u32>) -> Vec<Cell> {
+    seeds.into_iter().flat_map(|seed| of(&random::CLASSES, &STREAMS[..1], Some(seed))).collect()
 }
 
 /// Ten committing threads beside one stream on every preset that models something.
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn there_are_forty_cells_and_twenty_four_of_drawn_devices_and_each_can_be_run() {
-        let (cells, drawn) = (all(), drawn(7));
+        let (cells, drawn) = (all(), drawn([7]));
         assert_eq!((cells.len(), drawn.len()), (40, 24));
         assert_eq!(drawn[0].name(), "drawn-disk-00000007_commit-1x4k_flood-1");
         for cell in cells.into_iter().chain(drawn) {

@@ -75,7 +75,7 @@ pub(crate) fn run(args: &PriorArgs) -> anyhow::Result<()> {
     let root = origin::root()?;
     // Every class has a cell for each victim: one of them is enough.
     let is_first = |cell: &cells::Cell| cell.victim == cells::VICTIMS[0].0;
-    let draws: Vec<cells::Cell> = (0..DRAWS).flat_map(cells::drawn).filter(is_first).collect();
+    let draws: Vec<cells::Cell> = cells::drawn(0..DRAWS).into_iter().filter(is_first).collect();
     let rates = std::sync::Mutex::new(BTreeMap::new());
     work::all(&draws, args.jobs, &|cell, _| {
         let rate = drained(cell)?;

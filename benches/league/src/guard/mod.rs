@@ -10,6 +10,7 @@
 
 mod paced;
 mod script;
+mod share;
 mod table;
 mod yardstick;
 
@@ -54,6 +55,10 @@ pub(crate) struct GuardArgs {
     /// changed the law if not given
     #[arg(long, value_name = "HEX", value_parser = seed)]
     seed: Option<u32>,
+    /// Draws of six devices, each with the seed after the last one's; as many as are stored if not
+    /// given
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
+    draws: Option<u32>,
     /// Run cells again, although they are there
     #[arg(long)]
     again: bool,
@@ -120,13 +125,26 @@ pub(crate) struct Guarded {
     guard: Vec<Run>,
 }
 
-/// The draw of devices.
+/// The draws of devices.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Draw {
-    /// Eight hexadecimal digits.
+struct Draws {
+    /// The first draw's seed: eight hexadecimal digits.
     seed: String,
+    /// How many; each further seed is one more.
+    count: u32,
     /// The commit that last changed the law when the devices were drawn.
     law: String,
+}
+
+impl Draws {
+    fn first(&self) -> anyhow::Result<u32> {
+        seed(&self.seed).map_err(anyhow::Error::msg)
+    }
+
+    fn cells(&self) -> anyhow::Result<Vec<Cell>> {
+        let first = self.first()?;
+        Ok(cells::drawn((0..self.count).map(|n| first.wrapping_add(n))))
+    }
 }
 
 /// Runs the missing parts and writes the sections.
@@ -134,8 +152,7 @@ pub(crate) fn run(args: &GuardArgs) -> anyhow::Result<()> {
     let root = origin::root()?;
     std::fs::create_dir_all(&args.data).with_context(|| format!("can't make '{}'", args.data.display()))?;
     let is_wanted = |part: Only| args.only.is_none_or(|only| only == part);
-    let draw = draw(args, &root)?;
-    let drawn = cells::drawn(seed(&draw.seed).map_err(anyhow::Error::msg)?);
+    let drawn = draws(args, &root)?.cells()?;
     let is_named = |c: &Cell| args.cells.is_empty() || args.cells.iter().any(|part| c.name().contains(part));
     anyhow::ensure!(
         cells::all().iter().chain(&drawn).chain(&cells::presets()).chain(&cells::open_loop()).any(is_named),
@@ -187,12 +204,9 @@ pub(crate) fn sections(data: &Path) -> anyhow::Result<Vec<(&'static str, String,
     if !rows.is_empty() {
         sections.push(("league-guard-open", table::section(&rows, count), origin));
     }
-    if let Some(draw) = read::<Draw>(&data.join(DRAWN))? {
-        let all = cells::drawn(seed(&draw.seed).map_err(anyhow::Error::msg)?);
-        let count = all.len();
-        let (rows, origin) = guarded(data, all)?;
-        let devices = table::devices(&rows, &draw.seed, &draw.law)?;
-        sections.push(("league-guard-drawn", devices + &table::section(&rows, count), origin));
+    if let Some(draws) = read::<Draws>(&data.join(DRAWN))? {
+        let (rows, origin) = guarded(data, draws.cells()?)?;
+        sections.push(("league-guard-drawn", table::drawn(&rows, &draws)?, origin));
     }
     let (rows, origin) = guarded(data, cells::presets())?;
     if !rows.is_empty() {
@@ -228,19 +242,23 @@ fn guarded(data: &Path, cells: Vec<Cell>) -> anyhow::Result<(Vec<(Cell, Guarded)
     stored(data, cells, ".json", |guarded: &Guarded| &guarded.origin)
 }
 
-/// The stored draw, or a new one by `--seed` or the law's commit.
-fn draw(args: &GuardArgs, root: &Path) -> anyhow::Result<Draw> {
+/// The stored draws, or new ones by `--seed` or the law's commit; as many as `--draws` says.
+fn draws(args: &GuardArgs, root: &Path) -> anyhow::Result<Draws> {
     let path = args.data.join(DRAWN);
-    if let (Some(stored), None) = (read::<Draw>(&path)?, args.seed) {
-        return Ok(stored);
-    }
-    let law = origin::last_commit(root, "law")?.context("the law's commit is unknown; give --seed")?;
-    let by_commit = || seed(law.get(..8).unwrap_or_default()).map_err(anyhow::Error::msg);
-    let drawn = Draw { seed: format!("{:08x}", args.seed.map_or_else(by_commit, Ok)?), law };
+    let mut draws = match (read::<Draws>(&path)?, args.seed) {
+        (Some(stored), None) => stored,
+        (_, given) => {
+            let law =
+                origin::last_commit(root, "law")?.context("the law's commit is unknown; give --seed")?;
+            let by_commit = || seed(law.get(..8).unwrap_or_default()).map_err(anyhow::Error::msg);
+            Draws { seed: format!("{:08x}", given.map_or_else(by_commit, Ok)?), count: 1, law }
+        }
+    };
+    draws.count = args.draws.unwrap_or(draws.count);
     if !args.dry_run {
-        write(&path, &drawn)?;
+        write(&path, &draws)?;
     }
-    Ok(drawn)
+    Ok(draws)
 }
 
 /// One cell.

@@ -2,13 +2,12 @@
 
 use std::fmt::Write;
 
-use floodwall_stats::estimate::mean_and_variance;
-use floodwall_stats::student::critical_t;
-
 use super::script::{GRACE, LAST, LEAVE, MEET, Run};
+use super::share::{Mean, Share, Verdict, all, known};
 use super::yardstick::FINALISTS;
-use super::{Guarded, MACHINES};
+use super::{Draws, Guarded, MACHINES};
 use crate::cells::Cell;
+use crate::random;
 
 /// What a figure should reach of the best fixed setting's, of the default's.
 const WANTED: f64 = 0.9;
@@ -17,74 +16,6 @@ const WANTED_BURST: f64 = 0.95;
 const MORE_DEAD: f64 = 2.0;
 /// So much worse than the default is still like it.
 const TOLERANCE: f64 = 0.05;
-/// How often an interval misses.
-const MISSES: f64 = 0.05;
-/// A share of nothing has no logarithm: less than this counts as this.
-const LEAST: f64 = 1e-3;
-
-/// A figure that differs from machine to machine.
-#[derive(Clone, Copy)]
-struct Mean {
-    mean: f64,
-    /// Standard error.
-    error: f64,
-}
-
-impl Mean {
-    fn of(values: &[f64]) -> Self {
-        let (mean, variance) = mean_and_variance(values).unwrap_or((f64::NAN, f64::NAN));
-        Self { mean, error: (variance / values.len() as f64).sqrt() }
-    }
-
-    /// In percent with its standard error.
-    fn percent(self) -> String {
-        format!("{} ± {}", show(self.mean), show(self.error))
-    }
-}
-
-/// A figure as a share of another one, with its 95 % interval.
-#[derive(Clone, Copy)]
-struct Share {
-    share: f64,
-    low: f64,
-    high: f64,
-}
-
-/// What an interval says of a goal.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Verdict {
-    Reached,
-    NotReached,
-    CouldNotBeTold,
-}
-
-impl Share {
-    /// The mean of the machines' logarithms of guard over other, with Student's t over the
-    /// machines.
-    fn of_logs(logs: &[f64]) -> Self {
-        let Mean { mean, error } = Mean::of(logs);
-        let width = critical_t(MISSES, logs.len().saturating_sub(1) as f64) * error;
-        Self { share: mean.exp(), low: (mean - width).exp(), high: (mean + width).exp() }
-    }
-
-    /// The guard's of another's, machine by machine.
-    fn of_runs(guard: &[Run], other: &[Run], of: fn(&Run) -> f64) -> Self {
-        let log = |(guard, other): (&Run, &Run)| (of(guard).max(LEAST) / of(other).max(LEAST)).ln();
-        Self::of_logs(&guard.iter().zip(other).map(log).collect::<Vec<_>>())
-    }
-
-    fn verdict(self, least: f64) -> Verdict {
-        match self {
-            s if s.low >= least => Verdict::Reached,
-            s if s.high < least => Verdict::NotReached,
-            _ => Verdict::CouldNotBeTold,
-        }
-    }
-
-    fn percent(self) -> String {
-        format!("{:.0} ({:.0} to {:.0}) %", self.share * 100.0, self.low * 100.0, self.high * 100.0)
-    }
-}
 
 /// A cell's figures.
 struct Row<'a> {
@@ -143,6 +74,11 @@ impl<'a> Row<'a> {
         known(dead(&self.stored.guard) <= dead(self.best) + MORE_DEAD)
     }
 
+    /// What the guard is judged by: not dominated, score and dead seconds.
+    fn all_three(&self) -> Verdict {
+        all(&[self.is_not_dominated(), self.score.verdict(WANTED), self.is_as_alive()])
+    }
+
     /// Whether nothing is worse than under the default, by the means.
     fn is_like_default(&self) -> bool {
         let mean = |runs: &[Run], of: fn(&Run) -> f64| Mean::of(&values(runs, of)).mean;
@@ -176,25 +112,43 @@ impl<'a> Row<'a> {
     }
 }
 
-/// What several goals together are.
-fn all(verdicts: &[Verdict]) -> Verdict {
-    if verdicts.contains(&Verdict::NotReached) {
-        return Verdict::NotReached;
-    }
-    if verdicts.contains(&Verdict::CouldNotBeTold) { Verdict::CouldNotBeTold } else { Verdict::Reached }
-}
-
-fn known(is_reached: bool) -> Verdict {
-    if is_reached { Verdict::Reached } else { Verdict::NotReached }
-}
-
 fn values(runs: &[Run], of: fn(&Run) -> f64) -> Vec<f64> {
     runs.iter().map(of).collect()
 }
 
 /// The section of some cells, of as many as there should be.
 pub(super) fn section(cells: &[(Cell, Guarded)], all: usize) -> String {
-    let rows: Vec<Row<'_>> = cells.iter().filter_map(|(cell, stored)| Row::of(cell, stored)).collect();
+    let rows = rows(cells);
+    let mut out = figures(&rows, all);
+    lines(&mut out, &rows);
+    out
+}
+
+/// The section of drawn devices: the figures are of every draw, the lines of the first.
+pub(super) fn drawn(cells: &[(Cell, Guarded)], draws: &Draws) -> anyhow::Result<String> {
+    let rows = rows(cells);
+    let first = Some(draws.first()?);
+    let law = draws.law.get(..12).unwrap_or(&draws.law);
+    let mut out = format!(
+        "{} draws of {} devices, with the seeds from `{}` on, the law's last commit being `{law}`.\n\n",
+        draws.count,
+        random::CLASSES.len(),
+        draws.seed,
+    );
+    out.push_str(&figures(&rows, draws.cells()?.len()));
+    classes(&mut out, &rows);
+    let of_first: Vec<Row<'_>> = rows.into_iter().filter(|row| row.cell.drawn == first).collect();
+    devices(&mut out, &of_first)?;
+    lines(&mut out, &of_first);
+    Ok(out)
+}
+
+fn rows(cells: &[(Cell, Guarded)]) -> Vec<Row<'_>> {
+    cells.iter().filter_map(|(cell, stored)| Row::of(cell, stored)).collect()
+}
+
+/// How many of the rows reach each goal.
+fn figures(rows: &[Row<'_>], all: usize) -> String {
     let mut out = format!(
         "{} of {all} cells are measured. An encounter of {} s in each, on {} machines; what is kept is that of its last {LAST} s, as the mean over the machines and its standard error. \
          *Best* is the fixed setting with the best score on the same machines, of the default and the {FINALISTS} that two other machines chose from everything known. \
@@ -205,15 +159,39 @@ pub(super) fn section(cells: &[(Cell, Guarded)], all: usize) -> String {
         MACHINES.len(),
         LEAVE - MEET - GRACE
     );
-    summary(&mut out, &rows);
+    summary(&mut out, rows);
+    out
+}
+
+fn lines(out: &mut String, rows: &[Row<'_>]) {
     let _ = writeln!(
         out,
         "\n| cell | victim kept: default | best | guard | flood kept: default | best | guard | guard of best: victim | flood | score | dead s: default, best, guard | protected, free | writes | best, of so many |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|---|"
     );
-    for row in &rows {
-        line(&mut out, row);
+    for row in rows {
+        line(out, row);
     }
-    out
+}
+
+/// How many cells of each class of devices reach what the guard is judged by.
+fn classes(out: &mut String, rows: &[Row<'_>]) {
+    out.push_str(
+        "\n| class | cells | not dominated | score | dead seconds | all three |\n|---|---|---|---|---|---|\n",
+    );
+    for class in random::CLASSES {
+        let own: Vec<&Row<'_>> = rows.iter().filter(|row| row.cell.device == class).collect();
+        let reached =
+            |of: &dyn Fn(&Row<'_>) -> Verdict| own.iter().filter(|row| of(row) == Verdict::Reached).count();
+        let _ = writeln!(
+            out,
+            "| {class} | {} | {} | {} | {} | {} |",
+            own.len(),
+            reached(&|row| row.is_not_dominated()),
+            reached(&|row| row.score.verdict(WANTED)),
+            reached(&|row| row.is_as_alive()),
+            reached(&|row| row.all_three())
+        );
+    }
 }
 
 fn summary(out: &mut String, rows: &[Row<'_>]) {
@@ -248,8 +226,7 @@ fn summary(out: &mut String, rows: &[Row<'_>]) {
     figure("score of the best's", "90 %", &|r| r.score.verdict(WANTED), percents(&|r| r.score.share));
     figure("not dominated by a fixed setting", "–", &|r| r.is_not_dominated(), "–".into());
     figure("dead seconds more than the best's", "2", &|r| r.is_as_alive(), "–".into());
-    let three = |r: &Row<'_>| all(&[r.is_not_dominated(), r.score.verdict(WANTED), r.is_as_alive()]);
-    figure("not dominated, score and dead seconds", "–", &three, "–".into());
+    figure("not dominated, score and dead seconds", "–", &|r| r.all_three(), "–".into());
     let dead_spread = quarters(&dead).map(|s| format!("{s:.1}")).join(", ");
     figure("dead seconds", "0", &|r| known(dead(r) == 0.0), dead_spread);
     figure("burst kept", "95 %", &|r| known(burst(r) >= WANTED_BURST), percents(&burst));
@@ -283,7 +260,7 @@ fn line(out: &mut String, row: &Row<'_>) {
 
 /// The default and the guard on every preset.
 pub(super) fn presets(cells: &[(Cell, Guarded)]) -> String {
-    let rows: Vec<Row<'_>> = cells.iter().filter_map(|(cell, stored)| Row::of(cell, stored)).collect();
+    let rows = rows(cells);
     let mut out = "| device | alone, per second | victim kept: default | guard | dead s: default, guard | flood kept: default | guard | protected, free | writes |\n|---|---|---|---|---|---|---|---|---|\n".to_owned();
     for row in &rows {
         let ways = [&row.stored.default, &row.stored.guard];
@@ -305,45 +282,22 @@ pub(super) fn presets(cells: &[(Cell, Guarded)]) -> String {
     out
 }
 
-/// The drawn devices.
-pub(super) fn devices(cells: &[(Cell, Guarded)], seed: &str, law: &str) -> anyhow::Result<String> {
-    let mut out = format!(
-        "Devices drawn with the seed `{seed}`, the law's last commit being `{}`.\n\n| device | drawn |\n|---|---|\n",
-        law.get(..12).unwrap_or(law)
-    );
+/// What each device was drawn as.
+fn devices(out: &mut String, rows: &[Row<'_>]) -> anyhow::Result<()> {
+    out.push_str("\nThe devices of the first draw:\n\n| device | drawn |\n|---|---|\n");
     let mut last = "";
-    for (cell, _) in cells {
+    for Row { cell, .. } in rows {
         if cell.device != last {
             last = cell.device;
             let _ = writeln!(out, "| {} | {} |", cell.device, cell.machine(1)?.device.description);
         }
     }
-    out.push('\n');
-    Ok(out)
-}
-
-/// A share in percent.
-fn show(share: f64) -> String {
-    match share * 100.0 {
-        p if p >= 9.95 => format!("{p:.0}"),
-        p => format!("{p:.1}"),
-    }
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_goal_is_reached_by_a_whole_interval_and_missed_by_a_whole_interval() {
-        let verdict = |logs: &[f64]| Share::of_logs(logs).verdict(WANTED);
-        assert!(verdict(&[0.0, 0.01, -0.01, 0.02]) == Verdict::Reached);
-        assert!(verdict(&[-0.5, -0.51, -0.49, -0.5]) == Verdict::NotReached);
-        assert!(verdict(&[0.5, -0.5, 0.6, -0.4]) == Verdict::CouldNotBeTold);
-        // By hand: mean 0, standard deviation √0.02, t of 1 degree of freedom 12.706.
-        let share = Share::of_logs(&[0.1, -0.1]);
-        assert!((share.high.ln() - 12.706 * 0.1).abs() < 1e-3 && (share.share - 1.0).abs() < 1e-12);
-    }
 
     fn runs(score: f64, victim_kept: f64) -> Vec<Run> {
         let run =
