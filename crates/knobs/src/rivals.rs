@@ -61,7 +61,6 @@ fn agrees(entry: &Entry, claim: &Claim) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use floodwall_model::Reading;
     use floodwall_model::managers::{Kind, Place};
 
     use super::*;
@@ -73,15 +72,13 @@ mod tests {
         Claim {
             by: Kind::Tuned,
             who: "TuneD's profile x".into(),
-            shipped_by: None,
             file: "/x".into(),
-            line: Some(1),
+            line: 1,
             knob: knob.into(),
             place,
             value: Some(value.into()),
             written: value.into(),
             when: "when it starts".into(),
-            in_force: Reading::Value(false),
             standing,
             settle: "tuned-adm off".into(),
         }

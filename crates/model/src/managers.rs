@@ -2,7 +2,7 @@
 //! data.
 //!
 //! ```text
-//! host (configuration files, /proc, /sys) → Managers { present, claims, unread } → apply, diff, findings
+//! host (configuration files) → Managers { claims, unread } → apply, diff, persist, findings
 //! ```
 //!
 //! A *claim* is one line of one file that sets one knob of the machine or of one device. Knobs are
@@ -13,15 +13,14 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::status::{Missing, Reading};
+use crate::status::Missing;
 use crate::units::DeviceId;
 
 /// The findings about other managers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Managers {
-    /// Those that are there, whether or not they set a knob, in the order of [`Kind`].
-    pub present: Vec<Manager>,
-    /// Every line that sets a knob; of one manager in the order in which it applies them.
+    /// Every line that sets, or may set, a knob of this machine. They are ordered by [`Kind`]; of
+    /// one manager they have the order in which it applies them.
     pub claims: Vec<Claim>,
     /// Files and directories that may set knobs and could not be read or understood.
     pub unread: Vec<Missing>,
@@ -32,8 +31,6 @@ pub struct Managers {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// `elevator=` on the kernel's command line.
-    CommandLine,
     /// udev rules.
     Udev,
     /// sysctl.d files and /etc/sysctl.conf.
@@ -46,51 +43,29 @@ pub enum Kind {
     Tlp,
     /// TuneD.
     Tuned,
-    /// Another floodwall that changes settings at this moment.
-    Floodwall,
 }
 
-/// A manager that is there.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Manager {
-    /// The kind of manager.
-    pub kind: Kind,
-    /// For people: `TuneD, profile throughput-performance`.
-    pub name: String,
-    /// Whether a process of it runs now; absent for managers that run at certain moments only
-    /// (sysctl, udev rules, TLP).
-    pub running: Reading<bool>,
-    /// Whether it has its say at the next boot.
-    pub at_boot: Reading<bool>,
-}
-
-/// One line that sets one knob in one place.
+/// One line that sets, or may set, one knob in one place.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Claim {
     /// Which kind of manager reads the line.
     pub by: Kind,
     /// The owner, for people: `TuneD's profile throughput-performance`, `a udev rule`, `sysctl`.
     pub who: String,
-    /// The distribution or package that ships the file, where its name tells:
-    /// `CachyOS (cachyos-settings)`.
-    pub shipped_by: Option<String>,
     /// The file, absolute.
     pub file: String,
-    /// The line in it, from 1; `None` where a file has none (the kernel's command line).
-    pub line: Option<u32>,
+    /// The line in it, from 1.
+    pub line: u32,
     /// The knob.
     pub knob: String,
     /// The machine or device that the knob belongs to.
     pub place: Place,
-    /// The claimed value, as the kernel's file takes it; `None` where a program or the machine's
-    /// state decides.
+    /// The claimed value, as the kernel's file takes it; `None` where the line does not tell it.
     pub value: Option<String>,
     /// The value as the file has it (`40%`, `$min_ratio`).
     pub written: String,
     /// When the manager sets it, as the rest of a sentence: `at boot and by sysctl --system`.
     pub when: String,
-    /// Whether this value is the one in force now; absent or unreadable where that can't be told.
-    pub in_force: Reading<bool>,
     /// Whether it has the last word.
     pub standing: Standing,
     /// What to do about it: a sentence or a command, for people.
@@ -110,8 +85,6 @@ pub enum Place {
         /// Its number.
         id: DeviceId,
     },
-    /// Matching devices, while none is here now; the text says how they are matched.
-    Matching(String),
 }
 
 /// How a claim fares among the others about the same knob.
@@ -125,14 +98,9 @@ pub enum Standing {
         /// Which: its file and line.
         by: String,
     },
-    /// It can't be told whether it is applied.
+    /// The file alone does not tell whether it is applied.
     Uncertain {
         /// Why not.
-        why: String,
-    },
-    /// It is not applied on this machine as it is.
-    NotApplied {
-        /// Why not: the file is masked, the manager is not running, no such device is here.
         why: String,
     },
 }
@@ -155,54 +123,48 @@ pub fn cell(knob: &str) -> &str {
 }
 
 impl Managers {
-    /// Claims about what a knob sets, by any of its names, on the machine or on a device: those
-    /// that are or may be applied, the strongest last. `device` is a whole disk's number.
+    /// Claims about what a knob sets, by any of its names, on the machine or on a device, the
+    /// strongest last. `device` is a whole disk's number.
     pub fn about<'a>(&'a self, knob: &'a str, device: Option<DeviceId>) -> impl Iterator<Item = &'a Claim> {
-        self.claims.iter().filter(move |claim| {
-            cell(&claim.knob) == cell(knob) && claim.place.is(device) && claim.is_applied()
-        })
-    }
-
-    /// Whether no other manager is there and nothing was unreadable.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.present.is_empty() && self.claims.is_empty() && self.unread.is_empty()
+        self.claims.iter().filter(move |claim| cell(&claim.knob) == cell(knob) && claim.place.is(device))
     }
 }
 
 impl Place {
+    /// The device; `None` for the machine.
+    #[must_use]
+    pub fn device(&self) -> Option<DeviceId> {
+        match self {
+            Self::Machine => None,
+            Self::Device { id, .. } => Some(*id),
+        }
+    }
+
     /// Whether it is the machine (no device) or this device.
     #[must_use]
     pub fn is(&self, device: Option<DeviceId>) -> bool {
-        match self {
-            Self::Machine => device.is_none(),
-            Self::Device { id, .. } => device == Some(*id),
-            Self::Matching(_) => false,
-        }
+        self.device() == device
     }
 }
 
 impl Claim {
-    /// Whether it is, or may be, applied on this machine.
+    /// Whether the line is certain to be applied: `sets`, or `may set`.
     #[must_use]
-    pub fn is_applied(&self) -> bool {
-        !matches!(self.standing, Standing::NotApplied { .. })
+    pub fn verb(&self) -> &'static str {
+        if matches!(self.standing, Standing::Uncertain { .. }) { "may set" } else { "sets" }
     }
 
     /// Where it is written: `/etc/sysctl.d/10-x.conf:3`.
     #[must_use]
     pub fn source(&self) -> String {
-        match self.line {
-            Some(line) => format!("{}:{line}", self.file),
-            None => self.file.clone(),
-        }
+        format!("{}:{}", self.file, self.line)
     }
 
     /// The knob with its place, as people write it: `sda.scheduler`, `vm.dirty_ratio`.
     #[must_use]
     pub fn label(&self) -> String {
         match &self.place {
-            Place::Machine | Place::Matching(_) => self.knob.clone(),
+            Place::Machine => self.knob.clone(),
             Place::Device { name, .. } => format!("{name}.{}", self.knob),
         }
     }
@@ -211,17 +173,10 @@ impl Claim {
 /// `TuneD's profile x (/usr/lib/tuned/x/tuned.conf:24) sets vm.dirty_ratio=40 when it starts`.
 impl fmt::Display for Claim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({}", self.who, self.source())?;
-        if let Some(shipped_by) = &self.shipped_by {
-            write!(f, ", shipped by {shipped_by}")?;
-        }
-        write!(f, ") sets {}", self.label())?;
+        write!(f, "{} ({}) {} {}", self.who, self.source(), self.verb(), self.label())?;
         match &self.value {
             Some(value) => write!(f, "={value}")?,
             None => write!(f, " ({})", self.written)?,
-        }
-        if let Place::Matching(devices) = &self.place {
-            write!(f, " of devices with {devices}")?;
         }
         write!(f, " {}", self.when)
     }
@@ -235,53 +190,46 @@ mod tests {
         Claim {
             by: Kind::Sysctl,
             who: "sysctl".into(),
-            shipped_by: None,
             file: "/etc/sysctl.d/9.conf".into(),
-            line: Some(3),
+            line: 3,
             knob: knob.into(),
             place,
             value: Some("40".into()),
             written: "40".into(),
             when: "at boot".into(),
-            in_force: Reading::Value(false),
             standing,
             settle: "edit it".into(),
         }
     }
 
+    fn sda() -> Place {
+        Place::Device { name: "sda".into(), id: DeviceId { major: 8, minor: 0 } }
+    }
+
     #[test]
     fn claims_are_found_by_any_name_of_a_cell() {
-        let id = DeviceId { major: 8, minor: 0 };
-        let sda = || Place::Device { name: "sda".into(), id };
-        let managers = Managers {
-            claims: vec![
-                claim("vm.dirty_ratio", Place::Machine, Standing::Wins),
-                claim("scheduler", sda(), Standing::Wins),
-                claim("vm.dirty_bytes", Place::Machine, Standing::NotApplied { why: "masked".into() }),
-            ],
-            ..Managers::default()
-        };
+        let claims = vec![
+            claim("vm.dirty_ratio", Place::Machine, Standing::Wins),
+            claim("scheduler", sda(), Standing::Wins),
+        ];
+        let managers = Managers { claims, ..Managers::default() };
         let labels = |knob, device| managers.about(knob, device).map(Claim::label).collect::<Vec<_>>();
         assert_eq!(labels("vm.dirty_bytes", None), ["vm.dirty_ratio"]);
-        assert_eq!(labels("scheduler", Some(id)), ["sda.scheduler"]);
+        assert_eq!(labels("scheduler", sda().device()), ["sda.scheduler"]);
         assert!(labels("scheduler", None).is_empty());
         assert!(labels("vm.dirty_background_bytes", None).is_empty());
     }
 
     #[test]
     fn a_claim_reads_as_a_sentence() {
-        let mut claim = claim("scheduler", Place::Matching("KERNEL==\"sd*\"".into()), Standing::Wins);
-        assert_eq!(
-            claim.to_string(),
-            "sysctl (/etc/sysctl.d/9.conf:3) sets scheduler=40 of devices with KERNEL==\"sd*\" at boot"
-        );
+        let mut claim = claim("scheduler", sda(), Standing::Wins);
+        assert_eq!(claim.to_string(), "sysctl (/etc/sysctl.d/9.conf:3) sets sda.scheduler=40 at boot");
         claim.value = None;
         claim.written = "a program decides".into();
-        claim.shipped_by = Some("CachyOS".into());
-        claim.place = Place::Machine;
+        claim.standing = Standing::Uncertain { why: "a condition".into() };
         assert_eq!(
             claim.to_string(),
-            "sysctl (/etc/sysctl.d/9.conf:3, shipped by CachyOS) sets scheduler (a program decides) at boot"
+            "sysctl (/etc/sysctl.d/9.conf:3) may set sda.scheduler (a program decides) at boot"
         );
     }
 }

@@ -1,7 +1,7 @@
 //! Other managers of the same knobs: which disagree, and the values after the next boot.
 
 use floodwall_model::finding::Severity;
-use floodwall_model::managers::{Claim, Kind, Place, Standing, cell};
+use floodwall_model::managers::{Claim, Kind, Standing, cell};
 use floodwall_model::{Bytes, DeviceId, Managers, Reading};
 
 use super::journal::ChangeState;
@@ -14,13 +14,8 @@ type Spot<'a> = (&'a str, Option<DeviceId>);
 /// Every knob that a configuration sets here, each once, in the order of the claims.
 fn spots(managers: &Managers) -> Vec<Spot<'_>> {
     let mut all: Vec<Spot<'_>> = Vec::new();
-    for claim in managers.claims.iter().filter(|claim| claim.is_applied()) {
-        let device = match &claim.place {
-            Place::Machine => None,
-            Place::Device { id, .. } => Some(*id),
-            Place::Matching(_) => continue,
-        };
-        let spot = (cell(&claim.knob), device);
+    for claim in &managers.claims {
+        let spot = (cell(&claim.knob), claim.place.device());
         if !all.contains(&spot) {
             all.push(spot);
         }
@@ -36,8 +31,11 @@ fn agree(one: &Claim, other: &Claim) -> Option<bool> {
 
 /// `sysctl (/etc/sysctl.d/10-x.conf:3) sets vm.dirty_ratio=5 at boot`, without the time.
 fn tell(claim: &Claim) -> String {
-    let value = claim.value.as_deref().unwrap_or(&claim.written);
-    format!("{} ({}) sets {}={value}", claim.who, claim.source(), claim.label())
+    let value = match &claim.value {
+        Some(value) => format!("={value}"),
+        None => format!(" ({})", claim.written),
+    };
+    format!("{} ({}) {} {}{value}", claim.who, claim.source(), claim.verb(), claim.label())
 }
 
 /// FW038: two managers that want different values of one knob.
@@ -46,12 +44,17 @@ pub(super) fn disagreement(facts: Facts<'_>) -> Option<Found> {
     let mut remedies = Vec::new();
     for (knob, device) in spots(facts.managers) {
         let claims: Vec<&Claim> = facts.managers.about(knob, device).collect();
-        let Some((last, earlier)) = claims.split_last() else { continue };
+        let Some(at) = claims.iter().rposition(|claim| claim.value.is_some()) else { continue };
+        let last = claims[at];
         let differs = |claim: &&&Claim| claim.by != last.by && agree(claim, last) == Some(false);
-        let Some(against) = earlier.iter().rev().find(differs) else { continue };
-        let word = match &last.standing {
-            Standing::Uncertain { why } => format!("who has the last word can't be told ({why})"),
-            _ => "the latter has the last word at boot, whoever runs later has it after that".to_owned(),
+        let Some(against) = claims[..at].iter().rev().find(differs) else { continue };
+        let doubt = claims[at..].iter().find_map(|claim| match &claim.standing {
+            Standing::Uncertain { why } => Some(why),
+            _ => None,
+        });
+        let word = match doubt {
+            Some(why) => format!("who has the last word can't be told ({why})"),
+            None => "the latter has the last word at boot, whoever runs later has it after that".to_owned(),
         };
         found.add(Severity::Warning, last.label(), format!("{}; {}; {word}", tell(against), tell(last)));
         remedies.push(settle(against));
@@ -64,10 +67,7 @@ pub(super) fn disagreement(facts: Facts<'_>) -> Option<Found> {
 fn settle(claim: &Claim) -> String {
     let plain =
         matches!(claim.by, Kind::Sysctl | Kind::Udev | Kind::Tmpfiles) && claim.file.starts_with("/etc/");
-    match claim.line {
-        Some(line) if plain => format!("sed -i '{line}s/^/#/' {}", word(&claim.file)),
-        _ => claim.settle.clone(),
-    }
+    if plain { format!("sed -i '{}s/^/#/' {}", claim.line, word(&claim.file)) } else { claim.settle.clone() }
 }
 
 /// A limit or time as it is in force: the name of its cell that counts, its value, and the kernel's
@@ -208,15 +208,13 @@ pub(super) fn claim(knob: &str, value: &str) -> Claim {
     Claim {
         by: Kind::Sysctl,
         who: "sysctl".into(),
-        shipped_by: None,
         file: "/etc/sysctl.d/50-limits.conf".into(),
-        line: Some(3),
+        line: 3,
         knob: knob.into(),
-        place: Place::Machine,
+        place: floodwall_model::managers::Place::Machine,
         value: Some(value.into()),
         written: value.into(),
         when: "at boot".into(),
-        in_force: Reading::Value(true),
         standing: Standing::Wins,
         settle: "edit line 3".into(),
     }
@@ -249,13 +247,13 @@ mod tests {
         let one = found(&machine, "FW038").unwrap();
         insta::assert_snapshot!(one.evidence[0], @"sysctl (/etc/sysctl.d/50-limits.conf:3) sets vm.dirty_bytes=201326592; TuneD's profile throughput-performance (/usr/lib/tuned/throughput-performance/tuned.conf:3) sets vm.dirty_ratio=40; the latter has the last word at boot, whoever runs later has it after that");
         insta::assert_snapshot!(one.remedy, @"sed -i '3s/^/#/' /etc/sysctl.d/50-limits.conf");
-        // A value that a program chooses is not known to differ, and one that is not applied does
-        // not count.
+        // A value that a program chooses is not known to differ.
         let mut machine = Machine::healthy();
         machine.managers.claims.push(Claim { value: None, ..tuned("vm.dirty_bytes", "x") });
-        let masked = Standing::NotApplied { why: "masked".into() };
-        machine.managers.claims.push(Claim { standing: masked, ..tuned("vm.dirty_bytes", "1") });
         assert_eq!(found(&machine, "FW038"), None);
+        let standing = Standing::Uncertain { why: "a condition".into() };
+        machine.managers.claims.push(Claim { standing, ..tuned("vm.dirty_bytes", "1") });
+        insta::assert_snapshot!(found(&machine, "FW038").unwrap().evidence[0], @"sysctl (/etc/sysctl.d/50-limits.conf:3) sets vm.dirty_bytes=201326592; TuneD's profile throughput-performance (/usr/lib/tuned/throughput-performance/tuned.conf:3) may set vm.dirty_bytes=1; who has the last word can't be told (a condition)");
     }
 
     #[test]

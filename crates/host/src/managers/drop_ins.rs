@@ -1,73 +1,37 @@
 //! Drop-in directories as systemd and procps read them (sysctl.d(5), tmpfiles.d(5), udev(7)). The
 //! files of all directories come in the order of their names; of two with one name the earlier
-//! directory's counts.
+//! directory's is read alone.
 
 use std::collections::BTreeMap;
 
 use floodwall_model::Reading;
 
-use super::Found;
+use super::found::Found;
 
-/// A drop-in file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct DropIn {
-    /// Its name, by which it is sorted.
-    pub(super) name: String,
-    /// Where it is.
-    pub(super) path: String,
-    /// The file that is read in its place, if there is one.
-    pub(super) masked_by: Option<String>,
-}
-
-/// The files with an ending in directories of falling precedence: those that are read in the order
-/// in which they are, each followed by those that it masks.
-pub(super) fn list(found: &mut Found<'_>, directories: &[&str], ending: &str) -> Vec<DropIn> {
-    let mut by_name: BTreeMap<String, Vec<String>> = BTreeMap::new();
+/// The paths of the files with an ending that are read, in that order, in directories of falling
+/// precedence.
+pub(super) fn list(found: &mut Found<'_>, directories: &[&str], ending: &str) -> Vec<String> {
+    let mut by_name: BTreeMap<String, String> = BTreeMap::new();
     for directory in directories {
-        if is_same_as_usr(found, directory) {
-            continue;
-        }
         match found.root.list(directory) {
             Reading::Value(names) => {
                 for name in names.into_iter().filter(|n| n.ends_with(ending) && !n.starts_with('.')) {
                     let path = format!("{directory}/{name}");
-                    by_name.entry(name).or_default().push(path);
+                    by_name.entry(name).or_insert(path);
                 }
             }
             Reading::Absent(_) => {}
             Reading::Unreadable(why) => found.unread(directory, &format!("unreadable: {why}")),
         }
     }
-    by_name.into_iter().flat_map(|(name, paths)| with_masked(&name, &paths)).collect()
+    by_name.into_values().collect()
 }
 
-fn with_masked(name: &str, paths: &[String]) -> Vec<DropIn> {
-    let read = paths.first();
-    let drop_in = |path: &String| DropIn {
-        name: name.to_owned(),
-        path: path.clone(),
-        masked_by: read.filter(|first| *first != path).cloned(),
-    };
-    paths.iter().map(drop_in).collect()
-}
-
-/// Whether `/lib/x` is `/usr/lib/x` by another name, as on merged systems.
-fn is_same_as_usr(found: &Found<'_>, directory: &str) -> bool {
-    directory.starts_with("/lib/")
-        && found.root.link_target("/lib").value().is_some_and(|target| target.trim_matches('/') == "usr/lib")
-}
-
-/// Whether a file is a link to /dev/null: there to mask others, and empty itself.
-pub(super) fn is_null(found: &Found<'_>, path: &str) -> bool {
-    found.root.link_target(path).value().is_some_and(|target| target == "/dev/null")
-}
-
-/// How to get rid of a file: one that a package owns is masked, one of the administrator's is
+/// How to get rid of a line: a file that a package owns is masked, one of the administrator's is
 /// edited.
 pub(super) fn how_to_settle(path: &str, line: u32, mask_in: &str, then: &str) -> String {
     let name = path.rsplit('/').next().unwrap_or(path);
-    let vendors = path.starts_with("/usr/") || path.starts_with("/lib/");
-    if vendors {
+    if path.starts_with("/usr/") || path.starts_with("/lib/") {
         format!("mask the file (ln -s /dev/null {mask_in}/{name}){then}")
     } else {
         format!("edit line {line} of {path}{then}")
@@ -93,16 +57,7 @@ mod tests {
         ]);
         let mut found = Found::new(&root);
         let listed = list(&mut found, &DIRECTORIES, ".conf");
-        let shown: Vec<(&str, Option<&str>)> =
-            listed.iter().map(|file| (file.path.as_str(), file.masked_by.as_deref())).collect();
-        assert_eq!(
-            shown,
-            [
-                ("/usr/lib/x.d/10-a.conf", None),
-                ("/etc/x.d/20-b.conf", None),
-                ("/usr/lib/x.d/20-b.conf", Some("/etc/x.d/20-b.conf")),
-            ]
-        );
+        assert_eq!(listed, ["/usr/lib/x.d/10-a.conf", "/etc/x.d/20-b.conf"]);
         assert!(found.managers.unread.is_empty());
     }
 

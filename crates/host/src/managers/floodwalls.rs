@@ -1,10 +1,6 @@
 //! Another floodwall on this machine: one that is changing settings now, or a guard that steers
 //! them.
 
-use floodwall_model::Reading;
-use floodwall_model::managers::{Kind, Manager};
-
-use super::service;
 use crate::root::SysRoot;
 
 /// A process that changes settings writes its name into the journal's lock
@@ -17,12 +13,13 @@ pub const STEERS: &str = "steers settings";
 /// The name of Floodwall's processes.
 const COMM: &str = "floodwall";
 
-/// Finds them. `own_pid` is the caller's process, which does not count.
+/// Their names, for people: `floodwall guard (process 10) steers settings`. `own_pid` is the caller's
+/// process, which does not count.
 #[must_use]
-pub fn floodwalls(root: &SysRoot, own_pid: Option<u32>) -> Vec<Manager> {
+pub fn floodwalls(root: &SysRoot, own_pid: Option<u32>) -> Vec<String> {
     let changer = holder(root);
     let others = processes(root).into_iter().filter(|pid| Some(*pid) != own_pid);
-    let manager = |pid: u32| {
+    let name = |pid: u32| {
         let command = root.read(&format!("/proc/{pid}/cmdline")).into_value()?;
         // A process that has ended and that its parent has not waited for yet.
         if command.is_empty() {
@@ -37,18 +34,9 @@ pub fn floodwalls(root: &SysRoot, own_pid: Option<u32>) -> Vec<Manager> {
             (false, true) => "is changing settings",
             (false, false) => return None,
         };
-        Some(Manager {
-            kind: Kind::Floodwall,
-            name: format!("{} (process {pid}) {does}", words.join(" ").trim()),
-            running: Reading::Value(true),
-            at_boot: if is_guard {
-                service::at_boot(root, "floodwall-guard.service")
-            } else {
-                Reading::Value(false)
-            },
-        })
+        Some(format!("{} (process {pid}) {does}", words.join(" ").trim()))
     };
-    others.filter_map(manager).collect()
+    others.filter_map(name).collect()
 }
 
 /// The process that has, or had, the journal's lock.
@@ -86,15 +74,14 @@ mod tests {
             ("proc/13/cmdline", "bash\0guard\0"),
             ("var/lib/floodwall/journal/lock", "pid 11 (floodwall apply x=1)"),
         ]);
-        let names = |own| floodwalls(&root, own).into_iter().map(|m| m.name).collect::<Vec<_>>();
         assert_eq!(
-            names(None),
+            floodwalls(&root, None),
             [
                 "floodwall guard --device sda (process 10) steers settings",
                 "floodwall apply x=1 (process 11) is changing settings"
             ]
         );
-        assert_eq!(names(Some(11)).len(), 1);
+        assert_eq!(floodwalls(&root, Some(11)).len(), 1);
     }
 
     #[test]
@@ -112,7 +99,6 @@ mod tests {
             ("proc/11/cmdline", "floodwall\0guard-worker\0"),
             ("var/lib/floodwall/journal/lock", "pid 11 (floodwall guard-worker)"),
         ]);
-        let names: Vec<String> = floodwalls(&root, None).into_iter().map(|m| m.name).collect();
-        assert_eq!(names, ["floodwall guard (process 10) steers settings"]);
+        assert_eq!(floodwalls(&root, None), ["floodwall guard (process 10) steers settings"]);
     }
 }

@@ -10,22 +10,17 @@ pub(super) fn matches(pattern: &str, text: &str) -> bool {
     // star never helps.
     let mut star: Option<(usize, usize)> = None;
     while t < text.len() {
-        match one(&pattern[p..], text[t]) {
-            Step::Star => {
-                star = Some((p + 1, t));
-                p += 1;
-            }
-            Step::Fits(length) => {
-                p += length;
-                t += 1;
-            }
-            Step::Differs => match star {
-                Some((after, swallowed)) => {
-                    star = Some((after, swallowed + 1));
-                    (p, t) = (after, swallowed + 1);
-                }
-                None => return false,
-            },
+        if pattern.get(p) == Some(&'*') {
+            p += 1;
+            star = Some((p, t));
+        } else if let Some(length) = fitting(&pattern[p..], text[t]) {
+            p += length;
+            t += 1;
+        } else if let Some((after, swallowed)) = star {
+            star = Some((after, swallowed + 1));
+            (p, t) = (after, swallowed + 1);
+        } else {
+            return false;
         }
     }
     pattern[p..].iter().all(|c| *c == '*')
@@ -41,59 +36,30 @@ pub(super) fn is_pattern(text: &str) -> bool {
     text.contains(['*', '?', '['])
 }
 
-/// What the pattern's first element makes of a character.
-enum Step {
-    Star,
-    /// It fits; so many characters of the pattern are used up.
-    Fits(usize),
-    Differs,
-}
-
-fn one(pattern: &[char], c: char) -> Step {
-    let fits = |holds: bool, length| if holds { Step::Fits(length) } else { Step::Differs };
+/// The length of the pattern's first element, if it fits a character.
+fn fitting(pattern: &[char], c: char) -> Option<usize> {
     match pattern {
-        [] => Step::Differs,
-        ['*', ..] => Step::Star,
-        ['?', ..] => Step::Fits(1),
-        ['\\', literal, ..] => fits(*literal == c, 2),
-        ['[', rest @ ..] => match set(rest) {
-            Some(Set { ranges, negated, length }) => {
-                let inside = ranges.iter().any(|(low, high)| (*low..=*high).contains(&c));
-                fits(inside != negated, length + 1)
+        [] => None,
+        ['?', ..] => Some(1),
+        ['\\', literal, ..] => (*literal == c).then_some(2),
+        ['[', rest @ ..] => {
+            let negated = matches!(rest.first(), Some('!' | '^'));
+            let mut at = usize::from(negated);
+            // A `]` right at the beginning is a member; without its end it is a plain character.
+            let Some(end) = (at + 1..rest.len()).find(|at| rest[*at] == ']') else {
+                return (c == '[').then_some(1);
+            };
+            let mut inside = false;
+            while at < end {
+                let is_range = at + 2 < end && rest[at + 1] == '-';
+                let last = if is_range { at + 2 } else { at };
+                inside |= (rest[at]..=rest[last]).contains(&c);
+                at = last + 1;
             }
-            // Without its end it is a plain character.
-            None => fits(c == '[', 1),
-        },
-        [literal, ..] => fits(*literal == c, 1),
-    }
-}
-
-/// The members of a set in brackets.
-struct Set {
-    /// From, to; a single character is both.
-    ranges: Vec<(char, char)>,
-    negated: bool,
-    /// Up to and with the `]`.
-    length: usize,
-}
-
-fn set(pattern: &[char]) -> Option<Set> {
-    let negated = matches!(pattern.first(), Some('!' | '^'));
-    let start = usize::from(negated);
-    // A `]` right at the beginning is a member.
-    let end = (start + 1..pattern.len()).find(|at| pattern[*at] == ']')?;
-    let mut ranges = Vec::new();
-    let mut at = start;
-    while at < end {
-        if at + 2 < end && pattern[at + 1] == '-' {
-            ranges.push((pattern[at], pattern[at + 2]));
-            at += 3;
-        } else {
-            ranges.push((pattern[at], pattern[at]));
-            at += 1;
+            (inside != negated).then_some(end + 2)
         }
+        [literal, ..] => (*literal == c).then_some(1),
     }
-    Some(Set { ranges, negated, length: end + 1 })
 }
 
 #[cfg(test)]

@@ -16,15 +16,13 @@ use serde_json::{Value, json};
 use super::Place;
 use crate::output::notice;
 
-/// The other managers of a machine.
-pub(super) struct Others(Managers);
+/// The other managers of a machine, and the names of other floodwalls.
+pub(super) struct Others(Managers, Vec<String>);
 
 impl Others {
     /// Looks for all of them, and for a second floodwall.
     pub(super) fn read(place: &Place) -> Self {
-        let mut found = managers::read(&place.root);
-        found.present.extend(managers::floodwalls(&place.root, Some(std::process::id())));
-        Self(found)
+        Self(managers::read(&place.root), managers::floodwalls(&place.root, Some(std::process::id())))
     }
 
     /// Lines under a difference: for each change that another manager will fight, its name, when,
@@ -41,14 +39,16 @@ impl Others {
     fn lines_if(&self, plan: &Plan, is_told: fn(&str) -> bool) -> String {
         let mut text = String::new();
         for Rival { setting, claim } in rivals(plan, &self.0) {
-            let _ = write!(text, "{setting} is set by others too: {claim}");
-            if let Standing::Uncertain { why } = &claim.standing {
-                let _ = write!(text, ", perhaps ({why})");
-            }
+            let _ = match &claim.standing {
+                Standing::Uncertain { why } => {
+                    write!(text, "{setting} may be set by others too: {claim} ({why})")
+                }
+                _ => write!(text, "{setting} is set by others too: {claim}"),
+            };
             let _ = writeln!(text, "\n  to settle it: {}", claim.settle);
         }
         if !plan.is_empty() {
-            for other in self.floodwalls().filter(|name| is_told(name)) {
+            for other in self.1.iter().filter(|name| is_told(name)) {
                 let _ = writeln!(text, "{other}: stop it first, or it may set its own values");
             }
         }
@@ -59,7 +59,7 @@ impl Others {
     pub(super) fn document(&self, plan: &Plan) -> Value {
         json!({
             "claims": rivals(plan, &self.0),
-            "floodwalls": self.floodwalls().collect::<Vec<_>>(),
+            "floodwalls": self.1,
             "unread": self.0.unread,
         })
     }
@@ -70,12 +70,5 @@ impl Others {
             let (what, why) = (&missing.what, &missing.why);
             notice(&format!("note: {what} may set these knobs too and could not be looked at ({why})"));
         }
-    }
-
-    fn floodwalls(&self) -> impl Iterator<Item = &str> {
-        let ours = |manager: &&floodwall_model::managers::Manager| {
-            manager.kind == floodwall_model::managers::Kind::Floodwall
-        };
-        self.0.present.iter().filter(ours).map(|manager| manager.name.as_str())
     }
 }

@@ -15,7 +15,7 @@ use floodwall_host::managers;
 use floodwall_knobs::persist::{self, Etc, FileState, Kept, PersistError, Persisted, Written};
 use floodwall_knobs::session::boot_id;
 use floodwall_knobs::{Change, plan};
-use floodwall_model::managers::{Standing, cell};
+use floodwall_model::managers::{Claim, Standing, cell};
 
 use super::{Place, PlaceArgs, ask, refuse_endless_real_time, sources, victims};
 use crate::exit::{Exit, UsageError};
@@ -227,16 +227,29 @@ fn others(place: &Place) -> Vec<String> {
     let ours = |source: &str| {
         [persist::SYSCTL_PATH, persist::RULES_PATH].iter().any(|path| source.starts_with(path))
     };
+    let is_same =
+        |one: &Claim, other: &Claim| one.place == other.place && cell(&one.knob) == cell(&other.knob);
     let mut lines = Vec::new();
     for claim in &claims {
-        let Standing::Overridden { by } = &claim.standing else { continue };
+        let by = match &claim.standing {
+            Standing::Overridden { by } => by,
+            Standing::Uncertain { why } => {
+                let is_kept = |other: &Claim| {
+                    ours(&other.file) && other.standing == Standing::Wins && is_same(other, claim)
+                };
+                if let Some(kept) = claims.iter().find(|other| is_kept(other)) {
+                    let (label, settle) = (kept.label(), &claim.settle);
+                    lines.push(format!(
+                        "warning: {label} may not stay: {claim} ({why}); to settle it: {settle}"
+                    ));
+                }
+                continue;
+            }
+            Standing::Wins => continue,
+        };
         match (ours(&claim.file), ours(by)) {
             (true, false) => {
-                let winner = claims.iter().find(|other| {
-                    other.source() == *by
-                        && other.place == claim.place
-                        && cell(&other.knob) == cell(&claim.knob)
-                });
+                let winner = claims.iter().find(|other| other.source() == *by && is_same(other, claim));
                 let (who, settle) = match winner {
                     Some(winner) => (winner.to_string(), format!("; to settle it: {}", winner.settle)),
                     None => (by.clone(), String::new()),

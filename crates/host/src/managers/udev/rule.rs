@@ -1,7 +1,5 @@
 //! udev rules as text: one rule a line, `KEY=="match", KEY{attribute}="assignment", …` (udev(7)).
 
-use super::super::redact;
-
 /// A rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Rule {
@@ -14,11 +12,15 @@ pub(super) struct Rule {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Token {
     pub(super) key: String,
-    pub(super) attribute: Option<String>,
+    /// Empty if there is none.
+    pub(super) attribute: String,
     pub(super) operator: Operator,
+    /// With its backslashes.
     pub(super) value: String,
     /// `i"…"`: case does not matter.
     pub(super) ignore_case: bool,
+    /// All of it.
+    pub(super) text: String,
 }
 
 /// What a token does.
@@ -34,39 +36,13 @@ pub(super) enum Operator {
     Remove,
 }
 
-/// Every key of udev(7); a rule with another one is ignored as a whole.
-const KEYS: [&str; 31] = [
-    "ACTION",
-    "ATTR",
-    "ATTRS",
-    "CONST",
-    "DEVPATH",
-    "DRIVER",
-    "DRIVERS",
-    "ENV",
-    "GOTO",
-    "GROUP",
-    "IMPORT",
-    "KERNEL",
-    "KERNELS",
-    "LABEL",
-    "MODE",
-    "NAME",
-    "OPTIONS",
-    "OWNER",
-    "PROGRAM",
-    "RESULT",
-    "RUN",
-    "SECLABEL",
-    "SUBSYSTEM",
-    "SUBSYSTEMS",
-    "SYMLINK",
-    "SYSCTL",
-    "TAG",
-    "TAGS",
-    "TEST",
-    "WAIT_FOR",
-    "WAIT_FOR_SYSFS",
+const OPERATORS: [(&str, Operator); 6] = [
+    ("==", Operator::Is),
+    ("!=", Operator::IsNot),
+    ("=", Operator::Set),
+    ("+=", Operator::Set),
+    (":=", Operator::Set),
+    ("-=", Operator::Remove),
 ];
 
 impl Rule {
@@ -86,42 +62,14 @@ impl Rule {
     }
 }
 
-impl Rule {
-    /// The rule with the assignments that are wanted, without what identifies a disk; `None` if it
-    /// has none of them.
-    pub(super) fn kept(&self, wanted: impl Fn(&Token) -> bool) -> Option<String> {
-        if !self.assignments().any(&wanted) {
-            return None;
-        }
-        let all = self.tokens.iter().filter(|t| t.operator != Operator::Remove);
-        let all = all.filter(|t| t.operator != Operator::Set || wanted(t));
-        Some(all.map(Token::kept).collect::<Vec<_>>().join(", "))
-    }
-}
-
-impl Token {
-    fn kept(&self) -> String {
-        let operator = match self.operator {
-            Operator::Is => "==",
-            Operator::IsNot => "!=",
-            Operator::Set => "=",
-            Operator::Remove => "-=",
-        };
-        let attribute = self.attribute.as_ref().map_or_else(String::new, |name| format!("{{{name}}}"));
-        let prefix = if self.ignore_case { "i" } else { "" };
-        let value = redact::value(self.attribute.as_deref(), &self.value).replace('"', "\\\"");
-        format!("{}{attribute}{operator}{prefix}\"{value}\"", self.key)
-    }
-}
-
-/// The rules of a file, and the invalid lines with the reason.
+/// The rules of a file, and the lines that are none.
 pub(super) fn parse(text: &str) -> (Vec<Rule>, Vec<(u32, String)>) {
     let (mut rules, mut wrong) = (Vec::new(), Vec::new());
     for (line, text) in logical_lines(text) {
         match tokens(&text) {
-            Ok(tokens) if tokens.is_empty() => {}
-            Ok(tokens) => rules.push(Rule { line, tokens }),
-            Err(why) => wrong.push((line, why)),
+            Some(tokens) if tokens.is_empty() => {}
+            Some(tokens) => rules.push(Rule { line, tokens }),
+            None => wrong.push((line, text)),
         }
     }
     (rules, wrong)
@@ -136,80 +84,57 @@ fn logical_lines(text: &str) -> Vec<(u32, String)> {
         if text.trim_start().starts_with('#') {
             continue;
         }
-        let (text, goes_on) = match text.strip_suffix('\\') {
-            Some(text) => (text, true),
-            None => (text, false),
-        };
         let (first, mut whole) = begun.take().unwrap_or((number, String::new()));
-        whole.push_str(text);
-        if goes_on { begun = Some((first, whole)) } else { lines.push((first, whole)) }
+        match text.strip_suffix('\\') {
+            Some(text) => begun = Some((first, whole + text)),
+            None => {
+                whole.push_str(text);
+                lines.push((first, whole));
+            }
+        }
     }
     lines.extend(begun);
     lines
 }
 
-fn tokens(text: &str) -> Result<Vec<Token>, String> {
+fn tokens(text: &str) -> Option<Vec<Token>> {
+    let separators = [' ', '\t', ','];
     let mut tokens = Vec::new();
-    let mut rest = text.trim_start_matches([' ', '\t', ',']);
+    let mut rest = text.trim_start_matches(separators);
     while !rest.trim().is_empty() {
         let (token, after) = token(rest)?;
         tokens.push(token);
-        rest = after.trim_start_matches([' ', '\t', ',']);
+        rest = after.trim_start_matches(separators);
     }
-    Ok(tokens)
+    Some(tokens)
 }
 
-fn token(text: &str) -> Result<(Token, &str), String> {
-    let at = text.find(['{', '=', '!', '+', '-', ':', ' ', '\t']).ok_or("a key without a value")?;
-    let key = &text[..at];
-    if !KEYS.contains(&key) {
-        return Err(format!("'{}' is not a key", key.escape_debug()));
+fn token(text: &str) -> Option<(Token, &str)> {
+    let end = text.find(|c: char| !c.is_ascii_uppercase() && c != '_').filter(|end| *end > 0)?;
+    let (key, rest) = text.split_at(end);
+    let (attribute, rest) = match rest.strip_prefix('{') {
+        Some(inner) => inner.split_once('}')?,
+        None => ("", rest),
+    };
+    let rest = rest.trim_start();
+    let (sign, operator) = OPERATORS.iter().find(|(sign, _)| rest.starts_with(sign))?;
+    // A prefix says how the value is to be read: `e"…"`, `i"…"`.
+    let (prefix, quoted) = rest[sign.len()..].split_once('"')?;
+    if !prefix.trim().chars().all(|c| matches!(c, 'e' | 'i')) {
+        return None;
     }
-    let mut rest = &text[at..];
-    let mut attribute = None;
-    if let Some(inner) = rest.strip_prefix('{') {
-        let (name, after) = inner.split_once('}').ok_or("an attribute without its end")?;
-        attribute = Some(name.to_owned());
-        rest = after;
-    }
-    rest = rest.trim_start();
-    let operators = [
-        ("==", Operator::Is),
-        ("!=", Operator::IsNot),
-        ("+=", Operator::Set),
-        ("-=", Operator::Remove),
-        (":=", Operator::Set),
-        ("=", Operator::Set),
-    ];
-    let (operator, after) = operators
-        .iter()
-        .find_map(|(sign, operator)| Some((*operator, rest.strip_prefix(sign)?)))
-        .ok_or("a key without an operator")?;
-    let after = after.trim_start();
-    let (prefix, quoted) = after.split_once('"').ok_or("a value without quotes")?;
-    if !prefix.chars().all(|c| matches!(c, 'e' | 'i')) {
-        return Err("a value without quotes".to_owned());
-    }
-    let (value, after) = until_quote(quoted).ok_or("a value without its end")?;
-    let token = Token { key: key.to_owned(), attribute, operator, value, ignore_case: prefix.contains('i') };
-    Ok((token, after))
-}
-
-/// Up to the quote that has no backslash before it; `\"` is a quote.
-fn until_quote(text: &str) -> Option<(String, &str)> {
-    let mut value = String::new();
-    let mut chars = text.char_indices().peekable();
-    while let Some((at, c)) = chars.next() {
-        match c {
-            '"' => return Some((value, &text[at + 1..])),
-            '\\' if chars.peek().is_some_and(|(_, next)| *next == '"') => {
-                value.push('"');
-                chars.next();
-            }
-            c => value.push(c),
-        }
-    }
-    None
+    // Up to the quote that has no backslash before it.
+    let end = quoted.match_indices('"').map(|(at, _)| at).find(|at| !quoted[..*at].ends_with('\\'))?;
+    let (value, after) = (&quoted[..end], &quoted[end + 1..]);
+    let token = Token {
+        key: key.to_owned(),
+        attribute: attribute.to_owned(),
+        operator: *operator,
+        value: value.to_owned(),
+        ignore_case: prefix.contains('i'),
+        text: text[..text.len() - after.len()].to_owned(),
+    };
+    Some((token, after))
 }
 
 #[cfg(test)]
@@ -227,7 +152,7 @@ mod tests {
             [(2, 4), (6, 1)]
         );
         let set = rules[0].assignments().next().unwrap();
-        assert_eq!((set.key.as_str(), set.attribute.as_deref()), ("ATTR", Some("queue/scheduler")));
+        assert_eq!((set.key.as_str(), set.attribute.as_str()), ("ATTR", "queue/scheduler"));
         assert_eq!(rules[1].set("LABEL"), Some("end"));
     }
 
@@ -236,17 +161,15 @@ mod tests {
         let (rules, _) = parse(r#"KERNEL != i"SDA" RUN+="/bin/sh -c \"echo 1 > /x\"", ENV{A}:="b""#);
         let [first, run, env] = rules[0].tokens.as_slice() else { panic!("{rules:?}") };
         assert!(first.ignore_case && first.operator == Operator::IsNot);
-        assert_eq!((run.value.as_str(), run.operator), ("/bin/sh -c \"echo 1 > /x\"", Operator::Set));
-        assert_eq!(env.attribute.as_deref(), Some("A"));
+        assert_eq!((run.value.as_str(), run.operator), (r#"/bin/sh -c \"echo 1 > /x\""#, Operator::Set));
+        assert_eq!((env.attribute.as_str(), env.text.as_str()), ("A", r#"ENV{A}:="b""#));
     }
 
     #[test]
-    fn what_udev_ignores_is_told() {
-        for text in
-            ["DEVTYPE==\"disk\", ATTR{a}=\"1\"", "KERNEL=sda", "KERNEL==\"sda", "ATTR{a=\"1\"", "KERNEL"]
-        {
+    fn what_is_no_rule_is_told() {
+        for text in ["KERNEL=sda", "KERNEL==\"sda", "ATTR{a=\"1\"", "KERNEL", "kernel==\"sda\""] {
             let (rules, wrong) = parse(text);
-            assert!(rules.is_empty() && wrong.len() == 1, "{text}: {rules:?}");
+            assert!(rules.is_empty() && wrong == [(1, text.to_owned())], "{text}: {rules:?}");
         }
     }
 }
