@@ -14,10 +14,7 @@
 //! it does not know. Every number's name ends in its unit.
 
 pub mod contest;
-mod salvage;
 mod wire;
-
-pub use salvage::Repaired;
 
 use std::io;
 
@@ -31,11 +28,22 @@ use serde_json::Value;
 /// The name of the schema that is written and read.
 pub const SCHEMA: &str = "floodwall/result/1";
 
+/// What to do about a result that is whole and does not fit the schema.
+const CHANGED: &str = "the file was changed after it was written; take an unchanged copy, or repeat the run";
+
 /// Why a result could not be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum SchemaError {
+    /// The end of the JSON is missing.
+    #[error(
+        "can't read the result: it is cut off at line {line}: its writing was interrupted; repeat the run with --out FILE, which writes a file whole or not at all"
+    )]
+    Cut {
+        /// The last line that is there, from 1.
+        line: usize,
+    },
     /// Not JSON, or a field has the wrong type.
-    #[error("can't read the result: {0}; the file was changed or cut")]
+    #[error("can't read the result: {0}; {CHANGED}")]
     Json(serde_json::Error),
     /// JSON, but without a schema name.
     #[error("can't read the result: it has no \"schema\", so it is not a floodwall result")]
@@ -55,7 +63,7 @@ pub enum SchemaError {
         source: CodecError,
     },
     /// An index of a contest points outside its list.
-    #[error("can't read the result: {place}; the file was changed or cut")]
+    #[error("can't read the result: {place}; {CHANGED}")]
     Index {
         /// What names what.
         place: String,
@@ -66,6 +74,12 @@ pub enum SchemaError {
     /// The writer that takes the JSON failed.
     #[error("can't write the result: {0}")]
     Io(#[source] io::Error),
+}
+
+impl SchemaError {
+    fn of_json(error: serde_json::Error) -> Self {
+        if error.is_eof() { Self::Cut { line: error.line() } } else { Self::Json(error) }
+    }
 }
 
 /// The command of a run, its user, its place and its time.

@@ -186,8 +186,47 @@ fn only_results_of_this_schema_are_read() {
     );
     assert_eq!(message("{}"), "can't read the result: it has no \"schema\", so it is not a floodwall result");
     assert!(message("[1]").contains("can't read the result"));
+}
+
+#[test]
+fn a_stored_result_is_written_again_byte_for_byte() {
+    for (name, stored) in [
+        ("sim-quick", include_str!("../../../../docs/data/sim-quick.json")),
+        ("tune", include_str!("../../../../docs/data/tune.json")),
+        ("two-kernels", include_str!("../../../../docs/data/two-kernels.json")),
+    ] {
+        let written = Document::read(stored).unwrap().to_json().unwrap();
+        let differing = stored.lines().zip(written.lines()).find(|(before, after)| before != after);
+        assert_eq!(differing, None, "{name}");
+        assert!(written == stored, "{name}: {} bytes became {}", stored.len(), written.len());
+    }
+}
+
+#[test]
+fn a_cut_result_is_refused_with_its_last_line_and_the_remedy() {
     let text = Made::damage().document().to_json().unwrap();
-    assert!(message(&text[..text.len() / 2]).ends_with("the file was changed or cut"));
+    let remedy = "its writing was interrupted; repeat the run with --out FILE, which writes a file whole or not at all";
+    for cut in [0, 1, text.len() / 3, text.len() / 2, text.len() - 2] {
+        let line = text[..cut].matches('\n').count() + 1;
+        let message = Document::read(&text[..cut]).unwrap_err().to_string();
+        assert_eq!(
+            message,
+            format!("can't read the result: it is cut off at line {line}: {remedy}"),
+            "{cut}"
+        );
+    }
+}
+
+#[test]
+fn a_changed_result_is_refused_with_the_place_and_the_remedy() {
+    let text = Made::damage().document().to_json().unwrap();
+    let remedy = "the file was changed after it was written; take an unchanged copy, or repeat the run";
+    // Programs without null write NaN.
+    let nan = text.replacen("\"seconds\": 1.0,", "\"seconds\": NaN,", 1);
+    let line = 1 + nan.lines().position(|line| line.contains("NaN")).unwrap();
+    let message = Document::read(&nan).unwrap_err().to_string();
+    assert!(message.contains(&format!("expected value at line {line} column")), "{message}");
+    assert!(message.ends_with(remedy), "{message}");
 }
 
 #[test]

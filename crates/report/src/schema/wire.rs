@@ -29,7 +29,7 @@ use super::{Baseline, Document, Run, SCHEMA, SchemaError};
 
 /// The document, in the order of its fields. `T` is a list of trials.
 #[derive(Serialize, Deserialize)]
-pub(super) struct ResultDoc<T> {
+struct ResultDoc<T> {
     schema: String,
     #[serde(flatten)]
     run: Run,
@@ -62,14 +62,14 @@ struct BaselineDoc<T> {
 
 /// `P` is a list of phases.
 #[derive(Serialize, Deserialize)]
-pub(super) struct TrialDoc<P> {
+struct TrialDoc<P> {
     setting: Setting,
     round: u32,
     phases: P,
 }
 
 /// What reading makes of the lists.
-pub(super) type TrialsRead = Vec<TrialDoc<Vec<PhaseDoc<Vec<IntervalDoc>>>>>;
+type TrialsRead = Vec<TrialDoc<Vec<PhaseDoc<Vec<IntervalDoc>>>>>;
 
 /// A list whose elements take their JSON shape one by one, while it is written.
 struct Each<'a, T, F> {
@@ -93,7 +93,7 @@ where
 
 /// `I` is a list of intervals.
 #[derive(Serialize, Deserialize)]
-pub(super) struct PhaseDoc<I> {
+struct PhaseDoc<I> {
     name: PhaseKind,
     #[serde(default)]
     start_s: f64,
@@ -170,7 +170,7 @@ struct DeviceDoc {
 }
 
 #[derive(Serialize, Deserialize)]
-pub(super) struct IntervalDoc {
+struct IntervalDoc {
     start_s: f64,
     seconds: f64,
     victim: IntervalVictimDoc,
@@ -197,7 +197,7 @@ struct IntervalFloodDoc {
 }
 
 #[derive(Serialize, Deserialize)]
-pub(super) struct LoadDoc {
+struct LoadDoc {
     name: String,
     ops: u64,
     bytes: u64,
@@ -285,18 +285,18 @@ pub(super) fn read(json: &str) -> Result<Document, SchemaError> {
     if json.trim_start().chars().next().is_some_and(|first| first != '{') {
         return Err(SchemaError::NotAResult);
     }
-    let named: Named = serde_json::from_str(json).map_err(SchemaError::Json)?;
+    let named: Named = serde_json::from_str(json).map_err(SchemaError::of_json)?;
     match named.schema {
         None => return Err(SchemaError::NotAResult),
         Some(Value::String(schema)) if schema == SCHEMA => {}
         Some(Value::String(found)) => return Err(SchemaError::OtherSchema { found }),
         Some(other) => return Err(SchemaError::OtherSchema { found: other.to_string() }),
     }
-    document(serde_json::from_str(json).map_err(SchemaError::Json)?)
+    document(serde_json::from_str(json).map_err(SchemaError::of_json)?)
 }
 
 /// The document as read, with its histograms decoded and its indices checked.
-pub(super) fn document(doc: ResultDoc<TrialsRead>) -> Result<Document, SchemaError> {
+fn document(doc: ResultDoc<TrialsRead>) -> Result<Document, SchemaError> {
     let baseline = doc.baseline.map(|b| {
         Ok::<_, SchemaError>(Baseline { source: b.source, trials: trials(&b.trials, "baseline.trials")? })
     });
