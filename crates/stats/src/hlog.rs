@@ -15,11 +15,10 @@
 use std::io;
 use std::time::{Duration, UNIX_EPOCH};
 
+use floodwall_model::hdr::{CodecError, to_histogram};
 use floodwall_model::trial::{OpLatencies, Phase, Trial};
 use hdrhistogram::serialization::interval_log::{IntervalLogWriter, IntervalLogWriterBuilder, Tag};
 use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
-
-use crate::quantiles::{CodecError, to_histogram};
 
 /// Nanoseconds in a millisecond, the unit of the log's maximum column.
 const NS_PER_MS: f64 = 1e6;

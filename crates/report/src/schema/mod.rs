@@ -18,10 +18,10 @@ mod wire;
 
 use std::io;
 
+use floodwall_model::hdr::CodecError;
 use floodwall_model::status::Missing;
 use floodwall_model::{PhaseKind, Scenario, Setting, Trial};
 use floodwall_stats::figures::{Reference, Summary, summarise};
-use floodwall_stats::quantiles::CodecError;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

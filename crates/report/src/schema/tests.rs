@@ -2,9 +2,9 @@
 //! raw data.
 
 use floodwall_model::LatencyCounts;
+use floodwall_model::hdr::decode;
 use floodwall_model::status::Missing;
 use floodwall_stats::intervals::IntervalStore;
-use floodwall_stats::quantiles::decode;
 use proptest::prelude::*;
 use serde_json::Value;
 

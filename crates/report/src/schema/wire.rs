@@ -13,12 +13,13 @@
 
 use std::io::{self, BufWriter, Write};
 
+use floodwall_model::hdr::{CodecError, decode, encode};
 use floodwall_model::trial::{
     BurstTotals, DeviceSample, HostSample, Interval, LoadTotals, OpLatencies, Phase, PhaseKind, Trial, Warmup,
 };
 use floodwall_model::{LatencyCounts, Setting};
 use floodwall_stats::figures::{Summary, iops_alone};
-use floodwall_stats::quantiles::{CodecError, Percentiles, decode, encode};
+use floodwall_stats::quantiles::Percentiles;
 use floodwall_stats::stalls::{Stall, assess, windows, worst};
 use serde::ser::{Error, SerializeSeq};
 use serde::{Deserialize, Serialize, Serializer};
