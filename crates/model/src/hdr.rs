@@ -29,15 +29,13 @@ pub enum CodecError {
     #[error("can't serialise a histogram: {0}")]
     Encode(String),
     /// Not base64.
-    #[error("histogram is not base64 ({0}): the text was changed or cut")]
+    #[error("histogram is not base64 ({0})")]
     Base64(#[from] base64::DecodeError),
     /// Base64, but not an HdrHistogram in the V2 form.
-    #[error("histogram is not in HdrHistogram's V2 form ({0}): the text was changed or cut")]
+    #[error("histogram is not in HdrHistogram's V2 form ({0})")]
     Decode(String),
     /// A histogram with other buckets, so that counts can't be taken over exactly.
-    #[error(
-        "histogram has {digits} significant digits from {low} up, not {SIGNIFICANT_DIGITS} from 1: it was written by another program"
-    )]
+    #[error("histogram has {digits} significant digits from {low} up, not {SIGNIFICANT_DIGITS} from 1")]
     OtherBuckets {
         /// Its significant decimal digits.
         digits: u8,

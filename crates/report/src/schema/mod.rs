@@ -18,7 +18,6 @@ mod wire;
 
 use std::io;
 
-use floodwall_model::hdr::CodecError;
 use floodwall_model::status::Missing;
 use floodwall_model::{PhaseKind, Scenario, Setting, Trial};
 use floodwall_stats::figures::{Reference, Summary, summarise};
@@ -42,7 +41,7 @@ pub enum SchemaError {
         /// The last line that is there, from 1.
         line: usize,
     },
-    /// Not JSON, or a field has the wrong type.
+    /// Not JSON, or a field has the wrong type or a value that can't be decoded.
     #[error("can't read the result: {0}; {CHANGED}")]
     Json(serde_json::Error),
     /// JSON, but without a schema name.
@@ -53,14 +52,6 @@ pub enum SchemaError {
     OtherSchema {
         /// The schema it names.
         found: String,
-    },
-    /// A stored histogram could not be decoded.
-    #[error("can't read the result: {place}: {source}")]
-    Histogram {
-        /// Where in the document.
-        place: String,
-        /// Why.
-        source: CodecError,
     },
     /// An index of a contest points outside its list.
     #[error("can't read the result: {place}; {CHANGED}")]
@@ -183,7 +174,7 @@ pub struct ResultFilesystem {
 }
 
 /// The stored result that flood and burst are compared with: only the phases that this takes.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Baseline {
     /// Where it came from: usually a file's name.
     pub source: String,
