@@ -8,7 +8,11 @@
 //!           └ LoadTotals per victim and flood
 //! ```
 //!
-//! Only raw data is stored: every figure of a report can be computed from it again.
+//! Only raw data is stored: every figure of a report can be computed from it again. These types say
+//! how a result has it. The crate `report` writes it with derived values in between, which reading
+//! passes over; docs/result-schema.md has all fields.
+
+mod stored;
 
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +20,7 @@ use crate::latency::LatencyCounts;
 use crate::setting::Setting;
 
 /// One scenario run once under one setting.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Trial {
     /// The knob values that were in force, as read back.
     pub setting: Setting,
@@ -72,29 +76,37 @@ impl PhaseKind {
 }
 
 /// One phase of a trial.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Phase {
     /// What ran.
+    #[serde(rename = "name")]
     pub kind: PhaseKind,
     /// When the measured part began, in seconds since the run began.
+    #[serde(default)]
     pub start_s: f64,
     /// Length of the measured part in seconds.
     pub seconds: f64,
     /// How the phase reached its steady state.
+    #[serde(default)]
     pub warmup: Warmup,
     /// The measured part, in order, of about one second each (longer when old ones were merged to
     /// bound memory).
     pub intervals: Vec<Interval>,
     /// Operations that were in flight when the measured part ended: their latency counts, their
     /// completion does not.
+    #[serde(default)]
     pub overrun: OpLatencies,
     /// Per victim, in the scenario's order.
+    #[serde(default)]
     pub victims: Vec<LoadTotals>,
     /// Per flood, in the scenario's order.
+    #[serde(default)]
     pub floods: Vec<LoadTotals>,
     /// For a burst: bytes accepted and how long that took.
+    #[serde(default)]
     pub burst: Option<BurstTotals>,
     /// Why the phase ended early, if it did.
+    #[serde(default)]
     pub cut_short: Option<String>,
 }
 
@@ -127,18 +139,28 @@ pub struct OpLatencies {
 }
 
 impl OpLatencies {
+    /// Each operation by its name in results, and its latencies.
+    #[must_use]
+    pub fn by_operation(&self) -> [(&'static str, &LatencyCounts); 4] {
+        [("commit", &self.commit), ("write", &self.write), ("sync", &self.sync), ("read", &self.read)]
+    }
+
+    /// The latencies in the order of [`OpLatencies::by_operation`].
+    fn all_mut(&mut self) -> [&mut LatencyCounts; 4] {
+        [&mut self.commit, &mut self.write, &mut self.sync, &mut self.read]
+    }
+
     /// Adds another's counts.
     pub fn merge(&mut self, other: &Self) {
-        self.commit.merge(&other.commit);
-        self.write.merge(&other.write);
-        self.sync.merge(&other.sync);
-        self.read.merge(&other.read);
+        for (counts, (_, more)) in self.all_mut().into_iter().zip(other.by_operation()) {
+            counts.merge(more);
+        }
     }
 
     /// Bytes that they hold on the heap.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
-        [&self.commit, &self.write, &self.sync, &self.read].into_iter().map(LatencyCounts::heap_bytes).sum()
+        self.by_operation().into_iter().map(|(_, counts)| counts.heap_bytes()).sum()
     }
 
     /// Whole operations as the victim sees them: commits and reads.
@@ -151,7 +173,8 @@ impl OpLatencies {
 }
 
 /// About one second of a phase.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(from = "stored::StoredInterval", into = "stored::StoredInterval")]
 pub struct Interval {
     /// Start, in seconds since the phase's measured part began.
     pub start_s: f64,
@@ -213,7 +236,7 @@ pub struct DeviceSample {
 }
 
 /// What one victim or flood did in the measured part of a phase.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct LoadTotals {
     /// Its name in the scenario.
     pub name: String,
@@ -222,15 +245,20 @@ pub struct LoadTotals {
     /// Bytes moved.
     pub bytes: u64,
     /// Latencies; empty for floods and commands.
+    #[serde(flatten)]
     pub latencies: OpLatencies,
     /// Open loop: operations that fell due and never got a turn. Closed loop: 0.
+    #[serde(default)]
     pub unserved_ops: u64,
     /// For a command: how often it ran to its end and was started again.
+    #[serde(default)]
     pub command_runs: Option<u64>,
     /// CPU time of its threads over warm-up and measured part together, in microseconds; `None` for
     /// commands.
+    #[serde(default)]
     pub cpu_us: Option<u64>,
     /// Operations completed over warm-up and measured part together: what `cpu_us` was spent on.
+    #[serde(default)]
     pub ops_with_warmup: u64,
 }
 

@@ -30,7 +30,7 @@ struct Shown {
 }
 
 fn shown(document: &Document) -> Shown {
-    let study = Study::of(document, "result.json", Vec::new());
+    let study = Study::of(document, "result.json");
     let sentence = study.sentence();
     let charts = figures(&study, None).unwrap();
     let report = json::document(&[&study]);
@@ -140,7 +140,7 @@ fn assert_agreement(document: &Document) {
     );
     assert!(all.markdown.contains(&all.sentence), "{}", all.markdown);
     assert_eq!(all.report["results"][0]["sentence"], all.sentence.as_str());
-    let operations = Study::of(document, "", Vec::new()).operations();
+    let operations = Study::of(document, "").operations();
     let head = format!("{operations}/s");
     let of_figure = BTreeMap::from([
         ("victim_iops", (head.as_str(), format!("{operations} beside the flood"))),
@@ -336,7 +336,7 @@ fn a_result_that_an_older_version_judged_is_judged_anew_and_says_the_same_everyw
     document.judge();
     assert_eq!(document, again, "judged once more nothing changes");
     assert_agreement(&document);
-    let said = Study::of(&document, "", Vec::new()).sentence();
+    let said = Study::of(&document, "").sentence();
     assert!(!said.contains("no real difference"), "{said}");
 }
 

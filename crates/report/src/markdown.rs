@@ -86,9 +86,6 @@ pub fn report(study: &Study<'_>) -> String {
     } else {
         out.push_str(&bench(document));
     }
-    for repair in &study.repairs {
-        let _ = writeln!(out, "- damaged: {}", escaped(repair));
-    }
     out
 }
 

@@ -15,11 +15,10 @@
 use std::io;
 use std::time::{Duration, UNIX_EPOCH};
 
-use floodwall_model::trial::{OpLatencies, Phase, Trial};
+use floodwall_model::hdr::{CodecError, to_histogram};
+use floodwall_model::trial::{Phase, Trial};
 use hdrhistogram::serialization::interval_log::{IntervalLogWriter, IntervalLogWriterBuilder, Tag};
 use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
-
-use crate::quantiles::{CodecError, to_histogram};
 
 /// Nanoseconds in a millisecond, the unit of the log's maximum column.
 const NS_PER_MS: f64 = 1e6;
@@ -76,8 +75,7 @@ where
             latencies.merge(&phase.overrun);
         }
         let start = duration(phase.start_s + interval.start_s);
-        let OpLatencies { commit, write, sync, read } = &latencies;
-        for (tag, counts) in [("commit", commit), ("write", write), ("sync", sync), ("read", read)] {
+        for (tag, counts) in latencies.by_operation() {
             if !counts.is_empty() {
                 log.write_histogram(&to_histogram(counts)?, start, duration(interval.seconds), Tag::new(tag))
                     .map_err(|e| HlogError::Io(io::Error::other(e.to_string())))?;
@@ -96,7 +94,7 @@ fn duration(seconds: f64) -> Duration {
 mod tests {
     use base64::Engine as _;
     use floodwall_model::LatencyCounts;
-    use floodwall_model::trial::{Interval, PhaseKind, Warmup};
+    use floodwall_model::trial::{Interval, OpLatencies, PhaseKind, Warmup};
     use hdrhistogram::Histogram;
     use hdrhistogram::serialization::Deserializer;
     use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};

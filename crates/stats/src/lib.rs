@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! recorder    live latency counters ─▶ LatencyCounts
-//! quantiles   LatencyCounts ─▶ percentiles; HdrHistogram's forms and back
+//! quantiles   LatencyCounts ─▶ percentiles
 //! hlog        Trials ─▶ HdrHistogram interval log
 //! intervals   a phase's intervals in bounded memory
 //! steady      a series ─▶ is the load warmed up?

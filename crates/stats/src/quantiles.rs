@@ -1,10 +1,8 @@
-//! Percentiles of counted latencies, and the HdrHistogram forms in which they are stored.
+//! Percentiles of counted latencies.
 //!
 //! ```text
 //! LatencyCounts ─┬─ percentile_ns ──▶ Option<ns>         nearest rank, None with too few samples
-//!                ├─ Percentiles::of ▶ mean p50 … max      microseconds, as results print them
-//!                └─ to_histogram ──▶ Histogram<u64> ──▶ encode ──▶ base64 of the V2 + DEFLATE form
-//!                                                        decode ◀──
+//!                └─ Percentiles::of ▶ mean p50 … max      microseconds, as results print them
 //! ```
 //!
 //! **Which percentile.** The nearest-rank definition (Hyndman & Fan 1996, definition 1): the
@@ -20,44 +18,8 @@
 //!
 //! Units: nanoseconds inside, microseconds in [`Percentiles`].
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use floodwall_model::LatencyCounts;
-use floodwall_model::latency::{MAX_NS, bucket_low_ns, bucket_of};
-use hdrhistogram::Histogram;
-use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
 use serde::{Deserialize, Serialize};
-
-/// Significant decimal digits of an HdrHistogram whose buckets are those of
-/// [`floodwall_model::latency`].
-const SIGNIFICANT_DIGITS: u8 = 2;
-
-/// Why a histogram could not be encoded or decoded.
-#[derive(Debug, thiserror::Error)]
-pub enum CodecError {
-    /// The HdrHistogram library refused to make or fill a histogram.
-    #[error("can't make a histogram of up to {MAX_NS} ns: {0}")]
-    Histogram(String),
-    /// The library failed to serialise.
-    #[error("can't serialise a histogram: {0}")]
-    Encode(String),
-    /// Not base64.
-    #[error("histogram is not base64 ({0}): the text was changed or cut")]
-    Base64(#[from] base64::DecodeError),
-    /// Base64, but not an HdrHistogram in the V2 form.
-    #[error("histogram is not in HdrHistogram's V2 form ({0}): the text was changed or cut")]
-    Decode(String),
-    /// A histogram with other buckets, so that counts can't be taken over exactly.
-    #[error(
-        "histogram has {digits} significant digits from {low} up, not {SIGNIFICANT_DIGITS} from 1: it was written by another program"
-    )]
-    OtherBuckets {
-        /// Its significant decimal digits.
-        digits: u8,
-        /// Its lowest discernible value.
-        low: u64,
-    },
-}
 
 /// How many samples a percentile takes to be more than the maximum under another name: 1 / (1 − p),
 /// 1 at 0 and 100 %.
@@ -173,56 +135,10 @@ fn us(ns: u64) -> f64 {
     ns as f64 / 1e3
 }
 
-/// As an HdrHistogram with the same buckets: every count is taken over exactly; sum and exact
-/// maximum are not part of it.
-///
-/// # Errors
-/// [`CodecError::Histogram`] if the library refuses, which it does only when a count exceeds its
-/// counters.
-pub fn to_histogram(counts: &LatencyCounts) -> Result<Histogram<u64>, CodecError> {
-    let mut histogram = Histogram::<u64>::new_with_bounds(1, MAX_NS, SIGNIFICANT_DIGITS)
-        .map_err(|e| CodecError::Histogram(e.to_string()))?;
-    for (bucket, n) in counts.buckets() {
-        histogram.record_n(bucket_low_ns(bucket), n).map_err(|e| CodecError::Histogram(e.to_string()))?;
-    }
-    Ok(histogram)
-}
-
-/// As HdrHistogram's V2 + DEFLATE form in base64, which every HdrHistogram library reads.
-///
-/// The form keeps the counts and not the sum or the exact maximum: store those beside it
-/// ([`decode`] takes them back).
-///
-/// # Errors
-/// [`CodecError`] if the library refuses.
-pub fn encode(counts: &LatencyCounts) -> Result<String, CodecError> {
-    let histogram = to_histogram(counts)?;
-    let mut bytes = Vec::new();
-    V2DeflateSerializer::new()
-        .serialize(&histogram, &mut bytes)
-        .map_err(|e| CodecError::Encode(e.to_string()))?;
-    Ok(STANDARD.encode(bytes))
-}
-
-/// The inverse of [`encode`], with the sum and the exact maximum that were stored beside it.
-///
-/// # Errors
-/// [`CodecError`] for anything that [`encode`] does not write.
-pub fn decode(base64: &str, sum_ns: u64, max_ns: u64) -> Result<LatencyCounts, CodecError> {
-    let bytes = STANDARD.decode(base64.trim())?;
-    let histogram: Histogram<u64> = Deserializer::new()
-        .deserialize(&mut bytes.as_slice())
-        .map_err(|e| CodecError::Decode(e.to_string()))?;
-    let (digits, low) = (histogram.sigfig(), histogram.low());
-    if digits != SIGNIFICANT_DIGITS || low != 1 {
-        return Err(CodecError::OtherBuckets { digits, low });
-    }
-    let counts = histogram.iter_recorded().map(|v| (bucket_of(v.value_iterated_to()), v.count_at_value()));
-    Ok(LatencyCounts::from_buckets(counts, sum_ns, max_ns))
-}
-
 #[cfg(test)]
 mod tests {
+    use floodwall_model::hdr::to_histogram;
+    use floodwall_model::latency::MAX_NS;
     use proptest::prelude::*;
 
     use super::*;
@@ -288,24 +204,6 @@ mod tests {
         assert_eq!(percentile_ns(&counts, 50.0), Some(2 * MAX_NS));
     }
 
-    #[test]
-    fn a_histogram_with_other_buckets_is_refused() {
-        let mut other = Histogram::<u64>::new_with_bounds(1, MAX_NS, 3).unwrap();
-        other.record(5).unwrap();
-        let mut bytes = Vec::new();
-        V2DeflateSerializer::new().serialize(&other, &mut bytes).unwrap();
-        let error = decode(&STANDARD.encode(bytes), 5, 5).unwrap_err();
-        assert!(matches!(error, CodecError::OtherBuckets { digits: 3, low: 1 }), "{error}");
-    }
-
-    #[test]
-    fn a_cut_histogram_is_refused() {
-        let text = encode(&LatencyCounts::from_values(1..5_000)).unwrap();
-        assert!(matches!(decode(&text[..text.len() / 2 / 4 * 4], 0, 0), Err(CodecError::Decode(_))));
-        assert!(matches!(decode("not base64!", 0, 0), Err(CodecError::Base64(_))));
-        assert!(decode("", 0, 0).is_err());
-    }
-
     /// Latencies from nanoseconds to minutes, with repeats.
     fn latencies() -> impl Strategy<Value = Vec<u64>> {
         let one = prop_oneof![0u64..300, 1_000u64..2_000_000, 1_000_000u64..100_000_000_000, Just(MAX_NS)];
@@ -339,18 +237,6 @@ mod tests {
             if let Some(found) = percentile_ns(&counts, percent) {
                 prop_assert_eq!(found, histogram.value_at_quantile(percent / 100.0).min(counts.max_ns()));
             }
-        }
-
-        #[test]
-        fn encoding_and_decoding_is_exact(values in latencies()) {
-            let counts = LatencyCounts::from_values(values);
-            let text = encode(&counts).unwrap();
-            prop_assert_eq!(decode(&text, counts.sum_ns(), counts.max_ns()).unwrap(), counts);
-        }
-
-        #[test]
-        fn no_text_makes_the_decoder_panic(text in "[A-Za-z0-9+/]{0,60}") {
-            let _ = decode(&text, 0, 0);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `floodwall report`: stored results in every form, damaged ones, and files that are not results.
+//! `floodwall report`: stored results in every form, and files that it refuses.
 
 use std::fs;
 use std::path::Path;
@@ -104,25 +104,26 @@ fn several_results_are_one_page() {
 }
 
 #[test]
-fn a_damaged_result_is_shown_without_what_is_damaged() {
+fn a_damaged_result_is_refused_with_its_place_and_the_remedy() {
     let (_dir, _, of) = directory();
     let text = fs::read_to_string(of("r.json")).unwrap();
     let damaged = text.replacen("\"seconds\": 1.0,", "\"seconds\": NaN,", 1);
-    assert_ne!(damaged, text);
-    for (name, text, said) in [
-        ("nan.json", damaged.as_str(), "1 of 2 intervals can't be read: left out"),
-        ("cut.json", &text[..text.len() * 2 / 3], "the file ends too early"),
+    let line = 1 + damaged.lines().position(|line| line.contains("NaN")).unwrap();
+    let nan = format!("can't read the result: expected value at line {line} column");
+    let cut = &text[..text.len() * 2 / 3];
+    let cut_off = format!("can't read the result: it is cut off at line {}:", cut.matches('\n').count() + 1);
+    let not_text = [text.as_bytes(), b"\xff"].concat();
+    for (name, bytes, said, remedy) in [
+        ("nan.json", damaged.as_bytes(), nan.as_str(), "take an unchanged copy, or repeat the run"),
+        ("cut.json", cut.as_bytes(), cut_off.as_str(), "repeat the run with --out FILE"),
+        ("bytes.json", not_text.as_slice(), "it is not UTF-8 text", "invalid utf-8 sequence"),
     ] {
-        fs::write(of(name), text).unwrap();
-        let output = floodwall(&["report", &of(name), "--out", &of("d.html")]);
-        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-        assert!(
-            stderr(&output).contains("is damaged") && stderr(&output).contains(said),
-            "{}",
-            stderr(&output)
-        );
-        let page = fs::read_to_string(of("d.html")).unwrap();
-        assert!(page.contains(&said.replace('\'', "&#39;")), "{name}");
+        fs::write(of(name), bytes).unwrap();
+        let message = refused(&["report", &of(name), "--out", &of("d.html")]);
+        for part in [name, said, remedy] {
+            assert!(message.contains(part), "{name}: '{part}' is not in {message}");
+        }
+        assert!(!Path::new(&of("d.html")).exists(), "{name}");
     }
 }
 
@@ -187,7 +188,7 @@ fn names_in_a_result_do_nothing_to_a_terminal() {
     assert!(markdown.contains(&format!(r"{} \*fast\*", SHOWN.replace('\\', r"\\"))), "{markdown}");
     let seen: Value = serde_json::from_str(&json).unwrap();
     assert!(seen.to_string().contains(serde_json::to_string(EVIL).unwrap().trim_matches('"')), "{json}");
-    // The same on stderr, where a damaged result is reported with the damaged parts.
+    // The same on stderr, where a file that is refused is named.
     fs::write(of("nul\u{1b}[2J.json"), "{").unwrap();
     assert!(refused(&["report", &of("nul\u{1b}[2J.json")]).contains(r"nul\u{1b}[2J.json"));
 }

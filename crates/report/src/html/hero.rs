@@ -154,7 +154,7 @@ fn factor(c: &Compared) -> String {
     }
 }
 
-/// Warnings, and the defects of the stored document.
+/// What is wrong with the run, and its warnings.
 fn notices(out: &mut String, study: &Study<'_>) {
     let run = &study.document.run;
     let mut notices: Vec<String> = Vec::new();
@@ -162,17 +162,6 @@ fn notices(out: &mut String, study: &Study<'_>) {
         notices.push(format!("Partial result: {why}."));
     }
     notices.extend(run.warnings.iter().cloned());
-    if !study.repairs.is_empty() {
-        let all = study.repairs.len();
-        notices.push(format!(
-            "The stored result is damaged in {all} place{}; everything else is shown.",
-            if all == 1 { "" } else { "s" }
-        ));
-        notices.extend(study.repairs.iter().take(20).cloned());
-        if all > 20 {
-            notices.push(format!("… and {} more", all - 20));
-        }
-    }
     if notices.is_empty() {
         return;
     }

@@ -5,14 +5,14 @@ use crate::schema::Document;
 use crate::synthetic::{Made, contest};
 
 fn html(document: &Document) -> String {
-    let study = Study::of(document, "result.json", Vec::new());
+    let study = Study::of(document, "result.json");
     let figures = figures(&study, None).unwrap();
     page(&[(study, figures)])
 }
 
 /// Ids of the charts of a result.
 fn charts(document: &Document) -> Vec<String> {
-    let study = Study::of(document, "result.json", Vec::new());
+    let study = Study::of(document, "result.json");
     figures(&study, None).unwrap().charts.into_iter().map(|c| c.id).collect()
 }
 
@@ -69,13 +69,13 @@ fn a_page_puts_a_recommendation_in_force_in_one_way() {
 #[test]
 fn a_comparison_of_many_says_how_many_differ() {
     let mut document = contest(false);
-    let few = Study::of(&document, "r.json", Vec::new()).sentence();
+    let few = Study::of(&document, "r.json").sentence();
     assert!(few.starts_with("2010-15MB against default: better: commits 7.39×"), "{few}");
     let contest = document.contest.as_mut().unwrap();
     let cured = contest.contenders[1].clone();
     contest.contenders.push(cured);
     assert_eq!(
-        Study::of(&document, "r.json", Vec::new()).sentence(),
+        Study::of(&document, "r.json").sentence(),
         "3 settings beside default: 2 better in something and worse in nothing, 1 failed."
     );
 }
@@ -143,7 +143,7 @@ fn ids_are_unique_also_with_several_results() {
     let results: Vec<_> = documents
         .iter()
         .map(|d| {
-            let study = Study::of(d, "r.json", Vec::new());
+            let study = Study::of(d, "r.json");
             let figures = figures(&study, None).unwrap();
             (study, figures)
         })

@@ -171,7 +171,7 @@ impl Contest {
     }
 
     /// A contender's four figures from its trials that count; `None` if it has no trials.
-    pub(super) fn summary_of(&self, i: usize, trials: &[Trial]) -> Option<Summary> {
+    fn summary_of(&self, i: usize, trials: &[Trial]) -> Option<Summary> {
         let contender = self.contenders.get(i)?;
         let own = self.counted(i, trials);
         let reference = if i == 0 { Vec::new() } else { self.counted(0, trials) };

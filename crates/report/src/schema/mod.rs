@@ -14,28 +14,35 @@
 //! it does not know. Every number's name ends in its unit.
 
 pub mod contest;
-mod salvage;
 mod wire;
-
-pub use salvage::Repaired;
 
 use std::io;
 
 use floodwall_model::status::Missing;
 use floodwall_model::{PhaseKind, Scenario, Setting, Trial};
 use floodwall_stats::figures::{Reference, Summary, summarise};
-use floodwall_stats::quantiles::CodecError;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// The name of the schema that is written and read.
 pub const SCHEMA: &str = "floodwall/result/1";
 
+/// What to do about a result that is whole and does not fit the schema.
+const CHANGED: &str = "the file was changed after it was written; take an unchanged copy, or repeat the run";
+
 /// Why a result could not be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum SchemaError {
-    /// Not JSON, or a field has the wrong type.
-    #[error("can't read the result: {0}; the file was changed or cut")]
+    /// The end of the JSON is missing.
+    #[error(
+        "can't read the result: it is cut off at line {line}: its writing was interrupted; repeat the run with --out FILE, which writes a file whole or not at all"
+    )]
+    Cut {
+        /// The last line that is there, from 1.
+        line: usize,
+    },
+    /// Not JSON, or a field has the wrong type or a value that can't be decoded.
+    #[error("can't read the result: {0}; {CHANGED}")]
     Json(serde_json::Error),
     /// JSON, but without a schema name.
     #[error("can't read the result: it has no \"schema\", so it is not a floodwall result")]
@@ -46,16 +53,8 @@ pub enum SchemaError {
         /// The schema it names.
         found: String,
     },
-    /// A stored histogram could not be decoded.
-    #[error("can't read the result: {place}: {source}")]
-    Histogram {
-        /// Where in the document.
-        place: String,
-        /// Why.
-        source: CodecError,
-    },
     /// An index of a contest points outside its list.
-    #[error("can't read the result: {place}; the file was changed or cut")]
+    #[error("can't read the result: {place}; {CHANGED}")]
     Index {
         /// What names what.
         place: String,
@@ -66,6 +65,12 @@ pub enum SchemaError {
     /// The writer that takes the JSON failed.
     #[error("can't write the result: {0}")]
     Io(#[source] io::Error),
+}
+
+impl SchemaError {
+    fn of_json(error: serde_json::Error) -> Self {
+        if error.is_eof() { Self::Cut { line: error.line() } } else { Self::Json(error) }
+    }
 }
 
 /// The command of a run, its user, its place and its time.
@@ -169,7 +174,7 @@ pub struct ResultFilesystem {
 }
 
 /// The stored result that flood and burst are compared with: only the phases that this takes.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Baseline {
     /// Where it came from: usually a file's name.
     pub source: String,

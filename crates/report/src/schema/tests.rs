@@ -2,9 +2,10 @@
 //! raw data.
 
 use floodwall_model::LatencyCounts;
+use floodwall_model::hdr::decode;
 use floodwall_model::status::Missing;
+use floodwall_model::trial::OpLatencies;
 use floodwall_stats::intervals::IntervalStore;
-use floodwall_stats::quantiles::decode;
 use proptest::prelude::*;
 use serde_json::Value;
 
@@ -186,17 +187,83 @@ fn only_results_of_this_schema_are_read() {
     );
     assert_eq!(message("{}"), "can't read the result: it has no \"schema\", so it is not a floodwall result");
     assert!(message("[1]").contains("can't read the result"));
-    let text = Made::damage().document().to_json().unwrap();
-    assert!(message(&text[..text.len() / 2]).ends_with("the file was changed or cut"));
 }
 
 #[test]
-fn a_damaged_histogram_is_named_by_its_place() {
+fn a_stored_result_is_written_again_byte_for_byte() {
+    for (name, stored) in [
+        ("sim-quick", include_str!("../../../../docs/data/sim-quick.json")),
+        ("tune", include_str!("../../../../docs/data/tune.json")),
+        ("two-kernels", include_str!("../../../../docs/data/two-kernels.json")),
+    ] {
+        let written = Document::read(stored).unwrap().to_json().unwrap();
+        let differing = stored.lines().zip(written.lines()).find(|(before, after)| before != after);
+        assert_eq!(differing, None, "{name}");
+        assert!(written == stored, "{name}: {} bytes became {}", stored.len(), written.len());
+    }
+}
+
+#[test]
+fn a_result_without_the_fields_that_came_later_is_read() {
+    let mut expected = Made::damage().document();
+    let mut v = json(&expected);
+    let phase = v.pointer_mut("/trials/0/phases/2").unwrap().as_object_mut().unwrap();
+    phase.retain(|key, _| matches!(key.as_str(), "name" | "seconds" | "intervals" | "victims"));
+    let kept = ["name", "ops", "bytes", "commit_hdr", "commit_sum_ns", "commit_max_ns"];
+    phase["victims"][0].as_object_mut().unwrap().retain(|key, _| kept.contains(&key.as_str()));
+    let interval = phase["intervals"][3].as_object_mut().unwrap();
+    interval.remove("host");
+    interval["victim"] = serde_json::json!({ "second_ops": interval["victim"]["second_ops"] });
+
+    let phase = &mut expected.trials[0].phases[2];
+    (phase.start_s, phase.cut_short, phase.burst) = (0.0, None, None);
+    (phase.warmup, phase.overrun, phase.floods) = Default::default();
+    let load = &mut phase.victims[0];
+    let commit = load.latencies.commit.clone();
+    load.latencies = OpLatencies { commit, ..OpLatencies::default() };
+    (load.unserved_ops, load.command_runs, load.cpu_us, load.ops_with_warmup) = Default::default();
+    let interval = &mut phase.intervals[3];
+    (interval.victim_bytes, interval.latencies, interval.host) = Default::default();
+    assert_eq!(Document::read(&v.to_string()).unwrap(), expected);
+}
+
+#[test]
+fn a_cut_result_is_refused_with_its_last_line_and_the_remedy() {
+    let text = Made::damage().document().to_json().unwrap();
+    let remedy = "its writing was interrupted; repeat the run with --out FILE, which writes a file whole or not at all";
+    for cut in [0, 1, text.len() / 3, text.len() / 2, text.len() - 2] {
+        let line = text[..cut].matches('\n').count() + 1;
+        let message = Document::read(&text[..cut]).unwrap_err().to_string();
+        assert_eq!(
+            message,
+            format!("can't read the result: it is cut off at line {line}: {remedy}"),
+            "{cut}"
+        );
+    }
+}
+
+#[test]
+fn a_changed_result_is_refused_with_the_place_and_the_remedy() {
+    let text = Made::damage().document().to_json().unwrap();
+    let remedy = "the file was changed after it was written; take an unchanged copy, or repeat the run";
+    // Programs without null write NaN.
+    let nan = text.replacen("\"seconds\": 1.0,", "\"seconds\": NaN,", 1);
+    let line = 1 + nan.lines().position(|line| line.contains("NaN")).unwrap();
+    let message = Document::read(&nan).unwrap_err().to_string();
+    assert!(message.contains(&format!("expected value at line {line} column")), "{message}");
+    assert!(message.ends_with(remedy), "{message}");
+
     let mut v = json(&Made::damage().document());
     v["trials"][1]["phases"][2]["intervals"][4]["victim"]["sync_hdr"] = "AAAA".into();
-    let message = Document::read(&v.to_string()).unwrap_err().to_string();
-    let place = "can't read the result: trials[1].phases[2].intervals[4].victim.sync_hdr: histogram is not";
-    assert!(message.starts_with(place), "{message}");
+    let damaged = serde_json::to_string_pretty(&v).unwrap();
+    let message = Document::read(&damaged).unwrap_err().to_string();
+    assert!(message.starts_with("can't read the result: sync_hdr: histogram is not in"), "{message}");
+    assert!(message.ends_with(remedy), "{message}");
+    // The place is the end of the object that has it.
+    let place = message.split(" at line ").nth(1).unwrap();
+    let line: usize = place.split(' ').next().unwrap().parse().unwrap();
+    let before: Vec<&str> = damaged.lines().take(line).filter(|line| line.contains("sync_hdr")).collect();
+    assert_eq!(before.last().unwrap().trim(), "\"sync_hdr\": \"AAAA\",");
 }
 
 #[test]

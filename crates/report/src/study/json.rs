@@ -71,7 +71,6 @@ fn result(study: &Study<'_>) -> Value {
         "filesystem": run.filesystem,
         "scenario": study.document.scenario,
         "sentence": study.sentence(),
-        "repairs": study.repairs,
         "recommended": study.document.contest.as_ref().and_then(|c| c.recommended.as_ref()),
         "settings": settings,
         "knobs": effects,

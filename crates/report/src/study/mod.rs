@@ -62,8 +62,6 @@ pub struct Study<'a> {
     pub document: &'a Document,
     /// Where it came from: usually a file's name.
     pub source: String,
-    /// The defects of the stored document, and the repair of each.
-    pub repairs: Vec<String>,
     /// Its settings: the reference first.
     pub(crate) subjects: Vec<Subject>,
 }
@@ -71,8 +69,8 @@ pub struct Study<'a> {
 impl<'a> Study<'a> {
     /// Of a result and where it came from.
     #[must_use]
-    pub fn of(document: &'a Document, source: impl Into<String>, repairs: Vec<String>) -> Self {
-        Self { document, source: source.into(), repairs, subjects: subject::subjects(document) }
+    pub fn of(document: &'a Document, source: impl Into<String>) -> Self {
+        Self { document, source: source.into(), subjects: subject::subjects(document) }
     }
 
     /// The result in a sentence or two.

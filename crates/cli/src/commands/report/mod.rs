@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::{ArgGroup, Args};
 use floodwall_report::html::{Figures, figures, page};
-use floodwall_report::schema::{Document, Repaired};
+use floodwall_report::schema::Document;
 use floodwall_report::seeks::{Recording, SeeksError, View, picture};
 use floodwall_report::sheet::Sheet;
 use floodwall_report::study::json;
@@ -43,7 +43,6 @@ const HEAD_BYTES: u64 = 4096;
   floodwall report tune.json --markdown
   floodwall report tune.json --svg figures --png figures
 
-A damaged result (cut numbers, NaN, a broken histogram) is shown without what is damaged, and what that is is said.
 A result is read up to 256 MiB (about two days of measuring), a recording up to 1 GiB; both must be regular files.")]
 #[command(args_override_self = true)]
 #[command(group(ArgGroup::new("printed").args(["json", "markdown"])))]
@@ -78,7 +77,6 @@ pub(crate) struct ReportArgs {
 struct Stored {
     path: PathBuf,
     document: Document,
-    repairs: Vec<String>,
 }
 
 /// Runs the command.
@@ -88,10 +86,6 @@ struct Stored {
 pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<Exit> {
     check(args)?;
     let stored: Vec<Stored> = args.results.iter().map(|p| read(p)).collect::<anyhow::Result<_>>()?;
-    for result in stored.iter().filter(|s| !s.repairs.is_empty()) {
-        notice(&format!("warning: '{}' is damaged; shown without what is:", result.path.display()));
-        result.repairs.iter().for_each(|repair| notice(&format!("  {repair}")));
-    }
     let drawn = args.out.is_some() || args.svg.is_some() || args.png.is_some();
     let recording = args.seeks.as_deref().filter(|_| drawn).map(read_recording).transpose()?;
     let seeks = recording.as_ref().map(|r| seeks(r, &stored)).transpose()?.unwrap_or_default();
@@ -99,7 +93,7 @@ pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<Exit> {
     for (i, result) in stored.iter().enumerate() {
         // A report is for other people: it has the file's name without this machine's directories.
         let name = result.path.file_name().unwrap_or(result.path.as_os_str()).to_string_lossy();
-        let study = Study::of(&result.document, name, result.repairs.clone());
+        let study = Study::of(&result.document, name);
         let seeks = seeks.iter().find(|(of, _)| *of == i).map(|(_, sheet)| sheet.clone());
         let figures = if drawn { figures(&study, seeks)? } else { Figures::default() };
         results.push((study, figures));
@@ -183,17 +177,12 @@ fn print(args: &ReportArgs, results: &[(Study<'_>, Figures)]) -> anyhow::Result<
 
 fn read(path: &Path) -> anyhow::Result<Stored> {
     let json = input::result(path)
+        .and_then(input::text)
         .map_err(|e| UsageError(format!("can't read the result '{}': {e}", path.display())))?;
-    // No version of this program writes invalid UTF-8; the rest can still be read.
-    let json = String::from_utf8_lossy(&json);
-    let Repaired { mut document, repairs } =
-        Document::read_damaged(&json).map_err(|e| UsageError(format!("'{}': {e}", path.display())))?;
-    if repairs.is_empty() {
-        // An older version may have judged otherwise; what a damaged result has lost can't be
-        // judged again.
-        document.judge();
-    }
-    Ok(Stored { path: path.to_owned(), document, repairs })
+    let mut document = Document::read(&json).map_err(|e| UsageError(format!("'{}': {e}", path.display())))?;
+    // An older version may have judged otherwise.
+    document.judge();
+    Ok(Stored { path: path.to_owned(), document })
 }
 
 fn read_recording(path: &Path) -> anyhow::Result<Recording> {
