@@ -245,8 +245,7 @@ pub fn log(store: &dyn Store) -> Result<Vec<Logged>, JournalError> {
 /// # Errors
 /// [`JournalError`] if the directory can't be read.
 pub fn open(store: &dyn Store, boot_id: &str) -> Result<Vec<Transaction>, JournalError> {
-    let is_open =
-        |t: &Transaction| t.begin.boot_id == boot_id && !matches!(t.phase(), Phase::Closed(_));
+    let is_open = |t: &Transaction| t.begin.boot_id == boot_id && !matches!(t.phase(), Phase::Closed(_));
     let all = log(store)?.into_iter().filter_map(|logged| logged.transaction.ok());
     Ok(all.filter(is_open).collect())
 }
