@@ -291,7 +291,7 @@ impl HostRig {
     /// The control groups of victims and floods.
     ///
     /// # Errors
-    /// Why there are none, for people.
+    /// The reason why the groups are missing, for people.
     pub fn groups(&self) -> Result<&Groups, &str> {
         self.groups.as_ref().map_err(String::as_str)
     }

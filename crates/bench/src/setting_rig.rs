@@ -58,7 +58,7 @@ pub trait InForce: Rig {
     /// The control groups of its victims and floods, which settings name `victim` and `flood`.
     ///
     /// # Errors
-    /// Why there are none, for people.
+    /// The reason why the groups are missing, for people.
     fn groups(&self) -> Result<&Groups, &str> {
         Err("its victims and floods have none")
     }
@@ -91,7 +91,7 @@ pub enum SettingError {
         name: String,
         /// The group, as settings name it.
         group: String,
-        /// Why there is none.
+        /// The reason why it is missing.
         why: String,
     },
     /// The changes don't go together, or would do harm.

@@ -76,7 +76,7 @@ impl Kind {
     pub fn role(self, sees_queued: bool) -> Role {
         match self {
             Self::Enter(_) | Self::EnterWrite | Self::Queued | Self::Inserted => Role::Begin,
-            // Else it is the one that tells who asks.
+            // It is the first to tell which process asks.
             Self::Issued if !sees_queued => Role::Begin,
             Self::Exit(_) | Self::ExitWrite | Self::Issued | Self::Done | Self::Merged => Role::End,
             Self::Balanced | Self::Forked | Self::Ended => Role::Rare,

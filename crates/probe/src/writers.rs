@@ -104,8 +104,7 @@ pub(crate) struct Writers {
 
 impl Writers {
     /// Whether the machine has dirtied and written so little since the last [`Self::look`] that
-    /// another one would find next to nothing. What is not found now is found later: no byte is
-    /// lost.
+    /// another one would find next to nothing. The next look finds those bytes: none is lost.
     pub(crate) fn little_moved(&mut self, root: &SysRoot) -> bool {
         let now = self.moved(root);
         let grown = |before: u64| now.and_then(|now| now.checked_sub(before));

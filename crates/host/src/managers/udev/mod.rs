@@ -5,9 +5,9 @@
 //!                                                              GOTO, LABEL and ENV are followed within a file
 //! ```
 //!
-//! Distributions ship a rule for each kind of disk, and Floodwall's own file one for each disk. So
-//! a rule that certainly does not fit a disk is no claim on it; one of which that is open *may* be
-//! applied. Rules are applied when a device appears and at each of its "change" events, so they
+//! Distributions ship a rule for each kind of disk, and Floodwall's own file has one for each disk.
+//! So a rule that certainly does not fit a disk is no claim on it. A rule that may fit *may* set the
+//! knob. Rules are applied when a device appears and at each of its "change" events, so they
 //! come back without a reboot. Of several rules for one attribute the last one's value stays.
 
 mod device;
@@ -204,8 +204,8 @@ fn walk_once(rules: &[Rule], device: &Device<'_>, action: &str) -> Vec<Option<bo
     walked
 }
 
-/// What of a file is stored with a captured tree: rules that set knobs, those that decide whether
-/// they are reached, each on its first line, without what identifies a disk.
+/// The lines of a file that a captured tree stores: rules that set knobs, and rules that decide
+/// whether these are reached. Each is on its first line, without a disk's identity.
 pub(super) fn kept(text: &str) -> BTreeMap<u32, String> {
     let rules = if has_sign(text) { rule::parse(text).0 } else { Vec::new() };
     let kept = |rule: &Rule| {

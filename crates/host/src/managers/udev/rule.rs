@@ -12,7 +12,7 @@ pub(super) struct Rule {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Token {
     pub(super) key: String,
-    /// Empty if there is none.
+    /// Empty where the key has no attribute.
     pub(super) attribute: String,
     pub(super) operator: Operator,
     /// With its backslashes.
@@ -62,7 +62,7 @@ impl Rule {
     }
 }
 
-/// The rules of a file, and the lines that are none.
+/// The rules of a file, and its lines that are no rules.
 pub(super) fn parse(text: &str) -> (Vec<Rule>, Vec<(u32, String)>) {
     let (mut rules, mut wrong) = (Vec::new(), Vec::new());
     for (line, text) in logical_lines(text) {
