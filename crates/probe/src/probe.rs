@@ -302,8 +302,8 @@ impl Probe {
         let mut throttled: Vec<u32> =
             processes.iter().filter(|p| !p.throttled.is_zero()).map(|p| p.pid).collect();
         throttled.sort_unstable();
-        let is_quiet = self.sparing && throttled.is_empty() && self.writers.little_moved(&self.root);
-        let bytes = if is_quiet { Dirtied::default() } else { self.writers.look(&self.root, &throttled) };
+        let may_skip = self.sparing && throttled.is_empty() && self.writers.may_skip(&self.root);
+        let bytes = if may_skip { Dirtied::default() } else { self.writers.look(&self.root, &throttled) };
         if self.writers.missing().is_none() {
             processes.iter_mut().for_each(|p| p.dirtied_bytes = Some(0));
         }

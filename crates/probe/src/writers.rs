@@ -39,9 +39,13 @@ const REMEMBERED: usize = 32_768;
 /// process.
 const ORPHANS: usize = 256;
 /// While the machine dirtied and wrote less than this since processes were asked, they are not
-/// asked again: a sixteenth of a second of the slowest flood. The kernel may keep back 125 pages a
-/// processor for a second (include/linux/vmstat.h).
+/// asked again: a sixteenth of a second of the slowest flood. `nr_dirtied` may lag by 125 pages for
+/// each processor and memory node, for `vm.stat_interval` (1 s; include/linux/vmstat.h).
 const LITTLE: u64 = 256 << 10;
+/// Looks that are skipped at most before processes are asked again. A child's counters, inherited in
+/// the meantime, may be put down to the wrong parent, and direct writes of network filesystems are in
+/// none of the machine's counters.
+const MOST_SKIPPED: u32 = 40;
 /// `PF_KTHREAD` (include/linux/sched.h), in the ninth field of /proc/PID/stat.
 const KERNEL_THREAD: u64 = 0x0020_0000;
 
@@ -94,6 +98,10 @@ pub(crate) struct Writers {
     turn: u32,
     /// Bytes that the machine dirtied and wrote until processes were last asked; `None` if unknown.
     moved: Option<u64>,
+    /// Processes at most that have not been asked since the machine moved.
+    unasked: usize,
+    /// Looks skipped since processes were last asked.
+    skipped: u32,
     /// Why nothing can be seen, if it can't.
     missing: Option<String>,
     /// Processes that could not be looked at, and those that could, at this look.
@@ -103,16 +111,19 @@ pub(crate) struct Writers {
 }
 
 impl Writers {
-    /// Whether the machine has dirtied and written so little since the last [`Self::look`] that
-    /// another one would find next to nothing. The next look finds those bytes: none is lost.
-    pub(crate) fn little_moved(&mut self, root: &SysRoot) -> bool {
+    /// Whether a look may be skipped: every process has been asked since the machine moved, and the
+    /// machine has dirtied and written less than [`LITTLE`] since. The next look finds those bytes.
+    pub(crate) fn may_skip(&mut self, root: &SysRoot) -> bool {
         let now = self.moved(root);
         let grown = |before: u64| now.and_then(|now| now.checked_sub(before));
         let is_little = self.moved.and_then(grown).is_some_and(|grown| grown < LITTLE);
         if !is_little {
             self.moved = now;
+            self.unasked = usize::MAX;
         }
-        is_little
+        let may_skip = is_little && self.unasked == 0 && self.skipped < MOST_SKIPPED;
+        self.skipped = if may_skip { self.skipped + 1 } else { 0 };
+        may_skip
     }
 
     /// Bytes since boot: dirtied pages, and writes of all disks. `write_bytes` counts a page where
@@ -133,6 +144,7 @@ impl Writers {
         let mut pids: Vec<u32> = names.iter().filter_map(|name| name.parse().ok()).collect();
         pids.sort_unstable();
         self.settle(root, &pids);
+        self.unasked = self.unasked.min(pids.len()).saturating_sub(BUDGET);
         let (mut budget, mut newcomers) = (BUDGET, if first { REMEMBERED } else { NEWCOMERS });
         let (mut active, mut next) = (ACTIVE, None);
         let mut dirtied = Dirtied::default();

@@ -74,7 +74,7 @@ impl Share {
     }
 }
 
-/// What several goals together are.
+/// The verdict on several goals together.
 pub(super) fn all(verdicts: &[Verdict]) -> Verdict {
     if verdicts.contains(&Verdict::NotReached) {
         return Verdict::NotReached;

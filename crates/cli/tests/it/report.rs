@@ -111,10 +111,10 @@ fn a_damaged_result_is_refused_with_its_place_and_the_remedy() {
     let line = 1 + damaged.lines().position(|line| line.contains("NaN")).unwrap();
     let nan = format!("can't read the result: expected value at line {line} column");
     let cut = &text[..text.len() * 2 / 3];
-    let cut_off = format!("can't read the result: it is cut off at line {}:", cut.matches('\n').count() + 1);
+    let cut_off = format!("can't read the result: it is cut off at line {};", cut.matches('\n').count() + 1);
     let not_text = [text.as_bytes(), b"\xff"].concat();
     for (name, bytes, said, remedy) in [
-        ("nan.json", damaged.as_bytes(), nan.as_str(), "take an unchanged copy, or repeat the run"),
+        ("nan.json", damaged.as_bytes(), nan.as_str(), "take an unchanged copy"),
         ("cut.json", cut.as_bytes(), cut_off.as_str(), "repeat the run with --out FILE"),
         ("bytes.json", not_text.as_slice(), "it is not UTF-8 text", "invalid utf-8 sequence"),
     ] {

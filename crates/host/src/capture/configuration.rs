@@ -31,8 +31,7 @@ pub(super) fn entries(root: &SysRoot) -> Vec<Entry> {
     all.entries
 }
 
-/// Left out are udev's database, which is full of serial numbers, and files that are captured
-/// anyway.
+/// Left out is udev's database, which is full of serial numbers.
 fn is_configuration(path: &str) -> bool {
     let below = ["/etc/", "/usr/", "/lib/", "/run/"];
     below.iter().any(|start| path.starts_with(start)) && !path.starts_with("/run/udev/data/")

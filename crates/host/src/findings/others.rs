@@ -48,6 +48,10 @@ pub(super) fn disagreement(facts: Facts<'_>) -> Option<Found> {
         let last = claims[at];
         let differs = |claim: &&&Claim| claim.by != last.by && agree(claim, last) == Some(false);
         let Some(against) = claims[..at].iter().rev().find(differs) else { continue };
+        // A later line with an unknown value has the last word.
+        if claims[at + 1..].iter().any(|claim| claim.standing == Standing::Wins) {
+            continue;
+        }
         let doubt = claims[at..].iter().find_map(|claim| match &claim.standing {
             Standing::Uncertain { why } => Some(why),
             _ => None,
@@ -254,6 +258,16 @@ mod tests {
         let standing = Standing::Uncertain { why: "a condition".into() };
         machine.managers.claims.push(Claim { standing, ..tuned("vm.dirty_bytes", "1") });
         insta::assert_snapshot!(found(&machine, "FW038").unwrap().evidence[0], @"sysctl (/etc/sysctl.d/50-limits.conf:3) sets vm.dirty_bytes=201326592; TuneD's profile throughput-performance (/usr/lib/tuned/throughput-performance/tuned.conf:3) may set vm.dirty_bytes=1; who has the last word can't be told (a condition)");
+    }
+
+    #[test]
+    fn fw038_says_nothing_where_the_last_value_is_unknown() {
+        let mut machine = Machine::healthy();
+        machine.managers.claims.push(tuned("vm.dirty_bytes", "1"));
+        assert!(found(&machine, "FW038").is_some());
+        let by = Kind::Tmpfiles;
+        machine.managers.claims.push(Claim { value: None, by, ..tuned("vm.dirty_bytes", "x") });
+        assert_eq!(found(&machine, "FW038"), None);
     }
 
     #[test]

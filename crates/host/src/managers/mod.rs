@@ -54,9 +54,9 @@ pub fn read(root: &SysRoot) -> Managers {
     managers
 }
 
-/// Marks certain claims before the last certain one about the same cell and place as overridden.
-/// Leaves out uncertain ones before a certain one of the same manager, which applies both at once;
-/// another manager may apply its own at any time.
+/// A certain claim is overridden if a later certain claim sets the same cell in the same place. An
+/// uncertain claim is left out if the same manager has a later certain one. Another manager may apply
+/// its own at any time.
 fn settle(claims: &mut Vec<Claim>) {
     // The sources of the certain ones, the strongest first.
     let mut certain: HashMap<_, Vec<(Kind, String)>> = HashMap::new();

@@ -85,7 +85,7 @@ pub(super) fn is_file(path: &str) -> bool {
     TOOLS.iter().any(is_of)
 }
 
-/// An assignment to a variable that is read, without what is behind it.
+/// An assignment to a variable that is read, without the comment after it.
 pub(super) fn kept(line: &str) -> Option<String> {
     let (name, value) = assignment(line)?;
     let is_read = |tool: &Tool| tool.variables.iter().any(|(other, ..)| *other == name);
@@ -130,7 +130,7 @@ impl Tool {
                         written: format!("{name}={value}"),
                         when: self.when.to_owned(),
                         standing: Standing::Uncertain {
-                            why: "it depends on the power supply and on other settings".to_owned(),
+                            why: "it may depend on the power supply and on other settings".to_owned(),
                         },
                         settle: self.settle(name, off),
                     });

@@ -257,15 +257,15 @@ fn tlp_and_laptop_mode_may_set_what_their_files_assign() {
         ("etc/laptop-mode/laptop-mode.conf", "LM_DIRTY_RATIO=60\nNOLM_READAHEAD=128\nHD=\"/dev/sda\"\n"),
     ];
     insta::assert_snapshot!(shown(&files), @"
-    vm.dirty_ratio (LM_DIRTY_RATIO=60) /etc/laptop-mode/laptop-mode.conf:1 uncertain: it depends on the power supply and on other settings
-    sda.read_ahead_kb (NOLM_READAHEAD=128) /etc/laptop-mode/laptop-mode.conf:2 uncertain: it depends on the power supply and on other settings
-    sdb.read_ahead_kb (NOLM_READAHEAD=128) /etc/laptop-mode/laptop-mode.conf:2 uncertain: it depends on the power supply and on other settings
-    vm.dirty_writeback_centisecs (MAX_LOST_WORK_SECS_ON_BAT=60) /usr/share/tlp/defaults.conf:2 uncertain: it depends on the power supply and on other settings
-    vm.dirty_expire_centisecs (MAX_LOST_WORK_SECS_ON_BAT=60) /usr/share/tlp/defaults.conf:2 uncertain: it depends on the power supply and on other settings
-    vm.dirty_writeback_centisecs (MAX_LOST_WORK_SECS_ON_AC=5) /etc/tlp.conf:2 uncertain: it depends on the power supply and on other settings
-    vm.dirty_expire_centisecs (MAX_LOST_WORK_SECS_ON_AC=5) /etc/tlp.conf:2 uncertain: it depends on the power supply and on other settings
-    sda.scheduler (DISK_IOSCHED=bfq keep) /etc/tlp.d/10-disks.conf:2 uncertain: it depends on the power supply and on other settings
-    sdb.scheduler (DISK_IOSCHED=bfq keep) /etc/tlp.d/10-disks.conf:2 uncertain: it depends on the power supply and on other settings
+    vm.dirty_ratio (LM_DIRTY_RATIO=60) /etc/laptop-mode/laptop-mode.conf:1 uncertain: it may depend on the power supply and on other settings
+    sda.read_ahead_kb (NOLM_READAHEAD=128) /etc/laptop-mode/laptop-mode.conf:2 uncertain: it may depend on the power supply and on other settings
+    sdb.read_ahead_kb (NOLM_READAHEAD=128) /etc/laptop-mode/laptop-mode.conf:2 uncertain: it may depend on the power supply and on other settings
+    vm.dirty_writeback_centisecs (MAX_LOST_WORK_SECS_ON_BAT=60) /usr/share/tlp/defaults.conf:2 uncertain: it may depend on the power supply and on other settings
+    vm.dirty_expire_centisecs (MAX_LOST_WORK_SECS_ON_BAT=60) /usr/share/tlp/defaults.conf:2 uncertain: it may depend on the power supply and on other settings
+    vm.dirty_writeback_centisecs (MAX_LOST_WORK_SECS_ON_AC=5) /etc/tlp.conf:2 uncertain: it may depend on the power supply and on other settings
+    vm.dirty_expire_centisecs (MAX_LOST_WORK_SECS_ON_AC=5) /etc/tlp.conf:2 uncertain: it may depend on the power supply and on other settings
+    sda.scheduler (DISK_IOSCHED=bfq keep) /etc/tlp.d/10-disks.conf:2 uncertain: it may depend on the power supply and on other settings
+    sdb.scheduler (DISK_IOSCHED=bfq keep) /etc/tlp.d/10-disks.conf:2 uncertain: it may depend on the power supply and on other settings
     ");
     // Not without the program, and not if it is not started at boot.
     for left_out in &files[..2] {

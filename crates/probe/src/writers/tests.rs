@@ -237,26 +237,52 @@ fn a_kernel_that_does_not_count_is_not_an_idle_machine() {
     assert!(writers.missing().unwrap().contains("TASK_IO_ACCOUNTING"));
 }
 
+fn moves(dir: &Path, pages: u64, kib: u64) {
+    let text = format!("nr_free_pages 1\nnr_dirtied {pages}\nnr_written 7\npgpgin 9\npgpgout {kib}\n");
+    put(dir, "proc/vmstat", &text);
+}
+
 #[test]
 fn processes_are_asked_once_the_machine_has_moved_a_quarter_of_a_mib() {
     let dir = tempfile::tempdir().unwrap();
     let root = SysRoot::new(dir.path()).unwrap();
     let mut writers = Writers::default();
-    let moves = |pages: u64, kib: u64| {
-        let text = format!("nr_free_pages 1\nnr_dirtied {pages}\nnr_written 7\npgpgin 9\npgpgout {kib}\n");
-        put(dir.path(), "proc/vmstat", &text);
+    let mut skips = |pages: u64, kib: u64| {
+        moves(dir.path(), pages, kib);
+        let skips = writers.may_skip(&root);
+        if !skips {
+            writers.look(&root, &[]);
+        }
+        skips
     };
     let kib = root.page_bytes() / 1024;
-    assert!(!writers.little_moved(&root), "nothing tells how much it was");
-    moves(10_000, 500);
     let looks = [(0, 0, false), (0, 0, true), (1, 100, true), (1, 255 - kib, true)];
     // Little by little is much.
     let more = [(1, 256 - kib, false), (1, 511 - kib, true), (1, 512 - kib, false)];
-    for (pages, written, little) in looks.into_iter().chain(more) {
-        moves(10_000 + pages, 500 + written);
-        assert_eq!(writers.little_moved(&root), little, "{pages} pages and {written} KiB more");
+    for (pages, written, expected) in looks.into_iter().chain(more) {
+        let skips = skips(10_000 + pages, 500 + written);
+        assert_eq!(skips, expected, "{pages} pages and {written} KiB more");
     }
-    // Another boot.
-    moves(5, 5);
-    assert!(!writers.little_moved(&root));
+    // Another boot; then a long rest.
+    assert!(!skips(5, 5));
+    for _ in 0..MOST_SKIPPED {
+        assert!(skips(5, 5));
+    }
+    assert!(!skips(5, 5) && skips(5, 5));
+    fs::remove_file(dir.path().join("proc/vmstat")).unwrap();
+    assert!(!writers.may_skip(&root), "nothing tells how much it was");
+}
+
+#[test]
+fn no_look_is_skipped_until_every_process_was_asked() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = SysRoot::new(dir.path()).unwrap();
+    (1..=2 * BUDGET as u32 + 1).for_each(|pid| process(dir.path(), pid, 0, 0));
+    let mut writers = Writers::default();
+    moves(dir.path(), 5, 5);
+    for _ in 0..3 {
+        assert!(!writers.may_skip(&root));
+        writers.look(&root, &[]);
+    }
+    assert!(writers.may_skip(&root));
 }

@@ -230,13 +230,13 @@ fn a_result_without_the_fields_that_came_later_is_read() {
 #[test]
 fn a_cut_result_is_refused_with_its_last_line_and_the_remedy() {
     let text = Made::damage().document().to_json().unwrap();
-    let remedy = "its writing was interrupted; repeat the run with --out FILE, which writes a file whole or not at all";
+    let remedy = "copy it again, or repeat the run with --out FILE, which writes a file whole or not at all";
     for cut in [0, 1, text.len() / 3, text.len() / 2, text.len() - 2] {
         let line = text[..cut].matches('\n').count() + 1;
         let message = Document::read(&text[..cut]).unwrap_err().to_string();
         assert_eq!(
             message,
-            format!("can't read the result: it is cut off at line {line}: {remedy}"),
+            format!("can't read the result: it is cut off at line {line}; {remedy}"),
             "{cut}"
         );
     }
@@ -245,7 +245,7 @@ fn a_cut_result_is_refused_with_its_last_line_and_the_remedy() {
 #[test]
 fn a_changed_result_is_refused_with_the_place_and_the_remedy() {
     let text = Made::damage().document().to_json().unwrap();
-    let remedy = "the file was changed after it was written; take an unchanged copy, or repeat the run";
+    let remedy = "the file was changed, or another version of floodwall wrote it; take an unchanged copy, use that version, or repeat the run";
     // Programs without null write NaN.
     let nan = text.replacen("\"seconds\": 1.0,", "\"seconds\": NaN,", 1);
     let line = 1 + nan.lines().position(|line| line.contains("NaN")).unwrap();
