@@ -87,7 +87,7 @@ pub(super) fn known(is_reached: bool) -> Verdict {
 }
 
 /// A share in percent.
-pub(super) fn show(share: f64) -> String {
+fn show(share: f64) -> String {
     match share * 100.0 {
         p if p >= 9.95 => format!("{p:.0}"),
         p => format!("{p:.1}"),

@@ -70,8 +70,7 @@ pub(crate) fn run(what: &str, arguments: &[String]) {
             for n in 0..number(1) * 256 {
                 file.write_all_at(&BLOCK, n * 4096).unwrap();
             }
-            let io = std::fs::read_to_string("/proc/self/io").unwrap();
-            println!("{}", io.lines().find_map(|l| l.strip_prefix("write_bytes: ")).unwrap());
+            println!("{}", own_bytes("write_bytes: "));
             let _ = std::io::stdin().read_line(&mut String::new());
         }
         // FILE: drops it from the page cache and reads it, 4 KiB at a time. Tells the bytes that came
@@ -82,19 +81,14 @@ pub(crate) fn run(what: &str, arguments: &[String]) {
             rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random).unwrap();
             let mut buffer = BLOCK;
             let blocks = file.metadata().unwrap().len() / 4096;
-            let fetched = || {
-                let io = std::fs::read_to_string("/proc/self/io").unwrap();
-                let text = io.lines().find_map(|l| l.strip_prefix("read_bytes: ")).unwrap();
-                text.parse::<u64>().unwrap()
-            };
-            let before = fetched();
+            let before = own_bytes("read_bytes: ");
             let mut took = vec![0];
             for n in 0..blocks {
                 let begin = Instant::now();
                 file.read_exact_at(&mut buffer, n * 4096).unwrap();
                 took.push(begin.elapsed().as_nanos() as u64);
             }
-            took[0] = fetched() - before;
+            took[0] = own_bytes("read_bytes: ") - before;
             print(&took);
         }
         // FILE COUNT: as many processes, a hundred at a time; each syncs once.
@@ -115,6 +109,12 @@ pub(crate) fn run(what: &str, arguments: &[String]) {
 
 fn libc_o_dsync() -> i32 {
     rustix::fs::OFlags::DSYNC.bits() as i32
+}
+
+/// A counter of this process in /proc/self/io.
+fn own_bytes(key: &str) -> u64 {
+    let io = std::fs::read_to_string("/proc/self/io").unwrap();
+    io.lines().find_map(|line| line.strip_prefix(key)).unwrap().parse().unwrap()
 }
 
 fn print(took: &[u64]) {

@@ -154,7 +154,7 @@ fn factor(c: &Compared) -> String {
     }
 }
 
-/// What is wrong with the run, and its warnings.
+/// The run's faults and warnings.
 fn notices(out: &mut String, study: &Study<'_>) {
     let run = &study.document.run;
     let mut notices: Vec<String> = Vec::new();
