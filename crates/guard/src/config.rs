@@ -218,24 +218,22 @@ pub const LEAST_TRIAL: Duration = Duration::from_secs(8);
 pub const IGNORED: f64 = 4.0;
 /// How often the limits of a paced control group, and raised priorities, are read again.
 pub const LIMITS_AGAIN: Duration = Duration::from_secs(1);
-/// The gain of a try of a higher rate, and the gain after victims missed their goal. They are those
-/// of TCP BBR's ProbeBW.
-pub const PACE_UP: f64 = 1.25;
-/// See [`PACE_UP`].
+/// The gain of a higher rate: that of TCP BBR's Startup is 2.9, for a sender that harms nobody but itself.
+pub const PACE_UP: f64 = 1.5;
+/// The gain of the rate to go back to if victims missed their goal beside a rate that they seemed to bear:
+/// that of TCP BBR's ProbeBW.
 pub const PACE_DOWN: f64 = 0.75;
-/// A pace whose bearable rate is not known begins with this gain each [`PACE_START_STEP`], as TCP BBR's
-/// Startup does.
-pub const PACE_START: f64 = 2.0;
-/// See [`PACE_START`].
-pub const PACE_START_STEP: Duration = Duration::from_millis(750);
-/// A pace is at most so many times what the flood was seen to write, while the drain rate is not
-/// known.
-pub const MOST_UNUSED: f64 = 4.0;
-/// So long after the pace begins, victims still wait for what the flood wrote before.
+/// Time from one higher rate to the next: operations are judged over a second ([`LATENCY_WINDOW`]).
+pub const PACE_STEP: Duration = Duration::from_secs(1);
+/// The rate rises quickly up to this share of one that harmed victims.
+pub const PACE_NEAR: f64 = 0.85;
+/// The gain from there on. A rate that is too high by a tenth fills a queue in seconds, not at once.
+pub const PACE_NEAR_UP: f64 = 1.1;
+/// A higher rate follows only if the device has written this share of the last one. BBR leaves out
+/// samples that the application limits for the same reason.
+pub const PACE_USED: f64 = 0.8;
+/// For so long after the flood was slowed down, victims may still wait for what it wrote before.
 pub const PACE_OLD: Duration = Duration::from_secs(3);
-/// What a device writes while victims are late beside a paced flood is what it can take, if they are
-/// late for so long. A single look may fall into a burst or a gap.
-pub const LATE: Duration = Duration::from_millis(500);
 /// A higher rate is tried while victims wait for less than this share of their goal.
 pub const PACE_ROOM: f64 = 0.64;
 /// How long a higher rate is tried before it is kept.

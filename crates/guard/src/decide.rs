@@ -70,7 +70,7 @@ pub(crate) struct Machine {
     pub(crate) level: Level,
     /// The flood's pace in [`State::Pace`].
     pub(crate) pace: Option<Pace>,
-    /// The group that was paced last, its rate at the end, and the time of the end.
+    /// The group that was paced last, the rate that victims bore at the end, and the time of the end.
     paced: Option<(String, f64, Moment)>,
     /// The group that ignored its pace in this encounter.
     ignoring: Option<String>,
@@ -166,9 +166,9 @@ impl Machine {
         known
     }
 
-    /// The group that was paced last, or is paced now: its rate, and when.
+    /// The group that was paced last, or is paced now: the rate that victims bore, and when.
     pub(crate) fn paced(&self, now: Duration) -> Option<(String, f64, Moment)> {
-        let now = self.pace.as_ref().map(|pace| (pace.group().to_owned(), pace.rate(), Moment::at(now)));
+        let now = self.pace.as_ref().map(|pace| (pace.group().to_owned(), pace.good(), Moment::at(now)));
         now.or_else(|| self.paced.clone())
     }
 
@@ -338,7 +338,7 @@ impl Machine {
 
     fn end_pace(&mut self, now: Duration) {
         if let Some(pace) = self.pace.take() {
-            self.paced = Some((pace.group().to_owned(), pace.rate(), Moment::at(now)));
+            self.paced = Some((pace.group().to_owned(), pace.good(), Moment::at(now)));
         }
     }
 

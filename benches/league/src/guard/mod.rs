@@ -160,7 +160,8 @@ pub(crate) fn run(args: &GuardArgs) -> anyhow::Result<()> {
         work::names()
     );
     let origin = Origin::now(&root, &INPUTS)?;
-    let parts = [(Only::Cells, cells::all()), (Only::Drawn, drawn), (Only::Presets, cells::presets())];
+    let parts =
+        [(Only::Cells, cells::all()), (Only::Drawn, drawn.clone()), (Only::Presets, cells::presets())];
     for (part, cells) in parts {
         if is_wanted(part) {
             let wanted: Vec<Cell> = cells.into_iter().filter(is_named).collect();
@@ -175,7 +176,7 @@ pub(crate) fn run(args: &GuardArgs) -> anyhow::Result<()> {
         })?;
     }
     if is_wanted(Only::Paced) {
-        let wanted: Vec<Cell> = cells::all().into_iter().filter(is_named).collect();
+        let wanted: Vec<Cell> = cells::all().into_iter().chain(drawn.clone()).filter(is_named).collect();
         work::all(&wanted, args.jobs, &|cell, tell| paced::measure(cell, args, &origin, tell))?;
     }
     if is_wanted(Only::Conditions) && args.cells.is_empty() {
@@ -207,6 +208,12 @@ pub(crate) fn sections(data: &Path) -> anyhow::Result<Vec<(&'static str, String,
     if let Some(draws) = read::<Draws>(&data.join(DRAWN))? {
         let (rows, origin) = guarded(data, draws.cells()?)?;
         sections.push(("league-guard-drawn", table::drawn(&rows, &draws)?, origin));
+        let cells = draws.cells()?;
+        let count = cells.len();
+        let (rows, origin) = stored(data, cells, paced::FILE, |paced: &Paced| &paced.origin)?;
+        if !rows.is_empty() {
+            sections.push((paced::DRAWN_SECTION, paced::section(&rows, count), origin));
+        }
     }
     let (rows, origin) = guarded(data, cells::presets())?;
     if !rows.is_empty() {

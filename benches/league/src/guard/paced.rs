@@ -4,6 +4,7 @@
 //! 0 s victim at a third ─▶ 15 s flood joins ─▶ 17 … 105 s: rate, p99, dead seconds, flood
 //! ```
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use floodwall_guard::Decision;
@@ -21,6 +22,8 @@ use crate::stage::Stage;
 
 /// The section of `docs/league.md`.
 pub(super) const SECTION: &str = "league-guard-paced";
+/// The same of drawn devices.
+pub(super) const DRAWN_SECTION: &str = "league-guard-paced-drawn";
 /// Machines with other seeds.
 const MACHINES: [u64; 4] = [201, 202, 203, 204];
 /// The victim's rate, of its rate alone.
@@ -34,6 +37,13 @@ const LEAST_RATE: f64 = 0.98;
 const MOST_P99: f64 = 3.0;
 const LEAST_FLOOD: f64 = 0.75;
 
+/// Fixed paces beside which the guard is judged, of the flood's rate alone, in percent.
+const FIXED: [u32; 8] = [5, 10, 20, 30, 40, 50, 60, 75];
+/// `memory.high` of a fixed pace: as much of the flood's rate alone as the guard allows.
+const DOMAIN_S: f64 = 3.0;
+/// Its least, in bytes, as the guard's.
+const LEAST_DOMAIN: f64 = 67_108_864.0;
+
 /// A cell's stored figures.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Paced {
@@ -42,6 +52,9 @@ pub(crate) struct Paced {
     rate: f64,
     guard: Vec<Run>,
     default: Vec<Run>,
+    /// Machines beside a flood with a fixed pace, by its percent of the flood's rate alone.
+    #[serde(default)]
+    fixed: BTreeMap<u32, Vec<Run>>,
 }
 
 /// One machine.
@@ -67,7 +80,11 @@ pub(super) fn measure(
     tell: &dyn Fn(&str),
 ) -> anyhow::Result<()> {
     let path = args.data.join(cell.name() + FILE);
-    let is_there = |stored: Paced| stored.origin == *origin && stored.guard.len() == MACHINES.len();
+    let is_there = |stored: Paced| {
+        stored.origin == *origin
+            && stored.guard.len() == MACHINES.len()
+            && stored.fixed.keys().copied().eq(FIXED)
+    };
     if !args.again && read::<Paced>(&path).ok().flatten().is_some_and(is_there) {
         return Ok(());
     }
@@ -76,12 +93,18 @@ pub(super) fn measure(
     let mut paced = Paced { origin: origin.clone(), rate, ..Paced::default() };
     for seed in MACHINES {
         tell("the guard and the default");
-        let (guarded, decisions) = run(cell, seed, rate, reference.flood_bytes_per_s, true)?;
+        let alone = reference.flood_bytes_per_s;
+        let (guarded, decisions) = run(cell, seed, rate, alone, &grouped(), true)?;
         if args.log && seed == MACHINES[0] {
             print!("{}", log(cell, &decisions));
         }
         paced.guard.push(guarded);
-        paced.default.push(run(cell, seed, rate, reference.flood_bytes_per_s, false)?.0);
+        paced.default.push(run(cell, seed, rate, alone, &grouped(), false)?.0);
+        for percent in FIXED {
+            tell(&format!("a pace of {percent} %"));
+            let pace = fixed(alone, percent);
+            paced.fixed.entry(percent).or_default().push(run(cell, seed, rate, alone, &pace, false)?.0);
+        }
     }
     write(&path, &paced)
 }
@@ -94,11 +117,25 @@ pub(super) fn third(cell: &Cell) -> anyhow::Result<(Reference, f64)> {
     Ok((reference, rate))
 }
 
+/// The floods' group, without a limit.
+fn grouped() -> Setting {
+    [("flood:memory.high".to_owned(), "max".to_owned())].into_iter().collect()
+}
+
+/// The floods' group, held to a share of the flood's rate alone.
+fn fixed(flood_alone: f64, percent: u32) -> Setting {
+    let wbps = (flood_alone * f64::from(percent) / 100.0).max(1.0) as u64;
+    let high = (DOMAIN_S * flood_alone).max(LEAST_DOMAIN) as u64 >> 16 << 16;
+    let knobs = [("flood:io.max", format!("wbps={wbps}")), ("flood:memory.high", high.to_string())];
+    knobs.into_iter().map(|(knob, value)| (knob.to_owned(), value)).collect()
+}
+
 fn run(
     cell: &Cell,
     seed: u64,
     rate: f64,
     flood_alone: f64,
+    setting: &Setting,
     guarded: bool,
 ) -> anyhow::Result<(Run, Vec<Decision>)> {
     let mut scenario = cell.scenario()?;
@@ -106,9 +143,7 @@ fn run(
     scenario::name_apart(&mut scenario);
     let (victim, flood) = (scenario.victims[0].name.clone(), scenario.floods[0].name.clone());
     let part = PlantDevice { options: cell.machine(seed)?, scenario };
-    // The floods' group, without a limit.
-    let grouped: Setting = [("flood:memory.high".to_owned(), "max".to_owned())].into_iter().collect();
-    let mut stage = Stage::new(vec![part], &grouped, guarded)?;
+    let mut stage = Stage::new(vec![part], setting, guarded)?;
     stage.start(0, &victim)?;
     stage.start(MEET, &flood)?;
     stage.until(LEAVE)?;
@@ -151,51 +186,146 @@ const GOALS: [Goal; 4] = [
     ("flood's rate on the device, of its rate alone", "≥ 75 %", |r| r.flood >= LEAST_FLOOD),
 ];
 
+/// So much lower or higher is the same: the machines of a cell differ by more.
+const ALIKE: f64 = 0.02;
+/// A fixed pace is better if its p99 or its flood is by so much.
+const BETTER: f64 = 0.1;
+
+/// The worst machine's figures.
+fn worst(runs: &[Run]) -> Run {
+    let most = |of: fn(&Run) -> f64| runs.iter().map(of).fold(f64::NEG_INFINITY, f64::max);
+    let least = |of: fn(&Run) -> f64| runs.iter().map(of).fold(f64::INFINITY, f64::min);
+    Run {
+        kept: least(|r| r.kept),
+        alone_p99_us: most(|r| r.alone_p99_us),
+        p99_us: most(|r| r.p99_us / r.alone_p99_us.max(1e-3)) * most(|r| r.alone_p99_us),
+        dead_seconds: runs.iter().map(|r| r.dead_seconds).max().unwrap_or(0),
+        flood: least(|r| r.flood),
+    }
+}
+
+impl Run {
+    /// Whether it is nowhere worse than another one, and better somewhere.
+    fn dominates(&self, other: &Self) -> bool {
+        let keeps = self.kept >= other.kept.min(LEAST_RATE) * (1.0 - ALIKE / 10.0);
+        let is_as_good = keeps
+            && self.p99_us <= other.p99_us
+            && self.dead_seconds <= other.dead_seconds
+            && self.flood >= other.flood * (1.0 - ALIKE);
+        let is_better = self.p99_us < other.p99_us * (1.0 - BETTER)
+            || self.dead_seconds < other.dead_seconds
+            || self.flood > other.flood * (1.0 + BETTER);
+        is_as_good && is_better
+    }
+}
+
+impl Paced {
+    fn is_not_dominated(&self) -> bool {
+        let guard = worst(&self.guard);
+        self.fixed.values().all(|runs| !worst(runs).dominates(&guard))
+    }
+
+    /// The highest fixed pace that reaches the victim's goals, in percent.
+    fn best_fixed(&self) -> Option<u32> {
+        let mut reach = self.fixed.iter().filter(|(_, runs)| reached(runs, &|r| is_victims(r)));
+        reach.next_back().map(|(percent, _)| *percent)
+    }
+}
+
+fn reached(runs: &[Run], of: &dyn Fn(&Run) -> bool) -> bool {
+    runs.iter().all(of)
+}
+
+/// Whether the victim's three goals are reached.
+fn is_victims(run: &Run) -> bool {
+    GOALS[..3].iter().all(|(_, _, of)| of(run))
+}
+
 /// The section, of as many cells as there should be.
 pub(super) fn section(rows: &[(Cell, Paced)], all: usize) -> String {
     let mut out = format!(
         "{} of {all} cells are measured, on {} machines each. Victims run at a third of their rate alone, \
          from {MEET} s before the flood to {} s after it came. The flood is in a separate control group. \
-         A cell reaches a goal if it does on every machine.\n\n| figure | goal | cells with the guard | without |\n|---|---|---|---|\n",
+         A cell reaches a goal if it does on every machine. *Some fixed pace*: at least one of {} % of the \
+         flood's rate alone, in force from the beginning, reaches it.\n\n\
+         | figure | goal | cells with the guard | without | some fixed pace |\n|---|---|---|---|---|\n",
         rows.len(),
         MACHINES.len(),
         LEAVE - MEET,
+        FIXED.map(|percent| percent.to_string()).join(", "),
     );
-    let reached = |runs: &[Run], of: &dyn Fn(&Run) -> bool| runs.iter().all(of);
     let mut figure = |name: &str, goal: &str, of: &dyn Fn(&Run) -> bool| {
         let count = |side: fn(&Paced) -> &[Run]| rows.iter().filter(|(_, p)| reached(side(p), of)).count();
-        let _ = writeln!(out, "| {name} | {goal} | {} | {} |", count(|p| &p.guard), count(|p| &p.default));
+        let fixed = |p: &Paced| p.fixed.values().any(|runs| reached(runs, of));
+        let (guard, default) = (count(|p| &p.guard), count(|p| &p.default));
+        let fixed = rows.iter().filter(|(_, p)| fixed(p)).count();
+        let _ = writeln!(out, "| {name} | {goal} | {guard} | {default} | {fixed} |");
     };
     for (name, goal, of) in GOALS {
         figure(name, goal, &of);
     }
-    figure("the first three", "", &|r| GOALS[..3].iter().all(|(_, _, of)| of(r)));
+    figure("the first three", "", &is_victims);
     figure("all four", "", &|r| GOALS.iter().all(|(_, _, of)| of(r)));
-    out.push_str("\nThe worst machine's figures:\n\n| cell | rate, per second | victim kept: default | guard | p99 alone, ms | default | guard | dead s: default, guard | flood: default | guard |\n|---|---|---|---|---|---|---|---|---|---|\n");
-    let most = |runs: &[Run], of: fn(&Run) -> f64| runs.iter().map(of).fold(f64::NEG_INFINITY, f64::max);
-    let least = |runs: &[Run], of: fn(&Run) -> f64| runs.iter().map(of).fold(f64::INFINITY, f64::min);
+    let not_dominated = rows.iter().filter(|(_, p)| p.is_not_dominated()).count();
+    let _ = writeln!(out, "| not dominated by a fixed pace |  | {not_dominated} | – | – |");
+    out.push_str(
+        "\nThe worst machine's figures; *best fixed pace* is the highest that reaches the first three goals:\n\n\
+         | cell | rate, per second | victim kept: default | guard | p99 alone, ms | default | guard | dead s: default, guard | flood: default | guard | best fixed pace |\n|---|---|---|---|---|---|---|---|---|---|---|\n",
+    );
     for (cell, paced) in rows {
-        let kept = |runs: &[Run]| format!("{:.0} %", 100.0 * least(runs, |r| r.kept));
-        let flood = |runs: &[Run]| format!("{:.0} %", 100.0 * least(runs, |r| r.flood));
-        let p99 = |runs: &[Run]| format!("{:.1}", most(runs, |r| r.p99_us) / 1e3);
-        let dead = |runs: &[Run]| format!("{:.0}", most(runs, |r| r.dead_seconds as f64));
+        let (guard, default) = (worst(&paced.guard), worst(&paced.default));
+        let fixed = paced.best_fixed().map_or("none".to_owned(), |percent| format!("{percent} %"));
+        let most = |runs: &[Run]| runs.iter().map(|r| r.p99_us).fold(f64::NEG_INFINITY, f64::max) / 1e3;
         let _ = writeln!(
             out,
-            "| {}, {}, {} | {:.0} | {} | {} | {:.1} | {} | {} | {}, {} | {} | {} |",
+            "| {}, {}, {} | {:.0} | {:.0} % | {:.0} % | {:.1} | {:.1} | {:.1} | {}, {} | {:.0} % | {:.0} % | {fixed} |",
             cell.device,
             cell.victim,
             cell.streams,
             paced.rate,
-            kept(&paced.default),
-            kept(&paced.guard),
-            most(&paced.guard, |r| r.alone_p99_us) / 1e3,
-            p99(&paced.default),
-            p99(&paced.guard),
-            dead(&paced.default),
-            dead(&paced.guard),
-            flood(&paced.default),
-            flood(&paced.guard),
+            100.0 * default.kept,
+            100.0 * guard.kept,
+            guard.alone_p99_us / 1e3,
+            most(&paced.default),
+            most(&paced.guard),
+            default.dead_seconds,
+            guard.dead_seconds,
+            100.0 * default.flood,
+            100.0 * guard.flood,
         );
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(p99: f64, flood: f64) -> Run {
+        Run { kept: 1.0, alone_p99_us: 1.0, p99_us: p99, dead_seconds: 0, flood }
+    }
+
+    #[test]
+    fn a_pace_dominates_if_it_is_nowhere_worse_and_somewhere_better() {
+        assert!(run(2.0, 0.5).dominates(&run(3.0, 0.5)) && run(3.0, 0.6).dominates(&run(3.0, 0.5)));
+        assert!(!run(3.1, 0.9).dominates(&run(3.0, 0.5)), "victims wait longer");
+        assert!(!run(1.0, 0.4).dominates(&run(3.0, 0.5)), "the flood has less");
+        assert!(!run(2.9, 0.52).dominates(&run(3.0, 0.5)), "they are alike");
+        let slow = Run { kept: 0.9, ..run(2.0, 0.9) };
+        assert!(!slow.dominates(&run(3.0, 0.5)), "victims have less");
+        let dead = Run { dead_seconds: 1, ..run(3.0, 0.5) };
+        assert!(run(3.0, 0.5).dominates(&dead) && !dead.dominates(&run(3.0, 0.5)));
+    }
+
+    #[test]
+    fn the_best_fixed_pace_is_the_highest_that_reaches_the_victims_goals_on_every_machine() {
+        let mut paced = Paced { guard: vec![run(2.0, 0.2)], ..Paced::default() };
+        paced.fixed.insert(10, vec![run(2.0, 0.1), run(2.9, 0.1)]);
+        paced.fixed.insert(20, vec![run(2.0, 0.2), run(3.1, 0.2)]);
+        assert_eq!(paced.best_fixed(), Some(10));
+        assert!(paced.is_not_dominated());
+        paced.fixed.insert(30, vec![run(2.0, 0.3)]);
+        assert_eq!(paced.best_fixed(), Some(30));
+        assert!(!paced.is_not_dominated());
+    }
 }

@@ -235,10 +235,14 @@ fn a_flood_is_paced_at_once_although_its_drain_rate_is_not_known() {
         drain_is_least: true,
         ..estimate(0.1, 0.5)
     };
-    let mut machine = Machine::default();
-    machine.tick(TICK, &unknown, &WHOLE, &offers, true);
-    assert_eq!((machine.state, machine.level), (State::Pace, Level::default()));
-    assert_eq!(machine.pace.map(|pace| pace.rate()), Some(40e6));
+    // Victims that wait already have the flood held to its floor first.
+    for (pressure, rate) in [(0.9, 40e6), (1.1, 8e6)] {
+        let e = Estimate { pressure: Some(pressure), backlog_bytes: 1 << 30, ..unknown.clone() };
+        let mut machine = Machine::default();
+        machine.tick(TICK, &e, &WHOLE, &offers, true);
+        assert_eq!((machine.state, machine.level), (State::Pace, Level::default()));
+        assert_eq!(machine.pace.map(|pace| pace.rate()), Some(rate));
+    }
 }
 
 #[test]
