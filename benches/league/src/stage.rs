@@ -10,9 +10,11 @@ use std::time::Duration;
 use floodwall_guard::{Config, Decision, Guard, State};
 use floodwall_model::plant::{KnobWrite, Knobs, Observation, Plant, PlantError};
 use floodwall_model::trial::{DeviceSample, HostSample, OpLatencies, Warmup};
-use floodwall_model::{DeviceId, Interval, Phase, PhaseKind, Setting, Trial};
+use floodwall_model::{DeviceId, Interval, LatencyCounts, Phase, PhaseKind, Setting, Trial};
 use floodwall_sim::plant::Happening;
 use floodwall_sim::{PlantDevice, SimPlant};
+
+use crate::measure::rounded;
 
 /// The guard looks four times a second.
 pub(crate) const TICK: Duration = Duration::from_millis(250);
@@ -212,6 +214,16 @@ impl Stage {
             .map(|s| s.of(load))
             .fold(Done::default(), |a, b| Done { ops: a.ops + b.ops, bytes: a.bytes + b.bytes });
         (sum.ops as f64 / part.len() as f64, sum.bytes as f64 / part.len() as f64)
+    }
+
+    /// So many of the operations that ended between two moments took no longer, in microseconds.
+    pub(crate) fn quantile_us(&self, share: f64, from: u64, to: u64) -> f64 {
+        let mut all = LatencyCounts::default();
+        for second in &self.seconds[from as usize..to as usize] {
+            all.merge(&second.latencies.commit);
+            all.merge(&second.latencies.read);
+        }
+        rounded(all.nearest_rank_ns(share).unwrap_or(0) as f64 / 1e3)
     }
 
     /// Seconds in which a load got less than a tenth of its rate alone.

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use floodwall_guard::Decision;
-use floodwall_model::{LatencyCounts, Setting, scenario};
+use floodwall_model::{Setting, scenario};
 use floodwall_sim::PlantDevice;
 use floodwall_tune::objective::Reference;
 use published::origin::Origin;
@@ -147,14 +147,6 @@ fn run(
     stage.start(0, &victim)?;
     stage.start(MEET, &flood)?;
     stage.until(LEAVE)?;
-    let p99 = |from: u64, to: u64| {
-        let mut all = LatencyCounts::default();
-        for second in &stage.seconds[from as usize..to as usize] {
-            all.merge(&second.latencies.commit);
-            all.merge(&second.latencies.read);
-        }
-        rounded(all.nearest_rank_ns(0.99).unwrap_or(0) as f64 / 1e3)
-    };
     let (alone, _) = stage.rate(&victim, ALONE, MEET);
     let (beside, _) = stage.rate(&victim, MEET + GRACE, LEAVE);
     let (_, dirtied) = stage.rate(&flood, MEET + GRACE, LEAVE);
@@ -168,8 +160,8 @@ fn run(
     let flooded = dirtied + drained;
     let run = Run {
         kept: rounded(beside / alone.max(1e-9)),
-        alone_p99_us: p99(ALONE, MEET),
-        p99_us: p99(MEET + GRACE, LEAVE),
+        alone_p99_us: stage.quantile_us(0.99, ALONE, MEET),
+        p99_us: stage.quantile_us(0.99, MEET + GRACE, LEAVE),
         dead_seconds: stage.dead(&victim, alone, MEET + GRACE, LEAVE),
         flood: rounded(flooded / flood_alone),
     };

@@ -39,6 +39,9 @@ pub(crate) struct Run {
     pub(crate) victim_kept: f64,
     pub(crate) flood_kept: f64,
     pub(crate) burst_kept: f64,
+    /// Nine of ten operations of the last seconds took no longer, in microseconds.
+    #[serde(default)]
+    pub(crate) p90_us: f64,
     /// Dead seconds after the first two of the encounter.
     pub(crate) dead_seconds: f64,
     /// The guard's; `None` of a fixed setting.
@@ -100,6 +103,7 @@ pub(crate) fn run(
         victim_kept: rounded(kept.point.victim_kept),
         flood_kept: rounded(kept.point.flood_kept.unwrap_or(0.0)),
         burst_kept: rounded(kept.point.burst_kept.unwrap_or(0.0)),
+        p90_us: stage.quantile_us(0.9, LEAVE - LAST, LEAVE),
         dead_seconds: f64::from(u32::try_from(dead)?),
         steered: steered.transpose()?,
     };

@@ -53,12 +53,17 @@ impl<'a> Row<'a> {
     }
 
     /// Whether no fixed setting gives more to the victim and to the flood as well. It can't be told
-    /// if the difference is within chance.
+    /// if the difference is within chance. A victim that asks for a rate gets it under many settings:
+    /// there a setting has to give it shorter waits, too.
     fn is_not_dominated(&self) -> Verdict {
         let others = self.stored.finalists.values().chain([&self.stored.default]);
+        let mut figures: Vec<fn(&Run) -> f64> = vec![|r| r.victim_kept, |r| r.flood_kept];
+        if self.cell.rate.is_some() {
+            figures.push(|r| 1e6 / r.p90_us.max(1.0));
+        }
         let verdict = |other: &Vec<Run>| {
-            let shares: [fn(&Run) -> f64; 2] = [|r| r.victim_kept, |r| r.flood_kept];
-            let shares = shares.map(|of| Share::of_runs(&self.stored.guard, other, of));
+            let of_other = |of: &fn(&Run) -> f64| Share::of_runs(&self.stored.guard, other, *of);
+            let shares: Vec<Share> = figures.iter().map(of_other).collect();
             match shares {
                 shares if shares.iter().any(|s| s.share >= 1.0) => Verdict::Reached,
                 shares if shares.iter().all(|s| s.high < 1.0) => Verdict::NotReached,
