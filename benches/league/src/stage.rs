@@ -216,14 +216,15 @@ impl Stage {
         (sum.ops as f64 / part.len() as f64, sum.bytes as f64 / part.len() as f64)
     }
 
-    /// So many of the operations that ended between two moments took no longer, in microseconds.
+    /// So many of the operations that ended between two moments took no longer, in microseconds. If
+    /// none ended, all of the time: one was waited for.
     pub(crate) fn quantile_us(&self, share: f64, from: u64, to: u64) -> f64 {
         let mut all = LatencyCounts::default();
         for second in &self.seconds[from as usize..to as usize] {
             all.merge(&second.latencies.commit);
             all.merge(&second.latencies.read);
         }
-        rounded(all.nearest_rank_ns(share).unwrap_or(0) as f64 / 1e3)
+        all.nearest_rank_ns(share).map_or((to - from) as f64 * 1e6, |ns| rounded(ns as f64 / 1e3))
     }
 
     /// Seconds in which a load got less than a tenth of its rate alone.

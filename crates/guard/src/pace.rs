@@ -29,7 +29,7 @@ use floodwall_model::Setting;
 use crate::config::{
     BASE_MULTIPLE, DOMAIN, FIRST_SHARE, HARMED, IGNORED, LEAST_DOMAIN, LEAST_PACE, LEAST_SHARE, LEAST_TRIAL,
     MOST_PROBE_WAIT, PACE_DOWN, PACE_NEAR, PACE_NEAR_UP, PACE_OLD, PACE_ROOM, PACE_STEP, PACE_UP, PACE_USED,
-    PROBE, PROBE_WAIT, SETTLE,
+    PROBE_WAIT, SETTLE,
 };
 use crate::estimate::Estimate;
 
@@ -39,26 +39,29 @@ pub(crate) struct Pace {
     group: String,
     /// Bytes a second that it may write.
     rate: f64,
-    /// The highest rate that victims bore. The flood goes back to it.
+    /// The rate to go back to after victims missed their goal: the last that they bore, or less.
     good: f64,
+    /// The least rate.
+    floor: f64,
+    /// The last rate at which victims missed their goal.
+    ceiling: f64,
     /// Whether the flood has its floor, until victims keep their goal again.
     is_draining: bool,
-    /// When that rate was last lowered because victims missed their goal.
-    slowed: Duration,
-    /// The lowest rate that harmed victims.
-    ceiling: f64,
+    /// When the drain began, or `good` was last lowered in it.
+    lowered: Duration,
     /// Whether the rate has risen near the ceiling since victims missed their goal.
     is_probing: bool,
     /// When a higher rate is tried next, and the wait after a try that fails.
     next: Duration,
     wait: Duration,
-    /// When the rate was last changed.
+    /// When the rate was last changed, or a drain began.
     changed: Duration,
-    /// How long after a change victims may still wait for older writes.
+    /// For how long after that the rate stays as it is.
     hold: Duration,
-    /// Bytes that the flood wrote since the last change.
+    /// Bytes that the device wrote of the flood, and since when.
     written: u64,
-    /// For how long victims miss their goal.
+    counted: Duration,
+    /// For how long victims have missed their goal.
     late: Duration,
     /// Whether the rate follows from an earlier start of the guard, and the device has not shown
     /// that it drains as much.
@@ -68,30 +71,34 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// `last`: the rate at the end of the last encounter, in bytes a second, if there was one.
+    /// `last`: the rate that victims bore in the last encounter, in bytes a second, if there was one.
     pub(crate) fn begin(now: Duration, group: &str, last: Option<f64>, e: &Estimate) -> Self {
         let drain = e.known_most_drain();
         let first = drain.unwrap_or(e.prior_bytes_per_s) * FIRST_SHARE;
-        let good = last.unwrap_or(first).min(drain.unwrap_or(f64::INFINITY)).max(floor(e));
+        let floor = floor(e);
+        let good = last.unwrap_or(first).min(drain.unwrap_or(f64::INFINITY)).max(floor);
         let mut pace = Self {
             group: group.to_owned(),
             rate: good,
             good,
+            floor,
+            // A higher rate was tried in the last encounter.
+            ceiling: if last.is_some() { good / PACE_NEAR } else { f64::INFINITY },
             is_draining: false,
-            slowed: now,
-            ceiling: f64::INFINITY,
+            lowered: now,
             is_probing: false,
-            next: now,
+            next: now + if last.is_some() { PROBE_WAIT } else { step(e) },
             wait: PROBE_WAIT,
             changed: now,
             hold: Duration::ZERO,
             written: 0,
+            counted: now,
             late: Duration::ZERO,
             is_learnt: e.is_learnt,
             high: high(drain.unwrap_or(good)),
         };
         if e.pressure.is_some_and(|pressure| pressure > HARMED) {
-            pace.drain(e);
+            pace.drain(now, e);
         }
         pace
     }
@@ -105,7 +112,7 @@ impl Pace {
         self.rate
     }
 
-    /// The highest rate that victims bore: the next encounter begins there.
+    /// The rate at which the next encounter begins.
     pub(crate) fn good(&self) -> f64 {
         self.good
     }
@@ -119,113 +126,146 @@ impl Pace {
     /// writes far more. It also writes what victims write past the page cache, so only much more tells
     /// that the pace does not hold the flood.
     pub(crate) fn is_ignored(&self, now: Duration) -> bool {
-        let time = now - self.changed;
+        let time = now - self.counted;
         let most = IGNORED * self.rate * time.as_secs_f64();
         self.late.min(time) >= LEAST_TRIAL && self.written as f64 > most
     }
 
     /// One tick. Returns why the rate has changed; `None` if it has not.
     pub(crate) fn tick(&mut self, now: Duration, e: &Estimate) -> Option<String> {
-        if !e.tick.is_zero() {
-            self.written += e.flooded_bytes;
+        if e.tick.is_zero() {
+            // What was written meanwhile is not known.
+            self.count_anew(now);
         }
-        // Too few operations end to tell, and none is late: victims bear it.
-        let pressure = e.pressure.unwrap_or(0.0);
-        let is_late = pressure > HARMED;
+        self.written += e.flooded_bytes;
+        // Too few operations end to tell, and none is very late: victims bear a rate. A drain goes on
+        // until none is late at all.
+        let is_late = e.pressure.map_or(self.is_draining && e.oldest > e.goal, |pressure| pressure > HARMED);
         self.late = if is_late { self.late + e.tick } else { Duration::ZERO };
+        self.follow_floor(e, is_late);
         if now - self.changed < self.hold {
             return None;
         }
-        let known = e.known_most_drain();
-        let shown = e.most_drain_bytes_per_s.unwrap_or(0.0);
-        let floor = floor(e);
-        let before = self.rate;
         self.hold = Duration::ZERO;
-        let was_wrong = self.is_learnt && !e.is_learnt && is_late;
+        let before = self.rate;
+        let was_wrong = self.is_learnt && !e.is_learnt;
         self.is_learnt &= e.is_learnt;
-        if was_wrong {
-            // It begins anew, with what the device has shown.
-            self.good = self.good.min(shown * FIRST_SHARE);
-        }
         if is_late {
-            self.too_much(now, floor);
-            self.drain(e);
+            self.too_much(now, e);
         } else if self.is_draining {
             self.is_draining = false;
-            self.rate = self.good.max(floor);
+            self.rate = self.good;
             self.next = now + self.wait;
-        } else if pressure <= PACE_ROOM && now >= self.next && self.is_used(now) {
-            self.more(now, e, known.unwrap_or(f64::INFINITY).max(floor));
+        } else {
+            self.bear(now, e);
         }
-        self.rate = self.rate.max(floor);
-        if self.rate == before {
-            return None;
+        if was_wrong && is_late {
+            // It begins anew, with what the device has shown.
+            let shown = e.most_drain_bytes_per_s.unwrap_or(0.0);
+            self.good = self.good.min(shown * FIRST_SHARE).max(self.floor);
         }
-        (self.changed, self.written) = (now, 0);
+        self.rate = self.rate.max(self.floor);
+        (self.rate != before).then(|| self.change(now, e))
+    }
+
+    /// The floor follows the drain rate. While that is not known, it follows what the device has shown,
+    /// but never upwards while victims miss their goal: a burst into the device's cache would raise it.
+    fn follow_floor(&mut self, e: &Estimate, is_late: bool) {
+        let least = floor(e);
+        let is_held = (is_late || self.is_draining) && e.known_most_drain().is_none();
+        self.floor = if is_held { self.floor.min(least) } else { least };
+        self.good = self.good.max(self.floor);
+    }
+
+    /// The rate was changed. Returns why.
+    fn change(&mut self, now: Duration, e: &Estimate) -> String {
+        self.changed = now;
+        self.count_anew(now);
+        let shown = e.most_drain_bytes_per_s.unwrap_or(0.0);
         // The drain rate may have been far too low at first. Less is not asked for again: the
         // kernel would reclaim the group's memory once more.
         self.high = self.high.max(high(shown.max(self.rate)));
-        let of = match known {
+        let of = match e.known_most_drain() {
             None => "the drain rate is not known yet".to_owned(),
             Some(drain) => format!("{:.0} % of the drain rate", 100.0 * self.rate / drain.max(1.0)),
         };
-        Some(format!(
-            "victims wait {pressure:.1} × the goal of {:.1?}: the flood may write {:.1} MB/s, {of}",
+        format!(
+            "victims wait {:.1} × the goal of {:.1?}: the flood may write {:.1} MB/s, {of}",
+            e.pressure.unwrap_or(0.0),
             e.goal,
             self.rate / 1e6
-        ))
+        )
     }
 
-    /// Whether the device has written as much as the flood may since the last change. A flood that
-    /// does not use its rate shows nothing of a higher one, nor does a device that can't follow.
-    fn is_used(&self, now: Duration) -> bool {
-        self.written as f64 >= PACE_USED * self.rate * (now - self.changed).as_secs_f64()
-    }
-
-    /// Victims have room: a higher rate, at most this one.
-    fn more(&mut self, now: Duration, e: &Estimate, most: f64) {
-        self.good = self.rate;
-        let near = PACE_NEAR * self.ceiling;
-        let to = if self.rate < near { (self.rate * PACE_UP).min(near) } else { self.rate * PACE_NEAR_UP };
-        if self.rate >= near && std::mem::replace(&mut self.is_probing, true) {
-            // They bore the last one.
-            self.wait = PROBE_WAIT;
+    /// Victims keep their goal. They bear a rate once late operations would have shown; with room
+    /// for more, a higher one is tried.
+    fn bear(&mut self, now: Duration, e: &Estimate) {
+        if now - self.changed >= step(e) {
+            self.good = self.rate;
         }
+        if now < self.next || e.pressure.unwrap_or(0.0) > PACE_ROOM {
+            return;
+        }
+        if !self.is_used(now) {
+            // A flood that does not use its rate shows nothing of a higher one, nor does a device
+            // that can't follow.
+            self.count_anew(now);
+            self.next = now + step(e);
+            return;
+        }
+        let most = e.known_most_drain().unwrap_or(f64::INFINITY);
+        if self.rate > self.ceiling {
+            // They bear more than they did: the ceiling is higher, and not known.
+            (self.ceiling, self.wait) = (self.rate * PACE_UP, PROBE_WAIT);
+        }
+        let near = PACE_NEAR * self.ceiling;
+        let is_near = self.rate >= near;
+        self.is_probing |= is_near;
+        self.good = self.rate;
+        let to = if is_near { self.rate * PACE_NEAR_UP } else { (self.rate * PACE_UP).min(near) };
         self.rate = to.min(most).max(self.rate);
         // A device with a cache shows harm only once its cache is full.
-        self.next = now + if self.rate < near { Self::step(e) } else { self.wait };
-    }
-
-    /// Time from one higher rate to the next: an operation that is late is seen so long after it began.
-    fn step(e: &Estimate) -> Duration {
-        PACE_STEP.max(e.goal.mul_f64(BASE_MULTIPLE))
+        self.next = now + if is_near { self.wait } else { step(e) };
     }
 
     /// Victims miss their goal.
-    fn too_much(&mut self, now: Duration, floor: f64) {
+    fn too_much(&mut self, now: Duration, e: &Estimate) {
         if self.is_draining {
             // They may wait for older writes of the flood.
-            if now - self.slowed >= PACE_OLD {
-                self.slowed = now;
-                self.good = (self.good * PACE_DOWN).max(floor);
+            if now - self.lowered >= PACE_OLD {
+                self.lowered = now;
+                self.good *= PACE_DOWN;
             }
-            return;
+        } else if self.rate > self.floor {
+            if std::mem::take(&mut self.is_probing) {
+                self.wait = (self.wait * 2).min(MOST_PROBE_WAIT);
+            }
+            // The rate is to blame if it is new, else the one before may be.
+            let is_new = self.rate > self.good;
+            self.ceiling = self.rate;
+            self.good = self.good.min(self.rate * if is_new { PACE_NEAR } else { PACE_DOWN });
         }
-        self.slowed = now;
-        let was_tried = self.rate > self.good && now - self.changed < PROBE;
-        if std::mem::take(&mut self.is_probing) {
-            self.wait = (self.wait * 2).min(MOST_PROBE_WAIT);
+        self.good = self.good.max(self.floor);
+        if !self.is_draining {
+            self.drain(now, e);
         }
-        self.ceiling = self.rate;
-        self.good = if was_tried { self.good.min(self.rate * PACE_NEAR) } else { self.rate * PACE_DOWN };
     }
 
-    /// Holds the flood back until what it has queued is written.
-    fn drain(&mut self, e: &Estimate) {
-        self.is_draining = true;
-        self.rate = floor(e);
+    /// Holds the flood to its floor until victims keep their goal again.
+    fn drain(&mut self, now: Duration, e: &Estimate) {
+        (self.is_draining, self.lowered, self.changed) = (true, now, now);
+        self.rate = self.floor;
         // Operations that have begun before the change still end.
         self.hold = (SETTLE + e.goal).min(PACE_OLD);
+    }
+
+    fn count_anew(&mut self, now: Duration) {
+        (self.written, self.counted) = (0, now);
+    }
+
+    /// Whether the device has written as much as the flood may.
+    fn is_used(&self, now: Duration) -> bool {
+        self.written as f64 >= PACE_USED * self.rate * (now - self.counted).as_secs_f64()
     }
 
     /// The wanted knobs with their values. Never more than the administrator allows.
@@ -246,6 +286,11 @@ impl Pace {
         }
         knobs
     }
+}
+
+/// Time from one higher rate to the next: an operation that is late is seen so long after it began.
+fn step(e: &Estimate) -> Duration {
+    PACE_STEP.max(e.goal.mul_f64(BASE_MULTIPLE))
 }
 
 /// The least rate, in bytes a second.
@@ -380,25 +425,86 @@ mod tests {
             pace.tick(TICK * tick, &late);
         }
         assert_eq!(pace.rate, 8e6);
-        // It has drained more than the prior: a tenth of that, although the flood has not used it.
-        let shown = Estimate { most_drain_bytes_per_s: Some(200e6), ..late };
+        // It has shown more than the prior, but that may be its cache: the floor stays while victims
+        // miss their goal.
+        let shown = Estimate { most_drain_bytes_per_s: Some(200e6), ..late.clone() };
         (0..40).for_each(|tick| drop(pace.tick(TICK * (240 + tick), &shown)));
-        assert_eq!(pace.rate, 20e6);
+        assert_eq!((pace.rate, pace.floor), (8e6, 8e6));
+        let kept = Estimate { pressure: Some(0.9), ..shown };
+        (0..40).for_each(|tick| drop(pace.tick(TICK * (280 + tick), &kept)));
+        assert_eq!((pace.rate, pace.floor), (20e6, 20e6));
+        // A drain rate that is known counts at once.
+        let known = Estimate { drain_is_least: false, ..late };
+        let known = Estimate { most_drain_bytes_per_s: Some(300e6), ..known };
+        (0..4).for_each(|tick| drop(pace.tick(TICK * (320 + tick), &known)));
+        assert_eq!((pace.rate, pace.floor), (30e6, 30e6));
     }
 
     #[test]
-    fn the_cap_of_an_unknown_drain_rate_is_never_below_the_floor() {
-        let quiet = Estimate {
-            drain_bytes_per_s: None,
-            prior_bytes_per_s: 10e6,
-            most_drain_bytes_per_s: Some(300e6),
-            drain_is_least: true,
-            ..estimate(0.1)
-        };
-        let mut pace = Pace::begin(Duration::ZERO, "flood", None, &quiet);
-        for tick in 1..80 {
-            pace.tick(TICK * tick, &quiet);
-            assert!(pace.rate >= 30e6, "{} after {tick} ticks", pace.rate);
+    fn tries_that_harm_become_rare() {
+        for bearable in [20e6, 40e6, 70e6] {
+            let mut pace = Pace::begin(Duration::ZERO, "flood", None, &estimate(0.5));
+            let (mut tries, mut above) = ([0, 0], 0);
+            for tick in 1..=4800 {
+                let is_above = pace.rate > bearable;
+                above += u32::from(is_above);
+                let was_draining = pace.is_draining;
+                pace.tick(TICK * tick, &beside(if is_above { 2.0 } else { 0.5 }, pace.rate, f64::INFINITY));
+                tries[usize::from(tick > 2400)] += u32::from(pace.is_draining && !was_draining);
+            }
+            // The second ten minutes: one try with each wait of 128 s, or two.
+            assert!(tries[1] <= 5, "{tries:?} harmful tries in the first and the second ten minutes");
+            assert!(above < 48, "{above} of 4800 looks are above {bearable}");
+        }
+    }
+
+    #[test]
+    fn a_drain_goes_on_while_an_operation_is_late() {
+        let goal = Duration::from_millis(500);
+        let few = |pressure, oldest| Estimate { pressure, goal, oldest, ..beside(0.0, 10e6, 10e6) };
+        let mut pace = Pace::begin(Duration::ZERO, "flood", None, &few(Some(0.5), Duration::ZERO));
+        pace.tick(TICK, &few(Some(1.5), goal));
+        assert_eq!(pace.rate, 10e6);
+        for tick in 2..20 {
+            pace.tick(TICK * tick, &few(None, 2 * goal));
+            assert_eq!(pace.rate, 10e6, "{tick}");
+        }
+        pace.tick(TICK * 20, &few(None, goal / 2));
+        assert!(pace.rate > 10e6);
+    }
+
+    #[test]
+    fn a_flood_that_used_little_for_long_rises_soon_once_it_wants_more() {
+        let mut pace = Pace::begin(Duration::ZERO, "flood", None, &estimate(0.5));
+        for tick in 1..=1440 {
+            let most = if tick <= 1200 { 5e6 } else { f64::INFINITY };
+            pace.tick(TICK * tick, &beside(0.1, pace.rate, most));
+            assert!(tick > 1200 || pace.rate == 50e6);
+        }
+        assert_eq!(pace.rate, 100e6);
+        // Neither does a look after a suspend hold it up.
+        let mut pace = Pace::begin(Duration::ZERO, "flood", None, &estimate(0.5));
+        let hour = Duration::from_secs(3600);
+        pace.tick(hour, &Estimate { tick: Duration::ZERO, ..estimate(0.1) });
+        (1..40).for_each(|tick| drop(pace.tick(hour + TICK * tick, &beside(0.1, pace.rate, 1e9))));
+        assert_eq!(pace.rate, 100e6);
+    }
+
+    #[test]
+    fn harm_at_the_floor_says_nothing_of_higher_rates() {
+        let mut pace = Pace::begin(Duration::ZERO, "flood", None, &estimate(0.5));
+        let mut now = Duration::ZERO;
+        for tick in 0..360 {
+            now += TICK;
+            let pressure = if pace.rate > 10e6 || tick % 8 < 5 { 2.0 } else { 0.9 };
+            pace.tick(now, &beside(pressure, pace.rate, 100e6));
+        }
+        assert!(pace.rate == 10e6 && pace.ceiling > 10e6, "{} {}", pace.rate, pace.ceiling);
+        let free = now;
+        while pace.rate < 60e6 {
+            now += TICK;
+            pace.tick(now, &beside(0.3, pace.rate, 100e6));
+            assert!(now - free < Duration::from_secs(150), "{} after {:?}", pace.rate, now - free);
         }
     }
 

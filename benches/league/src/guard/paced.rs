@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use floodwall_guard::Decision;
+use floodwall_guard::config::{DOMAIN, LEAST_DOMAIN};
 use floodwall_model::{Setting, scenario};
 use floodwall_sim::PlantDevice;
 use floodwall_tune::objective::Reference;
@@ -37,12 +38,9 @@ const LEAST_RATE: f64 = 0.98;
 const MOST_P99: f64 = 3.0;
 const LEAST_FLOOD: f64 = 0.75;
 
-/// Fixed paces beside which the guard is judged, of the flood's rate alone, in percent.
-const FIXED: [u32; 8] = [5, 10, 20, 30, 40, 50, 60, 75];
-/// `memory.high` of a fixed pace: as much of the flood's rate alone as the guard allows.
-const DOMAIN_S: f64 = 3.0;
-/// Its least, in bytes, as the guard's.
-const LEAST_DOMAIN: f64 = 67_108_864.0;
+/// Fixed paces beside which the guard is judged, of the flood's rate alone, in percent. They have the
+/// guard's `memory.high`.
+const FIXED: [u32; 9] = [5, 10, 20, 30, 40, 50, 60, 80, 90];
 
 /// A cell's stored figures.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -125,7 +123,7 @@ fn grouped() -> Setting {
 /// The floods' group, held to a share of the flood's rate alone.
 fn fixed(flood_alone: f64, percent: u32) -> Setting {
     let wbps = (flood_alone * f64::from(percent) / 100.0).max(1.0) as u64;
-    let high = (DOMAIN_S * flood_alone).max(LEAST_DOMAIN) as u64 >> 16 << 16;
+    let high = ((flood_alone * DOMAIN.as_secs_f64()) as u64 >> 16 << 16).max(LEAST_DOMAIN);
     let knobs = [("flood:io.max", format!("wbps={wbps}")), ("flood:memory.high", high.to_string())];
     knobs.into_iter().map(|(knob, value)| (knob.to_owned(), value)).collect()
 }
@@ -178,33 +176,39 @@ const GOALS: [Goal; 4] = [
     ("flood's rate on the device, of its rate alone", "≥ 75 %", |r| r.flood >= LEAST_FLOOD),
 ];
 
-/// So much lower or higher is the same: the machines of a cell differ by more.
+/// A rate or a flood that is lower by no more than this share is the same.
 const ALIKE: f64 = 0.02;
-/// A fixed pace is better if its p99 or its flood is by so much.
+/// A fixed pace is better if its p99 or its flood is by this share.
 const BETTER: f64 = 0.1;
 
-/// The worst machine's figures.
-fn worst(runs: &[Run]) -> Run {
-    let most = |of: fn(&Run) -> f64| runs.iter().map(of).fold(f64::NEG_INFINITY, f64::max);
-    let least = |of: fn(&Run) -> f64| runs.iter().map(of).fold(f64::INFINITY, f64::min);
-    Run {
-        kept: least(|r| r.kept),
-        alone_p99_us: most(|r| r.alone_p99_us),
-        p99_us: most(|r| r.p99_us / r.alone_p99_us.max(1e-3)) * most(|r| r.alone_p99_us),
-        dead_seconds: runs.iter().map(|r| r.dead_seconds).max().unwrap_or(0),
-        flood: least(|r| r.flood),
-    }
+/// The worst machine's figures, each by itself.
+struct Worst {
+    kept: f64,
+    /// p99 beside the flood, of that alone.
+    slower: f64,
+    dead_seconds: usize,
+    flood: f64,
 }
 
-impl Run {
+impl Worst {
+    fn of(runs: &[Run]) -> Self {
+        let most = |of: fn(&Run) -> f64| runs.iter().map(of).fold(f64::NEG_INFINITY, f64::max);
+        let least = |of: fn(&Run) -> f64| runs.iter().map(of).fold(f64::INFINITY, f64::min);
+        Self {
+            kept: least(|r| r.kept),
+            slower: most(|r| r.p99_us / r.alone_p99_us.max(1.0)),
+            dead_seconds: runs.iter().map(|r| r.dead_seconds).max().unwrap_or(0),
+            flood: least(|r| r.flood),
+        }
+    }
+
     /// Whether it is nowhere worse than another one, and better somewhere.
     fn dominates(&self, other: &Self) -> bool {
-        let keeps = self.kept >= other.kept.min(LEAST_RATE) * (1.0 - ALIKE / 10.0);
-        let is_as_good = keeps
-            && self.p99_us <= other.p99_us
+        let is_as_good = self.kept >= other.kept.min(LEAST_RATE)
+            && self.slower <= other.slower
             && self.dead_seconds <= other.dead_seconds
             && self.flood >= other.flood * (1.0 - ALIKE);
-        let is_better = self.p99_us < other.p99_us * (1.0 - BETTER)
+        let is_better = self.slower < other.slower * (1.0 - BETTER)
             || self.dead_seconds < other.dead_seconds
             || self.flood > other.flood * (1.0 + BETTER);
         is_as_good && is_better
@@ -213,8 +217,8 @@ impl Run {
 
 impl Paced {
     fn is_not_dominated(&self) -> bool {
-        let guard = worst(&self.guard);
-        self.fixed.values().all(|runs| !worst(runs).dominates(&guard))
+        let guard = Worst::of(&self.guard);
+        !self.fixed.is_empty() && self.fixed.values().all(|runs| !Worst::of(runs).dominates(&guard))
     }
 
     /// The highest fixed pace that reaches the victim's goals, in percent.
@@ -265,9 +269,10 @@ pub(super) fn section(rows: &[(Cell, Paced)], all: usize) -> String {
          | cell | rate, per second | victim kept: default | guard | p99 alone, ms | default | guard | dead s: default, guard | flood: default | guard | best fixed pace |\n|---|---|---|---|---|---|---|---|---|---|---|\n",
     );
     for (cell, paced) in rows {
-        let (guard, default) = (worst(&paced.guard), worst(&paced.default));
+        let (guard, default) = (Worst::of(&paced.guard), Worst::of(&paced.default));
         let fixed = paced.best_fixed().map_or("none".to_owned(), |percent| format!("{percent} %"));
-        let most = |runs: &[Run]| runs.iter().map(|r| r.p99_us).fold(f64::NEG_INFINITY, f64::max) / 1e3;
+        let most = |runs: &[Run], of: fn(&Run) -> f64| runs.iter().map(of).fold(0.0, f64::max) / 1e3;
+        let p99 = |runs: &[Run]| most(runs, |r| r.p99_us);
         let _ = writeln!(
             out,
             "| {}, {}, {} | {:.0} | {:.0} % | {:.0} % | {:.1} | {:.1} | {:.1} | {}, {} | {:.0} % | {:.0} % | {fixed} |",
@@ -277,9 +282,9 @@ pub(super) fn section(rows: &[(Cell, Paced)], all: usize) -> String {
             paced.rate,
             100.0 * default.kept,
             100.0 * guard.kept,
-            guard.alone_p99_us / 1e3,
-            most(&paced.default),
-            most(&paced.guard),
+            most(&paced.guard, |r| r.alone_p99_us),
+            p99(&paced.default),
+            p99(&paced.guard),
             default.dead_seconds,
             guard.dead_seconds,
             100.0 * default.flood,
@@ -299,19 +304,23 @@ mod tests {
 
     #[test]
     fn a_pace_dominates_if_it_is_nowhere_worse_and_somewhere_better() {
-        assert!(run(2.0, 0.5).dominates(&run(3.0, 0.5)) && run(3.0, 0.6).dominates(&run(3.0, 0.5)));
-        assert!(!run(3.1, 0.9).dominates(&run(3.0, 0.5)), "victims wait longer");
-        assert!(!run(1.0, 0.4).dominates(&run(3.0, 0.5)), "the flood has less");
-        assert!(!run(2.9, 0.52).dominates(&run(3.0, 0.5)), "they are alike");
-        let slow = Run { kept: 0.9, ..run(2.0, 0.9) };
-        assert!(!slow.dominates(&run(3.0, 0.5)), "victims have less");
-        let dead = Run { dead_seconds: 1, ..run(3.0, 0.5) };
-        assert!(run(3.0, 0.5).dominates(&dead) && !dead.dominates(&run(3.0, 0.5)));
+        let beats = |one: Run, other: Run| Worst::of(&[one]).dominates(&Worst::of(&[other]));
+        assert!(beats(run(2.0, 0.5), run(3.0, 0.5)) && beats(run(3.0, 0.6), run(3.0, 0.5)));
+        assert!(!beats(run(3.1, 0.9), run(3.0, 0.5)), "victims wait longer");
+        assert!(!beats(run(1.0, 0.4), run(3.0, 0.5)), "the flood has less");
+        assert!(!beats(run(2.9, 0.52), run(3.0, 0.5)), "they are alike");
+        assert!(!beats(Run { kept: 0.9, ..run(2.0, 0.9) }, run(3.0, 0.5)), "victims have less");
+        let dead = || Run { dead_seconds: 1, ..run(3.0, 0.5) };
+        assert!(beats(run(3.0, 0.5), dead()) && !beats(dead(), run(3.0, 0.5)));
+        // Each figure is the worst machine's.
+        let two = Worst::of(&[run(2.0, 0.6), run(3.0, 0.5)]);
+        assert!((two.slower, two.flood) == (3.0, 0.5));
     }
 
     #[test]
     fn the_best_fixed_pace_is_the_highest_that_reaches_the_victims_goals_on_every_machine() {
         let mut paced = Paced { guard: vec![run(2.0, 0.2)], ..Paced::default() };
+        assert!(!paced.is_not_dominated(), "nothing is known of fixed paces");
         paced.fixed.insert(10, vec![run(2.0, 0.1), run(2.9, 0.1)]);
         paced.fixed.insert(20, vec![run(2.0, 0.2), run(3.1, 0.2)]);
         assert_eq!(paced.best_fixed(), Some(10));

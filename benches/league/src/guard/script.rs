@@ -39,9 +39,10 @@ pub(crate) struct Run {
     pub(crate) victim_kept: f64,
     pub(crate) flood_kept: f64,
     pub(crate) burst_kept: f64,
-    /// Nine of ten operations of the last seconds took no longer, in microseconds.
-    #[serde(default)]
-    pub(crate) p90_us: f64,
+    /// Nine of ten operations of the last seconds took no longer, in microseconds; `None` of a run
+    /// before that was kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) p90_us: Option<f64>,
     /// Dead seconds after the first two of the encounter.
     pub(crate) dead_seconds: f64,
     /// The guard's; `None` of a fixed setting.
@@ -103,7 +104,7 @@ pub(crate) fn run(
         victim_kept: rounded(kept.point.victim_kept),
         flood_kept: rounded(kept.point.flood_kept.unwrap_or(0.0)),
         burst_kept: rounded(kept.point.burst_kept.unwrap_or(0.0)),
-        p90_us: stage.quantile_us(0.9, LEAVE - LAST, LEAVE),
+        p90_us: Some(stage.quantile_us(0.9, LEAVE - LAST, LEAVE)),
         dead_seconds: f64::from(u32::try_from(dead)?),
         steered: steered.transpose()?,
     };

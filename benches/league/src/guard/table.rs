@@ -59,7 +59,10 @@ impl<'a> Row<'a> {
         let others = self.stored.finalists.values().chain([&self.stored.default]);
         let mut figures: Vec<fn(&Run) -> f64> = vec![|r| r.victim_kept, |r| r.flood_kept];
         if self.cell.rate.is_some() {
-            figures.push(|r| 1e6 / r.p90_us.max(1.0));
+            if others.clone().chain([&self.stored.guard]).flatten().any(|run| run.p90_us.is_none()) {
+                return Verdict::CouldNotBeTold;
+            }
+            figures.push(|r| 1e6 / r.p90_us.unwrap_or(f64::INFINITY).max(1.0));
         }
         let verdict = |other: &Vec<Run>| {
             let of_other = |of: &fn(&Run) -> f64| Share::of_runs(&self.stored.guard, other, *of);
