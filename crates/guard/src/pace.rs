@@ -63,8 +63,7 @@ pub(crate) struct Pace {
     counted: Duration,
     /// For how long victims have missed their goal.
     late: Duration,
-    /// Whether the rate follows from an earlier start of the guard, and the device has not shown
-    /// that it drains as much.
+    /// Whether the rate follows from an earlier start of the guard, and victims have not borne it yet.
     is_learnt: bool,
     /// Bytes of `memory.high`.
     high: u64,
@@ -98,6 +97,7 @@ impl Pace {
             high: high(drain.unwrap_or(good)),
         };
         if e.pressure.is_some_and(|pressure| pressure > HARMED) {
+            pace.forget_import(e);
             pace.drain(now, e);
         }
         pace
@@ -148,8 +148,6 @@ impl Pace {
         }
         self.hold = Duration::ZERO;
         let before = self.rate;
-        let was_wrong = self.is_learnt && !e.is_learnt;
-        self.is_learnt &= e.is_learnt;
         if is_late {
             self.too_much(now, e);
         } else if self.is_draining {
@@ -159,11 +157,6 @@ impl Pace {
         } else {
             self.bear(now, e);
         }
-        if was_wrong && is_late {
-            // It begins anew, with what the device has shown.
-            let shown = e.most_drain_bytes_per_s.unwrap_or(0.0);
-            self.good = self.good.min(shown * FIRST_SHARE).max(self.floor);
-        }
         self.rate = self.rate.max(self.floor);
         (self.rate != before).then(|| self.change(now, e))
     }
@@ -172,7 +165,8 @@ impl Pace {
     /// but never upwards while victims miss their goal: a burst into the device's cache would raise it.
     fn follow_floor(&mut self, e: &Estimate, is_late: bool) {
         let least = floor(e);
-        let is_held = (is_late || self.is_draining) && e.known_most_drain().is_none();
+        let is_known = e.known_most_drain().is_some() && !e.is_learnt;
+        let is_held = (is_late || self.is_draining) && !is_known;
         self.floor = if is_held { self.floor.min(least) } else { least };
         self.good = self.good.max(self.floor);
     }
@@ -201,7 +195,7 @@ impl Pace {
     /// for more, a higher one is tried.
     fn bear(&mut self, now: Duration, e: &Estimate) {
         if now - self.changed >= step(e) {
-            self.good = self.rate;
+            (self.good, self.is_learnt) = (self.rate, false);
         }
         if now < self.next || e.pressure.unwrap_or(0.0) > PACE_ROOM {
             return;
@@ -244,10 +238,18 @@ impl Pace {
             let is_new = self.rate > self.good;
             self.ceiling = self.rate;
             self.good = self.good.min(self.rate * if is_new { PACE_NEAR } else { PACE_DOWN });
+            self.forget_import(e);
         }
         self.good = self.good.max(self.floor);
         if !self.is_draining {
             self.drain(now, e);
+        }
+    }
+
+    /// Victims miss their goal at an earlier start's rate, or before it: the prior counts instead.
+    fn forget_import(&mut self, e: &Estimate) {
+        if std::mem::take(&mut self.is_learnt) {
+            self.good = self.good.min(FIRST_SHARE * e.prior_bytes_per_s).max(self.floor);
         }
     }
 
@@ -293,10 +295,12 @@ fn step(e: &Estimate) -> Duration {
     PACE_STEP.max(e.goal.mul_f64(BASE_MULTIPLE))
 }
 
-/// The least rate, in bytes a second.
+/// The least rate, in bytes a second. An earlier start's drain rate may be far too high: the prior
+/// stands for it until the device has shown as much.
 fn floor(e: &Estimate) -> f64 {
     let shown = || e.most_drain_bytes_per_s.unwrap_or(0.0).max(e.prior_bytes_per_s);
-    (LEAST_SHARE * e.known_most_drain().unwrap_or_else(shown)).max(LEAST_PACE)
+    let drain = if e.is_learnt { e.prior_bytes_per_s } else { e.known_most_drain().unwrap_or_else(shown) };
+    (LEAST_SHARE * drain).max(LEAST_PACE)
 }
 
 /// Bytes of `memory.high` for a drain rate: whole pages of every architecture, as the kernel reads
