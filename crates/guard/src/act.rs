@@ -393,6 +393,8 @@ impl Held {
         }
         // A device that is gone has no knobs to take back.
         let Some(reads) = self.read(plant, device, Duration::ZERO, report)? else { return Ok(()) };
+        // The number of requests that an earlier release gave back has moved these back.
+        self.moved.retain(|knob, _| reads.get(knob) != self.own.get(knob));
         let elevator = self.written.contains_key(ELEVATOR);
         self.written.values_mut().for_each(|w| w.again = Duration::ZERO);
         // The elevator first. Values that another program has set are found before the elevator

@@ -218,10 +218,10 @@ pub const LEAST_TRIAL: Duration = Duration::from_secs(8);
 pub const IGNORED: f64 = 4.0;
 /// How often the limits of a paced control group, and raised priorities, are read again.
 pub const LIMITS_AGAIN: Duration = Duration::from_secs(1);
-/// The gain of a higher rate: that of TCP BBR's Startup is 2.9, for a sender that harms nobody but itself.
+/// The gain of a higher rate. TCP BBR's Startup uses 2.9; its sender harms only itself.
 pub const PACE_UP: f64 = 1.5;
-/// The gain of the rate to go back to if victims missed their goal beside a rate that they seemed to bear:
-/// that of TCP BBR's ProbeBW.
+/// Victims missed their goal at a rate that they had seemed to bear: the flood goes back to this share
+/// of it, as in TCP BBR's ProbeBW.
 pub const PACE_DOWN: f64 = 0.75;
 /// Time from one higher rate to the next: operations are judged over a second ([`LATENCY_WINDOW`]).
 pub const PACE_STEP: Duration = Duration::from_secs(1);

@@ -3,23 +3,23 @@
 //! touched.
 //!
 //! ```text
-//! begin: half of the drain rate, or of its prior while that is not known; where victims miss their
-//!        goal already, the floor first
+//! begin: half of the drain rate (of its prior while unknown); the floor, if victims already miss
+//!        their goal
 //!   │  victims keep their goal with room ─▶ × 1.5 a second, up to 85 % of a rate that harmed them
 //!   │  from there on                     ─▶ × 1.1 each 8 s, after failures 16 s … 128 s
 //!   └─ victims miss their goal           ─▶ the floor at once, until they keep it again; then the
-//!                                           last rate that they bore
-//! floor: a tenth of the drain rate, or of its prior; at least 1 MB/s. Never above the drain rate.
+//!                                           last rate that they bore, or three quarters of it
+//! floor: a tenth of the drain rate (of its prior while unknown); at least 1 MB/s
 //! ```
 //!
-//! The scheme is TCP BBR's (Cardwell et al., 2016). Startup raises the rate, Drain empties the queue after
-//! it was too high, and ProbeBW looks for more. As there, a sample that the sender limits tells nothing:
-//! the rate rises only if the device has written what the flood may. The gains are smaller, and tries
-//! rarer. A try that is too high makes victims wait for half a second. To keep a p99, that may be one
-//! second in a hundred.
+//! The scheme is TCP BBR's (Cardwell et al., 2016). Startup raises the rate. Drain empties the queue
+//! after it was too high. ProbeBW looks for more. As there, a sample that the sender limits tells
+//! nothing: the rate rises only if the device has written what the flood may. The gains are smaller,
+//! and tries are rarer. A rate that is too high makes victims wait, for half a second or, behind a
+//! cache, for seconds. A p99 allows one second in a hundred.
 //!
-//! The drain rate is a windowed maximum. The pace does not lower it: a sample of a paced flood counts only
-//! if it is higher (see [`crate::estimate`]).
+//! The drain rate is a windowed maximum. The pace does not lower it: a sample of a paced flood counts
+//! only if it is higher (see [`crate::estimate`]).
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -50,6 +50,19 @@ fn an_elevator_that_would_overwrite_somebody_elses_number_of_requests_is_not_tri
 }
 
 #[test]
+fn a_second_release_accuses_nobody_of_what_the_first_has_given_back() {
+    let mut run = met(Run::new(vec![part(options("hdd-7200"))], true));
+    let own = Run::new(vec![part(options("hdd-7200"))], true).knobs();
+    assert_ne!(run.knobs(), own, "the queue is short");
+    for _ in 0..2 {
+        let report = run.guard.as_mut().unwrap().release(&mut run.tap).unwrap();
+        assert!(report.left_alone.is_empty(), "{:?}", report.left_alone);
+        run.tap.plant.advance(s(5));
+        assert_eq!(run.knobs(), own);
+    }
+}
+
+#[test]
 fn knobs_that_another_program_has_asked_for_are_neither_written_nor_taken_back() {
     let mut run = met(Run::balancing(vec![part(options("cloud-gp3"))]));
     let own = Run::new(vec![part(options("cloud-gp3"))], true).knobs();

@@ -122,7 +122,8 @@ fn the_next_encounter_begins_where_the_last_one_ended() {
         };
         run.writes.iter().filter_map(of).collect::<Vec<f64>>()
     };
-    // The database waits for the copy's backlog at first: the copy has its floor until it is written.
+    // The database waits for the copy's backlog at first: the copy has its floor until the database
+    // keeps its goal.
     let (before, all) = (rates(71), rates(96));
     let (last, next) = (before[before.len() - 1], &all[before.len()..]);
     assert!(next.iter().any(|next| (next / last - 1.0).abs() < 0.3), "{last} before, {next:?} after");
