@@ -176,9 +176,14 @@ impl DirtyMap {
         self.dirty.get(at).filter(|(o, _)| *o == byte).or_else(|| self.reaching_over(at, byte))
     }
 
+    /// The first dirty range that touches a window.
+    fn first_overlap(&self, offset: u64, len: u64) -> Option<(u64, Piece)> {
+        self.overlapping(self.dirty.at_or_after(offset), offset, len).next()
+    }
+
     /// Offset of the first dirty range that touches a window.
     pub(crate) fn first_in(&self, offset: u64, len: u64) -> Option<u64> {
-        self.overlapping(self.dirty.at_or_after(offset), offset, len).next().map(|(o, _)| o)
+        self.first_overlap(offset, len).map(|(o, _)| o)
     }
 
     /// Up to `n` dirty ranges of epoch `through` or an older one on either side of an offset: what
@@ -267,6 +272,25 @@ impl DirtyMap {
             self.discount(piece.epoch, piece.len);
         }
         self.spare.push(flight.pieces);
+    }
+
+    /// A newer version of a range is on the medium, written past the cache: what is dirty of the
+    /// range is out of date. Nothing of it may be in flight.
+    pub(crate) fn supersede(&mut self, offset: u64, len: u64) {
+        let end = offset + len;
+        while let Some((start, piece)) = self.first_overlap(offset, len) {
+            let at = self.dirty.at_or_after(start);
+            self.dirty.remove(at, 1);
+            let piece_end = start + piece.len;
+            let kept = [(start, offset.max(start)), (end.min(piece_end), piece_end)];
+            for (from, to) in kept.into_iter().filter(|(from, to)| from < to) {
+                let at = self.dirty.at_or_after(from);
+                self.dirty.insert(at, from, Piece { len: to - from, ..piece });
+            }
+            let gone = overlap(start, piece.len, offset, len);
+            self.dirty_bytes -= gone;
+            self.discount(piece.epoch, gone);
+        }
     }
 
     /// Whether any byte of a range is dirty or in flight.
@@ -393,6 +417,21 @@ mod tests {
     }
 
     #[test]
+    fn a_write_past_the_cache_leaves_only_what_is_around_it() {
+        let mut map = DirtyMap::new();
+        map.insert(0, 30, 1);
+        map.insert(30, 10, 2);
+        let epoch = map.close_epoch();
+        map.supersede(10, 10);
+        let lost: Vec<_> = map.lost().map(|e| (e.offset, e.len, e.since)).collect();
+        assert_eq!(lost, [(0, 10, 1), (20, 10, 1), (30, 10, 2)]);
+        assert!(!map.stable_through(epoch));
+        map.supersede(0, 40);
+        assert_eq!(map.bytes(), 0);
+        assert!(map.stable_through(epoch), "nothing is left for a flush to wait for");
+    }
+
+    #[test]
     fn a_flush_waits_for_its_epoch_only() {
         let mut map = DirtyMap::new();
         map.insert(0, 10, 1);
@@ -410,7 +449,7 @@ mod tests {
         /// Against one byte of bookkeeping per byte of device.
         #[test]
         fn agrees_with_a_byte_by_byte_model(
-            steps in prop::collection::vec((0u8..4, 0u64..60, 1u64..20), 1..60)
+            steps in prop::collection::vec((0u8..5, 0u64..60, 1u64..20), 1..60)
         ) {
             let mut map = DirtyMap::new();
             let mut since: Vec<Option<u64>> = vec![None; 100];   // dirty since
@@ -437,6 +476,13 @@ mod tests {
                                 .map(|b| (b as usize, since[b as usize].take().unwrap()))
                                 .collect();
                             flights.push((run, bytes));
+                        }
+                    }
+                    3 => {
+                        let flies = |(r, _): &(Run, _)| overlap(r.offset, r.len, offset, len) > 0;
+                        if !flights.iter().any(flies) {
+                            map.supersede(offset, len);
+                            since[offset as usize..(offset + len) as usize].fill(None);
                         }
                     }
                     _ => if !flights.is_empty() {

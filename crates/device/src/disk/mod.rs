@@ -89,8 +89,12 @@ enum Work {
         len: u64,
         arrived: Nanos,
     },
-    /// The id.
-    Write(u64),
+    /// A write past the cache.
+    Write {
+        id: u64,
+        offset: u64,
+        len: u64,
+    },
     Destage(Run),
     /// Moving a band's data home from the media cache of a shingled drive.
     Clean,
@@ -397,7 +401,7 @@ impl Disk {
         let r = q.request;
         if r.op.is_write() {
             let end = self.write_time(now, r.offset, r.len, Some(&q.spot));
-            self.work = Some((end, Work::Write(r.id)));
+            self.work = Some((end, Work::Write { id: r.id, offset: r.offset, len: r.len }));
             return;
         }
         let end = match hit {
@@ -552,6 +556,13 @@ impl Disk {
         best.1
     }
 
+    /// Something has left the cache: there is room for writers, and less to wait for.
+    fn left_the_cache(&mut self, now: Nanos) {
+        self.admit(now);
+        self.finish_flushes(now);
+        self.finish_forced(now);
+    }
+
     fn finish(&mut self, now: Nanos, work: Work) {
         let served = !matches!(work, Work::Clean);
         match work {
@@ -566,12 +577,16 @@ impl Disk {
                 let at = self.link.send(ready, len).max(now);
                 self.done(now, at, id);
             }
-            Work::Write(id) => self.done(now, now, id),
+            Work::Write { id, offset, len } => {
+                self.done(now, now, id);
+                if self.cache.first_in(offset, len).is_some() {
+                    self.cache.supersede(offset, len);
+                    self.left_the_cache(now);
+                }
+            }
             Work::Destage(run) => {
                 self.cache.settle(&run);
-                self.admit(now);
-                self.finish_flushes(now);
-                self.finish_forced(now);
+                self.left_the_cache(now);
             }
             Work::Clean => {}
         }

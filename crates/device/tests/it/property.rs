@@ -315,6 +315,23 @@ proptest! {
     }
 }
 
+/// A write larger than the cache goes past it. What the cache holds of its range is out of date.
+#[test]
+fn a_write_past_the_cache_replaces_what_was_dirty_there() {
+    let (name, spec) = DEVICES.iter().find(|(n, _)| n == "small disk cache").unwrap();
+    let mut h = Harness::new(name, spec, 1);
+    let write = |kind, block, blocks| Step { gap_us: 0, kind, block, blocks };
+    // A large write keeps the head busy: the small one stays in the cache.
+    h.play(&[write(7, 0, 64), write(7, 1000, 2)]);
+    h.run_to(h.now + Nanos::from_micros(3_000));
+    h.play(&[write(14, 1001, 64)]);
+    while h.flights.values().any(|f| f.request.offset == 1001 * BLOCK) {
+        let next = h.device.next_event().expect("the large write completes");
+        h.run_to(next);
+    }
+    h.cut();
+}
+
 /// The other way round: a device must not claim to have kept data that it had no time to write.
 #[test]
 fn volatile_caches_lose_what_was_not_flushed() {
