@@ -153,13 +153,14 @@ impl Stage {
         if !self.keeps_seconds {
             return Ok(());
         }
+        let waits = self.tap.plant.take_waits();
+        second.latencies.commit.merge(&waits.commit);
+        second.latencies.read.merge(&waits.read);
         for (i, seen) in self.tap.seen.devices.iter().enumerate() {
             for actor in &seen.actors {
                 let done = second.loads.entry(actor.who.clone()).or_default();
                 done.ops += actor.operations();
                 done.bytes += actor.dirtied_bytes;
-                second.latencies.commit.merge(&actor.commits);
-                second.latencies.read.merge(&actor.reads);
             }
             if i == 0 {
                 device.read_ops += seen.counters.read_ops;

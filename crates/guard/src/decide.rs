@@ -415,6 +415,7 @@ impl Machine {
                     self.go(now, level, offers);
                 }
                 if now < self.next {
+                    ladder.rest(now, self.next);
                     self.ladder = Some(ladder);
                     return Some(if level == best { None } else { because(why) });
                 }

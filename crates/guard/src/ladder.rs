@@ -8,6 +8,8 @@
 //!                            is tried again after 8 s, then twice as long each time
 //! a shorter queue makes them wait twice as long ─▶ back after a second, and none shorter any more
 //! the flood is below its floor ─▶ one step longer, whatever victims wait
+//! no length keeps the goal     ─▶ other levers; before they are due, the best length for 8 s, then
+//!                                 for twice as long each time
 //! ```
 //!
 //! A commit waits for the requests before it, once for each request that it has to send itself. So its
@@ -42,6 +44,9 @@ pub(crate) struct Ladder {
     least_bytes: f64,
     /// What victims waited at a shorter queue that hurt them, in seconds. It is looked for once.
     hurt: Option<f64>,
+    /// Until when no length is looked for, after all have failed; and how long the next rest is.
+    rests_until: Duration,
+    rest: Duration,
 }
 
 /// A level before a step.
@@ -71,7 +76,23 @@ impl Ladder {
     pub(crate) fn begin(now: Duration, own_wait_s: Option<f64>) -> Self {
         let before =
             own_wait_s.map(|wait| Before { level: Level::default(), wait, flood: 0.0, was_shorter: false });
-        Self { next: now + PROBE, wait: PROBE_WAIT, before, missed: None, least_bytes: 0.0, hurt: None }
+        Self {
+            next: now + PROBE,
+            wait: PROBE_WAIT,
+            before,
+            missed: None,
+            least_bytes: 0.0,
+            hurt: None,
+            rests_until: now,
+            rest: PROBE_WAIT,
+        }
+    }
+
+    /// All lengths have failed. None is looked for until `end`, or for a time that doubles with each
+    /// rest, whichever is shorter.
+    pub(crate) fn rest(&mut self, now: Duration, end: Duration) {
+        self.rests_until = end.min(now + self.rest);
+        self.rest = (self.rest * 2).min(MOST_PROBE_WAIT);
     }
 
     /// One tick. `tally`: the samples at `level`, which is in force and has settled.
@@ -84,6 +105,9 @@ impl Ladder {
         e: &Estimate,
         offers: &Offers<'_>,
     ) -> Turn {
+        if now < self.rests_until {
+            return Turn::Stay;
+        }
         let slots = tally.fresh().slots.min(JUDGED);
         let (Some(goal), Some((wait, flood))) = (whole.goal_s, tally.last(slots, whole)) else {
             return Turn::Stay;

@@ -204,8 +204,8 @@ pub struct Actor {
     /// Its process, as the knob of its threads' priority has it before the dot
     /// (`pid:4711.ioprio`); `None` if that can't be set.
     pub process: Option<String>,
-    /// Writes made stable since the last look: from the call that wrote to the return of the one
-    /// that made it stable.
+    /// Calls that make data stable (fsync and its kin, synchronous writes) and that returned since
+    /// the last look.
     pub commits: LatencyCounts,
     /// Reads that the device answered since the last look, and that a process waited for.
     pub reads: LatencyCounts,

@@ -111,6 +111,30 @@ fn what_hurts_costs_a_second_and_an_elevator_two() {
 }
 
 #[test]
+fn a_queue_that_no_length_helps_is_left_alone_for_longer_and_longer() {
+    let whole = Whole { goal_s: Some(0.02), goal_is_given: true, mode: Mode::Protect, ..WHOLE };
+    let mut bench = Bench::new();
+    let mut turned = Vec::new();
+    for tick in 0..4 * 1800 {
+        bench.now += TICK;
+        // Victims miss their goal at any length. The device becomes slower all the time, so that the
+        // level in force looks worse than one that was seen earlier.
+        let left = (-(tick as f64) / 2000.0).exp();
+        let e = estimate(0.05 * left, 0.5 * left);
+        let e = Estimate { drains: true, ..e };
+        let level = bench.machine.level;
+        bench.machine.tick(bench.now, &e, &whole, &offers(), true);
+        if bench.machine.level != level {
+            turned.push(bench.now.as_secs());
+        }
+    }
+    let late = turned.iter().filter(|at| **at >= 900).count();
+    assert!(turned.len() > 5, "nothing was tried: {turned:?}");
+    // At most a look at another length and back each 128 s, and a round of other levers.
+    assert!(late <= 2 * 900 / 128 + 6, "{late} turns in a quarter of an hour: {turned:?}");
+}
+
+#[test]
 fn what_was_good_elsewhere_is_tried_before_any_single_step() {
     // Nothing that is one step away leads to it.
     let good = Level { elevator: 1, size: 3, ..Level::default() };

@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use floodwall_device::Nanos;
 use floodwall_model::plant::{KnobWrite, Knobs, Observation, Plant, PlantError};
-use floodwall_model::trial::BurstTotals;
+use floodwall_model::trial::{BurstTotals, OpLatencies};
 use floodwall_model::{Bytes, DeviceId, Scenario, Setting};
 
 use crate::block::Counters;
@@ -115,6 +115,7 @@ pub struct SimPlant {
     /// In the order of time, then of insertion; past events are gone.
     script: Vec<(Nanos, Happening)>,
     bursts: Vec<Writing>,
+    waits: OpLatencies,
 }
 
 impl SimPlant {
@@ -139,6 +140,7 @@ impl SimPlant {
             now: Nanos::ZERO,
             script: Vec::new(),
             bursts: Vec::new(),
+            waits: OpLatencies::default(),
         };
         for (i, part) in parts.into_iter().enumerate() {
             plant.add(i, part, setting)?;
@@ -234,6 +236,12 @@ impl SimPlant {
             self.happen(&happening);
         }
         self.run_until(until);
+    }
+
+    /// What the victims waited for, in the looks since the last time: whole operations, each from
+    /// the moment when it was due. Observations have calls instead: a host's probe sees no more.
+    pub fn take_waits(&mut self) -> OpLatencies {
+        std::mem::take(&mut self.waits)
     }
 
     /// The bursts so far.

@@ -4,12 +4,14 @@ use floodwall_device::spec::Medium;
 use floodwall_device::{DeviceSpec, Nanos};
 use floodwall_model::plant::{Actor, DeviceKind, DeviceObservation, Observation};
 use floodwall_model::setting::{FLOOD, VICTIM};
+use floodwall_model::trial::OpLatencies;
 
 use super::{Device, SimPlant, priorities};
 use crate::machine::Machine;
 use crate::page_cache::PAGE_SHIFT;
 use crate::sample::device_since;
 use crate::setup::Placed;
+use crate::workload::{Program, State, Task};
 
 /// The link of an SSD that is no NVMe drive is not faster than SATA 3: 6 Gbit/s, 8b10b.
 const SATA_RATE: f64 = 600e6;
@@ -28,7 +30,7 @@ pub(super) fn observe(plant: &mut SimPlant) -> Observation {
     let mut devices = Vec::new();
     for (i, (d, machine)) in plant.devices.iter_mut().zip(&mut plant.machines).enumerate() {
         let bursts = plant.bursts.iter().filter(|w| w.machine == i).map(|w| w.load);
-        devices.push(device(d, machine, bursts));
+        devices.push(device(d, machine, bursts, &mut plant.waits));
     }
     Observation {
         at: plant.now(),
@@ -45,6 +47,7 @@ fn device(
     device: &mut Device,
     machine: &mut Machine,
     bursts: impl Iterator<Item = usize>,
+    waits: &mut OpLatencies,
 ) -> DeviceObservation {
     let counters = machine.block.counters(machine.now);
     let before = std::mem::replace(&mut device.before, counters);
@@ -54,7 +57,7 @@ fn device(
     let group = |name: &str| (!machine.groups.is_empty()).then(|| name.to_owned());
     let (of_victims, of_floods) = (group(VICTIM), group(FLOOD));
     let victims = device.loads.victims.iter();
-    let victims = victims.map(|p| Actor { group: of_victims.clone(), ..victim(p, machine) });
+    let victims = victims.map(|p| Actor { group: of_victims.clone(), ..victim(p, machine, waits) });
     let victims: Vec<Actor> = victims.collect();
     let mut floods: Vec<Actor> = Vec::new();
     for placed in &device.loads.floods {
@@ -84,20 +87,43 @@ fn kind(spec: &DeviceSpec) -> DeviceKind {
     }
 }
 
-fn victim(placed: &Placed, machine: &mut Machine) -> Actor {
+/// A victim as a host's probe sees it: calls that make data stable, and reads. An operation that is
+/// due and not begun is no call, nor is a write that reaches the page cache alone. `waits` gets the
+/// whole operations.
+fn victim(placed: &Placed, machine: &mut Machine, waits: &mut OpLatencies) -> Actor {
     let now = machine.now;
     let load = &mut machine.loads[placed.load];
-    let (latencies, block) = (load.meter.take().latencies, load.block);
-    let busy = || machine.tasks.iter().filter(|t| t.load == placed.load && t.busy);
+    let (done, block) = (load.meter.take(), load.block);
+    let tasks = || machine.tasks.iter().filter(|t| t.load == placed.load);
+    let inside = || tasks().filter_map(call_since);
+    waits.merge(&done.latencies);
+    let OpLatencies { write, sync, .. } = done.latencies;
+    let commits = if tasks().any(syncs_in_write) { write } else { sync };
     Actor {
         who: placed.name.clone(),
         group: None,
         process: Some(priorities::process(placed.load)),
-        dirtied_bytes: latencies.commit.count() * block,
-        commits: latencies.commit,
-        reads: latencies.read,
-        waiting: busy().count() as u32,
-        oldest: busy().map(|t| now.since(t.op.since)).max().unwrap_or_default().into(),
+        dirtied_bytes: commits.count() * block,
+        commits,
+        reads: done.read_calls,
+        waiting: inside().count() as u32,
+        oldest: inside().map(|since| now.since(since)).max().unwrap_or_default().into(),
+    }
+}
+
+/// Whether its writes return when they are stable (`O_SYNC`, `O_DSYNC`).
+fn syncs_in_write(task: &Task) -> bool {
+    matches!(&task.program, Program::Victim(program) if program.sync.is_open_flag())
+}
+
+/// Since when a task is inside a call that a probe times.
+fn call_since(task: &Task) -> Option<Nanos> {
+    match task.state {
+        _ if !task.busy => None,
+        _ if task.op.is_read || syncs_in_write(task) => Some(task.op.began),
+        State::DirectWrite => Some(task.op.began),
+        State::Sync(_) => Some(task.op.written),
+        _ => None,
     }
 }
 

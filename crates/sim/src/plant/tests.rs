@@ -148,6 +148,34 @@ fn a_plant_of_one_device_is_the_machine_that_the_rig_runs() {
     assert_ne!(run(with(4)), state_of(&machine), "the state does not tell two machines apart");
 }
 
+#[test]
+fn a_look_sees_calls_and_no_operation_that_is_only_due() {
+    let seen = |victim: &str| {
+        let parts = part(options("hdd-7200"), &[victim], &["seq,size=1GiB,name=copy"]);
+        let mut plant = SimPlant::new(vec![parts], &Setting::default()).unwrap();
+        start(&mut plant, &["copy", "db"]);
+        plant.advance(ms(20_000));
+        let actors = plant.observe().unwrap().devices[0].actors.clone();
+        let actor = actors.into_iter().find(|a| a.who == "db").unwrap();
+        (actor, plant.take_waits())
+    };
+    // The disk can do a tenth of it. Operations that are due wait for each other. One thread makes
+    // the calls, and can't be inside them for longer than the 20 s that it ran.
+    const RAN_NS: u64 = 20_100_000_000;
+    let (actor, waits) = seen("commit,size=32MiB,rate=500,name=db");
+    assert_eq!((actor.waiting, actor.commits.count()), (1, waits.commit.count()));
+    assert_eq!(actor.commits, waits.sync);
+    let in_calls = actor.commits.sum_ns() + actor.oldest.as_nanos() as u64;
+    assert!(in_calls <= RAN_NS && waits.commit.sum_ns() > 2 * RAN_NS, "{in_calls} {waits:?}");
+    let (actor, waits) = seen("read,size=4GiB,rate=500,name=db");
+    assert_eq!(actor.reads.count(), waits.read.count());
+    let in_calls = actor.reads.sum_ns() + actor.oldest.as_nanos() as u64;
+    assert!(in_calls <= RAN_NS && waits.read.sum_ns() > 2 * RAN_NS, "{in_calls} {waits:?}");
+    // A write that returns when it is stable is the call.
+    let (actor, waits) = seen("commit,size=32MiB,sync=o_dsync,name=db");
+    assert_eq!(actor.commits, waits.write);
+}
+
 /// Bytes that a flood was allowed to dirty and that reached its device in so many milliseconds.
 fn rates(plant: &mut SimPlant, over: u64) -> (u64, u64) {
     plant.observe().unwrap();

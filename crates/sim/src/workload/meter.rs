@@ -62,12 +62,15 @@ pub(crate) struct Delta {
     pub(crate) ops: u64,
     pub(crate) bytes: u64,
     pub(crate) latencies: OpLatencies,
+    /// Reads as a tracer sees them: from the call, where `latencies` begins when a read is due.
+    pub(crate) read_calls: LatencyCounts,
 }
 
 /// See the [module](self).
 #[derive(Clone, Debug)]
 pub(crate) struct Meter {
     kinds: [Counters; 4],
+    read_calls: Counters,
     ops: u64,
     bytes: u64,
     /// Operations since the load was started.
@@ -76,13 +79,25 @@ pub(crate) struct Meter {
 
 impl Meter {
     pub(crate) fn new() -> Self {
-        Self { kinds: [(); 4].map(|()| Counters::new()), ops: 0, bytes: 0, since_start: 0 }
+        Self {
+            kinds: [(); 4].map(|()| Counters::new()),
+            read_calls: Counters::new(),
+            ops: 0,
+            bytes: 0,
+            since_start: 0,
+        }
     }
 
     /// Counts how long something took; commits and reads are whole operations.
     pub(crate) fn record(&mut self, kind: Kind, latency: Nanos) {
         self.ops += u64::from(matches!(kind, Kind::Commit | Kind::Read));
         self.kinds[kind as usize].add(latency);
+    }
+
+    /// Counts a read: how long it took since it was due, and since its call.
+    pub(crate) fn record_read(&mut self, since_due: Nanos, since_call: Nanos) {
+        self.record(Kind::Read, since_due);
+        self.read_calls.add(since_call);
     }
 
     /// Counts bytes moved.
@@ -102,7 +117,12 @@ impl Meter {
         let latencies =
             OpLatencies { commit: commit.take(), write: write.take(), sync: sync.take(), read: read.take() };
         self.since_start += self.ops;
-        Delta { ops: std::mem::take(&mut self.ops), bytes: std::mem::take(&mut self.bytes), latencies }
+        Delta {
+            ops: std::mem::take(&mut self.ops),
+            bytes: std::mem::take(&mut self.bytes),
+            latencies,
+            read_calls: self.read_calls.take(),
+        }
     }
 }
 

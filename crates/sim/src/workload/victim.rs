@@ -167,7 +167,7 @@ impl Machine {
         let now = self.now + cost::WAKE;
         let task = &mut self.tasks[t];
         let load = &mut self.loads[task.load];
-        load.meter.record(Kind::Read, now.since(task.op.since));
+        load.meter.record_read(now.since(task.op.since), now.since(task.op.began));
         load.meter.add_bytes(load.block);
         self.end_operation(t, None);
         true
