@@ -155,6 +155,12 @@ pub struct Device {
     pub victims: Vec<String>,
     /// Floods of the last seconds.
     pub floods: Vec<String>,
+    /// Bytes a second that the device wrote in the last second or two, without the victims' own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flood_bytes_per_s: Option<f64>,
+    /// Why the flood is not paced; absent if it is, and without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unpaced: Option<String>,
     /// Knobs that are not as the administrator has them.
     pub held: Vec<HeldKnob>,
     /// Processes, and ext4's journal, that are put before the flood by I/O priority.
@@ -217,12 +223,20 @@ pub struct Entry {
     pub writes: Vec<String>,
     /// In a dry run nothing was written.
     pub pretended: bool,
+    /// Victims and floods of the device, where an encounter begins.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub victims: Vec<String>,
+    /// See `victims`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub floods: Vec<String>,
     /// The reason, or the event.
     pub why: String,
 }
 
 /// Writes that a line shows: a database may have hundreds of processes to be raised.
 const MOST_WRITES: usize = 12;
+/// Victims that a line shows, and floods.
+const MOST_NAMES: usize = 2;
 
 impl Entry {
     /// As one line without its time.
@@ -242,16 +256,27 @@ impl Entry {
         }
         if !self.writes.is_empty() {
             line.push_str(if self.pretended { "would write " } else { "wrote " });
-            let shown = self.writes.len().min(MOST_WRITES);
-            line.push_str(&self.writes[..shown].join(", "));
-            if shown < self.writes.len() {
-                line.push_str(&format!(" and {} more", self.writes.len() - shown));
-            }
+            line.push_str(&first_of(&self.writes, MOST_WRITES));
             line.push_str("; ");
+        }
+        for (kind, names) in [("victims", &self.victims), ("floods", &self.floods)] {
+            if !names.is_empty() {
+                line.push_str(&format!("{kind}: {}; ", first_of(names, MOST_NAMES)));
+            }
         }
         line.push_str(&self.why);
         line
     }
+}
+
+/// `a, b and 3 more`.
+fn first_of(all: &[String], most: usize) -> String {
+    let shown = all.len().min(most);
+    let mut text = all[..shown].join(", ");
+    if shown < all.len() {
+        text.push_str(&format!(" and {} more", all.len() - shown));
+    }
+    text
 }
 
 #[cfg(test)]
@@ -274,6 +299,12 @@ mod tests {
             "sda: watch → protect (bfq, 4 requests); wrote nr_requests 64 → 4, max_sectors_kb 1280 → 128; \
              victims wait 3.1 × the goal of 20.0ms"
         );
+        entry.victims = vec!["postgres (41)".into()];
+        entry.floods = (0..4).map(|n| format!("cp ({n})")).collect();
+        let line = entry.line();
+        let who = "; victims: postgres (41); floods: cp (0), cp (1) and 2 more; victims wait";
+        assert!(line.contains(who), "{line}");
+        (entry.victims, entry.floods) = (Vec::new(), Vec::new());
         entry.pretended = true;
         entry.from = entry.to.clone();
         assert!(entry.line().starts_with("sda: protect (bfq, 4 requests); would write nr_requests"));

@@ -315,10 +315,8 @@ impl Machine {
     /// short.
     fn meet(&mut self, now: Duration, e: &Estimate, offers: &Offers<'_>, why: String) -> Option<Move> {
         let Some(group) = offers.group else {
-            let why = match offers.without_limits {
-                Some(group) => {
-                    format!("{why}; {group} can't be paced, because it offers no io.max or no memory.high")
-                }
+            let why = match e.unpaced {
+                Some(unpaced) => format!("{why}; the flood can't be paced: {unpaced}"),
                 None => why,
             };
             return self.begin(now, e, offers, why);
@@ -712,8 +710,7 @@ impl Machine {
 /// A level's rates as text.
 fn described(tally: &Tally, whole: &Whole) -> String {
     let Some((wait, flood)) = tally.rates(whole) else { return "nothing seen".into() };
-    let score = tally.score(whole).map_or(f64::NAN, |(score, _)| score);
-    format!("victims wait {wait:.1?}, the flood has {:.1} MB/s (score {score:.2})", flood / 1e6)
+    format!("victims wait {wait:.1?}, the flood has {:.1} MB/s", flood / 1e6)
 }
 
 /// Whether the end of an earlier encounter still tells where the next one begins. The base could not

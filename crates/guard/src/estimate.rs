@@ -12,6 +12,7 @@
 //! answers ten times faster than the controller can sustain, and no setting gives that back.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
 use std::time::Duration;
 
 use floodwall_model::LatencyCounts;
@@ -60,6 +61,8 @@ pub(crate) struct Estimator {
     victims_groups: BTreeMap<String, Duration>,
     /// The one control group of the floods that were seen last, if it holds no victim.
     floods_group: Option<String>,
+    /// Why there is none.
+    unpaced: Option<Unpaced>,
     /// Victims were seen without a flood.
     seen_alone: bool,
     memory: Memory,
@@ -103,6 +106,30 @@ pub(crate) enum Pulled {
     /// The queue is as short as it gets. Latencies then serve as the base if victims were never
     /// seen alone.
     Shortest,
+}
+
+/// Why a flood can't be paced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unpaced {
+    /// No control group of the unified hierarchy is known for it.
+    NoGroup,
+    /// The floods are in several groups.
+    SeveralGroups,
+    /// Its group holds a victim, or a process that may be one.
+    WithVictim,
+    /// Its group lacks io.max or memory.high.
+    NoLimits,
+}
+
+impl fmt::Display for Unpaced {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoGroup => "its control group is not known (pacing needs cgroup v2)",
+            Self::SeveralGroups => "the floods are in several control groups",
+            Self::WithVictim => "its control group holds a victim, too",
+            Self::NoLimits => "its control group has no io.max or no memory.high",
+        })
+    }
 }
 
 /// The state of a device as the law sees it.
@@ -161,6 +188,8 @@ pub struct Estimate {
     pub queue_delay: Option<Duration>,
     /// Time since the previous look; zero if it is too long to be believed.
     pub tick: Duration,
+    /// Why the floods are in no control group that could be paced.
+    pub unpaced: Option<Unpaced>,
 }
 
 impl Estimate {
@@ -202,6 +231,7 @@ impl Estimator {
             was_backlogged: false,
             victims_groups: BTreeMap::new(),
             floods_group: None,
+            unpaced: None,
             seen_alone: false,
             memory: Memory::default(),
         }
@@ -369,6 +399,7 @@ impl Estimator {
             drains,
             queue_delay: drain.map(|rate| Duration::from_secs_f64((queued / rate.max(1.0)).min(1e6))),
             tick: if believed { tick } else { Duration::ZERO },
+            unpaced: self.unpaced,
         }
     }
 
@@ -412,21 +443,33 @@ impl Estimator {
         }
         self.victims_groups.retain(|_, seen| at - *seen < VICTIMS_GROUP);
         if self.flood_seen.is_none_or(|seen| at - seen >= PRESENCE) {
-            self.floods_group = None;
+            (self.floods_group, self.unpaced) = (None, None);
         }
         // A process that looks like a flood while commits are unseen may be a victim.
         let is_known = |actor: &&Actor| !now.seen.missed_waits && is_flood(actor, tick);
         let mut floods = actors.iter().filter(is_known).map(|flood| &flood.group);
         if let Some(first) = floods.next() {
-            self.floods_group = first.clone().filter(|_| floods.all(|group| group == first));
+            let is_one = floods.all(|group| group == first);
+            self.floods_group = first.clone().filter(|_| is_one);
+            self.unpaced = match (is_one, first) {
+                (false, _) => Some(Unpaced::SeveralGroups),
+                (true, None) => Some(Unpaced::NoGroup),
+                (true, Some(_)) => None,
+            };
         }
         // A limit of a group holds the groups below it, too.
-        self.floods_group.take_if(|flood| self.victims_groups.keys().any(|group| is_in(group, flood)));
+        let committers = &self.victims_groups;
+        let of_victims =
+            self.floods_group.take_if(|flood| committers.keys().any(|group| is_in(group, flood)));
         // One that waits, and has ended no read, may be committing: no pace begins meanwhile.
         let waits = |actor: &&Actor| actor.waiting > 0 && actor.reads.is_empty() && is_victim(actor, tick);
         let all = now.seen.devices.iter().flat_map(|device| &device.actors);
         let mut waiting = all.filter(waits).filter_map(|actor| actor.group.as_ref());
-        self.floods_group.take_if(|flood| !is_paced && waiting.any(|group| is_in(group, flood)));
+        let of_waiting =
+            self.floods_group.take_if(|flood| !is_paced && waiting.any(|group| is_in(group, flood)));
+        if of_victims.or(of_waiting).is_some() {
+            self.unpaced = Some(Unpaced::WithVictim);
+        }
     }
 
     fn goal(&self, config: &Config, base: Option<f64>) -> Duration {

@@ -60,7 +60,7 @@ use floodwall_model::{DeviceId, Setting};
 
 pub use config::{Config, Mode};
 pub use decide::State;
-pub use estimate::{Estimate, is_flood, is_victim};
+pub use estimate::{Estimate, Unpaced, is_flood, is_victim};
 pub use learnt::{Aged, Alone, KnownLevel, KnownPace, Learnt};
 pub use levers::Level;
 
@@ -335,7 +335,7 @@ impl Device {
         if let Some(pace) = &self.machine.pace {
             self.estimator.memory_mut().paced_at(pace.rate());
         }
-        let estimate = self.estimator.update(config, now, look, pulled);
+        let mut estimate = self.estimator.update(config, now, look, pulled);
         self.last = estimate.clone();
         let goal = config.goal.or((config.mode == Mode::Protect).then_some(estimate.goal));
         let whole = Whole {
@@ -357,6 +357,9 @@ impl Device {
         self.held.check_limits(plant, look.id, seen.at, report)?;
         self.committers.look(now, &look.actors);
         let mut offers = Offers::of(&self.held, seen.hard_limit_bytes, floods_group.as_deref());
+        if offers.lacks_limits {
+            estimate.unpaced = Some(Unpaced::NoLimits);
+        }
         let has_bfq = self.machine.level.is_bfq(&offers) && !look.changing;
         let raisable = if has_bfq && estimate.victims && estimate.floods {
             let priorities = self.committers.knobs(seen.at);

@@ -1,5 +1,6 @@
 //! The command line of `floodwall guard`.
 
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -50,7 +51,7 @@ pub(super) enum GuardCommand {
         reach: Reach,
         /// Only the last N
         #[arg(long, value_name = "N")]
-        last: Option<usize>,
+        last: Option<NonZeroUsize>,
         /// Print JSON, one document a line
         #[arg(long)]
         json: bool,
@@ -85,6 +86,20 @@ pub(super) struct Reach {
     /// Its socket, if it is not where it usually is
     #[arg(long, value_name = "PATH")]
     pub(super) socket: Option<PathBuf>,
+}
+
+impl Reach {
+    /// A command for the same guard, in quotation marks: `'floodwall guard pause --for 10m'`.
+    pub(super) fn command(&self, does: &str) -> String {
+        let socket = match &self.socket {
+            None => String::new(),
+            Some(path) if path.as_os_str().to_string_lossy().contains(char::is_whitespace) => {
+                format!(" --socket {path:?}")
+            }
+            Some(path) => format!(" --socket {}", path.display()),
+        };
+        format!("'floodwall guard {does}{socket}'")
+    }
 }
 
 /// What a guard is started with; each goes before what the configuration file says.

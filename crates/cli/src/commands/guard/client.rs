@@ -1,5 +1,6 @@
 //! `floodwall guard status`, `history`, `pause`, `resume`: clients of a running guard.
 
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use floodwall_daemon::DaemonError;
@@ -30,13 +31,15 @@ pub(super) fn status(reach: &Reach, json: bool) -> anyhow::Result<Exit> {
     if json {
         output::json(&(serde_json::to_string_pretty(&status)? + "\n"))?;
     } else {
-        output::result(&text::status(&status))?;
+        output::result(&text::status(&status, reach))?;
     }
     Ok(Exit::Done)
 }
 
-pub(super) fn history(reach: &Reach, last: Option<usize>, json: bool) -> anyhow::Result<Exit> {
-    let Reply::History(entries) = ask(reach, Request::History { last })? else { return Err(unexpected()) };
+pub(super) fn history(reach: &Reach, last: Option<NonZeroUsize>, json: bool) -> anyhow::Result<Exit> {
+    let Reply::History(entries) = ask(reach, Request::History { last: last.map(NonZeroUsize::get) })? else {
+        return Err(unexpected());
+    };
     for entry in &entries {
         if json {
             output::json(&(serde_json::to_string(entry)? + "\n"))?;
@@ -55,9 +58,9 @@ pub(super) fn pause(reach: &Reach, time: Option<Duration>) -> anyhow::Result<Exi
     let Reply::Paused(paused) = ask(reach, Request::Pause { seconds })? else { return Err(unexpected()) };
     let end = match time {
         Some(time) => format!("it resumes by itself in {}", human_duration(time)),
-        None => "floodwall guard resume ends it".into(),
+        None => format!("{} ends it", reach.command("resume")),
     };
-    output::result(&text::paused(&paused.held, &end))?;
+    output::result(&text::paused(&paused.held, &end, reach))?;
     Ok(Exit::Done)
 }
 

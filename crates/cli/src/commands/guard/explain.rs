@@ -15,6 +15,8 @@ use floodwall_model::units::human_duration;
 use floodwall_model::{Bytes, Rate};
 use floodwall_report::status::table::wrap;
 
+use super::args::Reach;
+
 /// A terminal of the least width.
 const WIDTH: usize = 80;
 /// Lines after the first of a paragraph.
@@ -38,10 +40,10 @@ pub(super) const ASSUMED_GOAL_US: f64 = UNKNOWN_GOAL.as_micros() as f64;
 const BOUND: &str = "\u{a0}";
 
 /// The paragraphs, in lines of at most 80 characters without control characters.
-pub(super) fn paragraphs(status: &Status) -> Vec<Vec<String>> {
+pub(super) fn paragraphs(status: &Status, reach: &Reach) -> Vec<Vec<String>> {
     let (busy, quiet): (Vec<&Device>, Vec<&Device>) = status.devices.iter().partition(|d| is_busy(d));
-    let mut all: Vec<String> = busy.into_iter().map(|device| about(device, status)).collect();
-    all.extend(quiet_ones(&quiet, status));
+    let mut all: Vec<String> = busy.into_iter().map(|device| about(device, status, reach)).collect();
+    all.extend(quiet_ones(&quiet, status, reach));
     if !status.left_alone.is_empty() {
         all.push("The guard leaves some knobs alone, whatever is said above: see the list below.".to_owned());
     }
@@ -73,13 +75,13 @@ fn figure(value: impl std::fmt::Display) -> String {
 }
 
 /// Devices without floods. The guard looks at their victims for one second in eight only.
-fn quiet_ones(quiet: &[&Device], status: &Status) -> Option<String> {
+fn quiet_ones(quiet: &[&Device], status: &Status, reach: &Reach) -> Option<String> {
     if status.paused.is_some() && quiet.len() < status.devices.len() {
         return None; // The others have said it.
     }
     let names = listed(quiet.iter().map(|d| d.name.as_str()), quiet.len(), QUIET)?;
     Some(match &status.paused {
-        Some(paused) => format!("{names}: {}", as_paused(paused)),
+        Some(paused) => format!("{names}: {}", as_paused(paused, reach)),
         None if quiet.iter().any(|d| is_unmeasured(d)) => format!("{names}: {UNMEASURED}"),
         None => format!("{names}: nothing floods. Everything is as you have it."),
     })
@@ -111,11 +113,11 @@ fn micros(us: f64) -> String {
     figure(human_duration(Duration::from_secs_f64(us.max(0.0) / 1e6)))
 }
 
-fn about(d: &Device, status: &Status) -> String {
+fn about(d: &Device, status: &Status, reach: &Reach) -> String {
     let said = match (&status.paused, d.state.as_str()) {
-        (Some(paused), _) => both(d).into_iter().chain([as_paused(paused)]).collect(),
-        (None, "pace") => paced(d, status),
-        (None, "protect" | "probe") => protected(d, status),
+        (Some(paused), _) => both(d).into_iter().chain([as_paused(paused, reach)]).collect(),
+        (None, "pace") => paced(d, status, reach),
+        (None, "protect" | "probe") => protected(d, status, reach),
         (None, "recover") => returning(d),
         (None, "free") if is_unmeasured(d) => vec![UNMEASURED.to_owned()],
         (None, "free") if !d.held.is_empty() => returning(d),
@@ -148,7 +150,7 @@ fn waits(d: &Device) -> String {
         }
     };
     match d.base_us {
-        Some(base) => format!("{long}; without a flood the wait is {}.", micros(base)),
+        Some(base) => format!("{long}; without a flood the median is {}.", micros(base)),
         None if d.goal_is_given => format!("{long}."),
         None if d.goal_us == ASSUMED_GOAL_US => {
             format!("{long}, assumed until victims were seen without a flood.")
@@ -172,12 +174,12 @@ fn floods(d: &Device) -> Option<String> {
     processes(&d.floods).map(|who| format!("{who} {} the disk", verb(&d.floods, "floods", "flood")))
 }
 
-fn as_paused(paused: &Paused) -> String {
+fn as_paused(paused: &Paused, reach: &Reach) -> String {
     let back = match paused.held.as_slice() {
         [] => "everything is as you have it",
         _ => "the held knobs are being put back",
     };
-    let resume = bound("'floodwall guard resume'");
+    let resume = bound(&reach.command("resume"));
     let end = match paused.left_s {
         Some(left) => {
             let left = figure(human_duration(Duration::from_secs_f64(left.max(0.0))));
@@ -206,7 +208,7 @@ fn harmless(d: &Device) -> String {
 }
 
 /// The flood's unit has a pace.
-fn paced(d: &Device, status: &Status) -> Vec<String> {
+fn paced(d: &Device, status: &Status, reach: &Reach) -> Vec<String> {
     let held = d.held.iter().find_map(pace).map(|(group, rate)| (kind(group), rate));
     let holds = if status.dry_run { "would hold" } else { "holds" };
     let flood = match (held, floods(d)) {
@@ -223,7 +225,7 @@ fn paced(d: &Device, status: &Status) -> Vec<String> {
             share(d, rate)
         ),
     };
-    vec![waits(d), flood, undone(d, status), unwanted(d, status)]
+    vec![waits(d), flood, undone(d, status), unwanted(d, status, reach)]
 }
 
 /// A flood and what the guard does about it.
@@ -278,7 +280,7 @@ fn share(d: &Device, rate: f64) -> String {
 }
 
 /// The queue is steered, or victims are raised.
-fn protected(d: &Device, status: &Status) -> Vec<String> {
+fn protected(d: &Device, status: &Status, reach: &Reach) -> Vec<String> {
     let [keeps, steers, gives] = match status.dry_run {
         true => ["would keep", "would steer", "would give"],
         false => ["keeps", "steers", "gives"],
@@ -303,7 +305,7 @@ fn protected(d: &Device, status: &Status) -> Vec<String> {
     }
     let does = listed(does.iter().map(String::as_str), does.len(), does.len());
     let does = does.unwrap_or_else(|| "looks on for a moment".to_owned());
-    vec![waits(d), flood(d, &does), undone(d, status), unwanted(d, status)]
+    vec![waits(d), flood(d, &does), undone(d, status), unwanted(d, status, reach)]
 }
 
 /// Whether a sentence names a knob: not without a change, nor beside the elevator that brings it.
@@ -334,18 +336,28 @@ fn undone(d: &Device, status: &Status) -> String {
     }
     match (d.state.as_str(), d.drain_bytes_per_s) {
         ("pace", _) => format!("Nothing else is changed, and the unit gets its own limits back {end}."),
-        (_, Some(drain)) if !is_written_out => format!(
-            "The flood still gets its part of the {} that the disk drains now, and the guard puts \
-             everything back {end}.",
-            figure(Rate(drain))
-        ),
+        (_, Some(drain)) if !is_written_out => {
+            let gets = match d.flood_bytes_per_s {
+                Some(rate) => format!("{} of", figure(Rate(rate.min(drain)))),
+                None => "its part of".to_owned(),
+            };
+            let unpaced = d
+                .unpaced
+                .as_ref()
+                .map_or_else(String::new, |why| format!(" It can't be held to a rate: {why}."));
+            format!(
+                "The flood still gets {gets} the {} that the disk drains now.{unpaced} The guard \
+                 puts everything back {end}.",
+                figure(Rate(drain))
+            )
+        }
         _ => format!("The guard puts everything back {end}."),
     }
 }
 
 /// What to do if this is not wanted.
-fn unwanted(d: &Device, status: &Status) -> String {
-    let pause = bound("'floodwall guard pause --for 10m'");
+fn unwanted(d: &Device, status: &Status, reach: &Reach) -> String {
+    let pause = bound(&reach.command("pause --for 10m"));
     if status.dry_run {
         return "Without --dry-run (dry_run in guard.toml) the guard does it.".to_owned();
     }

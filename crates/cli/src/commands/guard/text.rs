@@ -10,6 +10,7 @@ use floodwall_model::units::human_duration;
 use floodwall_model::{Bytes, Rate};
 use floodwall_report::status::table::{Align, Column, table};
 
+use super::args::Reach;
 use super::explain;
 
 /// Names of a kind that are shown; a screen has no more.
@@ -35,21 +36,22 @@ pub(super) fn entry(entry: &Entry) -> String {
 }
 
 /// The outcome of a pause; `end`: how it ends.
-pub(super) fn paused(held: &[String], end: &str) -> String {
+pub(super) fn paused(held: &[String], end: &str, reach: &Reach) -> String {
     match held {
         [] => format!("paused: everything is put back; {end}\n"),
         held => {
             let held = held.join(", ");
             let held = printable(&held);
-            format!("paused; still held: {held}; floodwall guard status shows when it is back; {end}\n")
+            let status = reach.command("status");
+            format!("paused; still held: {held}; {status} shows when it is back; {end}\n")
         }
     }
 }
 
 /// How it stands.
-pub(super) fn status(status: &Status) -> String {
-    let mut lines = head(status);
-    for paragraph in explain::paragraphs(status) {
+pub(super) fn status(status: &Status, reach: &Reach) -> String {
+    let mut lines = head(status, reach);
+    for paragraph in explain::paragraphs(status, reach) {
         lines.push(String::new());
         lines.extend(paragraph);
     }
@@ -75,7 +77,7 @@ pub(super) fn status(status: &Status) -> String {
     lines.iter().map(|line| printable(line).into_owned() + "\n").collect()
 }
 
-fn head(status: &Status) -> Vec<String> {
+fn head(status: &Status, reach: &Reach) -> Vec<String> {
     let mut lines = vec![format!(
         "guard {} (process {}) for {}; looking through {}; {}",
         status.version,
@@ -111,7 +113,7 @@ fn head(status: &Status) -> Vec<String> {
         };
         let end = match paused.left_s {
             Some(left) => format!("it resumes in {}", seconds(left)),
-            None => "floodwall guard resume ends it".to_owned(),
+            None => format!("{} ends it", reach.command("resume")),
         };
         lines.push(format!("PAUSED: {back}; {end}"));
     }
@@ -249,6 +251,8 @@ mod tests {
 
     use super::*;
 
+    const USUAL: Reach = Reach { socket: None };
+
     fn document() -> Status {
         let sda = Device {
             name: "sda".into(),
@@ -287,6 +291,7 @@ mod tests {
                 writes: vec!["nr_requests 64 → 4".into()],
                 pretended: false,
                 why: "victims wait 3.1 × the goal of 20.0ms".into(),
+                ..Entry::default()
             }),
             ..Device::default()
         };
@@ -318,17 +323,17 @@ mod tests {
 
     #[test]
     fn what_it_does_and_why_is_on_one_page() {
-        insta::assert_snapshot!(status(&document()), @r"
+        insta::assert_snapshot!(status(&document(), &USUAL), @r"
         guard 0.1.0 (process 4711) for 1 h 7 min; looking through perf; no configuration file
         mode protect: the goal first, then the flood; goal: 9 of 10 operations within four times what they take without a flood (50.0 ms until they were seen without one)
 
         sda: postgres (41) waits 16.2 ms for a commit or a read, within the goal of
-          20.0 ms; without a flood the wait is 5.00 ms. cp (0), cp (1) and 6 more flood
-          the disk, so the guard keeps the queue short (nr_requests 4 instead of 64) and
-          gives postgres (41) and ext4's journal a higher I/O priority. Nothing that the
-          guard can do keeps the goal: the best that it has found stays, and goes back
-          by itself, 3 s after the flood or the wait has ended. To keep the goal: stop
-          the flood; to let the flood go on unhindered:
+          20.0 ms; without a flood the median is 5.00 ms. cp (0), cp (1) and 6 more
+          flood the disk, so the guard keeps the queue short (nr_requests 4 instead of
+          64) and gives postgres (41) and ext4's journal a higher I/O priority. Nothing
+          that the guard can do keeps the goal: the best that it has found stays, and
+          goes back by itself, 3 s after the flood or the wait has ended. To keep the
+          goal: stop the flood; to let the flood go on unhindered:
           'floodwall guard pause --for 10m'.
 
         sdb: nothing floods. Everything is as you have it.
@@ -357,14 +362,14 @@ mod tests {
     #[test]
     fn a_goal_of_the_administrators_is_kept_by_fewer_operations_too() {
         let given = Status { p99_us: Some(20_000.0), ..Status::default() };
-        insta::assert_snapshot!(head(&given)[1], @"mode protect: the goal first, then the flood; goal: 99 of 100 operations (9 of 10 while fewer than 100 end in a second) within 20.0 ms");
+        insta::assert_snapshot!(head(&given, &USUAL)[1], @"mode protect: the goal first, then the flood; goal: 99 of 100 operations (9 of 10 while fewer than 100 end in a second) within 20.0 ms");
     }
 
     #[test]
     fn a_pause_and_a_dry_run_are_not_overlooked() {
         let nine_minutes = Paused { left_s: Some(540.0), ..Paused::default() };
         let paused = Status { paused: Some(nine_minutes), dry_run: true, restarts: 2, ..document() };
-        let text = status(&paused);
+        let text = status(&paused, &USUAL);
         for words in [
             "PAUSED: everything is put back; it resumes in 9 min 0 s",
             "DRY RUN: nothing is written",
@@ -373,25 +378,25 @@ mod tests {
             assert!(text.contains(words), "{text}");
         }
         let held = Paused { left_s: None, held: vec!["sda.nr_requests 8 (yours: 64)".into()] };
-        let text = status(&Status { paused: Some(held), ..document() });
+        let text = status(&Status { paused: Some(held), ..document() }, &USUAL);
         assert!(
             text.contains(
-                "PAUSED: still held: sda.nr_requests 8 (yours: 64); floodwall guard resume ends it"
+                "PAUSED: still held: sda.nr_requests 8 (yours: 64); 'floodwall guard resume' ends it"
             ),
             "{text}"
         );
-        assert!(status(&Status::default()).contains("there is no device to steer"));
+        assert!(status(&Status::default(), &USUAL).contains("there is no device to steer"));
     }
 
     #[test]
     fn a_process_that_calls_itself_an_escape_sequence_moves_no_cursor() {
         let mut evil = document();
         evil.devices[0].victims = vec!["\x1b]0;root\x07\nsda free\u{9b}2J (41)".into()];
-        let text = status(&evil);
+        let text = status(&evil, &USUAL);
         assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{text:?}");
         // The paragraph may have another number of lines; the lists have the same.
         let lists = |text: &str| text.split("DEVICE").nth(1).map(|lists| lists.lines().count());
-        assert_eq!(lists(&text), lists(&status(&document())));
+        assert_eq!(lists(&text), lists(&status(&document(), &USUAL)));
         assert!(text.contains(r"waits:  \u{1b}]0;root\u{7}\u{a}sda free\u{9b}2J (41)"), "{text}");
         let told = entry(&Entry { why: "\x1b[2J".into(), ..Entry::default() });
         assert!(told.ends_with("  \\u{1b}[2J\n"), "{told:?}");
@@ -403,7 +408,7 @@ mod tests {
             .map(|n| Device { name: format!("d{n}"), state: "free".into(), ..Device::default() })
             .collect();
         many[900] = Device { name: "d900".into(), ..document().devices[0].clone() };
-        let text = status(&Status { devices: many, ..Status::default() });
+        let text = status(&Status { devices: many, ..Status::default() }, &USUAL);
         assert!(text.contains("d900    protect") && text.contains("and 979 more that are free"), "{text}");
         assert!(text.lines().count() < 50, "{text}");
     }

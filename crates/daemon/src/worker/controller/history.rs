@@ -27,6 +27,9 @@ impl Controller {
             let written = writes.remove(&Some(id)).unwrap_or_default();
             self.counts.decisions += 1;
             self.counts.knob_writes += written.len() as u64;
+            let begins = !matches!(decision.from, State::Protect | State::Probe | State::Pace)
+                && !matches!(decision.to, State::Free | State::Recover);
+            let (victims, floods) = if begins { self.guard.who(id) } else { Default::default() };
             let entry = Entry {
                 at_unix_s: now.unix_s,
                 device: Some(self.plant.machine.name(id)),
@@ -35,6 +38,8 @@ impl Controller {
                 levers: levers(decision.level),
                 writes: written,
                 pretended,
+                victims,
+                floods,
                 why: decision.why,
             };
             let record = self.records.entry(id).or_default();
@@ -92,6 +97,7 @@ impl Controller {
         for status in self.guard.status() {
             let record = self.records.entry(status.device).or_default();
             record.since.get_or_insert(now.instant);
+            record.flooded.add(status.estimate.flooded_bytes, status.estimate.tick);
             let protects = matches!(status.state, State::Protect | State::Probe | State::Pace);
             let harmed = protects && status.estimate.pressure.is_some_and(|p| p > HARMED);
             if !protects {

@@ -59,6 +59,26 @@ pub(crate) struct Origin {
 #[derive(Clone, Copy, Debug)]
 struct Until(Option<Instant>);
 
+/// What the device has written lately besides the victims' own data. Each look counts for three
+/// quarters of the next one, so that about a second counts.
+#[derive(Default)]
+struct Flooded {
+    bytes: f64,
+    seconds: f64,
+}
+
+impl Flooded {
+    fn add(&mut self, bytes: u64, tick: Duration) {
+        const KEPT: f64 = 0.75;
+        self.bytes = KEPT * self.bytes + bytes as f64;
+        self.seconds = KEPT * self.seconds + tick.as_secs_f64();
+    }
+
+    fn bytes_per_s(&self) -> Option<f64> {
+        (self.seconds > 0.0).then(|| self.bytes / self.seconds)
+    }
+}
+
 /// A device's history.
 #[derive(Default)]
 struct Record {
@@ -67,6 +87,7 @@ struct Record {
     decisions: u64,
     knob_writes: u64,
     last: Option<Entry>,
+    flooded: Flooded,
     /// Since when its goal has not been met.
     harmed: Option<Instant>,
     /// It was said in this encounter.

@@ -34,7 +34,8 @@ fn paced(pressure: f64) -> Device {
 }
 
 fn short() -> Device {
-    disk("protect", 0.8, vec![held("nr_requests", "4", "64"), held("max_sectors_kb", "128", "1280")])
+    let queue = vec![held("nr_requests", "4", "64"), held("max_sectors_kb", "128", "1280")];
+    Device { flood_bytes_per_s: Some(3.6e7), ..disk("protect", 0.8, queue) }
 }
 
 fn raised() -> Device {
@@ -48,7 +49,7 @@ fn status(devices: Vec<Device>) -> Status {
 }
 
 fn said(status: &Status) -> String {
-    let lines: Vec<String> = paragraphs(status).into_iter().flatten().collect();
+    let lines: Vec<String> = paragraphs(status, &Reach { socket: None }).into_iter().flatten().collect();
     for line in &lines {
         assert!(line.chars().count() <= WIDTH && *line == line.trim_end(), "{line:?}");
     }
@@ -59,12 +60,41 @@ fn said(status: &Status) -> String {
 fn a_paced_unit() {
     insta::assert_snapshot!(said(&status(vec![paced(0.62)])), @r"
     sda: postgres (41) waits 12.4 ms for a commit or a read, within the goal of
-      20.0 ms; without a flood the wait is 5.00 ms. rsync (93) floods the disk from
-      unit backup.service, so the guard holds that unit to 31.5 MB/s, 32 % of the
-      100 MB/s that the disk drains now. Nothing else is changed, and the unit gets
-      its own limits back by itself, 3 s after the flood or the wait has ended. Not
-      wanted? 'floodwall guard pause --for 10m' gives everything back at once; a
+      20.0 ms; without a flood the median is 5.00 ms. rsync (93) floods the disk
+      from unit backup.service, so the guard holds that unit to 31.5 MB/s, 32 % of
+      the 100 MB/s that the disk drains now. Nothing else is changed, and the unit
+      gets its own limits back by itself, 3 s after the flood or the wait has ended.
+      Not wanted? 'floodwall guard pause --for 10m' gives everything back at once; a
       longer p99 (guard.toml, --p99) leaves the flood more.
+    ");
+}
+
+#[test]
+fn a_command_names_a_socket_that_is_not_the_usual_one() {
+    let told = |socket: &str| {
+        let reach = Reach { socket: Some(socket.into()) };
+        paragraphs(&status(vec![short()]), &reach).concat().join(" ")
+    };
+    let text = told("/run/a.sock");
+    assert!(text.contains("'floodwall guard pause --for 10m --socket /run/a.sock'"), "{text}");
+    let text = told("/run/my guard");
+    assert!(text.contains(r#"pause --for 10m --socket "/run/my guard"'"#), "{text}");
+}
+
+#[test]
+fn a_flood_that_is_not_paced() {
+    let why = "its control group holds a victim, too".to_owned();
+    let device = Device { unpaced: Some(why), ..short() };
+    insta::assert_snapshot!(said(&status(vec![device])), @r"
+    sda: postgres (41) waits 16.0 ms for a commit or a read, within the goal of
+      20.0 ms; without a flood the median is 5.00 ms. rsync (93) floods the disk, so
+      the guard keeps the queue short (nr_requests 4 instead of 64 and
+      max_sectors_kb 128 instead of 1280). The flood still gets 36.0 MB/s of the
+      100 MB/s that the disk drains now. It can't be held to a rate: its control
+      group holds a victim, too. The guard puts everything back by itself, 3 s after
+      the flood or the wait has ended. Not wanted? 'floodwall guard pause --for 10m'
+      gives everything back at once; a longer p99 or mode balance (guard.toml,
+      --p99, --mode) leaves the flood more.
     ");
 }
 
@@ -83,13 +113,15 @@ fn a_pace_while_little_is_known() {
       flood more.
     ");
     let assumed = Device { pressure: Some(0.5), base_us: None, goal_us: ASSUMED_GOAL_US, ..paced(0.0) };
-    insta::assert_snapshot!(waits(&assumed), @"postgres (41) waits 25.0 ms for a commit or a read, within the goal of 50.0 ms, assumed until victims were seen without a flood.");
+    insta::assert_snapshot!(waits(&assumed), @r"
+    postgres (41) waits 25.0 ms for a commit or a read, within the goal of 50.0 ms, assumed until victims were seen without a flood.
+    ");
     let given = Device { goal_is_given: true, ..assumed };
     insta::assert_snapshot!(waits(&given), @"postgres (41) waits 25.0 ms for a commit or a read, within the goal of 50.0 ms.");
     let little = Device { floods: Vec::new(), ..paced(0.5) };
     insta::assert_snapshot!(said(&status(vec![little])), @r"
     sda: postgres (41) waits 10.0 ms for a commit or a read, within the goal of
-      20.0 ms; without a flood the wait is 5.00 ms. The unit backup.service has
+      20.0 ms; without a flood the median is 5.00 ms. The unit backup.service has
       flooded the disk, so the guard holds it to 31.5 MB/s, 32 % of the 100 MB/s
       that the disk drains now. Nothing else is changed, and the unit gets its own
       limits back by itself, 3 s after the flood or the wait has ended. Not wanted?
@@ -99,7 +131,7 @@ fn a_pace_while_little_is_known() {
     let just = Device { held: Vec::new(), drain_bytes_per_s: Some(1e6), ..paced(1.4) };
     insta::assert_snapshot!(said(&status(vec![just])), @r"
     sda: postgres (41) waits 28.0 ms for a commit or a read, longer than the goal
-      of 20.0 ms; without a flood the wait is 5.00 ms. rsync (93) floods the disk,
+      of 20.0 ms; without a flood the median is 5.00 ms. rsync (93) floods the disk,
       so the guard is about to hold its unit to a rate. Nothing else is changed, and
       the unit gets its own limits back by itself, 3 s after the flood or the wait
       has ended. Not wanted? 'floodwall guard pause --for 10m' gives everything back
@@ -112,7 +144,7 @@ fn a_pace_that_is_not_enough() {
     let device = Device { goal_unmet: true, ..paced(1.8) };
     insta::assert_snapshot!(said(&status(vec![device])), @r"
     sda: postgres (41) waits 36.0 ms for a commit or a read, longer than the goal
-      of 20.0 ms; without a flood the wait is 5.00 ms. rsync (93) floods the disk
+      of 20.0 ms; without a flood the median is 5.00 ms. rsync (93) floods the disk
       from unit backup.service, so the guard holds that unit to 31.5 MB/s, 32 % of
       the 100 MB/s that the disk drains now. Nothing that the guard can do keeps the
       goal: the best that it has found stays, and goes back by itself, 3 s after the
@@ -126,18 +158,18 @@ fn a_pace_that_is_not_enough() {
 fn a_short_queue() {
     insta::assert_snapshot!(said(&status(vec![short()])), @r"
     sda: postgres (41) waits 16.0 ms for a commit or a read, within the goal of
-      20.0 ms; without a flood the wait is 5.00 ms. rsync (93) floods the disk, so
+      20.0 ms; without a flood the median is 5.00 ms. rsync (93) floods the disk, so
       the guard keeps the queue short (nr_requests 4 instead of 64 and
-      max_sectors_kb 128 instead of 1280). The flood still gets its part of the
-      100 MB/s that the disk drains now, and the guard puts everything back by
-      itself, 3 s after the flood or the wait has ended. Not wanted?
+      max_sectors_kb 128 instead of 1280). The flood still gets 36.0 MB/s of the
+      100 MB/s that the disk drains now. The guard puts everything back by itself,
+      3 s after the flood or the wait has ended. Not wanted?
       'floodwall guard pause --for 10m' gives everything back at once; a longer p99
       or mode balance (guard.toml, --p99, --mode) leaves the flood more.
     ");
     let unmet = Device { goal_unmet: true, pressure: Some(3.0), ..short() };
     insta::assert_snapshot!(said(&status(vec![unmet])), @r"
     sda: postgres (41) waits 60.0 ms for a commit or a read, longer than the goal
-      of 20.0 ms; without a flood the wait is 5.00 ms. rsync (93) floods the disk,
+      of 20.0 ms; without a flood the median is 5.00 ms. rsync (93) floods the disk,
       so the guard keeps the queue short (nr_requests 4 instead of 64 and
       max_sectors_kb 128 instead of 1280). Nothing that the guard can do keeps the
       goal: the best that it has found stays, and goes back by itself, 3 s after the
@@ -156,18 +188,18 @@ fn a_backlog_that_a_flood_has_left() {
     };
     insta::assert_snapshot!(said(&status(vec![left(3 << 30, Some(13.7e6))])), @r"
     sda: postgres (41) waits 16.0 ms for a commit or a read, within the goal of
-      20.0 ms; without a flood the wait is 5.00 ms. No process is seen to flood the
-      disk now; 3 GiB still wait to be written, about 3 min 55 s at 13.7 MB/s. The
-      guard keeps the queue short (nr_requests 4 instead of 64 and max_sectors_kb
-      128 instead of 1280). The guard puts everything back by itself, 3 s after the
-      backlog is written or the wait has ended. Not wanted?
+      20.0 ms; without a flood the median is 5.00 ms. No process is seen to flood
+      the disk now; 3 GiB still wait to be written, about 3 min 55 s at 13.7 MB/s.
+      The guard keeps the queue short (nr_requests 4 instead of 64 and
+      max_sectors_kb 128 instead of 1280). The guard puts everything back by itself,
+      3 s after the backlog is written or the wait has ended. Not wanted?
       'floodwall guard pause --for 10m' gives everything back at once; a longer p99
       or mode balance (guard.toml, --p99, --mode) leaves the flood more.
     ");
     insta::assert_snapshot!(said(&status(vec![left(3 << 30, None)])), @r"
     sda: postgres (41) waits 16.0 ms for a commit or a read, within the goal of
-      20.0 ms; without a flood the wait is 5.00 ms. No process is seen to flood the
-      disk now; 3 GiB still wait to be written. The guard keeps the queue short
+      20.0 ms; without a flood the median is 5.00 ms. No process is seen to flood
+      the disk now; 3 GiB still wait to be written. The guard keeps the queue short
       (nr_requests 4 instead of 64 and max_sectors_kb 128 instead of 1280). The
       guard puts everything back by itself, 3 s after the backlog is written or the
       wait has ended. Not wanted? 'floodwall guard pause --for 10m' gives everything
@@ -176,13 +208,13 @@ fn a_backlog_that_a_flood_has_left() {
     ");
     insta::assert_snapshot!(said(&status(vec![left(1 << 20, Some(13.7e6))])), @r"
     sda: postgres (41) waits 16.0 ms for a commit or a read, within the goal of
-      20.0 ms; without a flood the wait is 5.00 ms. A flood pauses or has ended; the
-      guard keeps the queue short (nr_requests 4 instead of 64 and max_sectors_kb
-      128 instead of 1280). The flood still gets its part of the 13.7 MB/s that the
-      disk drains now, and the guard puts everything back by itself, 3 s after the
-      flood or the wait has ended. Not wanted? 'floodwall guard pause --for 10m'
-      gives everything back at once; a longer p99 or mode balance (guard.toml,
-      --p99, --mode) leaves the flood more.
+      20.0 ms; without a flood the median is 5.00 ms. A flood pauses or has ended;
+      the guard keeps the queue short (nr_requests 4 instead of 64 and
+      max_sectors_kb 128 instead of 1280). The flood still gets 13.7 MB/s of the
+      13.7 MB/s that the disk drains now. The guard puts everything back by itself,
+      3 s after the flood or the wait has ended. Not wanted?
+      'floodwall guard pause --for 10m' gives everything back at once; a longer p99
+      or mode balance (guard.toml, --p99, --mode) leaves the flood more.
     ");
 }
 
@@ -190,26 +222,26 @@ fn a_backlog_that_a_flood_has_left() {
 fn raised_victims_and_tries() {
     insta::assert_snapshot!(said(&status(vec![raised()])), @r"
     sda: postgres (41) waits 16.0 ms for a commit or a read, within the goal of
-      20.0 ms; without a flood the wait is 5.00 ms. rsync (93) floods the disk, so
+      20.0 ms; without a flood the median is 5.00 ms. rsync (93) floods the disk, so
       the guard steers the queue (nr_requests 4 instead of 64, max_sectors_kb 128
       instead of 1280 and scheduler bfq instead of mq-deadline) and gives
       postgres (41) and ext4's journal a higher I/O priority. The flood still gets
-      its part of the 100 MB/s that the disk drains now, and the guard puts
-      everything back by itself, 3 s after the flood or the wait has ended. Not
-      wanted? 'floodwall guard pause --for 10m' gives everything back at once; a
-      longer p99 or mode balance (guard.toml, --p99, --mode) leaves the flood more.
+      its part of the 100 MB/s that the disk drains now. The guard puts everything
+      back by itself, 3 s after the flood or the wait has ended. Not wanted?
+      'floodwall guard pause --for 10m' gives everything back at once; a longer p99
+      or mode balance (guard.toml, --p99, --mode) leaves the flood more.
     ");
     let mut first = raised();
     first.held[1].value = "1280".into();
     first.held.insert(2, held("iosched.async_depth", "4", "not there"));
     insta::assert_snapshot!(said(&status(vec![first])), @r"
     sda: postgres (41) waits 16.0 ms for a commit or a read, within the goal of
-      20.0 ms; without a flood the wait is 5.00 ms. rsync (93) floods the disk, so
+      20.0 ms; without a flood the median is 5.00 ms. rsync (93) floods the disk, so
       the guard steers the queue (nr_requests 4 instead of 64 and scheduler bfq
       instead of mq-deadline) and gives postgres (41) and ext4's journal a higher
       I/O priority. The flood still gets its part of the 100 MB/s that the disk
-      drains now, and the guard puts everything back by itself, 3 s after the flood
-      or the wait has ended. Not wanted? 'floodwall guard pause --for 10m' gives
+      drains now. The guard puts everything back by itself, 3 s after the flood or
+      the wait has ended. Not wanted? 'floodwall guard pause --for 10m' gives
       everything back at once; a longer p99 or mode balance (guard.toml, --p99,
       --mode) leaves the flood more.
     ");
@@ -217,15 +249,15 @@ fn raised_victims_and_tries() {
     let balance = Status { mode: "balance".into(), ..status(vec![tries]) };
     insta::assert_snapshot!(said(&balance), @r"
     sda: postgres (41) waits 24.0 ms for a commit or a read, longer than the goal
-      of 20.0 ms; without a flood the wait is 5.00 ms. rsync (93) floods the disk,
+      of 20.0 ms; without a flood the median is 5.00 ms. rsync (93) floods the disk,
       so the guard steers the queue (nr_requests 4 instead of 64, max_sectors_kb 128
       instead of 1280 and scheduler bfq instead of mq-deadline), gives postgres (41)
       and ext4's journal a higher I/O priority and tries other settings, a few
       seconds each, to keep the best. The flood still gets its part of the 100 MB/s
-      that the disk drains now, and the guard puts everything back by itself, 3 s
-      after the flood or the wait has ended. Not wanted?
-      'floodwall guard pause --for 10m' gives everything back at once; a longer p99
-      (guard.toml, --p99) leaves the flood more.
+      that the disk drains now. The guard puts everything back by itself, 3 s after
+      the flood or the wait has ended. Not wanted? 'floodwall guard pause --for 10m'
+      gives everything back at once; a longer p99 (guard.toml, --p99) leaves the
+      flood more.
     ");
 }
 
@@ -234,7 +266,7 @@ fn a_dry_run() {
     let dry = |device| said(&Status { dry_run: true, ..status(vec![device]) });
     insta::assert_snapshot!(dry(paced(2.5)), @r"
     sda: postgres (41) waits 50.0 ms for a commit or a read, longer than the goal
-      of 20.0 ms; without a flood the wait is 5.00 ms. rsync (93) floods the disk
+      of 20.0 ms; without a flood the median is 5.00 ms. rsync (93) floods the disk
       from unit backup.service, so the guard would hold that unit to 31.5 MB/s, 32 %
       of the 100 MB/s that the disk drains now. This is a dry run: nothing is
       written, and the wait is what it is without a guard. Without --dry-run
@@ -242,7 +274,7 @@ fn a_dry_run() {
     ");
     insta::assert_snapshot!(dry(raised()), @r"
     sda: postgres (41) waits 16.0 ms for a commit or a read, within the goal of
-      20.0 ms; without a flood the wait is 5.00 ms. rsync (93) floods the disk, so
+      20.0 ms; without a flood the median is 5.00 ms. rsync (93) floods the disk, so
       the guard would steer the queue (nr_requests 4 instead of 64, max_sectors_kb
       128 instead of 1280 and scheduler bfq instead of mq-deadline) and would give
       postgres (41) and ext4's journal a higher I/O priority. This is a dry run:
@@ -291,26 +323,28 @@ fn quiet(n: u32) -> Device {
 
 #[test]
 fn free_and_watch() {
-    insta::assert_snapshot!(said(&status((1..=5).map(quiet).collect())), @"sd1, sd2, sd3 and 2 more: nothing floods. Everything is as you have it.");
+    insta::assert_snapshot!(said(&status((1..=5).map(quiet).collect())), @r"
+    sd1, sd2, sd3 and 2 more: nothing floods. Everything is as you have it.
+    ");
     insta::assert_snapshot!(said(&status(vec![quiet(1)])), @"sd1: nothing floods. Everything is as you have it.");
     let watch = disk("watch", 0.4, Vec::new());
     let alone = Device { state: "free".into(), floods: Vec::new(), ..watch.clone() };
     let copy = Device { state: "free".into(), victims: Vec::new(), ..watch.clone() };
     insta::assert_snapshot!(said(&status(vec![watch])), @r"
     sda: postgres (41) waits 8.00 ms for a commit or a read, within the goal of
-      20.0 ms; without a flood the wait is 5.00 ms. rsync (93) floods the disk, and
-      harms nobody yet: everything is as you have it. The guard acts by itself once
-      the wait or the backlog grows too long.
+      20.0 ms; without a flood the median is 5.00 ms. rsync (93) floods the disk,
+      and harms nobody yet: everything is as you have it. The guard acts by itself
+      once the wait or the backlog grows too long.
     ");
     insta::assert_snapshot!(said(&status(vec![alone])), @r"
     sda: postgres (41) waits 8.00 ms for a commit or a read, within the goal of
-      20.0 ms; without a flood the wait is 5.00 ms. Nothing floods it, and
+      20.0 ms; without a flood the median is 5.00 ms. Nothing floods it, and
       everything is as you have it.
     ");
     let late = disk("watch", 1.4, Vec::new());
     insta::assert_snapshot!(said(&status(vec![late])), @r"
     sda: postgres (41) waits 28.0 ms for a commit or a read, longer than the goal
-      of 20.0 ms; without a flood the wait is 5.00 ms. rsync (93) floods the disk,
+      of 20.0 ms; without a flood the median is 5.00 ms. rsync (93) floods the disk,
       and the guard is about to act; everything is as you have it still.
     ");
     insta::assert_snapshot!(said(&status(vec![copy])), @r"
@@ -344,7 +378,7 @@ fn many_processes_and_other_groups() {
     device.held[0].knob = "tenants/blue:io.max".into();
     insta::assert_snapshot!(said(&status(vec![device])), @r"
     sda: postgres (0), postgres (1) and 7 more wait 10.0 ms for a commit or a
-      read, within the goal of 20.0 ms; without a flood the wait is 5.00 ms.
+      read, within the goal of 20.0 ms; without a flood the median is 5.00 ms.
       rsync (93) and tar (94) flood the disk from control group tenants/blue, so the
       guard holds that control group to 31.5 MB/s, 32 % of the 100 MB/s that the
       disk drains now. Nothing else is changed, and the unit gets its own limits
