@@ -150,26 +150,31 @@ fn floods_can_be_paced_in_a_group_that_no_victim_is_in() {
     let group = |name: &str, actor: Actor| Actor { group: Some(name.to_owned()), ..actor };
     let told = |looks: Vec<Vec<Actor>>| {
         let mut bench = Bench::new();
-        for actors in looks {
-            bench.tick(0, 100, actors);
-        }
-        bench.estimator.floods_group().map(str::to_owned)
+        let why = looks.into_iter().map(|actors| bench.tick(0, 100, actors).unpaced).last().unwrap();
+        bench.estimator.floods_group().map(str::to_owned).ok_or(why)
     };
+    let in_copy = Ok("copy".to_owned());
+    let not = |why: Unpaced| Err(Some(why));
     let (db, copy) = (|| group("db", victim(5, 4)), || group("copy", flood()));
-    assert_eq!(told(vec![vec![db(), copy()]]).as_deref(), Some("copy"));
+    assert_eq!(told(vec![vec![db(), copy()]]), in_copy);
     // The flood is held back for a look or two.
-    assert_eq!(told(vec![vec![db(), copy()], vec![db()]]).as_deref(), Some("copy"));
-    assert_eq!(told(vec![vec![db(), copy(), group("other", flood())]]), None);
-    assert_eq!(told(vec![vec![db(), flood()]]), None, "its group is not known");
-    assert_eq!(told(vec![vec![group("copy/db", victim(5, 4)), copy()]]), None, "below the flood");
+    assert_eq!(told(vec![vec![db(), copy()], vec![db()]]), in_copy);
+    let both = vec![db(), copy(), group("other", flood())];
+    assert_eq!(told(vec![both]), not(Unpaced::SeveralGroups));
+    assert_eq!(told(vec![vec![db(), flood()]]), not(Unpaced::NoGroup));
+    let below = group("copy/db", victim(5, 4));
+    assert_eq!(told(vec![vec![below, copy()]]), not(Unpaced::WithVictim));
     let beside = group("copydb", victim(5, 4));
-    assert_eq!(told(vec![vec![beside, copy()]]).as_deref(), Some("copy"));
+    assert_eq!(told(vec![vec![beside, copy()]]), in_copy);
     // A backup reads what it copies.
     let reads = LatencyCounts::from_values(vec![1_000_000; 9]);
     let reader = group("copy", Actor { reads, ..Actor::default() });
-    assert_eq!(told(vec![vec![db(), copy(), reader]]).as_deref(), Some("copy"));
+    assert_eq!(told(vec![vec![db(), copy(), reader]]), in_copy);
     // Also a victim that has not waited for a moment.
-    assert_eq!(told(vec![vec![group("copy", victim(5, 4))], vec![copy()]]), None);
+    let moments_ago = vec![group("copy", victim(5, 4))];
+    assert_eq!(told(vec![moments_ago, vec![copy()]]), not(Unpaced::WithVictim));
+    // Without a flood nothing is to be paced.
+    assert_eq!(told(vec![vec![db()]]), Err(None));
 }
 
 #[test]

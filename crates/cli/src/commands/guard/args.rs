@@ -1,6 +1,5 @@
 //! The command line of `floodwall guard`.
 
-use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -50,8 +49,8 @@ pub(super) enum GuardCommand {
         #[command(flatten)]
         reach: Reach,
         /// Only the last N
-        #[arg(long, value_name = "N")]
-        last: Option<NonZeroUsize>,
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+        last: Option<u32>,
         /// Print JSON, one document a line
         #[arg(long)]
         json: bool,

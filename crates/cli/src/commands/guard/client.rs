@@ -1,6 +1,5 @@
 //! `floodwall guard status`, `history`, `pause`, `resume`: clients of a running guard.
 
-use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use floodwall_daemon::DaemonError;
@@ -36,8 +35,8 @@ pub(super) fn status(reach: &Reach, json: bool) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-pub(super) fn history(reach: &Reach, last: Option<NonZeroUsize>, json: bool) -> anyhow::Result<Exit> {
-    let Reply::History(entries) = ask(reach, Request::History { last: last.map(NonZeroUsize::get) })? else {
+pub(super) fn history(reach: &Reach, last: Option<u32>, json: bool) -> anyhow::Result<Exit> {
+    let Reply::History(entries) = ask(reach, Request::History { last: last.map(|n| n as usize) })? else {
         return Err(unexpected());
     };
     for entry in &entries {
