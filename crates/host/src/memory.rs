@@ -207,12 +207,6 @@ pub fn read_kernel(root: &SysRoot) -> Reading<String> {
     root.read_line("/proc/sys/kernel/osrelease")
 }
 
-/// The identity of this boot; changes with every boot.
-#[must_use]
-pub fn read_boot_id(root: &SysRoot) -> Reading<String> {
-    root.read_line("/proc/sys/kernel/random/boot_id")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -55,20 +55,6 @@ impl Setting {
     pub fn get(&self, knob: &str) -> Option<&str> {
         self.0.get(knob).map(String::as_str)
     }
-
-    /// Whether the writeback limits are those that every kernel since 2.6.32 boots with:
-    /// `dirty_ratio` 20 and `dirty_background_ratio` 10, no byte limits (mm/page-writeback.c).
-    /// `None` if the setting does not name all four.
-    #[must_use]
-    pub fn has_default_dirty_limits(&self) -> Option<bool> {
-        let wanted = [
-            ("vm.dirty_ratio", "20"),
-            ("vm.dirty_background_ratio", "10"),
-            ("vm.dirty_bytes", "0"),
-            ("vm.dirty_background_bytes", "0"),
-        ];
-        wanted.iter().try_fold(true, |same, (knob, value)| Some(same && self.get(knob)? == *value))
-    }
 }
 
 impl fmt::Display for Setting {
@@ -86,29 +72,5 @@ impl fmt::Display for Setting {
 impl FromIterator<(String, String)> for Setting {
     fn from_iter<I: IntoIterator<Item = (String, String)>>(pairs: I) -> Self {
         Self(pairs.into_iter().collect())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn setting(pairs: &[(&str, &str)]) -> Setting {
-        pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
-    }
-
-    #[test]
-    fn default_limits_are_recognised_only_when_all_four_are_known() {
-        let mut all = setting(&[
-            ("vm.dirty_ratio", "20"),
-            ("vm.dirty_background_ratio", "10"),
-            ("vm.dirty_bytes", "0"),
-            ("vm.dirty_background_bytes", "0"),
-        ]);
-        assert_eq!(all.has_default_dirty_limits(), Some(true));
-        all.0.insert("vm.dirty_bytes".into(), "15000000".into());
-        assert_eq!(all.has_default_dirty_limits(), Some(false));
-        all.0.remove("vm.dirty_ratio");
-        assert_eq!(all.has_default_dirty_limits(), None);
     }
 }

@@ -36,7 +36,6 @@ use floodwall_model::printable::printable;
 
 use crate::catalogue::{Knob, Scope};
 use crate::cell::{Cell, State};
-use crate::files::Files;
 use crate::journal::{Begin, JournalError, Mark, Record, SavedEntry, Transaction};
 use crate::plan::{Entry, PlanError};
 use crate::run::StepError;
@@ -209,12 +208,6 @@ impl Hold {
     #[must_use]
     pub fn held(&self) -> Vec<HeldCell> {
         held(&self.transaction)
-    }
-
-    /// Whether a cell has been saved.
-    #[must_use]
-    pub fn has_saved(&self, knob: &Knob, target: &Target, files: &dyn Files) -> bool {
-        self.index_of(&Cell::of(knob, target, files), target).is_some()
     }
 
     fn index_of(&self, cell: &Cell, target: &Target) -> Option<usize> {

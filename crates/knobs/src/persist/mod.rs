@@ -32,7 +32,7 @@ pub use settle::{PersistError, Settled, settle};
 pub use sysctl::PATH as SYSCTL_PATH;
 pub use units::{Unit, UnitValue};
 
-use crate::catalogue::{Knob, Scope, find};
+use crate::catalogue::{Knob, Scope};
 use crate::change::Change;
 use crate::target::{Device, Target};
 
@@ -366,12 +366,6 @@ impl Kept {
         let known_by = identity::candidates(root, &device.number);
         let disks = self.settings.disks.iter().filter(|disk| known_by.contains(&disk.identity));
         disks.flat_map(|disk| &disk.values).collect()
-    }
-
-    /// The same by a knob's name.
-    #[must_use]
-    pub fn value_of_name(&self, root: &SysRoot, knob: &str, target: &Target) -> Option<&Value> {
-        self.value_of(root, find(knob)?, target)
     }
 }
 

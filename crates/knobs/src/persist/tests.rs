@@ -3,6 +3,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
 use super::*;
+use crate::catalogue::find;
 use crate::files::KernelFiles;
 use crate::testing::{Tree, machine, root_of};
 
@@ -125,7 +126,8 @@ fn what_is_read_back_is_what_was_written() {
     );
     let sda = Target::Device(Device::find(&machine.root, "sda").unwrap());
     let value = |knob: &str, target: &Target| {
-        kept.value_of_name(&machine.root, knob, target).map(|v| format!("{}={}", v.knob.name, v.value))
+        kept.value_of(&machine.root, find(knob).unwrap(), target)
+            .map(|v| format!("{}={}", v.knob.name, v.value))
     };
     assert_eq!(value("vm.dirty_ratio", &Target::Machine).as_deref(), Some("vm.dirty_bytes=67108864"));
     assert_eq!(value("bdi.max_ratio_fine", &sda).as_deref(), Some("bdi.max_ratio=5"));
@@ -167,7 +169,7 @@ fn the_same_disk_under_another_name_keeps_its_settings() {
     let kept = read(&after.root);
     let value = |name: &str| {
         let target = Target::Device(Device::find(&after.root, name).unwrap());
-        kept.value_of_name(&after.root, "scheduler", &target).map(|value| value.value.clone())
+        kept.value_of(&after.root, find("scheduler").unwrap(), &target).map(|value| value.value.clone())
     };
     assert_eq!((value("sda"), value("sdb")), (None, Some("bfq".to_owned())));
 }
