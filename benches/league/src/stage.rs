@@ -95,6 +95,11 @@ impl Stage {
         })
     }
 
+    /// Has a guard with this configuration from now on.
+    pub(crate) fn guard_with(&mut self, config: Config) {
+        self.guard = Some(Guard::new(config));
+    }
+
     pub(crate) fn first_device(&self) -> Option<DeviceId> {
         self.tap.plant.devices().next()
     }

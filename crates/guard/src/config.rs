@@ -60,11 +60,14 @@ impl FromStr for Mode {
 }
 
 /// The quantile of so many operations that is compared with the goal. The goal is the
-/// administrator's 99th percentile where he has set one; a p99 needs a hundred operations.
+/// administrator's 99th percentile where he has set one and [`P99_OPERATIONS`] have ended.
 #[must_use]
 pub fn rank(goal_is_given: bool, operations: u64) -> f64 {
-    if goal_is_given && operations >= 100 { 0.99 } else { 0.9 }
+    if goal_is_given && operations >= P99_OPERATIONS { 0.99 } else { 0.9 }
 }
+
+/// A p99 of fewer operations is their maximum.
+pub const P99_OPERATIONS: u64 = 100;
 
 /// Without a goal of the administrator's, victims may wait so many times their median without a
 /// flood. Below two, a device's own spread would count as harm: the p99 of a disk alone is twice
@@ -105,8 +108,10 @@ pub const MOST_DRAIN_WINDOW: Duration = Duration::from_secs(60);
 pub const STRETCH: Duration = Duration::from_secs(2);
 /// The base latency is the median of the samples of so much time.
 pub const BASE_WINDOW: Duration = Duration::from_secs(10);
-/// Latencies are judged over this time. In less, a disk ends too few operations.
+/// Latencies are judged over this time, or over as much more as [`P99_OPERATIONS`] take …
 pub const LATENCY_WINDOW: Duration = Duration::from_secs(1);
+/// … up to this. Victims that commit twice a second are judged, too.
+pub const MOST_LATENCY_WINDOW: Duration = Duration::from_secs(8);
 /// Fewer operations than this say nothing of a percentile.
 pub const LEAST_OPERATIONS: u64 = 5;
 /// A tick longer than this was a suspend or a stopped process: its rates mean nothing.

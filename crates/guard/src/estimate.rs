@@ -23,7 +23,8 @@ use crate::Now;
 use crate::config::{
     BACKLOG, BASE_MULTIPLE, BASE_WINDOW, Config, DRAIN_WINDOW, FLOOD_COMMIT, FLOOD_RATE, FLUSHING,
     LATENCY_WINDOW, LEAST_GOAL, LEAST_OPERATIONS, LEAST_OWN_GOAL, LONGEST_TICK, MOST_DRAIN_WINDOW,
-    MOST_SLOWER, PRESENCE, SHORT_FLUSHING, STRETCH, UNKNOWN_GOAL, VICTIMS_GROUP, prior, rank,
+    MOST_LATENCY_WINDOW, MOST_SLOWER, P99_OPERATIONS, PRESENCE, SHORT_FLUSHING, STRETCH, UNKNOWN_GOAL,
+    VICTIMS_GROUP, prior, rank,
 };
 use crate::filter::{Typical, Windowed};
 use crate::learnt::Memory;
@@ -260,6 +261,19 @@ impl Estimator {
         self.recent.clear();
     }
 
+    /// Drops latencies that are not judged any more.
+    fn forget_latencies(&mut self, at: Duration) {
+        let mut count = self.latencies().count();
+        while let Some((then, oldest)) = self.recent.front() {
+            count -= oldest.count();
+            let is_needed = count < P99_OPERATIONS && *then + MOST_LATENCY_WINDOW > at;
+            if *then + LATENCY_WINDOW > at || is_needed {
+                return;
+            }
+            self.recent.pop_front();
+        }
+    }
+
     /// Takes in who is present, and nothing else.
     pub(crate) fn look(&mut self, at: Duration, tick: Duration, actors: &[Actor]) {
         self.who.look(at, tick, actors);
@@ -361,9 +375,7 @@ impl Estimator {
             self.crowded.add(tick, median);
         }
         self.recent.push_back((at, latencies.clone()));
-        while self.recent.front().is_some_and(|(then, _)| *then + LATENCY_WINDOW <= at) {
-            self.recent.pop_front();
-        }
+        self.forget_latencies(at);
 
         let knows_base = self.seen_alone && self.base.get().is_some();
         self.memory.goal_is_known(config.goal.is_some() || knows_base);

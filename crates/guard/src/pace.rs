@@ -183,12 +183,11 @@ impl Pace {
             None => "the drain rate is not known yet".to_owned(),
             Some(drain) => format!("{:.0} % of the drain rate", 100.0 * self.rate / drain.max(1.0)),
         };
-        format!(
-            "victims wait {:.1} × the goal of {:.1?}: the flood may write {:.1} MB/s, {of}",
-            e.pressure.unwrap_or(0.0),
-            e.goal,
-            self.rate / 1e6
-        )
+        let wait = match e.pressure {
+            Some(pressure) => format!("victims wait {pressure:.1} × the goal of {:.1?}", e.goal),
+            None => "too few operations end to tell the victims' wait".to_owned(),
+        };
+        format!("{wait}: the flood may write {:.1} MB/s, {of}", self.rate / 1e6)
     }
 
     /// Victims keep their goal. They bear a rate once late operations would have shown; with room
@@ -197,7 +196,9 @@ impl Pace {
         if now - self.changed >= step(e) {
             (self.good, self.is_learnt) = (self.rate, false);
         }
-        if now < self.next || e.pressure.unwrap_or(0.0) > PACE_ROOM {
+        // Without a judged operation the harm of a rate shows late.
+        let is_judged = e.pressure.is_some() || now - self.changed >= LEAST_TRIAL;
+        if now < self.next || !is_judged || e.pressure.unwrap_or(0.0) > PACE_ROOM {
             return;
         }
         if !self.is_used(now) {

@@ -6,9 +6,10 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::time::Duration;
 
-use floodwall_guard::Decision;
 use floodwall_guard::config::{DOMAIN, LEAST_DOMAIN};
+use floodwall_guard::{Config, Decision};
 use floodwall_model::{Setting, scenario};
 use floodwall_sim::PlantDevice;
 use floodwall_tune::objective::Reference;
@@ -49,6 +50,9 @@ pub(crate) struct Paced {
     /// Operations a second that the victim asks for.
     rate: f64,
     guard: Vec<Run>,
+    /// The guard with `--p99` of [`MOST_P99`] times the victim's p99 before the flood.
+    #[serde(default)]
+    asked: Vec<Run>,
     default: Vec<Run>,
     /// Machines beside a flood with a fixed pace, by its percent of the flood's rate alone.
     #[serde(default)]
@@ -81,6 +85,7 @@ pub(super) fn measure(
     let is_there = |stored: Paced| {
         stored.origin == *origin
             && stored.guard.len() == MACHINES.len()
+            && stored.asked.len() == MACHINES.len()
             && stored.fixed.keys().copied().eq(FIXED)
     };
     if !args.again && read::<Paced>(&path).ok().flatten().is_some_and(is_there) {
@@ -90,18 +95,22 @@ pub(super) fn measure(
     let (reference, rate) = third(cell)?;
     let mut paced = Paced { origin: origin.clone(), rate, ..Paced::default() };
     for seed in MACHINES {
-        tell("the guard and the default");
+        tell("the default and the guard");
         let alone = reference.flood_bytes_per_s;
-        let (guarded, decisions) = run(cell, seed, rate, alone, &grouped(), true)?;
+        let (default, _) = run(cell, seed, rate, alone, &grouped(), None)?;
+        let goal = Duration::from_secs_f64(MOST_P99 * default.alone_p99_us / 1e6);
+        let (guarded, decisions) = run(cell, seed, rate, alone, &grouped(), Some(Config::default()))?;
         if args.log && seed == MACHINES[0] {
             print!("{}", log(cell, &decisions));
         }
+        let asked = Config { goal: Some(goal), ..Config::default() };
         paced.guard.push(guarded);
-        paced.default.push(run(cell, seed, rate, alone, &grouped(), false)?.0);
+        paced.asked.push(run(cell, seed, rate, alone, &grouped(), Some(asked))?.0);
+        paced.default.push(default);
         for percent in FIXED {
             tell(&format!("a pace of {percent} %"));
             let pace = fixed(alone, percent);
-            paced.fixed.entry(percent).or_default().push(run(cell, seed, rate, alone, &pace, false)?.0);
+            paced.fixed.entry(percent).or_default().push(run(cell, seed, rate, alone, &pace, None)?.0);
         }
     }
     write(&path, &paced)
@@ -134,14 +143,17 @@ fn run(
     rate: f64,
     flood_alone: f64,
     setting: &Setting,
-    guarded: bool,
+    guard: Option<Config>,
 ) -> anyhow::Result<(Run, Vec<Decision>)> {
     let mut scenario = cell.scenario()?;
     scenario.victims = vec![scenario::parse_victim(&format!("{},rate={rate}", cell.victim_spec()))?];
     scenario::name_apart(&mut scenario);
     let (victim, flood) = (scenario.victims[0].name.clone(), scenario.floods[0].name.clone());
     let part = PlantDevice { options: cell.machine(seed)?, scenario };
-    let mut stage = Stage::new(vec![part], setting, guarded)?;
+    let mut stage = Stage::new(vec![part], setting, false)?;
+    if let Some(config) = guard {
+        stage.guard_with(config);
+    }
     stage.start(0, &victim)?;
     stage.start(MEET, &flood)?;
     stage.until(LEAVE)?;
@@ -216,8 +228,9 @@ impl Worst {
 }
 
 impl Paced {
-    fn is_not_dominated(&self) -> bool {
-        let guard = Worst::of(&self.guard);
+    /// Whether no fixed pace is better than these runs.
+    fn is_not_dominated(&self, runs: &[Run]) -> bool {
+        let guard = Worst::of(runs);
         !self.fixed.is_empty() && self.fixed.values().all(|runs| !Worst::of(runs).dominates(&guard))
     }
 
@@ -229,7 +242,7 @@ impl Paced {
 }
 
 fn reached(runs: &[Run], of: &dyn Fn(&Run) -> bool) -> bool {
-    runs.iter().all(of)
+    !runs.is_empty() && runs.iter().all(of)
 }
 
 /// Whether the victim's three goals are reached.
@@ -242,9 +255,10 @@ pub(super) fn section(rows: &[(Cell, Paced)], all: usize) -> String {
     let mut out = format!(
         "{} of {all} cells are measured, on {} machines each. Victims run at a third of their rate alone, \
          from {MEET} s before the flood to {} s after it came. The flood is in a separate control group. \
-         A cell reaches a goal if it does on every machine. *Some fixed pace*: at least one of {} % of the \
-         flood's rate alone, in force from the beginning, reaches it.\n\n\
-         | figure | goal | cells with the guard | without | some fixed pace |\n|---|---|---|---|---|\n",
+         A cell reaches a goal if it does on every machine. *With \
+         --p99*: the guard is given {MOST_P99:.0} times the p99 before the flood as its goal. *Some fixed \
+         pace*: at least one of {} % of the flood's rate alone, in force from the beginning, reaches it.\n\n\
+         | figure | goal | cells with the guard | with --p99 | without | some fixed pace |\n|---|---|---|---|---|---|\n",
         rows.len(),
         MACHINES.len(),
         LEAVE - MEET,
@@ -253,29 +267,32 @@ pub(super) fn section(rows: &[(Cell, Paced)], all: usize) -> String {
     let mut figure = |name: &str, goal: &str, of: &dyn Fn(&Run) -> bool| {
         let count = |side: fn(&Paced) -> &[Run]| rows.iter().filter(|(_, p)| reached(side(p), of)).count();
         let fixed = |p: &Paced| p.fixed.values().any(|runs| reached(runs, of));
-        let (guard, default) = (count(|p| &p.guard), count(|p| &p.default));
+        let [guard, asked, default] = [count(|p| &p.guard), count(|p| &p.asked), count(|p| &p.default)];
         let fixed = rows.iter().filter(|(_, p)| fixed(p)).count();
-        let _ = writeln!(out, "| {name} | {goal} | {guard} | {default} | {fixed} |");
+        let _ = writeln!(out, "| {name} | {goal} | {guard} | {asked} | {default} | {fixed} |");
     };
     for (name, goal, of) in GOALS {
         figure(name, goal, &of);
     }
     figure("the first three", "", &is_victims);
     figure("all four", "", &|r| GOALS.iter().all(|(_, _, of)| of(r)));
-    let not_dominated = rows.iter().filter(|(_, p)| p.is_not_dominated()).count();
-    let _ = writeln!(out, "| not dominated by a fixed pace |  | {not_dominated} | – | – |");
+    let not_dominated =
+        |side: fn(&Paced) -> &[Run]| rows.iter().filter(|(_, p)| p.is_not_dominated(side(p))).count();
+    let (guard, asked) = (not_dominated(|p| &p.guard), not_dominated(|p| &p.asked));
+    let _ = writeln!(out, "| not dominated by a fixed pace |  | {guard} | {asked} | – | – |");
     out.push_str(
         "\nThe worst machine's figures; *best fixed pace* is the highest that reaches the first three goals:\n\n\
-         | cell | rate, per second | victim kept: default | guard | p99 alone, ms | default | guard | dead s: default, guard | flood: default | guard | best fixed pace |\n|---|---|---|---|---|---|---|---|---|---|---|\n",
+         | cell | rate, per second | victim kept: default | guard | p99 alone, ms | default | guard | with --p99 | dead s: default, guard, with --p99 | flood: default | guard | with --p99 | best fixed pace |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|\n",
     );
     for (cell, paced) in rows {
-        let (guard, default) = (Worst::of(&paced.guard), Worst::of(&paced.default));
+        let [guard, asked, default] =
+            [&paced.guard, &paced.asked, &paced.default].map(|runs| Worst::of(runs));
         let fixed = paced.best_fixed().map_or("none".to_owned(), |percent| format!("{percent} %"));
         let most = |runs: &[Run], of: fn(&Run) -> f64| runs.iter().map(of).fold(0.0, f64::max) / 1e3;
         let p99 = |runs: &[Run]| most(runs, |r| r.p99_us);
         let _ = writeln!(
             out,
-            "| {}, {}, {} | {:.0} | {:.0} % | {:.0} % | {:.1} | {:.1} | {:.1} | {}, {} | {:.0} % | {:.0} % | {fixed} |",
+            "| {}, {}, {} | {:.0} | {:.0} % | {:.0} % | {:.1} | {:.1} | {:.1} | {:.1} | {}, {}, {} | {:.0} % | {:.0} % | {:.0} % | {fixed} |",
             cell.device,
             cell.victim,
             cell.streams,
@@ -285,10 +302,13 @@ pub(super) fn section(rows: &[(Cell, Paced)], all: usize) -> String {
             most(&paced.guard, |r| r.alone_p99_us),
             p99(&paced.default),
             p99(&paced.guard),
+            p99(&paced.asked),
             default.dead_seconds,
             guard.dead_seconds,
+            asked.dead_seconds,
             100.0 * default.flood,
             100.0 * guard.flood,
+            100.0 * asked.flood,
         );
     }
     out
@@ -320,13 +340,13 @@ mod tests {
     #[test]
     fn the_best_fixed_pace_is_the_highest_that_reaches_the_victims_goals_on_every_machine() {
         let mut paced = Paced { guard: vec![run(2.0, 0.2)], ..Paced::default() };
-        assert!(!paced.is_not_dominated(), "nothing is known of fixed paces");
+        assert!(!paced.is_not_dominated(&paced.guard), "nothing is known of fixed paces");
         paced.fixed.insert(10, vec![run(2.0, 0.1), run(2.9, 0.1)]);
         paced.fixed.insert(20, vec![run(2.0, 0.2), run(3.1, 0.2)]);
         assert_eq!(paced.best_fixed(), Some(10));
-        assert!(paced.is_not_dominated());
+        assert!(paced.is_not_dominated(&paced.guard));
         paced.fixed.insert(30, vec![run(2.0, 0.3)]);
         assert_eq!(paced.best_fixed(), Some(30));
-        assert!(!paced.is_not_dominated());
+        assert!(!paced.is_not_dominated(&paced.guard));
     }
 }

@@ -146,6 +146,31 @@ fn the_base_latency_is_learnt_while_nothing_floods() {
 }
 
 #[test]
+fn victims_that_commit_seldom_are_judged_over_some_seconds() {
+    let mut bench = Bench::new();
+    for _ in 0..40 {
+        bench.tick(0, 0, vec![victim(20, 1)]);
+    }
+    // Two commits a second, each six times the goal of 80 ms: never five of them within a second.
+    let looks: Vec<Option<f64>> = (0..16)
+        .map(|look| {
+            let ended = if look % 2 == 0 { vec![victim(480, 1)] } else { vec![] };
+            bench.tick(25 << 20, 500, [ended, vec![flood()]].concat()).pressure
+        })
+        .collect();
+    assert!(looks[8..].iter().all(|pressure| pressure.is_some_and(|p| p > 5.0)), "{looks:?}");
+    // A step of a lever begins anew.
+    bench.estimator.begin_anew();
+    let pressures: Vec<_> =
+        (0..6).map(|_| bench.tick(25 << 20, 500, vec![victim(20, 1), flood()]).pressure).collect();
+    assert!(pressures[..4].iter().all(Option::is_none), "{pressures:?}");
+    assert!(pressures[5].is_some_and(|p| p < 0.5), "{pressures:?}");
+    // What ended 8 s ago counts no more.
+    let quiet = (0..33).map(|_| bench.tick(25 << 20, 500, vec![flood()]).pressure).last().unwrap();
+    assert_eq!(quiet, None);
+}
+
+#[test]
 fn floods_can_be_paced_in_a_group_that_no_victim_is_in() {
     let group = |name: &str, actor: Actor| Actor { group: Some(name.to_owned()), ..actor };
     let told = |looks: Vec<Vec<Actor>>| {

@@ -74,11 +74,14 @@ fn a_drain_rate_that_was_far_too_low_at_first_is_made_up_for_in_seconds() {
 #[test]
 fn a_victim_with_few_operations_keeps_no_flood_at_its_first_rate() {
     let mut pace = Pace::begin(Duration::ZERO, "flood", None, &estimate(0.0));
+    let mut rises = Vec::new();
     for tick in 1..80 {
         let few = Estimate { pressure: None, ..beside(0.0, pace.rate, f64::INFINITY) };
-        pace.tick(TICK * tick, &few);
+        rises.extend(pace.tick(TICK * tick, &few).map(|_| TICK * tick));
     }
     assert_eq!(pace.rate, 100e6);
+    // The harm of a rate shows late.
+    assert_eq!(rises, [LEAST_TRIAL, LEAST_TRIAL * 2]);
 }
 
 #[test]

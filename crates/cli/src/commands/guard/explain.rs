@@ -139,7 +139,7 @@ fn waits(d: &Device) -> String {
             let verb = verb(&d.victims, "waits", "wait");
             format!(
                 "{who} {verb} for commits or reads; how long is not measured yet (fewer than five \
-                 were seen to end within a second), and none is known to be stuck. The goal is {goal}"
+                 were seen to end within 8 s), and none is known to be stuck. The goal is {goal}"
             )
         }
         Some(pressure) => {

@@ -91,7 +91,7 @@ fn head(status: &Status, reach: &Reach) -> Vec<String> {
     )];
     let goal = match status.p99_us {
         Some(us) => format!(
-            "99 of 100 operations (9 of 10 while fewer than 100 end in a second) within {}",
+            "99 of 100 operations (9 of 10 while fewer than 100 end within 8 s) within {}",
             micros(us)
         ),
         None => {
@@ -362,7 +362,7 @@ mod tests {
     #[test]
     fn a_goal_of_the_administrators_is_kept_by_fewer_operations_too() {
         let given = Status { p99_us: Some(20_000.0), ..Status::default() };
-        insta::assert_snapshot!(head(&given, &USUAL)[1], @"mode protect: the goal first, then the flood; goal: 99 of 100 operations (9 of 10 while fewer than 100 end in a second) within 20.0 ms");
+        insta::assert_snapshot!(head(&given, &USUAL)[1], @"mode protect: the goal first, then the flood; goal: 99 of 100 operations (9 of 10 while fewer than 100 end within 8 s) within 20.0 ms");
     }
 
     #[test]

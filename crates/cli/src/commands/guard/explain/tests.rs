@@ -103,8 +103,8 @@ fn a_pace_while_little_is_known() {
     let device = Device { pressure: None, base_us: None, drain_bytes_per_s: None, ..paced(0.0) };
     insta::assert_snapshot!(said(&status(vec![device])), @r"
     sda: postgres (41) waits for commits or reads; how long is not measured yet
-      (fewer than five were seen to end within a second), and none is known to be
-      stuck. The goal is 20.0 ms, estimated until victims were seen without a flood.
+      (fewer than five were seen to end within 8 s), and none is known to be stuck.
+      The goal is 20.0 ms, estimated until victims were seen without a flood.
       rsync (93) floods the disk from unit backup.service, so the guard holds that
       unit to 31.5 MB/s, as long as it is not known what the disk drains. Nothing
       else is changed, and the unit gets its own limits back by itself, 3 s after
