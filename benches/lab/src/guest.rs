@@ -74,7 +74,7 @@ const FIGURES: [Figure; 5] = [
     },
 ];
 
-/// What is measured, and where it goes.
+/// The measurement, and the directory of its results.
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// Rounds of each

@@ -37,7 +37,7 @@ const ROWS: [(&str, &str, &str); 4] = [
     ("async-default", "export_async_mb_s", "NFS, async (not stable when it returns)"),
 ];
 
-/// What is measured, and where it goes.
+/// The measurement, and the directory of its results.
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// Rounds of each

@@ -274,8 +274,8 @@ impl DirtyMap {
         self.spare.push(flight.pieces);
     }
 
-    /// A newer version of a range is on the medium, written past the cache: what is dirty of the
-    /// range is out of date. Nothing of it may be in flight.
+    /// A newer version of a range is on the medium, written past the cache. The range's dirty bytes
+    /// are out of date. None of them may be in flight.
     pub(crate) fn supersede(&mut self, offset: u64, len: u64) {
         let end = offset + len;
         while let Some((start, piece)) = self.first_overlap(offset, len) {

@@ -62,7 +62,7 @@ pub(crate) struct Estimator {
     victims_groups: BTreeMap<String, Duration>,
     /// The one control group of the floods that were seen last, if it holds no victim.
     floods_group: Option<String>,
-    /// Why there is none.
+    /// The reason why no group can be paced.
     unpaced: Option<Unpaced>,
     /// Victims were seen without a flood.
     seen_alone: bool,
@@ -302,7 +302,7 @@ impl Estimator {
         let flushing = if is_free { FLUSHING } else { SHORT_FLUSHING };
         let is_flushing = seen.writeback_bytes.is_none_or(|bytes| bytes >= flushing);
         let backlogged = backlog_bytes >= BACKLOG && seen.counters.in_flight > 0 && (is_flushing || !is_free);
-        // Dirty pages of a database that nobody flushes are no flood.
+        // Dirty pages of a database that no process flushes are no flood.
         let drains = backlog_bytes >= BACKLOG && is_flushing;
         let is_through = believed && backlogged && self.was_backlogged;
         self.memory.tick(tick, is_through, pulled, seen.counters.written_bytes);

@@ -137,7 +137,7 @@ struct Device {
 pub struct Guard {
     config: Config,
     devices: BTreeMap<DeviceId, Device>,
-    /// What was learnt earlier of devices that were not seen yet, and how long ago.
+    /// Values learnt earlier of devices that were not seen yet, and their age.
     learnt_before: BTreeMap<DeviceId, (Learnt, Duration)>,
     own_syncs: OwnSyncs,
     last_look: Option<Duration>,

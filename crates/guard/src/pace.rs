@@ -161,8 +161,9 @@ impl Pace {
         (self.rate != before).then(|| self.change(now, e))
     }
 
-    /// The floor follows the drain rate, or what the device has shown until that is known. What it has
-    /// shown does not raise the floor while victims miss their goal: it may be a burst into its cache.
+    /// The floor follows the drain rate, or what the device has shown until that is known. A rate
+    /// that it has shown does not raise the floor while victims miss their goal, because it may be a
+    /// burst into the cache.
     fn follow_floor(&mut self, e: &Estimate, is_late: bool) {
         let least = floor(e);
         let is_known = e.known_most_drain().is_some() && !e.is_learnt;

@@ -1,4 +1,4 @@
-//! Closes perf events and links of programs, one after another, on a thread of its own.
+//! Closes perf events and links of programs, one after another, on a separate thread.
 //!
 //! The kernel takes some 20 ms for the last one of each tracepoint: it waits until no processor is
 //! inside (kernel/trace/trace_event_perf.c `perf_trace_event_unreg`). All of a probe's take half a

@@ -158,7 +158,7 @@ fn rows(cells: &[(Cell, Guarded)]) -> Vec<Row<'_>> {
 /// How many of the rows reach each goal.
 fn figures(rows: &[Row<'_>], all: usize) -> String {
     let mut out = format!(
-        "{} of {all} cells are measured. An encounter of {} s in each, on {} machines; what is kept is that of its last {LAST} s, as the mean over the machines and its standard error. \
+        "{} of {all} cells are measured. An encounter of {} s in each, on {} machines. The kept shares are those of its last {LAST} s: the mean over the machines and its standard error. \
          *Best* is the fixed setting with the best score on the same machines, of the default and the {FINALISTS} that two other machines chose from everything known. \
          Shares of it are means over the machines of the logarithms of guard over best, with Student's 95 % interval; *reached* is what the whole interval reaches. \
          Dead seconds are those after the first two, of {}.\n\n",

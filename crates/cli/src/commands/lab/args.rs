@@ -82,7 +82,7 @@ pub(crate) enum LabCommand {
         /// The device's name
         name: String,
     },
-    /// Give the power back: a new loop device over what is left, mounted again
+    /// Give the power back: a new loop device over the surviving data, mounted again
     Powerup {
         /// The device's name
         name: String,
@@ -151,7 +151,7 @@ pub(crate) enum GuestRole {
     },
 }
 
-/// What is drawn.
+/// The picture that `lab seeks` draws.
 #[derive(Args, Debug)]
 pub(crate) struct SeeksArgs {
     /// What `lab record` wrote

@@ -20,7 +20,7 @@ fn disk_user(root: &SysRoot, process: &ProcessUse, seen: &Snapshot) -> Option<Di
     if process.pid == OTHERS || (waited_s == 0.0 && dirtied_bytes == 0) {
         return None;
     }
-    // What is under way is a commit or a read. A process that reads waits for its reads.
+    // The operation under way is a commit or a read. A process that reads waits for its reads.
     let reads = !process.reads.is_empty();
     Some(DiskUser {
         pid: process.pid,

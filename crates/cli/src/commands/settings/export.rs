@@ -52,7 +52,7 @@ pub(crate) struct ExportArgs {
     /// KNOB=VALUE, FILE.toml, preset:NAME, or - for a file on stdin
     #[arg(required = true, value_name = "SETTING")]
     settings: Vec<String>,
-    /// Whose format
+    /// The format: that of this program
     #[arg(long, value_enum)]
     format: Format,
     /// The device of knobs that name none, such as sda

@@ -9,7 +9,7 @@ use crate::output;
 
 /// Put back what apply has changed
 ///
-/// Newest change first. What somebody else has changed since is left as it is, and said. After a
+/// Newest change first. A knob that another program has changed since is left as it is, and named. After a
 /// crash this is the command to run: it puts back a change that was cut short too. A change from
 /// before the last boot is only closed: the boot has undone it. A guard that holds a knob is asked to
 /// leave it alone first; without its answer nothing is changed.
