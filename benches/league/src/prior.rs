@@ -5,8 +5,8 @@
 //! seeds 0 … 99 × classes ─▶ a copy alone for a minute ─▶ what the device writes in its second half
 //! ```
 //!
-//! The law has the quarter of each kind: three of four devices drain at least as much. No preset and
-//! no device of the table of drawn devices is among them.
+//! The law has the quarter of each kind: three of four devices drain at least as much. No preset
+//! and no device of the table of drawn devices is among them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -38,8 +38,8 @@ const HALF: u64 = 30;
 /// The quantile that the law has.
 const QUARTER: f64 = 0.25;
 
-/// The classes that look alike to Linux. Cloud volumes look like NVMe drives or like other disks that
-/// do not turn; those of virtio say that they turn, and are left out there.
+/// The classes that look alike to Linux. Cloud volumes look like NVMe drives or like other disks
+/// that do not turn; those of virtio say that they turn, and are left out there.
 const KINDS: [(&str, DeviceKind, &[&str]); 4] = [
     ("rotating", DeviceKind::Rotating, &["drawn-disk", "drawn-array"]),
     ("solid state", DeviceKind::SolidState, &["drawn-sata-ssd", "drawn-cloud"]),

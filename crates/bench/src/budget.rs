@@ -9,8 +9,8 @@
 //! every load, at most some 15 KB each in practice. Rounds are limited
 //! ([`floodwall_model::scenario::MAX_ROUNDS`]). The counts of single seconds take 4 bytes a second.
 
-/// Intervals kept over all phases and rounds: twenty minutes of single seconds. A usual run has 180.
-/// The most rounds come to just as many, with [`FEWEST`] in each of three phases.
+/// Intervals kept over all phases and rounds: twenty minutes of single seconds. A usual run has
+/// 180. The most rounds come to just as many, with [`FEWEST`] in each of three phases.
 const INTERVALS: usize = 1_200;
 
 /// A phase may keep at least as many.

@@ -14,9 +14,9 @@
 //! makes, fills and discards their files.
 //!
 //! The controllers `io` and `memory` are switched on for the groups where they were off. At the end
-//! they are switched off again unless another group has come to use them, and this process goes back
-//! to where it was. A killed bench leaves empty groups, whose name tells the controllers that it
-//! switched on: the next bench removes the groups and switches the controllers off.
+//! they are switched off again unless another group has come to use them, and this process goes
+//! back to where it was. A killed bench leaves empty groups, whose name tells the controllers that
+//! it switched on: the next bench removes the groups and switches the controllers off.
 
 use std::fs::{self, File};
 use std::io::{self, Write};

@@ -17,8 +17,8 @@ pub(crate) fn directory_of(path: &Path) -> &Path {
     path.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Whether a user other than this one and root may write there, or owns it. A directory in which each
-/// may only remove his own files (`/tmp`) is safe.
+/// Whether a user other than this one and root may write there, or owns it. A directory in which
+/// each may only remove his own files (`/tmp`) is safe.
 pub(crate) fn is_exposed(meta: &Metadata) -> bool {
     let us = rustix::process::geteuid().as_raw();
     let is_safe = meta.is_dir() && meta.mode() & STICKY != 0;

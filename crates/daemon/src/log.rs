@@ -6,8 +6,8 @@
 //!
 //! The crate `tracing` would need 93 lines of code here instead of 78, and 16 crates more
 //! (tracing-subscriber, tracing-appender). It has no level for a notice. A level is fixed where an
-//! event is written; most lines here get theirs at run time. tracing-appender counts the lines that it
-//! drops. It does not say where they are missing.
+//! event is written; most lines here get theirs at run time. tracing-appender counts the lines that
+//! it drops. It does not say where they are missing.
 
 use std::io::{self, Write};
 use std::os::fd::AsFd;

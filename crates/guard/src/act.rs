@@ -233,9 +233,9 @@ impl Held {
         priorities.into_iter().filter(|knob| self.has(knob) && is_unset(knob, &self.own)).collect()
     }
 
-    /// Reads the written limits and priorities again, every [`LIMITS_AGAIN`]. One that reads another
-    /// value belongs to another program: `systemctl daemon-reload` sets `memory.high` anew. A pace
-    /// without it fills the machine's dirty limit.
+    /// Reads the written limits and priorities again, every [`LIMITS_AGAIN`]. One that reads
+    /// another value belongs to another program: `systemctl daemon-reload` sets `memory.high`
+    /// anew. A pace without it fills the machine's dirty limit.
     ///
     /// # Errors
     /// [`PlantError::Lost`] if the plant's knobs can't be read.

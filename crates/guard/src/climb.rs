@@ -5,10 +5,10 @@
 //! balance: victims' speed  × flood's speed × e^(−3 × share of dead time)        as `tune` scores a setting
 //! ```
 //!
-//! `wait` is the quantile that is compared with the goal ([`rank`]). A speed is a share of the speed
-//! without the other side, where that was measured. It counts from 0.1 to 100 %. Victims' speed is 1 /
-//! mean wait of an operation. In mode balance with a goal of the administrator's the victims' factor is
-//! (goal / wait)².
+//! `wait` is the quantile that is compared with the goal ([`rank`]). A speed is a share of the
+//! speed without the other side, where that was measured. It counts from 0.1 to 100 %. Victims'
+//! speed is 1 / mean wait of an operation. In mode balance with a goal of the administrator's the
+//! victims' factor is (goal / wait)².
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -151,8 +151,8 @@ impl Slot {
         share(self.flood() / whole.drain.max(1.0))
     }
 
-    /// Logarithm of the score without the charge for dead time. In mode protect the part of a flood's
-    /// share that is below its floor counts three times.
+    /// Logarithm of the score without the charge for dead time. In mode protect the part of a
+    /// flood's share that is below its floor counts three times.
     fn worth(&self, whole: &Whole) -> f64 {
         let (victims, floods) = (self.victims(whole), self.floods(whole));
         if whole.protects() {
@@ -267,8 +267,8 @@ impl Tally {
         (sum.seconds > 0.0).then(|| (Duration::from_secs_f64(wait.min(1e6)), sum.flood()))
     }
 
-    /// The same of the last slots: the wait in seconds that is compared with the goal, and the flood's
-    /// bytes a second. `None` without slots.
+    /// The same of the last slots: the wait in seconds that is compared with the goal, and the
+    /// flood's bytes a second. `None` without slots.
     pub(crate) fn last(&self, slots: usize, whole: &Whole) -> Option<(f64, f64)> {
         let slots = slots.min(self.slots.len());
         let sum = Slot::sum(self.slots.iter().rev().take(slots));

@@ -76,15 +76,15 @@ pub const BASE_MULTIPLE: f64 = 4.0;
 /// The goal is never below this: queue lengths can't steer less than a few ticks of the kernel's
 /// timer.
 pub const LEAST_GOAL: Duration = Duration::from_millis(2);
-/// The same where the goal follows from the victims' base: the shortest queue of a fast drive drains
-/// in a tenth of this.
+/// The same where the goal follows from the victims' base: the shortest queue of a fast drive
+/// drains in a tenth of this.
 pub const LEAST_OWN_GOAL: Duration = Duration::from_millis(1);
 /// The goal while a victim's base latency is not known: the time of a disk for a handful of random
 /// accesses.
 pub const UNKNOWN_GOAL: Duration = Duration::from_millis(50);
 
-/// Stands for a device's drain rate until that is known, in bytes a second: three of four devices of
-/// its kind drain at least as much. `league prior` measures them, on devices drawn at random
+/// Stands for a device's drain rate until that is known, in bytes a second: three of four devices
+/// of its kind drain at least as much. `league prior` measures them, on devices drawn at random
 /// (docs/guard.md, "An unknown device").
 #[must_use]
 pub fn prior(kind: DeviceKind) -> f64 {
@@ -212,11 +212,11 @@ pub const RECOVER_STEP: Duration = Duration::from_millis(500);
 pub const FIRST_SHARE: f64 = 0.5;
 /// A paced flood never has less than this share, so that it ends one day.
 pub const LEAST_SHARE: f64 = 0.1;
-/// A pace is never below this, in bytes a second: a device that completes nothing for a moment shows
-/// a drain rate of zero, and the kernel refuses a limit of zero (block/blk-throttle.c).
+/// A pace is never below this, in bytes a second: a device that completes nothing for a moment
+/// shows a drain rate of zero, and the kernel refuses a limit of zero (block/blk-throttle.c).
 pub const LEAST_PACE: f64 = 1e6;
-/// A lever that does not help is judged after so long. A device's cache may be full of earlier writes
-/// of the flood.
+/// A lever that does not help is judged after so long. A device's cache may be full of earlier
+/// writes of the flood.
 pub const LEAST_TRIAL: Duration = Duration::from_secs(8);
 /// A flood ignores its pace if it writes so many times that. Writes that were under way before it
 /// still end.
@@ -225,14 +225,15 @@ pub const IGNORED: f64 = 4.0;
 pub const LIMITS_AGAIN: Duration = Duration::from_secs(1);
 /// The gain of a higher rate. TCP BBR's Startup uses 2.9; its sender harms only itself.
 pub const PACE_UP: f64 = 1.5;
-/// Victims missed their goal at a rate that they had seemed to bear: the flood goes back to this share
-/// of it, as in TCP BBR's ProbeBW.
+/// Victims missed their goal at a rate that they had seemed to bear: the flood goes back to this
+/// share of it, as in TCP BBR's ProbeBW.
 pub const PACE_DOWN: f64 = 0.75;
 /// Time from one higher rate to the next: operations are judged over a second ([`LATENCY_WINDOW`]).
 pub const PACE_STEP: Duration = Duration::from_secs(1);
 /// The rate rises quickly up to this share of one that harmed victims.
 pub const PACE_NEAR: f64 = 0.85;
-/// The gain from there on. A rate that is too high by a tenth fills a queue in seconds, not at once.
+/// The gain from there on. A rate that is too high by a tenth fills a queue in seconds, not at
+/// once.
 pub const PACE_NEAR_UP: f64 = 1.1;
 /// A higher rate follows only if the device has written this share of the last one. BBR leaves out
 /// samples that the application limits for the same reason.
@@ -258,8 +259,8 @@ pub const LEAST_DOMAIN: u64 = 64 << 20;
 /// the next.
 pub const ROOM: f64 = 0.8;
 
-/// Other levers than the queue's length are tried from so many times the goal on, because tries cost
-/// victims some seconds.
+/// Other levers than the queue's length are tried from so many times the goal on, because tries
+/// cost victims some seconds.
 pub const MISSED: f64 = 1.5;
 /// A longer queue for a flood below its floor is in vain unless the flood has so many times more.
 pub const FLOOR_GAIN: f64 = 1.3;

@@ -10,10 +10,10 @@
 //! ```
 //!
 //! Protect begins at once at a level that keeps the queue short. In mode protect the queue's length
-//! then follows a model ([`crate::ladder`]). Tries find the best level and elevator in mode balance,
-//! and where no length keeps the goal. A step aside is watched until enough operations have ended to
-//! compare. It is taken back as soon as it is clearly worse. After a whole round without a better
-//! step, each try that finds nothing makes the next wait three times longer.
+//! then follows a model ([`crate::ladder`]). Tries find the best level and elevator in mode
+//! balance, and where no length keeps the goal. A step aside is watched until enough operations
+//! have ended to compare. It is taken back as soon as it is clearly worse. After a whole round
+//! without a better step, each try that finds nothing makes the next wait three times longer.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -70,7 +70,8 @@ pub(crate) struct Machine {
     pub(crate) level: Level,
     /// The flood's pace in [`State::Pace`].
     pub(crate) pace: Option<Pace>,
-    /// The group that was paced last, the rate that victims bore at the end, and the time of the end.
+    /// The group that was paced last, the rate that victims bore at the end, and the time of the
+    /// end.
     paced: Option<(String, f64, Moment)>,
     /// The group that ignored its pace in this encounter.
     ignoring: Option<String>,
@@ -118,8 +119,8 @@ struct Watched {
 }
 
 impl Watched {
-    /// Whether victims wait so much longer than at the best level (`harm`, as a logarithm) that it is
-    /// taken back early.
+    /// Whether victims wait so much longer than at the best level (`harm`, as a logarithm) that it
+    /// is taken back early.
     fn is_hopeless(&self, harm: Option<f64>) -> bool {
         let slots = self.trial.fresh().slots;
         let worse = |least: usize, by: f64| slots >= least && harm.is_some_and(|harm| harm > by);
@@ -713,8 +714,8 @@ fn described(tally: &Tally, whole: &Whole) -> String {
     format!("victims wait {wait:.1?}, the flood has {:.1} MB/s", flood / 1e6)
 }
 
-/// Whether the end of an earlier encounter still tells where the next one begins. The base could not
-/// be learnt behind a queue that is too long, so an imported end needs a base of this start.
+/// Whether the end of an earlier encounter still tells where the next one begins. The base could
+/// not be learnt behind a queue that is too long, so an imported end needs a base of this start.
 fn is_usable(then: Moment, now: Duration, e: &Estimate) -> bool {
     then.age(now) < FORGET && (!then.is_imported() || e.base.is_some() || e.goal_is_given)
 }

@@ -86,8 +86,9 @@ impl Default for Slower {
 }
 
 impl Slower {
-    /// The victims' median in one look beside the flood. Once they wait for less than when the device
-    /// became slower, it is faster again. A longer wait tells nothing: the queue may be longer.
+    /// The victims' median in one look beside the flood. Once they wait for less than when the
+    /// device became slower, it is faster again. A longer wait tells nothing: the queue may be
+    /// longer.
     fn look(&mut self, tick: Duration, median: f64) {
         self.since.add(tick, median);
         if let (Some(alike), Some(typical)) = (self.alike, self.since.get()) {

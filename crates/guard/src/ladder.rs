@@ -12,10 +12,10 @@
 //!                                 for twice as long each time
 //! ```
 //!
-//! A commit waits for the requests before it, once for each request that it has to send itself. So its
-//! wait beyond the base grows with the bytes that fit into the queue. How often it waits, and how fast
-//! the device is just now, are both in the measured wait; the model needs neither. It is fitted anew at
-//! each look.
+//! A commit waits for the requests before it, once for each request that it has to send itself. So
+//! its wait beyond the base grows with the bytes that fit into the queue. How often it waits, and
+//! how fast the device is just now, are both in the measured wait; the model needs neither. It is
+//! fitted anew at each look.
 
 use std::time::Duration;
 
@@ -71,8 +71,8 @@ pub(crate) enum Turn {
 }
 
 impl Ladder {
-    /// `own_wait_s`: what victims waited beside the flood under the administrator's settings, if that
-    /// was seen.
+    /// `own_wait_s`: what victims waited beside the flood under the administrator's settings, if
+    /// that was seen.
     pub(crate) fn begin(now: Duration, own_wait_s: Option<f64>) -> Self {
         let before =
             own_wait_s.map(|wait| Before { level: Level::default(), wait, flood: 0.0, was_shorter: false });
@@ -88,8 +88,8 @@ impl Ladder {
         }
     }
 
-    /// All lengths have failed. None is looked for until `end`, or for a time that doubles with each
-    /// rest, whichever is shorter.
+    /// All lengths have failed. None is looked for until `end`, or for a time that doubles with
+    /// each rest, whichever is shorter.
     pub(crate) fn rest(&mut self, now: Duration, end: Duration) {
         self.rests_until = end.min(now + self.rest);
         self.rest = (self.rest * 2).min(MOST_PROBE_WAIT);
@@ -215,8 +215,8 @@ mod tests {
     const DRAIN: f64 = 100e6;
     const GOAL_S: f64 = 0.020;
 
-    /// What a device does: the victims' wait in seconds and the flood's bytes a second, by the bytes
-    /// that fit into its queue.
+    /// What a device does: the victims' wait in seconds and the flood's bytes a second, by the
+    /// bytes that fit into its queue.
     type Device<'a> = &'a dyn Fn(f64) -> (f64, f64);
 
     struct Bench {

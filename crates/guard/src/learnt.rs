@@ -8,8 +8,8 @@
 //!   level, pace  the next encounter begins there if the last one ended within a day
 //! ```
 //!
-//! An import may be wrong: the device has become slower, or other victims have come. Only a stricter
-//! goal follows from it, until this start has seen victims without a flood. A goal of the
+//! An import may be wrong: the device has become slower, or other victims have come. Only a
+//! stricter goal follows from it, until this start has seen victims without a flood. A goal of the
 //! administrator's serves as well. The base could not be learnt behind a queue that is too long.
 //!
 //! The plant's clock begins at boot. So an age is kept beside each value, and a [`Moment`] may lie

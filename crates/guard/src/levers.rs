@@ -189,8 +189,8 @@ impl<'a> Offers<'a> {
         number(level.requests(), requests) * number(level.kib(), kib) * 1024.0
     }
 
-    /// The lengths that the queue of a level can have, with their bytes, from the administrator's to
-    /// the shortest.
+    /// The lengths that the queue of a level can have, with their bytes, from the administrator's
+    /// to the shortest.
     pub(crate) fn lengths(&self, level: Level) -> Vec<(Level, f64)> {
         let mut lengths: Vec<(Level, f64)> = Vec::new();
         for (depth, size) in [(0, 0), (1, 1), (2, 1)].into_iter().chain(QUEUE) {

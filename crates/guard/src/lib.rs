@@ -27,8 +27,8 @@
 //!   in mode `protect` together with the short queue, in mode `balance` before it.
 //! - In mode `protect` a model chooses the queue's length: the longest at which victims keep their
 //!   goal. If none does, the guard tries other levels. In mode `balance` it always does.
-//! - It tries one step aside for a few seconds: a shorter or longer queue, another elevator, victims
-//!   not raised, no writeback throttling, a strict limit. A step is kept if the score grows
+//! - It tries one step aside for a few seconds: a shorter or longer queue, another elevator,
+//!   victims not raised, no writeback throttling, a strict limit. A step is kept if the score grows
 //!   ([`Mode`]). From the second round on, each failing try triples the wait, up to an hour.
 //! - If victims and flood slow down together, the device has become slower. If victims alone do,
 //!   conditions have changed. Tries begin anew in both cases.

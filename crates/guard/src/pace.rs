@@ -12,14 +12,14 @@
 //! floor: a tenth of the drain rate (of its prior while unknown); at least 1 MB/s
 //! ```
 //!
-//! The scheme is TCP BBR's (Cardwell et al., 2016). Startup raises the rate. Drain empties the queue
-//! after it was too high. ProbeBW looks for more. As there, a sample that the sender limits tells
-//! nothing: the rate rises only if the device has written what the flood may. The gains are smaller,
-//! and tries are rarer. A rate that is too high makes victims wait, for half a second or, behind a
-//! cache, for seconds. A p99 allows one second in a hundred.
+//! The scheme is TCP BBR's (Cardwell et al., 2016). Startup raises the rate. Drain empties the
+//! queue after it was too high. ProbeBW looks for more. As there, a sample that the sender limits
+//! tells nothing: the rate rises only if the device has written what the flood may. The gains are
+//! smaller, and tries are rarer. A rate that is too high makes victims wait, for half a second or,
+//! behind a cache, for seconds. A p99 allows one second in a hundred.
 //!
-//! The drain rate is a windowed maximum. The pace does not lower it: a sample of a paced flood counts
-//! only if it is higher (see [`crate::estimate`]).
+//! The drain rate is a windowed maximum. The pace does not lower it: a sample of a paced flood
+//! counts only if it is higher (see [`crate::estimate`]).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -63,14 +63,16 @@ pub(crate) struct Pace {
     counted: Duration,
     /// For how long victims have missed their goal.
     late: Duration,
-    /// Whether the rate follows from an earlier start of the guard, and victims have not borne it yet.
+    /// Whether the rate follows from an earlier start of the guard, and victims have not borne it
+    /// yet.
     is_learnt: bool,
     /// Bytes of `memory.high`.
     high: u64,
 }
 
 impl Pace {
-    /// `last`: the rate that victims bore in the last encounter, in bytes a second, if there was one.
+    /// `last`: the rate that victims bore in the last encounter, in bytes a second, if there was
+    /// one.
     pub(crate) fn begin(now: Duration, group: &str, last: Option<f64>, e: &Estimate) -> Self {
         let drain = e.known_most_drain();
         let first = drain.unwrap_or(e.prior_bytes_per_s) * FIRST_SHARE;
@@ -123,8 +125,8 @@ impl Pace {
     }
 
     /// Whether victims have missed their goal for [`LEAST_TRIAL`] beside this rate, and the device
-    /// writes far more. It also writes what victims write past the page cache, so only much more tells
-    /// that the pace does not hold the flood.
+    /// writes far more. It also writes what victims write past the page cache, so only much more
+    /// tells that the pace does not hold the flood.
     pub(crate) fn is_ignored(&self, now: Duration) -> bool {
         let time = now - self.counted;
         let most = IGNORED * self.rate * time.as_secs_f64();
@@ -162,8 +164,8 @@ impl Pace {
     }
 
     /// The floor follows the drain rate, or what the device has shown until that is known. A rate
-    /// that it has shown does not raise the floor while victims miss their goal, because it may be a
-    /// burst into the cache.
+    /// that it has shown does not raise the floor while victims miss their goal, because it may be
+    /// a burst into the cache.
     fn follow_floor(&mut self, e: &Estimate, is_late: bool) {
         let least = floor(e);
         let is_known = e.known_most_drain().is_some() && !e.is_learnt;

@@ -74,8 +74,8 @@ impl Qemu<'_> {
         words
     }
 
-    /// The same machine without anything to run: its kernel says its banner, then panics. Some kernels
-    /// keep the banner from the console by default (`CONFIG_CONSOLE_LOGLEVEL_DEFAULT`).
+    /// The same machine without anything to run: its kernel says its banner, then panics. Some
+    /// kernels keep the banner from the console by default (`CONFIG_CONSOLE_LOGLEVEL_DEFAULT`).
     pub(crate) fn bare_words(&self) -> Vec<OsString> {
         let mut words = self.machine(Bytes::mib(512));
         words.extend(CONSOLE.map(OsString::from));

@@ -62,8 +62,8 @@ pub struct BdiStats {
     pub bandwidth_bytes_per_s: Reading<u64>,
 }
 
-/// Whether [`read_stats`] counts what control groups dirtied. Before 6.10 it counts the root group's
-/// pages alone, where each group with the memory controller has its own writeback
+/// Whether [`read_stats`] counts what control groups dirtied. Before 6.10 it counts the root
+/// group's pages alone, where each group with the memory controller has its own writeback
 /// (mm/backing-dev.c `bdi_debug_stats_show`). The file `wb_stats` came with that change.
 #[must_use]
 pub fn counts_groups(root: &SysRoot, bdi: &str) -> bool {

@@ -327,8 +327,8 @@ impl Cell {
     }
 
     /// The value left when the kernel's file and systemd disagree, as after a `systemctl revert` or
-    /// a kill between two writes. It is the kernel's value. Where the kernel has no such file, it is
-    /// the value that systemd has set at run time. `None` for every other cell.
+    /// a kill between two writes. It is the kernel's value. Where the kernel has no such file, it
+    /// is the value that systemd has set at run time. `None` for every other cell.
     pub(crate) fn rest(&self, files: &dyn Files) -> Option<State> {
         let Self::Property { group, limit } = self else { return None };
         let (Self::Plain(path) | Self::Keyed { path, .. }) = &**limit else { return None };

@@ -7,8 +7,9 @@
 //! locked:    nothing in the way any more ─▶ the change
 //! ```
 //!
-//! The process needs the journal's lock to yield, so the lock is let go meanwhile. Nothing is written
-//! between the two: after a crash anywhere, each value has one owner, or it is the administrator's.
+//! The process needs the journal's lock to yield, so the lock is let go meanwhile. Nothing is
+//! written between the two: after a crash anywhere, each value has one owner, or it is the
+//! administrator's.
 
 use std::fmt;
 use std::path::PathBuf;

@@ -146,7 +146,8 @@ pub enum ApplyError {
         /// Which change.
         id: u64,
     },
-    /// A value that a process that steers holds. It has to be asked first ([`Session::in_the_way`]).
+    /// A value that a process that steers holds. It has to be asked first
+    /// ([`Session::in_the_way`]).
     #[error("nothing was changed: {label} is held by {by}; pause or stop that first")]
     Steered {
         /// The knob.
@@ -239,8 +240,8 @@ pub fn log(store: &dyn Store) -> Result<Vec<Logged>, JournalError> {
     names.map(|name| logged(store, name)).collect()
 }
 
-/// Changes and holds of a boot that have not been put back, in the order of their age. Journals that
-/// are not to be believed are left out.
+/// Changes and holds of a boot that have not been put back, in the order of their age. Journals
+/// that are not to be believed are left out.
 ///
 /// # Errors
 /// [`JournalError`] if the directory can't be read.

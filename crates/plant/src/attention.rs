@@ -1,6 +1,6 @@
-//! Decides when the probe's tracepoints are open. They are while there are signs of a flood. Without
-//! signs they are open for a moment now and then, in which the controller learns the victims' wait
-//! alone. Pure.
+//! Decides when the probe's tracepoints are open. They are while there are signs of a flood.
+//! Without signs they are open for a moment now and then, in which the controller learns the
+//! victims' wait alone. Pure.
 //!
 //! ```text
 //! signs at a look ─ backlog, a process that dirties much, a knob that is held ─▶ open, and for 4 s after
@@ -133,9 +133,9 @@ impl Attention {
         at.saturating_sub(sample) < SAMPLE
     }
 
-    /// Between two looks: whether the machine's dirty bytes have grown so much that a flood may have
-    /// begun. After a false alarm the next sample comes first: a disk that is not steered may be
-    /// flooded for hours.
+    /// Between two looks: whether the machine's dirty bytes have grown so much that a flood may
+    /// have begun. After a false alarm the next sample comes first: a disk that is not steered
+    /// may be flooded for hours.
     pub(crate) fn is_sign(&mut self, dirty: u64) -> bool {
         self.alarm = !self.was_false && dirty >= self.dirty.saturating_add(BACKLOG);
         self.alarm

@@ -57,8 +57,8 @@ impl Restored {
 /// ends.
 ///
 /// # Errors
-/// [`HostPlantError::Journal`] if the journal can't be used, or another process had its lock all the
-/// time.
+/// [`HostPlantError::Journal`] if the journal can't be used, or another process had its lock all
+/// the time.
 pub fn restore(journal: &Path, patience: Duration) -> Result<Restored, HostPlantError> {
     let root = SysRoot::live()?;
     let files = KernelFiles::new(&root).map_err(HostPlantError::Files)?;

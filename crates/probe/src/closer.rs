@@ -2,8 +2,8 @@
 //!
 //! The kernel takes some 20 ms for the last one of each tracepoint: it waits until no processor is
 //! inside (kernel/trace/trace_event_perf.c `perf_trace_event_unreg`). All of a probe's take half a
-//! second. A probe that opens them again meanwhile takes the rest back first. So it waits for one of
-//! them at most.
+//! second. A probe that opens them again meanwhile takes the rest back first. So it waits for one
+//! of them at most.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;

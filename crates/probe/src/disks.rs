@@ -38,8 +38,9 @@ pub(crate) struct Disks {
 }
 
 impl Disks {
-    /// Whether nothing was read from or written to any disk since the last look, so that all counters
-    /// are what they were then. The kernel's sums cost a tenth of a list of a hundred disks.
+    /// Whether nothing was read from or written to any disk since the last look, so that all
+    /// counters are what they were then. The kernel's sums cost a tenth of a list of a hundred
+    /// disks.
     pub(crate) fn nothing_passed(&mut self, root: &SysRoot) -> bool {
         let sums = match root.read_attribute_into("/proc/vmstat", &mut self.buffer) {
             Ok(()) => number_after(&self.buffer, b"\npgpgin ").zip(number_after(&self.buffer, b"\npgpgout ")),

@@ -40,8 +40,8 @@ pub(crate) use open::Source;
 const CHECKED_AFTER: Duration = Duration::from_secs(5);
 /// Calls checked in one window, in turn; each takes some 10 µs.
 const CHECKED: usize = 256;
-/// How long threads that write synchronously are looked for before a look that lasts for one window:
-/// a database commits within it.
+/// How long threads that write synchronously are looked for before a look that lasts for one
+/// window: a database commits within it.
 const WARM_UP: Duration = Duration::from_millis(250);
 /// A process that waits and dirties less between two looks is not asked which of its threads does.
 const MUCH: u64 = 256 << 10;
@@ -85,8 +85,8 @@ pub(crate) fn now_ns() -> u64 {
 }
 
 impl Probe {
-    /// Whether processes have other numbers here than those that the kernel tells, as in a container.
-    /// Then /proc/PID is another process.
+    /// Whether processes have other numbers here than those that the kernel tells, as in a
+    /// container. Then /proc/PID is another process.
     #[must_use]
     pub fn has_own_numbers(&self) -> bool {
         self.own_numbers

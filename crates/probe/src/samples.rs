@@ -6,8 +6,9 @@
 //! ```
 //!
 //! Only the beginning decides, so that slow operations are not left out. The sample lies before the
-//! look: an operation under way at the look is known if it has begun within the sample. At the rates
-//! at which samples are taken operations are shorter than that, or there are thousands of threads.
+//! look: an operation under way at the look is known if it has begun within the sample. At the
+//! rates at which samples are taken operations are shorter than that, or there are thousands of
+//! threads.
 
 use std::time::Duration;
 

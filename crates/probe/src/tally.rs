@@ -146,8 +146,8 @@ impl Tally {
         Self { limits, ..Self::default() }
     }
 
-    /// A request that goes to the device without having been queued belongs to the thread that sends
-    /// it ([`crate::tracepoints::Kind::Inserted`]).
+    /// A request that goes to the device without having been queued belongs to the thread that
+    /// sends it ([`crate::tracepoints::Kind::Inserted`]).
     #[must_use]
     pub fn asked_when_issued(self, asked_when_issued: bool) -> Self {
         Self { asked_when_issued, ..self }

@@ -83,8 +83,8 @@ impl Kind {
         }
     }
 
-    /// What the kernel may leave out (Documentation/trace/events.rst, "Event filtering"). `sparing`:
-    /// of requests only reads are of interest, and who makes synchronous writes.
+    /// What the kernel may leave out (Documentation/trace/events.rst, "Event filtering").
+    /// `sparing`: of requests only reads are of interest, and who makes synchronous writes.
     #[must_use]
     pub fn filter(self, sparing: bool, sees_queued: bool) -> Option<&'static str> {
         const READS: &str = r#"rwbs ~ "R*""#;

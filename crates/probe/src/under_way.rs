@@ -1,8 +1,8 @@
-//! Synchronous calls of known committers that began while the tracepoints were closed. A victim that
-//! hangs must not stay unseen until its next call.
+//! Synchronous calls of known committers that began while the tracepoints were closed. A victim
+//! that hangs must not stay unseen until its next call.
 //!
-//! The kernel tells the call that a thread is inside (/proc/PID/task/TID/syscall), not since when. It
-//! counts from the moment at which it is found.
+//! The kernel tells the call that a thread is inside (/proc/PID/task/TID/syscall), not since when.
+//! It counts from the moment at which it is found.
 
 use std::collections::HashMap;
 

@@ -42,9 +42,9 @@ const ORPHANS: usize = 256;
 /// asked again: a sixteenth of a second of the slowest flood. `nr_dirtied` may lag by 125 pages for
 /// each processor and memory node, for `vm.stat_interval` (1 s; include/linux/vmstat.h).
 const LITTLE: u64 = 256 << 10;
-/// Looks that are skipped at most before processes are asked again. A child's counters, inherited in
-/// the meantime, may be put down to the wrong parent, and direct writes of network filesystems are in
-/// none of the machine's counters.
+/// Looks that are skipped at most before processes are asked again. A child's counters, inherited
+/// in the meantime, may be put down to the wrong parent, and direct writes of network filesystems
+/// are in none of the machine's counters.
 const MOST_SKIPPED: u32 = 40;
 /// `PF_KTHREAD` (include/linux/sched.h), in the ninth field of /proc/PID/stat.
 const KERNEL_THREAD: u64 = 0x0020_0000;

@@ -48,8 +48,8 @@ pub fn lacks(needs: &[&str]) -> Option<String> {
     needs.iter().find(|need| !is_here(need)).map(|need| format!("needs {need}"))
 }
 
-/// Why user-mode Linux can't run here although it is installed; `None` if it can. `floodwall` is the
-/// program that boots it, once in each process.
+/// Why user-mode Linux can't run here although it is installed; `None` if it can. `floodwall` is
+/// the program that boots it, once in each process.
 #[must_use]
 pub fn lacks_user_mode_kernel(floodwall: &str) -> Option<String> {
     static WHY: OnceLock<Option<String>> = OnceLock::new();

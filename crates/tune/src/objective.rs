@@ -1,7 +1,8 @@
 //! The worth of a setting: from trials to shares, from shares to one score by which candidates
 //! race.
 //!
-//! score = victim × flood × √burst × e^(−3 × dead share)          each a share kept, between 0.01 and 1
+//! score = victim × flood × √burst × e^(−3 × dead share)          each a share kept, between 0.01
+//! and 1
 //!
 //! It is a product, because factors matter: 20 times the commits for 12 % of the copy is a bargain,
 //! however small the shares. Bursts weigh half: a write cache is a convenience, a stalled database

@@ -18,8 +18,8 @@ use published::process::{end, finished, said, tied, tied_as, until};
 const USER: &str = "65534";
 const SERVER: &str = "mariadbd";
 const NAME: &str = "victim";
-/// For each unit of `--scale`: some 5 MB. The default of 20 units fits into the buffer pool (128 MiB
-/// by default): victims wait for commits and not for reads.
+/// For each unit of `--scale`: some 5 MB. The default of 20 units fits into the buffer pool (128
+/// MiB by default): victims wait for commits and not for reads.
 const ROWS: u32 = 20_000;
 /// Until it takes connections, and until it has ended.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -1,6 +1,6 @@
 //! Real victims on a lab device: PostgreSQL, SQLite and MariaDB beside a flood, such as the copy of
-//! a large file. They run under the default setting, under other settings, and guarded. Other settings
-//! are 15 MB, a short queue, the victim first under bfq, and a paced flood.
+//! a large file. They run under the default setting, under other settings, and guarded. Other
+//! settings are 15 MB, a short queue, the victim first under bfq, and a paced flood.
 //!
 //! ```text
 //! round × victim × flood × way (the ways in another order each round):
@@ -11,9 +11,9 @@
 //! ```
 //!
 //! The figures are the victim's own: transactions a second and the time of each, from the logs of
-//! pgbench and sysbench, and from the clock of the program that talks to sqlite3. Every process ends
-//! with this one at the latest. A setting is put back by `floodwall rollback`, else by itself later. A
-//! trial that is there is not repeated, so that an interrupted run goes on where it was.
+//! pgbench and sysbench, and from the clock of the program that talks to sqlite3. Every process
+//! ends with this one at the latest. A setting is put back by `floodwall rollback`, else by itself
+//! later. A trial that is there is not repeated, so that an interrupted run goes on where it was.
 
 mod flood;
 mod mariadb;

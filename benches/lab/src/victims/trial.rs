@@ -1,5 +1,5 @@
-//! One trial on a device that is there: a database, a way in force, the victim alone, the flood, the
-//! victim beside it.
+//! One trial on a device that is there: a database, a way in force, the victim alone, the flood,
+//! the victim beside it.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

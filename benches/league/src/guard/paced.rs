@@ -1,4 +1,5 @@
-//! The guard beside a flood in a separate control group, and victims at a third of their rate alone.
+//! The guard beside a flood in a separate control group, and victims at a third of their rate
+//! alone.
 //!
 //! ```text
 //! 0 s victim at a third ─▶ 15 s flood joins ─▶ 17 … 105 s: rate, p99, dead seconds, flood
@@ -33,14 +34,14 @@ const SHARE: f64 = 1.0 / 3.0;
 /// When the victim's figures alone begin, in seconds.
 const ALONE: u64 = 3;
 
-/// The goals: the victim's rate and its p99 as multiples of those without the flood, and the flood's
-/// share of its rate alone.
+/// The goals: the victim's rate and its p99 as multiples of those without the flood, and the
+/// flood's share of its rate alone.
 const LEAST_RATE: f64 = 0.98;
 const MOST_P99: f64 = 3.0;
 const LEAST_FLOOD: f64 = 0.75;
 
-/// Fixed paces beside which the guard is judged, of the flood's rate alone, in percent. They have the
-/// guard's `memory.high`.
+/// Fixed paces beside which the guard is judged, of the flood's rate alone, in percent. They have
+/// the guard's `memory.high`.
 const FIXED: [u32; 9] = [5, 10, 20, 30, 40, 50, 60, 80, 90];
 
 /// A cell's stored figures.

@@ -53,8 +53,8 @@ impl<'a> Row<'a> {
     }
 
     /// Whether no fixed setting gives more to the victim and to the flood as well. It can't be told
-    /// if the difference is within chance. A victim that asks for a rate gets it under many settings:
-    /// there a setting has to give it shorter waits, too.
+    /// if the difference is within chance. A victim that asks for a rate gets it under many
+    /// settings: there a setting has to give it shorter waits, too.
     fn is_not_dominated(&self) -> Verdict {
         let others = self.stored.finalists.values().chain([&self.stored.default]);
         let mut figures: Vec<fn(&Run) -> f64> = vec![|r| r.victim_kept, |r| r.flood_kept];

@@ -23,7 +23,8 @@ const PRESET: &str = "sata-ssd";
 const KNOB: &str = "max_sectors_kb";
 const FILE: &str = "queue/max_sectors_kb";
 
-/// A guard that holds the knob, and the load that it holds it for. Dropped from the first to the last.
+/// A guard that holds the knob, and the load that it holds it for. Dropped from the first to the
+/// last.
 struct Scene {
     _loads: [Load; 2],
     guard: Guard,

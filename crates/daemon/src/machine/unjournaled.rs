@@ -1,6 +1,6 @@
 //! A machine whose writes no journal keeps: a simulated one, and any in a dry run. Remembers the
-//! values that knobs had and were given. In a dry run nothing passes through, and the law reads what
-//! it would have written.
+//! values that knobs had and were given. In a dry run nothing passes through, and the law reads
+//! what it would have written.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;

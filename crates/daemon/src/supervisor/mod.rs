@@ -61,8 +61,8 @@ pub enum End {
     Done,
     /// It can't go on, or not everything is put back. The log says why.
     Failed,
-    /// Its first worker could not begin and has said why: the exit status of the program that called
-    /// [`crate::worker::run`], unless a signal ended it.
+    /// Its first worker could not begin and has said why: the exit status of the program that
+    /// called [`crate::worker::run`], unless a signal ended it.
     NotBegun(Option<i32>),
 }
 

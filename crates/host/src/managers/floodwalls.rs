@@ -13,8 +13,8 @@ pub const STEERS: &str = "steers settings";
 /// The name of Floodwall's processes.
 const COMM: &str = "floodwall";
 
-/// Their names, for people: `floodwall guard (process 10) steers settings`. `own_pid` is the caller's
-/// process, which does not count.
+/// Their names, for people: `floodwall guard (process 10) steers settings`. `own_pid` is the
+/// caller's process, which does not count.
 #[must_use]
 pub fn floodwalls(root: &SysRoot, own_pid: Option<u32>) -> Vec<String> {
     let changer = holder(root);

@@ -55,8 +55,8 @@ pub fn read(root: &SysRoot) -> Managers {
 }
 
 /// A certain claim is overridden if a later certain claim sets the same cell in the same place. An
-/// uncertain claim is left out if the same manager has a later certain one. Another manager may apply
-/// its own at any time.
+/// uncertain claim is left out if the same manager has a later certain one. Another manager may
+/// apply its own at any time.
 fn settle(claims: &mut Vec<Claim>) {
     // The sources of the certain ones, the strongest first.
     let mut certain: HashMap<_, Vec<(Kind, String)>> = HashMap::new();

@@ -1,5 +1,5 @@
-//! TLP and laptop-mode-tools: shell variables that set the flusher's times, the dirty limits, disks'
-//! elevators and read-ahead.
+//! TLP and laptop-mode-tools: shell variables that set the flusher's times, the dirty limits,
+//! disks' elevators and read-ahead.
 //!
 //! Which of them are applied, to which disks and with which value depends on the power supply and
 //! on many other variables. None of that is worked out: the last assignment of each *may* set its

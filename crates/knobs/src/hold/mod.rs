@@ -24,7 +24,8 @@
 //! - If the process has been killed and is still inside a write, all cells are put back except
 //!   those that the write concerns.
 //! - *Yielding*: the process is asked for a cell that it holds ([`held`](crate::held)). It puts the
-//!   cell back and notes that it yields it. From then on it neither writes the cell nor puts it back.
+//!   cell back and notes that it yields it. From then on it neither writes the cell nor puts it
+//!   back.
 //! - If a cell does not read what the hold wrote, another program has changed it. The hold gives it
 //!   up and neither writes it nor puts it back.
 //! - The file is rewritten once it exceeds [`COMPACT_BYTES`]; finished records are dropped.

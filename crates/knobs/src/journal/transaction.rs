@@ -209,8 +209,8 @@ impl Transaction {
         self.traces.get(index).is_some_and(|trace| trace.touched)
     }
 
-    /// Whether an entry was given up: `Some(true)` if its process was asked for it, `Some(false)` if
-    /// another program has changed it.
+    /// Whether an entry was given up: `Some(true)` if its process was asked for it, `Some(false)`
+    /// if another program has changed it.
     #[must_use]
     pub fn yielded(&self, index: usize) -> Option<bool> {
         self.traces.get(index)?.yielded

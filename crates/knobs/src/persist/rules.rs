@@ -8,8 +8,8 @@
 //! - **Events.** A disk is set when it is added. At boot the kernel's events are repeated once the
 //!   system's rules are there. A disk is also set when the kernel reports a change: a loop device
 //!   got its file, an array was started, a mapping was loaded. Synthetic change events are ignored:
-//!   `udevadm trigger`, and udev's own after a writer closes the disk. They would undo
-//!   `floodwall apply` at random moments.
+//!   `udevadm trigger`, and udev's own after a writer closes the disk. They would undo `floodwall
+//!   apply` at random moments.
 //! - **A match is positive.** A comparison with a file that is not there fails, `!=` too
 //!   (udev-rules.c `token_match_attr`): "if not this disk, skip" would set every disk that lacks
 //!   the file.

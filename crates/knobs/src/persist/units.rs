@@ -7,9 +7,9 @@
 //! ```
 //!
 //! - **Order.** systemd reads a unit's drop-ins in the order of their names alone
-//!   (src/shared/dropin.c). Floodwall's comes before `50-PROPERTY.conf`, which
-//!   `systemctl set-property` makes, so that `floodwall apply` has the last word until it is put
-//!   back. A file of `systemctl edit` (`override.conf`) has it in any case.
+//!   (src/shared/dropin.c). Floodwall's comes before `50-PROPERTY.conf`, which `systemctl
+//!   set-property` makes, so that `floodwall apply` has the last word until it is put back. A file
+//!   of `systemctl edit` (`override.conf`) has it in any case.
 //! - **Devices** are named by a link in /dev/disk that goes with the device.
 
 use floodwall_host::SysRoot;

@@ -68,7 +68,8 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Processes of a group and of those below it. Processes of another PID namespace have the number 0.
+/// Processes of a group and of those below it. Processes of another PID namespace have the number
+/// 0.
 fn processes_below(root: &SysRoot, directory: &str, deep: u32, pids: &mut BTreeSet<u32>) {
     let mut text = Vec::new();
     if root.read_into(&format!("{directory}/cgroup.procs"), &mut text).is_ok() {

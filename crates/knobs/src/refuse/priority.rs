@@ -9,7 +9,6 @@ use crate::target::Target;
 
 /// Why a priority changes nothing here, as a note; `None` if a disk has the elevator that honours
 /// it, or will have.
-///
 pub(super) fn is_ignored(entry: &Entry, entries: &[Entry], files: &dyn Files) -> Option<String> {
     if !matches!(entry.knob.name, "ioprio" | JOURNAL_PRIORITY) {
         return None;

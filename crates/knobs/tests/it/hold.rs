@@ -1,5 +1,5 @@
-//! Holds: written again and again, yielded to other changes, given back, and left behind by a process
-//! that is gone.
+//! Holds: written again and again, yielded to other changes, given back, and left behind by a
+//! process that is gone.
 
 use floodwall_knobs::catalogue::find;
 use floodwall_knobs::journal::{Closing, Phase, Record, Store, Transaction};

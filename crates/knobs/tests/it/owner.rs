@@ -1,5 +1,5 @@
-//! Owners of holds: processes that have been killed and are still inside a write, and processes that
-//! /proc does not show.
+//! Owners of holds: processes that have been killed and are still inside a write, and processes
+//! that /proc does not show.
 
 use floodwall_knobs::journal::{Begin, Store, Transaction};
 use floodwall_knobs::owner::{self, Life};

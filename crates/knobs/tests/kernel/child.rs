@@ -13,8 +13,8 @@ use floodwall_knobs::{Change, Device, Files, KernelFiles, Session, SystemClock, 
 
 /// Steers to the end …
 pub(crate) const STEER: &str = "steer";
-/// … or writes some knobs, says so, and holds them until its stdin is closed. It yields those that are
-/// named there, a line each, and says so.
+/// … or writes some knobs, says so, and holds them until its stdin is closed. It yields those that
+/// are named there, a line each, and says so.
 pub(crate) const HOLD: &str = "hold";
 
 /// Counts writes of all kinds, and stops before them.

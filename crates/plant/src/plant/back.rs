@@ -63,7 +63,8 @@ impl HostPlant {
     }
 
     /// Puts back knobs that another process has asked for, and leaves them alone from then on. A
-    /// knob of a device is yielded for all devices of its unit. The caller has to tell the controller.
+    /// knob of a device is yielded for all devices of its unit. The caller has to tell the
+    /// controller.
     pub fn yield_knobs(&mut self, asked: &[KnobName]) -> Yielded {
         let (mut knobs, mut all) = (Vec::new(), BTreeMap::new());
         for name in asked {

@@ -49,8 +49,8 @@ const REQUESTS: [(&str, &str); 4] = [
     ("request_issued", "block_rq_issue"),
     ("request_done", "block_rq_complete"),
 ];
-/// Without these there is no use in looking. Before Linux 6.5 (`block_io_start`) the programs do not
-/// see which thread asks for a request, so writes to `O_SYNC` files have no device.
+/// Without these there is no use in looking. Before Linux 6.5 (`block_io_start`) the programs do
+/// not see which thread asks for a request, so writes to `O_SYNC` files have no device.
 const NEEDED: [&str; 5] = ["enter_fsync", "exit_fsync", "request_made", "request_issued", "request_done"];
 /// A program that is being detached can't be attached: longest wait for its end.
 const DETACHING: Duration = Duration::from_millis(500);
@@ -191,8 +191,8 @@ impl Bpf {
         Ok((bpf, blind))
     }
 
-    /// Attaches all programs but those for writes, and says which could not be. `before`: those that
-    /// are attached still.
+    /// Attaches all programs but those for writes, and says which could not be. `before`: those
+    /// that are attached still.
     ///
     /// # Errors
     /// [`ProbeError::Bpf`] for a program without which there is no use in looking.
@@ -219,8 +219,8 @@ impl Bpf {
         Ok(blind)
     }
 
-    /// Detaches all programs. Dropping what it returns takes most of a second (`closer`); until then
-    /// they count nothing that begins.
+    /// Detaches all programs. Dropping what it returns takes most of a second (`closer`); until
+    /// then they count nothing that begins.
     pub(crate) fn detach(&mut self) -> Vec<Piece> {
         self.count_begins(false);
         self.watching.clear();

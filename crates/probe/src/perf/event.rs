@@ -15,7 +15,8 @@ use perf_event_open_sys::{ioctls, perf_event_open};
 /// processor is offline.
 pub(super) trait Events: std::fmt::Debug + Send {
     /// Opens a tracepoint on one processor, for all processes, switched off. `watermark`: after so
-    /// many unread bytes a poll(2) wakes. An event with a leader records only while its leader does.
+    /// many unread bytes a poll(2) wakes. An event with a leader records only while its leader
+    /// does.
     fn open(
         &self,
         tracepoint: u16,
@@ -72,8 +73,8 @@ impl Events for Kernel {
     }
 }
 
-/// Runs a program of the kernel's at a tracepoint, on all processors, until the event is closed. The
-/// event itself stays off: its records have no reader.
+/// Runs a program of the kernel's at a tracepoint, on all processors, until the event is closed.
+/// The event itself stays off: its records have no reader.
 pub(super) fn run_at(tracepoint: u16, processor: u32, program: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let event = open(tracepoint, processor, 0, -1)?;
     // SAFETY: no pointer; both descriptors are open.

@@ -10,8 +10,8 @@
 //!
 //! The variants differ in three things (`deadline_dispatch_requests`):
 //!
-//! * 2.6.18 ends a batch at a next request that does not touch the last one
-//!   (`batching += fifo_batch`); 2.6.32 batches whatever comes next in order.
+//! * 2.6.18 ends a batch at a next request that does not touch the last one (`batching +=
+//!   fifo_batch`); 2.6.32 batches whatever comes next in order.
 //! * 2.6.18 starts over at the lowest sector, 2.6.32 at the oldest request.
 //! * 2.6.18 clears `batching` only when it starts over; 2.6.32 whenever a direction was chosen.
 //!

@@ -130,8 +130,8 @@ pub(super) struct RunArgs {
     /// Serve OpenMetrics here: 127.0.0.1:9750 or unix:/run/floodwall/metrics.sock; off without it
     #[arg(long, value_name = "LISTEN")]
     pub(super) metrics: Option<String>,
-    /// Where status, history, pause and resume reach it [default: /run/floodwall/guard.sock; with --sim
-    /// one of your own]
+    /// Where status, history, pause and resume reach it [default: /run/floodwall/guard.sock; with
+    /// --sim one of your own]
     #[arg(long, value_name = "PATH")]
     pub(super) socket: Option<String>,
     /// How many decisions are kept for floodwall guard history [default: 1000]

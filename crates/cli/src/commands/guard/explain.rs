@@ -159,8 +159,8 @@ fn waits(d: &Device) -> String {
     }
 }
 
-/// Victims and floods without figures, which a paused guard does not measure. It sees processes that
-/// wait or flood, but may not see all of them.
+/// Victims and floods without figures, which a paused guard does not measure. It sees processes
+/// that wait or flood, but may not see all of them.
 fn both(d: &Device) -> Option<String> {
     let waits = processes(&d.victims).map(|who| format!("{who} {}", verb(&d.victims, "waits", "wait")));
     match (waits, floods(d)) {

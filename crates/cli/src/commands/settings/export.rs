@@ -41,8 +41,8 @@ impl From<Format> for export::Format {
 /// Print settings as a sysctl.d file, udev rules, a TuneD profile, tmpfiles.d lines or a drop-in
 ///
 /// Nothing is changed. A setting that the format can't say is refused, and so is a file that
-/// floodwall export has not written. A unit that is named by unit:NAME has to run; one that does not
-/// is named by its group's path, such as system.slice/backup.service.
+/// floodwall export has not written. A unit that is named by unit:NAME has to run; one that does
+/// not is named by its group's path, such as system.slice/backup.service.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   floodwall export --format sysctl preset:2016-bandwidth-delay

@@ -26,8 +26,8 @@ use crate::output::{self, notice};
 /// Writes a sysctl.d file for the machine's knobs, udev rules for disks', and a drop-in for each
 /// unit of systemd's whose limits or priority are kept. Disks are known by what they are and not by
 /// their names: also a disk that is unplugged and comes back gets its settings again. Without
-/// settings it keeps the applied settings that are still in force. Kept settings stay unless they are
-/// named again. Nothing is changed in the kernel, and no file of another program
+/// settings it keeps the applied settings that are still in force. Kept settings stay unless they
+/// are named again. Nothing is changed in the kernel, and no file of another program
 /// is touched; floodwall unpersist removes exactly what this has written.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:

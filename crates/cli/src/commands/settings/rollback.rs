@@ -9,10 +9,10 @@ use crate::output;
 
 /// Put back what apply has changed
 ///
-/// Newest change first. A knob that another program has changed since is left as it is, and named. After a
-/// crash this is the command to run: it puts back a change that was cut short too. A change from
-/// before the last boot is only closed: the boot has undone it. A guard that holds a knob is asked to
-/// leave it alone first; without its answer nothing is changed.
+/// Newest change first. A knob that another program has changed since is left as it is, and named.
+/// After a crash this is the command to run: it puts back a change that was cut short too. A change
+/// from before the last boot is only closed: the boot has undone it. A guard that holds a knob is
+/// asked to leave it alone first; without its answer nothing is changed.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   floodwall rollback           everything

@@ -162,8 +162,8 @@ fn since_boot() -> Duration {
     Duration::try_from(clock_gettime(ClockId::Boottime)).unwrap_or_default()
 }
 
-/// Acts under the journal's lock, however long another process holds it, or holds a knob in the way.
-/// Returns whether the action was complete.
+/// Acts under the journal's lock, however long another process holds it, or holds a knob in the
+/// way. Returns whether the action was complete.
 fn unhurried(
     place: &Place,
     of: Intention<'_>,

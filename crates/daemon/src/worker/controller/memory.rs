@@ -41,8 +41,8 @@ impl Controller {
         }
     }
 
-    /// Keeps what was learnt of devices until now. A dry run keeps nothing, because it sees no effect
-    /// of the levels that it decides on.
+    /// Keeps what was learnt of devices until now. A dry run keeps nothing, because it sees no
+    /// effect of the levels that it decides on.
     pub(super) fn remember(&mut self, now: Now) {
         let Some(store) = self.store.as_mut().filter(|_| !self.settings.dry_run) else { return };
         let mut refused = Vec::new();

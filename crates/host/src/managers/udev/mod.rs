@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Distributions ship a rule for each kind of disk, and Floodwall's own file has one for each disk.
-//! So a rule that certainly does not fit a disk is no claim on it. A rule that may fit *may* set the
-//! knob. Rules are applied when a device appears and at each of its "change" events, so they
+//! So a rule that certainly does not fit a disk is no claim on it. A rule that may fit *may* set
+//! the knob. Rules are applied when a device appears and at each of its "change" events, so they
 //! come back without a reboot. Of several rules for one attribute the last one's value stays.
 
 mod device;
@@ -32,8 +32,8 @@ pub(super) const DIRECTORIES: [&str; 5] = [
 ];
 /// A text without any of these sets no knob of Floodwall's.
 const SIGNS: [&str; 4] = ["queue/", "queue_depth", "bdi/", "dirty_"];
-/// Programs that distributions' rules run, and the knobs that they set. Manjaro's sets 16 MiB, 50 %,
-/// strict: the share that is written last is the one that stays.
+/// Programs that distributions' rules run, and the knobs that they set. Manjaro's sets 16 MiB, 50
+/// %, strict: the share that is written last is the one that stays.
 const PROGRAMS: [(&str, &[&str]); 3] = [
     ("udev-usb-sync", &["bdi.max_bytes", "bdi.max_ratio", "bdi.strict_limit"]),
     ("usb-dirty-pages-udev", &["bdi.max_bytes", "bdi.strict_limit"]),
