@@ -98,7 +98,12 @@ pub(crate) fn rounds(
         let mut results = Round::new();
         for i in 0..Tool::ALL.len() {
             let tool = Tool::ALL[(i + round) % Tool::ALL.len()];
-            eprintln!("{} {workload}: round {} of at most {}", tool.name(), round + 1, limits.rounds);
+            eprintln!(
+                "{} {workload}: round {} of at most {}",
+                tool.name(),
+                round + 1,
+                limits.rounds
+            );
             let measured = tools::measure(tool, floodwall, dir, workload, limits.seconds, stop)?;
             results.insert(tool.name().to_owned(), measured);
         }
@@ -116,27 +121,36 @@ mod tests {
 
     fn round(ours: f64, fio: f64, sysbench: f64) -> Round {
         let of = |iops| Measured { iops, ..Measured::default() };
-        [("floodwall", ours), ("fio", fio), ("sysbench", sysbench)].map(|(t, v)| (t.to_owned(), of(v))).into()
+        [("floodwall", ours), ("fio", fio), ("sysbench", sysbench)]
+            .map(|(t, v)| (t.to_owned(), of(v)))
+            .into()
     }
 
     #[test]
     fn the_interval_of_a_ratio_is_students() {
-        let rounds: Vec<Round> = [1.00, 1.02, 0.98, 1.04].map(|r| round(r * 500.0, 500.0, 1.0)).into();
+        let rounds: Vec<Round> =
+            [1.00, 1.02, 0.98, 1.04].map(|r| round(r * 500.0, 500.0, 1.0)).into();
         let ratio = ratio(&rounds, "fio", |m| Some(m.iops)).unwrap();
         // By hand: logarithms 0, 0.019803, -0.020203, 0.039221; mean 0.009705, s 0.025572, t(3)
         // 3.182446.
         assert!((ratio.value - 1.009752).abs() < 1e-5, "{ratio:?}");
-        assert!((ratio.low - 0.969489).abs() < 1e-4 && (ratio.high - 1.051688).abs() < 1e-4, "{ratio:?}");
+        assert!(
+            (ratio.low - 0.969489).abs() < 1e-4 && (ratio.high - 1.051688).abs() < 1e-4,
+            "{ratio:?}"
+        );
     }
 
     #[test]
     fn rounds_go_on_until_both_peers_are_decided() {
-        let near: Vec<Round> = [1.00, 1.01, 0.99, 1.0, 1.01].map(|r| round(r * 500.0, 500.0, 505.0)).into();
+        let near: Vec<Round> =
+            [1.00, 1.01, 0.99, 1.0, 1.01].map(|r| round(r * 500.0, 500.0, 505.0)).into();
         assert!(decided(&near));
         assert!(!decided(&near[..4]), "too few rounds");
-        let far: Vec<Round> = [1.30, 1.31, 1.29, 1.3, 1.31].map(|r| round(r * 500.0, 500.0, 600.0)).into();
+        let far: Vec<Round> =
+            [1.30, 1.31, 1.29, 1.3, 1.31].map(|r| round(r * 500.0, 500.0, 600.0)).into();
         assert!(decided(&far), "a difference is a decision");
-        let mixed: Vec<Round> = [1.0, 1.2, 0.9, 1.1, 1.0].map(|r| round(r * 500.0, 500.0, 500.0)).into();
+        let mixed: Vec<Round> =
+            [1.0, 1.2, 0.9, 1.1, 1.0].map(|r| round(r * 500.0, 500.0, 500.0)).into();
         assert!(!decided(&mixed));
     }
 

@@ -39,8 +39,8 @@ pub(crate) struct Cost {
 pub(crate) fn run(command: &[OsString]) -> anyhow::Result<ExitCode> {
     let Some((program, args)) = command.split_first() else { bail!("{OPTION} takes a command") };
     let child = Command::new(program).args(args).spawn();
-    let child =
-        child.with_context(|| format!("can't run '{}' (make bench installs it)", program.display()))?;
+    let child = child
+        .with_context(|| format!("can't run '{}' (make bench installs it)", program.display()))?;
     let (status, cost) = wait(child.id())?;
     eprintln!("\n{MARK}{} {}", cost.cpu_us, cost.peak_kib);
     Ok(match status.code() {
@@ -69,7 +69,8 @@ fn wait(pid: u32) -> anyhow::Result<(ExitStatus, Cost)> {
         let waited = unsafe { libc::wait4(pid, &raw mut status, 0, &raw mut usage) };
         if waited == pid {
             let us = |t: libc::timeval| {
-                u64::try_from(t.tv_sec).unwrap_or(0) * 1_000_000 + u64::try_from(t.tv_usec).unwrap_or(0)
+                u64::try_from(t.tv_sec).unwrap_or(0) * 1_000_000
+                    + u64::try_from(t.tv_usec).unwrap_or(0)
             };
             let cpu_us = us(usage.ru_utime) + us(usage.ru_stime);
             let peak_kib = u64::try_from(usage.ru_maxrss).unwrap_or(0);

@@ -93,8 +93,11 @@ fn measure(args: &Args) -> anyhow::Result<()> {
     let limits = Limits { rounds: args.rounds, seconds: args.seconds };
     let wanted = |name: &str| args.only.is_empty() || args.only.iter().any(|only| only == name);
     for (name, place, workload) in WORKLOADS.into_iter().filter(|(name, ..)| wanted(name)) {
-        let (dir, device) =
-            if place == "disk" { (&args.disk, args.device.as_str()) } else { (&args.tmpfs, "none") };
+        let (dir, device) = if place == "disk" {
+            (&args.disk, args.device.as_str())
+        } else {
+            (&args.tmpfs, "none")
+        };
         let scratch = scratch::Scratch::make(dir)?;
         let rounds = compare::rounds(&floodwall, scratch.path(), workload, limits, &stop)?;
         drop(scratch);

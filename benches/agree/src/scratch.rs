@@ -12,7 +12,8 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 pub(crate) fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
     let flag = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
-        signal_hook::flag::register(signal, Arc::clone(&flag)).context("can't install signal handlers")?;
+        signal_hook::flag::register(signal, Arc::clone(&flag))
+            .context("can't install signal handlers")?;
     }
     Ok(flag)
 }
@@ -24,7 +25,8 @@ impl Scratch {
     /// Makes one below `dir`.
     pub(crate) fn make(dir: &Path) -> anyhow::Result<Self> {
         let path = dir.join(format!("agree-{}", std::process::id()));
-        std::fs::create_dir_all(&path).with_context(|| format!("can't make '{}'", path.display()))?;
+        std::fs::create_dir_all(&path)
+            .with_context(|| format!("can't make '{}'", path.display()))?;
         Ok(Self(path))
     }
 

@@ -44,7 +44,8 @@ impl Machine {
     fn this() -> Self {
         let version = |program: &str| {
             let output = Command::new(program).arg("--version").output().ok()?;
-            Some(String::from_utf8_lossy(&output.stdout).trim().to_owned()).filter(|v| !v.is_empty())
+            Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+                .filter(|v| !v.is_empty())
         };
         let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").ok();
         Self {
@@ -71,9 +72,10 @@ impl Stored {
     }
 
     pub(crate) fn read(path: &Path) -> anyhow::Result<Self> {
-        let text =
-            std::fs::read_to_string(path).with_context(|| format!("can't read '{}'", path.display()))?;
-        serde_json::from_str(&text).with_context(|| format!("'{}' holds no stored runs", path.display()))
+        let text = std::fs::read_to_string(path)
+            .with_context(|| format!("can't read '{}'", path.display()))?;
+        serde_json::from_str(&text)
+            .with_context(|| format!("'{}' holds no stored runs", path.display()))
     }
 
     pub(crate) fn write(&self, path: &Path) -> anyhow::Result<()> {

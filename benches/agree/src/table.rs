@@ -31,8 +31,13 @@ fn interval(ratio: Option<Ratio>) -> String {
 /// The comparison for people.
 pub(crate) fn table(stored: &Stored) -> String {
     let rounds: &[Round] = &stored.rounds;
-    let mut out =
-        format!("\n{}: {}, {} rounds of {} s\n", stored.place, stored.workload, rounds.len(), stored.seconds);
+    let mut out = format!(
+        "\n{}: {}, {} rounds of {} s\n",
+        stored.place,
+        stored.workload,
+        rounds.len(),
+        stored.seconds
+    );
     let _ = writeln!(
         out,
         "{:<11} {:>10} {:>14} {:>12} {:>22} {:>9}",
@@ -73,7 +78,8 @@ pub(crate) fn table(stored: &Stored) -> String {
         let _ = writeln!(out, "floodwall / {:<9} {what:<25} {}{said}", peer.name(), interval(r));
     }
     if !decided(rounds) {
-        let _ = writeln!(out, "the last round was reached before the ratio of IOPS was known to 5 %");
+        let _ =
+            writeln!(out, "the last round was reached before the ratio of IOPS was known to 5 %");
     }
     out
 }

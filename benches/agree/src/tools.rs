@@ -74,7 +74,12 @@ pub(crate) struct Measured {
 
 fn fio(dir: &Path) -> Command {
     let mut fio = Command::new("fio");
-    fio.current_dir(dir).args(["--name=commit", "--filename=fio.data", "--ioengine=psync", "--thread"]);
+    fio.current_dir(dir).args([
+        "--name=commit",
+        "--filename=fio.data",
+        "--ioengine=psync",
+        "--thread",
+    ]);
     fio.arg(format!("--size={FILE_MIB}M"));
     fio.args(["--group_reporting", "--output-format=json"]);
     fio
@@ -110,7 +115,14 @@ pub(crate) fn measure(
             let (threads, block) = (workload.threads, workload.block_bytes);
             let victim = format!("commit,threads={threads},block={block}B,size={FILE_MIB}MiB");
             let mut command = Command::new(floodwall);
-            command.current_dir(dir).args(["bench", "--quick", "--force", "--json", "--progress", "never"]);
+            command.current_dir(dir).args([
+                "bench",
+                "--quick",
+                "--force",
+                "--json",
+                "--progress",
+                "never",
+            ]);
             command.args(["--rounds", "1", "--victim", &victim, "--flood", "none", "--no-burst"]);
             command.args(["--measure", &format!("{seconds}s")]);
             floodwall_result(run(&command, stop)?)
@@ -136,7 +148,8 @@ pub(crate) fn measure(
 fn commits_of_fio(dir: &Path, workload: Workload, seconds: u32) -> Command {
     let mut fio = fio(dir);
     fio.args(["--rw=randwrite", "--fsync=1", "--norandommap", "--randrepeat=0", "--time_based"]);
-    fio.arg(format!("--numjobs={}", workload.threads)).arg(format!("--bs={}", workload.block_bytes));
+    fio.arg(format!("--numjobs={}", workload.threads))
+        .arg(format!("--bs={}", workload.block_bytes));
     fio.arg(format!("--runtime={seconds}"));
     fio
 }

@@ -10,10 +10,16 @@ use rustix::process::{Pid, Signal, kill_process};
 
 /// CPU time in µs and peak memory in KiB of a command.
 fn cost_of(command: &[&str]) -> (u64, u64) {
-    let output = Command::new(env!("CARGO_BIN_EXE_agree")).arg("--cost-of").args(command).output().unwrap();
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_agree")).arg("--cost-of").args(command).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let stderr = String::from_utf8(output.stderr).unwrap();
-    let line = stderr.lines().last().and_then(|line| line.strip_prefix("agree-cost: ")).unwrap().to_owned();
+    let line = stderr
+        .lines()
+        .last()
+        .and_then(|line| line.strip_prefix("agree-cost: "))
+        .unwrap()
+        .to_owned();
     let (cpu_us, peak_kib) = line.split_once(' ').unwrap();
     (cpu_us.parse().unwrap(), peak_kib.parse().unwrap())
 }
@@ -21,7 +27,8 @@ fn cost_of(command: &[&str]) -> (u64, u64) {
 #[test]
 fn the_peak_of_the_last_moment_is_seen_and_cpu_time_is_finer_than_a_tick() {
     // One buffer of 64 MiB, filled, copied and gone within some hundredths of a second.
-    let (_, peak_kib) = cost_of(&["dd", "if=/dev/zero", "of=/dev/null", "bs=64M", "count=1", "status=none"]);
+    let (_, peak_kib) =
+        cost_of(&["dd", "if=/dev/zero", "of=/dev/null", "bs=64M", "count=1", "status=none"]);
     assert!((64 << 10..96 << 10).contains(&peak_kib), "{peak_kib} KiB");
     // One that does nothing: neither our own size nor nothing at all.
     let (cpu_us, peak_kib) = cost_of(&["true"]);

@@ -48,14 +48,15 @@ pub(crate) fn read(path: &Path) -> anyhow::Result<Option<Measured>> {
     if !path.exists() {
         return Ok(None);
     }
-    let text = std::fs::read_to_string(path).with_context(|| format!("can't read '{}'", path.display()))?;
+    let text = std::fs::read_to_string(path)
+        .with_context(|| format!("can't read '{}'", path.display()))?;
     serde_json::from_str(&text).map(Some).with_context(|| format!("'{}'", path.display()))
 }
 
 /// Writes a cell's file.
 pub(crate) fn write(path: &Path, measured: &Measured) -> anyhow::Result<()> {
     let text = serde_json::to_string(measured)? + "\n";
-    let written =
-        std::fs::create_dir_all(path.parent().unwrap_or(path)).and_then(|()| std::fs::write(path, text));
+    let written = std::fs::create_dir_all(path.parent().unwrap_or(path))
+        .and_then(|()| std::fs::write(path, text));
     written.with_context(|| format!("can't write '{}'", path.display()))
 }

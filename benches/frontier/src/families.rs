@@ -17,8 +17,10 @@ type Pairs<'a> = &'a [(&'a str, &'a str)];
 
 /// A loop device begins without an elevator, where a disk has mq-deadline.
 const DISK: Pairs<'_> = &[("scheduler", "mq-deadline")];
-const LIMITS: Pairs<'_> = &[("vm.dirty_bytes", "15000000"), ("vm.dirty_background_bytes", "5000000")];
-const SHORT: Pairs<'_> = &[("scheduler", "mq-deadline"), ("nr_requests", "8"), ("max_sectors_kb", "128")];
+const LIMITS: Pairs<'_> =
+    &[("vm.dirty_bytes", "15000000"), ("vm.dirty_background_bytes", "5000000")];
+const SHORT: Pairs<'_> =
+    &[("scheduler", "mq-deadline"), ("nr_requests", "8"), ("max_sectors_kb", "128")];
 const TUNED_DEADLINE: Pairs<'_> = &[
     ("scheduler", "mq-deadline"),
     ("iosched.writes_starved", "8"),

@@ -20,7 +20,12 @@ use crate::families;
 const INPUTS: [&str; 4] = ["lab", "engines", "device-presets", "settings"];
 
 /// Measures a cell: the flood alone first, then all families.
-pub(crate) fn measure(cell: &Cell, pace: Pace, floodwall: &Path, raw: &Path) -> anyhow::Result<Run> {
+pub(crate) fn measure(
+    cell: &Cell,
+    pace: Pace,
+    floodwall: &Path,
+    raw: &Path,
+) -> anyhow::Result<Run> {
     let program = floodwall.canonicalize().context("no floodwall binary: cargo build --release")?;
     let root = origin::root()?;
     std::fs::create_dir_all(raw).with_context(|| format!("can't make '{}'", raw.display()))?;
@@ -90,18 +95,21 @@ fn flood_alone(cell: &Cell, pace: Pace, program: &Path, raw: &Path) -> anyhow::R
 
 /// Runs a command that prints a result, keeps it and reads it.
 fn result(command: &mut Command, raw: &Path, name: &str) -> anyhow::Result<Document> {
-    let output =
-        interrupt::output(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit()))?;
+    let output = interrupt::output(
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit()),
+    )?;
     // Not conclusive is a result.
     if !matches!(output.status.code(), Some(0 | 3)) {
         bail!("{name}: {:?} ended with {}", command.get_program(), output.status);
     }
     let path = raw.join(format!("{name}.json"));
-    std::fs::write(&path, &output.stdout).with_context(|| format!("can't write '{}'", path.display()))?;
+    std::fs::write(&path, &output.stdout)
+        .with_context(|| format!("can't write '{}'", path.display()))?;
     read(&path)
 }
 
 fn read(path: &Path) -> anyhow::Result<Document> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("can't read '{}'", path.display()))?;
+    let text = std::fs::read_to_string(path)
+        .with_context(|| format!("can't read '{}'", path.display()))?;
     Document::read(&text).with_context(|| format!("'{}'", path.display()))
 }

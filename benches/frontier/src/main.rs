@@ -72,7 +72,8 @@ fn main() -> anyhow::Result<()> {
     let args = Args::parse();
     interrupt::install()?;
     let root = origin::root()?;
-    let wanted: Vec<Cell> = cells::all().into_iter().filter(|cell| is_wanted(cell, &args.cells)).collect();
+    let wanted: Vec<Cell> =
+        cells::all().into_iter().filter(|cell| is_wanted(cell, &args.cells)).collect();
     anyhow::ensure!(!wanted.is_empty(), "no cell is called so; --missing lists them");
     let pace = Pace { rounds: args.rounds, measure_s: args.measure };
     let ended = wanted.iter().try_for_each(|cell| measure(&args, pace, cell));
@@ -91,7 +92,9 @@ fn main() -> anyhow::Result<()> {
 /// part.
 fn is_wanted(cell: &Cell, parts: &[String]) -> bool {
     let is_name = |part: &String| cells::all().iter().any(|cell| cell.name() == *part);
-    let meant = |part: &String| if is_name(part) { cell.name() == *part } else { cell.name().contains(part) };
+    let meant = |part: &String| {
+        if is_name(part) { cell.name() == *part } else { cell.name().contains(part) }
+    };
     parts.is_empty() || parts.iter().any(meant)
 }
 
@@ -103,7 +106,11 @@ fn measure(args: &Args, pace: Pace, cell: &Cell) -> anyhow::Result<()> {
     let wants_sim = !args.no_sim && (known.sim.is_none() || args.again);
     if args.missing {
         if wants_lab {
-            println!("{}: {} minutes behind a real kernel", cell.name(), families::minutes(cell, pace));
+            println!(
+                "{}: {} minutes behind a real kernel",
+                cell.name(),
+                families::minutes(cell, pace)
+            );
         }
         return Ok(());
     }

@@ -38,7 +38,11 @@ struct Mark {
 }
 
 /// Writes the pictures of a place beside the document.
-pub(crate) fn write_all(document: &Path, place: Place, cells: &[(Cell, Measured)]) -> anyhow::Result<()> {
+pub(crate) fn write_all(
+    document: &Path,
+    place: Place,
+    cells: &[(Cell, Measured)],
+) -> anyhow::Result<()> {
     let directory = document.parent().unwrap_or(document).join("img");
     for device in DEVICES {
         let panels: Vec<(String, Vec<Mark>)> = cells
@@ -57,7 +61,8 @@ pub(crate) fn write_all(document: &Path, place: Place, cells: &[(Cell, Measured)
         std::fs::create_dir_all(&directory)
             .with_context(|| format!("can't make '{}'", directory.display()))?;
         let path = directory.join(format!("frontier-{}-{device}.svg", place.name()));
-        draw(&path, device, &names, &panels).map_err(|e| anyhow!("can't draw '{}': {e}", path.display()))?;
+        draw(&path, device, &names, &panels)
+            .map_err(|e| anyhow!("can't draw '{}': {e}", path.display()))?;
     }
     Ok(())
 }

@@ -39,13 +39,17 @@ pub(crate) fn measure(cell: &Cell, pace: Pace, lab: Option<&Run>) -> anyhow::Res
         .iter()
         .map(|(name, setting)| Contender { name: (*name).to_owned(), setting: setting.clone() })
         .collect();
-    let contest = contest(&mut rig, &scenario, &contenders, Alone::First, 1, &mut (), &mut |_, _| ());
+    let contest =
+        contest(&mut rig, &scenario, &contenders, Alone::First, 1, &mut (), &mut |_, _| ());
     let alone = contest.entrants.first().map(|first| first.trials.clone()).unwrap_or_default();
-    let rows =
-        families.into_iter().zip(contest.entrants).enumerate().map(|(i, ((name, setting), entrant))| {
+    let rows = families.into_iter().zip(contest.entrants).enumerate().map(
+        |(i, ((name, setting), entrant))| {
             let summary = match i {
                 0 => summarise(&entrant.trials, Reference::InForce),
-                _ => summarise(&with_alone_of_round(&entrant.trials, &alone), Reference::Baseline(&alone)),
+                _ => summarise(
+                    &with_alone_of_round(&entrant.trials, &alone),
+                    Reference::Baseline(&alone),
+                ),
             };
             Row {
                 family: name.to_owned(),
@@ -53,7 +57,8 @@ pub(crate) fn measure(cell: &Cell, pace: Pace, lab: Option<&Run>) -> anyhow::Res
                 summary: (!entrant.trials.is_empty()).then_some(summary),
                 failure: entrant.failure,
             }
-        });
+        },
+    );
     Ok(Run {
         kernel: rig.options().generation.to_string(),
         flood_bytes_per_s: flood,

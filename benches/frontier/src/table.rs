@@ -38,13 +38,18 @@ pub(crate) fn section(cells: &[(Cell, Measured)]) -> (String, Origin) {
         if let Some(run) = of.iter().find_map(|(_, data)| data.lab.as_ref()) {
             let rate = run.flood_bytes_per_s / 1e6;
             let place = of[0].0.place.name();
-            let _ = writeln!(out, "Linux {}. It takes {rate:.0} MB/s from the flood alone.\n", run.kernel);
+            let _ = writeln!(
+                out,
+                "Linux {}. It takes {rate:.0} MB/s from the flood alone.\n",
+                run.kernel
+            );
             let _ = writeln!(
                 out,
                 "![What families give and cost on {device}](img/frontier-{place}-{device}.svg)\n"
             );
         }
-        let (measured, simulated): (Vec<_>, Vec<_>) = of.iter().partition(|(_, data)| data.lab.is_some());
+        let (measured, simulated): (Vec<_>, Vec<_>) =
+            of.iter().partition(|(_, data)| data.lab.is_some());
         table(&mut out, &measured);
         simulated_alone(&mut out, &simulated);
         reasons(&mut out, &of);
@@ -68,7 +73,8 @@ fn best(out: &mut String, cells: &[(Cell, Measured)]) {
     out.push_str("|---|---|---|---|---|---|---|---|---|\n");
     for (cell, data) in cells {
         let Some(run) = &data.lab else { continue };
-        let (Some(best), Some(default)) = (winner(run), run.rows.first().and_then(|r| r.summary.as_ref()))
+        let (Some(best), Some(default)) =
+            (winner(run), run.rows.first().and_then(|r| r.summary.as_ref()))
         else {
             continue;
         };
@@ -112,7 +118,8 @@ fn winner(run: &Run) -> Option<&Row> {
     let rows: Vec<(&Row, (f64, f64, f64))> =
         run.rows.iter().filter_map(|row| Some((row, known(row)?))).collect();
     let most = rows.iter().map(|(_, (victim, ..))| *victim).fold(0.0, f64::max);
-    let near: Vec<_> = rows.into_iter().filter(|(_, (victim, ..))| *victim >= most - NEAR).collect();
+    let near: Vec<_> =
+        rows.into_iter().filter(|(_, (victim, ..))| *victim >= most - NEAR).collect();
     let shortest = near.iter().map(|(_, (_, p99, _))| *p99).fold(f64::INFINITY, f64::min);
     let fast = near.into_iter().filter(|(_, (_, p99, _))| *p99 <= shortest * SLOWER);
     fast.max_by(|(_, (.., a)), (_, (.., b))| a.total_cmp(b)).map(|(row, _)| row)
@@ -142,10 +149,14 @@ fn table(out: &mut String, cells: &[&(Cell, Measured)]) {
                 "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
                 cell.victim(),
                 row.family,
-                both(&real).and_then(|b| b.iops).map_or_else(|| NONE.to_owned(), |iops| format!("{iops:.0}")),
+                both(&real)
+                    .and_then(|b| b.iops)
+                    .map_or_else(|| NONE.to_owned(), |iops| format!("{iops:.0}")),
                 share(kept(&real).as_ref()),
                 tail(both(&real).as_ref()),
-                both(&real).and_then(|b| b.operation_us).map_or_else(|| NONE.to_owned(), |l| duration(l.max)),
+                both(&real)
+                    .and_then(|b| b.operation_us)
+                    .map_or_else(|| NONE.to_owned(), |l| duration(l.max)),
                 real.as_ref().map_or_else(|| NONE.to_owned(), dead),
                 share(flood(&real).as_ref()),
                 share(kept(&simulated).as_ref()),
@@ -161,7 +172,8 @@ fn simulated_alone(out: &mut String, cells: &[&(Cell, Measured)]) {
     if cells.is_empty() {
         return;
     }
-    let _ = writeln!(out, "\n<details><summary>Simulated alone: {} victims</summary>\n", cells.len());
+    let _ =
+        writeln!(out, "\n<details><summary>Simulated alone: {} victims</summary>\n", cells.len());
     out.push_str("| victim | family | victim keeps | p99 | flood keeps |\n|---|---|---|---|---|\n");
     for (cell, data) in cells {
         for row in data.sim.iter().flat_map(|run| &run.rows) {
@@ -188,7 +200,8 @@ fn reasons(out: &mut String, cells: &[&(Cell, Measured)]) {
             let _ = write!(out, "\n- *{}* behind the real kernel: {warning}", cell.victim());
             told.push(warning.clone());
         }
-        for (side, run) in [("behind the real kernel", &data.lab), ("in the simulator", &data.sim)] {
+        for (side, run) in [("behind the real kernel", &data.lab), ("in the simulator", &data.sim)]
+        {
             for row in run.iter().flat_map(|run| &run.rows) {
                 let Some(why) = &row.failure else { continue };
                 let line = format!("- *{}* {side}: {why}", row.family);
@@ -205,14 +218,16 @@ fn reasons(out: &mut String, cells: &[&(Cell, Measured)]) {
 }
 
 fn dead(s: &Summary) -> String {
-    s.dead_seconds.map_or_else(|| NONE.to_owned(), |e| format!("{:.0} of {} s", e.value, s.of_seconds))
+    s.dead_seconds
+        .map_or_else(|| NONE.to_owned(), |e| format!("{:.0} of {} s", e.value, s.of_seconds))
 }
 
 /// `98 % (97–99)`.
 fn share(e: Option<&Estimate>) -> String {
     let Some(e) = e else { return NONE.to_owned() };
-    let ends =
-        e.ends().map_or_else(String::new, |(low, high)| format!(" ({}–{})", percent(low), percent(high)));
+    let ends = e
+        .ends()
+        .map_or_else(String::new, |(low, high)| format!(" ({}–{})", percent(low), percent(high)));
     format!("{} %{ends}", percent(e.value))
 }
 
@@ -245,10 +260,9 @@ mod tests {
         let mut summary =
             floodwall_stats::figures::summarise(&[], floodwall_stats::figures::Reference::InForce);
         (summary.victim_kept, summary.flood_kept) = (estimate(victim), estimate(flood));
-        let mut latency =
-            floodwall_stats::quantiles::Percentiles::of(&floodwall_model::LatencyCounts::from_values([
-                1_000_000,
-            ]));
+        let mut latency = floodwall_stats::quantiles::Percentiles::of(
+            &floodwall_model::LatencyCounts::from_values([1_000_000]),
+        );
         if let Some(latency) = &mut latency {
             latency.p99 = Some(p99);
         }
@@ -261,12 +275,18 @@ mod tests {
             dead_seconds: None,
             longest_stall_s: None,
         });
-        Row { family: family.into(), setting: Default::default(), summary: Some(summary), failure: None }
+        Row {
+            family: family.into(),
+            setting: Default::default(),
+            summary: Some(summary),
+            failure: None,
+        }
     }
 
     #[test]
     fn a_family_is_best_if_it_is_told_from_the_default_and_protects_the_victim() {
-        let kept = |value, low, high| Estimate { value, low: Some(low), high: Some(high), rounds: 3 };
+        let kept =
+            |value, low, high| Estimate { value, low: Some(low), high: Some(high), rounds: 3 };
         let said = |best: Estimate| verdict("a", Some(&best), Some(&kept(0.3, 0.1, 0.5)));
         assert_eq!(said(kept(0.99, 0.97, 1.0)), "**a**");
         assert_eq!(said(kept(0.7, 0.6, 0.8)), "none protects it; nearest: a");

@@ -58,11 +58,16 @@ struct Guard(Child);
 
 impl Guard {
     fn start(program: &Path, source: &str, more: &[&str]) -> anyhow::Result<Self> {
-        let socket = std::env::temp_dir().join(format!("floodwall-cost-{}.sock", std::process::id()));
+        let socket =
+            std::env::temp_dir().join(format!("floodwall-cost-{}.sock", std::process::id()));
         let mut command = Command::new(program);
         command.args(["guard", "--dry-run", "--source", source, "--socket"]).arg(socket);
-        let child =
-            command.args(more).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+        let child = command
+            .args(more)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?;
         let mut guard = Self(child);
         std::thread::sleep(SETTLE);
         anyhow::ensure!(guard.0.try_wait()?.is_none(), "the guard ({source}) has ended");
@@ -91,7 +96,8 @@ impl Guard {
     fn resident_mib(&self) -> f64 {
         let kib = |pid: u32| {
             let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-            let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
+            let line =
+                status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
             line.trim().trim_end_matches(" kB").parse::<f64>().unwrap_or(0.0)
         };
         self.processes().into_iter().map(kib).sum::<f64>() / 1024.0
@@ -115,7 +121,9 @@ impl Disks {
         for n in 0..count {
             let image = directory.path().join(n.to_string());
             std::fs::File::create(&image)?.set_len(1 << 20)?;
-            let node = run(Command::new("losetup").args(["--find", "--show"]).arg(&image))?.trim().to_owned();
+            let node = run(Command::new("losetup").args(["--find", "--show"]).arg(&image))?
+                .trim()
+                .to_owned();
             disks.0.push(node.clone());
             // A device that was never used is not looked at.
             std::io::Read::read_exact(&mut std::fs::File::open(node)?, &mut [0; 4096])?;
@@ -138,9 +146,16 @@ struct Writer(Child);
 impl Writer {
     fn start(directory: &Path, seconds: u64) -> anyhow::Result<Self> {
         let mut fio = Command::new("fio");
-        fio.args(["--name=flood", "--rw=write", "--bs=64k", "--rate=6m", "--size=64m", "--time_based"])
-            .arg(format!("--runtime={seconds}"))
-            .arg(format!("--directory={}", directory.display()));
+        fio.args([
+            "--name=flood",
+            "--rw=write",
+            "--bs=64k",
+            "--rate=6m",
+            "--size=64m",
+            "--time_based",
+        ])
+        .arg(format!("--runtime={seconds}"))
+        .arg(format!("--directory={}", directory.display()));
         Ok(Self(fio.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?))
     }
 }
@@ -156,7 +171,13 @@ impl Drop for Writer {
 fn victims(directory: &Path, seconds: u64) -> anyhow::Result<f64> {
     let mut fio = Command::new("fio");
     fio.args(["--name=victims", "--rw=randwrite", "--bs=4k", "--fdatasync=1", "--size=4m"])
-        .args(["--numjobs=8", "--thread", "--group_reporting", "--time_based", "--output-format=json"])
+        .args([
+            "--numjobs=8",
+            "--thread",
+            "--group_reporting",
+            "--time_based",
+            "--output-format=json",
+        ])
         .arg(format!("--runtime={seconds}"))
         .arg(format!("--directory={}", directory.display()));
     let text = run(&mut fio)?;
@@ -180,19 +201,25 @@ pub(crate) fn measure(floodwall: &Floodwall, options: &Options) -> anyhow::Resul
     }
     let disks = Disks::new(options.disks)?;
     println!("idle, {} disks beside, {} s each", options.disks, options.idle_seconds);
-    for (name, (program, source)) in arms.iter().filter_map(|arm| Some((&arm.name, arm.guard.as_ref()?))) {
+    for (name, (program, source)) in
+        arms.iter().filter_map(|arm| Some((&arm.name, arm.guard.as_ref()?)))
+    {
         let exclude = options.exclude.as_deref().map(|disk| ["--exclude", disk]);
         let guard = Guard::start(program, source, exclude.as_ref().map_or(&[], |more| more))?;
         let (before, begin) = (guard.cpu_s(), Instant::now());
         std::thread::sleep(Duration::from_secs(options.idle_seconds));
         let share = (guard.cpu_s() - before) / begin.elapsed().as_secs_f64();
-        println!("  {name:<14} {:>6.2} % of one core, {:>5.1} MiB", 100.0 * share, guard.resident_mib());
+        println!(
+            "  {name:<14} {:>6.2} % of one core, {:>5.1} MiB",
+            100.0 * share,
+            guard.resident_mib()
+        );
     }
     drop(disks);
     let place = tempfile::tempdir()?;
     let mount = place.path().to_string_lossy().into_owned();
-    let device =
-        floodwall.up("null", &["--size", "2GiB", "--memory", "1GiB", "--fs", "ext4", "--mount", &mount])?;
+    let device = floodwall
+        .up("null", &["--size", "2GiB", "--memory", "1GiB", "--fs", "ext4", "--mount", &mount])?;
     for beside_flood in [false, true] {
         let what = if beside_flood { "beside a writer of 6 MB/s" } else { "8 threads, fdatasync" };
         println!("\n{what}, {} rounds of {} s", options.rounds, options.seconds);
@@ -201,7 +228,12 @@ pub(crate) fn measure(floodwall: &Floodwall, options: &Options) -> anyhow::Resul
     Ok(())
 }
 
-fn beside(device: &Device<'_>, arms: &[Arm], options: &Options, beside_flood: bool) -> anyhow::Result<()> {
+fn beside(
+    device: &Device<'_>,
+    arms: &[Arm],
+    options: &Options,
+    beside_flood: bool,
+) -> anyhow::Result<()> {
     let directory = device.dir()?;
     victims(directory, 2)?;
     let mut rates = vec![Vec::new(); arms.len()];
@@ -214,7 +246,8 @@ fn beside(device: &Device<'_>, arms: &[Arm], options: &Options, beside_flood: bo
             let only = only.each_ref().map(String::as_str);
             let guard = guard.map(|(program, source)| Guard::start(program, source, &only));
             let guard = guard.transpose()?;
-            let writer = beside_flood.then(|| Writer::start(directory, options.seconds + 8)).transpose()?;
+            let writer =
+                beside_flood.then(|| Writer::start(directory, options.seconds + 8)).transpose()?;
             if writer.is_some() {
                 std::thread::sleep(Duration::from_secs(2));
             }
@@ -228,7 +261,8 @@ fn beside(device: &Device<'_>, arms: &[Arm], options: &Options, beside_flood: bo
         let kept = rates[at].iter().zip(&rates[0]).map(|(with, without)| 100.0 * with / without);
         let mut kept: Vec<f64> = kept.collect();
         kept.sort_by(f64::total_cmp);
-        let (least, most) = (kept.first().copied().unwrap_or(0.0), kept.last().copied().unwrap_or(0.0));
+        let (least, most) =
+            (kept.first().copied().unwrap_or(0.0), kept.last().copied().unwrap_or(0.0));
         println!(
             "  {:<14} {:>7.0} commits/s, {:>6.2} % of the rate without ({least:.1} to {most:.1}), {:>5.2} % of one core",
             arm.name,

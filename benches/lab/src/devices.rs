@@ -24,8 +24,9 @@ pub(crate) struct Device<'a> {
 
 impl Floodwall {
     pub(crate) fn new(program: &Path) -> anyhow::Result<Self> {
-        let program =
-            program.canonicalize().with_context(|| format!("no floodwall at '{}'", program.display()))?;
+        let program = program
+            .canonicalize()
+            .with_context(|| format!("no floodwall at '{}'", program.display()))?;
         Ok(Self { program })
     }
 
@@ -44,7 +45,9 @@ impl Floodwall {
 impl Device<'_> {
     /// Its counters.
     pub(crate) fn stats(&self) -> anyhow::Result<Value> {
-        let stats = run(Command::new(&self.floodwall.program).args(["lab", "stats", &self.name, "--json"]))?;
+        let stats = run(
+            Command::new(&self.floodwall.program).args(["lab", "stats", &self.name, "--json"])
+        )?;
         serde_json::from_str(&stats).context("lab stats --json")
     }
 
@@ -59,8 +62,9 @@ impl Drop for Device<'_> {
         // This runs to its end even after an interruption.
         let mut down = Command::new(&self.floodwall.program);
         let output = down.args(["lab", "down", &self.name]).stdin(Stdio::null()).output();
-        let done =
-            output.context("can't run floodwall").and_then(|output| succeeded(&output, "lab down", &[0]));
+        let done = output
+            .context("can't run floodwall")
+            .and_then(|output| succeeded(&output, "lab down", &[0]));
         if let Err(error) = done {
             eprintln!("{error:#}");
         }
@@ -80,15 +84,20 @@ pub(crate) fn run_accepting(command: &mut Command, accepted: &[i32]) -> anyhow::
 /// The same, with what it wrote to standard error.
 pub(crate) fn output(command: &mut Command, accepted: &[i32]) -> anyhow::Result<Output> {
     let name = command.get_program().to_string_lossy().into_owned();
-    let output =
-        interrupt::output(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()))?;
+    let output = interrupt::output(
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()),
+    )?;
     succeeded(&output, &name, accepted)?;
     Ok(output)
 }
 
 fn succeeded(output: &Output, name: &str, accepted: &[i32]) -> anyhow::Result<()> {
     if !output.status.code().is_some_and(|code| accepted.contains(&code)) {
-        bail!("'{name}' failed with {}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim());
+        bail!(
+            "'{name}' failed with {}: {}",
+            output.status,
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
     }
     Ok(())
 }

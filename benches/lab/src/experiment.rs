@@ -114,8 +114,8 @@ impl Cell {
 
     fn stored(self, data: &Path) -> anyhow::Result<Stored> {
         let path = self.path(data);
-        let text =
-            std::fs::read_to_string(&path).with_context(|| format!("can't read '{}'", path.display()))?;
+        let text = std::fs::read_to_string(&path)
+            .with_context(|| format!("can't read '{}'", path.display()))?;
         serde_json::from_str(&text)
             .with_context(|| format!("'{}' is no measurement; remove it", path.display()))
     }
@@ -130,9 +130,15 @@ impl Cell {
 
 /// Measures the cells missing in `data` (at most `most` of them), and writes the section anew once
 /// none is missing.
-pub(crate) fn run(floodwall: &Floodwall, plan: Plan, files: &Files<'_>, most: usize) -> anyhow::Result<()> {
+pub(crate) fn run(
+    floodwall: &Floodwall,
+    plan: Plan,
+    files: &Files<'_>,
+    most: usize,
+) -> anyhow::Result<()> {
     let root = origin::root()?;
-    std::fs::create_dir_all(files.data).with_context(|| format!("can't make '{}'", files.data.display()))?;
+    std::fs::create_dir_all(files.data)
+        .with_context(|| format!("can't make '{}'", files.data.display()))?;
     let missing: Vec<Cell> = Cell::all()
         .filter(|cell| !matches!(cell.stored(files.data), Ok(stored) if stored.plan == plan))
         .collect();
@@ -205,18 +211,24 @@ fn bench(floodwall: &Floodwall, plan: Plan, threads: u32, block_kib: u32) -> any
     let file = std::env::temp_dir().join(format!("lab-2010-{}.toml", std::process::id()));
     std::fs::write(&file, scenario).context("can't write the scenario")?;
     let mut command = Command::new(&floodwall.program);
-    command.args(["bench", "--json", "--progress", "never", "--scenario"]).arg(&file).arg(device.dir()?);
+    command
+        .args(["bench", "--json", "--progress", "never", "--scenario"])
+        .arg(&file)
+        .arg(device.dir()?);
     // 3: measured, not conclusive; the figures count all the same.
     let json = run_accepting(&mut command, &[0, 3]);
     std::fs::remove_file(&file).context("can't remove the scenario")?;
     let json: Value = serde_json::from_str(&json?).context("bench --json")?;
     let stats = device.stats()?;
-    Ok(json!({ "summary": json["summary"], "phases": record::phases(&json), "lab": stats["timings"] }))
+    Ok(
+        json!({ "summary": json["summary"], "phases": record::phases(&json), "lab": stats["timings"] }),
+    )
 }
 
 fn row(found: &Value, setting: &'static str, threads: u32, block_kib: u32) -> anyhow::Result<Row> {
-    let figure =
-        |path: &str| found.pointer(path).and_then(Value::as_f64).with_context(|| format!("no {path}"));
+    let figure = |path: &str| {
+        found.pointer(path).and_then(Value::as_f64).with_context(|| format!("no {path}"))
+    };
     let p99 = found.pointer("/summary/both/operation_us/p99").and_then(Value::as_f64);
     let dead = figure("/summary/dead_seconds/value")?;
     Ok(Row {
@@ -236,7 +248,9 @@ fn row(found: &Value, setting: &'static str, threads: u32, block_kib: u32) -> an
 fn rates(found: &Value, phase: &str) -> anyhow::Result<Vec<f64>> {
     let phases = found["phases"].as_array().into_iter().flatten().filter(|p| p["name"] == phase);
     phases
-        .map(|p| p["victim"]["iops"].as_f64().with_context(|| format!("no rate in a phase '{phase}'")))
+        .map(|p| {
+            p["victim"]["iops"].as_f64().with_context(|| format!("no rate in a phase '{phase}'"))
+        })
         .collect()
 }
 
@@ -269,7 +283,8 @@ impl Dd {
 impl Drop for Dd {
     fn drop(&mut self) {
         // TERM first, so that the shell ends its dd.
-        let ended = Command::new("kill").arg(self.0.id().to_string()).status().and_then(|_| self.0.wait());
+        let ended =
+            Command::new("kill").arg(self.0.id().to_string()).status().and_then(|_| self.0.wait());
         if let Err(error) = ended {
             eprintln!("dd goes on: {error}");
         }
@@ -317,7 +332,9 @@ fn sysbench(dir: &Path, plan: Plan) -> Command {
     // Random contents, as with --validate: prepare's zeros would take no memory, and no space
     // either.
     sysbench.args(["--validate=on", "--threads=10", "--file-block-size=16384", "--percentile=95"]);
-    sysbench.arg(format!("--file-total-size={}G", plan.file_gib)).arg(format!("--time={}", plan.seconds));
+    sysbench
+        .arg(format!("--file-total-size={}G", plan.file_gib))
+        .arg(format!("--time={}", plan.seconds));
     sysbench
 }
 
@@ -326,7 +343,10 @@ fn writes_per_s(report: &str) -> anyhow::Result<f64> {
         .lines()
         .find(|l| l.trim_start().starts_with("writes/s:"))
         .context("sysbench printed no writes/s")?;
-    line.split_whitespace().last().and_then(|n| n.parse().ok()).context("sysbench's writes/s is no number")
+    line.split_whitespace()
+        .last()
+        .and_then(|n| n.parse().ok())
+        .context("sysbench's writes/s is no number")
 }
 
 #[cfg(test)]

@@ -23,7 +23,8 @@ struct Idle {
 
 const SEQUENTIAL_READ: &[&str] = &["--rw=read", "--bs=1M", "--iodepth=4"];
 const SEQUENTIAL_WRITE: &[&str] = &["--rw=write", "--bs=1M", "--iodepth=4"];
-const RANDOM_READ: &[&str] = &["--rw=randread", "--bs=4k", "--iodepth=1", "--norandommap", "--randrepeat=0"];
+const RANDOM_READ: &[&str] =
+    &["--rw=randread", "--bs=4k", "--iodepth=1", "--norandommap", "--randrepeat=0"];
 
 /// The time until writes have filled the controller's cache: before that it takes everything at
 /// once.
@@ -101,11 +102,15 @@ pub(crate) fn run(floodwall: &Floodwall, rounds: u32) -> anyhow::Result<()> {
     lateness(floodwall)?;
     println!("\nidle figures through the whole stack, medians of {rounds} rounds");
     for idle in IDLE {
-        let device = floodwall.up(idle.preset, &["--memory", "2GiB", "--raw", "--size", idle.size])?;
+        let device =
+            floodwall.up(idle.preset, &["--memory", "2GiB", "--raw", "--size", idle.size])?;
         let scale = if idle.unit == "MB/s" { 1e6 } else { 1.0 };
         let mut values = Vec::new();
         for _ in 0..rounds {
-            values.push(number(&fio(&device, 8, &[idle.args, &["--zero_buffers"]].concat())?, idle.figure)?);
+            values.push(number(
+                &fio(&device, 8, &[idle.args, &["--zero_buffers"]].concat())?,
+                idle.figure,
+            )?);
         }
         let measured = median(&values).unwrap_or(f64::NAN);
         println!(
@@ -125,8 +130,16 @@ pub(crate) fn run(floodwall: &Floodwall, rounds: u32) -> anyhow::Result<()> {
 /// Runs fio on the block device.
 fn fio(device: &Device<'_>, seconds: u32, args: &[&str]) -> anyhow::Result<Value> {
     let mut fio = Command::new("fio");
-    fio.args(["--name=lab", "--ioengine=libaio", "--direct=1", "--time_based", "--output-format=json"]);
-    fio.arg(format!("--filename={}", device.path.display())).arg(format!("--runtime={seconds}")).args(args);
+    fio.args([
+        "--name=lab",
+        "--ioengine=libaio",
+        "--direct=1",
+        "--time_based",
+        "--output-format=json",
+    ]);
+    fio.arg(format!("--filename={}", device.path.display()))
+        .arg(format!("--runtime={seconds}"))
+        .args(args);
     let text = crate::devices::run(&mut fio)?;
     let json = text.find('{').map_or("", |at| &text[at..]);
     serde_json::from_str(json).context("fio's JSON")
@@ -181,8 +194,15 @@ fn null_device(floodwall: &Floodwall, rounds: u32) -> anyhow::Result<()> {
 /// 5,000 random reads a second on a device with a service time.
 fn lateness(floodwall: &Floodwall) -> anyhow::Result<()> {
     let device = floodwall.up("nvme-consumer", &["--memory", "1GiB", "--raw"])?;
-    fio(&device, 10, &["--rw=randread", "--bs=4k", "--iodepth=8", "--rate_iops=5000", "--norandommap"])?;
-    println!("\nlateness at 5,000 IOPS (nvme-consumer): {} (asked: p99 under 200 µs)", late(&device)?);
+    fio(
+        &device,
+        10,
+        &["--rw=randread", "--bs=4k", "--iodepth=8", "--rate_iops=5000", "--norandommap"],
+    )?;
+    println!(
+        "\nlateness at 5,000 IOPS (nvme-consumer): {} (asked: p99 under 200 µs)",
+        late(&device)?
+    );
     Ok(())
 }
 

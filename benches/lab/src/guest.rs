@@ -63,9 +63,19 @@ struct Figure {
 
 const FIGURES: [Figure; 5] = [
     Figure { name: "commits/s alone", phase: "victim", pointer: "/victim/iops", unit: 1.0 },
-    Figure { name: "a commit alone, mean ms", phase: "victim", pointer: "/victim/commit_us/mean", unit: 1e3 },
+    Figure {
+        name: "a commit alone, mean ms",
+        phase: "victim",
+        pointer: "/victim/commit_us/mean",
+        unit: 1e3,
+    },
     Figure { name: "flood alone, MB/s", phase: "flood", pointer: "/flood_bytes_per_s", unit: 1e6 },
-    Figure { name: "commits/s beside the flood", phase: "both", pointer: "/victim/iops", unit: 1.0 },
+    Figure {
+        name: "commits/s beside the flood",
+        phase: "both",
+        pointer: "/victim/iops",
+        unit: 1.0,
+    },
     Figure {
         name: "flood beside the commits, MB/s",
         phase: "both",
@@ -116,7 +126,8 @@ pub(crate) fn run(floodwall: &Floodwall, options: &Options) -> anyhow::Result<()
 }
 
 fn measure(floodwall: &Floodwall, preset: &str, place: &str, round: u32) -> anyhow::Result<Value> {
-    let scenario = tempfile::Builder::new().suffix(".toml").tempfile().context("a file for the scenario")?;
+    let scenario =
+        tempfile::Builder::new().suffix(".toml").tempfile().context("a file for the scenario")?;
     std::fs::write(scenario.path(), SCENARIO).context("can't write the scenario")?;
     let script = format!(
         "floodwall apply --yes --for 10m {LIMITS} >/dev/null || exit 1
@@ -171,8 +182,11 @@ fn table(trials: &[Value]) -> anyhow::Result<String> {
                 trials.iter().take(rounds).filter_map(|trial| figure.of(trial)).collect()
             };
             let (host_values, guest_values) = (values(&host), values(&guest));
-            let ratios = guest_values.iter().zip(&host_values).map(|(guest, host)| guest / host).collect();
-            let shown = |values: Vec<f64>| Rounds(values).shown(rounds, |value| number(value / figure.unit));
+            let ratios =
+                guest_values.iter().zip(&host_values).map(|(guest, host)| guest / host).collect();
+            let shown = |values: Vec<f64>| {
+                Rounds(values).shown(rounds, |value| number(value / figure.unit))
+            };
             writeln!(
                 out,
                 "| `{preset}` | {} | {rounds} | {} | {} | {} | {} and {} |",

@@ -114,7 +114,12 @@ fn main() -> anyhow::Result<()> {
         Command::Record { data, cells } => record::run(&floodwall, &data, cells),
         Command::Experiment { seconds, rounds, file_gib, published, out, data, cells } => {
             let files = experiment::Files { published: &published, out: &out, data: &data };
-            experiment::run(&floodwall, experiment::Plan { seconds, rounds, file_gib }, &files, cells)
+            experiment::run(
+                &floodwall,
+                experiment::Plan { seconds, rounds, file_gib },
+                &files,
+                cells,
+            )
         }
     }
 }

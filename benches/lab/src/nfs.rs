@@ -63,10 +63,15 @@ pub(crate) fn run(floodwall: &Floodwall, options: &Options) -> anyhow::Result<()
         }
         eprintln!("round {round} of {}", options.rounds);
         let mut command = Command::new(&floodwall.program);
-        command.args(["lab", "run", "null", "--memory", "16MiB", "--kernel", "uml", "--ram", RAM, "--"]);
+        command.args([
+            "lab", "run", "null", "--memory", "16MiB", "--kernel", "uml", "--ram", RAM, "--",
+        ]);
         let printed = run_command(command.arg(root.join(SCRIPT)).arg("1"))?;
         let origin = Origin::now(&root, &INPUTS)?;
-        trials::write(&path, &json!({ "round": round, "ram": RAM, "origin": origin, "printed": printed }))?;
+        trials::write(
+            &path,
+            &json!({ "round": round, "ram": RAM, "origin": origin, "printed": printed }),
+        )?;
     }
     let published = root.join("benches/published/measurements.toml");
     let section = section(&options.data, &published)?;
@@ -87,7 +92,11 @@ fn section(data: &Path, published: &Path) -> anyhow::Result<(String, Origin)> {
 fn table(rounds: &[Value], published: &Experiment) -> anyhow::Result<String> {
     let mut printed = Vec::new();
     for round in rounds {
-        anyhow::ensure!(round["ram"] == RAM, "round {} is of another guest; remove it", round["round"]);
+        anyhow::ensure!(
+            round["ram"] == RAM,
+            "round {} is of another guest; remove it",
+            round["round"]
+        );
         printed.push(round["printed"].as_str().context("a round without what the script printed")?);
     }
     let late = printed.iter().map(|text| is_late(text)).collect::<anyhow::Result<Vec<bool>>>()?;
@@ -99,7 +108,8 @@ fn table(rounds: &[Value], published: &Experiment) -> anyhow::Result<String> {
         printed.len()
     );
     for (row, figure, what) in ROWS {
-        let rates = printed.iter().map(|text| rate(text, row)).collect::<anyhow::Result<Vec<f64>>>()?;
+        let rates =
+            printed.iter().map(|text| rate(text, row)).collect::<anyhow::Result<Vec<f64>>>()?;
         let published = published.number(figure)?;
         let ratios = rates.iter().map(|rate| rate / published).collect();
         writeln!(
@@ -146,17 +156,22 @@ mod tests {
 
     #[test]
     fn rows_are_found_by_their_name_and_a_late_lab_is_counted() {
-        let published = Path::new(env!("CARGO_MANIFEST_DIR")).join("../published/measurements.toml");
+        let published =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../published/measurements.toml");
         let published = Experiment::read(&published, "nfs_gige_2016").unwrap();
         let round = |local: f64, kept_up: &str| {
-            let rates = format!("1 local {local}\n1 sync-default 44\n1 sync-tuned 56\n1 async-default 100\n");
+            let rates = format!(
+                "1 local {local}\n1 sync-default 44\n1 sync-tuned 56\n1 async-default 100\n"
+            );
             json!({ "ram": RAM, "printed": format!("{rates}lateness    n 5\nkept up     {kept_up}\n") })
         };
         let rounds = [round(66.0, "yes: within"), round(33.0, "nothing to tell it by")];
         let text = table(&rounds, &published).unwrap();
         assert!(text.contains("in 1 of them"), "{text}");
         assert!(
-            text.contains("sync, default limits | 44 | 44.0 (44.0 to 44.0) | 1.00 (1.00 to 1.00) |"),
+            text.contains(
+                "sync, default limits | 44 | 44.0 (44.0 to 44.0) | 1.00 (1.00 to 1.00) |"
+            ),
             "{text}"
         );
         let missing = [json!({ "ram": RAM, "printed": "1 local 66\nkept up yes: within\n" })];

@@ -34,7 +34,8 @@ const SIZE: &str = "32GiB";
 /// Measures the trials missing in `data`, at most `most` of them.
 pub(crate) fn run(floodwall: &Floodwall, data: &Path, most: usize) -> anyhow::Result<()> {
     std::fs::create_dir_all(data).with_context(|| format!("can't make '{}'", data.display()))?;
-    let cells = PRESETS.iter().flat_map(|preset| SETTINGS.iter().map(move |setting| (preset, setting)));
+    let cells =
+        PRESETS.iter().flat_map(|preset| SETTINGS.iter().map(move |setting| (preset, setting)));
     let missing = cells.filter(|((preset, _), (name, _))| !path(data, preset, name).exists());
     for ((preset, cache), (name, knobs)) in missing.take(most) {
         eprintln!("{preset}, {name}");
@@ -58,9 +59,15 @@ fn scenario(cache: &str) -> String {
     )
 }
 
-fn measure(floodwall: &Floodwall, preset: &str, cache: &str, knobs: &[&str]) -> anyhow::Result<Value> {
+fn measure(
+    floodwall: &Floodwall,
+    preset: &str,
+    cache: &str,
+    knobs: &[&str],
+) -> anyhow::Result<Value> {
     let device = floodwall.up(preset, &["--memory", "4GiB", "--size", SIZE, "--fs", "xfs"])?;
-    let name = device.path.file_name().context("the device has no name")?.to_string_lossy().into_owned();
+    let name =
+        device.path.file_name().context("the device has no name")?.to_string_lossy().into_owned();
     let knobs: Vec<String> = knobs.iter().map(|knob| knob.replace("DEV", &name)).collect();
     let knobs: Vec<&str> = knobs.iter().map(String::as_str).collect();
     let scenario = scenario(cache);
@@ -68,7 +75,10 @@ fn measure(floodwall: &Floodwall, preset: &str, cache: &str, knobs: &[&str]) -> 
         let file = std::env::temp_dir().join(format!("lab-record-{}.toml", std::process::id()));
         std::fs::write(&file, &scenario).context("can't write the scenario")?;
         let mut command = Command::new(&floodwall.program);
-        command.args(["bench", "--json", "--progress", "never", "--scenario"]).arg(&file).arg(device.dir()?);
+        command
+            .args(["bench", "--json", "--progress", "never", "--scenario"])
+            .arg(&file)
+            .arg(device.dir()?);
         let json = run_accepting(&mut command, &[0, 3]);
         std::fs::remove_file(&file).context("can't remove the scenario")?;
         serde_json::from_str(&json?).context("bench --json")

@@ -12,7 +12,10 @@ use floodwall_knobs::{Change, KernelFiles, Session, SystemClock, Who, session};
 const JOURNAL: &str = "/var/lib/floodwall/journal";
 
 /// Runs `body` with knobs set, and puts them back.
-pub(crate) fn with<T>(knobs: &[&str], body: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
+pub(crate) fn with<T>(
+    knobs: &[&str],
+    body: impl FnOnce() -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
     if knobs.is_empty() {
         return body();
     }
@@ -20,12 +23,20 @@ pub(crate) fn with<T>(knobs: &[&str], body: impl FnOnce() -> anyhow::Result<T>) 
     let files = KernelFiles::new(&root)?;
     let who = Who::this_process(&files);
     let store = DiskStore::open(Path::new(JOURNAL), &who.describe())?;
-    let session =
-        Session { files: &files, store: &store, clock: &SystemClock, boot_id: session::boot_id(&files), who };
-    let changes = knobs.iter().map(|knob| Change::parse(&root, None, knob)).collect::<Result<Vec<_>, _>>()?;
+    let session = Session {
+        files: &files,
+        store: &store,
+        clock: &SystemClock,
+        boot_id: session::boot_id(&files),
+        who,
+    };
+    let changes =
+        knobs.iter().map(|knob| Change::parse(&root, None, knob)).collect::<Result<Vec<_>, _>>()?;
     let applied = session.apply(&changes, "the experiment of 2010")?;
     let result = body();
     let before = applied.id.map_or(0, |id| id - 1);
-    session.rollback(before).context("the setting could not be put back: run floodwall rollback")?;
+    session
+        .rollback(before)
+        .context("the setting could not be put back: run floodwall rollback")?;
     result
 }

@@ -7,7 +7,12 @@ use published::Experiment;
 use crate::experiment::{PRESET, Plan, Row, Sysbench};
 
 /// The table.
-pub(crate) fn section(plan: Plan, rows: &[Row], sysbench: &[Sysbench], published: &Experiment) -> String {
+pub(crate) fn section(
+    plan: Plan,
+    rows: &[Row],
+    sysbench: &[Sysbench],
+    published: &Experiment,
+) -> String {
     let shown = |value: Option<f64>| value.map_or("–".into(), |v| format!("{v:.0}"));
     let mut out = format!(
         "Preset `{PRESET}` behind the real kernel, xfs, {} s a phase, {} rounds; the file has {} GiB (published: 10). Rates are commits a second: \

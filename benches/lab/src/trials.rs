@@ -11,7 +11,9 @@ use serde_json::Value;
 /// All trials in the directory `data`, in no order, and their origin.
 pub(crate) fn read_all(data: &Path) -> anyhow::Result<(Vec<Value>, Origin)> {
     let mut trials = Vec::new();
-    for entry in std::fs::read_dir(data).with_context(|| format!("can't list '{}'", data.display()))? {
+    for entry in
+        std::fs::read_dir(data).with_context(|| format!("can't list '{}'", data.display()))?
+    {
         let path = entry?.path();
         if path.extension().is_some_and(|extension| extension == "json") {
             trials.push(read(&path)?);
@@ -23,15 +25,17 @@ pub(crate) fn read_all(data: &Path) -> anyhow::Result<(Vec<Value>, Origin)> {
 
 /// The trial in a file.
 pub(crate) fn read(path: &Path) -> anyhow::Result<Value> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("can't read '{}'", path.display()))?;
-    serde_json::from_str(&text).with_context(|| format!("'{}' is no measurement; remove it", path.display()))
+    let text = std::fs::read_to_string(path)
+        .with_context(|| format!("can't read '{}'", path.display()))?;
+    serde_json::from_str(&text)
+        .with_context(|| format!("'{}' is no measurement; remove it", path.display()))
 }
 
 /// Keeps a trial. Its file is there whole or not at all.
 pub(crate) fn write(path: &Path, trial: &Value) -> anyhow::Result<()> {
     let failed = || format!("can't write '{}'", path.display());
-    let mut file =
-        tempfile::NamedTempFile::new_in(path.parent().unwrap_or(Path::new("."))).with_context(failed)?;
+    let mut file = tempfile::NamedTempFile::new_in(path.parent().unwrap_or(Path::new(".")))
+        .with_context(failed)?;
     writeln!(file, "{trial}").with_context(failed)?;
     file.persist(path).with_context(failed)?;
     Ok(())
@@ -45,5 +49,7 @@ pub(crate) fn publish(
     command: &str,
 ) -> anyhow::Result<()> {
     print!("{section}");
-    out.map_or(Ok(()), |out| replace_section(out, name, command, &section, &origin, &origin::root()?))
+    out.map_or(Ok(()), |out| {
+        replace_section(out, name, command, &section, &origin, &origin::root()?)
+    })
 }

@@ -34,8 +34,8 @@ pub(crate) struct Cell {
     pub(crate) streams: u32,
     /// The seed that the device is drawn with; `None`: a preset.
     pub(crate) drawn: Option<u32>,
-    /// Operations a second that the victim asks for, whatever it gets; `None`: as many as it can. 0
-    /// while the rate is not measured yet.
+    /// Operations a second that the victim asks for, whatever it gets; `None`: as many as it can.
+    /// 0 while the rate is not measured yet.
     pub(crate) rate: Option<u32>,
 }
 
@@ -133,8 +133,8 @@ pub(crate) fn space(machine: &SimOptions, in_force: &Setting, reference: &Refere
 /// How many points a cell's space has where the device drains so fast.
 pub(crate) fn points(cell: &Cell, drain_bytes_per_s: f64) -> anyhow::Result<usize> {
     let machine = cell.machine(1)?;
-    let in_force =
-        floodwall_sim::SimRig::new(machine.clone()).check(&cell.scenario()?, &Setting::default())?;
+    let in_force = floodwall_sim::SimRig::new(machine.clone())
+        .check(&cell.scenario()?, &Setting::default())?;
     let reference = Reference {
         iops_alone: 1.0,
         flood_bytes_per_s: 1.0,
@@ -158,7 +158,8 @@ mod tests {
         for cell in cells.into_iter().chain(drawn) {
             let scenario = cell.scenario().unwrap();
             let rig = floodwall_sim::SimRig::new(cell.machine(1).unwrap());
-            rig.check(&scenario, &Setting::default()).unwrap_or_else(|e| panic!("{}: {e}", cell.name()));
+            rig.check(&scenario, &Setting::default())
+                .unwrap_or_else(|e| panic!("{}: {e}", cell.name()));
         }
     }
 }

@@ -120,7 +120,9 @@ fn figures(first_day: u64, days: u64, jobs: Option<usize>) -> anyhow::Result<Vec
     type Condition = fn(&str) -> anyhow::Result<Vec<Figure>>;
     let mut work: Vec<(Condition, &str)> = Vec::new();
     for device in DEVICES {
-        for condition in [flood_comes_and_goes as Condition, victim_comes_and_goes, slows_down, alone] {
+        for condition in
+            [flood_comes_and_goes as Condition, victim_comes_and_goes, slows_down, alone]
+        {
             work.push((condition, device));
         }
     }
@@ -142,7 +144,10 @@ fn figures(first_day: u64, days: u64, jobs: Option<usize>) -> anyhow::Result<Vec
                     if let Some((condition, device)) = work.get(i as usize) {
                         let figures = condition(device);
                         eprintln!("condition {} of {}", i + 1, work.len());
-                        found.lock().unwrap_or_else(PoisonError::into_inner).push((i as usize, figures));
+                        found
+                            .lock()
+                            .unwrap_or_else(PoisonError::into_inner)
+                            .push((i as usize, figures));
                     } else if i < work.len() as u64 + days {
                         let day = day(first_day + i - work.len() as u64);
                         eprintln!("day {} of {days}", i + 1 - work.len() as u64);
@@ -240,10 +245,12 @@ fn victim_comes_and_goes(device: &str) -> anyhow::Result<Vec<Figure>> {
     let ((mut with, meets), (without, _)) = (run(true)?, run(false)?);
     let protected = worst(meets.iter().map(|m| with.entered(State::Protect, *m)));
     let freed = worst(meets.iter().map(|m| with.entered(State::Free, m + 30)));
-    let later = |stage: &Stage| meets.iter().map(|m| stage.rate("copy", m + 40, m + 60).1).sum::<f64>();
+    let later =
+        |stage: &Stage| meets.iter().map(|m| stage.rate("copy", m + 40, m + 60).1).sum::<f64>();
     let flood = later(&with) / later(&without).max(1.0);
     let own = with.is_as_it_was()?;
-    let ((protected, in_time), (freed, free_in_time)) = (within(protected, 1.0), within(freed, 10.0));
+    let ((protected, in_time), (freed, free_in_time)) =
+        (within(protected, 1.0), within(freed, 10.0));
     let condition = "the victim comes and goes";
     let figure = figure_of(condition, device);
     Ok(vec![
@@ -255,7 +262,12 @@ fn victim_comes_and_goes(device: &str) -> anyhow::Result<Vec<Figure>> {
             format!("{:.0} %", flood * 100.0),
             flood >= 0.95,
         ),
-        figure("knobs at the end", "as before", if own { "as before" } else { "changed" }.into(), own),
+        figure(
+            "knobs at the end",
+            "as before",
+            if own { "as before" } else { "changed" }.into(),
+            own,
+        ),
     ])
 }
 
@@ -485,7 +497,11 @@ fn day(number: u64) -> anyhow::Result<Day> {
             .iter()
             .filter(|d| d.from == State::Watch && d.to == State::Protect)
             .count()
-            + stage.decisions.iter().filter(|d| d.from == State::Free && d.to == State::Protect).count(),
+            + stage
+                .decisions
+                .iter()
+                .filter(|d| d.from == State::Free && d.to == State::Protect)
+                .count(),
         writes: stage.writes.len(),
         left_alone: stage.left_alone.len(),
         given_back,
@@ -502,11 +518,22 @@ fn of_month(days: Vec<Day>) -> Vec<Figure> {
     let figure = figure_of(condition, &on);
     let sum = |of: fn(&Day) -> usize| days.iter().map(of).sum::<usize>();
     let back = days.iter().filter(|d| d.given_back).count();
-    let (encounters, writes, left) = (sum(|d| d.encounters), sum(|d| d.writes), sum(|d| d.left_alone));
+    let (encounters, writes, left) =
+        (sum(|d| d.encounters), sum(|d| d.writes), sum(|d| d.left_alone));
     vec![
-        figure("days that end with every knob as before", "all", back.to_string(), back == days.len()),
+        figure(
+            "days that end with every knob as before",
+            "all",
+            back.to_string(),
+            back == days.len(),
+        ),
         figure("encounters, writes", "–", format!("{encounters}, {writes}"), true),
-        figure("knobs that could not be written or read otherwise", "0", left.to_string(), left == 0),
+        figure(
+            "knobs that could not be written or read otherwise",
+            "0",
+            left.to_string(),
+            left == 0,
+        ),
         figure(
             "most writes in an hour",
             "–",

@@ -20,7 +20,8 @@ pub(crate) fn all() -> anyhow::Result<Vec<(&'static str, Setting)>> {
 /// A preset as a setting: values as kernel files take them.
 fn setting(preset: &Preset) -> anyhow::Result<Setting> {
     let pair = |text: &&str| {
-        let (knob, value) = text.split_once('=').with_context(|| format!("'{text}' is no setting"))?;
+        let (knob, value) =
+            text.split_once('=').with_context(|| format!("'{text}' is no setting"))?;
         let plain = if value.parse::<i64>().is_ok() {
             value.to_owned()
         } else {
@@ -41,7 +42,13 @@ mod tests {
         assert_eq!(all.len(), PRESETS.len());
         let of = |name: &str| all.iter().find(|(n, _)| *n == name).unwrap().1.to_string();
         assert_eq!(of("2010-15MB"), "vm.dirty_bytes=15000000");
-        assert_eq!(of("2016-bandwidth-delay"), "vm.dirty_background_bytes=33554432,vm.dirty_bytes=201326592");
-        assert_eq!(of("tuned-latency-performance"), "vm.dirty_background_ratio=3,vm.dirty_ratio=10");
+        assert_eq!(
+            of("2016-bandwidth-delay"),
+            "vm.dirty_background_bytes=33554432,vm.dirty_bytes=201326592"
+        );
+        assert_eq!(
+            of("tuned-latency-performance"),
+            "vm.dirty_background_ratio=3,vm.dirty_ratio=10"
+        );
     }
 }

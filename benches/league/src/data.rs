@@ -21,8 +21,8 @@ pub(crate) const SEARCHED_WITH: [&str; 3] = ["tuner", "simulator", "device-prese
 /// A cell's file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct CellData {
-    /// What the default setting gave when the cell was begun. The simulator is deterministic: if it
-    /// gives something else now, it is another one and the rest is stale.
+    /// What the default setting gave when the cell was begun. The simulator is deterministic: if
+    /// it gives something else now, it is another one and the rest is stale.
     pub(crate) reference: Alone,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) grid: Option<Grid>,
@@ -59,8 +59,8 @@ pub(crate) struct Grid {
     pub(crate) points: usize,
     /// Trials that it took, those of the second look included.
     pub(crate) trials: usize,
-    /// Log score of each point in its first trial, in hundredths, in the order of the space; `null`
-    /// where the kernel refuses it.
+    /// Log score of each point in its first trial, in hundredths, in the order of the space;
+    /// `null` where the kernel refuses it.
     pub(crate) centi_scores: Vec<Option<i32>>,
     /// The best after the second look, the best first.
     pub(crate) best: Vec<Setting>,

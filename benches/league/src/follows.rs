@@ -13,10 +13,12 @@ fn root() -> PathBuf {
 }
 
 fn section(name: &str) -> Section {
-    let read =
-        |file: &str| sections(&std::fs::read_to_string(root().join("docs").join(file)).unwrap()).unwrap();
+    let read = |file: &str| {
+        sections(&std::fs::read_to_string(root().join("docs").join(file)).unwrap()).unwrap()
+    };
     let mut all = ["league.md", "guard.md"].into_iter().flat_map(read);
-    all.find(|section| section.name == name).unwrap_or_else(|| panic!("no document has a section {name}"))
+    all.find(|section| section.name == name)
+        .unwrap_or_else(|| panic!("no document has a section {name}"))
 }
 
 fn follows(name: &str, rendered: &str, origin: &Origin) {
@@ -67,7 +69,9 @@ fn the_priors_table_follows_from_the_stored_draws() {
 /// The law has them rounded.
 #[test]
 fn the_laws_priors_are_the_quarters_of_the_stored_draws() {
-    for (name, taken, quarter) in prior::taken(&root().join("benches/league/data/prior.json")).unwrap() {
+    for (name, taken, quarter) in
+        prior::taken(&root().join("benches/league/data/prior.json")).unwrap()
+    {
         assert!((taken / quarter - 1.0).abs() < 0.1, "{name}: {taken} instead of {quarter}");
     }
 }

@@ -112,8 +112,10 @@ struct Contender {
 pub(crate) fn run(args: &LabArgs) -> anyhow::Result<()> {
     interrupt::install()?;
     let root = origin::root()?;
-    std::fs::create_dir_all(&args.data).with_context(|| format!("can't make '{}'", args.data.display()))?;
-    let program = args.floodwall.canonicalize().context("no floodwall binary: cargo build --release")?;
+    std::fs::create_dir_all(&args.data)
+        .with_context(|| format!("can't make '{}'", args.data.display()))?;
+    let program =
+        args.floodwall.canonicalize().context("no floodwall binary: cargo build --release")?;
     let wanted: Vec<&str> = match args.cells.as_slice() {
         [] => SUBSET.to_vec(),
         named => named.iter().map(String::as_str).collect(),
@@ -122,7 +124,8 @@ pub(crate) fn run(args: &LabArgs) -> anyhow::Result<()> {
         let cell = cells::all().into_iter().find(|c| c.name() == name);
         let cell = cell.with_context(|| format!("no cell is called '{name}'"))?;
         let path = args.data.join(format!("{name}.json"));
-        let mut measured = read(&path)?.unwrap_or_else(|| OnLab { cell: cell.name(), ..OnLab::default() });
+        let mut measured =
+            read(&path)?.unwrap_or_else(|| OnLab { cell: cell.name(), ..OnLab::default() });
         let (searches, guards) =
             (measured.contenders.is_empty() && !args.only_guard, measured.guard.is_empty());
         if !searches && !guards {
@@ -157,7 +160,8 @@ fn read(path: &Path) -> anyhow::Result<Option<OnLab>> {
     if !path.exists() {
         return Ok(None);
     }
-    let text = std::fs::read_to_string(path).with_context(|| format!("can't read '{}'", path.display()))?;
+    let text = std::fs::read_to_string(path)
+        .with_context(|| format!("can't read '{}'", path.display()))?;
     serde_json::from_str(&text).map(Some).with_context(|| format!("'{}'", path.display()))
 }
 
@@ -181,7 +185,18 @@ impl<'a> Place<'a> {
     fn up(program: &'a Path, cell: &Cell) -> anyhow::Result<Self> {
         let name = format!("league-{}", std::process::id());
         let mut up = Command::new(program);
-        up.args(["lab", "up", cell.device, "--json", "--name", &name, "--memory", "6GiB", "--fs", "xfs"]);
+        up.args([
+            "lab",
+            "up",
+            cell.device,
+            "--json",
+            "--name",
+            &name,
+            "--memory",
+            "6GiB",
+            "--fs",
+            "xfs",
+        ]);
         // As the kernel has it for a disk.
         let told = finished(up.args(["--scheduler", "mq-deadline"]))?;
         // From here on it is taken down.
@@ -209,7 +224,12 @@ impl<'a> Place<'a> {
 }
 
 /// What a search finds, beside the default and the recipe.
-fn search(measured: &mut OnLab, place: &Place<'_>, cell: &Cell, args: &LabArgs) -> anyhow::Result<()> {
+fn search(
+    measured: &mut OnLab,
+    place: &Place<'_>,
+    cell: &Cell,
+    args: &LabArgs,
+) -> anyhow::Result<()> {
     let mut tune = place.floodwall("tune", cell);
     let told = said(tune.args(["--time", &args.time]).arg(&place.mount))?;
     let tuned = kept(&args.raw, &format!("{}.tune.json", cell.name()), &told)?;
@@ -231,15 +251,24 @@ fn search(measured: &mut OnLab, place: &Place<'_>, cell: &Cell, args: &LabArgs) 
     measured.trials = tuned["trials_run"].as_u64().unwrap_or(0);
     measured.seconds = tuned["seconds"].as_f64().unwrap_or(0.0);
     measured.setting = setting;
-    measured.contenders = compared["contenders"].as_array().into_iter().flatten().map(contender).collect();
+    measured.contenders =
+        compared["contenders"].as_array().into_iter().flatten().map(contender).collect();
     Ok(())
 }
 
 /// The same loads without the guard and with it.
-fn guard(measured: &mut OnLab, place: &Place<'_>, cell: &Cell, args: &LabArgs) -> anyhow::Result<()> {
+fn guard(
+    measured: &mut OnLab,
+    place: &Place<'_>,
+    cell: &Cell,
+    args: &LabArgs,
+) -> anyhow::Result<()> {
     let bench = |name: &str, baseline: Option<&Path>| {
         let mut bench = place.floodwall("bench", cell);
-        bench.arg("--rounds").arg(args.guard_rounds.to_string()).args(["--measure", &args.guard_measure]);
+        bench
+            .arg("--rounds")
+            .arg(args.guard_rounds.to_string())
+            .args(["--measure", &args.guard_measure]);
         if let Some(baseline) = baseline {
             bench.arg("--baseline").arg(baseline);
         }
@@ -286,8 +315,9 @@ fn contender(c: &Value) -> Contender {
 
 /// Runs a command and returns what it printed; its progress goes to our stderr. A signal ends it.
 fn said(command: &mut Command) -> anyhow::Result<String> {
-    let output =
-        interrupt::output(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit()))?;
+    let output = interrupt::output(
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit()),
+    )?;
     printed(command, &output)
 }
 
@@ -313,7 +343,9 @@ fn printed(command: &Command, output: &Output) -> anyhow::Result<String> {
 /// The section from the stored data, and its origin.
 pub(crate) fn section(data: &Path) -> anyhow::Result<(String, Origin)> {
     let mut all: Vec<OnLab> = Vec::new();
-    for entry in std::fs::read_dir(data).with_context(|| format!("can't read '{}'", data.display()))? {
+    for entry in
+        std::fs::read_dir(data).with_context(|| format!("can't read '{}'", data.display()))?
+    {
         let path = entry?.path();
         if path.extension().is_some_and(|e| e == "json") {
             let text = std::fs::read_to_string(&path)?;
@@ -333,7 +365,11 @@ pub(crate) fn section(data: &Path) -> anyhow::Result<(String, Origin)> {
             cell.kernel,
             cell.trials,
             cell.outcome,
-            if cell.setting.is_empty() { "the default".to_owned() } else { format!("`{}`", cell.setting) }
+            if cell.setting.is_empty() {
+                "the default".to_owned()
+            } else {
+                format!("`{}`", cell.setting)
+            }
         ));
     }
     out.push_str("\nThe guard, in a run of its own with longer phases; it knows nothing of the device when it begins:\n\n");
@@ -349,8 +385,9 @@ fn table<'a>(out: &mut String, cells: impl Iterator<Item = (&'a str, &'a [Conten
         let Some(default) = contenders.first() else { continue };
         for c in contenders {
             // Where no operation ended none was timed.
-            let p99 =
-                std::time::Duration::try_from_secs_f64(c.p99_us / 1e6).ok().filter(|p99| !p99.is_zero());
+            let p99 = std::time::Duration::try_from_secs_f64(c.p99_us / 1e6)
+                .ok()
+                .filter(|p99| !p99.is_zero());
             let what = if c.iops * c.of_seconds < 100.0 { "slowest " } else { "" };
             let p99 = p99.map_or_else(
                 || "–".to_owned(),
@@ -364,7 +401,8 @@ fn table<'a>(out: &mut String, cells: impl Iterator<Item = (&'a str, &'a [Conten
                 c.dead_seconds,
                 c.of_seconds,
                 c.flood_kept * 100.0,
-                c.burst_kept.map_or_else(|| "–".to_owned(), |kept| format!("{:.0} %", kept * 100.0)),
+                c.burst_kept
+                    .map_or_else(|| "–".to_owned(), |kept| format!("{:.0} %", kept * 100.0)),
             ));
         }
     }

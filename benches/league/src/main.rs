@@ -132,21 +132,28 @@ fn league(args: &LeagueArgs) -> anyhow::Result<()> {
             }
         }
     }
-    work::all(&wanted, args.jobs, &|cell, tell| run::cell(cell, &path(cell), plan, tell).map(|_| ()))?;
+    work::all(&wanted, args.jobs, &|cell, tell| {
+        run::cell(cell, &path(cell), plan, tell).map(|_| ())
+    })?;
     let mut there = Vec::new();
     let all = cells::all();
     for cell in &all {
         let Some(data) = data::CellData::read(&path(cell))? else { continue };
         let Some(grid) = &data.grid else { continue };
         // A quick look of an earlier run is no exhaustive grid.
-        if args.every != 1 || grid.points == cells::points(cell, data.reference.drain_bytes_per_s)? {
+        if args.every != 1 || grid.points == cells::points(cell, data.reference.drain_bytes_per_s)?
+        {
             there.push((*cell, data));
         }
     }
     let (summary, tables) = table::sections(&there)?;
     println!("{summary}\n{tables}");
     if args.dry_run || args.every != 1 || there.len() < all.len() {
-        eprintln!("{} of {} cells are there: the document is left as it is", there.len(), all.len());
+        eprintln!(
+            "{} of {} cells are there: the document is left as it is",
+            there.len(),
+            all.len()
+        );
         return Ok(());
     }
     let root = origin::root()?;

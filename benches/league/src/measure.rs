@@ -36,7 +36,8 @@ impl Place {
         for round in 0..REFERENCE_ROUNDS {
             trials.push(rig.run(&scenario, &Setting::default(), JUDGED_FROM + round, &mut ())?);
         }
-        Reference::of(&trials, &scenario).ok_or_else(|| anyhow::anyhow!("victim or flood does nothing alone"))
+        Reference::of(&trials, &scenario)
+            .ok_or_else(|| anyhow::anyhow!("victim or flood does nothing alone"))
     }
 
     /// A setting's figures in one round; the reason if the kernel refuses it.
@@ -56,7 +57,11 @@ impl Place {
     }
 
     /// A setting in fresh, long rounds.
-    pub(crate) fn judge(&self, setting: &Setting, reference: &Reference) -> Result<Measured, String> {
+    pub(crate) fn judge(
+        &self,
+        setting: &Setting,
+        reference: &Reference,
+    ) -> Result<Measured, String> {
         let all: Vec<Kept> = (0..ROUNDS)
             .map(|round| self.trial(setting, JUDGED_FROM + round, LONG, reference))
             .collect::<Result<_, _>>()?;

@@ -81,8 +81,11 @@ impl Rig for Noisy {
     ) -> Result<Trial, RigError> {
         let mut machine = self.machine.clone();
         let factor_permille = (1e3 * self.slowness()) as u64;
-        let slow =
-            Disturbance::Slow { factor_permille: factor_permille.max(1_000), from: Nanos(0), to: FOREVER };
+        let slow = Disturbance::Slow {
+            factor_permille: factor_permille.max(1_000),
+            from: Nanos(0),
+            to: FOREVER,
+        };
         machine.device.faults.push(Fault { member: None, kind: FaultKind::Clock(slow) });
         SimRig::new(machine).run(scenario, setting, round, watch)
     }
@@ -122,7 +125,8 @@ pub(crate) fn run(args: &NoiseArgs) -> anyhow::Result<()> {
         return Ok(());
     }
     let text = serde_json::to_string(&noise)? + "\n";
-    std::fs::write(&args.data, text).with_context(|| format!("can't write '{}'", args.data.display()))?;
+    std::fs::write(&args.data, text)
+        .with_context(|| format!("can't write '{}'", args.data.display()))?;
     replace_section(&args.out, "league-noise", "league noise", &section, &noise.origin, &root)
 }
 
@@ -135,7 +139,8 @@ fn searches(runs: usize) -> anyhow::Result<Vec<Search>> {
             scope.spawn(|| {
                 loop {
                     let i = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(cell) = (i < runs).then(|| cells.get(i % cells.len())).flatten() else {
+                    let Some(cell) = (i < runs).then(|| cells.get(i % cells.len())).flatten()
+                    else {
                         break;
                     };
                     let search = one(cell, i as u64);
@@ -185,14 +190,16 @@ fn one(cell: &Cell, seed: u64) -> anyhow::Result<Search> {
     let mut rig = Noisy { machine: machine.clone(), random: Pcg64Mcg::seed_from_u64(seed) };
     let options = Options { seconds: SEARCH_S, seed, ..Options::default() };
     let mut space_of = |reference: &Reference| cells::space(&machine, &in_force, reference);
-    let outcome = tune(&mut rig, &scenario, &mut space_of, &options, Clock::Trials, &mut (), &mut |_| ());
+    let outcome =
+        tune(&mut rig, &scenario, &mut space_of, &options, Clock::Trials, &mut (), &mut |_| ());
     let setting = told(&outcome).setting;
     if setting.is_empty() {
         return Ok(Search { seed, cell: cell.name(), recommended: None });
     }
     let place = Place { machine: cell.machine(1)?, scenario };
     let reference = place.reference()?;
-    let judged = |s: &Setting| place.judge(s, &reference).map_err(|why| anyhow::anyhow!("{s}: {why}"));
+    let judged =
+        |s: &Setting| place.judge(s, &reference).map_err(|why| anyhow::anyhow!("{s}: {why}"));
     let log_gain = judged(&setting)?.score - judged(&Setting::default())?.score;
     Ok(Search { seed, cell: cell.name(), recommended: Some(Recommended { setting, log_gain }) })
 }

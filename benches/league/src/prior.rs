@@ -125,7 +125,8 @@ fn section(all: &Drained) -> String {
     let mut out = "| kind | drawn devices | a quarter drains less than | the middle one | three quarters | the law takes |\n|---|---|---|---|---|---|\n".to_owned();
     for (name, kind, classes) in KINDS {
         let rates = of(all, classes);
-        let [quarter, middle, most] = [QUARTER, 0.5, 1.0 - QUARTER].map(|share| at(&rates, share) / 1e6);
+        let [quarter, middle, most] =
+            [QUARTER, 0.5, 1.0 - QUARTER].map(|share| at(&rates, share) / 1e6);
         let _ = writeln!(
             out,
             "| {name} | {} | {quarter:.1} MB/s | {middle:.0} MB/s | {most:.0} MB/s | {:.0} MB/s |",
@@ -147,5 +148,7 @@ pub(crate) fn stored(data: &Path) -> anyhow::Result<Option<(&'static str, String
 #[cfg(test)]
 pub(crate) fn taken(data: &Path) -> anyhow::Result<Vec<(&'static str, f64, f64)>> {
     let all: Drained = guard::read(data)?.unwrap_or_default();
-    Ok(KINDS.map(|(name, kind, classes)| (name, prior(kind), at(&of(&all, classes), QUARTER))).to_vec())
+    Ok(KINDS
+        .map(|(name, kind, classes)| (name, prior(kind), at(&of(&all, classes), QUARTER)))
+        .to_vec())
 }

@@ -68,15 +68,17 @@ pub(crate) fn spec(class: &str, seed: u32) -> anyhow::Result<DeviceSpec> {
         "drawn-usb-stick" => usb_stick(&mut draw),
         _ => cloud(&mut draw),
     };
-    let head = format!("name = \"{class}\"\ndescription = \"{description}\"\ndefault_size = \"16GiB\"\n\n");
+    let head = format!(
+        "name = \"{class}\"\ndescription = \"{description}\"\ndefault_size = \"16GiB\"\n\n"
+    );
     Ok(DeviceSpec::parse(&(head + &tables))?)
 }
 
 fn disk(draw: &mut Draw, cache_mib: u32) -> (String, String) {
     let speed = draw.one_of(&[5400, 7200, 10_000]);
     let outer = draw.between(100.0, 285.0);
-    let seek =
-        draw.between(if speed == 10_000 { 3.5 } else { 7.5 }, if speed == 10_000 { 5.0 } else { 12.0 });
+    let seek = draw
+        .between(if speed == 10_000 { 3.5 } else { 7.5 }, if speed == 10_000 { 5.0 } else { 12.0 });
     let heads = draw.one_of(&[2, 4, 6, 8, 12]);
     let inner = outer * draw.between(0.45, 0.6);
     let text = format!(
@@ -88,12 +90,21 @@ fn disk(draw: &mut Draw, cache_mib: u32) -> (String, String) {
         seek * draw.between(1.8, 2.3),
         draw.between(0.4, 1.2),
     );
-    (format!("{speed} rpm, {outer:.0} MB/s outside, seek {seek:.1} ms, cache {cache_mib} MiB"), text)
+    (
+        format!("{speed} rpm, {outer:.0} MB/s outside, seek {seek:.1} ms, cache {cache_mib} MiB"),
+        text,
+    )
 }
 
 fn array(draw: &mut Draw) -> (String, String) {
-    let (level, members) =
-        draw.one_of(&[("raid1", 2), ("raid10", 4), ("raid10", 8), ("raid5", 4), ("raid5", 6), ("raid6", 8)]);
+    let (level, members) = draw.one_of(&[
+        ("raid1", 2),
+        ("raid10", 4),
+        ("raid10", 8),
+        ("raid5", 4),
+        ("raid5", 6),
+        ("raid6", 8),
+    ]);
     let (disks, disk) = disk(draw, 0);
     let size = draw.one_of(&[256, 512, 1024, 2048]);
     let chunk = draw.one_of(&[64, 256, 512]);
@@ -254,7 +265,8 @@ mod tests {
         for class in CLASSES {
             let mut descriptions = std::collections::BTreeSet::new();
             for seed in 0..300 {
-                let drawn = spec(class, seed).unwrap_or_else(|e| panic!("{class}, seed {seed}: {e}"));
+                let drawn =
+                    spec(class, seed).unwrap_or_else(|e| panic!("{class}, seed {seed}: {e}"));
                 assert_eq!(drawn, spec(class, seed).unwrap());
                 drawn.build(drawn.default_size.0, 1).unwrap();
                 descriptions.insert(drawn.description);

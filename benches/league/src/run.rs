@@ -42,7 +42,12 @@ pub(crate) struct Plan {
 }
 
 /// Runs the missing parts of a cell and stores it. `tell` hears of progress.
-pub(crate) fn cell(cell: &Cell, path: &Path, plan: Plan, tell: &dyn Fn(&str)) -> anyhow::Result<CellData> {
+pub(crate) fn cell(
+    cell: &Cell,
+    path: &Path,
+    plan: Plan,
+    tell: &dyn Fn(&str),
+) -> anyhow::Result<CellData> {
     let begin = Instant::now();
     let place = Place { machine: cell.machine(1)?, scenario: cell.scenario()? };
     let reference = place.reference()?;
@@ -64,7 +69,8 @@ pub(crate) fn cell(cell: &Cell, path: &Path, plan: Plan, tell: &dyn Fn(&str)) ->
         data.wall_s = (before + begin.elapsed().as_secs_f64()).round();
         data.write(path)
     };
-    let in_force = SimRig::new(place.machine.clone()).check(&place.scenario, &Setting::default())?;
+    let in_force =
+        SimRig::new(place.machine.clone()).check(&place.scenario, &Setting::default())?;
     let space = cells::space(&place.machine, &in_force, &reference);
     if is_missing(data.grid.as_ref(), plan.every, space.size()) {
         data.grid = Some(grid(&place, &space, plan.every, &reference, tell));
@@ -91,8 +97,9 @@ pub(crate) fn cell(cell: &Cell, path: &Path, plan: Plan, tell: &dyn Fn(&str)) ->
         if data.of(&setting).is_none() {
             let earlier = data.grid.is_some() || !data.measured.is_empty();
             data.measured_with = and(earlier, &data.measured_with, &measured_with);
-            let judged =
-                place.judge(&setting, &reference).map_err(|why| anyhow::anyhow!("{setting}: {why}"))?;
+            let judged = place
+                .judge(&setting, &reference)
+                .map_err(|why| anyhow::anyhow!("{setting}: {why}"))?;
             data.measured.insert(setting.to_string(), judged);
         }
     }
@@ -116,15 +123,23 @@ fn is_missing(there: Option<&Grid>, every: usize, points: usize) -> bool {
 }
 
 /// Every point once, the best again.
-fn grid(place: &Place, space: &Space, every: usize, reference: &Reference, tell: &dyn Fn(&str)) -> Grid {
+fn grid(
+    place: &Place,
+    space: &Space,
+    every: usize,
+    reference: &Reference,
+    tell: &dyn Fn(&str),
+) -> Grid {
     let objective = Objective::default();
-    let settings: Vec<Setting> = space.points().iter().step_by(every).map(|p| space.setting(p)).collect();
+    let settings: Vec<Setting> =
+        space.points().iter().step_by(every).map(|p| space.setting(p)).collect();
     let mut first = Vec::new();
     for (i, setting) in settings.iter().enumerate() {
         tell(&format!("grid: {i} of {}", settings.len()));
         first.push(place.trial(setting, 1, GRID_MEASURE, reference).ok());
     }
-    let score = |i: &usize| first[*i].as_ref().map_or(f64::NEG_INFINITY, |k| objective.log_score(k));
+    let score =
+        |i: &usize| first[*i].as_ref().map_or(f64::NEG_INFINITY, |k| objective.log_score(k));
     let mut order: Vec<usize> = (0..settings.len()).filter(|i| first[*i].is_some()).collect();
     order.sort_by(|a, b| score(b).total_cmp(&score(a)));
     order.truncate(SECOND_LOOK);
@@ -155,7 +170,8 @@ pub(crate) fn search(cell: &Cell, seed: u64) -> anyhow::Result<Search> {
     let in_force = rig.check(&scenario, &Setting::default())?;
     let options = Options { seconds: SEARCH_S, seed, ..Options::default() };
     let mut space_of = |reference: &Reference| cells::space(&machine, &in_force, reference);
-    let outcome = tune(&mut rig, &scenario, &mut space_of, &options, Clock::Trials, &mut (), &mut |_| ());
+    let outcome =
+        tune(&mut rig, &scenario, &mut space_of, &options, Clock::Trials, &mut (), &mut |_| ());
     Ok(told(&outcome))
 }
 

@@ -80,7 +80,11 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    pub(crate) fn new(parts: Vec<PlantDevice>, setting: &Setting, guarded: bool) -> anyhow::Result<Self> {
+    pub(crate) fn new(
+        parts: Vec<PlantDevice>,
+        setting: &Setting,
+        guarded: bool,
+    ) -> anyhow::Result<Self> {
         let mut plant = SimPlant::new(parts, setting)?;
         let own = plant.knobs()?;
         Ok(Self {
@@ -203,7 +207,8 @@ impl Stage {
     /// When a state was first entered at or after a moment, in seconds after it.
     pub(crate) fn entered(&self, state: State, after: u64) -> Option<f64> {
         let after = Duration::from_secs(after);
-        let found = self.decisions.iter().find(|d| d.at >= after && d.to == state && d.from != state);
+        let found =
+            self.decisions.iter().find(|d| d.at >= after && d.to == state && d.from != state);
         found.map(|d| (d.at - after).as_secs_f64())
     }
 
@@ -236,7 +241,9 @@ impl Stage {
     /// Seconds in which a load got less than a tenth of its rate alone.
     pub(crate) fn dead(&self, load: &str, alone: f64, from: u64, to: u64) -> usize {
         let part = &self.seconds[from as usize..to as usize];
-        part.iter().filter(|s| (s.of(load).ops as f64) < floodwall_stats::stalls::DEAD_BELOW * alone).count()
+        part.iter()
+            .filter(|s| (s.of(load).ops as f64) < floodwall_stats::stalls::DEAD_BELOW * alone)
+            .count()
     }
 
     /// A stretch as a trial's phase of victims and floods together, so that it is judged as any
@@ -279,8 +286,12 @@ mod tests {
 
     #[test]
     fn what_the_guard_holds_is_a_fixed_setting() {
-        let cell = crate::cells::all().into_iter().find(|c| c.name() == "usb-stick_scan_flood-1").unwrap();
-        let part = || PlantDevice { options: cell.machine(1).unwrap(), scenario: cell.scenario().unwrap() };
+        let cell =
+            crate::cells::all().into_iter().find(|c| c.name() == "usb-stick_scan_flood-1").unwrap();
+        let part = || PlantDevice {
+            options: cell.machine(1).unwrap(),
+            scenario: cell.scenario().unwrap(),
+        };
         let mut stage = Stage::new(vec![part()], &Setting::default(), true).unwrap();
         assert!(stage.level().is_empty());
         let scenario = cell.scenario().unwrap();
@@ -293,7 +304,11 @@ mod tests {
         let device = fixed.first_device().unwrap();
         let of_device =
             |(knob, value): (&String, &String)| fixed.own.devices[&device].get(knob) == Some(value);
-        assert!(held.0.iter().all(of_device), "{held} is in force: {:?}", fixed.own.devices[&device]);
+        assert!(
+            held.0.iter().all(of_device),
+            "{held} is in force: {:?}",
+            fixed.own.devices[&device]
+        );
         stage.stop(12, &scenario.victims[0].name).unwrap();
         stage.stop(12, &scenario.floods[0].name).unwrap();
         stage.until(60).unwrap();

@@ -105,7 +105,8 @@ fn summary(rows: &[Row<'_>]) -> String {
         .flat_map(|r| r.searches.iter().map(move |s| (s, r.cell.name())))
         .min_by(|a, b| a.0.of_best.total_cmp(&b.0.of_best));
     let worse = rows.iter().flat_map(|r| &r.searches).filter(|s| s.of_default < 1.0).count();
-    let trials = rows.iter().map(|r| f64::from(r.trials) / r.grid_trials.max(1) as f64).fold(0.0, f64::max);
+    let trials =
+        rows.iter().map(|r| f64::from(r.trials) / r.grid_trials.max(1) as f64).fold(0.0, f64::max);
     let undecided: usize = rows.iter().map(|r| r.undecided).sum();
     let mut out = String::new();
     let _ = writeln!(
@@ -201,7 +202,8 @@ fn percent(score: f64) -> String {
 impl Found<'_> {
     /// Of the best one's score in percent, with the interval.
     fn share(&self) -> String {
-        let interval = |(low, high): (f64, f64)| format!(" ({:.0} to {:.0})", low * 100.0, high * 100.0);
+        let interval =
+            |(low, high): (f64, f64)| format!(" ({:.0} to {:.0})", low * 100.0, high * 100.0);
         format!("{:.0}{}", self.of_best * 100.0, self.interval.map_or(String::new(), interval))
     }
 }

@@ -45,7 +45,11 @@ pub(crate) fn all(wanted: &[Cell], jobs: Option<usize>, run: &Work<'_>) -> anyho
         let done = done.fetch_add(1, Ordering::Relaxed) + 1;
         let spent = begin.elapsed().as_secs_f64();
         let left = spent / done as f64 * (wanted.len() - done) as f64;
-        eprintln!("{done} of {} cells: {} ({spent:.0} s, about {left:.0} s left)", wanted.len(), cell.name());
+        eprintln!(
+            "{done} of {} cells: {} ({spent:.0} s, about {left:.0} s left)",
+            wanted.len(),
+            cell.name()
+        );
         result
     };
     thread::scope(|scope| {

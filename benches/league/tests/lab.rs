@@ -53,7 +53,11 @@ fn a_signal_takes_down_what_was_brought_up() {
         let mut league = league(dir.path()).unwrap();
         until("a search begins", || asked(dir.path()).iter().any(|line| line.starts_with("tune")));
         assert!(
-            Command::new("kill").args(["-s", signal, &league.id().to_string()]).status().unwrap().success()
+            Command::new("kill")
+                .args(["-s", signal, &league.id().to_string()])
+                .status()
+                .unwrap()
+                .success()
         );
         let mut status = None;
         until("it ends", || {

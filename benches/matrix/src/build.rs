@@ -51,15 +51,27 @@ pub(crate) fn build(repository: &Path) -> anyhow::Result<Built> {
     };
     // One call, so that common crates are compiled once.
     let suite = format!("floodwall-{SUITE}");
-    let built =
-        run(&["build", "--bins", "--test", "kernel", "-p", &suite, "-p", "floodwall", "-p", "matrix"])?;
+    let built = run(&[
+        "build",
+        "--bins",
+        "--test",
+        "kernel",
+        "-p",
+        &suite,
+        "-p",
+        "floodwall",
+        "-p",
+        "matrix",
+    ])?;
     let lines = built.lines().filter_map(|line| serde_json::from_str::<Message>(line).ok());
     let files: Vec<(String, String, PathBuf)> = lines
         .filter_map(|line| Some((crate_of(&line.package_id?), line.target?.name, line.executable?)))
         .collect();
     let find = |of: &str, target: &str| {
         let found = files.iter().find(|(name, kind, _)| name == of && kind == target);
-        found.map(|(_, _, file)| file.clone()).with_context(|| format!("cargo built no '{target}' of {of}"))
+        found
+            .map(|(_, _, file)| file.clone())
+            .with_context(|| format!("cargo built no '{target}' of {of}"))
     };
     Ok(Built {
         init: find("matrix", "matrix")?,

@@ -82,9 +82,9 @@ impl KernelData {
     pub(crate) fn read(dir: &Path, name: &str) -> anyhow::Result<Option<Self>> {
         let path = dir.join(format!("{name}.json"));
         match std::fs::read_to_string(&path) {
-            Ok(text) => {
-                serde_json::from_str(&text).with_context(|| format!("'{}'", path.display())).map(Some)
-            }
+            Ok(text) => serde_json::from_str(&text)
+                .with_context(|| format!("'{}'", path.display()))
+                .map(Some),
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(e) => Err(e).with_context(|| format!("can't read '{}'", path.display())),
         }

@@ -48,7 +48,11 @@ pub(crate) const SOURCES: [Source; 4] = [
         suites: &[("debian", "trixie"), ("debian-security", "trixie-security")],
         package: "linux-image-cloud-amd64",
     },
-    Source { name: "7", suites: &[("debian", "trixie-backports")], package: "linux-image-cloud-amd64" },
+    Source {
+        name: "7",
+        suites: &[("debian", "trixie-backports")],
+        package: "linux-image-cloud-amd64",
+    },
 ];
 
 /// A kernel that can be booted.
@@ -81,9 +85,11 @@ pub(crate) fn fetch(source: &Source, cache: &Path) -> anyhow::Result<Kernel> {
     // Newer packages have the image beside the modules.
     let mut images = entries("boot").chain([modules.join("vmlinuz")]);
     let is_image = |path: &PathBuf| {
-        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("vmlinuz")) && path.is_file()
+        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("vmlinuz"))
+            && path.is_file()
     };
-    let image = images.find(is_image).with_context(|| format!("'{}' has no kernel", unpacked.display()))?;
+    let image =
+        images.find(is_image).with_context(|| format!("'{}' has no kernel", unpacked.display()))?;
     Ok(Kernel { image, modules })
 }
 
@@ -97,10 +103,13 @@ impl Apt {
         let dir = cache.join("kernels").join(source.name);
         for below in ["lists/partial", "archives/partial", "etc/apt.conf.d", "etc/preferences.d"] {
             let path = dir.join(below);
-            std::fs::create_dir_all(&path).with_context(|| format!("can't make '{}'", path.display()))?;
+            std::fs::create_dir_all(&path)
+                .with_context(|| format!("can't make '{}'", path.display()))?;
         }
-        let suites =
-            source.suites.iter().map(|(archive, suite)| format!("deb {SERVER}/{archive} {suite} main\n"));
+        let suites = source
+            .suites
+            .iter()
+            .map(|(archive, suite)| format!("deb {SERVER}/{archive} {suite} main\n"));
         std::fs::write(dir.join("etc/sources.list"), suites.collect::<String>())?;
         std::fs::write(dir.join("status"), "")?;
         let here = dir.to_str().context("the cache's path is no UTF-8")?;
@@ -128,7 +137,8 @@ impl Apt {
             return Ok(());
         }
         let shown = self.run("apt-cache", &["--no-all-versions", "show", name])?;
-        let field = |field: &str| shown.lines().find_map(|line| line.strip_prefix(field)).map(str::trim);
+        let field =
+            |field: &str| shown.lines().find_map(|line| line.strip_prefix(field)).map(str::trim);
         let version = field("Version:").with_context(|| format!("Debian has no package {name}"))?;
         packages.push((name.to_owned(), version.to_owned()));
         for part in parts(field("Depends:").unwrap_or_default()) {
@@ -195,7 +205,8 @@ mod tests {
 
     #[test]
     fn a_kernels_own_packages_are_told_from_what_it_depends_on() {
-        let old = "kmod, linux-base (>= 4.3~), initramfs-tools (>= 0.120+deb8u2) | linux-initramfs-tool";
+        let old =
+            "kmod, linux-base (>= 4.3~), initramfs-tools (>= 0.120+deb8u2) | linux-initramfs-tool";
         assert_eq!(parts(old).count(), 0);
         let new = "linux-base-cloud-amd64 (= 7.3.4-1~bpo13+1), linux-image-7.3.4+deb13-cloud-amd64 (= 7.3.4-1), \
                    linux-modules-cloud-amd64 (= 7.3.4-1~bpo13+1)";

@@ -74,7 +74,8 @@ fn main() -> anyhow::Result<ExitCode> {
 }
 
 fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let unknown = args.kernels.iter().find(|name| SOURCES.iter().all(|source| source.name != **name));
+    let unknown =
+        args.kernels.iter().find(|name| SOURCES.iter().all(|source| source.name != **name));
     if let Some(name) = unknown {
         let known: Vec<&str> = SOURCES.iter().map(|source| source.name).collect();
         anyhow::bail!("unknown kernel '{name}'; use {}", known.join(", "));
@@ -98,7 +99,8 @@ fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.only.is_empty() {
         table::write_document(&args.data, &args.out, &root)?;
     }
-    let failed = all.iter().flat_map(|(_, data)| &data.checks).any(|check| check.outcome.is_failure());
+    let failed =
+        all.iter().flat_map(|(_, data)| &data.checks).any(|check| check.outcome.is_failure());
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
@@ -121,7 +123,8 @@ fn check(
         }
     };
     let dir = tempfile::tempdir_in(cache)?;
-    let [disk, first_root, console] = ["disk", "first-root", "console.log"].map(|name| dir.path().join(name));
+    let [disk, first_root, console] =
+        ["disk", "first-root", "console.log"].map(|name| dir.path().join(name));
     tree::write_disk(built, root, &disk)?;
     tree::write_first_root(built, &kernel, &first_root)?;
     let only = match args.only.as_slice() {
@@ -160,7 +163,8 @@ fn check(
 fn default_cache() -> anyhow::Result<PathBuf> {
     let own = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
-    let cache =
-        own.or_else(home).context("neither XDG_CACHE_HOME nor HOME is set; name a directory with --cache")?;
+    let cache = own
+        .or_else(home)
+        .context("neither XDG_CACHE_HOME nor HOME is set; name a directory with --cache")?;
     Ok(cache.join("floodwall/matrix"))
 }

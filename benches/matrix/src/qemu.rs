@@ -45,7 +45,10 @@ pub(crate) fn boot(boot: &Boot, heard: &mut dyn FnMut(Said)) -> anyhow::Result<(
     // now and then when tracepoints were switched on, which patches its code.
     command.args(["-n", "5", "qemu-system-x86_64", "-accel", "tcg,thread=single"]);
     command.args(["-m", RAM, "-smp", "2", "-no-reboot", "-nodefaults", "-display", "none"]);
-    command.arg("-serial").arg(format!("file:{}", boot.console.display())).args(["-serial", "stdio"]);
+    command
+        .arg("-serial")
+        .arg(format!("file:{}", boot.console.display()))
+        .args(["-serial", "stdio"]);
     command.arg("-kernel").arg(boot.image).arg("-initrd").arg(boot.first_root);
     // A kernel that hangs says where, and ends the guest.
     let hangs = "softlockup_panic=1 panic=-1";

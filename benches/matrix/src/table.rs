@@ -127,7 +127,8 @@ mod tests {
         }
         for (name, rendered) in [(CHECKS, checks(all.iter())), (CAPABILITIES, capabilities(&all))] {
             let section = document.iter().find(|section| section.name == name);
-            let section = section.unwrap_or_else(|| panic!("docs/kernels.md has no section {name}"));
+            let section =
+                section.unwrap_or_else(|| panic!("docs/kernels.md has no section {name}"));
             assert_eq!(section.text, rendered, "{name}: '{COMMAND}' writes it anew");
             assert_eq!(section.origin, origin(&all), "{name}");
         }
@@ -135,8 +136,12 @@ mod tests {
 
     #[test]
     fn a_guest_that_ends_early_fails_in_the_check_that_ran_and_has_not_run_the_others() {
-        let whole =
-            [Said::Begun("status".into()), ended("status"), Said::Begun("guard".into()), ended("guard")];
+        let whole = [
+            Said::Begun("status".into()),
+            ended("status"),
+            Said::Begun("guard".into()),
+            ended("guard"),
+        ];
         let run = |name: &str, said: &[Said]| {
             let mut data = KernelData { name: name.to_owned(), ..KernelData::default() };
             said.iter().for_each(|said| drop(data.take(said.clone())));
@@ -156,6 +161,10 @@ mod tests {
     }
 
     fn ended(check: &str) -> Said {
-        Said::Ended { check: check.to_owned(), outcome: Outcome::Passed(String::new()), seconds: 1.0 }
+        Said::Ended {
+            check: check.to_owned(),
+            outcome: Outcome::Passed(String::new()),
+            seconds: 1.0,
+        }
     }
 }

@@ -101,8 +101,18 @@ const DISK: &str = "6G";
 /// Modules that the guest loads: the disk's before all others.
 pub(crate) const DISK_MODULES: [&str; 3] = ["virtio_pci", "virtio_blk", "ext4"];
 /// Modules that are loaded after them.
-pub(crate) const MODULES: [&str; 10] =
-    ["loop", "fuse", "overlay", "xfs", "btrfs", "bfq", "kyber_iosched", "mq_deadline", "null_blk", "dm_mod"];
+pub(crate) const MODULES: [&str; 10] = [
+    "loop",
+    "fuse",
+    "overlay",
+    "xfs",
+    "btrfs",
+    "bfq",
+    "kyber_iosched",
+    "mq_deadline",
+    "null_blk",
+    "dm_mod",
+];
 
 /// Programs built for the guests: name in the guest, and the file.
 #[derive(Clone, Debug)]
@@ -136,7 +146,8 @@ pub(crate) fn write_disk(built: &Built, repository: &Path, image: &Path) -> anyh
     }
     let mut libraries = BTreeSet::new();
     for program in PROGRAMS {
-        let Some(from) = DIRS.iter().map(|dir| Path::new(dir).join(program)).find(|path| path.is_file())
+        let Some(from) =
+            DIRS.iter().map(|dir| Path::new(dir).join(program)).find(|path| path.is_file())
         else {
             continue;
         };
@@ -210,7 +221,8 @@ fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
     if let Some(dir) = to.parent() {
         fs::create_dir_all(dir)?;
     }
-    fs::copy(from, to).with_context(|| format!("can't copy '{}' to '{}'", from.display(), to.display()))?;
+    fs::copy(from, to)
+        .with_context(|| format!("can't copy '{}' to '{}'", from.display(), to.display()))?;
     Ok(())
 }
 

@@ -44,14 +44,17 @@ pub fn replace_section(
 /// As [`mark_stale`].
 pub fn mark_documents(root: &Path) -> anyhow::Result<Vec<String>> {
     let docs = root.join("docs");
-    let entries = std::fs::read_dir(&docs).with_context(|| format!("can't read '{}'", docs.display()))?;
+    let entries =
+        std::fs::read_dir(&docs).with_context(|| format!("can't read '{}'", docs.display()))?;
     let mut paths = entries.map(|entry| Ok(entry?.path())).collect::<anyhow::Result<Vec<_>>>()?;
     paths.retain(|path| path.extension().is_some_and(|e| e == "md"));
     paths.sort();
     let mut lines = Vec::new();
     for path in paths {
         let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        lines.extend(mark_stale(&path, root)?.iter().map(|name| format!("docs/{file}: {name} is stale")));
+        lines.extend(
+            mark_stale(&path, root)?.iter().map(|name| format!("docs/{file}: {name} is stale")),
+        );
     }
     Ok(lines)
 }
@@ -100,8 +103,9 @@ pub fn sections(document: &str) -> anyhow::Result<Vec<Section>> {
         rest = after;
         let Some((mark, body)) = after.split_once(" -->\n") else { break };
         let Some((name, command)) = mark.split_once(": written by `") else { continue };
-        let command =
-            command.strip_suffix('`').with_context(|| format!("the mark of {name} names no command"))?;
+        let command = command
+            .strip_suffix('`')
+            .with_context(|| format!("the mark of {name} names no command"))?;
         let end = format!("<!-- end of {name} -->\n");
         let (body, after) =
             body.split_once(&end).with_context(|| format!("the section {name} has no end"))?;
@@ -125,7 +129,9 @@ pub fn sections(document: &str) -> anyhow::Result<Vec<Section>> {
 /// A section behind its origin, and behind the stale mark if an input has changed since.
 fn headed(section: &str, origin: &Origin, root: &Path) -> anyhow::Result<String> {
     if origin.is_empty() {
-        return Ok(format!("{STALE}what these figures were measured with was not recorded.\n\n{section}"));
+        return Ok(format!(
+            "{STALE}what these figures were measured with was not recorded.\n\n{section}"
+        ));
     }
     let head = format!("{}{origin}{}\n", WITH.0, WITH.1);
     let changed: Vec<String> = origin
@@ -135,7 +141,9 @@ fn headed(section: &str, origin: &Origin, root: &Path) -> anyhow::Result<String>
         .collect();
     Ok(match changed.join(", ") {
         none if none.is_empty() => head + section,
-        list => format!("{head}{STALE}changed since these figures were measured: {list}.\n\n{section}"),
+        list => {
+            format!("{head}{STALE}changed since these figures were measured: {list}.\n\n{section}")
+        }
     })
 }
 
@@ -192,7 +200,11 @@ mod tests {
         std::fs::write(law.join("lib.rs"), "fn two() {}").unwrap();
         assert_eq!(mark_stale(&document, dir.path()).unwrap(), ["x"]);
         let stale = std::fs::read_to_string(&document).unwrap();
-        assert!(stale.contains("> **Stale**: changed since these figures were measured: law (measured at "));
+        assert!(
+            stale.contains(
+                "> **Stale**: changed since these figures were measured: law (measured at "
+            )
+        );
         mark_stale(&document, dir.path()).unwrap();
         assert_eq!(std::fs::read_to_string(&document).unwrap(), stale, "marked once");
         let section = sections(&stale).unwrap().remove(0);
@@ -211,8 +223,11 @@ mod tests {
     fn figures_of_unrecorded_origin_are_stale() {
         let dir = tempfile::tempdir().unwrap();
         let document = dir.path().join("league.md");
-        std::fs::write(&document, "a\n\n<!-- x: written by `make x` -->\n| 1 |\n<!-- end of x -->\nb\n")
-            .unwrap();
+        std::fs::write(
+            &document,
+            "a\n\n<!-- x: written by `make x` -->\n| 1 |\n<!-- end of x -->\nb\n",
+        )
+        .unwrap();
         for _ in 0..2 {
             assert_eq!(mark_stale(&document, dir.path()).unwrap(), ["x"]);
             let text = std::fs::read_to_string(&document).unwrap();
@@ -232,10 +247,18 @@ mod tests {
             if path.extension().is_some_and(|e| e == "md") {
                 let text = std::fs::read_to_string(&path).unwrap();
                 let read = sections(&text).unwrap();
-                assert_eq!(read.len(), text.matches(": written by `").count(), "{}", path.display());
+                assert_eq!(
+                    read.len(),
+                    text.matches(": written by `").count(),
+                    "{}",
+                    path.display()
+                );
                 for section in read {
                     // Only known inputs.
-                    section.origin.changed(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")).unwrap();
+                    section
+                        .origin
+                        .changed(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."))
+                        .unwrap();
                     found.push(section.name);
                 }
             }

@@ -26,10 +26,13 @@ impl Guarded {
     /// # Errors
     /// A guard that can't be started or does not answer.
     pub fn start(program: &Path, device: &Path, log: &Path) -> anyhow::Result<Self> {
-        let socket = std::env::temp_dir().join(format!("floodwall-guard-{}.sock", std::process::id()));
+        let socket =
+            std::env::temp_dir().join(format!("floodwall-guard-{}.sock", std::process::id()));
         let mut guard = tied("TERM", program);
         guard.arg("guard").arg("--device").arg(device).arg("--socket").arg(&socket);
-        guard.stdout(Stdio::null()).stderr(File::create(log).context("can't make the guard's log")?);
+        guard
+            .stdout(Stdio::null())
+            .stderr(File::create(log).context("can't make the guard's log")?);
         let child = guard.spawn().context("can't start the guard")?;
         let mut guarded = Self { program: program.to_owned(), guard: Some(child), socket };
         let mut status = guarded.ask("status");

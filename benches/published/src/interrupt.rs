@@ -19,7 +19,8 @@ const POLL: Duration = Duration::from_millis(50);
 pub fn install() -> anyhow::Result<()> {
     let flag = RAISED.get_or_init(Arc::default);
     for signal in [SIGINT, SIGTERM, SIGHUP] {
-        signal_hook::flag::register(signal, Arc::clone(flag)).context("can't install signal handlers")?;
+        signal_hook::flag::register(signal, Arc::clone(flag))
+            .context("can't install signal handlers")?;
     }
     Ok(())
 }

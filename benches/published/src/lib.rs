@@ -25,10 +25,11 @@ impl Experiment {
     /// # Errors
     /// A file that can't be read, or that has no such experiment.
     pub fn read(path: &Path, name: &str) -> anyhow::Result<Self> {
-        let text =
-            std::fs::read_to_string(path).with_context(|| format!("can't read '{}'", path.display()))?;
+        let text = std::fs::read_to_string(path)
+            .with_context(|| format!("can't read '{}'", path.display()))?;
         let mut all: toml::Table = text.parse().with_context(|| format!("'{}'", path.display()))?;
-        let figures = all.remove(name).with_context(|| format!("'{}' has no {name}", path.display()))?;
+        let figures =
+            all.remove(name).with_context(|| format!("'{}' has no {name}", path.display()))?;
         Ok(Self { name: name.to_owned(), figures })
     }
 
@@ -78,7 +79,13 @@ impl Experiment {
 
     /// A figure of a full report: `avg_ms` of `flood_dirty_bytes_1GB`.
     #[must_use]
-    pub fn of_report(&self, threads: u32, block_kib: u32, report: &str, figure: &str) -> Option<f64> {
+    pub fn of_report(
+        &self,
+        threads: u32,
+        block_kib: u32,
+        report: &str,
+        figure: &str,
+    ) -> Option<f64> {
         self.victim(threads, block_kib)?.get(report)?.get(figure).and_then(number)
     }
 

@@ -106,7 +106,10 @@ impl Origin {
 /// `law 9f86d081884c7d65 afbd7cd83500; simulator …`; several states of an input are each listed.
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let states = self.0.iter().flat_map(|(input, stamps)| stamps.iter().map(move |stamp| (input, stamp)));
+        let states = self
+            .0
+            .iter()
+            .flat_map(|(input, stamps)| stamps.iter().map(move |stamp| (input, stamp)));
         for (i, (input, stamp)) in states.enumerate() {
             let separator = if i == 0 { "" } else { "; " };
             write!(f, "{separator}{input} {} {}", stamp.digest, stamp.commit)?;
@@ -151,7 +154,9 @@ pub fn of_measurement(measurement: &serde_json::Value) -> Origin {
 fn paths(input: &str) -> anyhow::Result<&'static [&'static str]> {
     let found = INPUTS.iter().find(|(name, _)| *name == input);
     let names = || INPUTS.map(|(name, _)| name).join(", ");
-    found.map(|(_, paths)| *paths).with_context(|| format!("unknown input '{input}'; use {}", names()))
+    found
+        .map(|(_, paths)| *paths)
+        .with_context(|| format!("unknown input '{input}'; use {}", names()))
 }
 
 fn stamp(root: &Path, input: &str) -> anyhow::Result<Stamp> {
@@ -175,7 +180,8 @@ fn changed_last(root: &Path, paths: &[&str]) -> Option<String> {
 fn commit(root: &Path, paths: &[&str]) -> String {
     let Some(mut commit) = changed_last(root, paths) else { return "unknown".to_owned() };
     commit.truncate(COMMIT_DIGITS);
-    if git(root, &["status", "--porcelain", "--"], paths).is_none_or(|changes| !changes.is_empty()) {
+    if git(root, &["status", "--porcelain", "--"], paths).is_none_or(|changes| !changes.is_empty())
+    {
         commit.push('+');
     }
     commit
@@ -198,7 +204,10 @@ fn digest(root: &Path, paths: &[&str]) -> anyhow::Result<String> {
             .with_context(|| format!("can't read '{}'", file.display()))?;
         content.push_str(&file.to_string_lossy());
         content.push('\0');
-        content.push_str(&code(&text, if file.extension().is_some_and(|e| e == "rs") { "//" } else { "#" }));
+        content.push_str(&code(
+            &text,
+            if file.extension().is_some_and(|e| e == "rs") { "//" } else { "#" },
+        ));
         content.push('\0');
     }
     Ok(format!("{:016x}", XxHash64::oneshot(0, content.as_bytes())))
@@ -212,7 +221,9 @@ fn collect(root: &Path, path: &Path, files: &mut Vec<PathBuf>) -> anyhow::Result
         files.push(path.to_owned());
         return Ok(());
     }
-    for entry in std::fs::read_dir(&there).with_context(|| format!("can't read '{}'", path.display()))? {
+    for entry in
+        std::fs::read_dir(&there).with_context(|| format!("can't read '{}'", path.display()))?
+    {
         let name = entry?.file_name();
         let text = name.to_string_lossy();
         let is_test = text == "tests" || text.ends_with("tests.rs");
@@ -271,7 +282,8 @@ mod tests {
             assert_ne!(origin(text), origin(law), "{text}");
         }
         let with_tests = root(law);
-        std::fs::write(with_tests.path().join("crates/guard/src/climb_tests.rs"), "fn t() {}").unwrap();
+        std::fs::write(with_tests.path().join("crates/guard/src/climb_tests.rs"), "fn t() {}")
+            .unwrap();
         assert_eq!(Origin::now(with_tests.path(), &["law"]).unwrap(), origin(law));
         std::fs::write(with_tests.path().join("crates/guard/src/act.rs"), "fn act() {}").unwrap();
         assert_ne!(Origin::now(with_tests.path(), &["law"]).unwrap(), origin(law));

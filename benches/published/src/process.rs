@@ -22,7 +22,12 @@ pub fn tied(signal: &str, program: impl AsRef<std::ffi::OsStr>) -> Command {
 pub fn tied_as(user: &str, signal: &str, program: impl AsRef<std::ffi::OsStr>) -> Command {
     let mut command = Command::new("setpriv");
     let who = [format!("--reuid={user}"), format!("--regid={user}"), "--clear-groups".into()];
-    command.args(who).args(["--pdeathsig", signal]).arg(program).stdin(Stdio::null()).current_dir("/");
+    command
+        .args(who)
+        .args(["--pdeathsig", signal])
+        .arg(program)
+        .stdin(Stdio::null())
+        .current_dir("/");
     command
 }
 
@@ -57,7 +62,11 @@ fn printed(command: &Command, output: &Output) -> anyhow::Result<String> {
 ///
 /// # Errors
 /// A process that can't be asked or waited for.
-pub fn end(child: &mut Child, signal: &str, patience: Duration) -> anyhow::Result<std::process::ExitStatus> {
+pub fn end(
+    child: &mut Child,
+    signal: &str,
+    patience: Duration,
+) -> anyhow::Result<std::process::ExitStatus> {
     let begin = Instant::now();
     if let Some(status) = child.try_wait().context("can't wait")? {
         return Ok(status);
@@ -99,7 +108,7 @@ pub fn until(
 
 /// A process's bytes written by system calls (`wchar` of /proc/PID/io); 0 if it is gone.
 pub fn bytes_written(pid: u32) -> u64 {
-    let text =
-        std::fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("io")).unwrap_or_default();
+    let text = std::fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("io"))
+        .unwrap_or_default();
     text.lines().find_map(|line| line.strip_prefix("wchar: ")?.parse().ok()).unwrap_or(0)
 }

@@ -10,7 +10,8 @@ pub(crate) fn all<C: Sync, R: Send>(
     measure: impl Fn(&C) -> anyhow::Result<R> + Sync,
 ) -> anyhow::Result<Vec<R>> {
     let next = AtomicUsize::new(0);
-    let results: Mutex<Vec<Option<anyhow::Result<R>>>> = Mutex::new(cells.iter().map(|_| None).collect());
+    let results: Mutex<Vec<Option<anyhow::Result<R>>>> =
+        Mutex::new(cells.iter().map(|_| None).collect());
     let workers = thread::available_parallelism().map_or(1, usize::from).min(cells.len().max(1));
     thread::scope(|scope| {
         for _ in 0..workers {

@@ -37,26 +37,33 @@ pub(crate) fn section(data: &Path) -> anyhow::Result<String> {
 }
 
 fn read(data: &Path) -> anyhow::Result<Vec<Recorded>> {
-    let entries = std::fs::read_dir(data).with_context(|| format!("can't read '{}'", data.display()))?;
+    let entries =
+        std::fs::read_dir(data).with_context(|| format!("can't read '{}'", data.display()))?;
     let mut recorded = Vec::new();
     for entry in entries {
         let path = entry?.path();
         if path.extension().is_some_and(|e| e == "json") {
-            let text =
-                std::fs::read_to_string(&path).with_context(|| format!("can't read '{}'", path.display()))?;
-            let value = serde_json::from_str(&text).with_context(|| format!("'{}'", path.display()))?;
+            let text = std::fs::read_to_string(&path)
+                .with_context(|| format!("can't read '{}'", path.display()))?;
+            let value =
+                serde_json::from_str(&text).with_context(|| format!("'{}'", path.display()))?;
             let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
             recorded.push(Recorded { name, value });
         }
     }
-    anyhow::ensure!(!recorded.is_empty(), "nothing is recorded in '{}': run make lab-record", data.display());
+    anyhow::ensure!(
+        !recorded.is_empty(),
+        "nothing is recorded in '{}': run make lab-record",
+        data.display()
+    );
     recorded.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(recorded)
 }
 
 fn trials(recorded: &Recorded) -> anyhow::Result<Vec<Trial>> {
-    let text =
-        |key: &str| recorded.value[key].as_str().with_context(|| format!("{}: no {key}", recorded.name));
+    let text = |key: &str| {
+        recorded.value[key].as_str().with_context(|| format!("{}: no {key}", recorded.name))
+    };
     let scenario = scenario::parse(text("scenario")?)?;
     let size: Bytes = text("size")?.parse()?;
     let ram = recorded.value["host"]["ram_bytes"].as_u64().context("no ram_bytes")?;
@@ -113,19 +120,22 @@ fn counts(knobs: &serde_json::Map<String, Value>, name: &str, value: &Value) -> 
 
 fn compare(recorded: &Recorded, simulated: &Summary, lines: &mut Vec<Line>) {
     let measured = |path: &str| recorded.value["summary"].pointer(path).and_then(Value::as_f64);
-    let of = |phase: &Option<PhaseFigures>, f: fn(&PhaseFigures) -> Option<f64>| phase.as_ref().and_then(f);
-    let late = recorded.value["kept_up"].as_bool() == Some(false);
-    let mut add = |what: &str, expected: Option<f64>, simulated: Option<f64>, scale: f64, goal: Goal| {
-        lines.push(Line {
-            what: format!("{}, {what}", recorded.name),
-            expected: expected.map(|v| v * scale),
-            simulated: simulated.map(|v| v * scale),
-            goal,
-            basis: Basis::Predicted,
-            range: None,
-            doubt: late.then_some("late"),
-        });
+    let of = |phase: &Option<PhaseFigures>, f: fn(&PhaseFigures) -> Option<f64>| {
+        phase.as_ref().and_then(f)
     };
+    let late = recorded.value["kept_up"].as_bool() == Some(false);
+    let mut add =
+        |what: &str, expected: Option<f64>, simulated: Option<f64>, scale: f64, goal: Goal| {
+            lines.push(Line {
+                what: format!("{}, {what}", recorded.name),
+                expected: expected.map(|v| v * scale),
+                simulated: simulated.map(|v| v * scale),
+                goal,
+                basis: Basis::Predicted,
+                range: None,
+                doubt: late.then_some("late"),
+            });
+        };
     for (phase, name, figures) in
         [("victim", "alone", &simulated.victim), ("both", "beside", &simulated.both)]
     {
@@ -133,17 +143,25 @@ fn compare(recorded: &Recorded, simulated: &Summary, lines: &mut Vec<Line>) {
         let iops = of(figures, |f| f.iops);
         add(&what, measured(&format!("/{phase}/iops")), iops, 1.0, Goal::Within(0.15));
     }
-    for (phase, name, figures) in [("flood", "alone", &simulated.flood), ("both", "beside", &simulated.both)]
+    for (phase, name, figures) in
+        [("flood", "alone", &simulated.flood), ("both", "beside", &simulated.both)]
     {
         let what = format!("flood {name}, MB/s");
         let rate = of(figures, |f| f.flood_bytes_per_s);
-        add(&what, measured(&format!("/{phase}/flood_bytes_per_s")), rate, 1e-6, Goal::Within(0.15));
+        add(
+            &what,
+            measured(&format!("/{phase}/flood_bytes_per_s")),
+            rate,
+            1e-6,
+            Goal::Within(0.15),
+        );
     }
     for (phase, name, figures) in
         [("victim", "alone", &simulated.victim), ("both", "beside", &simulated.both)]
     {
         // A p99 takes 100 operations on both sides; else the slowest ones are compared.
-        let operations = measured(&format!("/{phase}/iops")).zip(measured(&format!("/{phase}/seconds")));
+        let operations =
+            measured(&format!("/{phase}/iops")).zip(measured(&format!("/{phase}/seconds")));
         let enough = operations.is_some_and(|(iops, seconds)| iops * seconds >= 99.5);
         let p99 = of(figures, |f| f.operation_us.and_then(|l| l.p99));
         let (tail, simulated) = match p99.filter(|_| enough) {

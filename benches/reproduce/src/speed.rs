@@ -18,7 +18,8 @@ pub(crate) fn section() -> anyhow::Result<String> {
         "copy-vs-database-2010 on raid10-bbwc-2010, kernel 6.18, one core, medians of {RUNS} runs\n\n| measured part of a phase | virtual s | wall ms | times real time | µs an operation |\n|---|---|---|---|---|\n"
     );
     for seconds in [3, 30, 300] {
-        let mut scenario: Scenario = scenario::builtin("copy-vs-database-2010").context("the scenario")??;
+        let mut scenario: Scenario =
+            scenario::builtin("copy-vs-database-2010").context("the scenario")??;
         scenario.timing.rounds = 1;
         scenario.timing.measure = std::time::Duration::from_secs(seconds);
         let mut rig = SimRig::new(SimOptions::new(DeviceSpec::preset("raid10-bbwc-2010")?));
@@ -28,7 +29,8 @@ pub(crate) fn section() -> anyhow::Result<String> {
             let trial = rig.run(&scenario, &Setting::default(), round, &mut ())?;
             walls.push(begin.elapsed().as_secs_f64());
             virtual_s = trial.phases.iter().map(|p| p.warmup.seconds + p.seconds).sum::<f64>();
-            let device = trial.phases.iter().flat_map(|p| &p.intervals).filter_map(|i| i.host.device);
+            let device =
+                trial.phases.iter().flat_map(|p| &p.intervals).filter_map(|i| i.host.device);
             operations = device.map(|d| d.read_ops + d.write_ops + d.flush_ops.unwrap_or(0)).sum();
         }
         let wall = median(&walls).context("no runs")?;

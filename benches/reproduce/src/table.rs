@@ -69,7 +69,8 @@ impl Line {
 
     /// Whether the goal is met at both ends of the range as well.
     fn holds(&self) -> bool {
-        let at = |simulated| self.expected.is_some_and(|expected| self.goal.met(expected, simulated));
+        let at =
+            |simulated| self.expected.is_some_and(|expected| self.goal.met(expected, simulated));
         self.met() == Some(true) && self.range.is_none_or(|(low, high)| at(low) && at(high))
     }
 }
@@ -97,7 +98,9 @@ pub(crate) fn table(expected: &str, lines: &[Line]) -> String {
             (Some(expected), Some(simulated), Goal::Within(_)) => {
                 format!("{:+.0} %", (simulated / expected - 1.0) * 100.0)
             }
-            (Some(expected), Some(simulated), Goal::Factor(_)) => format!("× {:.2}", simulated / expected),
+            (Some(expected), Some(simulated), Goal::Factor(_)) => {
+                format!("× {:.2}", simulated / expected)
+            }
             _ => "–".to_owned(),
         };
         let verdict = match line.met() {
@@ -141,7 +144,8 @@ fn headline(lines: &[Line]) -> String {
     if lines.iter().any(|line| line.doubt.is_some()) {
         let sure = || of(Basis::Predicted).filter(|line| line.doubt.is_none());
         let met = sure().filter(|line| line.met() == Some(true)).count();
-        let _ = write!(out, " Where the measured figure is not in doubt: {met} of {}.", sure().count());
+        let _ =
+            write!(out, " Where the measured figure is not in doubt: {met} of {}.", sure().count());
     }
     let others = [(Basis::Fitted, "fitted"), (Basis::Neighbour, "calibrated on a neighbour")];
     let others: Vec<String> = others

@@ -49,7 +49,12 @@ pub(crate) fn section(published: &Path) -> anyhow::Result<String> {
     let cells: Vec<Cell> = ELEVATORS
         .into_iter()
         .flat_map(|elevator| {
-            TESTS.into_iter().map(move |(test, sequential, reads)| Cell { elevator, test, sequential, reads })
+            TESTS.into_iter().map(move |(test, sequential, reads)| Cell {
+                elevator,
+                test,
+                sequential,
+                reads,
+            })
         })
         .collect();
     let lines = |changes| -> anyhow::Result<(Vec<f64>, Vec<Line>)> {
@@ -99,7 +104,8 @@ fn iops(cell: &Cell, changes: &[(&str, &str)]) -> anyhow::Result<f64> {
         cpus: 2,
         ..SimOptions::new(device)
     };
-    let setting: Setting = [("scheduler".to_owned(), cell.elevator.to_owned())].into_iter().collect();
+    let setting: Setting =
+        [("scheduler".to_owned(), cell.elevator.to_owned())].into_iter().collect();
     let test = DiskTest {
         threads: 4,
         block: Bytes(4096),

@@ -63,7 +63,8 @@ pub(crate) fn section(published: &Path) -> anyhow::Result<String> {
         let good = (low..=high).contains(reads);
         inside += usize::from(good);
         let all = others.iter().filter_map(|found| found.get(i)).chain([reads]);
-        let (least, most) = all.fold((f64::MAX, 0.0), |(l, m), x| (f64::min(l, *x), f64::max(m, *x)));
+        let (least, most) =
+            all.fold((f64::MAX, 0.0), |(l, m), x| (f64::min(l, *x), f64::max(m, *x)));
         out.push_str(&format!(
             "| {elevator} | {low:.0} to {high:.0} | {} | {least:.0} to {most:.0} | {} |\n",
             number(Some(*reads)),
@@ -89,7 +90,9 @@ fn order(ranges: &[(f64, f64)], found: &[f64]) -> (usize, usize) {
     let all = || ranges.iter().zip(found);
     let pairs = all().flat_map(|a| all().map(move |b| (a, b)));
     let apart = pairs.filter(|((above, _), (below, _))| above.0 > below.1);
-    apart.fold((0, 0), |(pairs, kept), ((_, a), (_, b))| (pairs + 1, kept + usize::from(*a > b * 1.05)))
+    apart.fold((0, 0), |(pairs, kept), ((_, a), (_, b))| {
+        (pairs + 1, kept + usize::from(*a > b * 1.05))
+    })
 }
 
 fn reads_per_s(elevator: &str, machine: Machine) -> anyhow::Result<f64> {

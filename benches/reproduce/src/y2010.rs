@@ -60,7 +60,8 @@ impl Machine {
 
     /// Other values of those constants, one at a time.
     fn others(&self) -> Vec<Self> {
-        let with = |change| Self { changes: [&self.changes[..], &[change]].concat(), ..self.clone() };
+        let with =
+            |change| Self { changes: [&self.changes[..], &[change]].concat(), ..self.clone() };
         vec![
             Self { hz: Some(100), ..self.clone() },
             Self { hz: Some(1000), ..self.clone() },
@@ -170,8 +171,11 @@ fn trials(cell: &Cell, machine: &Machine) -> anyhow::Result<Vec<Trial>> {
         member_queues: machine.member_queues,
         ..SimOptions::new(preset_with(PRESET, &machine.changes)?)
     };
-    let setting: Setting =
-        cell.dirty_bytes.map(|bytes| ("vm.dirty_bytes".to_owned(), bytes.to_owned())).into_iter().collect();
+    let setting: Setting = cell
+        .dirty_bytes
+        .map(|bytes| ("vm.dirty_bytes".to_owned(), bytes.to_owned()))
+        .into_iter()
+        .collect();
     let mut rig = SimRig::new(options);
     (1..=ROUNDS).map(|round| Ok(rig.run(&scenario, &setting, round, &mut ())?)).collect()
 }
@@ -212,9 +216,10 @@ fn iops_line(
 /// The three reports that were published in full: of each figure the middle one of the rounds.
 fn latency_lines(published: &Experiment, cell: &Cell, trials: &[Trial], by_dd: bool) -> Vec<Line> {
     let reports: &[(&str, PhaseKind)] = match cell.setting {
-        "15 MB" => {
-            &[("idle_dirty_bytes_15MB", PhaseKind::Victim), ("flood_dirty_bytes_15MB", PhaseKind::Both)]
-        }
+        "15 MB" => &[
+            ("idle_dirty_bytes_15MB", PhaseKind::Victim),
+            ("flood_dirty_bytes_15MB", PhaseKind::Both),
+        ],
         "1 GB" => &[("flood_dirty_bytes_1GB", PhaseKind::Both)],
         _ => &[],
     };
@@ -226,8 +231,9 @@ fn latency_lines(published: &Experiment, cell: &Cell, trials: &[Trial], by_dd: b
             if expected.is_none() {
                 continue;
             }
-            let of =
-                |trial: &Trial| commits(trial, *phase).nearest_rank_ns(fraction).map(|ns| ns as f64 / 1e6);
+            let of = |trial: &Trial| {
+                commits(trial, *phase).nearest_rank_ns(fraction).map(|ns| ns as f64 / 1e6)
+            };
             let rounds: Vec<f64> = trials.iter().filter_map(of).collect();
             let what = if idle { "idle" } else { "beside dd" };
             let name = figure.trim_end_matches("_ms");
@@ -240,7 +246,11 @@ fn latency_lines(published: &Experiment, cell: &Cell, trials: &[Trial], by_dd: b
                 simulated: median(&rounds),
                 goal: Goal::Factor(10.0),
                 // The shortest commit of an idle array chose the cache's latency.
-                basis: if idle && figure == "min_ms" { Basis::Fitted } else { basis(cell, idle, by_dd) },
+                basis: if idle && figure == "min_ms" {
+                    Basis::Fitted
+                } else {
+                    basis(cell, idle, by_dd)
+                },
                 range: None,
                 doubt: None,
             });

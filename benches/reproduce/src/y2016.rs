@@ -99,7 +99,8 @@ fn rate(published: &Experiment, cell: &Cell, changes: &[(&str, &str)]) -> anyhow
     if matches!(cell.fs, FsKind::Btrfs) {
         device.link = None;
     }
-    let options = SimOptions { generation: Generation::K6, ram: RAM, fs: cell.fs, ..SimOptions::new(device) };
+    let options =
+        SimOptions { generation: Generation::K6, ram: RAM, fs: cell.fs, ..SimOptions::new(device) };
     let mut setting = Setting::default();
     if cell.tuned {
         for knob in ["dirty_bytes", "dirty_background_bytes"] {

@@ -50,7 +50,8 @@ mod tests {
     /// histogram, the worst that is to be expected.
     fn wide_second(i: u64) -> Interval {
         let spread = |scale: u64| {
-            let values = (0..20_000u64).map(|k| (scale * (100 + (k / 12 * 7 + i) % 100)) << (k % 12));
+            let values =
+                (0..20_000u64).map(|k| (scale * (100 + (k / 12 * 7 + i) % 100)) << (k % 12));
             LatencyCounts::from_values(values)
         };
         let (commit, write, sync) = (spread(100), spread(10), spread(99));
@@ -73,7 +74,10 @@ mod tests {
             }
             let (kept, bytes) = (store.intervals().len() * phases, store.memory_bytes() * phases);
             assert!(kept <= INTERVALS, "{rounds} rounds of {measure_s} s: {kept} intervals");
-            assert!(bytes <= INTERVAL_BYTES * 5 / 4, "{rounds} rounds of {measure_s} s: {bytes} bytes");
+            assert!(
+                bytes <= INTERVAL_BYTES * 5 / 4,
+                "{rounds} rounds of {measure_s} s: {bytes} bytes"
+            );
             if measure_s == 12 {
                 assert_eq!(store.intervals().len(), 12, "a usual run is kept second by second");
             }

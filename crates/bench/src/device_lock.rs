@@ -34,7 +34,9 @@ use floodwall_model::DeviceId;
 use rustix::fs::{FlockOperation, OFlags};
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_peercred;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, UCred, connect, socket_with};
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, UCred, connect, socket_with,
+};
 
 /// Where root's locks are.
 const DIRECTORY: &str = "/run/floodwall";
@@ -79,9 +81,9 @@ pub fn shared_devices(root: &SysRoot, location: &Location) -> BTreeMap<DeviceId,
     let mut shared: BTreeMap<DeviceId, String> =
         location.leaves.iter().map(|leaf| (leaf.id, leaf.name.clone())).collect();
     for id in location.queue_devices.iter().copied().chain(location.queue_device) {
-        shared
-            .entry(id)
-            .or_insert_with(|| block::read_name(root, id).into_value().unwrap_or("a device".into()));
+        shared.entry(id).or_insert_with(|| {
+            block::read_name(root, id).into_value().unwrap_or("a device".into())
+        });
     }
     if shared.is_empty() && location.has_own_writeback() {
         let mount = &location.mount;
@@ -181,7 +183,10 @@ fn not_ours(directory: &Path, owner: u32) -> io::Error {
         let why = format!("its owner is user {UNMAPPED}: nobody, or outside this user namespace");
         return io::Error::new(io::ErrorKind::PermissionDenied, why);
     }
-    io::Error::other(format!("'{}' is no directory that only we can write; remove it", directory.display()))
+    io::Error::other(format!(
+        "'{}' is no directory that only we can write; remove it",
+        directory.display()
+    ))
 }
 
 fn is_no_place(error: &io::Error) -> bool {
@@ -297,7 +302,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let us = rustix::process::geteuid().as_raw();
         let of_root = |user| user != us;
-        let as_root = |minors: &[u32]| DeviceLock::take_as(&devices(minors), Some(dir.path()), of_root);
+        let as_root =
+            |minors: &[u32]| DeviceLock::take_as(&devices(minors), Some(dir.path()), of_root);
         let theirs = DeviceLock::take_as(&devices(&[21]), None, of_root).unwrap();
         let ours = as_root(&[21]).unwrap();
         let process = format!("(process {})", std::process::id());
@@ -310,10 +316,16 @@ mod tests {
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "nothing is left");
         // Root's own sockets count, and keep all others out.
         let ours = as_root(&[21]).unwrap();
-        assert!(ours.notes().is_empty() && DeviceLock::take_as(&devices(&[21]), None, of_root).is_err());
+        assert!(
+            ours.notes().is_empty() && DeviceLock::take_as(&devices(&[21]), None, of_root).is_err()
+        );
         let elsewhere = tempfile::tempdir().unwrap();
-        let by_socket = DeviceLock::take_as(&devices(&[21]), Some(elsewhere.path()), |user| user == us);
-        assert!(by_socket.unwrap_err().to_string().contains(&process), "as from another mount namespace");
+        let by_socket =
+            DeviceLock::take_as(&devices(&[21]), Some(elsewhere.path()), |user| user == us);
+        assert!(
+            by_socket.unwrap_err().to_string().contains(&process),
+            "as from another mount namespace"
+        );
     }
 
     #[test]
@@ -336,7 +348,8 @@ mod tests {
         let open = dir.path().join("open");
         fs::create_dir(&open).unwrap();
         fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
-        let said = DeviceLock::take_as(&devices(&[23]), Some(&open), |_| true).unwrap_err().to_string();
+        let said =
+            DeviceLock::take_as(&devices(&[23]), Some(&open), |_| true).unwrap_err().to_string();
         assert!(said.contains("is no directory that only we can write"), "{said}");
         let nowhere = dir.path().join("no/such");
         let lock = DeviceLock::take_as(&devices(&[23]), Some(&nowhere), |_| true).unwrap();
@@ -348,7 +361,8 @@ mod tests {
     #[test]
     fn two_that_share_a_disk_at_the_bottom_exclude_each_other() {
         let dir = tempfile::tempdir().unwrap();
-        let take = |minors: &[u32]| DeviceLock::take_as(&devices(minors), Some(dir.path()), |_| true);
+        let take =
+            |minors: &[u32]| DeviceLock::take_as(&devices(minors), Some(dir.path()), |_| true);
         let first = take(&[11, 13]).unwrap();
         let message = take(&[12, 13]).unwrap_err().to_string();
         assert!(message.contains("disk13"), "{message}");
@@ -361,7 +375,8 @@ mod tests {
 
     #[test]
     fn what_is_shared_is_every_queue_and_every_disk_below() {
-        let tree = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/hosts/server-md-crypt-lvm");
+        let tree =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/hosts/server-md-crypt-lvm");
         let root = SysRoot::new(&tree).unwrap();
         let names = |dir: &str| {
             let location = floodwall_host::locate(&root, Path::new(dir)).unwrap();
@@ -372,6 +387,10 @@ mod tests {
         assert_eq!(names("/build"), ["loop0", "sdb", "sdc"], "through the loop");
         assert_eq!(names("/home"), ["sda"]);
         assert_eq!(names("/mnt/archive copies"), ["the nfs4 at '/mnt/archive copies'"]);
-        assert_eq!(names("/run"), Vec::<String>::new(), "memory: nothing drains, nothing is shared");
+        assert_eq!(
+            names("/run"),
+            Vec::<String>::new(),
+            "memory: nothing drains, nothing is shared"
+        );
     }
 }

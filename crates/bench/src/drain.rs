@@ -95,7 +95,9 @@ fn drain_by(
                 Ok(result) => result.map_err(|e| BenchError::Writeback(e.into()))?,
                 Err(TryRecvError::Empty) => continue,
                 // Only a fault of this program ends the thread without an answer.
-                Err(TryRecvError::Disconnected) => return Err(BenchError::Load(LoadError::Panicked)),
+                Err(TryRecvError::Disconnected) => {
+                    return Err(BenchError::Load(LoadError::Panicked));
+                }
             }
         }
         let synced_at = *synced_at.get_or_insert(last);
@@ -124,7 +126,8 @@ struct Means {
 }
 
 impl Means {
-    const SYSTEM: Self = Self { sync: |directory| rustix::fs::syncfs(directory), spawn: Builder::spawn };
+    const SYSTEM: Self =
+        Self { sync: |directory| rustix::fs::syncfs(directory), spawn: Builder::spawn };
 
     /// Calls syncfs(2) in another thread: it can take minutes and can't be interrupted, and the
     /// user's Ctrl-C should not wait for it. Where no thread can be started it is called before
@@ -201,7 +204,10 @@ mod tests {
 
     /// What [`drain_by`] says and warns of where threads can be started or not, and syncfs(2)
     /// answers this.
-    fn drained(spawn: bool, sync: fn(&Dir) -> Result<(), Errno>) -> (Result<(), BenchError>, Vec<String>) {
+    fn drained(
+        spawn: bool,
+        sync: fn(&Dir) -> Result<(), Errno>,
+    ) -> (Result<(), BenchError>, Vec<String>) {
         struct Heard(Vec<String>);
         impl Watch for Heard {
             fn warn(&mut self, message: &str) {
@@ -253,8 +259,12 @@ mod tests {
         let said = |host: HostSample| others(&host, 1.0).unwrap_or_default();
         assert!(said(HostSample { device: Some(busy), ..quiet.clone() }).contains("moves 51"));
         assert!(
-            said(HostSample { dirty_bytes: Some(1 << 29), ..quiet.clone() }).contains("512 MiB of dirty")
+            said(HostSample { dirty_bytes: Some(1 << 29), ..quiet.clone() })
+                .contains("512 MiB of dirty")
         );
-        assert!(said(HostSample { psi_io_some_us: Some(600_000), ..quiet }).contains("waits for I/O 60 %"));
+        assert!(
+            said(HostSample { psi_io_some_us: Some(600_000), ..quiet })
+                .contains("waits for I/O 60 %")
+        );
     }
 }

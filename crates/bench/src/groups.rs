@@ -87,7 +87,11 @@ impl Groups {
         };
         let before = mount.join(group.trim_start_matches('/'));
         let may_divide = |group: &Path| {
-            let needed = [group.to_owned(), group.join("cgroup.procs"), group.join("cgroup.subtree_control")];
+            let needed = [
+                group.to_owned(),
+                group.join("cgroup.procs"),
+                group.join("cgroup.subtree_control"),
+            ];
             needed.iter().all(|path| access(path, Access::WRITE_OK).is_ok())
         };
         let parent = if may_divide(&mount) {
@@ -103,7 +107,8 @@ impl Groups {
             return Err(format!("this process may make no control group in {MOUNT}; {instead}"));
         };
         let controllers = read(&parent.join("cgroup.controllers")).unwrap_or_default();
-        let missing = CONTROLLERS.iter().find(|name| !controllers.split_whitespace().any(|c| c == **name));
+        let missing =
+            CONTROLLERS.iter().find(|name| !controllers.split_whitespace().any(|c| c == **name));
         if let Some(name) = missing {
             let file = parent.join("cgroup.controllers");
             return Err(format!("cgroup v2 has no controller '{name}' here ({})", file.display()));
@@ -114,8 +119,10 @@ impl Groups {
         // One that another bench has switched on goes off with the last of them.
         let benches = names(&parent).into_iter().filter(|name| name.starts_with(PREFIX));
         let benches: Vec<String> = benches.collect();
-        let is_anothers = |name: &str| benches.iter().any(|bench| bench.split('.').any(|part| part == name));
-        let is_on = |name: &str| switched.split_whitespace().any(|on| on == name) && !is_anothers(name);
+        let is_anothers =
+            |name: &str| benches.iter().any(|bench| bench.split('.').any(|part| part == name));
+        let is_on =
+            |name: &str| switched.split_whitespace().any(|on| on == name) && !is_anothers(name);
         let off = CONTROLLERS.iter().filter(|name| !is_on(name)).map(|name| format!(".{name}"));
         let mut groups = Self {
             name: format!("{PREFIX}{}.{namespace}{}", std::process::id(), off.collect::<String>()),
@@ -133,7 +140,8 @@ impl Groups {
         let top = self.top();
         let failed = |what: String| move |error| (what, error);
         for group in [top.clone(), top.join(VICTIM), top.join(FLOOD)] {
-            fs::create_dir(&group).map_err(failed(format!("make the control group {}", group.display())))?;
+            fs::create_dir(&group)
+                .map_err(failed(format!("make the control group {}", group.display())))?;
             self.made.push(group);
         }
         // Before the controllers: a group that has processes can't pass them on, except the root.
@@ -207,7 +215,10 @@ impl Drop for Groups {
 ///
 /// # Errors
 /// [`BenchError::Groups`]: this process is not in the victims' group now.
-pub(crate) fn as_flood<T>(groups: &Result<Groups, String>, act: impl FnOnce() -> T) -> Result<T, BenchError> {
+pub(crate) fn as_flood<T>(
+    groups: &Result<Groups, String>,
+    act: impl FnOnce() -> T,
+) -> Result<T, BenchError> {
     match groups {
         Ok(groups) => groups.as_flood(act).map_err(BenchError::Groups),
         Err(_) => Ok(act()),
@@ -225,9 +236,11 @@ fn pid_namespace() -> String {
 /// Switches the controllers off that the name of a bench's group has, unless another group of this
 /// parent uses them.
 fn switch_off(parent: &Path, name: &str) {
-    for controller in CONTROLLERS.iter().filter(|controller| name.split('.').any(|part| part == **controller))
+    for controller in
+        CONTROLLERS.iter().filter(|controller| name.split('.').any(|part| part == **controller))
     {
-        if !names(parent).iter().any(|other| other != name && uses(&parent.join(other), controller)) {
+        if !names(parent).iter().any(|other| other != name && uses(&parent.join(other), controller))
+        {
             let _ = switch(parent, '-', controller);
         }
     }
@@ -280,10 +293,13 @@ fn remove(group: &Path) {
 /// Removes groups of benches that were killed: their process is gone, or this one has its number.
 fn remove_stale(parent: &Path, namespace: &str) {
     for name in names(parent) {
-        let Some((pid, of)) = name.strip_prefix(PREFIX).and_then(|its| its.split_once('.')) else { continue };
+        let Some((pid, of)) = name.strip_prefix(PREFIX).and_then(|its| its.split_once('.')) else {
+            continue;
+        };
         let path = parent.join(&name);
         // The numbers of another namespace say nothing here.
-        let is_gone = |pid: u32| pid == std::process::id() || !Path::new(&format!("/proc/{pid}")).exists();
+        let is_gone =
+            |pid: u32| pid == std::process::id() || !Path::new(&format!("/proc/{pid}")).exists();
         if of.split('.').next() == Some(namespace) && pid.parse().is_ok_and(is_gone) {
             for group in [path.join(FLOOD), path.join(VICTIM), path] {
                 let _ = fs::remove_dir(group);
@@ -306,7 +322,8 @@ mod tests {
             File::create(path).unwrap().write_all(text.as_bytes()).unwrap();
         };
         put("cgroup.subtree_control", "io memory\n");
-        for (file, text) in [("io.max", ""), ("io.weight", "default 100\n"), ("memory.low", "0\n")] {
+        for (file, text) in [("io.max", ""), ("io.weight", "default 100\n"), ("memory.low", "0\n")]
+        {
             put(&format!("a.slice/{file}"), text);
         }
         for (file, text) in sibling {
@@ -319,7 +336,10 @@ mod tests {
     #[test]
     fn a_controller_is_switched_off_unless_another_group_uses_it() {
         assert!(switched_off(&[]));
-        assert!(switched_off(&[("memory.high", "5000000\n"), ("cgroup.subtree_control", "memory\n")]));
+        assert!(switched_off(&[
+            ("memory.high", "5000000\n"),
+            ("cgroup.subtree_control", "memory\n")
+        ]));
         assert!(!switched_off(&[("io.max", "8:0 rbps=max wbps=5000000 riops=max wiops=max\n")]));
         assert!(!switched_off(&[("io.weight", "default 50\n")]));
         assert!(!switched_off(&[("cgroup.subtree_control", "memory io\n")]));

@@ -82,15 +82,25 @@ impl Sights {
                 _ => continue,
             };
             let instead = "its read and write calls are counted instead, without latencies";
-            all.push(missing(format!("fsync and its kin of '{name}'"), format!("{why}; {instead}")));
+            all.push(missing(
+                format!("fsync and its kin of '{name}'"),
+                format!("{why}; {instead}"),
+            ));
         }
         for (count, what, why) in [
             (self.lost_events, "events", "were more than the kernel had room for"),
             (self.folded, "operations", "were of too many processes to tell apart"),
-            (u64::from(self.unwatched), "threads", "write to O_SYNC files beyond those that can be watched"),
+            (
+                u64::from(self.unwatched),
+                "threads",
+                "write to O_SYNC files beyond those that can be watched",
+            ),
         ] {
             if count > 0 {
-                all.push(missing("some operations of commands".into(), format!("{count} {what} {why}")));
+                all.push(missing(
+                    "some operations of commands".into(),
+                    format!("{count} {what} {why}"),
+                ));
             }
         }
         all
@@ -182,7 +192,11 @@ impl Onlooker {
     ///
     /// # Errors
     /// [`ProbeError`] if sight was lost.
-    pub(crate) fn sleep_until(&mut self, end: Instant, stop: &AtomicBool) -> Result<bool, ProbeError> {
+    pub(crate) fn sleep_until(
+        &mut self,
+        end: Instant,
+        stop: &AtomicBool,
+    ) -> Result<bool, ProbeError> {
         self.probe.wait(end.saturating_duration_since(Instant::now()), stop)?;
         Ok(sleep_until(end, stop))
     }
@@ -297,11 +311,15 @@ mod tests {
 
     #[test]
     fn a_client_that_only_reads_its_program_is_not_at_work_on_the_disk() {
-        let reads =
-            |n: usize| OpLatencies { read: LatencyCounts::from_values(vec![1; n]), ..OpLatencies::default() };
+        let reads = |n: usize| OpLatencies {
+            read: LatencyCounts::from_values(vec![1; n]),
+            ..OpLatencies::default()
+        };
         let commits = OpLatencies { commit: one(1), ..OpLatencies::default() };
         let mut client = Seen::default();
-        [reads(90), reads(20), reads(0), reads(0), reads(0), reads(0)].iter().for_each(|l| client.add(l));
+        [reads(90), reads(20), reads(0), reads(0), reads(0), reads(0)]
+            .iter()
+            .for_each(|l| client.add(l));
         assert_eq!((client.is_at_work(), client.operations), (false, 110));
         client.add(&reads(3));
         assert!(client.is_at_work());
@@ -318,7 +336,8 @@ mod tests {
     fn what_is_missing_is_named_with_the_command() {
         let mut sights = Sights::default();
         assert_eq!(sights.missing(), []);
-        sights.commands = [(0, ("db".into(), Sight::Seen)), (2, ("client".into(), Sight::Unseen))].into();
+        sights.commands =
+            [(0, ("db".into(), Sight::Seen)), (2, ("client".into(), Sight::Unseen))].into();
         let missing = sights.missing();
         assert_eq!((missing.len(), missing[0].what.as_str()), (1, "fsync and its kin of 'client'"));
         sights.lost_events = 12;

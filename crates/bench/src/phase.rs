@@ -79,7 +79,8 @@ struct Loads {
 fn start_victims(run: &PhaseRun<'_>) -> Result<Vec<Running>, BenchError> {
     let start = || {
         let started = run.victims.iter().enumerate();
-        let started = started.map(|(i, victim)| victim.start(run.seed.wrapping_add(i as u64), run.proc_root));
+        let started =
+            started.map(|(i, victim)| victim.start(run.seed.wrapping_add(i as u64), run.proc_root));
         started.collect::<Result<_, _>>().map_err(BenchError::from)
     };
     match run.priority {
@@ -118,7 +119,8 @@ impl Loads {
     fn start(run: &mut PhaseRun<'_>) -> Result<Self, BenchError> {
         let looked_at = if run.kind.has_victim() { Onlooker::open(run.sights) } else { Ok(None) };
         let onlooker = looked_at.map_err(BenchError::CutShort)?;
-        let mut loads = Self { victims: Vec::new(), floods: Vec::new(), onlooker, sight_lost: None };
+        let mut loads =
+            Self { victims: Vec::new(), floods: Vec::new(), onlooker, sight_lost: None };
         // Floods first: a command takes a moment to start.
         if run.kind.has_flood() {
             for (i, flood) in run.floods.iter().enumerate() {
@@ -200,7 +202,11 @@ pub(crate) fn run(mut run: PhaseRun<'_>, watch: &mut dyn Watch) -> Result<Phase,
 }
 
 /// Waits until the loads are steady. Returns why the phase must end, if it must.
-fn warm_up(run: &mut PhaseRun<'_>, loads: &mut Loads, watch: &mut dyn Watch) -> (Warmup, Option<String>) {
+fn warm_up(
+    run: &mut PhaseRun<'_>,
+    loads: &mut Loads,
+    watch: &mut dyn Watch,
+) -> (Warmup, Option<String>) {
     let begin = Instant::now();
     let mut rates = Rates::default();
     let (mut flooded, mut drained) = (0u64, None::<u64>);
@@ -240,11 +246,16 @@ fn warm_up(run: &mut PhaseRun<'_>, loads: &mut Loads, watch: &mut dyn Watch) -> 
         }
         let filling = if run.kind.has_flood() { filling.reason() } else { None };
         let patience = if filling.is_some() { FILLING_PATIENCE } else { 1 };
-        let verdict = filling.map_or_else(|| judge(run, &rates, drained.unwrap_or(flooded), seconds), Err);
+        let verdict =
+            filling.map_or_else(|| judge(run, &rates, drained.unwrap_or(flooded), seconds), Err);
         match verdict {
             Ok(verdict) if seconds >= WARMUP_MIN => return done(true, verdict, None),
             Err(why) if seconds >= run.timing.warmup_max * patience => {
-                return done(false, format!("not steady after {:.0} s: {why}", seconds.as_secs_f64()), None);
+                return done(
+                    false,
+                    format!("not steady after {:.0} s: {why}", seconds.as_secs_f64()),
+                    None,
+                );
             }
             _ => {}
         }
@@ -280,7 +291,8 @@ struct Filling {
 
 impl Filling {
     fn add(&mut self, at: Duration, host: &HostSample) {
-        let backlog = host.dirty_bytes.zip(host.writeback_bytes).map(|(dirty, writeback)| dirty + writeback);
+        let backlog =
+            host.dirty_bytes.zip(host.writeback_bytes).map(|(dirty, writeback)| dirty + writeback);
         self.backlog.push((at, backlog));
         self.hard_limit = host.dirty_threshold_bytes;
     }
@@ -307,7 +319,12 @@ impl Filling {
 }
 
 /// Whether everything that runs is steady, and the device's own cache no longer hides it.
-fn judge(run: &PhaseRun<'_>, rates: &Rates, written: u64, elapsed: Duration) -> Result<String, String> {
+fn judge(
+    run: &PhaseRun<'_>,
+    rates: &Rates,
+    written: u64,
+    elapsed: Duration,
+) -> Result<String, String> {
     if run.kind.has_flood() && written < run.timing.device_cache.0 {
         return Err(format!(
             "the floods have put {} on the device, less than its cache may hold ({})",
@@ -323,9 +340,10 @@ fn judge(run: &PhaseRun<'_>, rates: &Rates, written: u64, elapsed: Duration) -> 
         ));
     }
     let mut reasons = Vec::new();
-    for (who, wanted, series) in
-        [("victims", run.kind.has_victim(), &rates.ops), ("floods", run.kind.has_flood(), &rates.bytes)]
-    {
+    for (who, wanted, series) in [
+        ("victims", run.kind.has_victim(), &rates.ops),
+        ("floods", run.kind.has_flood(), &rates.bytes),
+    ] {
         if wanted {
             let verdict = steady::judge(series, STEADY_WINDOW);
             let text = format!("{who}: {}", verdict.reason);
@@ -399,7 +417,8 @@ fn broken(stop: &AtomicBool, reached: bool, loads: &Loads) -> Option<String> {
 /// The device's write rate, where the backlog makes it a drain rate.
 pub(crate) fn drain_rate(host: &HostSample, seconds: f64) -> Option<f64> {
     let backlog = host.dirty_bytes? + host.writeback_bytes?;
-    (backlog >= BACKLOG_BYTES && seconds > 0.0).then_some(host.device?.written_bytes as f64 / seconds)
+    (backlog >= BACKLOG_BYTES && seconds > 0.0)
+        .then_some(host.device?.written_bytes as f64 / seconds)
 }
 
 /// Collects a phase's measured part.
@@ -514,7 +533,8 @@ impl LiveSecond {
         let i = &mut self.interval;
         i.seconds += tick.as_secs_f64();
         let ops = i.victim_ops.first().copied().unwrap_or(0);
-        i.victim_ops = vec![ops.saturating_add(u32::try_from(sampled.victim_ops()).unwrap_or(u32::MAX))];
+        i.victim_ops =
+            vec![ops.saturating_add(u32::try_from(sampled.victim_ops()).unwrap_or(u32::MAX))];
         i.latencies.merge(&sampled.latencies());
         i.flood_bytes += sampled.flood_bytes();
         i.host = host.clone();
@@ -592,14 +612,20 @@ mod tests {
     #[test]
     fn the_page_cache_fills_until_the_kernel_throttles_or_the_flood_has_gone_round() {
         assert!(filling((0..8).map(|i| i * 50)).is_some());
-        assert_eq!(filling((0..8).map(|i| 500 + i * 50)), None, "beyond three quarters of the limit");
+        assert_eq!(
+            filling((0..8).map(|i| 500 + i * 50)),
+            None,
+            "beyond three quarters of the limit"
+        );
         assert_eq!(filling([100, 200, 300, 300, 300, 300, 300]), None, "a small space, gone round");
         assert_eq!(filling([100, 200]), None, "too early to tell");
     }
 
     #[test]
     fn what_was_asked_for_is_measured_to_its_end() {
-        let ends = |ms| interval_ends(Duration::from_millis(ms)).map(|d| d.as_millis()).collect::<Vec<_>>();
+        let ends = |ms| {
+            interval_ends(Duration::from_millis(ms)).map(|d| d.as_millis()).collect::<Vec<_>>()
+        };
         assert_eq!(ends(3_000), [1_000, 2_000, 3_000]);
         assert_eq!(ends(1_900), [1_000, 1_900]);
         assert_eq!(ends(400), [400]);
@@ -608,7 +634,10 @@ mod tests {
     #[test]
     fn a_cache_that_would_fill_up_while_it_is_measured_is_passed_first() {
         let s = Duration::from_secs;
-        assert!(passes_cache_midway(200, s(2), s(4), 512), "100 a second: full in the fourth second");
+        assert!(
+            passes_cache_midway(200, s(2), s(4), 512),
+            "100 a second: full in the fourth second"
+        );
         assert!(!passes_cache_midway(600, s(6), s(4), 512), "full already");
         assert!(!passes_cache_midway(20, s(2), s(4), 512), "never full");
         assert!(!passes_cache_midway(0, s(0), s(4), 512), "nothing written");
@@ -616,7 +645,10 @@ mod tests {
 
     #[test]
     fn only_a_backlogged_device_shows_its_drain_rate() {
-        let device = floodwall_model::trial::DeviceSample { written_bytes: 50_000_000, ..Default::default() };
+        let device = floodwall_model::trial::DeviceSample {
+            written_bytes: 50_000_000,
+            ..Default::default()
+        };
         let host = |dirty| HostSample {
             dirty_bytes: Some(dirty),
             writeback_bytes: Some(0),

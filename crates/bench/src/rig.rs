@@ -95,7 +95,9 @@ pub enum BenchError {
     )]
     Writeback(std::io::Error),
     /// The victims can't have the I/O priority that the setting gives them.
-    #[error("can't start victims at {VICTIMS_PRIORITY}={priority}: {source}; rt needs CAP_SYS_NICE")]
+    #[error(
+        "can't start victims at {VICTIMS_PRIORITY}={priority}: {source}; rt needs CAP_SYS_NICE"
+    )]
     Priority {
         /// The priority.
         priority: String,
@@ -141,7 +143,15 @@ impl Options {
     /// Nothing forced, loads as threads of the caller.
     #[must_use]
     pub fn new(origin: Instant, stop: Arc<AtomicBool>) -> Self {
-        Self { force: false, seed: 0, origin, stop, user: None, flood_command: Vec::new(), same_group: true }
+        Self {
+            force: false,
+            seed: 0,
+            origin,
+            stop,
+            user: None,
+            flood_command: Vec::new(),
+            same_group: true,
+        }
     }
 }
 
@@ -195,7 +205,10 @@ impl HostRig {
         let mut location = locate::locate(&root, dir)?;
         let dir = location.directory.clone();
         if location.read_only {
-            return Err(BenchError::ReadOnly { dir, mountpoint: location.mount.mountpoint.clone() });
+            return Err(BenchError::ReadOnly {
+                dir,
+                mountpoint: location.mount.mountpoint.clone(),
+            });
         }
         if let (Some(reason), false) = (location.without_writeback, options.force) {
             let filesystem = location.mount.fs_type.clone();
@@ -277,8 +290,10 @@ impl HostRig {
     #[must_use]
     pub fn missing(&self) -> Vec<Missing> {
         let groups = self.groups.as_ref().err();
-        let groups = groups
-            .map(|why| Missing { what: "control groups of victims and floods".into(), why: why.clone() });
+        let groups = groups.map(|why| Missing {
+            what: "control groups of victims and floods".into(),
+            why: why.clone(),
+        });
         self.missing
             .iter()
             .chain(self.sampler.missing())
@@ -326,7 +341,11 @@ impl HostRig {
     ///
     /// # Errors
     /// [`BenchError::Timing`], [`BenchError::Load`] or [`BenchError::Interrupted`].
-    pub fn prepare(&mut self, scenario: &Scenario, watch: &mut dyn Watch) -> Result<(), BenchError> {
+    pub fn prepare(
+        &mut self,
+        scenario: &Scenario,
+        watch: &mut dyn Watch,
+    ) -> Result<(), BenchError> {
         self.prepared = None;
         if let Some(problem) = scenario.timing.problem() {
             return Err(BenchError::Timing { scenario: scenario.name.clone(), problem });
@@ -359,11 +378,19 @@ impl HostRig {
         let (mut victims, mut floods) = (Vec::new(), Vec::new());
         for (i, victim) in scenario.victims.iter().enumerate() {
             let seed = self.options.seed.wrapping_add(i as u64);
-            victims.push(floodwall_load::prepare_victim(dir, victim, user, seed, &mut progress, stop)?);
+            victims.push(floodwall_load::prepare_victim(
+                dir,
+                victim,
+                user,
+                seed,
+                &mut progress,
+                stop,
+            )?);
         }
         for (i, flood) in scenario.floods.iter().enumerate() {
             let seed = self.options.seed.wrapping_add(1_000 + i as u64);
-            let prepare = || floodwall_load::prepare_flood(dir, flood, user, seed, &mut progress, stop);
+            let prepare =
+                || floodwall_load::prepare_flood(dir, flood, user, seed, &mut progress, stop);
             floods.push(groups::as_flood(&self.groups, prepare)??);
         }
         self.first_operation = first;
@@ -428,7 +455,10 @@ impl HostRig {
                         sampler: &mut self.sampler,
                         stop,
                         origin: self.options.origin,
-                        seed: self.options.seed.wrapping_add(u64::from(trial.round) << 32 | (i as u64) << 16),
+                        seed: self
+                            .options
+                            .seed
+                            .wrapping_add(u64::from(trial.round) << 32 | (i as u64) << 16),
                         proc_root: &proc_root,
                         budget,
                         sights: &mut self.sights,
@@ -489,7 +519,8 @@ fn burst(
 ) -> Result<Phase, BenchError> {
     watch.step(Step { what: "measuring", phase: Some(PhaseKind::Burst), round, expected_s: 1.0 });
     let start_s = options.origin.elapsed().as_secs_f64();
-    let totals = floodwall_load::burst(dir, bytes, data, options.seed ^ u64::from(round), &options.stop)?;
+    let totals =
+        floodwall_load::burst(dir, bytes, data, options.seed ^ u64::from(round), &options.stop)?;
     Ok(Phase {
         kind: PhaseKind::Burst,
         start_s,
@@ -512,7 +543,8 @@ impl Rig for HostRig {
         round: u32,
         watch: &mut dyn Watch,
     ) -> Result<Trial, RigError> {
-        let mut trial = Trial { setting: self.setting.clone(), round: round.max(1), phases: Vec::new() };
+        let mut trial =
+            Trial { setting: self.setting.clone(), round: round.max(1), phases: Vec::new() };
         if let Some(priority) = setting.get(VICTIMS_PRIORITY) {
             trial.setting.0.insert(VICTIMS_PRIORITY.to_owned(), priority.to_owned());
         }
@@ -520,7 +552,9 @@ impl Rig for HostRig {
             .0
             .iter()
             .find(|(knob, value)| trial.setting.get(knob) != Some(value))
-            .map_or(Ok(()), |(knob, value)| Err(BenchError::SettingNotInForce(format!("{knob}={value}"))))
+            .map_or(Ok(()), |(knob, value)| {
+                Err(BenchError::SettingNotInForce(format!("{knob}={value}")))
+            })
             .and_then(|()| match &mut self.prepared {
                 Some(p) if p.has_the_files_of(scenario) => {
                     for (prepared, victim) in p.victims.iter_mut().zip(&scenario.victims) {

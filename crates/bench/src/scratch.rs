@@ -105,7 +105,9 @@ impl Scratch {
             match Self::try_make(parent) {
                 // An earlier process of the same number was killed, or another process cleans this
                 // very moment.
-                Err(ScratchError::Make { source, .. }) if is_taken(&source) && taken < 1000 => taken += 1,
+                Err(ScratchError::Make { source, .. }) if is_taken(&source) && taken < 1000 => {
+                    taken += 1
+                }
                 made => return made,
             }
         }
@@ -115,7 +117,8 @@ impl Scratch {
         static MADE: AtomicU32 = AtomicU32::new(0);
         let number = format!("{}-{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
         let (new, name) = (format!("{NEW_PREFIX}{number}"), format!("{PREFIX}{number}"));
-        let failed = |e: Errno| ScratchError::Make { dir: parent.path().to_owned(), source: e.into() };
+        let failed =
+            |e: Errno| ScratchError::Make { dir: parent.path().to_owned(), source: e.into() };
         let parent_again = parent.try_clone().map_err(failed)?;
         let dir = parent.make_dir(&new).map_err(failed)?;
         let marked = mark(&dir).and_then(|owner| match is_own(&dir, &owner)? {
@@ -163,7 +166,8 @@ impl Scratch {
 
     fn remove_now(&mut self) -> Result<(), ScratchError> {
         let Some(mark) = self.owner.take() else { return Ok(()) };
-        empty(&self.dir).map_err(|source| ScratchError::Remove { path: self.path().to_owned(), source })?;
+        empty(&self.dir)
+            .map_err(|source| ScratchError::Remove { path: self.path().to_owned(), source })?;
         match remove_empty(&self.parent, &self.name, &self.dir, Some(mark)) {
             Ok(true) => Ok(()),
             _ => Err(ScratchError::Moved { path: self.path().to_owned() }),
@@ -293,8 +297,8 @@ fn abandoned(
 struct Abandoned {
     name: String,
     dir: Dir,
-    /// The mark, whose lock we hold. `None` if the maker was killed between mkdir and the mark: the
-    /// directory has a scratch directory's name, and is empty.
+    /// The mark, whose lock we hold. `None` if the maker was killed between mkdir and the mark:
+    /// the directory has a scratch directory's name, and is empty.
     lock: Option<File>,
 }
 

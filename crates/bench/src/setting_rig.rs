@@ -25,8 +25,8 @@ use floodwall_host::SysRoot;
 use floodwall_knobs::cell::{Cell, State};
 use floodwall_knobs::journal::{DiskStore, JournalError, Phase};
 use floodwall_knobs::{
-    ApplyError, Ask, Change, ChangeError, Clock, Device, Intention, KernelFiles, Plan, PlanError, Session,
-    SystemClock, Target, Who, plan, session,
+    ApplyError, Ask, Change, ChangeError, Clock, Device, Intention, KernelFiles, Plan, PlanError,
+    Session, SystemClock, Target, Who, plan, session,
 };
 use floodwall_model::setting::VICTIMS_PRIORITY;
 use floodwall_model::{Rig, RigError, Scenario, Setting, Trial, Watch};
@@ -204,8 +204,10 @@ impl<R: InForce> SettingRig<R> {
         let left_by_a_trial = |t: &floodwall_knobs::journal::Transaction| {
             t.phase() == Phase::Standing && t.begin.boot_id == session.boot_id && t.begin.why == WHY
         };
-        let standing =
-            session::log(session.store)?.into_iter().rev().filter_map(|logged| logged.transaction.ok());
+        let standing = session::log(session.store)?
+            .into_iter()
+            .rev()
+            .filter_map(|logged| logged.transaction.ok());
         let ids: Vec<u64> = standing.filter(left_by_a_trial).map(|t| t.begin.id).collect();
         for id in ids {
             undone.extend(keeper.session(Intention::RollbackOne(id))?.rollback_one(id)?.1);
@@ -326,7 +328,8 @@ impl Keeper {
             return Ok(named);
         }
         let changes: Vec<Change> = named.iter().map(|(_, change)| change.clone()).collect();
-        let expires = self.clock.now_unix_s().saturating_add((seconds * PATIENCE + PATIENCE_S) as u64);
+        let expires =
+            self.clock.now_unix_s().saturating_add((seconds * PATIENCE + PATIENCE_S) as u64);
         let session = self.session(Intention::Apply(&changes))?;
         self.open = session.apply_until(&changes, WHY, Some(expires))?.id;
         Ok(named)
@@ -384,7 +387,8 @@ impl<R: InForce> SettingRig<R> {
                 continue;
             }
             let state = Cell::of(change.knob, &change.target, files).read(files).into_value();
-            let is_named = |state: &State| state.path.rsplit('/').next() == Some(change.knob.file_name());
+            let is_named =
+                |state: &State| state.path.rsplit('/').next() == Some(change.knob.file_name());
             if let Some(state) = state.filter(is_named) {
                 found.0.insert(name.clone(), state.value);
             }
@@ -396,11 +400,14 @@ impl<R: InForce> SettingRig<R> {
     /// the common one counts.
     fn unchanged(&self, changes: &[(String, Change)], before: &Setting, after: &Setting) -> bool {
         let same = |name: &String| {
-            let (Some(before), Some(after)) = (before.get(name), after.get(name)) else { return false };
+            let (Some(before), Some(after)) = (before.get(name), after.get(name)) else {
+                return false;
+            };
             let change = changes.iter().find(|(changed, _)| changed == name);
             before == after
                 || change.is_some_and(|(_, Change { knob, target, .. })| {
-                    let state = |value: &str| State { path: target.path(knob), value: value.to_owned() };
+                    let state =
+                        |value: &str| State { path: target.path(knob), value: value.to_owned() };
                     Cell::of(knob, target, &self.keeper.files).same(&state(before), &state(after))
                 })
         };
@@ -421,10 +428,13 @@ impl<R: InForce> SettingRig<R> {
             source: Box::new(error),
             partial,
         };
-        let changes =
-            self.keeper.put_in_force(setting, self.inner.groups(), seconds).map_err(|e| failed(e, None))?;
+        let changes = self
+            .keeper
+            .put_in_force(setting, self.inner.groups(), seconds)
+            .map_err(|e| failed(e, None))?;
         let of_victims = setting.0.iter().filter(|(knob, _)| *knob == VICTIMS_PRIORITY);
-        let of_victims: Setting = of_victims.map(|(knob, value)| (knob.clone(), value.clone())).collect();
+        let of_victims: Setting =
+            of_victims.map(|(knob, value)| (knob.clone(), value.clone())).collect();
         let before = self.in_force(&changes);
         let measured = self.inner.run(scenario, &of_victims, round, watch);
         let after = self.in_force(&changes);
@@ -439,9 +449,10 @@ impl<R: InForce> SettingRig<R> {
                 let partial = Some(Box::new(with_setting(trial)));
                 Err(failed(SettingError::ChangedMeanwhile(difference(&before, &after)), partial))
             }
-            Err(error) => {
-                Err(RigError { partial: error.partial.map(|p| Box::new(with_setting(*p))), ..error })
-            }
+            Err(error) => Err(RigError {
+                partial: error.partial.map(|p| Box::new(with_setting(*p))),
+                ..error
+            }),
         }
     }
 }
@@ -474,7 +485,8 @@ impl<R: InForce> Rig for SettingRig<R> {
 
 /// The knobs that differ, each as `knob: before → after`.
 fn difference(before: &Setting, after: &Setting) -> String {
-    let knobs: std::collections::BTreeSet<&String> = before.0.keys().chain(after.0.keys()).collect();
+    let knobs: std::collections::BTreeSet<&String> =
+        before.0.keys().chain(after.0.keys()).collect();
     let shown = |value: Option<&str>| value.unwrap_or("not there").to_owned();
     let differing = knobs.into_iter().filter(|knob| before.get(knob) != after.get(knob));
     differing

@@ -122,7 +122,10 @@ pub fn fit(scenario: &Scenario, room: Room) -> Result<Fitted, SpaceError> {
         None if needed > room.free => {
             let remedy = match shrink(&mut fitted, fits_in(room.free), &mut Vec::new()) {
                 Ok(()) => {
-                    format!(", or use --size {} to run a smaller one", fits_in(room.free).as_argument())
+                    format!(
+                        ", or use --size {} to run a smaller one",
+                        fits_in(room.free).as_argument()
+                    )
                 }
                 Err(_) => String::new(),
             };
@@ -151,7 +154,9 @@ fn flood_bytes(flood: &floodwall_model::Flood) -> u64 {
     match flood.kind {
         FloodKind::Command { .. } => 0,
         // A small file takes at least one block of the filesystem.
-        FloodKind::Files { file } => (space / file.0.max(1)).saturating_mul(file.0.next_multiple_of(4096)),
+        FloodKind::Files { file } => {
+            (space / file.0.max(1)).saturating_mul(file.0.next_multiple_of(4096))
+        }
         FloodKind::Seq | FloodKind::Random | FloodKind::Mmap | FloodKind::Copy => space,
     }
 }
@@ -191,7 +196,11 @@ pub fn prefill_bytes(scenario: &Scenario) -> Bytes {
 
 /// Shrinks the floods to at least half of the space (they cost least), then the burst and the
 /// victims' files by one factor.
-fn shrink(scenario: &mut Scenario, cap: Bytes, warnings: &mut Vec<String>) -> Result<(), SpaceError> {
+fn shrink(
+    scenario: &mut Scenario,
+    cap: Bytes,
+    warnings: &mut Vec<String>,
+) -> Result<(), SpaceError> {
     let smallest = smallest(scenario);
     if cap < smallest {
         return Err(SpaceError::CapTooSmall { scenario: scenario.name.clone(), cap, smallest });
@@ -205,8 +214,9 @@ fn shrink(scenario: &mut Scenario, cap: Bytes, warnings: &mut Vec<String>) -> Re
     if others > for_others {
         let factor = for_others as f64 / others as f64;
         for victim in scenario.victims.iter_mut().filter(|v| victim_bytes(v) > 0) {
-            let size =
-                Bytes(((victim.size.0 as f64 * factor) as u64 >> 12 << 12).max(smallest_victim(victim)));
+            let size = Bytes(
+                ((victim.size.0 as f64 * factor) as u64 >> 12 << 12).max(smallest_victim(victim)),
+            );
             warnings.push(format!(
                 "--size: the files of victim '{}' are {size}, not {}",
                 victim.name, victim.size
@@ -305,7 +315,11 @@ mod tests {
         let size = message.split("--size ").nth(1).unwrap().split(' ').next().unwrap();
         let fitted = fit(&scenario(), room(Bytes::gib(3), Some(size.parse().unwrap()))).unwrap();
         assert!(fitted.needed <= Bytes::gib(3));
-        assert!(fitted.warnings.iter().any(|w| w.contains("hardly be throttled")), "{:?}", fitted.warnings);
+        assert!(
+            fitted.warnings.iter().any(|w| w.contains("hardly be throttled")),
+            "{:?}",
+            fitted.warnings
+        );
     }
 
     #[test]
@@ -315,7 +329,9 @@ mod tests {
                 let s = builtin(name).unwrap().unwrap();
                 match fit(&s, room(Bytes::gib(100), Some(cap))) {
                     Ok(fitted) => assert!(fitted.needed <= cap, "{name} {cap} {}", fitted.needed),
-                    Err(e) => assert!(matches!(e, SpaceError::CapTooSmall { .. }), "{name} {cap} {e}"),
+                    Err(e) => {
+                        assert!(matches!(e, SpaceError::CapTooSmall { .. }), "{name} {cap} {e}")
+                    }
                 }
             }
         }
@@ -323,7 +339,8 @@ mod tests {
 
     #[test]
     fn a_cap_beyond_the_free_space_is_refused() {
-        let message = fit(&scenario(), room(Bytes::gib(3), Some(Bytes::gib(5)))).unwrap_err().to_string();
+        let message =
+            fit(&scenario(), room(Bytes::gib(3), Some(Bytes::gib(5)))).unwrap_err().to_string();
         assert!(message.contains("more than the 3 GiB that are free"), "{message}");
     }
 
@@ -335,12 +352,16 @@ mod tests {
             (room(Bytes::gib(100), Some(Bytes::mib(64))), &["64MiB", "194MiB"]),
         ] {
             let message = fit(&scenario(), room).unwrap_err().to_string();
-            let named: Vec<&str> =
-                message.split("--size ").skip(1).filter_map(|rest| rest.split([' ', ',']).next()).collect();
+            let named: Vec<&str> = message
+                .split("--size ")
+                .skip(1)
+                .filter_map(|rest| rest.split([' ', ',']).next())
+                .collect();
             assert_eq!(named, pasted, "{message}");
         }
         // … and the smallest that is named is accepted.
-        fit(&scenario(), Room { cap: Some(Bytes::mib(194)), ..room(Bytes::gib(100), None) }).unwrap();
+        fit(&scenario(), Room { cap: Some(Bytes::mib(194)), ..room(Bytes::gib(100), None) })
+            .unwrap();
     }
 
     #[test]
@@ -349,8 +370,10 @@ mod tests {
         let (dir, stop) = (tempfile::tempdir().unwrap(), std::sync::atomic::AtomicBool::new(false));
         let scratch = floodwall_load::Dir::open(dir.path()).unwrap();
         let nobody = Scenario { victims: Vec::new(), floods: Vec::new(), ..scenario() };
-        let victims = ["commit,threads=2,files=3", "wal", "wal,preallocated=false", "read", "mixed", "true"];
-        let floods = ["seq", "random,streams=2", "files,file_size=16KiB", "mmap", "copy,streams=2", "true"];
+        let victims =
+            ["commit,threads=2,files=3", "wal", "wal,preallocated=false", "read", "mixed", "true"];
+        let floods =
+            ["seq", "random,streams=2", "files,file_size=16KiB", "mmap", "copy,streams=2", "true"];
         for (n, text) in victims.into_iter().enumerate() {
             let victim = match text {
                 "true" => floodwall_model::scenario::command_victim(text),
@@ -358,8 +381,15 @@ mod tests {
             };
             let victim = victim.unwrap();
             let mut written = 0;
-            floodwall_load::prepare_victim(&scratch, &victim, None, 1, &mut |bytes| written += bytes, &stop)
-                .unwrap();
+            floodwall_load::prepare_victim(
+                &scratch,
+                &victim,
+                None,
+                1,
+                &mut |bytes| written += bytes,
+                &stop,
+            )
+            .unwrap();
             let expected = prefill_bytes(&Scenario { victims: vec![victim], ..nobody.clone() });
             assert_eq!(written, expected.0, "{text}");
         }
@@ -370,8 +400,15 @@ mod tests {
             };
             let flood = flood.unwrap();
             let mut written = 0;
-            floodwall_load::prepare_flood(&scratch, &flood, None, 1, &mut |bytes| written += bytes, &stop)
-                .unwrap();
+            floodwall_load::prepare_flood(
+                &scratch,
+                &flood,
+                None,
+                1,
+                &mut |bytes| written += bytes,
+                &stop,
+            )
+            .unwrap();
             let expected = prefill_bytes(&Scenario { floods: vec![flood], ..nobody.clone() });
             assert_eq!(written, expected.0, "{text}");
         }

@@ -75,7 +75,8 @@ fn work(tree: &Path, disks: u32, processes: u32) -> Result<(), Box<dyn Error>> {
         told = (status.devices.len(), status.findings.len(), written);
     }
     let own = std::fs::read_to_string("/proc/self/status")?;
-    let peak = own.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or(" unknown").trim();
+    let peak =
+        own.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or(" unknown").trim();
     writeln!(
         std::io::stdout(),
         "{} devices, {} findings, {} bytes of text and JSON: {:.1} ms, {:.1} ms of CPU (medians of {ROUNDS}), at most {peak} of memory",

@@ -95,7 +95,9 @@ impl Exit {
                 return Self::Missing;
             }
             Some(BenchError::Load(
-                LoadError::NoUring { .. } | LoadError::NoAccounting { .. } | LoadError::NoDontCache { .. },
+                LoadError::NoUring { .. }
+                | LoadError::NoAccounting { .. }
+                | LoadError::NoDontCache { .. },
             )) => {
                 return Self::Missing;
             }
@@ -105,7 +107,9 @@ impl Exit {
                 | BenchError::NoWriteback { .. }
                 | BenchError::Timing { .. }
                 | BenchError::Load(
-                    LoadError::Misaligned { .. } | LoadError::NoDirect { .. } | LoadError::TooSmall { .. },
+                    LoadError::Misaligned { .. }
+                    | LoadError::NoDirect { .. }
+                    | LoadError::TooSmall { .. },
                 ),
             ) => return Self::Usage,
             _ => {}

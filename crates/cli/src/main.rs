@@ -31,8 +31,10 @@ use crate::exit::Exit;
     subcommand_required = true,
     arg_required_else_help = true
 )]
-#[command(after_help = "Exit status: 0 done; 1 failed; 2 wrong usage; 3 measured but not conclusive; \
-    4 a privilege or kernel feature is missing.")]
+#[command(
+    after_help = "Exit status: 0 done; 1 failed; 2 wrong usage; 3 measured but not conclusive; \
+    4 a privilege or kernel feature is missing."
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

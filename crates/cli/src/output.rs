@@ -41,7 +41,9 @@ pub(crate) fn json(text: &str) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// As [`result`], and what `write` says.
-pub(crate) fn result_with(write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>) -> anyhow::Result<()> {
+pub(crate) fn result_with(
+    write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
     let mut out = BufWriter::new(io::stdout().lock());
     let written = write(&mut out).and_then(|()| Ok(out.flush()?));
     let is_closed_pipe = |cause: &(dyn std::error::Error + 'static)| {
@@ -87,8 +89,11 @@ pub(crate) fn write_file(
     if fs::metadata(&target).is_ok_and(|m| !m.is_file()) {
         let before = fs::metadata(&target).with_context(fail)?;
         let no_link = OFlags::NOFOLLOW.bits().cast_signed();
-        let mut file =
-            OpenOptions::new().write(true).custom_flags(no_link).open(&target).with_context(fail)?;
+        let mut file = OpenOptions::new()
+            .write(true)
+            .custom_flags(no_link)
+            .open(&target)
+            .with_context(fail)?;
         let after = file.metadata().with_context(fail)?;
         if after.is_file() || (after.dev(), after.ino()) != (before.dev(), before.ino()) {
             return Err(io::Error::other("it has just become another file")).with_context(fail);
@@ -98,7 +103,10 @@ pub(crate) fn write_file(
     replace(&target, write).with_context(fail)
 }
 
-fn replace(path: &Path, write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>) -> anyhow::Result<()> {
+fn replace(
+    path: &Path,
+    write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
     let mut temporary = temporary_beside(path)?;
     let mut buffered = BufWriter::new(temporary.as_file_mut());
     write(&mut buffered)?;
@@ -163,7 +171,8 @@ fn target_of(path: &Path, is_trusted: impl Fn(u32) -> bool) -> io::Result<PathBu
 /// # Errors
 /// [`UsageError`] with the reason.
 pub(crate) fn check_writable(path: &Path) -> anyhow::Result<()> {
-    let usage = |why: String| Err(UsageError(format!("can't write '{}': {why}", path.display())).into());
+    let usage =
+        |why: String| Err(UsageError(format!("can't write '{}': {why}", path.display())).into());
     let target = match target_of(path, is_trusted) {
         Ok(target) => target,
         Err(e) => return usage(e.to_string()),
@@ -181,7 +190,10 @@ pub(crate) fn check_writable(path: &Path) -> anyhow::Result<()> {
         Ok(_) => match rustix::fs::access(&target, rustix::fs::Access::WRITE_OK) {
             Ok(()) => return Ok(()),
             Err(e) => {
-                return usage(format!("it can't be written ({}); name another file", io::Error::from(e)));
+                return usage(format!(
+                    "it can't be written ({}); name another file",
+                    io::Error::from(e)
+                ));
             }
         },
         Err(e) if e.kind() == io::ErrorKind::NotFound => {}
@@ -273,7 +285,8 @@ mod tests {
             .unwrap();
         }
         assert_eq!(fs::read_to_string(&victim).unwrap(), "mine");
-        let temporary = names.iter().filter(|name| name.to_string_lossy().starts_with(".floodwall-"));
+        let temporary =
+            names.iter().filter(|name| name.to_string_lossy().starts_with(".floodwall-"));
         assert_eq!(temporary.count(), 3, "{names:?}");
         let umask = rustix::process::umask(rustix::fs::Mode::empty());
         rustix::process::umask(umask);
@@ -293,7 +306,10 @@ mod tests {
         assert_eq!(target_of(&again, is_trusted).unwrap(), target);
         for path in [&again, &link] {
             let said = target_of(path, |user| user != us).unwrap_err().to_string();
-            assert!(said.contains(&format!("is a symbolic link of user {us}; name its target")), "{said}");
+            assert!(
+                said.contains(&format!("is a symbolic link of user {us}; name its target")),
+                "{said}"
+            );
         }
         assert!(!is_trusted(us + 1));
     }

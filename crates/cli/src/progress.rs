@@ -124,7 +124,8 @@ impl Progress {
     /// The next turn of a search: its part (`race`), what runs in it, and the seconds spent so far.
     pub(crate) fn turn(&mut self, part: &str, what: &str, spent_s: f64) {
         let left = human_duration(left(self.planned.total_s - spent_s));
-        self.search = Some(Search { turn: Instant::now(), spent_s, what: format!("{part}: {what}") });
+        self.search =
+            Some(Search { turn: Instant::now(), spent_s, what: format!("{part}: {what}") });
         self.announce(&format!("{part}: {what} ({left} left)"));
         if self.parts && self.part != part {
             self.print(&format!("{part} ({left} left)"));
@@ -169,7 +170,9 @@ impl Progress {
         match &self.search {
             // Files are laid out before the first turn; that is not part of the search's time.
             Some(search) if search.what.is_empty() => 0.0,
-            Some(search) => (search.spent_s + search.turn.elapsed().as_secs_f64()).min(self.planned.total_s),
+            Some(search) => {
+                (search.spent_s + search.turn.elapsed().as_secs_f64()).min(self.planned.total_s)
+            }
             None => self.planned.position_s(),
         }
     }
@@ -213,7 +216,11 @@ impl Watch for Progress {
         } else {
             let separator = if step.phase.is_some() { ", " } else { "" };
             // A search has as many rounds as its time allows.
-            let of = if step.round > self.rounds { String::new() } else { format!(" of {}", self.rounds) };
+            let of = if step.round > self.rounds {
+                String::new()
+            } else {
+                format!(" of {}", self.rounds)
+            };
             format!("round {}{of}: {}{separator}{}", step.round, phase_name(step.phase), step.what)
         };
         if self.steps && matches!(step.what, "measuring" | "prefilling") {
@@ -238,7 +245,9 @@ impl Watch for Progress {
             let what = message.split_once(": ").map_or("", |(_, what)| what).to_owned();
             self.show_position(&what);
         }
-        if let (true, Some((phase, what)), Some(interval)) = (self.lines, &self.current, second.interval) {
+        if let (true, Some((phase, what)), Some(interval)) =
+            (self.lines, &self.current, second.interval)
+        {
             let line = live::line(second, *phase, what, interval);
             if self.printed.is_multiple_of(HEADER_EVERY) {
                 self.print(&live::header());

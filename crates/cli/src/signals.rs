@@ -14,7 +14,8 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 pub(crate) fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
     let flag = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
-        signal_hook::flag::register(signal, Arc::clone(&flag)).context("can't install signal handlers")?;
+        signal_hook::flag::register(signal, Arc::clone(&flag))
+            .context("can't install signal handlers")?;
     }
     Ok(flag)
 }

@@ -82,12 +82,13 @@ pub(crate) fn accept<S: Timed>(
                 continue;
             };
             let serve = serve.clone();
-            let _ = thread::Builder::new().name("client".into()).stack_size(STACK).spawn(move || {
-                let mut stream = stream;
-                // Dropped before the stream: a client that sees the close can take the seat.
-                let _seat = seat;
-                serve(&mut stream);
-            });
+            let _ =
+                thread::Builder::new().name("client".into()).stack_size(STACK).spawn(move || {
+                    let mut stream = stream;
+                    // Dropped before the stream: a client that sees the close can take the seat.
+                    let _seat = seat;
+                    serve(&mut stream);
+                });
         }
     });
 }

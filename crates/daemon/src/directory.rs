@@ -55,7 +55,9 @@ pub(crate) fn prepare(path: &Path) -> Result<(), DaemonError> {
     match made {
         Ok(()) => {}
         Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
-        Err(e) if matches!(e.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem) => {
+        Err(e)
+            if matches!(e.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem) =>
+        {
             let why = format!(
                 "can't make '{}': {e}; run as root, or name a --socket elsewhere",
                 directory.display()
@@ -64,7 +66,8 @@ pub(crate) fn prepare(path: &Path) -> Result<(), DaemonError> {
         }
         Err(e) => return Err(e).doing(|| format!("can't make '{}'", directory.display())),
     }
-    let meta = fs::metadata(directory).doing(|| format!("can't look at '{}'", directory.display()))?;
+    let meta =
+        fs::metadata(directory).doing(|| format!("can't look at '{}'", directory.display()))?;
     if is_exposed(&meta) {
         return Err(DaemonError::Failed(format!(
             "'{}' belongs to user {} and has mode {:o}: others could put something else into it; remove it, or name a socket elsewhere",
@@ -94,7 +97,10 @@ mod tests {
         ];
         for error in errors {
             let said = error.to_string();
-            assert!(said.contains(&format!("there is no directory '{}'", missing.display())), "{said}");
+            assert!(
+                said.contains(&format!("there is no directory '{}'", missing.display())),
+                "{said}"
+            );
             assert!(error.is_wrong_use());
         }
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);

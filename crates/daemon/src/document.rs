@@ -112,7 +112,8 @@ impl Ticks {
         self.count += 1;
         self.sum_s += seconds;
         self.longest_s = self.longest_s.max(seconds);
-        let bucket = TICK_BUCKETS_S.iter().position(|most| seconds <= *most).unwrap_or(TICK_BUCKETS_S.len());
+        let bucket =
+            TICK_BUCKETS_S.iter().position(|most| seconds <= *most).unwrap_or(TICK_BUCKETS_S.len());
         self.buckets[bucket] += 1;
     }
 }
@@ -307,7 +308,9 @@ mod tests {
         (entry.victims, entry.floods) = (Vec::new(), Vec::new());
         entry.pretended = true;
         entry.from = entry.to.clone();
-        assert!(entry.line().starts_with("sda: protect (bfq, 4 requests); would write nr_requests"));
+        assert!(
+            entry.line().starts_with("sda: protect (bfq, 4 requests); would write nr_requests")
+        );
         assert_eq!(Entry { why: "paused".into(), ..Entry::default() }.line(), "paused");
         entry.writes = (0..100).map(|n| format!("priority of db ({n}) none → be/0")).collect();
         let line = entry.line();

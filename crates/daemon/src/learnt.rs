@@ -139,7 +139,10 @@ impl Store {
         let version: Version = serde_json::from_str(text).map_err(|e| e.to_string())?;
         if version.version != VERSION {
             self.is_newer = version.version > VERSION;
-            return Err(format!("it has version {}, and this program reads {VERSION}", version.version));
+            return Err(format!(
+                "it has version {}, and this program reads {VERSION}",
+                version.version
+            ));
         }
         let document: Document = serde_json::from_str(text).map_err(|e| e.to_string())?;
         self.entries = document.devices;
@@ -171,12 +174,19 @@ impl Store {
             return Found::Dropped(format!("it has {what} now"));
         }
         // The wall clock may have been put back.
-        let since = Duration::try_from_secs_f64((unix_s - entry.at_unix_s).max(0.0)).unwrap_or_default();
+        let since =
+            Duration::try_from_secs_f64((unix_s - entry.at_unix_s).max(0.0)).unwrap_or_default();
         Found::Learnt(Box::new(entry.learnt.clone()), since)
     }
 
     /// Keeps what was learnt of a device until now.
-    pub(crate) fn put(&mut self, name: String, device: &DeviceIdentity, unix_s: f64, learnt: Learnt) {
+    pub(crate) fn put(
+        &mut self,
+        name: String,
+        device: &DeviceIdentity,
+        unix_s: f64,
+        learnt: Learnt,
+    ) {
         self.entries.retain(|entry| entry.known_by != device.known_by);
         self.entries.push(Entry {
             name,
@@ -204,7 +214,10 @@ impl Store {
     /// Begins to write the file if there is something new, at most once a [`REST`]. Returns why an
     /// earlier write failed, once.
     pub(crate) fn tend(&mut self, now: Instant) -> Option<String> {
-        let failed = self.writer.take_if(|writer| writer.is_finished()).and_then(|writer| self.ended(writer));
+        let failed = self
+            .writer
+            .take_if(|writer| writer.is_finished())
+            .and_then(|writer| self.ended(writer));
         let is_due = self.written.is_none_or(|then| now.saturating_duration_since(then) >= REST);
         if is_due && self.writer.is_none() {
             self.begin(now);
@@ -245,7 +258,9 @@ impl Store {
                 }
                 Some(_) => {
                     let place = self.path.display();
-                    return Some(format!("'{place}' is still being written, and is not waited for"));
+                    return Some(format!(
+                        "'{place}' is still being written, and is not waited for"
+                    ));
                 }
             }
         }
@@ -293,8 +308,13 @@ mod tests {
         assert_eq!(found, Found::Learnt(Box::new(drains(121e6)), three_days));
         assert_eq!(store.find(&device(2), NOW), Found::Nothing);
         let back = store.find(&device(1), NOW - DAY);
-        assert_eq!(back, Found::Learnt(Box::new(drains(121e6)), Duration::ZERO), "the clock was put back");
-        let names: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+        assert_eq!(
+            back,
+            Found::Learnt(Box::new(drains(121e6)), Duration::ZERO),
+            "the clock was put back"
+        );
+        let names: Vec<_> =
+            fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
         assert_eq!(names, [NAME]);
         let mode = fs::metadata(journal.with_file_name(NAME)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);

@@ -74,7 +74,8 @@ impl Lock {
                 let mut holder = String::new();
                 let _ = file.read_to_string(&mut holder);
                 let holder = holder.trim();
-                let process = if holder.is_empty() { String::new() } else { format!(" (process {holder})") };
+                let process =
+                    if holder.is_empty() { String::new() } else { format!(" (process {holder})") };
                 return Err(DaemonError::Failed(format!(
                     "another guard{process} runs here; ask it with floodwall guard status, or stop it first"
                 )));
@@ -97,7 +98,11 @@ impl Lock {
     pub(crate) fn holder(path: &Path) -> Option<u32> {
         let meta = fs::metadata(path).ok()?;
         let locks = fs::read_to_string("/proc/locks").ok()?;
-        holder_in(&locks, (rustix::fs::major(meta.dev()), rustix::fs::minor(meta.dev())), meta.ino())
+        holder_in(
+            &locks,
+            (rustix::fs::major(meta.dev()), rustix::fs::minor(meta.dev())),
+            meta.ino(),
+        )
     }
 }
 
@@ -117,7 +122,9 @@ fn holder_in(locks: &str, device: (u32, u32), inode: u64) -> Option<u32> {
     locks.lines().find_map(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();
         match words[..] {
-            [_, "FLOCK", "ADVISORY", "WRITE", pid, its_file, ..] if its_file == file => pid.parse().ok(),
+            [_, "FLOCK", "ADVISORY", "WRITE", pid, its_file, ..] if its_file == file => {
+                pid.parse().ok()
+            }
             _ => None,
         }
     })

@@ -68,8 +68,8 @@ impl Log {
     pub(crate) fn say(&self, priority: Priority, text: &str) {
         let lost = self.lost.swap(0, Ordering::Relaxed);
         if lost > 0 {
-            let told =
-                self.line(Priority::Warning, &format!("{lost} lines were lost here: nobody read them"));
+            let told = self
+                .line(Priority::Warning, &format!("{lost} lines were lost here: nobody read them"));
             if self.sender.try_send(Message::Line(told)).is_err() {
                 self.lost.fetch_add(lost, Ordering::Relaxed);
             }

@@ -5,7 +5,12 @@
 //! given depth. Commit: a random 4 KiB write and a FLUSH, one after the other. Writes are measured
 //! after 120 s of them, past every cache.
 
-#![allow(clippy::disallowed_macros, clippy::unwrap_used, clippy::panic, reason = "an example that prints")]
+#![allow(
+    clippy::disallowed_macros,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "an example that prints"
+)]
 
 #[path = "../tests/it/workload.rs"]
 mod workload;

@@ -109,7 +109,8 @@ impl Device for Cloud {
             op => {
                 let bytes = if matches!(op, Op::Read | Op::Write { .. }) { request.len } else { 0 };
                 let operations = bytes.div_ceil(self.p.io_size).max(1) as f64;
-                let mut ready = self.operations.take(now, operations).max(self.bytes.take(now, bytes as f64));
+                let mut ready =
+                    self.operations.take(now, operations).max(self.bytes.take(now, bytes as f64));
                 if let Some(credits) = &mut self.credits {
                     ready = ready.max(credits.take(now, operations));
                 }
@@ -171,7 +172,11 @@ mod tests {
         assert!((0..10).all(|_| b.take(Nanos::ZERO, 1.0) == Nanos::ZERO));
         assert_eq!(b.take(Nanos::ZERO, 1.0), Nanos::from_millis(10));
         assert_eq!(b.take(Nanos::ZERO, 1.0), Nanos::from_millis(20));
-        assert_eq!(b.take(Nanos::from_secs(9), 10.0), Nanos::from_secs(9), "no more than the burst is saved");
+        assert_eq!(
+            b.take(Nanos::from_secs(9), 10.0),
+            Nanos::from_secs(9),
+            "no more than the burst is saved"
+        );
         assert_eq!(b.take(Nanos::from_secs(9), 1.0), Nanos(9_010_000_000));
     }
 }

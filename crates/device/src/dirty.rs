@@ -85,7 +85,10 @@ impl DirtyMap {
     /// Bytes that a write would add, rewrites of dirty ranges not counted. `at` is the first range
     /// at or after it.
     fn growth(&self, at: At, offset: u64, len: u64) -> u64 {
-        len - self.overlapping(at, offset, len).map(|(o, p)| overlap(o, p.len, offset, len)).sum::<u64>()
+        len - self
+            .overlapping(at, offset, len)
+            .map(|(o, p)| overlap(o, p.len, offset, len))
+            .sum::<u64>()
     }
 
     /// The dirty range that begins before a place and reaches beyond an offset.
@@ -95,7 +98,12 @@ impl DirtyMap {
 
     /// Dirty ranges that touch `[offset, offset + len)`, in order. `at` is the first range at or
     /// after it.
-    fn overlapping(&self, at: At, offset: u64, len: u64) -> impl Iterator<Item = (u64, Piece)> + '_ {
+    fn overlapping(
+        &self,
+        at: At,
+        offset: u64,
+        len: u64,
+    ) -> impl Iterator<Item = (u64, Piece)> + '_ {
         let end = offset.saturating_add(len);
         let inside = self.dirty.ascending(at).take_while(move |(o, _)| *o < end);
         self.reaching_over(at, offset).into_iter().chain(inside)
@@ -105,7 +113,13 @@ impl DirtyMap {
     ///
     /// # Errors
     /// The bytes that it would take. They can only become more as long as nothing is inserted.
-    pub(crate) fn admit(&mut self, offset: u64, len: u64, version: u64, room: u64) -> Result<(), u64> {
+    pub(crate) fn admit(
+        &mut self,
+        offset: u64,
+        len: u64,
+        version: u64,
+        room: u64,
+    ) -> Result<(), u64> {
         let end = offset + len;
         let at = self.dirty.at_or_after(offset);
         let before = self.reaching_over(at, offset);
@@ -188,7 +202,12 @@ impl DirtyMap {
 
     /// Up to `n` dirty ranges of epoch `through` or an older one on either side of an offset: what
     /// a head there would look at.
-    pub(crate) fn near(&self, offset: u64, n: usize, through: u64) -> impl Iterator<Item = u64> + '_ {
+    pub(crate) fn near(
+        &self,
+        offset: u64,
+        n: usize,
+        through: u64,
+    ) -> impl Iterator<Item = u64> + '_ {
         let at = self.dirty.at_or_after(offset);
         let covered = move |(_, p): &(u64, Piece)| p.epoch <= through;
         let above = self.dirty.ascending(at).filter(covered).take(n);
@@ -198,7 +217,13 @@ impl DirtyMap {
     /// Takes the dirty range that contains `from`, or the first one after it, or the first one at
     /// all: an elevator that goes one way. Of those of epoch `through` or an older one, if there
     /// are any. See [`Self::take`].
-    pub(crate) fn take_next(&mut self, from: u64, max_len: u64, coalesce: bool, through: u64) -> Option<Run> {
+    pub(crate) fn take_next(
+        &mut self,
+        from: u64,
+        max_len: u64,
+        coalesce: bool,
+        through: u64,
+    ) -> Option<Run> {
         let mut at = self.dirty.at_or_after(from);
         // One that begins here comes before one that reaches over it: they do not overlap.
         if let Some(before) = self.dirty.before(at)
@@ -210,8 +235,11 @@ impl DirtyMap {
         if self.dirty.get(at).is_none_or(|(_, p)| p.epoch > through) {
             let covered = |(_, p): &(u64, Piece)| p.epoch <= through;
             let first = self.dirty.at_or_after(0);
-            let next =
-                self.dirty.ascending(at).find(covered).or_else(|| self.dirty.ascending(first).find(covered));
+            let next = self
+                .dirty
+                .ascending(at)
+                .find(covered)
+                .or_else(|| self.dirty.ascending(first).find(covered));
             at = next.map_or(first, |(offset, _)| self.dirty.at_or_after(offset));
         }
         self.take_at(at, max_len, coalesce)
@@ -333,7 +361,11 @@ impl DirtyMap {
     /// Everything that is not on the medium.
     pub(crate) fn lost(&self) -> impl Iterator<Item = LostExtent> + '_ {
         let flights = self.flights.iter().flat_map(|f| f.pieces.iter().copied());
-        self.dirty.iter().chain(flights).map(|(offset, p)| LostExtent { offset, len: p.len, since: p.since })
+        self.dirty.iter().chain(flights).map(|(offset, p)| LostExtent {
+            offset,
+            len: p.len,
+            since: p.since,
+        })
     }
 
     /// Forgets everything: the power failed and nothing kept it.

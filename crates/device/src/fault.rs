@@ -47,7 +47,8 @@ impl Disturbance {
         match self {
             Self::Slow { factor_permille, from, to } => {
                 let within = t.min(to).since(from);
-                let passed = (u128::from(within.0) * 1000 / u128::from(factor_permille.max(1000))) as u64;
+                let passed =
+                    (u128::from(within.0) * 1000 / u128::from(factor_permille.max(1000))) as u64;
                 Nanos(t.0.min(from.0)) + Nanos(passed) + t.since(to.max(from))
             }
             Self::Stall { every, length } if every.0 > length.0 => {
@@ -155,7 +156,13 @@ impl Errors {
     /// Rates are shares, 0 to 1, of reads and of writes; `seed` chooses which.
     #[must_use]
     pub fn new(inner: Box<dyn Device>, read_rate: f64, write_rate: f64, seed: u64) -> Self {
-        Self { inner, read_rate, write_rate, random: Random::new(seed, 0xe440), doomed: BTreeSet::new() }
+        Self {
+            inner,
+            read_rate,
+            write_rate,
+            random: Random::new(seed, 0xe440),
+            doomed: BTreeSet::new(),
+        }
     }
 }
 
@@ -215,18 +222,21 @@ mod tests {
     use super::*;
     use crate::null::Null;
 
-    const SLOW: Disturbance = Disturbance::Slow { factor_permille: 10_000, from: Nanos(100), to: Nanos(200) };
+    const SLOW: Disturbance =
+        Disturbance::Slow { factor_permille: 10_000, from: Nanos(100), to: Nanos(200) };
     const STALL: Disturbance = Disturbance::Stall { every: Nanos(100), length: Nanos(30) };
 
     #[test]
     fn ten_times_slower_between_two_moments() {
-        let own: Vec<u64> = [99, 100, 109, 110, 199, 200, 201].map(|t| SLOW.own(Nanos(t)).0).to_vec();
+        let own: Vec<u64> =
+            [99, 100, 109, 110, 199, 200, 201].map(|t| SLOW.own(Nanos(t)).0).to_vec();
         assert_eq!(own, [99, 100, 100, 101, 109, 110, 111]);
     }
 
     #[test]
     fn time_stands_still_in_a_stall() {
-        let own: Vec<u64> = [99, 100, 130, 131, 199, 200, 230, 231].map(|t| STALL.own(Nanos(t)).0).to_vec();
+        let own: Vec<u64> =
+            [99, 100, 130, 131, 199, 200, 230, 231].map(|t| STALL.own(Nanos(t)).0).to_vec();
         assert_eq!(own, [99, 100, 100, 101, 169, 170, 170, 171]);
     }
 
@@ -246,7 +256,8 @@ mod tests {
     fn errors_come_at_their_rate_and_only_where_asked() {
         let mut device = Errors::new(Box::new(Null::new(4096, Nanos(5))), 0.25, 0.0, 3);
         for id in 0..4000 {
-            let request = if id % 2 == 0 { Request::read(id, 0, 1) } else { Request::write(id, 0, 1) };
+            let request =
+                if id % 2 == 0 { Request::read(id, 0, 1) } else { Request::write(id, 0, 1) };
             device.submit(Nanos(0), request);
         }
         let mut out = Vec::new();

@@ -156,9 +156,15 @@ mod tests {
         device.advance(Nanos(6), &mut out);
         let results: Vec<_> = out.iter().map(|c| (c.id, c.at, c.result)).collect();
         let refused = Err(IoError::OutOfRange);
-        assert_eq!(results, [(1, Nanos(1), refused), (2, Nanos(1), refused), (3, Nanos(6), Ok(()))]);
+        assert_eq!(
+            results,
+            [(1, Nanos(1), refused), (2, Nanos(1), refused), (3, Nanos(6), Ok(()))]
+        );
         let stats = device.stats();
-        assert_eq!((stats.errors, stats.queue_depth, stats.write_bytes, stats.busy_ns), (2, 0, 4096, 5));
+        assert_eq!(
+            (stats.errors, stats.queue_depth, stats.write_bytes, stats.busy_ns),
+            (2, 0, 4096, 5)
+        );
     }
 
     #[test]

@@ -35,7 +35,9 @@ mod sorted;
 pub mod spec;
 mod time;
 
-pub use device::{Completion, Device, DeviceStats, IoError, LostExtent, LostWrites, Op, Profile, Request};
+pub use device::{
+    Completion, Device, DeviceStats, IoError, LostExtent, LostWrites, Op, Profile, Request,
+};
 pub use null::Null;
 pub use presets::{preset_names, preset_text};
 pub use spec::{DeviceSpec, SpecError};

@@ -26,7 +26,11 @@ impl Null {
 
 impl Device for Null {
     fn submit(&mut self, now: Nanos, request: Request) {
-        self.pending.push_back(Completion { id: request.id, at: now + self.latency, result: Ok(()) });
+        self.pending.push_back(Completion {
+            id: request.id,
+            at: now + self.latency,
+            result: Ok(()),
+        });
     }
 
     fn next_event(&self) -> Option<Nanos> {

@@ -10,7 +10,9 @@ impl Random {
     /// `part` tells the streams of a device's parts apart.
     pub(crate) fn new(seed: u64, part: u64) -> Self {
         // The constant is 2^64 / golden ratio: neighbouring part numbers land far apart.
-        Self(Pcg64Mcg::seed_from_u64(seed ^ part.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15)))
+        Self(Pcg64Mcg::seed_from_u64(
+            seed ^ part.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15),
+        ))
     }
 
     /// Evenly spread over [0, 1), 53 bits.

@@ -106,7 +106,12 @@ pub(crate) struct SortedMap<V> {
 
 impl<V: Copy + Default> SortedMap<V> {
     pub(crate) const fn new() -> Self {
-        Self { order: Vec::new(), blocks: Vec::new(), free: Vec::new(), recent: Cell::new([0; RECENT]) }
+        Self {
+            order: Vec::new(),
+            blocks: Vec::new(),
+            free: Vec::new(),
+            recent: Cell::new([0; RECENT]),
+        }
     }
 
     fn block(&self, slot: usize) -> Option<&Block<V>> {
@@ -227,7 +232,9 @@ impl<V: Copy + Default> SortedMap<V> {
         // elsewhere the upper half moves.
         let keep = if index == BLOCK { BLOCK } else { BLOCK / 2 };
         let added = self.new_block();
-        let Ok([lower, upper]) = self.blocks.get_disjoint_mut([number, added as usize]) else { return };
+        let Ok([lower, upper]) = self.blocks.get_disjoint_mut([number, added as usize]) else {
+            return;
+        };
         lower.move_to(keep, upper);
         if index <= keep && keep < BLOCK {
             lower.insert(index, key, value);
@@ -252,7 +259,9 @@ impl<V: Copy + Default> SortedMap<V> {
     /// Takes `count` entries of one block out, from a place on; returns the place of the one after
     /// them.
     pub(crate) fn remove(&mut self, at: At, count: usize) -> At {
-        let Some((first, number)) = self.order.get_mut(at.slot).filter(|_| count > 0) else { return at };
+        let Some((first, number)) = self.order.get_mut(at.slot).filter(|_| count > 0) else {
+            return at;
+        };
         let number = *number;
         let block = &mut self.blocks[number as usize];
         block.remove(at.index, count);

@@ -86,7 +86,12 @@ fn plant(device: &str, victim: &str) -> Result<SimPlant, Box<dyn Error>> {
     Ok(plant)
 }
 
-fn run(device: &str, victim: &str, mode: Option<Mode>, log: bool) -> Result<Figures, Box<dyn Error>> {
+fn run(
+    device: &str,
+    victim: &str,
+    mode: Option<Mode>,
+    log: bool,
+) -> Result<Figures, Box<dyn Error>> {
     let mut tap = Tap { plant: plant(device, victim)?, seen: Observation::default() };
     let mut guard = Guard::new(Config { mode: mode.unwrap_or_default(), ..Config::default() });
     let mut figures = Figures::default();
@@ -162,7 +167,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     );
     println!("|---|---|---|---|---|---|---|");
     for device in if named.is_empty() { all } else { named } {
-        let (default, guard) = (run(device, &victim, None, false)?, run(device, &victim, Some(mode), false)?);
+        let (default, guard) =
+            (run(device, &victim, None, false)?, run(device, &victim, Some(mode), false)?);
         let seconds = |s: Option<f64>| s.map_or("–".to_owned(), |s| format!("{s:.2} s"));
         println!(
             "| {device} | {:.0} | {:.2}, {}, {:.0} | {:.2}, {}, {:.0} | {} | {} | {} |",

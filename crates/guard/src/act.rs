@@ -56,7 +56,8 @@ pub(crate) struct Held {
     unknown: BTreeSet<String>,
     /// Control groups whose limits have been read in this encounter, and when.
     groups: BTreeMap<String, Duration>,
-    /// Written limits and priorities that could not be read at the last look at all knobs, and why.
+    /// Written limits and priorities that could not be read at the last look at all knobs, and
+    /// why.
     unreadable: BTreeMap<String, String>,
     /// When the priorities of processes were last looked for.
     met: Duration,
@@ -246,7 +247,8 @@ impl Held {
         now: Duration,
         report: &mut Report,
     ) -> Result<(), PlantError> {
-        let limits: Vec<String> = self.written.keys().filter(|knob| is_passing(knob)).cloned().collect();
+        let limits: Vec<String> =
+            self.written.keys().filter(|knob| is_passing(knob)).cloned().collect();
         if limits.is_empty() || now.saturating_sub(self.checked) < LIMITS_AGAIN {
             return Ok(());
         }
@@ -399,13 +401,16 @@ impl Held {
         self.written.values_mut().for_each(|w| w.again = Duration::ZERO);
         // The elevator first. Values that another program has set are found before the elevator
         // overwrites them, and are set again.
-        let first = self.changes(Duration::MAX, &BTreeMap::new()).into_iter().find(|c| c.knob == ELEVATOR);
+        let first =
+            self.changes(Duration::MAX, &BTreeMap::new()).into_iter().find(|c| c.knob == ELEVATOR);
         if let Some(change) = first {
             self.write(plant, device, Duration::ZERO, &reads, change, report);
         }
         let mut changes = self.changes(Duration::MAX, &BTreeMap::new());
         changes.retain(|c| c.knob != ELEVATOR);
-        for (knob, value) in self.own.0.iter().filter(|(knob, _)| elevator && follows_elevator(knob)) {
+        for (knob, value) in
+            self.own.0.iter().filter(|(knob, _)| elevator && follows_elevator(knob))
+        {
             if !changes.iter().any(|c| c.knob == *knob) {
                 changes.push(Change { knob: knob.clone(), value: value.clone(), back: true });
             }
@@ -415,7 +420,8 @@ impl Held {
             if self.written.contains_key(&change.knob) || self.moved.contains_key(&change.knob) {
                 self.write(plant, device, Duration::ZERO, &reads, change, report);
             } else {
-                let write = KnobWrite { device: Some(device), knob: change.knob, value: change.value };
+                let write =
+                    KnobWrite { device: Some(device), knob: change.knob, value: change.value };
                 // The guard did not write this knob itself. It is reported only if its value stays
                 // wrong.
                 match plant.write(&write) {
@@ -476,7 +482,8 @@ impl Held {
                     self.elevator_back |= knob == ELEVATOR;
                     self.written.remove(&knob);
                 } else {
-                    let written = Written { value: write.value.clone(), failures: 0, again: Duration::ZERO };
+                    let written =
+                        Written { value: write.value.clone(), failures: 0, again: Duration::ZERO };
                     self.late.remove(&knob);
                     self.written.insert(knob, written);
                 }
@@ -497,8 +504,10 @@ impl Held {
     /// Why a knob belongs to another program; `None` if it does not.
     fn somebody_elses<'a>(&'a self, knob: &str, reads: &'a Setting) -> Option<String> {
         // Single threads of a process may differ: they come and go.
-        let common = |value: &'a str| if is_priority(knob) { value.split(' ').next() } else { Some(value) };
-        let (found, expected) = (reads.get(knob).and_then(common), self.expected(knob).and_then(common));
+        let common =
+            |value: &'a str| if is_priority(knob) { value.split(' ').next() } else { Some(value) };
+        let (found, expected) =
+            (reads.get(knob).and_then(common), self.expected(knob).and_then(common));
         (found != expected).then(|| {
             let (found, expected) = (found.unwrap_or("nothing"), expected.unwrap_or("nothing"));
             format!("it reads {found}, not {expected} as it was left: somebody else has set it")
@@ -508,9 +517,11 @@ impl Held {
     /// Finds knobs that another program has set and that a new elevator would change, and leaves
     /// them alone.
     fn find_theirs(&mut self, device: DeviceId, reads: &Setting, report: &mut Report) {
-        let follows: Vec<String> = self.own.0.keys().filter(|knob| follows_elevator(knob)).cloned().collect();
+        let follows: Vec<String> =
+            self.own.0.keys().filter(|knob| follows_elevator(knob)).cloned().collect();
         for knob in follows {
-            if let (Some(why), Some(value)) = (self.somebody_elses(&knob, reads), reads.get(&knob)) {
+            if let (Some(why), Some(value)) = (self.somebody_elses(&knob, reads), reads.get(&knob))
+            {
                 let write = KnobWrite { device: Some(device), value: value.to_owned(), knob };
                 self.leave_to_them(write, reads, why, report);
             }
@@ -524,9 +535,17 @@ impl Held {
 
     /// Leaves a knob to the program that has set it. If an elevator would change it, its value
     /// counts as the administrator's. It then comes back with the administrator's elevator.
-    fn leave_to_them(&mut self, write: KnobWrite, reads: &Setting, why: String, report: &mut Report) {
+    fn leave_to_them(
+        &mut self,
+        write: KnobWrite,
+        reads: &Setting,
+        why: String,
+        report: &mut Report,
+    ) {
         let knob = write.knob.clone();
-        if let Some(theirs) = reads.get(&knob).filter(|_| knob == ELEVATOR || follows_elevator(&knob)) {
+        if let Some(theirs) =
+            reads.get(&knob).filter(|_| knob == ELEVATOR || follows_elevator(&knob))
+        {
             self.own.0.insert(knob.clone(), theirs.to_owned());
         }
         self.theirs.insert(knob.clone());
@@ -549,7 +568,13 @@ impl Held {
     }
 
     /// A wanted value could not be written.
-    fn not_written(&mut self, write: KnobWrite, now: Duration, error: PlantError, report: &mut Report) {
+    fn not_written(
+        &mut self,
+        write: KnobWrite,
+        now: Duration,
+        error: PlantError,
+        report: &mut Report,
+    ) {
         let KnobWrite { knob, value, .. } = write;
         if let PlantError::Lost { .. } = error {
             let (times, again) = self.later.entry(knob).or_default();
@@ -606,7 +631,13 @@ impl Held {
     }
 
     /// Tries again later, each time after twice as long. Reports the first failure and the last.
-    fn could_not_take_back(&mut self, knob: &str, now: Duration, error: PlantError, report: &mut Report) {
+    fn could_not_take_back(
+        &mut self,
+        knob: &str,
+        now: Duration,
+        error: PlantError,
+        report: &mut Report,
+    ) {
         let Some(written) = self.written.get_mut(knob) else {
             self.moved.remove(knob);
             report.left_alone.push(error);
@@ -661,37 +692,47 @@ impl Held {
         let mut add = |knob: &str, value: String, back: bool| {
             changes.push(Change { knob: knob.to_owned(), value, back });
         };
-        let no_more = |(knob, w): &(&String, &Written)| !wanted.contains_key(*knob) && w.again <= now;
+        let no_more =
+            |(knob, w): &(&String, &Written)| !wanted.contains_key(*knob) && w.again <= now;
         for (knob, _) in self.written.iter().filter(no_more) {
             if let Some(value) = own(knob) {
                 add(knob, value, true);
             }
         }
         for (knob, value) in wanted {
-            let there =
-                self.written(knob).or_else(|| self.own.get(knob).filter(|_| !self.moved.contains_key(knob)));
+            let there = self
+                .written(knob)
+                .or_else(|| self.own.get(knob).filter(|_| !self.moved.contains_key(knob)));
             let is_later = self.later.get(knob).is_some_and(|(_, again)| *again > now);
             if !self.left_alone.contains(knob) && !is_later && there != Some(value) {
                 add(knob, value.clone(), false);
             }
         }
-        let elevator = changes.iter().find(|c: &&Change| c.knob == ELEVATOR).map(|c| c.value.clone());
+        let elevator =
+            changes.iter().find(|c: &&Change| c.knob == ELEVATOR).map(|c| c.value.clone());
         if elevator.is_some() {
             // A new elevator resets the number of requests and throttling: they are written again.
             for knob in [REQUESTS, "wbt_lat_usec"] {
-                if let (Some(value), false) = (wanted.get(knob), changes.iter().any(|c| c.knob == knob))
+                if let (Some(value), false) =
+                    (wanted.get(knob), changes.iter().any(|c| c.knob == knob))
                     && !self.left_alone.contains(knob)
                     && !self.later.contains_key(knob)
                 {
-                    changes.push(Change { knob: knob.to_owned(), value: value.clone(), back: false });
+                    changes.push(Change {
+                        knob: knob.to_owned(),
+                        value: value.clone(),
+                        back: false,
+                    });
                 }
             }
         } else if !self.written.contains_key(ELEVATOR) {
             // The administrator's elevator is in force. Moved knobs go back, unless the guard's
             // number of requests is still in force: it would move them again.
             let held = self.written.contains_key(REQUESTS);
-            for knob in
-                self.moved.keys().filter(|knob| !wanted.contains_key(*knob) && (!held || *knob == REQUESTS))
+            for knob in self
+                .moved
+                .keys()
+                .filter(|knob| !wanted.contains_key(*knob) && (!held || *knob == REQUESTS))
             {
                 if let Some(value) = own(knob) {
                     changes.push(Change { knob: knob.clone(), value, back: true });
@@ -699,7 +740,9 @@ impl Held {
             }
         }
         // The strict limit is set last, and taken away first.
-        changes.sort_by_key(|c| if c.back && c.knob == "bdi.strict_limit" { 0 } else { 1 + order(&c.knob) });
+        changes.sort_by_key(|c| {
+            if c.back && c.knob == "bdi.strict_limit" { 0 } else { 1 + order(&c.knob) }
+        });
         changes
     }
 }

@@ -21,9 +21,10 @@ use std::time::Duration;
 
 use crate::climb::{Tally, Whole};
 use crate::config::{
-    BACKLOG, BETTER, CHANGED, CLEARLY_WORSE, DEAD_S, ENOUGH_OPERATIONS, FIRST_REST, FORGET, GOOD, HARMED,
-    HOPELESS_SLOTS, LAST_SLOTS, LIMIT_TRIAL, MOST_PATIENCE, MOST_S, Mode, NOT_IN_FORCE, OPENING_S, PATIENCE,
-    PATIENCE_GROWTH, RECOVER_STEP, REST, REST_SLOTS, SETTLE, SETTLE_BFQ, STUCK, THREAT, TRY_S, UNBEARABLE,
+    BACKLOG, BETTER, CHANGED, CLEARLY_WORSE, DEAD_S, ENOUGH_OPERATIONS, FIRST_REST, FORGET, GOOD,
+    HARMED, HOPELESS_SLOTS, LAST_SLOTS, LIMIT_TRIAL, MOST_PATIENCE, MOST_S, Mode, NOT_IN_FORCE,
+    OPENING_S, PATIENCE, PATIENCE_GROWTH, RECOVER_STEP, REST, REST_SLOTS, SETTLE, SETTLE_BFQ,
+    STUCK, THREAT, TRY_S, UNBEARABLE,
 };
 use crate::estimate::Estimate;
 use crate::ladder::{Ladder, Turn};
@@ -169,7 +170,8 @@ impl Machine {
 
     /// The group that was paced last, or is paced now: the rate that victims bore, and when.
     pub(crate) fn paced(&self, now: Duration) -> Option<(String, f64, Moment)> {
-        let now = self.pace.as_ref().map(|pace| (pace.group().to_owned(), pace.good(), Moment::at(now)));
+        let now =
+            self.pace.as_ref().map(|pace| (pace.group().to_owned(), pace.good(), Moment::at(now)));
         now.or_else(|| self.paced.clone())
     }
 
@@ -314,7 +316,13 @@ impl Machine {
 
     /// Protection begins: the flood is paced if its group holds no victim, else the queue is made
     /// short.
-    fn meet(&mut self, now: Duration, e: &Estimate, offers: &Offers<'_>, why: String) -> Option<Move> {
+    fn meet(
+        &mut self,
+        now: Duration,
+        e: &Estimate,
+        offers: &Offers<'_>,
+        why: String,
+    ) -> Option<Move> {
         let Some(group) = offers.group else {
             let why = match e.unpaced {
                 Some(unpaced) => format!("{why}; the flood can't be paced: {unpaced}"),
@@ -322,7 +330,8 @@ impl Machine {
             };
             return self.begin(now, e, offers, why);
         };
-        let last = self.paced.as_ref().filter(|(of, _, then)| of == group && is_usable(*then, now, e));
+        let last =
+            self.paced.as_ref().filter(|(of, _, then)| of == group && is_usable(*then, now, e));
         let pace = Pace::begin(now, group, last.map(|(_, rate, _)| *rate), e);
         let (rate, pace) = (pace.rate(), Some(pace));
         (self.pace, self.level, self.stepped) = (pace, Level::default(), now);
@@ -332,7 +341,12 @@ impl Machine {
     /// Wants the administrator's settings. The ends of encounters stay known.
     pub(crate) fn release(&mut self, now: Duration) {
         self.end_pace(now);
-        *self = Self { known: self.known(now), paced: self.paced.take(), mode: self.mode, ..Self::default() };
+        *self = Self {
+            known: self.known(now),
+            paced: self.paced.take(),
+            mode: self.mode,
+            ..Self::default()
+        };
     }
 
     fn end_pace(&mut self, now: Duration) {
@@ -341,11 +355,18 @@ impl Machine {
         }
     }
 
-    fn begin(&mut self, now: Duration, e: &Estimate, offers: &Offers<'_>, why: String) -> Option<Move> {
+    fn begin(
+        &mut self,
+        now: Duration,
+        e: &Estimate,
+        offers: &Offers<'_>,
+        why: String,
+    ) -> Option<Move> {
         let kind = usize::from(e.readers > 0);
         let is_recent = |then: Duration| now - then < FORGET;
         let is_to_be_had = |level: &Level| offers.has_elevator(level.elevator);
-        let known = self.known[kind].filter(|(level, then)| is_usable(*then, now, e) && is_to_be_had(level));
+        let known = self.known[kind]
+            .filter(|(level, then)| is_usable(*then, now, e) && is_to_be_had(level));
         if let Some((known, _)) = known {
             self.best = known;
             self.opening.clear();
@@ -480,7 +501,13 @@ impl Machine {
         self.tallies.entry(level).or_default()
     }
 
-    fn protect(&mut self, now: Duration, e: &Estimate, whole: &Whole, offers: &Offers<'_>) -> Option<Move> {
+    fn protect(
+        &mut self,
+        now: Duration,
+        e: &Estimate,
+        whole: &Whole,
+        offers: &Offers<'_>,
+    ) -> Option<Move> {
         if now - self.stepped < self.settle {
             return None;
         }
@@ -505,7 +532,8 @@ impl Machine {
                 // Both changed at once and no knob was written: the device has changed.
                 self.begin_anew(now);
                 let slower = if wait > 1.0 { wait.min(flood) } else { wait.max(flood) };
-                let why = format!("the device has become {slower:.2} times slower: tries begin anew");
+                let why =
+                    format!("the device has become {slower:.2} times slower: tries begin anew");
                 return Some(Move { why, slower: Some(slower) });
             }
             if wait > CHANGED * CHANGED {
@@ -518,7 +546,9 @@ impl Machine {
         if let Some(adjusted) = self.adjust(now, e, whole, offers) {
             return adjusted;
         }
-        if now < self.next && self.mode == Mode::Balance || self.tally(best).fresh().slots < REST_SLOTS {
+        if now < self.next && self.mode == Mode::Balance
+            || self.tally(best).fresh().slots < REST_SLOTS
+        {
             return None;
         }
         let tally = self.tally(best);
@@ -533,7 +563,11 @@ impl Machine {
         let less = self.tally(best).victims_have_less(whole);
         // A change of the elevator costs most, so the first round leaves it out.
         let first_round = self.patience <= PATIENCE;
-        let steps = self.step.into_iter().chain(Step::all(less)).filter(|s| !first_round || !s.is_elevator());
+        let steps = self
+            .step
+            .into_iter()
+            .chain(Step::all(less))
+            .filter(|s| !first_round || !s.is_elevator());
         let next = steps
             .filter_map(|step| Some((step, step.from(best, e, offers)?)))
             .find(|(_, level)| !self.tried.contains(level));
@@ -549,7 +583,13 @@ impl Machine {
 
     /// Watches one of the first levels for an unknown device. Then goes on to the next one, or to
     /// the best of all.
-    fn open(&mut self, now: Duration, e: &Estimate, whole: &Whole, offers: &Offers<'_>) -> Option<Move> {
+    fn open(
+        &mut self,
+        now: Duration,
+        e: &Estimate,
+        whole: &Whole,
+        offers: &Offers<'_>,
+    ) -> Option<Move> {
         let level = self.level;
         let is_refused = !offers.has_elevator(level.elevator);
         let watched = self.watch(now, e, whole);
@@ -557,8 +597,13 @@ impl Machine {
         // The effect of bfq shows late.
         let most_dead = if self.settle > SETTLE { 2.0 * DEAD_S } else { DEAD_S };
         let victims = |tally: &Tally| tally.victims(whole);
-        let best = self.tallies.iter().filter(|(other, _)| **other != level).filter_map(|(_, t)| victims(t));
-        let harm = best.reduce(f64::max).zip(victims(&watched.trial)).map(|(best, here)| best - here);
+        let best = self
+            .tallies
+            .iter()
+            .filter(|(other, _)| **other != level)
+            .filter_map(|(_, t)| victims(t));
+        let harm =
+            best.reduce(f64::max).zip(victims(&watched.trial)).map(|(best, here)| best - here);
         let is_hopeless = watched.is_settled && watched.is_hopeless(harm);
         // A limit comes down no faster than the backlog drains.
         let is_late = !watched.is_settled && now - self.begun > LIMIT_TRIAL;
@@ -617,7 +662,8 @@ impl Machine {
         self.tallies.retain(|level, _| *level == self.best);
         self.tally(self.best).keep_last(LAST_SLOTS);
         self.tried.clear();
-        (self.step, self.patience, self.next) = (None, (self.patience / PATIENCE_GROWTH).max(PATIENCE), now);
+        (self.step, self.patience, self.next) =
+            (None, (self.patience / PATIENCE_GROWTH).max(PATIENCE), now);
     }
 
     fn probe(
@@ -641,7 +687,8 @@ impl Machine {
         let usual_dead_s = tally.dead_share(whole) * (now - self.stepped).as_secs_f64();
         // For example, a limit comes down and no victim is served meanwhile.
         let usual = tally.rates(whole).map_or(Duration::ZERO, |(wait, _)| wait);
-        let is_stuck = !in_force && now - self.since > NOT_IN_FORCE && e.oldest > STUCK.max(usual * 10);
+        let is_stuck =
+            !in_force && now - self.since > NOT_IN_FORCE && e.oldest > STUCK.max(usual * 10);
         if is_stuck || watched.dead_s >= DEAD_S && watched.dead_s > usual_dead_s {
             self.tried.insert(level);
             let why = format!("{}, {:.1} s dead", described(trial, whole), watched.dead_s);
@@ -692,7 +739,13 @@ impl Machine {
         format!("nothing else is better: no other try for {:.0?}", self.patience)
     }
 
-    fn recover(&mut self, now: Duration, e: &Estimate, offers: &Offers<'_>, both: bool) -> Option<Move> {
+    fn recover(
+        &mut self,
+        now: Duration,
+        e: &Estimate,
+        offers: &Offers<'_>,
+        both: bool,
+    ) -> Option<Move> {
         if both && let Some(why) = self.threat(e) {
             return self.meet(now, e, offers, why);
         }
@@ -700,7 +753,11 @@ impl Machine {
             return None;
         }
         if self.level.is_free() {
-            return self.enter(now, State::Free, "the administrator's settings are in force again".into());
+            return self.enter(
+                now,
+                State::Free,
+                "the administrator's settings are in force again".into(),
+            );
         }
         self.level = self.level.half();
         self.stepped = now;

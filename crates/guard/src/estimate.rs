@@ -23,8 +23,8 @@ use crate::Now;
 use crate::config::{
     BACKLOG, BASE_MULTIPLE, BASE_WINDOW, Config, DRAIN_WINDOW, FLOOD_COMMIT, FLOOD_RATE, FLUSHING,
     LATENCY_WINDOW, LEAST_GOAL, LEAST_OPERATIONS, LEAST_OWN_GOAL, LONGEST_TICK, MOST_DRAIN_WINDOW,
-    MOST_LATENCY_WINDOW, MOST_SLOWER, P99_OPERATIONS, PRESENCE, SHORT_FLUSHING, STRETCH, UNKNOWN_GOAL,
-    VICTIMS_GROUP, prior, rank,
+    MOST_LATENCY_WINDOW, MOST_SLOWER, P99_OPERATIONS, PRESENCE, SHORT_FLUSHING, STRETCH,
+    UNKNOWN_GOAL, VICTIMS_GROUP, prior, rank,
 };
 use crate::filter::{Typical, Windowed};
 use crate::learnt::Memory;
@@ -252,7 +252,8 @@ impl Estimator {
         let before = self.slower.times;
         let times = (before * times).clamp(1.0 / MOST_SLOWER, MOST_SLOWER);
         let wait = self.latencies().nearest_rank_ns(0.5).map(|ns| ns as f64);
-        self.slower = Slower { times, alike: wait.map(|ns| ns / times), since: Typical::new(BASE_WINDOW) };
+        self.slower =
+            Slower { times, alike: wait.map(|ns| ns / times), since: Typical::new(BASE_WINDOW) };
         self.most_drain.scale(before / times);
         self.stretch.clear();
     }
@@ -302,7 +303,8 @@ impl Estimator {
         let is_free = matches!(pulled, Pulled::Nothing | Pulled::Paced);
         let flushing = if is_free { FLUSHING } else { SHORT_FLUSHING };
         let is_flushing = seen.writeback_bytes.is_none_or(|bytes| bytes >= flushing);
-        let backlogged = backlog_bytes >= BACKLOG && seen.counters.in_flight > 0 && (is_flushing || !is_free);
+        let backlogged =
+            backlog_bytes >= BACKLOG && seen.counters.in_flight > 0 && (is_flushing || !is_free);
         // Dirty pages of a database that no process flushes are no flood.
         let drains = backlog_bytes >= BACKLOG && is_flushing;
         let is_through = believed && backlogged && self.was_backlogged;
@@ -330,8 +332,8 @@ impl Estimator {
             self.flood_seen = Some(at);
         }
         self.look(at, tick, &seen.actors);
-        // The first commit beside a flood may take seconds. A process that has dirtied pages and waits is
-        // committing.
+        // The first commit beside a flood may take seconds. A process that has dirtied pages and
+        // waits is committing.
         if victims().any(|a| !a.commits.is_empty() || a.waiting > 0 && a.dirtied_bytes > 0) {
             self.committer_seen = Some(at);
         }
@@ -382,12 +384,13 @@ impl Estimator {
         self.memory.goal_is_known(config.goal.is_some() || knows_base);
         let drain = self.memory.drain(self.drain.get());
         let [first_base, first_wait] = self.memory.alone();
-        let least = |own: Option<f64>, first: Option<f64>| Some(own?.min(first.unwrap_or(f64::INFINITY)));
+        let least =
+            |own: Option<f64>, first: Option<f64>| Some(own?.min(first.unwrap_or(f64::INFINITY)));
         let base = least(self.base.get(), first_base).map(|ns| ns * self.slower.times);
         let goal = self.goal(config, base);
         let (pressure, operations) = self.pressure(config, goal, oldest);
-        let queued =
-            seen.counters.in_flight as f64 * mean(seen.counters.written_bytes, seen.counters.write_ops);
+        let queued = seen.counters.in_flight as f64
+            * mean(seen.counters.written_bytes, seen.counters.write_ops);
         Estimate {
             drain_bytes_per_s: drain,
             prior_bytes_per_s: prior(seen.kind),
@@ -410,7 +413,8 @@ impl Estimator {
             readers: self.readers.get().unwrap_or(0.0) as u32,
             backlog_bytes,
             drains,
-            queue_delay: drain.map(|rate| Duration::from_secs_f64((queued / rate.max(1.0)).min(1e6))),
+            queue_delay: drain
+                .map(|rate| Duration::from_secs_f64((queued / rate.max(1.0)).min(1e6))),
             tick: if believed { tick } else { Duration::ZERO },
             unpaced: self.unpaced,
         }
@@ -422,7 +426,9 @@ impl Estimator {
     fn add_most_drain(&mut self, tick: Duration, written: u64, is_free: bool) {
         self.stretch.push_back((tick, written));
         let mut lasted: Duration = self.stretch.iter().map(|(tick, _)| *tick).sum();
-        while let Some((first, _)) = self.stretch.front().filter(|(first, _)| lasted >= STRETCH + *first) {
+        while let Some((first, _)) =
+            self.stretch.front().filter(|(first, _)| lasted >= STRETCH + *first)
+        {
             lasted -= *first;
             self.stretch.pop_front();
         }
@@ -450,7 +456,9 @@ impl Estimator {
         self.victims_groups.extend(now.committing.iter().map(|group| (group.clone(), at)));
         // A commit that is stuck does not end.
         for waiting in actors.iter().filter(|actor| actor.waiting > 0) {
-            if let Some(seen) = waiting.group.as_ref().and_then(|group| self.victims_groups.get_mut(group)) {
+            if let Some(seen) =
+                waiting.group.as_ref().and_then(|group| self.victims_groups.get_mut(group))
+            {
                 *seen = at;
             }
         }
@@ -475,11 +483,13 @@ impl Estimator {
         let of_victims =
             self.floods_group.take_if(|flood| committers.keys().any(|group| is_in(group, flood)));
         // One that waits, and has ended no read, may be committing: no pace begins meanwhile.
-        let waits = |actor: &&Actor| actor.waiting > 0 && actor.reads.is_empty() && is_victim(actor, tick);
+        let waits =
+            |actor: &&Actor| actor.waiting > 0 && actor.reads.is_empty() && is_victim(actor, tick);
         let all = now.seen.devices.iter().flat_map(|device| &device.actors);
         let mut waiting = all.filter(waits).filter_map(|actor| actor.group.as_ref());
-        let of_waiting =
-            self.floods_group.take_if(|flood| !is_paced && waiting.any(|group| is_in(group, flood)));
+        let of_waiting = self
+            .floods_group
+            .take_if(|flood| !is_paced && waiting.any(|group| is_in(group, flood)));
         if of_victims.or(of_waiting).is_some() {
             self.unpaced = Some(Unpaced::WithVictim);
         }
@@ -493,7 +503,9 @@ impl Estimator {
         match (base, crowded) {
             (Some(base), _) => nanoseconds(base * BASE_MULTIPLE).max(LEAST_OWN_GOAL),
             // The victims were never seen alone: their smallest median stands for the base.
-            (None, Some(best)) => nanoseconds(best * BASE_MULTIPLE).clamp(LEAST_OWN_GOAL, UNKNOWN_GOAL),
+            (None, Some(best)) => {
+                nanoseconds(best * BASE_MULTIPLE).clamp(LEAST_OWN_GOAL, UNKNOWN_GOAL)
+            }
             (None, None) => UNKNOWN_GOAL,
         }
     }

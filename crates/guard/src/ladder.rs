@@ -21,8 +21,8 @@ use std::time::Duration;
 
 use crate::climb::{Tally, Whole};
 use crate::config::{
-    BASE_MULTIPLE, FLOOR_GAIN, HURTS, LEAST_SHARE, LEAST_TRIAL, MISSED, MOST_PROBE_WAIT, PROBE, PROBE_WAIT,
-    REST_SLOTS, ROOM,
+    BASE_MULTIPLE, FLOOR_GAIN, HURTS, LEAST_SHARE, LEAST_TRIAL, MISSED, MOST_PROBE_WAIT, PROBE,
+    PROBE_WAIT, REST_SLOTS, ROOM,
 };
 use crate::estimate::Estimate;
 use crate::levers::{Level, Offers};
@@ -74,8 +74,12 @@ impl Ladder {
     /// `own_wait_s`: what victims waited beside the flood under the administrator's settings, if
     /// that was seen.
     pub(crate) fn begin(now: Duration, own_wait_s: Option<f64>) -> Self {
-        let before =
-            own_wait_s.map(|wait| Before { level: Level::default(), wait, flood: 0.0, was_shorter: false });
+        let before = own_wait_s.map(|wait| Before {
+            level: Level::default(),
+            wait,
+            flood: 0.0,
+            was_shorter: false,
+        });
         Self {
             next: now + PROBE,
             wait: PROBE_WAIT,
@@ -137,7 +141,10 @@ impl Ladder {
             if let Some((longer, there)) = longer {
                 self.least_bytes = *there;
                 self.before = Some(here(true));
-                return Turn::To(*longer, seen("a longer queue, because the flood has less than its floor"));
+                return Turn::To(
+                    *longer,
+                    seen("a longer queue, because the flood has less than its floor"),
+                );
             }
         }
         if slots >= REST_SLOTS && self.hurt.is_some_and(|hurt| wait > goal && wait > hurt / HURTS) {
@@ -145,7 +152,8 @@ impl Ladder {
             (self.least_bytes, self.hurt) = (0.0, Some(f64::INFINITY));
         }
         let hurts = before.filter(|_| self.hurt.is_none());
-        let hurts = hurts.filter(|before| !before.was_shorter && wait > HURTS * before.wait && wait > goal);
+        let hurts =
+            hurts.filter(|before| !before.was_shorter && wait > HURTS * before.wait && wait > goal);
         if let Some(before) = hurts {
             if slots < REST_SLOTS {
                 self.before = Some(before);
@@ -157,7 +165,8 @@ impl Ladder {
         }
         let climbed = before.filter(|before| before.was_shorter);
         if wait > goal {
-            self.wait = if climbed.is_some() { (self.wait * 2).min(MOST_PROBE_WAIT) } else { PROBE_WAIT };
+            self.wait =
+                if climbed.is_some() { (self.wait * 2).min(MOST_PROBE_WAIT) } else { PROBE_WAIT };
             self.next = now + self.wait;
             let mut shorter =
                 lengths.iter().filter(|(_, there)| *there < bytes && *there >= self.least_bytes);

@@ -167,7 +167,13 @@ pub(crate) struct Memory {
 
 impl Memory {
     /// A tick of the estimator. `is_backlogged`: the device was backlogged through it.
-    pub(crate) fn tick(&mut self, tick: Duration, is_backlogged: bool, pulled: Pulled, written: u64) {
+    pub(crate) fn tick(
+        &mut self,
+        tick: Duration,
+        is_backlogged: bool,
+        pulled: Pulled,
+        written: u64,
+    ) {
         let is_free = is_backlogged && pulled == Pulled::Nothing;
         self.free = if is_free { self.free + tick } else { Duration::ZERO };
         let is_paced = is_backlogged && pulled == Pulled::Paced;
@@ -231,13 +237,15 @@ impl Memory {
     }
 
     fn learn(&mut self, now: Duration, learnt: &Learnt, since: Duration) {
-        if let Some(drain) = learnt.drain_bytes_per_s.as_ref().filter(|drain| is_measurable(drain.value))
+        if let Some(drain) =
+            learnt.drain_bytes_per_s.as_ref().filter(|drain| is_measurable(drain.value))
             && let Some(moment) = drain.moment(now, since)
         {
             (self.drain, self.first_drain) = (Some((drain.value, moment)), Some(drain.value));
         }
         self.left = DRAIN_WINDOW;
-        let is_measured = |alone: &Alone| [alone.median_us, alone.mean_us].into_iter().all(is_measurable);
+        let is_measured =
+            |alone: &Alone| [alone.median_us, alone.mean_us].into_iter().all(is_measurable);
         if let Some(alone) = learnt.alone.as_ref().filter(|alone| is_measured(&alone.value))
             && let Some(moment) = alone.moment(now, since)
         {
@@ -247,7 +255,8 @@ impl Memory {
     }
 
     fn export(&self, now: Duration, learnt: &mut Learnt) {
-        learnt.drain_bytes_per_s = self.drain.map(|(rate, moment)| Aged::new(rate, moment.age(now)));
+        learnt.drain_bytes_per_s =
+            self.drain.map(|(rate, moment)| Aged::new(rate, moment.age(now)));
         learnt.alone = self.alone.map(|([median, mean], moment)| {
             Aged::new(Alone { median_us: median / 1e3, mean_us: mean / 1e3 }, moment.age(now))
         });
@@ -271,10 +280,9 @@ impl Device {
             let value = KnownLevel { level: level.to_string(), mode, own: own.clone() };
             Some(Aged::new(value, moment.age(now)))
         });
-        learnt.pace = self
-            .machine
-            .paced(now)
-            .map(|(group, bytes_per_s, moment)| Aged::new(KnownPace { group, bytes_per_s }, moment.age(now)));
+        learnt.pace = self.machine.paced(now).map(|(group, bytes_per_s, moment)| {
+            Aged::new(KnownPace { group, bytes_per_s }, moment.age(now))
+        });
         learnt
     }
 
@@ -301,7 +309,10 @@ impl Guard {
     /// The values learnt of each device that is there.
     pub fn learnt(&self) -> impl Iterator<Item = (DeviceId, Learnt)> + '_ {
         let now = self.last_look.unwrap_or_default();
-        self.devices.iter().filter(|(_, device)| !device.absent).map(move |(id, d)| (*id, d.learnt(now)))
+        self.devices
+            .iter()
+            .filter(|(_, device)| !device.absent)
+            .map(move |(id, d)| (*id, d.learnt(now)))
     }
 
     /// Takes in what was learnt of a device earlier, so long ago. It counts until the device itself

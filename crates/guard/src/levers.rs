@@ -38,8 +38,13 @@ type Recipe = (Option<&'static str>, u8, u8);
 /// Levels that together come close to the best for each committing victim of the league
 /// (docs/league.md). They are tried one after another. No single step leads from one to another,
 /// because the best queue under one elevator is the worst under the next.
-const FOR_COMMITS: [Recipe; 5] =
-    [(Some("bfq"), 3, 3), (Some("bfq"), 0, 3), (Some("kyber"), 3, 1), (Some("kyber"), 3, 3), (None, 0, 3)];
+const FOR_COMMITS: [Recipe; 5] = [
+    (Some("bfq"), 3, 3),
+    (Some("bfq"), 0, 3),
+    (Some("kyber"), 3, 1),
+    (Some("kyber"), 3, 3),
+    (None, 0, 3),
+];
 /// The same for victims that read.
 const FOR_READS: [Recipe; 4] =
     [(Some("bfq"), 2, 0), (Some("bfq"), 3, 3), (Some("kyber"), 3, 3), (None, 0, 0)];
@@ -161,21 +166,25 @@ impl<'a> Offers<'a> {
     /// `floods_group`: the control group that all floods are in, and no victim.
     pub(crate) fn of(held: &Held, hard_limit: Option<u64>, floods_group: Option<&'a str>) -> Self {
         let own = held.own().get("scheduler").unwrap_or_default();
-        let number = |knob: &str| held.own().get(knob).and_then(|text| text.trim().parse::<u32>().ok());
+        let number =
+            |knob: &str| held.own().get(knob).and_then(|text| text.trim().parse::<u32>().ok());
         let above = |ours: &[u32], own: Option<u32>| {
             ours.iter().filter(|n| own.is_some_and(|own| **n >= own)).count() as u8
         };
         Self {
             group: floods_group.filter(|group| limits(group).iter().all(|limit| held.has(limit))),
-            lacks_limits: floods_group
-                .is_some_and(|group| limits(group).iter().any(|limit| held.own().get(limit).is_none())),
+            lacks_limits: floods_group.is_some_and(|group| {
+                limits(group).iter().any(|limit| held.own().get(limit).is_none())
+            }),
             raise: false,
             elevator_is_theirs: !held.has("scheduler"),
             elevators: ELEVATORS.map(|name| name != own && held.has_elevator(name)),
             depth: held.has("nr_requests"),
             size: held.has("max_sectors_kb"),
             wbt: held.has("wbt_lat_usec") && held.own().get("wbt_lat_usec") != Some("0"),
-            limit: hard_limit.is_some() && held.has("bdi.max_ratio_fine") && held.has("bdi.strict_limit"),
+            limit: hard_limit.is_some()
+                && held.has("bdi.max_ratio_fine")
+                && held.has("bdi.strict_limit"),
             above: (above(&DEPTH, number("nr_requests")), above(&SIZE, number("max_sectors_kb"))),
             own: elevator_level(own),
             own_queue: (number("nr_requests"), number("max_sectors_kb")),
@@ -184,7 +193,8 @@ impl<'a> Offers<'a> {
 
     /// Bytes that fit into the queue at a level.
     pub(crate) fn queue_bytes(&self, level: Level) -> f64 {
-        let number = |ours: Option<u32>, own: Option<u32>| f64::from(ours.or(own).unwrap_or(1).max(1));
+        let number =
+            |ours: Option<u32>, own: Option<u32>| f64::from(ours.or(own).unwrap_or(1).max(1));
         let (requests, kib) = self.own_queue;
         number(level.requests(), requests) * number(level.kib(), kib) * 1024.0
     }
@@ -229,8 +239,11 @@ impl<'a> Offers<'a> {
     /// throttling, a limit. Little is queued there, so a change of the elevator waits for little.
     pub(crate) fn besides(&self, level: Level, e: &Estimate) -> VecDeque<Level> {
         let elevators = (1..=ELEVATORS.len() as u8).map(Step::Elevator);
-        let steps =
-            [Step::Raise].into_iter().chain(elevators).chain([Step::Elevator(0), Step::Wbt, Step::Limit]);
+        let steps = [Step::Raise].into_iter().chain(elevators).chain([
+            Step::Elevator(0),
+            Step::Wbt,
+            Step::Limit,
+        ]);
         steps.filter_map(|step| step.from(level, e, self)).collect()
     }
 
@@ -244,7 +257,9 @@ impl<'a> Offers<'a> {
     }
 
     pub(crate) fn has_elevator(&self, level: u8) -> bool {
-        usize::from(level).checked_sub(1).is_none_or(|i| self.elevators.get(i).is_some_and(|has| *has))
+        usize::from(level)
+            .checked_sub(1)
+            .is_none_or(|i| self.elevators.get(i).is_some_and(|has| *has))
     }
 }
 
@@ -269,7 +284,9 @@ impl fmt::Display for Step {
             Self::Deeper => "more requests",
             Self::Smaller => "smaller requests",
             Self::Larger => "larger requests",
-            Self::Elevator(level) => elevator_name(*level).unwrap_or("the administrator's elevator"),
+            Self::Elevator(level) => {
+                elevator_name(*level).unwrap_or("the administrator's elevator")
+            }
             Self::ShortestQueue => "the shortest queue",
             Self::Raise => "the other of victims raised and not",
             Self::Wbt => "the other of writeback throttling on and off",
@@ -289,8 +306,8 @@ impl Step {
     pub(crate) fn all(victims_have_less: bool) -> impl Iterator<Item = Self> {
         let (tighter, looser) = ([Self::Smaller, Self::Shallower], [Self::Larger, Self::Deeper]);
         let (first, last) = if victims_have_less { (tighter, looser) } else { (looser, tighter) };
-        let elevators =
-            (0..=ELEVATORS.len()).map(|i| Self::Elevator((i + 1) as u8 % (ELEVATORS.len() as u8 + 1)));
+        let elevators = (0..=ELEVATORS.len())
+            .map(|i| Self::Elevator((i + 1) as u8 % (ELEVATORS.len() as u8 + 1)));
         first
             .into_iter()
             .chain(victims_have_less.then_some(Self::ShortestQueue))
@@ -318,12 +335,18 @@ impl Step {
                 let size = level.size - 1;
                 Some(Level { size: if size <= offers.above.1 { 0 } else { size }, ..level })
             }
-            Self::Elevator(elevator) if elevator != level.elevator && offers.has_elevator(elevator) => {
+            Self::Elevator(elevator)
+                if elevator != level.elevator && offers.has_elevator(elevator) =>
+            {
                 Some(Level { elevator, unraised: false, ..level })
             }
             Self::ShortestQueue if offers.depth && offers.size && !level.has_shortest_queue() => {
                 let (depth, size) = (SHALLOWEST, SMALLEST);
-                (offers.above.0 < depth && offers.above.1 < size).then_some(Level { depth, size, ..level })
+                (offers.above.0 < depth && offers.above.1 < size).then_some(Level {
+                    depth,
+                    size,
+                    ..level
+                })
             }
             Self::Raise => offers.raise.then_some(Level { unraised: !level.unraised, ..level }),
             Self::Wbt => {
@@ -420,7 +443,9 @@ pub(crate) fn limit_bytes(level: u32, drain_bytes_per_s: f64) -> u64 {
 
 /// Whether a limit level is the last that changes anything.
 pub(crate) fn is_last_limit(level: u32, estimate: &Estimate) -> bool {
-    estimate.drain_bytes_per_s.is_none_or(|drain| level > 0 && limit_bytes(level, drain) == LEAST_LIMIT)
+    estimate
+        .drain_bytes_per_s
+        .is_none_or(|drain| level > 0 && limit_bytes(level, drain) == LEAST_LIMIT)
 }
 
 /// The first limit level that is as low as limits get.
@@ -442,13 +467,16 @@ impl Ramp {
     /// One tick. The limit rises at once. It falls at half of the drain rate, and never below the
     /// device's backlog: the kernel stops all writers of a device above its limit, victims too.
     pub(crate) fn tick(&mut self, level: u32, estimate: &Estimate, hard_limit: Option<u64>) {
-        let (Some(drain), Some(hard), true) = (estimate.drain_bytes_per_s, hard_limit, level > 0) else {
+        let (Some(drain), Some(hard), true) = (estimate.drain_bytes_per_s, hard_limit, level > 0)
+        else {
             self.0 = None;
             return;
         };
         let target = limit_bytes(level, drain) as f64;
         let there = estimate.backlog_bytes as f64;
-        let now = self.0.unwrap_or_else(|| (there * ABOVE_BACKLOG).clamp(target, (hard as f64).max(target)));
+        let now = self
+            .0
+            .unwrap_or_else(|| (there * ABOVE_BACKLOG).clamp(target, (hard as f64).max(target)));
         let lower = (now - drain * RAMP * estimate.tick.as_secs_f64()).max(there.min(now));
         self.0 = Some(lower.max(target));
     }
@@ -486,7 +514,8 @@ pub(crate) fn wanted(
     {
         wanted.insert("nr_requests".to_owned(), requests.to_string());
     }
-    if let Some(kib) = level.kib().filter(|n| number("max_sectors_kb").is_some_and(|own| own > u64::from(*n)))
+    if let Some(kib) =
+        level.kib().filter(|n| number("max_sectors_kb").is_some_and(|own| own > u64::from(*n)))
     {
         wanted.insert("max_sectors_kb".to_owned(), kib.to_string());
     }
@@ -494,9 +523,13 @@ pub(crate) fn wanted(
         (ramp.0, hard_limit.filter(|hard| *hard > 0), number("bdi.max_ratio_fine"))
     {
         let value = ((limit / hard as f64 * PPM) as u64).clamp(1, most);
-        let now: Option<u64> = held.written("bdi.max_ratio_fine").and_then(|text| text.parse().ok());
+        let now: Option<u64> =
+            held.written("bdi.max_ratio_fine").and_then(|text| text.parse().ok());
         let close = |now: &u64| (*now as f64 - value as f64).abs() <= DRIFT * value as f64;
-        wanted.insert("bdi.max_ratio_fine".to_owned(), now.filter(close).unwrap_or(value).to_string());
+        wanted.insert(
+            "bdi.max_ratio_fine".to_owned(),
+            now.filter(close).unwrap_or(value).to_string(),
+        );
         wanted.insert("bdi.strict_limit".to_owned(), "1".to_owned());
     }
     wanted
@@ -539,13 +572,17 @@ mod tests {
     fn a_level_is_read_as_it_is_written() {
         for elevator in 0..=4 {
             for (depth, size) in [(0, 0), (1, 5), (4, 1), (0, 3)] {
-                for (limit, wbt_off, unraised) in [(0, false, false), (7, true, false), (1, false, true)] {
+                for (limit, wbt_off, unraised) in
+                    [(0, false, false), (7, true, false), (1, false, true)]
+                {
                     let level = Level { elevator, depth, size, wbt_off, unraised, limit };
                     assert_eq!(level.to_string().parse(), Ok(level), "{level}");
                 }
             }
         }
-        for text in ["", "cfq", "bfq, 7 requests", "bfq, 96 KiB", "bfq, 8 requests, turbo", "bfq, limit 0"] {
+        for text in
+            ["", "cfq", "bfq, 7 requests", "bfq, 96 KiB", "bfq, 8 requests, turbo", "bfq, limit 0"]
+        {
             assert!(text.parse::<Level>().is_err(), "{text}");
         }
         let level = Level { size: 1, limit: 2, ..Level::default() };
@@ -564,9 +601,11 @@ mod tests {
         assert_eq!(first(&estimate(3e9, 20)), (Some(8), Some(512)));
         assert_eq!(first(&estimate(1e6, 20)), (Some(4), Some(32)));
         assert!(Level::first(&Estimate::default(), &offers()).has_shortest_queue());
-        let unknown = Estimate { drain_bytes_per_s: None, prior_bytes_per_s: 100e6, ..estimate(1.0, 20) };
+        let unknown =
+            Estimate { drain_bytes_per_s: None, prior_bytes_per_s: 100e6, ..estimate(1.0, 20) };
         assert_eq!(first(&unknown), (Some(4), Some(128)));
-        let level = Level { elevator: 1, depth: 4, size: 5, wbt_off: true, unraised: true, limit: 3 };
+        let level =
+            Level { elevator: 1, depth: 4, size: 5, wbt_off: true, unraised: true, limit: 3 };
         assert_eq!(level.half(), Level { limit: 1, ..Level::default() });
         assert!(level.half().half().is_free());
     }
@@ -607,7 +646,8 @@ mod tests {
             steps.push(ppm);
             // The device drains 25 MB a tick, and writers fill up to nine tenths of the limit.
             held.put("bdi.max_ratio_fine", &now["bdi.max_ratio_fine"]);
-            e.backlog_bytes = (e.backlog_bytes - 25_000_000).max((0.9 * limit) as u64).min(e.backlog_bytes);
+            e.backlog_bytes =
+                (e.backlog_bytes - 25_000_000).max((0.9 * limit) as u64).min(e.backlog_bytes);
         }
         // 50 MB of 1 GiB are 46,566 ppm; a tenth more or less is not worth a write.
         let last = *steps.last().unwrap();
@@ -629,17 +669,23 @@ mod tests {
     fn steps_lead_only_where_there_is_something() {
         let e = estimate(1e8, 20);
         let offers = Offers::of(&held(), Some(1 << 30), None);
-        let from =
-            |level: Level| Step::all(true).filter_map(|s| s.from(level, &e, &offers)).collect::<Vec<_>>();
+        let from = |level: Level| {
+            Step::all(true).filter_map(|s| s.from(level, &e, &offers)).collect::<Vec<_>>()
+        };
         let all = from(Level { depth: 3, size: 3, ..Level::default() });
         // Neither an elevator nor throttling is among the knobs.
         assert_eq!(all.iter().filter(|l| l.elevator > 0 || l.wbt_off).count(), 0);
         for (depth, size) in [(4, 3), (2, 3), (3, 4), (3, 2)] {
-            assert!(all.iter().any(|l| (l.depth, l.size) == (depth, size)), "{depth} {size}: {all:?}");
+            assert!(
+                all.iter().any(|l| (l.depth, l.size) == (depth, size)),
+                "{depth} {size}: {all:?}"
+            );
         }
         assert!(all.iter().any(|l| l.limit > 0));
         assert!(
-            from(Level { depth: 4, size: 5, ..Level::default() }).iter().all(|l| l.depth <= 4 && l.size <= 5)
+            from(Level { depth: 4, size: 5, ..Level::default() })
+                .iter()
+                .all(|l| l.depth <= 4 && l.size <= 5)
         );
         // A queue that is short already is not made longer on the way back.
         let mut short = own();
@@ -663,7 +709,11 @@ mod tests {
         let mut own = own();
         own.0.insert("scheduler".into(), "mq-deadline".into());
         let offers = Offers::of(&Held::new(own), None, None);
-        assert_eq!(Step::Elevator(2).from(Level::default(), &e, &offers), None, "it is the administrator's");
+        assert_eq!(
+            Step::Elevator(2).from(Level::default(), &e, &offers),
+            None,
+            "it is the administrator's"
+        );
         let bfq = Some(Level { elevator: 1, ..Level::default() });
         assert_eq!(Step::Elevator(1).from(Level::default(), &e, &offers), bfq);
         assert_eq!(Step::Elevator(1).from(unraised, &e, &offers), bfq);

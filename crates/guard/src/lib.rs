@@ -189,10 +189,15 @@ impl Guard {
     }
 
     /// An observation without the waits of floods for their own data, and the time since the last.
-    fn observe<P: Plant + ?Sized>(&mut self, plant: &mut P) -> Result<(Observation, Duration), PlantError> {
+    fn observe<P: Plant + ?Sized>(
+        &mut self,
+        plant: &mut P,
+    ) -> Result<(Observation, Duration), PlantError> {
         let mut seen = plant.observe()?;
-        let tick =
-            self.last_look.replace(seen.at).map_or(Duration::ZERO, |then| seen.at.saturating_sub(then));
+        let tick = self
+            .last_look
+            .replace(seen.at)
+            .map_or(Duration::ZERO, |then| seen.at.saturating_sub(then));
         self.own_syncs.take_out(&mut seen, tick);
         Ok((seen, tick))
     }
@@ -247,12 +252,17 @@ impl Guard {
 
     /// Takes in devices that have come or gone. Writes to a device that has gone are remembered for
     /// [`GONE`], because most devices come back.
-    fn meet<P: Plant + ?Sized>(&mut self, plant: &mut P, seen: &Observation) -> Result<(), PlantError> {
+    fn meet<P: Plant + ?Sized>(
+        &mut self,
+        plant: &mut P,
+        seen: &Observation,
+    ) -> Result<(), PlantError> {
         let is_there = |id: &DeviceId| seen.devices.iter().any(|d| d.id == *id);
         for (id, device) in &mut self.devices {
             device.absent |= !is_there(id);
         }
-        self.devices.retain(|_, device| !device.absent || seen.at.saturating_sub(device.seen) < GONE);
+        self.devices
+            .retain(|_, device| !device.absent || seen.at.saturating_sub(device.seen) < GONE);
         let known = |id: &DeviceId| self.devices.get(id).is_some_and(|d| !d.absent);
         if seen.devices.iter().all(|d| known(&d.id)) {
             return Ok(());
@@ -309,7 +319,8 @@ impl Device {
     /// device. Its written knobs are still to be taken back.
     fn returned(&mut self, reads: &Setting) {
         self.held.returned(reads);
-        (self.estimator, self.machine, self.ramp) = (Estimator::new(), Machine::default(), Ramp::default());
+        (self.estimator, self.machine, self.ramp) =
+            (Estimator::new(), Machine::default(), Ramp::default());
         self.absent = false;
     }
 
@@ -323,11 +334,16 @@ impl Device {
     ) -> Result<(), PlantError> {
         let seen = now.seen;
         (self.seen, self.absent) = (seen.at, false);
-        let in_force = !look.changing && self.ramp.is_at_target(self.machine.level.limit, &self.last);
+        let in_force =
+            !look.changing && self.ramp.is_at_target(self.machine.level.limit, &self.last);
         let pulled = match self.machine.level {
             _ if self.machine.pace.is_some() => Pulled::Paced,
             level if level.is_free() && !look.changing && !self.held.holds() => Pulled::Nothing,
-            level if level.has_shortest_queue() && in_force && !self.machine.is_unsettled(seen.at) => {
+            level
+                if level.has_shortest_queue()
+                    && in_force
+                    && !self.machine.is_unsettled(seen.at) =>
+            {
                 Pulled::Shortest
             }
             _ => Pulled::Somehow,
@@ -375,7 +391,14 @@ impl Device {
             if let Some(times) = step.slower {
                 self.estimator.becomes_slower(times);
             }
-            report.decisions.push(Decision { at: seen.at, device: look.id, from, to, level, why: step.why });
+            report.decisions.push(Decision {
+                at: seen.at,
+                device: look.id,
+                from,
+                to,
+                level,
+                why: step.why,
+            });
         }
         let raises = self.machine.raises(&offers);
         let is_repaced = self.machine.pace.as_ref().map(Pace::changed) != changed;
@@ -387,7 +410,8 @@ impl Device {
         if look.changing {
             return Ok(());
         }
-        let mut wanted = levers::wanted(self.machine.level, self.ramp, &self.held, seen.hard_limit_bytes);
+        let mut wanted =
+            levers::wanted(self.machine.level, self.ramp, &self.held, seen.hard_limit_bytes);
         wanted.extend(self.machine.pace.iter().flat_map(|pace| pace.knobs(self.held.own())));
         if raises {
             wanted.extend(raisable.into_iter().map(|knob| (knob, RAISED.to_owned())));

@@ -44,7 +44,8 @@ impl OwnSyncs {
                 let Some(flood) = self.0.get_mut(&key) else { continue };
                 let waits = waits_for(flood.at, now, actor);
                 let is_going_on = waits || now - flood.at < PRESENCE;
-                let has_waited = std::mem::replace(&mut flood.waited, waits.then_some(now)).is_some();
+                let has_waited =
+                    std::mem::replace(&mut flood.waited, waits.then_some(now)).is_some();
                 let is_over = actor.commits.count() > 0 || !is_going_on;
                 if is_going_on || has_waited {
                     take_waits(actor);
@@ -81,7 +82,13 @@ mod tests {
 
     fn actor(dirtied_mib: u64, commits: usize, waiting: u32) -> Actor {
         let commits = LatencyCounts::from_values(vec![1_000_000; commits]);
-        Actor { who: "dd (7)".into(), dirtied_bytes: dirtied_mib << 20, commits, waiting, ..Actor::default() }
+        Actor {
+            who: "dd (7)".into(),
+            dirtied_bytes: dirtied_mib << 20,
+            commits,
+            waiting,
+            ..Actor::default()
+        }
     }
 
     /// An operation that has been under way for so many looks.

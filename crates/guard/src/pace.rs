@@ -27,9 +27,9 @@ use std::time::Duration;
 use floodwall_model::Setting;
 
 use crate::config::{
-    BASE_MULTIPLE, DOMAIN, FIRST_SHARE, HARMED, IGNORED, LEAST_DOMAIN, LEAST_PACE, LEAST_SHARE, LEAST_TRIAL,
-    MOST_PROBE_WAIT, PACE_DOWN, PACE_NEAR, PACE_NEAR_UP, PACE_OLD, PACE_ROOM, PACE_STEP, PACE_UP, PACE_USED,
-    PROBE_WAIT, SETTLE,
+    BASE_MULTIPLE, DOMAIN, FIRST_SHARE, HARMED, IGNORED, LEAST_DOMAIN, LEAST_PACE, LEAST_SHARE,
+    LEAST_TRIAL, MOST_PROBE_WAIT, PACE_DOWN, PACE_NEAR, PACE_NEAR_UP, PACE_OLD, PACE_ROOM,
+    PACE_STEP, PACE_UP, PACE_USED, PROBE_WAIT, SETTLE,
 };
 use crate::estimate::Estimate;
 
@@ -140,9 +140,10 @@ impl Pace {
             self.count_anew(now);
         }
         self.written += e.flooded_bytes;
-        // Too few operations end to tell, and none is very late: victims bear a rate. A drain goes on
-        // until none is late at all.
-        let is_late = e.pressure.map_or(self.is_draining && e.oldest > e.goal, |pressure| pressure > HARMED);
+        // Too few operations end to tell, and none is very late: victims bear a rate. A drain goes
+        // on until none is late at all.
+        let is_late =
+            e.pressure.map_or(self.is_draining && e.oldest > e.goal, |pressure| pressure > HARMED);
         self.late = if is_late { self.late + e.tick } else { Duration::ZERO };
         self.follow_floor(e, is_late);
         if now - self.changed < self.hold {
@@ -303,7 +304,8 @@ fn step(e: &Estimate) -> Duration {
 /// stands for it until the device has shown as much.
 fn floor(e: &Estimate) -> f64 {
     let shown = || e.most_drain_bytes_per_s.unwrap_or(0.0).max(e.prior_bytes_per_s);
-    let drain = if e.is_learnt { e.prior_bytes_per_s } else { e.known_most_drain().unwrap_or_else(shown) };
+    let drain =
+        if e.is_learnt { e.prior_bytes_per_s } else { e.known_most_drain().unwrap_or_else(shown) };
     (LEAST_SHARE * drain).max(LEAST_PACE)
 }
 

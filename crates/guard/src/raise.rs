@@ -56,7 +56,8 @@ impl Committers {
                     self.flood.insert(process.clone(), at);
                 }
             } else if is_victim(actor, tick) && actor.commits.count() > 0 {
-                let seen = self.commit.entry(process.clone()).or_insert(Seen { first: at, last: at });
+                let seen =
+                    self.commit.entry(process.clone()).or_insert(Seen { first: at, last: at });
                 seen.last = at;
             }
         }
@@ -67,8 +68,10 @@ impl Committers {
     /// The priorities that may be raised, with the journal's if there is any.
     pub(crate) fn knobs(&self, now: Duration) -> Vec<String> {
         let stays = |seen: &Seen| now - seen.first >= RAISE_AFTER;
-        let all =
-            self.commit.iter().filter(|(process, seen)| stays(seen) && !self.flood.contains_key(*process));
+        let all = self
+            .commit
+            .iter()
+            .filter(|(process, seen)| stays(seen) && !self.flood.contains_key(*process));
         let mut knobs: Vec<String> =
             all.map(|(process, _)| format!("{process}.ioprio")).take(MOST_RAISED).collect();
         if !knobs.is_empty() {
@@ -103,7 +106,8 @@ mod tests {
 
     /// The raised processes after looks a second apart.
     fn raised(looks: &[Vec<Actor>]) -> Vec<String> {
-        let looks: Vec<(bool, Vec<Actor>)> = looks.iter().map(|actors| (false, actors.clone())).collect();
+        let looks: Vec<(bool, Vec<Actor>)> =
+            looks.iter().map(|actors| (false, actors.clone())).collect();
         raised_after(&looks)
     }
 

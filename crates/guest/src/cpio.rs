@@ -78,7 +78,8 @@ mod tests {
         archive.directory("modules").unwrap();
         archive.file("init", b"\x7fELF!").unwrap();
         let bytes = archive.finish().unwrap();
-        let magics: Vec<usize> = (0..bytes.len()).filter(|at| bytes[*at..].starts_with(b"070701")).collect();
+        let magics: Vec<usize> =
+            (0..bytes.len()).filter(|at| bytes[*at..].starts_with(b"070701")).collect();
         assert_eq!(magics.len(), 3);
         assert!(magics.iter().all(|at| at % 4 == 0), "{magics:?}");
         assert!(bytes.len() % 4 == 0);

@@ -90,7 +90,10 @@ pub enum GuestError {
         available: Bytes,
     },
     /// Less memory was asked for than a guest needs.
-    #[error("{asked} of memory are too few for a guest; give it at least {} with --ram", memory::LEAST)]
+    #[error(
+        "{asked} of memory are too few for a guest; give it at least {} with --ram",
+        memory::LEAST
+    )]
     Small {
         /// The requested RAM.
         asked: Bytes,
@@ -149,6 +152,9 @@ impl GuestError {
     /// Whether the caller asked for something impossible.
     #[must_use]
     pub fn is_wrong_use(&self) -> bool {
-        matches!(self, Self::NoKernel { .. } | Self::Small { .. } | Self::Place { .. } | Self::NotForPeople)
+        matches!(
+            self,
+            Self::NoKernel { .. } | Self::Small { .. } | Self::Place { .. } | Self::NotForPeople
+        )
     }
 }

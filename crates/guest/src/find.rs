@@ -49,10 +49,13 @@ impl Uml {
         let refused = |why: String| GuestError::NoKernel { path: program.into(), why };
         let kernel = std::fs::canonicalize(program).map_err(|e| refused(e.to_string()))?;
         // linux.uml prints its release and ends; another program may do anything but print one.
-        let said = Command::new(&kernel).arg("--version").stdin(std::process::Stdio::null()).output();
+        let said =
+            Command::new(&kernel).arg("--version").stdin(std::process::Stdio::null()).output();
         let said = said.map_err(|e| refused(e.to_string()))?;
         let version = String::from_utf8_lossy(&said.stdout).trim().to_owned();
-        if !version.starts_with(|c: char| c.is_ascii_digit()) || version.contains(char::is_whitespace) {
+        if !version.starts_with(|c: char| c.is_ascii_digit())
+            || version.contains(char::is_whitespace)
+        {
             return Err(refused("it is no user-mode kernel: '--version' prints no release".into()));
         }
         let prefix = kernel.parent().and_then(Path::parent);
@@ -92,7 +95,8 @@ mod tests {
             let is_busy = |found: &Result<Uml, GuestError>| {
                 found.as_ref().is_err_and(|error| error.to_string().contains("Text file busy"))
             };
-            let mut tries = std::iter::repeat_with(|| Uml::find(Some(&path), Some(&home))).take(1000);
+            let mut tries =
+                std::iter::repeat_with(|| Uml::find(Some(&path), Some(&home))).take(1000);
             tries.find(|found| !is_busy(found)).unwrap()
         };
         let own = find().unwrap();

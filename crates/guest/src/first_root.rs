@@ -56,8 +56,8 @@ pub(crate) fn archive(
     let mut contents: BTreeMap<PathBuf, Vec<u8>> = BTreeMap::new();
     let mut missing = Vec::new();
     if let Some(dir) = modules_dir {
-        let modules =
-            Modules::below(dir).map_err(|e| failed(&format!("can't list '{}': {e}", dir.display())))?;
+        let modules = Modules::below(dir)
+            .map_err(|e| failed(&format!("can't list '{}': {e}", dir.display())))?;
         let mut files: Vec<&Path> = Vec::new();
         for name in [CRC32C].into_iter().chain(MODULES).chain(names.iter().map(String::as_str)) {
             match modules.order(name) {
@@ -72,11 +72,17 @@ pub(crate) fn archive(
         for file in files.into_iter().filter(|file| loaded.insert(file.to_owned())) {
             let name = file.file_name().unwrap_or_default().to_string_lossy();
             let name = format!("{:03}-{name}", contents.len());
-            contents.insert(Path::new(DIR).join(name), modules::contents(file).map_err(|e| failed(&e))?);
+            contents.insert(
+                Path::new(DIR).join(name),
+                modules::contents(file).map_err(|e| failed(&e))?,
+            );
         }
     }
-    for file in libraries_of(program).map_err(|e| failed(&e))?.into_iter().chain([program.to_owned()]) {
-        let bytes = fs::read(&file).map_err(|e| failed(&format!("can't read '{}': {e}", file.display())))?;
+    for file in
+        libraries_of(program).map_err(|e| failed(&e))?.into_iter().chain([program.to_owned()])
+    {
+        let bytes = fs::read(&file)
+            .map_err(|e| failed(&format!("can't read '{}': {e}", file.display())))?;
         contents.insert(file, bytes);
     }
     let file = write(&contents).map_err(|e| failed(&e))?;
@@ -206,17 +212,20 @@ mod tests {
         module("9p", "9pnet");
         module("9pnet", "");
         module("9pnet_virtio", "9pnet");
-        fs::write(dir.path().join("modules.builtin"), "kernel/drivers/virtio/virtio_pci.ko\n").unwrap();
+        fs::write(dir.path().join("modules.builtin"), "kernel/drivers/virtio/virtio_pci.ko\n")
+            .unwrap();
         let names = ["overlay".to_owned()];
         let (archive, missing) = archive(Path::new("/bin/sh"), Some(dir.path()), &names).unwrap();
         assert_eq!(missing, ["overlay"]);
         let mut bytes = Vec::new();
         io::Read::read_to_end(&mut &archive, &mut bytes).unwrap();
-        let at = |name: &str| bytes.windows(name.len()).position(|window| window == name.as_bytes());
+        let at =
+            |name: &str| bytes.windows(name.len()).position(|window| window == name.as_bytes());
         let order = ["000-9pnet.ko", "001-9pnet_virtio.ko", "002-9p.ko", "bin/sh"].map(at);
         assert!(order.iter().all(Option::is_some), "{order:?}");
         fs::write(dir.path().join("kernel/fuse.ko.xz"), "no archive").unwrap();
-        let said = super::archive(Path::new("/bin/sh"), Some(dir.path()), &["fuse".into()]).unwrap_err();
+        let said =
+            super::archive(Path::new("/bin/sh"), Some(dir.path()), &["fuse".into()]).unwrap_err();
         assert!(said.to_string().contains("fuse.ko.xz"), "{said}");
     }
 }

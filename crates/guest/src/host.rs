@@ -223,7 +223,11 @@ impl<'a> Talk<'a> {
         })
     }
 
-    fn run(&mut self, stop: &AtomicBool, note: &mut dyn FnMut(&str)) -> Result<ExitStatus, GuestError> {
+    fn run(
+        &mut self,
+        stop: &AtomicBool,
+        note: &mut dyn FnMut(&str),
+    ) -> Result<ExitStatus, GuestError> {
         let mut last = Instant::now();
         let mut ready = false;
         loop {
@@ -315,8 +319,9 @@ impl<'a> Talk<'a> {
 fn streams() -> Streams {
     use rustix::stdio::{stderr, stdin, stdout};
     let terminals = [stdin(), stdout(), stderr()].map(rustix::termios::isatty);
-    let window =
-        [stdout(), stderr(), stdin()].into_iter().find_map(|fd| rustix::termios::tcgetwinsize(fd).ok());
+    let window = [stdout(), stderr(), stdin()]
+        .into_iter()
+        .find_map(|fd| rustix::termios::tcgetwinsize(fd).ok());
     Streams { terminals, window: window.map(|size| (size.ws_row, size.ws_col)) }
 }
 

@@ -66,7 +66,8 @@ fn release(image: &[u8]) -> Option<String> {
     let offset = u16::from_le_bytes(image.get(VERSION..VERSION + 2)?.try_into().ok()?);
     let text = image.get(BOOT_SECTOR + usize::from(offset)..)?;
     let text = text.split(|byte| *byte == 0 || *byte == b' ').next()?;
-    let is_release = !text.is_empty() && text.iter().all(u8::is_ascii_graphic) && !text.contains(&b'/');
+    let is_release =
+        !text.is_empty() && text.iter().all(u8::is_ascii_graphic) && !text.contains(&b'/');
     is_release.then(|| String::from_utf8_lossy(text).into_owned())
 }
 

@@ -86,7 +86,8 @@ fn end_with(line: &Line, end: End) -> Result<(), GuestError> {
 
 /// The serial line as a plain stream of bytes.
 fn open_line() -> rustix::io::Result<File> {
-    let line = rustix::fs::open(LINE, OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty())?;
+    let line =
+        rustix::fs::open(LINE, OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty())?;
     let mut modes = rustix::termios::tcgetattr(&line)?;
     modes.make_raw();
     rustix::termios::tcsetattr(&line, OptionalActions::Now, &modes)?;
@@ -159,15 +160,17 @@ fn prepare(order: &Order, line: &Line) -> Result<(), String> {
     let is_image = first_root::has_been_left();
     // The first root filesystem had the modules of an image.
     if let Some(dir) = order.modules_dir.as_ref().filter(|_| !is_image) {
-        let modules =
-            Modules::below(dir).map_err(|e| format!("can't list the modules in '{}': {e}", dir.display()))?;
+        let modules = Modules::below(dir)
+            .map_err(|e| format!("can't list the modules in '{}': {e}", dir.display()))?;
         order.modules.iter().try_for_each(|name| modules.load(name)).map_err(|e| e.to_string())?;
     }
     build_root(order, is_image)?;
     for group in CONTROLLERS.map(|name| (format!("+{name}"), name)) {
         let (switch, name) = group;
         if let Err(e) = std::fs::write("/sys/fs/cgroup/cgroup.subtree_control", switch) {
-            line.say(&Frame::Note(format!("this kernel has no controller '{name}' in cgroup v2: {e}")));
+            line.say(&Frame::Note(format!(
+                "this kernel has no controller '{name}' in cgroup v2: {e}"
+            )));
         }
     }
     for group in GROUPS {
@@ -190,8 +193,10 @@ fn prepare(order: &Order, line: &Line) -> Result<(), String> {
 fn build_root(order: &Order, is_image: bool) -> Result<(), String> {
     let stage = Path::new(STAGE);
     let on = |what: &str, source: &str, target: &Path, kind: &str, data: Option<&str>| {
-        let data =
-            data.map(std::ffi::CString::new).transpose().map_err(|_| "a path has a NUL byte".to_owned())?;
+        let data = data
+            .map(std::ffi::CString::new)
+            .transpose()
+            .map_err(|_| "a path has a NUL byte".to_owned())?;
         mount(source, target, kind, MountFlags::empty(), data.as_deref())
             .map_err(|e| format!("can't mount {what} on '{}': {e}", target.display()))
     };
@@ -209,8 +214,10 @@ fn build_root(order: &Order, is_image: bool) -> Result<(), String> {
     on("devtmpfs", "devtmpfs", &at("/dev"), "devtmpfs", None)?;
     make_dir(&at("/dev/pts"))?;
     on("devpts", "devpts", &at("/dev/pts"), "devpts", Some("ptmxmode=666"))?;
-    for fresh in
-        ["/dev/shm", "/run"].map(Path::new).into_iter().chain(order.fresh.iter().map(PathBuf::as_path))
+    for fresh in ["/dev/shm", "/run"]
+        .map(Path::new)
+        .into_iter()
+        .chain(order.fresh.iter().map(PathBuf::as_path))
     {
         let dir = root.join(fresh.strip_prefix("/").unwrap_or(fresh));
         make_dir(&dir)?;
@@ -298,7 +305,8 @@ impl Plumbing {
     /// A terminal for the streams that are one at the caller's, pipes for the others.
     fn lay(streams: Streams) -> io::Result<Self> {
         let [stdin, stdout, stderr] = streams.terminals;
-        let pty = if stdin || stdout || stderr { Some(open_terminal(streams.window)?) } else { None };
+        let pty =
+            if stdin || stdout || stderr { Some(open_terminal(streams.window)?) } else { None };
         let mut outputs: Vec<(File, ToFrame)> = Vec::new();
         let mut output = |is_terminal: bool, frame: ToFrame| -> io::Result<Stdio> {
             match &pty {
@@ -332,13 +340,17 @@ fn open_terminal(window: Option<(u16, u16)>) -> io::Result<(File, File)> {
     rustix::pty::grantpt(&ours)?;
     rustix::pty::unlockpt(&ours)?;
     let name = rustix::pty::ptsname(&ours, Vec::new())?;
-    let theirs = rustix::fs::open(name, OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty())?;
+    let theirs =
+        rustix::fs::open(name, OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty())?;
     let mut modes = rustix::termios::tcgetattr(&theirs)?;
     modes.local_modes.remove(LocalModes::ECHO);
     modes.output_modes.remove(OutputModes::OPOST);
     rustix::termios::tcsetattr(&theirs, OptionalActions::Now, &modes)?;
     if let Some((ws_row, ws_col)) = window {
-        rustix::termios::tcsetwinsize(&theirs, Winsize { ws_row, ws_col, ws_xpixel: 0, ws_ypixel: 0 })?;
+        rustix::termios::tcsetwinsize(
+            &theirs,
+            Winsize { ws_row, ws_col, ws_xpixel: 0, ws_ypixel: 0 },
+        )?;
     }
     Ok((ours.into(), theirs.into()))
 }

@@ -10,7 +10,9 @@ use std::process::Command;
 use std::sync::Arc;
 use std::thread;
 
-use landlock::{ABI, Access, AccessFs, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, Scope};
+use landlock::{
+    ABI, Access, AccessFs, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, Scope,
+};
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, Resource, Rlimit, Signal};
@@ -37,7 +39,11 @@ pub fn launch(role: &str, command: &[OsString]) -> GuestError {
         KERNEL => return keep(command),
         SESSION => rustix::process::setsid().and_then(|_| {
             let stdin = rustix::stdio::stdin();
-            if rustix::termios::isatty(stdin) { rustix::process::ioctl_tiocsctty(stdin) } else { Ok(()) }
+            if rustix::termios::isatty(stdin) {
+                rustix::process::ioctl_tiocsctty(stdin)
+            } else {
+                Ok(())
+            }
         }),
         _ => return GuestError::NotForPeople,
     };
@@ -58,7 +64,8 @@ pub fn launch(role: &str, command: &[OsString]) -> GuestError {
 /// process kills it alone (`kill -9`, the OOM killer), [`confine`] keeps them from the host's files
 /// until the keeper ends them.
 fn keep(words: &[OsString]) -> GuestError {
-    let (writable, command) = words.split_at(words.iter().position(|w| w == BEFORE_KERNEL).unwrap_or(0));
+    let (writable, command) =
+        words.split_at(words.iter().position(|w| w == BEFORE_KERNEL).unwrap_or(0));
     let [_, program, args @ ..] = command else { return GuestError::NotForPeople };
     if let Err(error) = confine(writable) {
         return GuestError::Start { program: program.into(), error: io::Error::other(error) };
@@ -103,7 +110,9 @@ fn keep_confined(program: &OsString, args: &[OsString]) -> io::Error {
     thread::spawn(|| {
         let line = rustix::stdio::stdin();
         // No event is asked for: errors and hang-ups are always told (poll(2)).
-        while rustix::event::poll(&mut [PollFd::new(&line, PollFlags::empty())], None) == Err(Errno::INTR) {}
+        while rustix::event::poll(&mut [PollFd::new(&line, PollFlags::empty())], None)
+            == Err(Errno::INTR)
+        {}
         end_group();
     });
     let _ = kernel.wait();

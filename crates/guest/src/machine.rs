@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 use floodwall_model::Bytes;
 
 /// QEMU's stdout as the next serial line.
-const CONSOLE: [&str; 4] = ["-chardev", "file,id=console,path=/proc/self/fd/1", "-serial", "chardev:console"];
+const CONSOLE: [&str; 4] =
+    ["-chardev", "file,id=console,path=/proc/self/fd/1", "-serial", "chardev:console"];
 
 /// The mount tag of the host's files. Those of the directories that may be written are
 /// [`writable_tag`]'s.
@@ -35,12 +36,15 @@ pub(crate) struct Start<'a> {
 
 /// User-mode Linux and its arguments.
 pub(crate) fn uml(kernel: &Path, start: &Start<'_>) -> Vec<OsString> {
-    let mut words: Vec<OsString> = vec![kernel.into(), format!("mem={}K", start.ram.0 / 1024).into()];
+    let mut words: Vec<OsString> =
+        vec![kernel.into(), format!("mem={}K", start.ram.0 / 1024).into()];
     // No directory for its control socket: a kernel that is killed would leave it behind.
     words.push("uml_dir=/dev/null".into());
     // Its first serial line is this side's end of the socket; its console goes beside it.
     words.extend(["ssl0=fd:0", "ssl=null", "con=null", "con0=null,fd:1"].map(OsString::from));
-    words.extend(["rootfstype=hostfs", "rootflags=/", "ro", "quiet", "panic=-1"].map(OsString::from));
+    words.extend(
+        ["rootfstype=hostfs", "rootflags=/", "ro", "quiet", "panic=-1"].map(OsString::from),
+    );
     words.push(format!("init={}", start.program).into());
     words.push("--".into());
     words.extend(start.args.iter().map(OsString::from));
@@ -61,7 +65,9 @@ impl Qemu<'_> {
         let mut words = self.machine(start.ram);
         // Its first serial line is this side's end of the socket; its console, the second, goes
         // beside it.
-        words.extend(["-chardev", "socket,id=line,fd=0", "-serial", "chardev:line"].map(OsString::from));
+        words.extend(
+            ["-chardev", "socket,id=line,fd=0", "-serial", "chardev:line"].map(OsString::from),
+        );
         words.extend(CONSOLE.map(OsString::from));
         share(&mut words, HOST_TAG, Path::new("/"), true);
         for (number, dir) in start.writable.iter().enumerate() {
@@ -79,7 +85,9 @@ impl Qemu<'_> {
     pub(crate) fn bare_words(&self) -> Vec<OsString> {
         let mut words = self.machine(Bytes::mib(512));
         words.extend(CONSOLE.map(OsString::from));
-        words.extend(["-append", "earlyprintk=ttyS0,115200 ignore_loglevel panic=-1"].map(OsString::from));
+        words.extend(
+            ["-append", "earlyprintk=ttyS0,115200 ignore_loglevel panic=-1"].map(OsString::from),
+        );
         words
     }
 
@@ -90,10 +98,14 @@ impl Qemu<'_> {
         // default processor has. Five levels of page tables would only cost time.
         let [accelerator, processor] =
             if self.is_emulated { ["tcg,thread=single", "max,la57=off"] } else { ["kvm", "host"] };
-        words.extend(["-accel", accelerator, "-cpu", processor, "-smp", "1", "-m"].map(OsString::from));
+        words.extend(
+            ["-accel", accelerator, "-cpu", processor, "-smp", "1", "-m"].map(OsString::from),
+        );
         words.push(format!("{}K", ram.0 / 1024).into());
-        words
-            .extend(["-no-user-config", "-nodefaults", "-no-reboot", "-display", "none"].map(OsString::from));
+        words.extend(
+            ["-no-user-config", "-nodefaults", "-no-reboot", "-display", "none"]
+                .map(OsString::from),
+        );
         words.extend(["-kernel".into(), self.image.into()]);
         words
     }
@@ -113,7 +125,9 @@ fn share(words: &mut Vec<OsString>, tag: &str, dir: &Path, is_read_only: bool) {
 fn doubled_commas(value: &OsStr) -> OsString {
     use std::os::unix::ffi::{OsStrExt, OsStringExt};
     let bytes = value.as_bytes().iter();
-    OsString::from_vec(bytes.flat_map(|byte| vec![*byte; if *byte == b',' { 2 } else { 1 }]).collect())
+    OsString::from_vec(
+        bytes.flat_map(|byte| vec![*byte; if *byte == b',' { 2 } else { 1 }]).collect(),
+    )
 }
 
 #[cfg(test)]

@@ -95,7 +95,8 @@ mod tests {
             // The next test has no such need; a machine without a tmpfs can't have a guest.
             return;
         }
-        let ram = |asked: Option<Bytes>, available: u64| choose(&shm, asked, Some(Bytes::mib(available)));
+        let ram =
+            |asked: Option<Bytes>, available: u64| choose(&shm, asked, Some(Bytes::mib(available)));
         assert_eq!(ram(None, 1200).unwrap().1, Bytes::mib(600));
         assert_eq!(ram(None, 600).unwrap().1, LEAST, "not less than what boots");
         assert!(matches!(ram(None, 500), Err(GuestError::Memory { .. })));

@@ -65,14 +65,17 @@ impl Modules {
                 let path = entry.path();
                 if entry.file_type()?.is_dir() {
                     left.push(path);
-                } else if let Some(name) = path.file_name().and_then(|name| module_name(name.to_str()?)) {
+                } else if let Some(name) =
+                    path.file_name().and_then(|name| module_name(name.to_str()?))
+                {
                     files.insert(name, path);
                 }
             }
         }
         // A kernel without the list may have built in a driver that is not a module here.
         let list = std::fs::read_to_string(dir.join("modules.builtin")).unwrap_or_default();
-        let built_in = list.lines().filter_map(|line| module_name(Path::new(line).file_name()?.to_str()?));
+        let built_in =
+            list.lines().filter_map(|line| module_name(Path::new(line).file_name()?.to_str()?));
         Ok(Self { files, built_in: built_in.collect() })
     }
 
@@ -119,7 +122,9 @@ impl Modules {
 pub(crate) fn insert(path: &Path) -> Result<(), ModuleError> {
     match rustix::system::init_module(&contents(path)?, c"") {
         Ok(()) | Err(Errno::EXIST) => Ok(()),
-        Err(e) => Err(ModuleError::Refused { path: path.into(), why: io::Error::from(e).to_string() }),
+        Err(e) => {
+            Err(ModuleError::Refused { path: path.into(), why: io::Error::from(e).to_string() })
+        }
     }
 }
 
@@ -179,7 +184,9 @@ fn as_the_kernel_spells(name: &str) -> String {
 /// between them.
 fn depends(module: &[u8]) -> Vec<String> {
     let entry = b"\0depends=";
-    let Some(at) = module.windows(entry.len()).position(|window| window == entry) else { return Vec::new() };
+    let Some(at) = module.windows(entry.len()).position(|window| window == entry) else {
+        return Vec::new();
+    };
     let names = module[at + entry.len()..].split(|byte| *byte == 0).next().unwrap_or_default();
     let names = String::from_utf8_lossy(names);
     names.split(',').filter(|name| !name.is_empty()).map(as_the_kernel_spells).collect()
@@ -195,7 +202,8 @@ mod tests {
         let module = |path: &str, depends: &str| {
             let path = dir.path().join(path);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(&path, format!("\x7fELF\0license=GPL\0depends={depends}\0name=x\0")).unwrap();
+            std::fs::write(&path, format!("\x7fELF\0license=GPL\0depends={depends}\0name=x\0"))
+                .unwrap();
         };
         module("fs/nfs/nfsv4.ko", "nfs,sunrpc,dns_resolver");
         module("fs/nfs/nfs.ko", "lockd,sunrpc");
@@ -206,7 +214,8 @@ mod tests {
         module("fs/9p/9p.ko", "9pnet,netfs");
         module("net/9p/9pnet.ko", "");
         std::fs::write(dir.path().join("modules.builtin"), "kernel/fs/netfs/netfs.ko\n").unwrap();
-        let packed = std::process::Command::new("gzip").arg(dir.path().join("net/9p/9pnet.ko")).status();
+        let packed =
+            std::process::Command::new("gzip").arg(dir.path().join("net/9p/9pnet.ko")).status();
         assert!(packed.unwrap().success());
         let modules = Modules::below(dir.path()).unwrap();
         let order = |name: &str| {

@@ -59,7 +59,8 @@ fn request() -> Vec<u8> {
 /// What an answer says: `nlmsghdr`, then the error, negative as in the kernel.
 fn result(answer: &[u8]) -> rustix::io::Result<()> {
     let kind = answer.get(4..6).and_then(|bytes| Some(u16::from_ne_bytes(bytes.try_into().ok()?)));
-    let error = answer.get(16..20).and_then(|bytes| Some(i32::from_ne_bytes(bytes.try_into().ok()?)));
+    let error =
+        answer.get(16..20).and_then(|bytes| Some(i32::from_ne_bytes(bytes.try_into().ok()?)));
     match (kind, error) {
         (Some(ANSWER), Some(0)) => Ok(()),
         (Some(ANSWER), Some(error)) => Err(Errno::from_raw_os_error(error.saturating_neg())),

@@ -64,8 +64,10 @@ impl Room {
     /// Waits for room, and takes at most `wanted` bytes of it; nothing if the guest is gone.
     fn take(&self, wanted: usize) -> Option<usize> {
         let left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut left =
-            self.changed.wait_while(left, |left| *left == Some(0)).unwrap_or_else(PoisonError::into_inner);
+        let mut left = self
+            .changed
+            .wait_while(left, |left| *left == Some(0))
+            .unwrap_or_else(PoisonError::into_inner);
         let taken = left.as_ref()?.min(&wanted).to_owned();
         *left = left.map(|left| left - taken);
         Some(taken)
@@ -113,7 +115,10 @@ mod tests {
             }
             assert_eq!(got, want, "all of the window and nothing beyond it");
             guest.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
-            assert!(guest.read(&mut [0]).is_err(), "nothing more before the guest says that it has read");
+            assert!(
+                guest.read(&mut [0]).is_err(),
+                "nothing more before the guest says that it has read"
+            );
             guest.set_read_timeout(None).unwrap();
             all.extend(&piece[..got]);
             room.give_back(got);

@@ -92,7 +92,8 @@ impl Process {
                 for name in missing {
                     note(&format!("this kernel has no module '{name}'"));
                 }
-                let machine = machine::Qemu { program: qemu, image: &image.file, is_emulated: *is_emulated };
+                let machine =
+                    machine::Qemu { program: qemu, image: &image.file, is_emulated: *is_emulated };
                 // The keeper inherits the file.
                 Self::keep(guest, &writable, machine.words(&start, first_root.as_raw_fd()))
             }
@@ -105,7 +106,8 @@ impl Process {
     /// QEMU can't be started.
     pub(crate) fn boots(guest: &Guest) -> Result<bool, GuestError> {
         let Kernel::Image { image, qemu, is_emulated } = &guest.kernel else { return Ok(true) };
-        let machine = machine::Qemu { program: qemu, image: &image.file, is_emulated: *is_emulated };
+        let machine =
+            machine::Qemu { program: qemu, image: &image.file, is_emulated: *is_emulated };
         let process = Self::keep(guest, &[KVM.into()], machine.bare_words())?;
         let has_banner = || process.has_banner.load(Ordering::Relaxed);
         process.wait(BANNER_LIMIT, has_banner);
@@ -228,7 +230,9 @@ fn keep_the_last(mut from: impl Read, kept: &Mutex<Vec<u8>>, has_banner: &Atomic
     while let Ok(length @ 1..) = from.read(&mut piece) {
         let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.extend(&piece[..length]);
-        if !has_banner.load(Ordering::Relaxed) && kept.windows(BANNER.len()).any(|words| words == BANNER) {
+        if !has_banner.load(Ordering::Relaxed)
+            && kept.windows(BANNER.len()).any(|words| words == BANNER)
+        {
             has_banner.store(true, Ordering::Relaxed);
         }
         let surplus = kept.len().saturating_sub(CONSOLE);
@@ -261,6 +265,9 @@ mod tests {
         };
         // A KVM without VMX or SVM (kvm_pvm) prints the loader's words and starts no kernel.
         assert!(!has_banner(&["Probing EDD (edd=off to disable)... ok\n"]));
-        assert!(has_banner(&["Probing EDD... ok\n[    0.000000] Linux ver", "sion 6.1.0-56-amd64 (debian"]));
+        assert!(has_banner(&[
+            "Probing EDD... ok\n[    0.000000] Linux ver",
+            "sion 6.1.0-56-amd64 (debian"
+        ]));
     }
 }

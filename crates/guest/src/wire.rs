@@ -101,7 +101,8 @@ impl Frame {
             Self::Note(text) => (b'n', text.clone().into_bytes()),
             Self::Ended(end) => (b'e', serde_json::to_vec(end)?),
         };
-        let length = u32::try_from(body.len()).map_err(|_| invalid("a frame of more than 4 GiB"))?;
+        let length =
+            u32::try_from(body.len()).map_err(|_| invalid("a frame of more than 4 GiB"))?;
         let mut frame = Vec::with_capacity(5 + body.len());
         frame.push(kind);
         frame.extend(length.to_le_bytes());
@@ -176,7 +177,10 @@ mod tests {
     fn what_is_written_is_read() {
         let order = Order {
             program: "/usr/bin/true".into(),
-            args: vec![OsString::from("-x"), std::os::unix::ffi::OsStringExt::from_vec(vec![0xff, b'a'])],
+            args: vec![
+                OsString::from("-x"),
+                std::os::unix::ffi::OsStringExt::from_vec(vec![0xff, b'a']),
+            ],
             modules: vec!["loop".into()],
             ..Order::default()
         };

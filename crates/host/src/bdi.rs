@@ -24,16 +24,21 @@ pub fn directory(bdi: &str) -> String {
 /// Where the backing device itself is not known, every limit is missing for that reason.
 #[must_use]
 pub fn read_limits(root: &SysRoot, bdi: &Reading<String>) -> DeviceLimits {
-    let number =
-        |name: &str| bdi.as_ref().and_then(|bdi| root.parse::<u64>(&format!("{}/{name}", directory(bdi))));
+    let number = |name: &str| {
+        bdi.as_ref().and_then(|bdi| root.parse::<u64>(&format!("{}/{name}", directory(bdi))))
+    };
     let ratio = |name: &str| {
         let percent = number(name).map(|percent| percent as f64);
         // The reason that counts is the older file's: the finer one is missing on many kernels.
-        number(&format!("{name}_fine")).into_value().map_or(percent, |ppm| Reading::Value(ppm as f64 / 1e4))
+        number(&format!("{name}_fine"))
+            .into_value()
+            .map_or(percent, |ppm| Reading::Value(ppm as f64 / 1e4))
     };
     let strict_limit = match number("strict_limit") {
         Reading::Absent(_) if bdi.value().is_some_and(|bdi| root.exists(&directory(bdi))) => {
-            Reading::Absent("the kernel has no strict_limit to set (it came with Linux 6.2)".to_owned())
+            Reading::Absent(
+                "the kernel has no strict_limit to set (it came with Linux 6.2)".to_owned(),
+            )
         }
         other => other.map(|n| n != 0),
     };
@@ -92,7 +97,8 @@ pub fn read_stats(root: &SysRoot, bdi: &str) -> BdiStats {
     let bandwidth = field("BdiWriteBandwidth").and_then(|rate| match rate {
         0 => Reading::Absent("the kernel has no estimate of it now".into()),
         INITIAL_BANDWIDTH_BYTES_PER_S => Reading::Absent(
-            "the kernel has never measured it (its estimate is still the first guess, 100 MB/s)".into(),
+            "the kernel has never measured it (its estimate is still the first guess, 100 MB/s)"
+                .into(),
         ),
         rate => Reading::Value(rate),
     });
@@ -109,7 +115,9 @@ pub fn read_stats(root: &SysRoot, bdi: &str) -> BdiStats {
 /// filesystems from boot on.
 fn lacks_debugfs(root: &SysRoot) -> bool {
     let known = root.read(FILESYSTEMS).into_value();
-    known.is_some_and(|known| !known.lines().any(|line| line.split_whitespace().last() == Some("debugfs")))
+    known.is_some_and(|known| {
+        !known.lines().any(|line| line.split_whitespace().last() == Some("debugfs"))
+    })
 }
 
 /// Filesystems that the kernel can mount now, one a line, the name last.

@@ -80,9 +80,11 @@ pub fn read_device(root: &SysRoot, id: DeviceId) -> Reading<BlockDevice> {
 /// The kernel's name of a block device (uevent `DEVNAME`).
 pub fn read_name(root: &SysRoot, id: DeviceId) -> Reading<String> {
     let path = format!("{}/uevent", directory(id));
-    root.read(&path).and_then(|text| match text.lines().find_map(|line| line.strip_prefix("DEVNAME=")) {
-        Some(name) if !name.is_empty() => Reading::Value(name.to_owned()),
-        _ => not_understood(&path, &text),
+    root.read(&path).and_then(|text| {
+        match text.lines().find_map(|line| line.strip_prefix("DEVNAME=")) {
+            Some(name) if !name.is_empty() => Reading::Value(name.to_owned()),
+            _ => not_understood(&path, &text),
+        }
     })
 }
 
@@ -177,7 +179,8 @@ pub fn by_path(root: &SysRoot, path: &str) -> Reading<DeviceId> {
         return found.or_else(|| by_node(root, path));
     }
     // In sysfs a slash in a device's name is an exclamation mark (cciss!c0d0p1).
-    root.parse(&format!("/sys/class/block/{}/dev", name.replace('/', "!"))).or_else(|| by_node(root, path))
+    root.parse(&format!("/sys/class/block/{}/dev", name.replace('/', "!")))
+        .or_else(|| by_node(root, path))
 }
 
 /// The number of a device node on the live machine.

@@ -131,7 +131,9 @@ fn lines(text: &str, keep: impl Fn(&str) -> bool) -> String {
 fn without_server(line: &str) -> String {
     let Some((before, after)) = line.split_once(" - ") else { return line.to_owned() };
     let mut fields = after.splitn(3, ' ');
-    let (Some(fs_type), Some(source), Some(options)) = (fields.next(), fields.next(), fields.next()) else {
+    let (Some(fs_type), Some(source), Some(options)) =
+        (fields.next(), fields.next(), fields.next())
+    else {
         return line.to_owned();
     };
     let source = match source.split_once(":/") {
@@ -172,7 +174,9 @@ impl Collector<'_> {
     }
 
     fn processes(&mut self) {
-        for pid in self.names("/proc").into_iter().filter(|name| name.bytes().all(|b| b.is_ascii_digit())) {
+        for pid in
+            self.names("/proc").into_iter().filter(|name| name.bytes().all(|b| b.is_ascii_digit()))
+        {
             for file in ["comm", "io"] {
                 let path = format!("/proc/{pid}/{file}");
                 self.file(&path, &path, |text| text);
@@ -216,7 +220,9 @@ impl Collector<'_> {
             let shown = if name.starts_with("enx") { format!("enx{i}") } else { name.clone() };
             for file in ["operstate", "speed"] {
                 // Reading the speed of an interface without one fails with EINVAL: it is absent.
-                if let Reading::Value(text) = self.root.read(&format!("/sys/class/net/{name}/{file}")) {
+                if let Reading::Value(text) =
+                    self.root.read(&format!("/sys/class/net/{name}/{file}"))
+                {
                     let path = format!("/sys/class/net/{shown}/{file}");
                     self.entries.push(Entry { path, content: Content::Text(text) });
                 }
@@ -239,7 +245,9 @@ impl Collector<'_> {
                 self.file(&format!("{link}/{file}"), &format!("{dir}/{file}"), |text| match file {
                     // Not DISKSEQ, PARTUUID, PARTNAME.
                     "uevent" => lines(&text, |line| {
-                        ["MAJOR=", "MINOR=", "DEVNAME=", "DEVTYPE="].iter().any(|key| line.starts_with(key))
+                        ["MAJOR=", "MINOR=", "DEVNAME=", "DEVTYPE="]
+                            .iter()
+                            .any(|key| line.starts_with(key))
                     }),
                     _ => text,
                 });
@@ -288,7 +296,8 @@ impl Collector<'_> {
         let named: Vec<String> =
             self.names("/sys/fs/btrfs").into_iter().filter(|name| name != "features").collect();
         for (i, uuid) in named.iter().enumerate() {
-            let (from, to) = (format!("/sys/fs/btrfs/{uuid}"), format!("/sys/fs/btrfs/filesystem-{}", i + 1));
+            let (from, to) =
+                (format!("/sys/fs/btrfs/{uuid}"), format!("/sys/fs/btrfs/filesystem-{}", i + 1));
             for device in self.names(&format!("{from}/devices")) {
                 self.link(&format!("{from}/devices/{device}"), &format!("{to}/devices/{device}"));
             }
@@ -320,7 +329,10 @@ mod tests {
 
     #[test]
     fn links_are_resolved_from_where_they_are() {
-        assert_eq!(resolved("/sys/dev/block/8:1", "../../devices/pci/sda/sda1"), "/sys/devices/pci/sda/sda1");
+        assert_eq!(
+            resolved("/sys/dev/block/8:1", "../../devices/pci/sda/sda1"),
+            "/sys/devices/pci/sda/sda1"
+        );
         assert_eq!(resolved("/a/b", "../../../x"), "/x");
     }
 

@@ -29,7 +29,9 @@ pub fn read_backlog(root: &SysRoot, directory: &str) -> Reading<GroupBacklog> {
             (Some(dirty_bytes), Some(writeback_bytes)) => {
                 Reading::Value(GroupBacklog { dirty_bytes, writeback_bytes })
             }
-            _ => Reading::Unreadable(format!("{path}: it has no 'file_dirty' or no 'file_writeback'")),
+            _ => Reading::Unreadable(format!(
+                "{path}: it has no 'file_dirty' or no 'file_writeback'"
+            )),
         }
     })
 }
@@ -38,7 +40,8 @@ pub fn read_backlog(root: &SysRoot, directory: &str) -> Reading<GroupBacklog> {
 #[must_use]
 pub fn backlog_of_all(root: &SysRoot, mount: &str) -> u64 {
     let names = root.list(mount).into_value().unwrap_or_default();
-    let top = names.iter().filter_map(|name| read_backlog(root, &format!("{mount}/{name}")).into_value());
+    let top =
+        names.iter().filter_map(|name| read_backlog(root, &format!("{mount}/{name}")).into_value());
     top.map(|backlog| backlog.dirty_bytes + backlog.writeback_bytes).sum()
 }
 
@@ -60,7 +63,10 @@ mod tests {
         ]);
         assert_eq!(backlog_of_all(&root, "/sys/fs/cgroup"), 50 + 7 + 30 + 7);
         let of = |group: &str| read_backlog(&root, &format!("/sys/fs/cgroup/{group}"));
-        assert_eq!(of("c.slice").into_value(), Some(GroupBacklog { dirty_bytes: 30, writeback_bytes: 7 }));
+        assert_eq!(
+            of("c.slice").into_value(),
+            Some(GroupBacklog { dirty_bytes: 30, writeback_bytes: 7 })
+        );
         assert!(matches!(of("d.slice"), Reading::Absent(_)) && of("e.slice").is_unreadable());
     }
 }

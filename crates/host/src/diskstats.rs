@@ -30,7 +30,8 @@ impl DiskStats {
     pub fn devices(&self) -> BTreeMap<DeviceId, DeviceSample> {
         let of = |line: &str| {
             let stat = DiskStat::from_line(line).ok()?;
-            let id = DeviceId { major: stat.major.try_into().ok()?, minor: stat.minor.try_into().ok()? };
+            let id =
+                DeviceId { major: stat.major.try_into().ok()?, minor: stat.minor.try_into().ok()? };
             Some((id, counters(&stat)))
         };
         self.text.value().map_or_else(BTreeMap::new, |text| text.lines().filter_map(of).collect())
@@ -132,7 +133,8 @@ mod tests {
         assert_eq!(old.read_bytes, 200 * 512);
         assert_eq!(old.written_bytes, 600 * 512);
         assert_eq!((old.in_flight, old.busy_ms, old.weighted_ms, old.flush_ops), (3, 70, 80, None));
-        let new = read("8 10 x 1\n8 0 sda 1 1 1 1 1 1 1 1 1 1 1 0 0 0 0 9 5\n").into_value().unwrap();
+        let new =
+            read("8 10 x 1\n8 0 sda 1 1 1 1 1 1 1 1 1 1 1 0 0 0 0 9 5\n").into_value().unwrap();
         assert_eq!(new.flush_ops, Some(9));
         assert!(matches!(read("8 16 sdb 1\n"), Reading::Absent(_)));
         assert!(matches!(read("8 0 sda 1 2 three\n"), Reading::Unreadable(_)));
@@ -160,11 +162,17 @@ mod tests {
             busy_ms: u64::from(u32::MAX),
             ..Default::default()
         };
-        let b =
-            DeviceSample { write_ops: 7, written_bytes: 300, busy_ms: 9, in_flight: 4, ..Default::default() };
+        let b = DeviceSample {
+            write_ops: 7,
+            written_bytes: 300,
+            busy_ms: 9,
+            in_flight: 4,
+            ..Default::default()
+        };
         let d = between(&a, &b);
         assert_eq!((d.write_ops, d.written_bytes, d.busy_ms, d.in_flight), (2, 200, 10, 4));
-        let fresh = DeviceSample { write_ops: 1, written_bytes: 50, busy_ms: 3, ..Default::default() };
+        let fresh =
+            DeviceSample { write_ops: 1, written_bytes: 50, busy_ms: 3, ..Default::default() };
         let d = between(&b, &fresh);
         assert_eq!((d.write_ops, d.written_bytes, d.busy_ms), (1, 50, 3));
     }

@@ -36,16 +36,17 @@ pub(crate) fn drain(
     machine: &Machine,
 ) -> Drain {
     let (rate, from) = drain_rate(before, after, written, window_s);
-    let backlog = after
-        .dirty_bytes
-        .as_ref()
-        .and_then(|dirty| after.writeback_bytes.as_ref().map(|writeback| dirty.saturating_add(*writeback)));
+    let backlog = after.dirty_bytes.as_ref().and_then(|dirty| {
+        after.writeback_bytes.as_ref().map(|writeback| dirty.saturating_add(*writeback))
+    });
     let time = |bytes: Reading<u64>| {
         bytes.and_then(|bytes| match rate.as_ref() {
             // Nothing takes no time, whatever the rate.
             _ if bytes == 0 => Reading::Value(0.0),
             Reading::Value(rate) if *rate > 0.0 => Reading::Value(bytes as f64 / rate),
-            Reading::Value(_) => Reading::Absent("nothing was written during the window".to_owned()),
+            Reading::Value(_) => {
+                Reading::Absent("nothing was written during the window".to_owned())
+            }
             Reading::Absent(why) => Reading::Absent(why),
             Reading::Unreadable(why) => Reading::Unreadable(why),
         })
@@ -94,11 +95,14 @@ fn drain_rate(
 /// The reason of the first reading that has no value, of those that tell whether a device is
 /// backlogged.
 fn why_backlog_is_unknown(before: &BdiStats, after: &BdiStats) -> Reading<f64> {
-    let readings = [&after.dirty_bytes, &after.writeback_bytes, &before.dirty_bytes, &before.writeback_bytes];
+    let readings =
+        [&after.dirty_bytes, &after.writeback_bytes, &before.dirty_bytes, &before.writeback_bytes];
     match readings.into_iter().find(|reading| reading.value().is_none()) {
         Some(Reading::Unreadable(why)) => Reading::Unreadable(why.clone()),
         Some(Reading::Absent(why)) => Reading::Absent(why.clone()),
-        Some(Reading::Value(_)) | None => Reading::Absent("it is not known whether it is backlogged".into()),
+        Some(Reading::Value(_)) | None => {
+            Reading::Absent("it is not known whether it is backlogged".into())
+        }
     }
 }
 
@@ -112,7 +116,12 @@ fn is_backlogged(stats: &BdiStats) -> Option<bool> {
 mod tests {
     use super::*;
 
-    fn stats(dirty: u64, writeback: u64, written: Reading<u64>, bandwidth: Reading<u64>) -> BdiStats {
+    fn stats(
+        dirty: u64,
+        writeback: u64,
+        written: Reading<u64>,
+        bandwidth: Reading<u64>,
+    ) -> BdiStats {
         BdiStats {
             dirty_bytes: Reading::Value(dirty),
             writeback_bytes: Reading::Value(writeback),
@@ -139,13 +148,19 @@ mod tests {
         );
         // Less than one chunk of the flusher.
         let little = |written| stats(1 << 20, 4096, Reading::Value(written), Reading::Value(7));
-        assert_eq!(drain_rate(&little(0), &little(9), None, Some(1.0)).1, DrainSource::KernelEstimate);
+        assert_eq!(
+            drain_rate(&little(0), &little(9), None, Some(1.0)).1,
+            DrainSource::KernelEstimate
+        );
     }
 
     #[test]
     fn the_disks_counter_stands_in_for_the_backing_devices() {
         let busy = stats(100 << 20, 1 << 20, absent(), absent());
-        assert_eq!(drain_rate(&busy, &busy, Some(3.0), Some(2.0)), (Reading::Value(3.0), DrainSource::Seen));
+        assert_eq!(
+            drain_rate(&busy, &busy, Some(3.0), Some(2.0)),
+            (Reading::Value(3.0), DrainSource::Seen)
+        );
         let idle = stats(0, 0, absent(), absent());
         let (rate, from) = drain_rate(&idle, &idle, Some(3.0), Some(2.0));
         assert_eq!(from, DrainSource::Unknown);
@@ -164,7 +179,10 @@ mod tests {
         assert_eq!(from, DrainSource::Unknown);
         assert!(rate.why().unwrap().contains("holds one moment"));
         // On a live machine a backlogged device that writes nothing is stuck.
-        assert_eq!(drain_rate(&known, &known, None, Some(1.0)), (Reading::Value(0.0), DrainSource::Seen));
+        assert_eq!(
+            drain_rate(&known, &known, None, Some(1.0)),
+            (Reading::Value(0.0), DrainSource::Seen)
+        );
     }
 
     #[test]
@@ -179,7 +197,8 @@ mod tests {
     fn a_rate_is_never_zero_for_want_of_a_reading() {
         let busy = stats(100 << 20, 1 << 20, Reading::Value(9), Reading::Value(7));
         let no_writeback = BdiStats { writeback_bytes: absent(), ..busy.clone() };
-        let no_dirty = BdiStats { dirty_bytes: Reading::Unreadable("needs root".into()), ..busy.clone() };
+        let no_dirty =
+            BdiStats { dirty_bytes: Reading::Unreadable("needs root".into()), ..busy.clone() };
         let unknown = |before, after| {
             let (rate, from) = drain_rate(before, after, Some(3.0), Some(1.0));
             assert_eq!(from, DrainSource::Unknown);

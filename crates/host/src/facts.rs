@@ -124,7 +124,9 @@ fn read_virtualisation(root: &SysRoot) -> Reading<String> {
     let firmware: Vec<String> = ["sys_vendor", "product_name"]
         .iter()
         .filter_map(|file| root.read_line(&format!("/sys/class/dmi/id/{file}")).into_value())
-        .filter(|text| !text.is_empty() && !text.contains("To Be Filled") && !text.starts_with("System "))
+        .filter(|text| {
+            !text.is_empty() && !text.contains("To Be Filled") && !text.starts_with("System ")
+        })
         .collect();
     flagged.map(|flagged| match (flagged, firmware.is_empty()) {
         (true, true) => "virtual machine".to_owned(),
@@ -141,7 +143,8 @@ mod tests {
 
     #[test]
     fn a_virtual_machine_is_recognised_by_the_cpu_and_named_by_the_firmware() {
-        let (_dir, root) = tree(&[("proc/cpuinfo", "processor : 0\nflags\t\t: fpu hypervisor sse\n")]);
+        let (_dir, root) =
+            tree(&[("proc/cpuinfo", "processor : 0\nflags\t\t: fpu hypervisor sse\n")]);
         assert_eq!(read_virtualisation(&root), Reading::Value("virtual machine".into()));
         let (_dir, root) = tree(&[
             ("proc/cpuinfo", "flags : fpu hypervisor\n"),
@@ -158,7 +161,8 @@ mod tests {
 
     #[test]
     fn the_distribution_has_a_second_place() {
-        let (_dir, root) = tree(&[("usr/lib/os-release", "NAME=x\nPRETTY_NAME=\"Some Linux 12\"\n")]);
+        let (_dir, root) =
+            tree(&[("usr/lib/os-release", "NAME=x\nPRETTY_NAME=\"Some Linux 12\"\n")]);
         assert_eq!(read_distribution(&root), Reading::Value("Some Linux 12".into()));
     }
 }

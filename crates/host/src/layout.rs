@@ -113,7 +113,8 @@ impl Layout {
 /// Read-only images, memory and the kernel's own interfaces hold no dirty pages that anyone would
 /// look for.
 fn worth_a_line(mount: &Mount) -> bool {
-    let in_memory = matches!(mount.fs_type.as_str(), "tmpfs" | "ramfs" | "rootfs" | "hugetlbfs" | "shm");
+    let in_memory =
+        matches!(mount.fs_type.as_str(), "tmpfs" | "ramfs" | "rootfs" | "hugetlbfs" | "shm");
     !in_memory && !mount.read_only && !mounts::is_kernel_interface(&mount.fs_type)
 }
 
@@ -146,7 +147,11 @@ fn v1_controllers(mounts: &[Mount]) -> Vec<String> {
         "rdma",
     ];
     let v1 = || mounts.iter().filter(|m| m.fs_type == "cgroup").flat_map(|m| &m.options);
-    CONTROLLERS.iter().filter(|name| v1().any(|o| o == *name)).map(|name| (*name).to_owned()).collect()
+    CONTROLLERS
+        .iter()
+        .filter(|name| v1().any(|o| o == *name))
+        .map(|name| (*name).to_owned())
+        .collect()
 }
 
 /// Filesystems on a server.
@@ -158,13 +163,17 @@ fn row(root: &SysRoot, mounts: &[Mount], mount: &Mount, backing: &Backing) -> Ro
     // btrfs keeps dirty pages for the filesystem, whatever its members are; all others for the
     // disk.
     let for_filesystem = mount.device.major == 0;
-    let stacks: Vec<Stack> = backing.devices.iter().map(|id| topology::stack(root, mounts, *id)).collect();
+    let stacks: Vec<Stack> =
+        backing.devices.iter().map(|id| topology::stack(root, mounts, *id)).collect();
     let top = stacks.first().and_then(Stack::top);
     let (id, name, kind) = match top {
         Some(top) if !for_filesystem => (top.id, top.name.clone(), describe(top)),
         _ => {
-            let name =
-                if backing.devices.is_empty() { mount.source.clone() } else { backing.bdi.value().cloned() };
+            let name = if backing.devices.is_empty() {
+                mount.source.clone()
+            } else {
+                backing.bdi.value().cloned()
+            };
             (mount.device, name.unwrap_or_else(|| mount.device.to_string()), mount.fs_type.clone())
         }
     };

@@ -21,8 +21,9 @@ const ROUTE_REJECT: u32 = 0x200;
 /// The link to an address; without one, that of the only interface that is up and tells its speed.
 #[must_use]
 pub fn read_link(root: &SysRoot, address: Option<&str>) -> Reading<Link> {
-    let routed =
-        address.and_then(|text| text.parse::<IpAddr>().ok()).and_then(|address| route(root, address));
+    let routed = address
+        .and_then(|text| text.parse::<IpAddr>().ok())
+        .and_then(|address| route(root, address));
     match routed {
         Some(interface) if interface == "lo" => {
             Reading::Absent("the server is reached through lo: it is this machine".to_owned())
@@ -39,7 +40,9 @@ pub fn read_link(root: &SysRoot, address: Option<&str>) -> Reading<Link> {
 fn speed(root: &SysRoot, interface: &str) -> Reading<f64> {
     // Virtual interfaces read -1 or fail with EINVAL (net/core/net-sysfs.c `speed_show`).
     match root.parse::<i64>(&format!("/sys/class/net/{interface}/speed")) {
-        Reading::Value(megabits) if megabits > 0 => Reading::Value(megabits as f64 * BYTES_PER_MEGABIT),
+        Reading::Value(megabits) if megabits > 0 => {
+            Reading::Value(megabits as f64 * BYTES_PER_MEGABIT)
+        }
         _ => Reading::Absent(format!("the interface {interface} does not tell its speed")),
     }
 }
@@ -66,9 +69,9 @@ fn sole_interface(root: &SysRoot) -> Reading<Link> {
 /// smallest metric.
 fn route(root: &SysRoot, address: IpAddr) -> Option<String> {
     match address {
-        IpAddr::V4(address) => {
-            best(root.read("/proc/net/route").value()?.lines().skip(1).filter_map(|l| v4(l, address)))
-        }
+        IpAddr::V4(address) => best(
+            root.read("/proc/net/route").value()?.lines().skip(1).filter_map(|l| v4(l, address)),
+        ),
         IpAddr::V6(address) => {
             best(root.read("/proc/net/ipv6_route").value()?.lines().filter_map(|l| v6(l, address)))
         }
@@ -95,7 +98,8 @@ fn v4(line: &str, address: Ipv4Addr) -> Option<Candidate> {
     let covers = u32::from(address) & mask == destination;
     let usable = flags & ROUTE_UP != 0 && flags & ROUTE_REJECT == 0;
     let metric = words.get(6)?.parse().ok()?;
-    (covers && usable).then(|| (mask.count_ones(), metric, (*words.first().unwrap_or(&"")).to_owned()))
+    (covers && usable)
+        .then(|| (mask.count_ones(), metric, (*words.first().unwrap_or(&"")).to_owned()))
 }
 
 /// /proc/net/ipv6_route: destination, its prefix, source, its prefix, next hop, metric, references,

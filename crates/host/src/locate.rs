@@ -94,7 +94,10 @@ pub fn locate(root: &SysRoot, directory: &Path) -> Result<Location, LocateError>
     let mounts = match mounts::read_mounts(root) {
         Reading::Value(mounts) => mounts,
         other => {
-            return Err(LocateError::Mounts { path: directory, why: other.why().unwrap_or_default() });
+            return Err(LocateError::Mounts {
+                path: directory,
+                why: other.why().unwrap_or_default(),
+            });
         }
     };
     let Some(mount) = mounts::covering(&mounts, &directory) else {
@@ -112,7 +115,8 @@ fn existing(directory: &Path) -> Result<PathBuf, LocateError> {
 
 fn below(root: &SysRoot, mounts: &[Mount], mount: &Mount, directory: PathBuf) -> Location {
     let backing = topology::backing(root, mount);
-    let stacks: Vec<Stack> = backing.devices.iter().map(|id| topology::stack(root, mounts, *id)).collect();
+    let stacks: Vec<Stack> =
+        backing.devices.iter().map(|id| topology::stack(root, mounts, *id)).collect();
     let mut leaves: Vec<BlockDevice> = Vec::new();
     for stack in &stacks {
         for leaf in stack.leaves.iter().filter_map(|id| stack.device(*id)) {
@@ -134,7 +138,12 @@ fn below(root: &SysRoot, mounts: &[Mount], mount: &Mount, directory: PathBuf) ->
         queue_device: device.and_then(|id| block::whole_disk(root, id).into_value()),
         queue_devices,
         leaves,
-        path: stacks.iter().map(Stack::path).filter(|p| !p.is_empty()).collect::<Vec<_>>().join("; "),
+        path: stacks
+            .iter()
+            .map(Stack::path)
+            .filter(|p| !p.is_empty())
+            .collect::<Vec<_>>()
+            .join("; "),
         bdi: backing.bdi,
         without_writeback: mounts::without_own_writeback(mount),
         read_only: mount.read_only,

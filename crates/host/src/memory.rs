@@ -184,10 +184,15 @@ pub fn read_cpus(root: &SysRoot) -> Reading<u64> {
         let cpus = text
             .lines()
             .filter(|line| {
-                line.strip_prefix("cpu").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+                line.strip_prefix("cpu")
+                    .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
             })
             .count() as u64;
-        if cpus == 0 { Reading::Absent(format!("{path} lists no CPU")) } else { Reading::Value(cpus) }
+        if cpus == 0 {
+            Reading::Absent(format!("{path} lists no CPU"))
+        } else {
+            Reading::Value(cpus)
+        }
     })
 }
 
@@ -221,7 +226,10 @@ mod tests {
         let memory = read_memory(&root);
         assert_eq!(memory.total_bytes, Reading::Value(1_024_000));
         assert_eq!(memory.dirty_bytes, Reading::Value(4096));
-        assert_eq!(memory.writeback_bytes, Reading::Absent("/proc/meminfo has no Writeback".into()));
+        assert_eq!(
+            memory.writeback_bytes,
+            Reading::Absent("/proc/meminfo has no Writeback".into())
+        );
         let thresholds = read_thresholds(&root.with_page_bytes(65_536));
         assert_eq!(thresholds.hard_bytes, Reading::Value(655_360));
         assert!(matches!(thresholds.background_bytes, Reading::Absent(_)));
@@ -257,14 +265,17 @@ mod tests {
             full_us: 391_926,
         };
         assert_eq!(read_io_pressure(&root), Reading::Value(expected));
-        let (_dir, root) = tree(&[("proc/pressure/io", "some avg10=inf avg60=0 avg300=0 total=1\n")]);
+        let (_dir, root) =
+            tree(&[("proc/pressure/io", "some avg10=inf avg60=0 avg300=0 total=1\n")]);
         assert!(read_io_pressure(&root).is_unreadable());
     }
 
     #[test]
     fn steal_time_and_cpus() {
-        let (_dir, root) =
-            tree(&[("proc/stat", "cpu  1 2 3 4 5 6 7 8 9 10\ncpu0 1 2 3 4 5 6 7 8 9 10\ncpu1 0\nintr 5\n")]);
+        let (_dir, root) = tree(&[(
+            "proc/stat",
+            "cpu  1 2 3 4 5 6 7 8 9 10\ncpu0 1 2 3 4 5 6 7 8 9 10\ncpu1 0\nintr 5\n",
+        )]);
         assert_eq!(read_steal_ms(&root), Reading::Value(80));
         assert_eq!(read_cpus(&root), Reading::Value(2));
     }

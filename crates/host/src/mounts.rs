@@ -68,8 +68,10 @@ fn parse_line(line: &str) -> Option<Mount> {
         })
     };
     let read_only = info.mount_options.contains_key("ro") || info.super_options.contains_key("ro");
-    let mut options: Vec<String> =
-        flat(info.mount_options).chain(flat(info.super_options)).filter(|o| o != "rw" && o != "ro").collect();
+    let mut options: Vec<String> = flat(info.mount_options)
+        .chain(flat(info.super_options))
+        .filter(|o| o != "rw" && o != "ro")
+        .collect();
     options.sort_unstable();
     options.dedup();
     options.insert(0, if read_only { "ro" } else { "rw" }.to_owned());
@@ -98,7 +100,9 @@ pub fn covering<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
     for _ in 0..mounts.len() {
         let child = mounts
             .iter()
-            .filter(|m| m.parent == current.id && m.id != current.id && path.starts_with(&m.mountpoint))
+            .filter(|m| {
+                m.parent == current.id && m.id != current.id && path.starts_with(&m.mountpoint)
+            })
             .min_by_key(|m| m.mountpoint.as_os_str().len());
         match child {
             Some(child) => current = child,
@@ -130,8 +134,12 @@ pub fn without_own_writeback(mount: &Mount) -> Option<&'static str> {
         }
         "fuse" | "virtiofs" => Some(FUSE),
         _ if fs_type.starts_with("fuse.") => Some(FUSE),
-        _ if has("dax") || has("dax=always") => Some("it is mounted with dax: writes bypass the page cache"),
-        _ if is_kernel_interface(fs_type) => Some("it is an interface of the kernel and stores no files"),
+        _ if has("dax") || has("dax=always") => {
+            Some("it is mounted with dax: writes bypass the page cache")
+        }
+        _ if is_kernel_interface(fs_type) => {
+            Some("it is an interface of the kernel and stores no files")
+        }
         _ => None,
     }
 }

@@ -13,9 +13,11 @@ use crate::root::{SysRoot, not_understood};
 pub fn read_possible_cpus(root: &SysRoot) -> Reading<u64> {
     let path = "/sys/devices/system/cpu/possible";
     // `0-7`, or `0,2-7`: the last number is the highest.
-    root.read_line(path).and_then(|text| match text.rsplit([',', '-']).next().map(str::parse::<u64>) {
-        Some(Ok(last)) => Reading::Value(last.saturating_add(1)),
-        _ => not_understood(path, &text),
+    root.read_line(path).and_then(|text| {
+        match text.rsplit([',', '-']).next().map(str::parse::<u64>) {
+            Some(Ok(last)) => Reading::Value(last.saturating_add(1)),
+            _ => not_understood(path, &text),
+        }
     })
 }
 
@@ -40,7 +42,9 @@ pub fn read_container(root: &SysRoot, mounts: &[Mount]) -> Reading<String> {
         return Reading::Value(format!("{mark} is there"));
     }
     match mounts::covering(mounts, Path::new("/")) {
-        Some(mount) if mount.fs_type == "overlay" => Reading::Value("the root is an overlay".to_owned()),
+        Some(mount) if mount.fs_type == "overlay" => {
+            Reading::Value("the root is an overlay".to_owned())
+        }
         Some(_) => Reading::Absent("nothing tells of a container".to_owned()),
         None => Reading::Unreadable("it is not known what is mounted".to_owned()),
     }
@@ -89,7 +93,10 @@ mod tests {
         let overlay = ("proc/self/mountinfo", "22 1 0:50 / / rw - overlay overlay rw\n");
         assert!(matches!(read(&[disk]), Reading::Absent(_)));
         assert_eq!(read(&[overlay]), Reading::Value("the root is an overlay".into()));
-        assert_eq!(read(&[disk, (".dockerenv", "")]), Reading::Value("/.dockerenv is there".into()));
+        assert_eq!(
+            read(&[disk, (".dockerenv", "")]),
+            Reading::Value("/.dockerenv is there".into())
+        );
         assert!(read(&[]).is_unreadable());
     }
 

@@ -42,7 +42,8 @@ pub fn read_processes(root: &SysRoot) -> Reading<Processes> {
     root.list("/proc").map(|names| {
         let mut pids: Vec<u32> = names.iter().filter_map(|name| name.parse().ok()).collect();
         pids.sort_unstable();
-        let mut all = Processes { counters: Vec::with_capacity(pids.len()), ..Processes::default() };
+        let mut all =
+            Processes { counters: Vec::with_capacity(pids.len()), ..Processes::default() };
         // One path and one buffer for all: there may be thousands.
         let mut path = String::new();
         let mut buffer = Vec::new();
@@ -88,8 +89,12 @@ pub fn writers(
             return Writers { missing: other.why(), ..Writers::default() };
         }
     };
-    let mut writers: Vec<(u64, u64, u32)> =
-        after.counters.iter().map(|now| growth(before, now)).filter(|(written, ..)| *written > 0).collect();
+    let mut writers: Vec<(u64, u64, u32)> = after
+        .counters
+        .iter()
+        .map(|now| growth(before, now))
+        .filter(|(written, ..)| *written > 0)
+        .collect();
     let most_first = |(written, _, pid): &(u64, u64, u32)| (std::cmp::Reverse(*written), *pid);
     writers.sort_unstable_by_key(most_first);
     writers.truncate(CHECKED_WRITERS);
@@ -114,7 +119,8 @@ pub fn writers(
         readable_processes: after.counters.len() as u64,
         unreadable_processes: after.unreadable,
         missing: nothing.then(|| {
-            "absent: no process has /proc/PID/io (kernel without CONFIG_TASK_IO_ACCOUNTING)".to_owned()
+            "absent: no process has /proc/PID/io (kernel without CONFIG_TASK_IO_ACCOUNTING)"
+                .to_owned()
         }),
     }
 }
@@ -160,14 +166,18 @@ mod tests {
             ("proc/meminfo", ""),
         ]);
         let before = read_processes(&root);
-        for (pid, text) in [("10", io(3000, 500)), ("9", io(5000, 0)), ("11", io(100, 0)), ("14", io(400, 0))]
+        for (pid, text) in
+            [("10", io(3000, 500)), ("9", io(5000, 0)), ("11", io(100, 0)), ("14", io(400, 0))]
         {
             put(&dir.path().join(format!("proc/{pid}/io")), &text);
             put(&dir.path().join(format!("proc/{pid}/comm")), &format!("name{pid}\n"));
         }
         let writers = writers(&root, &before, &read_processes(&root), 2.0);
-        let shown: Vec<_> =
-            writers.top.iter().map(|w| (w.pid, w.dirtied_bytes_per_s, w.cancelled_bytes_per_s)).collect();
+        let shown: Vec<_> = writers
+            .top
+            .iter()
+            .map(|w| (w.pid, w.dirtied_bytes_per_s, w.cancelled_bytes_per_s))
+            .collect();
         // 9 wrote nothing; 11 is another process than before; 14 is new.
         assert_eq!(shown, [(10, 1000.0, 250.0), (14, 200.0, 0.0), (11, 50.0, 0.0)]);
         assert_eq!(writers.top[0].comm, Reading::Value("name10".into()));
@@ -196,7 +206,12 @@ mod tests {
     fn a_kernel_that_does_not_count_is_not_an_idle_machine() {
         let (_dir, root) = tree(&[("proc/10/comm", "x\n")]);
         let processes = read_processes(&root);
-        assert!(writers(&root, &processes, &processes, 1.0).missing.unwrap().contains("TASK_IO_ACCOUNTING"));
+        assert!(
+            writers(&root, &processes, &processes, 1.0)
+                .missing
+                .unwrap()
+                .contains("TASK_IO_ACCOUNTING")
+        );
         let nothing = Reading::Absent("/proc does not exist".into());
         assert_eq!(
             writers(&root, &nothing, &nothing, 1.0).missing.as_deref(),

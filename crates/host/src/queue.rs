@@ -133,7 +133,9 @@ pub(crate) fn read_wbt(root: &SysRoot, disk: DeviceId) -> Reading<String> {
 fn wbt_from(path: &str, read: Result<String, Errno>) -> Reading<String> {
     match read {
         Ok(text) => Reading::Value(text),
-        Err(Errno::INVAL) => Reading::Absent("writeback throttling is not set up for this queue".into()),
+        Err(Errno::INVAL) => {
+            Reading::Absent("writeback throttling is not set up for this queue".into())
+        }
         Err(Errno::NOENT) => {
             Reading::Absent("this queue has no wbt_lat_usec: no writeback throttling".into())
         }

@@ -85,7 +85,9 @@ impl SysRoot {
             seen: None,
         };
         match root.open(".", flags) {
-            Err(Errno::NOSYS | Errno::PERM) if !live => Err(RootError::NoOpenat2 { path: path.to_owned() }),
+            Err(Errno::NOSYS | Errno::PERM) if !live => {
+                Err(RootError::NoOpenat2 { path: path.to_owned() })
+            }
             _ => Ok(root),
         }
     }
@@ -106,8 +108,9 @@ impl SysRoot {
     /// The paths that were looked at and are there, readable or not; empty unless this tree
     /// remembers.
     pub(crate) fn seen(&self) -> BTreeSet<String> {
-        let lock =
-            |seen: &Arc<Mutex<BTreeSet<String>>>| seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let lock = |seen: &Arc<Mutex<BTreeSet<String>>>| {
+            seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        };
         self.seen.as_ref().map(lock).unwrap_or_default()
     }
 
@@ -151,8 +154,13 @@ impl SysRoot {
             };
         }
         loop {
-            match rustix::fs::openat2(&*self.directory, relative, flags, Mode::empty(), ResolveFlags::IN_ROOT)
-            {
+            match rustix::fs::openat2(
+                &*self.directory,
+                relative,
+                flags,
+                Mode::empty(),
+                ResolveFlags::IN_ROOT,
+            ) {
                 // A `..` raced with a rename elsewhere in the tree (openat2(2)).
                 Err(Errno::AGAIN) => {}
                 other => return other,
@@ -186,7 +194,12 @@ impl SysRoot {
         self.fill(path, buffer, true)
     }
 
-    fn fill(&self, path: &str, buffer: &mut Vec<u8>, short_is_whole: bool) -> rustix::io::Result<()> {
+    fn fill(
+        &self,
+        path: &str,
+        buffer: &mut Vec<u8>,
+        short_is_whole: bool,
+    ) -> rustix::io::Result<()> {
         buffer.clear();
         // Non-blocking: a captured tree may hold a FIFO.
         let file = self.open(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?;
@@ -262,7 +275,8 @@ impl SysRoot {
 
     /// The last part of what a symbolic link points to.
     pub fn link_name(&self, path: &str) -> Reading<String> {
-        self.link_target(path).map(|target| target.rsplit('/').next().unwrap_or_default().to_owned())
+        self.link_target(path)
+            .map(|target| target.rsplit('/').next().unwrap_or_default().to_owned())
     }
 
     /// Whether a visible file is at a path.
@@ -365,7 +379,10 @@ mod tests {
         let (_dir, root) = linked();
         assert_eq!(root.parse::<u64>("/sys/block/sda/queue/nr_requests"), Reading::Value(64));
         assert_eq!(root.parse::<u64>("/sys/block/absolute/queue/nr_requests"), Reading::Value(64));
-        assert_eq!(root.parse::<u64>("/sys/block/sda/../sda/queue/nr_requests"), Reading::Value(64));
+        assert_eq!(
+            root.parse::<u64>("/sys/block/sda/../sda/queue/nr_requests"),
+            Reading::Value(64)
+        );
         assert!(matches!(root.read("/sys/block/escape"), Reading::Absent(_)));
         assert!(matches!(root.read("/../../../../../../etc/passwd"), Reading::Absent(_)));
         assert!(matches!(root.read("/sys/block/round"), Reading::Unreadable(_)));
@@ -404,7 +421,8 @@ mod tests {
     fn a_fifo_does_not_hang_the_reader() {
         let (dir, root) = linked();
         let path = dir.path().join("pipe");
-        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, 0o600.into(), 0)
+            .unwrap();
         assert_eq!(root.read("/pipe"), Reading::Value(String::new()));
     }
 
@@ -413,7 +431,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let missing = dir.path().join("tree");
         let error = SysRoot::new(&missing).unwrap_err().to_string();
-        let expected = format!("can't open the root directory '{}': No such file", missing.display());
+        let expected =
+            format!("can't open the root directory '{}': No such file", missing.display());
         assert!(error.starts_with(&expected), "{error}");
     }
 }

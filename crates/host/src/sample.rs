@@ -54,13 +54,18 @@ impl Sampler {
             dirty_bytes: level("dirty_bytes", memory.dirty_bytes),
             writeback_bytes: level("writeback_bytes", memory.writeback_bytes),
             dirty_threshold_bytes: level("dirty_threshold_bytes", thresholds.hard_bytes),
-            background_threshold_bytes: level("background_threshold_bytes", thresholds.background_bytes),
+            background_threshold_bytes: level(
+                "background_threshold_bytes",
+                thresholds.background_bytes,
+            ),
             psi_io_some_us: since(self.before.psi_some_us, now.psi_some_us),
             psi_io_full_us: since(self.before.psi_full_us, now.psi_full_us),
             steal_ms: since(self.before.steal_ms, now.steal_ms),
-            device: self.before.devices.as_ref().zip(now.devices.as_ref()).and_then(|(before, after)| {
-                before.iter().zip(after).map(|(a, b)| diskstats::between(a, b)).reduce(together)
-            }),
+            device: self.before.devices.as_ref().zip(now.devices.as_ref()).and_then(
+                |(before, after)| {
+                    before.iter().zip(after).map(|(a, b)| diskstats::between(a, b)).reduce(together)
+                },
+            ),
         };
         self.before = now;
         self.missing = missing;
@@ -171,12 +176,15 @@ mod tests {
     #[test]
     fn several_devices_are_sampled_as_one() {
         let stat = |a: &str, b: &str| format!("8 0 sda {a}\n8 16 sdb {b}\n");
-        let first = stat("1 0 8 1 10 0 80 5 0 7 9 0 0 0 0 2 1", "1 0 8 1 20 0 160 5 0 7 9 0 0 0 0 5 1");
+        let first =
+            stat("1 0 8 1 10 0 80 5 0 7 9 0 0 0 0 2 1", "1 0 8 1 20 0 160 5 0 7 9 0 0 0 0 5 1");
         let (dir, root) = tree(&[("proc/diskstats", &first)]);
         let mut sampler = Sampler::new(root, [ID, DeviceId { major: 8, minor: 16 }]);
         assert_eq!(sampler.sample().device, None);
-        let later =
-            stat("3 0 24 1 15 0 180 5 6 107 29 0 0 0 0 4 1", "1 0 8 1 21 0 168 5 1 37 10 0 0 0 0 6 1");
+        let later = stat(
+            "3 0 24 1 15 0 180 5 6 107 29 0 0 0 0 4 1",
+            "1 0 8 1 21 0 168 5 1 37 10 0 0 0 0 6 1",
+        );
         put(&dir.path().join("proc/diskstats"), &later);
         let both = sampler.sample().device.unwrap();
         assert_eq!((both.read_ops, both.read_bytes), (2, 8_192));
@@ -184,7 +192,10 @@ mod tests {
         assert_eq!((both.flush_ops, both.in_flight, both.weighted_ms), (Some(3), 7, 21));
         assert_eq!(both.busy_ms, 100, "of the busier");
         // Half of them is not a small sum.
-        put(&dir.path().join("proc/diskstats"), "8 0 sda 3 0 24 1 15 0 180 5 6 107 29 0 0 0 0 4 1\n");
+        put(
+            &dir.path().join("proc/diskstats"),
+            "8 0 sda 3 0 24 1 15 0 180 5 6 107 29 0 0 0 0 4 1\n",
+        );
         assert_eq!(sampler.sample().device, None);
         assert!(sampler.missing().iter().any(|m| m.what == "device" && m.why.contains("8:16")));
     }

@@ -15,7 +15,8 @@ const QUEUE_KNOBS: [&str; 6] =
     ["max_sectors_kb", "nomerges", "nr_requests", "read_ahead_kb", "rq_affinity", "write_cache"];
 /// Knobs of a backing device, by file name in /sys/class/bdi/NAME. Not max_bytes: it is derived
 /// from max_ratio and drifts with free memory.
-const BDI_KNOBS: [&str; 5] = ["max_ratio", "max_ratio_fine", "min_ratio", "min_ratio_fine", "strict_limit"];
+const BDI_KNOBS: [&str; 5] =
+    ["max_ratio", "max_ratio_fine", "min_ratio", "min_ratio_fine", "strict_limit"];
 
 /// The knobs that could be read, and those that could not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,7 +30,11 @@ pub struct SettingsInForce {
 /// Reads the six `vm.dirty_*` knobs, and those of a whole disk's queue and elevator and of a
 /// backing device where there is one.
 #[must_use]
-pub fn settings_in_force(root: &SysRoot, disk: Option<DeviceId>, bdi_name: Option<&str>) -> SettingsInForce {
+pub fn settings_in_force(
+    root: &SysRoot,
+    disk: Option<DeviceId>,
+    bdi_name: Option<&str>,
+) -> SettingsInForce {
     let mut found = Found::default();
     for knob in DIRTY_KNOBS {
         found.add(format!("vm.{knob}"), root.read_line(&format!("/proc/sys/vm/{knob}")));
@@ -41,7 +46,10 @@ pub fn settings_in_force(root: &SysRoot, disk: Option<DeviceId>, bdi_name: Optio
     match bdi_name {
         Some(name) => {
             for knob in BDI_KNOBS {
-                found.add(format!("bdi.{knob}"), root.read_line(&format!("{}/{knob}", bdi::directory(name))));
+                found.add(
+                    format!("bdi.{knob}"),
+                    root.read_line(&format!("{}/{knob}", bdi::directory(name))),
+                );
             }
         }
         None => found.lack("bdi.strict_limit", "absent: the backing device is not known"),

@@ -48,7 +48,8 @@ pub struct Observation {
 const GROUPS_COUNT_BYTES: u64 = 1 << 20;
 
 /// Said of a device whose own counters can't be read, where the machine's must be its.
-const SOLE_NOTE: &str = "dirty and writeback are the machine's: no other device holds a mounted filesystem";
+const SOLE_NOTE: &str =
+    "dirty and writeback are the machine's: no other device holds a mounted filesystem";
 
 impl Observation {
     /// Reads mounts, and the counters of devices and processes.
@@ -78,7 +79,9 @@ impl Observation {
                     "{} are dirty in control groups, and this kernel does not tell for which device (Linux 6.10 does)",
                     Bytes(in_groups)
                 );
-                for place in [&mut stats.dirty_bytes, &mut stats.writeback_bytes, &mut stats.written_bytes] {
+                for place in
+                    [&mut stats.dirty_bytes, &mut stats.writeback_bytes, &mut stats.written_bytes]
+                {
                     if place.value().is_some() {
                         *place = Reading::Absent(why.clone());
                     }
@@ -123,7 +126,9 @@ impl Observation {
     fn stats_or_sole(&self, row: &Row) -> (BdiStats, bool) {
         let stats = self.stats(row);
         match &self.sole {
-            Some((dirty, writeback)) if stats.dirty_bytes.value().is_none() && dirty.value().is_some() => {
+            Some((dirty, writeback))
+                if stats.dirty_bytes.value().is_none() && dirty.value().is_some() =>
+            {
                 let (dirty_bytes, writeback_bytes) = (dirty.clone(), writeback.clone());
                 (BdiStats { dirty_bytes, writeback_bytes, ..stats }, true)
             }
@@ -204,7 +209,8 @@ pub fn status(
         root_would_add.push("what is dirty for each device and how fast that drains".to_owned());
     }
     if !is_root && writers.unreadable_processes > 0 {
-        root_would_add.push(format!("the writes of {}", more_processes(writers.unreadable_processes)));
+        root_would_add
+            .push(format!("the writes of {}", more_processes(writers.unreadable_processes)));
     }
     Status {
         window_s,
@@ -288,7 +294,8 @@ fn device(root: &SysRoot, row: &Row, window: &Window<'_>, machine: &Machine) -> 
             Some(id) => block::read_driver(root, id),
             None => Reading::Absent(no_device("driver")),
         },
-        size_bytes: top.map_or_else(|| Reading::Absent(no_device("size")), |d| d.size_bytes.clone()),
+        size_bytes: top
+            .map_or_else(|| Reading::Absent(no_device("size")), |d| d.size_bytes.clone()),
         loop_direct_io: match row.queue_device {
             Some(id) => block::read_loop_direct_io(root, id),
             None => Reading::Absent(no_device("file")),
@@ -389,12 +396,14 @@ mod tests {
 
     #[test]
     fn a_sole_device_without_counters_of_its_own_has_the_machines() {
-        let fixture =
-            std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/hosts/vm-virtio-ext4");
+        let fixture = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../../fixtures/hosts/vm-virtio-ext4");
         let root = SysRoot::new(&fixture).unwrap();
         let mut before = Observation::read(&root);
         before.stats.clear();
-        let [row] = before.layout.rows.as_slice() else { panic!("one device: {:?}", before.layout.rows) };
+        let [row] = before.layout.rows.as_slice() else {
+            panic!("one device: {:?}", before.layout.rows)
+        };
         let (stats, is_sole) = before.stats_or_sole(row);
         assert!(is_sole);
         assert_eq!(stats.dirty_bytes, memory::read_memory(&root).dirty_bytes);
@@ -403,6 +412,8 @@ mod tests {
         let shown = status(&root, &before, &before, 1.0, true);
         assert_eq!(shown.devices[0].notes, [SOLE_NOTE]);
         before.sole = None;
-        assert!(status(&root, &before, &before, 1.0, true).devices[0].dirty_bytes.value().is_none());
+        assert!(
+            status(&root, &before, &before, 1.0, true).devices[0].dirty_bytes.value().is_none()
+        );
     }
 }

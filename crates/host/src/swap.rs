@@ -22,7 +22,8 @@ pub fn read_swaps(root: &SysRoot, mounts: &[Mount]) -> Reading<Vec<Swap>> {
 fn swap(root: &SysRoot, mounts: &[Mount], line: &str) -> Option<Swap> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let (path, kind) = (unescape_octal(words.first()?), *words.get(1)?);
-    let kib = |place: usize| words.get(place)?.parse::<u64>().ok().map(|kib| kib.saturating_mul(1024));
+    let kib =
+        |place: usize| words.get(place)?.parse::<u64>().ok().map(|kib| kib.saturating_mul(1024));
     let (size_bytes, used_bytes) = (kib(2)?, kib(3)?);
     if path.starts_with("/dev/zram") {
         return None;
@@ -74,7 +75,10 @@ mod tests {
         let swaps = read_swaps(&root, &[]).into_value().unwrap();
         let shown: Vec<_> =
             swaps.iter().map(|s| (s.path.as_str(), s.disks.join("+"), s.used_bytes)).collect();
-        assert_eq!(shown, [("/dev/sda2", "sda".to_owned(), 512 * 1024), ("/swap file", String::new(), 0)]);
+        assert_eq!(
+            shown,
+            [("/dev/sda2", "sda".to_owned(), 512 * 1024), ("/swap file", String::new(), 0)]
+        );
         let (_dir, root) = tree(&[]);
         assert!(matches!(read_swaps(&root, &[]), Reading::Absent(_)));
     }

@@ -63,14 +63,20 @@ fn btrfs_backing(root: &SysRoot, mount: &Mount) -> Backing {
         Reading::Value(id) => id,
         other => {
             let why = other.why().unwrap_or_default();
-            return Backing { devices: Vec::new(), why_none: Some(why), bdi: other.map(|id| id.to_string()) };
+            return Backing {
+                devices: Vec::new(),
+                why_none: Some(why),
+                bdi: other.map(|id| id.to_string()),
+            };
         }
     };
     for uuid in root.list("/sys/fs/btrfs").into_value().unwrap_or_default() {
         let dir = format!("/sys/fs/btrfs/{uuid}");
         let names = root.list(&format!("{dir}/devices")).into_value().unwrap_or_default();
-        let devices: Vec<DeviceId> =
-            names.iter().filter_map(|n| root.parse(&format!("{dir}/devices/{n}/dev")).into_value()).collect();
+        let devices: Vec<DeviceId> = names
+            .iter()
+            .filter_map(|n| root.parse(&format!("{dir}/devices/{n}/dev")).into_value())
+            .collect();
         if devices.contains(&first) {
             return Backing { devices, why_none: None, bdi: root.link_name(&format!("{dir}/bdi")) };
         }
@@ -135,7 +141,12 @@ pub fn stack(root: &SysRoot, mounts: &[Mount], top: DeviceId) -> Stack {
 const LAB: &str = "fuse.floodwall-lab";
 
 /// The devices directly below one.
-fn below(root: &SysRoot, mounts: &[Mount], device: &BlockDevice, notes: &mut Vec<String>) -> Vec<DeviceId> {
+fn below(
+    root: &SysRoot,
+    mounts: &[Mount],
+    device: &BlockDevice,
+    notes: &mut Vec<String>,
+) -> Vec<DeviceId> {
     if let Kind::Loop { backing_file } = &device.kind {
         // A deleted file stays open, and its path is all that is left of it (drivers/block/loop.c,
         // d_path).
@@ -148,7 +159,10 @@ fn below(root: &SysRoot, mounts: &[Mount], device: &BlockDevice, notes: &mut Vec
         // Below a lab's device there is no device that could be missing: the lab itself is the
         // disk.
         if let Some(why) = backing.why_none.filter(|_| mount.fs_type != LAB) {
-            notes.push(format!("{}: its backing file '{path}' is on {}: {why}", device.name, mount.fs_type));
+            notes.push(format!(
+                "{}: its backing file '{path}' is on {}: {why}",
+                device.name, mount.fs_type
+            ));
         }
         return backing.devices;
     }

@@ -123,7 +123,8 @@ impl Cell {
         if let Target::Group { path, device, systemd: true } = target
             && systemd::sets(knob.name, device.is_some())
         {
-            let by_file = Target::Group { path: path.clone(), device: device.clone(), systemd: false };
+            let by_file =
+                Target::Group { path: path.clone(), device: device.clone(), systemd: false };
             let limit = Box::new(Self::with_finest(knob, &by_file, exists));
             return Self::Property { group: path.clone(), limit };
         }
@@ -137,9 +138,11 @@ impl Cell {
             if exists(&fine) { Self::Plain(fine) } else { Self::Plain(path.clone()) }
         };
         match knob.name {
-            "vm.dirty_bytes" | "vm.dirty_ratio" => {
-                Self::Pair { bytes: sibling("dirty_bytes"), ratio: sibling("dirty_ratio"), hard: true }
-            }
+            "vm.dirty_bytes" | "vm.dirty_ratio" => Self::Pair {
+                bytes: sibling("dirty_bytes"),
+                ratio: sibling("dirty_ratio"),
+                hard: true,
+            },
             "vm.dirty_background_bytes" | "vm.dirty_background_ratio" => Self::Pair {
                 bytes: sibling("dirty_background_bytes"),
                 ratio: sibling("dirty_background_ratio"),
@@ -154,7 +157,9 @@ impl Cell {
             "iosched.slice_idle" => Self::Plain(sibling("slice_idle_us")),
             "device.queue_depth" => Self::Ceiling(path),
             _ if knob.unit == Unit::IoPriority => Self::Priorities(path),
-            _ if matches!(knob.scope, Scope::Cgroup | Scope::RootCgroup) => keyed(knob, target, path),
+            _ if matches!(knob.scope, Scope::Cgroup | Scope::RootCgroup) => {
+                keyed(knob, target, path)
+            }
             _ => Self::Plain(path),
         }
     }
@@ -177,10 +182,15 @@ impl Cell {
             Self::Plain(path) | Self::Ceiling(path) | Self::Choice(path) | Self::Wbt(path) => {
                 state.path == *path
             }
-            Self::Priorities(path) => state.path == *path && state.value.parse::<Priorities>().is_ok(),
-            Self::Keyed { path, key, .. } => state.path == *path && Line::parse(&state.value).key == *key,
+            Self::Priorities(path) => {
+                state.path == *path && state.value.parse::<Priorities>().is_ok()
+            }
+            Self::Keyed { path, key, .. } => {
+                state.path == *path && Line::parse(&state.value).key == *key
+            }
             Self::Property { group, limit } => Limit::parse(&state.path).is_some_and(|at| {
-                at.group == group && limit.admits(&State { path: at.kernel_file(), ..state.clone() })
+                at.group == group
+                    && limit.admits(&State { path: at.kernel_file(), ..state.clone() })
             }),
         };
         one_line && here
@@ -198,13 +208,15 @@ impl Cell {
                 }
                 Reading::Unreadable(why) => Reading::Unreadable(why),
             },
-            Self::Plain(path) | Self::Ceiling(path) => read_line(files, path).map(|value| state(path, value)),
+            Self::Plain(path) | Self::Ceiling(path) => {
+                read_line(files, path).map(|value| state(path, value))
+            }
             Self::Priorities(path) => match files.read(path) {
                 Ok(text) => Reading::Value(state(path, text.trim().to_owned())),
                 Err(Errno::NOENT) => Reading::Absent("no such thread runs".to_owned()),
-                Err(Errno::TOOBIG) => {
-                    Reading::Unreadable("its threads' priorities differ too much to be saved".to_owned())
-                }
+                Err(Errno::TOOBIG) => Reading::Unreadable(
+                    "its threads' priorities differ too much to be saved".to_owned(),
+                ),
                 Err(error) => missing(path, error),
             },
             Self::Choice(path) => read_line(files, path).and_then(|text| match chosen(&text) {
@@ -213,9 +225,9 @@ impl Cell {
             }),
             Self::Wbt(path) => match files.read(path) {
                 Ok(text) => Reading::Value(state(path, text.trim().to_owned())),
-                Err(Errno::INVAL) => {
-                    Reading::Absent(format!("{path}: writeback throttling is not set up for this queue"))
-                }
+                Err(Errno::INVAL) => Reading::Absent(format!(
+                    "{path}: writeback throttling is not set up for this queue"
+                )),
                 Err(error) => missing(path, error),
             },
             Self::Keyed { path, key, unset } => read_keyed(files, path, key, unset),
@@ -248,7 +260,8 @@ impl Cell {
             (Self::Pair { bytes, ratio, hard: true }, Some(from))
                 if from.path == *bytes && to.path == *ratio =>
             {
-                let detour = to.value.parse::<u64>().map_or(1, |n| if n >= 100 { n - 1 } else { n + 1 });
+                let detour =
+                    to.value.parse::<u64>().map_or(1, |n| if n >= 100 { n - 1 } else { n + 1 });
                 vec![by(detour.to_string()), to.clone()]
             }
             // systemd writes the kernel's file when the value is set, not when the drop-in goes.
@@ -277,7 +290,9 @@ impl Cell {
                 a.path == b.path
                     && matches!((priorities(a), priorities(b)), (Some(a), Some(b)) if a.common == b.common)
             }
-            Self::Keyed { .. } => a.path == b.path && Line::parse(&a.value).same(&Line::parse(&b.value)),
+            Self::Keyed { .. } => {
+                a.path == b.path && Line::parse(&a.value).same(&Line::parse(&b.value))
+            }
             // A limit from the unit's own files is never Floodwall's, so its value does not matter.
             Self::Property { limit, .. } => {
                 a.path == b.path && (is_of(Origin::UnitFiles, a) || limit.same_value(a, b))
@@ -297,7 +312,9 @@ impl Cell {
     pub fn follows(&self, written: &State, found: &State) -> bool {
         let number = |state: &State| state.value.parse::<u64>().ok();
         match self {
-            Self::Ceiling(_) => matches!((number(written), number(found)), (Some(w), Some(f)) if f <= w),
+            Self::Ceiling(_) => {
+                matches!((number(written), number(found)), (Some(w), Some(f)) if f <= w)
+            }
             // The kernel cuts a size to whole pages.
             Self::Property { limit, .. } if matches!(**limit, Self::Plain(_)) => {
                 let is_cut = |w: u64, f: u64| f <= w && w - f < LARGEST_PAGE_BYTES;
@@ -318,7 +335,8 @@ impl Cell {
         match self {
             Self::Property { limit, .. } if is_of(Origin::UnitFiles, wanted) => match &**limit {
                 Self::Keyed { key, .. } => {
-                    limit.same_value(found, wanted) && systemd::has_another_device(files, &found.path, key)
+                    limit.same_value(found, wanted)
+                        && systemd::has_another_device(files, &found.path, key)
                 }
                 _ => false,
             },
@@ -378,7 +396,9 @@ impl Cell {
     /// The state that leads from `now` back to `old`; `is_ours` tells which states are ours.
     #[must_use]
     pub fn back(&self, old: &State, now: &State, is_ours: impl Fn(&State) -> bool) -> State {
-        let (Self::Priorities(path), Some(was), Some(is)) = (self, priorities(old), priorities(now)) else {
+        let (Self::Priorities(path), Some(was), Some(is)) =
+            (self, priorities(old), priorities(now))
+        else {
             return old.clone();
         };
         let back = was.back(&is, |priority| is_ours(&one_priority(path, *priority)));
@@ -388,7 +408,13 @@ impl Cell {
     /// The state that a knob's checked value asks for. `current` fills in the keys that are not
     /// named.
     #[must_use]
-    pub fn wanted(&self, knob: &Knob, target: &Target, value: &str, current: Option<&State>) -> State {
+    pub fn wanted(
+        &self,
+        knob: &Knob,
+        target: &Target,
+        value: &str,
+        current: Option<&State>,
+    ) -> State {
         let path = target.path(knob);
         match self {
             Self::Property { group, limit } => {
@@ -482,7 +508,10 @@ fn read_property(files: &dyn Files, group: &str, limit: &Cell) -> Reading<State>
     let view = match files.read(&Origin::RunTime.path(group, file)) {
         Ok(view) => view,
         Err(Errno::SRCH) => {
-            return Reading::Absent(format!("systemd does not know {} any more", systemd::unit_of(group)));
+            return Reading::Absent(format!(
+                "systemd does not know {} any more",
+                systemd::unit_of(group)
+            ));
         }
         Err(error) => return Reading::Unreadable(systemd::live::in_words(error)),
     };

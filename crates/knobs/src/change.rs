@@ -33,7 +33,9 @@ pub struct Change {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChangeError {
     /// No `=`.
-    #[error("'{0}' is not a setting: write KNOB=VALUE, such as vm.dirty_bytes=64MiB or sda.scheduler=bfq")]
+    #[error(
+        "'{0}' is not a setting: write KNOB=VALUE, such as vm.dirty_bytes=64MiB or sda.scheduler=bfq"
+    )]
     NoValue(String),
     /// Not in the catalogue.
     #[error("there is no knob '{name}'{}", hint(name, nearest))]
@@ -100,7 +102,8 @@ impl Change {
     /// # Errors
     /// [`ChangeError`]; the message says how to write it.
     pub fn parse(root: &SysRoot, device: Option<&Device>, text: &str) -> Result<Self, ChangeError> {
-        let (name, value) = text.split_once('=').ok_or_else(|| ChangeError::NoValue(text.to_owned()))?;
+        let (name, value) =
+            text.split_once('=').ok_or_else(|| ChangeError::NoValue(text.to_owned()))?;
         let (knob, place) = split(name.trim())?;
         let target = place_of(root, device, knob, place)?;
         Ok(Self { knob, target, value: check(knob, value, Form::Person)? })
@@ -166,7 +169,8 @@ fn split(name: &str) -> Result<(&'static Knob, &str), ChangeError> {
         return Ok((knob, ""));
     }
     let ends = |knob: &&Knob| {
-        name.strip_suffix(knob.name).is_some_and(|rest| rest.len() > 1 && rest.ends_with(['.', ':']))
+        name.strip_suffix(knob.name)
+            .is_some_and(|rest| rest.len() > 1 && rest.ends_with(['.', ':']))
             || name.strip_suffix(knob.name) == Some(":")
     };
     match knobs().filter(ends).max_by_key(|knob| knob.name.len()) {
@@ -194,12 +198,20 @@ fn group_and_device(place: &str) -> Option<(&str, &str)> {
 }
 
 /// The group of a path, or of `unit:NAME`; `None` for the root group.
-fn group_of(root: &SysRoot, group: &str, device: Option<Device>) -> Result<Option<Target>, TargetError> {
+fn group_of(
+    root: &SysRoot,
+    group: &str,
+    device: Option<Device>,
+) -> Result<Option<Target>, TargetError> {
     let target = match group.strip_prefix(UNIT) {
         Some(name) => Target::unit(root, name, device)?,
         None => Target::group(group, device)?,
     };
-    Ok(if matches!(&target, Target::Group { path, .. } if path.is_empty()) { None } else { Some(target) })
+    Ok(if matches!(&target, Target::Group { path, .. } if path.is_empty()) {
+        None
+    } else {
+        Some(target)
+    })
 }
 
 /// A group whose limits are set.
@@ -226,8 +238,11 @@ fn place_of(
     let named = |name: &str| -> Result<Option<Device>, ChangeError> {
         if name.is_empty() { Ok(device.cloned()) } else { Ok(Some(Device::find(root, name)?)) }
     };
-    let wrong =
-        |remedy: &'static str| ChangeError::WrongPlace { knob: knob.name, place: place.to_owned(), remedy };
+    let wrong = |remedy: &'static str| ChangeError::WrongPlace {
+        knob: knob.name,
+        place: place.to_owned(),
+        remedy,
+    };
     match knob.scope {
         Scope::Global if place.is_empty() => Ok(Target::Machine),
         Scope::Global => Err(wrong("it is the whole machine's: write it without a device")),
@@ -240,7 +255,8 @@ fn place_of(
                     "write GROUP:DEVICE.KNOB=… or unit:NAME:DEVICE.KNOB=…, such as system.slice:sda.io.max=…",
                 )
             })?;
-            let device = if name.is_empty() && knob.has_default_line() { None } else { named(name)? };
+            let device =
+                if name.is_empty() && knob.has_default_line() { None } else { named(name)? };
             if device.is_none() && !knob.has_default_line() {
                 return Err(ChangeError::NoDevice { knob: knob.name });
             }
@@ -257,7 +273,9 @@ fn place_of(
         Scope::Threads if place == VICTIM => Ok(Target::Victims),
         Scope::Threads => match (place.strip_prefix("pid:"), group_and_device(place)) {
             (Some(pid), _) => Ok(Target::Process(Process::find(root, pid)?)),
-            (None, Some((group, ""))) => group_of(root, group, None)?.ok_or_else(|| wrong(NOT_OF_ALL)),
+            (None, Some((group, ""))) => {
+                group_of(root, group, None)?.ok_or_else(|| wrong(NOT_OF_ALL))
+            }
             _ => Err(wrong(
                 "write pid:NUMBER.ioprio=… or unit:NAME:ioprio=…, such as unit:postgresql.service:ioprio=be/0",
             )),
@@ -341,14 +359,23 @@ mod tests {
         for text in ["unit:pg.service:ioprio=rt/7", "unit:pg:ioprio=rt/7", "unit:pg.ioprio=rt/7"] {
             assert_eq!(label(text), "system.slice/pg.service:ioprio=rt/7");
         }
-        assert_eq!(label("system.slice/pg.service:ioprio=idle"), "system.slice/pg.service:ioprio=idle");
+        assert_eq!(
+            label("system.slice/pg.service:ioprio=idle"),
+            "system.slice/pg.service:ioprio=idle"
+        );
         assert_eq!(
             label("unit:pg.service:sda.io.max=wbps=5MB"),
             "system.slice/pg.service:sda.io.max=wbps=5000000"
         );
         // The device that is meant where none is named.
-        assert_eq!(label("unit:pg.io.max=wbps=5MB"), "system.slice/pg.service:sda.io.max=wbps=5000000");
-        assert_eq!(label("unit:pg:memory.high=1GiB"), "system.slice/pg.service:memory.high=1073741824");
+        assert_eq!(
+            label("unit:pg.io.max=wbps=5MB"),
+            "system.slice/pg.service:sda.io.max=wbps=5000000"
+        );
+        assert_eq!(
+            label("unit:pg:memory.high=1GiB"),
+            "system.slice/pg.service:memory.high=1073741824"
+        );
         assert_eq!(label("journal.ioprio=be/0"), "sda.journal.ioprio=be/0");
         insta::assert_snapshot!(label("pid:4712.ioprio=be/0"), @"no process has the number 4712; ps lists them");
         insta::assert_snapshot!(label("ioprio=be/0"), @"ioprio does not belong to ''; write pid:NUMBER.ioprio=… or unit:NAME:ioprio=…, such as unit:postgresql.service:ioprio=be/0");
@@ -366,11 +393,15 @@ mod tests {
         let mut tree = machine();
         for hierarchy in ["memory", "systemd"] {
             for group in ["", "/system.slice", "/system.slice/pg.service"] {
-                tree.insert(format!("/sys/fs/cgroup/{hierarchy}{group}/cgroup.procs"), "\n".to_owned());
+                tree.insert(
+                    format!("/sys/fs/cgroup/{hierarchy}{group}/cgroup.procs"),
+                    "\n".to_owned(),
+                );
             }
         }
         let (_dir, root) = root_of(&tree);
-        let refused = Change::parse(&root, None, "unit:pg:memory.high=1GiB").unwrap_err().to_string();
+        let refused =
+            Change::parse(&root, None, "unit:pg:memory.high=1GiB").unwrap_err().to_string();
         insta::assert_snapshot!(refused, @"the control groups of this machine are of version 1 (/sys/fs/cgroup/cgroup.controllers is missing), and settings of 'pg.service' need version 2: boot with systemd.unified_cgroup_hierarchy=1 (floodwall explain FW034); without it raise the database instead: pid:NUMBER-OF-THE-DATABASE.ioprio=be/0");
     }
 

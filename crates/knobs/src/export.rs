@@ -98,14 +98,17 @@ pub fn export(root: &SysRoot, changes: &[Change], format: Format) -> Result<Stri
     let mut lines = vec![format!("{MARK}; for {}", format.place())];
     if format != Format::Udev && ordered.iter().any(|change| change.target.device().is_some()) {
         lines.push(
-            "# Disks are named as they are now; the kernel may name them otherwise after a boot.".to_owned(),
+            "# Disks are named as they are now; the kernel may name them otherwise after a boot."
+                .to_owned(),
         );
     }
     match format {
         Format::Sysctl => lines.extend(machine().map(|c| format!("{} = {}", c.knob.name, c.value))),
         // Has been made above.
         Format::SystemdDropIn => {}
-        Format::Udev => return Ok(format!("{}\n{}", lines.concat(), rules::body(&disks(root, &ordered)?))),
+        Format::Udev => {
+            return Ok(format!("{}\n{}", lines.concat(), rules::body(&disks(root, &ordered)?)));
+        }
         Format::Tuned => {
             lines.extend([
                 "[main]".to_owned(),
@@ -149,7 +152,10 @@ fn drop_in(root: &SysRoot, changes: &[&Change]) -> Result<String, ExportError> {
             let why = format!("a drop-in is of one unit; export those of {} alone", unit.name);
             return Err(ExportError { label: change.label(), format: format.name(), why });
         }
-        unit.put(&UnitValue { node, value: Value { knob: change.knob, value: change.value.clone() } });
+        unit.put(&UnitValue {
+            node,
+            value: Value { knob: change.knob, value: change.value.clone() },
+        });
     }
     let body = unit.map(|unit| unit.body()).unwrap_or_default();
     Ok(format!("{MARK}; for {}\n{named_as_now}{body}", format.place()))
@@ -168,7 +174,9 @@ fn check(root: &SysRoot, change: &Change, format: Format) -> Result<(), ExportEr
             "it is not a unit's; use --format sysctl or udev for it"
         }
         (Target::Machine, Format::Udev) => "a rule is about a device; use --format sysctl for it",
-        (Target::Device(_), Format::Sysctl) => "a sysctl is the machine's; use --format udev for it",
+        (Target::Device(_), Format::Sysctl) => {
+            "a sysctl is the machine's; use --format udev for it"
+        }
         (Target::Process(_) | Target::Victims, _) => {
             "a process ends; set IOSchedulingClass= and IOSchedulingPriority= in its unit"
         }
@@ -177,7 +185,9 @@ fn check(root: &SysRoot, change: &Change, format: Format) -> Result<(), ExportEr
             return refused(units::no_unit(path));
         }
         (Target::Group { .. }, _) => "it is a unit's; use --format systemd-drop-in for it",
-        (Target::Device(device), _) if device.number.starts_with("0:") || !device.number.contains(':') => {
+        (Target::Device(device), _)
+            if device.number.starts_with("0:") || !device.number.contains(':') =>
+        {
             "it has no disk, and another number after the next mount"
         }
         _ if change.knob.name == "bdi.max_bytes" => {
@@ -237,7 +247,12 @@ mod tests {
             texts.iter().map(|text| Change::parse(&root, None, text).unwrap()).collect();
         let text = export(&root, &changes, format).map_err(|e| e.to_string())?;
         assert!(text.starts_with(MARK) && text.ends_with('\n'), "{text}");
-        Ok(text.lines().skip(1).filter(|line| !line.starts_with("# Disks")).collect::<Vec<_>>().join("\n"))
+        Ok(text
+            .lines()
+            .skip(1)
+            .filter(|line| !line.starts_with("# Disks"))
+            .collect::<Vec<_>>()
+            .join("\n"))
     }
 
     const MACHINE: &[&str] = &["vm.dirty_bytes=64MiB", "vm.dirty_background_bytes=16MiB"];
@@ -280,7 +295,8 @@ mod tests {
 
     #[test]
     fn a_drop_in_is_of_one_unit() {
-        let all = ["a.slice:sda.io.max=wbps=5MB", "a.slice:io.weight=50", "a.slice:memory.high=1GiB"];
+        let all =
+            ["a.slice:sda.io.max=wbps=5MB", "a.slice:io.weight=50", "a.slice:memory.high=1GiB"];
         // The catalogue's order.
         assert_eq!(
             exported(Format::SystemdDropIn, &all).unwrap(),
@@ -288,7 +304,8 @@ mod tests {
         );
         // No unit of this path runs.
         assert_eq!(
-            exported(Format::SystemdDropIn, &["system.slice/backup.service:memory.high=1GiB"]).unwrap(),
+            exported(Format::SystemdDropIn, &["system.slice/backup.service:memory.high=1GiB"])
+                .unwrap(),
             "[Service]\nMemoryHigh=1073741824"
         );
         for (text, why) in [
@@ -306,7 +323,10 @@ mod tests {
         let (_dir, root) = root_of(&machine());
         let change = Change::parse(&root, None, "sda.nr_requests=8").unwrap();
         let error = export(&root, &[change], Format::Udev).unwrap_err().to_string();
-        assert!(error.starts_with("sda.nr_requests can't be exported as udev: sda has no serial"), "{error}");
+        assert!(
+            error.starts_with("sda.nr_requests can't be exported as udev: sda has no serial"),
+            "{error}"
+        );
     }
 
     #[test]
@@ -321,9 +341,13 @@ mod tests {
             assert!(error.contains(why), "{error}");
         }
         // No format has a group that is no unit.
-        for format in
-            [Format::Sysctl, Format::Udev, Format::Tuned, Format::SystemdTmpfiles, Format::SystemdDropIn]
-        {
+        for format in [
+            Format::Sysctl,
+            Format::Udev,
+            Format::Tuned,
+            Format::SystemdTmpfiles,
+            Format::SystemdDropIn,
+        ] {
             let error = exported(format, &["a.slice/b:memory.high=1GiB"]).unwrap_err();
             let why = "a.slice/b is no unit of systemd's, and no format keeps its settings; run its \
                        processes as a unit, or write the value where the group is made";

@@ -81,7 +81,9 @@ pub(crate) fn missing<T>(path: &str, error: Errno) -> Reading<T> {
         Errno::NOENT | Errno::NOTDIR | Errno::NODEV | Errno::NXIO => {
             Reading::Absent(format!("{path} does not exist"))
         }
-        Errno::ACCESS | Errno::PERM => Reading::Unreadable(format!("{path}: permission denied; run as root")),
+        Errno::ACCESS | Errno::PERM => {
+            Reading::Unreadable(format!("{path}: permission denied; run as root"))
+        }
         other => Reading::Unreadable(format!("{path}: {}", io::Error::from(other))),
     }
 }
@@ -147,8 +149,13 @@ impl KernelFiles {
         let mut races = 0;
         loop {
             // A captured tree's links never lead out of the tree.
-            match rustix::fs::openat2(&self.directory, relative, flags, Mode::empty(), ResolveFlags::IN_ROOT)
-            {
+            match rustix::fs::openat2(
+                &self.directory,
+                relative,
+                flags,
+                Mode::empty(),
+                ResolveFlags::IN_ROOT,
+            ) {
                 // A `..` raced with a rename anywhere on the machine (openat2(2)).
                 Err(Errno::AGAIN) if races < MAX_RACES => races += 1,
                 other => return other,
@@ -259,16 +266,22 @@ pub(crate) mod imitation {
     /// The files that a write changes, and their new contents. The written file comes first. A kill
     /// in between leaves bytes and ratio both set, which reads as byte mode, and as one of the two
     /// values that the journal knows.
-    pub(crate) fn effects(path: &str, before: &str, value: &str) -> Result<Vec<(String, String)>, Errno> {
+    pub(crate) fn effects(
+        path: &str,
+        before: &str,
+        value: &str,
+    ) -> Result<Vec<(String, String)>, Errno> {
         let (directory, name) = path.rsplit_once('/').unwrap_or(("", path));
         if name == "scheduler" {
             return Ok(vec![(path.to_owned(), choose(before, value)?)]);
         }
         if let Some(limit) = Limit::parse(path) {
             let (_, lines) = systemd::split(before);
-            let lines = if name.starts_with("io.") { merge(lines, value) } else { format!("{value}\n") };
+            let lines =
+                if name.starts_with("io.") { merge(lines, value) } else { format!("{value}\n") };
             let view = limit.view_after(&lines);
-            let both = [Origin::RunTime, Origin::UnitFiles].map(|origin| (limit.at(origin), view.clone()));
+            let both =
+                [Origin::RunTime, Origin::UnitFiles].map(|origin| (limit.at(origin), view.clone()));
             return Ok([both.to_vec(), vec![(limit.kernel_file(), lines)]].concat());
         }
         if name.starts_with("io.") {
@@ -342,7 +355,8 @@ mod tests {
             ("proc/sys/vm/dirty_ratio", "20\n"),
             ("proc/sys/vm/dirty_background_ratio", "10\n"),
         ]);
-        let at = |name: &str| files.read(&format!("/proc/sys/vm/{name}")).unwrap().trim().to_owned();
+        let at =
+            |name: &str| files.read(&format!("/proc/sys/vm/{name}")).unwrap().trim().to_owned();
         files.write("/proc/sys/vm/dirty_bytes", "15000000").unwrap();
         assert_eq!((at("dirty_bytes"), at("dirty_ratio")), ("15000000".into(), "0".into()));
         // Unchanged, so byte mode stays on.

@@ -93,7 +93,10 @@ pub type Ask = fn(&InTheWay) -> Result<(), String>;
 
 /// The places of a hold's cells that are in the way of an entry. These are its own cell, the cells
 /// that a write of it changes, and for a tunable its elevator.
-pub(crate) fn in_the_way<'a>(hold: &'a Transaction, entry: &'a Entry) -> impl Iterator<Item = usize> + 'a {
+pub(crate) fn in_the_way<'a>(
+    hold: &'a Transaction,
+    entry: &'a Entry,
+) -> impl Iterator<Item = usize> + 'a {
     let is_in_the_way = |held: &Entry| {
         held.cell == entry.cell && held.target == entry.target
             || entry.resets(held)
@@ -120,11 +123,14 @@ impl Session<'_> {
             Intention::RollbackOne(id) => t.begin.id == id,
         };
         let entries: Vec<Entry> = match of {
-            Intention::Apply(changes) => changes.iter().map(|change| change.entry(self.files)).collect(),
+            Intention::Apply(changes) => {
+                changes.iter().map(|change| change.entry(self.files)).collect()
+            }
             _ => changes.into_iter().filter(is_to_go).flat_map(|t| t.entries).collect(),
         };
         for hold in holds {
-            let mut places: Vec<usize> = entries.iter().flat_map(|entry| in_the_way(&hold, entry)).collect();
+            let mut places: Vec<usize> =
+                entries.iter().flat_map(|entry| in_the_way(&hold, entry)).collect();
             places.sort_unstable();
             places.dedup();
             if places.is_empty() || life(self.files, self.store, &hold.begin)? != Life::Lives {

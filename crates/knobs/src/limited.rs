@@ -113,7 +113,11 @@ pub fn raised_in<'a>(
             }
             let Reading::Value(now) = entry.cell.read(files) else { continue };
             if let Some(priority) = raised(&now).filter(|_| transaction.owns(index, &now)) {
-                return Some(why(entry, priority, &format!("change {} gave", transaction.begin.id)));
+                return Some(why(
+                    entry,
+                    priority,
+                    &format!("change {} gave", transaction.begin.id),
+                ));
             }
         }
     }

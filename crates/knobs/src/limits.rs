@@ -32,7 +32,8 @@ impl Memory {
         // memory.
         let from_threshold = match (vm("dirty_bytes"), vm("dirty_ratio")) {
             (Reading::Value(0) | Reading::Absent(_), Reading::Value(percent @ 1..=100)) => {
-                pages("nr_dirty_threshold").map(|t| plain_threshold(t, is_real_time(files)) * 100 / percent)
+                pages("nr_dirty_threshold")
+                    .map(|t| plain_threshold(t, is_real_time(files)) * 100 / percent)
             }
             _ => None,
         };
@@ -121,7 +122,8 @@ mod tests {
 
     #[test]
     fn a_real_time_reader_is_not_fooled() {
-        let stat = |policy: &str| format!("1 (a b) c) R {} {policy} 0\n", "0 ".repeat(37).trim_end());
+        let stat =
+            |policy: &str| format!("1 (a b) c) R {} {policy} 0\n", "0 ".repeat(37).trim_end());
         let mut tree = machine();
         // 1,000,000 pages are shown as 1,281,250 to a real-time task.
         tree.insert("/proc/vmstat".into(), "nr_dirty_threshold 1281250\n".into());

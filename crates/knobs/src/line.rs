@@ -80,7 +80,9 @@ impl Line {
             few.pairs.iter().all(|(name, a)| many.pairs.get(name).is_some_and(|b| alike(a, b)))
         };
         // The kernel shows every key of a line, also those that were not named when it was written.
-        self.key == other.key && self.plain == other.plain && (within(self, other) || within(other, self))
+        self.key == other.key
+            && self.plain == other.plain
+            && (within(self, other) || within(other, self))
     }
 }
 

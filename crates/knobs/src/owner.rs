@@ -80,7 +80,8 @@ pub fn life(files: &dyn Files, store: &dyn Store, begin: &Begin) -> Result<Life,
 pub fn is_at_it(files: &dyn Files, begin: &Begin) -> bool {
     let directory = format!("/proc/{}", begin.pid);
     let stat = files.read(&format!("{directory}/stat")).unwrap_or_default();
-    start_ticks(stat.as_bytes()) == Some(begin.pid_start_ticks) && threads(files, &directory) == Life::Lives
+    start_ticks(stat.as_bytes()) == Some(begin.pid_start_ticks)
+        && threads(files, &directory) == Life::Lives
 }
 
 /// Whether a process's threads can still write.
@@ -103,7 +104,8 @@ fn threads(files: &dyn Files, directory: &str) -> Life {
     if killed.is_empty() {
         // A process that is there has a thread, its leader, to the end; a list that can't be read
         // is not a list of none.
-        let is_gone = || matches!(files.read(&format!("{directory}/stat")), Err(Errno::NOENT | Errno::SRCH));
+        let is_gone =
+            || matches!(files.read(&format!("{directory}/stat")), Err(Errno::NOENT | Errno::SRCH));
         return if is_listed || is_gone() { Life::Gone } else { Life::Lives };
     }
     let mut inside = Vec::new();
@@ -183,7 +185,9 @@ impl Occupied {
     /// to no entry, it may still affect them; then every entry counts.
     pub(crate) fn of(self, entries: &[Entry]) -> Self {
         let is_kernels = |file: &str| {
-            file.starts_with("/sys/") || file.starts_with("/proc/sys/") || file.contains("/devices/")
+            file.starts_with("/sys/")
+                || file.starts_with("/proc/sys/")
+                || file.contains("/devices/")
         };
         let known = |file: &String| {
             !is_kernels(file) || entries.iter().any(|entry| file.contains(&neighbourhood(entry)))

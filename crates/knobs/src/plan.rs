@@ -36,8 +36,8 @@ pub struct Entry {
     /// Its state before; `None` if it is not there yet (the tunable of an elevator that the plan
     /// switches to).
     pub old: Option<State>,
-    /// The wanted state; `None` if it is saved only because the kernel may change it beside another
-    /// knob.
+    /// The wanted state; `None` if it is saved only because the kernel may change it beside
+    /// another knob.
     pub new: Option<State>,
 }
 
@@ -148,7 +148,11 @@ impl Plan {
             }
             let line = |state: &State| match entry.cell {
                 Cell::Priorities(_) => {
-                    format!("# ioprio_set(2) of every thread of {}: {}", entry.target.owner(), state.value)
+                    format!(
+                        "# ioprio_set(2) of every thread of {}: {}",
+                        entry.target.owner(),
+                        state.value
+                    )
                 }
                 Cell::Property { .. } => entry.systemctl(state),
                 _ => format!("echo {state}"),
@@ -205,7 +209,9 @@ pub enum PlanError {
         why: String,
     },
     /// The tunable of another elevator.
-    #[error("{label} belongs to {elevators}, and {device} runs {current}; add {device}.scheduler={first}")]
+    #[error(
+        "{label} belongs to {elevators}, and {device} runs {current}; add {device}.scheduler={first}"
+    )]
     WrongElevator {
         /// The knob.
         label: String,
@@ -332,7 +338,9 @@ fn entry_of(
     let old = match cell.read(files) {
         Reading::Value(state) => Some(state),
         // A tunable of the elevator that the plan switches to: checked above.
-        Reading::Absent(_) if matches!(change.knob.scope, Scope::Elevator(_)) && switches(change, all) => {
+        Reading::Absent(_)
+            if matches!(change.knob.scope, Scope::Elevator(_)) && switches(change, all) =>
+        {
             None
         }
         Reading::Absent(why) => {
@@ -410,8 +418,11 @@ fn scheduler_of(device: &Device, files: &dyn Files) -> Option<String> {
 const LOADABLE: [&str; 3] = ["mq-deadline", "kyber", "bfq"];
 
 fn check_available(change: &Change, files: &dyn Files) -> Result<(), PlanError> {
-    let listed = read_line(files, &change.target.path(change.knob)).into_value().unwrap_or_default();
-    if choices(&listed).any(|name| name == change.value) || LOADABLE.contains(&change.value.as_str()) {
+    let listed =
+        read_line(files, &change.target.path(change.knob)).into_value().unwrap_or_default();
+    if choices(&listed).any(|name| name == change.value)
+        || LOADABLE.contains(&change.value.as_str())
+    {
         return Ok(());
     }
     Err(PlanError::UnknownElevator {
@@ -444,12 +455,19 @@ fn with_side_effects(mut entries: Vec<Entry>, files: &dyn Files) -> Vec<Entry> {
         let target = Target::Device(device.clone());
         for knob in knobs().filter(|knob| cause.knob.resets(knob)) {
             let cell = Cell::of(knob, &target, files);
-            if seen.contains(&target.label(knob)) || entries.iter().any(|other| other.cell == cell) {
+            if seen.contains(&target.label(knob)) || entries.iter().any(|other| other.cell == cell)
+            {
                 continue;
             }
             if let Reading::Value(old) = cell.read(files) {
                 seen.insert(target.label(knob));
-                entries.push(Entry { knob, target: target.clone(), cell, old: Some(old), new: None });
+                entries.push(Entry {
+                    knob,
+                    target: target.clone(),
+                    cell,
+                    old: Some(old),
+                    new: None,
+                });
             }
         }
     }

@@ -83,8 +83,11 @@ mod tests {
     fn every_preset_can_be_planned() {
         let (_dir, files) = files_of(&machine());
         for preset in PRESETS {
-            let changes: Vec<Change> =
-                preset.changes.iter().map(|text| Change::parse(files.root(), None, text).unwrap()).collect();
+            let changes: Vec<Change> = preset
+                .changes
+                .iter()
+                .map(|text| Change::parse(files.root(), None, text).unwrap())
+                .collect();
             let plan = plan(&changes, &files).unwrap();
             assert_eq!(plan.is_empty(), preset.name == "kernel-default", "{}", preset.name);
         }
@@ -95,7 +98,10 @@ mod tests {
         let (_dir, files) = files_of(&machine());
         let values = |name: &str| -> Vec<String> {
             let changes = find(name).unwrap().changes;
-            changes.iter().map(|text| Change::parse(files.root(), None, text).unwrap().value).collect()
+            changes
+                .iter()
+                .map(|text| Change::parse(files.root(), None, text).unwrap().value)
+                .collect()
         };
         assert_eq!(values("2010-15MB"), ["15000000"]);
         assert_eq!(values("2016-bandwidth-delay"), ["201326592", "33554432"]);

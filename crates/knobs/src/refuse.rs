@@ -24,7 +24,8 @@ pub(crate) fn share_of(
     memory: &Memory,
 ) -> Result<State, PlanError> {
     let refused = |why: String| PlanError::Refused { label: change.target.label(change.knob), why };
-    let bytes: u64 = change.value.parse().map_err(|_| refused("its size is not a number".to_owned()))?;
+    let bytes: u64 =
+        change.value.parse().map_err(|_| refused("its size is not a number".to_owned()))?;
     let limit = hard_limit(asked, files)
         .and_then(|state| memory.limit_bytes(&state))
         .ok_or_else(|| refused("the hard limit can't be read".to_owned()))?;
@@ -106,8 +107,11 @@ fn planned<'a>(entry: &Entry, prefix: &str, entries: &'a [Entry]) -> Option<&'a 
 /// not be undone.
 pub(crate) fn check(entries: &[Entry], files: &dyn Files) -> Result<(), PlanError> {
     for entry in entries {
-        let refused = |why: &str| Err(PlanError::Refused { label: entry.label(), why: why.to_owned() });
-        if entry.knob.name == "vm.dirty_ratio" && entry.new.as_ref().is_some_and(|new| new.value == "0") {
+        let refused =
+            |why: &str| Err(PlanError::Refused { label: entry.label(), why: why.to_owned() });
+        if entry.knob.name == "vm.dirty_ratio"
+            && entry.new.as_ref().is_some_and(|new| new.value == "0")
+        {
             return refused("a hard limit of zero stops every writer; give at least 1");
         }
         if let Some(why) = group::refusal(entry, entries, files) {
@@ -127,7 +131,10 @@ pub(crate) fn check(entries: &[Entry], files: &dyn Files) -> Result<(), PlanErro
             return refused("the device's lower bound would be above its upper bound; change both");
         }
         let is_lower = entry.knob.name.starts_with("bdi.min_");
-        if is_lower && scales_twice(files) && entry.old.as_ref().and_then(ppm).is_some_and(|old| old > 0) {
+        if is_lower
+            && scales_twice(files)
+            && entry.old.as_ref().and_then(ppm).is_some_and(|old| old > 0)
+        {
             return refused(
                 "this kernel (6.2 to 6.7) could not take the present value back; it scales bdi.min_ratio twice",
             );
@@ -161,7 +168,8 @@ pub(crate) fn notes(entries: &[Entry], files: &dyn Files, memory: &Memory) -> Ve
     let share = |entry: &&Entry| entry.new.is_none();
     for entry in entries.iter().filter(share) {
         if let Some(cause) = entries.iter().find(|other| other.resets(entry)) {
-            let text = format!("the kernel resets what depends on {}: it is saved with it", cause.label());
+            let text =
+                format!("the kernel resets what depends on {}: it is saved with it", cause.label());
             if !notes.contains(&text) {
                 notes.push(text);
             }
@@ -215,9 +223,9 @@ fn limit_notes(entries: &[Entry], files: &dyn Files, memory: &Memory, notes: &mu
             let share = read_number(files, &format!("/sys/class/bdi/{name}/max_ratio_fine"));
             if let Reading::Value(share) = share
                 && share < 1_000_000
-                && !entries
-                    .iter()
-                    .any(|e| is_share(e.knob) && e.target.device().is_some_and(|d| d.number == name))
+                && !entries.iter().any(|e| {
+                    is_share(e.knob) && e.target.device().is_some_and(|d| d.number == name)
+                })
             {
                 let (holder, percent) = (holder(&name, files), share as f64 / 1e4);
                 notes.push(format!(
@@ -253,7 +261,9 @@ const LEAST_REQUESTS: i64 = 4;
 /// Whether the wanted number alone tells that the kernel won't keep it. A value that depends on the
 /// hardware or its clock is reported once it is read back.
 fn will_be_adjusted(entry: &Entry) -> bool {
-    let Some(Ok(number)) = entry.new.as_ref().map(|state| state.value.parse::<i64>()) else { return false };
+    let Some(Ok(number)) = entry.new.as_ref().map(|state| state.value.parse::<i64>()) else {
+        return false;
+    };
     match entry.knob.name {
         "nr_requests" => number < LEAST_REQUESTS,
         "wbt_lat_usec" => number < 0,

@@ -68,7 +68,12 @@ impl Entry {
     ///
     /// # Errors
     /// [`StepError::Write`].
-    pub(crate) fn write(&self, to: &State, files: &dyn Files, clock: &dyn Clock) -> Result<(), StepError> {
+    pub(crate) fn write(
+        &self,
+        to: &State,
+        files: &dyn Files,
+        clock: &dyn Clock,
+    ) -> Result<(), StepError> {
         to.write(files, clock).map_err(|errno| StepError::write(files, self, to, errno))
     }
 }
@@ -116,7 +121,9 @@ impl StepError {
     #[must_use]
     pub fn lacks_privilege(&self) -> bool {
         match self {
-            Self::Write { errno, .. } => matches!(*errno, Errno::ACCESS | Errno::PERM | Errno::ROFS),
+            Self::Write { errno, .. } => {
+                matches!(*errno, Errno::ACCESS | Errno::PERM | Errno::ROFS)
+            }
             Self::Journal(error) => error.lacks_privilege(),
             Self::NotTaken { .. } | Self::Cancelled => false,
         }
@@ -207,7 +214,9 @@ impl Run<'_> {
         let Cell::Pair { bytes: path, .. } = &entry.cell else { return Ok(()) };
         let memory = Memory::read(self.files);
         let now = entry.cell.read(self.files).into_value();
-        let Some(mut limit) = now.and_then(|state| memory.limit_bytes(&state)) else { return Ok(()) };
+        let Some(mut limit) = now.and_then(|state| memory.limit_bytes(&state)) else {
+            return Ok(());
+        };
         let page = self.files.page_bytes();
         let mut waited = Duration::ZERO;
         loop {
@@ -223,7 +232,8 @@ impl Run<'_> {
             }
             let floor = if waited < STEP_PATIENCE { held } else { 0 };
             let next =
-                (limit - limit / 10).max(floor).max(target).max(FLUSHER_CHUNK_BYTES).div_ceil(page) * page;
+                (limit - limit / 10).max(floor).max(target).max(FLUSHER_CHUNK_BYTES).div_ceil(page)
+                    * page;
             if next < limit {
                 self.bring(index, &State { path: path.clone(), value: next.to_string() })?;
                 limit = next;

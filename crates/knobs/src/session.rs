@@ -24,7 +24,9 @@ use crate::clock::Clock;
 use crate::files::{Files, read_line};
 use crate::held::in_the_way;
 use crate::hold;
-use crate::journal::{Begin, Closing, JournalError, Phase, Record, SavedEntry, Store, Transaction, prune};
+use crate::journal::{
+    Begin, Closing, JournalError, Phase, Record, SavedEntry, Store, Transaction, prune,
+};
 use crate::owner::{Life, Occupied, life};
 pub use crate::owner::{is_alive, is_at_it};
 use crate::plan::{Entry, Plan, PlanError, plan};
@@ -51,7 +53,8 @@ impl Who {
     /// This process. `files` are the live machine's.
     #[must_use]
     pub fn this_process(files: &dyn Files) -> Self {
-        let start = files.read("/proc/self/stat").ok().and_then(|text| start_ticks(text.as_bytes()));
+        let start =
+            files.read("/proc/self/stat").ok().and_then(|text| start_ticks(text.as_bytes()));
         let command = files.read("/proc/self/cmdline").unwrap_or_default().replace('\0', " ");
         Self {
             pid: std::process::id(),
@@ -139,7 +142,9 @@ pub enum ApplyError {
     },
     /// A value that another change holds for a time. When that one ends, what it found must be what
     /// it left behind.
-    #[error("nothing was changed: {label} is set for a time by change {id}; floodwall rollback ends it")]
+    #[error(
+        "nothing was changed: {label} is set for a time by change {id}; floodwall rollback ends it"
+    )]
     Temporary {
         /// The knob.
         label: String,
@@ -183,7 +188,9 @@ impl ApplyError {
         match self {
             Self::Plan(PlanError::Unreadable { .. }) => true,
             Self::Journal(error) => error.lacks_privilege(),
-            Self::MayNotWrite(error) | Self::RolledBack { cause: error, .. } => error.lacks_privilege(),
+            Self::MayNotWrite(error) | Self::RolledBack { cause: error, .. } => {
+                error.lacks_privilege()
+            }
             Self::Plan(_)
             | Self::Unrecovered { .. }
             | Self::Temporary { .. }
@@ -228,7 +235,9 @@ pub struct Session<'a> {
 /// The identity of this boot; a captured tree without one has only ever had one.
 #[must_use]
 pub fn boot_id(files: &dyn Files) -> String {
-    read_line(files, "/proc/sys/kernel/random/boot_id").into_value().unwrap_or_else(|| "captured".to_owned())
+    read_line(files, "/proc/sys/kernel/random/boot_id")
+        .into_value()
+        .unwrap_or_else(|| "captured".to_owned())
 }
 
 /// Every journal in the order of its age, those that are not to be believed included.
@@ -246,7 +255,8 @@ pub fn log(store: &dyn Store) -> Result<Vec<Logged>, JournalError> {
 /// # Errors
 /// [`JournalError`] if the directory can't be read.
 pub fn open(store: &dyn Store, boot_id: &str) -> Result<Vec<Transaction>, JournalError> {
-    let is_open = |t: &Transaction| t.begin.boot_id == boot_id && !matches!(t.phase(), Phase::Closed(_));
+    let is_open =
+        |t: &Transaction| t.begin.boot_id == boot_id && !matches!(t.phase(), Phase::Closed(_));
     let all = log(store)?.into_iter().filter_map(|logged| logged.transaction.ok());
     Ok(all.filter(is_open).collect())
 }
@@ -334,7 +344,8 @@ pub(crate) struct Listing {
 
 /// The killed process whose unfinished write keeps an entry from being touched.
 fn occupier(steered: &[Steered], entry: &Entry) -> Option<String> {
-    let covers = |hold: &&Steered| hold.occupied.as_ref().is_some_and(|occupied| occupied.covers(entry));
+    let covers =
+        |hold: &&Steered| hold.occupied.as_ref().is_some_and(|occupied| occupied.covers(entry));
     steered.iter().find(covers).map(|hold| hold::describe(&hold.transaction))
 }
 
@@ -349,7 +360,8 @@ fn holder(steered: &[Steered], entry: &Entry) -> Option<String> {
 fn obstacle(steered: &[Steered], entry: &Entry) -> Option<String> {
     let killed = occupier(steered, entry)
         .map(|by| format!("{by} has been killed and is still inside a write to its queue"));
-    killed.or_else(|| Some(format!("{} holds it; pause or stop that first", holder(steered, entry)?)))
+    killed
+        .or_else(|| Some(format!("{} holds it; pause or stop that first", holder(steered, entry)?)))
 }
 
 fn file_name(id: u64) -> String {
@@ -411,8 +423,10 @@ impl Session<'_> {
         // A hold is on top of every change.
         for (name, transaction, occupied) in left_holds {
             let mut run = self.run(name, transaction, Mode::Undo);
-            let why =
-                format!("{} has been killed and is still inside a write", hold::describe(&run.transaction));
+            let why = format!(
+                "{} has been killed and is still inside a write",
+                hold::describe(&run.transaction)
+            );
             let undone = run.undo_around(|entry| {
                 occupied.as_ref().is_some_and(|of| of.covers(entry)).then(|| why.clone())
             });
@@ -546,14 +560,19 @@ impl Session<'_> {
                 continue;
             }
             let to = step.to();
-            self.files
-                .may_write(&to.path)
-                .map_err(|error| ApplyError::MayNotWrite(StepError::write(self.files, entry, to, error)))?;
+            self.files.may_write(&to.path).map_err(|error| {
+                ApplyError::MayNotWrite(StepError::write(self.files, entry, to, error))
+            })?;
         }
         Ok(())
     }
 
-    fn begin(&self, plan: &Plan, why: &str, expires_at_unix_s: Option<u64>) -> Result<Run<'_>, JournalError> {
+    fn begin(
+        &self,
+        plan: &Plan,
+        why: &str,
+        expires_at_unix_s: Option<u64>,
+    ) -> Result<Run<'_>, JournalError> {
         let (name, transaction) =
             self.begin_transaction(plan.entries.clone(), why, expires_at_unix_s, false)?;
         Ok(self.run(name, transaction, Mode::Apply))
@@ -567,7 +586,8 @@ impl Session<'_> {
         expires_at_unix_s: Option<u64>,
         steers: bool,
     ) -> Result<(String, Transaction), JournalError> {
-        let last = self.store.names()?.iter().filter_map(|name| name.get(..6)?.parse::<u64>().ok()).max();
+        let last =
+            self.store.names()?.iter().filter_map(|name| name.get(..6)?.parse::<u64>().ok()).max();
         let id = last.unwrap_or(0) + 1;
         let begin = Begin {
             format: Begin::format(),

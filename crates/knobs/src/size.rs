@@ -196,7 +196,8 @@ pub fn size(drains: &[Drain], delays: Delays, machine: Machine) -> Result<Sizing
     if effective_background_bytes >= effective_hard_bytes {
         effective_background_bytes = effective_hard_bytes / 2;
     }
-    let shares = if drains.len() > 1 { shares(drains, delays, effective_hard_bytes) } else { Vec::new() };
+    let shares =
+        if drains.len() > 1 { shares(drains, delays, effective_hard_bytes) } else { Vec::new() };
     let mut sizing = Sizing {
         hard_bytes,
         background_bytes,
@@ -297,7 +298,8 @@ mod tests {
 
     use super::*;
 
-    const MACHINE: Machine = Machine { page_bytes: 4096, ram_bytes: Some(64 << 30), possible_cpus: Some(8) };
+    const MACHINE: Machine =
+        Machine { page_bytes: 4096, ram_bytes: Some(64 << 30), possible_cpus: Some(8) };
 
     fn drain(name: &str, bytes_per_s: u64) -> Drain {
         Drain { name: name.to_owned(), bytes_per_s }

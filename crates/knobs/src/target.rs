@@ -54,7 +54,9 @@ pub enum TargetError {
         groups: String,
     },
     /// systemd runs and does not say whether it manages a group.
-    #[error("can't tell whether systemd manages '{group}': {why}; try again when systemctl status answers")]
+    #[error(
+        "can't tell whether systemd manages '{group}': {why}; try again when systemctl status answers"
+    )]
     Systemd {
         /// The group's path.
         group: String,
@@ -72,8 +74,8 @@ pub enum TargetError {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Device {
-    /// Its number, as the kernel prints it: `8:0`. For a backing device without a disk, its name in
-    /// /sys/class/bdi.
+    /// Its number, as the kernel prints it: `8:0`. For a backing device without a disk, its name
+    /// in /sys/class/bdi.
     pub number: String,
     /// Its name: `sda`; the number again where it has none.
     pub name: String,
@@ -104,9 +106,10 @@ impl Device {
                 name: block::read_name(root, id).into_value().unwrap_or_else(|| id.to_string()),
                 instance: root.parse(&format!("{}/diskseq", block::directory(id))).into_value(),
             }),
-            other => {
-                Err(TargetError::NoDevice { name: name.to_owned(), why: other.why().unwrap_or_default() })
-            }
+            other => Err(TargetError::NoDevice {
+                name: name.to_owned(),
+                why: other.why().unwrap_or_default(),
+            }),
         }
     }
 
@@ -126,7 +129,9 @@ impl Device {
             }
             (_, Reading::Value(_)) => Ok(()),
             // Before 5.15 there is no count: that the number still has a queue must do.
-            (None, _) if files.read(&format!("/sys/dev/block/{}/dev", self.number)).is_ok() => Ok(()),
+            (None, _) if files.read(&format!("/sys/dev/block/{}/dev", self.number)).is_ok() => {
+                Ok(())
+            }
             _ => Err(format!("{} ({}) is gone", self.name, self.number)),
         }
     }
@@ -160,7 +165,8 @@ fn is_diskless(name: &str) -> bool {
             && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'))
             && name.contains('-')
     };
-    name.parse::<DeviceId>().is_ok_and(|id| id.major == 0 && id.to_string() == name) || own_name(name)
+    name.parse::<DeviceId>().is_ok_and(|id| id.major == 0 && id.to_string() == name)
+        || own_name(name)
 }
 
 /// A process.
@@ -258,7 +264,8 @@ impl Target {
                 // The processes of postgresql.service run in postgresql@15-main.service on Debian.
                 let (stem, kind) = full.rsplit_once('.').unwrap_or((&full, ""));
                 let is_instance = |name: &str| {
-                    name.strip_prefix(stem).is_some_and(|rest| rest.starts_with('@') && rest.ends_with(kind))
+                    name.strip_prefix(stem)
+                        .is_some_and(|rest| rest.starts_with('@') && rest.ends_with(kind))
                 };
                 let instances = called(&is_instance);
                 let names = instances.iter().map(|path| path.rsplit('/').next().unwrap_or(path));
@@ -272,8 +279,9 @@ impl Target {
             }
             [path] => Self::group(path, device),
             several => {
-                let below =
-                    |path: &String| path.trim_start_matches(CGROUPS).trim_start_matches('/').to_owned();
+                let below = |path: &String| {
+                    path.trim_start_matches(CGROUPS).trim_start_matches('/').to_owned()
+                };
                 let groups = several.iter().map(below).collect::<Vec<_>>().join(", ");
                 Err(TargetError::SeveralUnits { name: full, groups })
             }
@@ -311,7 +319,8 @@ impl Target {
     pub fn is_well_formed(&self) -> bool {
         let group = match self {
             Self::Group { path, device, systemd } => {
-                let by_file = Self::Group { path: path.clone(), device: device.clone(), systemd: false };
+                let by_file =
+                    Self::Group { path: path.clone(), device: device.clone(), systemd: false };
                 Self::group(path, device.clone()) == Ok(by_file)
                     && (!systemd || systemd::section(systemd::unit_of(path)).is_some())
             }
@@ -398,7 +407,9 @@ impl Target {
             Self::Group { device: Some(device), .. } if knob.scope == Scope::RootCgroup => {
                 format!("{device}.{}", knob.name)
             }
-            Self::Group { path, device: Some(device), .. } => format!("{path}:{device}.{}", knob.name),
+            Self::Group { path, device: Some(device), .. } => {
+                format!("{path}:{device}.{}", knob.name)
+            }
             Self::Group { path, device: None, .. } => format!("{path}:{}", knob.name),
         }
     }

@@ -56,8 +56,8 @@ pub struct Undone {
     pub id: u64,
     /// Every entry by its knob's label.
     pub entries: Vec<(String, Fate)>,
-    /// Whether the journal could be closed; if not, the next session finds nothing left to undo and
-    /// closes it.
+    /// Whether the journal could be closed; if not, the next session finds nothing left to undo
+    /// and closes it.
     pub closed: bool,
 }
 
@@ -154,14 +154,17 @@ impl Run<'_> {
             .enumerate()
             .map(|(index, (entry, waits))| match waits {
                 // A hold saves more than it writes.
-                Some(why) if self.transaction.holds(index) => Verdict::Over(Fate::Waits { why: why.clone() }),
+                Some(why) if self.transaction.holds(index) => {
+                    Verdict::Over(Fate::Waits { why: why.clone() })
+                }
                 Some(_) => Verdict::Over(Fate::Unchanged),
                 None if is_silent && matches!(entry.cell, Cell::Property { .. }) => {
                     Verdict::Over(Fate::Failed { why: timeout.clone() })
                 }
                 None => {
                     let verdict = self.judge(index, entry, &entries);
-                    is_silent |= matches!(&verdict, Verdict::Over(Fate::Failed { why }) if *why == timeout);
+                    is_silent |=
+                        matches!(&verdict, Verdict::Over(Fate::Failed { why }) if *why == timeout);
                     verdict
                 }
             })
@@ -169,15 +172,19 @@ impl Run<'_> {
         let wanted: Vec<(usize, State)> = verdicts
             .iter()
             .enumerate()
-            .filter_map(|(index, verdict)| Some((index, self.goal(index, verdict, &verdicts, &entries)?)))
+            .filter_map(|(index, verdict)| {
+                Some((index, self.goal(index, verdict, &verdicts, &entries)?))
+            })
             .collect();
         // Another program's values that this undoing resets. They are noted in the journal, so that
         // a later undoing brings them back too.
-        let kept =
-            wanted.iter().filter(|(index, _)| matches!(verdicts.get(*index), Some(Verdict::Keep { .. })));
+        let kept = wanted
+            .iter()
+            .filter(|(index, _)| matches!(verdicts.get(*index), Some(Verdict::Keep { .. })));
         let cells: Vec<SavedAt> = kept
             .filter_map(|(at, found)| {
-                let cell = SavedEntry { old: Some(found.clone()), ..SavedEntry::from(entries.get(*at)?) };
+                let cell =
+                    SavedEntry { old: Some(found.clone()), ..SavedEntry::from(entries.get(*at)?) };
                 Some(SavedAt { at: *at, cell })
             })
             .collect();
@@ -186,8 +193,9 @@ impl Run<'_> {
         }
         let mut failures: Vec<Option<String>> = vec![None; entries.len()];
         for step in order(&entries, &wanted, self.files) {
-            let is_systemds =
-                entries.get(step.entry()).is_some_and(|entry| matches!(entry.cell, Cell::Property { .. }));
+            let is_systemds = entries
+                .get(step.entry())
+                .is_some_and(|entry| matches!(entry.cell, Cell::Property { .. }));
             let failed = if is_silent && is_systemds {
                 Some(timeout.clone())
             } else {
@@ -228,7 +236,9 @@ impl Run<'_> {
             }
             let left = entry.old.as_ref().and_then(|old| entry.cell.left_behind(old, self.files));
             return match left {
-                Some(left) if left.as_ref().is_none_or(|limit| self.transaction.owns(index, limit)) => {
+                Some(left)
+                    if left.as_ref().is_none_or(|limit| self.transaction.owns(index, limit)) =>
+                {
                     Verdict::Restore { changed: true }
                 }
                 _ => Verdict::Over(Fate::Vanished { why }),
@@ -253,7 +263,9 @@ impl Run<'_> {
             Reading::Value(found) if yielded.is_some() => {
                 Verdict::Keep { found, ours: None, told: yielded == Some(false) }
             }
-            Reading::Value(found) if entry.cell.same(&found, old) => Verdict::Restore { changed: false },
+            Reading::Value(found) if entry.cell.same(&found, old) => {
+                Verdict::Restore { changed: false }
+            }
             Reading::Value(found)
                 if self.transaction.owns(index, &found) || self.has_ours(index, entry, &found) =>
             {
@@ -266,10 +278,9 @@ impl Run<'_> {
             }
             Reading::Absent(_) if yielded.is_some() => Verdict::Over(Fate::Unchanged),
             Reading::Absent(why) => {
-                let scheduler = entries
-                    .iter()
-                    .enumerate()
-                    .find(|(_, other)| other.knob.name == "scheduler" && other.target == entry.target);
+                let scheduler = entries.iter().enumerate().find(|(_, other)| {
+                    other.knob.name == "scheduler" && other.target == entry.target
+                });
                 let comes_back = matches!(entry.knob.scope, Scope::Elevator(_))
                     && scheduler.is_some_and(|(at, other)| {
                         // One that is back already brings nothing any more.
@@ -321,14 +332,16 @@ impl Run<'_> {
                     {
                         if changed {
                             // A unit's files may have been changed meanwhile.
-                            let to = if matches!(entry.cell, Cell::Property { .. }) { now } else { old };
+                            let to =
+                                if matches!(entry.cell, Cell::Property { .. }) { now } else { old };
                             Fate::Restored { to: to.clone() }
                         } else {
                             Fate::Unchanged
                         }
                     }
                     (_, Some(now)) => Fate::Failed {
-                        why: failure.unwrap_or_else(|| format!("it holds {}", short(&entry.label(), now))),
+                        why: failure
+                            .unwrap_or_else(|| format!("it holds {}", short(&entry.label(), now))),
                     },
                     (_, None) => Fate::Failed { why: failure.or(now.why()).unwrap_or_default() },
                 }

@@ -63,7 +63,9 @@ pub enum ValueError {
         range: String,
     },
     /// Byte mode is not left by a zero.
-    #[error("{bytes}=0 is refused by the kernel; to leave byte mode set {ratio}, such as {ratio}={default}")]
+    #[error(
+        "{bytes}=0 is refused by the kernel; to leave byte mode set {ratio}, such as {ratio}={default}"
+    )]
     ZeroBytes {
         /// The knob.
         bytes: &'static str,
@@ -155,7 +157,11 @@ fn flag(knob: &'static Knob, text: &str) -> Result<String, ValueError> {
 /// The value in the file's unit, of any size.
 fn number(knob: &'static Knob, text: &str, form: Form) -> Result<i128, ValueError> {
     let bare = text.parse::<i128>().ok();
-    let wrong = || ValueError::NotANumber { knob: knob.name, text: text.to_owned(), unit: knob.unit.name() };
+    let wrong = || ValueError::NotANumber {
+        knob: knob.name,
+        text: text.to_owned(),
+        unit: knob.unit.name(),
+    };
     match (knob.unit, bare) {
         (Unit::Bytes | Unit::BytesOrMax, Some(0)) => Ok(0),
         (Unit::Bytes | Unit::BytesOrMax, Some(n)) if form == Form::Kernel || n < 0 => Ok(n),
@@ -175,16 +181,20 @@ fn number(knob: &'static Knob, text: &str, form: Form) -> Result<i128, ValueErro
 }
 
 fn size(knob: &'static Knob, text: &str) -> Result<u64, ValueError> {
-    text.parse::<Bytes>().map(|bytes| bytes.0).map_err(|source| ValueError::Size { knob: knob.name, source })
+    text.parse::<Bytes>()
+        .map(|bytes| bytes.0)
+        .map_err(|source| ValueError::Size { knob: knob.name, source })
 }
 
 fn duration(knob: &'static Knob, text: &str, unit_ns: u128) -> Result<i128, ValueError> {
-    let duration = parse_duration(text).map_err(|source| ValueError::Size { knob: knob.name, source })?;
+    let duration =
+        parse_duration(text).map_err(|source| ValueError::Size { knob: knob.name, source })?;
     whole(knob, text, duration.as_nanos(), unit_ns)
 }
 
 fn whole(knob: &'static Knob, text: &str, amount: u128, unit: u128) -> Result<i128, ValueError> {
-    let wrong = || ValueError::NotWhole { knob: knob.name, text: text.to_owned(), unit: knob.unit.name() };
+    let wrong =
+        || ValueError::NotWhole { knob: knob.name, text: text.to_owned(), unit: knob.unit.name() };
     if !amount.is_multiple_of(unit) {
         return Err(wrong());
     }
@@ -219,7 +229,9 @@ pub fn as_written(setting: &Setting) -> Vec<String> {
     let is_bytes = |name: &str| {
         knobs().any(|k| {
             matches!(k.unit, Unit::Bytes | Unit::BytesOrMax)
-                && name.strip_suffix(k.name).is_some_and(|rest| rest.is_empty() || rest.ends_with(['.', ':']))
+                && name
+                    .strip_suffix(k.name)
+                    .is_some_and(|rest| rest.is_empty() || rest.ends_with(['.', ':']))
         })
     };
     let digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
@@ -244,8 +256,11 @@ pub fn range(knob: &Knob) -> String {
         _ => n.to_string(),
     };
     // A size has its own unit, and a count none.
-    let unit =
-        if matches!(knob.unit, Unit::Bytes | Unit::BytesOrMax | Unit::Count) { "" } else { knob.unit.name() };
+    let unit = if matches!(knob.unit, Unit::Bytes | Unit::BytesOrMax | Unit::Count) {
+        ""
+    } else {
+        knob.unit.name()
+    };
     let text = if knob.max == i64::MAX {
         format!("at least {} {unit}", shown(knob.min))
     } else {
@@ -383,8 +398,9 @@ mod tests {
     #[test]
     fn a_rate_that_the_kernel_refuses_is_refused_with_the_least() {
         for rate in ["wbps=0B", "wbps=1B", "riops=0", "wiops=1"] {
-            let expected =
-                format!("io.max: {rate} is out of range; give at least 2 a second, or max for no limit");
+            let expected = format!(
+                "io.max: {rate} is out of range; give at least 2 a second, or max for no limit"
+            );
             assert_eq!(refusal("io.max", rate), expected);
         }
         assert_eq!(person("io.max", "wbps=2B wiops=2"), Ok("wbps=2 wiops=2".to_owned()));

@@ -82,8 +82,8 @@ struct Pending<R> {
     offset: u64,
     len: u64,
     arrived: Nanos,
-    /// When the model heard of it: later than its arrival if copying its data took so long that the
-    /// model had moved on.
+    /// When the model heard of it: later than its arrival if copying its data took so long that
+    /// the model had moved on.
     submitted: Nanos,
     depth: u32,
 }
@@ -190,7 +190,15 @@ impl<R: Respond> Engine<R> {
     }
 
     /// Takes a request of an opener of `generation`. `data` is what a write writes.
-    pub(crate) fn submit(&self, generation: u64, op: Op, offset: u64, len: u64, data: &[u8], reply: R) {
+    pub(crate) fn submit(
+        &self,
+        generation: u64,
+        op: Op,
+        offset: u64,
+        len: u64,
+        data: &[u8],
+        reply: R,
+    ) {
         let arrived = self.now();
         if offset.checked_add(len).is_none_or(|end| end > self.capacity) {
             return reply.fail(Failure::Io);

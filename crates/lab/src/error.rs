@@ -178,7 +178,9 @@ pub enum LabError {
         state: &'static str,
     },
     /// The server of a lab does not answer.
-    #[error("the server of '{name}' does not answer; 'floodwall lab down {name}' takes the device away")]
+    #[error(
+        "the server of '{name}' does not answer; 'floodwall lab down {name}' takes the device away"
+    )]
     NoAnswer {
         /// Which lab.
         name: String,
@@ -224,7 +226,11 @@ pub enum LabError {
 
 impl LabError {
     /// A failed system call.
-    pub(crate) fn io(operation: &'static str, path: impl AsRef<Path>, error: impl Into<AnyError>) -> Self {
+    pub(crate) fn io(
+        operation: &'static str,
+        path: impl AsRef<Path>,
+        error: impl Into<AnyError>,
+    ) -> Self {
         Self::Io { operation, path: path.as_ref().to_owned(), errno: error.into().0 }
     }
 
@@ -292,7 +298,10 @@ fn holders(pids: &[i32]) -> String {
     match pids {
         [] => String::new(),
         [one] => format!(" by process {one}"),
-        many => format!(" by processes {}", many.iter().map(i32::to_string).collect::<Vec<_>>().join(", ")),
+        many => format!(
+            " by processes {}",
+            many.iter().map(i32::to_string).collect::<Vec<_>>().join(", ")
+        ),
     }
 }
 
@@ -303,14 +312,20 @@ mod tests {
     #[test]
     fn messages_say_what_and_what_to_do() {
         let busy = LabError::Busy { device: "/dev/loop3".into(), pids: vec![7, 9] };
-        assert_eq!(busy.to_string(), "/dev/loop3 is still in use by processes 7, 9; end that and try again");
+        assert_eq!(
+            busy.to_string(),
+            "/dev/loop3 is still in use by processes 7, 9; end that and try again"
+        );
         let taken = LabError::NameTaken { name: "usb".into(), half_made: true };
         assert_eq!(
             taken.to_string(),
             "a lab device named 'usb' exists, half made; choose another name, or 'floodwall lab down usb'"
         );
-        let memory =
-            LabError::Memory { asked: Bytes::gib(4), available: Bytes::gib(1), promised: Bytes::gib(2) };
+        let memory = LabError::Memory {
+            asked: Bytes::gib(4),
+            available: Bytes::gib(1),
+            promised: Bytes::gib(2),
+        };
         assert_eq!(
             memory.to_string(),
             "4 GiB of memory were asked for and 1 GiB are available beside 2 GiB that other lab devices may still take; \

@@ -273,8 +273,8 @@ impl Lab {
     /// server does not answer takes no more.
     fn promised(&self) -> Result<Bytes, LabError> {
         let labs = state::all(&self.root)?;
-        let left =
-            labs.iter().map(|state| match control::ask(&state.name(), &state.control(), &Request::Stats) {
+        let left = labs.iter().map(|state| {
+            match control::ask(&state.name(), &state.control(), &Request::Stats) {
                 Ok(Answer::Stats(stats)) => {
                     // The pages kept for a power cut come on top of the size; they are as few as
                     // the device's cache has.
@@ -285,7 +285,8 @@ impl Lab {
                         .saturating_sub(stats.store.memory_bytes)
                 }
                 _ => 0,
-            });
+            }
+        });
         Ok(Bytes(left.sum()))
     }
 
@@ -345,7 +346,8 @@ impl Lab {
         stop: &AtomicBool,
         make: bool,
     ) -> Result<(), LabError> {
-        let stopped = || if stop.load(Ordering::Relaxed) { Err(LabError::Interrupted) } else { Ok(()) };
+        let stopped =
+            || if stop.load(Ordering::Relaxed) { Err(LabError::Interrupted) } else { Ok(()) };
         let device = loopdev::attach(&state.fuse().join(spec.file_name()), spec.block_size)?;
         device.describe(rotational, volatile_cache)?;
         spec.scheduler.iter().try_for_each(|name| device.choose_elevator(name))?;
@@ -435,7 +437,10 @@ impl Lab {
     /// filesystem.
     pub fn powerup(&self, name: &str) -> Result<LabInfo, LabError> {
         if self.stats(name)?.power {
-            return Err(LabError::Power { name: name.into(), state: "has power; 'powercut' takes it" });
+            return Err(LabError::Power {
+                name: name.into(),
+                state: "has power; 'powercut' takes it",
+            });
         }
         let state = self.find(name)?;
         let spec = state.spec()?;
@@ -470,10 +475,14 @@ impl Lab {
         while !stop.load(Ordering::Relaxed) {
             match stream.read(&mut buffer) {
                 Ok(0) => break,
-                Ok(n) => {
-                    out.write_all(&buffer[..n]).map_err(|e| LabError::io("write", "the recording", e))?
-                }
-                Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+                Ok(n) => out
+                    .write_all(&buffer[..n])
+                    .map_err(|e| LabError::io("write", "the recording", e))?,
+                Err(e)
+                    if matches!(
+                        e.kind(),
+                        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+                    ) => {}
                 Err(e) => return Err(failed(e)),
             }
         }
@@ -506,7 +515,8 @@ impl Lab {
             (Some(dir), Some(owner)) => give(dir, owner),
             _ => Ok(()),
         };
-        let status = given.and_then(|()| command.spawn()).and_then(|mut child| wait(&mut child, stop));
+        let status =
+            given.and_then(|()| command.spawn()).and_then(|mut child| wait(&mut child, stop));
         let status = status.map_err(|error| LabError::Command { command: program, error });
         let stats = self.stats(&lab.name).ok();
         let down = self.down(&lab.name);
@@ -576,7 +586,9 @@ fn info(state: &StateDir) -> LabInfo {
     let half_made = |why: &str| LabState::HalfMade(why.into());
     let how = match &spec {
         Err(_) => half_made("its specification was never written"),
-        Ok(spec) if spec.boot_id != state::boot_id() => half_made("it was made before the last boot"),
+        Ok(spec) if spec.boot_id != state::boot_id() => {
+            half_made("it was made before the last boot")
+        }
         Ok(_) if state.is_going() => half_made("somebody began to take it down"),
         Ok(_) if !state.is_ready() && state.maker_alive() => LabState::Starting,
         Ok(_) if !state.is_ready() => half_made("whoever brought it up did not finish"),

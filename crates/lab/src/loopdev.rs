@@ -84,7 +84,10 @@ unsafe impl<const OPCODE: Opcode> Ioctl for Control<OPCODE> {
         std::ptr::without_provenance_mut(self.0.cast_unsigned())
     }
 
-    unsafe fn output_from_ptr(result: IoctlOutput, _: *mut std::ffi::c_void) -> rustix::io::Result<u32> {
+    unsafe fn output_from_ptr(
+        result: IoctlOutput,
+        _: *mut std::ffi::c_void,
+    ) -> rustix::io::Result<u32> {
         u32::try_from(result).map_err(|_| Errno::INVAL)
     }
 }
@@ -110,7 +113,10 @@ fn new_device(file: &File) -> rustix::io::Result<LoopDevice> {
 /// there. Linux 5.10 chooses a device that is there and free, and refuses to add it: EEXIST
 /// (`loop_control_ioctl` of drivers/block/loop.c).
 fn add(request: impl Fn(isize) -> rustix::io::Result<u32>) -> rustix::io::Result<u32> {
-    (-1..NUMBERS).map(request).find(|added| *added != Err(Errno::EXIST)).unwrap_or(Err(Errno::EXIST))
+    (-1..NUMBERS)
+        .map(request)
+        .find(|added| *added != Err(Errno::EXIST))
+        .unwrap_or(Err(Errno::EXIST))
 }
 
 /// Removes a detached device, so that the next user does not inherit its settings. A device that is
@@ -175,8 +181,9 @@ impl LoopDevice {
     fn stands_on(&self, file_name: &str) -> bool {
         // Not only below its mount point: once that is unmounted lazily, the kernel prints the path
         // from the mount's own root.
-        fs::read_to_string(self.sys("loop/backing_file"))
-            .is_ok_and(|path| Path::new(path.trim_end()).file_name().is_some_and(|n| n == file_name))
+        fs::read_to_string(self.sys("loop/backing_file")).is_ok_and(|path| {
+            Path::new(path.trim_end()).file_name().is_some_and(|n| n == file_name)
+        })
     }
 
     /// Tells the block layer what the model is, as a disk's driver would.
@@ -198,22 +205,31 @@ impl LoopDevice {
         let offered = fs::read_to_string(&path).map_err(|e| LabError::io("read", &path, e))?;
         let offered = offered.trim_end().replace(['[', ']'], "");
         if !offered.split(' ').any(|one| one == name) {
-            return Err(LabError::Elevator { name: name.to_owned(), offered: offered.replace(' ', ", ") });
+            return Err(LabError::Elevator {
+                name: name.to_owned(),
+                offered: offered.replace(' ', ", "),
+            });
         }
         self.set("queue/scheduler", name)
     }
 
     fn set(&self, attribute: &str, value: &str) -> Result<(), LabError> {
         let path = self.sys(attribute);
-        let written =
-            OpenOptions::new().write(true).open(&path).and_then(|mut f| f.write_all(value.as_bytes()));
+        let written = OpenOptions::new()
+            .write(true)
+            .open(&path)
+            .and_then(|mut f| f.write_all(value.as_bytes()));
         written.map_err(|e| LabError::io("write", &path, e))
     }
 }
 
 /// Whether the kernel has loop devices.
 pub(crate) fn check() -> Result<(), LabError> {
-    if Path::new(CONTROL).exists() { Ok(()) } else { Err(LabError::NoLoop { path: CONTROL.into() }) }
+    if Path::new(CONTROL).exists() {
+        Ok(())
+    } else {
+        Err(LabError::NoLoop { path: CONTROL.into() })
+    }
 }
 
 /// How often another process may take the free device first.
@@ -229,8 +245,11 @@ pub(crate) fn attach(file: &Path, block_size: u32) -> Result<LoopDevice, LabErro
         .write(true)
         .open(CONTROL)
         .map_err(|_| LabError::NoLoop { path: CONTROL.into() })?;
-    let backing =
-        OpenOptions::new().read(true).write(true).open(file).map_err(|e| LabError::io("open", file, e))?;
+    let backing = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(file)
+        .map_err(|e| LabError::io("open", file, e))?;
     let mut refused = Errno::BUSY;
     for _ in 0..TRIES {
         let device = new_device(&control_file).map_err(|errno| LabError::NoFreeLoop { errno })?;
@@ -274,7 +293,11 @@ pub(crate) fn find(file_name: &str) -> Vec<LoopDevice> {
 /// # Errors
 /// [`LabError::Busy`] if a process still uses it when `patience` is over; the kernel then detaches
 /// it when the last one stops.
-pub(crate) fn detach(device: &LoopDevice, file_name: &str, patience: Duration) -> Result<(), LabError> {
+pub(crate) fn detach(
+    device: &LoopDevice,
+    file_name: &str,
+    patience: Duration,
+) -> Result<(), LabError> {
     let path = device.path();
     let ours = device.stands_on(file_name);
     if ours {

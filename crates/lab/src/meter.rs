@@ -32,7 +32,11 @@ impl Histogram {
     }
 
     fn counts(&self) -> LatencyCounts {
-        LatencyCounts::from_buckets(self.buckets.iter().copied().enumerate(), self.sum_ns, self.max_ns)
+        LatencyCounts::from_buckets(
+            self.buckets.iter().copied().enumerate(),
+            self.sum_ns,
+            self.max_ns,
+        )
     }
 }
 
@@ -159,7 +163,14 @@ impl Timings {
         let mut all = LatencyCounts::default();
         service.iter().for_each(|kind| all.merge(kind));
         let [read, write, flush, other] = service.each_ref().map(Timing::from);
-        Self { kept_up: kept_up(lateness, &all), read, write, flush, other, lateness: lateness.into() }
+        Self {
+            kept_up: kept_up(lateness, &all),
+            read,
+            write,
+            flush,
+            other,
+            lateness: lateness.into(),
+        }
     }
 
     /// The counts since `earlier`, a snapshot of the same device: a run on a device that has

@@ -167,10 +167,13 @@ fn unescape(field: &[u8]) -> PathBuf {
     let mut out = Vec::with_capacity(field.len());
     let mut rest = field;
     while let Some((&byte, after)) = rest.split_first() {
-        let octal = after.get(..3).filter(|d| byte == b'\\' && d.iter().all(|c| (b'0'..=b'7').contains(c)));
+        let octal =
+            after.get(..3).filter(|d| byte == b'\\' && d.iter().all(|c| (b'0'..=b'7').contains(c)));
         match octal {
             Some(digits) => {
-                out.push(digits.iter().fold(0u8, |acc, c| acc.wrapping_mul(8).wrapping_add(c - b'0')));
+                out.push(
+                    digits.iter().fold(0u8, |acc, c| acc.wrapping_mul(8).wrapping_add(c - b'0')),
+                );
                 rest = &after[3..];
             }
             None => {
@@ -185,7 +188,11 @@ fn unescape(field: &[u8]) -> PathBuf {
 /// The mounts of a block device, the last made first. btrfs is known by its source: its device
 /// number is anonymous.
 pub(crate) fn of_device(device: &Path, dev: Option<&str>) -> Result<Vec<Mount>, LabError> {
-    Ok(all()?.into_iter().rev().filter(|m| m.source == device || Some(m.dev.as_str()) == dev).collect())
+    Ok(all()?
+        .into_iter()
+        .rev()
+        .filter(|m| m.source == device || Some(m.dev.as_str()) == dev)
+        .collect())
 }
 
 /// The last mount on a directory, if there is one.
@@ -238,15 +245,18 @@ pub(crate) fn unmount(dir: &Path, force: Force) -> Result<(), LabError> {
     };
     let began = Instant::now();
     let mut done = rustix::mount::unmount(dir, flags);
-    while done == Err(Errno::BUSY) && matches!(force, Force::No(patience) if began.elapsed() < patience) {
+    while done == Err(Errno::BUSY)
+        && matches!(force, Force::No(patience) if began.elapsed() < patience)
+    {
         thread::sleep(TRY_EVERY);
         done = rustix::mount::unmount(dir, flags);
     }
     match done {
         Ok(()) | Err(Errno::INVAL | Errno::NOENT) => Ok(()),
-        Err(Errno::BUSY) => {
-            Err(LabError::Busy { device: dir.into(), pids: crate::process::users_of_directory(dir) })
-        }
+        Err(Errno::BUSY) => Err(LabError::Busy {
+            device: dir.into(),
+            pids: crate::process::users_of_directory(dir),
+        }),
         Err(errno) => Err(LabError::io("unmount", dir, errno)),
     }
 }
@@ -263,7 +273,8 @@ const NO_LOG_FLUSH: u32 = 2;
 pub(crate) fn shut_down(dir: &Path) -> bool {
     let Ok(root) = File::open(dir) else { return false };
     // SAFETY: the request reads one u32, which Setter points at.
-    unsafe { rustix::ioctl::ioctl(&root, Setter::<FS_IOC_SHUTDOWN, u32>::new(NO_LOG_FLUSH)) }.is_ok()
+    unsafe { rustix::ioctl::ioctl(&root, Setter::<FS_IOC_SHUTDOWN, u32>::new(NO_LOG_FLUSH)) }
+        .is_ok()
 }
 
 /// Ends a FUSE connection from outside: every process that waits for its server gets an error.
@@ -273,8 +284,10 @@ pub(crate) fn abort_fuse(mount: &Mount) {
     // (Documentation/filesystems/fuse.rst).
     let number = mount.dev.split_once(':').map_or("", |(_, minor)| minor);
     let control = Path::new("/sys/fs/fuse/connections").join(number).join("abort");
-    let aborted =
-        File::options().write(true).open(control).and_then(|mut f| io::Write::write_all(&mut f, b"1"));
+    let aborted = File::options()
+        .write(true)
+        .open(control)
+        .and_then(|mut f| io::Write::write_all(&mut f, b"1"));
     if aborted.is_err() {
         // Where that filesystem is not mounted: a forced unmount does the same (fuse_umount_begin).
         let flags = UnmountFlags::FORCE | UnmountFlags::DETACH | UnmountFlags::NOFOLLOW;
@@ -296,7 +309,8 @@ mod tests {
     #[test]
     fn mountinfo_lines_are_read_with_and_without_tags() {
         let plain = b"36 35 98:0 /mnt1 /mnt2 rw,noatime - ext3 /dev/root rw,errors=continue";
-        let tagged = b"37 35 0:54 / /run/a\\040b rw master:1 shared:2 - fuse.floodwall-lab lab:x rw";
+        let tagged =
+            b"37 35 0:54 / /run/a\\040b rw master:1 shared:2 - fuse.floodwall-lab lab:x rw";
         assert_eq!(
             parse(tagged),
             Some(Mount {

@@ -68,7 +68,8 @@ impl Process {
         let deadline = Instant::now() + patience;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
+            let timeout =
+                Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
             match poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&timeout)) {
                 Err(Errno::INTR) => {}
                 Ok(0) | Err(_) => return !self.is_alive(),
@@ -124,7 +125,9 @@ pub(crate) fn users_of_directory(dir: &Path) -> Vec<i32> {
 /// the device in use until the namespace's last process ends (mount_namespaces(7)).
 pub(crate) fn users_of_device(device: &Path, dev: Option<&str>) -> Vec<i32> {
     let mut pids = users(|target| target == device);
-    pids.extend(elsewhere_mounted(|mount| mount.source == device || Some(mount.dev.as_str()) == dev));
+    pids.extend(elsewhere_mounted(|mount| {
+        mount.source == device || Some(mount.dev.as_str()) == dev
+    }));
     pids.sort_unstable();
     pids.dedup();
     pids
@@ -153,8 +156,11 @@ fn users(uses: impl Fn(&Path) -> bool) -> Vec<i32> {
     pids()
         .into_iter()
         .filter(|pid| {
-            let open =
-                fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten().map(|e| e.path());
+            let open = fs::read_dir(format!("/proc/{pid}/fd"))
+                .into_iter()
+                .flatten()
+                .flatten()
+                .map(|e| e.path());
             let places = [format!("/proc/{pid}/cwd").into(), format!("/proc/{pid}/root").into()];
             open.chain(places).any(|link| fs::read_link(link).is_ok_and(|target| uses(&target)))
         })

@@ -26,8 +26,8 @@ pub(crate) struct About<'a> {
     pub(crate) name: &'a str,
     pub(crate) preset: &'a str,
     pub(crate) size_bytes: u64,
-    /// Unix time of the recording's time 0, by the clock as it was set when the recording was asked
-    /// for.
+    /// Unix time of the recording's time 0, by the clock as it was set when the recording was
+    /// asked for.
     pub(crate) time_zero_unix_s: f64,
 }
 
@@ -158,7 +158,8 @@ mod tests {
 
     #[test]
     fn a_recording_says_whose_it_is_in_one_line() {
-        let about = About { name: "a", preset: "two\nlines", size_bytes: 4096, time_zero_unix_s: 1.5e9 };
+        let about =
+            About { name: "a", preset: "two\nlines", size_bytes: 4096, time_zero_unix_s: 1.5e9 };
         let line = about.line().unwrap();
         assert_eq!(
             line,

@@ -132,7 +132,9 @@ impl StateDir {
             fs::create_dir_all(parent).map_err(|e| LabError::io("make", parent, e))?;
         }
         match private.create(root) {
-            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(LabError::io("make", root, e)),
+            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(LabError::io("make", root, e));
+            }
             _ => {}
         }
         let state = Self::new(root.join(&spec.name));
@@ -187,9 +189,10 @@ impl StateDir {
     pub(crate) fn enter(&self, role: &str) -> Result<(), LabError> {
         match Process::this() {
             Some(this) => self.write(&format!("{role}.json"), &this),
-            None => {
-                Err(LabError::State { path: "/proc/self/stat".into(), why: "it can't be understood".into() })
-            }
+            None => Err(LabError::State {
+                path: "/proc/self/stat".into(),
+                why: "it can't be understood".into(),
+            }),
         }
     }
 
@@ -221,7 +224,11 @@ impl StateDir {
 
     /// Leaves word why the server can't start.
     pub(crate) fn leave_error(&self, error: &LabError) {
-        let file = OpenOptions::new().write(true).create(true).truncate(true).open(self.path.join("error"));
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(self.path.join("error"));
         let _ = file.and_then(|mut f| f.write_all(error.to_string().as_bytes()));
     }
 
@@ -232,7 +239,11 @@ impl StateDir {
     /// Where child processes may write their messages.
     pub(crate) fn log(&self) -> Result<File, LabError> {
         let path = self.path.join("log");
-        OpenOptions::new().append(true).create(true).open(&path).map_err(|e| LabError::io("open", path, e))
+        OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(&path)
+            .map_err(|e| LabError::io("open", path, e))
     }
 
     /// Marks the lab as going. Parts that have not started by then will not.
@@ -258,8 +269,12 @@ impl StateDir {
     /// waiting after `patience`: every step can be taken twice, and the holder of the lock may
     /// wait for this lab.
     pub(crate) fn lock(&self, patience: Duration) -> Option<File> {
-        let file =
-            OpenOptions::new().write(true).create(true).truncate(false).open(self.path.join("lock")).ok()?;
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(self.path.join("lock"))
+            .ok()?;
         let deadline = Instant::now() + patience;
         while rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
             if Instant::now() >= deadline {
@@ -298,7 +313,8 @@ pub(crate) fn all(root: &Path) -> Result<Vec<StateDir>, LabError> {
     let mut labs: Vec<_> = entries
         .flatten()
         .filter(|e| {
-            e.file_type().is_ok_and(|t| t.is_dir()) && !e.file_name().to_string_lossy().starts_with('.')
+            e.file_type().is_ok_and(|t| t.is_dir())
+                && !e.file_name().to_string_lossy().starts_with('.')
         })
         .map(|e| StateDir::new(e.path()))
         .collect();

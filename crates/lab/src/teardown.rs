@@ -120,7 +120,9 @@ pub(crate) fn free_devices(state: &StateDir, file_name: &str, alive: bool) -> Re
         let holders = unmount_all(state, &device, alive)?;
         loopdev::detach(&device, file_name, DETACH).map_err(|e| match e {
             // Out of the tree, a filesystem no longer shows its users.
-            LabError::Busy { device, pids } if pids.is_empty() => LabError::Busy { device, pids: holders },
+            LabError::Busy { device, pids } if pids.is_empty() => {
+                LabError::Busy { device, pids: holders }
+            }
             other => other,
         })?;
     }
@@ -137,7 +139,8 @@ fn unmount_all(state: &StateDir, device: &LoopDevice, alive: bool) -> Result<Vec
             mounts::shut_down(&mount.dir);
         }
         let patience = if alive { SETTLE } else { Duration::ZERO };
-        match within(UNMOUNT, || abort(state), || mounts::unmount(&mount.dir, Force::No(patience))) {
+        match within(UNMOUNT, || abort(state), || mounts::unmount(&mount.dir, Force::No(patience)))
+        {
             Err(LabError::Busy { pids, .. }) => {
                 holders.extend(pids);
                 mounts::shut_down(&mount.dir);

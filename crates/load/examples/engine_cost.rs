@@ -31,7 +31,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 fn measure(dir: &Path, spec: &str, seconds: u64) -> Result<(), Box<dyn Error>> {
     let victim = parse_victim(spec)?;
-    let prepared = prepare_victim(&Dir::open(dir)?, &victim, None, 1, &mut |_| {}, &AtomicBool::new(false))?;
+    let prepared =
+        prepare_victim(&Dir::open(dir)?, &victim, None, 1, &mut |_| {}, &AtomicBool::new(false))?;
     let mut running = prepared.start(2, Path::new("/proc"))?;
     let mut latencies = floodwall_model::LatencyCounts::default();
     for _ in 0..seconds {

@@ -129,7 +129,8 @@ pub(crate) fn variety(streams: u32) -> usize {
 pub(crate) fn rng(seed: u64, purpose: u64) -> Pcg64Mcg {
     // The state must be odd in its lowest bits to be on the long cycle; `new` sees to that.
     Pcg64Mcg::new(
-        u128::from(mix(seed ^ mix(purpose))) << 64 | u128::from(mix(seed.wrapping_add(purpose) | 1)),
+        u128::from(mix(seed ^ mix(purpose))) << 64
+            | u128::from(mix(seed.wrapping_add(purpose) | 1)),
     )
 }
 

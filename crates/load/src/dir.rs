@@ -95,7 +95,8 @@ impl Dir {
     /// That of openat2(2); ELOOP for a symlink.
     pub fn open_resolved(path: &Path) -> Result<Self, Errno> {
         step();
-        let fd = match rfs::openat2(CWD, path, DIRECTORY, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
+        let fd = match rfs::openat2(CWD, path, DIRECTORY, Mode::empty(), ResolveFlags::NO_SYMLINKS)
+        {
             // The kernel lacks the call, or a seccomp filter of a container refuses it.
             Err(Errno::NOSYS | Errno::PERM) => rfs::open(path, DIRECTORY, Mode::empty())?,
             opened => opened?,

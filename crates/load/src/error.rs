@@ -98,7 +98,9 @@ pub enum LoadError {
         name: String,
     },
     /// A thread could not be started.
-    #[error("can't start a thread: {errno}; lower threads or streams, or raise the limit (ulimit -u)")]
+    #[error(
+        "can't start a thread: {errno}; lower threads or streams, or raise the limit (ulimit -u)"
+    )]
     Thread {
         /// The kernel's answer.
         errno: Errno,
@@ -166,7 +168,11 @@ pub enum LoadError {
 
 impl LoadError {
     /// A failed system call on a file.
-    pub(crate) fn io(operation: &'static str, path: impl AsRef<Path>, error: impl Into<AnyError>) -> Self {
+    pub(crate) fn io(
+        operation: &'static str,
+        path: impl AsRef<Path>,
+        error: impl Into<AnyError>,
+    ) -> Self {
         Self::Io { operation, path: path.as_ref().to_owned(), errno: error.into().0 }
     }
 }
@@ -197,7 +203,9 @@ fn advice(operation: &str, errno: Errno) -> &'static str {
         Errno::NOSPC => "; free space there, or make size smaller",
         Errno::DQUOT => "; raise the quota, or make size smaller",
         Errno::IO => "; the device reported an error: see the kernel's log (dmesg)",
-        Errno::ROFS => "; the filesystem is read-only: the kernel may have made it so after an error (dmesg)",
+        Errno::ROFS => {
+            "; the filesystem is read-only: the kernel may have made it so after an error (dmesg)"
+        }
         Errno::MFILE | Errno::NFILE => "; use fewer files, or raise the limit (ulimit -n)",
         Errno::ACCESS | Errno::PERM => "; choose a directory that you may write in",
         Errno::FBIG => {

@@ -82,10 +82,17 @@ impl NamedFile {
 
     /// Writes all of `bytes` at `offset` in a flood's way.
     #[inline]
-    pub(crate) fn write_in(&self, mode: WriteMode, bytes: &[u8], offset: u64) -> Result<(), LoadError> {
+    pub(crate) fn write_in(
+        &self,
+        mode: WriteMode,
+        bytes: &[u8],
+        offset: u64,
+    ) -> Result<(), LoadError> {
         let len = bytes.len() as u64;
         match mode {
-            WriteMode::Buffered | WriteMode::Direct | WriteMode::Dsync => self.write_all_at(bytes, offset),
+            WriteMode::Buffered | WriteMode::Direct | WriteMode::Dsync => {
+                self.write_all_at(bytes, offset)
+            }
             WriteMode::DontCache => {
                 let written = whole(bytes, offset, |rest, at| {
                     pwritev2(&self.fd, &[IoSlice::new(rest)], at, DONT_CACHE)
@@ -140,7 +147,11 @@ impl NamedFile {
     pub(crate) fn evict(&self, offset: u64, len: u64) -> Result<(), LoadError> {
         let page = ALIGN as u64;
         let from = offset / page * page;
-        let len = if len == 0 { None } else { NonZeroU64::new((offset + len).next_multiple_of(page) - from) };
+        let len = if len == 0 {
+            None
+        } else {
+            NonZeroU64::new((offset + len).next_multiple_of(page) - from)
+        };
         rfs::fadvise(&self.fd, from, len, Advice::DontNeed)
             .map_err(|e| self.failed("drop from the page cache", e))
     }
@@ -187,8 +198,14 @@ impl NamedFile {
 
     /// sync_file_range(2).
     #[inline]
-    pub(crate) fn sync_range(&self, offset: u64, len: u64, sync: RangeSync) -> Result<(), LoadError> {
-        sync_file_range(self.fd.as_fd(), offset, len, sync).map_err(|e| self.failed("sync_file_range", e))
+    pub(crate) fn sync_range(
+        &self,
+        offset: u64,
+        len: u64,
+        sync: RangeSync,
+    ) -> Result<(), LoadError> {
+        sync_file_range(self.fd.as_fd(), offset, len, sync)
+            .map_err(|e| self.failed("sync_file_range", e))
     }
 }
 
@@ -200,7 +217,11 @@ pub(crate) fn write_all_at(fd: BorrowedFd<'_>, bytes: &[u8], offset: u64) -> Res
 
 /// Repeats a write until all of `bytes` is written.
 #[inline]
-fn whole(bytes: &[u8], offset: u64, write: impl Fn(&[u8], u64) -> Result<usize, Errno>) -> Result<(), Errno> {
+fn whole(
+    bytes: &[u8],
+    offset: u64,
+    write: impl Fn(&[u8], u64) -> Result<usize, Errno>,
+) -> Result<(), Errno> {
     let mut done = 0;
     while let Some(rest) = bytes.get(done..).filter(|rest| !rest.is_empty()) {
         match write(rest, offset + done as u64) {

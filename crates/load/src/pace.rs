@@ -75,9 +75,11 @@ impl Tickets {
         };
         let age_ns = |n: u64| elapsed.saturating_sub(self.due(n)).as_nanos() as u64;
         let count = as_old_as(0);
-        let sum_ns = count as f64 * (elapsed_ns - taken as f64 * period_ns) - period_ns * sum_below(count);
+        let sum_ns =
+            count as f64 * (elapsed_ns - taken as f64 * period_ns) - period_ns * sum_below(count);
         let buckets = (0..BUCKETS).map(|bucket| {
-            let younger = if bucket + 1 < BUCKETS { as_old_as(bucket_low_ns(bucket + 1)) } else { 0 };
+            let younger =
+                if bucket + 1 < BUCKETS { as_old_as(bucket_low_ns(bucket + 1)) } else { 0 };
             (bucket, as_old_as(bucket_low_ns(bucket)).saturating_sub(younger))
         });
         let mut waiting = LatencyCounts::from_buckets(
@@ -118,7 +120,12 @@ impl Limit {
         loop {
             let due = next.max(earliest);
             let after = due.saturating_add(cost);
-            match self.next_ns.compare_exchange_weak(next, after, Ordering::Relaxed, Ordering::Relaxed) {
+            match self.next_ns.compare_exchange_weak(
+                next,
+                after,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            ) {
                 Ok(_) => return Duration::from_nanos(due),
                 Err(now) => next = now,
             }
@@ -157,7 +164,10 @@ mod tests {
     fn a_raised_flag_ends_the_wait() {
         let far = Instant::now() + Duration::from_secs(3600);
         assert!(!sleep_until(far, &AtomicBool::new(true)));
-        assert!(!sleep_until(Instant::now(), &AtomicBool::new(true)), "a stop comes before everything");
+        assert!(
+            !sleep_until(Instant::now(), &AtomicBool::new(true)),
+            "a stop comes before everything"
+        );
         let (soon, stop) = (Instant::now() + Duration::from_millis(30), AtomicBool::new(false));
         assert!(sleep_until(soon, &stop));
         assert!(Instant::now() >= soon);

@@ -85,15 +85,19 @@ impl Probe<'_> {
     /// room for one.
     pub(crate) fn mapping(&self, len: u64) -> Result<(), LoadError> {
         Mapping::new(&self.file, len).map(drop).map_err(|error| match error {
-            LoadError::Io { errno, .. } => LoadError::io("map a file that long in", self.dir.path(), errno),
+            LoadError::Io { errno, .. } => {
+                LoadError::io("map a file that long in", self.dir.path(), errno)
+            }
             other => other,
         })
     }
 
     /// Refuses more open files than this process can have beside those that it has.
     pub(crate) fn descriptors(&self, count: u64) -> Result<(), LoadError> {
-        let held: Result<Vec<_>, _> = (0..count).map(|_| fcntl_dupfd_cloexec(&self.file.fd, 0)).collect();
-        held.map(drop).map_err(|e| LoadError::io("keep that many files open in", self.dir.path(), e))
+        let held: Result<Vec<_>, _> =
+            (0..count).map(|_| fcntl_dupfd_cloexec(&self.file.fd, 0)).collect();
+        held.map(drop)
+            .map_err(|e| LoadError::io("keep that many files open in", self.dir.path(), e))
     }
 
     /// What offsets and lengths of direct I/O on this file must be multiples of; `None` if it has
@@ -105,7 +109,9 @@ impl Probe<'_> {
         let stat = rfs::statx(&probe.fd, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN)
             .map_err(|e| probe.failed("statx", e))?;
         if StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::DIOALIGN) {
-            return Ok((stat.stx_dio_offset_align > 0).then(|| u64::from(stat.stx_dio_offset_align)));
+            return Ok(
+                (stat.stx_dio_offset_align > 0).then(|| u64::from(stat.stx_dio_offset_align))
+            );
         }
         let direct = match self.dir.file(NAME, OFlags::RDWR | OFlags::DIRECT) {
             Ok(fd) => fd,

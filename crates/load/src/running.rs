@@ -184,7 +184,9 @@ impl Worker<'_> {
             }
             match gate.opened {
                 Some(opened) => break opened,
-                None => gate = self.shared.gate_moved.wait(gate).unwrap_or_else(PoisonError::into_inner),
+                None => {
+                    gate = self.shared.gate_moved.wait(gate).unwrap_or_else(PoisonError::into_inner)
+                }
             }
         };
         self.cpu_before = cpu_time();
@@ -260,7 +262,8 @@ pub(crate) fn start(
         cpu_us: AtomicU64::new(0),
         given_back: Mutex::new(Vec::new()),
     });
-    let (recorders, work): (Vec<_>, Vec<_>) = work.into_iter().map(|(r, w)| (Arc::new(r), w)).unzip();
+    let (recorders, work): (Vec<_>, Vec<_>) =
+        work.into_iter().map(|(r, w)| (Arc::new(r), w)).unzip();
     let count = work.len();
     let mut threads = Threads {
         shared: Arc::clone(&shared),
@@ -275,7 +278,9 @@ pub(crate) fn start(
         let handle = thread::Builder::new()
             .name(format!("fw-{role}-{i}"))
             .spawn(move || run(&shared, &recorder, work))
-            .map_err(|e| LoadError::Thread { errno: Errno::from_io_error(&e).unwrap_or(Errno::AGAIN) })?;
+            .map_err(|e| LoadError::Thread {
+                errno: Errno::from_io_error(&e).unwrap_or(Errno::AGAIN),
+            })?;
         threads.handles.push(handle);
     }
     let failed_setup = {
@@ -342,7 +347,8 @@ impl Threads {
         let mut unserved_ops = 0;
         if let (Some(open), Some(asked)) = (&self.open_loop, self.shared.asked.get()) {
             let given_back = lock(&self.shared.given_back);
-            let waiting = open.tickets.unserved(asked.saturating_duration_since(self.begin), &given_back);
+            let waiting =
+                open.tickets.unserved(asked.saturating_duration_since(self.begin), &given_back);
             unserved_ops = waiting.count();
             last.latencies.merge(&by_kind(&waiting, open.read_percent));
         }
@@ -381,10 +387,15 @@ fn by_kind(waiting: &LatencyCounts, read_percent: u32) -> OpLatencies {
     let (total, sum) = (waiting.count().max(1), waiting.sum_ns());
     let read_sum = (u128::from(sum) * u128::from(reads) / u128::from(total)) as u64;
     // The longest wait belongs to the larger kind.
-    let (read_max, commit_max) = if share > 50 { (waiting.max_ns(), 0) } else { (0, waiting.max_ns()) };
+    let (read_max, commit_max) =
+        if share > 50 { (waiting.max_ns(), 0) } else { (0, waiting.max_ns()) };
     OpLatencies {
         read: LatencyCounts::from_buckets(split.iter().map(|s| (s.0, s.1)), read_sum, read_max),
-        commit: LatencyCounts::from_buckets(split.iter().map(|s| (s.0, s.2)), sum - read_sum, commit_max),
+        commit: LatencyCounts::from_buckets(
+            split.iter().map(|s| (s.0, s.2)),
+            sum - read_sum,
+            commit_max,
+        ),
         ..OpLatencies::default()
     }
 }
@@ -407,7 +418,8 @@ mod tests {
             Ok(())
         });
         let running =
-            start("test", vec![(Recorder::new(&[]), waiting), (Recorder::new(&[]), failing)], None).unwrap();
+            start("test", vec![(Recorder::new(&[]), waiting), (Recorder::new(&[]), failing)], None)
+                .unwrap();
         let finished = running.finish();
         assert_eq!(finished.failure, Some(LoadError::io("write", "/x", Errno::NOSPC)));
     }

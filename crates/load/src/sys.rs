@@ -39,7 +39,12 @@ pub(crate) fn sync_file_range(
     loop {
         // SAFETY: the call takes no pointer, and the descriptor is open as long as it is borrowed.
         let result = unsafe {
-            libc::sync_file_range(fd.as_raw_fd(), offset.cast_signed(), len.cast_signed(), sync.flags())
+            libc::sync_file_range(
+                fd.as_raw_fd(),
+                offset.cast_signed(),
+                len.cast_signed(),
+                sync.flags(),
+            )
         };
         if result == 0 {
             return Ok(());

@@ -56,7 +56,8 @@ impl User {
             name: name.to_owned(),
             errno: Errno::from_raw_os_error(e as i32),
         };
-        let c_name = std::ffi::CString::new(name).map_err(|_| UserError::Unknown(name.to_owned()))?;
+        let c_name =
+            std::ffi::CString::new(name).map_err(|_| UserError::Unknown(name.to_owned()))?;
         let found = nix::unistd::User::from_name(name).map_err(lookup)?;
         let found = found.ok_or_else(|| UserError::Unknown(name.to_owned()))?;
         if !rustix::process::geteuid().is_root() {

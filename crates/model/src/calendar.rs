@@ -22,7 +22,8 @@ fn civil(day: u64) -> (u64, u64, u64) {
     // Days from 0000-03-01 to 1970-01-01.
     let day = day + 719_468;
     let (era, day_of_era) = (day / 146_097, day % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     // Months have 153 days in every five from March on.
     let month = (5 * day_of_year + 2) / 153;

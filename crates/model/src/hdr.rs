@@ -35,7 +35,9 @@ pub enum CodecError {
     #[error("histogram is not in HdrHistogram's V2 form ({0})")]
     Decode(String),
     /// A histogram with other buckets, so that counts can't be taken over exactly.
-    #[error("histogram has {digits} significant digits from {low} up, not {SIGNIFICANT_DIGITS} from 1")]
+    #[error(
+        "histogram has {digits} significant digits from {low} up, not {SIGNIFICANT_DIGITS} from 1"
+    )]
     OtherBuckets {
         /// Its significant decimal digits.
         digits: u8,
@@ -54,7 +56,9 @@ pub fn to_histogram(counts: &LatencyCounts) -> Result<Histogram<u64>, CodecError
     let mut histogram = Histogram::<u64>::new_with_bounds(1, MAX_NS, SIGNIFICANT_DIGITS)
         .map_err(|e| CodecError::Histogram(e.to_string()))?;
     for (bucket, n) in counts.buckets() {
-        histogram.record_n(bucket_low_ns(bucket), n).map_err(|e| CodecError::Histogram(e.to_string()))?;
+        histogram
+            .record_n(bucket_low_ns(bucket), n)
+            .map_err(|e| CodecError::Histogram(e.to_string()))?;
     }
     Ok(histogram)
 }
@@ -85,7 +89,8 @@ pub fn decode(base64: &str, sum_ns: u64, max_ns: u64) -> Result<LatencyCounts, C
     if digits != SIGNIFICANT_DIGITS || low != 1 {
         return Err(CodecError::OtherBuckets { digits, low });
     }
-    let counts = histogram.iter_recorded().map(|v| (bucket_of(v.value_iterated_to()), v.count_at_value()));
+    let counts =
+        histogram.iter_recorded().map(|v| (bucket_of(v.value_iterated_to()), v.count_at_value()));
     Ok(LatencyCounts::from_buckets(counts, sum_ns, max_ns))
 }
 
@@ -108,7 +113,10 @@ mod tests {
     #[test]
     fn a_cut_histogram_is_refused() {
         let text = encode(&LatencyCounts::from_values(1..5_000)).unwrap();
-        assert!(matches!(decode(&text[..text.len() / 2 / 4 * 4], 0, 0), Err(CodecError::Decode(_))));
+        assert!(matches!(
+            decode(&text[..text.len() / 2 / 4 * 4], 0, 0),
+            Err(CodecError::Decode(_))
+        ));
         assert!(matches!(decode("not base64!", 0, 0), Err(CodecError::Base64(_))));
         assert!(decode("", 0, 0).is_err());
     }

@@ -72,7 +72,11 @@ impl LatencyCounts {
     /// `max_ns` is the exact maximum; it is widened to the highest bucket's low end if a reader of
     /// live counters caught it too early.
     #[must_use]
-    pub fn from_buckets(counts: impl IntoIterator<Item = (usize, u64)>, sum_ns: u64, max_ns: u64) -> Self {
+    pub fn from_buckets(
+        counts: impl IntoIterator<Item = (usize, u64)>,
+        sum_ns: u64,
+        max_ns: u64,
+    ) -> Self {
         let mut out = Self { sum_ns, max_ns, ..Self::default() };
         for (bucket, mut n) in counts {
             debug_assert!(bucket < BUCKETS);

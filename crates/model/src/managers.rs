@@ -125,8 +125,14 @@ pub fn cell(knob: &str) -> &str {
 impl Managers {
     /// Claims about what a knob sets, by any of its names, on the machine or on a device, the
     /// strongest last. `device` is a whole disk's number.
-    pub fn about<'a>(&'a self, knob: &'a str, device: Option<DeviceId>) -> impl Iterator<Item = &'a Claim> {
-        self.claims.iter().filter(move |claim| cell(&claim.knob) == cell(knob) && claim.place.is(device))
+    pub fn about<'a>(
+        &'a self,
+        knob: &'a str,
+        device: Option<DeviceId>,
+    ) -> impl Iterator<Item = &'a Claim> {
+        self.claims
+            .iter()
+            .filter(move |claim| cell(&claim.knob) == cell(knob) && claim.place.is(device))
     }
 }
 
@@ -213,7 +219,8 @@ mod tests {
             claim("scheduler", sda(), Standing::Wins),
         ];
         let managers = Managers { claims, ..Managers::default() };
-        let labels = |knob, device| managers.about(knob, device).map(Claim::label).collect::<Vec<_>>();
+        let labels =
+            |knob, device| managers.about(knob, device).map(Claim::label).collect::<Vec<_>>();
         assert_eq!(labels("vm.dirty_bytes", None), ["vm.dirty_ratio"]);
         assert_eq!(labels("scheduler", sda().device()), ["sda.scheduler"]);
         assert!(labels("scheduler", None).is_empty());
@@ -223,7 +230,10 @@ mod tests {
     #[test]
     fn a_claim_reads_as_a_sentence() {
         let mut claim = claim("scheduler", sda(), Standing::Wins);
-        assert_eq!(claim.to_string(), "sysctl (/etc/sysctl.d/9.conf:3) sets sda.scheduler=40 at boot");
+        assert_eq!(
+            claim.to_string(),
+            "sysctl (/etc/sysctl.d/9.conf:3) sets sda.scheduler=40 at boot"
+        );
         claim.value = None;
         claim.written = "a program decides".into();
         claim.standing = Standing::Uncertain { why: "a condition".into() };

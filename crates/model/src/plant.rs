@@ -150,8 +150,8 @@ pub struct Observation {
     pub hard_limit_bytes: Option<u64>,
     /// The background limit in force (`nr_dirty_background_threshold`).
     pub background_limit_bytes: Option<u64>,
-    /// Whether operations may have begun and ended unseen since the last look. A process that makes
-    /// stable what it dirties looks like a flood then.
+    /// Whether operations may have begun and ended unseen since the last look. A process that
+    /// makes stable what it dirties looks like a flood then.
     pub missed_waits: bool,
     /// Every device that can be steered, in the order of their numbers.
     pub devices: Vec<DeviceObservation>,

@@ -53,7 +53,11 @@ pub fn json(json: &str) -> Cow<'_, str> {
     replaced(json, |c| matches!(c, '\t' | '\n' | '\r'), escape)
 }
 
-fn replaced(text: &str, stays: fn(char) -> bool, escape: impl Fn(char, &mut String)) -> Cow<'_, str> {
+fn replaced(
+    text: &str,
+    stays: fn(char) -> bool,
+    escape: impl Fn(char, &mut String),
+) -> Cow<'_, str> {
     let is_replaced = |c: char| is_unsafe(c) && !stays(c);
     if !text.contains(is_replaced) {
         return Cow::Borrowed(text);

@@ -43,7 +43,8 @@ impl FromStr for Priority {
     type Err = NotAPriority;
 
     fn from_str(text: &str) -> Result<Self, NotAPriority> {
-        let level = |text: &str| text.parse().ok().filter(|level| *level <= LAST_LEVEL).ok_or(NotAPriority);
+        let level =
+            |text: &str| text.parse().ok().filter(|level| *level <= LAST_LEVEL).ok_or(NotAPriority);
         match text.split_once('/') {
             None if text == "none" => Ok(Self::None),
             None if text == "idle" => Ok(Self::Idle),

@@ -131,8 +131,8 @@ pub struct Status {
     pub machine: Machine,
     /// Every backing device that holds a mounted filesystem, each once.
     pub devices: Vec<Device>,
-    /// Mounted filesystems whose dirty pages no device of the list holds (overlay, ZFS …), with the
-    /// reason.
+    /// Mounted filesystems whose dirty pages no device of the list holds (overlay, ZFS …), with
+    /// the reason.
     pub elsewhere: Vec<Elsewhere>,
     /// Processes that serve block devices or filesystems of this machine.
     pub servers: Vec<Server>,
@@ -162,8 +162,8 @@ pub struct Machine {
     pub page_bytes: u64,
     /// CPUs online.
     pub cpus: Reading<u64>,
-    /// CPUs that the kernel could have (/sys/devices/system/cpu/possible); its per-CPU counters are
-    /// as many.
+    /// CPUs that the kernel could have (/sys/devices/system/cpu/possible); its per-CPU counters
+    /// are as many.
     pub possible_cpus: Reading<u64>,
     /// The sign of a container; absent without one.
     pub container: Reading<String>,
@@ -318,7 +318,8 @@ pub struct Device {
     pub dirty_bytes: Reading<u64>,
     /// Pages under writeback (debugfs `BdiWriteback`).
     pub writeback_bytes: Reading<u64>,
-    /// Bytes that the block device completed writing during the window, a second (/proc/diskstats).
+    /// Bytes that the block device completed writing during the window, a second
+    /// (/proc/diskstats).
     pub written_bytes_per_s: Reading<f64>,
     /// How fast it drains, and how long that would take.
     pub drain: Drain,

@@ -13,7 +13,8 @@ pub fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Opt
 
 /// Adds the nearest known name to serde's "unknown field `x`, expected one of `a`, `b`".
 fn explain(message: &str) -> String {
-    let mistyped = message.strip_prefix("invalid type: ").and_then(|rest| rest.split_once(", expected "));
+    let mistyped =
+        message.strip_prefix("invalid type: ").and_then(|rest| rest.split_once(", expected "));
     if let Some((found, expected)) = mistyped {
         let expected = match expected {
             "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number",

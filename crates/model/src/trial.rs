@@ -127,8 +127,8 @@ pub struct Warmup {
 /// Latencies by kind of operation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OpLatencies {
-    /// Write + sync of a committed write, from its intended start; an O_DSYNC write counts here and
-    /// as a write.
+    /// Write + sync of a committed write, from its intended start; an O_DSYNC write counts here
+    /// and as a write.
     pub commit: LatencyCounts,
     /// The write call alone.
     pub write: LatencyCounts,
@@ -142,7 +142,12 @@ impl OpLatencies {
     /// Each operation by its name in results, and its latencies.
     #[must_use]
     pub fn by_operation(&self) -> [(&'static str, &LatencyCounts); 4] {
-        [("commit", &self.commit), ("write", &self.write), ("sync", &self.sync), ("read", &self.read)]
+        [
+            ("commit", &self.commit),
+            ("write", &self.write),
+            ("sync", &self.sync),
+            ("read", &self.read),
+        ]
     }
 
     /// The latencies in the order of [`OpLatencies::by_operation`].
@@ -253,8 +258,8 @@ pub struct LoadTotals {
     /// For a command: how often it ran to its end and was started again.
     #[serde(default)]
     pub command_runs: Option<u64>,
-    /// CPU time of its threads over warm-up and measured part together, in microseconds; `None` for
-    /// commands.
+    /// CPU time of its threads over warm-up and measured part together, in microseconds; `None`
+    /// for commands.
     #[serde(default)]
     pub cpu_us: Option<u64>,
     /// Operations completed over warm-up and measured part together: what `cpu_us` was spent on.
@@ -283,7 +288,9 @@ impl Interval {
     /// Bytes that it takes in memory, its heap included.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        size_of::<Self>() + self.victim_ops.capacity() * size_of::<u32>() + self.latencies.heap_bytes()
+        size_of::<Self>()
+            + self.victim_ops.capacity() * size_of::<u32>()
+            + self.latencies.heap_bytes()
     }
 }
 

@@ -12,7 +12,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 /// A number of bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(transparent)]
 pub struct Bytes(pub u64);
 
@@ -40,8 +42,15 @@ const SIZE_UNITS: &[(&str, u64)] = &[
     ("b", 1),
 ];
 
-const DURATION_UNITS: &[(&str, f64)] =
-    &[("ms", 1e-3), ("us", 1e-6), ("µs", 1e-6), ("ns", 1e-9), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
+const DURATION_UNITS: &[(&str, f64)] = &[
+    ("ms", 1e-3),
+    ("us", 1e-6),
+    ("µs", 1e-6),
+    ("ns", 1e-9),
+    ("s", 1.0),
+    ("m", 60.0),
+    ("h", 3600.0),
+];
 
 /// Why a text is not a size, rate or duration. The message says how to write it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -103,7 +112,8 @@ impl Bytes {
             ("MB", 1_000_000),
             ("kB", 1_000),
         ];
-        let exact = units.into_iter().filter(|(_, unit)| self.0 > 0 && self.0.is_multiple_of(*unit));
+        let exact =
+            units.into_iter().filter(|(_, unit)| self.0 > 0 && self.0.is_multiple_of(*unit));
         exact
             .map(|(name, unit)| format!("{}{name}", self.0 / unit))
             .min_by_key(String::len)
@@ -145,7 +155,10 @@ impl FromStr for Bytes {
         // Whole numbers are multiplied exactly: a float has only 53 bits.
         let whole = &text[..text.len() - unit.len()].trim_end();
         if let Ok(n) = whole.parse::<u64>() {
-            return n.checked_mul(factor).map(Bytes).ok_or_else(|| UnitError::TooLarge(text.into()));
+            return n
+                .checked_mul(factor)
+                .map(Bytes)
+                .ok_or_else(|| UnitError::TooLarge(text.into()));
         }
         let bytes = number * factor as f64;
         if bytes >= u64::MAX as f64 {
@@ -172,7 +185,8 @@ impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let n = self.0;
         let iec = [("TiB", 1u64 << 40), ("GiB", GIB), ("MiB", MIB), ("KiB", KIB)];
-        let si = [("TB", 1_000_000_000_000u64), ("GB", 1_000_000_000), ("MB", 1_000_000), ("kB", 1_000)];
+        let si =
+            [("TB", 1_000_000_000_000u64), ("GB", 1_000_000_000), ("MB", 1_000_000), ("kB", 1_000)];
         let exact = |units: &[(&'static str, u64)]| {
             units
                 .iter()
@@ -297,7 +311,10 @@ impl FromStr for DeviceId {
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || format!("'{text}' is not a device number such as 8:0");
         let (major, minor) = text.trim().split_once(':').ok_or_else(wrong)?;
-        Ok(Self { major: major.parse().map_err(|_| wrong())?, minor: minor.parse().map_err(|_| wrong())? })
+        Ok(Self {
+            major: major.parse().map_err(|_| wrong())?,
+            minor: minor.parse().map_err(|_| wrong())?,
+        })
     }
 }
 

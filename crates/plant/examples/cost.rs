@@ -42,8 +42,15 @@ impl Drop for Loops {
 /// 15.
 fn cpu() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
-    let fields: Vec<u64> =
-        stat.rsplit_once(") ").unwrap().1.split(' ').skip(11).take(2).map(|n| n.parse().unwrap()).collect();
+    let fields: Vec<u64> = stat
+        .rsplit_once(") ")
+        .unwrap()
+        .1
+        .split(' ')
+        .skip(11)
+        .take(2)
+        .map(|n| n.parse().unwrap())
+        .collect();
     (fields[0] + fields[1]) as f64 / 100.0
 }
 

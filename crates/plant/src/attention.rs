@@ -112,7 +112,8 @@ impl Attention {
             }
             floods |= actor.dirtied_bytes > 0 && much && stays && !self.is_committer(actor);
         }
-        let backlog = |d: &DeviceObservation| d.dirty_bytes.unwrap_or(0) + d.writeback_bytes.unwrap_or(0);
+        let backlog =
+            |d: &DeviceObservation| d.dirty_bytes.unwrap_or(0) + d.writeback_bytes.unwrap_or(0);
         if look.steers || look.devices.iter().any(|d| backlog(d) >= BACKLOG) || floods {
             self.sign = Some(at);
             self.was_false = false;
@@ -181,7 +182,8 @@ mod tests {
                 actors,
             }];
             let (at, sees_waits) = (self.at, self.open);
-            let look = Look { at, window: TICK, sees_waits, devices: &devices, dirty: backlog, steers };
+            let look =
+                Look { at, window: TICK, sees_waits, devices: &devices, dirty: backlog, steers };
             self.open = self.attention.next(&look);
             self.open
         }
@@ -295,7 +297,8 @@ mod tests {
         // It stops committing, and dirties on.
         let unseen = (0..400).take_while(|_| {
             let seen = database(false);
-            !bench.look(0, vec![seen], false) || bench.attention.sign.is_none_or(|sign| sign < bench.at)
+            !bench.look(0, vec![seen], false)
+                || bench.attention.sign.is_none_or(|sign| sign < bench.at)
         });
         assert!(unseen.count() as u32 * TICK <= PERIOD);
         assert!((0..40).all(|_| bench.look(0, vec![database(false)], false)));

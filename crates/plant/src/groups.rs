@@ -62,7 +62,8 @@ pub(crate) struct Dirtied(BTreeMap<String, BTreeMap<DeviceId, (u64, DeviceId)>>)
 impl Dirtied {
     /// `on`: the disk to which the requests go.
     pub(crate) fn add(&mut self, group: &str, unit: DeviceId, on: DeviceId, bytes: u64) {
-        let (sum, device) = self.0.entry(group.to_owned()).or_default().entry(unit).or_insert((0, on));
+        let (sum, device) =
+            self.0.entry(group.to_owned()).or_default().entry(unit).or_insert((0, on));
         *sum += bytes;
         *device = on;
     }
@@ -96,9 +97,16 @@ impl Groups {
     /// Takes in what groups dirtied since the last look. A group belongs to the unit where it
     /// dirties most. It is forgotten some time after its last write, but not while a limit of it is
     /// `in_use`, nor does it move to another unit meanwhile.
-    pub(crate) fn look(&mut self, root: &SysRoot, at: Duration, dirtied: Dirtied, in_use: &BTreeSet<Owner>) {
-        let is_used =
-            |group: &str, home: &Home| owners(group, &home.device).any(|owner| in_use.contains(&owner));
+    pub(crate) fn look(
+        &mut self,
+        root: &SysRoot,
+        at: Duration,
+        dirtied: Dirtied,
+        in_use: &BTreeSet<Owner>,
+    ) {
+        let is_used = |group: &str, home: &Home| {
+            owners(group, &home.device).any(|owner| in_use.contains(&owner))
+        };
         for (group, by_unit) in dirtied.0 {
             let most = by_unit.into_iter().max_by_key(|(_, (bytes, _))| *bytes);
             let Some((unit, (bytes, on))) = most else { continue };
@@ -118,7 +126,8 @@ impl Groups {
             }
         }
         self.members.retain(|_, member| at.saturating_sub(member.seen) < FORGET);
-        self.homes.retain(|group, home| at.saturating_sub(home.dirtied) < FORGET || is_used(group, home));
+        self.homes
+            .retain(|group, home| at.saturating_sub(home.dirtied) < FORGET || is_used(group, home));
     }
 
     /// Forgets the groups of a unit that has gone. Returns their limits.
@@ -160,14 +169,17 @@ impl Groups {
         files: &dyn Files,
         pending: &dyn Fn(&Owner) -> Option<String>,
     ) -> Reading<String> {
-        let gone = || Reading::Absent("the group does not write to this device any more".to_owned());
-        self.limit(unit, name).map_or_else(gone, |(knob, target)| read(knob, &target, files, pending))
+        let gone =
+            || Reading::Absent("the group does not write to this device any more".to_owned());
+        self.limit(unit, name)
+            .map_or_else(gone, |(knob, target)| read(knob, &target, files, pending))
     }
 
     /// Bytes of a unit's groups: dirty, and under writeback. A group's file counts the groups below
     /// it, too (mm/memcontrol.c `memory_stat_format`).
     pub(crate) fn backlog(&self, root: &SysRoot, unit: DeviceId) -> (u64, u64) {
-        let its = || self.homes.iter().filter(|(_, home)| home.unit == unit).map(|(group, _)| group);
+        let its =
+            || self.homes.iter().filter(|(_, home)| home.unit == unit).map(|(group, _)| group);
         let is_below = |group: &str| its().any(|other| other != group && is_in(group, other));
         let mut sum = (0, 0);
         for group in its().filter(|group| !is_below(group)) {
@@ -280,8 +292,9 @@ mod tests {
         let (_directory, root) = machine();
         let mut groups = Groups::new(&root);
         look(&mut groups, &root, 1, &[(7, SDA, 20), (8, SDA, 90), (9, SDA, 90)]);
-        let text =
-            |knob: &str, value: &str| (format!("system.slice/backup.service:{knob}"), value.to_owned());
+        let text = |knob: &str, value: &str| {
+            (format!("system.slice/backup.service:{knob}"), value.to_owned())
+        };
         assert_eq!(
             knobs(&groups, &root, SDA),
             [text("io.max", "rbps=max wbps=5000000 riops=max wiops=7"), text("memory.high", "max")],
@@ -301,8 +314,8 @@ mod tests {
     fn a_group_belongs_to_one_device_at_a_time_and_is_forgotten() {
         let (_directory, root) = machine();
         let mut groups = Groups::new(&root);
-        let limits =
-            ["io.max", "memory.high"].map(|knob| Some(format!("/system.slice/backup.service/{knob}")));
+        let limits = ["io.max", "memory.high"]
+            .map(|knob| Some(format!("/system.slice/backup.service/{knob}")));
         look(&mut groups, &root, 1, &[(7, SDA, 20), (7, SDB, 2)]);
         assert!(!knobs(&groups, &root, SDA).is_empty() && knobs(&groups, &root, SDB).is_empty());
         let in_use = BTreeSet::from([limits[0].clone()]);

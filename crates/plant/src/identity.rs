@@ -36,8 +36,10 @@ pub(crate) fn identities(
     let identity = |disk: Disk<'_>| {
         let (unit, device) = disk?;
         let identity = known.next().ok_or("it is not there")?.map_err(|e| e.to_string())?;
-        let size: Option<u64> = root.parse(&format!("/sys/dev/block/{}/size", device.number)).into_value();
-        let firmware: Vec<String> = unit.queues.iter().filter_map(|queue| revision(root, queue)).collect();
+        let size: Option<u64> =
+            root.parse(&format!("/sys/dev/block/{}/size", device.number)).into_value();
+        let firmware: Vec<String> =
+            unit.queues.iter().filter_map(|queue| revision(root, queue)).collect();
         Ok(DeviceIdentity {
             known_by: format!("{}={}", identity.key.rule(), identity.pattern),
             firmware: firmware.join(", "),
@@ -62,7 +64,8 @@ fn disk<'a>(root: &SysRoot, units: &'a Units, id: DeviceId) -> Disk<'a> {
 
 /// A disk's firmware revision: SCSI and ATA disks have `rev`, NVMe drives `firmware_rev`.
 fn revision(root: &SysRoot, disk: &Device) -> Option<String> {
-    let files = ["rev", "firmware_rev"].map(|file| format!("/sys/dev/block/{}/device/{file}", disk.number));
+    let files =
+        ["rev", "firmware_rev"].map(|file| format!("/sys/dev/block/{}/device/{file}", disk.number));
     let text = files.iter().find_map(|file| root.read_line(file).into_value())?;
     Some(text.trim().to_owned())
 }
@@ -117,7 +120,10 @@ mod tests {
         assert!(said.contains("no serial number"), "{said}");
         put("sys/devices/nvme0n1/wwid", "eui.0025");
         let nvme = read(dir.path(), NVME).unwrap();
-        assert_eq!((nvme.known_by.as_str(), nvme.firmware.as_str()), ("ATTR{wwid}=eui.0025", "2B2QEXM7"));
+        assert_eq!(
+            (nvme.known_by.as_str(), nvme.firmware.as_str()),
+            ("ATTR{wwid}=eui.0025", "2B2QEXM7")
+        );
         assert!(read(dir.path(), LOOP).unwrap_err().contains("a loop device"));
         assert!(read(dir.path(), DeviceId { major: 9, minor: 9 }).is_err());
     }

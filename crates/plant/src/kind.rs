@@ -23,8 +23,11 @@ fn of_disk(root: &SysRoot, disk: &Device) -> DeviceKind {
     if disk.name.starts_with("nvme") {
         return DeviceKind::Nvme;
     }
-    let turns =
-        disk.number.parse().ok().and_then(|id: DeviceId| queue::read_queue(root, id).rotational.into_value());
+    let turns = disk
+        .number
+        .parse()
+        .ok()
+        .and_then(|id: DeviceId| queue::read_queue(root, id).rotational.into_value());
     match turns {
         Some(true) => DeviceKind::Rotating,
         Some(false) => DeviceKind::SolidState,

@@ -96,7 +96,11 @@ impl Machine {
                 "nr_dirty_background_threshold" => &mut levels.background_limit,
                 _ => continue,
             };
-            *place = pages.trim().parse::<u64>().ok().map(|pages| pages.saturating_mul(root.page_bytes()));
+            *place = pages
+                .trim()
+                .parse::<u64>()
+                .ok()
+                .map(|pages| pages.saturating_mul(root.page_bytes()));
         }
         levels
     }
@@ -113,7 +117,10 @@ pub(crate) struct Level {
 
 impl Level {
     /// The sum over backing devices; `None` if any can't be read.
-    pub(crate) fn read(root: &SysRoot, names: impl Iterator<Item = impl AsRef<str>>) -> Option<Self> {
+    pub(crate) fn read(
+        root: &SysRoot,
+        names: impl Iterator<Item = impl AsRef<str>>,
+    ) -> Option<Self> {
         let mut sum = Self::default();
         for name in names {
             let stats = bdi::read_stats(root, name.as_ref());
@@ -196,23 +203,36 @@ mod tests {
 
     #[test]
     fn without_debugfs_the_flooded_device_has_what_floods_dirtied_for_it() {
-        let mut machine = Machine { dirty: Some(90 * MIB), writeback: Some(10 * MIB), ..Machine::default() };
+        let mut machine =
+            Machine { dirty: Some(90 * MIB), writeback: Some(10 * MIB), ..Machine::default() };
         let mut flood = None;
         let mut look = |machine: &Machine, dirtied: [u64; 2], known: Option<u64>| {
             let mut devices = vec![device(0, dirtied[0], &[]), device(16, dirtied[1], &[])];
             devices[0].dirty_bytes = known;
             put_down(machine, &mut devices, 0, &mut flood);
-            let levels = |d: &DeviceObservation| d.dirty_bytes.map(|dirty| (dirty, d.writeback_bytes));
+            let levels =
+                |d: &DeviceObservation| d.dirty_bytes.map(|dirty| (dirty, d.writeback_bytes));
             (levels(&devices[0]), levels(&devices[1]))
         };
         assert_eq!(look(&machine, [4096, 0], None), (None, None), "no flood");
         assert_eq!(look(&machine, [4096, 5 * MIB], None), (None, Some((5 * MIB, Some(0)))));
-        assert_eq!(look(&machine, [4096, 0], None), (None, Some((5 * MIB, Some(0)))), "it is there still");
+        assert_eq!(
+            look(&machine, [4096, 0], None),
+            (None, Some((5 * MIB, Some(0)))),
+            "it is there still"
+        );
         // In the end it is all that is dirty, and no more.
         assert_eq!(look(&machine, [4096, 90 * MIB], None), (None, Some((90 * MIB, Some(5 * MIB)))));
-        assert_eq!(look(&machine, [4096, 90 * MIB], None), (None, Some((90 * MIB, Some(10 * MIB)))));
+        assert_eq!(
+            look(&machine, [4096, 90 * MIB], None),
+            (None, Some((90 * MIB, Some(10 * MIB))))
+        );
         assert_eq!(look(&machine, [9 * MIB, 5 * MIB], None), (Some((9 * MIB, Some(0))), None));
-        assert_eq!(look(&machine, [9 * MIB, 0], Some(7)).0, Some((7, None)), "its own figure is better");
+        assert_eq!(
+            look(&machine, [9 * MIB, 0], Some(7)).0,
+            Some((7, None)),
+            "its own figure is better"
+        );
         machine.dirty = Some(5000);
         machine.writeback = None;
         assert_eq!(look(&machine, [4096, 0], None), (None, None), "all of it is written");
@@ -222,7 +242,8 @@ mod tests {
 
     #[test]
     fn a_flood_of_another_device_is_not_put_down_to_a_steered_one() {
-        let machine = Machine { dirty: Some(900 * MIB), writeback: Some(100 * MIB), ..Machine::default() };
+        let machine =
+            Machine { dirty: Some(900 * MIB), writeback: Some(100 * MIB), ..Machine::default() };
         let mut flood = None;
         let mut look = |dirtied: u64, commits: &[u64], elsewhere: u64| {
             let mut devices = vec![device(0, dirtied, commits)];
@@ -231,7 +252,11 @@ mod tests {
         };
         assert_eq!(look(2 * MIB, &[], 200 * MIB), None);
         assert_eq!(look(0, &[], 200 * MIB), None);
-        assert_eq!(look(20 * MIB, &[1000], 0), None, "a process that commits pages of large folios");
+        assert_eq!(
+            look(20 * MIB, &[1000], 0),
+            None,
+            "a process that commits pages of large folios"
+        );
         assert_eq!(look(20 * MIB, &[], 3 * MIB), Some(20 * MIB));
         assert_eq!(look(0, &[], 30 * MIB), Some(20 * MIB), "it is there still");
         assert_eq!(look(2 * MIB, &[], 30 * MIB), Some(22 * MIB), "beside a faster flood elsewhere");

@@ -20,7 +20,9 @@ use floodwall_host::{SysRoot, bdi};
 use floodwall_knobs::catalogue::{Knob, Scope, find};
 use floodwall_knobs::value::{Form, check};
 use floodwall_knobs::{Change, Device, KernelFiles, Target, Who};
-use floodwall_model::plant::{Actor, DeviceObservation, KnobWrite, Knobs, Observation, Plant, PlantError};
+use floodwall_model::plant::{
+    Actor, DeviceObservation, KnobWrite, Knobs, Observation, Plant, PlantError,
+};
 use floodwall_model::setting::{is_passing, is_priority};
 use floodwall_model::trial::DeviceSample;
 use floodwall_model::{DeviceId, Reading, Setting};
@@ -93,8 +95,8 @@ pub struct HostPlant {
     arrived: BTreeSet<DeviceId>,
     /// Used devices that are not steered.
     ignored: BTreeSet<DeviceId>,
-    /// Units that have just gone. If another disk has the number, one look leaves it out, so that a
-    /// controller forgets the old disk.
+    /// Units that have just gone. If another disk has the number, one look leaves it out, so that
+    /// a controller forgets the old disk.
     just_gone: BTreeSet<DeviceId>,
     lost_events: u64,
     attention: Attention,
@@ -114,8 +116,10 @@ impl HostPlant {
         let files = kernel_files()?;
         let units = read_units(&root, &options.devices)?;
         if units.units.is_empty() {
-            let left = units.left_out.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
-            let none = || "/sys/block lists none (in a container, give it the host's /sys)".to_owned();
+            let left =
+                units.left_out.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+            let none =
+                || "/sys/block lists none (in a container, give it the host's /sys)".to_owned();
             return Err(HostPlantError::Nothing(if left.is_empty() { none() } else { left }));
         }
         let probe = Probe::open_sparing(options.source)?;
@@ -125,7 +129,8 @@ impl HostPlant {
         } else {
             let who = Who { socket: options.socket.clone(), ..Who::this_process(&files) };
             let journal = options.journal.clone();
-            let (writer, recovery) = Writer::open(kernel_files()?, journal, who, &options.why, PATIENCE)?;
+            let (writer, recovery) =
+                Writer::open(kernel_files()?, journal, who, &options.why, PATIENCE)?;
             recovered = crate::Restored { recovery, steering: Vec::new() }.lines();
             Some(writer)
         };
@@ -179,7 +184,8 @@ impl HostPlant {
             left = glances(time, |glance| {
                 self.probe.wait(glance, stop).map_err(lost)?;
                 let machine = Machine::read(&self.root, &mut self.buffer);
-                let is_sign = !stop.load(Ordering::Relaxed) && self.attention.is_sign(machine.backlog());
+                let is_sign =
+                    !stop.load(Ordering::Relaxed) && self.attention.is_sign(machine.backlog());
                 if is_sign {
                     self.probe.resume().map_err(lost)?;
                 }
@@ -222,7 +228,8 @@ impl HostPlant {
     /// An observation from the probe's snapshot and the figures of dirty pages.
     fn see(&mut self, snapshot: &Snapshot) -> Result<Observation, PlantError> {
         let machine = Machine::read(&self.root, &mut self.buffer);
-        let sees_waits = self.probe.source() != SourceKind::Proc && snapshot.attached >= snapshot.window / 2;
+        let sees_waits =
+            self.probe.source() != SourceKind::Proc && snapshot.attached >= snapshot.window / 2;
         let mut actors: HashMap<usize, Vec<Actor>> = HashMap::new();
         let mut elsewhere = 0;
         let mut dirtied = Dirtied::default();
@@ -233,7 +240,8 @@ impl HostPlant {
                 continue;
             };
             let is_known = !self.probe.has_own_numbers();
-            let group = is_known.then(|| self.groups.of(&self.root, process.pid, snapshot.at)).flatten();
+            let group =
+                is_known.then(|| self.groups.of(&self.root, process.pid, snapshot.at)).flatten();
             if let (Some(group), Some(unit)) = (&group, self.units.units.get(index)) {
                 dirtied.add(group, unit.id, device, process.dirtied_bytes.unwrap_or(0));
             }
@@ -244,7 +252,8 @@ impl HostPlant {
                 self.priorities.commits(&self.root, process.pid, unit.id, snapshot.at);
             }
             let its = process.actors();
-            let its = its.map(|actor| Actor { group: group.clone(), process: name.clone(), ..actor });
+            let its =
+                its.map(|actor| Actor { group: group.clone(), process: name.clone(), ..actor });
             let is_known = |actor: &Actor| sees_waits || !self.attention.is_committer(actor);
             let its = its.filter(is_known);
             actors.entry(index).or_default().extend(its);
@@ -255,15 +264,19 @@ impl HostPlant {
         if let Some(writer) = &self.writer {
             writer.put_back_limits(&ended);
         }
-        let counters: HashMap<DeviceId, DeviceSample> =
-            snapshot.devices.iter().map(|device| (device.id, device.counters.unwrap_or_default())).collect();
+        let counters: HashMap<DeviceId, DeviceSample> = snapshot
+            .devices
+            .iter()
+            .map(|device| (device.id, device.counters.unwrap_or_default()))
+            .collect();
         let its_turn = self.turn.next(self.units.units.len());
         let just_gone = std::mem::take(&mut self.just_gone);
         let mut devices = Vec::new();
         let mut come = Vec::new();
         for (index, unit) in self.units.units.iter().enumerate() {
             // Without counters the device is unused since the machine was booted.
-            let used = unit.queues.is_empty() || unit.members.iter().any(|id| counters.contains_key(id));
+            let used =
+                unit.queues.is_empty() || unit.members.iter().any(|id| counters.contains_key(id));
             if !used || just_gone.contains(&unit.id) {
                 continue;
             }
@@ -287,7 +300,8 @@ impl HostPlant {
                 || its_turn(index)
                 || unit.queues.is_empty()
             {
-                known.level = Level::read(&self.root, unit.limits.iter().map(|device| &device.number));
+                known.level =
+                    Level::read(&self.root, unit.limits.iter().map(|device| &device.number));
                 let leaves_out = |device: &Device| !bdi::counts_groups(&self.root, &device.number);
                 if unit.limits.iter().any(leaves_out) {
                     let groups = self.groups.backlog(&self.root, unit.id);
@@ -354,22 +368,27 @@ impl HostPlant {
     fn changes(&self, write: &KnobWrite) -> Result<Vec<Change>, PlantError> {
         let refused = |why: String| PlantError::Refused { write: write.clone(), why };
         if is_priority(&write.knob) {
-            let id = write.device.ok_or_else(|| refused("say on which device it commits".to_owned()))?;
+            let id =
+                write.device.ok_or_else(|| refused("say on which device it commits".to_owned()))?;
             let unit = self.units.get(id).ok_or(PlantError::NoDevice(id))?;
             let targets = self.priorities.targets(unit, &write.knob, &self.files);
             let change = |(knob, target): (&'static Knob, Target)| {
-                let value = check(knob, &write.value, Form::Kernel).map_err(|e| refused(e.to_string()))?;
+                let value =
+                    check(knob, &write.value, Form::Kernel).map_err(|e| refused(e.to_string()))?;
                 Ok(Change { knob, target, value })
             };
-            let changes: Vec<Change> = targets.into_iter().map(change).collect::<Result<_, PlantError>>()?;
-            let gone = || refused("nothing of this name commits on this device any more".to_owned());
+            let changes: Vec<Change> =
+                targets.into_iter().map(change).collect::<Result<_, PlantError>>()?;
+            let gone =
+                || refused("nothing of this name commits on this device any more".to_owned());
             return if changes.is_empty() { Err(gone()) } else { Ok(changes) };
         }
         if let Some((group, _)) = write.knob.rsplit_once(':') {
             let limit = write.device.and_then(|unit| self.groups.limit(unit, &write.knob));
             let gone = || refused(format!("{group} does not write to this device any more"));
             let (knob, target) = limit.ok_or_else(gone)?;
-            let value = check(knob, &write.value, Form::Kernel).map_err(|e| refused(e.to_string()))?;
+            let value =
+                check(knob, &write.value, Form::Kernel).map_err(|e| refused(e.to_string()))?;
             return Ok(vec![Change { knob, target, value }]);
         }
         let knob = find(&write.knob).ok_or_else(|| refused("there is no such knob".to_owned()))?;
@@ -390,7 +409,10 @@ impl HostPlant {
         if targets.is_empty() {
             return Err(refused("the device does not have it".to_owned()));
         }
-        Ok(targets.into_iter().map(|target| Change { knob, target, value: value.clone() }).collect())
+        Ok(targets
+            .into_iter()
+            .map(|target| Change { knob, target, value: value.clone() })
+            .collect())
     }
 }
 
@@ -424,7 +446,8 @@ impl Plant for HostPlant {
             }
             let mut knobs = known.knobs.clone().unwrap_or_default();
             let pending = &|owner: &Owner| self.writer.as_ref()?.pending(owner);
-            let from = Sources { root: &self.root, unit, files: &self.files, in_use: &in_use, pending };
+            let from =
+                Sources { root: &self.root, unit, files: &self.files, in_use: &in_use, pending };
             self.groups.read_knobs(unit.id, &self.files, pending, &mut knobs);
             let fresh = self.priorities.read_knobs(&from, &mut knobs);
             self.save(unit.id, fresh);
@@ -439,11 +462,16 @@ impl Plant for HostPlant {
         asked: &[String],
     ) -> Result<Vec<Reading<String>>, PlantError> {
         let Some(unit) = self.units.get(device) else {
-            return Ok(vec![Reading::Unreadable("the device is not there".to_owned()); asked.len()]);
+            return Ok(vec![
+                Reading::Unreadable("the device is not there".to_owned());
+                asked.len()
+            ]);
         };
-        let (in_use, pending) = (self.in_use(), &|owner: &Owner| self.writer.as_ref()?.pending(owner));
+        let (in_use, pending) =
+            (self.in_use(), &|owner: &Owner| self.writer.as_ref()?.pending(owner));
         let from = Sources { root: &self.root, unit, files: &self.files, in_use: &in_use, pending };
-        let knobs = self.known.get(&device).and_then(|known| known.knobs.clone()).unwrap_or_default();
+        let knobs =
+            self.known.get(&device).and_then(|known| known.knobs.clone()).unwrap_or_default();
         let (mut fresh, mut readings) = (Vec::new(), Vec::new());
         for name in asked {
             readings.push(if is_priority(name) {

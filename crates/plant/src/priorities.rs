@@ -105,7 +105,12 @@ impl Priorities {
 
     /// Forgets processes that have ended, and those that commit no more. Returns the owners in use
     /// whose process has ended.
-    pub(crate) fn look(&mut self, root: &SysRoot, at: Duration, in_use: &BTreeSet<Owner>) -> Vec<Owner> {
+    pub(crate) fn look(
+        &mut self,
+        root: &SysRoot,
+        at: Duration,
+        in_use: &BTreeSet<Owner>,
+    ) -> Vec<Owner> {
         let mut ended = Vec::new();
         self.committers.retain(|pid, known| {
             let is_held = known.process.is_some_and(|process| in_use.contains(&owner_of(process)));
@@ -127,7 +132,8 @@ impl Priorities {
 
     /// Forgets the processes of a unit that has gone. Returns the owners of its priorities.
     pub(crate) fn unit_gone(&mut self, unit: DeviceId, devices: &[Device]) -> Vec<Owner> {
-        let mut left: Vec<Owner> = journals(devices).map(|(knob, target)| owner(knob, &target)).collect();
+        let mut left: Vec<Owner> =
+            journals(devices).map(|(knob, target)| owner(knob, &target)).collect();
         self.committers.retain(|_, known| {
             if known.is_of(unit) {
                 left.extend(known.process.map(owner_of));
@@ -147,7 +153,9 @@ impl Priorities {
     fn counts(&mut self, root: &SysRoot, knobs: &Setting) -> bool {
         // Reading all symbols takes a fifth of a second, once.
         knobs.get("scheduler") == Some(ELEVATOR)
-            && *self.bfq_groups.get_or_insert_with(|| queue::read_bfq_groups(root).into_value() == Some(true))
+            && *self
+                .bfq_groups
+                .get_or_insert_with(|| queue::read_bfq_groups(root).into_value() == Some(true))
     }
 
     /// Adds the priorities of a unit's processes and journals to its knobs. Returns the cells that
@@ -185,7 +193,8 @@ impl Priorities {
         let cells = self.cells(from.unit, name);
         // Of several journals the first stands for all: they differ only if somebody has set one.
         let mut readings = cells.iter().map(|cell| (cell, read(cell)));
-        let Some((cell, reading)) = readings.find(|(_, reading)| !matches!(reading, Reading::Absent(_)))
+        let Some((cell, reading)) =
+            readings.find(|(_, reading)| !matches!(reading, Reading::Absent(_)))
         else {
             return Reading::Absent("nothing of this name commits on this device".to_owned());
         };
@@ -242,7 +251,9 @@ fn owner_of(process: Process) -> Owner {
 
 /// The priorities of the journals on some backing devices, there or not.
 fn journals(devices: &[Device]) -> impl Iterator<Item = SavedCell> {
-    devices.iter().filter_map(|device| Some((find(JOURNAL_PRIORITY)?, Target::Device(device.clone()))))
+    devices
+        .iter()
+        .filter_map(|device| Some((find(JOURNAL_PRIORITY)?, Target::Device(device.clone()))))
 }
 
 #[cfg(test)]
@@ -297,7 +308,8 @@ mod tests {
         elevator: &str,
         in_use: &BTreeSet<Owner>,
     ) -> Vec<(String, String)> {
-        let mut knobs: Setting = [("scheduler".to_owned(), elevator.to_owned())].into_iter().collect();
+        let mut knobs: Setting =
+            [("scheduler".to_owned(), elevator.to_owned())].into_iter().collect();
         let files = KernelFiles::new(root).unwrap();
         let from = Sources { root, unit, files: &files, in_use, pending: &|_| None };
         priorities.read_knobs(&from, &mut knobs);
@@ -316,7 +328,11 @@ mod tests {
             let seen = knobs(&mut priorities, &root, &unit, elevator, &BTreeSet::new());
             let all = [own("journal.ioprio", "be/3"), own("pid:7.ioprio", "none")];
             let counts = group_support && elevator == "bfq";
-            assert_eq!(seen, if counts { all.to_vec() } else { vec![] }, "{group_support} {elevator}");
+            assert_eq!(
+                seen,
+                if counts { all.to_vec() } else { vec![] },
+                "{group_support} {elevator}"
+            );
             // A held one stays, so that it can be taken back.
             let in_use = BTreeSet::from([Some("/pid:7/ioprio".to_owned())]);
             let held = knobs(&mut priorities, &root, &unit, elevator, &in_use);

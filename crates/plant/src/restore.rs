@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 use floodwall_host::SysRoot;
 use floodwall_knobs::journal::{DiskStore, JournalError, Transaction};
 use floodwall_knobs::owner::{Life, life};
-use floodwall_knobs::{Fate, KernelFiles, Recovery, Session, SystemClock, Undone, Who, hold, session};
+use floodwall_knobs::{
+    Fate, KernelFiles, Recovery, Session, SystemClock, Undone, Who, hold, session,
+};
 
 use crate::error::HostPlantError;
 
@@ -28,7 +30,9 @@ impl Restored {
     /// to be put back.
     #[must_use]
     pub fn is_complete(&self) -> bool {
-        self.steering.is_empty() && self.recovery.incomplete().is_none() && self.recovery.set_aside.is_empty()
+        self.steering.is_empty()
+            && self.recovery.incomplete().is_none()
+            && self.recovery.set_aside.is_empty()
     }
 
     /// The steps that were taken, a line each; none if there was nothing to do.
@@ -36,7 +40,9 @@ impl Restored {
     pub fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for undone in self.recovery.undone.iter().chain(&self.recovery.expired) {
-            lines.extend(undone.to_string().lines().map(|line| format!("change {}: {line}", undone.id)));
+            lines.extend(
+                undone.to_string().lines().map(|line| format!("change {}: {line}", undone.id)),
+            );
         }
         for id in &self.recovery.earlier_boots {
             lines.push(format!("change {id} is from before the last boot, which has ended it"));
@@ -46,7 +52,9 @@ impl Restored {
                 "journal {name} is not to be believed ({why}): set aside, nothing of it was put back"
             ));
         }
-        lines.extend(self.steering.iter().map(|by| format!("{by} steers still, and was left alone")));
+        lines.extend(
+            self.steering.iter().map(|by| format!("{by} steers still, and was left alone")),
+        );
         lines
     }
 }
@@ -71,7 +79,9 @@ pub fn restore(journal: &Path, patience: Duration) -> Result<Restored, HostPlant
             Ok(State::Left) => {}
             Ok(State::Steered) if is_over => return Ok(all),
             Ok(State::Nothing) => return Ok(all),
-            Err(HostPlantError::Journal(JournalError::Held { .. })) | Ok(State::Steered) if !is_over => {
+            Err(HostPlantError::Journal(JournalError::Held { .. })) | Ok(State::Steered)
+                if !is_over =>
+            {
                 std::thread::sleep(NAP);
             }
             Ok(State::Steered) => return Ok(all),
@@ -98,7 +108,8 @@ fn once(journal: &Path, files: &KernelFiles, all: &mut Restored) -> Result<State
     let who = Who::this_process(files);
     let store = DiskStore::open(journal, &who.describe())?;
     let boot_id = session::boot_id(files);
-    let session = Session { files, store: &store, clock: &SystemClock, who, boot_id: boot_id.clone() };
+    let session =
+        Session { files, store: &store, clock: &SystemClock, who, boot_id: boot_id.clone() };
     let recovery = session.recover()?;
     let tried: Vec<u64> =
         recovery.undone.iter().filter(|undone| !undone.waits()).map(|undone| undone.id).collect();
@@ -111,7 +122,8 @@ fn once(journal: &Path, files: &KernelFiles, all: &mut Restored) -> Result<State
         .filter(|t| t.begin.steers && !tried.contains(&t.begin.id))
         .map(|t| Ok((life(files, &store, &t.begin)?, t)))
         .collect::<Result<_, JournalError>>()?;
-    let (gone, others): (Vec<_>, Vec<_>) = lives.into_iter().partition(|(life, _)| *life == Life::Gone);
+    let (gone, others): (Vec<_>, Vec<_>) =
+        lives.into_iter().partition(|(life, _)| *life == Life::Gone);
     let lives = others.iter().filter(|(life, _)| !matches!(life, Life::Ending(_)));
     all.steering = lives.map(|(_, transaction)| hold::describe(transaction)).collect();
     Ok(match (gone.is_empty(), others.is_empty()) {

@@ -70,8 +70,8 @@ pub struct Yielded {
 pub struct Closed {
     /// Knobs that hold the administrator's value again, in words: `sda.nr_requests: 256 again`.
     pub restored: Vec<String>,
-    /// Knobs left as they are, in words: another program has set them meanwhile, or their device is
-    /// gone.
+    /// Knobs left as they are, in words: another program has set them meanwhile, or their device
+    /// is gone.
     pub left_alone: Vec<String>,
     /// Knobs that could not be put back, and why: the next recovery tries again.
     pub failed: Vec<String>,
@@ -92,9 +92,16 @@ impl From<&HeldCell> for HeldKnob {
         };
         let owner = owner(cell.knob, &cell.target);
         let name = KnobName::of(cell.knob, &cell.target);
-        // A tunable goes with its elevator. Any other knob without a reading is being written first.
+        // A tunable goes with its elevator. Any other knob without a reading is being written
+        // first.
         let before = cell.saved.as_ref().filter(|_| !matches!(cell.knob.scope, Scope::Elevator(_)));
         let now = cell.now.as_ref().or(before);
-        Self { name, label: cell.label.clone(), owner, own: shown(cell.saved.as_ref()), now: shown(now) }
+        Self {
+            name,
+            label: cell.label.clone(),
+            owner,
+            own: shown(cell.saved.as_ref()),
+            now: shown(now),
+        }
     }
 }

@@ -113,13 +113,17 @@ impl Units {
         for row in layout.rows.iter().filter(|row| row.queue_device.is_none()) {
             let Some(name) = row.bdi.value() else { continue };
             let Ok(limits) = Device::find(root, name) else { continue };
-            let members: Vec<DeviceId> =
-                row.devices.iter().filter_map(|id| block::whole_disk(root, *id).into_value()).collect();
+            let members: Vec<DeviceId> = row
+                .devices
+                .iter()
+                .filter_map(|id| block::whole_disk(root, *id).into_value())
+                .collect();
             match members.as_slice() {
                 [] => {
-                    found
-                        .left_out
-                        .extend(unattributed(&row.name, row.mounts.first().map(|m| m.mountpoint.as_str())));
+                    found.left_out.extend(unattributed(
+                        &row.name,
+                        row.mounts.first().map(|m| m.mountpoint.as_str()),
+                    ));
                     found.units.push(Unit {
                         id: row.id,
                         name: row.name.clone(),
@@ -139,14 +143,25 @@ impl Units {
         for members in groups.all() {
             // A path's requests come from the device above it, which has the queue.
             if members.iter().any(|id| paths.contains(id)) {
-                let name = members.iter().filter_map(|id| disks.get(id)).map(|disk| disk.name.clone()).next();
+                let name = members
+                    .iter()
+                    .filter_map(|id| disks.get(id))
+                    .map(|disk| disk.name.clone())
+                    .next();
                 found.left_out.push(LeftOut {
                     what: name.unwrap_or_default(),
                     why: "it is a path of a device above it, whose queue is steered".into(),
                 });
                 continue;
             }
-            found.units.extend(unit(root, members, &disks, &of_filesystem, &layout, &mut found.left_out));
+            found.units.extend(unit(
+                root,
+                members,
+                &disks,
+                &of_filesystem,
+                &layout,
+                &mut found.left_out,
+            ));
         }
         for elsewhere in &layout.elsewhere {
             let what = format!("{} ({})", elsewhere.mountpoint, elsewhere.filesystem);
@@ -200,7 +215,10 @@ impl Units {
         let id = self.find(root, name)?;
         self.of(id).ok_or_else(|| {
             let known = self.left_out.iter().find(|left| left.what == name);
-            known.map_or_else(|| "it has neither a queue nor limits".to_owned(), |left| left.why.clone())
+            known.map_or_else(
+                || "it has neither a queue nor limits".to_owned(),
+                |left| left.why.clone(),
+            )
         })
     }
 
@@ -221,8 +239,8 @@ impl Units {
             return Ok(id);
         }
         if name.starts_with('/') && !name.starts_with("/dev/") {
-            let place =
-                floodwall_host::locate(root, std::path::Path::new(name)).map_err(|e| e.to_string())?;
+            let place = floodwall_host::locate(root, std::path::Path::new(name))
+                .map_err(|e| e.to_string())?;
             return Ok(place.queue_device.unwrap_or(place.mount.device));
         }
         floodwall_probe::device(root, name)
@@ -252,7 +270,8 @@ impl Units {
 fn unattributed(name: &str, mount: Option<&str>) -> Option<LeftOut> {
     let what = mount.map_or_else(|| name.to_owned(), |mount| format!("{mount} ({name})"));
     let why =
-        "it has no queue: its limits alone can be steered, and who waits for it can't be told".to_owned();
+        "it has no queue: its limits alone can be steered, and who waits for it can't be told"
+            .to_owned();
     Some(LeftOut { what, why })
 }
 
@@ -261,7 +280,9 @@ fn unattributed(name: &str, mount: Option<&str>) -> Option<LeftOut> {
 fn disks(root: &SysRoot, left_out: &mut Vec<LeftOut>) -> BTreeMap<DeviceId, Disk> {
     let mut disks = BTreeMap::new();
     for (name, directory) in directories(root) {
-        let Some(id) = root.parse::<DeviceId>(&format!("{directory}/dev")).into_value() else { continue };
+        let Some(id) = root.parse::<DeviceId>(&format!("{directory}/dev")).into_value() else {
+            continue;
+        };
         if root.parse::<u64>(&format!("{directory}/size")).into_value() == Some(0) {
             continue;
         }
@@ -283,7 +304,10 @@ fn disks(root: &SysRoot, left_out: &mut Vec<LeftOut>) -> BTreeMap<DeviceId, Disk
 /// Whole disks' names and directories. A captured tree has them by number alone.
 fn directories(root: &SysRoot) -> Vec<(String, String)> {
     if let Some(names) = root.list("/sys/block").into_value() {
-        return names.into_iter().map(|name| (name.clone(), format!("/sys/block/{name}"))).collect();
+        return names
+            .into_iter()
+            .map(|name| (name.clone(), format!("/sys/block/{name}")))
+            .collect();
     }
     let numbers = root.list("/sys/dev/block").into_value().unwrap_or_default();
     let disk = |number: String| {
@@ -302,14 +326,18 @@ fn unit(
     layout: &Layout,
     left_out: &mut Vec<LeftOut>,
 ) -> Option<Unit> {
-    let queues: Vec<DeviceId> =
-        members.iter().copied().filter(|id| disks.get(id).is_some_and(|disk| disk.has_queue)).collect();
+    let queues: Vec<DeviceId> = members
+        .iter()
+        .copied()
+        .filter(|id| disks.get(id).is_some_and(|disk| disk.has_queue))
+        .collect();
     // A process that waits for a device with several queues waits for that one device.
     let id = match queues.as_slice() {
         [one] => *one,
         [] => *members.first()?,
         _ => {
-            let covers = |id: &&DeviceId| below(**id, disks).is_superset(&queues.iter().copied().collect());
+            let covers =
+                |id: &&DeviceId| below(**id, disks).is_superset(&queues.iter().copied().collect());
             members.iter().find(covers).copied().or_else(|| queues.first().copied())?
         }
     };
@@ -318,8 +346,9 @@ fn unit(
     let find = |id: &DeviceId| Device::find(root, &id.to_string()).ok();
     // Dirty pages are counted for a device that a filesystem is on, and for a device that is
     // written directly. No device is stacked on the latter.
-    let is_below =
-        |id: &DeviceId| members.iter().any(|top| disks.get(top).is_some_and(|disk| disk.below.contains(id)));
+    let is_below = |id: &DeviceId| {
+        members.iter().any(|top| disks.get(top).is_some_and(|disk| disk.below.contains(id)))
+    };
     let is_mounted = |id: &DeviceId| layout.rows.iter().any(|row| row.queue_device == Some(*id));
     let holds_pages = |id: &&DeviceId| !is_below(id) || is_mounted(id);
     let mut limits: Vec<Device> =

@@ -94,8 +94,15 @@ impl Writer {
         drop(store);
         let state = Mutex::new(State { patience: LOOK, ..State::default() });
         let changed = Condvar::new();
-        let shared =
-            Shared { files: Box::new(files), journal, who, boot_id, hold: Mutex::new(hold), state, changed };
+        let shared = Shared {
+            files: Box::new(files),
+            journal,
+            who,
+            boot_id,
+            hold: Mutex::new(hold),
+            state,
+            changed,
+        };
         Ok((Self { shared: Arc::new(shared) }, recovery))
     }
 
@@ -137,7 +144,9 @@ impl Writer {
     pub(crate) fn units_changing(&self) -> BTreeSet<DeviceId> {
         let state = lock(&self.shared.state);
         let changing = state.lanes.iter().filter(|(_, lane)| lane.writes > 0);
-        changing.filter_map(|(lane, _)| if let Lane::Unit(unit) = lane { *unit } else { None }).collect()
+        changing
+            .filter_map(|(lane, _)| if let Lane::Unit(unit) = lane { *unit } else { None })
+            .collect()
     }
 
     /// Writes to a unit that failed since the last call, after their caller had stopped waiting.
@@ -157,7 +166,11 @@ impl Writer {
     /// Units with held knobs.
     pub(crate) fn units_held(&self) -> BTreeSet<DeviceId> {
         let state = lock(&self.shared.state);
-        state.held.iter().filter_map(|held| state.unit_of.get(held.owner.as_ref()?).copied()).collect()
+        state
+            .held
+            .iter()
+            .filter_map(|held| state.unit_of.get(held.owner.as_ref()?).copied())
+            .collect()
     }
 
     pub(crate) fn take_events(&self) -> Vec<Event> {

@@ -94,7 +94,8 @@ fn main() {
                     probe.wait(Duration::from_millis(500), &GO_ON).unwrap();
                     let snapshot = probe.snapshot().unwrap();
                     figures.1 += snapshot.lost_events;
-                    figures.2 += snapshot.processes.iter().map(|p| p.commits().count()).sum::<u64>();
+                    figures.2 +=
+                        snapshot.processes.iter().map(|p| p.commits().count()).sum::<u64>();
                 }
                 let after = used();
                 figures.0 = after.0 - before.0;
@@ -133,6 +134,11 @@ fn main() {
         probe.snapshot().unwrap();
     }
     let share = (used().0 - before).as_secs_f64() / begin.elapsed().as_secs_f64();
-    println!("{}: {:.3} % of a core with nobody to look at, a look a second", source.name(), 100.0 * share);
-    (0..VICTIMS).for_each(|n| drop(std::fs::remove_file(directory.join(format!("probe-cost-{n}")))));
+    println!(
+        "{}: {:.3} % of a core with nobody to look at, a look a second",
+        source.name(),
+        100.0 * share
+    );
+    (0..VICTIMS)
+        .for_each(|n| drop(std::fs::remove_file(directory.join(format!("probe-cost-{n}")))));
 }

@@ -43,10 +43,12 @@ impl Disks {
     /// disks.
     pub(crate) fn nothing_passed(&mut self, root: &SysRoot) -> bool {
         let sums = match root.read_attribute_into("/proc/vmstat", &mut self.buffer) {
-            Ok(()) => number_after(&self.buffer, b"\npgpgin ").zip(number_after(&self.buffer, b"\npgpgout ")),
+            Ok(()) => number_after(&self.buffer, b"\npgpgin ")
+                .zip(number_after(&self.buffer, b"\npgpgout ")),
             Err(_) => None,
         };
-        let before = std::mem::replace(&mut self.passed, sums.map(|(read, written)| [read, written]));
+        let before =
+            std::mem::replace(&mut self.passed, sums.map(|(read, written)| [read, written]));
         let is_same = before.is_some() && before == self.passed && self.skipped + 1 < READ_ANYWAY;
         self.skipped = if is_same { self.skipped + 1 } else { 0 };
         is_same
@@ -92,7 +94,9 @@ impl Disks {
         if all.keys().any(|id| !self.names.contains_key(id) && !self.parts.contains(id)) {
             self.look(root, &all);
         }
-        all.into_iter().filter(|(id, sample)| self.names.contains_key(id) && was_used(sample)).collect()
+        all.into_iter()
+            .filter(|(id, sample)| self.names.contains_key(id) && was_used(sample))
+            .collect()
     }
 
     /// Finds the whole disks. Devices without counters are left out: a thousand loop devices that
@@ -132,7 +136,8 @@ mod tests {
     use super::*;
 
     fn stats(dir: &Path, writes: impl Fn(u32) -> u64, count: u32) {
-        let line = |n: u32| format!("{} {n} sd{n} 0 0 0 0 {} 0 8 0 0 0 0 0 0 0 0 0 0\n", 65, writes(n));
+        let line =
+            |n: u32| format!("{} {n} sd{n} 0 0 0 0 {} 0 8 0 0 0 0 0 0 0 0 0 0\n", 65, writes(n));
         let text: String = (0..count).map(line).collect();
         let path = dir.join("proc/diskstats");
         let mut file = fs::OpenOptions::new().create(true).append(true).open(path).unwrap();
@@ -159,8 +164,9 @@ mod tests {
         let mut disks = Disks::default();
         assert_eq!(disks.read(&root, None).len(), 500);
         // Their numbers can't be read any more, and need not be.
-        devs.iter()
-            .for_each(|dev| fs::OpenOptions::new().append(true).open(dev).unwrap().set_len(0).unwrap());
+        devs.iter().for_each(|dev| {
+            fs::OpenOptions::new().append(true).open(dev).unwrap().set_len(0).unwrap()
+        });
         stats(dir.path(), |n| u64::from(n) * 3, 1000);
         let again = disks.read(&root, None);
         assert_eq!(again.len(), 999);
@@ -180,7 +186,8 @@ mod tests {
         let own = |n: u32, writes: u64| {
             let path = dir.path().join(format!("sys/dev/block/65:{n}"));
             fs::DirBuilder::new().recursive(true).create(&path).unwrap();
-            let mut file = fs::OpenOptions::new().create(true).append(true).open(path.join("stat")).unwrap();
+            let mut file =
+                fs::OpenOptions::new().create(true).append(true).open(path.join("stat")).unwrap();
             file.set_len(0).unwrap();
             let text = format!("       0        0 0 0 {writes} 0 8 0 0 0 0 0 0 0 0 0 0\n");
             std::io::Write::write_all(&mut file, text.as_bytes()).unwrap();
@@ -189,7 +196,11 @@ mod tests {
         let id = |minor| DeviceId { major: 65, minor };
         let mut disks = Disks::default();
         let mut look = |seen: Option<&[DeviceId]>| {
-            disks.read(&root, seen).into_iter().map(|(id, s)| (id.minor, s.write_ops)).collect::<Vec<_>>()
+            disks
+                .read(&root, seen)
+                .into_iter()
+                .map(|(id, s)| (id.minor, s.write_ops))
+                .collect::<Vec<_>>()
         };
         stats(dir.path(), |n| if n == 5 { 10 } else { 0 }, 1000);
         own(5, 11);

@@ -115,7 +115,9 @@ impl Probe {
     /// [`ProbeError`] if the source is lost.
     pub fn wait(&mut self, time: Duration, stop: &AtomicBool) -> Result<(), ProbeError> {
         let begin = now_ns();
-        let after = |time: Duration| begin.saturating_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+        let after = |time: Duration| {
+            begin.saturating_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
+        };
         let end = after(time);
         let sampled_from = self.samples.begins_after(time).map(after);
         self.count_begins(sampled_from.is_none());
@@ -137,7 +139,9 @@ impl Probe {
             let mut nap = Duration::from_nanos(until - now).min(Duration::from_millis(100));
             if !self.samples.is_counting() && self.tally.is_idle() {
                 self.source.perf().into_iter().for_each(Perf::ignore_ends);
-            } else if !self.samples.is_counting() && self.source.perf().is_some_and(|perf| perf.sees_ends()) {
+            } else if !self.samples.is_counting()
+                && self.source.perf().is_some_and(|perf| perf.sees_ends())
+            {
                 nap = nap.min(END_CHECK);
             }
             match self.source.perf() {

@@ -18,7 +18,9 @@ pub enum ProbeError {
         remedy: &'static str,
     },
     /// The kernel has none of the tracepoints that are needed.
-    #[error("this kernel has none of the tracepoints that are needed (CONFIG_FTRACE_SYSCALLS, CONFIG_BLOCK)")]
+    #[error(
+        "this kernel has none of the tracepoints that are needed (CONFIG_FTRACE_SYSCALLS, CONFIG_BLOCK)"
+    )]
     NoTracepoints,
     /// Forks can't be seen.
     #[error("this kernel does not tell who starts whom (tracepoint sched:sched_process_fork)")]

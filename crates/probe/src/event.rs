@@ -91,7 +91,8 @@ pub enum Class {
 
 impl Class {
     /// All, in the order in which they are shown.
-    pub const ALL: [Self; 5] = [Self::Read, Self::SyncWrite, Self::AsyncWrite, Self::Flush, Self::Other];
+    pub const ALL: [Self; 5] =
+        [Self::Read, Self::SyncWrite, Self::AsyncWrite, Self::Flush, Self::Other];
 
     /// As it is written in results.
     #[must_use]

@@ -40,7 +40,8 @@ pub(crate) struct OpenFiles {
     /// Mounts that a process uses and does not list, and the window in which that was found.
     unlisted: HashMap<(u32, i32), u32, Fast>,
     filesystems: HashMap<DeviceId, Option<DeviceId>, Fast>,
-    /// Window in which the mounts were read; a mount that is not known is looked for once a window.
+    /// Window in which the mounts were read; a mount that is not known is looked for once a
+    /// window.
     mounts_read: Option<u32>,
     /// Looks left in this window.
     looks: usize,
@@ -149,7 +150,8 @@ impl OpenFiles {
 
     fn look(&mut self, pid: u32, fd: i32) -> Option<OpenFd> {
         self.looks = self.looks.checked_sub(1)?;
-        let Fdinfo { position, flags, mount } = parse(self.read(&format!("/proc/{pid}/fdinfo/{fd}"))?)?;
+        let Fdinfo { position, flags, mount } =
+            parse(self.read(&format!("/proc/{pid}/fdinfo/{fd}"))?)?;
         let file = OpenFile {
             device: self.mounted(pid, mount),
             sync: flags & O_DSYNC != 0,
@@ -197,7 +199,8 @@ impl OpenFiles {
         }
         self.looks -= 1;
         let theirs = self.root.read(&format!("/proc/{pid}/mountinfo")).into_value()?;
-        let Some(theirs) = mounts::parse(&theirs).into_iter().find(|theirs| theirs.id == mount) else {
+        let Some(theirs) = mounts::parse(&theirs).into_iter().find(|theirs| theirs.id == mount)
+        else {
             // Pipes and sockets; and files that were opened elsewhere, which another process may
             // list.
             self.unlisted.insert((pid, mount), self.window);
@@ -281,8 +284,12 @@ fn one_device<'a>(mut files: impl Iterator<Item = &'a Written>) -> Option<Device
 /// The device on which more than three quarters were written, as far as positions tell.
 fn mostly_written(files: &[Written]) -> Option<DeviceId> {
     let all: u64 = files.iter().map(|file| file.position).fold(0, u64::saturating_add);
-    let on = |device| files.iter().filter(move |file| file.device == device).map(|file| file.position);
-    files.iter().map(|file| file.device).find(|device| on(*device).fold(0, u64::saturating_add) / 3 > all / 4)
+    let on =
+        |device| files.iter().filter(move |file| file.device == device).map(|file| file.position);
+    files
+        .iter()
+        .map(|file| file.device)
+        .find(|device| on(*device).fold(0, u64::saturating_add) / 3 > all / 4)
 }
 
 /// What /proc/PID/fdinfo/FD tells.
@@ -332,7 +339,10 @@ mod tests {
     fn descriptors_tell_their_flags_and_their_mount() {
         let text = "pos:\t4096\nflags:\t02150001\nmnt_id:\t29\nino:\t5\n";
         let Fdinfo { position, flags, mount } = parse(text).unwrap();
-        assert_eq!((flags & O_DSYNC != 0, flags & O_DIRECT != 0, mount, position), (true, true, 29, 4096));
+        assert_eq!(
+            (flags & O_DSYNC != 0, flags & O_DIRECT != 0, mount, position),
+            (true, true, 29, 4096)
+        );
         // A pipe is on no mount that has a device; a kernel before 3.15 has no such line.
         assert!(parse("pos:\t0\nflags:\t01\n").is_none());
         assert!(parse("flags:\t9\nmnt_id:\t1\n").is_none());
@@ -359,13 +369,18 @@ mod tests {
         let write = |path: &str, text: &str| {
             let path = dir.path().join(path);
             std::fs::DirBuilder::new().recursive(true).create(path.parent().unwrap()).unwrap();
-            let mut file = std::fs::OpenOptions::new().create_new(true).append(true).open(path).unwrap();
+            let mut file =
+                std::fs::OpenOptions::new().create_new(true).append(true).open(path).unwrap();
             std::io::Write::write_all(&mut file, text.as_bytes()).unwrap();
         };
         let mount = |id: i32| format!("{id} 1 8:0 / /data rw - ext4 /dev/sda rw\n");
         write("sys/devices/sda/dev", "8:0\n");
-        std::fs::DirBuilder::new().recursive(true).create(dir.path().join("sys/dev/block")).unwrap();
-        std::os::unix::fs::symlink("../../devices/sda", dir.path().join("sys/dev/block/8:0")).unwrap();
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .create(dir.path().join("sys/dev/block"))
+            .unwrap();
+        std::os::unix::fs::symlink("../../devices/sda", dir.path().join("sys/dev/block/8:0"))
+            .unwrap();
         write("proc/self/mountinfo", &mount(29));
         for (pid, uses, lists) in [(1, 29, 29), (2, 77, 30), (3, 77, 77)] {
             write(&format!("proc/{pid}/fdinfo/3"), &format!("flags:\t01\nmnt_id:\t{uses}\n"));

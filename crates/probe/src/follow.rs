@@ -168,6 +168,9 @@ mod tests {
         (2..200_000).for_each(|child| lineage.ended(child));
         lineage.forget_ended();
         lineage.forget_ended();
-        assert_eq!((lineage.tags.len(), lineage.ended.len(), lineage.ended_before.len()), (0, 0, 0));
+        assert_eq!(
+            (lineage.tags.len(), lineage.ended.len(), lineage.ended_before.len()),
+            (0, 0, 0)
+        );
     }
 }

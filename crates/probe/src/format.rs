@@ -69,15 +69,20 @@ impl Format {
     /// [`FormatError`].
     pub fn parse(text: &str) -> Result<Self, FormatError> {
         let after = |key: &'static str| {
-            text.lines().find_map(|l| l.strip_prefix(key)).map(str::trim).ok_or(FormatError::NoLine(key))
+            text.lines()
+                .find_map(|l| l.strip_prefix(key))
+                .map(str::trim)
+                .ok_or(FormatError::NoLine(key))
         };
         let name = after("name:")?.to_owned();
         let id = after("ID:")?.parse().map_err(|_| FormatError::NoLine("ID:"))?;
         let mut fields = Vec::new();
         for (index, line) in text.lines().enumerate() {
             let Some(rest) = line.trim().strip_prefix("field:") else { continue };
-            let wrong =
-                || FormatError::Line { line: index + 1, text: line.trim().chars().take(60).collect() };
+            let wrong = || FormatError::Line {
+                line: index + 1,
+                text: line.trim().chars().take(60).collect(),
+            };
             fields.push(field(rest).ok_or_else(wrong)?);
         }
         Ok(Self { name, id, fields })
@@ -207,8 +212,11 @@ mod tests {
     fn every_kind_of_declaration_is_understood() {
         let format = Format::parse(ISSUE).unwrap();
         assert_eq!((format.name.as_str(), format.id), ("block_rq_issue", 2104));
-        let shown: Vec<_> =
-            format.fields.iter().map(|f| (f.name.as_str(), f.kind.as_str(), f.offset, f.size)).collect();
+        let shown: Vec<_> = format
+            .fields
+            .iter()
+            .map(|f| (f.name.as_str(), f.kind.as_str(), f.offset, f.size))
+            .collect();
         assert_eq!(
             shown,
             [
@@ -227,7 +235,8 @@ mod tests {
     #[test]
     fn fields_are_read_where_they_lie_and_never_beyond_the_record() {
         let format = Format::parse(ISSUE).unwrap();
-        let (sector, pid) = (format.number("sector").unwrap(), format.number("common_pid").unwrap());
+        let (sector, pid) =
+            (format.number("sector").unwrap(), format.number("common_pid").unwrap());
         let rwbs = format.text("rwbs").unwrap();
         let mut record = vec![0; 44];
         record[4..8].copy_from_slice(&(-1i32).to_ne_bytes());

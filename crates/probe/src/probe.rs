@@ -131,7 +131,8 @@ impl Probe {
         let counted = self.counted(now);
         let mut processes = counted.processes;
         let operations = |p: &ProcessUse| {
-            p.reads.count() + p.calls.values().map(floodwall_model::LatencyCounts::count).sum::<u64>()
+            p.reads.count()
+                + p.calls.values().map(floodwall_model::LatencyCounts::count).sum::<u64>()
         };
         let was_sampling = self.samples.is_sampling();
         let covered = self.samples.end_window(now, processes.iter().map(operations).sum());
@@ -149,7 +150,8 @@ impl Probe {
         self.add_dirtied(&mut processes, Limits::default().uses);
         for process in &mut processes {
             process.name =
-                if process.pid == OTHERS { "others" } else { self.files.name(process.pid) }.to_owned();
+                if process.pid == OTHERS { "others" } else { self.files.name(process.pid) }
+                    .to_owned();
         }
         processes.sort_by_key(|p| (p.pid, p.device));
         let mut requests = counted.devices;
@@ -163,8 +165,10 @@ impl Probe {
         let devices = devices.collect();
         self.counters = disks;
         let pressure_us = read_io_pressure(&self.root).into_value().map(|p| p.some_us);
-        let pressure =
-            self.pressure_us.zip(pressure_us).map(|(a, b)| Duration::from_micros(b.saturating_sub(a)));
+        let pressure = self
+            .pressure_us
+            .zip(pressure_us)
+            .map(|(a, b)| Duration::from_micros(b.saturating_sub(a)));
         self.pressure_us = pressure_us;
         let snapshot = Snapshot {
             at: Duration::from_nanos(now.saturating_sub(self.origin_ns)),
@@ -303,7 +307,8 @@ impl Probe {
             processes.iter().filter(|p| !p.throttled.is_zero()).map(|p| p.pid).collect();
         throttled.sort_unstable();
         let may_skip = self.sparing && throttled.is_empty() && self.writers.may_skip(&self.root);
-        let bytes = if may_skip { Dirtied::default() } else { self.writers.look(&self.root, &throttled) };
+        let bytes =
+            if may_skip { Dirtied::default() } else { self.writers.look(&self.root, &throttled) };
         if self.writers.missing().is_none() {
             processes.iter_mut().for_each(|p| p.dirtied_bytes = Some(0));
         }
@@ -316,7 +321,8 @@ impl Probe {
         self.threads.begin();
         let waits = |p: &ProcessUse| p.waiting > 0 || p.reads.count() + p.commits().count() > 0;
         // Of a process that waits for several devices, the one that it writes to.
-        let mut order: Vec<usize> = (0..processes.len()).filter(|i| processes[*i].pid != OTHERS).collect();
+        let mut order: Vec<usize> =
+            (0..processes.len()).filter(|i| processes[*i].pid != OTHERS).collect();
         order.sort_by_key(|i| (processes[*i].pid, std::cmp::Reverse(processes[*i].dirtied_bytes)));
         order.dedup_by_key(|i| processes[*i].pid);
         let mut inside: Option<Vec<(u32, u32)>> = None;
@@ -328,7 +334,8 @@ impl Probe {
             }
             let inside = inside.get_or_insert_with(|| self.calls_for(now_ns(), Duration::ZERO));
             let of = inside.iter().filter(|(pid, _)| *pid == process.pid).map(|(_, tid)| *tid);
-            process.flooded_bytes = self.threads.flooded(&self.root, process.pid, &of.collect::<Vec<_>>());
+            process.flooded_bytes =
+                self.threads.flooded(&self.root, process.pid, &of.collect::<Vec<_>>());
         }
     }
 
@@ -353,7 +360,8 @@ impl Probe {
         let mut writes_synchronously = |pid| files.writes_synchronously(pid);
         let watched = match source {
             Source::Perf(perf) if !self.own_numbers => {
-                let threads = sync_writers.watch(window, tally.take_writers(), &mut writes_synchronously);
+                let threads =
+                    sync_writers.watch(window, tally.take_writers(), &mut writes_synchronously);
                 let watched = perf.watch_writes(&threads);
                 self.unwatched = (threads.len() - perf.watched().len()) as u32;
                 watched

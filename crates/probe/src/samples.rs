@@ -110,7 +110,8 @@ impl Covered {
     /// tracepoints were open; `None`: all was counted.
     pub(crate) fn factor(self) -> Option<f64> {
         // A hundredth is what opening and closing takes.
-        let is_sampled = self.counted_ns > 0 && self.counted_ns < self.attached_ns - self.attached_ns / 100;
+        let is_sampled =
+            self.counted_ns > 0 && self.counted_ns < self.attached_ns - self.attached_ns / 100;
         is_sampled.then(|| self.attached_ns as f64 / self.counted_ns as f64)
     }
 }

@@ -110,8 +110,8 @@ pub struct DeviceUse {
     pub name: String,
     /// Its counters' growth (/proc/diskstats); `None` if it was not there at both ends.
     pub counters: Option<DeviceSample>,
-    /// Its requests by class, only those that occurred; `None` if the source sees no requests, or a
-    /// sparing probe does not count them.
+    /// Its requests by class, only those that occurred; `None` if the source sees no requests, or
+    /// a sparing probe does not count them.
     pub requests: Option<BTreeMap<Class, Requests>>,
 }
 
@@ -161,7 +161,10 @@ impl ProcessUse {
     #[must_use]
     pub fn commits(&self) -> LatencyCounts {
         let mut all = LatencyCounts::default();
-        self.calls.iter().filter(|(call, _)| call.commits()).for_each(|(_, counts)| all.merge(counts));
+        self.calls
+            .iter()
+            .filter(|(call, _)| call.commits())
+            .for_each(|(_, counts)| all.merge(counts));
         all
     }
 
@@ -214,7 +217,8 @@ mod tests {
 
     #[test]
     fn the_kernels_flusher_is_told_by_its_name() {
-        let is_flusher = |name: &str| ProcessUse { name: name.into(), ..ProcessUse::default() }.is_flusher();
+        let is_flusher =
+            |name: &str| ProcessUse { name: name.into(), ..ProcessUse::default() }.is_flusher();
         assert!(is_flusher("kworker/u8:2-flush-7:8") && is_flusher("kworker/u8:0+flush-8:16"));
         // A loop device's worker reads for a process that waits.
         assert!(!is_flusher("kworker/u8:2-loop8") && !is_flusher("flush-log"));

@@ -187,7 +187,9 @@ impl Tally {
             Event::EnterWrite { fd } => self.enter(tid, Pending::new(pid, None, Some(fd), at_ns)),
             Event::Exit { call, ok } => {
                 // The call whose beginning was seen, not another whose beginning or end was lost.
-                if let Some(pending) = self.calls.remove(&tid).filter(|p| ok && p.call == Some(call)) {
+                if let Some(pending) =
+                    self.calls.remove(&tid).filter(|p| ok && p.call == Some(call))
+                {
                     let device = pending.device.or_else(|| files.file(pid, pending.fd?)?.device);
                     self.returned(&pending, tid, call, device, at_ns, files);
                 }
@@ -197,7 +199,14 @@ impl Tally {
                     && let Some(file) = pending.fd.and_then(|fd| files.file(pid, fd))
                     && let Some(call) = file.write_call()
                 {
-                    self.returned(&pending, tid, call, pending.device.or(file.device), at_ns, files);
+                    self.returned(
+                        &pending,
+                        tid,
+                        call,
+                        pending.device.or(file.device),
+                        at_ns,
+                        files,
+                    );
                 }
             }
             Event::Queued { place, class, bytes } => self.queued(record, place, class, bytes),
@@ -217,7 +226,13 @@ impl Tally {
                     }
                     Entry::Vacant(new) if room => {
                         let issued_ns = Some(at_ns);
-                        new.insert(Outstanding { queued_ns: None, issued_ns, class, bytes, asker: None });
+                        new.insert(Outstanding {
+                            queued_ns: None,
+                            issued_ns,
+                            class,
+                            bytes,
+                            asker: None,
+                        });
                     }
                     Entry::Vacant(_) => {}
                 }
@@ -430,7 +445,11 @@ impl Tally {
             let file = pending.fd.and_then(|fd| files.file(pending.pid, fd));
             // A write to an ordinary file is no wait for the device, however long it takes.
             if pending.call.is_some() || file.is_some_and(|f| f.write_call().is_some()) {
-                waits(pending.pid, pending.device.or(file.and_then(|f| f.device)), pending.since_ns);
+                waits(
+                    pending.pid,
+                    pending.device.or(file.and_then(|f| f.device)),
+                    pending.since_ns,
+                );
             }
         }
         for (place, request) in &self.requests {
@@ -442,8 +461,11 @@ impl Tally {
         }
         let mut devices: BTreeMap<DeviceId, BTreeMap<Class, Requests>> = BTreeMap::new();
         for ((device, class), mut tally) in self.devices.drain() {
-            let requests =
-                Requests { bytes: tally.bytes, queue: tally.queue.take(), device: tally.device.take() };
+            let requests = Requests {
+                bytes: tally.bytes,
+                queue: tally.queue.take(),
+                device: tally.device.take(),
+            };
             devices.entry(device).or_default().insert(class, requests);
         }
         Counted {

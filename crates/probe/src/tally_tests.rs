@@ -80,11 +80,18 @@ fn calls_of_threads_are_told_apart_and_counted_for_their_process() {
 fn a_call_that_failed_or_was_not_seen_to_begin_is_not_counted() {
     let mut tally = Tally::default();
     let failed = Event::Exit { call: Call::Fsync, ok: false };
-    feed(&mut tally, &[(5, 100, exit(Call::Fsync)), (10, 100, enter(Call::Fsync, 3)), (20, 100, failed)]);
+    feed(
+        &mut tally,
+        &[(5, 100, exit(Call::Fsync)), (10, 100, enter(Call::Fsync, 3)), (20, 100, failed)],
+    );
     // Its end was lost, and another call began since.
     feed(
         &mut tally,
-        &[(30, 100, enter(Call::Fsync, 3)), (40, 100, enter(Call::Sync, 3)), (50, 100, exit(Call::Fsync))],
+        &[
+            (30, 100, enter(Call::Fsync, 3)),
+            (40, 100, enter(Call::Sync, 3)),
+            (50, 100, exit(Call::Fsync)),
+        ],
     );
     assert!(tally.take(1_000_000, &mut Open).processes.is_empty());
 }
@@ -120,11 +127,17 @@ fn writes_count_by_how_their_file_was_opened() {
             &[(at, 100, Event::EnterWrite { fd }), (at + 7, 100, Event::ExitWrite { ok: true })],
         );
     }
-    feed(&mut tally, &[(400, 100, Event::EnterWrite { fd: 3 }), (400, 101, Event::EnterWrite { fd: 4 })]);
+    feed(
+        &mut tally,
+        &[(400, 100, Event::EnterWrite { fd: 3 }), (400, 101, Event::EnterWrite { fd: 4 })],
+    );
     let counted = tally.take(500_000, &mut Open);
     let [process] = counted.processes.as_slice() else { panic!("{counted:?}") };
     assert_eq!(process.device, Some(SDB));
-    assert_eq!(process.calls.keys().copied().collect::<Vec<_>>(), [Call::SyncWrite, Call::DirectWrite]);
+    assert_eq!(
+        process.calls.keys().copied().collect::<Vec<_>>(),
+        [Call::SyncWrite, Call::DirectWrite]
+    );
     assert_eq!(process.calls[&Call::SyncWrite], us(&[7]));
     // A direct write reaches the device and is not stable; a write to the page cache waits for
     // nothing.
@@ -153,13 +166,19 @@ fn a_request_s_time_is_split_where_it_was_issued() {
     );
     let counted = tally.take(1_000_000, &mut Open);
     let of = &counted.devices[&SDA];
-    assert_eq!((of[&Class::Read].queue.clone(), of[&Class::Read].device.clone()), (us(&[20]), us(&[100])));
+    assert_eq!(
+        (of[&Class::Read].queue.clone(), of[&Class::Read].device.clone()),
+        (us(&[20]), us(&[100]))
+    );
     assert_eq!(of[&Class::AsyncWrite].bytes, 65_536);
     assert_eq!(
         (of[&Class::AsyncWrite].queue.clone(), of[&Class::AsyncWrite].device.clone()),
         (us(&[40]), us(&[200]))
     );
-    assert_eq!((of[&Class::SyncWrite].queue.count(), of[&Class::SyncWrite].device.clone()), (0, us(&[50])));
+    assert_eq!(
+        (of[&Class::SyncWrite].queue.count(), of[&Class::SyncWrite].device.clone()),
+        (0, us(&[50]))
+    );
     let [reader] = counted.processes.as_slice() else { panic!("{counted:?}") };
     assert_eq!((reader.reads.clone(), reader.read_bytes), (us(&[120]), 8192));
 }
@@ -181,7 +200,11 @@ fn what_is_under_way_is_waited_for_until_it_ends_or_is_merged() {
     assert_eq!((process.waiting, process.oldest), (2, Duration::from_millis(1)));
     feed(
         &mut tally,
-        &[(1500, 100, exit(Call::Fsync)), (1600, 101, issued(8, Class::Read, 4096)), (1700, 0, done(8))],
+        &[
+            (1500, 100, exit(Call::Fsync)),
+            (1600, 101, issued(8, Class::Read, 4096)),
+            (1700, 0, done(8)),
+        ],
     );
     let [process] = &tally.take(2_000_000, &mut Open).processes[..] else { panic!() };
     assert_eq!(
@@ -203,8 +226,12 @@ fn sleeps_add_up_for_the_device_that_they_are_for() {
             (3, 100, sleep(None, 8)),
         ],
     );
-    let shown: Vec<_> =
-        tally.take(0, &mut Open).processes.iter().map(|p| (p.device, p.throttled.as_millis())).collect();
+    let shown: Vec<_> = tally
+        .take(0, &mut Open)
+        .processes
+        .iter()
+        .map(|p| (p.device, p.throttled.as_millis()))
+        .collect();
     assert_eq!(shown, [(None, 8), (Some(SDB), 140)]);
 }
 
@@ -255,13 +282,20 @@ fn ten_thousand_processes_take_no_more_than_the_limit_and_lose_no_operation() {
     // None of these ends.
     for pid in 1..=10_000 {
         tally.count(&Record { at_ns: 0, pid, tid: pid, event: enter(Call::Fsync, 3) }, &mut Open);
-        tally.count(&Record { at_ns: 0, pid, tid: 0, event: queued(u64::from(pid), Class::Read) }, &mut Open);
+        tally.count(
+            &Record { at_ns: 0, pid, tid: 0, event: queued(u64::from(pid), Class::Read) },
+            &mut Open,
+        );
     }
     assert!(tally.calls.len() <= 20 && tally.requests.len() <= 30);
     let counted = tally.take(1_000_000, &mut Open);
     assert!(counted.processes.len() <= 51, "{}", counted.processes.len());
     assert_eq!(
-        counted.processes.iter().map(|p| p.calls.get(&Call::Fsync).map_or(0, |c| c.count())).sum::<u64>(),
+        counted
+            .processes
+            .iter()
+            .map(|p| p.calls.get(&Call::Fsync).map_or(0, |c| c.count()))
+            .sum::<u64>(),
         10_000
     );
     assert_eq!(counted.folded, 10_000 - 50);
@@ -287,7 +321,11 @@ fn more_requests_than_the_device_says_are_outstanding_are_not_waited_for() {
     let reads: Vec<_> = (0..5).map(|n| (n, 100, queued(8 * n, Class::Read))).collect();
     feed(&mut tally, &reads);
     let waiting = |tally: &mut Tally| {
-        tally.take(1_000_000, &mut Open).processes.first().map(|p| (p.waiting, p.oldest.as_micros()))
+        tally
+            .take(1_000_000, &mut Open)
+            .processes
+            .first()
+            .map(|p| (p.waiting, p.oldest.as_micros()))
     };
     tally.in_flight(|_| None);
     assert_eq!(waiting(&mut tally), Some((5, 1000)));
@@ -325,7 +363,10 @@ fn who_is_followed_is_counted_whole_however_many_processes_and_by_what_had_begun
     tally.end_window();
     assert!(counted.processes.len() <= 3 && counted.folded > 5, "{counted:?}");
     let followed = &counted.followed[&1];
-    assert_eq!((&followed.calls[&Call::Fsync], &followed.reads[&SDA]), (&us(&[100; 10]), &us(&[300])));
+    assert_eq!(
+        (&followed.calls[&Call::Fsync], &followed.reads[&SDA]),
+        (&us(&[100; 10]), &us(&[300]))
+    );
     assert_eq!((tally.tag(109), tally.tag(300)), (None, Some(1)));
     // What begins after the last moment does not count, what ends after it does.
     let mut feed = |at_us: u64, event: Event| {

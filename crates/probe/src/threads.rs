@@ -120,9 +120,11 @@ mod tests {
         for (tid, (written, read)) in counters.iter().enumerate() {
             let task = dir.join(format!("proc/7/task/{}", 7 + tid));
             fs::DirBuilder::new().recursive(true).create(&task).unwrap();
-            let text =
-                format!("rchar: 1\nread_bytes: {read}\nwrite_bytes: {written}\ncancelled_write_bytes: 0\n");
-            let mut file = fs::File::options().create(true).append(true).open(task.join("io")).unwrap();
+            let text = format!(
+                "rchar: 1\nread_bytes: {read}\nwrite_bytes: {written}\ncancelled_write_bytes: 0\n"
+            );
+            let mut file =
+                fs::File::options().create(true).append(true).open(task.join("io")).unwrap();
             file.set_len(0).unwrap();
             file.write_all(text.as_bytes()).unwrap();
         }

@@ -59,7 +59,8 @@ impl Tracefs {
     /// The format file of `group/name`. `None` if this kernel has no such tracepoint.
     pub(crate) fn format(&self, path: &str) -> io::Result<Option<String>> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-        let file = match rustix::fs::openat(&self.0, format!("{path}/format"), flags, Mode::empty()) {
+        let file = match rustix::fs::openat(&self.0, format!("{path}/format"), flags, Mode::empty())
+        {
             Ok(file) => file,
             Err(Errno::NOENT) => return Ok(None),
             Err(e) => return Err(e.into()),

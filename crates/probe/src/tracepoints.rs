@@ -143,8 +143,10 @@ pub const BESIDE_BPF: &[Wanted] = &[wanted("writeback/balance_dirty_pages", Kind
 
 /// The tracepoints that follow the children of a process, including processes that live for
 /// milliseconds.
-pub const FORKS: &[Wanted] =
-    &[wanted("sched/sched_process_fork", Kind::Forked), wanted("sched/sched_process_exit", Kind::Ended)];
+pub const FORKS: &[Wanted] = &[
+    wanted("sched/sched_process_fork", Kind::Forked),
+    wanted("sched/sched_process_exit", Kind::Ended),
+];
 
 /// The tracepoints that are switched on while threads write to `O_SYNC` or `O_DIRECT` files. Every
 /// write call of the machine passes them, so their filter, not this program, has to leave the rest
@@ -210,8 +212,12 @@ impl Decoder {
             Kind::Exit(call) => Layout::Exit { call, result: format.number("ret")? },
             Kind::EnterWrite => Layout::EnterWrite { fd: format.number("fd")? },
             Kind::ExitWrite => Layout::ExitWrite { result: format.number("ret")? },
-            Kind::Queued | Kind::Inserted | Kind::Issued | Kind::Done | Kind::Merged => request(kind)?,
-            Kind::Balanced => Layout::Balanced { bdi: format.text("bdi")?, pause: format.number("pause")? },
+            Kind::Queued | Kind::Inserted | Kind::Issued | Kind::Done | Kind::Merged => {
+                request(kind)?
+            }
+            Kind::Balanced => {
+                Layout::Balanced { bdi: format.text("bdi")?, pause: format.number("pause")? }
+            }
             Kind::Forked => Layout::Forked { child: format.number("child_pid")? },
             Kind::Ended => Layout::Ended,
         };
@@ -243,9 +249,13 @@ impl Decoder {
                 let fd = fd.and_then(|fd| fd.read(record)).map(|fd| fd as i32);
                 Some(Event::Enter { call: *call, fd })
             }
-            Layout::Exit { call, result } => Some(Event::Exit { call: *call, ok: result.read(record)? >= 0 }),
+            Layout::Exit { call, result } => {
+                Some(Event::Exit { call: *call, ok: result.read(record)? >= 0 })
+            }
             Layout::EnterWrite { fd } => Some(Event::EnterWrite { fd: fd.read(record)? as i32 }),
-            Layout::ExitWrite { result } => Some(Event::ExitWrite { ok: result.read(record)? >= 0 }),
+            Layout::ExitWrite { result } => {
+                Some(Event::ExitWrite { ok: result.read(record)? >= 0 })
+            }
             Layout::Request { kind, device, sector, sectors, rwbs } => {
                 let class = Class::from_rwbs(rwbs.read(record)?)?;
                 let bytes = (sectors.read(record)? as u64).saturating_mul(SECTOR_BYTES);
@@ -257,8 +267,10 @@ impl Decoder {
                     _ if bytes == 0 => return None,
                     _ => sector.read(record)? as u64,
                 };
-                let device =
-                    DeviceId { major: number >> MINOR_BITS, minor: number & ((1 << MINOR_BITS) - 1) };
+                let device = DeviceId {
+                    major: number >> MINOR_BITS,
+                    minor: number & ((1 << MINOR_BITS) - 1),
+                };
                 let place = Place { device, sector };
                 Some(match kind {
                     Kind::Queued | Kind::Inserted => Event::Queued { place, class, bytes },
@@ -268,7 +280,8 @@ impl Decoder {
                 })
             }
             Layout::Balanced { bdi, pause } => {
-                let device = std::str::from_utf8(bdi.read(record)?).ok().and_then(|name| name.parse().ok());
+                let device =
+                    std::str::from_utf8(bdi.read(record)?).ok().and_then(|name| name.parse().ok());
                 Some(Event::Balanced { device, pause_ms: pause.read(record)?.max(0) as u64 })
             }
             Layout::Forked { child } => Some(Event::Forked { child: child.read(record)? as u32 }),
@@ -288,8 +301,10 @@ mod tests {
     /// Captured `events` directories, one a kernel.
     fn kernels() -> Vec<PathBuf> {
         let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/tracefs");
-        let mut kernels: Vec<_> =
-            std::fs::read_dir(fixtures).unwrap().map(|entry| entry.unwrap().path().join("events")).collect();
+        let mut kernels: Vec<_> = std::fs::read_dir(fixtures)
+            .unwrap()
+            .map(|entry| entry.unwrap().path().join("events"))
+            .collect();
         kernels.retain(|kernel| kernel.is_dir());
         kernels.sort();
         kernels
@@ -332,7 +347,8 @@ mod tests {
         for kernel in &kernels {
             let decoder = decoder(kernel);
             let decode = |path: &str, fields: &[(&str, &[u8])]| {
-                let format = format(kernel, path).unwrap_or_else(|| panic!("{}: {path}", kernel.display()));
+                let format =
+                    format(kernel, path).unwrap_or_else(|| panic!("{}: {path}", kernel.display()));
                 decoder.decode(&record(&format, fields))
             };
             let fd = 7u64.to_ne_bytes();
@@ -402,7 +418,10 @@ mod tests {
         let fork = format(newest, "sched/sched_process_fork").unwrap();
         let fields: &[(&str, &[u8])] =
             &[("parent_pid", &100i32.to_ne_bytes()), ("child_pid", &4_194_303i32.to_ne_bytes())];
-        assert_eq!(decoder.decode(&record(&fork, fields)), Some(Event::Forked { child: 4_194_303 }));
+        assert_eq!(
+            decoder.decode(&record(&fork, fields)),
+            Some(Event::Forked { child: 4_194_303 })
+        );
         let exit = format(newest, "sched/sched_process_exit").unwrap();
         assert_eq!(decoder.decode(&record(&exit, &[])), Some(Event::Ended));
     }

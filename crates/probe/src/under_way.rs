@@ -62,9 +62,11 @@ pub(crate) fn inside(root: &SysRoot, pid: u32, tid: u32) -> Option<Inside> {
 fn parse(line: &str) -> Option<(Call, Option<i32>)> {
     let mut words = line.split(' ');
     let number: i64 = words.next()?.parse().ok()?;
-    let mut argument = words.map(|word| u64::from_str_radix(word.trim_start_matches("0x"), 16).ok());
+    let mut argument =
+        words.map(|word| u64::from_str_radix(word.trim_start_matches("0x"), 16).ok());
     let first = argument.next()?? as i32;
-    // Calls that wait only with some flags (sync_file_range, msync) are left to their next beginning.
+    // Calls that wait only with some flags (sync_file_range, msync) are left to their next
+    // beginning.
     match number {
         libc::SYS_fsync => Some((Call::Fsync, Some(first))),
         libc::SYS_fdatasync => Some((Call::Fdatasync, Some(first))),

@@ -96,7 +96,8 @@ pub(crate) struct Writers {
     known: HashMap<u32, Known, Fast>,
     look: u32,
     turn: u32,
-    /// Bytes that the machine dirtied and wrote until processes were last asked; `None` if unknown.
+    /// Bytes that the machine dirtied and wrote until processes were last asked; `None` if
+    /// unknown.
     moved: Option<u64>,
     /// Processes at most that have not been asked since the machine moved.
     unasked: usize,
@@ -130,7 +131,8 @@ impl Writers {
     /// `nr_dirtied` does, and a direct write, which is among `pgpgout` (in KiB).
     fn moved(&mut self, root: &SysRoot) -> Option<u64> {
         root.read_attribute_into("/proc/vmstat", &mut self.buffer).ok()?;
-        let dirtied = number_after(&self.buffer, b"\nnr_dirtied ")?.checked_mul(root.page_bytes())?;
+        let dirtied =
+            number_after(&self.buffer, b"\nnr_dirtied ")?.checked_mul(root.page_bytes())?;
         dirtied.checked_add(number_after(&self.buffer, b"\npgpgout ")?.checked_mul(1024)?)
     }
 
@@ -211,7 +213,8 @@ impl Writers {
         let orphans = self.known.iter().filter(|(_, known)| gone.contains_key(&known.parent));
         let orphans: Vec<u32> = orphans.map(|(pid, _)| *pid).collect();
         for (at, pid) in orphans.into_iter().enumerate() {
-            let parent = if at < ORPHANS { self.stat(root, pid).map(|stat| stat.parent) } else { None };
+            let parent =
+                if at < ORPHANS { self.stat(root, pid).map(|stat| stat.parent) } else { None };
             self.known.entry(pid).and_modify(|known| known.parent = parent.unwrap_or(1));
         }
     }
@@ -279,8 +282,9 @@ impl Writers {
             Err(Errno::NOENT) => {
                 // The process may be gone as well.
                 if root.exists(&format!("/proc/{pid}/comm")) {
-                    self.missing =
-                        Some("this kernel counts no I/O by process (CONFIG_TASK_IO_ACCOUNTING)".into());
+                    self.missing = Some(
+                        "this kernel counts no I/O by process (CONFIG_TASK_IO_ACCOUNTING)".into(),
+                    );
                 }
                 None
             }

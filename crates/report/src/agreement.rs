@@ -39,7 +39,8 @@ fn shown(document: &Document) -> Shown {
     let data = |chunk: &str| serde_json::from_str::<Value>(chunk.split("</script>").next()?).ok();
     let points = html.split("<script type=\"application/json\">").filter_map(data);
     let mut hover = BTreeMap::new();
-    for point in points.filter_map(|d| d.get("points").and_then(Value::as_array).cloned()).flatten() {
+    for point in points.filter_map(|d| d.get("points").and_then(Value::as_array).cloned()).flatten()
+    {
         let lines = point["lines"].as_array().cloned().unwrap_or_default();
         let name = point["name"].as_str().unwrap_or_default().to_owned();
         let said: Vec<&str> = lines.iter().filter_map(Value::as_str).collect();
@@ -105,7 +106,8 @@ fn card(html: &str, what: &str) -> (String, String) {
         let rest = text.split(from).nth(1).unwrap_or_default();
         rest.split(to).next().unwrap_or_default().to_owned()
     };
-    let card = html.split("<span class=\"what\">").skip(1).find(|c| c.starts_with(&format!("{what}<")));
+    let card =
+        html.split("<span class=\"what\">").skip(1).find(|c| c.starts_with(&format!("{what}<")));
     let card = card.unwrap_or_else(|| panic!("no card of '{what}'"));
     (after(card, "<strong>", "</strong>"), after(card, "<span class=\"beside\">", "</span>"))
 }
@@ -157,10 +159,18 @@ fn assert_agreement(document: &Document) {
         assert_eq!(contender["passed_over"], report[i]["passed_over"]);
         let name = contender["name"].as_str().unwrap();
         if let Some(why) = contender["passed_over"].as_str() {
-            for (place, said) in [("page", &all.html), ("Markdown", &all.markdown), ("text", &all.text)] {
-                assert!(said.contains(why), "{place} does not say why {name} is not recommended: {why}");
+            for (place, said) in
+                [("page", &all.html), ("Markdown", &all.markdown), ("text", &all.text)]
+            {
+                assert!(
+                    said.contains(why),
+                    "{place} does not say why {name} is not recommended: {why}"
+                );
             }
-            assert!(all.hover[name].contains(why), "the chart does not say why {name} is not recommended");
+            assert!(
+                all.hover[name].contains(why),
+                "the chart does not say why {name} is not recommended"
+            );
         }
         if versus.is_empty() || contender["trials"].as_array().is_none_or(Vec::is_empty) {
             continue;
@@ -177,20 +187,31 @@ fn assert_agreement(document: &Document) {
             };
             let is_rate = figure.ends_with("bytes_per_s");
             // The table has shares of the rates alone; their quotient is the ratio.
-            for (cells, value) in [(&cells, number(&c["value"])), (&reference, number(&c["reference"]))] {
+            for (cells, value) in
+                [(&cells, number(&c["value"])), (&reference, number(&c["reference"]))]
+            {
                 let cell = &cells[*column];
                 match value {
                     _ if is_rate => {}
                     Some(v) => {
                         let (_, cell_text) = written(figure, v);
-                        assert!(cell.starts_with(&cell_text), "{name}, {figure}: {cell_text} in '{cell}'");
+                        assert!(
+                            cell.starts_with(&cell_text),
+                            "{name}, {figure}: {cell_text} in '{cell}'"
+                        );
                     }
-                    None if figure == "victim_p99_us" => assert!(cell.starts_with('–'), "{name}: {cell}"),
+                    None if figure == "victim_p99_us" => {
+                        assert!(cell.starts_with('–'), "{name}: {cell}")
+                    }
                     None => {}
                 }
             }
             if verdict != "unknown" {
-                assert!(cells[*column].ends_with(word), "{name}, {figure}: {word} in {:?}", cells[*column]);
+                assert!(
+                    cells[*column].ends_with(word),
+                    "{name}, {figure}: {word} in {:?}",
+                    cells[*column]
+                );
                 assert!(all.markdown.contains(word), "{name}: {word} in Markdown");
             }
             let shown = !(figure == "victim_p99_us" && slowest);
@@ -214,17 +235,26 @@ fn assert_agreement(document: &Document) {
             let before = before.unwrap_or_default();
             assert!(beside.contains(&before), "{name}, {figure}: {before} in {beside}");
             let unsure = ["same", "untold"].contains(&verdict);
-            assert_eq!(beside.contains(word), unsure, "{name}, {figure}: {word} in the card: {beside}");
+            assert_eq!(
+                beside.contains(word),
+                unsure,
+                "{name}, {figure}: {word} in the card: {beside}"
+            );
             if recommended["outcome"] != "recommended" {
                 continue;
             }
             let said = match figure {
-                "victim_p99_us" | "victim_slowest_us" => format!("{card_name} from {before} to {value}"),
+                "victim_p99_us" | "victim_slowest_us" => {
+                    format!("{card_name} from {before} to {value}")
+                }
                 "dead_share" if verdict == "better" => {
                     format!("dead seconds {value} of the time instead of {before}")
                 }
                 "flood_bytes_per_s" => {
-                    format!("the flood runs at {} %", percent(c["difference"]["value"].as_f64().unwrap()))
+                    format!(
+                        "the flood runs at {} %",
+                        percent(c["difference"]["value"].as_f64().unwrap())
+                    )
                 }
                 "burst_bytes_per_s" => {
                     format!(
@@ -264,7 +294,8 @@ fn search(default: &Made, best: &Made, other: &Made, finals: std::ops::Range<usi
             }
         }
         trials.extend(own);
-        let setting: Setting = elevator.map(|e| ("scheduler".to_owned(), e.to_owned())).into_iter().collect();
+        let setting: Setting =
+            elevator.map(|e| ("scheduler".to_owned(), e.to_owned())).into_iter().collect();
         let of = |range: std::ops::Range<usize>| range.map(|i| from + i).collect::<Vec<_>>();
         contenders.push(Contender {
             name: name.into(),
@@ -296,7 +327,11 @@ fn bistable() -> Made {
 }
 
 fn fast() -> Made {
-    Made { beside: |round, s| (280 + 5 * round + s as u32 % 3, 24 * MS), rounds: 6, ..Made::damage() }
+    Made {
+        beside: |round, s| (280 + 5 * round + s as u32 % 3, 24 * MS),
+        rounds: 6,
+        ..Made::damage()
+    }
 }
 
 #[test]
@@ -306,14 +341,16 @@ fn a_search_on_a_bistable_device_says_the_same_everywhere() {
     assert!(why.contains("slowest from 3.20 s to 3.20 s"), "{why}");
     assert!(!why.contains("p99"), "6 operations in 3 rounds have no p99: {why}");
     let versus = &document.contest.as_ref().unwrap().contenders[1].versus;
-    let p99 = versus.iter().find(|c| c.figure == floodwall_stats::versus::Figure::VictimP99Us).unwrap();
+    let p99 =
+        versus.iter().find(|c| c.figure == floodwall_stats::versus::Figure::VictimP99Us).unwrap();
     assert_eq!((p99.reference, p99.difference), (None, None));
     assert_agreement(&document);
 }
 
 #[test]
 fn a_search_whose_price_can_not_be_told_says_the_same_everywhere() {
-    let unsure = Made { beside: |round, s| (100 + 150 * (round % 3) + s as u32 % 3, 24 * MS), ..fast() };
+    let unsure =
+        Made { beside: |round, s| (100 + 150 * (round % 3) + s as u32 % 3, 24 * MS), ..fast() };
     assert_agreement(&search(&Made { rounds: 6, ..Made::damage() }, &unsure, &fast(), 3..6));
     assert_agreement(&search(&Made { rounds: 6, ..Made::damage() }, &fast(), &unsure, 3..6));
     // One deciding round tells nothing, and says so.

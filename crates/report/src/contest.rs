@@ -74,19 +74,24 @@ pub fn text(document: &Document) -> String {
 /// The contenders that a table shows: all of a comparison; of a search the reference, the
 /// recommended one and the frontier.
 fn rows(contest: &Contest) -> Vec<usize> {
-    let Some(recommended) = &contest.recommended else { return (0..contest.contenders.len()).collect() };
+    let Some(recommended) = &contest.recommended else {
+        return (0..contest.contenders.len()).collect();
+    };
     let mut rows = vec![0];
     rows.extend(recommended.contender);
     rows.extend(&contest.frontier);
     let mut seen = std::collections::BTreeSet::new();
-    rows.retain(|i| seen.insert(*i) && contest.contenders.get(*i).is_some_and(|c| c.summary.is_some()));
+    rows.retain(|i| {
+        seen.insert(*i) && contest.contenders.get(*i).is_some_and(|c| c.summary.is_some())
+    });
     rows.truncate(ROWS);
     rows
 }
 
 fn table(out: &mut String, document: &Document, contest: &Contest, rows: &[usize]) {
     let operations = format!("{}/s", Words::of(&document.scenario).operations);
-    let head = [operations.as_str(), "p99", "slowest", "dead", "victim_kept", "flood_kept", "burst_kept"];
+    let head =
+        [operations.as_str(), "p99", "slowest", "dead", "victim_kept", "flood_kept", "burst_kept"];
     let shown: Vec<(&str, Vec<String>)> = rows
         .iter()
         .filter_map(|i| contest.contenders.get(*i))
@@ -106,7 +111,11 @@ fn table(out: &mut String, document: &Document, contest: &Contest, rows: &[usize
             let _ = write!(text, "{name:<names$}");
         } else {
             // Two names could become equal when cut, so a long name gets a separate line.
-            let name = if name.chars().count() > WIDTH { name.replace(',', ", ") } else { name.to_owned() };
+            let name = if name.chars().count() > WIDTH {
+                name.replace(',', ", ")
+            } else {
+                name.to_owned()
+            };
             paragraph(out, "", &name, 0);
             let _ = write!(text, "{:names$}", "");
         }
@@ -157,7 +166,8 @@ pub fn sentence(document: &Document, contest: &Contest, contender: &Contender) -
     let operations = Words::of(&document.scenario).operations;
     let mut parts = Vec::new();
     for verdict in [Verdict::Better, Verdict::Worse, Verdict::Same, Verdict::Untold] {
-        let of: Vec<&Compared> = told::shown(&contender.versus).filter(|c| c.verdict == verdict).collect();
+        let of: Vec<&Compared> =
+            told::shown(&contender.versus).filter(|c| c.verdict == verdict).collect();
         if let Some(first) = of.first() {
             let said: Vec<String> = of.iter().map(|c| told::phrase(c, operations)).collect();
             parts.push(format!("{}: {}", told::verdict(first), said.join(", ")));
@@ -172,7 +182,8 @@ pub fn sentence(document: &Document, contest: &Contest, contender: &Contender) -
         .filter_map(|c| Some(format!("{} ({})", told::name(c.figure, operations), c.why.as_ref()?)))
         .collect();
     // What a contender that has no trials lacks, all figures lack alike.
-    let whys: std::collections::BTreeSet<&Option<String>> = contender.versus.iter().map(|c| &c.why).collect();
+    let whys: std::collections::BTreeSet<&Option<String>> =
+        contender.versus.iter().map(|c| &c.why).collect();
     if let (1, Some(Some(why)), true) = (whys.len(), whys.first(), parts.is_empty()) {
         unknown = vec![why.clone()];
     }
@@ -193,7 +204,11 @@ fn notes(document: &Document, contest: &Contest, rows: &[usize]) -> Vec<String> 
     let mut notes = document.run.warnings.clone();
     let shown = rows.iter().filter_map(|i| contest.contenders.get(*i));
     for contender in shown.filter(|c| !c.setting.is_empty() && c.setting.to_string() != c.name) {
-        notes.push(format!("{} is {}", contender.name, contender.setting.to_string().replace(',', ", ")));
+        notes.push(format!(
+            "{} is {}",
+            contender.name,
+            contender.setting.to_string().replace(',', ", ")
+        ));
     }
     let finalists: Vec<&Contender> =
         contest.contenders.iter().filter(|c| !c.final_trials.is_empty()).collect();
@@ -205,12 +220,19 @@ fn notes(document: &Document, contest: &Contest, rows: &[usize]) -> Vec<String> 
             "{a} and {b} are shown by the trials made after the choice, other settings by the race's"
         ));
     }
-    for (name, why) in contest.contenders.iter().filter_map(|c| Some((&c.name, c.passed_over.as_ref()?))) {
-        notes.push(format!("victim and flood keep more under {name}; it is not recommended: {why}"));
+    for (name, why) in
+        contest.contenders.iter().filter_map(|c| Some((&c.name, c.passed_over.as_ref()?)))
+    {
+        notes
+            .push(format!("victim and flood keep more under {name}; it is not recommended: {why}"));
     }
     let has_burst = document.scenario.get("burst").is_some_and(|burst| !burst.is_null());
     let unmeasured = |i: &usize| {
-        contest.contenders.get(*i).and_then(|c| c.summary.as_ref()).is_some_and(|s| s.burst_kept.is_none())
+        contest
+            .contenders
+            .get(*i)
+            .and_then(|c| c.summary.as_ref())
+            .is_some_and(|s| s.burst_kept.is_none())
     };
     if contest.recommended.is_some() && has_burst && rows.iter().any(unmeasured) {
         notes.push(format!("burst_kept {UNKNOWN}: not measured, for the setting leaves the limits as they are; the choice counts it as the default's"));
@@ -220,7 +242,8 @@ fn notes(document: &Document, contest: &Contest, rows: &[usize]) -> Vec<String> 
         notes.push(format!("{disturbed} trials were disturbed by others and don't count"));
     }
     let rounds = contest.contenders.first().map_or(0, |c| c.trials.len());
-    let untold = contest.contenders.iter().flat_map(|c| &c.versus).any(|c| c.verdict == Verdict::Untold);
+    let untold =
+        contest.contenders.iter().flat_map(|c| &c.versus).any(|c| c.verdict == Verdict::Untold);
     if contest.recommended.is_none() && !anything_real(contest) && untold {
         notes.push(format!("no difference could be told after {rounds} rounds; more rounds (--rounds) or longer phases (--measure) tell smaller differences apart"));
     }
@@ -239,12 +262,16 @@ mod tests {
     use crate::synthetic::{Made, run};
 
     fn contest(recommended: Option<Recommended>) -> Document {
-        let (damage, better) =
-            (Made::damage(), Made { beside: |_, s| (300 + s as u32 % 3, 12_000_000), ..Made::damage() });
+        let (damage, better) = (
+            Made::damage(),
+            Made { beside: |_, s| (300 + s as u32 % 3, 12_000_000), ..Made::damage() },
+        );
         let mut trials = Made { rounds: 5, ..damage }.trials();
         trials.extend(Made { rounds: 5, ..better }.trials());
-        let setting: Setting = [("vm.dirty_bytes".to_owned(), "15000000".to_owned())].into_iter().collect();
-        let finals = |trials: std::ops::Range<usize>| trials.filter(|_| recommended.is_some()).collect();
+        let setting: Setting =
+            [("vm.dirty_bytes".to_owned(), "15000000".to_owned())].into_iter().collect();
+        let finals =
+            |trials: std::ops::Range<usize>| trials.filter(|_| recommended.is_some()).collect();
         let contenders = vec![
             Contender {
                 name: "default".into(),
@@ -262,7 +289,8 @@ mod tests {
             Contender {
                 name: "a setting whose name is long".into(),
                 failure: Some(
-                    "the kernel refused sda.scheduler = cfq: no such elevator; it has none, bfq".into(),
+                    "the kernel refused sda.scheduler = cfq: no such elevator; it has none, bfq"
+                        .into(),
                 ),
                 ..Contender::default()
             },
@@ -274,7 +302,10 @@ mod tests {
     fn shown(document: &Document) -> String {
         let text = text(document);
         for line in text.lines() {
-            assert!(line.chars().count() <= crate::text::WIDTH && line == line.trim_end(), "{line}");
+            assert!(
+                line.chars().count() <= crate::text::WIDTH && line == line.trim_end(),
+                "{line}"
+            );
         }
         text
     }
@@ -313,7 +344,8 @@ mod tests {
             contender.name = name.to_owned();
             let summary = contender.summary.as_mut().unwrap();
             // 17 columns, as wide as the column was.
-            let share = Some(Estimate { value: 0.955, low: Some(0.911), high: Some(0.992), rounds: 5 });
+            let share =
+                Some(Estimate { value: 0.955, low: Some(0.911), high: Some(0.992), rounds: 5 });
             (summary.victim_kept, summary.flood_kept, summary.burst_kept) = (share, share, share);
         }
         let text = shown(&document);
@@ -326,12 +358,17 @@ mod tests {
 
     #[test]
     fn a_recommendation_comes_last() {
-        let recommended =
-            Recommended { outcome: Outcome::Recommended, contender: Some(1), ..Recommended::default() };
+        let recommended = Recommended {
+            outcome: Outcome::Recommended,
+            contender: Some(1),
+            ..Recommended::default()
+        };
         let text = shown(&contest(Some(recommended)));
         let last = text.trim_end().rsplit("\n\n").next().unwrap_or_default();
         assert!(
-            last.starts_with("Recommended: 2010-15MB (vm.dirty_bytes=15000000): p99 from 1.17 s to 12.1 ms"),
+            last.starts_with(
+                "Recommended: 2010-15MB (vm.dirty_bytes=15000000): p99 from 1.17 s to 12.1 ms"
+            ),
             "{text}"
         );
     }
@@ -346,7 +383,8 @@ mod tests {
             ..Recommended::default()
         };
         let document = contest(Some(recommended));
-        let keep = document.contest.as_ref().and_then(|c| c.recommended.as_ref()?.keep.as_ref()).unwrap();
+        let keep =
+            document.contest.as_ref().and_then(|c| c.recommended.as_ref()?.keep.as_ref()).unwrap();
         let text = text(&document);
         for command in [&keep.apply, &keep.persist] {
             let command = format!("  {command}");

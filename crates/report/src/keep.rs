@@ -69,7 +69,10 @@ impl Keep {
     pub fn lines(&self) -> Vec<String> {
         let whose = [
             (FLOOD, "the unit that floods (backup.service)"),
-            (VICTIM, "the unit that waits (postgresql.service; Debian: postgresql@15-main.service)"),
+            (
+                VICTIM,
+                "the unit that waits (postgresql.service; Debian: postgresql@15-main.service)",
+            ),
             (DISK, "the device's name"),
         ];
         let placeholders: Vec<String> = whose
@@ -90,7 +93,9 @@ impl Keep {
         }
         if !self.not_persisted.is_empty() {
             let names = self.not_persisted.join(", ");
-            lines.push(format!("Not kept across boots: {names}. floodwall persist says what to do instead."));
+            lines.push(format!(
+                "Not kept across boots: {names}. floodwall persist says what to do instead."
+            ));
         }
         lines
     }
@@ -98,7 +103,8 @@ impl Keep {
 
 /// Whether `floodwall persist` has a file for a knob of a setting.
 fn can_be_kept(name: &str, setting: &Setting) -> bool {
-    let moves = setting.0.keys().any(|knob| knob.ends_with(SHARE)) && setting.get("vm.dirty_bytes").is_none();
+    let moves = setting.0.keys().any(|knob| knob.ends_with(SHARE))
+        && setting.get("vm.dirty_bytes").is_none();
     // A strict limit without its size would be another setting.
     let of_moving_share = name.contains("bdi.") && moves;
     // A mount option keeps the journal's priority, not a file of floodwall's.
@@ -125,7 +131,12 @@ fn of_floodwall(name: &str) -> String {
 
 /// The command line of a command that takes a setting (`apply`, `persist`), `between` before each
 /// knob.
-pub(crate) fn command(name: &str, setting: &Setting, device: Option<&str>, between: &str) -> String {
+pub(crate) fn command(
+    name: &str,
+    setting: &Setting,
+    device: Option<&str>,
+    between: &str,
+) -> String {
     let device = device.map_or_else(String::new, |name| format!(" --device {}", quoted(name)));
     let knob = |(name, value): (&String, &String)| {
         format!("{between}{}", quoted(&person(&of_floodwall(name), value)))
@@ -139,8 +150,10 @@ mod tests {
     use super::*;
 
     fn kept(knobs: &[(&str, &str)], device: Option<&str>) -> String {
-        let setting: Setting = knobs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-        Keep::of(&setting, device).map_or_else(|| "nothing".to_owned(), |keep| keep.lines().join("\n"))
+        let setting: Setting =
+            knobs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        Keep::of(&setting, device)
+            .map_or_else(|| "nothing".to_owned(), |keep| keep.lines().join("\n"))
     }
 
     #[test]
@@ -175,9 +188,11 @@ mod tests {
         let weight = kept(&[("flood:io.bfq.weight", "10")], Some("sda"));
         assert!(!weight.contains("floodwall persist --"), "{weight}");
         // A size of a strict limit is a share of the hard one, which must be in bytes.
-        let strict = [("bdi.max_bytes", "8388608"), ("bdi.strict_limit", "1"), ("victim.ioprio", "be/0")];
+        let strict =
+            [("bdi.max_bytes", "8388608"), ("bdi.strict_limit", "1"), ("victim.ioprio", "be/0")];
         let left = |knobs: &[(&str, &str)]| {
-            let setting: Setting = knobs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+            let setting: Setting =
+                knobs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
             Keep::of(&setting, None).unwrap().not_persisted
         };
         assert_eq!(left(&strict), ["bdi.max_bytes", "bdi.strict_limit"]);

@@ -24,7 +24,10 @@ const MEASURING: &str = "measuring";
 /// The line above the columns.
 #[must_use]
 pub fn header() -> String {
-    columns(["elapsed", "phase", "ops/s", "flood", "p50", "p99", "max", "dirty", "drain"].map(String::from))
+    columns(
+        ["elapsed", "phase", "ops/s", "flood", "p50", "p99", "max", "dirty", "drain"]
+            .map(String::from),
+    )
 }
 
 /// One second: its time, its phase and step (`measuring`, `warming up`, …), and its measurements.
@@ -37,9 +40,12 @@ pub fn line(second: &Second<'_>, phase: PhaseKind, step: &str, interval: &Interv
     let per_second = |amount: f64| amount / interval.seconds.max(1e-9);
     let ops: f64 = interval.victim_ops.iter().copied().map(f64::from).sum();
     let host = &interval.host;
-    let waiting =
-        host.dirty_bytes.zip(host.writeback_bytes).map(|(dirty, writeback)| Bytes(dirty + writeback));
-    let drain = waiting.zip(second.drain_bytes_per_s).and_then(|(bytes, rate)| Rate(rate).time_for(bytes));
+    let waiting = host
+        .dirty_bytes
+        .zip(host.writeback_bytes)
+        .map(|(dirty, writeback)| Bytes(dirty + writeback));
+    let drain =
+        waiting.zip(second.drain_bytes_per_s).and_then(|(bytes, rate)| Rate(rate).time_for(bytes));
     columns([
         format!("{:.0}", second.elapsed_s),
         if step == MEASURING { phase.name().into() } else { format!("{}, {step}", phase.name()) },

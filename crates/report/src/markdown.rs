@@ -18,12 +18,17 @@ pub fn bench(document: &Document) -> String {
     let _ = writeln!(out, "**{}**\n", escaped(&view.verdict));
     let _ = writeln!(out, "| figure | value | 95 % interval | |\n|---|--:|--:|---|");
     for f in &view.figures {
-        let (value, interval, meaning) = (escaped(&f.value), escaped(&f.interval), escaped(&f.meaning));
+        let (value, interval, meaning) =
+            (escaped(&f.value), escaped(&f.interval), escaped(&f.meaning));
         let _ = writeln!(out, "| `{}` | {value} | {interval} | {meaning} |", f.name);
     }
     if !view.columns.is_empty() {
-        let _ =
-            writeln!(out, "\n| | {} |\n|---|{}", view.columns.join(" | "), "--:|".repeat(view.columns.len()));
+        let _ = writeln!(
+            out,
+            "\n| | {} |\n|---|{}",
+            view.columns.join(" | "),
+            "--:|".repeat(view.columns.len())
+        );
         for (label, cells) in &view.rows {
             let _ = writeln!(out, "| {label} | {} |", cells.join(" | "));
         }
@@ -67,7 +72,9 @@ pub fn report(study: &Study<'_>) -> String {
             .contenders
             .iter()
             .skip(1)
-            .filter(|c| !c.versus.is_empty() || (c.failure.is_some() && contest.recommended.is_none()))
+            .filter(|c| {
+                !c.versus.is_empty() || (c.failure.is_some() && contest.recommended.is_none())
+            })
             .map(|c| crate::contest::sentence(document, contest, c))
             .collect();
         if !said.is_empty() {
@@ -77,7 +84,9 @@ pub fn report(study: &Study<'_>) -> String {
             });
             out.push('\n');
         }
-        for (name, why) in study.subjects.iter().filter_map(|s| Some((&s.name, s.passed_over.as_ref()?))) {
+        for (name, why) in
+            study.subjects.iter().filter_map(|s| Some((&s.name, s.passed_over.as_ref()?)))
+        {
             let _ = writeln!(out, "- not recommended: {}: {}", escaped(name), escaped(why));
         }
         for warning in &document.run.warnings {

@@ -49,7 +49,10 @@ pub(crate) const NO_INTERVAL: &str = "one round: no interval";
 
 /// The ends of a figure's 95 % interval, `15 – 18`; without one the reason.
 pub(crate) fn interval(e: &Estimate, shown: fn(f64) -> String) -> String {
-    e.ends().map_or_else(|| NO_INTERVAL.into(), |(low, high)| format!("{} – {}", shown(low), shown(high)))
+    e.ends().map_or_else(
+        || NO_INTERVAL.into(),
+        |(low, high)| format!("{} – {}", shown(low), shown(high)),
+    )
 }
 
 /// A share as percent without the sign: `98.4`, `45`, `4.2`, `0.07`, `0`. Near 100 a tenth still

@@ -14,7 +14,11 @@ use crate::told;
 
 /// Of each contender that lies there the reason. A victim with a rate (`open_loop`) keeps it under
 /// many settings, so there its waits are a reason too.
-pub(crate) fn passed_over(contest: &Contest, trials: &[Trial], open_loop: bool) -> Vec<(usize, String)> {
+pub(crate) fn passed_over(
+    contest: &Contest,
+    trials: &[Trial],
+    open_loop: bool,
+) -> Vec<(usize, String)> {
     let recommended = contest.recommended.as_ref().filter(|r| r.outcome == Outcome::Recommended);
     let Some(answer) = recommended.and_then(|r| r.contender) else { return Vec::new() };
     let Some(best) = contest.contenders.get(answer) else { return Vec::new() };
@@ -77,7 +81,9 @@ fn reason(other: &Contender, best: &Contender, trials: &[Trial]) -> String {
         reasons.push(format!("score {} % instead of {} %", percent(own), percent(winners)));
     }
     if reasons.is_empty() {
-        reasons.push("the race's model expected less of it, and only its best is measured afresh".into());
+        reasons.push(
+            "the race's model expected less of it, and only its best is measured afresh".into(),
+        );
     }
     reasons.join("; ")
 }

@@ -22,9 +22,9 @@ pub(crate) fn sentence(document: &Document) -> Option<String> {
     let recommended = contest.recommended.as_ref()?;
     let operations = Words::of(&document.scenario).operations;
     let said = verdict(contest, recommended, operations)?;
-    let target = recommended
-        .p99_target_us
-        .map_or_else(String::new, |wanted| target(wanted, &reached(contest, recommended, &document.trials)));
+    let target = recommended.p99_target_us.map_or_else(String::new, |wanted| {
+        target(wanted, &reached(contest, recommended, &document.trials))
+    });
     Some(format!("{said}{target}"))
 }
 
@@ -43,7 +43,8 @@ fn verdict(contest: &Contest, recommended: &Recommended, operations: &str) -> Op
                     time(s)
                 ),
                 None => {
-                    "; if there is a difference, it is too small to be found in reasonable time".to_owned()
+                    "; if there is a difference, it is too small to be found in reasonable time"
+                        .to_owned()
                 }
             };
             Some(format!(
@@ -55,9 +56,9 @@ fn verdict(contest: &Contest, recommended: &Recommended, operations: &str) -> Op
         }
         // Its reason is known to the search alone.
         Outcome::NotMeasured => None,
-        Outcome::Keep if contest.contenders.len() <= 1 => {
-            Some("Keep the setting in force: there is nothing to choose from on this device.".into())
-        }
+        Outcome::Keep if contest.contenders.len() <= 1 => Some(
+            "Keep the setting in force: there is nothing to choose from on this device.".into(),
+        ),
         Outcome::Keep => Some(format!(
             "Keep the setting in force: of {} settings that were tried none looked better.",
             contest.contenders.iter().filter(|c| c.score.is_some()).count()
@@ -73,7 +74,8 @@ fn spaced(setting: &Setting) -> String {
 /// `: gain; price`; either may be unknown.
 fn gain_and_price(versus: &[Compared], operations: &str) -> String {
     let parts = [gains(versus, operations), price(versus)];
-    let known: Vec<&str> = parts.iter().map(String::as_str).filter(|part| !part.is_empty()).collect();
+    let known: Vec<&str> =
+        parts.iter().map(String::as_str).filter(|part| !part.is_empty()).collect();
     if known.is_empty() { String::new() } else { format!(": {}", known.join("; ")) }
 }
 
@@ -82,18 +84,23 @@ fn gains(versus: &[Compared], operations: &str) -> String {
     let mut parts = Vec::new();
     for c in [Figure::VictimP99Us, Figure::VictimSlowestUs].into_iter().filter_map(find) {
         if c.value.is_some() && c.reference.is_some() {
-            let (before, now) = (told::value(c.figure, c.reference), told::value(c.figure, c.value));
+            let (before, now) =
+                (told::value(c.figure, c.reference), told::value(c.figure, c.value));
             let name = told::name(c.figure, operations);
             parts.push(format!("{name} from {before} to {now}{}", told::unsure(c)));
         }
     }
-    if let Some(c) = find(Figure::VictimIops).filter(|c| c.value.is_some() && c.reference.is_some()) {
+    if let Some(c) = find(Figure::VictimIops).filter(|c| c.value.is_some() && c.reference.is_some())
+    {
         parts.push(match told::ratio(c) {
-            Some(times) if times.ends_with('×') => format!("{times} the {operations}{}", told::unsure(c)),
+            Some(times) if times.ends_with('×') => {
+                format!("{times} the {operations}{}", told::unsure(c))
+            }
             Some(share) => format!("{share} of the {operations}{}", told::unsure(c)),
             // A victim that stood still has no multiple.
             None => {
-                let (before, now) = (told::value(c.figure, c.reference), told::value(c.figure, c.value));
+                let (before, now) =
+                    (told::value(c.figure, c.reference), told::value(c.figure, c.value));
                 format!("{operations} from {before} to {now}{}", told::unsure(c))
             }
         });
@@ -105,7 +112,8 @@ fn gains(versus: &[Compared], operations: &str) -> String {
     };
     if let Some(c) = find(Figure::DeadShare).filter(changed) {
         let (before, now) = (told::value(c.figure, c.reference), told::value(c.figure, c.value));
-        parts.push(format!("dead seconds {now} of the time instead of {before}{}", told::unsure(c)));
+        parts
+            .push(format!("dead seconds {now} of the time instead of {before}{}", told::unsure(c)));
     }
     parts.join(", ")
 }

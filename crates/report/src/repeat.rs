@@ -80,12 +80,17 @@ pub(crate) fn command_lines(study: &Study<'_>, with_scenario: bool) -> String {
     let ram = run.host.ram_bytes.map_or_else(String::new, |b| format!(" --ram {b}B"));
     let fs = run.filesystem.as_ref().map_or_else(String::new, |f| format!(" --fs {}", f.kind));
     match (command, simulated) {
-        ("tune", Some(_)) => format!("floodwall tune --sim --device {device}{scenario} --out result.json"),
+        ("tune", Some(_)) => {
+            format!("floodwall tune --sim --device {device}{scenario} --out result.json")
+        }
         (_, Some(kernel)) => {
-            format!("floodwall sim --device {device} --kernel {kernel}{ram}{fs}{scenario} --out result.json")
+            format!(
+                "floodwall sim --device {device} --kernel {kernel}{ram}{fs}{scenario} --out result.json"
+            )
         }
         ("compare", None) if study.subjects.iter().any(|s| s.setting.get("kernel").is_some()) => {
-            let kernels = study.subjects.iter().filter_map(|s| Some((&s.name, s.setting.get("kernel")?)));
+            let kernels =
+                study.subjects.iter().filter_map(|s| Some((&s.name, s.setting.get("kernel")?)));
             let kernels: Vec<String> = kernels
                 .map(|(name, file)| {
                     // An unnamed kernel is called as it was given, and a path is no name.
@@ -95,7 +100,8 @@ pub(crate) fn command_lines(study: &Study<'_>, with_scenario: bool) -> String {
                 })
                 .collect();
             let scheduler = run.device.as_ref().and_then(|d| d.scheduler.as_ref());
-            let scheduler = scheduler.map_or_else(String::new, |name| format!(" --scheduler {name}"));
+            let scheduler =
+                scheduler.map_or_else(String::new, |name| format!(" --scheduler {name}"));
             let (kernels, device) = (kernels.concat(), quoted(device));
             format!(
                 "floodwall compare{kernels} \\\n  --device {device}{fs}{scheduler}{ram}{scenario} --out result.json"
@@ -105,7 +111,9 @@ pub(crate) fn command_lines(study: &Study<'_>, with_scenario: bool) -> String {
             let sets: Vec<String> = study
                 .subjects
                 .iter()
-                .map(|s| format!(" \\\n  --set {}", quoted(&format!("{}={}", s.name, words(&s.setting)))))
+                .map(|s| {
+                    format!(" \\\n  --set {}", quoted(&format!("{}={}", s.name, words(&s.setting))))
+                })
                 .collect();
             format!("floodwall compare{}{scenario} --out result.json DIR", sets.concat())
         }
@@ -188,7 +196,8 @@ mod tests {
     fn every_builtin_scenario_can_be_run_from_what_a_result_stores() {
         for name in builtin_names() {
             let scenario = builtin(name).unwrap().unwrap();
-            let toml = scenario_toml(&stored(&scenario)).unwrap_or_else(|| panic!("{name} has no file"));
+            let toml =
+                scenario_toml(&stored(&scenario)).unwrap_or_else(|| panic!("{name} has no file"));
             assert_eq!(stored(&scenario::parse(&toml).unwrap()), stored(&scenario), "{toml}");
         }
     }
@@ -207,8 +216,9 @@ mod tests {
         .map(|v| parse_victim(v).unwrap())
         .into();
         scenario.victims.push(command_victim("sh -c 'echo \"x\"'").unwrap());
-        scenario.floods =
-            ["seq,rate=10MB/s", "random", "files", "mmap", "copy"].map(|f| parse_flood(f).unwrap()).into();
+        scenario.floods = ["seq,rate=10MB/s", "random", "files", "mmap", "copy"]
+            .map(|f| parse_flood(f).unwrap())
+            .into();
         scenario.floods.push(command_flood("cp a b").unwrap());
         floodwall_model::scenario::name_apart(&mut scenario);
         let missing: Vec<String> = scenario

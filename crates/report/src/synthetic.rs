@@ -120,8 +120,10 @@ impl Made {
                 ..LoadTotals::default()
             }
         };
-        let victims = self.scenario.victims.iter().map(|v| total(&v.name, |i| i.victim_bytes)).collect();
-        let floods = self.scenario.floods.iter().map(|f| total(&f.name, |i| i.flood_bytes)).collect();
+        let victims =
+            self.scenario.victims.iter().map(|v| total(&v.name, |i| i.victim_bytes)).collect();
+        let floods =
+            self.scenario.floods.iter().map(|f| total(&f.name, |i| i.flood_bytes)).collect();
         let mut overrun = OpLatencies::default();
         if kind == PhaseKind::Both && self.timed && !self.reads {
             overrun.commit = LatencyCounts::from_values([3_200 * MS]);
@@ -157,7 +159,12 @@ impl Made {
         let latencies = if self.reads {
             OpLatencies { read: latency(10), ..OpLatencies::default() }
         } else {
-            OpLatencies { commit: latency(10), write: latency(1), sync: latency(9), ..OpLatencies::default() }
+            OpLatencies {
+                commit: latency(10),
+                write: latency(1),
+                sync: latency(9),
+                ..OpLatencies::default()
+            }
         };
         Interval {
             start_s: s as f64,
@@ -268,7 +275,8 @@ pub(crate) fn contest(searched: bool) -> Document {
     let cured = Made { beside: |_, s| (300 + s as u32 % 3, 12 * MS), rounds: 5, ..Made::damage() };
     let mut trials = Made { rounds: 5, ..Made::damage() }.trials();
     trials.extend(cured.trials());
-    let small: Setting = [("vm.dirty_bytes".to_owned(), "15000000".to_owned())].into_iter().collect();
+    let small: Setting =
+        [("vm.dirty_bytes".to_owned(), "15000000".to_owned())].into_iter().collect();
     let contender = |name: &str, setting: &Setting, trials: std::ops::Range<usize>| Contender {
         name: name.into(),
         setting: setting.clone(),
@@ -276,7 +284,8 @@ pub(crate) fn contest(searched: bool) -> Document {
         ..Contender::default()
     };
     let refused = "the kernel refused sda.scheduler = cfq: no such elevator; it has none, bfq";
-    let finals = |trials: std::ops::Range<usize>| if searched { trials.collect() } else { Vec::new() };
+    let finals =
+        |trials: std::ops::Range<usize>| if searched { trials.collect() } else { Vec::new() };
     let contenders = vec![
         Contender { final_trials: finals(2..5), ..contender("default", &Setting::default(), 0..5) },
         Contender { final_trials: finals(7..10), ..contender("2010-15MB", &small, 5..10) },

@@ -35,10 +35,14 @@ pub fn bench(document: &Document) -> String {
         }
     }
     out.push('\n');
-    let width = view.figures.iter().map(|f| f.interval.chars().count() + 2).max().unwrap_or(0).max(17);
+    let width =
+        view.figures.iter().map(|f| f.interval.chars().count() + 2).max().unwrap_or(0).max(17);
     for figure in &view.figures {
-        let interval =
-            if figure.interval.is_empty() { String::new() } else { format!("({})", figure.interval) };
+        let interval = if figure.interval.is_empty() {
+            String::new()
+        } else {
+            format!("({})", figure.interval)
+        };
         let head = format!("{:>8}  {interval:<width$}", figure.value);
         let text = format!("{head} {}", figure.meaning);
         let _ = writeln!(out, "{:<LABEL$}{}", figure.name, text.trim_end());
@@ -148,9 +152,13 @@ mod tests {
             .iter_mut()
             .for_each(|t| t.phases[1].intervals.iter_mut().for_each(|i| i.flood_bytes *= 2));
         let baseline = Baseline::from_document(&stored, "default.json");
-        let document =
-            Document::new(run(), &Made::harmless().scenario, Made::harmless().trials(), Some(baseline))
-                .unwrap();
+        let document = Document::new(
+            run(),
+            &Made::harmless().scenario,
+            Made::harmless().trials(),
+            Some(baseline),
+        )
+        .unwrap();
         insta::assert_snapshot!(shown(&document), @"
         copy-vs-database: a database commits (4 threads, 16 KiB, fsync) while one large file is written
         beside it
@@ -195,7 +203,8 @@ mod tests {
         let both = &mut document.trials[0].phases[2];
         both.cut_short = Some("no space left on the device".into());
         both.warmup.steady = Some(false);
-        both.warmup.verdict = "not steady after 5 s: victims: still falling by 80 % of the median".into();
+        both.warmup.verdict =
+            "not steady after 5 s: victims: still falling by 80 % of the median".into();
         document.trials[0].phases.truncate(3);
         document.summary = document.recomputed_summary();
         insta::assert_snapshot!(shown(&document), @"
@@ -241,7 +250,8 @@ mod tests {
         let mut made = Made { timed: false, ..Made::damage() };
         made.scenario.floods.clear();
         made.scenario.burst = None;
-        made.scenario.victims = vec![floodwall_model::scenario::command_victim("pgbench -T 60").unwrap()];
+        made.scenario.victims =
+            vec![floodwall_model::scenario::command_victim("pgbench -T 60").unwrap()];
         insta::assert_snapshot!(shown(&made.document()), @"
         copy-vs-database: a database commits (4 threads, 16 KiB, fsync) while one large file is written
         beside it

@@ -43,7 +43,11 @@ const COLUMNS: &[Column] = &[
     ("p99_us", |r| r.percentile(99.0)),
     ("max_us", |r| r.percentile(100.0)),
     ("flood_bytes_per_s", |r| {
-        r.phase.kind.has_flood().then(|| r.per_second(r.interval.flood_bytes as f64)).and_then(number)
+        r.phase
+            .kind
+            .has_flood()
+            .then(|| r.per_second(r.interval.flood_bytes as f64))
+            .and_then(number)
     }),
     ("dirty_bytes", |r| whole(r.interval.host.dirty_bytes)),
     ("writeback_bytes", |r| whole(r.interval.host.writeback_bytes)),
@@ -54,7 +58,12 @@ const COLUMNS: &[Column] = &[
     ("device_writes_per_s", |r| r.device(|d| d.write_ops)),
     ("device_written_bytes_per_s", |r| r.device(|d| d.written_bytes)),
     ("device_flushes_per_s", |r| {
-        r.interval.host.device.and_then(|d| d.flush_ops).map(|n| r.per_second(n as f64)).and_then(number)
+        r.interval
+            .host
+            .device
+            .and_then(|d| d.flush_ops)
+            .map(|n| r.per_second(n as f64))
+            .and_then(number)
     }),
     ("device_utilisation_percent", |r| r.utilisation_percent().and_then(number)),
     ("device_mean_queue_requests", |r| {
@@ -63,7 +72,9 @@ const COLUMNS: &[Column] = &[
     ("device_in_flight_requests", |r| whole(r.interval.host.device.map(|d| d.in_flight))),
     ("psi_io_some_percent", |r| r.share_of_us(r.interval.host.psi_io_some_us).and_then(number)),
     ("psi_io_full_percent", |r| r.share_of_us(r.interval.host.psi_io_full_us).and_then(number)),
-    ("steal_ms_per_s", |r| r.interval.host.steal_ms.map(|ms| r.per_second(ms as f64)).and_then(number)),
+    ("steal_ms_per_s", |r| {
+        r.interval.host.steal_ms.map(|ms| r.per_second(ms as f64)).and_then(number)
+    }),
 ];
 
 impl Row<'_> {
@@ -128,7 +139,8 @@ pub fn csv(document: &Document) -> String {
     let names: Vec<&str> = COLUMNS.iter().map(|(name, _)| *name).collect();
     let mut out = names.join(",") + "\n";
     for row in rows(document) {
-        let fields: Vec<String> = COLUMNS.iter().map(|(_, value)| value(&row).unwrap_or_default()).collect();
+        let fields: Vec<String> =
+            COLUMNS.iter().map(|(_, value)| value(&row).unwrap_or_default()).collect();
         out.push_str(&fields.join(","));
         out.push('\n');
     }
@@ -162,7 +174,8 @@ pub fn text(document: &Document) -> String {
         last = Some(row.phase);
         let host = &row.interval.host;
         let known = |text: Option<String>| text.unwrap_or_else(|| UNKNOWN.into());
-        let latency = |p| known(row.percentile_ns(p).map(|ns| human_duration(Duration::from_nanos(ns))));
+        let latency =
+            |p| known(row.percentile_ns(p).map(|ns| human_duration(Duration::from_nanos(ns))));
         let bytes = |b: Option<u64>| known(b.map(|b| Bytes(b).to_string()));
         let rate = |b: u64| Rate(row.per_second(b as f64)).to_string();
         let percent = |p: Option<f64>| known(p.map(|p| format!("{p:.0}%")));
@@ -178,7 +191,9 @@ pub fn text(document: &Document) -> String {
                 bytes(host.dirty_bytes),
                 bytes(host.writeback_bytes),
                 known(host.device.map(|d| rate(d.written_bytes))),
-                known(host.device.and_then(|d| d.flush_ops).map(|n| count(row.per_second(n as f64)))),
+                known(
+                    host.device.and_then(|d| d.flush_ops).map(|n| count(row.per_second(n as f64))),
+                ),
                 percent(row.utilisation_percent()),
                 percent(row.share_of_us(host.psi_io_some_us)),
             ],
@@ -269,7 +284,10 @@ mod tests {
 
     #[test]
     fn numbers_are_short_and_exact_enough() {
-        assert_eq!([1.0, 0.5, 1234.5678, 0.0].map(|v| number(v).unwrap()), ["1", "0.5", "1234.568", "0"]);
+        assert_eq!(
+            [1.0, 0.5, 1234.5678, 0.0].map(|v| number(v).unwrap()),
+            ["1", "0.5", "1234.568", "0"]
+        );
         assert_eq!([100.0, 200.0].map(|v| number(v).unwrap()), ["100", "200"]);
         assert_eq!(number(f64::NAN), None);
     }

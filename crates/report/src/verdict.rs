@@ -69,11 +69,20 @@ pub fn verdict(document: &Document) -> Verdict {
     Verdict { outcome, sentence: capitalised(&sentence) + "." }
 }
 
-fn compare(words: &Words, s: &Summary, alone: &PhaseFigures, both: &PhaseFigures) -> (Outcome, String) {
+fn compare(
+    words: &Words,
+    s: &Summary,
+    alone: &PhaseFigures,
+    both: &PhaseFigures,
+) -> (Outcome, String) {
     let Words { operations, flood, .. } = words;
     let (a, b) = (alone.iops.unwrap_or(0.0), both.iops.unwrap_or(0.0));
     let Some(kept) = s.victim_kept else {
-        let why = s.unknown.iter().find(|u| u.figure == "victim_kept").map_or("it is not known", |u| &u.why);
+        let why = s
+            .unknown
+            .iter()
+            .find(|u| u.figure == "victim_kept")
+            .map_or("it is not known", |u| &u.why);
         let text = format!("nothing can be said of {operations} while {flood}: {why}");
         return (Outcome::NotCompared, text);
     };
@@ -153,7 +162,9 @@ fn dead_clause(s: &Summary, alone: &PhaseFigures) -> Option<String> {
 fn nothing_to_compare(words: &Words, both: &PhaseFigures) -> String {
     let Words { operations, flood, .. } = words;
     let rate = count(both.iops.unwrap_or(0.0));
-    format!("while {flood}, there were {rate} {operations} a second, but the victim alone was not measured")
+    format!(
+        "while {flood}, there were {rate} {operations} a second, but the victim alone was not measured"
+    )
 }
 
 fn victim_only(words: &Words, alone: &PhaseFigures) -> String {
@@ -169,8 +180,11 @@ fn victim_only(words: &Words, alone: &PhaseFigures) -> String {
 }
 
 fn flood_only(s: &Summary) -> String {
-    let flood =
-        s.flood.as_ref().and_then(|f| f.flood_bytes_per_s).map(|r| format!("the flood wrote {}", Rate(r)));
+    let flood = s
+        .flood
+        .as_ref()
+        .and_then(|f| f.flood_bytes_per_s)
+        .map(|r| format!("the flood wrote {}", Rate(r)));
     let burst = s.burst_bytes_per_s.map(|r| format!("a burst was accepted at {}", Rate(r)));
     match [flood, burst].into_iter().flatten().collect::<Vec<_>>() {
         said if said.is_empty() => "nothing was measured".into(),
@@ -195,7 +209,8 @@ pub(crate) struct Words {
 impl Words {
     /// From the scenario of a result.
     pub(crate) fn of(scenario: &Value) -> Self {
-        let list = |key: &str| scenario.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
+        let list =
+            |key: &str| scenario.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
         let (victims, floods) = (list("victims"), list("floods"));
         let mut names = victims.iter().map(operations);
         let first = names.next().unwrap_or("operations");
@@ -300,8 +315,10 @@ mod tests {
 
     #[test]
     fn seconds_that_are_as_dead_without_the_flood_are_not_its_doing() {
-        let bistable: fn(u32, usize) -> (u32, u64) = |_, s| (if s % 4 == 3 { 1_600 } else { 10 }, 1_000_000);
-        let (outcome, sentence) = said(&Made { alone: bistable, beside: bistable, ..Made::damage() });
+        let bistable: fn(u32, usize) -> (u32, u64) =
+            |_, s| (if s % 4 == 3 { 1_600 } else { 10 }, 1_000_000);
+        let (outcome, sentence) =
+            said(&Made { alone: bistable, beside: bistable, ..Made::damage() });
         assert!(!sentence.contains("a tenth of its speed"), "{sentence}");
         assert_ne!(outcome, Outcome::Damage, "{sentence}");
     }
@@ -349,8 +366,9 @@ mod tests {
     fn commands_have_no_latencies() {
         let mut scenario = builtin("copy-vs-database").unwrap().unwrap();
         scenario.victims = vec![scenario::command_victim("pgbench -c 8 -T 600 bench").unwrap()];
-        scenario.floods =
-            vec![scenario::command_flood("cp /backup/a-rather-long-name-of-a-file /data/big").unwrap()];
+        scenario.floods = vec![
+            scenario::command_flood("cp /backup/a-rather-long-name-of-a-file /data/big").unwrap(),
+        ];
         assert_says(
             &Made { scenario, timed: false, ..Made::damage() },
             Outcome::Damage,
@@ -402,7 +420,10 @@ mod tests {
             let scenario = builtin(name).unwrap().unwrap();
             let words = Words::of(&serde_json::to_value(&scenario).unwrap());
             assert_eq!(words.operations, scenario.victims[0].kind.operations(), "{name}");
-            assert!(!words.flood.contains("a flood ran"), "{name}: every kind of flood has its words");
+            assert!(
+                !words.flood.contains("a flood ran"),
+                "{name}: every kind of flood has its words"
+            );
         }
     }
 }

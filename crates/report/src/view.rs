@@ -116,7 +116,8 @@ fn device_text(device: &ResultDevice) -> String {
         device.rotational.map(|r| if r { "seeks" } else { "does not seek" }.to_owned()),
     ]);
     let below: Vec<String> = device.leaves.iter().map(device_text).collect();
-    let over = if below.is_empty() { String::new() } else { format!(" over {}", below.join(" and ")) };
+    let over =
+        if below.is_empty() { String::new() } else { format!(" over {}", below.join(" and ")) };
     if about.is_empty() {
         format!("{}{over}", device.name)
     } else {
@@ -139,7 +140,8 @@ fn setting_text(setting: &Setting) -> String {
     };
     joined([
         limit("vm.dirty_ratio", "vm.dirty_bytes").map(|l| format!("dirty limit {l}")),
-        limit("vm.dirty_background_ratio", "vm.dirty_background_bytes").map(|l| format!("background {l}")),
+        limit("vm.dirty_background_ratio", "vm.dirty_background_bytes")
+            .map(|l| format!("background {l}")),
         setting.get("scheduler").map(|s| format!("scheduler {s}")),
         setting.get("nr_requests").map(|n| format!("nr_requests {n}")),
         setting.get("wbt_lat_usec").map(wbt),
@@ -148,8 +150,10 @@ fn setting_text(setting: &Setting) -> String {
 
 fn run_text(document: &Document) -> String {
     let rounds = document.summary.rounds;
-    let measured = document.trials.iter().flat_map(|t| &t.phases).find(|p| p.kind != PhaseKind::Burst);
-    let seconds = |s: f64| human_duration(Duration::try_from_secs_f64(s.round()).unwrap_or_default());
+    let measured =
+        document.trials.iter().flat_map(|t| &t.phases).find(|p| p.kind != PhaseKind::Burst);
+    let seconds =
+        |s: f64| human_duration(Duration::try_from_secs_f64(s.round()).unwrap_or_default());
     let state = match &document.run.status {
         RunStatus::Complete => String::new(),
         RunStatus::Partial { why } => format!("partial: {why}"),
@@ -162,9 +166,13 @@ fn run_text(document: &Document) -> String {
     ])
 }
 
-fn rows(document: &Document, phases: &[(&str, PhaseKind, &PhaseFigures)]) -> Vec<(String, Vec<String>)> {
+fn rows(
+    document: &Document,
+    phases: &[(&str, PhaseKind, &PhaseFigures)],
+) -> Vec<(String, Vec<String>)> {
     let row = |label: &str, cell: &dyn Fn(PhaseKind, &PhaseFigures) -> Option<String>| {
-        let cells = phases.iter().map(|(_, kind, f)| cell(*kind, f).unwrap_or_else(|| UNKNOWN.into()));
+        let cells =
+            phases.iter().map(|(_, kind, f)| cell(*kind, f).unwrap_or_else(|| UNKNOWN.into()));
         (label.to_owned(), cells.collect::<Vec<_>>())
     };
     let latency = |of: fn(&Percentiles) -> Option<f64>| {
@@ -179,8 +187,11 @@ fn rows(document: &Document, phases: &[(&str, PhaseKind, &PhaseFigures)]) -> Vec
         row("max", &latency(|l| Some(l.max))),
         row("worst second", &|_, f| f.worst_second_iops.map(|i| format!("{}/s", count(i)))),
         row("dead seconds", &|kind, f| {
-            let of =
-                if kind == PhaseKind::Both { document.summary.of_seconds } else { f.seconds.round() as u64 };
+            let of = if kind == PhaseKind::Both {
+                document.summary.of_seconds
+            } else {
+                f.seconds.round() as u64
+            };
             f.dead_seconds.map(|d| format!("{} of {}", whole(d), whole(of)))
         }),
         row("longest stall", &|_, f| f.longest_stall_s.map(|s| format!("{} s", whole(s)))),
@@ -195,7 +206,10 @@ fn figures(s: &Summary) -> Vec<FigureLine> {
     let baseline = s.reference == "baseline";
     let rate = s.burst_bytes_per_s.map_or_else(|| UNKNOWN.into(), |r| Rate(r).to_string());
     let (flood, burst) = if baseline {
-        ("of its speed alone under the baseline", format!("of a burst under the baseline, now {rate}"))
+        (
+            "of its speed alone under the baseline",
+            format!("of a burst under the baseline, now {rate}"),
+        )
     } else {
         ("of its speed alone", format!("compared with itself, {rate}: no baseline was given"))
     };
@@ -236,7 +250,9 @@ fn notes(document: &Document) -> Vec<String> {
     let mut notes: Vec<String> = document.run.warnings.clone();
     let s = &document.summary;
     if [s.victim_kept, s.flood_kept, s.dead_seconds].iter().flatten().any(|e| e.ends().is_none()) {
-        notes.push("one round does not tell how much rounds differ: no intervals; run two or more".into());
+        notes.push(
+            "one round does not tell how much rounds differ: no intervals; run two or more".into(),
+        );
     }
     let phases = || document.trials.iter().flat_map(|t| t.phases.iter().map(move |p| (t.round, p)));
     for (round, phase) in phases() {

@@ -63,7 +63,8 @@ mod tests {
         let dd = |fs, limited: bool| {
             let spec = DeviceSpec::preset("usb3-btrfs-nas-2016").unwrap();
             let rig = SimRig::new(SimOptions { ram: Bytes::gib(16), fs, ..SimOptions::new(spec) });
-            let small = [("vm.dirty_bytes", "201326592"), ("vm.dirty_background_bytes", "33554432")];
+            let small =
+                [("vm.dirty_bytes", "201326592"), ("vm.dirty_background_bytes", "33554432")];
             let pairs = if limited { &small[..] } else { &[][..] };
             let setting = pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
             rig.dd(&setting, Bytes::mib(1000)).unwrap().bytes_per_s / 1e6

@@ -56,7 +56,11 @@ impl SimRig {
         let options = SimOptions { fs: FsKind::Raw, ..self.options().clone() };
         let capacity = options.capacity();
         if test.span > capacity {
-            return Err(SimError::Space { scenario: "disktest".into(), needed: test.span, capacity });
+            return Err(SimError::Space {
+                scenario: "disktest".into(),
+                needed: test.span,
+                capacity,
+            });
         }
         let seed = options.seed;
         let (mut machine, _) = SimRig::new(options).build(setting, 0)?;

@@ -122,7 +122,8 @@ mod tests {
         for name in preset_names() {
             let device = DeviceSpec::preset(name).unwrap();
             let own = Driver::of(&device, false, 2).default_elevator(Generation::K6);
-            let expected = if multi.contains(&name) { ElevatorKind::None } else { ElevatorKind::MqDeadline };
+            let expected =
+                if multi.contains(&name) { ElevatorKind::None } else { ElevatorKind::MqDeadline };
             assert_eq!(own, expected, "{name}");
             let lab = Driver::of(&device, true, 2).default_elevator(Generation::K6);
             assert_eq!(lab, ElevatorKind::None, "{name} in the lab");
@@ -132,8 +133,14 @@ mod tests {
     #[test]
     fn an_nvme_drive_of_a_single_cpu_has_one_queue_and_an_elevator() {
         let nvme = DeviceSpec::preset("nvme-consumer").unwrap();
-        assert_eq!(Driver::of(&nvme, false, 1).default_elevator(Generation::K6), ElevatorKind::MqDeadline);
-        assert_eq!(Driver::of(&nvme, false, 1).default_elevator(Generation::K2_6_32), ElevatorKind::Cfq);
+        assert_eq!(
+            Driver::of(&nvme, false, 1).default_elevator(Generation::K6),
+            ElevatorKind::MqDeadline
+        );
+        assert_eq!(
+            Driver::of(&nvme, false, 1).default_elevator(Generation::K2_6_32),
+            ElevatorKind::Cfq
+        );
     }
 
     #[test]

@@ -62,7 +62,9 @@ pub enum SimError {
         needs: &'static str,
     },
     /// A knob that the model takes with the setting that a machine starts under, and no later.
-    #[error("{knob} can't change while the simulated machine runs; give it with the setting it starts under")]
+    #[error(
+        "{knob} can't change while the simulated machine runs; give it with the setting it starts under"
+    )]
     Fixed {
         /// The knob.
         knob: String,

@@ -45,8 +45,15 @@ impl Explained {
     /// What the parts do not account for.
     #[must_use]
     pub fn other(&self) -> Nanos {
-        let parts =
-            [self.throttled, self.gate, self.slot, self.elevator, self.device, self.journal, self.flush];
+        let parts = [
+            self.throttled,
+            self.gate,
+            self.slot,
+            self.elevator,
+            self.device,
+            self.journal,
+            self.flush,
+        ];
         self.latency.since(Nanos(parts.iter().map(|p| p.0).sum()))
     }
 

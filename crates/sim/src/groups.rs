@@ -127,8 +127,12 @@ pub(crate) fn changed(
 /// Every knob of the groups as its file reads.
 pub(crate) fn read(groups: &[GroupLimits]) -> Vec<(String, String)> {
     let read = |(group, limits): (&&str, &GroupLimits)| {
-        let high = limits.high_pages.map_or("max".to_owned(), |pages| (pages * PAGE_SIZE).to_string());
-        [(format!("{group}:{IO_MAX}"), limits.io.to_string()), (format!("{group}:{MEMORY_HIGH}"), high)]
+        let high =
+            limits.high_pages.map_or("max".to_owned(), |pages| (pages * PAGE_SIZE).to_string());
+        [
+            (format!("{group}:{IO_MAX}"), limits.io.to_string()),
+            (format!("{group}:{MEMORY_HIGH}"), high),
+        ]
     };
     NAMES.iter().zip(groups).flat_map(read).collect()
 }
@@ -203,7 +207,10 @@ mod tests {
         ]);
         let groups = from_setting(&given).unwrap();
         assert_eq!(groups[0], GroupLimits::default());
-        assert_eq!((groups[1].io.bytes, groups[1].high_pages), ([None, Some(60_000_000)], Some(32_768)));
+        assert_eq!(
+            (groups[1].io.bytes, groups[1].high_pages),
+            ([None, Some(60_000_000)], Some(32_768))
+        );
         let mut read = Setting::default();
         in_force(&groups, &given, &mut read);
         let expected = setting(&[
@@ -216,12 +223,15 @@ mod tests {
 
     #[test]
     fn values_that_the_kernel_refuses_are_refused() {
-        for text in ["", "wbps", "wbps=", "wbps=0", "wbps=-1", "wbps=1MB", "bps=1", "riops=0", "wiops=1.5"] {
+        for text in
+            ["", "wbps", "wbps=", "wbps=0", "wbps=-1", "wbps=1MB", "bps=1", "riops=0", "wiops=1.5"]
+        {
             let error = from_setting(&setting(&[("flood:io.max", text)])).unwrap_err().to_string();
             assert!(error.starts_with("flood:io.max can't be"), "{error}");
         }
         for text in ["0", "-1", "65535", "64MiB", ""] {
-            let error = from_setting(&setting(&[("victim:memory.high", text)])).unwrap_err().to_string();
+            let error =
+                from_setting(&setting(&[("victim:memory.high", text)])).unwrap_err().to_string();
             assert!(error.starts_with("victim:memory.high can't be"), "{error}");
         }
     }

@@ -62,7 +62,9 @@ mod tests {
 
     #[test]
     fn releases_are_read_as_they_are_written_and_stand_for_their_generation() {
-        for generation in [Generation::K2_6_18, Generation::K2_6_32, Generation::K3_2, Generation::K6] {
+        for generation in
+            [Generation::K2_6_18, Generation::K2_6_32, Generation::K3_2, Generation::K6]
+        {
             assert_eq!(generation.to_string().parse(), Ok(generation));
         }
         assert_eq!("6.1.55".parse(), Ok(Generation::K6));

@@ -203,7 +203,8 @@ impl PageCache {
     pub(crate) fn start_writeback(&mut self, id: InodeId, begin: u64, end: u64) {
         let inode = &mut self.inodes[id.0 as usize];
         let wb = &mut self.wbs[inode.wb()];
-        let (cleaned, started) = (inode.dirty.remove(begin, end), inode.writeback.insert(begin, end));
+        let (cleaned, started) =
+            (inode.dirty.remove(begin, end), inode.writeback.insert(begin, end));
         wb.dirty -= cleaned;
         wb.writeback += started;
         self.dirty -= cleaned;
@@ -250,7 +251,13 @@ impl PageCache {
 
     /// A process waits until nothing of a range is under writeback, from the lowest page up
     /// (`filemap_fdatawait_range`). `false`: nothing is.
-    pub(crate) fn wait_for(&mut self, id: InodeId, begin: u64, end: u64, process: ProcessIndex) -> bool {
+    pub(crate) fn wait_for(
+        &mut self,
+        id: InodeId,
+        begin: u64,
+        end: u64,
+        process: ProcessIndex,
+    ) -> bool {
         let inode = &mut self.inodes[id.0 as usize];
         match inode.writeback.first_from(begin).filter(|(b, _)| *b < end) {
             Some((at, _)) => {

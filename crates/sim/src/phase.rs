@@ -186,8 +186,9 @@ impl Filling {
             *self.backlog.iter().rev().find(|(then, _)| at.since(*then) >= Nanos::from_secs(1))?;
         let growth_per_s = now.saturating_sub(before) as f64 / at.since(earlier).as_secs_f64();
         let growing = growth_per_s > FILLING_SHARE * self.hard_limit as f64;
-        (growing && now < self.hard_limit / 4 * 3)
-            .then(|| format!("the page cache is still filling: {} of {}", Bytes(now), Bytes(self.hard_limit)))
+        (growing && now < self.hard_limit / 4 * 3).then(|| {
+            format!("the page cache is still filling: {} of {}", Bytes(now), Bytes(self.hard_limit))
+        })
     }
 }
 
@@ -209,7 +210,9 @@ fn judge(
     // Steady before and after the device passes from its cache to its medium, and two different
     // things.
     let rate = written as f64 / elapsed.as_secs_f64().max(1e-9);
-    if written < cache.0 && written as f64 + rate * run.timing.measure.as_secs_f64() >= cache.0 as f64 {
+    if written < cache.0
+        && written as f64 + rate * run.timing.measure.as_secs_f64() >= cache.0 as f64
+    {
         let written = Bytes(written);
         return Err(format!(
             "the device's cache ({cache}) would fill up while it is measured: {written} so far"
@@ -266,7 +269,8 @@ fn measure(
 /// The device's write rate, where the backlog makes it a drain rate.
 fn drain_rate(host: &HostSample, seconds: f64) -> Option<f64> {
     let backlog = host.dirty_bytes? + host.writeback_bytes?;
-    (backlog >= BACKLOG_BYTES && seconds > 0.0).then_some(host.device?.written_bytes as f64 / seconds)
+    (backlog >= BACKLOG_BYTES && seconds > 0.0)
+        .then_some(host.device?.written_bytes as f64 / seconds)
 }
 
 /// Collects a phase's measured part.
@@ -325,8 +329,11 @@ impl Measured {
         let limit = machine.now + OVERRUN;
         machine.run_while(limit, |m| !run.all().all(|p| m.load_stopped(p.load)));
         let mut overrun = OpLatencies::default();
-        let totals =
-            self.victims.iter_mut().zip(run.victims()).chain(self.floods.iter_mut().zip(run.floods()));
+        let totals = self
+            .victims
+            .iter_mut()
+            .zip(run.victims())
+            .chain(self.floods.iter_mut().zip(run.floods()));
         for (total, placed) in totals {
             let load = &mut machine.loads[placed.load];
             let mut last = load.meter.take().latencies;
@@ -337,8 +344,12 @@ impl Measured {
             }
             overrun.merge(&last);
             total.latencies.merge(&last);
-            let cpu =
-                machine.tasks.iter().filter(|t| t.load == placed.load).map(|t| t.cpu_total.0).sum::<u64>();
+            let cpu = machine
+                .tasks
+                .iter()
+                .filter(|t| t.load == placed.load)
+                .map(|t| t.cpu_total.0)
+                .sum::<u64>();
             total.cpu_us = Some(cpu / 1_000);
             total.ops_with_warmup = load.meter.since_start;
         }

@@ -11,7 +11,9 @@ use floodwall_device::{DeviceSpec, Nanos};
 use floodwall_model::rig::Step;
 use floodwall_model::scenario::{FloodKind, unsettled_rate};
 use floodwall_model::trial::{BurstTotals, OpLatencies, Warmup};
-use floodwall_model::{Bytes, Phase, PhaseKind, Rig, RigError, Scenario, Setting, Trial, Watch, setting};
+use floodwall_model::{
+    Bytes, Phase, PhaseKind, Rig, RigError, Scenario, Setting, Trial, Watch, setting,
+};
 
 use crate::block::{LoopDriver, QueueParams, RequestPool, Striped, Stripes};
 use crate::driver::Driver;
@@ -63,10 +65,11 @@ pub struct SimOptions {
     pub hz: Option<u32>,
     /// The filesystem.
     pub fs: FsKind,
-    /// Commands that the device takes at once; `None`: as many as its driver gives it, at most 128.
+    /// Commands that the device takes at once; `None`: as many as its driver gives it, at most
+    /// 128.
     pub queue_depth: Option<u32>,
-    /// Whether the device is one of the lab's: behind the loop driver and a FUSE file, not behind a
-    /// hardware driver.
+    /// Whether the device is one of the lab's: behind the loop driver and a FUSE file, not behind
+    /// a hardware driver.
     pub lab: bool,
     /// Whether the kernel's bfq has group support (`CONFIG_BFQ_GROUP_IOSCHED`), and with it shares
     /// of the request slots by priority.
@@ -191,7 +194,11 @@ impl SimRig {
     }
 
     /// A scenario with all its sizes settled, if it fits on the device.
-    pub(crate) fn fit_to(&self, scenario: &Scenario, machine: &Machine) -> Result<Scenario, SimError> {
+    pub(crate) fn fit_to(
+        &self,
+        scenario: &Scenario,
+        machine: &Machine,
+    ) -> Result<Scenario, SimError> {
         let fitted = self.fit(scenario, machine);
         let needed = needed_by(&fitted);
         let capacity = self.options.capacity();
@@ -209,7 +216,11 @@ impl SimRig {
     }
 
     /// Builds the machine under a setting.
-    pub(crate) fn build(&self, setting: &Setting, seed: u64) -> Result<(Machine, Setting), SimError> {
+    pub(crate) fn build(
+        &self,
+        setting: &Setting,
+        seed: u64,
+    ) -> Result<(Machine, Setting), SimError> {
         let o = &self.options;
         let generation = o.generation;
         if !o.fs.existed_in(generation) {
@@ -235,12 +246,16 @@ impl SimRig {
         let knobs = DirtyKnobs::from_setting(generation, setting)?;
         let memory = memory_of(o.ram.0 / PAGE_SIZE);
         let facts = o.facts();
-        let machine = throttle::Machine { hz: facts.hz, cpus: facts.cpus, possible_cpus: facts.cpus };
+        let machine =
+            throttle::Machine { hz: facts.hz, cpus: facts.cpus, possible_cpus: facts.cpus };
         let throttle = throttle::new(generation, machine, knobs, &memory);
         let thresholds = throttle.thresholds(&memory);
         let dirtyable = memory.dirtyable(generation);
         if thresholds.dirty > dirtyable {
-            return Err(SimError::Memory { ram: o.ram, limit: Bytes(thresholds.dirty * PAGE_SIZE) });
+            return Err(SimError::Memory {
+                ram: o.ram,
+                limit: Bytes(thresholds.dirty * PAGE_SIZE),
+            });
         }
         let context = BdiContext { generation, thresholds, dirtyable, other_min_ppm: 0 };
         let bdi = BdiLimits::from_setting(setting, &context)?;
@@ -397,11 +412,19 @@ pub(crate) fn one_elevator(
 }
 
 /// The known state that every phase starts from: no backlog, and the device left alone for a while.
-fn prepare(machine: &mut Machine, loads: &Loads, scenario: &Scenario, round: u32, watch: &mut dyn Watch) {
+fn prepare(
+    machine: &mut Machine,
+    loads: &Loads,
+    scenario: &Scenario,
+    round: u32,
+    watch: &mut dyn Watch,
+) {
     loads.floods.iter().for_each(|flood| machine.discard(flood));
     watch.step(Step { what: "draining", phase: None, round, expected_s: 0.5 });
     if !machine.drain(DRAIN) {
-        watch.warn("the backlog did not drain within an hour: the phases do not start from an idle device");
+        watch.warn(
+            "the backlog did not drain within an hour: the phases do not start from an idle device",
+        );
     }
     machine.run_until(machine.now + IDLE);
     let settle = scenario.timing.settle;

@@ -68,8 +68,12 @@ impl SimRig {
             machine.loads[load].logs = vec![0; cursors];
             for thread in 0..threads {
                 let chooser = Chooser { way, slots: (test.table.0 / block).max(1), files: 1 };
-                let program =
-                    VictimProgram { sync: SyncMethod::Fsync, direct: true, access: Access::Direct, chooser };
+                let program = VictimProgram {
+                    sync: SyncMethod::Fsync,
+                    direct: true,
+                    access: Access::Direct,
+                    chooser,
+                };
                 let stream = seeded(seed, (load as u64) << 32 | u64::from(thread));
                 machine.add_task(load, Program::Victim(program), file, stream);
             }
@@ -106,7 +110,10 @@ mod tests {
     fn cfq_idles_for_read_threads_that_go_elsewhere() {
         let pages = |elevator: &str| {
             let spec = DeviceSpec::preset("sas-raid10-2009").unwrap();
-            let rig = SimRig::new(SimOptions { generation: Generation::K2_6_18, ..SimOptions::new(spec) });
+            let rig = SimRig::new(SimOptions {
+                generation: Generation::K2_6_18,
+                ..SimOptions::new(spec)
+            });
             let setting = [("scheduler".to_owned(), elevator.to_owned())].into_iter().collect();
             let kib = Bytes::kib;
             let (table, seconds) = (Bytes::gib(300), 5);

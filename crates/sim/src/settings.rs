@@ -47,7 +47,11 @@ pub(crate) struct Priorities {
 
 impl Priorities {
     /// As a setting says, on this filesystem.
-    pub(crate) fn new(setting: &Setting, generation: Generation, fs: FsKind) -> Result<Self, SimError> {
+    pub(crate) fn new(
+        setting: &Setting,
+        generation: Generation,
+        fs: FsKind,
+    ) -> Result<Self, SimError> {
         let read = |knob: &str| match setting.get(knob).map(|text| (text, text.trim().parse())) {
             None => Ok(None),
             Some((_, Ok(priority))) => Ok(Some(priority)),
@@ -69,7 +73,8 @@ impl Priorities {
 
     /// What reading those that a setting names back would show.
     pub(crate) fn in_force(&self, setting: &Setting, in_force: &mut Setting) {
-        for (knob, priority) in [(VICTIMS_PRIORITY, self.victims), (JOURNAL_PRIORITY, self.journal)] {
+        for (knob, priority) in [(VICTIMS_PRIORITY, self.victims), (JOURNAL_PRIORITY, self.journal)]
+        {
             if setting.get(knob).is_some() {
                 in_force.0.insert(knob.to_owned(), priority.to_string());
             }
@@ -80,7 +85,11 @@ impl Priorities {
 /// Refuses a priority that bfq would weigh against all processes, where the kernel's weighs it
 /// within a control group alone (block/bfq-cgroup.c `bfq_init_entity`): the elevator here has no
 /// groups. `bfq_groups`: the kernel's bfq has them.
-pub(crate) fn check_groups(setting: &Setting, elevator: &str, bfq_groups: bool) -> Result<(), SimError> {
+pub(crate) fn check_groups(
+    setting: &Setting,
+    elevator: &str,
+    bfq_groups: bool,
+) -> Result<(), SimError> {
     let Some(group) = groups::first_knob(setting).filter(|_| bfq_groups && elevator == BFQ) else {
         return Ok(());
     };
@@ -95,7 +104,8 @@ pub(crate) fn check_groups(setting: &Setting, elevator: &str, bfq_groups: bool) 
 pub(crate) fn commands(setting: &Setting, driver: Driver, depth: u32) -> Result<u32, SimError> {
     match number(setting, QUEUE_DEPTH, 1, depth)? {
         Some(_) if !driver.queue_depth_changes() => {
-            let needs = "a disk behind the SCSI layer (SATA, SAS); NVMe, loop, USB and MMC have none";
+            let needs =
+                "a disk behind the SCSI layer (SATA, SAS); NVMe, loop, USB and MMC have none";
             Err(SimError::NoSubject { knob: QUEUE_DEPTH, needs })
         }
         given => Ok(given.unwrap_or(depth)),
@@ -116,7 +126,8 @@ pub(crate) struct Queue {
 /// Refuses knobs that the kernel did not have or that the model does not look at.
 pub(crate) fn check_names(setting: &Setting, generation: Generation) -> Result<(), SimError> {
     for name in setting.0.keys() {
-        if name.starts_with("vm.dirty") || name.starts_with("bdi.") || name.starts_with("iosched.") {
+        if name.starts_with("vm.dirty") || name.starts_with("bdi.") || name.starts_with("iosched.")
+        {
             // Each checks its own.
             continue;
         }
@@ -126,14 +137,20 @@ pub(crate) fn check_names(setting: &Setting, generation: Generation) -> Result<(
         }
         match QUEUE_KNOBS.iter().chain(PRIORITIES).find(|(knob, _)| knob == name) {
             Some((_, since)) if *since <= generation => {}
-            None if is_group == Ok(false) => return Err(SimError::NotModelled { knob: name.clone() }),
+            None if is_group == Ok(false) => {
+                return Err(SimError::NotModelled { knob: name.clone() });
+            }
             _ => {
                 let had: Vec<&str> = QUEUE_KNOBS
                     .iter()
                     .filter(|(_, since)| *since <= generation)
                     .map(|(knob, _)| *knob)
                     .collect();
-                return Err(SimError::NoKnob { generation, knob: name.clone(), had: had.join(", ") });
+                return Err(SimError::NoKnob {
+                    generation,
+                    knob: name.clone(),
+                    had: had.join(", "),
+                });
             }
         }
     }
@@ -142,8 +159,9 @@ pub(crate) fn check_names(setting: &Setting, generation: Generation) -> Result<(
 
 /// A knob of a block device's queue, if a setting names any.
 pub(crate) fn queue_knob(setting: &Setting) -> Option<String> {
-    let queue =
-        |name: &&String| QUEUE_KNOBS.iter().any(|(knob, _)| knob == name) || name.starts_with("iosched.");
+    let queue = |name: &&String| {
+        QUEUE_KNOBS.iter().any(|(knob, _)| knob == name) || name.starts_with("iosched.")
+    };
     setting.0.keys().find(|name| queue(name) && name.as_str() != "read_ahead_kb").cloned()
 }
 
@@ -161,13 +179,15 @@ impl Queue {
     ) -> Result<Self, SimError> {
         let generation = facts.generation;
         let kind = match setting.get("scheduler") {
-            Some(name) => {
-                name.trim().parse::<ElevatorKind>().map_err(|e| SimError::Elevator(e.to_string()))?
-            }
+            Some(name) => name
+                .trim()
+                .parse::<ElevatorKind>()
+                .map_err(|e| SimError::Elevator(e.to_string()))?,
             None => facts.default_elevator,
         };
         let make = |nr_requests| -> Result<Box<dyn Elevator>, SimError> {
-            let mut elevator = elevator::build(kind, facts).map_err(|e| SimError::Elevator(e.to_string()))?;
+            let mut elevator =
+                elevator::build(kind, facts).map_err(|e| SimError::Elevator(e.to_string()))?;
             elevator.depth_updated(nr_requests);
             for (name, value) in &setting.0 {
                 if let Some(tunable) = name.strip_prefix("iosched.") {
@@ -184,7 +204,8 @@ impl Queue {
         };
         let most = if new && kind == ElevatorKind::None { depth.max(4) } else { 2048 };
         let nr_requests = number(setting, "nr_requests", 4, most)?.unwrap_or(requests);
-        let elevators = (0..members.max(1)).map(|_| make(nr_requests)).collect::<Result<Vec<_>, _>>()?;
+        let elevators =
+            (0..members.max(1)).map(|_| make(nr_requests)).collect::<Result<Vec<_>, _>>()?;
         let sectors = if new { 4096 } else { 512 };
         let max_sectors_kb = number(setting, "max_sectors_kb", 4, 32_767)?.unwrap_or(sectors);
         let read_ahead_kb = number(setting, "read_ahead_kb", 0, 1 << 20)?.unwrap_or(128);
@@ -221,12 +242,17 @@ fn wbt(
         wbt.disable_default();
     }
     if let Some(text) = setting.get("wbt_lat_usec") {
-        let us: i64 =
-            text.trim().parse().map_err(|_| value("wbt_lat_usec", text, "-1 or microseconds".into()))?;
+        let us: i64 = text
+            .trim()
+            .parse()
+            .map_err(|_| value("wbt_lat_usec", text, "-1 or microseconds".into()))?;
         let us = if us == -1 {
             None
         } else {
-            Some(u64::try_from(us).map_err(|_| value("wbt_lat_usec", text, "-1 or microseconds".into()))?)
+            Some(
+                u64::try_from(us)
+                    .map_err(|_| value("wbt_lat_usec", text, "-1 or microseconds".into()))?,
+            )
         };
         if let Some(us) = us.filter(|us| *us > 0 && *us != wbt.latency_us()) {
             // A setting comes into force by way of another value: the kernel ignores a write of the

@@ -58,7 +58,10 @@ pub(crate) fn check(scenario: &Scenario) -> Result<(), SimError> {
             );
         }
         if !flood.mode.is_buffered() {
-            return refuse(part(), &format!("mode = {} is not modelled; leave it out", flood.mode.name()));
+            return refuse(
+                part(),
+                &format!("mode = {} is not modelled; leave it out", flood.mode.name()),
+            );
         }
     }
     Ok(())
@@ -66,13 +69,21 @@ pub(crate) fn check(scenario: &Scenario) -> Result<(), SimError> {
 
 impl Loads {
     /// Lays out a scenario whose sizes are settled.
-    pub(crate) fn place(machine: &mut Machine, scenario: &Scenario, seed: u64) -> Result<Self, SimError> {
+    pub(crate) fn place(
+        machine: &mut Machine,
+        scenario: &Scenario,
+        seed: u64,
+    ) -> Result<Self, SimError> {
         let mut loads = Self::default();
         for (i, victim) in scenario.victims.iter().enumerate() {
             loads.victims.push(place_victim(machine, victim, seed.wrapping_add(i as u64))?);
         }
         for (i, flood) in scenario.floods.iter().enumerate() {
-            loads.floods.push(place_flood(machine, flood, seed.wrapping_add(FLOODS_FROM + i as u64))?);
+            loads.floods.push(place_flood(
+                machine,
+                flood,
+                seed.wrapping_add(FLOODS_FROM + i as u64),
+            )?);
         }
         Ok(loads)
     }
@@ -116,7 +127,8 @@ fn place_victim(machine: &mut Machine, victim: &Victim, seed: u64) -> Result<Pla
         .collect();
     let load = machine.add_load(machine.group_called(setting::VICTIM), block, files.clone());
     machine.loads[load].tickets = victim.rate.map(Tickets::new);
-    machine.loads[load].cuts_logs = matches!(victim.kind, VictimKind::Wal { preallocated: false, .. });
+    machine.loads[load].cuts_logs =
+        matches!(victim.kind, VictimKind::Wal { preallocated: false, .. });
     machine.loads[load].fits_in_memory =
         victim.size.0 / 4096 < machine.memory.dirtyable(machine.generation) / 10 * 9;
     let total = slots * u64::from(victim.files);

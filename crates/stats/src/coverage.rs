@@ -42,11 +42,21 @@ struct Device {
     phase_s: u32,
 }
 
-const BISTABLE: Device =
-    Device { sojourn_s: [3.0, 6.0], rates: [ALONE, ALONE / 100.0], seconds: 0.1, rounds: 0.1, phase_s: 12 };
+const BISTABLE: Device = Device {
+    sojourn_s: [3.0, 6.0],
+    rates: [ALONE, ALONE / 100.0],
+    seconds: 0.1,
+    rounds: 0.1,
+    phase_s: 12,
+};
 const STEADIER: Device = Device { sojourn_s: [2.0, 2.0], ..BISTABLE };
-const LOGNORMAL: Device =
-    Device { sojourn_s: [1.0, 1.0], rates: [ALONE / 7.0; 2], seconds: 0.6, rounds: 0.0, phase_s: 12 };
+const LOGNORMAL: Device = Device {
+    sojourn_s: [1.0, 1.0],
+    rates: [ALONE / 7.0; 2],
+    seconds: 0.6,
+    rounds: 0.0,
+    phase_s: 12,
+};
 
 fn normal(random: &mut Random) -> f64 {
     (0..12).map(|_| random.unit()).sum::<f64>() - 6.0
@@ -174,7 +184,8 @@ fn covered(device: (&Device, &Truth), other: (&Device, &Truth), rounds: u32) -> 
     let mut random = Random::seeded(u64::from(rounds));
     let mut held = [0; 5];
     for _ in 0..EXPERIMENTS {
-        let (ours, theirs) = (trials(device, rounds, &mut random), trials(other, rounds, &mut random));
+        let (ours, theirs) =
+            (trials(device, rounds, &mut random), trials(other, rounds, &mut random));
         let s = summarise(&ours, Reference::InForce);
         let of_seconds = s.of_seconds as f64;
         let compared = &versus(&theirs, &[&ours])[0];
@@ -194,7 +205,10 @@ fn covered(device: (&Device, &Truth), other: (&Device, &Truth), rounds: u32) -> 
 fn check(device: &Device, other: &Device) {
     let (truth, others) = (Truth::of(device), Truth::of(other));
     let held = ROUNDS.map(|rounds| covered((device, &truth), (other, &others), rounds));
-    assert!(held.iter().flatten().all(|held| *held >= HELD), "{ROUNDS:?} rounds: {held:?} of {EXPERIMENTS}");
+    assert!(
+        held.iter().flatten().all(|held| *held >= HELD),
+        "{ROUNDS:?} rounds: {held:?} of {EXPERIMENTS}"
+    );
 }
 
 #[test]

@@ -118,10 +118,15 @@ impl Round {
     /// windows; 0 of a single block.
     fn variance_within(&self) -> f64 {
         let own = self.rate().unwrap_or(0.0);
-        let residual =
-            |block: &[(f64, f64)]| block.iter().map(|(amount, seconds)| amount - own * seconds).sum();
+        let residual = |block: &[(f64, f64)]| {
+            block.iter().map(|(amount, seconds)| amount - own * seconds).sum()
+        };
         variance_of_sum(
-            &self.windows.chunks(block_length(self.windows.len())).map(residual).collect::<Vec<_>>(),
+            &self
+                .windows
+                .chunks(block_length(self.windows.len()))
+                .map(residual)
+                .collect::<Vec<_>>(),
         )
     }
 }
@@ -164,7 +169,11 @@ fn total(rounds: &[Round]) -> (f64, f64) {
 ///
 /// `None` when there is no such ratio: no rounds, no time, or a denominator of zero.
 #[must_use]
-pub fn ratio_of_rates(numerator: &[Round], denominator: &[Round], pairing: Pairing) -> Option<Estimate> {
+pub fn ratio_of_rates(
+    numerator: &[Round],
+    denominator: &[Round],
+    pairing: Pairing,
+) -> Option<Estimate> {
     Ratio::of(numerator, denominator, pairing).map(|ratio| ratio.estimate())
 }
 
@@ -222,7 +231,9 @@ impl Ratio {
                 Some((self.value / factor, self.value * factor))
             }
             // At most this share of the time something could happen, and at the denominator's rate.
-            Error::Nothing(rounds, seconds) => Some((0.0, share::of_nothing(rounds, seconds, miss))),
+            Error::Nothing(rounds, seconds) => {
+                Some((0.0, share::of_nothing(rounds, seconds, miss)))
+            }
         }
     }
 
@@ -252,7 +263,8 @@ fn log_variance(numerator: &[Round], denominator: &[Round], pairing: Pairing) ->
         let between: Vec<f64> = above.iter().zip(&below).map(|(a, b)| a - b).collect();
         return (variance_of_sum(&between).max(above_within + below_within), freedom(above.len()));
     }
-    let (a, b) = (variance_of_sum(&above).max(above_within), variance_of_sum(&below).max(below_within));
+    let (a, b) =
+        (variance_of_sum(&above).max(above_within), variance_of_sum(&below).max(below_within));
     (a + b, welch_freedom((a, above.len()), (b, below.len())))
 }
 
@@ -271,7 +283,8 @@ pub(crate) fn mean_difference(x: &[f64], y: &[f64], pairing: Pairing) -> Option<
         let (mean, variance) = mean_and_variance(&differences)?;
         return Some((mean, (variance / x.len() as f64).sqrt(), (x.len() - 1) as f64));
     }
-    let ((mean_x, x_variance), (mean_y, y_variance)) = (mean_and_variance(x)?, mean_and_variance(y)?);
+    let ((mean_x, x_variance), (mean_y, y_variance)) =
+        (mean_and_variance(x)?, mean_and_variance(y)?);
     let (a, b) = (x_variance / x.len() as f64, y_variance / y.len() as f64);
     Some((mean_x - mean_y, (a + b).sqrt(), welch_freedom((a, x.len()), (b, y.len()))))
 }
@@ -295,7 +308,8 @@ const HALVINGS: u32 = 12;
 pub(crate) fn p_of(null: f64, ends: impl Fn(f64) -> Option<(f64, f64)>) -> Option<f64> {
     let holds = |miss: f64| ends(miss).map(|(low, high)| low <= null && null <= high);
     // Which side of the 95 % interval p is on must be exact; its value need not be.
-    let (mut low, mut high) = if holds(MISS)? { (MISS.ln(), 0.0) } else { (1e-6f64.ln(), MISS.ln()) };
+    let (mut low, mut high) =
+        if holds(MISS)? { (MISS.ln(), 0.0) } else { (1e-6f64.ln(), MISS.ln()) };
     for _ in 0..HALVINGS {
         let middle = f64::midpoint(low, high);
         if holds(middle.exp())? { low = middle } else { high = middle }
@@ -335,7 +349,8 @@ mod tests {
 
     #[test]
     fn a_figure_is_the_mean_over_all_seconds() {
-        let e = ratio_of_rates(&levels(&[0.0, 0.0, 300.0]), &constant(3, 100.0), Pairing::Rounds).unwrap();
+        let e = ratio_of_rates(&levels(&[0.0, 0.0, 300.0]), &constant(3, 100.0), Pairing::Rounds)
+            .unwrap();
         assert_eq!(e.value, 1.0);
         assert_eq!(
             mean_rate(&[Round::new([(100.0, 1.0), (0.0, 3.0)])]),
@@ -350,7 +365,8 @@ mod tests {
     fn the_interval_is_t_errors_wide() {
         for (amounts, t) in [(&[90.0, 110.0][..], 12.706), (&[90.0, 100.0, 110.0][..], 4.303)] {
             let e =
-                ratio_of_rates(&levels(amounts), &constant(amounts.len(), 100.0), Pairing::Rounds).unwrap();
+                ratio_of_rates(&levels(amounts), &constant(amounts.len(), 100.0), Pairing::Rounds)
+                    .unwrap();
             let n = amounts.len() as f64;
             let squares: f64 = amounts.iter().map(|a| (a / 100.0 - 1.0f64).powi(2)).sum();
             let factor = (t * (squares / (n - 1.0) / n).sqrt()).exp();
@@ -366,9 +382,13 @@ mod tests {
     fn one_round_has_no_interval() {
         let e = ratio_of_rates(&constant(1, 10.0), &constant(1, 100.0), Pairing::Rounds).unwrap();
         assert_eq!(e, Estimate { value: 0.1, low: None, high: None, rounds: 1 });
-        let e = ratio_of_rates(&constant(5, 10.0), &constant(1, 100.0), Pairing::Independent).unwrap();
+        let e =
+            ratio_of_rates(&constant(5, 10.0), &constant(1, 100.0), Pairing::Independent).unwrap();
         assert_eq!((e.ends(), e.rounds), (None, 1));
-        assert_eq!(Ratio::of(&constant(1, 10.0), &constant(1, 100.0), Pairing::Rounds).unwrap().p(), None);
+        assert_eq!(
+            Ratio::of(&constant(1, 10.0), &constant(1, 100.0), Pairing::Rounds).unwrap().p(),
+            None
+        );
     }
 
     #[test]
@@ -382,7 +402,9 @@ mod tests {
 
     #[test]
     fn nothing_in_every_round_may_still_be_something() {
-        let of = |rounds| ratio_of_rates(&constant(rounds, 0.0), &constant(rounds, 10.0), Pairing::Rounds);
+        let of = |rounds| {
+            ratio_of_rates(&constant(rounds, 0.0), &constant(rounds, 10.0), Pairing::Rounds)
+        };
         let (few, many) = (of(2).unwrap(), of(10).unwrap());
         assert!(few.value == 0.0 && few.low == Some(0.0) && few.high.unwrap() > 0.99, "{few:?}");
         assert!(many.low == Some(0.0) && (0.1..0.3).contains(&many.high.unwrap()), "{many:?}");
@@ -393,7 +415,8 @@ mod tests {
     #[test]
     fn rounds_that_agree_by_chance_are_no_surer_than_their_seconds() {
         let uneven = || Round::new((0..12).map(|i| (f64::from(i / 4) * 100.0, 1.0)));
-        let e = ratio_of_rates(&[uneven(), uneven()], &constant(2, 100.0), Pairing::Rounds).unwrap();
+        let e =
+            ratio_of_rates(&[uneven(), uneven()], &constant(2, 100.0), Pairing::Rounds).unwrap();
         let (low, high) = e.ends().unwrap();
         assert!(low < 0.2 && high > 5.0, "{e:?}");
     }
@@ -411,7 +434,8 @@ mod tests {
 
     #[test]
     fn p_is_the_miss_at_which_the_interval_reaches_no_difference() {
-        let (above, below) = (levels(&[90.0, 130.0, 120.0, 140.0]), levels(&[100.0, 105.0, 95.0, 90.0]));
+        let (above, below) =
+            (levels(&[90.0, 130.0, 120.0, 140.0]), levels(&[100.0, 105.0, 95.0, 90.0]));
         for pairing in [Pairing::Rounds, Pairing::Independent] {
             let ratio = Ratio::of(&above, &below, pairing).unwrap();
             let p = ratio.p().unwrap();

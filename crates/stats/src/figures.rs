@@ -123,7 +123,10 @@ pub fn summarise(trials: &[Trial], reference: Reference<'_>) -> Summary {
     );
     let flood_kept = kept(
         Side { what: "a flood beside a victim", rounds: flood_rounds(&both) },
-        Side { what: "the flood alone", rounds: flood_rounds(&phases(reference_trials, PhaseKind::Flood)) },
+        Side {
+            what: "the flood alone",
+            rounds: flood_rounds(&phases(reference_trials, PhaseKind::Flood)),
+        },
         pairing,
     );
     let burst_kept = kept_burst(&bursts(trials), &bursts(reference_trials));
@@ -183,7 +186,10 @@ fn ops_rounds(phases: &[&Phase]) -> Vec<Round> {
 }
 
 fn flood_rounds(phases: &[&Phase]) -> Vec<Round> {
-    phases.iter().map(|p| Round::new(p.intervals.iter().map(|i| (i.flood_bytes as f64, i.seconds)))).collect()
+    phases
+        .iter()
+        .map(|p| Round::new(p.intervals.iter().map(|i| (i.flood_bytes as f64, i.seconds))))
+        .collect()
 }
 
 fn bursts(trials: &[Trial]) -> Vec<Round> {
@@ -235,8 +241,13 @@ fn dead_seconds(both: &[&Phase], alone: Option<&Ratio>) -> (Result<Estimate, Str
         Some(alone) => {
             let dead = rounds.iter().flatten().filter(|w| w.is_dead(alone.value));
             let of = of_seconds as f64;
-            let ends = stalls::dead_ends(&rounds, alone, MISS).map(|(low, high)| (low * of, high * of));
-            Ok(Estimate::new(dead.map(Window::whole_seconds).sum::<u64>() as f64, ends, rounds.len()))
+            let ends =
+                stalls::dead_ends(&rounds, alone, MISS).map(|(low, high)| (low * of, high * of));
+            Ok(Estimate::new(
+                dead.map(Window::whole_seconds).sum::<u64>() as f64,
+                ends,
+                rounds.len(),
+            ))
         }
     };
     (found, of_seconds)

@@ -44,7 +44,9 @@ impl Point {
             (Some(ours), Some(theirs)) => ours >= theirs,
         });
         nowhere_worse
-            && axes.iter().any(|(ours, theirs)| ours.is_some() && theirs.is_none_or(|t| ours > &Some(t)))
+            && axes
+                .iter()
+                .any(|(ours, theirs)| ours.is_some() && theirs.is_none_or(|t| ours > &Some(t)))
     }
 
     fn is_finite(&self) -> bool {
@@ -60,7 +62,8 @@ impl Point {
 #[must_use]
 pub fn frontier(points: &[Point]) -> Vec<usize> {
     let finite = |i: &usize| points[*i].is_finite();
-    let beaten = |i: &usize| points.iter().any(|other| other.is_finite() && other.beats(&points[*i]));
+    let beaten =
+        |i: &usize| points.iter().any(|other| other.is_finite() && other.beats(&points[*i]));
     (0..points.len()).filter(finite).filter(|i| !beaten(i)).collect()
 }
 

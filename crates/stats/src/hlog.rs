@@ -42,7 +42,11 @@ pub enum HlogError {
 ///
 /// # Errors
 /// [`HlogError`]; text written until then stays written.
-pub fn write(trials: &[Trial], started: Duration, out: &mut impl io::Write) -> Result<(), HlogError> {
+pub fn write(
+    trials: &[Trial],
+    started: Duration,
+    out: &mut impl io::Write,
+) -> Result<(), HlogError> {
     let start = UNIX_EPOCH.checked_add(started).ok_or(HlogError::StartTime(started))?;
     let mut serializer = V2DeflateSerializer::new();
     let mut log = IntervalLogWriterBuilder::new()
@@ -77,8 +81,13 @@ where
         let start = duration(phase.start_s + interval.start_s);
         for (tag, counts) in latencies.by_operation() {
             if !counts.is_empty() {
-                log.write_histogram(&to_histogram(counts)?, start, duration(interval.seconds), Tag::new(tag))
-                    .map_err(|e| HlogError::Io(io::Error::other(e.to_string())))?;
+                log.write_histogram(
+                    &to_histogram(counts)?,
+                    start,
+                    duration(interval.seconds),
+                    Tag::new(tag),
+                )
+                .map_err(|e| HlogError::Io(io::Error::other(e.to_string())))?;
             }
         }
     }
@@ -109,8 +118,10 @@ mod tests {
     }
 
     fn trial() -> Trial {
-        let overrun =
-            OpLatencies { commit: LatencyCounts::from_values([3_000_000_000]), ..OpLatencies::default() };
+        let overrun = OpLatencies {
+            commit: LatencyCounts::from_values([3_000_000_000]),
+            ..OpLatencies::default()
+        };
         let phase = Phase {
             kind: PhaseKind::Both,
             start_s: 12.0,
@@ -139,9 +150,11 @@ mod tests {
             match entry.unwrap() {
                 LogEntry::StartTime(t) | LogEntry::BaseTime(t) => times.push(t),
                 LogEntry::Interval(i) => {
-                    let bytes =
-                        base64::engine::general_purpose::STANDARD.decode(i.encoded_histogram()).unwrap();
-                    let h: Histogram<u64> = Deserializer::new().deserialize(&mut bytes.as_slice()).unwrap();
+                    let bytes = base64::engine::general_purpose::STANDARD
+                        .decode(i.encoded_histogram())
+                        .unwrap();
+                    let h: Histogram<u64> =
+                        Deserializer::new().deserialize(&mut bytes.as_slice()).unwrap();
                     let tag = i.tag().unwrap().as_str().to_owned();
                     found.push((
                         tag,

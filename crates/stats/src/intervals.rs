@@ -221,7 +221,9 @@ mod tests {
             busy.latencies.commit = LatencyCounts::from_values(values);
             let one = busy.memory_bytes();
             store.push(busy);
-            assert!(store.intervals().len() <= FEWEST || store.memory_bytes() <= (64 << 10) + 2 * one);
+            assert!(
+                store.intervals().len() <= FEWEST || store.memory_bytes() <= (64 << 10) + 2 * one
+            );
         }
         assert!(store.intervals().len() >= FEWEST);
         let count: u64 = store.intervals().iter().map(|i| i.latencies.commit.count()).sum();

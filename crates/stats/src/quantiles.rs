@@ -118,7 +118,8 @@ impl Tail {
     /// Of counted latencies; `None` when nothing was counted.
     #[must_use]
     pub fn of(counts: &LatencyCounts) -> Option<Self> {
-        (!counts.is_empty()).then(|| Self::from(percentile_ns(counts, 99.0).map(us), us(counts.max_ns())))
+        (!counts.is_empty())
+            .then(|| Self::from(percentile_ns(counts, 99.0).map(us), us(counts.max_ns())))
     }
 
     /// The p99 where there is one, else the slowest; both in microseconds.
@@ -173,7 +174,9 @@ mod tests {
 
     #[test]
     fn the_slow_end_is_called_p99_from_100_operations_on() {
-        let of = |n: u64| Tail::of(&LatencyCounts::from_values((1..=n).map(|ms| ms * 1_000_000))).unwrap();
+        let of = |n: u64| {
+            Tail::of(&LatencyCounts::from_values((1..=n).map(|ms| ms * 1_000_000))).unwrap()
+        };
         assert_eq!(of(99), Tail { kind: TailKind::Slowest, us: 99_000.0 });
         // Buckets are up to 0.8 % wide.
         let p99 = of(100);
@@ -206,7 +209,12 @@ mod tests {
 
     /// Latencies from nanoseconds to minutes, with repeats.
     fn latencies() -> impl Strategy<Value = Vec<u64>> {
-        let one = prop_oneof![0u64..300, 1_000u64..2_000_000, 1_000_000u64..100_000_000_000, Just(MAX_NS)];
+        let one = prop_oneof![
+            0u64..300,
+            1_000u64..2_000_000,
+            1_000_000u64..100_000_000_000,
+            Just(MAX_NS)
+        ];
         prop::collection::vec(one, 1..2_500)
     }
 

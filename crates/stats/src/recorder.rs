@@ -188,8 +188,8 @@ pub struct Sampler {
     sources: Vec<Source>,
     /// One kind's counts added up over all sources; all zero between samples.
     scratch: Box<[u64]>,
-    /// By kind: a sum and maximum seen in a sample in which nothing was counted, kept for the next,
-    /// which has the count.
+    /// By kind: a sum and maximum seen in a sample in which nothing was counted, kept for the
+    /// next, which has the count.
     carried: [(u64, u64); 4],
 }
 
@@ -222,7 +222,8 @@ impl Sampler {
             sync: self.sample_kind(Op::Sync),
             read: self.sample_kind(Op::Read),
         };
-        let mut delta = Delta { ops: latencies.commit.count() + latencies.read.count(), bytes: 0, latencies };
+        let mut delta =
+            Delta { ops: latencies.commit.count() + latencies.read.count(), bytes: 0, latencies };
         for source in &mut self.sources {
             let (ops, bytes) = (
                 source.recorder.untimed_ops.load(Ordering::Relaxed),
@@ -240,7 +241,8 @@ impl Sampler {
         let (mut sum_ns, mut max_ns) = self.carried[kind];
         let (mut from, mut to) = (BUCKETS, 0);
         for source in &mut self.sources {
-            let (Some(live), Some(seen)) = (&source.recorder.kinds[kind], &mut source.seen[kind]) else {
+            let (Some(live), Some(seen)) = (&source.recorder.kinds[kind], &mut source.seen[kind])
+            else {
                 continue;
             };
             let lowest = live.lowest.load(Ordering::Relaxed) as usize;
@@ -379,7 +381,8 @@ mod tests {
     #[test]
     fn a_reader_beside_a_busy_writer_loses_and_invents_nothing() {
         const OPS: u64 = 400_000;
-        let recorders: Vec<_> = (0..2).map(|_| Arc::new(Recorder::new(&[Op::Commit, Op::Read]))).collect();
+        let recorders: Vec<_> =
+            (0..2).map(|_| Arc::new(Recorder::new(&[Op::Commit, Op::Read]))).collect();
         let latency = |n: u64| (n * 2_654_435_761) % 3_000_000;
         let running = AtomicBool::new(true);
         let (mut total, mut samples) = (Delta::default(), 0);
@@ -389,7 +392,8 @@ mod tests {
                 .map(|recorder| {
                     scope.spawn(move || {
                         for n in 0..OPS {
-                            recorder.record(if n % 3 == 0 { Op::Read } else { Op::Commit }, latency(n));
+                            recorder
+                                .record(if n % 3 == 0 { Op::Read } else { Op::Commit }, latency(n));
                             recorder.add_bytes(8);
                         }
                     })
@@ -401,7 +405,10 @@ mod tests {
                     let last = !running.load(Ordering::Acquire);
                     let delta = sampler.sample();
                     let counted = delta.latencies.commit.count() + delta.latencies.read.count();
-                    assert_eq!(delta.ops, counted, "operations are what the histograms hold, at any moment");
+                    assert_eq!(
+                        delta.ops, counted,
+                        "operations are what the histograms hold, at any moment"
+                    );
                     total.merge(&delta);
                     samples += 1;
                     if last {

@@ -40,7 +40,8 @@ pub(crate) fn ends(rounds: &[(f64, f64)], miss: f64) -> Option<(f64, f64)> {
     let share = share(rounds).filter(|_| rounds.len() > 1)?;
     let whole = sums(rounds).1;
     let most = pieces(rounds.len(), whole);
-    let residuals: Vec<f64> = rounds.iter().map(|(part, all)| (part - share * all) / whole).collect();
+    let residuals: Vec<f64> =
+        rounds.iter().map(|(part, all)| (part - share * all) / whole).collect();
     let alike = share * (1.0 - share) / variance_of_sum(&residuals);
     // Rounds that are all alike have no variance.
     let pieces = if alike.is_finite() { alike.min(most) } else { most };

@@ -57,7 +57,10 @@ impl Window {
 pub(crate) fn dead(rounds: &[Vec<Window>], iops_alone: f64) -> Vec<(f64, f64)> {
     let seconds = |w: &Window| (if w.is_dead(iops_alone) { w.seconds } else { 0.0 }, w.seconds);
     let sum = |round: &Vec<Window>| {
-        round.iter().map(seconds).fold((0.0, 0.0), |sum, window| (sum.0 + window.0, sum.1 + window.1))
+        round
+            .iter()
+            .map(seconds)
+            .fold((0.0, 0.0), |sum, window| (sum.0 + window.0, sum.1 + window.1))
     };
     rounds.iter().map(sum).collect()
 }
@@ -90,7 +93,11 @@ pub fn windows(phase: &Phase) -> Vec<Window> {
         i.victim_ops
             .iter()
             .enumerate()
-            .map(|(k, ops)| Window { start_s: start + k as f64 * each, seconds: each, ops: f64::from(*ops) })
+            .map(|(k, ops)| Window {
+                start_s: start + k as f64 * each,
+                seconds: each,
+                ops: f64::from(*ops),
+            })
             .collect::<Vec<_>>()
     };
     phase.intervals.iter().flat_map(of_interval).collect()
@@ -112,7 +119,8 @@ pub struct Stalls {
     pub dead_seconds: u64,
     /// Of this many.
     pub of_seconds: u64,
-    /// IOPS of the slowest window of at least half a second, and when it began; `None` without one.
+    /// IOPS of the slowest window of at least half a second, and when it began; `None` without
+    /// one.
     pub worst: Option<Window>,
     /// In order of time.
     pub stalls: Vec<Stall>,
@@ -150,7 +158,11 @@ pub fn assess(windows: &[Window], iops_alone: f64) -> Stalls {
 /// The slowest window of at least half a second, the first of several.
 #[must_use]
 pub fn worst(windows: &[Window]) -> Option<Window> {
-    windows.iter().filter(|w| w.whole_seconds() > 0).min_by(|a, b| a.iops().total_cmp(&b.iops())).copied()
+    windows
+        .iter()
+        .filter(|w| w.whole_seconds() > 0)
+        .min_by(|a, b| a.iops().total_cmp(&b.iops()))
+        .copied()
 }
 
 #[cfg(test)]

@@ -79,7 +79,10 @@ pub fn judge(series: &[f64], window: usize) -> Verdict {
     let median = median(last).abs();
     if drift.abs() <= DRIFT_TOLERANCE * median {
         let percent = if median > 0.0 { 100.0 * drift / median } else { 0.0 };
-        return verdict(true, format!("drifts by only {percent:+.0} % over the last {window} samples"));
+        return verdict(
+            true,
+            format!("drifts by only {percent:+.0} % over the last {window} samples"),
+        );
     }
     let direction = if drift > 0.0 { "rising" } else { "falling" };
     let amount = if median > 0.0 {
@@ -191,7 +194,8 @@ fn erfc(x: f64) -> f64 {
     let t = 1.0 / (1.0 + 0.327_591_1 * x);
     let poly = t
         * (0.254_829_592
-            + t * (-0.284_496_736 + t * (1.421_413_741 + t * (-1.453_152_027 + t * 1.061_405_429))));
+            + t * (-0.284_496_736
+                + t * (1.421_413_741 + t * (-1.453_152_027 + t * 1.061_405_429))));
     poly * (-x * x).exp()
 }
 
@@ -263,7 +267,8 @@ mod tests {
     fn the_normal_approximation_meets_the_exact_value_where_it_takes_over() {
         for ties in [vec![1; EXACT_UP_TO], vec![2; EXACT_UP_TO / 2], vec![EXACT_UP_TO / 2; 2]] {
             // S can only take values of one parity.
-            let untied = (EXACT_UP_TO * EXACT_UP_TO - ties.iter().map(|t| t * t).sum::<usize>()) as i64 / 2;
+            let untied =
+                (EXACT_UP_TO * EXACT_UP_TO - ties.iter().map(|t| t * t).sum::<usize>()) as i64 / 2;
             for s in (untied % 2..250).step_by(20) {
                 let (exact, normal) = (exact_p_value(s, &ties), normal_p_value(s, &ties));
                 assert!(s == 0 || (exact - normal).abs() < 0.02, "{s}: {exact} {normal}");
@@ -309,7 +314,8 @@ mod tests {
 
     #[test]
     fn a_load_that_jumps_between_two_speeds_is_steady() {
-        let alternating: Vec<f64> = (0..20).map(|i| if i % 2 == 0 { 2000.0 } else { 20.0 }).collect();
+        let alternating: Vec<f64> =
+            (0..20).map(|i| if i % 2 == 0 { 2000.0 } else { 20.0 }).collect();
         assert!(judge(&alternating, 10).steady);
         let in_blocks = [2000.0, 20.0, 20.0, 2000.0, 2000.0, 20.0, 2000.0, 20.0, 20.0, 2000.0];
         assert!(judge(&in_blocks, 10).steady);

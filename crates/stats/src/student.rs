@@ -59,7 +59,8 @@ fn incomplete_beta(x: f64, a: f64, b: f64) -> f64 {
     if x >= 1.0 {
         return 1.0;
     }
-    let front = (a * x.ln() + b * (1.0 - x).ln() + ln_gamma(a + b) - ln_gamma(a) - ln_gamma(b)).exp();
+    let front =
+        (a * x.ln() + b * (1.0 - x).ln() + ln_gamma(a + b) - ln_gamma(a) - ln_gamma(b)).exp();
     // The fraction converges fast below the mean; above, the mirror image does.
     if x < (a + 1.0) / (a + b + 2.0) {
         front * fraction(x, a, b) / a
@@ -108,7 +109,8 @@ fn ln_gamma(x: f64) -> f64 {
         1.505_632_735_149_311_6e-7,
     ];
     let x = x - 1.0;
-    let sum = TERMS.iter().zip(1u32..).fold(FIRST, |sum, (term, i)| sum + term / (x + f64::from(i)));
+    let sum =
+        TERMS.iter().zip(1u32..).fold(FIRST, |sum, (term, i)| sum + term / (x + f64::from(i)));
     let t = x + G + 0.5;
     0.5 * (2.0 * std::f64::consts::PI).ln() + (x + 0.5) * t.ln() - t + sum.ln()
 }

@@ -76,17 +76,20 @@ impl Tails {
         let mut steps = Vec::with_capacity(buckets.len());
         for (bucket, counts) in buckets.into_iter().rev() {
             let sum: f64 = slower.iter().sum();
-            let residuals = slower.iter().zip(&totals).map(|(slow, total)| slow / sum - total / all);
+            let residuals =
+                slower.iter().zip(&totals).map(|(slow, total)| slow / sum - total / all);
             let error = variance_of_sum(&residuals.collect::<Vec<_>>()).sqrt();
             let us = bucket_high_ns(bucket).min(slowest) as f64 / 1e3;
-            steps.push(Step { us, slower: (sum > 0.0).then(|| ((sum / all / SLOWER).ln(), error)) });
+            steps
+                .push(Step { us, slower: (sum > 0.0).then(|| ((sum / all / SLOWER).ln(), error)) });
             slower.iter_mut().zip(counts).for_each(|(slow, n)| *slow += n);
             // Nearest rank: one in a hundred may be slower, and no more.
             if p99_us.is_none() && slower.iter().sum::<f64>() > (all * SLOWER).floor() {
                 p99_us = Some(us);
             }
         }
-        let of_rounds = rounds.iter().filter_map(quantiles::Tail::of).map(|tail| tail.us.ln()).collect();
+        let of_rounds =
+            rounds.iter().filter_map(quantiles::Tail::of).map(|tail| tail.us.ln()).collect();
         Some(Self { of_rounds, p99_us: p99_us?, steps })
     }
 
@@ -94,7 +97,10 @@ impl Tails {
     /// `None` of one round.
     fn ends(&self, miss: f64) -> Option<(f64, f64)> {
         let rounds = self.of_rounds.len();
-        let t = critical_t(miss * CAUTION, rounds.checked_sub(1).filter(|freedom| *freedom > 0)? as f64);
+        let t = critical_t(
+            miss * CAUTION,
+            rounds.checked_sub(1).filter(|freedom| *freedom > 0)? as f64,
+        );
         let may_be = |step: &Step| step.slower.is_some_and(|(away, error)| away.abs() <= t * error);
         let slow = self.steps.iter().position(may_be);
         let fast = self.steps.iter().rposition(may_be);
@@ -107,7 +113,12 @@ impl Tails {
 
 /// The ends of the interval of the ratio of two p99 that misses the truth with a chance of `miss`;
 /// `None` with one round.
-pub(crate) fn ratio_ends(ours: &Tails, theirs: &Tails, pairing: Pairing, miss: f64) -> Option<(f64, f64)> {
+pub(crate) fn ratio_ends(
+    ours: &Tails,
+    theirs: &Tails,
+    pairing: Pairing,
+    miss: f64,
+) -> Option<(f64, f64)> {
     let log = |ends: (f64, f64)| (ends.0.ln(), ends.1.ln());
     let (x, y) = (log(ours.ends(miss)?), log(theirs.ends(miss)?));
     let (low, high) = share::difference(ours.p99_us.ln(), x, theirs.p99_us.ln(), y);

@@ -105,7 +105,8 @@ pub struct Compared {
     pub value: Option<f64>,
     /// The reference's.
     pub reference: Option<f64>,
-    /// Contender over reference with its 95 % interval; for dead seconds contender minus reference.
+    /// Contender over reference with its 95 % interval; for dead seconds contender minus
+    /// reference.
     pub difference: Option<Estimate>,
     /// How likely such a difference is by chance, before Holm's adjustment; `None` without an
     /// interval.
@@ -152,7 +153,10 @@ pub fn versus(reference: &[Trial], contenders: &[&[Trial]]) -> Vec<Vec<Compared>
     let mut all: Vec<Vec<Compared>> = contenders
         .iter()
         .map(|trials| {
-            Figure::ALL.iter().filter_map(|f| compare(*f, trials, reference, alone.as_ref())).collect()
+            Figure::ALL
+                .iter()
+                .filter_map(|f| compare(*f, trials, reference, alone.as_ref()))
+                .collect()
         })
         .collect();
     for figure in Figure::ALL {
@@ -186,8 +190,9 @@ fn judge(compared: &mut Compared) {
         (false, false) => Verdict::Untold,
     };
     if compared.verdict == Verdict::Untold && compared.parts() {
-        compared.why =
-            Some("of so many settings one differs as much by chance: more rounds would tell".into());
+        compared.why = Some(
+            "of so many settings one differs as much by chance: more rounds would tell".into(),
+        );
     }
 }
 
@@ -204,7 +209,9 @@ pub fn with_alone(deciding: &[Trial], reference: &[Trial]) -> Vec<Trial> {
 pub fn with_alone_of_round(trials: &[Trial], reference: &[Trial]) -> Vec<Trial> {
     let whole = |t: &Trial| {
         let mut whole = t.clone();
-        whole.phases.extend(reference.iter().find(|r| r.round == t.round).map(alone_in).unwrap_or_default());
+        whole.phases.extend(
+            reference.iter().find(|r| r.round == t.round).map(alone_in).unwrap_or_default(),
+        );
         whole
     };
     trials.iter().map(whole).collect()
@@ -216,10 +223,16 @@ fn alone_in(trial: &Trial) -> Vec<Phase> {
 }
 
 /// One figure, not yet judged; `None` if neither side has the phase.
-fn compare(figure: Figure, trials: &[Trial], reference: &[Trial], alone: Option<&Ratio>) -> Option<Compared> {
+fn compare(
+    figure: Figure,
+    trials: &[Trial],
+    reference: &[Trial],
+    alone: Option<&Ratio>,
+) -> Option<Compared> {
     let kind = phase_of(figure, reference, trials)?;
     let (ours, theirs) = (of_rounds(trials, kind), of_rounds(reference, kind));
-    let same_rounds = ours.len() == theirs.len() && ours.iter().zip(&theirs).all(|(a, b)| a.0 == b.0);
+    let same_rounds =
+        ours.len() == theirs.len() && ours.iter().zip(&theirs).all(|(a, b)| a.0 == b.0);
     let pairing = if same_rounds { Pairing::Rounds } else { Pairing::Independent };
     let mut compared = Compared {
         figure,
@@ -231,9 +244,12 @@ fn compare(figure: Figure, trials: &[Trial], reference: &[Trial], alone: Option<
         verdict: Verdict::Unknown,
         why: None,
     };
-    let sides = [&ours, &theirs].map(|side| side.iter().map(|(_, phase)| *phase).collect::<Vec<_>>());
+    let sides =
+        [&ours, &theirs].map(|side| side.iter().map(|(_, phase)| *phase).collect::<Vec<_>>());
     let [a, b] = &sides;
-    if let Some((_, side)) = [(a, "this setting"), (b, "the reference")].iter().find(|(s, _)| s.is_empty()) {
+    if let Some((_, side)) =
+        [(a, "this setting"), (b, "the reference")].iter().find(|(s, _)| s.is_empty())
+    {
         compared.why = Some(format!("phase {} was not measured under {side}", kind.name()));
         return Some(compared);
     }
@@ -294,8 +310,9 @@ fn rates(a: &[Round], b: &[Round], pairing: Pairing) -> Result<Found, String> {
 }
 
 fn tails(a: &[&Phase], b: &[&Phase], pairing: Pairing) -> Result<Found, String> {
-    let [ours, theirs] = [a, b]
-        .map(|phases| phases.iter().map(|p| p.latencies().operations()).collect::<Vec<LatencyCounts>>());
+    let [ours, theirs] = [a, b].map(|phases| {
+        phases.iter().map(|p| p.latencies().operations()).collect::<Vec<LatencyCounts>>()
+    });
     let (Some(x), Some(y)) = (Tails::of(&ours), Tails::of(&theirs)) else {
         let fewest = |side: &[LatencyCounts]| side.iter().map(LatencyCounts::count).sum::<u64>();
         let fewest = fewest(&ours).min(fewest(&theirs));
@@ -306,7 +323,8 @@ fn tails(a: &[&Phase], b: &[&Phase], pairing: Pairing) -> Result<Found, String> 
     };
     let (value, reference) = (x.p99_us, y.p99_us);
     let ends = |miss| tail::ratio_ends(&x, &y, pairing, miss);
-    let difference = Some(Estimate::new(value / reference, ends(MISS), ours.len().min(theirs.len())));
+    let difference =
+        Some(Estimate::new(value / reference, ends(MISS), ours.len().min(theirs.len())));
     let p = p_of(1.0, ends);
     Ok(Found { value, reference, difference, p, why: p.is_none().then(|| ONE_ROUND.into()) })
 }
@@ -333,7 +351,8 @@ fn operations(phases: &[&Phase]) -> LatencyCounts {
 }
 
 fn dead_shares(a: &[&Phase], b: &[&Phase], alone: &Ratio) -> Result<Found, String> {
-    let [ours, theirs] = [a, b].map(|phases| phases.iter().map(|p| windows(p)).collect::<Vec<Vec<Window>>>());
+    let [ours, theirs] =
+        [a, b].map(|phases| phases.iter().map(|p| windows(p)).collect::<Vec<Vec<Window>>>());
     let of = |rounds: &[Vec<Window>], iops: f64| share::share(&stalls::dead(rounds, iops));
     let (Some(value), Some(reference)) = (of(&ours, alone.value), of(&theirs, alone.value)) else {
         return Err("nothing was measured".into());
@@ -368,7 +387,10 @@ fn phase_of(figure: Figure, reference: &[Trial], trials: &[Trial]) -> Option<Pha
 /// those that were cut short.
 fn of_rounds(trials: &[Trial], kind: PhaseKind) -> Vec<(u32, &Phase)> {
     let all = || {
-        trials.iter().flat_map(|t| t.phases.iter().map(|p| (t.round, p))).filter(move |(_, p)| p.kind == kind)
+        trials
+            .iter()
+            .flat_map(|t| t.phases.iter().map(|p| (t.round, p)))
+            .filter(move |(_, p)| p.kind == kind)
     };
     let mut complete: Vec<_> = all().filter(|(_, p)| p.cut_short.is_none()).collect();
     if complete.is_empty() {
@@ -383,11 +405,18 @@ fn ops(phases: &[&Phase]) -> Vec<Round> {
 }
 
 fn flooded(phases: &[&Phase]) -> Vec<Round> {
-    phases.iter().map(|p| Round::new(p.intervals.iter().map(|i| (i.flood_bytes as f64, i.seconds)))).collect()
+    phases
+        .iter()
+        .map(|p| Round::new(p.intervals.iter().map(|i| (i.flood_bytes as f64, i.seconds))))
+        .collect()
 }
 
 fn bursts(phases: &[&Phase]) -> Vec<Round> {
-    phases.iter().filter_map(|p| p.burst).map(|b| Round::new([(b.bytes as f64, b.seconds)])).collect()
+    phases
+        .iter()
+        .filter_map(|p| p.burst)
+        .map(|b| Round::new([(b.bytes as f64, b.seconds)]))
+        .collect()
 }
 
 /// How likely a mean this far from zero is by chance (Student's t test); `None` of fewer than two

@@ -33,7 +33,8 @@ pub fn image() -> PathBuf {
 }
 
 /// Directories of programs, root's included: the `PATH` of an ordinary user may lack them.
-const PROGRAMS: [&str; 6] = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
+const PROGRAMS: [&str; 6] =
+    ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
 
 /// Why a test can't run here: the first of its needs that this machine lacks. A need is [`ROOT`],
 /// [`IMAGE`], an absolute path that exists, or else the name of a program.
@@ -54,7 +55,8 @@ pub fn lacks(needs: &[&str]) -> Option<String> {
 pub fn lacks_user_mode_kernel(floodwall: &str) -> Option<String> {
     static WHY: OnceLock<Option<String>> = OnceLock::new();
     let boot = || {
-        let words = ["lab", "run", "null", "--size", "64MiB", "--raw", "--kernel", "uml", "--", "true"];
+        let words =
+            ["lab", "run", "null", "--size", "64MiB", "--raw", "--kernel", "uml", "--", "true"];
         let output = Command::new(floodwall).args(words).stdin(Stdio::null()).output().ok()?;
         let said = String::from_utf8_lossy(&output.stderr);
         let last = said.lines().last().unwrap_or_default().to_owned();

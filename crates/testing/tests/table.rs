@@ -35,7 +35,8 @@ fn table(least: &str, log: &str) -> (bool, String) {
     fs::write(&least_file, least).unwrap();
     fs::write(&log_file, log).unwrap();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/test-table");
-    let output = Command::new("awk").arg("-f").arg(script).args([least_file, log_file]).output().unwrap();
+    let output =
+        Command::new("awk").arg("-f").arg(script).args([least_file, log_file]).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
     (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned())
 }
@@ -79,7 +80,9 @@ fn a_failed_test_and_a_suite_without_its_result_are_named() {
         );
     let (good, said) = table("", &failed);
     assert!(
-        !good && said.contains("failed:\n  model unit: units::exact\n    lib.rs:7: no\n    left: 1\n\n"),
+        !good
+            && said
+                .contains("failed:\n  model unit: units::exact\n    lib.rs:7: no\n    left: 1\n\n"),
         "{said}"
     );
     // Its first lines tell.
@@ -112,6 +115,9 @@ test a disk goes and comes back    ... ok
 test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 1 filtered out; finished in 1.00s
 ";
     let (good, said) = table("2 cli kernel\n", &format!("{LOG}{beside_udev}"));
-    assert!(good && said.contains("cli kernel                 2       0         0       3.3"), "{said}");
+    assert!(
+        good && said.contains("cli kernel                 2       0         0       3.3"),
+        "{said}"
+    );
     assert!(said.ends_with("4 passed, 0 failed, 1 skipped\n"), "{said}");
 }

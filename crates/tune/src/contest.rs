@@ -74,8 +74,11 @@ pub fn contest(
         disturbed: Vec::new(),
         failure: None,
     };
-    let mut contest =
-        Contest { entrants: contenders.iter().map(entrant).collect(), stopped: None, interrupted: false };
+    let mut contest = Contest {
+        entrants: contenders.iter().map(entrant).collect(),
+        stopped: None,
+        interrupted: false,
+    };
     let mut beside = scenario.clone();
     if alone == Alone::First {
         beside.phases = scenario.phase_kinds();
@@ -132,7 +135,9 @@ fn trial(
     let second = rig.run(scenario, &entrant.contender.setting, round, watch)?;
     if let Some(why) = watch.verdict(&second) {
         let name = &entrant.contender.name;
-        watch.warn(&format!("round {round}, '{name}': {why}, twice; the second trial counts all the same"));
+        watch.warn(&format!(
+            "round {round}, '{name}': {why}, twice; the second trial counts all the same"
+        ));
     }
     entrant.trials.push(second);
     Ok(())
@@ -197,20 +202,40 @@ mod tests {
     #[test]
     fn every_round_has_every_contender_in_an_order_of_its_own() {
         let (mut order, mut rig) = (Vec::new(), rig());
-        let contest =
-            contest(&mut rig, &scenario(6), &contenders(), Alone::Each, 7, &mut (), &mut |round, c| {
+        let contest = contest(
+            &mut rig,
+            &scenario(6),
+            &contenders(),
+            Alone::Each,
+            7,
+            &mut (),
+            &mut |round, c| {
                 order.push((round, c.name.clone()));
-            });
+            },
+        );
         assert!(contest.entrants.iter().all(|e| e.trials.len() == 6 && e.failure.is_none()));
-        let first: std::collections::BTreeSet<_> = order.chunks(3).map(|c| c[0].1.clone()).collect();
+        let first: std::collections::BTreeSet<_> =
+            order.chunks(3).map(|c| c[0].1.clone()).collect();
         assert!(first.len() > 1, "{order:?}");
-        assert!(order.chunks(3).enumerate().all(|(i, c)| c.iter().all(|(round, _)| *round == i as u32 + 1)));
+        assert!(
+            order
+                .chunks(3)
+                .enumerate()
+                .all(|(i, c)| c.iter().all(|(round, _)| *round == i as u32 + 1))
+        );
     }
 
     #[test]
     fn only_the_reference_tells_what_is_possible_if_that_is_measured_once() {
-        let contest =
-            contest(&mut rig(), &scenario(2), &contenders(), Alone::First, 7, &mut (), &mut |_, _| ());
+        let contest = contest(
+            &mut rig(),
+            &scenario(2),
+            &contenders(),
+            Alone::First,
+            7,
+            &mut (),
+            &mut |_, _| (),
+        );
         let kinds = |trial: &Trial| trial.phases.iter().map(|phase| phase.kind).collect::<Vec<_>>();
         let all = scenario(2).phase_kinds();
         let beside: Vec<_> = all.iter().copied().filter(|kind| !kind.is_alone()).collect();
@@ -223,11 +248,19 @@ mod tests {
 
     #[test]
     fn real_differences_are_told_from_none() {
-        let contest =
-            contest(&mut rig(), &scenario(6), &contenders(), Alone::Each, 7, &mut (), &mut |_, _| ());
+        let contest = contest(
+            &mut rig(),
+            &scenario(6),
+            &contenders(),
+            Alone::Each,
+            7,
+            &mut (),
+            &mut |_, _| (),
+        );
         let trials: Vec<&[Trial]> = contest.entrants.iter().map(|e| e.trials.as_slice()).collect();
         let compared = versus(trials[0], &trials[1..]);
-        let verdict = |i: usize, figure| compared[i].iter().find(|c| c.figure == figure).unwrap().verdict;
+        let verdict =
+            |i: usize, figure| compared[i].iter().find(|c| c.figure == figure).unwrap().verdict;
         assert_eq!(verdict(0, Figure::VictimIops), Verdict::Better);
         assert_eq!(verdict(1, Figure::VictimIops), Verdict::Untold);
         assert_eq!(verdict(0, Figure::FloodBytesPerS), Verdict::Same);
@@ -237,8 +270,12 @@ mod tests {
     fn a_refused_setting_is_out_with_its_reason_and_the_others_go_on() {
         let mut all = contenders();
         all.push(named("refused", &[("broken", "1")]));
-        let contest = contest(&mut rig(), &scenario(3), &all, Alone::Each, 1, &mut (), &mut |_, _| ());
-        assert_eq!(contest.entrants[3].failure.as_deref(), Some("the kernel refused broken = 1: invalid"));
+        let contest =
+            contest(&mut rig(), &scenario(3), &all, Alone::Each, 1, &mut (), &mut |_, _| ());
+        assert_eq!(
+            contest.entrants[3].failure.as_deref(),
+            Some("the kernel refused broken = 1: invalid")
+        );
         assert!(contest.entrants[..3].iter().all(|e| e.trials.len() == 3));
         assert_eq!(contest.stopped, None);
     }
@@ -247,10 +284,12 @@ mod tests {
     fn without_the_reference_or_without_others_it_ends() {
         let refused = named("refused", &[("broken", "1")]);
         let all = [refused.clone(), named("good", &[("a", "2")])];
-        let ended = contest(&mut rig(), &scenario(3), &all, Alone::Each, 1, &mut (), &mut |_, _| ());
+        let ended =
+            contest(&mut rig(), &scenario(3), &all, Alone::Each, 1, &mut (), &mut |_, _| ());
         assert!(ended.stopped.unwrap().contains("compared with, failed"));
         let all = [named("default", &[]), refused];
-        let ended = contest(&mut rig(), &scenario(3), &all, Alone::Each, 1, &mut (), &mut |_, _| ());
+        let ended =
+            contest(&mut rig(), &scenario(3), &all, Alone::Each, 1, &mut (), &mut |_, _| ());
         assert!(ended.stopped.unwrap().contains("every setting failed"));
         assert!(!ended.interrupted);
     }
@@ -259,7 +298,8 @@ mod tests {
     fn a_disturbed_trial_is_repeated_once_and_kept() {
         let mut rig = rig();
         rig.robbed_at = vec![2, 5, 6];
-        let contest = contest(&mut rig, &scenario(3), &contenders(), Alone::Each, 1, &mut (), &mut |_, _| ());
+        let contest =
+            contest(&mut rig, &scenario(3), &contenders(), Alone::Each, 1, &mut (), &mut |_, _| ());
         assert_eq!(rig.runs, 9 + 2, "the sixth is the fifth's repetition");
         assert!(contest.entrants.iter().all(|e| e.trials.len() == 3));
         assert_eq!(contest.entrants.iter().map(|e| e.disturbed.len()).sum::<usize>(), 2);
@@ -274,7 +314,8 @@ mod tests {
     fn an_interruption_keeps_what_was_measured() {
         let mut rig = rig();
         rig.interrupt_at = Some(5);
-        let contest = contest(&mut rig, &scenario(3), &contenders(), Alone::Each, 1, &mut (), &mut |_, _| ());
+        let contest =
+            contest(&mut rig, &scenario(3), &contenders(), Alone::Each, 1, &mut (), &mut |_, _| ());
         assert!(contest.interrupted);
         let (trials, indices) = contest.trials();
         assert_eq!(trials.len(), 5, "four whole ones and the one cut short");

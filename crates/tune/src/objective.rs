@@ -92,18 +92,19 @@ impl Reference {
     /// alone, no flood alone, or those did nothing.
     #[must_use]
     pub fn of(trials: &[Trial], scenario: &Scenario) -> Option<Self> {
-        let phases = |kind| trials.iter().flat_map(|t| &t.phases).filter(move |p: &&Phase| p.kind == kind);
+        let phases =
+            |kind| trials.iter().flat_map(|t| &t.phases).filter(move |p: &&Phase| p.kind == kind);
         let positive = |value: f64| (value.is_finite() && value > 0.0).then_some(value);
-        let flood =
-            median(phases(PhaseKind::Flood).map(lasting_flood_bytes_per_s).collect()).and_then(positive)?;
+        let flood = median(phases(PhaseKind::Flood).map(lasting_flood_bytes_per_s).collect())
+            .and_then(positive)?;
         let burst = phases(PhaseKind::Burst).filter_map(|p| p.burst).map(|b| b.bytes_per_s());
         let victims = scenario.victims.iter().enumerate();
         let rated: Vec<usize> = victims.filter(|(_, v)| v.is_open_loop()).map(|(i, _)| i).collect();
         let mut waits = LatencyCounts::default();
         phases(PhaseKind::Victim).for_each(|p| waits.merge(&waits_of(p, &rated)));
         let seconds = phases(PhaseKind::Flood).flat_map(|p| &p.intervals);
-        let drained =
-            seconds.filter_map(|i| positive(i.host.device?.written_bytes as f64 / i.seconds.max(1e-9)));
+        let drained = seconds
+            .filter_map(|i| positive(i.host.device?.written_bytes as f64 / i.seconds.max(1e-9)));
         Some(Self {
             iops_alone: iops_alone(trials).and_then(positive)?,
             flood_bytes_per_s: flood,
@@ -155,7 +156,8 @@ pub fn kept(trial: &Trial, reference: &Reference) -> Option<Kept> {
     let both = of(PhaseKind::Both)?;
     let windows = windows(both);
     let seconds: f64 = windows.iter().map(|w| w.seconds).sum();
-    let dead: f64 = windows.iter().filter(|w| w.is_dead(reference.iops_alone)).map(|w| w.seconds).sum();
+    let dead: f64 =
+        windows.iter().filter(|w| w.is_dead(reference.iops_alone)).map(|w| w.seconds).sum();
     let burst = of(PhaseKind::Burst).and_then(|p| p.burst).zip(reference.burst_bytes_per_s);
     let latencies = Percentiles::of(&both.latencies().operations());
     Some(Kept {
@@ -184,7 +186,8 @@ pub fn pooled(all: &[Kept]) -> Option<Kept> {
     let mean = |of: &dyn Fn(&Kept) -> Option<f64>| {
         let values = || all.iter().filter_map(|k| Some((of(k)?, k.seconds.max(1e-9))));
         let weight: f64 = values().map(|(_, seconds)| seconds).sum();
-        (weight > 0.0).then(|| values().map(|(value, seconds)| value * seconds).sum::<f64>() / weight)
+        (weight > 0.0)
+            .then(|| values().map(|(value, seconds)| value * seconds).sum::<f64>() / weight)
     };
     let mut waits: [LatencyCounts; 2] = Default::default();
     all.iter().for_each(|k| waits[0].merge(&k.waits[0]));
@@ -222,7 +225,9 @@ pub fn percent_of<'a>(all: impl IntoIterator<Item = &'a Kept>) -> Option<f64> {
 
 /// The loss of a victim with a rate by its latency at this percentile, as a logarithm.
 fn log_latency(kept: &Kept, percent: f64) -> f64 {
-    let [Some(beside), Some(alone)] = kept.waits.each_ref().map(|waits| percentile_ns(waits, percent)) else {
+    let [Some(beside), Some(alone)] =
+        kept.waits.each_ref().map(|waits| percentile_ns(waits, percent))
+    else {
         return 0.0;
     };
     let (beside, alone) = (beside.max(1) as f64, alone.max(1) as f64);
@@ -246,7 +251,8 @@ impl Objective {
             // Nothing came back at all: as far from the target as can be.
             (Some(_), None) => LEAST_SHARE.ln(),
             (None, _) => {
-                share(kept.point.victim_kept) + percent.map_or(0.0, |percent| log_latency(kept, percent))
+                share(kept.point.victim_kept)
+                    + percent.map_or(0.0, |percent| log_latency(kept, percent))
             }
         };
         let point = &kept.point;
@@ -264,8 +270,12 @@ mod tests {
     use super::*;
 
     fn kept(victim: f64, dead: f64, flood: f64, burst: f64, p99_ms: f64) -> Kept {
-        let point =
-            Point { victim_kept: victim, dead_share: dead, flood_kept: Some(flood), burst_kept: Some(burst) };
+        let point = Point {
+            victim_kept: victim,
+            dead_share: dead,
+            flood_kept: Some(flood),
+            burst_kept: Some(burst),
+        };
         let (p99_us, slowest_us) = (Some(p99_ms * 1e3), Some(p99_ms * 2e3));
         Kept { point, p99_us, slowest_us, waits: Default::default(), seconds: 10.0 }
     }
@@ -301,10 +311,15 @@ mod tests {
         let [_, _, short] = published();
         let faster = Kept { p99_us: Some(5_000.0), ..short.clone() };
         assert_eq!(objective.log_score(&short), objective.log_score(&faster));
-        let more_flood = Kept { point: Point { flood_kept: Some(0.9), ..short.point }, ..short.clone() };
+        let more_flood =
+            Kept { point: Point { flood_kept: Some(0.9), ..short.point }, ..short.clone() };
         assert!(objective.log_score(&more_flood) > objective.log_score(&short));
         assert!(objective.log_score(&published()[1]) < objective.log_score(&short));
-        assert!(objective.log_score(&Kept { p99_us: None, slowest_us: None, ..short.clone() }).is_finite());
+        assert!(
+            objective
+                .log_score(&Kept { p99_us: None, slowest_us: None, ..short.clone() })
+                .is_finite()
+        );
     }
 
     /// Figures of a victim of 200 operations a second on a virtual array: its share of its rate,
@@ -322,7 +337,8 @@ mod tests {
     #[test]
     fn of_settings_that_keep_a_rate_the_one_with_the_shorter_waits_is_better() {
         let objective = Objective::default();
-        let [default, memory_alone, slow, rate_alone, paced] = open_loop().map(|k| objective.log_score(&k));
+        let [default, memory_alone, slow, rate_alone, paced] =
+            open_loop().map(|k| objective.log_score(&k));
         assert!(paced > rate_alone && rate_alone > memory_alone && memory_alone > default);
         assert!(paced > slow, "a third of the flood for 6 ms less");
         let (short, long) = (rated(1.0, 0.87, 40.0), rated(1.0, 1.0, 500.0));
@@ -352,7 +368,9 @@ mod tests {
         };
         let tenfold = 100f64.ln() / 2.0;
         assert!((loss(mixed(10), ms(100, 1.0)) - tenfold).abs() < 1e-6, "p99 of 100 operations");
-        for (beside, alone) in [(mixed(9), ms(100, 1.0)), (mixed(10), ms(99, 1.0)), (mixed(1), ms(10, 1.0))] {
+        for (beside, alone) in
+            [(mixed(9), ms(100, 1.0)), (mixed(10), ms(99, 1.0)), (mixed(1), ms(10, 1.0))]
+        {
             // Its bucket is up to 0.8 % wide.
             assert!(loss(beside, alone).abs() < 0.005, "p90");
         }
@@ -375,8 +393,9 @@ mod tests {
     fn only_victims_with_a_rate_are_timed() {
         use floodwall_model::trial::{LoadTotals, OpLatencies};
         use floodwall_model::{Rig, Setting, scenario::parse_victim};
-        let truth =
-            |_: &Setting| Ok(crate::testing::Truth { victim: 0.5, dead: 0.0, flood: 0.8, burst: 1.0 });
+        let truth = |_: &Setting| {
+            Ok(crate::testing::Truth { victim: 0.5, dead: 0.0, flood: 0.8, burst: 1.0 })
+        };
         let mut scenario = crate::testing::scenario(1);
         scenario.victims = ["commit", "commit,rate=20"].map(|v| parse_victim(v).unwrap()).into();
         let mut trial = crate::testing::SurfaceRig::new(0.0, truth)
@@ -427,8 +446,9 @@ mod tests {
     fn what_only_fills_the_page_cache_does_not_count() {
         use floodwall_model::trial::HostSample;
         use floodwall_model::{Rig, Setting};
-        let truth =
-            |_: &Setting| Ok(crate::testing::Truth { victim: 0.5, dead: 0.0, flood: 0.8, burst: 1.0 });
+        let truth = |_: &Setting| {
+            Ok(crate::testing::Truth { victim: 0.5, dead: 0.0, flood: 0.8, burst: 1.0 })
+        };
         let trial = crate::testing::SurfaceRig::new(0.0, truth)
             .run(&crate::testing::scenario(1), &Setting::default(), 1, &mut ())
             .unwrap();
@@ -438,8 +458,11 @@ mod tests {
         let with_growth = |phase: &mut Phase, per_s: u64| {
             for (i, interval) in phase.intervals.iter_mut().enumerate() {
                 let dirty = Some((1 << 30) + per_s * i as u64);
-                interval.host =
-                    HostSample { dirty_bytes: dirty, writeback_bytes: Some(0), ..HostSample::default() };
+                interval.host = HostSample {
+                    dirty_bytes: dirty,
+                    writeback_bytes: Some(0),
+                    ..HostSample::default()
+                };
             }
             lasting_flood_bytes_per_s(phase)
         };

@@ -62,7 +62,8 @@ fn foreign(phase: &Phase) -> Option<String> {
     beyond(written, asked + backlog as f64)
         .map(|mb| format!("something else wrote about {mb:.0} MB/s to the device"))
         .or_else(|| {
-            beyond(read, asked).map(|mb| format!("something else read about {mb:.0} MB/s from the device"))
+            beyond(read, asked)
+                .map(|mb| format!("something else read about {mb:.0} MB/s from the device"))
         })
 }
 
@@ -121,7 +122,8 @@ mod tests {
     use crate::testing::{SurfaceRig, Truth, scenario};
 
     fn trial() -> Trial {
-        let mut rig = SurfaceRig::new(0.05, |_| Ok(Truth { victim: 0.5, dead: 0.0, flood: 0.8, burst: 1.0 }));
+        let mut rig =
+            SurfaceRig::new(0.05, |_| Ok(Truth { victim: 0.5, dead: 0.0, flood: 0.8, burst: 1.0 }));
         rig.run(&scenario(1), &Setting::default(), 1, &mut ()).unwrap()
     }
 

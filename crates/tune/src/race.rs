@@ -159,8 +159,9 @@ fn promising(
     random: &mut Random,
 ) -> Vec<Point> {
     let mut model = model(space, candidates);
-    let leader =
-        by_shrunken_score(&model, candidates).into_iter().find_map(|(i, _)| candidates[i].point.clone());
+    let leader = by_shrunken_score(&model, candidates)
+        .into_iter()
+        .find_map(|(i, _)| candidates[i].point.clone());
     let near = space.neighbours(&leader.unwrap_or_else(|| space.origin()));
     let all = if anywhere && space.size() <= WHOLE { space.points() } else { Vec::new() };
     let refused = refused(candidates);
@@ -223,8 +224,10 @@ pub(crate) fn shortlist(
     }
     let mut hopeful = promising(space, candidates, FRESH / 2, true, random);
     if space.size() <= WHOLE {
-        let untried =
-            space.points().into_iter().filter(|p| !was_tried(candidates, p) && !hopeful.contains(p));
+        let untried = space
+            .points()
+            .into_iter()
+            .filter(|p| !was_tried(candidates, p) && !hopeful.contains(p));
         hopeful.extend(best_by(|p| model.expected(p), untried.collect()).into_iter().take(1));
     }
     hopeful
@@ -271,7 +274,8 @@ fn by_shrunken_score(model: &Surrogate<'_>, candidates: &[Candidate]) -> Vec<(us
                 // The surrogate knows no candidate outside the space.
                 None => {
                     model.base()
-                        + model.believed(c.scores.len() as f64, spread(candidates)) * (score - model.base())
+                        + model.believed(c.scores.len() as f64, spread(candidates))
+                            * (score - model.base())
                 }
             };
             Some((i, shrunken))
@@ -337,8 +341,13 @@ mod tests {
 
     #[test]
     fn the_worse_two_thirds_go_and_who_is_surely_worse_too() {
-        let mut all =
-            candidates(&[&[-1.0, -1.1], &[-1.2, -1.0], &[-1.3, -1.2], &[-4.0, -4.1], &[-1.9, -2.0]]);
+        let mut all = candidates(&[
+            &[-1.0, -1.1],
+            &[-1.2, -1.0],
+            &[-1.3, -1.2],
+            &[-4.0, -4.1],
+            &[-1.9, -2.0],
+        ]);
         drop_losers(&mut all, 3, true);
         assert_eq!(running(&all), [0, 1]);
         let mut all = candidates(&[&[-1.0, -1.1], &[-4.0, -4.1]]);
@@ -348,8 +357,13 @@ mod tests {
 
     #[test]
     fn who_was_lucky_once_does_not_win_over_who_was_good_often() {
-        let all =
-            candidates(&[&[-1.0, -0.9, -1.1, -1.0], &[-0.99], &[-3.0, -3.2], &[-2.0, -2.9], &[-2.8, -2.0]]);
+        let all = candidates(&[
+            &[-1.0, -0.9, -1.1, -1.0],
+            &[-0.99],
+            &[-3.0, -3.2],
+            &[-2.0, -2.9],
+            &[-2.8, -2.0],
+        ]);
         assert_eq!(winner(&space(), &all), Some(0));
         assert_eq!(winner(&space(), &candidates(&[])), None);
         assert_eq!(winner(&space(), &candidates(&[&[-2.0]])), Some(0));
@@ -367,7 +381,11 @@ mod tests {
         let everything: Vec<Candidate> = space()
             .points()
             .into_iter()
-            .map(|p| Candidate { scores: vec![-1.0], score: Some(-1.0), ..Candidate::new(&space(), p) })
+            .map(|p| Candidate {
+                scores: vec![-1.0],
+                score: Some(-1.0),
+                ..Candidate::new(&space(), p)
+            })
             .collect();
         assert!(fresh(&space(), &everything, &mut Random::seeded(1)).is_empty());
     }

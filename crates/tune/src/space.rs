@@ -103,8 +103,8 @@ pub struct Description {
     pub tunables: bool,
     /// Whether bfq divides its tags among groups and priorities (CONFIG_BFQ_GROUP_IOSCHED). Where
     /// it does not, or that is not known (`None`), the victims' priority is tried last: without it
-    /// best-effort 0 was slower in one run. It is tried last with [`Self::groups`] too: bfq divides
-    /// by the groups' weights first.
+    /// best-effort 0 was slower in one run. It is tried last with [`Self::groups`] too: bfq
+    /// divides by the groups' weights first.
     pub bfq_groups: Option<bool>,
     /// Whether a thread of ext4 commits the journal: it is raised along with the victims.
     pub ext4_journal: bool,
@@ -209,7 +209,10 @@ impl Space {
 
     /// Leaves out the levels that are refused by themselves, and what begins with them. Gives their
     /// names, each with the reason.
-    pub fn leave_out(&mut self, refusal: impl Fn(&Setting) -> Option<String>) -> Vec<(String, String)> {
+    pub fn leave_out(
+        &mut self,
+        refusal: impl Fn(&Setting) -> Option<String>,
+    ) -> Vec<(String, String)> {
         let starts: Vec<Setting> = self.starts.iter().map(|point| self.setting(point)).collect();
         let mut left_out = Vec::new();
         for levels in self.dimensions.iter_mut().map(|dimension| &mut dimension.levels) {
@@ -306,7 +309,8 @@ impl Space {
     pub fn find(&self, setting: &Setting) -> Option<Point> {
         let mut point = self.origin();
         for (i, dimension) in self.dimensions.iter().enumerate() {
-            let holds = |level: &Level| level.knobs.iter().all(|(k, v)| setting.get(k) == Some(v.as_str()));
+            let holds =
+                |level: &Level| level.knobs.iter().all(|(k, v)| setting.get(k) == Some(v.as_str()));
             // The level that says most: "as it is" holds always.
             let best = (0..dimension.levels.len()).filter(|l| holds(&dimension.levels[*l]));
             point[i] = best.max_by_key(|l| dimension.levels[*l].knobs.len()).unwrap_or(0);
@@ -410,10 +414,16 @@ fn limits(d: &Description) -> Dimension {
     for delay in STRICT_DELAYS_S.iter().filter(|_| known && d.strict_limit) {
         let bytes = whole_mib(d.drain_bytes_per_s * delay).max(LEAST_LIMIT);
         if bytes < in_force / 5 * 4 {
-            let knobs =
-                vec![("bdi.max_bytes".into(), bytes.to_string()), ("bdi.strict_limit".into(), "1".into())];
+            let knobs = vec![
+                ("bdi.max_bytes".into(), bytes.to_string()),
+                ("bdi.strict_limit".into(), "1".into()),
+            ];
             let place = Place { axis: 1, ..at(*delay) };
-            levels.push(Level { name: format!("strict {delay} s ({} MiB)", bytes >> 20), knobs, place });
+            levels.push(Level {
+                name: format!("strict {delay} s ({} MiB)", bytes >> 20),
+                knobs,
+                place,
+            });
         }
     }
     levels.extend(paces(d));
@@ -472,11 +482,14 @@ fn elevators(d: &Description) -> Dimension {
             levels.push(of_queues(d, name.clone(), "scheduler", name, Place { axis, octave: 0.0 }));
         }
         let requests = d.nr_requests.map(|now| requests_under(d, in_use, now));
-        let choices = TUNABLES.iter().filter(|t| d.tunables && t.elevator == name && is_tried(d, t));
+        let choices =
+            TUNABLES.iter().filter(|t| d.tunables && t.elevator == name && is_tried(d, t));
         for (n, tunables) in (1u32..).zip(choices) {
             let Some(mut level) = of_tunables(d, tunables, requests) else { continue };
             if !in_use {
-                level.knobs.extend(of_queues(d, String::new(), "scheduler", name, level.place).knobs);
+                level
+                    .knobs
+                    .extend(of_queues(d, String::new(), "scheduler", name, level.place).knobs);
             }
             level.place = match tunables.name {
                 PRIORITY => Place { axis: PRIORITY_AXIS, octave: 0.0 },
@@ -490,7 +503,8 @@ fn elevators(d: &Description) -> Dimension {
 
 fn is_tried(d: &Description, tunables: &Tunables) -> bool {
     let everywhere = tunables.on.len() == known::KINDS;
-    d.kind.map_or(everywhere, |kind| tunables.on.contains(&kind)) && (d.reads || !tunables.for_reads)
+    d.kind.map_or(everywhere, |kind| tunables.on.contains(&kind))
+        && (d.reads || !tunables.for_reads)
 }
 
 /// `nr_requests` under an elevator, from that now. A switch from `none`, which has the device's own
@@ -525,17 +539,30 @@ fn of_tunables(d: &Description, tunables: &Tunables, requests: Option<u64>) -> O
 /// How many requests stand ahead of a victim: fewer in all, or fewer of them in the device.
 fn depths(d: &Description) -> Dimension {
     let mut levels = vec![as_it_is(d.nr_requests.map(|n| n as f64))];
-    for n in
-        DEPTHS.into_iter().filter(|n| !d.queues.is_empty() && d.nr_requests.is_some_and(|now| n * 2 <= now))
+    for n in DEPTHS
+        .into_iter()
+        .filter(|n| !d.queues.is_empty() && d.nr_requests.is_some_and(|now| n * 2 <= now))
     {
-        levels.push(of_queues(d, format!("{n} requests"), "nr_requests", &n.to_string(), at(n as f64)));
+        levels.push(of_queues(
+            d,
+            format!("{n} requests"),
+            "nr_requests",
+            &n.to_string(),
+            at(n as f64),
+        ));
     }
     for n in DEVICE_DEPTHS
         .into_iter()
         .filter(|n| !d.queues.is_empty() && d.device_depth.is_some_and(|now| n * 2 <= now))
     {
         let place = Place { axis: 1, ..at(n as f64) };
-        levels.push(of_queues(d, format!("device queue {n}"), "device.queue_depth", &n.to_string(), place));
+        levels.push(of_queues(
+            d,
+            format!("device queue {n}"),
+            "device.queue_depth",
+            &n.to_string(),
+            place,
+        ));
     }
     Dimension { name: "depth", levels }
 }
@@ -546,15 +573,23 @@ fn requests(d: &Description) -> Dimension {
         .into_iter()
         .filter(|n| !d.queues.is_empty() && d.max_sectors_kb.is_some_and(|now| *n < now))
     {
-        levels.push(of_queues(d, format!("{n} KiB"), "max_sectors_kb", &n.to_string(), at(n as f64)));
+        levels.push(of_queues(
+            d,
+            format!("{n} KiB"),
+            "max_sectors_kb",
+            &n.to_string(),
+            at(n as f64),
+        ));
     }
     Dimension { name: "request", levels }
 }
 
 fn wbt(d: &Description) -> Dimension {
-    let mut levels = vec![Level { place: d.wbt_lat_us.map_or(at(1.0), wbt_place), ..as_it_is(None) }];
-    for us in
-        WBT_US.into_iter().filter(|us| !d.queues.is_empty() && d.wbt_lat_us.is_some_and(|now| now != *us))
+    let mut levels =
+        vec![Level { place: d.wbt_lat_us.map_or(at(1.0), wbt_place), ..as_it_is(None) }];
+    for us in WBT_US
+        .into_iter()
+        .filter(|us| !d.queues.is_empty() && d.wbt_lat_us.is_some_and(|now| now != *us))
     {
         let name = if us == 0 { "wbt off".to_owned() } else { format!("wbt {} ms", us / 1_000) };
         levels.push(of_queues(d, name, "wbt_lat_usec", &us.to_string(), wbt_place(us)));

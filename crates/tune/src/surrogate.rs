@@ -106,7 +106,8 @@ impl<'a> Surrogate<'a> {
     fn add(&mut self, point: Point, score: f64, noise: f64) {
         let row = self.forward(&point);
         // A little more than nothing, so that a point seen twice does no harm.
-        let diagonal = self.amplitude * (1.0 + 1e-9) + noise - row.iter().map(|v| v * v).sum::<f64>();
+        let diagonal =
+            self.amplitude * (1.0 + 1e-9) + noise - row.iter().map(|v| v * v).sum::<f64>();
         self.factor.push(row.into_iter().chain([diagonal.max(1e-12).sqrt()]).collect());
         self.points.push(point);
         self.noise.push(noise);
@@ -188,8 +189,11 @@ mod tests {
     #[test]
     fn what_was_seen_often_is_believed_and_what_was_seen_once_half() {
         let space = space();
-        let scores =
-            [seen(vec![0, 0], -3.0, 100.0), seen(vec![3, 2], -1.0, 100.0), seen(vec![1, 1], -1.0, 1.0)];
+        let scores = [
+            seen(vec![0, 0], -3.0, 100.0),
+            seen(vec![3, 2], -1.0, 100.0),
+            seen(vec![1, 1], -1.0, 1.0),
+        ];
         let model = Surrogate::fit(&space, &scores, 1.0);
         assert!((model.expected(&vec![0, 0]) + 3.0).abs() < 0.1, "{}", model.expected(&vec![0, 0]));
         let once = model.expected(&vec![1, 1]);
@@ -204,7 +208,10 @@ mod tests {
             [vec![0, 0], vec![1, 0], vec![2, 0], vec![3, 0], vec![0, 1], vec![0, 2], vec![3, 1]];
         let scores: Vec<Seen> = tried.iter().map(|p| seen(p.clone(), truth(p), 20.0)).collect();
         let model = Surrogate::fit(&space, &scores, 0.1);
-        let best = space.points().into_iter().max_by(|x, y| model.expected(x).total_cmp(&model.expected(y)));
+        let best = space
+            .points()
+            .into_iter()
+            .max_by(|x, y| model.expected(x).total_cmp(&model.expected(y)));
         assert_eq!(best, Some(vec![2, 2]));
     }
 

@@ -62,7 +62,10 @@ pub(crate) struct SurfaceRig {
 }
 
 impl SurfaceRig {
-    pub(crate) fn new(noise: f64, surface: impl Fn(&Setting) -> Result<Truth, String> + 'static) -> Self {
+    pub(crate) fn new(
+        noise: f64,
+        surface: impl Fn(&Setting) -> Result<Truth, String> + 'static,
+    ) -> Self {
         Self {
             noise,
             surface: Box::new(surface),
@@ -125,7 +128,8 @@ impl SurfaceRig {
         }
         let burst = (kind == PhaseKind::Burst).then(|| BurstTotals {
             bytes: 1 << 30,
-            seconds: f64::from(1 << 30) / (BURST * truth.burst * (self.noise / 5.0 * random.normal()).exp()),
+            seconds: f64::from(1 << 30)
+                / (BURST * truth.burst * (self.noise / 5.0 * random.normal()).exp()),
         });
         Phase {
             kind,
@@ -151,7 +155,8 @@ impl Rig for SurfaceRig {
         _: &mut dyn Watch,
     ) -> Result<Trial, RigError> {
         self.runs += 1;
-        let failed = |why: String| RigError { source: why.into(), partial: None, interrupted: false };
+        let failed =
+            |why: String| RigError { source: why.into(), partial: None, interrupted: false };
         if self.vanish_at.is_some_and(|at| self.runs >= at) {
             return Err(failed("the device is gone".into()));
         }

@@ -283,7 +283,9 @@ impl Search<'_> {
         let reference = self.reference(outcome)?;
         outcome.reference = Some(reference.clone());
         let mut space = space_of(&reference);
-        for (why, names) in by_reason(space.leave_out(|setting| self.rig.refusal(self.scenario, setting))) {
+        for (why, names) in
+            by_reason(space.leave_out(|setting| self.rig.refusal(self.scenario, setting)))
+        {
             self.watch.inner.warn(&format!("not tried: {}: {why}", names.join("; ")));
         }
         outcome.space = space.size();
@@ -292,7 +294,8 @@ impl Search<'_> {
         if space.size() > 1 || !self.options.also.is_empty() {
             self.race(outcome, &space, &reference)?;
             // A setting that was never tried has no verdict.
-            if outcome.candidates.iter().skip(1).all(|c| c.trials.is_empty() && c.failure.is_none()) {
+            if outcome.candidates.iter().skip(1).all(|c| c.trials.is_empty() && c.failure.is_none())
+            {
                 let why = "the time was over before anything but the setting in force was tried: give more";
                 return Err(Stop { why: why.into(), interrupted: false });
             }
@@ -350,7 +353,8 @@ impl Search<'_> {
         let trials = [trial.clone()];
         // A burst has its pauses too: counted as half a phase.
         let pauses = if self.scenario.burst.is_some() { n + 0.5 } else { n };
-        self.overhead_s = ((self.now() - begin - measured - self.burst_s) / f64::max(pauses, 1.0)).max(0.5);
+        self.overhead_s =
+            ((self.now() - begin - measured - self.burst_s) / f64::max(pauses, 1.0)).max(0.5);
         Reference::of(&trials, self.scenario).ok_or_else(|| Stop {
             why: "the victim or the flood did nothing when it was alone, so there is nothing to compare with"
                 .into(),
@@ -363,7 +367,8 @@ impl Search<'_> {
         for earlier in &self.options.earlier {
             let known = outcome.candidates.iter().position(|c| c.setting == earlier.setting);
             let i = known.unwrap_or_else(|| {
-                let named = Contender { name: earlier.name.clone(), setting: earlier.setting.clone() };
+                let named =
+                    Contender { name: earlier.name.clone(), setting: earlier.setting.clone() };
                 outcome.candidates.push(Candidate::named(nothing, &named));
                 outcome.candidates.len() - 1
             });
@@ -402,7 +407,12 @@ impl Search<'_> {
         }
     }
 
-    fn race(&mut self, outcome: &mut Outcome, space: &Space, reference: &Reference) -> Result<(), Stop> {
+    fn race(
+        &mut self,
+        outcome: &mut Outcome,
+        space: &Space,
+        reference: &Reference,
+    ) -> Result<(), Stop> {
         let begin = self.now();
         let left = self.options.seconds * (1.0 - FINAL_SHARE) - begin;
         let mut measure = self.measure_s(left, RACE_TRIALS);
@@ -432,8 +442,11 @@ impl Search<'_> {
                 measure = (LONGER * measure).min(self.scenario.timing.measure.as_secs_f64());
                 trial_s = self.trial_s(measure);
                 self.raced_s = measure;
-                let hopeful = race::shortlist(space, &mut outcome.candidates, self.round, &mut self.random);
-                outcome.candidates.extend(hopeful.into_iter().map(|point| Candidate::new(space, point)));
+                let hopeful =
+                    race::shortlist(space, &mut outcome.candidates, self.round, &mut self.random);
+                outcome
+                    .candidates
+                    .extend(hopeful.into_iter().map(|point| Candidate::new(space, point)));
                 continue;
             }
             race::drop_losers(&mut outcome.candidates, self.round, exploring);
@@ -472,7 +485,8 @@ impl Search<'_> {
     ) -> Result<Recommendation, Stop> {
         let left = self.options.seconds - self.now();
         let wanted = (left / 2.0 / self.trial_s(SHORTEST_S)) as u32;
-        let measure = self.measure_s(left, 2.0 * f64::from(wanted.clamp(LEAST_FINAL_ROUNDS, FINAL_ROUNDS)));
+        let measure =
+            self.measure_s(left, 2.0 * f64::from(wanted.clamp(LEAST_FINAL_ROUNDS, FINAL_ROUNDS)));
         // Never shorter than the trials that chose the winner: it may be best in its first seconds
         // alone.
         let measure = measure.max(self.raced_s);
@@ -505,8 +519,9 @@ impl Search<'_> {
     /// The final's rounds after its look: of the phases whose price is not clear yet, else as
     /// before.
     fn rest(&self, last: &Final, so_far: Rest) -> Rest {
-        let untold =
-            |figure| last.compared.iter().any(|c| c.figure == figure && c.verdict == Verdict::Untold);
+        let untold = |figure| {
+            last.compared.iter().any(|c| c.figure == figure && c.verdict == Verdict::Untold)
+        };
         if untold(Figure::FloodBytesPerS) {
             Rest { most: MOST_PRICE_ROUNDS, ..so_far }
         } else if untold(Figure::BurstBytesPerS) {

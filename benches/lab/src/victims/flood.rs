@@ -143,7 +143,9 @@ impl Passes {
             }
         }
         let source = match (&file, &tree) {
-            (Some(file), _) => format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()).into(),
+            (Some(file), _) => {
+                format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()).into()
+            }
             (None, Some(tree)) => tree.path().to_owned(),
             (None, None) => PathBuf::new(),
         };
@@ -157,11 +159,14 @@ impl Passes {
         let words = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
         let source = self.source.clone().into_os_string();
         Ok(match self.kind {
-            Kind::Copy => {
-                [words(&["cp", "--sparse=never", "--reflink=never"]), vec![source, target(2).into()]].concat()
-            }
+            Kind::Copy => [
+                words(&["cp", "--sparse=never", "--reflink=never"]),
+                vec![source, target(2).into()],
+            ]
+            .concat(),
             Kind::Backup => {
-                [words(&["tar", "cf"]), vec![target(2).into(), "-C".into(), source, ".".into()]].concat()
+                [words(&["tar", "cf"]), vec![target(2).into(), "-C".into(), source, ".".into()]]
+                    .concat()
             }
             Kind::Archive => {
                 let target = target(ARCHIVES);
@@ -203,7 +208,8 @@ impl Passes {
         if is_load {
             command.stdin(Stdio::piped());
         }
-        let mut child = command.spawn().with_context(|| format!("can't start {}", program.display()))?;
+        let mut child =
+            command.spawn().with_context(|| format!("can't start {}", program.display()))?;
         let feeder = child.stdin.take().map(|pipe| {
             let shared = Arc::clone(shared);
             std::thread::spawn(move || feed(&shared, pipe))
@@ -312,7 +318,8 @@ mod tests {
     fn a_load_counts_rows_that_were_taken_and_tells_its_failure() {
         // Four bunches of rows, and at most a pipe more.
         let (_dir, flood) = load(&["sh", "-c", "head -c 256000 >/dev/null; exec sleep 1000"]);
-        let bytes = until(&flood, |told| told.as_ref().is_ok_and(|bytes| *bytes >= 256_000)).unwrap();
+        let bytes =
+            until(&flood, |told| told.as_ref().is_ok_and(|bytes| *bytes >= 256_000)).unwrap();
         assert!(bytes <= 256_000 + (1 << 20), "{bytes}");
         let (_dir, flood) = load(&["sh", "-c", "exit 3"]);
         let why = until(&flood, Result::is_err).unwrap_err().to_string();

@@ -41,18 +41,26 @@ impl Mariadb {
     pub(super) fn make(dir: &Path, load: &Load) -> anyhow::Result<Self> {
         let (data, socket) = (dir.join("mariadb"), dir.join("m").join("s"));
         for dir in [Some(data.as_path()), socket.parent()].into_iter().flatten() {
-            finished(Command::new("install").args(["-d", "-m", "700", "-o", USER, "-g", USER]).arg(dir))?;
+            finished(
+                Command::new("install").args(["-d", "-m", "700", "-o", USER, "-g", USER]).arg(dir),
+            )?;
         }
         let datadir = format!("--datadir={}", data.display());
         let mut install = tied_as(USER, "KILL", "mariadb-install-db");
-        install.args(["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db"]);
-        said(install.arg(&datadir)).context("apt-get install mariadb-server-core mariadb-client-core")?;
+        install.args([
+            "--no-defaults",
+            "--auth-root-authentication-method=normal",
+            "--skip-test-db",
+        ]);
+        said(install.arg(&datadir))
+            .context("apt-get install mariadb-server-core mariadb-client-core")?;
         let mut server = tied_as(USER, "KILL", SERVER);
         server.args(["--no-defaults", "--skip-networking", &datadir]);
         server.arg(format!("--socket={}", socket.display()));
         let log = std::fs::File::create(dir.join("mariadb.log")).context("can't make its log")?;
         server.stdout(Stdio::null()).stderr(log);
-        let script = tempfile::NamedTempFile::with_suffix(".lua").context("a file for the script")?;
+        let script =
+            tempfile::NamedTempFile::with_suffix(".lua").context("a file for the script")?;
         std::fs::write(script.path(), SCRIPT).context("can't write the script")?;
         let logs = tempfile::tempdir().context("can't make a directory for logs")?;
         let server = server.spawn().with_context(|| format!("can't start {SERVER}"))?;
@@ -71,7 +79,9 @@ impl Mariadb {
     /// Its client, in words.
     fn client(&self) -> Vec<String> {
         let socket = format!("--socket={}", self.socket.display());
-        ["mariadb", "--no-defaults", "--batch", "-N", "-u", "root", &socket].map(String::from).to_vec()
+        ["mariadb", "--no-defaults", "--batch", "-N", "-u", "root", &socket]
+            .map(String::from)
+            .to_vec()
     }
 
     fn ask(&self, question: &str) -> anyhow::Result<String> {
@@ -82,9 +92,17 @@ impl Mariadb {
 
     fn sysbench(&self) -> Command {
         let mut command = tied("TERM", "sysbench");
-        command.arg(self.script.path()).args(["--db-driver=mysql", "--mysql-user=root", "--tables=1"]);
-        command.arg(format!("--mysql-db={NAME}")).arg(format!("--mysql-socket={}", self.socket.display()));
-        command.arg(format!("--threads={}", self.clients)).arg(format!("--table-size={}", self.rows));
+        command.arg(self.script.path()).args([
+            "--db-driver=mysql",
+            "--mysql-user=root",
+            "--tables=1",
+        ]);
+        command
+            .arg(format!("--mysql-db={NAME}"))
+            .arg(format!("--mysql-socket={}", self.socket.display()));
+        command
+            .arg(format!("--threads={}", self.clients))
+            .arg(format!("--table-size={}", self.rows));
         command.arg(format!("--log={}", self.logs.path().display()));
         command
     }
@@ -96,8 +114,9 @@ impl Database for Mariadb {
         sysbench.arg(format!("--time={}", time.as_secs())).args(["--events=0", "run"]);
         let told = said(&mut sysbench)?;
         let own = told.lines().find_map(|line| line.trim().strip_prefix("transactions:"));
-        let own =
-            own.and_then(|n| n.split_whitespace().next()?.parse().ok()).context("sysbench told no number")?;
+        let own = own
+            .and_then(|n| n.split_whitespace().next()?.parse().ok())
+            .context("sysbench told no number")?;
         Ok(Measured::new(time, logged(self.logs.path(), own)?))
     }
 

@@ -92,7 +92,8 @@ impl Options {
         plan["preset"] = json!(self.device());
         if let Some(file) = self.model() {
             let text = std::fs::read_to_string(file);
-            plan["model"] = json!(text.with_context(|| format!("can't read '{}'", file.display()))?);
+            plan["model"] =
+                json!(text.with_context(|| format!("can't read '{}'", file.display()))?);
         }
         plan["scheduler"] = json!(self.scheduler);
         // Absent in trials that are older than guests.
@@ -188,7 +189,8 @@ pub(crate) fn run(floodwall: &Floodwall, options: &Options) -> anyhow::Result<()
             continue;
         }
         eprintln!("{} of {} rounds", options.name(trial), options.rounds);
-        let mut result = measure(floodwall, options, trial, &options.file(&options.logs, trial, "log"))?;
+        let mut result =
+            measure(floodwall, options, trial, &options.file(&options.logs, trial, "log"))?;
         result["plan"] = plan.clone();
         trials::write(&path, &result)?;
         measured += 1;
@@ -205,11 +207,17 @@ fn section(data: &Path) -> anyhow::Result<(String, Origin)> {
 
 /// Whether there is a trial of the same plan.
 fn is_stored(path: &Path, plan: &Value) -> anyhow::Result<bool> {
-    let is_there = path.try_exists().with_context(|| format!("can't look for '{}'", path.display()))?;
+    let is_there =
+        path.try_exists().with_context(|| format!("can't look for '{}'", path.display()))?;
     Ok(is_there && trials::read(path)?.get("plan") == Some(plan))
 }
 
-fn measure(floodwall: &Floodwall, options: &Options, trial: Trial, log: &Path) -> anyhow::Result<Value> {
+fn measure(
+    floodwall: &Floodwall,
+    options: &Options,
+    trial: Trial,
+    log: &Path,
+) -> anyhow::Result<Value> {
     let mut result = match &options.guest {
         None => place::on_host(floodwall, options, trial, log)?,
         Some(memory) => place::in_guest(floodwall, options, trial, memory)?,
@@ -236,8 +244,7 @@ mod tests {
 
     #[test]
     fn each_trial_has_a_file_and_those_of_a_model_have_its_name() {
-        let words =
-            "--preset ./models/my.disk.toml --rounds 2 --ways default,limited-guard --floods copy,load";
+        let words = "--preset ./models/my.disk.toml --rounds 2 --ways default,limited-guard --floods copy,load";
         let files = files(words);
         let different: std::collections::BTreeSet<&String> = files.iter().collect();
         assert_eq!((files.len(), different.len()), (2 * 2 * 2 * 2, files.len()));

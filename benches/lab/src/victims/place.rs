@@ -39,7 +39,8 @@ pub(super) fn on_host(
     let at = mount.path().to_str().context("the mount point's name")?;
     let memory = if trial.flood == Kind::Load { LOADED } else { ON_HOST };
     let scheduler = options.scheduler.iter().flat_map(|name| ["--scheduler", name]);
-    let more: Vec<&str> = DEVICE.into_iter().chain(memory).chain(["--mount", at]).chain(scheduler).collect();
+    let more: Vec<&str> =
+        DEVICE.into_iter().chain(memory).chain(["--mount", at]).chain(scheduler).collect();
     let device = floodwall.up(&options.preset, &more)?;
     let disk = Disk { path: device.path.clone(), dir: device.dir()?.to_owned(), flood: None };
     let mut result = trial::measure(floodwall, &disk, &options.load, trial, log)?;
@@ -66,7 +67,8 @@ pub(super) fn in_guest(
     run.args(["--who", &name(trial.who), "--flood", &name(trial.flood), "--way", &name(trial.way)]);
     run.args(["--round", &trial.round.to_string()]);
     let output = output(run.args(options.load.args()), &[0])?;
-    let mut result: Value = serde_json::from_slice(&output.stdout).context("what the guest measured")?;
+    let mut result: Value =
+        serde_json::from_slice(&output.stdout).context("what the guest measured")?;
     let late = String::from_utf8_lossy(&output.stderr).contains(LATE);
     result["lab"] = json!({ "kept_up": !late });
     Ok(result)

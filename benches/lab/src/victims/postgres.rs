@@ -34,11 +34,12 @@ pub(super) struct Postgres {
 /// Programs of the newest version that is installed.
 fn programs() -> anyhow::Result<PathBuf> {
     let versions = std::fs::read_dir(PROGRAMS).into_iter().flatten().flatten();
-    let found =
-        versions.filter_map(|v| Some((v.file_name().to_str()?.parse::<u32>().ok()?, v.path().join("bin"))));
+    let found = versions
+        .filter_map(|v| Some((v.file_name().to_str()?.parse::<u32>().ok()?, v.path().join("bin"))));
     let newest = found.filter(|(_, bin)| bin.join("postgres").exists()).max();
-    let (_, bin) =
-        newest.with_context(|| format!("no PostgreSQL server in {PROGRAMS}: apt-get install postgresql"))?;
+    let (_, bin) = newest.with_context(|| {
+        format!("no PostgreSQL server in {PROGRAMS}: apt-get install postgresql")
+    })?;
     Ok(bin)
 }
 
@@ -47,7 +48,9 @@ impl Postgres {
         let programs = programs()?;
         let (data, socket) = (dir.join("pg"), dir.join("s"));
         for dir in [&data, &socket] {
-            finished(Command::new("install").args(["-d", "-m", "700", "-o", USER, "-g", USER]).arg(dir))?;
+            finished(
+                Command::new("install").args(["-d", "-m", "700", "-o", USER, "-g", USER]).arg(dir),
+            )?;
         }
         let mut initdb = tied_as(USER, "KILL", programs.join("initdb"));
         said(initdb.args(["-A", "trust", "-U", USER, "-D"]).arg(&data))?;
@@ -58,10 +61,13 @@ impl Postgres {
         server.stdout(Stdio::null()).stderr(log);
         let logs = tempfile::tempdir().context("can't make a directory for logs")?;
         let server = server.spawn().context("can't start postgres")?;
-        let mut postgres = Self { server, programs, socket, clients: load.clients, rate: load.rate, logs };
+        let mut postgres =
+            Self { server, programs, socket, clients: load.clients, rate: load.rate, logs };
         let mut ready = Command::new(postgres.programs.join("pg_isready"));
         ready.arg("-q").arg("-h").arg(&postgres.socket).stdin(Stdio::null());
-        until(&mut postgres.server, "postgres", PATIENCE, || ready.status().is_ok_and(|s| s.success()))?;
+        until(&mut postgres.server, "postgres", PATIENCE, || {
+            ready.status().is_ok_and(|s| s.success())
+        })?;
         said(postgres.client("pgbench").args(["-i", "-q", "-s", &load.scale.to_string(), USER]))?;
         postgres.ask("CHECKPOINT")?;
         Ok(postgres)
@@ -89,10 +95,12 @@ impl Database for Postgres {
         pgbench.args(self.rate.map(|rate| format!("--rate={rate}")));
         pgbench.arg("--log-prefix").arg(&prefix).arg(USER);
         let told = said(&mut pgbench)?;
-        let own =
-            told.lines().find_map(|line| line.strip_prefix("number of transactions actually processed: "));
-        let own: u64 =
-            own.and_then(|n| n.split('/').next()?.trim().parse().ok()).context("pgbench told no number")?;
+        let own = told
+            .lines()
+            .find_map(|line| line.strip_prefix("number of transactions actually processed: "));
+        let own: u64 = own
+            .and_then(|n| n.split('/').next()?.trim().parse().ok())
+            .context("pgbench told no number")?;
         Ok(Measured::new(time, logged(self.logs.path(), own)?))
     }
 
@@ -116,7 +124,8 @@ impl Database for Postgres {
     }
 
     fn about(&mut self) -> anyhow::Result<Value> {
-        let syncs: u64 = self.ask("SELECT wal_sync FROM pg_stat_wal")?.parse().context("pg_stat_wal")?;
+        let syncs: u64 =
+            self.ask("SELECT wal_sync FROM pg_stat_wal")?.parse().context("pg_stat_wal")?;
         Ok(json!({
             "version": self.ask("SHOW server_version")?, "fsync": self.ask("SHOW fsync")?, "wal_sync_method": self.ask("SHOW wal_sync_method")?,
             "synchronous_commit": self.ask("SHOW synchronous_commit")?, "wal_syncs": syncs,
@@ -133,7 +142,10 @@ pub(super) fn logged(dir: &Path, own: u64) -> anyhow::Result<Vec<(u64, u64)>> {
         let file = std::fs::File::open(&path).context("the log of transactions")?;
         for line in BufReader::new(file).lines() {
             let line = line.context("the log of transactions")?;
-            done.push(transaction(&line).with_context(|| format!("the log of transactions says '{line}'"))?);
+            done.push(
+                transaction(&line)
+                    .with_context(|| format!("the log of transactions says '{line}'"))?,
+            );
         }
         std::fs::remove_file(&path).context("the log of transactions")?;
     }
@@ -165,8 +177,14 @@ mod tests {
     #[test]
     fn a_line_of_the_log_tells_when_and_how_long() {
         // pgbench(1), "Per-Transaction Logging".
-        assert_eq!(transaction("0 199 2241 0 1175850568 995598"), Some((1_175_850_568_995_598, 2241)));
-        assert_eq!(transaction("0 81 4621 0 1412881037 912698 3005"), Some((1_412_881_037_912_698, 4621)));
+        assert_eq!(
+            transaction("0 199 2241 0 1175850568 995598"),
+            Some((1_175_850_568_995_598, 2241))
+        );
+        assert_eq!(
+            transaction("0 81 4621 0 1412881037 912698 3005"),
+            Some((1_412_881_037_912_698, 4621))
+        );
         assert_eq!(transaction("0 84 skipped 0 1412881037 918023 5217"), None);
     }
 }

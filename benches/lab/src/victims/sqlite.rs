@@ -28,17 +28,26 @@ pub(super) struct Sqlite {
 impl Sqlite {
     pub(super) fn make(dir: &Path) -> anyhow::Result<Self> {
         let mut command = tied("KILL", "sqlite3");
-        command.arg("-batch").arg(dir.join("sqlite.db")).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut program = command.spawn().context("can't start sqlite3: apt-get install sqlite3")?;
+        command
+            .arg("-batch")
+            .arg(dir.join("sqlite.db"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        let mut program =
+            command.spawn().context("can't start sqlite3: apt-get install sqlite3")?;
         let (ask, answers) =
             program.stdin.take().zip(program.stdout.take()).context("sqlite3 has no pipes")?;
-        let mut sqlite = Self { program, dir: dir.to_owned(), ask, answers: BufReader::new(answers) };
+        let mut sqlite =
+            Self { program, dir: dir.to_owned(), ask, answers: BufReader::new(answers) };
         sqlite.question(&format!("{SETUP} SELECT 'done';"), "done")?;
         Ok(sqlite)
     }
 
     fn question(&mut self, question: &str, answer: &str) -> anyhow::Result<()> {
-        ensure!(self.answer(question)? == answer, "sqlite3 does not answer '{answer}' to '{question}'");
+        ensure!(
+            self.answer(question)? == answer,
+            "sqlite3 does not answer '{answer}' to '{question}'"
+        );
         Ok(())
     }
 

@@ -76,7 +76,8 @@ impl Rounds {
             Some((mean, variance)) => {
                 let n = logs.len() as f64;
                 let half = critical_t(MISS, n - 1.0) * (variance / n).sqrt();
-                let [low, value, high] = [mean - half, mean, mean + half].map(|log| unit(log.exp()));
+                let [low, value, high] =
+                    [mean - half, mean, mean + half].map(|log| unit(log.exp()));
                 format!("{value} ({low} to {high})")
             }
             None => logs.first().map_or("–".into(), |log| unit(log.exp())),
@@ -160,14 +161,16 @@ fn flood_rate(trial: &Value) -> Option<f64> {
 fn halves(trial: &Value) -> Option<[f64; 2]> {
     let each = trial.pointer("/beside/each_second")?.as_array()?;
     let (first, second) = each.split_at(each.len() / 2);
-    let mean = |half: &[Value]| half.iter().filter_map(Value::as_f64).sum::<f64>() / half.len() as f64;
+    let mean =
+        |half: &[Value]| half.iter().filter_map(Value::as_f64).sum::<f64>() / half.len() as f64;
     Some([mean(first), mean(second)])
 }
 
 fn row_of_halves(out: &mut String, names: &str, trials: &[&Value]) -> anyhow::Result<()> {
     let rounds = trials.len();
-    let of =
-        |figure: fn([f64; 2]) -> f64| Rounds(trials.iter().filter_map(|t| halves(t).map(figure)).collect());
+    let of = |figure: fn([f64; 2]) -> f64| {
+        Rounds(trials.iter().filter_map(|t| halves(t).map(figure)).collect())
+    };
     writeln!(
         out,
         "| {names} | {rounds} | {} | {} | {} |",
@@ -182,14 +185,16 @@ fn row_of_halves(out: &mut String, names: &str, trials: &[&Value]) -> anyhow::Re
 fn more(plan: &Value) -> String {
     let kernel = plan["kernel"].as_str().map(|file| format!(" of '{file}'")).unwrap_or_default();
     let guest = plan["guest"].as_str().map(|memory| format!(", in a guest{kernel} with {memory}"));
-    let rate = plan["rate"].as_u64().map(|rate| format!(", {rate} transactions a second asked for"));
+    let rate =
+        plan["rate"].as_u64().map(|rate| format!(", {rate} transactions a second asked for"));
     let pace = plan["pace"].as_str().map(|pace| format!(", paced to {pace} a second"));
     [guest, rate, pace].into_iter().flatten().collect()
 }
 
 fn row(out: &mut String, names: &str, trials: &[&Value]) -> anyhow::Result<()> {
-    let of =
-        |figure: &dyn Fn(&Value) -> Option<f64>| Rounds(trials.iter().filter_map(|t| figure(t)).collect());
+    let of = |figure: &dyn Fn(&Value) -> Option<f64>| {
+        Rounds(trials.iter().filter_map(|t| figure(t)).collect())
+    };
     let at = |pointer: &'static str| of(&move |trial| trial.pointer(pointer)?.as_f64());
     let ratio = |over: &'static str, under: &'static str| {
         of(&move |trial| Some(trial.pointer(over)?.as_f64()? / trial.pointer(under)?.as_f64()?))
@@ -278,8 +283,11 @@ mod tests {
                     "flood": { "kind": flood, "bytes": 6e9, "seconds": 60.0 } })
         };
         // Ratios of 1/2 and 2: one on the average.
-        let trials =
-            [trial("load", &[40, 40, 20, 20]), trial("load", &[10, 10, 20, 20]), trial("backup", &[5, 0, 0])];
+        let trials = [
+            trial("load", &[40, 40, 20, 20]),
+            trial("load", &[10, 10, 20, 20]),
+            trial("backup", &[5, 0, 0]),
+        ];
         let text = section(&trials).unwrap();
         let rows: Vec<&str> = text.lines().filter(|line| line.starts_with("| mariadb")).collect();
         assert_eq!(rows.len(), 4);

@@ -50,7 +50,8 @@ impl Load {
     /// What a stored trial must agree with. `rate` and `pace` are absent where they are not asked
     /// for.
     pub(super) fn plan(&self) -> Value {
-        let mut plan = json!({ "seconds": self.seconds, "clients": self.clients, "scale": self.scale });
+        let mut plan =
+            json!({ "seconds": self.seconds, "clients": self.clients, "scale": self.scale });
         if let Some(rate) = self.rate {
             plan["rate"] = json!(rate);
         }
@@ -149,13 +150,15 @@ pub(super) fn measure(
     let beside = database.run(time)?;
     // A stalled victim takes longer than it was asked to.
     let seconds = begin.elapsed().as_secs_f64();
-    let (flooded, written) = (flood.bytes()?.saturating_sub(flooded), written_bytes(&disk.path)? - written);
+    let (flooded, written) =
+        (flood.bytes()?.saturating_sub(flooded), written_bytes(&disk.path)? - written);
     let knobs = knobs();
     drop(flood);
     let guard = in_force.history()?;
     let about = database.about()?;
     let applied = in_force.take_back()?;
-    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").context("the kernel's version")?;
+    let kernel =
+        std::fs::read_to_string("/proc/sys/kernel/osrelease").context("the kernel's version")?;
     Ok(json!({
         "kernel": kernel.trim(),
         "knobs": knobs,

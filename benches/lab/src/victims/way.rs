@@ -26,7 +26,8 @@ const NO_TRACEPOINTS: &str =
     "the guard needs tracepoints, which user-mode Linux has not: boot an image with --kernel FILE";
 const LIMIT: &str = "vm.dirty_bytes=15MB";
 /// What must read the same before and after.
-const KNOBS: [&str; 4] = ["dirty_bytes", "dirty_ratio", "dirty_background_bytes", "dirty_background_ratio"];
+const KNOBS: [&str; 4] =
+    ["dirty_bytes", "dirty_ratio", "dirty_background_bytes", "dirty_background_ratio"];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Way {
@@ -57,15 +58,19 @@ impl Way {
         Ok(match self {
             Self::Default | Self::Guard => Vec::new(),
             Self::Limit | Self::LimitedGuard => vec![LIMIT.to_owned()],
-            Self::Short => of_disk(&["scheduler=mq-deadline", "nr_requests=8", "max_sectors_kb=128"]),
+            Self::Short => {
+                of_disk(&["scheduler=mq-deadline", "nr_requests=8", "max_sectors_kb=128"])
+            }
             Self::Priority => {
-                let victim =
-                    victim.context("this victim has no process before it is measured: leave priority out")?;
+                let victim = victim.context(
+                    "this victim has no process before it is measured: leave priority out",
+                )?;
                 vec![format!("{name}.scheduler=bfq"), format!("pid:{victim}.ioprio=be/0")]
             }
             Self::Paced => {
                 let group = disk.flood.as_deref().and_then(Path::file_name).context(NO_GROUP)?;
-                let (group, pace) = (group.to_string_lossy(), load.pace.as_deref().context(NO_PACE)?);
+                let (group, pace) =
+                    (group.to_string_lossy(), load.pace.as_deref().context(NO_PACE)?);
                 vec![format!("{group}:{name}.io.max=wbps={pace}"), format!("{group}:{DOMAIN}")]
             }
         })
@@ -79,7 +84,9 @@ impl Way {
         }
         if self.is_guarded() {
             ensure!(options.guest.is_none() || options.kernel.is_some(), NO_TRACEPOINTS);
-            let help = said(Command::new(&floodwall.program).args(["guard", "--help"]).stdin(Stdio::null()));
+            let help = said(
+                Command::new(&floodwall.program).args(["guard", "--help"]).stdin(Stdio::null()),
+            );
             help.context("this floodwall has no guard; leave it out with --ways default,15mb")?;
         }
         Ok(())
@@ -98,7 +105,9 @@ pub(super) struct InForce<'a> {
 
 /// The limits as they read now.
 pub(super) fn knobs() -> Vec<String> {
-    let read = |name: &str| std::fs::read_to_string(Path::new("/proc/sys/vm").join(name)).unwrap_or_default();
+    let read = |name: &str| {
+        std::fs::read_to_string(Path::new("/proc/sys/vm").join(name)).unwrap_or_default()
+    };
     KNOBS.iter().map(|name| format!("{name}={}", read(name).trim())).collect()
 }
 
@@ -117,11 +126,25 @@ impl<'a> InForce<'a> {
         if !changes.is_empty() {
             let mut apply = Command::new(&floodwall.program);
             let time = APPLIED_FOR.as_secs() + 2 * u64::from(load.seconds);
-            apply.args(["apply", "--yes", "--for", &format!("{time}s"), "--why", "real victims on the lab"]);
-            let output = apply.args(changes).stdin(Stdio::null()).output().context("can't run floodwall")?;
-            let told =
-                [output.stderr, output.stdout].map(|o| String::from_utf8_lossy(&o).into_owned()).concat();
-            ensure!(output.status.success(), "{apply:?} ended with {}: {}", output.status, told.trim());
+            apply.args([
+                "apply",
+                "--yes",
+                "--for",
+                &format!("{time}s"),
+                "--why",
+                "real victims on the lab",
+            ]);
+            let output =
+                apply.args(changes).stdin(Stdio::null()).output().context("can't run floodwall")?;
+            let told = [output.stderr, output.stdout]
+                .map(|o| String::from_utf8_lossy(&o).into_owned())
+                .concat();
+            ensure!(
+                output.status.success(),
+                "{apply:?} ended with {}: {}",
+                output.status,
+                told.trim()
+            );
             in_force.before = undo_number(&told);
             ensure!(
                 in_force.before.is_some(),
@@ -139,8 +162,10 @@ impl<'a> InForce<'a> {
     pub(super) fn history(&self) -> anyhow::Result<Value> {
         let Some(guard) = &self.guard else { return Ok(Value::Null) };
         let lines = guard.says("history")?;
-        let history: Vec<Value> = lines.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
-        let status: Value = serde_json::from_str(&guard.says("status")?).context("guard status --json")?;
+        let history: Vec<Value> =
+            lines.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        let status: Value =
+            serde_json::from_str(&guard.says("status")?).context("guard status --json")?;
         Ok(json!({ "status": status, "history": history }))
     }
 

@@ -150,18 +150,28 @@ impl Draws {
 /// Runs the missing parts and writes the sections.
 pub(crate) fn run(args: &GuardArgs) -> anyhow::Result<()> {
     let root = origin::root()?;
-    std::fs::create_dir_all(&args.data).with_context(|| format!("can't make '{}'", args.data.display()))?;
+    std::fs::create_dir_all(&args.data)
+        .with_context(|| format!("can't make '{}'", args.data.display()))?;
     let is_wanted = |part: Only| args.only.is_none_or(|only| only == part);
     let drawn = draws(args, &root)?.cells()?;
-    let is_named = |c: &Cell| args.cells.is_empty() || args.cells.iter().any(|part| c.name().contains(part));
+    let is_named =
+        |c: &Cell| args.cells.is_empty() || args.cells.iter().any(|part| c.name().contains(part));
     anyhow::ensure!(
-        cells::all().iter().chain(&drawn).chain(&cells::presets()).chain(&cells::open_loop()).any(is_named),
+        cells::all()
+            .iter()
+            .chain(&drawn)
+            .chain(&cells::presets())
+            .chain(&cells::open_loop())
+            .any(is_named),
         "no cell is called so; they are {}",
         work::names()
     );
     let origin = Origin::now(&root, &INPUTS)?;
-    let parts =
-        [(Only::Cells, cells::all()), (Only::Drawn, drawn.clone()), (Only::Presets, cells::presets())];
+    let parts = [
+        (Only::Cells, cells::all()),
+        (Only::Drawn, drawn.clone()),
+        (Only::Presets, cells::presets()),
+    ];
     for (part, cells) in parts {
         if is_wanted(part) {
             let wanted: Vec<Cell> = cells.into_iter().filter(is_named).collect();
@@ -176,7 +186,8 @@ pub(crate) fn run(args: &GuardArgs) -> anyhow::Result<()> {
         })?;
     }
     if is_wanted(Only::Paced) {
-        let wanted: Vec<Cell> = cells::all().into_iter().chain(drawn.clone()).filter(is_named).collect();
+        let wanted: Vec<Cell> =
+            cells::all().into_iter().chain(drawn.clone()).filter(is_named).collect();
         work::all(&wanted, args.jobs, &|cell, tell| paced::measure(cell, args, &origin, tell))?;
     }
     if is_wanted(Only::Conditions) && args.cells.is_empty() {
@@ -255,8 +266,8 @@ fn draws(args: &GuardArgs, root: &Path) -> anyhow::Result<Draws> {
     let mut draws = match (read::<Draws>(&path)?, args.seed) {
         (Some(stored), None) => stored,
         (_, given) => {
-            let law =
-                origin::last_commit(root, "law")?.context("the law's commit is unknown; give --seed")?;
+            let law = origin::last_commit(root, "law")?
+                .context("the law's commit is unknown; give --seed")?;
             let by_commit = || seed(law.get(..8).unwrap_or_default()).map_err(anyhow::Error::msg);
             Draws { seed: format!("{:08x}", given.map_or_else(by_commit, Ok)?), count: 1, law }
         }
@@ -269,7 +280,12 @@ fn draws(args: &GuardArgs, root: &Path) -> anyhow::Result<Draws> {
 }
 
 /// One cell.
-fn measure(cell: &Cell, args: &GuardArgs, origin: &Origin, tell: &dyn Fn(&str)) -> anyhow::Result<()> {
+fn measure(
+    cell: &Cell,
+    args: &GuardArgs,
+    origin: &Origin,
+    tell: &dyn Fn(&str),
+) -> anyhow::Result<()> {
     let path = args.data.join(cell.name() + ".json");
     let is_there = |stored: Guarded| stored.origin == *origin && stored.machines == MACHINES;
     if !args.again && read::<Guarded>(&path).ok().flatten().is_some_and(is_there) {
@@ -339,9 +355,9 @@ fn log(cell: &Cell, decisions: &[Decision]) -> String {
 /// A stored file; `None` without one.
 pub(crate) fn read<T: serde::de::DeserializeOwned>(path: &Path) -> anyhow::Result<Option<T>> {
     match std::fs::read_to_string(path) {
-        Ok(text) => serde_json::from_str(&text)
-            .map(Some)
-            .with_context(|| format!("'{}' was changed or cut; remove it to run it again", path.display())),
+        Ok(text) => serde_json::from_str(&text).map(Some).with_context(|| {
+            format!("'{}' was changed or cut; remove it to run it again", path.display())
+        }),
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(e) => Err(e).with_context(|| format!("can't read '{}'", path.display())),
     }

@@ -100,7 +100,8 @@ pub(super) fn measure(
         let alone = reference.flood_bytes_per_s;
         let (default, _) = run(cell, seed, rate, alone, &grouped(), None)?;
         let goal = Duration::from_secs_f64(MOST_P99 * default.alone_p99_us / 1e6);
-        let (guarded, decisions) = run(cell, seed, rate, alone, &grouped(), Some(Config::default()))?;
+        let (guarded, decisions) =
+            run(cell, seed, rate, alone, &grouped(), Some(Config::default()))?;
         if args.log && seed == MACHINES[0] {
             print!("{}", log(cell, &decisions));
         }
@@ -111,7 +112,11 @@ pub(super) fn measure(
         for percent in FIXED {
             tell(&format!("a pace of {percent} %"));
             let pace = fixed(alone, percent);
-            paced.fixed.entry(percent).or_default().push(run(cell, seed, rate, alone, &pace, None)?.0);
+            paced
+                .fixed
+                .entry(percent)
+                .or_default()
+                .push(run(cell, seed, rate, alone, &pace, None)?.0);
         }
     }
     write(&path, &paced)
@@ -147,7 +152,8 @@ fn run(
     guard: Option<Config>,
 ) -> anyhow::Result<(Run, Vec<Decision>)> {
     let mut scenario = cell.scenario()?;
-    scenario.victims = vec![scenario::parse_victim(&format!("{},rate={rate}", cell.victim_spec()))?];
+    scenario.victims =
+        vec![scenario::parse_victim(&format!("{},rate={rate}", cell.victim_spec()))?];
     scenario::name_apart(&mut scenario);
     let (victim, flood) = (scenario.victims[0].name.clone(), scenario.floods[0].name.clone());
     let part = PlantDevice { options: cell.machine(seed)?, scenario };
@@ -266,9 +272,11 @@ pub(super) fn section(rows: &[(Cell, Paced)], all: usize) -> String {
         FIXED.map(|percent| percent.to_string()).join(", "),
     );
     let mut figure = |name: &str, goal: &str, of: &dyn Fn(&Run) -> bool| {
-        let count = |side: fn(&Paced) -> &[Run]| rows.iter().filter(|(_, p)| reached(side(p), of)).count();
+        let count =
+            |side: fn(&Paced) -> &[Run]| rows.iter().filter(|(_, p)| reached(side(p), of)).count();
         let fixed = |p: &Paced| p.fixed.values().any(|runs| reached(runs, of));
-        let [guard, asked, default] = [count(|p| &p.guard), count(|p| &p.asked), count(|p| &p.default)];
+        let [guard, asked, default] =
+            [count(|p| &p.guard), count(|p| &p.asked), count(|p| &p.default)];
         let fixed = rows.iter().filter(|(_, p)| fixed(p)).count();
         let _ = writeln!(out, "| {name} | {goal} | {guard} | {asked} | {default} | {fixed} |");
     };
@@ -277,8 +285,9 @@ pub(super) fn section(rows: &[(Cell, Paced)], all: usize) -> String {
     }
     figure("the first three", "", &is_victims);
     figure("all four", "", &|r| GOALS.iter().all(|(_, _, of)| of(r)));
-    let not_dominated =
-        |side: fn(&Paced) -> &[Run]| rows.iter().filter(|(_, p)| p.is_not_dominated(side(p))).count();
+    let not_dominated = |side: fn(&Paced) -> &[Run]| {
+        rows.iter().filter(|(_, p)| p.is_not_dominated(side(p))).count()
+    };
     let (guard, asked) = (not_dominated(|p| &p.guard), not_dominated(|p| &p.asked));
     let _ = writeln!(out, "| not dominated by a fixed pace |  | {guard} | {asked} | – | – |");
     out.push_str(
@@ -289,7 +298,8 @@ pub(super) fn section(rows: &[(Cell, Paced)], all: usize) -> String {
         let [guard, asked, default] =
             [&paced.guard, &paced.asked, &paced.default].map(|runs| Worst::of(runs));
         let fixed = paced.best_fixed().map_or("none".to_owned(), |percent| format!("{percent} %"));
-        let most = |runs: &[Run], of: fn(&Run) -> f64| runs.iter().map(of).fold(0.0, f64::max) / 1e3;
+        let most =
+            |runs: &[Run], of: fn(&Run) -> f64| runs.iter().map(of).fold(0.0, f64::max) / 1e3;
         let p99 = |runs: &[Run]| most(runs, |r| r.p99_us);
         let _ = writeln!(
             out,

@@ -79,7 +79,11 @@ pub(super) fn all(verdicts: &[Verdict]) -> Verdict {
     if verdicts.contains(&Verdict::NotReached) {
         return Verdict::NotReached;
     }
-    if verdicts.contains(&Verdict::CouldNotBeTold) { Verdict::CouldNotBeTold } else { Verdict::Reached }
+    if verdicts.contains(&Verdict::CouldNotBeTold) {
+        Verdict::CouldNotBeTold
+    } else {
+        Verdict::Reached
+    }
 }
 
 pub(super) fn known(is_reached: bool) -> Verdict {

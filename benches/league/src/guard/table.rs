@@ -36,7 +36,8 @@ impl<'a> Row<'a> {
         let all = named.chain([("default", stored.default.as_slice())]);
         let (best_name, best) = all.max_by(|a, b| score(a.1).total_cmp(&score(b.1)))?;
         let share = |of: fn(&Run) -> f64| Share::of_runs(&stored.guard, best, of);
-        let scores: Vec<f64> = stored.guard.iter().zip(best).map(|(g, b)| g.score - b.score).collect();
+        let scores: Vec<f64> =
+            stored.guard.iter().zip(best).map(|(g, b)| g.score - b.score).collect();
         Some(Self {
             cell,
             stored,
@@ -59,7 +60,8 @@ impl<'a> Row<'a> {
         let others = self.stored.finalists.values().chain([&self.stored.default]);
         let mut figures: Vec<fn(&Run) -> f64> = vec![|r| r.victim_kept, |r| r.flood_kept];
         if self.cell.rate.is_some() {
-            if others.clone().chain([&self.stored.guard]).flatten().any(|run| run.p90_us.is_none()) {
+            if others.clone().chain([&self.stored.guard]).flatten().any(|run| run.p90_us.is_none())
+            {
                 return Verdict::CouldNotBeTold;
             }
             figures.push(|r| 1e6 / r.p90_us.unwrap_or(f64::INFINITY).max(1.0));
@@ -94,7 +96,8 @@ impl<'a> Row<'a> {
         let shares: [fn(&Run) -> f64; 3] = [|r| r.victim_kept, |r| r.flood_kept, |r| r.burst_kept];
         let least = 1.0 - TOLERANCE;
         shares.iter().all(|of| mean(guard, *of) >= least * mean(default, *of))
-            && mean(guard, |r| r.dead_seconds) <= mean(default, |r| r.dead_seconds) * (1.0 + TOLERANCE)
+            && mean(guard, |r| r.dead_seconds)
+                <= mean(default, |r| r.dead_seconds) * (1.0 + TOLERANCE)
     }
 
     /// The worst machine's; `None` if it never came on one of them.
@@ -111,7 +114,8 @@ impl<'a> Row<'a> {
 
     /// Writes a machine.
     fn writes(&self) -> f64 {
-        let writes: usize = self.stored.guard.iter().filter_map(|r| Some(r.steered.as_ref()?.writes)).sum();
+        let writes: usize =
+            self.stored.guard.iter().filter_map(|r| Some(r.steered.as_ref()?.writes)).sum();
         writes as f64 / MACHINES.len() as f64
     }
 
@@ -188,8 +192,9 @@ fn classes(out: &mut String, rows: &[Row<'_>]) {
     );
     for class in random::CLASSES {
         let own: Vec<&Row<'_>> = rows.iter().filter(|row| row.cell.device == class).collect();
-        let reached =
-            |of: &dyn Fn(&Row<'_>) -> Verdict| own.iter().filter(|row| of(row) == Verdict::Reached).count();
+        let reached = |of: &dyn Fn(&Row<'_>) -> Verdict| {
+            own.iter().filter(|row| of(row) == Verdict::Reached).count()
+        };
         let _ = writeln!(
             out,
             "| {class} | {} | {} | {} | {} | {} |",
@@ -220,7 +225,8 @@ fn summary(out: &mut String, rows: &[Row<'_>]) {
     };
     let dead = |row: &Row<'_>| Mean::of(&values(&row.stored.guard, |r| r.dead_seconds)).mean;
     let burst = |row: &Row<'_>| Mean::of(&values(&row.stored.guard, |r| r.burst_kept)).mean;
-    let seconds = |of: &dyn Fn(&Row<'_>) -> f64| quarters(of).map(|s| format!("{s:.2}")).join(", ") + " s";
+    let seconds =
+        |of: &dyn Fn(&Row<'_>) -> f64| quarters(of).map(|s| format!("{s:.2}")).join(", ") + " s";
     let protected = |row: &Row<'_>| row.worst(|s| s.protected_s).unwrap_or(f64::INFINITY);
     let freed = |row: &Row<'_>| row.worst(|s| s.freed_s).unwrap_or(f64::INFINITY);
     figure(
@@ -229,9 +235,19 @@ fn summary(out: &mut String, rows: &[Row<'_>]) {
         &|r| r.victim.verdict(WANTED),
         percents(&|r| r.victim.share),
     );
-    figure("flood's share of the best's", "90 %", &|r| r.flood.verdict(WANTED), percents(&|r| r.flood.share));
+    figure(
+        "flood's share of the best's",
+        "90 %",
+        &|r| r.flood.verdict(WANTED),
+        percents(&|r| r.flood.share),
+    );
     figure("both", "90 %", &|r| r.both(), "–".into());
-    figure("score of the best's", "90 %", &|r| r.score.verdict(WANTED), percents(&|r| r.score.share));
+    figure(
+        "score of the best's",
+        "90 %",
+        &|r| r.score.verdict(WANTED),
+        percents(&|r| r.score.share),
+    );
     figure("not dominated by a fixed setting", "–", &|r| r.is_not_dominated(), "–".into());
     figure("dead seconds more than the best's", "2", &|r| r.is_as_alive(), "–".into());
     figure("not dominated, score and dead seconds", "–", &|r| r.all_three(), "–".into());
@@ -239,15 +255,23 @@ fn summary(out: &mut String, rows: &[Row<'_>]) {
     figure("dead seconds", "0", &|r| known(dead(r) == 0.0), dead_spread);
     figure("burst kept", "95 %", &|r| known(burst(r) >= WANTED_BURST), percents(&burst));
     figure("nothing worse than the default", "5 %", &|r| known(r.is_like_default()), "–".into());
-    figure("protected after the flood comes", "1 s", &|r| known(protected(r) <= 1.0), seconds(&protected));
+    figure(
+        "protected after the flood comes",
+        "1 s",
+        &|r| known(protected(r) <= 1.0),
+        seconds(&protected),
+    );
     figure("free after the victim leaves", "10 s", &|r| known(freed(r) <= 10.0), seconds(&freed));
     figure("every knob as before", "all", &|r| known(r.is_given_back()), "–".into());
 }
 
 fn line(out: &mut String, row: &Row<'_>) {
     let ways = [row.stored.default.as_slice(), row.best, row.stored.guard.as_slice()];
-    let percent = |of: fn(&Run) -> f64| ways.map(|runs| Mean::of(&values(runs, of)).percent()).join(" | ");
-    let dead = ways.map(|runs| format!("{:.1}", Mean::of(&values(runs, |r| r.dead_seconds)).mean)).join(", ");
+    let percent =
+        |of: fn(&Run) -> f64| ways.map(|runs| Mean::of(&values(runs, of)).percent()).join(" | ");
+    let dead = ways
+        .map(|runs| format!("{:.1}", Mean::of(&values(runs, |r| r.dead_seconds)).mean))
+        .join(", ");
     let _ = writeln!(
         out,
         "| {}, {}, {} | {} | {} | {} | {} | {} | {dead} | {} | {:.0} | {}, {} |",
@@ -272,9 +296,11 @@ pub(super) fn presets(cells: &[(Cell, Guarded)]) -> String {
     let mut out = "| device | alone, per second | victim kept: default | guard | dead s: default, guard | flood kept: default | guard | protected, free | writes |\n|---|---|---|---|---|---|---|---|---|\n".to_owned();
     for row in &rows {
         let ways = [&row.stored.default, &row.stored.guard];
-        let percent =
-            |of: fn(&Run) -> f64| ways.map(|runs| Mean::of(&values(runs, of)).percent()).join(" | ");
-        let dead = ways.map(|runs| format!("{:.1}", Mean::of(&values(runs, |r| r.dead_seconds)).mean));
+        let percent = |of: fn(&Run) -> f64| {
+            ways.map(|runs| Mean::of(&values(runs, of)).percent()).join(" | ")
+        };
+        let dead =
+            ways.map(|runs| format!("{:.1}", Mean::of(&values(runs, |r| r.dead_seconds)).mean));
         let _ = writeln!(
             out,
             "| {} | {:.0} | {} | {} | {} | {} | {:.0} |",
@@ -308,14 +334,19 @@ mod tests {
     use super::*;
 
     fn runs(score: f64, victim_kept: f64) -> Vec<Run> {
-        let run =
-            |i| Run { score: score + 0.01 * f64::from(i), victim_kept, flood_kept: 0.5, ..Run::default() };
+        let run = |i| Run {
+            score: score + 0.01 * f64::from(i),
+            victim_kept,
+            flood_kept: 0.5,
+            ..Run::default()
+        };
         (0..6).map(run).collect()
     }
 
     #[test]
     fn the_yardstick_is_the_best_of_the_finalists_and_the_default() {
-        let mut stored = Guarded { default: runs(-7.0, 0.01), guard: runs(-2.0, 0.2), ..Guarded::default() };
+        let mut stored =
+            Guarded { default: runs(-7.0, 0.01), guard: runs(-2.0, 0.2), ..Guarded::default() };
         stored.finalists.insert("scheduler=bfq".into(), runs(-1.0, 0.4));
         stored.finalists.insert("nr_requests=8".into(), runs(-3.0, 0.1));
         let cell = crate::cells::all()[0];

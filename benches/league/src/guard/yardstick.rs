@@ -67,7 +67,8 @@ pub(crate) fn choose(
             candidates.extend([found.setting, found.winner]);
         }
     }
-    let in_force = SimRig::new(place.machine.clone()).check(&place.scenario, &Setting::default())?;
+    let in_force =
+        SimRig::new(place.machine.clone()).check(&place.scenario, &Setting::default())?;
     let space = cells::space(&place.machine, &in_force, reference);
     candidates.extend(space.starts.iter().map(|point| space.setting(point)));
     candidates.extend(held);
@@ -77,8 +78,10 @@ pub(crate) fn choose(
     let mut chosen: Vec<(f64, Setting)> = Vec::new();
     for (i, setting) in candidates.iter().enumerate() {
         tell(&format!("{i} of {} fixed settings", candidates.len()));
-        let runs: anyhow::Result<Vec<Run>> =
-            CHOOSING.iter().map(|seed| Ok(script::run(cell, *seed, setting, false, reference)?.0)).collect();
+        let runs: anyhow::Result<Vec<Run>> = CHOOSING
+            .iter()
+            .map(|seed| Ok(script::run(cell, *seed, setting, false, reference)?.0))
+            .collect();
         // The kernel may refuse what only makes sense together with something that the guard had
         // changed before.
         let Ok(runs) = runs else { continue };
@@ -87,7 +90,8 @@ pub(crate) fn choose(
     }
     chosen.sort_by(|a, b| b.0.total_cmp(&a.0));
     let finalists = chosen.iter().take(FINALISTS).map(|(_, setting)| setting.clone()).collect();
-    let score = |(score, setting): (f64, Setting)| (setting.to_string(), crate::measure::rounded(score));
+    let score =
+        |(score, setting): (f64, Setting)| (setting.to_string(), crate::measure::rounded(score));
     Ok(Known { scores: chosen.into_iter().map(score).collect(), finalists })
 }
 
@@ -95,16 +99,26 @@ pub(crate) fn choose(
 fn of_league(data: &CellData) -> anyhow::Result<Vec<Setting>> {
     let presets = contenders::all()?.into_iter().map(|(_, setting)| setting);
     let grid = data.grid.iter().flat_map(|grid| grid.best.iter().cloned());
-    let found = data.searches.values().flat_map(|search| [search.setting.clone(), search.winner.clone()]);
+    let found =
+        data.searches.values().flat_map(|search| [search.setting.clone(), search.winner.clone()]);
     let measured = presets.chain(grid).chain(found).filter_map(|s| Some((data.of(&s)?.score, s)));
     let measured: Vec<(f64, Setting)> = measured.collect();
     let best = measured.iter().map(|(score, _)| *score).fold(f64::NEG_INFINITY, f64::max);
-    Ok(measured.into_iter().filter(|(score, _)| *score >= best + HOPELESS.ln()).map(|(_, s)| s).collect())
+    Ok(measured
+        .into_iter()
+        .filter(|(score, _)| *score >= best + HOPELESS.ln())
+        .map(|(_, s)| s)
+        .collect())
 }
 
 /// The best of a first look at presets and every [`EVERY`]th point.
-fn looked_at(place: &Place, reference: &Reference, tell: &dyn Fn(&str)) -> anyhow::Result<Vec<Setting>> {
-    let in_force = SimRig::new(place.machine.clone()).check(&place.scenario, &Setting::default())?;
+fn looked_at(
+    place: &Place,
+    reference: &Reference,
+    tell: &dyn Fn(&str),
+) -> anyhow::Result<Vec<Setting>> {
+    let in_force =
+        SimRig::new(place.machine.clone()).check(&place.scenario, &Setting::default())?;
     let space = cells::space(&place.machine, &in_force, reference);
     let presets = contenders::all()?.into_iter().map(|(_, setting)| setting);
     let points = space.points().into_iter().step_by(EVERY).map(|point| space.setting(&point));
@@ -128,15 +142,23 @@ mod tests {
 
     #[test]
     fn everything_that_the_league_found_is_a_candidate_and_what_is_hopeless_is_none() {
-        let one = |knob: &str| -> Setting { [(knob.to_owned(), "8".to_owned())].into_iter().collect() };
+        let one =
+            |knob: &str| -> Setting { [(knob.to_owned(), "8".to_owned())].into_iter().collect() };
         let grid = Grid { best: vec![one("grid"), one("far")], ..Grid::default() };
         let mut data = CellData { grid: Some(grid), ..CellData::default() };
-        data.searches
-            .insert(1, Search { setting: one("recommended"), winner: one("winner"), ..Search::default() });
-        for (knob, score) in [("grid", -2.0), ("far", -4.0), ("recommended", -1.0), ("winner", -2.05)] {
+        data.searches.insert(
+            1,
+            Search { setting: one("recommended"), winner: one("winner"), ..Search::default() },
+        );
+        for (knob, score) in
+            [("grid", -2.0), ("far", -4.0), ("recommended", -1.0), ("winner", -2.05)]
+        {
             data.measured.insert(one(knob).to_string(), Measured { score, ..Measured::default() });
         }
-        data.measured.insert(Setting::default().to_string(), Measured { score: -7.0, ..Measured::default() });
+        data.measured.insert(
+            Setting::default().to_string(),
+            Measured { score: -7.0, ..Measured::default() },
+        );
         // ln 3 is 1.099.
         assert_eq!(of_league(&data).unwrap(), [one("grid"), one("recommended"), one("winner")]);
     }

@@ -21,7 +21,8 @@ const FIRST: [Check; 7] = [
     ("persist", persist::keep),
 ];
 /// Of the boot after it, whose first process is systemd where this machine has it.
-const SECOND: [Check; 3] = [("reboot", persist::kept), ("systemd", systemd::check), ("paced", paced::check)];
+const SECOND: [Check; 3] =
+    [("reboot", persist::kept), ("systemd", systemd::check), ("paced", paced::check)];
 /// Names of the checks that need the second boot.
 pub(crate) const OF_SECOND_BOOT: [&str; 3] = [SECOND[0].0, SECOND[1].0, SECOND[2].0];
 

@@ -22,7 +22,8 @@ const POLL: Duration = Duration::from_millis(250);
 pub(crate) fn check(_line: &Line) -> anyhow::Result<Outcome> {
     let lab = lab::Lab::up("hdd-7200", "ext4", lab::disks_elevator())?;
     // The flusher begins with the first tens of MiB.
-    std::fs::write(format!("/sys/block/{}/bdi/max_ratio", lab.name), "2").context("can't set max_ratio")?;
+    std::fs::write(format!("/sys/block/{}/bdi/max_ratio", lab.name), "2")
+        .context("can't set max_ratio")?;
     let original = lab_knobs(&lab.name);
     let log = std::fs::File::create("/tmp/guard.log")?;
     let mut guard = Command::new("floodwall")
@@ -67,7 +68,10 @@ fn encounter(
     let begin = Instant::now();
     while !is_original() {
         if begin.elapsed() > PATIENCE {
-            bail!("a killed guard's changes stay: {:?}", differences(original, &lab_knobs(&lab.name)));
+            bail!(
+                "a killed guard's changes stay: {:?}",
+                differences(original, &lab_knobs(&lab.name))
+            );
         }
         std::thread::sleep(POLL);
     }
@@ -77,8 +81,15 @@ fn encounter(
         anyhow::ensure!(begin.elapsed() < PATIENCE, "the guard does not end");
         std::thread::sleep(POLL);
     }
-    anyhow::ensure!(is_original(), "the end left {:?}", differences(original, &lab_knobs(&lab.name)));
-    Ok(Outcome::Passed(format!("it changed {}, and everything came back, twice", changed.join(", "))))
+    anyhow::ensure!(
+        is_original(),
+        "the end left {:?}",
+        differences(original, &lab_knobs(&lab.name))
+    );
+    Ok(Outcome::Passed(format!(
+        "it changed {}, and everything came back, twice",
+        changed.join(", ")
+    )))
 }
 
 fn until(otherwise: &str, guard: &mut Child, holds: impl Fn() -> bool) -> anyhow::Result<()> {
@@ -99,16 +110,18 @@ pub(crate) fn differences(
     now: &BTreeMap<PathBuf, String>,
 ) -> Vec<String> {
     let differ = before.iter().filter(|(path, value)| now.get(*path) != Some(value));
-    differ.map(|(path, _)| path.file_name().unwrap_or_default().to_string_lossy().into_owned()).collect()
+    differ
+        .map(|(path, _)| path.file_name().unwrap_or_default().to_string_lossy().into_owned())
+        .collect()
 }
 
 /// What the guard may steer.
 pub(crate) fn lab_knobs(name: &str) -> BTreeMap<PathBuf, String> {
     let block = Path::new("/sys/block").join(name);
-    let names =
-        ["scheduler", "nr_requests", "max_sectors_kb", "wbt_lat_usec"].map(|file| format!("queue/{file}"));
-    let limits =
-        ["max_ratio", "min_ratio", "max_ratio_fine", "strict_limit"].map(|file| format!("bdi/{file}"));
+    let names = ["scheduler", "nr_requests", "max_sectors_kb", "wbt_lat_usec"]
+        .map(|file| format!("queue/{file}"));
+    let limits = ["max_ratio", "min_ratio", "max_ratio_fine", "strict_limit"]
+        .map(|file| format!("bdi/{file}"));
     let paths = names.into_iter().chain(limits).map(|file| block.join(file));
     paths.filter_map(|path| Some((path.clone(), read(path)?))).collect()
 }

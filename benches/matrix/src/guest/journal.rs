@@ -55,10 +55,12 @@ pub(crate) fn check(line: &Line) -> anyhow::Result<Outcome> {
         let status = child.wait()?;
         halfway += u32::from(!status.success() && everything() != before);
         floodwall(&["rollback"])?;
-        unchanged_since(&before).with_context(|| format!("killed after {i}/{KILLS} of its time"))?;
+        unchanged_since(&before)
+            .with_context(|| format!("killed after {i}/{KILLS} of its time"))?;
     }
-    let own =
-        format!("killed {KILLS} times, {halfway} of them between its first write and its last: all put back");
+    let own = format!(
+        "killed {KILLS} times, {halfway} of them between its first write and its last: all put back"
+    );
     if !Path::new(suites::FINE).exists() {
         return Ok(Outcome::Passed(format!(
             "{own}; the tests of every single write need max_ratio_fine (Linux 6.2)"

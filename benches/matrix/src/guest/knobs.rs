@@ -26,7 +26,8 @@ const CONTROLLERS: [&str; 4] = ["cpu", "io", "memory", "pids"];
 pub(crate) fn check(line: &Line) -> anyhow::Result<Outcome> {
     let group = format!("{GROUPS}/{GROUP}");
     for controller in CONTROLLERS {
-        let switched = std::fs::write(format!("{GROUPS}/cgroup.subtree_control"), format!("+{controller}"));
+        let switched =
+            std::fs::write(format!("{GROUPS}/cgroup.subtree_control"), format!("+{controller}"));
         let how = switched.map_or_else(|e| e.to_string(), |()| "yes".to_owned());
         line.say(&Said::Has { what: format!("cgroup v2 controller {controller}"), how });
     }

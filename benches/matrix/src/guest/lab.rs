@@ -34,7 +34,8 @@ pub(crate) fn check(line: &Line) -> anyhow::Result<Outcome> {
         one(filesystem).with_context(|| filesystem.to_owned())?;
         done.push(filesystem);
     }
-    let left_out = if left_out.is_empty() { String::new() } else { format!("; {}", left_out.join(", ")) };
+    let left_out =
+        if left_out.is_empty() { String::new() } else { format!("; {}", left_out.join(", ")) };
     Ok(Outcome::Passed(format!("up, written, read and down with {}{left_out}", done.join(", "))))
 }
 
@@ -84,14 +85,20 @@ impl Lab {
     /// A preset with a filesystem.
     pub(crate) fn up(preset: &str, filesystem: &str, options: &[&str]) -> anyhow::Result<Self> {
         std::fs::create_dir_all(MOUNT)?;
-        let fixed = ["lab", "up", preset, "--name", "matrix", "--size", "1GiB", "--memory", "900MiB"];
+        let fixed =
+            ["lab", "up", preset, "--name", "matrix", "--size", "1GiB", "--memory", "900MiB"];
         let mount = ["--fs", filesystem, "--mount", MOUNT, "--json"];
         let output = Command::new("floodwall").args(fixed).args(mount).args(options).output()?;
         if !output.status.success() {
-            bail!("lab up ended with {}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim());
+            bail!(
+                "lab up ended with {}: {}",
+                output.status,
+                String::from_utf8_lossy(&output.stderr).trim()
+            );
         }
         let said: Value = serde_json::from_slice(&output.stdout)?;
-        let device = said["device"].as_str().with_context(|| format!("lab up names no device: {said}"))?;
+        let device =
+            said["device"].as_str().with_context(|| format!("lab up names no device: {said}"))?;
         Ok(Self { name: device.rsplit('/').next().unwrap_or_default().to_owned() })
     }
 

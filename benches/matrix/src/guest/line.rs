@@ -16,7 +16,8 @@ pub(crate) struct Line(Mutex<File>);
 impl Line {
     /// Opens it as a plain stream of bytes.
     pub(crate) fn open() -> anyhow::Result<Self> {
-        let line = rustix::fs::open(LINE, OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty())?;
+        let line =
+            rustix::fs::open(LINE, OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty())?;
         let mut modes = rustix::termios::tcgetattr(&line)?;
         modes.make_raw();
         rustix::termios::tcsetattr(&line, OptionalActions::Now, &modes)?;

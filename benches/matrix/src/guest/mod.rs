@@ -61,7 +61,8 @@ pub(crate) fn init() -> anyhow::Result<()> {
             return systemd::become_it();
         }
         // Orphans of the tests become children of process 1, which has to wait for them.
-        let checks = Command::new("/matrix").arg(CHECKS).env("PATH", "/usr/sbin:/usr/bin").spawn()?;
+        let checks =
+            Command::new("/matrix").arg(CHECKS).env("PATH", "/usr/sbin:/usr/bin").spawn()?;
         let checks = rustix::process::Pid::from_raw(checks.id() as i32);
         loop {
             match rustix::process::wait(WaitOptions::empty()) {
@@ -124,7 +125,8 @@ fn prepare() -> anyhow::Result<()> {
         anyhow::ensure!(begin.elapsed() < PATIENCE, "there is no {DISK}; modules: {missing:?}");
         std::thread::sleep(Duration::from_millis(50));
     }
-    mount(DISK, "/new", "ext4", MountFlags::empty(), None).with_context(|| format!("can't mount {DISK}"))?;
+    mount(DISK, "/new", "ext4", MountFlags::empty(), None)
+        .with_context(|| format!("can't mount {DISK}"))?;
     give_to_root(Path::new("/new")).context("can't give the disk's files to root")?;
     std::fs::copy("/init", "/new/matrix").context("can't copy this program")?;
     for (kind, at) in MOUNTS {

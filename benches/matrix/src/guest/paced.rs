@@ -32,7 +32,8 @@ const BACKUP: &str = "backup";
 const GROUPS: &str = "/sys/fs/cgroup/system.slice";
 /// A disk that is slower than a flood of the emulated processor, however slow that is.
 const PRESET: &str = "hdd-7200";
-const SLOW: [(&str, &str); 3] = [("outer_rate", "10MB/s"), ("inner_rate", "10MB/s"), ("write_cache", "2MiB")];
+const SLOW: [(&str, &str); 3] =
+    [("outer_rate", "10MB/s"), ("inner_rate", "10MB/s"), ("write_cache", "2MiB")];
 const SLOW_PRESET: &str = "/run/matrix-slow.toml";
 /// Commits on the emulated processor keep it beside a paced flood.
 const GOAL: &str = "300ms";
@@ -76,16 +77,20 @@ fn lacks(controllers: Option<&str>) -> Option<String> {
     let Some(controllers) = controllers else {
         return Some("pacing needs cgroup v2, which is not mounted".to_owned());
     };
-    let missing = ["io", "memory"].into_iter().find(|name| !controllers.split(' ').any(|has| has == *name));
-    missing.map(|name| format!("pacing needs cgroup v2's controller {name}, which this kernel lacks"))
+    let missing =
+        ["io", "memory"].into_iter().find(|name| !controllers.split(' ').any(|has| has == *name));
+    missing
+        .map(|name| format!("pacing needs cgroup v2's controller {name}, which this kernel lacks"))
 }
 
 /// A preset with the rates and the cache of a slow disk.
 fn slower(preset: &str) -> anyhow::Result<String> {
     let mut lines: Vec<String> = preset.lines().map(str::to_owned).collect();
     for (name, value) in SLOW {
-        let is_its = |line: &&mut String| line.split('=').next().is_some_and(|key| key.trim() == name);
-        let line = lines.iter_mut().find(is_its).with_context(|| format!("{PRESET} has no {name}"))?;
+        let is_its =
+            |line: &&mut String| line.split('=').next().is_some_and(|key| key.trim() == name);
+        let line =
+            lines.iter_mut().find(is_its).with_context(|| format!("{PRESET} has no {name}"))?;
         *line = format!("{name} = \"{value}\"");
     }
     Ok(lines.join("\n") + "\n")
@@ -110,12 +115,14 @@ impl Scene {
     fn up() -> anyhow::Result<Self> {
         std::fs::write(SLOW_PRESET, slower(&floodwall(&["lab", "show", PRESET])?)?)?;
         let lab = Lab::up(SLOW_PRESET, "ext4", disks_elevator())?;
-        let number = read(format!("/sys/block/{}/dev", lab.name)).context("the lab's disk has no number")?;
+        let number =
+            read(format!("/sys/block/{}/dev", lab.name)).context("the lab's disk has no number")?;
         let config = format!("devices = [\"{}\"]\np99 = \"{GOAL}\"\n", lab.name);
         std::fs::write(CONFIG, config).with_context(|| format!("can't write '{CONFIG}'"))?;
-        for (name, work, own) in
-            [(DATABASE, "commit", String::new()), (BACKUP, "flood", format!("MemoryHigh={OWN_HIGH}\n"))]
-        {
+        for (name, work, own) in [
+            (DATABASE, "commit", String::new()),
+            (BACKUP, "flood", format!("MemoryHigh={OWN_HIGH}\n")),
+        ] {
             // The process is named after the file by which it is started.
             let program = format!("/usr/bin/{name}");
             let _ = std::fs::remove_file(&program);
@@ -191,8 +198,12 @@ impl Scene {
         let begin = Instant::now();
         while begin.elapsed() < WATCHED {
             let limits = self.limits(BACKUP);
-            let (_, high) = self.pace().with_context(|| format!("the pace has ended: {limits:?}"))?;
-            ensure!(high >= LEAST_DOMAIN, "memory.high {high} of a pace is less than {LEAST_DOMAIN}");
+            let (_, high) =
+                self.pace().with_context(|| format!("the pace has ended: {limits:?}"))?;
+            ensure!(
+                high >= LEAST_DOMAIN,
+                "memory.high {high} of a pace is less than {LEAST_DOMAIN}"
+            );
             let database = self.limits(DATABASE);
             let none = Some((String::new(), "max".to_owned()));
             ensure!(database == none, "the database's unit has {database:?}");
@@ -224,7 +235,8 @@ impl Scene {
                     &rate,
                     "'floodwall guard pause --for 10m'",
                 ];
-                let missing: Vec<&str> = needed.into_iter().filter(|word| !said.contains(word)).collect();
+                let missing: Vec<&str> =
+                    needed.into_iter().filter(|word| !said.contains(word)).collect();
                 if missing.is_empty() {
                     return Ok(said);
                 }
@@ -243,7 +255,11 @@ impl Scene {
         device.cloned().with_context(|| format!("guard status has no {}", self.lab.name))
     }
 
-    fn until(&self, otherwise: &str, holds: impl Fn() -> anyhow::Result<bool>) -> anyhow::Result<()> {
+    fn until(
+        &self,
+        otherwise: &str,
+        holds: impl Fn() -> anyhow::Result<bool>,
+    ) -> anyhow::Result<()> {
         let begin = Instant::now();
         while !holds()? {
             if begin.elapsed() > PATIENCE {

@@ -23,7 +23,8 @@ pub(crate) fn keep(_line: &Line) -> anyhow::Result<Outcome> {
     for (knob, value, path) in KEPT {
         anyhow::ensure!(!is(path, value), "{knob} is {value} before anything has set it");
     }
-    let settings: Vec<String> = KEPT.iter().map(|(knob, value, _)| format!("{knob}={value}")).collect();
+    let settings: Vec<String> =
+        KEPT.iter().map(|(knob, value, _)| format!("{knob}={value}")).collect();
     let output = Command::new("floodwall").arg("persist").args(&settings).arg("--yes").output()?;
     if !output.status.success() {
         bail!(

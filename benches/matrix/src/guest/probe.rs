@@ -33,16 +33,25 @@ pub(crate) fn check(line: &Line) -> anyhow::Result<Outcome> {
         all.push(probe.snapshot()?);
     }
     let uses = || all.iter().flat_map(|s| &s.processes).filter(|p| p.pid == worker.pid());
-    let seen: u64 = uses().filter_map(|p| p.calls.get(&Call::Fsync)).map(|counts| counts.count()).sum();
+    let seen: u64 =
+        uses().filter_map(|p| p.calls.get(&Call::Fsync)).map(|counts| counts.count()).sum();
     let lost: u64 = all.iter().map(|s| s.lost_events).sum();
     ensure!(seen == SYNCS, "{seen} fsyncs seen of {SYNCS}, {lost} events lost");
     let disk = std::fs::read_to_string("/sys/block/vda/dev")?;
-    let devices: Vec<String> =
-        uses().filter(|p| !p.commits().is_empty()).filter_map(|p| Some(p.device?.to_string())).collect();
-    ensure!(devices.iter().any(|device| device == disk.trim()), "the fsyncs are on {devices:?}, not on vda");
-    let used = all.iter().flat_map(|s| &s.devices).filter(|used| used.id.to_string() == disk.trim());
-    let requests: u64 =
-        used.flat_map(|used| used.requests.iter().flat_map(|r| r.values())).map(|r| r.device.count()).sum();
+    let devices: Vec<String> = uses()
+        .filter(|p| !p.commits().is_empty())
+        .filter_map(|p| Some(p.device?.to_string()))
+        .collect();
+    ensure!(
+        devices.iter().any(|device| device == disk.trim()),
+        "the fsyncs are on {devices:?}, not on vda"
+    );
+    let used =
+        all.iter().flat_map(|s| &s.devices).filter(|used| used.id.to_string() == disk.trim());
+    let requests: u64 = used
+        .flat_map(|used| used.requests.iter().flat_map(|r| r.values()))
+        .map(|r| r.device.count())
+        .sum();
     ensure!(requests >= SYNCS, "{requests} requests seen for {SYNCS} fsyncs");
     Ok(Outcome::Passed(format!("{SYNCS} fsyncs and their requests seen where they are")))
 }

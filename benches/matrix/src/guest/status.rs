@@ -17,7 +17,8 @@ const LIMIT_TOLERANCE: f64 = 0.1;
 pub(crate) fn check(_line: &Line) -> anyhow::Result<Outcome> {
     let schedulers = read(format!("{QUEUE}/scheduler")).context("the disk has no elevators")?;
     let first = chosen(&schedulers).to_owned();
-    let all: Vec<&str> = schedulers.split_whitespace().map(|name| name.trim_matches(['[', ']'])).collect();
+    let all: Vec<&str> =
+        schedulers.split_whitespace().map(|name| name.trim_matches(['[', ']'])).collect();
     let mut wrong = Vec::new();
     let mut compared = 0;
     for scheduler in &all {
@@ -25,7 +26,8 @@ pub(crate) fn check(_line: &Line) -> anyhow::Result<Outcome> {
         let status = status()?;
         let mut comparison = Comparison { scheduler, wrong: &mut wrong, compared: &mut compared };
         comparison.machine(&status["machine"]);
-        let disk = status["devices"].as_array().and_then(|all| all.iter().find(|d| d["name"] == "vda"));
+        let disk =
+            status["devices"].as_array().and_then(|all| all.iter().find(|d| d["name"] == "vda"));
         comparison.disk(disk.context("status has no device vda")?);
         comparison.unreadable("", &status);
     }
@@ -33,13 +35,21 @@ pub(crate) fn check(_line: &Line) -> anyhow::Result<Outcome> {
     if !wrong.is_empty() {
         bail!("{}", wrong.join("; "));
     }
-    Ok(Outcome::Passed(format!("{compared} readings as the files have them, under {}", all.join(", "))))
+    Ok(Outcome::Passed(format!(
+        "{compared} readings as the files have them, under {}",
+        all.join(", ")
+    )))
 }
 
 fn status() -> anyhow::Result<Value> {
-    let output = Command::new("floodwall").args(["status", "--json", "--seconds", "0.2"]).output()?;
+    let output =
+        Command::new("floodwall").args(["status", "--json", "--seconds", "0.2"]).output()?;
     if !output.status.success() {
-        bail!("floodwall status ended with {}: {}", output.status, String::from_utf8_lossy(&output.stderr));
+        bail!(
+            "floodwall status ended with {}: {}",
+            output.status,
+            String::from_utf8_lossy(&output.stderr)
+        );
     }
     serde_json::from_slice(&output.stdout).context("floodwall status printed no JSON")
 }
@@ -62,7 +72,10 @@ impl Comparison<'_> {
         };
         if !same {
             let file = file.map_or("absent".to_owned(), |file| file.to_string());
-            self.wrong.push(format!("{what} under {}: status says {said}, the file {file}", self.scheduler));
+            self.wrong.push(format!(
+                "{what} under {}: status says {said}, the file {file}",
+                self.scheduler
+            ));
         }
     }
 
@@ -101,7 +114,11 @@ impl Comparison<'_> {
             }
         }
         let has_pressure = read("/proc/pressure/io").is_some();
-        self.presence("psi_io_some_avg10_percent", &said["psi_io_some_avg10_percent"], has_pressure);
+        self.presence(
+            "psi_io_some_avg10_percent",
+            &said["psi_io_some_avg10_percent"],
+            has_pressure,
+        );
         let controllers = read("/sys/fs/cgroup/cgroup.controllers")
             .map(|text| Value::from(text.split_whitespace().collect::<Vec<_>>()));
         self.expect("cgroup_v2_controllers", &said["cgroup_v2_controllers"], controllers);
@@ -143,7 +160,8 @@ impl Comparison<'_> {
         let limits = &said["limits"];
         let strict = number(format!("{bdi}/strict_limit")).map(|n| Value::from(n != 0.0));
         self.expect("strict_limit", &limits["strict_limit"], strict);
-        for (name, file) in [("max_ratio_percent", "max_ratio"), ("min_ratio_percent", "min_ratio")] {
+        for (name, file) in [("max_ratio_percent", "max_ratio"), ("min_ratio_percent", "min_ratio")]
+        {
             let fine = number(format!("{bdi}/{file}_fine")).map(|millionths| millionths / 10_000.0);
             let percent = fine.or_else(|| number(format!("{bdi}/{file}"))).map(Value::from);
             self.expect(name, &limits[name], percent);
@@ -151,7 +169,8 @@ impl Comparison<'_> {
         self.number("read_ahead_kib", &limits["read_ahead_kib"], &format!("{bdi}/read_ahead_kb"));
         let size = number("/sys/block/vda/size").map(|sectors| Value::from(sectors * 512.0));
         self.expect("size_bytes", &said["size_bytes"], size);
-        let stats = format!("/sys/kernel/debug/bdi/{}/stats", said["id"].as_str().unwrap_or_default());
+        let stats =
+            format!("/sys/kernel/debug/bdi/{}/stats", said["id"].as_str().unwrap_or_default());
         self.presence("device_limit_bytes", &said["device_limit_bytes"], read(stats).is_some());
     }
 

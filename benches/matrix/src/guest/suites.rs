@@ -115,7 +115,10 @@ mod tests {
                        test result: FAILED. 1 passed; 1 failed; 2 ignored; 0 measured; 0 filtered out\n";
         let results: Vec<String> = printed.lines().filter_map(|line| seen.take(line)).collect();
         assert_eq!(results, ["a ok", "b left out", "c FAILED", "d left out"]);
-        assert_eq!(seen.summary(), "1 tests passed; 1 failed: c; 2 left out: b (needs root), d (needs fio)");
+        assert_eq!(
+            seen.summary(),
+            "1 tests passed; 1 failed: c; 2 left out: b (needs root), d (needs fio)"
+        );
         assert_eq!(seen.details, ["---- c ----", "nr_requests is 8"]);
     }
 }

@@ -89,9 +89,11 @@ pub(crate) fn check(line: &Line) -> anyhow::Result<Outcome> {
     let service = Service::up()?;
     let done = service.life();
     let done = done.with_context(|| {
+        let journal = Command::new("journalctl")
+            .args(["-u", UNIT, "-n", "8", "-o", "cat", "--no-pager"])
+            .output();
         let journal =
-            Command::new("journalctl").args(["-u", UNIT, "-n", "8", "-o", "cat", "--no-pager"]).output();
-        let journal = journal.map(|output| String::from_utf8_lossy(&output.stdout).replace('\n', " / "));
+            journal.map(|output| String::from_utf8_lossy(&output.stdout).replace('\n', " / "));
         format!("the guard's last lines: {}", journal.unwrap_or_default())
     })?;
     drop(service);
@@ -146,7 +148,10 @@ impl Service {
         // The guard's line for `systemctl status` comes every few seconds.
         let begin = Instant::now();
         while systemctl(&["show", "-p", "StatusText", "--value", UNIT])?.trim().is_empty() {
-            anyhow::ensure!(begin.elapsed() < PATIENCE, "`systemctl status` has no line of the guard's");
+            anyhow::ensure!(
+                begin.elapsed() < PATIENCE,
+                "`systemctl status` has no line of the guard's"
+            );
             std::thread::sleep(POLL);
         }
 
@@ -170,7 +175,10 @@ impl Service {
         let before = program_of(self.main()?)?;
         replace_program()?;
         systemctl(&["restart", UNIT])?;
-        anyhow::ensure!(program_of(self.main()?)? != before, "the old program runs after an upgrade");
+        anyhow::ensure!(
+            program_of(self.main()?)? != before,
+            "the old program runs after an upgrade"
+        );
         self.until(false, "upgraded")?;
 
         systemctl(&["stop", UNIT])?;
@@ -210,7 +218,10 @@ impl Service {
             anyhow::ensure!(begin.elapsed() < PATIENCE, "{when}: no other process comes");
             std::thread::sleep(Duration::from_millis(20));
         }
-        anyhow::ensure!(came_back, "{when}: not everything was put back before it was started again");
+        anyhow::ensure!(
+            came_back,
+            "{when}: not everything was put back before it was started again"
+        );
         Ok(())
     }
 
@@ -230,15 +241,19 @@ impl Drop for Service {
 }
 
 fn configure(lab: &Lab, dry_run: bool) -> anyhow::Result<()> {
-    let text =
-        format!("devices = [\"{}\"]\nsource = \"perf\"\np99 = \"20ms\"\ndry_run = {dry_run}\n", lab.name);
+    let text = format!(
+        "devices = [\"{}\"]\nsource = \"perf\"\np99 = \"20ms\"\ndry_run = {dry_run}\n",
+        lab.name
+    );
     std::fs::write(CONFIG, text).with_context(|| format!("can't write '{CONFIG}'"))
 }
 
 /// The file that a process runs; the same name may be another file.
 fn program_of(pid: u32) -> anyhow::Result<u64> {
     use std::os::unix::fs::MetadataExt;
-    Ok(std::fs::metadata(format!("/proc/{pid}/exe")).context("can't read the guard's /proc/PID/exe")?.ino())
+    Ok(std::fs::metadata(format!("/proc/{pid}/exe"))
+        .context("can't read the guard's /proc/PID/exe")?
+        .ino())
 }
 
 fn kill(signal: &str, pid: u32) -> anyhow::Result<()> {
@@ -271,13 +286,18 @@ fn beside_systemd() -> anyhow::Result<&'static str> {
     floodwall(&["rollback"])?;
     is("default 300", "after the rollback")?;
     systemctl(&["stop", NEIGHBOUR])?;
-    Ok("a weight that apply set is kept by a daemon-reload, and rollback leaves what set-property set since")
+    Ok(
+        "a weight that apply set is kept by a daemon-reload, and rollback leaves what set-property set since",
+    )
 }
 
 /// Runs systemctl, which has to succeed; what it printed.
 pub(crate) fn systemctl(words: &[&str]) -> anyhow::Result<String> {
-    let output =
-        Command::new("systemctl").args(words).arg("--no-pager").output().context("can't run systemctl")?;
+    let output = Command::new("systemctl")
+        .args(words)
+        .arg("--no-pager")
+        .output()
+        .context("can't run systemctl")?;
     if !output.status.success() {
         bail!(
             "systemctl {}: {}: {}",

@@ -87,7 +87,11 @@ impl HostRig {
     /// # Errors
     /// [`BenchError::CutShort`] if there is too little space or the device did nothing;
     /// [`BenchError::Interrupted`], [`BenchError::Load`], [`BenchError::Writeback`].
-    pub fn drain_rate(&mut self, bounds: Bounds, watch: &mut dyn Watch) -> Result<DrainRate, BenchError> {
+    pub fn drain_rate(
+        &mut self,
+        bounds: Bounds,
+        watch: &mut dyn Watch,
+    ) -> Result<DrainRate, BenchError> {
         let free = free_space(self.scratch.dir())?;
         let bytes = Bytes(bounds.bytes.0.min(free.0 - free.0 / 10) >> 20 << 20);
         if bytes < LEAST {
@@ -108,11 +112,16 @@ impl HostRig {
         // The file is removed in any case; writes under way are awaited below.
         let removed = self.scratch.dir().remove_tree(NAME);
         let samples = samples?;
-        removed.map_err(|e| ScratchError::Remove { path: self.scratch.path().to_owned(), source: e })?;
+        removed.map_err(|e| ScratchError::Remove {
+            path: self.scratch.path().to_owned(),
+            source: e,
+        })?;
         drain::drain(self.scratch.dir(), &mut self.sampler, &stop, origin, 0, watch)?;
         let (samples, written) = samples;
         rate(&samples).map(|rate| DrainRate { written, ..rate }).ok_or_else(|| {
-            BenchError::CutShort("nothing reached the device in this time: see the kernel log".to_owned())
+            BenchError::CutShort(
+                "nothing reached the device in this time: see the kernel log".to_owned(),
+            )
         })
     }
 
@@ -144,7 +153,9 @@ impl HostRig {
         let mut progress = |more: u64| {
             accepted += more;
             let now = Instant::now();
-            if options.stop.load(Ordering::Relaxed) || (now - begin >= time && accepted > PRIMED_BYTES) {
+            if options.stop.load(Ordering::Relaxed)
+                || (now - begin >= time && accepted > PRIMED_BYTES)
+            {
                 halt.store(true, Ordering::Relaxed);
             }
             if now - last < TICK && !halt.load(Ordering::Relaxed) {
@@ -164,7 +175,8 @@ impl HostRig {
                 });
             }
         };
-        let filled = prepare_flood(self.scratch.dir(), &flood, None, options.seed, &mut progress, &halt);
+        let filled =
+            prepare_flood(self.scratch.dir(), &flood, None, options.seed, &mut progress, &halt);
         match filled {
             _ if options.stop.load(Ordering::Relaxed) => Err(BenchError::Interrupted),
             // Time was up.
@@ -177,7 +189,8 @@ impl HostRig {
 /// The rate of the tail. `None` if nothing was completed.
 fn rate(samples: &[Sample]) -> Option<DrainRate> {
     let last = samples.last()?;
-    let counts = |sample: &Sample| sample.accepted >= PRIMED_BYTES && sample.at >= last.at / LEFT_OUT;
+    let counts =
+        |sample: &Sample| sample.accepted >= PRIMED_BYTES && sample.at >= last.at / LEFT_OUT;
     let begin = samples.iter().position(counts).unwrap_or(0);
     let long = last.at - samples[begin].at >= last.at / LEAST_TAIL;
     let tail = if long { &samples[begin..] } else { samples };
@@ -199,9 +212,12 @@ fn rate(samples: &[Sample]) -> Option<DrainRate> {
     }
     let completed = first.completed.zip(last.completed).map(|(a, b)| b.saturating_sub(a));
     let accepted = last.accepted - first.accepted;
-    if completed.is_some_and(|n| n > accepted + FOREIGN_BYTES && n as f64 > accepted as f64 * FOREIGN_SHARE) {
+    if completed
+        .is_some_and(|n| n > accepted + FOREIGN_BYTES && n as f64 > accepted as f64 * FOREIGN_SHARE)
+    {
         notes.push(
-            "something else writes to this device too: the rate is that of everything together".to_owned(),
+            "something else writes to this device too: the rate is that of everything together"
+                .to_owned(),
         );
     }
     (bytes_per_s > 0.0).then(|| DrainRate {
@@ -232,7 +248,11 @@ mod tests {
     fn steady(rate_mb: u64, seconds: u64) -> Vec<Sample> {
         let sample = |tick: u64| {
             let completed = rate_mb * MB * tick / 20;
-            Sample { at: TICK * tick as u32, accepted: completed + (72 << 20), completed: Some(completed) }
+            Sample {
+                at: TICK * tick as u32,
+                accepted: completed + (72 << 20),
+                completed: Some(completed),
+            }
         };
         (0..=seconds * 20).map(sample).collect()
     }
@@ -294,7 +314,10 @@ mod tests {
         );
         let measured = rate(&samples).unwrap();
         assert!((measured.bytes_per_s / (8e6 / 10.18) - 1.0).abs() < 1e-9, "{measured:?}");
-        assert!((measured.seconds - 10.18).abs() < 1e-9 && measured.notes.is_empty(), "{measured:?}");
+        assert!(
+            (measured.seconds - 10.18).abs() < 1e-9 && measured.notes.is_empty(),
+            "{measured:?}"
+        );
     }
 
     #[test]
@@ -307,8 +330,9 @@ mod tests {
     #[test]
     fn nothing_is_no_rate() {
         assert_eq!(rate(&[]), None);
-        let still: Vec<Sample> =
-            (0..9).map(|n| Sample { at: TICK * n, accepted: 1 << 20, completed: Some(0) }).collect();
+        let still: Vec<Sample> = (0..9)
+            .map(|n| Sample { at: TICK * n, accepted: 1 << 20, completed: Some(0) })
+            .collect();
         assert_eq!(rate(&still), None);
     }
 }

@@ -55,7 +55,8 @@ fn a_directory_whose_maker_was_killed_halfway_is_cleaned() {
         fs::create_dir(path).unwrap();
     }
     File::create(unlocked.join(OWNER)).unwrap();
-    let paths: Vec<PathBuf> = clean(dir.path()).unwrap().into_iter().map(|left| left.path).collect();
+    let paths: Vec<PathBuf> =
+        clean(dir.path()).unwrap().into_iter().map(|left| left.path).collect();
     assert_eq!(paths, [empty, unlocked]);
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
 }
@@ -74,7 +75,8 @@ fn an_interrupted_removal_leaves_the_mark() {
             let mut orphaned = false;
             while path.exists() {
                 let without_mark = !path.join(OWNER).exists();
-                let anything = fs::read_dir(&path).is_ok_and(|mut entries| entries.next().is_some());
+                let anything =
+                    fs::read_dir(&path).is_ok_and(|mut entries| entries.next().is_some());
                 orphaned |= without_mark && anything;
             }
             !orphaned

@@ -55,19 +55,25 @@ impl Machine {
     }
 
     fn limits(&self) -> [String; 2] {
-        ["dirty_bytes", "dirty_ratio"]
-            .map(|f| fs::read_to_string(self.path(&format!("proc/sys/vm/{f}"))).unwrap().trim().to_owned())
+        ["dirty_bytes", "dirty_ratio"].map(|f| {
+            fs::read_to_string(self.path(&format!("proc/sys/vm/{f}"))).unwrap().trim().to_owned()
+        })
     }
 
     fn nr_requests(&self) -> String {
-        fs::read_to_string(self.path("sys/devices/sda/queue/nr_requests")).unwrap().trim().to_owned()
+        fs::read_to_string(self.path("sys/devices/sda/queue/nr_requests"))
+            .unwrap()
+            .trim()
+            .to_owned()
     }
 
     fn rig(&self, does: fn(&Self) -> Result<(), RigError>) -> SettingRig<Fake<'_>> {
         let fake = Fake { machine: self, does, seen: Vec::new() };
         let device = Device::find(&self.root, "sda").unwrap();
         let stop = Arc::new(AtomicBool::new(false));
-        SettingRig::open(fake, &self.root, &self.path("journal"), Some(device), nobody, stop).unwrap().0
+        SettingRig::open(fake, &self.root, &self.path("journal"), Some(device), nobody, stop)
+            .unwrap()
+            .0
     }
 }
 
@@ -172,18 +178,25 @@ fn a_knob_that_is_kept_in_another_unit_is_not_told_in_that() {
     let mut rig = machine.rig(|_| Ok(()));
     let setting = setting(&[("bdi.max_bytes", "134217728"), ("nr_requests", "8")]);
     let trial = rig.run(&scenario(), &setting, 1, &mut ()).unwrap();
-    assert_eq!((trial.setting.get("bdi.max_bytes"), trial.setting.get("nr_requests")), (None, Some("8")));
+    assert_eq!(
+        (trial.setting.get("bdi.max_bytes"), trial.setting.get("nr_requests")),
+        (None, Some("8"))
+    );
     assert_ne!(trial.setting.get("bdi.max_ratio_fine"), Some("1000000"));
 }
 
 #[test]
 fn a_failing_trial_is_followed_by_the_roll_back() {
     let machine = Machine::new();
-    let mut rig = machine
-        .rig(|_| Err(RigError { source: "the disk is full".into(), partial: None, interrupted: false }));
+    let mut rig = machine.rig(|_| {
+        Err(RigError { source: "the disk is full".into(), partial: None, interrupted: false })
+    });
     let error = rig.run(&scenario(), &wanted(), 1, &mut ()).unwrap_err();
     assert_eq!(error.to_string(), "the disk is full");
-    assert_eq!((machine.limits(), machine.nr_requests()), (["0", "20"].map(Into::into), "256".into()));
+    assert_eq!(
+        (machine.limits(), machine.nr_requests()),
+        (["0", "20"].map(Into::into), "256".into())
+    );
 }
 
 #[test]
@@ -265,10 +278,14 @@ fn what_a_killed_run_left_is_put_back_by_the_next() {
     let fake = Fake { machine: &machine, does: |_| Ok(()), seen: Vec::new() };
     let stop = Arc::new(AtomicBool::new(false));
     let (_rig, told) =
-        SettingRig::open(fake, &machine.root, &machine.path("journal"), None, nobody, stop).unwrap();
+        SettingRig::open(fake, &machine.root, &machine.path("journal"), None, nobody, stop)
+            .unwrap();
     assert_eq!(told.len(), 1);
     assert!(told[0].contains("nr_requests"), "{told:?}");
-    assert_eq!((machine.limits(), machine.nr_requests()), (["0", "20"].map(Into::into), "256".into()));
+    assert_eq!(
+        (machine.limits(), machine.nr_requests()),
+        (["0", "20"].map(Into::into), "256".into())
+    );
 }
 
 #[test]
@@ -331,11 +348,16 @@ fn a_guard_is_asked_for_what_it_holds_and_without_its_answer_nothing_is_tried() 
     let open = |ask: Ask| {
         let fake = Fake { machine: &machine, does: |_| Ok(()), seen: Vec::new() };
         let (stop, device) = (Arc::new(AtomicBool::new(false)), Some(device.clone()));
-        SettingRig::open(fake, &machine.root, &machine.path("journal"), device, ask, stop).unwrap().0
+        SettingRig::open(fake, &machine.root, &machine.path("journal"), device, ask, stop)
+            .unwrap()
+            .0
     };
     let error = open(nobody).run(&scenario(), &wanted(), 1, &mut ()).unwrap_err().to_string();
     assert!(error.contains("nothing was changed: sda.nr_requests is held by pid "), "{error}");
-    assert_eq!((machine.limits(), machine.nr_requests()), (["0", "20"].map(Into::into), "16".into()));
+    assert_eq!(
+        (machine.limits(), machine.nr_requests()),
+        (["0", "20"].map(Into::into), "16".into())
+    );
     let mut rig = open(yields);
     rig.run(&scenario(), &wanted(), 1, &mut ()).unwrap();
     assert_eq!(rig.inner().seen.len(), 1);
@@ -349,6 +371,7 @@ fn a_second_run_is_kept_out() {
     let _rig = machine.rig(|_| Ok(()));
     let fake = Fake { machine: &machine, does: |_| Ok(()), seen: Vec::new() };
     let stop = Arc::new(AtomicBool::new(false));
-    let second = SettingRig::open(fake, &machine.root, &machine.path("journal"), None, nobody, stop);
+    let second =
+        SettingRig::open(fake, &machine.root, &machine.path("journal"), None, nobody, stop);
     assert!(matches!(second.map(|_| ()), Err(SettingError::Journal(JournalError::Held { .. }))));
 }

@@ -37,7 +37,8 @@ use surroundings::Surroundings;
 
 /// A shorter window holds too few completions to make a rate of; a longer one tests the user's
 /// patience.
-const WINDOWS: std::ops::RangeInclusive<Duration> = Duration::from_millis(50)..=Duration::from_secs(3600);
+const WINDOWS: std::ops::RangeInclusive<Duration> =
+    Duration::from_millis(50)..=Duration::from_secs(3600);
 /// Clears the screen and goes home (ECMA-48 ED and CUP).
 const CLEAR: &str = "\u{1b}[2J\u{1b}[H";
 
@@ -178,7 +179,8 @@ fn show(
     while clock.wait(window) {
         let now = clock.now();
         // During hours of watching, devices may be exchanged below a mount.
-        let after = if args.watch.is_some() { Observation::read(root) } else { before.read_again(root) };
+        let after =
+            if args.watch.is_some() { Observation::read(root) } else { before.read_again(root) };
         let window_s = (now.saturating_sub(then)).as_secs_f64().max(f64::EPSILON);
         let mut status = status(root, &before, &after, window_s, screen.is_root);
         let seen = clock.seen();

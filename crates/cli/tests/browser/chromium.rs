@@ -100,12 +100,18 @@ impl Browser {
         )?;
         page.call("Page.navigate", json!({"url": format!("file://{}", file.display())}))?;
         self.wait_for(|event| {
-            event["method"] == "Page.loadEventFired" && event["sessionId"].as_str() == Some(&page.session)
+            event["method"] == "Page.loadEventFired"
+                && event["sessionId"].as_str() == Some(&page.session)
         })?;
         Ok(page)
     }
 
-    fn call(&self, session: Option<&str>, method: &str, parameters: Value) -> Result<Value, String> {
+    fn call(
+        &self,
+        session: Option<&str>,
+        method: &str,
+        parameters: Value,
+    ) -> Result<Value, String> {
         let id = {
             let mut last = self.last_id.borrow_mut();
             *last += 1;
@@ -192,14 +198,14 @@ impl Page<'_> {
     }
 
     pub(crate) fn resize(&self, v: Viewport) -> Result<(), String> {
-        let metrics =
-            json!({"width": v.width, "height": v.height, "deviceScaleFactor": 1, "mobile": v.width < 600});
+        let metrics = json!({"width": v.width, "height": v.height, "deviceScaleFactor": 1, "mobile": v.width < 600});
         self.call("Emulation.setDeviceMetricsOverride", metrics).map(drop)
     }
 
     /// What an expression is in the page.
     pub(crate) fn eval(&self, expression: &str) -> Result<Value, String> {
-        let parameters = json!({"expression": expression, "returnByValue": true, "awaitPromise": true});
+        let parameters =
+            json!({"expression": expression, "returnByValue": true, "awaitPromise": true});
         let answer = self.call("Runtime.evaluate", parameters)?;
         match answer.get("exceptionDetails") {
             Some(details) => Err(format!("{expression}: {details}")),
@@ -231,7 +237,8 @@ impl Page<'_> {
             "(() => {{ const b = document.querySelector({selector:?}).getBoundingClientRect(); return [b.left + b.width / 2, b.top + b.height / 2]; }})()"
         ))?;
         for kind in ["mousePressed", "mouseReleased"] {
-            let event = json!({"type": kind, "x": at[0], "y": at[1], "button": "left", "clickCount": 1});
+            let event =
+                json!({"type": kind, "x": at[0], "y": at[1], "button": "left", "clickCount": 1});
             self.call("Input.dispatchMouseEvent", event)?;
         }
         Ok(())
@@ -251,8 +258,7 @@ impl Page<'_> {
         };
         let text = if key == "Enter" { "\r" } else { "" };
         for kind in ["keyDown", "keyUp"] {
-            let event =
-                json!({"type": kind, "key": key, "code": key, "windowsVirtualKeyCode": code, "text": text});
+            let event = json!({"type": kind, "key": key, "code": key, "windowsVirtualKeyCode": code, "text": text});
             self.call("Input.dispatchKeyEvent", event)?;
         }
         Ok(())
@@ -273,7 +279,9 @@ impl Page<'_> {
         let complaint = |e: &Value| {
             let parameters = &e["params"];
             match e["method"].as_str()? {
-                "Runtime.exceptionThrown" => Some(format!("exception: {}", parameters["exceptionDetails"])),
+                "Runtime.exceptionThrown" => {
+                    Some(format!("exception: {}", parameters["exceptionDetails"]))
+                }
                 "Runtime.consoleAPICalled" => Some(format!("console: {}", parameters["args"])),
                 "Log.entryAdded" => Some(format!("log: {}", parameters["entry"])),
                 "Network.requestWillBeSent" if parameters["type"] != "Document" => {

@@ -5,7 +5,10 @@
 //! `cargo test --release -p floodwall --test browser -- opening`. With `screenshots DIR` it writes
 //! the pictures of docs/report.md.
 
-#![allow(clippy::unwrap_used, reason = "a test binary, which clippy does not know without the harness")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test binary, which clippy does not know without the harness"
+)]
 
 mod chromium;
 mod opening;
@@ -46,7 +49,8 @@ fn main() {
         return;
     }
     let tests = pages::TESTS.iter();
-    let tests = tests.map(|test| floodwall_testing::test(test.name, || missing(test.needs), test.body));
+    let tests =
+        tests.map(|test| floodwall_testing::test(test.name, || missing(test.needs), test.body));
     // A browser takes all cores for itself while it starts.
     floodwall_testing::run_alone(tests.collect())
 }

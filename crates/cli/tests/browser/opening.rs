@@ -32,7 +32,8 @@ pub(crate) fn figures() -> Result<String, String> {
             &text(&json),
         ])?;
         let document = fs::read(&json).map_err(|e| e.to_string())?;
-        let document: serde_json::Value = serde_json::from_slice(&document).map_err(|e| e.to_string())?;
+        let document: serde_json::Value =
+            serde_json::from_slice(&document).map_err(|e| e.to_string())?;
         let trials = document["trials"].as_array().map_or(0, Vec::len);
         if trials >= TRIALS || minutes > 120 {
             break trials;
@@ -45,11 +46,14 @@ pub(crate) fn figures() -> Result<String, String> {
     for _ in 0..TIMES {
         let browser = Browser::start()?;
         let page = browser.open(&html, SCREEN)?;
-        loaded.push(page.number("performance.timing.loadEventEnd - performance.timing.navigationStart")?);
+        loaded.push(
+            page.number("performance.timing.loadEventEnd - performance.timing.navigationStart")?,
+        );
         // Until everything is laid out and on the screen.
         page.screenshot()?;
-        painted
-            .push(page.number("performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? -1")?);
+        painted.push(page.number(
+            "performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? -1",
+        )?);
     }
     loaded.sort_by(f64::total_cmp);
     painted.sort_by(f64::total_cmp);

@@ -23,8 +23,16 @@ pub(crate) const TESTS: &[Test] = &[
         body: chooses,
     },
     Test { name: "a_phone_needs_no_scrolling_across", needs: Needs::Chromium, body: fits_a_phone },
-    Test { name: "the_theme_follows_the_system_and_the_button", needs: Needs::Chromium, body: themes },
-    Test { name: "without_its_script_the_page_is_still_there", needs: Needs::Chromium, body: without_script },
+    Test {
+        name: "the_theme_follows_the_system_and_the_button",
+        needs: Needs::Chromium,
+        body: themes,
+    },
+    Test {
+        name: "without_its_script_the_page_is_still_there",
+        needs: Needs::Chromium,
+        body: without_script,
+    },
     Test { name: "figures_are_written_as_pictures", needs: Needs::Font, body: pictures },
 ];
 
@@ -59,8 +67,8 @@ fn that(what: &str, holds: bool) -> Result<(), String> {
 fn shows_everything() -> Result<(), String> {
     for name in ["tune", "bench"] {
         with(name, SCREEN, |page| {
-            let sections =
-                page.text("[...document.querySelectorAll('main section')].map(s => s.id).join(' ')")?;
+            let sections = page
+                .text("[...document.querySelectorAll('main section')].map(s => s.id).join(' ')")?;
             let expected = match name {
                 "tune" => "frontier time latency knobs tables machine repeat",
                 _ => "time latency tables machine repeat",
@@ -72,8 +80,9 @@ fn shows_everything() -> Result<(), String> {
             let curves = page.number("document.querySelectorAll('.plot .wide svg path').length")?;
             that(&format!("only {curves} lines are drawn"), curves > 20.0)?;
             // One heading of the first rank, and no rank left out.
-            let ranks =
-                page.text("[...document.querySelectorAll('h1,h2,h3,h4')].map(h => h.tagName[1]).join('')")?;
+            let ranks = page.text(
+                "[...document.querySelectorAll('h1,h2,h3,h4')].map(h => h.tagName[1]).join('')",
+            )?;
             that(
                 &format!("headings {ranks}"),
                 ranks.starts_with("12") && !ranks[1..].contains('1') && !ranks.contains("24"),
@@ -86,11 +95,13 @@ fn shows_everything() -> Result<(), String> {
 }
 
 /// Contents of a column of the table of settings, from top to bottom.
-const COLUMN: &str = "[...document.querySelectorAll('#settings tbody tr')].map(r => r.cells[1].dataset.v)";
+const COLUMN: &str =
+    "[...document.querySelectorAll('#settings tbody tr')].map(r => r.cells[1].dataset.v)";
 
 fn sorts() -> Result<(), String> {
     with("tune", SCREEN, |page| {
-        let sorted = |page: &Page<'_>| page.text("document.querySelectorAll('#settings th')[1].ariaSort");
+        let sorted =
+            |page: &Page<'_>| page.text("document.querySelectorAll('#settings th')[1].ariaSort");
         let values = |page: &Page<'_>| -> Result<Vec<f64>, String> {
             let column = page.eval(COLUMN)?;
             let column = column.as_array().cloned().unwrap_or_default();
@@ -137,7 +148,9 @@ fn hovers() -> Result<(), String> {
         let said = tip(page, "frontier-f")?;
         that(
             &format!("over the reference: '{said}'"),
-            said.starts_with("default") && said.contains("victim keeps") && said.contains("flood keeps"),
+            said.starts_with("default")
+                && said.contains("victim keeps")
+                && said.contains("flood keeps"),
         )?;
         // The ring is where the mark is: the library's and the script's idea of a place are the
         // same.
@@ -149,10 +162,16 @@ fn hovers() -> Result<(), String> {
         that(&format!("the ring is {off} pixels off"), off < 2.0)?;
         page.point_at("#time-0-f .wide svg", 0.5, 0.5)?;
         let said = tip(page, "time-0-f")?;
-        that(&format!("over the course: '{said}'"), said.contains("round 1") && said.contains("dirty"))?;
+        that(
+            &format!("over the course: '{said}'"),
+            said.contains("round 1") && said.contains("dirty"),
+        )?;
         page.point_at("#latency-f .wide svg", 0.5, 0.5)?;
         let said = tip(page, "latency-f")?;
-        that(&format!("over the distribution: '{said}'"), said.contains('%') && said.contains("default"))?;
+        that(
+            &format!("over the distribution: '{said}'"),
+            said.contains('%') && said.contains("default"),
+        )?;
         page.point_at("h1", 0.5, 0.5)?;
         equal("elsewhere", tip(page, "latency-f")?, String::new())
     })
@@ -224,7 +243,10 @@ fn themes() -> Result<(), String> {
         with("bench", Viewport { dark, ..SCREEN }, |page| {
             let is_dark = |page: &Page<'_>| -> Result<bool, String> {
                 let (ground, letters) = (page.number(&ground)?, page.number(&letters)?);
-                that(&format!("letters of {letters} on {ground}"), (ground - letters).abs() > 200.0)?;
+                that(
+                    &format!("letters of {letters} on {ground}"),
+                    (ground - letters).abs() > 200.0,
+                )?;
                 Ok(ground < 200.0)
             };
             equal("as the system has it", is_dark(page)?, dark)?;
@@ -262,13 +284,21 @@ fn without_script() -> Result<(), String> {
 /// Width and height of a PNG, from its header.
 fn size_of(png: &[u8]) -> Option<(u32, u32)> {
     let word = |at: usize| Some(u32::from_be_bytes(png.get(at..at + 4)?.try_into().ok()?));
-    (png.get(..8)? == b"\x89PNG\r\n\x1a\n" && png.get(12..16)? == b"IHDR").then_some((word(16)?, word(20)?))
+    (png.get(..8)? == b"\x89PNG\r\n\x1a\n" && png.get(12..16)? == b"IHDR")
+        .then_some((word(16)?, word(20)?))
 }
 
 fn pictures() -> Result<(), String> {
     let results = results()?;
     let directory = text(&results.path("figures"));
-    floodwall(&["report", &text(&results.path("tune.json")), "--svg", &directory, "--png", &directory])?;
+    floodwall(&[
+        "report",
+        &text(&results.path("tune.json")),
+        "--svg",
+        &directory,
+        "--png",
+        &directory,
+    ])?;
     let mut names: Vec<String> = fs::read_dir(&directory)
         .map_err(|e| e.to_string())?
         .flatten()
@@ -280,12 +310,15 @@ fn pictures() -> Result<(), String> {
             &format!("{name} is not among {names:?}"),
             ["svg", "png"].iter().all(|e| names.contains(&format!("{name}.{e}"))),
         )?;
-        let read = |ending: &str| fs::read(format!("{directory}/{name}.{ending}")).map_err(|e| e.to_string());
+        let read = |ending: &str| {
+            fs::read(format!("{directory}/{name}.{ending}")).map_err(|e| e.to_string())
+        };
         let svg = String::from_utf8(read("svg")?).map_err(|e| e.to_string())?;
         let length = |attribute: &str| -> Option<u32> {
             svg.split_once(&format!(" {attribute}=\""))?.1.split('"').next()?.parse().ok()
         };
-        let (width, height) = (length("width").ok_or("no width")?, length("height").ok_or("no height")?);
+        let (width, height) =
+            (length("width").ok_or("no width")?, length("height").ok_or("no height")?);
         let png = read("png")?;
         equal("pixels of the PNG", size_of(&png), Some((2 * width, 2 * height)))?;
         that(&format!("{name}.png holds only {} bytes", png.len()), png.len() > 10_000)?;

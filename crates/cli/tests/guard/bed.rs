@@ -58,10 +58,11 @@ impl Device {
     pub(crate) fn up(preset: &str) -> Result<Self, String> {
         let lab = format!("guard-{}", std::process::id());
         let up = [
-            "lab", "up", preset, "--size", "3GiB", "--memory", "900MiB", "--fs", "xfs", "--name", &lab,
-            "--json",
+            "lab", "up", preset, "--size", "3GiB", "--memory", "900MiB", "--fs", "xfs", "--name",
+            &lab, "--json",
         ];
-        let document: Value = serde_json::from_str(&run(FLOODWALL, &up)?).map_err(|e| e.to_string())?;
+        let document: Value =
+            serde_json::from_str(&run(FLOODWALL, &up)?).map_err(|e| e.to_string())?;
         let told = (document["device"].as_str(), document["mounts"][0].as_str());
         let (Some(device), Some(directory)) = told else { return Err(format!("{document}")) };
         let name = device.trim_start_matches("/dev/").to_owned();
@@ -105,7 +106,9 @@ pub(crate) fn differences(
     before
         .iter()
         .filter(|(knob, value)| after.get(*knob) != Some(value))
-        .map(|(knob, value)| format!("{knob}: {value} → {}", after.get(knob).map_or("gone", String::as_str)))
+        .map(|(knob, value)| {
+            format!("{knob}: {value} → {}", after.get(knob).map_or("gone", String::as_str))
+        })
         .collect()
 }
 
@@ -122,7 +125,11 @@ impl Guard {
     }
 
     /// The same, started by another program that becomes it.
-    pub(crate) fn start_through(program: &[&str], device: &str, arguments: &[&str]) -> Result<Self, String> {
+    pub(crate) fn start_through(
+        program: &[&str],
+        device: &str,
+        arguments: &[&str],
+    ) -> Result<Self, String> {
         // A journal's directory is walked to without links, which /tmp may be.
         let dir = tempfile::tempdir_in("/var/lib").map_err(|e| e.to_string())?;
         let words = [program, &[FLOODWALL, "guard", "--device", device, "--socket"]].concat();
@@ -210,7 +217,10 @@ impl Guard {
 
     /// `floodwall guard restore` of its journal.
     pub(crate) fn restore(&self) -> Result<String, String> {
-        run(FLOODWALL, &["guard", "restore", "--journal", &self.dir.path().join("journal").to_string_lossy()])
+        run(
+            FLOODWALL,
+            &["guard", "restore", "--journal", &self.dir.path().join("journal").to_string_lossy()],
+        )
     }
 
     /// Tells it to stop; it has to end well.
@@ -221,7 +231,9 @@ impl Guard {
             match self.child.try_wait().map_err(|e| e.to_string())? {
                 Some(status) if status.success() => return Ok(self.log()),
                 Some(status) => return Err(format!("it ended with {status}\n{}", self.log())),
-                None if begin.elapsed() > PATIENCE => return Err(format!("it does not end\n{}", self.log())),
+                None if begin.elapsed() > PATIENCE => {
+                    return Err(format!("it does not end\n{}", self.log()));
+                }
                 None => std::thread::sleep(Duration::from_millis(10)),
             }
         }
@@ -244,6 +256,7 @@ pub(crate) fn kill(pid: Pid, signal: Signal) -> Result<(), String> {
 }
 
 pub(crate) fn lives(pid: Pid) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
+    let stat =
+        fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
 }

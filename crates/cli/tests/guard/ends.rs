@@ -11,7 +11,9 @@ use crate::load::Load;
 
 pub(crate) const TESTS: &[Test] = &[
     test("told to stop: everything is put back", || each(stopped)),
-    test("worker killed: its parent puts everything back and starts another", || each(worker_killed)),
+    test("worker killed: its parent puts everything back and starts another", || {
+        each(worker_killed)
+    }),
     test("worker hangs: its parent kills it and puts everything back", || each(worker_hangs)),
     test("parent killed: the worker puts everything back", || each(parent_killed)),
     test("both killed: restore puts everything back", || each(both_killed)),
@@ -58,7 +60,8 @@ impl Scene {
             let worker = self.guard.worker().ok_or("no worker")?;
             let (back, begun) = (times(PUT_BACK), times(BEGUN));
             kill(worker, signal)?;
-            self.guard.until("the parent says that everything is put back", || times(PUT_BACK) > back)?;
+            self.guard
+                .until("the parent says that everything is put back", || times(PUT_BACK) > back)?;
             // It can't start another one while it is stopped.
             kill(self.guard.parent(), Signal::STOP)?;
             let wrong = differences(&self.before, &device.knobs());
@@ -70,16 +73,21 @@ impl Scene {
                 wrong => return Err(format!("{wrong:?}\n{}", self.guard.log())),
             }
         }
-        Err(format!("another worker began each time before anybody could look\n{}", self.guard.log()))
+        Err(format!(
+            "another worker began each time before anybody could look\n{}",
+            self.guard.log()
+        ))
     }
 }
 
 /// Ends a guard that holds something, again and again. `end` gives back a guard that still runs.
 fn each(end: fn(Scene, &Device) -> Result<Option<Guard>, String>) -> Result<(), String> {
-    let ends = std::env::var("FLOODWALL_GUARD_ENDS").ok().and_then(|n| n.parse().ok()).unwrap_or(ENDS);
+    let ends =
+        std::env::var("FLOODWALL_GUARD_ENDS").ok().and_then(|n| n.parse().ok()).unwrap_or(ENDS);
     let device = Device::up(PRESET)?;
     let before = device.knobs();
-    let _loads = [Load::start("victim", &device.directory)?, Load::start("flood", &device.directory)?];
+    let _loads =
+        [Load::start("victim", &device.directory)?, Load::start("flood", &device.directory)?];
     for n in 1..=ends {
         let guard = Guard::start(&device.name, &GOAL)?;
         let said = |e: String| format!("end {n} of {ends}: {e}");
@@ -112,7 +120,9 @@ fn worker_killed(scene: Scene, device: &Device) -> Result<Option<Guard>, String>
     if !log.contains("the worker died (signal: 9 (SIGKILL))") {
         return Err(log);
     }
-    scene.guard.until("another worker steers", || scene.guard.worker().is_some_and(|pid| pid != worker))?;
+    scene
+        .guard
+        .until("another worker steers", || scene.guard.worker().is_some_and(|pid| pid != worker))?;
     Ok(Some(scene.guard))
 }
 

@@ -42,9 +42,12 @@ fn main() {
         load::run(what, Path::new(directory));
         return;
     }
-    let tests = ends::TESTS.iter().chain(manners::TESTS).chain(yields::TESTS).chain(prometheus::TESTS);
+    let tests =
+        ends::TESTS.iter().chain(manners::TESTS).chain(yields::TESTS).chain(prometheus::TESTS);
     // One guard a machine.
-    run_alone(tests.map(|test| floodwall_testing::test(test.name, || missing(test), test.body)).collect())
+    run_alone(
+        tests.map(|test| floodwall_testing::test(test.name, || missing(test), test.body)).collect(),
+    )
 }
 
 fn missing(test: &Test) -> Option<String> {

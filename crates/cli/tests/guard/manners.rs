@@ -25,7 +25,12 @@ pub(crate) const TESTS: &[Test] = &[
         kernel: true,
         body: capabilities,
     },
-    Test { name: "systemd understands the unit", needs: &["systemd-analyze"], kernel: false, body: unit },
+    Test {
+        name: "systemd understands the unit",
+        needs: &["systemd-analyze"],
+        kernel: false,
+        body: unit,
+    },
     Test {
         name: "what is missing is named, and what works without it",
         needs: &["setpriv", "unshare"],
@@ -39,7 +44,12 @@ pub(crate) const TESTS: &[Test] = &[
         body: somebody_elses_socket,
     },
     Test { name: "a dry run writes nothing", needs: &["mkfs.xfs"], kernel: true, body: dry_run },
-    Test { name: "a pause gives everything back at once", needs: &["mkfs.xfs"], kernel: true, body: pause },
+    Test {
+        name: "a pause gives everything back at once",
+        needs: &["mkfs.xfs"],
+        kernel: true,
+        body: pause,
+    },
     Test {
         name: "a knob that somebody else writes is his",
         needs: &["mkfs.xfs"],
@@ -85,7 +95,9 @@ fn encounter() -> Result<(), String> {
     let disk = &status["devices"][0];
     let named = |kind: &str, pid: u32| {
         let names = disk[kind].as_array().cloned().unwrap_or_default();
-        names.iter().any(|name| name.as_str().is_some_and(|name| name.ends_with(&format!("({pid})"))))
+        names
+            .iter()
+            .any(|name| name.as_str().is_some_and(|name| name.ends_with(&format!("({pid})"))))
     };
     if disk["name"] != device.name.as_str()
         || !named("victims", victim.pid())
@@ -127,7 +139,8 @@ fn somebody_elses_socket() -> Result<(), String> {
     let path = dir.path().join("guard.sock");
     drop(UnixListener::bind(&path).map_err(|e| e.to_string())?);
     std::os::unix::fs::chown(&path, Some(NOBODY), None).map_err(|e| e.to_string())?;
-    let guard = ["20", FLOODWALL, "guard", "--sim", "hdd-7200", "--socket", &path.to_string_lossy()];
+    let guard =
+        ["20", FLOODWALL, "guard", "--sim", "hdd-7200", "--socket", &path.to_string_lossy()];
     let said = run("timeout", &guard).err().ok_or("it runs")?;
     if !said.contains("a socket of user 65534, not ours; have it removed") {
         return Err(said);
@@ -137,7 +150,10 @@ fn somebody_elses_socket() -> Result<(), String> {
 
 /// Of `none [mq-deadline] bfq` the one in brackets.
 fn chosen(value: &str) -> &str {
-    value.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map_or(value, |(chosen, _)| chosen)
+    value
+        .split_once('[')
+        .and_then(|(_, rest)| rest.split_once(']'))
+        .map_or(value, |(chosen, _)| chosen)
 }
 
 fn dry_run() -> Result<(), String> {
@@ -149,19 +165,25 @@ fn dry_run() -> Result<(), String> {
     if !guard.log().contains(&format!("asked for {directory}, it steers {} (", device.name)) {
         return Err(guard.log());
     }
-    let _loads = [Load::start("victim", &device.directory)?, Load::start("flood", &device.directory)?];
+    let _loads =
+        [Load::start("victim", &device.directory)?, Load::start("flood", &device.directory)?];
     guard.until("it would write", || guard.log().contains("would write "))?;
     std::thread::sleep(Duration::from_secs(2));
     let written = differences(&before, &device.knobs());
     let log = guard.stop()?;
-    if written.is_empty() && !log.contains("; wrote ") { Ok(()) } else { Err(format!("{written:?}\n{log}")) }
+    if written.is_empty() && !log.contains("; wrote ") {
+        Ok(())
+    } else {
+        Err(format!("{written:?}\n{log}"))
+    }
 }
 
 fn pause() -> Result<(), String> {
     let device = Device::up(PRESET)?;
     let before = device.knobs();
     let guard = Guard::start(&device.name, &GOAL)?;
-    let _loads = [Load::start("victim", &device.directory)?, Load::start("flood", &device.directory)?];
+    let _loads =
+        [Load::start("victim", &device.directory)?, Load::start("flood", &device.directory)?];
     let holds = || !differences(&before, &device.knobs()).is_empty();
     guard.until("it holds something", holds)?;
     guard.ask(&["pause"])?;
@@ -181,11 +203,13 @@ fn somebody_else() -> Result<(), String> {
     let device = Device::up(PRESET)?;
     let before = device.knobs();
     let guard = Guard::start(&device.name, &GOAL)?;
-    let _loads = [Load::start("victim", &device.directory)?, Load::start("flood", &device.directory)?];
+    let _loads =
+        [Load::start("victim", &device.directory)?, Load::start("flood", &device.directory)?];
     let held = || -> Option<String> {
         let status = guard.status();
         let held = status["devices"][0]["held"].as_array()?.clone();
-        held.iter().find_map(|h| h["knob"].as_str().filter(|k| *k == "max_sectors_kb").map(str::to_owned))
+        held.iter()
+            .find_map(|h| h["knob"].as_str().filter(|k| *k == "max_sectors_kb").map(str::to_owned))
     };
     let file = Path::new("/sys/block").join(&device.name).join("queue/max_sectors_kb");
     // A write that the guard tells of may still wait for the queue to run dry.
@@ -209,7 +233,8 @@ fn somebody_else() -> Result<(), String> {
 }
 
 fn unit_text() -> Result<String, String> {
-    let unit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/systemd/floodwall-guard.service");
+    let unit = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../packaging/systemd/floodwall-guard.service");
     fs::read_to_string(unit).map_err(|e| e.to_string())
 }
 
@@ -219,8 +244,11 @@ fn unit() -> Result<(), String> {
     let text = unit_text()?.replace("/usr/bin/floodwall", FLOODWALL);
     let file = dir.path().join("floodwall-guard.service");
     fs::write(&file, text).map_err(|e| e.to_string())?;
-    let output =
-        Command::new("systemd-analyze").arg("verify").arg(&file).output().map_err(|e| e.to_string())?;
+    let output = Command::new("systemd-analyze")
+        .arg("verify")
+        .arg(&file)
+        .output()
+        .map_err(|e| e.to_string())?;
     let said = String::from_utf8_lossy(&output.stderr);
     // Other units of this machine may have faults as well.
     let ours: Vec<&str> = said.lines().filter(|line| line.contains("floodwall-guard")).collect();
@@ -231,10 +259,12 @@ fn unit() -> Result<(), String> {
 /// second line, only where the kernel wants it.
 fn unit_powers() -> Result<String, String> {
     let unit = unit_text()?;
-    let paranoid = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
+    let paranoid =
+        std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
     let wants_all = paranoid.trim().parse::<i32>().is_ok_and(|level| level > 2);
     let named = unit.lines().filter_map(|line| line.strip_prefix("CapabilityBoundingSet="));
-    let named: Vec<String> = named.take(if wants_all { 2 } else { 1 }).map(str::to_lowercase).collect();
+    let named: Vec<String> =
+        named.take(if wants_all { 2 } else { 1 }).map(str::to_lowercase).collect();
     if named.is_empty() {
         return Err("the unit names no capabilities".into());
     }
@@ -250,7 +280,8 @@ fn capabilities() -> Result<(), String> {
     let before = device.knobs();
     let setpriv = ["setpriv", "--no-new-privs", "--inh-caps=-all", &bounding];
     let guard = Guard::start_through(&[&WITH_TRACEFS, &setpriv[..]].concat(), &device.name, &GOAL)?;
-    let _loads = [Load::start("victim", &device.directory)?, Load::start("flood", &device.directory)?];
+    let _loads =
+        [Load::start("victim", &device.directory)?, Load::start("flood", &device.directory)?];
     guard.until("it holds something", || !differences(&before, &device.knobs()).is_empty())?;
     let log = guard.stop()?;
     let wrong = differences(&before, &device.knobs());
@@ -259,10 +290,14 @@ fn capabilities() -> Result<(), String> {
 
 fn missing() -> Result<(), String> {
     let without = |place: &[&str], powers: &[&str], words: &str| {
-        let all = [place, &["setpriv", "--inh-caps=-all"], powers, &[FLOODWALL, "guard", "--dry-run"]];
+        let all =
+            [place, &["setpriv", "--inh-caps=-all"], powers, &[FLOODWALL, "guard", "--dry-run"]];
         let all = all.concat();
-        let output =
-            Command::new(all[0]).args(&all[1..]).stdin(Stdio::null()).output().map_err(|e| e.to_string())?;
+        let output = Command::new(all[0])
+            .args(&all[1..])
+            .stdin(Stdio::null())
+            .output()
+            .map_err(|e| e.to_string())?;
         let said = String::from_utf8_lossy(&output.stderr);
         let told = said.contains(words) && said.contains("floodwall guard --sim hdd-7200");
         if output.status.code() == Some(4) && told {

@@ -11,7 +11,12 @@ use crate::Test;
 use crate::bed::{FLOODWALL, kill, run, until};
 
 pub(crate) const TESTS: &[Test] = &[
-    Test { name: "promtool accepts the alert rules", needs: &["promtool"], kernel: false, body: rules },
+    Test {
+        name: "promtool accepts the alert rules",
+        needs: &["promtool"],
+        kernel: false,
+        body: rules,
+    },
     Test {
         name: "Prometheus scrapes the guard, and knows what the dashboard and the rules ask for",
         needs: &["prometheus", "curl"],
@@ -46,7 +51,10 @@ fn start(command: &mut Command) -> Result<Running, String> {
 }
 
 fn free_port() -> Result<u16, String> {
-    TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).map(|a| a.port()).map_err(|e| e.to_string())
+    TcpListener::bind("127.0.0.1:0")
+        .and_then(|l| l.local_addr())
+        .map(|a| a.port())
+        .map_err(|e| e.to_string())
 }
 
 fn scrape() -> Result<(), String> {
@@ -54,7 +62,14 @@ fn scrape() -> Result<(), String> {
     let (metrics, web) = (free_port()?, free_port()?);
     let _guard = start(
         Command::new(FLOODWALL)
-            .args(["guard", "--sim", "hdd-7200", "--metrics", &format!("127.0.0.1:{metrics}"), "--socket"])
+            .args([
+                "guard",
+                "--sim",
+                "hdd-7200",
+                "--metrics",
+                &format!("127.0.0.1:{metrics}"),
+                "--socket",
+            ])
             .arg(dir.path().join("guard.sock")),
     )?;
     let config = format!(
@@ -74,7 +89,10 @@ fn scrape() -> Result<(), String> {
     )?;
     let query = |expression: &str| -> Result<Vec<Value>, String> {
         let url = format!("http://127.0.0.1:{web}/api/v1/query");
-        let text = run("curl", &["-sS", "--get", "--data-urlencode", &format!("query={expression}"), &url])?;
+        let text = run(
+            "curl",
+            &["-sS", "--get", "--data-urlencode", &format!("query={expression}"), &url],
+        )?;
         let answer: Value = serde_json::from_str(&text).map_err(|e| format!("{e}: {text}"))?;
         if answer["status"] != "success" {
             return Err(format!("{expression}: {answer}"));
@@ -89,7 +107,8 @@ fn scrape() -> Result<(), String> {
         query("floodwall_guard_pressure_ratio").is_ok_and(|found| !found.is_empty())
     })?;
     until("it protects", || {
-        query("floodwall_guard_state{state=~\"protect|probe\"} == 1").is_ok_and(|found| !found.is_empty())
+        query("floodwall_guard_state{state=~\"protect|probe\"} == 1")
+            .is_ok_and(|found| !found.is_empty())
     })?;
     // A metric that Prometheus took for another type, or dropped, is not there; those of a backlog
     // come with it.
@@ -99,7 +118,9 @@ fn scrape() -> Result<(), String> {
         "queue_delay_seconds",
         "tick_duration_seconds_bucket",
     ] {
-        until(family, || query(&format!("floodwall_guard_{family}")).is_ok_and(|found| !found.is_empty()))?;
+        until(family, || {
+            query(&format!("floodwall_guard_{family}")).is_ok_and(|found| !found.is_empty())
+        })?;
     }
     let text = run("curl", &["-sS", &format!("http://127.0.0.1:{metrics}/metrics")])?;
     for line in text.lines().filter(|line| !line.starts_with('#')) {
@@ -108,14 +129,19 @@ fn scrape() -> Result<(), String> {
         until(name, || query(name).is_ok_and(|found| !found.is_empty()))?;
     }
     let types = format!("http://127.0.0.1:{web}/api/v1/metadata");
-    let known: Value = serde_json::from_str(&run("curl", &["-sS", &types])?).map_err(|e| e.to_string())?;
+    let known: Value =
+        serde_json::from_str(&run("curl", &["-sS", &types])?).map_err(|e| e.to_string())?;
     for (name, kind, unit) in [
         ("floodwall_guard_knob_writes", "counter", ""),
         ("floodwall_guard_goal_seconds", "gauge", "seconds"),
         ("floodwall_guard_tick_duration_seconds", "histogram", "seconds"),
     ] {
         let total = format!("{name}_total");
-        let told = [name, &total].iter().find_map(|n| known["data"][n].get(0)).cloned().unwrap_or_default();
+        let told = [name, &total]
+            .iter()
+            .find_map(|n| known["data"][n].get(0))
+            .cloned()
+            .unwrap_or_default();
         if told["type"] != kind || told["unit"] != unit {
             return Err(format!("{name}: {told}"));
         }
@@ -125,7 +151,8 @@ fn scrape() -> Result<(), String> {
 
 /// Every query of the dashboard is one, and those that need no passing of time find something.
 fn dashboard(query: &dyn Fn(&str) -> Result<Vec<Value>, String>) -> Result<(), String> {
-    let text = fs::read_to_string(packaging("grafana/floodwall-guard.json")).map_err(|e| e.to_string())?;
+    let text =
+        fs::read_to_string(packaging("grafana/floodwall-guard.json")).map_err(|e| e.to_string())?;
     let document: Value = serde_json::from_str(&text).map_err(|e| e.to_string())?;
     let mut asked = 0;
     for panel in document["panels"].as_array().into_iter().flatten() {

@@ -40,10 +40,13 @@ impl Scene {
             guard.beside(&["apply", "--yes", &format!("{}.{KNOB}={value}", device.name)])?;
             let worker = guard.worker().ok_or("no worker")?;
             kill(worker, Signal::KILL)?;
-            guard.until("another worker", || guard.worker().is_some_and(|another| another != worker))?;
+            guard.until("another worker", || {
+                guard.worker().is_some_and(|another| another != worker)
+            })?;
         }
         let own = device.knobs()[FILE].clone();
-        let loads = [Load::start("victim", &device.directory)?, Load::start("flood", &device.directory)?];
+        let loads =
+            [Load::start("victim", &device.directory)?, Load::start("flood", &device.directory)?];
         let scene = Self { device, guard, _loads: loads };
         scene.guard.until("it holds the knob", || scene.is_held() && scene.value() != own)?;
         Ok(scene)
@@ -66,13 +69,19 @@ impl Scene {
         let is_it = |left: &Value| {
             left["device"] == self.device.name.as_str()
                 && left["knob"] == KNOB
-                && left["why"].as_str().is_some_and(|why| why.starts_with("another command has asked for it"))
+                && left["why"]
+                    .as_str()
+                    .is_some_and(|why| why.starts_with("another command has asked for it"))
         };
         if left.iter().filter(|left| is_it(left)).count() != 1 || self.is_held() {
             return Err(format!("{status}\n{}", self.guard.log()));
         }
         std::thread::sleep(std::time::Duration::from_secs(5));
-        if self.value() == value { Ok(()) } else { Err(format!("{}\n{}", self.value(), self.guard.log())) }
+        if self.value() == value {
+            Ok(())
+        } else {
+            Err(format!("{}\n{}", self.value(), self.guard.log()))
+        }
     }
 }
 
@@ -94,16 +103,20 @@ fn applied() -> Result<(), String> {
         return Err(format!("it reads {}\n{}", scene.value(), scene.guard.log()));
     }
     // The value to be put back is the administrator's, not the guard's.
-    let log: Value =
-        serde_json::from_str(&scene.guard.beside(&["log", "--json"])?).map_err(|e| e.to_string())?;
-    let change = log["changes"].as_array().and_then(|changes| changes.last()).cloned().unwrap_or_default();
-    if change["state"] != "stands" || change["settings"][0]["old"]["value"] != before[FILE].as_str() {
+    let log: Value = serde_json::from_str(&scene.guard.beside(&["log", "--json"])?)
+        .map_err(|e| e.to_string())?;
+    let change =
+        log["changes"].as_array().and_then(|changes| changes.last()).cloned().unwrap_or_default();
+    if change["state"] != "stands" || change["settings"][0]["old"]["value"] != before[FILE].as_str()
+    {
         return Err(format!("{log}"));
     }
     scene.is_left_alone("76")?;
     let Scene { device, guard, _loads } = scene;
     drop(_loads);
-    guard.until("the rest is put back", || is_all(&differences(&before, &device.knobs()), "76").is_ok())?;
+    guard.until("the rest is put back", || {
+        is_all(&differences(&before, &device.knobs()), "76").is_ok()
+    })?;
     guard.beside(&["rollback"])?;
     let log = guard.stop()?;
     let wrong = differences(&before, &device.knobs());
@@ -136,9 +149,11 @@ fn silent() -> Result<(), String> {
     kill(worker, Signal::CONT)?;
     kill(parent, Signal::CONT)?;
     let told = outcome.err().ok_or("it was changed")?;
-    for words in
-        ["nothing was changed: ", &format!("{KNOB} is held by pid"), "run floodwall guard pause --socket '"]
-    {
+    for words in [
+        "nothing was changed: ",
+        &format!("{KNOB} is held by pid"),
+        "run floodwall guard pause --socket '",
+    ] {
         if !told.contains(words) {
             return Err(told);
         }

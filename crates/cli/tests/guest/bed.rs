@@ -54,7 +54,8 @@ pub(crate) struct Bed {
 
 impl Bed {
     pub(crate) fn new(who: Who) -> Result<Self, String> {
-        let memory = tempfile::Builder::new().prefix("fw-test-").tempdir_in("/dev/shm").map_err(text)?;
+        let memory =
+            tempfile::Builder::new().prefix("fw-test-").tempdir_in("/dev/shm").map_err(text)?;
         let home = tempfile::tempdir().map_err(text)?;
         for dir in [memory.path(), home.path()] {
             fs::set_permissions(dir, PermissionsExt::from_mode(0o755)).map_err(text)?;
@@ -135,7 +136,12 @@ impl Bed {
     pub(crate) fn prints(&self, options: &[&str], script: &str) -> Result<String, String> {
         let output = run(&mut self.guest(options, script), &[])?;
         if !output.status.success() {
-            return Err(format!("{}: {}{}", output.status, said(&output.stdout), said(&output.stderr)));
+            return Err(format!(
+                "{}: {}{}",
+                output.status,
+                said(&output.stdout),
+                said(&output.stderr)
+            ));
         }
         self.nothing_is_left()?;
         Ok(said(&output.stdout))
@@ -236,15 +242,20 @@ pub(crate) fn until(what: &str, is: impl Fn() -> bool) -> Result<(), String> {
 pub(crate) fn in_order(told: &str, words: &[&str]) -> Result<(), String> {
     let mut rest = told;
     for word in words {
-        let (_, after) =
-            rest.split_once(word).ok_or(format!("'{word}' is missing, or not in its turn: {told}"))?;
+        let (_, after) = rest
+            .split_once(word)
+            .ok_or(format!("'{word}' is missing, or not in its turn: {told}"))?;
         rest = after;
     }
     Ok(())
 }
 
 /// An error unless the two are equal.
-pub(crate) fn equal<T: PartialEq + std::fmt::Debug>(what: &str, is: T, should: T) -> Result<(), String> {
+pub(crate) fn equal<T: PartialEq + std::fmt::Debug>(
+    what: &str,
+    is: T,
+    should: T,
+) -> Result<(), String> {
     if is == should { Ok(()) } else { Err(format!("{what}: {is:?}, and should be {should:?}")) }
 }
 

@@ -11,7 +11,12 @@ pub(crate) const TESTS: &[Test] = &[
         needs: &["mkfs.ext4"],
         body: settings,
     },
-    Test { name: "bench and compare measure", who: Once::Caller, needs: &["mkfs.ext4"], body: measures },
+    Test {
+        name: "bench and compare measure",
+        who: Once::Caller,
+        needs: &["mkfs.ext4"],
+        body: measures,
+    },
     Test { name: "kernels are compared", who: Once::Both, needs: &["mkfs.ext4"], body: kernels },
     Test {
         name: "kernels that can't be compared are refused",
@@ -19,7 +24,12 @@ pub(crate) const TESTS: &[Test] = &[
         needs: &["mkfs.ext4"],
         body: no_kernels,
     },
-    Test { name: "what the kernel lacks is named", who: Once::Caller, needs: &["mkfs.ext4"], body: lacks },
+    Test {
+        name: "what the kernel lacks is named",
+        who: Once::Caller,
+        needs: &["mkfs.ext4"],
+        body: lacks,
+    },
 ];
 
 /// What the guest's script prints has to contain these words, in this order.
@@ -47,7 +57,8 @@ fn measures(who: Who) -> Result<(), String> {
     let bed = Bed::new(who)?;
     let told = bed.prints(&[], script)?;
     // Measured: conclusive or not.
-    let ended = |name: &str| [0, 3].iter().any(|status| told.contains(&format!("{name} {status}\n")));
+    let ended =
+        |name: &str| [0, 3].iter().any(|status| told.contains(&format!("{name} {status}\n")));
     let words = ["Linux 6.", "1 CPU", "victim_kept", "flood_kept", "vm.dirty_bytes"];
     match words.iter().find(|word| !told.contains(**word)) {
         None if ended("bench") && ended("compare") && told.ends_with("\n20\n") => Ok(()),
@@ -68,11 +79,20 @@ fn no_kernels(who: Who) -> Result<(), String> {
     refused(&[uml, uml, device].concat(), 2, &["two contenders are called 'uml'", "NAME=uml"])?;
     refused(&[uml, uml].concat(), 2, &["--device"])?;
     refused(&[uml, device, ["--set", "default"]].concat(), 2, &["--set", "cannot be used with"])?;
-    refused(&[uml, ["--kernel", "/bin/true"], device].concat(), 2, &["/bin/true", "no user-mode kernel"])?;
+    refused(
+        &[uml, ["--kernel", "/bin/true"], device].concat(),
+        2,
+        &["/bin/true", "no user-mode kernel"],
+    )?;
     refused(&[uml, uml, ["--device", "hdd-720"]].concat(), 2, &["hdd-7200"])?;
     // What the guest refuses has the guest's exit status.
-    let wrong =
-        [["--kernel", "a=uml"], ["--kernel", "b=uml"], device, ["--ram", "640MiB"], ["--scheduler", "cfq"]];
+    let wrong = [
+        ["--kernel", "a=uml"],
+        ["--kernel", "b=uml"],
+        device,
+        ["--ram", "640MiB"],
+        ["--scheduler", "cfq"],
+    ];
     refused(&wrong.concat(), 2, &["no elevator 'cfq'"])?;
     bed.nothing_is_left()
 }
@@ -82,8 +102,9 @@ fn kernels(who: Who) -> Result<(), String> {
     let bed = Bed::new(who)?;
     let out = bed.memory().join("result.json");
     let mut command = bed.command(&[], &bed.program());
-    command
-        .args(["compare", "--kernel", "a=uml", "--kernel", "b=uml", "--device", "null", "--ram", "640MiB"]);
+    command.args([
+        "compare", "--kernel", "a=uml", "--kernel", "b=uml", "--device", "null", "--ram", "640MiB",
+    ]);
     command
         .args(["--rounds", "2", "--measure", "1s", "--flood", "none", "--size", "128MiB", "--out"])
         .arg(&out);
@@ -97,7 +118,8 @@ fn kernels(who: Who) -> Result<(), String> {
     }
     let result: serde_json::Value =
         serde_json::from_slice(&std::fs::read(&out).map_err(text)?).map_err(text)?;
-    let version = std::process::Command::new("linux.uml").arg("--version").output().map_err(text)?;
+    let version =
+        std::process::Command::new("linux.uml").arg("--version").output().map_err(text)?;
     let version = said(&version.stdout).trim().to_owned();
     equal("the kernel", result["host"]["kernel"].as_str(), Some(&*version))?;
     equal("the device", result["device"]["name"].as_str(), Some("null"))?;

@@ -15,9 +15,24 @@ use crate::streams::Terminal;
 use crate::{LANDLOCK, Once, Test};
 
 pub(crate) const TESTS: &[Test] = &[
-    Test { name: "Ctrl-C ends the command and its guest", who: Once::Both, needs: &["setsid"], body: ctrl_c },
-    Test { name: "a terminal that goes away", who: Once::Caller, needs: &["setsid"], body: hang_up },
-    Test { name: "a killed floodwall takes its guest along", who: Once::Both, needs: &[], body: killed },
+    Test {
+        name: "Ctrl-C ends the command and its guest",
+        who: Once::Both,
+        needs: &["setsid"],
+        body: ctrl_c,
+    },
+    Test {
+        name: "a terminal that goes away",
+        who: Once::Caller,
+        needs: &["setsid"],
+        body: hang_up,
+    },
+    Test {
+        name: "a killed floodwall takes its guest along",
+        who: Once::Both,
+        needs: &[],
+        body: killed,
+    },
     Test {
         name: "a killed kernel takes its processes along",
         who: Once::Both,
@@ -26,7 +41,12 @@ pub(crate) const TESTS: &[Test] = &[
     },
     Test { name: "a guest that panics", who: Once::Both, needs: &[], body: panic },
     Test { name: "a guest that hangs is ended", who: Once::Caller, needs: &[], body: hangs },
-    Test { name: "what the command leaves running", who: Once::Both, needs: &["setsid"], body: daemonises },
+    Test {
+        name: "what the command leaves running",
+        who: Once::Both,
+        needs: &["setsid"],
+        body: daemonises,
+    },
 ];
 
 /// A shell command that says `ready` and then writes to a file of the host until it is stopped.
@@ -69,7 +89,8 @@ fn ctrl_c(who: Who) -> Result<(), String> {
 fn hang_up(who: Who) -> Result<(), String> {
     let bed = Bed::new(who)?;
     let (mut terminal, [stdin, stdout, stderr]) = Terminal::open()?;
-    let mut command = bed.guest_after(&["setsid", "--ctty"], &["--raw"], "echo ready; exec sleep 1000");
+    let mut command =
+        bed.guest_after(&["setsid", "--ctty"], &["--raw"], "echo ready; exec sleep 1000");
     let mut child = command.stdin(stdin).stdout(stdout).stderr(stderr).spawn().map_err(text)?;
     drop(command);
     terminal.shows("ready")?;
@@ -106,7 +127,8 @@ fn panic(who: Who) -> Result<(), String> {
     let output = run(&mut bed.guest(&["--raw"], "echo c > /proc/sysrq-trigger; sleep 1000"), &[])?;
     let told = said(&output.stderr);
     equal(&told, output.status.code(), Some(1))?;
-    if !told.contains("its last lines were") || !told.trim_end().ends_with("sysrq triggered crash") {
+    if !told.contains("its last lines were") || !told.trim_end().ends_with("sysrq triggered crash")
+    {
         return Err(told);
     }
     bed.nothing_is_left()

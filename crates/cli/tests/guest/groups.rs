@@ -63,8 +63,9 @@ fn charged(who: Who) -> Result<(), String> {
          stat end flood"
     );
     let told = bed.prints(&[], &script)?;
-    let line =
-        |mark: &str| told.lines().find(|line| line.split(' ').next() == Some(mark)).unwrap_or_default();
+    let line = |mark: &str| {
+        told.lines().find(|line| line.split(' ').next() == Some(mark)).unwrap_or_default()
+    };
     for controller in ["cpu", "io", "memory", "pids"] {
         if !told.lines().next().unwrap_or_default().split(' ').any(|name| name == controller) {
             return Err(format!("no controller {controller}: {told}"));
@@ -73,7 +74,9 @@ fn charged(who: Who) -> Result<(), String> {
     let written = field(line("flood"), "wbytes");
     // The file, and a little of the filesystem's own.
     if !(64 << 20..80 << 20).contains(&written) {
-        return Err(format!("64 MiB were written, and {written} bytes are charged to the group: {told}"));
+        return Err(format!(
+            "64 MiB were written, and {written} bytes are charged to the group: {told}"
+        ));
     }
     equal("charged to the other group", field(line("victim"), "wbytes"), 0)?;
     let seconds = |mark: &str| line(mark).split(' ').nth(1).and_then(|s| s.parse::<f64>().ok());
@@ -129,7 +132,10 @@ END
     let told = bed.prints(&[], &script)?;
     let line = |wanted: fn(&str) -> bool| told.lines().any(wanted);
     for (what, is_there) in [
-        ("the victims' group", line(|line| line.starts_with("0::/floodwall.") && line.ends_with("/victim"))),
+        (
+            "the victims' group",
+            line(|line| line.starts_with("0::/floodwall.") && line.ends_with("/victim")),
+        ),
         ("a flood's process", line(|line| line.starts_with("/proc/self/exe flood-process"))),
         ("the default's limits", line(|line| line == "max")),
         ("the limit of memory", line(|line| line == "67108864")),
@@ -226,7 +232,12 @@ fn elevators(who: Who) -> Result<(), String> {
                   for name in none mq-deadline kyber bfq; do
                       echo $name > $queue/scheduler && tr ' ' '\\n' < $queue/scheduler | grep '\\['
                   done";
-    equal("in force", bed.prints(&["--raw"], script)?.as_str(), "[none]\n[mq-deadline]\n[kyber]\n[bfq]\n")?;
-    let begun = "tr ' ' '\\n' < /sys/block/${FLOODWALL_LAB_DEVICE#/dev/}/queue/scheduler | grep '\\['";
+    equal(
+        "in force",
+        bed.prints(&["--raw"], script)?.as_str(),
+        "[none]\n[mq-deadline]\n[kyber]\n[bfq]\n",
+    )?;
+    let begun =
+        "tr ' ' '\\n' < /sys/block/${FLOODWALL_LAB_DEVICE#/dev/}/queue/scheduler | grep '\\['";
     equal("begun with", bed.prints(&["--raw", "--scheduler", "bfq"], begun)?.as_str(), "[bfq]\n")
 }

@@ -30,7 +30,12 @@ pub(crate) const TESTS: &[Test] = &[
         needs: &["qemu-system-x86_64", "ldd", IMAGE, "mkfs.ext4"],
         body: paces,
     },
-    Test { name: "an image that is interrupted", who: Once::Caller, needs: NEEDS, body: interrupted },
+    Test {
+        name: "an image that is interrupted",
+        who: Once::Caller,
+        needs: NEEDS,
+        body: interrupted,
+    },
     Test { name: "an image that can't be used", who: Once::Caller, needs: NEEDS, body: refused },
     Test {
         name: "an image without KVM",
@@ -48,7 +53,8 @@ pub(crate) fn is_hidden(who: Who) -> Option<String> {
         fs::metadata(path).is_ok_and(|meta| meta.mode() & needed == 0)
     };
     let (_, hidden) = image.ancestors().enumerate().find(is_hidden)?;
-    (who == Who::Ordinary).then(|| format!("everybody has to be able to read '{}'", hidden.display()))
+    (who == Who::Ordinary)
+        .then(|| format!("everybody has to be able to read '{}'", hidden.display()))
 }
 
 /// `lab run` of a device that takes no time behind an image, with a directory that it may write to.
@@ -128,8 +134,13 @@ fn guards(who: Who) -> Result<(), String> {
         sleep 15; kill $guard; wait $guard; echo guard $?
         floodwall status >/dev/null; echo status $?";
     let output = run(&mut guest(&bed, &ours()?.file, &[], script), &[])?;
-    let words =
-        ["apply 0\n16777216\nrollback 0\n20\n", "tracepoints", "probe 0\n", "guard 0\n", "status 0\n"];
+    let words = [
+        "apply 0\n16777216\nrollback 0\n20\n",
+        "tracepoints",
+        "probe 0\n",
+        "guard 0\n",
+        "status 0\n",
+    ];
     in_order(&said(&output.stdout), &words).map_err(|e| format!("{e}{}", said(&output.stderr)))?;
     nothing_is_left(&bed)
 }
@@ -232,7 +243,8 @@ fn refused(who: Who) -> Result<(), String> {
     refuses(&mut guest(&bed, &file("text"), &["--raw"], "true"), 2, &["/text'", "/boot/vmlinuz"])?;
     // Its modules are nowhere, and Debian's kernel has the drivers of a virtual machine in modules.
     let mut bytes = fs::read(&image.file).map_err(text)?;
-    let offset = bytes.get(0x20e..0x210).and_then(|two| Some(u16::from_le_bytes(two.try_into().ok()?)));
+    let offset =
+        bytes.get(0x20e..0x210).and_then(|two| Some(u16::from_le_bytes(two.try_into().ok()?)));
     let at = 0x200 + usize::from(offset.ok_or("a short image")?);
     bytes.get_mut(at..at + 4).ok_or("a short image")?.copy_from_slice(b"0.0 ");
     fs::write(file("vmlinuz"), &bytes).map_err(text)?;
@@ -260,7 +272,8 @@ fn without_kvm(who: Who) -> Result<(), String> {
     fs::write(&qemu, script).map_err(text)?;
     fs::set_permissions(&qemu, fs::Permissions::from_mode(0o755)).map_err(text)?;
     // The line before the last output may still be on its way when the kernel powers off.
-    let mut command = guest(&bed, &ours()?.file, &["--raw"], "seq 100000; modprobe dm_mod && echo yes");
+    let mut command =
+        guest(&bed, &ours()?.file, &["--raw"], "seq 100000; modprobe dm_mod && echo yes");
     command.env("PATH", format!("{}:{path}", place.path().display()));
     let output = run(&mut command, &[])?;
     let (stdout, stderr) = (said(&output.stdout), said(&output.stderr));

@@ -36,7 +36,11 @@ fn main() {
             }
             let name = format!("{}, {}", test.name, who.words());
             let body = test.body;
-            tests.push(floodwall_testing::test(name, move || missing(who, test.needs), move || body(who)));
+            tests.push(floodwall_testing::test(
+                name,
+                move || missing(who, test.needs),
+                move || body(who),
+            ));
         }
     }
     floodwall_testing::run(tests)
@@ -76,8 +80,10 @@ fn missing(who: Who, needs: &[&str]) -> Option<String> {
         Ok(Uml { kernel, .. }) => Some(format!("needs the modules of {}", kernel.display())),
         Err(e) => Some(e.to_string()),
     };
-    let room = || memory::choose(&["/dev/shm".into()], Some(RAM), None).err().map(|e| e.to_string());
-    let landlock = || (needs.contains(&LANDLOCK) && !has_landlock()).then(|| "needs Landlock".to_owned());
+    let room =
+        || memory::choose(&["/dev/shm".into()], Some(RAM), None).err().map(|e| e.to_string());
+    let landlock =
+        || (needs.contains(&LANDLOCK) && !has_landlock()).then(|| "needs Landlock".to_owned());
     let others: Vec<&str> = needs.iter().copied().filter(|need| *need != LANDLOCK).collect();
     if needs.contains(&floodwall_testing::IMAGE) {
         return lacks(&others)

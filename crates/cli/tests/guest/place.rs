@@ -41,7 +41,8 @@ fn files(who: Who) -> Result<(), String> {
     );
     equal("in the guest", bed.prints(&["--raw"], &script)?, format!("{etc}\n{usr}\ndir\n"))?;
     equal("the file", fs::read_to_string(&file).map_err(text)?.as_str(), "the host's\n")?;
-    let left: Vec<bool> = [etc.as_str(), &usr, &format!("{here}/dir")].map(|p| Path::new(p).exists()).into();
+    let left: Vec<bool> =
+        [etc.as_str(), &usr, &format!("{here}/dir")].map(|p| Path::new(p).exists()).into();
     equal("new files on the host", left, vec![false; 3])?;
     equal("/etc/passwd", Path::new("/etc/passwd").exists(), true)
 }
@@ -51,7 +52,8 @@ fn out(who: Who) -> Result<(), String> {
     let dir = tempfile::tempdir().map_err(text)?;
     bed.give(dir.path())?;
     let here = dir.path().display().to_string();
-    let script = format!("mkdir {here}/new && head -c 3000000 /dev/zero | tee {here}/new/file | wc -c");
+    let script =
+        format!("mkdir {here}/new && head -c 3000000 /dev/zero | tee {here}/new/file | wc -c");
     equal("in the guest", bed.prints(&["--raw", "--out", &here], &script)?, "3000000\n".into())?;
     let written = fs::metadata(dir.path().join("new/file")).map_err(text)?;
     equal("length", written.len(), 3_000_000)?;
@@ -66,7 +68,11 @@ fn nested(who: Who) -> Result<(), String> {
     let program = bed.program();
     let script = format!("{} lab run null --kernel uml -- true 2>&1; echo $?", program.display());
     let told = bed.prints(&["--raw"], &script)?;
-    equal("nested", told.as_str(), "floodwall: a guest can't have a guest; leave --kernel out in here\n2\n")
+    equal(
+        "nested",
+        told.as_str(),
+        "floodwall: a guest can't have a guest; leave --kernel out in here\n2\n",
+    )
 }
 
 /// What `command` says on stderr; its status has to be `status`, and `words` have to be in it.
@@ -85,15 +91,20 @@ fn no_kernel(who: Who) -> Result<(), String> {
     let empty = tempfile::tempdir().map_err(text)?;
     let mut command = bed.guest(&["--raw"], "true");
     command.env("PATH", empty.path()).env("HOME", empty.path());
-    let words =
-        ["apt-get install user-mode-linux", "apt-get download", "dpkg -x", "~/.local/share/floodwall"];
+    let words = [
+        "apt-get install user-mode-linux",
+        "apt-get download",
+        "dpkg -x",
+        "~/.local/share/floodwall",
+    ];
     refuses(&mut command, 4, &words)?;
     bed.nothing_is_left()
 }
 
 fn other_modules(who: Who) -> Result<(), String> {
     let bed = Bed::new(who)?;
-    let uml = floodwall_guest::Uml::find(std::env::var_os("PATH").as_deref(), None).map_err(text)?;
+    let uml =
+        floodwall_guest::Uml::find(std::env::var_os("PATH").as_deref(), None).map_err(text)?;
     let modules = uml.modules.clone().ok_or("no modules")?;
     // The same kernel in a separate place, beside modules of another version.
     let place = tempfile::tempdir().map_err(text)?;
@@ -105,7 +116,9 @@ fn other_modules(who: Who) -> Result<(), String> {
     symlink(&modules, lib.join("5.10.0")).map_err(text)?;
     let named = |bed: &Bed| {
         let mut command = bed.command(&[], &bed.program());
-        command.args(["lab", "run", "null", "--raw", "--size", "64MiB", "--ram", "640MiB", "--kernel"]);
+        command.args([
+            "lab", "run", "null", "--raw", "--size", "64MiB", "--ram", "640MiB", "--kernel",
+        ]);
         command.arg(&kernel).args(["--", "true"]);
         command
     };
@@ -132,13 +145,18 @@ fn memory(who: Who) -> Result<(), String> {
     // The mount on /dev/shm hides the first.
     refuses(&mut hidden(&noexec), 4, &["can't be used", "'/dev/shm' is mounted noexec", "TMPDIR"])?;
     let small = format!("mount -t tmpfs -o size=100m t {tmp}");
-    refuses(&mut hidden(&small), 4, &["the guest needs 640 MiB", "free some, or give it less with --ram"])?;
+    refuses(
+        &mut hidden(&small),
+        4,
+        &["the guest needs 640 MiB", "free some, or give it less with --ram"],
+    )?;
     for (ram, status, words) in [
         ("1TiB", 4, "the guest needs 1 TiB of memory"),
         ("100MiB", 2, "100 MiB of memory are too few for a guest"),
     ] {
         let mut command = bed.command(&[], &bed.program());
-        command.args(["lab", "run", "null", "--raw", "--kernel", "uml", "--ram", ram, "--", "true"]);
+        command
+            .args(["lab", "run", "null", "--raw", "--kernel", "uml", "--ram", ram, "--", "true"]);
         refuses(&mut command, status, &[words, "with --ram"])?;
     }
     bed.nothing_is_left()

@@ -14,17 +14,33 @@ use crate::{Once, Test};
 
 pub(crate) const TESTS: &[Test] = &[
     Test { name: "the command's status passes out", who: Once::Both, needs: &[], body: status },
-    Test { name: "a mebibyte passes in and out unchanged", who: Once::Both, needs: &[], body: bytes },
-    Test { name: "output waits for its reader", who: Once::Caller, needs: &["md5sum"], body: slow_reader },
+    Test {
+        name: "a mebibyte passes in and out unchanged",
+        who: Once::Both,
+        needs: &[],
+        body: bytes,
+    },
+    Test {
+        name: "output waits for its reader",
+        who: Once::Caller,
+        needs: &["md5sum"],
+        body: slow_reader,
+    },
     Test { name: "a reader that goes away", who: Once::Caller, needs: &["yes"], body: no_reader },
-    Test { name: "a terminal is one", who: Once::Both, needs: &["setsid", "tty", "stty"], body: terminal },
+    Test {
+        name: "a terminal is one",
+        who: Once::Both,
+        needs: &["setsid", "tty", "stty"],
+        body: terminal,
+    },
 ];
 
 /// Bytes that repeat nowhere nearby, every value among them (a linear congruential generator).
 fn noise(length: usize) -> Vec<u8> {
     let mut state = 1_u64;
     let mut next = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 56) as u8
     };
     (0..length).map(|_| next()).collect()
@@ -32,14 +48,18 @@ fn noise(length: usize) -> Vec<u8> {
 
 fn status(who: Who) -> Result<(), String> {
     let bed = Bed::new(who)?;
-    let cases = [("exit 7", 7), ("kill -9 $$", 137), ("exec /etc/passwd", 126), ("exec /no/such", 127)];
+    let cases =
+        [("exit 7", 7), ("kill -9 $$", 137), ("exec /etc/passwd", 126), ("exec /no/such", 127)];
     for (script, should) in cases {
         let output = run(&mut bed.guest(&["--raw"], script), &[])?;
         equal(script, output.status.code(), Some(should))?;
     }
     // Not by the shell's own execve.
     let mut none = bed.command(&[], &bed.program());
-    none.args(["lab", "run", "null", "--raw", "--size", "64MiB", "--kernel", "uml", "--ram", "640MiB", "--"]);
+    none.args([
+        "lab", "run", "null", "--raw", "--size", "64MiB", "--kernel", "uml", "--ram", "640MiB",
+        "--",
+    ]);
     let output = run(none.arg("/etc/passwd"), &[])?;
     equal("no program", output.status.code(), Some(1))?;
     let words = "can't run '/etc/passwd': Permission denied";
@@ -83,7 +103,8 @@ fn slow_reader(who: Who) -> Result<(), String> {
 
 fn no_reader(who: Who) -> Result<(), String> {
     let bed = Bed::new(who)?;
-    let mut child = bed.guest(&["--raw"], "exec yes").stdout(Stdio::piped()).spawn().map_err(text)?;
+    let mut child =
+        bed.guest(&["--raw"], "exec yes").stdout(Stdio::piped()).spawn().map_err(text)?;
     let mut stdout = child.stdout.take().ok_or("no stdout")?;
     stdout.read_exact(&mut [0; 4]).map_err(text)?;
     drop(stdout);

@@ -7,11 +7,26 @@ const SYSTEMD: &str = "/lib/systemd/systemd";
 const NEEDS: &[&str] = &[SYSTEMD, "systemctl", "systemd-run", "unshare", "nsenter"];
 
 pub(crate) const TESTS: &[Test] = &[
-    Test { name: "limits of units are set through systemd", who: Once::Caller, needs: NEEDS, body: set },
+    Test {
+        name: "limits of units are set through systemd",
+        who: Once::Caller,
+        needs: NEEDS,
+        body: set,
+    },
     Test { name: "units that stop meanwhile", who: Once::Caller, needs: NEEDS, body: stopped },
-    Test { name: "units that somebody changes meanwhile", who: Once::Caller, needs: NEEDS, body: changed },
+    Test {
+        name: "units that somebody changes meanwhile",
+        who: Once::Caller,
+        needs: NEEDS,
+        body: changed,
+    },
     Test { name: "what persist keeps of units", who: Once::Caller, needs: NEEDS, body: kept },
-    Test { name: "a change of units that is killed", who: Once::Caller, needs: NEEDS, body: killed },
+    Test {
+        name: "a change of units that is killed",
+        who: Once::Caller,
+        needs: NEEDS,
+        body: killed,
+    },
     Test { name: "a systemd that does not answer", who: Once::Caller, needs: NEEDS, body: silent },
 ];
 
@@ -81,14 +96,23 @@ fn set(_: Who) -> Result<(), String> {
     let is = |mark: &str, words: &[&str]| {
         in_order(part(&told, mark), words).map_err(|e| format!("{mark}: {e}\n{told}"))
     };
-    is("before", &["MemoryHigh=629145600", "plain memory.high: 629145600", "flood memory.high: max"])?;
+    is(
+        "before",
+        &["MemoryHigh=629145600", "plain memory.high: 629145600", "flood memory.high: max"],
+    )?;
     for mark in ["applied", "reloaded"] {
         is(mark, &["MemoryHigh=419430400\n", "plain memory.high: 419430400\n"])?;
         is(mark, &["IOWriteBandwidthMax=/dev/", " 5000000\n"])?;
         is(mark, &["MemoryHigh=314572800\n", "flood memory.high: 314572800\n"])?;
-        is(mark, &[&format!("flood io.max: {number} rbps=max wbps=5000000 riops=max wiops=max\n")])?;
+        is(
+            mark,
+            &[&format!("flood io.max: {number} rbps=max wbps=5000000 riops=max wiops=max\n")],
+        )?;
     }
-    is("rehearsed", &["systemctl set-property --runtime flood.service IOWriteBandwidthMax=", " infinity"])?;
+    is(
+        "rehearsed",
+        &["systemctl set-property --runtime flood.service IOWriteBandwidthMax=", " infinity"],
+    )?;
     // systemd takes the controller io away with its last property.
     let (before, after) = (part(&told, "before"), part(&told, "after"));
     if before == after { Ok(()) } else { Err(format!("not as before: {told}")) }
@@ -106,7 +130,10 @@ fn stopped(_: Who) -> Result<(), String> {
     let is = |mark: &str, words: &[&str]| {
         in_order(part(&told, mark), words).map_err(|e| format!("{mark}: {e}\n{told}"))
     };
-    is("rollback", &["flood.service:memory.high: gone (systemd does not know flood.service any more)"])?;
+    is(
+        "rollback",
+        &["flood.service:memory.high: gone (systemd does not know flood.service any more)"],
+    )?;
     is("rollback", &["plain.service:memory.high: 629145600 again", "status 0"])?;
     is("after", &["MemoryHigh=629145600"])?;
     equal("drop-ins are left", part(&told, "after").contains("/50-"), false)?;
@@ -141,7 +168,10 @@ fn changed(_: Who) -> Result<(), String> {
     is("second", &["status 0\n", "IOWriteBandwidthMax=/dev/", " 7000000\n"])?;
     let second = part(&told, "second");
     let number = second.lines().last().unwrap_or_default();
-    is("second", &[&format!("flood io.max: {number} rbps=max wbps=7000000 riops=max wiops=max\n")])?;
+    is(
+        "second",
+        &[&format!("flood io.max: {number} rbps=max wbps=7000000 riops=max wiops=max\n")],
+    )?;
     equal("limits of the first device are left", second.contains("wbps=5000000"), false)?;
     is("refused", &["in one drop-in", "status 2\n"])
 }
@@ -223,5 +253,8 @@ fn silent(_: Who) -> Result<(), String> {
          kill -CONT $first
          $inside floodwall apply --yes $limits > /dev/null 2>&1; echo status $?",
     )?;
-    in_order(&told, &["can't tell whether systemd manages", "did not answer", "status 2\n", "status 0\n"])
+    in_order(
+        &told,
+        &["can't tell whether systemd manages", "did not answer", "status 2\n", "status 0\n"],
+    )
 }

@@ -35,7 +35,8 @@ fn tiny(dir: &Path) -> String {
 
 /// Names in a directory, the scenario file aside.
 fn left(dir: &Path) -> Vec<String> {
-    let names = fs::read_dir(dir).unwrap().map(|e| e.unwrap().file_name().to_string_lossy().into_owned());
+    let names =
+        fs::read_dir(dir).unwrap().map(|e| e.unwrap().file_name().to_string_lossy().into_owned());
     names.filter(|n| !n.ends_with(".toml") && !n.starts_with("out.")).collect()
 }
 
@@ -85,9 +86,14 @@ fn a_run_writes_every_format_and_leaves_nothing_else() {
 #[test]
 fn a_filesystem_without_writeback_is_refused_with_the_reason() {
     let dir = tmpfs();
-    let output = floodwall(&["bench", "--scenario", &tiny(dir.path()), &dir.path().to_string_lossy()]);
+    let output =
+        floodwall(&["bench", "--scenario", &tiny(dir.path()), &dir.path().to_string_lossy()]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(stderr(&output).contains("tmpfs") && stderr(&output).contains("--force"), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("tmpfs") && stderr(&output).contains("--force"),
+        "{}",
+        stderr(&output)
+    );
     assert_eq!(left(dir.path()), Vec::<String>::new());
 }
 
@@ -118,7 +124,12 @@ fn wrong_usage_has_status_2_and_says_what_to_do() {
         assert_eq!(output.status.code(), Some(2), "{args:?}: {}", stderr(&output));
         assert!(stderr(&output).contains(part), "{args:?}: {}", stderr(&output));
         assert_eq!(
-            stderr(&output).trim_end().lines().filter(|l| l.starts_with("floodwall:")).count().max(1),
+            stderr(&output)
+                .trim_end()
+                .lines()
+                .filter(|l| l.starts_with("floodwall:"))
+                .count()
+                .max(1),
             1
         );
     }
@@ -133,7 +144,10 @@ fn a_file_that_can_not_be_written_is_refused_before_anything_is_measured() {
         let output = floodwall(&["bench", &there, "--measure", "1h", option, "/proc/x.json"]);
         assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
         let said = stderr(&output);
-        assert!(said.contains("can't write '/proc/x.json': no file can be made in its directory"), "{said}");
+        assert!(
+            said.contains("can't write '/proc/x.json': no file can be made in its directory"),
+            "{said}"
+        );
     }
     assert_eq!(left(dir.path()), Vec::<String>::new());
 }
@@ -143,11 +157,19 @@ fn a_command_that_fails_or_is_missing_is_reported_with_its_words() {
     let dir = tmpfs();
     let here = dir.path().to_string_lossy().into_owned();
     let scenario = tiny(dir.path());
-    for (command, part) in
-        [("echo no such table >&2; exit 3", "no such table"), ("surely-not-installed-x", "not found")]
-    {
-        let output =
-            floodwall(&["bench", "--force", "--scenario", &scenario, "--victim-cmd", command, &here]);
+    for (command, part) in [
+        ("echo no such table >&2; exit 3", "no such table"),
+        ("surely-not-installed-x", "not found"),
+    ] {
+        let output = floodwall(&[
+            "bench",
+            "--force",
+            "--scenario",
+            &scenario,
+            "--victim-cmd",
+            command,
+            &here,
+        ]);
         assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
         assert!(stderr(&output).contains(part), "{}", stderr(&output));
     }
@@ -176,8 +198,13 @@ fn commands_can_be_victim_and_flood() {
     ]);
     assert!(matches!(output.status.code(), Some(0 | 3)), "{}", stderr(&output));
     let json: Value = serde_json::from_str(&stdout(&output)).unwrap();
-    let both =
-        json["trials"][0]["phases"].as_array().unwrap().iter().find(|p| p["name"] == "both").unwrap().clone();
+    let both = json["trials"][0]["phases"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|p| p["name"] == "both")
+        .unwrap()
+        .clone();
     assert!(both["victim"]["ops"].as_u64().unwrap() > 10, "{}", both["victim"]);
     assert!(both["flood"]["bytes"].as_u64().unwrap() > 100_000, "{}", both["flood"]);
 }

@@ -6,7 +6,8 @@ use crate::{fixtures, floodwall, stderr, stdout};
 
 fn status(tree: &str, arguments: &[&str]) -> String {
     let root = fixtures().join(tree);
-    let all = [&["status", "--seconds", "0.05", "--root", root.to_str().unwrap()], arguments].concat();
+    let all =
+        [&["status", "--seconds", "0.05", "--root", root.to_str().unwrap()], arguments].concat();
     let output = floodwall(&all);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     stdout(&output)
@@ -16,7 +17,10 @@ fn status(tree: &str, arguments: &[&str]) -> String {
 fn status_lists_findings_for_people_and_for_programs() {
     let text = status("rhel-9", &[]);
     assert!(text.contains("  FW026 critical  flushes don't reach a volatile cache\n"), "{text}");
-    assert!(text.contains("try:  echo 'write back' > /sys/block/sdb/queue/write_cache\n"), "{text}");
+    assert!(
+        text.contains("try:  echo 'write back' > /sys/block/sdb/queue/write_cache\n"),
+        "{text}"
+    );
     let json: Value = serde_json::from_str(&status("rhel-9", &["--json"])).unwrap();
     let findings = json["findings"].as_array().unwrap();
     let lost = findings.iter().find(|finding| finding["id"] == "FW026").unwrap();
@@ -71,7 +75,11 @@ fn a_change_that_stands_is_known_to_status() {
         let found = all.as_array().unwrap().iter().find(|finding| finding["id"] == id).cloned();
         found.map_or_else(String::new, |finding| finding["evidence"].to_string())
     };
-    assert!(evidence("FW039").contains("sda.nr_requests=32 is in force, set by floodwall"), "{}", findings());
+    assert!(
+        evidence("FW039").contains("sda.nr_requests=32 is in force, set by floodwall"),
+        "{}",
+        findings()
+    );
     assert_eq!(evidence("FW043"), "");
     let queue = tree.join("sys/class/block/sda/queue/nr_requests");
     std::fs::write(&queue, "48\n").unwrap();
@@ -90,16 +98,33 @@ fn a_change_that_stands_is_known_to_status() {
 #[test]
 fn explain_prints_pages_and_answers_mistyped_identifiers() {
     let page = floodwall(&["explain", "fw001"]);
-    assert!(stdout(&page).starts_with("FW001: the hard limit takes long to drain\n"), "{}", stdout(&page));
+    assert!(
+        stdout(&page).starts_with("FW001: the hard limit takes long to drain\n"),
+        "{}",
+        stdout(&page)
+    );
     let all = stdout(&floodwall(&["explain"]));
     assert!(all.contains("FW001  critical  the hard limit takes long to drain\n"), "{all}");
-    assert!(all.contains("FW043 ") && all.contains("vm.dirty_bytes ") && all.contains("preset:"), "{all}");
+    assert!(
+        all.contains("FW043 ") && all.contains("vm.dirty_bytes ") && all.contains("preset:"),
+        "{all}"
+    );
     let wrong = floodwall(&["explain", "FW900"]);
     assert_eq!(wrong.status.code(), Some(2));
-    assert!(stderr(&wrong).contains("there is no finding 'FW900', they are FW001 to "), "{}", stderr(&wrong));
+    assert!(
+        stderr(&wrong).contains("there is no finding 'FW900', they are FW001 to "),
+        "{}",
+        stderr(&wrong)
+    );
     // The last one of the list is the last one that there is, and the nearest.
-    let last =
-        all.lines().take_while(|line| line.starts_with("FW")).last().unwrap().split(' ').next().unwrap();
+    let last = all
+        .lines()
+        .take_while(|line| line.starts_with("FW"))
+        .last()
+        .unwrap()
+        .split(' ')
+        .next()
+        .unwrap();
     assert!(
         stderr(&wrong).contains(&format!("FW001 to {last}; did you mean {last} or ")),
         "{}",

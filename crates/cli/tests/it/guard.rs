@@ -39,7 +39,13 @@ impl Guard {
         arguments: &[&str],
         variables: &[(&str, &str)],
     ) -> Self {
-        Self::start_program(Path::new(env!("CARGO_BIN_EXE_floodwall")), dir, config, arguments, variables)
+        Self::start_program(
+            Path::new(env!("CARGO_BIN_EXE_floodwall")),
+            dir,
+            config,
+            arguments,
+            variables,
+        )
     }
 
     fn start_program(
@@ -208,7 +214,8 @@ fn a_pause_holds_until_it_is_ended_and_outlives_its_worker() {
     assert_eq!(guard.status()["paused"], Value::Null);
     let log = guard.log();
     assert!(
-        log.contains("the worker died (signal: 9 (SIGKILL))") && log.contains("starting it again in 1 s"),
+        log.contains("the worker died (signal: 9 (SIGKILL))")
+            && log.contains("starting it again in 1 s"),
         "{log}"
     );
 }
@@ -282,7 +289,10 @@ fn a_second_guard_is_told_who_is_first_and_leaves_it_alone() {
     let second = floodwall(&["guard", "--sim", "hdd-7200", "--socket", socket.to_str().unwrap()]);
     assert_eq!(second.status.code(), Some(1));
     let said = stderr(&second);
-    assert!(said.contains(&format!("another guard (process {}) runs here", guard.child.id())), "{said}");
+    assert!(
+        said.contains(&format!("another guard (process {}) runs here", guard.child.id())),
+        "{said}"
+    );
     assert!(guard.ask(&["status"]).status.success());
 }
 
@@ -336,19 +346,22 @@ fn a_directory_that_is_not_there_is_not_made() {
     let socket = missing.join("x.sock");
     let file = dir.path().join("guard.toml");
     fs::write(&file, format!("metrics = \"unix:{}\"\n", socket.display())).unwrap();
-    for arguments in [["--socket", socket.to_str().unwrap()], ["--config", file.to_str().unwrap()]] {
+    for arguments in [["--socket", socket.to_str().unwrap()], ["--config", file.to_str().unwrap()]]
+    {
         for sim in [&["--sim", "hdd-7200"][..], &[]] {
             let output = floodwall(&[&["guard"], sim, &arguments].concat());
             let said = stderr(&output);
             assert_eq!(output.status.code(), Some(2), "{said}");
-            let why = format!("there is no directory '{}' for '{}'", missing.display(), socket.display());
+            let why =
+                format!("there is no directory '{}' for '{}'", missing.display(), socket.display());
             assert!(
                 said.contains(&why) && said.contains("make it first, or name a socket elsewhere"),
                 "{said}"
             );
         }
     }
-    let left: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let left: Vec<_> =
+        fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left, ["guard.toml"]);
 }
 
@@ -384,14 +397,18 @@ fn who_asks_where_no_guard_runs_is_told_so() {
         assert_eq!(output.status.code(), Some(1));
         let said = stderr(&output);
         // The machine's own may run.
-        assert!(said.contains("no guard runs here") || said.contains("does not listen at"), "{said}");
+        assert!(
+            said.contains("no guard runs here") || said.contains("does not listen at"),
+            "{said}"
+        );
     }
 }
 
 #[test]
 fn a_client_that_sends_nonsense_or_nothing_holds_nobody_up() {
     let guard = Guard::running("", &[]);
-    let silent: Vec<UnixStream> = (0..8).map(|_| UnixStream::connect(guard.socket()).unwrap()).collect();
+    let silent: Vec<UnixStream> =
+        (0..8).map(|_| UnixStream::connect(guard.socket()).unwrap()).collect();
     let mut bad = UnixStream::connect(guard.socket()).unwrap();
     bad.write_all(b"\xff\xfe\n").unwrap();
     let mut line = String::new();
@@ -422,14 +439,21 @@ fn systemd_is_told_when_it_is_ready_that_it_lives_and_what_it_does() {
     let socket = UnixDatagram::bind(&path).unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
     let notify = path.to_str().unwrap().to_owned();
-    let mut guard =
-        Guard::start_with(dir, "", &[], &[("NOTIFY_SOCKET", &notify), ("WATCHDOG_USEC", "2000000")]);
+    let mut guard = Guard::start_with(
+        dir,
+        "",
+        &[],
+        &[("NOTIFY_SOCKET", &notify), ("WATCHDOG_USEC", "2000000")],
+    );
     // Until something is told; what else was told meanwhile.
     let told = |what: &str| -> Vec<String> {
         let mut all = Vec::new();
         let mut buffer = [0; 4096];
         while !all.iter().any(|line: &String| line.starts_with(what)) {
-            let n = socket.recv(&mut buffer).map_err(|e| format!("{what}: {e}; told was {all:?}")).unwrap();
+            let n = socket
+                .recv(&mut buffer)
+                .map_err(|e| format!("{what}: {e}; told was {all:?}"))
+                .unwrap();
             all.extend(String::from_utf8_lossy(&buffer[..n]).lines().map(str::to_owned));
         }
         all

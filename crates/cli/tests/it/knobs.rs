@@ -97,7 +97,8 @@ fn copy(from: &Path, to: &Path) {
 #[test]
 fn a_change_is_shown_made_logged_and_put_back() {
     let machine = Machine::new();
-    let shown = machine.done("apply vda.nr_requests=32 vm.dirty_expire_centisecs=10s --why trial --yes");
+    let shown =
+        machine.done("apply vda.nr_requests=32 vm.dirty_expire_centisecs=10s --why trial --yes");
     assert!(shown.contains("vda.nr_requests: 256 -> 32"), "{shown}");
     assert_eq!(
         (machine.queue("nr_requests"), machine.vm("dirty_expire_centisecs")),
@@ -106,7 +107,10 @@ fn a_change_is_shown_made_logged_and_put_back() {
     let difference = machine.done("diff");
     assert!(difference.contains("vda.nr_requests: 256 -> 32"), "{difference}");
     let log = machine.done("log");
-    assert!(log.contains("change 1, ") && log.contains(", stands\n") && log.contains("why: trial"), "{log}");
+    assert!(
+        log.contains("change 1, ") && log.contains(", stands\n") && log.contains("why: trial"),
+        "{log}"
+    );
 
     let back = machine.done("rollback");
     assert!(back.contains("vda.nr_requests: 256 again"), "{back}");
@@ -153,14 +157,19 @@ fn a_rehearsed_rollback_says_what_it_would_leave_alone() {
     );
     // It is what a rollback then does.
     let said = machine.done("rollback");
-    assert!(said.contains("read_ahead_kb: 8192 again") && said.contains("nr_requests: left at 48"), "{said}");
+    assert!(
+        said.contains("read_ahead_kb: 8192 again") && said.contains("nr_requests: left at 48"),
+        "{said}"
+    );
 
     machine.done("apply vda.nr_requests=32 --yes");
     let journal = machine.journal().join("000002.jsonl");
     fs::write(&journal, fs::read_to_string(&journal).unwrap().replace("\"48\"", "\"64\"")).unwrap();
     let shown = machine.done("rollback --dry-run");
     assert!(
-        shown.starts_with("nothing would be written\n# the journal 000002.jsonl is not to be believed ("),
+        shown.starts_with(
+            "nothing would be written\n# the journal 000002.jsonl is not to be believed ("
+        ),
         "{shown}"
     );
     assert!(shown.ends_with("it would be kept aside, and what it had changed stays\n"), "{shown}");
@@ -182,7 +191,9 @@ fn a_disks_defaults_are_those_that_every_disk_has() {
     assert_eq!(machine.done("diff default --device vda"), "no difference\n");
     machine.done("apply vda.bdi.max_ratio=20 vda.bdi.strict_limit=1 vda.nomerges=2 --yes");
     let shown = machine.done("diff default --device vda");
-    for line in ["vda.bdi.strict_limit: 1 -> 0\n", "vda.nomerges: 2 -> 0\n", "-> max_ratio_fine 1000000\n"] {
+    for line in
+        ["vda.bdi.strict_limit: 1 -> 0\n", "vda.nomerges: 2 -> 0\n", "-> max_ratio_fine 1000000\n"]
+    {
         assert!(shown.contains(line), "{shown}");
     }
 }
@@ -205,7 +216,10 @@ fn what_somebody_else_has_changed_is_left_and_said() {
     fs::write(machine.tree().join("sys/class/block/vda/queue/nr_requests"), "48\n").unwrap();
     assert!(machine.done("diff").contains(" 48 (not by this change)"));
     let back = machine.done("rollback");
-    assert!(back.contains("left at 48, which somebody else has set since (we had set 32)"), "{back}");
+    assert!(
+        back.contains("left at 48, which somebody else has set since (we had set 32)"),
+        "{back}"
+    );
     assert_eq!(machine.queue("nr_requests"), "48");
 }
 
@@ -219,11 +233,17 @@ fn files_name_settings_as_people_write_them() {
     let difference = machine.done(&format!("diff {file}"));
     assert_eq!(difference.lines().filter(|line| line.contains(" -> ")).count(), 4, "{difference}");
     machine.done(&format!("apply {file} --yes"));
-    assert_eq!((machine.vm("dirty_bytes"), machine.vm("dirty_ratio")), ("67108864".into(), "0".into()));
+    assert_eq!(
+        (machine.vm("dirty_bytes"), machine.vm("dirty_ratio")),
+        ("67108864".into(), "0".into())
+    );
     assert!(machine.done("log").contains("why: the night's backup"));
     assert!(machine.done(&format!("diff {file}")).starts_with("no difference\n"));
     let default = machine.done("diff default");
-    assert!(default.contains("vm.dirty_ratio: dirty_bytes 67108864 -> dirty_ratio 20"), "{default}");
+    assert!(
+        default.contains("vm.dirty_ratio: dirty_bytes 67108864 -> dirty_ratio 20"),
+        "{default}"
+    );
     machine.done("rollback");
     assert_eq!((machine.vm("dirty_bytes"), machine.vm("dirty_ratio")), ("0".into(), "20".into()));
     assert_eq!(machine.done("diff default"), "no difference\n");
@@ -275,7 +295,10 @@ fn a_change_for_a_time_is_put_back_by_itself_and_nothing_is_laid_over_it() {
         }
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
-    assert_eq!((machine.queue("nr_requests"), machine.queue("read_ahead_kb")), ("256".into(), "64".into()));
+    assert_eq!(
+        (machine.queue("nr_requests"), machine.queue("read_ahead_kb")),
+        ("256".into(), "64".into())
+    );
 }
 
 #[test]
@@ -283,7 +306,8 @@ fn a_timer_ends_with_a_change_that_was_put_back_by_hand() {
     let machine = Machine::new();
     let tree = machine.tree().to_str().unwrap().to_owned();
     let timer = || {
-        let processes = fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().path().join("cmdline"));
+        let processes =
+            fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().path().join("cmdline"));
         let lines = processes.map(|path| fs::read(path).unwrap_or_default());
         lines
             .map(|line| String::from_utf8_lossy(&line).into_owned())
@@ -382,7 +406,10 @@ fn real_time_needs_an_end() {
     put("proc/4711/ioprio", "none\n");
     for command in ["apply --yes", "apply --dry-run", "persist --yes"] {
         let said = machine.refused(&format!("{command} pid:4711.ioprio=rt/0"), 2);
-        assert!(said.contains("pid:4711.ioprio=rt/0: real time") && said.contains("--for 10m"), "{said}");
+        assert!(
+            said.contains("pid:4711.ioprio=rt/0: real time") && said.contains("--for 10m"),
+            "{said}"
+        );
     }
     let shown = machine.done("apply --dry-run --for 10m pid:4711.ioprio=rt/0");
     assert!(shown.contains("rt/0"), "{shown}");
@@ -423,7 +450,8 @@ fn a_group_whose_threads_were_raised_is_not_limited() {
 #[test]
 fn a_rehearsal_tells_what_the_kernel_will_make_of_it_and_that_it_ends() {
     let machine = Machine::new();
-    let note = "note: vda.nr_requests: the kernel will keep another value: numbers below 4 become 4\n";
+    let note =
+        "note: vda.nr_requests: the kernel will keep another value: numbers below 4 become 4\n";
     let told = machine.done("apply vda.nr_requests=1 --for 10m --dry-run");
     assert!(told.contains(note), "{told}");
     assert!(told.ends_with("\n# after 10 min 0 s put back by itself\n"), "{told}");
@@ -461,7 +489,11 @@ fn a_journal_that_is_not_to_be_believed_is_kept_aside() {
     fs::write(&journal, text).unwrap();
     assert!(machine.done("log").contains("not to be believed"));
     let output = machine.run("rollback");
-    assert!(stderr(&output).contains("kept as 000001.jsonl.bad, not replayed"), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("kept as 000001.jsonl.bad, not replayed"),
+        "{}",
+        stderr(&output)
+    );
     // Something was not put back.
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(machine.queue("nr_requests"), "32");
@@ -469,7 +501,9 @@ fn a_journal_that_is_not_to_be_believed_is_kept_aside() {
     // It does not vanish from the log, nor does its number come again.
     let log = machine.done("log");
     assert!(
-        log.contains("/000001.jsonl.bad: kept aside, not to be believed (line 1: its checksum is wrong)"),
+        log.contains(
+            "/000001.jsonl.bad: kept aside, not to be believed (line 1: its checksum is wrong)"
+        ),
         "{log}"
     );
     let log: Value = serde_json::from_str(&machine.done("log --json")).unwrap();
@@ -493,7 +527,10 @@ fn an_interrupted_change_is_put_back_by_the_next_one_which_says_so() {
     assert_eq!(machine.queue("nr_requests"), "32");
     let output = machine.run("apply vda.read_ahead_kb=64 --yes");
     assert!(stderr(&output).contains("change 1 had been interrupted"), "{}", stderr(&output));
-    assert_eq!((machine.queue("nr_requests"), machine.queue("read_ahead_kb")), ("256".into(), "64".into()));
+    assert_eq!(
+        (machine.queue("nr_requests"), machine.queue("read_ahead_kb")),
+        ("256".into(), "64".into())
+    );
 }
 
 #[test]

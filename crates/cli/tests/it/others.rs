@@ -73,7 +73,8 @@ const RULE: (&str, &str) =
 #[test]
 fn who_will_fight_a_change_is_told_under_the_difference() {
     let machine = Machine::new(&[TUNED.as_slice(), &[RULE]].concat());
-    let shown = machine.done("apply vm.dirty_bytes=64MiB vm.dirty_background_bytes=16MiB --dry-run");
+    let shown =
+        machine.done("apply vm.dirty_bytes=64MiB vm.dirty_background_bytes=16MiB --dry-run");
     insta::assert_snapshot!(shown.lines().filter(|line| !line.starts_with("note")).collect::<Vec<_>>().join("\n"), @"
     vm.dirty_bytes: dirty_ratio 20 -> dirty_bytes 67108864
     vm.dirty_background_bytes: dirty_background_ratio 10 -> dirty_background_bytes 16777216
@@ -85,18 +86,22 @@ fn who_will_fight_a_change_is_told_under_the_difference() {
     ");
     let shown = machine.done("apply vda.scheduler=none --yes");
     assert!(
-        shown.contains("vda.scheduler is set by others too: a udev rule (/etc/udev/rules.d/60-x.rules:1)"),
+        shown.contains(
+            "vda.scheduler is set by others too: a udev rule (/etc/udev/rules.d/60-x.rules:1)"
+        ),
         "{shown}"
     );
     // … and as long as it stands.
     let difference = machine.done("diff");
     assert!(
-        difference.contains("vda.scheduler: mq-deadline -> none\nvda.scheduler is set by others too"),
+        difference
+            .contains("vda.scheduler: mq-deadline -> none\nvda.scheduler is set by others too"),
         "{difference}"
     );
     // Whether a disk is on USB is not looked into.
     let rule = "SUBSYSTEMS==\"usb\", ATTR{queue/read_ahead_kb}=\"1024\"\n";
-    let shown = Machine::new(&[("etc/udev/rules.d/60-usb.rules", rule)]).done("diff vda.read_ahead_kb=512");
+    let shown =
+        Machine::new(&[("etc/udev/rules.d/60-usb.rules", rule)]).done("diff vda.read_ahead_kb=512");
     assert!(
         shown.contains("\nvda.read_ahead_kb may be set by others too: a udev rule (/etc/udev/rules.d/60-usb.rules:1) may set vda.read_ahead_kb=1024 when the device appears and at each of its change events (not all of the rule's conditions can be checked here)\n  to settle it: edit line 1 of /etc/udev/rules.d/60-usb.rules, then run udevadm control --reload\n"),
         "{shown}"
@@ -109,20 +114,30 @@ fn who_will_fight_a_change_is_told_under_the_difference() {
 #[test]
 fn differences_and_rivals_as_json() {
     let machine = Machine::new(&TUNED);
-    let document: Value = serde_json::from_str(&machine.done("diff vm.dirty_bytes=64MiB --json")).unwrap();
+    let document: Value =
+        serde_json::from_str(&machine.done("diff vm.dirty_bytes=64MiB --json")).unwrap();
     assert_eq!(document["schema"], "floodwall/diff/1");
     assert_eq!(document["settings"][0]["knob"], "vm.dirty_bytes");
     assert_eq!(document["settings"][0]["now"]["value"], "20");
     assert_eq!(document["settings"][0]["wanted"]["value"], "67108864");
     let claim = &document["others"]["claims"][0]["claim"];
-    assert_eq!((&claim["by"], &claim["value"], &claim["line"]), (&"tuned".into(), &"40".into(), &2.into()));
+    assert_eq!(
+        (&claim["by"], &claim["value"], &claim["line"]),
+        (&"tuned".into(), &"40".into(), &2.into())
+    );
     assert_eq!(claim["standing"], "wins");
 
     machine.done("apply vda.nr_requests=32 --yes");
     let document: Value = serde_json::from_str(&machine.done("diff --json")).unwrap();
     let setting = &document["changes"][0]["settings"][0];
-    assert_eq!((&setting["knob"], &setting["by_this_change"]), (&"vda.nr_requests".into(), &true.into()));
-    assert_eq!((&setting["before"]["value"], &setting["now"]["value"]), (&"256".into(), &"32".into()));
+    assert_eq!(
+        (&setting["knob"], &setting["by_this_change"]),
+        (&"vda.nr_requests".into(), &true.into())
+    );
+    assert_eq!(
+        (&setting["before"]["value"], &setting["now"]["value"]),
+        (&"256".into(), &"32".into())
+    );
     assert_eq!(document["others"]["claims"], Value::Array(Vec::new()));
     machine.done("rollback");
     let document: Value = serde_json::from_str(&machine.done("diff --json")).unwrap();
@@ -131,10 +146,15 @@ fn differences_and_rivals_as_json() {
 
 #[test]
 fn a_guard_that_runs_is_named() {
-    let machine =
-        Machine::new(&[("proc/4712/comm", "floodwall\n"), ("proc/4712/cmdline", "floodwall\0guard\0")]);
+    let machine = Machine::new(&[
+        ("proc/4712/comm", "floodwall\n"),
+        ("proc/4712/cmdline", "floodwall\0guard\0"),
+    ]);
     let shown = machine.done("apply vda.nr_requests=32 --dry-run");
-    assert!(shown.contains("floodwall guard (process 4712) steers settings: stop it first"), "{shown}");
+    assert!(
+        shown.contains("floodwall guard (process 4712) steers settings: stop it first"),
+        "{shown}"
+    );
 
     // One that holds the knob and has a socket is asked for it.
     let root = SysRoot::new(&machine.tree().canonicalize().unwrap()).unwrap();
@@ -146,7 +166,8 @@ fn a_guard_that_runs_is_named() {
         uid: 0,
         command: "floodwall guard".into(),
     };
-    let store = DiskStore::open(&root.path().join("var/lib/floodwall/journal"), &who.describe()).unwrap();
+    let store =
+        DiskStore::open(&root.path().join("var/lib/floodwall/journal"), &who.describe()).unwrap();
     let boot_id = boot_id(&files);
     let session = Session { files: &files, store: &store, clock: &SystemClock, who, boot_id };
     let (mut hold, _) = session.hold("floodwall guard").unwrap();
@@ -164,8 +185,12 @@ fn what_size_works_out_goes_straight_into_apply() {
     let machine = Machine::new(&[]);
     let shown = machine.done("size --link 1Gbit/s --apply --yes");
     assert!(shown.contains("vm.dirty_bytes: dirty_ratio 20 -> dirty_bytes 201326592"), "{shown}");
-    let vm = |name: &str| fs::read_to_string(machine.tree().join("proc/sys/vm").join(name)).unwrap();
-    assert_eq!((vm("dirty_bytes").trim(), vm("dirty_background_bytes").trim()), ("201326592", "33554432"));
+    let vm =
+        |name: &str| fs::read_to_string(machine.tree().join("proc/sys/vm").join(name)).unwrap();
+    assert_eq!(
+        (vm("dirty_bytes").trim(), vm("dirty_background_bytes").trim()),
+        ("201326592", "33554432")
+    );
     assert!(machine.done("log").contains("why: sized for link"));
     machine.done("rollback");
     assert_eq!(vm("dirty_ratio").trim(), "20");

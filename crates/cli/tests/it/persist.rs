@@ -54,7 +54,10 @@ fn named_settings_are_kept_merged_and_removed() {
     assert!(!path(&machine, RULES).exists());
 
     let shown = machine.done("unpersist --dry-run");
-    assert!(shown.ends_with("99-zz-floodwall.conf would be removed\n") && path(&machine, SYSCTL).exists());
+    assert!(
+        shown.ends_with("99-zz-floodwall.conf would be removed\n")
+            && path(&machine, SYSCTL).exists()
+    );
     machine.done("unpersist --yes");
     assert!(!path(&machine, SYSCTL).exists());
     assert_eq!(machine.done("unpersist --yes"), "nothing is kept\n");
@@ -71,11 +74,18 @@ fn what_is_applied_now_is_kept() {
     // Not Floodwall's file any more.
     fs::write(machine.tree().join("sys/class/block/vda/queue/read_ahead_kb"), "48\n").unwrap();
     let output = machine.run("persist --yes");
-    assert!(stderr(&output).contains("note: change 3 is for a time and left out"), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("note: change 3 is for a time and left out"),
+        "{}",
+        stderr(&output)
+    );
     assert!(stderr(&output).contains("vda.read_ahead_kb is left out: it holds 48"));
     assert_eq!(stdout(&output).lines().next(), Some("vda.nr_requests: not kept -> nr_requests 16"));
     let rules = text(&machine, RULES);
-    assert!(rules.contains("ATTR{queue/nr_requests}=\"16\"") && !rules.contains("read_ahead_kb"), "{rules}");
+    assert!(
+        rules.contains("ATTR{queue/nr_requests}=\"16\"") && !rules.contains("read_ahead_kb"),
+        "{rules}"
+    );
     machine.done("rollback");
 }
 
@@ -87,7 +97,8 @@ fn a_dry_run_prints_the_exact_files_and_writes_none() {
     assert!(!path(&machine, "etc/sysctl.d").exists() && !path(&machine, "etc/udev").exists());
     machine.done(&format!("{command} --yes"));
     for name in [SYSCTL, RULES] {
-        let expected = format!("==> {} <==\n{}", path(&machine, name).display(), text(&machine, name));
+        let expected =
+            format!("==> {} <==\n{}", path(&machine, name).display(), text(&machine, name));
         assert!(shown.contains(&expected), "{shown}");
     }
 }
@@ -109,13 +120,20 @@ fn files_that_are_not_ours_are_left_and_said() {
     let edited = format!("{}vm.swappiness = 1\n", text(&machine, SYSCTL));
     fs::write(path(&machine, SYSCTL), &edited).unwrap();
     let said = machine.refused("persist vm.dirty_ratio=6 --yes", 2);
-    assert!(said.contains("has been changed by hand since floodwall wrote it; move it away"), "{said}");
+    assert!(
+        said.contains("has been changed by hand since floodwall wrote it; move it away"),
+        "{said}"
+    );
     let said = machine.refused("unpersist --yes", 1);
     assert!(said.contains("changed by hand since floodwall wrote it: left as it is"), "{said}");
     assert_eq!(text(&machine, SYSCTL), edited);
     assert!(!path(&machine, RULES).exists());
     fs::write(path(&machine, SYSCTL), "vm.dirty_ratio = 9\n").unwrap();
-    assert!(machine.refused("persist vm.dirty_ratio=6 --yes", 2).contains("was not written by floodwall"));
+    assert!(
+        machine
+            .refused("persist vm.dirty_ratio=6 --yes", 2)
+            .contains("was not written by floodwall")
+    );
     // Another file's settings are kept.
     machine.done("persist vda.scheduler=none --yes");
     assert!(path(&machine, RULES).exists());
@@ -157,8 +175,12 @@ fn commands_of_a_recommendation_are_taken_as_they_are_printed() {
     .collect();
     let keep = Keep::of(&setting, Some("vda")).unwrap();
     for command in [&keep.apply, &keep.persist] {
-        let shown = machine.done(&format!("{} --dry-run", command.strip_prefix("floodwall ").unwrap()));
-        assert!(shown.contains("180000000") && shown.contains("FLOOD.service"), "{command}: {shown}");
+        let shown =
+            machine.done(&format!("{} --dry-run", command.strip_prefix("floodwall ").unwrap()));
+        assert!(
+            shown.contains("180000000") && shown.contains("FLOOD.service"),
+            "{command}: {shown}"
+        );
     }
     // A limit below a unit's use is refused here too.
     let uses = path(&machine, "sys/fs/cgroup/system.slice/FLOOD.service/memory.current");
@@ -182,10 +204,14 @@ fn what_can_not_be_kept_is_told_with_what_to_use() {
         assert!(said.contains(message), "{command}: {said}");
     }
     fs::remove_file(machine.tree().join("sys/class/block/vda/serial")).unwrap();
-    assert!(machine.refused("persist vda.scheduler=none --yes", 2).contains("vda has no serial number"));
+    assert!(
+        machine.refused("persist vda.scheduler=none --yes", 2).contains("vda has no serial number")
+    );
     fs::write(machine.tree().join("sys/class/block/vda/serial"), "S1\n").unwrap();
     fs::remove_dir_all(machine.tree().join("usr/lib/udev")).unwrap();
-    assert!(machine.refused("persist vda.scheduler=none --yes", 4).contains("there is no udev here"));
+    assert!(
+        machine.refused("persist vda.scheduler=none --yes", 4).contains("there is no udev here")
+    );
     assert!(!path(&machine, "etc/sysctl.d").exists());
 }
 
@@ -209,7 +235,10 @@ fn a_killed_persist_leaves_whole_files_and_nobody_is_kept_out() {
         persist.wait().unwrap();
         for (index, name) in [SYSCTL, RULES].into_iter().enumerate() {
             let found = text(&machine, name);
-            assert!(whole.iter().any(|files| files[index] == found), "{delay_us} µs: {name}: {found}");
+            assert!(
+                whole.iter().any(|files| files[index] == found),
+                "{delay_us} µs: {name}: {found}"
+            );
         }
     }
     machine.done(settings[0]);
@@ -230,11 +259,16 @@ fn who_has_the_last_word_is_told() {
     file("run/udev/data/b254:0", "E:ID_SERIAL=S1\n");
     file("usr/lib/sysctl.d/10-distribution.conf", "vm.dirty_ratio = 40\n");
     file("etc/sysctl.d/99-sysctl.conf", "vm.dirty_ratio = 10\n");
-    file("usr/lib/udev/rules.d/60-scheduler.rules", "ACTION==\"add\", ATTR{queue/scheduler}=\"none\"\n");
+    file(
+        "usr/lib/udev/rules.d/60-scheduler.rules",
+        "ACTION==\"add\", ATTR{queue/scheduler}=\"none\"\n",
+    );
     let said = |command: &str| stderr(&machine.run(command));
     let first = said("persist vm.dirty_bytes=64MiB vda.scheduler=none vda.wbt_lat_usec=3ms --yes");
     assert!(
-        first.contains("note: overrules sysctl (/etc/sysctl.d/99-sysctl.conf:1) sets vm.dirty_ratio=10"),
+        first.contains(
+            "note: overrules sysctl (/etc/sysctl.d/99-sysctl.conf:1) sets vm.dirty_ratio=10"
+        ),
         "{first}"
     );
     assert!(
@@ -253,7 +287,9 @@ fn who_has_the_last_word_is_told() {
     file("etc/sysctl.d/zz-late.conf", "vm.dirty_ratio = 30\n");
     let second = said("persist vm.dirty_bytes=32MiB --yes");
     assert!(
-        second.contains("warning: vm.dirty_bytes will not stay: sysctl (/etc/sysctl.d/zz-late.conf:1)"),
+        second.contains(
+            "warning: vm.dirty_bytes will not stay: sysctl (/etc/sysctl.d/zz-late.conf:1)"
+        ),
         "{second}"
     );
 }

@@ -86,7 +86,11 @@ fn a_stored_result_is_shown_in_every_form() {
     let svg = fs::read_to_string(of("svg/latency.svg")).unwrap();
     assert!(svg.starts_with("<svg xmlns=") && svg.contains("How long commits take"));
     assert_eq!(shown(&["report", &result, "--out", &of("again.html")]), "");
-    assert_eq!(fs::read_to_string(of("again.html")).unwrap(), page, "the same result gives the same page");
+    assert_eq!(
+        fs::read_to_string(of("again.html")).unwrap(),
+        page,
+        "the same result gives the same page"
+    );
     assert_eq!(shown(&["report", &result, "--out", &html]), "", "a page of ours may be replaced");
 }
 
@@ -94,7 +98,15 @@ fn a_stored_result_is_shown_in_every_form() {
 fn several_results_are_one_page() {
     let (_dir, _, of) = directory();
     fs::copy(of("r.json"), of("other.json")).unwrap();
-    shown(&["report", &of("r.json"), &of("other.json"), "--out", &of("both.html"), "--svg", &of("svg")]);
+    shown(&[
+        "report",
+        &of("r.json"),
+        &of("other.json"),
+        "--out",
+        &of("both.html"),
+        "--svg",
+        &of("svg"),
+    ]);
     let page = fs::read_to_string(of("both.html")).unwrap();
     assert_eq!(page.matches("<article ").count(), 2);
     assert!(page.contains("href=\"#r2-top\"") && page.contains("id=\"r2-top\""));
@@ -111,7 +123,8 @@ fn a_damaged_result_is_refused_with_its_place_and_the_remedy() {
     let line = 1 + damaged.lines().position(|line| line.contains("NaN")).unwrap();
     let nan = format!("can't read the result: expected value at line {line} column");
     let cut = &text[..text.len() * 2 / 3];
-    let cut_off = format!("can't read the result: it is cut off at line {};", cut.matches('\n').count() + 1);
+    let cut_off =
+        format!("can't read the result: it is cut off at line {};", cut.matches('\n').count() + 1);
     let not_text = [text.as_bytes(), b"\xff"].concat();
     for (name, bytes, said, remedy) in [
         ("nan.json", damaged.as_bytes(), nan.as_str(), "take an unchanged copy"),
@@ -141,7 +154,10 @@ fn what_is_no_result_is_refused() {
         let message = refused(&["report", &of("bad.json"), "--out", &html]);
         assert!(message.contains(said) && message.contains("bad.json"), "{message}");
     }
-    assert!(refused(&["report", &result, "--out", &of("no/such.html")]).contains("there is no directory"));
+    assert!(
+        refused(&["report", &result, "--out", &of("no/such.html")])
+            .contains("there is no directory")
+    );
     assert!(refused(&["report", &result, "--out", &result]).contains("would be overwritten"));
     for (name, text) in
         [("foreign.conf", "vm.dirty_ratio = 5\n"), ("foreign.html", "<!doctype html>\n<html>\n")]
@@ -169,7 +185,8 @@ const SHOWN: &str = r"\u{1b}]0;root\u{7}\u{9b}2J\u{202e}\u{200b}";
 #[test]
 fn names_in_a_result_do_nothing_to_a_terminal() {
     let (_dir, _, of) = directory();
-    let mut stored: Value = serde_json::from_str(&fs::read_to_string(of("r.json")).unwrap()).unwrap();
+    let mut stored: Value =
+        serde_json::from_str(&fs::read_to_string(of("r.json")).unwrap()).unwrap();
     stored["scenario"]["description"] = format!("a copy {EVIL} *fast*").into();
     fs::write(of("evil.json"), stored.to_string()).unwrap();
     let text = shown(&["report", &of("evil.json")]);
@@ -187,7 +204,10 @@ fn names_in_a_result_do_nothing_to_a_terminal() {
     assert!(text.contains(SHOWN) && page.contains(SHOWN), "{text}");
     assert!(markdown.contains(&format!(r"{} \*fast\*", SHOWN.replace('\\', r"\\"))), "{markdown}");
     let seen: Value = serde_json::from_str(&json).unwrap();
-    assert!(seen.to_string().contains(serde_json::to_string(EVIL).unwrap().trim_matches('"')), "{json}");
+    assert!(
+        seen.to_string().contains(serde_json::to_string(EVIL).unwrap().trim_matches('"')),
+        "{json}"
+    );
     // The same on stderr, where a file that is refused is named.
     fs::write(of("nul\u{1b}[2J.json"), "{").unwrap();
     assert!(refused(&["report", &of("nul\u{1b}[2J.json")]).contains(r"nul\u{1b}[2J.json"));
@@ -208,7 +228,10 @@ fn what_can_not_be_read_whole_is_refused_at_once() {
     ];
     for args in runs {
         let said = refused(args);
-        assert!(said.contains(&format!("'{fifo}': it is a pipe; name a regular file")), "{args:?}: {said}");
+        assert!(
+            said.contains(&format!("'{fifo}': it is a pipe; name a regular file")),
+            "{args:?}: {said}"
+        );
     }
     let said = refused(&["report", &large]);
     let why = format!("'{large}': it has more than 256 MiB, the most that is read");
@@ -233,5 +256,8 @@ fn a_recording_of_the_same_time_is_shown_and_another_is_refused() {
     .unwrap();
     shown(&args);
     let page = fs::read_to_string(of("s.html")).unwrap();
-    assert!(page.contains("figure class=\"seeks\"") && page.contains("What reached disk (hdd-7200, 8 GiB)"));
+    assert!(
+        page.contains("figure class=\"seeks\"")
+            && page.contains("What reached disk (hdd-7200, 8 GiB)")
+    );
 }

@@ -47,7 +47,11 @@ fn a_line_that_was_cut_is_said_and_left_out() {
     fs::write(of("rec.csv"), RECORDING.trim_end()).unwrap();
     let output = floodwall(&["lab", "seeks", &of("rec.csv"), "-o", &of("a.svg")]);
     assert!(output.status.success());
-    assert!(stderr(&output).contains("ends within a line, which is left out"), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("ends within a line, which is left out"),
+        "{}",
+        stderr(&output)
+    );
     assert!(fs::read_to_string(of("a.svg")).unwrap().contains("2 requests in"));
 }
 
@@ -60,7 +64,10 @@ fn what_is_no_recording_is_refused_with_its_line() {
         (RECORDING.replace("2000.000", "soon"), "line 4: time_us is 'soon'"),
         (RECORDING.replace(",fua", ""), "line 1: the heading has 0 columns 'fua'"),
         ("{}\n".into(), "line 1: a recording begins with the names of its columns"),
-        (RECORDING.lines().take(1).map(|l| format!("{l}\n")).collect(), "the recording has no requests"),
+        (
+            RECORDING.lines().take(1).map(|l| format!("{l}\n")).collect(),
+            "the recording has no requests",
+        ),
     ] {
         fs::write(&recording, text).unwrap();
         let message = refused(&draw, &svg);
@@ -69,7 +76,10 @@ fn what_is_no_recording_is_refused_with_its_line() {
     fs::write(&recording, [0xff, 0xfe]).unwrap();
     assert!(refused(&draw, &svg).contains("UTF-8"));
     let message = refused(&["lab", "seeks", &of("none.csv"), "-o", &svg], &svg);
-    assert!(message.contains("can't read the recording") && message.contains("none.csv"), "{message}");
+    assert!(
+        message.contains("can't read the recording") && message.contains("none.csv"),
+        "{message}"
+    );
 }
 
 #[test]
@@ -80,10 +90,16 @@ fn a_result_that_does_not_fit_is_refused() {
     assert!(refused(&draw, &svg).contains("can't read the result"));
     fs::write(&result, "{}").unwrap();
     let message = refused(&draw, &svg);
-    assert!(message.contains("not a floodwall result") && message.contains("res.json"), "{message}");
-    for phase in [&["--phase", "both"][..], &["--result", "x", "--phase", "all"], &["--round", "1"]] {
-        let args: Vec<&str> =
-            ["lab", "seeks", &recording, "-o", &svg].into_iter().chain(phase.iter().copied()).collect();
+    assert!(
+        message.contains("not a floodwall result") && message.contains("res.json"),
+        "{message}"
+    );
+    for phase in [&["--phase", "both"][..], &["--result", "x", "--phase", "all"], &["--round", "1"]]
+    {
+        let args: Vec<&str> = ["lab", "seeks", &recording, "-o", &svg]
+            .into_iter()
+            .chain(phase.iter().copied())
+            .collect();
         refused(&args, &svg);
     }
 }
@@ -97,5 +113,7 @@ fn no_input_is_overwritten_and_no_place_is_invented() {
     assert!(stderr(&output).contains("would be overwritten"), "{}", stderr(&output));
     assert_eq!(fs::read_to_string(&recording).unwrap(), RECORDING);
     let nowhere = of("no/such/a.svg");
-    assert!(refused(&["lab", "seeks", &recording, "-o", &nowhere], &nowhere).contains("no directory"));
+    assert!(
+        refused(&["lab", "seeks", &recording, "-o", &nowhere], &nowhere).contains("no directory")
+    );
 }

@@ -79,7 +79,8 @@ fn help_names_kernels_filesystems_and_examples() {
 
 #[test]
 fn the_groups_of_victims_and_floods_take_what_people_write_and_read_back_as_the_kernel_prints_it() {
-    let document = json(&["--set", "flood:io.max=wbps=20MB,wiops=max", "--set", "flood:memory.high=64MiB"]);
+    let document =
+        json(&["--set", "flood:io.max=wbps=20MB,wiops=max", "--set", "flood:memory.high=64MiB"]);
     let setting = &document["trials"][0]["setting"];
     assert_eq!(setting["flood:io.max"], "rbps=max wbps=20000000 riops=max wiops=max");
     assert_eq!(setting["flood:memory.high"], "67108864");
@@ -143,7 +144,10 @@ fn a_document_has_the_names_that_scripts_rely_on_and_the_settings_in_force() {
     let trial = &document["trials"][0];
     let setting = &trial["setting"];
     assert_eq!(setting["vm.dirty_bytes"], "67108864");
-    assert_eq!(setting["vm.dirty_ratio"], "0", "the other half of the pair, as the kernel reads it");
+    assert_eq!(
+        setting["vm.dirty_ratio"], "0",
+        "the other half of the pair, as the kernel reads it"
+    );
     assert_eq!(setting["scheduler"], "bfq");
     assert_eq!(setting["wbt_lat_usec"], "0", "wbt gives way to bfq");
     let names: Vec<&str> =
@@ -155,7 +159,8 @@ fn a_document_has_the_names_that_scripts_rely_on_and_the_settings_in_force() {
                 let victim = &phase["victim"];
                 assert!(victim["iops"].as_f64().unwrap() > 0.0, "{phase}");
                 let commit = &victim["commit_us"];
-                let (median, slowest) = (commit["p50"].as_f64().unwrap(), commit["max"].as_f64().unwrap());
+                let (median, slowest) =
+                    (commit["p50"].as_f64().unwrap(), commit["max"].as_f64().unwrap());
                 assert!(median > 0.0 && slowest >= median, "{commit}");
             }
             "flood" => assert!(phase["flood"]["bytes_per_s"].as_f64().unwrap() > 1e6, "{phase}"),
@@ -163,7 +168,11 @@ fn a_document_has_the_names_that_scripts_rely_on_and_the_settings_in_force() {
         }
     }
     for figure in ["victim_kept", "flood_kept", "burst_kept", "dead_seconds"] {
-        assert!(document["summary"][figure]["value"].is_number(), "{figure}: {}", document["summary"]);
+        assert!(
+            document["summary"][figure]["value"].is_number(),
+            "{figure}: {}",
+            document["summary"]
+        );
     }
 }
 
@@ -181,7 +190,10 @@ fn a_setting_changes_what_is_measured() {
             .fold(0.0, f64::max)
     };
     let (default, limited) = (victim(&[]), victim(&["--set", "vm.dirty_bytes=16MiB"]));
-    assert!(limited <= (17 << 20) as f64 && default > 4.0 * limited, "{default} and {limited} B dirty");
+    assert!(
+        limited <= (17 << 20) as f64 && default > 4.0 * limited,
+        "{default} and {limited} B dirty"
+    );
 }
 
 #[test]
@@ -204,7 +216,10 @@ fn explain_says_where_the_time_of_three_operations_of_each_phase_went() {
             let sum: f64 = percents.iter().sum();
             assert!((90.0..=104.0).contains(&sum), "{sum} % in {line}");
         }
-        assert!(lines.iter().any(|line| line.contains("device") || line.contains("flush")), "{lines:?}");
+        assert!(
+            lines.iter().any(|line| line.contains("device") || line.contains("flush")),
+            "{lines:?}"
+        );
     }
 }
 
@@ -224,7 +239,10 @@ fn what_can_not_be_simulated_is_refused_with_what_can() {
             &["--kernel", "2.6.33"],
             "'2.6.33' is no kernel that the model has; use 2.6.18, 2.6.32, 3.2 or 6.18",
         ),
-        (&["--set", "vm.dirty_bytes=2GiB"], "RAM of 1 GiB is smaller than what may be dirty in it (2 GiB)"),
+        (
+            &["--set", "vm.dirty_bytes=2GiB"],
+            "RAM of 1 GiB is smaller than what may be dirty in it (2 GiB)",
+        ),
         (&["--ram", "1MiB"], "RAM of 1 MiB is too little"),
         (&["--set", "vm.dirty_bytes=100"], "needs a unit"),
         (&["--set", "vm.dirty_bytes"], "write KNOB=VALUE"),
@@ -240,7 +258,10 @@ fn what_can_not_be_simulated_is_refused_with_what_can() {
             "a command can't run in virtual time; describe it by a kind such as seq or files",
         ),
         (&["--victim", "commit,size=10TiB"], "needs"),
-        (&["--capacity", "100MiB"], "the device has 100 MiB; make its files smaller or the device larger"),
+        (
+            &["--capacity", "100MiB"],
+            "the device has 100 MiB; make its files smaller or the device larger",
+        ),
         (&["--device", "hdd-7201"], "did you mean 'hdd-7200'"),
         (&["--device", "./nowhere.toml"], "can't read the device file './nowhere.toml'"),
         (&["--fs", "reiserfs"], "'reiserfs' is no filesystem that the model has"),
@@ -275,11 +296,16 @@ fn a_scenario_file_that_asks_for_too_much_says_which_part() {
 fn results_go_where_they_are_asked_to() {
     let dir = tempfile::tempdir().unwrap();
     let (out, csv) = (dir.path().join("out.json"), dir.path().join("out.csv"));
-    let output = ran(&["--json", "--out", &out.to_string_lossy(), "--timeline", &csv.to_string_lossy()]);
+    let output =
+        ran(&["--json", "--out", &out.to_string_lossy(), "--timeline", &csv.to_string_lossy()]);
     assert_eq!(fs::read(&out).unwrap(), output.stdout);
     assert!(fs::read_to_string(&csv).unwrap().lines().count() > 4);
     // Told before anything is simulated.
     let nowhere = dir.path().join("no/such/place.json");
     let output = sim(TINY, &["--out", &nowhere.to_string_lossy()]);
-    assert!(!output.status.success() && stderr(&output).contains("place.json"), "{}", stderr(&output));
+    assert!(
+        !output.status.success() && stderr(&output).contains("place.json"),
+        "{}",
+        stderr(&output)
+    );
 }

@@ -149,9 +149,13 @@ fn a_table_has_figures_and_the_reasons_of_those_that_can_not_be() {
         if (kernel.as_str(), scheduler.as_str()) == ("2.6.32", "kyber") {
             assert!(text("error").contains("kyber") && field(row, "victim_kept") == Field::Null);
         } else if field(row, "error") == Field::Null {
-            for name in
-                ["victim_kept", "flood_kept", "burst_kept", "victim_alone_iops", "victim_alone_p50_us"]
-            {
+            for name in [
+                "victim_kept",
+                "flood_kept",
+                "burst_kept",
+                "victim_alone_iops",
+                "victim_alone_p50_us",
+            ] {
                 assert!(
                     matches!(field(row, name), Field::Double(n) if n >= 0.0),
                     "{name}: {:?}",
@@ -172,8 +176,11 @@ fn lines(journal: &Path) -> usize {
 
 /// Starts a sweep and waits until some runs are in its journal.
 fn under_way(place: &Place, out: &str) -> Child {
-    let mut child =
-        place.command(&["small.toml", "--jobs", "1", "-o", out]).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = place
+        .command(&["small.toml", "--jobs", "1", "-o", out])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     let journal = place.at(&format!("{out}.journal"));
     let until = Instant::now() + Duration::from_secs(60);
     while lines(&journal) < 4 && child.try_wait().unwrap().is_none() && Instant::now() < until {
@@ -193,12 +200,20 @@ fn a_sweep_that_is_killed_goes_on_and_ends_with_the_same_bytes() {
     assert!(!place.at("t.parquet").exists(), "it was too quick to be killed");
     let kept = lines(&place.at("t.parquet.journal"));
     let output = place.sweep(&["small.toml", "-o", "t.parquet"]);
-    assert!(output.status.success() && stderr(&output).contains("going on: "), "{}", stderr(&output));
+    assert!(
+        output.status.success() && stderr(&output).contains("going on: "),
+        "{}",
+        stderr(&output)
+    );
     assert!(stderr(&output).contains(&format!("{} of ", kept - 1)), "{}", stderr(&output));
     assert!(place.bytes("t.parquet") == place.bytes("whole.parquet"));
     assert!(!place.at("t.parquet.journal").exists());
     let again = place.sweep(&["small.toml", "-o", "t.parquet"]);
-    assert!(again.status.success() && stderr(&again).contains("nothing to do"), "{}", stderr(&again));
+    assert!(
+        again.status.success() && stderr(&again).contains("nothing to do"),
+        "{}",
+        stderr(&again)
+    );
 }
 
 #[test]
@@ -217,7 +232,10 @@ fn a_signal_ends_it_with_what_is_kept() {
     // A sweep that is another one meanwhile does not go on.
     fs::write(place.at("tiny.toml"), TINY.replace("4KiB", "8KiB")).unwrap();
     let message = place.refused(&["small.toml", "-o", "t.parquet"]);
-    assert!(message.contains("'t.parquet.journal'") && message.contains("undo that to go on"), "{message}");
+    assert!(
+        message.contains("'t.parquet.journal'") && message.contains("undo that to go on"),
+        "{message}"
+    );
     fs::write(place.at("tiny.toml"), TINY).unwrap();
     place.done(&["small.toml", "-o", "t.parquet"]);
 }
@@ -253,7 +271,10 @@ fn cells_are_listed_and_estimated() {
 fn wrong_usage_has_status_2_and_says_what_to_do() {
     let place = Place::new(&SWEEP.replace("\"kyber\"", "\"kyber\", \"Kyber\""));
     for (args, part) in [
-        (&["small.toml"][..], "'small.toml': line 9: scheduler: 'Kyber' is not the name of an elevator"),
+        (
+            &["small.toml"][..],
+            "'small.toml': line 9: scheduler: 'Kyber' is not the name of an elevator",
+        ),
         (&["nowhere.toml"], "can't read the sweep 'nowhere.toml'"),
         (&["small.toml", "--shard", "0/2"], "for an index that begins at 0, add 1"),
         (&[], "name a sweep's file"),

@@ -27,7 +27,10 @@ fn a_search_on_a_simulated_machine_is_the_same_every_time_and_keeps_its_time() {
     assert_eq!(json["schema"], "floodwall/result/1");
     assert_eq!(json["command"], "tune");
     assert!(json["seconds"].as_f64().unwrap() <= 240.0, "{}", json["seconds"]);
-    assert_eq!(json["trials_run"].as_u64().unwrap() as usize, json["trials"].as_array().unwrap().len());
+    assert_eq!(
+        json["trials_run"].as_u64().unwrap() as usize,
+        json["trials"].as_array().unwrap().len()
+    );
     assert!(json["recommended"]["why"].as_str().unwrap().len() > 20);
     assert!(!json["frontier"].as_array().unwrap().is_empty());
     assert_eq!(stdout(&search()), stdout(&output));
@@ -38,8 +41,17 @@ fn a_search_goes_on_from_a_stored_result() {
     let dir = tmpfs();
     let path = dir.path().join("out.json").to_string_lossy().into_owned();
     let search = |more: &[&str]| {
-        let args =
-            ["tune", "--sim", "--device", "sata-ssd-worn", "--time", "2m", "--json", "--progress", "never"];
+        let args = [
+            "tune",
+            "--sim",
+            "--device",
+            "sata-ssd-worn",
+            "--time",
+            "2m",
+            "--json",
+            "--progress",
+            "never",
+        ];
         let victim = ["--victim", "commit,threads=4,size=64MiB"];
         let output = floodwall(&[&args, victim.as_slice(), more].concat());
         assert!(matches!(output.status.code(), Some(0 | 3)), "{}", stderr(&output));
@@ -151,7 +163,10 @@ fn mistakes_say_what_to_do() {
     let bad = bad.to_string_lossy().into_owned();
     let missing = dir.path().join("missing").to_string_lossy().into_owned();
     for (args, part) in [
-        (&["tune", "--sim", "--device", "hdd-7200", "--time", "5s"][..], "too short to find anything"),
+        (
+            &["tune", "--sim", "--device", "hdd-7200", "--time", "5s"][..],
+            "too short to find anything",
+        ),
         (
             &["tune", "--export", "nope", "."],
             "possible values: sysctl, udev, tuned, systemd-tmpfiles, systemd-drop-in",
@@ -160,7 +175,10 @@ fn mistakes_say_what_to_do() {
         (&["tune", "--sim", "--device", "hdd-7200", "--apply", "--persist"], "cannot be used with"),
         (&["tune", "--sim", "--device", "hdd-7200", "--persist"], "cannot be used with"),
         (&["tune", "--sim", "--device", "hdd-9999"], "--device"),
-        (&["tune", "--sim", "--device", "hdd-7200", "--flood", "none"], "needs a victim and a flood"),
+        (
+            &["tune", "--sim", "--device", "hdd-7200", "--flood", "none"],
+            "needs a victim and a flood",
+        ),
         (&["tune", "--sim", "--device", "hdd-7200", "--resume", &missing], missing.as_str()),
         (&["tune", "--sim", "--device", "hdd-7200", "--resume", &bad], "can't read the result"),
         (&["tune", "--persist"], "--apply"),

@@ -21,9 +21,21 @@ pub(crate) const TESTS: &[Test] = &[
         needs: &["mkfs.ext4"],
         body: signals_leave_nothing,
     },
-    Test { name: "a killed run is named and cleaned", needs: &["mkfs.ext4"], body: killed_run_is_cleaned },
-    Test { name: "the second bench on a device is refused", needs: &["mkfs.ext4"], body: second_is_refused },
-    Test { name: "a read-only filesystem is refused", needs: &["mkfs.ext4"], body: read_only_is_refused },
+    Test {
+        name: "a killed run is named and cleaned",
+        needs: &["mkfs.ext4"],
+        body: killed_run_is_cleaned,
+    },
+    Test {
+        name: "the second bench on a device is refused",
+        needs: &["mkfs.ext4"],
+        body: second_is_refused,
+    },
+    Test {
+        name: "a read-only filesystem is refused",
+        needs: &["mkfs.ext4"],
+        body: read_only_is_refused,
+    },
     Test {
         name: "too little space is refused with what fits",
         needs: &["mkfs.ext4"],
@@ -34,7 +46,8 @@ pub(crate) const TESTS: &[Test] = &[
 ];
 
 /// One round of phases of one second over small files: it tests the path, not the figures' quality.
-const SMALL: &[&str] = &["--rounds", "2", "--measure", "1s", "--size", "400MiB", "--json", "--scenario"];
+const SMALL: &[&str] =
+    &["--rounds", "2", "--measure", "1s", "--size", "400MiB", "--json", "--scenario"];
 
 const SCENARIO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernel/bench.toml");
 
@@ -66,7 +79,9 @@ fn start(disk: &Disk, more: &[&str]) -> Result<Child, String> {
             let output = child.wait_with_output().map_err(|e| e.to_string())?;
             return Err(format!("ended before it began, {status}: {}", text(&output)));
         }
-        check(begin.elapsed() < Duration::from_secs(20), || "the run did not begin within 20 s".into())?;
+        check(begin.elapsed() < Duration::from_secs(20), || {
+            "the run did not begin within 20 s".into()
+        })?;
         std::thread::sleep(Duration::from_millis(5));
     }
     Ok(child)
@@ -84,17 +99,22 @@ fn four_figures(fs_type: &str) -> Result<(), String> {
     check(json["schema"] == "floodwall/result/1", || json["schema"].to_string())?;
     for figure in ["victim_kept", "flood_kept", "burst_kept", "dead_seconds"] {
         let value = &json["summary"][figure];
-        let (low, at, high) = (value["low"].as_f64(), value["value"].as_f64(), value["high"].as_f64());
+        let (low, at, high) =
+            (value["low"].as_f64(), value["value"].as_f64(), value["high"].as_f64());
         check(low <= at && at <= high && low.is_some(), || format!("{figure}: {value}"))?;
     }
     check(json["trials"].as_array().is_some_and(|t| t.len() == 2), || "two rounds".into())?;
     // The kernel's own counter is the witness: at least what the victims committed has reached the
     // device.
     for trial in json["trials"].as_array().into_iter().flatten() {
-        for phase in trial["phases"].as_array().into_iter().flatten().filter(|p| p["name"] == "victim") {
+        for phase in
+            trial["phases"].as_array().into_iter().flatten().filter(|p| p["name"] == "victim")
+        {
             let committed = phase["victim"]["ops"].as_f64().unwrap_or(0.0) * 16384.0;
             let written = phase["device"]["written_bytes"].as_f64().unwrap_or(0.0);
-            check(written >= 0.9 * committed, || format!("{committed} committed, {written} written"))?;
+            check(written >= 0.9 * committed, || {
+                format!("{committed} committed, {written} written")
+            })?;
         }
     }
     check(disk.names().is_empty(), || format!("left behind: {:?}", disk.names()))
@@ -110,10 +130,14 @@ fn signals_leave_nothing() -> Result<(), String> {
         std::thread::sleep(Duration::from_millis(delay_ms));
         signal(&child, name)?;
         let output = child.wait_with_output().map_err(|e| e.to_string())?;
-        check(output.status.code() == Some(1), || format!("{name} after {delay_ms} ms: {}", text(&output)))?;
-        check(disk.names().is_empty(), || format!("{name} after {delay_ms} ms left {:?}", disk.names()))?;
-        let stored =
-            fs::read_to_string(&out).map_err(|e| format!("{name} after {delay_ms} ms, no result: {e}"))?;
+        check(output.status.code() == Some(1), || {
+            format!("{name} after {delay_ms} ms: {}", text(&output))
+        })?;
+        check(disk.names().is_empty(), || {
+            format!("{name} after {delay_ms} ms left {:?}", disk.names())
+        })?;
+        let stored = fs::read_to_string(&out)
+            .map_err(|e| format!("{name} after {delay_ms} ms, no result: {e}"))?;
         let stored: Value = serde_json::from_str(&stored).map_err(|e| e.to_string())?;
         check(stored["status"]["state"] == "partial", || stored["status"].to_string())?;
         fs::remove_file(&out).map_err(|e| e.to_string())?;
@@ -149,9 +173,10 @@ fn second_is_refused() -> Result<(), String> {
     let mut first = start(&disk, &[])?;
     let second = floodwall(&disk.path(), &[]).output().map_err(|e| e.to_string())?;
     let told = text(&second);
-    check(second.status.code() == Some(1) && told.contains(&format!("process {}", first.id())), || {
-        told.clone()
-    })?;
+    check(
+        second.status.code() == Some(1) && told.contains(&format!("process {}", first.id())),
+        || told.clone(),
+    )?;
     signal(&first, "INT")?;
     first.wait().map(drop).map_err(|e| e.to_string())
 }
@@ -166,11 +191,13 @@ fn read_only_is_refused() -> Result<(), String> {
 fn too_little_space() -> Result<(), String> {
     let disk = Disk::make("ext4", 512)?;
     let mut command = Command::new(env!("CARGO_BIN_EXE_floodwall"));
-    let output = command.args(["bench", "--quick"]).arg(disk.path()).output().map_err(|e| e.to_string())?;
+    let output =
+        command.args(["bench", "--quick"]).arg(disk.path()).output().map_err(|e| e.to_string())?;
     let told = text(&output);
-    check(output.status.code() == Some(2) && told.contains("are free") && told.contains("--size "), || {
-        told.clone()
-    })?;
+    check(
+        output.status.code() == Some(2) && told.contains("are free") && told.contains("--size "),
+        || told.clone(),
+    )?;
     check(disk.names().is_empty(), || format!("left behind: {:?}", disk.names()))
 }
 
@@ -180,7 +207,8 @@ fn broke_off(disk: &Disk, child: Child, out: &Path, causes: &[&str]) -> Result<(
     let output = child.wait_with_output().map_err(|e| e.to_string())?;
     check(output.status.code() == Some(1), || text(&output))?;
     check(causes.iter().any(|c| text(&output).contains(c)), || text(&output))?;
-    let stored = fs::read_to_string(out).map_err(|e| format!("no partial result: {e}; {}", text(&output)))?;
+    let stored = fs::read_to_string(out)
+        .map_err(|e| format!("no partial result: {e}; {}", text(&output)))?;
     let stored: Value = serde_json::from_str(&stored).map_err(|e| e.to_string())?;
     check(stored["status"]["state"] == "partial", || stored["status"].to_string())?;
     check(disk.names().iter().all(|n| !n.starts_with(".floodwall")), || {
@@ -216,7 +244,8 @@ fn disk_fails() -> Result<(), String> {
     run("mount", &["-t", "tmpfs", "-o", "size=120m", "none", &path])?;
     let result = Disk::make_in(host.path(), "ext4", 1024).and_then(|disk| {
         let out = std::env::temp_dir().join(format!("floodwall-fail-{}.json", std::process::id()));
-        let growing = ["--victim", "wal,preallocated=false,block=256KiB,size=300MiB", "--flood", "none"];
+        let growing =
+            ["--victim", "wal,preallocated=false,block=256KiB,size=300MiB", "--flood", "none"];
         let path = out.to_string_lossy();
         let more = [&growing[..], &["--measure", "10s", "--out", &path]].concat();
         broke_off(&disk, start(&disk, &more)?, &out, &["rror", "read-only"])?;

@@ -19,7 +19,8 @@ impl Disk {
         let dir = tempfile::tempdir_in(below).map_err(|e| e.to_string())?;
         let image = dir.path().join("image");
         File::create(&image).and_then(|f| f.set_len(mib << 20)).map_err(|e| e.to_string())?;
-        let device = run("losetup", &["--find", "--show", &image.to_string_lossy()])?.trim().to_owned();
+        let device =
+            run("losetup", &["--find", "--show", &image.to_string_lossy()])?.trim().to_owned();
         let mut disk = Self { dir, device, mounted: false };
         let quiet: &[&str] = if fs_type == "ext4" { &["-q", "-F"] } else { &["-q", "-f"] };
         run(&format!("mkfs.{fs_type}"), &[quiet, &[&disk.device]].concat())?;
@@ -41,13 +42,17 @@ impl Disk {
 
     /// Changes mount options.
     pub(crate) fn remount(&self, options: &str) -> Result<(), String> {
-        run("mount", &["-o", &format!("remount,{options}"), &self.path().to_string_lossy()]).map(drop)
+        run("mount", &["-o", &format!("remount,{options}"), &self.path().to_string_lossy()])
+            .map(drop)
     }
 
     /// The names in its root directory.
     pub(crate) fn names(&self) -> Vec<String> {
         let entries = fs::read_dir(self.path()).into_iter().flatten().flatten();
-        entries.map(|e| e.file_name().to_string_lossy().into_owned()).filter(|n| n != "lost+found").collect()
+        entries
+            .map(|e| e.file_name().to_string_lossy().into_owned())
+            .filter(|n| n != "lost+found")
+            .collect()
     }
 }
 

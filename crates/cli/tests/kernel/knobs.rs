@@ -74,8 +74,11 @@ impl Device {
     fn new() -> Result<Self, String> {
         let directory = tempfile::tempdir().map_err(|e| e.to_string())?;
         let image = directory.path().join("image");
-        fs::File::create(&image).and_then(|file| file.set_len(64 << 20)).map_err(|e| e.to_string())?;
-        let node = run("losetup", &["--find", "--show", &image.to_string_lossy()])?.trim().to_owned();
+        fs::File::create(&image)
+            .and_then(|file| file.set_len(64 << 20))
+            .map_err(|e| e.to_string())?;
+        let node =
+            run("losetup", &["--find", "--show", &image.to_string_lossy()])?.trim().to_owned();
         Self::at(directory, node, None)
     }
 
@@ -116,7 +119,8 @@ impl Device {
 
     /// Every knob that the tests change, and those that the kernel changes with them.
     pub(crate) fn knobs(&self) -> Vec<(PathBuf, String)> {
-        let files = ["queue/scheduler", "queue/nr_requests", "queue/read_ahead_kb", "bdi/strict_limit"];
+        let files =
+            ["queue/scheduler", "queue/nr_requests", "queue/read_ahead_kb", "bdi/strict_limit"];
         files.iter().map(|file| (self.path(file), self.read(file))).collect()
     }
 
@@ -130,8 +134,13 @@ impl Device {
     /// Runs a command that must succeed, and gives what it printed.
     pub(crate) fn done(&self, arguments: &[&str]) -> Result<String, String> {
         let output = self.floodwall(arguments).output().map_err(|e| e.to_string())?;
-        let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        if output.status.success() { Ok(out.into_owned()) } else { Err(format!("{arguments:?}: {out}{err}")) }
+        let (out, err) =
+            (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        if output.status.success() {
+            Ok(out.into_owned())
+        } else {
+            Err(format!("{arguments:?}: {out}{err}"))
+        }
     }
 
     fn apply(&self, more: &[&str]) -> Result<String, String> {
@@ -144,7 +153,8 @@ impl Device {
     fn timer(&self) -> Option<u32> {
         let ours = self.directory.path().canonicalize().ok()?;
         let processes = fs::read_dir("/proc").ok()?.flatten();
-        let mut numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+        let mut numbers =
+            processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
         numbers.find(|pid| {
             let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
             let line = String::from_utf8_lossy(&line);
@@ -192,13 +202,20 @@ pub(crate) fn lab_down(name: &str) -> Result<String, String> {
 /// Runs a command that must succeed, and gives what it printed.
 pub(crate) fn floodwall(arguments: &[&str]) -> Result<String, String> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_floodwall"));
-    let output = command.args(arguments).stdin(Stdio::null()).output().map_err(|e| e.to_string())?;
-    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    if output.status.success() { Ok(out.into_owned()) } else { Err(format!("{arguments:?}: {out}{err}")) }
+    let output =
+        command.args(arguments).stdin(Stdio::null()).output().map_err(|e| e.to_string())?;
+    let (out, err) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    if output.status.success() {
+        Ok(out.into_owned())
+    } else {
+        Err(format!("{arguments:?}: {out}{err}"))
+    }
 }
 
 fn kill(pid: u32, signal: rustix::process::Signal) -> Result<(), String> {
-    let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw).ok_or("no process")?;
+    let pid =
+        i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw).ok_or("no process")?;
     rustix::process::kill_process(pid, signal).map_err(|e| e.to_string())
 }
 
@@ -294,7 +311,8 @@ fn killed_timer(device: &Device) -> Result<(), String> {
 fn killed_apply(device: &Device) -> Result<(), String> {
     let before = device.knobs();
     let arguments =
-        [&["apply", "--yes", "--for", "1s", "--device", device.name()], CHANGES.as_slice()].concat();
+        [&["apply", "--yes", "--for", "1s", "--device", device.name()], CHANGES.as_slice()]
+            .concat();
     // Later and later, until it has ended before it is killed.
     for delay_ms in (0..600).step_by(3) {
         let mut apply = device
@@ -310,7 +328,10 @@ fn killed_apply(device: &Device) -> Result<(), String> {
             apply.wait().map_err(|e| e.to_string())?;
         }
         device.until("the timer's end", || device.timer().is_none())?;
-        expect(device.knobs() == before, &format!("{delay_ms} ms: {:?}, not {before:?}", device.knobs()))?;
+        expect(
+            device.knobs() == before,
+            &format!("{delay_ms} ms: {:?}, not {before:?}", device.knobs()),
+        )?;
         if ended {
             return Ok(());
         }
@@ -335,7 +356,10 @@ fn killed_without_timer(device: &Device) -> Result<(), String> {
         apply.kill().map_err(|e| e.to_string())?;
         apply.wait().map_err(|e| e.to_string())?;
         device.done(&["rollback"])?;
-        expect(device.knobs() == before, &format!("{delay_ms} ms: {:?}, not {before:?}", device.knobs()))?;
+        expect(
+            device.knobs() == before,
+            &format!("{delay_ms} ms: {:?}, not {before:?}", device.knobs()),
+        )?;
         if ended {
             return Ok(());
         }

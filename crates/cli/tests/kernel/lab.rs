@@ -7,7 +7,11 @@ use crate::Test;
 
 pub(crate) const TESTS: &[Test] = &[
     Test { name: "lab up without mkfs names the package", needs: &["unshare"], body: no_mkfs },
-    Test { name: "lab up without a free loop device", needs: &["unshare", "mkfs.xfs"], body: no_loop_device },
+    Test {
+        name: "lab up without a free loop device",
+        needs: &["unshare", "mkfs.xfs"],
+        body: no_loop_device,
+    },
     Test { name: "lab up without FUSE", needs: &["unshare", "mkfs.xfs"], body: no_fuse },
 ];
 
@@ -30,7 +34,9 @@ fn expect(hide: &str, status: i32, words: &[&str]) -> Result<(), String> {
     let (said, code) = up_where(hide)?;
     match words.iter().find(|w| !said.contains(**w)) {
         Some(word) => Err(format!("'{word}' is not in: {said}")),
-        None if code != Some(status) => Err(format!("ended with {code:?} instead of {status}: {said}")),
+        None if code != Some(status) => {
+            Err(format!("ended with {code:?} instead of {status}: {said}"))
+        }
         None => Ok(()),
     }
 }
@@ -45,7 +51,11 @@ fn no_mkfs() -> Result<(), String> {
 }
 
 fn no_loop_device() -> Result<(), String> {
-    expect("mount --bind /dev/null /dev/loop-control", 4, &["no loop device is free", "losetup --list"])
+    expect(
+        "mount --bind /dev/null /dev/loop-control",
+        4,
+        &["no loop device is free", "losetup --list"],
+    )
 }
 
 fn no_fuse() -> Result<(), String> {

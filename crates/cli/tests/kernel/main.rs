@@ -59,7 +59,8 @@ pub(crate) struct Test {
 
 /// Why a test can't run here.
 fn missing(needs: &[&str]) -> Option<String> {
-    let others: Vec<&str> = needs.iter().copied().filter(|need| ![UDEV, SHM_GIB].contains(need)).collect();
+    let others: Vec<&str> =
+        needs.iter().copied().filter(|need| ![UDEV, SHM_GIB].contains(need)).collect();
     lacks(&[ROOT, LOOP])
         .or_else(|| lacks(&others))
         .or_else(|| needs.contains(&UDEV).then(persist::missing).flatten())

@@ -21,7 +21,11 @@ pub(crate) const TESTS: &[Test] = &[
         needs: &[FUSE, UDEV],
         body: hot_plug,
     },
-    Test { name: "persist on a full disk leaves both files as they were", needs: &[], body: full_disk },
+    Test {
+        name: "persist on a full disk leaves both files as they were",
+        needs: &[],
+        body: full_disk,
+    },
     Test { name: "persist on a read-only /etc writes nothing", needs: &[], body: read_only },
     Test { name: "persist without the privilege writes nothing", needs: &[], body: unprivileged },
 ];
@@ -34,7 +38,8 @@ const NOBODY: u32 = 65_534;
 pub(crate) fn missing() -> Option<String> {
     if run("udevadm", &["control", "--ping"]).is_err() {
         return Some(
-            "needs udev to be running; scripts/with-udev has one for a while, as make test does".into(),
+            "needs udev to be running; scripts/with-udev has one for a while, as make test does"
+                .into(),
         );
     }
     let kept = [SYSCTL, RULES].into_iter().find(|path| Path::new("/").join(path).exists());
@@ -122,9 +127,12 @@ fn write(node: &str, file: &str, value: &str) -> Result<(), String> {
 /// Whether a device reads the kept values, and the values that it reads.
 fn holds(node: &str) -> (bool, String) {
     let directory = Path::new("/sys/block").join(node.trim_start_matches("/dev/"));
-    let read = |file: &str| fs::read_to_string(directory.join(file)).unwrap_or_default().trim().to_owned();
-    let found: Vec<String> = KEPT.iter().map(|(_, file, _)| format!("{file}: {}", read(file))).collect();
-    let all = KEPT.iter().all(|(_, file, wanted)| read(file).split(' ').any(|word| word == *wanted));
+    let read =
+        |file: &str| fs::read_to_string(directory.join(file)).unwrap_or_default().trim().to_owned();
+    let found: Vec<String> =
+        KEPT.iter().map(|(_, file, _)| format!("{file}: {}", read(file))).collect();
+    let all =
+        KEPT.iter().all(|(_, file, wanted)| read(file).split(' ').any(|word| word == *wanted));
     (all, found.join(", "))
 }
 
@@ -146,7 +154,10 @@ fn hot_plug() -> Result<(), String> {
     let settings: Vec<&str> = KEPT.iter().map(|(setting, ..)| *setting).collect();
     let device = ["persist", "--yes", "--device", node.trim_start_matches("/dev/")];
     let shown = floodwall(&[&device, settings.as_slice()].concat())?;
-    expect(shown.contains("is known after a boot by its backing file, /run/floodwall/lab/"), &shown)?;
+    expect(
+        shown.contains("is known after a boot by its backing file, /run/floodwall/lab/"),
+        &shown,
+    )?;
     settle()?;
     expect(!holds(&node).0, "persist has changed the kernel")?;
 
@@ -154,7 +165,9 @@ fn hot_plug() -> Result<(), String> {
     // number.
     plugged.down()?;
     let node = plugged.up()?;
-    other.until("udev's writes", || holds(&node).0).map_err(|e| format!("{e}; {}", holds(&node).1))?;
+    other
+        .until("udev's writes", || holds(&node).0)
+        .map_err(|e| format!("{e}; {}", holds(&node).1))?;
     expect(!holds(&format!("/dev/{}", other.name())).0, "another lab's device was set too")?;
 
     // A later change by a user survives events that are not about the device's appearance.
@@ -187,7 +200,8 @@ struct Machine {
 impl Machine {
     fn new() -> Result<Self, String> {
         let directory = tempfile::tempdir().map_err(|e| e.to_string())?;
-        let captured = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/hosts/vm-virtio-ext4/.");
+        let captured =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/hosts/vm-virtio-ext4/.");
         let machine = Self { directory };
         let tree = machine.tree();
         fs::create_dir(&tree).map_err(|e| e.to_string())?;
@@ -208,7 +222,11 @@ impl Machine {
 
     fn command(&self, command: &str) -> Command {
         let mut floodwall = Command::new(env!("CARGO_BIN_EXE_floodwall"));
-        floodwall.args(command.split_whitespace()).arg("--root").arg(self.tree()).stdin(Stdio::null());
+        floodwall
+            .args(command.split_whitespace())
+            .arg("--root")
+            .arg(self.tree())
+            .stdin(Stdio::null());
         floodwall
     }
 
@@ -236,7 +254,12 @@ impl Drop for Machine {
 }
 
 /// Runs a command that must fail with this status and this message and change nothing.
-fn refused(machine: &Machine, mut command: Command, status: i32, message: &str) -> Result<(), String> {
+fn refused(
+    machine: &Machine,
+    mut command: Command,
+    status: i32,
+    message: &str,
+) -> Result<(), String> {
     let before = machine.files()?;
     let output = command.output().map_err(|e| e.to_string())?;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -285,7 +308,10 @@ fn unprivileged() -> Result<(), String> {
     let program = machine.directory.path().join("floodwall");
     fs::copy(env!("CARGO_BIN_EXE_floodwall"), &program).map_err(|e| e.to_string())?;
     let mut command = Command::new(program);
-    command.args(["persist", "vm.dirty_ratio=5", "--yes", "--root"]).arg(machine.tree()).uid(NOBODY);
+    command
+        .args(["persist", "vm.dirty_ratio=5", "--yes", "--root"])
+        .arg(machine.tree())
+        .uid(NOBODY);
     refused(&machine, command, 4, "run this as root")?;
     expect(!machine.tree().join(SYSCTL).exists(), "written")
 }

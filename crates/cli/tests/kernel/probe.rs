@@ -8,14 +8,26 @@ use serde_json::Value;
 use crate::{FUSE, Test};
 
 pub(crate) const TESTS: &[Test] = &[
-    Test { name: "probe sees a lab device's own service times", needs: &[FUSE, "fio"], body: service_times },
-    Test { name: "probe names a source that is missing", needs: &["unshare", "setpriv"], body: missing },
+    Test {
+        name: "probe sees a lab device's own service times",
+        needs: &[FUSE, "fio"],
+        body: service_times,
+    },
+    Test {
+        name: "probe names a source that is missing",
+        needs: &["unshare", "setpriv"],
+        body: missing,
+    },
     Test {
         name: "probe looks where tracefs is not mounted",
         needs: &["unshare"],
         body: || looks_after(NO_TRACEFS),
     },
-    Test { name: "probe looks where tracefs is mounted", needs: &["unshare"], body: || looks_after(TRACEFS) },
+    Test {
+        name: "probe looks where tracefs is mounted",
+        needs: &["unshare"],
+        body: || looks_after(TRACEFS),
+    },
 ];
 
 const FLOODWALL: &str = env!("CARGO_BIN_EXE_floodwall");
@@ -53,7 +65,8 @@ fn service_times() -> Result<(), String> {
     floodwall(&["lab", "up", "hdd-7200", "--size", "2GiB", "--memory", "200MiB", "--name", &name])?;
     let _lab = Lab(name.clone());
     let stats = || -> Result<Value, String> {
-        serde_json::from_str(&floodwall(&["lab", "stats", &name, "--json"])?).map_err(|e| e.to_string())
+        serde_json::from_str(&floodwall(&["lab", "stats", &name, "--json"])?)
+            .map_err(|e| e.to_string())
     };
     let listed = floodwall(&["lab", "list"])?;
     let device = listed
@@ -90,7 +103,8 @@ fn service_times() -> Result<(), String> {
     // One whole window more.
     std::thread::sleep(std::time::Duration::from_millis(2200));
     let stopped = rustix::process::Pid::from_child(&probe);
-    rustix::process::kill_process(stopped, rustix::process::Signal::TERM).map_err(|e| e.to_string())?;
+    rustix::process::kill_process(stopped, rustix::process::Signal::TERM)
+        .map_err(|e| e.to_string())?;
     let _ = probe.wait();
     while let Ok(window) = line() {
         lines.push(window);
@@ -113,7 +127,8 @@ fn service_times() -> Result<(), String> {
             .map(|p| p["reads_us"]["count"].as_u64().unwrap_or(0))
             .sum::<u64>();
     }
-    let (made, mean_us) = (read["count"].as_u64().unwrap_or(0), read["mean_us"].as_f64().unwrap_or(0.0));
+    let (made, mean_us) =
+        (read["count"].as_u64().unwrap_or(0), read["mean_us"].as_f64().unwrap_or(0.0));
     let late_us = after["timings"]["lateness"]["mean_us"].as_f64().unwrap_or(0.0);
     let own_us = sum_us / seen.max(1) as f64;
     // A completion that comes while the processor is idle may be missing in perf events; the loop
@@ -130,8 +145,14 @@ fn service_times() -> Result<(), String> {
 }
 
 fn missing() -> Result<(), String> {
-    let nobody =
-        ["--reuid=65534", "--clear-groups", "--inh-caps=-all", "--bounding-set=-all", FLOODWALL, "probe"];
+    let nobody = [
+        "--reuid=65534",
+        "--clear-groups",
+        "--inh-caps=-all",
+        "--bounding-set=-all",
+        FLOODWALL,
+        "probe",
+    ];
     let as_nobody = |more: &[&str]| run("setpriv", &[&nobody[..], more].concat());
     let (_, err, code) = as_nobody(&["--source", "perf", "--count", "1"])?;
     if code != Some(4) || !err.contains("run as root") {
@@ -139,7 +160,10 @@ fn missing() -> Result<(), String> {
     }
     // Without a wish it looks where it may, and says what it can't see.
     let (out, err, code) = as_nobody(&["--count", "1", "--interval", "100ms"])?;
-    if code != Some(0) || !err.contains("the counters in /proc") || !err.contains("can't see who waits") {
+    if code != Some(0)
+        || !err.contains("the counters in /proc")
+        || !err.contains("can't see who waits")
+    {
         return Err(format!("{code:?}: {out}{err}"));
     }
     // A container, in which processes have other numbers.
@@ -157,14 +181,15 @@ fn missing() -> Result<(), String> {
 }
 
 /// Shell commands after which tracefs is mounted nowhere, and after which it is.
-const NO_TRACEFS: &str =
-    "umount -l /sys/kernel/tracing /sys/kernel/debug 2>/dev/null; [ ! -e /sys/kernel/tracing/events ]";
-const TRACEFS: &str = "[ -e /sys/kernel/tracing/events ] || mount -t tracefs tracefs /sys/kernel/tracing";
+const NO_TRACEFS: &str = "umount -l /sys/kernel/tracing /sys/kernel/debug 2>/dev/null; [ ! -e /sys/kernel/tracing/events ]";
+const TRACEFS: &str =
+    "[ -e /sys/kernel/tracing/events ] || mount -t tracefs tracefs /sys/kernel/tracing";
 
 /// Looks in a private mount namespace that a shell command prepares.
 fn looks_after(prepare: &str) -> Result<(), String> {
-    let script =
-        format!("{prepare} || exit 77; exec '{FLOODWALL}' probe --source perf --count 1 --interval 100ms");
+    let script = format!(
+        "{prepare} || exit 77; exec '{FLOODWALL}' probe --source perf --count 1 --interval 100ms"
+    );
     let (_, err, code) = run("unshare", &["--mount", "/bin/sh", "-c", &script])?;
     if code == Some(0) && err.contains("tracepoints (perf events)") {
         Ok(())

@@ -20,9 +20,9 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use fuser::{
-    Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
-    KernelConfig, LockOwner, MountOption, OpenFlags, ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry, ReplyOpen,
-    ReplyWrite, Request, Session, WriteFlags,
+    Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
+    InitFlags, KernelConfig, LockOwner, MountOption, OpenFlags, ReplyAttr, ReplyData, ReplyEmpty,
+    ReplyEntry, ReplyOpen, ReplyWrite, Request, Session, WriteFlags,
 };
 use rustix::process::{Signal, set_parent_process_death_signal};
 
@@ -47,7 +47,8 @@ const DISK_MIB: u64 = 1024;
 /// What the server serves.
 const DISK_BYTES: u64 = 700 << 20;
 const FILE: INodeNo = INodeNo(2);
-const LIMITS: [&str; 4] = ["dirty_background_ratio", "dirty_background_bytes", "dirty_ratio", "dirty_bytes"];
+const LIMITS: [&str; 4] =
+    ["dirty_background_ratio", "dirty_background_bytes", "dirty_ratio", "dirty_bytes"];
 
 /// A directory with one file, which is read from and written to another one through the page
 /// cache. The process has not set `PR_SET_IO_FLUSHER`.
@@ -81,7 +82,9 @@ impl Filesystem for Mirror {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
         let refused = |_| std::io::Error::other("the kernel's FUSE refuses requests of 1 MiB");
         config.set_max_write(1 << 20).map_err(refused)?;
-        config.set_max_background(512).map_err(|_| std::io::Error::other("512 requests at once"))?;
+        config
+            .set_max_background(512)
+            .map_err(|_| std::io::Error::other("512 requests at once"))?;
         config
             .add_capabilities(InitFlags::FUSE_ASYNC_DIO | InitFlags::FUSE_MAX_PAGES)
             .map_err(|_| std::io::Error::other("asynchronous direct I/O"))
@@ -100,7 +103,10 @@ impl Filesystem for Mirror {
     }
 
     fn open(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        reply.opened(FileHandle(0), FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES);
+        reply.opened(
+            FileHandle(0),
+            FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES,
+        );
     }
 
     fn read(
@@ -218,7 +224,9 @@ impl Served {
         // A loop device's worker may dirty any number of pages in memory.
         let below = Disk::make_in(Path::new(SHM), "ext4", DISK_MIB)?;
         let backing = below.path().join("backing");
-        File::create(&backing).and_then(|f| f.set_len(DISK_BYTES)).map_err(said("the server's file"))?;
+        File::create(&backing)
+            .and_then(|f| f.set_len(DISK_BYTES))
+            .map_err(said("the server's file"))?;
         let dir = tempfile::tempdir().map_err(said("a directory"))?;
         for name in ["fuse", "mnt"] {
             fs::create_dir(dir.path().join(name)).map_err(said("a directory"))?;
@@ -235,7 +243,10 @@ impl Served {
         let arguments = ["--find", "--show", "--direct-io=on", &file.to_string_lossy()];
         let device = run("losetup", &arguments)?.trim().to_owned();
         served.device = Some(device.clone());
-        run("mkfs.ext4", &["-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0", &device])?;
+        run(
+            "mkfs.ext4",
+            &["-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0", &device],
+        )?;
         run("mount", &[&device, &served.mountpoint().to_string_lossy()])?;
         Ok(served)
     }
@@ -263,7 +274,8 @@ impl Served {
 
     /// Sectors that the device has completed writing, and requests that wait for it.
     fn progress(&self) -> Result<(u64, u64), String> {
-        let text = fs::read_to_string(format!("/sys/block/{}/stat", self.name())).map_err(said("stat"))?;
+        let text =
+            fs::read_to_string(format!("/sys/block/{}/stat", self.name())).map_err(said("stat"))?;
         let field = |n: usize| text.split_whitespace().nth(n).and_then(|t| t.parse().ok());
         field(6).zip(field(8)).ok_or_else(|| format!("not understood: {text}"))
     }
@@ -323,7 +335,10 @@ fn wait(patience: Duration, mut is_so: impl FnMut() -> bool) -> Option<()> {
 }
 
 fn floodwall(arguments: &[&str]) -> Result<Output, String> {
-    Command::new(env!("CARGO_BIN_EXE_floodwall")).args(arguments).output().map_err(said("floodwall"))
+    Command::new(env!("CARGO_BIN_EXE_floodwall"))
+        .args(arguments)
+        .output()
+        .map_err(said("floodwall"))
 }
 
 fn stderr(output: &Output) -> String {
@@ -350,9 +365,13 @@ fn refused_and_rightly_so() -> Result<(), String> {
     // 1. Refused, by name, and nothing is changed.
     let before = fs::read_to_string("/proc/sys/vm/dirty_bytes").map_err(said("dirty_bytes"))?;
     let refused = apply(&LOW)?;
-    let words = [served.name(), &format!("pid {}", served.server.id()), "PR_SET_IO_FLUSHER", "backing"];
+    let words =
+        [served.name(), &format!("pid {}", served.server.id()), "PR_SET_IO_FLUSHER", "backing"];
     for word in words.into_iter().chain(["--allow-userspace-servers"]) {
-        expect(&format!("'{word}' is not in: {}", stderr(&refused)), stderr(&refused).contains(word))?;
+        expect(
+            &format!("'{word}' is not in: {}", stderr(&refused)),
+            stderr(&refused).contains(word),
+        )?;
     }
     expect("it is a refusal", refused.status.code() == Some(2))?;
     let after = fs::read_to_string("/proc/sys/vm/dirty_bytes").map_err(said("dirty_bytes"))?;
@@ -365,7 +384,8 @@ fn refused_and_rightly_so() -> Result<(), String> {
 
     // 2. So writers come to their end.
     let writer = served.write("a", 200)?;
-    let ended = wait(PATIENCE, || matches!(writer.try_wait(), Ok(Some(status)) if status.success()));
+    let ended =
+        wait(PATIENCE, || matches!(writer.try_wait(), Ok(Some(status)) if status.success()));
     ended.ok_or("a writer has not come to its end under the limits in force")?;
     drop(rescue);
 
@@ -375,15 +395,19 @@ fn refused_and_rightly_so() -> Result<(), String> {
     let number = number.trim();
     let strict = format!("/sys/class/bdi/{number}");
     if Path::new(&strict).join("strict_limit").exists() {
-        let device = fs::read_to_string(format!("/sys/dev/block/{number}/uevent")).map_err(said("uevent"))?;
-        let device = device.lines().find_map(|line| line.strip_prefix("DEVNAME=")).unwrap_or_default();
+        let device = fs::read_to_string(format!("/sys/dev/block/{number}/uevent"))
+            .map_err(said("uevent"))?;
+        let device =
+            device.lines().find_map(|line| line.strip_prefix("DEVNAME=")).unwrap_or_default();
         // A thousandth of the hard limit; in bytes it would move with free memory between two
         // looks.
-        let share = [format!("{device}.bdi.max_ratio_fine=1000"), format!("{device}.bdi.strict_limit=1")];
+        let share =
+            [format!("{device}.bdi.max_ratio_fine=1000"), format!("{device}.bdi.strict_limit=1")];
         let applied = apply(&[&share[0], &share[1]])?;
         expect(&format!("a strict limit is none: {}", stderr(&applied)), applied.status.success())?;
         let writer = served.write("b", 50)?;
-        let ended = wait(PATIENCE, || matches!(writer.try_wait(), Ok(Some(status)) if status.success()));
+        let ended =
+            wait(PATIENCE, || matches!(writer.try_wait(), Ok(Some(status)) if status.success()));
         ended.ok_or("a writer has not come to its end beside a strict limit")?;
         // Under it the server would not hang at the machine's limit either.
         let back = floodwall(&["rollback", &journal[0], &journal[1]])?;
@@ -408,7 +432,8 @@ fn refused_and_rightly_so() -> Result<(), String> {
     drop(rescue);
     let freed = wait(PATIENCE, || served.progress().is_ok_and(|(now, _)| now > written));
     let ended = served.writers.iter_mut().all(|writer| {
-        wait(PATIENCE, || matches!(writer.try_wait(), Ok(Some(status)) if status.success())).is_some()
+        wait(PATIENCE, || matches!(writer.try_wait(), Ok(Some(status)) if status.success()))
+            .is_some()
     });
     let back = floodwall(&["rollback", &journal[0], &journal[1]])?;
     expect("the server hung under the limit that was refused", hung?)?;

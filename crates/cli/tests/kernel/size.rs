@@ -38,7 +38,8 @@ fn expect(holds: bool, what: &str) -> Result<(), String> {
 }
 
 fn told(output: &Output) -> String {
-    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let (out, err) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     format!("{out}{err}")
 }
 
@@ -56,12 +57,16 @@ fn measured() -> Result<(), String> {
     let name = device(&disk)?;
     // By its name, and by a directory on it.
     for given in [name.as_str(), disk.path().to_str().ok_or("no path")?] {
-        let output =
-            size(&["--device", given, "--sample", "192MiB", "--json"]).output().map_err(|e| e.to_string())?;
+        let output = size(&["--device", given, "--sample", "192MiB", "--json"])
+            .output()
+            .map_err(|e| e.to_string())?;
         expect(output.status.success(), &told(&output))?;
         let document: Value = serde_json::from_slice(&output.stdout).map_err(|e| e.to_string())?;
         let rate = document["measured"][0]["bytes_per_s"].as_f64().unwrap_or(0.0);
-        expect(rate > 1e6 && document["drains"][0]["name"] == name.as_str(), &document.to_string())?;
+        expect(
+            rate > 1e6 && document["drains"][0]["name"] == name.as_str(),
+            &document.to_string(),
+        )?;
         let limit = document["sizing"]["hard_bytes"].as_f64().unwrap_or(0.0);
         expect((limit / (rate * 1.5) - 1.0).abs() < 0.01, &document.to_string())?;
         expect(disk.names().is_empty(), &format!("left: {:?}", disk.names()))?;
@@ -78,9 +83,10 @@ fn several() -> Result<(), String> {
     // One by its name, one by a directory on it.
     let second = disks[1].path();
     let given = ["--device", names[0].as_str(), "--device", second.to_str().ok_or("no path")?];
-    let output = size(&[&given, ["--sample", "192MiB", "--json", "--hard-delay=1s"].as_slice()].concat())
-        .output()
-        .map_err(|e| e.to_string())?;
+    let output =
+        size(&[&given, ["--sample", "192MiB", "--json", "--hard-delay=1s"].as_slice()].concat())
+            .output()
+            .map_err(|e| e.to_string())?;
     expect(output.status.success(), &told(&output))?;
     let document: Value = serde_json::from_slice(&output.stdout).map_err(|e| e.to_string())?;
     let rate = |at: usize| document["measured"][at]["bytes_per_s"].as_f64().unwrap_or(0.0);
@@ -95,7 +101,9 @@ fn several() -> Result<(), String> {
     }
     expect(disks.iter().all(|disk| disk.names().is_empty()), "a scratch file is left")?;
 
-    let output = size(&[&given, ["--sample", "192MiB", "--apply", "--dry-run"].as_slice()].concat()).output();
+    let output =
+        size(&[&given, ["--sample", "192MiB", "--apply", "--dry-run"].as_slice()].concat())
+            .output();
     let said = told(&output.map_err(|e| e.to_string())?);
     for name in &names {
         expect(said.contains(&format!("{name}.bdi.max_ratio_fine: ")), &said)?;
@@ -127,7 +135,10 @@ fn interrupted() -> Result<(), String> {
         }
         std::thread::sleep(Duration::from_millis(5));
     }
-    let pid = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw).ok_or("no process")?;
+    let pid = i32::try_from(child.id())
+        .ok()
+        .and_then(rustix::process::Pid::from_raw)
+        .ok_or("no process")?;
     let _ = rustix::process::kill_process(pid, rustix::process::Signal::INT);
     let output = child.wait_with_output().map_err(|e| e.to_string())?;
     expect(output.status.success() || told(&output).contains("interrupted"), &told(&output))?;

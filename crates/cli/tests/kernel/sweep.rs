@@ -115,9 +115,13 @@ fn full() -> Result<(), String> {
     if stops < 2 || of_table == 0 {
         return Err(format!("it filled up {stops} times, {of_table} of them with all runs done"));
     }
-    let same = fs::read(&out).map_err(|e| e.to_string())? == fs::read(&whole).map_err(|e| e.to_string())?;
+    let same = fs::read(&out).map_err(|e| e.to_string())?
+        == fs::read(&whole).map_err(|e| e.to_string())?;
     if !same || journal.exists() {
-        return Err(format!("the table is the same: {same}; the journal is left: {}", journal.exists()));
+        return Err(format!(
+            "the table is the same: {same}; the journal is left: {}",
+            journal.exists()
+        ));
     }
     Ok(())
 }

@@ -13,30 +13,58 @@ use crate::Test;
 use crate::disk::{Disk, run};
 
 pub(crate) const TESTS: &[Test] = &[
-    Test { name: "compared settings are in force and gone after", needs: &["mkfs.ext4"], body: compared },
+    Test {
+        name: "compared settings are in force and gone after",
+        needs: &["mkfs.ext4"],
+        body: compared,
+    },
     Test {
         name: "victims and their journal have the priority of the setting",
         needs: &["mkfs.ext4", "ionice"],
         body: priorities,
     },
-    Test { name: "every elevator is compared in one line", needs: &["mkfs.ext4"], body: each_elevator },
-    Test { name: "a refused setting is kept with its reason", needs: &["mkfs.ext4"], body: refused },
-    Test { name: "a signal during compare restores everything", needs: &["mkfs.ext4"], body: signalled },
+    Test {
+        name: "every elevator is compared in one line",
+        needs: &["mkfs.ext4"],
+        body: each_elevator,
+    },
+    Test {
+        name: "a refused setting is kept with its reason",
+        needs: &["mkfs.ext4"],
+        body: refused,
+    },
+    Test {
+        name: "a signal during compare restores everything",
+        needs: &["mkfs.ext4"],
+        body: signalled,
+    },
     Test { name: "what a killed compare left is put back", needs: &["mkfs.ext4"], body: killed },
-    Test { name: "tune ends in time and leaves the machine as it was", needs: &["mkfs.ext4"], body: tuned },
+    Test {
+        name: "tune ends in time and leaves the machine as it was",
+        needs: &["mkfs.ext4"],
+        body: tuned,
+    },
     Test {
         name: "a signal at any moment of tune restores everything",
         needs: &["mkfs.ext4"],
         body: tune_signalled,
     },
     Test { name: "a second tune is told who has the device", needs: &["mkfs.ext4"], body: second },
-    Test { name: "tune on a nearly full disk says what it needs", needs: &["mkfs.ext4"], body: nearly_full },
+    Test {
+        name: "tune on a nearly full disk says what it needs",
+        needs: &["mkfs.ext4"],
+        body: nearly_full,
+    },
     Test {
         name: "a device that vanishes ends a comparison",
         needs: &["mkfs.ext4", crate::FUSE],
         body: vanished,
     },
-    Test { name: "a settings file of another machine is checked", needs: &["mkfs.ext4"], body: foreign_file },
+    Test {
+        name: "a settings file of another machine is checked",
+        needs: &["mkfs.ext4"],
+        body: foreign_file,
+    },
 ];
 
 const SCENARIO: &str = r#"
@@ -68,7 +96,8 @@ impl Place {
     fn new() -> Result<Self, String> {
         let disk = Disk::make("ext4", 1024)?;
         let files = tempfile::tempdir().map_err(|e| e.to_string())?;
-        let mut scenario = fs::File::create(files.path().join("small.toml")).map_err(|e| e.to_string())?;
+        let mut scenario =
+            fs::File::create(files.path().join("small.toml")).map_err(|e| e.to_string())?;
         scenario.write_all(SCENARIO.as_bytes()).map_err(|e| e.to_string())?;
         let mut place = Self { disk, files, before: Vec::new() };
         place.before = place.knobs()?;
@@ -78,13 +107,17 @@ impl Place {
     /// Every knob that these tests change.
     fn knobs(&self) -> Result<Vec<(PathBuf, String)>, String> {
         let source = run("findmnt", &["-no", "SOURCE", &self.disk.path().to_string_lossy()])?;
-        let queue = PathBuf::from("/sys/block").join(source.trim().trim_start_matches("/dev/")).join("queue");
+        let queue = PathBuf::from("/sys/block")
+            .join(source.trim().trim_start_matches("/dev/"))
+            .join("queue");
         let mut paths: Vec<PathBuf> =
             ["scheduler", "nr_requests", "max_sectors_kb", "read_ahead_kb", "wbt_lat_usec"]
                 .iter()
                 .map(|f| queue.join(f))
                 .collect();
-        for limit in ["dirty_bytes", "dirty_ratio", "dirty_background_bytes", "dirty_background_ratio"] {
+        for limit in
+            ["dirty_bytes", "dirty_ratio", "dirty_background_bytes", "dirty_background_ratio"]
+        {
             paths.push(PathBuf::from("/proc/sys/vm").join(limit));
         }
         let read = |path: PathBuf| {
@@ -111,7 +144,10 @@ impl Place {
     /// Starts a comparison and waits until its second setting is in force.
     fn start(&self) -> Result<Child, String> {
         let mut child = self
-            .command("compare", &["--rounds", "9", "--set", "read_ahead_kb=32", "--set", "read_ahead_kb=64"])
+            .command(
+                "compare",
+                &["--rounds", "9", "--set", "read_ahead_kb=32", "--set", "read_ahead_kb=64"],
+            )
             .spawn()
             .map_err(|e| e.to_string())?;
         let begin = Instant::now();
@@ -145,7 +181,8 @@ fn text(output: &Output) -> String {
 fn done(mut command: Command) -> Result<(Output, Value), String> {
     let output = command.output().map_err(|e| e.to_string())?;
     check(matches!(output.status.code(), Some(0 | 3)), || text(&output))?;
-    let json = serde_json::from_slice(&output.stdout).map_err(|e| format!("{e}: {}", text(&output)))?;
+    let json =
+        serde_json::from_slice(&output.stdout).map_err(|e| format!("{e}: {}", text(&output)))?;
     Ok((output, json))
 }
 
@@ -179,9 +216,12 @@ fn compared() -> Result<(), String> {
     }
     let compared = contenders[1]["versus"].as_array().into_iter().flatten();
     // With fewer than 100 operations the slowest stands beside the p99 that there is not.
-    let figures: Vec<&str> =
-        compared.filter_map(|c| c["figure"].as_str()).filter(|f| *f != "victim_slowest_us").collect();
-    let all = ["victim_iops", "victim_p99_us", "flood_bytes_per_s", "burst_bytes_per_s", "dead_share"];
+    let figures: Vec<&str> = compared
+        .filter_map(|c| c["figure"].as_str())
+        .filter(|f| *f != "victim_slowest_us")
+        .collect();
+    let all =
+        ["victim_iops", "victim_p99_us", "flood_bytes_per_s", "burst_bytes_per_s", "dead_share"];
     check(figures == all, || contenders[1]["versus"].to_string())
 }
 
@@ -191,7 +231,8 @@ fn priorities() -> Result<(), String> {
     let place = Place::new()?;
     let source = run("findmnt", &["-no", "SOURCE", &place.disk.path().to_string_lossy()])?;
     let task = format!("/sys/fs/ext4/{}/journal_task", source.trim().trim_start_matches("/dev/"));
-    let before = run("ionice", &["-p", fs::read_to_string(&task).map_err(|e| e.to_string())?.trim()])?;
+    let before =
+        run("ionice", &["-p", fs::read_to_string(&task).map_err(|e| e.to_string())?.trim()])?;
     let notes = place.files.path().join("notes");
     let notes = notes.display();
     let victim = format!(
@@ -202,9 +243,11 @@ fn priorities() -> Result<(), String> {
     let more = ["--flood", "none", "--no-burst", "--rounds", "2", "--victim-cmd", &victim];
     let (_, json) = done(place.command("compare", &[&sets[..], &more[..]].concat()))?;
     place.is_as_before()?;
-    let setting =
-        &json["trials"][json["contenders"][1]["trials"][0].as_u64().unwrap_or(99) as usize]["setting"];
-    check(setting["victim.ioprio"] == "be/0" && setting["journal.ioprio"] == "be/1", || setting.to_string())?;
+    let setting = &json["trials"]
+        [json["contenders"][1]["trials"][0].as_u64().unwrap_or(99) as usize]["setting"];
+    check(setting["victim.ioprio"] == "be/0" && setting["journal.ioprio"] == "be/1", || {
+        setting.to_string()
+    })?;
     let seen = fs::read_to_string(place.files.path().join("notes")).map_err(|e| e.to_string())?;
     let default = format!("none: prio 0, {}", before.trim());
     let noted: Vec<bool> = seen
@@ -222,7 +265,8 @@ fn priorities() -> Result<(), String> {
     check(noted == (raised, trials.len()) && raised > 1, || {
         format!("{raised} of {} trials had the priority: {seen}", trials.len())
     })?;
-    let after = run("ionice", &["-p", fs::read_to_string(&task).map_err(|e| e.to_string())?.trim()])?;
+    let after =
+        run("ionice", &["-p", fs::read_to_string(&task).map_err(|e| e.to_string())?.trim()])?;
     check(after == before, || format!("the journal's thread has {after}, not {before}"))
 }
 
@@ -231,12 +275,23 @@ fn each_elevator() -> Result<(), String> {
     let victim = "read,threads=2,size=16MiB";
     let (_, json) = done(place.command(
         "compare",
-        &["--each", "scheduler", "--victim", victim, "--flood", "none", "--no-burst", "--rounds", "2"],
+        &[
+            "--each",
+            "scheduler",
+            "--victim",
+            victim,
+            "--flood",
+            "none",
+            "--no-burst",
+            "--rounds",
+            "2",
+        ],
     ))?;
     place.is_as_before()?;
     let contenders = json["contenders"].as_array().ok_or("no contenders")?;
     let source = run("findmnt", &["-no", "SOURCE", &place.disk.path().to_string_lossy()])?;
-    let queue = PathBuf::from("/sys/block").join(source.trim().trim_start_matches("/dev/")).join("queue");
+    let queue =
+        PathBuf::from("/sys/block").join(source.trim().trim_start_matches("/dev/")).join("queue");
     let offered = fs::read_to_string(queue.join("scheduler")).map_err(|e| e.to_string())?;
     check(contenders.len() == offered.split_whitespace().count(), || {
         format!("{} of {offered}", contenders.len())
@@ -244,7 +299,9 @@ fn each_elevator() -> Result<(), String> {
     for contender in contenders {
         for index in contender["trials"].as_array().into_iter().flatten() {
             let trial = &json["trials"][index.as_u64().unwrap_or(99) as usize];
-            check(trial["setting"]["scheduler"] == contender["name"], || trial["setting"].to_string())?;
+            check(trial["setting"]["scheduler"] == contender["name"], || {
+                trial["setting"].to_string()
+            })?;
         }
     }
     Ok(())
@@ -253,8 +310,14 @@ fn each_elevator() -> Result<(), String> {
 fn refused() -> Result<(), String> {
     let place = Place::new()?;
     // A tunable that the elevator in use does not have.
-    let sets =
-        ["--set", "default", "--set", "scheduler=none,iosched.fifo_batch=1", "--set", "read_ahead_kb=64"];
+    let sets = [
+        "--set",
+        "default",
+        "--set",
+        "scheduler=none,iosched.fifo_batch=1",
+        "--set",
+        "read_ahead_kb=64",
+    ];
     let (_, json) = done(place.command("compare", &sets))?;
     place.is_as_before()?;
     let why = json["contenders"][1]["failure"].as_str().unwrap_or_default().to_owned();
@@ -284,13 +347,18 @@ fn killed() -> Result<(), String> {
         run("kill", &["-s", "KILL", &child.id().to_string()])?;
         child.wait().map_err(|e| e.to_string())?;
         check(place.knobs()? != place.before, || "there was nothing to put back".into())?;
-        run(env!("CARGO_BIN_EXE_floodwall"), &["bench", "--clean", &place.disk.path().to_string_lossy()])?;
+        run(
+            env!("CARGO_BIN_EXE_floodwall"),
+            &["bench", "--clean", &place.disk.path().to_string_lossy()],
+        )?;
         if by_hand {
             let output = place.command("rollback", &[]).output().map_err(|e| e.to_string())?;
             check(output.status.success(), || text(&output))?;
         } else {
             let (output, _) = done(place.command("compare", &["--set", "read_ahead_kb=64"]))?;
-            check(text(&output).contains("of a run that was killed was put back"), || text(&output))?;
+            check(text(&output).contains("of a run that was killed was put back"), || {
+                text(&output)
+            })?;
         }
         place.is_as_before()?;
     }
@@ -318,7 +386,9 @@ fn tune_signalled() -> Result<(), String> {
         std::thread::sleep(Duration::from_millis(delay_ms));
         run("kill", &["-s", name, &child.id().to_string()])?;
         let output = child.wait_with_output().map_err(|e| e.to_string())?;
-        check(matches!(output.status.code(), Some(1) | None), || format!("SIG{name}: {}", text(&output)))?;
+        check(matches!(output.status.code(), Some(1) | None), || {
+            format!("SIG{name}: {}", text(&output))
+        })?;
         place.is_as_before().map_err(|e| format!("SIG{name} after {delay_ms} ms: {e}"))?;
     }
     Ok(())
@@ -333,7 +403,9 @@ fn second() -> Result<(), String> {
     child.wait().map_err(|e| e.to_string())?;
     let output = output?;
     let said = text(&output);
-    check(output.status.code() == Some(1) && said.contains(&pid), || format!("not a word of {pid}: {said}"))?;
+    check(output.status.code() == Some(1) && said.contains(&pid), || {
+        format!("not a word of {pid}: {said}")
+    })?;
     place.is_as_before()
 }
 
@@ -341,13 +413,19 @@ fn nearly_full() -> Result<(), String> {
     let place = Place::new()?;
     let filler = place.disk.path().join("filler");
     let free = run("df", &["--output=avail", "-B1M", &place.disk.path().to_string_lossy()])?;
-    let free: u64 = free.lines().last().and_then(|l| l.trim().parse().ok()).ok_or("df said nothing")?;
-    run("fallocate", &["-l", &format!("{}MiB", free.saturating_sub(24)), &filler.to_string_lossy()])?;
+    let free: u64 =
+        free.lines().last().and_then(|l| l.trim().parse().ok()).ok_or("df said nothing")?;
+    run(
+        "fallocate",
+        &["-l", &format!("{}MiB", free.saturating_sub(24)), &filler.to_string_lossy()],
+    )?;
     let output = place.command("tune", &["--time", "60s"]).output().map_err(|e| e.to_string());
     fs::remove_file(&filler).map_err(|e| e.to_string())?;
     let output = output?;
     let said = text(&output);
-    check(matches!(output.status.code(), Some(1 | 2)) && said.contains("that are free"), || said.clone())?;
+    check(matches!(output.status.code(), Some(1 | 2)) && said.contains("that are free"), || {
+        said.clone()
+    })?;
     place.is_as_before()
 }
 
@@ -358,14 +436,26 @@ fn vanished() -> Result<(), String> {
     let name = format!("vanish-{}", std::process::id());
     run(
         floodwall,
-        &["lab", "up", "null", "--size", "2GiB", "--memory", "1GiB", "--fs", "ext4", "--name", &name],
+        &[
+            "lab", "up", "null", "--size", "2GiB", "--memory", "1GiB", "--fs", "ext4", "--name",
+            &name,
+        ],
     )?;
     let outcome = (|| {
         let mount = format!("/run/floodwall/lab/{name}/mnt");
         let out = place.files.path().join("out.json");
         let mut command = Command::new(floodwall);
         command
-            .args(["compare", "--rounds", "9", "--size", "400MiB", "--progress", "never", "--journal"])
+            .args([
+                "compare",
+                "--rounds",
+                "9",
+                "--size",
+                "400MiB",
+                "--progress",
+                "never",
+                "--journal",
+            ])
             .arg(place.files.path().canonicalize().map_err(|e| e.to_string())?.join("journal"))
             .args(["--set", "vm.dirty_bytes=64MiB", "--set", "vm.dirty_bytes=32MiB", "--scenario"])
             .arg(place.files.path().join("small.toml"))
@@ -400,7 +490,9 @@ fn foreign_file() -> Result<(), String> {
         done(place.command("compare", &["--set", "default", "--set", &file.to_string_lossy()]))?;
     place.is_as_before()?;
     let said = text(&output);
-    for part in ["was written for nvme7n1", "vm.dirty_byte is left out", "iosched.low_latency is left out"] {
+    for part in
+        ["was written for nvme7n1", "vm.dirty_byte is left out", "iosched.low_latency is left out"]
+    {
         check(said.contains(part), || format!("'{part}' is not in: {said}"))?;
     }
     check(json["contenders"][1]["setting"] == serde_json::json!({"read_ahead_kb": "64"}), || {

@@ -18,7 +18,11 @@ pub(crate) const TESTS: &[Test] = &[
         needs: &[FUSE, "mkfs.ext4", "id", "stat"],
         body: lab,
     },
-    Test { name: "--user takes root and a user that there is", needs: &["setpriv"], body: refusals },
+    Test {
+        name: "--user takes root and a user that there is",
+        needs: &["setpriv"],
+        body: refusals,
+    },
 ];
 
 fn floodwall(program: &[&str], args: &[&str]) -> Result<Output, String> {
@@ -43,9 +47,12 @@ fn bench() -> Result<(), String> {
         who.display()
     );
     let place = dir.path().display().to_string();
-    let args = ["bench", "--force", "--rounds", "1", "--measure", "1s", "--no-burst", "--flood", "none"];
-    let output =
-        floodwall(&[], &[&args[..], &["--victim-cmd", &command, "--user", NOBODY, &place]].concat())?;
+    let args =
+        ["bench", "--force", "--rounds", "1", "--measure", "1s", "--no-burst", "--flood", "none"];
+    let output = floodwall(
+        &[],
+        &[&args[..], &["--victim-cmd", &command, "--user", NOBODY, &place]].concat(),
+    )?;
     if !matches!(output.status.code(), Some(0 | 3)) {
         return Err(format!("{}: {}", output.status, said(&output)));
     }
@@ -61,7 +68,8 @@ fn bench() -> Result<(), String> {
 
 fn lab() -> Result<(), String> {
     let script = "id -un; stat -c %U .; touch mine && stat -c %U mine";
-    let args = ["lab", "run", "null", "--size", "64MiB", "--user", NOBODY, "--", "sh", "-c", script];
+    let args =
+        ["lab", "run", "null", "--size", "64MiB", "--user", NOBODY, "--", "sh", "-c", script];
     let output = floodwall(&[], &args)?;
     let told = String::from_utf8_lossy(&output.stdout).into_owned();
     if output.status.success() && told == format!("{NOBODY}\n").repeat(3) {

@@ -12,7 +12,11 @@ use crate::disk::Disk;
 const FLOODWALL: &str = env!("CARGO_BIN_EXE_floodwall");
 
 pub(crate) const TESTS: &[Test] = &[
-    Test { name: "a command's fsyncs are its operations, as fio counts them", needs: NEEDS, body: fsyncs },
+    Test {
+        name: "a command's fsyncs are its operations, as fio counts them",
+        needs: NEEDS,
+        body: fsyncs,
+    },
     Test { name: "a command's O_DSYNC writes are its operations", needs: NEEDS, body: dsyncs },
     Test {
         name: "what a command starts belongs to it, however short it lives",
@@ -24,7 +28,11 @@ pub(crate) const TESTS: &[Test] = &[
         needs: NEEDS,
         body: client,
     },
-    Test { name: "a command without a probe is counted by its calls", needs: NEEDS, body: without_privilege },
+    Test {
+        name: "a command without a probe is counted by its calls",
+        needs: NEEDS,
+        body: without_privilege,
+    },
 ];
 
 const NEEDS: &[&str] = &["mkfs.ext4", "fio", "dd", "setpriv", "unshare"];
@@ -35,7 +43,17 @@ fn bench(program: &[&str], command: &str, dir: &Path) -> Result<(Value, String),
     let [first, rest @ ..] = program else { return Err("no program".into()) };
     let output = Command::new(first)
         .args(rest)
-        .args(["bench", "--json", "--progress", "never", "--rounds", "1", "--measure", "3s", "--no-burst"])
+        .args([
+            "bench",
+            "--json",
+            "--progress",
+            "never",
+            "--rounds",
+            "1",
+            "--measure",
+            "3s",
+            "--no-burst",
+        ])
         .args(["--flood", "none", "--victim-cmd", command])
         .arg(dir)
         .stdin(Stdio::null())
@@ -110,7 +128,8 @@ fn fsyncs() -> Result<(), String> {
     let intervals = phase["intervals"].as_array().ok_or("no intervals")?;
     let by_interval: f64 =
         intervals.iter().filter_map(|i| i.pointer("/victim/ops").and_then(Value::as_f64)).sum();
-    let with_histogram = intervals.iter().filter(|i| i.pointer("/victim/commit_hdr").is_some()).count();
+    let with_histogram =
+        intervals.iter().filter(|i| i.pointer("/victim/commit_hdr").is_some()).count();
     if ops != by_interval
         || ops != number(victim, "/ops")?
         || with_histogram != intervals.len()
@@ -146,8 +165,10 @@ fn short_lived() -> Result<(), String> {
         count.display()
     );
     let (json, said) = bench(&[FLOODWALL], &command, &disk.path())?;
-    let made: f64 =
-        fs::read_to_string(&count).ok().and_then(|n| n.trim().parse().ok()).ok_or("nothing was counted")?;
+    let made: f64 = fs::read_to_string(&count)
+        .ok()
+        .and_then(|n| n.trim().parse().ok())
+        .ok_or("nothing was counted")?;
     let seen = number(victim(&json)?, "/ops_with_warmup")?;
     // The last one may have been stopped before it was counted; programs are in the page cache, but
     // a directory may be read.
@@ -159,8 +180,11 @@ fn short_lived() -> Result<(), String> {
 
 fn client() -> Result<(), String> {
     let disk = Disk::make("ext4", 512)?;
-    let (json, _) =
-        bench(&[FLOODWALL], "while :; do head -c 65536 /dev/zero | wc -c >/dev/null; done", &disk.path())?;
+    let (json, _) = bench(
+        &[FLOODWALL],
+        "while :; do head -c 65536 /dev/zero | wc -c >/dev/null; done",
+        &disk.path(),
+    )?;
     let victim = victim(&json)?;
     let unseen = unseen(&json);
     if number(victim, "/ops")? < 10.0
@@ -176,8 +200,7 @@ fn without_privilege() -> Result<(), String> {
     let disk = Disk::make("ext4", 512)?;
     fs::set_permissions(disk.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777))
         .map_err(|e| e.to_string())?;
-    let command =
-        "while :; do dd if=/dev/zero of=data bs=4k count=1 conv=notrunc,fdatasync 2>/dev/null; done";
+    let command = "while :; do dd if=/dev/zero of=data bs=4k count=1 conv=notrunc,fdatasync 2>/dev/null; done";
     let nobody = [
         "setpriv",
         "--reuid=65534",

@@ -52,7 +52,8 @@ fn run(kernel: &OsStr, script: &str) -> Output {
 }
 
 fn printed(output: &Output) -> String {
-    let [stdout, stderr] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
+    let [stdout, stderr] =
+        [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
     assert!(output.status.success(), "{}\nstdout:\n{stdout}\nstderr:\n{stderr}", output.status);
     stdout.into_owned()
 }
@@ -60,6 +61,7 @@ fn printed(output: &Output) -> String {
 /// What a script printed between `=== NAME` and the next such line.
 pub(crate) fn part<'a>(said: &'a str, name: &str) -> &'a str {
     let begins = format!("=== {name}\n");
-    let (_, rest) = said.split_once(&begins).unwrap_or_else(|| panic!("no part '{name}' in:\n{said}"));
+    let (_, rest) =
+        said.split_once(&begins).unwrap_or_else(|| panic!("no part '{name}' in:\n{said}"));
     rest.split("=== ").next().unwrap_or(rest)
 }

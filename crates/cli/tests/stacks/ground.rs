@@ -32,7 +32,9 @@ fn the_kernel_loads_the_modules_that_it_asks_for() {
 }
 
 fn the_loopback_device_is_up() {
-    let said = in_guest("cat /sys/class/net/lo/flags; grep -A1 -m1 127.0.0.1 /proc/net/fib_trie | tail -1");
+    let said = in_guest(
+        "cat /sys/class/net/lo/flags; grep -A1 -m1 127.0.0.1 /proc/net/fib_trie | tail -1",
+    );
     let words: Vec<&str> = said.split_whitespace().collect();
     // IFF_UP | IFF_LOOPBACK, and an address that is the guest's own.
     assert_eq!(words, ["0x9", "/32", "host", "LOCAL"]);
@@ -54,6 +56,9 @@ fn what_a_kernel_without_tracepoints_can_not_show_is_said() {
     let perf = part(&said, "perf");
     assert!(perf.contains("--source proc works without") && perf.ends_with("status 4\n"), "{perf}");
     let auto = part(&said, "auto");
-    assert!(auto.contains("through the counters in /proc") && !auto.contains("--source proc"), "{auto}");
+    assert!(
+        auto.contains("through the counters in /proc") && !auto.contains("--source proc"),
+        "{auto}"
+    );
     assert!(!auto.contains("status"), "{auto}");
 }

@@ -35,6 +35,8 @@ fn main() {
     let tests = [ground::TESTS, raid::TESTS, nfs::TESTS, powercut::TESTS].into_iter().flatten();
     // A guest has gigabytes of memory, and its one CPU is busy.
     run_alone(
-        tests.map(|test| floodwall_testing::test(test.name, || bed::lacks(test.needs), test.body)).collect(),
+        tests
+            .map(|test| floodwall_testing::test(test.name, || bed::lacks(test.needs), test.body))
+            .collect(),
     )
 }

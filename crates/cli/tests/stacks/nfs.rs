@@ -80,7 +80,8 @@ fn status_says_of_an_nfs_mount_what_can_and_can_not_be_known() {
     assert_eq!(part(&said, "arrived"), "8388608\n", "the file went through the server");
     let status: Value = serde_json::from_str(part(&said, "status")).unwrap();
     let devices = status["devices"].as_array().unwrap();
-    let mounted = devices.iter().find(|device| device["mounts"][0]["mountpoint"] == "/run/client").unwrap();
+    let mounted =
+        devices.iter().find(|device| device["mounts"][0]["mountpoint"] == "/run/client").unwrap();
     assert_eq!(mounted["name"], "127.0.0.1:/");
     assert_eq!(mounted["kind"], "nfs4");
     // The kernel's own name of its backing device, which limits are set by.
@@ -90,7 +91,8 @@ fn status_says_of_an_nfs_mount_what_can_and_can_not_be_known() {
     // A mount without a block device has no such figure: absent, not zero.
     assert_eq!(mounted["written_bytes_per_s"]["absent"], "nfs4 has no block device");
     assert!(mounted["queue"]["scheduler"]["absent"].is_string(), "{mounted:#}");
-    let server = devices.iter().find(|device| device["mounts"][0]["mountpoint"] == "/run/server").unwrap();
+    let server =
+        devices.iter().find(|device| device["mounts"][0]["mountpoint"] == "/run/server").unwrap();
     assert!(server["kind"].as_str().unwrap().starts_with("loop"), "{server:#}");
     assert!(part(&said, "text").contains("127.0.0.1:/  nfs4: /run/client (nfs4)"), "{said}");
 }
@@ -138,7 +140,10 @@ fn an_nfs_export_is_as_safe_in_a_power_cut_as_its_option_says() {
     assert!(waits < 1 << 10, "{waits} KiB wait for the disk after an fsync through a sync export");
     assert_eq!(came_through, "all");
     let (waits, came_through) = cut("async");
-    assert!(waits > 16 << 10, "{waits} KiB wait for the disk after an fsync through an async export");
+    assert!(
+        waits > 16 << 10,
+        "{waits} KiB wait for the disk after an fsync through an async export"
+    );
     assert_eq!(came_through, "not all");
 }
 

@@ -108,8 +108,8 @@ fn status_knows_a_raid_and_its_members_as_the_kernel_does() {
 
 fn a_flood_on_a_raid_is_put_down_to_its_devices() {
     let said = stacks(
-        // One dd has to write for longer than a window: a process that ends within one is seen only
-        // while it lives.
+        // One dd has to write for longer than a window: a process that ends within one is seen
+        // only while it lives.
         r#"
         size=4GiB; up a b c d e f
         raid 1 1 $(dev a) $(dev b)
@@ -126,7 +126,9 @@ fn a_flood_on_a_raid_is_put_down_to_its_devices() {
         done
         "#,
     );
-    for (at, name, idle, copies) in [("mirror", "md1", "md10", 2.0), ("stripes", "md10", "md1", 2.0)] {
+    for (at, name, idle, copies) in
+        [("mirror", "md1", "md10", 2.0), ("stripes", "md10", "md1", 2.0)]
+    {
         let status: Value = serde_json::from_str(part(&said, at)).unwrap();
         let wrote = |device: &Value| device["written_bytes_per_s"].as_f64().unwrap();
         let array = device(&status, name);
@@ -137,7 +139,10 @@ fn a_flood_on_a_raid_is_put_down_to_its_devices() {
         let below: f64 = members.iter().map(wrote).sum();
         // Each byte is on two members; what is on the way at either end of the window bends the
         // sum.
-        assert!((below / flood / copies - 1.0).abs() < 0.25, "{name}: {flood} B/s, below it {below} B/s");
+        assert!(
+            (below / flood / copies - 1.0).abs() < 0.25,
+            "{name}: {flood} B/s, below it {below} B/s"
+        );
         let share = below / members.len() as f64;
         for member in members {
             assert!(
@@ -145,11 +150,15 @@ fn a_flood_on_a_raid_is_put_down_to_its_devices() {
                 "{name}: a member of {share} B/s: {member:#}"
             );
         }
-        assert!(status["writers"]["top"].as_array().unwrap().iter().any(|w| w["comm"] == "dd"), "{status:#}");
+        assert!(
+            status["writers"]["top"].as_array().unwrap().iter().any(|w| w["comm"] == "dd"),
+            "{status:#}"
+        );
 
         let seen: Value = serde_json::from_str(part(&said, &format!("probe-{at}"))).unwrap();
         let text = seen.to_string();
-        let names: Vec<&str> = members.iter().map(|m| m["name"].as_str().unwrap()).chain([name]).collect();
+        let names: Vec<&str> =
+            members.iter().map(|m| m["name"].as_str().unwrap()).chain([name]).collect();
         for name in names {
             assert!(text.contains(&format!("\"{name}\"")), "probe does not show {name}: {text}");
         }

@@ -26,7 +26,9 @@ use floodwall_plant::SourceKind;
 use serde::{Deserialize, Serialize};
 use toml::{Spanned, Value};
 
-use self::values::{HISTORY, check_names, goal, history, listen, mode, names, socket_path, source, text};
+use self::values::{
+    HISTORY, check_names, goal, history, listen, mode, names, socket_path, source, text,
+};
 use crate::error::DaemonError;
 
 /// The configuration that is read where none is named.
@@ -129,8 +131,8 @@ impl Text<'_> {
         value: Option<&Spanned<Value>>,
         make: impl FnOnce(&Value) -> Result<T, String>,
     ) -> Result<Option<T>, DaemonError> {
-        let made =
-            value.map(|value| make(value.get_ref()).map_err(|why| self.wrong(value.span().start, &why)));
+        let made = value
+            .map(|value| make(value.get_ref()).map_err(|why| self.wrong(value.span().start, &why)));
         made.transpose()
     }
 }
@@ -142,7 +144,8 @@ pub(crate) fn default_socket() -> PathBuf {
 
 /// The default path for a simulated machine, which needs no root.
 pub(crate) fn simulated_socket() -> PathBuf {
-    let directory = std::env::var_os("XDG_RUNTIME_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
+    let directory =
+        std::env::var_os("XDG_RUNTIME_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
     directory.join(format!("floodwall-guard-{}.sock", rustix::process::geteuid().as_raw()))
 }
 
@@ -155,7 +158,9 @@ impl Settings {
         let path = args.config.clone().unwrap_or_else(|| PathBuf::from(FILE));
         match fs::read_to_string(&path) {
             Ok(text) => Self::parse(args, Some(&path), &text),
-            Err(e) if e.kind() == ErrorKind::NotFound && args.config.is_none() => Self::parse(args, None, ""),
+            Err(e) if e.kind() == ErrorKind::NotFound && args.config.is_none() => {
+                Self::parse(args, None, "")
+            }
             Err(e) => Err(DaemonError::Usage(format!(
                 "can't read '{}': {e}; name another with --config",
                 path.display()
@@ -175,20 +180,23 @@ impl Settings {
         let devices = at.take(file.devices.as_ref(), |v| names(v, "devices"))?;
         let exclude = at.take(file.exclude.as_ref(), |v| names(v, "exclude"))?;
         let dry_run = at.take(file.dry_run.as_ref(), |v| {
-            v.as_bool()
-                .ok_or_else(|| format!("dry_run = {v} is neither yes nor no; write dry_run = true or false"))
+            v.as_bool().ok_or_else(|| {
+                format!("dry_run = {v} is neither yes nor no; write dry_run = true or false")
+            })
         })?;
-        let source_of_file = at.take(file.source.as_ref(), |v| source(text(v, "source", "auto")?))?;
-        let metrics = at.take(file.metrics.as_ref(), |v| listen(text(v, "metrics", "127.0.0.1:9750")?))?;
+        let source_of_file =
+            at.take(file.source.as_ref(), |v| source(text(v, "source", "auto")?))?;
+        let metrics =
+            at.take(file.metrics.as_ref(), |v| listen(text(v, "metrics", "127.0.0.1:9750")?))?;
         let socket = at.take(file.socket.as_ref(), |v| {
             socket_path(text(v, "socket", SOCKET)?).map_err(|why| format!("socket: {why}"))
         })?;
-        let history_of_file = at.take(file.history.as_ref(), |v| {
-            history(
-                v.as_integer()
-                    .ok_or_else(|| format!("history = {v} is no number; write history = {HISTORY}"))?,
-            )
-        })?;
+        let history_of_file =
+            at.take(file.history.as_ref(), |v| {
+                history(v.as_integer().ok_or_else(|| {
+                    format!("history = {v} is no number; write history = {HISTORY}")
+                })?)
+            })?;
 
         let flag = |why: String| DaemonError::Usage(format!("--{why}"));
         check_names(&args.devices, "device").map_err(flag)?;
@@ -239,16 +247,17 @@ impl Settings {
                 .as_ref()
                 .or(file.devices.as_ref())
                 .filter(|_| args.devices.is_empty() && args.exclude.is_empty());
-            return Err(
-                place.map_or_else(|| DaemonError::Usage(why.clone()), |v| at.wrong(v.span().start, &why))
-            );
+            return Err(place.map_or_else(
+                || DaemonError::Usage(why.clone()),
+                |v| at.wrong(v.span().start, &why),
+            ));
         }
         if settings.metrics == Some(Listen::Unix(settings.socket.clone())) {
             let why = "metrics and socket are one path; give each its own";
-            return Err(file
-                .metrics
-                .as_ref()
-                .map_or_else(|| DaemonError::Usage(why.into()), |v| at.wrong(v.span().start, why)));
+            return Err(file.metrics.as_ref().map_or_else(
+                || DaemonError::Usage(why.into()),
+                |v| at.wrong(v.span().start, why),
+            ));
         }
         Ok(settings)
     }
@@ -297,7 +306,8 @@ mod tests {
 
     #[test]
     fn a_file_is_read_and_flags_go_before_it() {
-        let file = "p99 = \"20ms\"\ndevices = [\"sda\"]\nmetrics = \"127.0.0.1:9750\"\nhistory = 5\n";
+        let file =
+            "p99 = \"20ms\"\ndevices = [\"sda\"]\nmetrics = \"127.0.0.1:9750\"\nhistory = 5\n";
         let settings = parse(file).unwrap();
         assert_eq!(settings.p99, Some(Duration::from_millis(20)));
         assert_eq!(settings.devices, ["sda"]);
@@ -333,7 +343,10 @@ mod tests {
             ("devices = \"sda\"\n", "write devices = [\"sda\", \"nvme0n1\"]"),
             ("exclude = [\"\"]\n", "exclude: '' is no device"),
             ("mode = \"fair\"\n", "line 1: mode = fair is none; write protect or balance"),
-            ("history = 3\ndevices = [\"sda\"]\nexclude = [\"sda\"]\n", "line 3: device 'sda' is both"),
+            (
+                "history = 3\ndevices = [\"sda\"]\nexclude = [\"sda\"]\n",
+                "line 3: device 'sda' is both",
+            ),
             ("dry_run = \"yes\"\n", "write dry_run = true or false"),
             ("source = \"proc\"\n", "can't see who waits"),
             ("source = \"x\"\n", "write auto, bpf or perf"),
@@ -373,7 +386,10 @@ mod tests {
         assert_eq!(parse(text).unwrap(), parse("").unwrap());
         // Each key is there, commented out with its default or an example, and can be taken as it
         // stands.
-        let keys = ["p99", "mode", "devices", "exclude", "dry_run", "source", "metrics", "socket", "history"];
+        let keys = [
+            "p99", "mode", "devices", "exclude", "dry_run", "source", "metrics", "socket",
+            "history",
+        ];
         for key in keys {
             let line = text
                 .lines()
@@ -385,7 +401,8 @@ mod tests {
     #[test]
     fn what_is_taken_at_the_start_only_is_named() {
         let old = parse("").unwrap();
-        let mut new = parse("p99 = \"9ms\"\nmetrics = \"127.0.0.1:1\"\nsource = \"perf\"\n").unwrap();
+        let mut new =
+            parse("p99 = \"9ms\"\nmetrics = \"127.0.0.1:1\"\nsource = \"perf\"\n").unwrap();
         assert_eq!(new.keep_fixed(&old), ["source", "metrics"]);
         assert_eq!(new, Settings { p99: Some(Duration::from_millis(9)), ..old });
     }

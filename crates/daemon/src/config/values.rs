@@ -25,7 +25,9 @@ pub(super) fn text<'a>(value: &'a Value, key: &str, example: &str) -> Result<&'a
 }
 
 pub(super) fn names(value: &Value, key: &str) -> Result<Vec<String>, String> {
-    let names = value.as_array().and_then(|all| all.iter().map(|v| v.as_str().map(str::to_owned)).collect());
+    let names = value
+        .as_array()
+        .and_then(|all| all.iter().map(|v| v.as_str().map(str::to_owned)).collect());
     let names: Vec<String> = names.ok_or_else(|| {
         format!("{key} = {value} is no list of devices; write {key} = [\"sda\", \"nvme0n1\"]")
     })?;
@@ -34,7 +36,10 @@ pub(super) fn names(value: &Value, key: &str) -> Result<Vec<String>, String> {
 }
 
 pub(super) fn check_names(names: &[String], key: &str) -> Result<(), String> {
-    match names.iter().find(|n| n.is_empty() || n.chars().any(|c| c.is_whitespace() || c.is_control())) {
+    match names
+        .iter()
+        .find(|n| n.is_empty() || n.chars().any(|c| c.is_whitespace() || c.is_control()))
+    {
         Some(wrong) => Err(format!(
             "{key}: '{wrong}' is no device; name one as in lsblk, such as sda, or by its number, such as 8:0"
         )),
@@ -66,14 +71,16 @@ pub(super) fn source(text: &str) -> Result<Option<String>, String> {
         "auto" => Ok(None),
         "bpf" | "perf" => Ok(Some(text.to_owned())),
         "proc" => {
-            Err("source = proc can't see who waits, so there is nothing to steer by; write auto".to_owned())
+            Err("source = proc can't see who waits, so there is nothing to steer by; write auto"
+                .to_owned())
         }
         _ => Err(format!("source = {text} is none; write auto, bpf or perf")),
     }
 }
 
 pub(super) fn listen(text: &str) -> Result<Listen, String> {
-    if let Some(path) = text.strip_prefix("unix:").or_else(|| text.starts_with('/').then_some(text)) {
+    if let Some(path) = text.strip_prefix("unix:").or_else(|| text.starts_with('/').then_some(text))
+    {
         return socket_path(path).map(Listen::Unix).map_err(|why| format!("metrics: {why}"));
     }
     let address: SocketAddr = text.parse().map_err(|_| {
@@ -91,10 +98,14 @@ pub(super) fn listen(text: &str) -> Result<Listen, String> {
 pub(super) fn socket_path(text: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(text);
     if !path.is_absolute() || path.file_name().is_none() {
-        return Err(format!("'{text}' is no socket's path; write an absolute one, such as {SOCKET}"));
+        return Err(format!(
+            "'{text}' is no socket's path; write an absolute one, such as {SOCKET}"
+        ));
     }
     if text.len() > LONGEST_SOCKET {
-        return Err(format!("'{text}' is too long for a socket; a path may have {LONGEST_SOCKET} bytes"));
+        return Err(format!(
+            "'{text}' is too long for a socket; a path may have {LONGEST_SOCKET} bytes"
+        ));
     }
     Ok(path)
 }

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use floodwall_model::DeviceId;
 use floodwall_model::plant::PlantError;
-use floodwall_plant::{DeviceIdentity, Event, HostPlant, KnobName, Options, SourceKind, Which, Yielded};
+use floodwall_plant::{
+    DeviceIdentity, Event, HostPlant, KnobName, Options, SourceKind, Which, Yielded,
+};
 
 use crate::config::Settings;
 use crate::document::{HeldKnob, LeftOut};
@@ -28,8 +30,11 @@ const SETTLE: Duration = Duration::from_millis(500);
 /// # Errors
 /// A missing requirement, and what works without it; a name that is not a device.
 pub(crate) fn open_host(settings: &Settings) -> Result<HostPlant, DaemonError> {
-    let devices =
-        if settings.devices.is_empty() { Which::All } else { Which::Named(settings.devices.clone()) };
+    let devices = if settings.devices.is_empty() {
+        Which::All
+    } else {
+        Which::Named(settings.devices.clone())
+    };
     let options = Options {
         devices,
         exclude: settings.exclude.clone(),
@@ -106,7 +111,9 @@ impl Machine for HostPlant {
         let line = |event| match event {
             Event::Came { name, .. } => (Priority::Info, format!("{name} has come")),
             Event::Gone { name, .. } => (Priority::Info, format!("{name} has gone")),
-            Event::Failed(error) => (Priority::Warning, format!("{error}: the value before is in force")),
+            Event::Failed(error) => {
+                (Priority::Warning, format!("{error}: the value before is in force"))
+            }
             Event::Waiting { holder } => {
                 (Priority::Warning, format!("writes wait: {holder} is changing settings"))
             }
@@ -117,7 +124,11 @@ impl Machine for HostPlant {
     fn held(&self) -> Vec<Held> {
         let held = |held: floodwall_plant::HeldKnob| {
             let (device, knob) = self.place(&held);
-            Held { device, label: held.label, knob: HeldKnob { knob, value: held.now, own: Some(held.own) } }
+            Held {
+                device,
+                label: held.label,
+                knob: HeldKnob { knob, value: held.now, own: Some(held.own) },
+            }
         };
         HostPlant::held(self).into_iter().map(held).collect()
     }

@@ -91,8 +91,8 @@ pub(crate) trait Machine: Plant {
 /// A knob that is not as the administrator has it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Held {
-    /// Its device, as the control law knows it; none for a knob of the machine, or if the device is
-    /// gone.
+    /// Its device, as the control law knows it; none for a knob of the machine, or if the device
+    /// is gone.
     pub(crate) device: Option<DeviceId>,
     /// As people write it: `sda.nr_requests`.
     pub(crate) label: String,

@@ -40,20 +40,23 @@ impl SimMachine {
     pub(crate) fn new(preset: &str) -> Result<Self, DaemonError> {
         if !preset_names().any(|name| name == preset) {
             let names: Vec<&str> = preset_names().collect();
-            let why = format!("--sim: there is no device '{preset}'; there are {}", names.join(", "));
+            let why =
+                format!("--sim: there is no device '{preset}'; there are {}", names.join(", "));
             return Err(DaemonError::Usage(why));
         }
         let spec = DeviceSpec::preset(preset)?;
         let options = SimOptions { ram: Bytes::gib(RAM_GIB), ..SimOptions::new(spec) };
-        let mut life = scenario::builtin("copy-vs-database")
-            .transpose()?
-            .ok_or_else(|| DaemonError::Failed("the built-in scenario copy-vs-database is gone".into()))?;
+        let mut life = scenario::builtin("copy-vs-database").transpose()?.ok_or_else(|| {
+            DaemonError::Failed("the built-in scenario copy-vs-database is gone".into())
+        })?;
         life.victims = vec![parse_victim("commit,threads=10,block=16KiB,size=1GiB,name=db")?];
         life.floods = vec![parse_flood("seq,size=16GiB,name=copy")?];
-        let mut plant = SimPlant::new(vec![PlantDevice { options, scenario: life }], &Setting::default())?;
+        let mut plant =
+            SimPlant::new(vec![PlantDevice { options, scenario: life }], &Setting::default())?;
         for round in 0..ROUNDS {
             for (at, who, begins) in LIFE {
-                let what = if begins { Happening::Start(who.into()) } else { Happening::Stop(who.into()) };
+                let what =
+                    if begins { Happening::Start(who.into()) } else { Happening::Stop(who.into()) };
                 plant.schedule(Duration::from_secs(round * ROUND + at), what)?;
             }
         }

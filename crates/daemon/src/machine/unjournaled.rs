@@ -68,8 +68,8 @@ impl Plant for Unjournaled {
                 self.read_passing(device, &[knob])?;
             }
         }
-        let all =
-            std::iter::once((None, &knobs.machine)).chain(knobs.devices.iter().map(|(id, s)| (Some(*id), s)));
+        let all = std::iter::once((None, &knobs.machine))
+            .chain(knobs.devices.iter().map(|(id, s)| (Some(*id), s)));
         for (device, setting) in all {
             self.note_own(device, setting.0.iter());
         }
@@ -92,7 +92,10 @@ impl Plant for Unjournaled {
     ) -> Result<Vec<Reading<String>>, PlantError> {
         let mut readings = self.machine.read_passing(device, asked)?;
         let values = asked.iter().zip(&readings);
-        self.note_own(Some(device), values.filter_map(|(knob, reading)| Some((knob, reading.value()?))));
+        self.note_own(
+            Some(device),
+            values.filter_map(|(knob, reading)| Some((knob, reading.value()?))),
+        );
         for (knob, reading) in asked.iter().zip(&mut readings) {
             let key = (Some(device), knob.clone());
             if matches!(reading, Reading::Absent(_)) {
@@ -215,7 +218,11 @@ mod tests {
         machine.write(&set("nr_requests", "4")).unwrap();
         assert_eq!(held(&machine), ["sda.nr_requests 4 (yours: 64)"]);
         machine.knobs().unwrap();
-        assert_eq!(held(&machine), ["sda.nr_requests 4 (yours: 64)"], "ours is not the administrator's");
+        assert_eq!(
+            held(&machine),
+            ["sda.nr_requests 4 (yours: 64)"],
+            "ours is not the administrator's"
+        );
         machine.write(&set("nr_requests", "64")).unwrap();
         assert_eq!(machine.held(), []);
     }

@@ -22,7 +22,8 @@ pub(crate) fn serve(listen: &Listen, asks: Sender<Ask>) -> Result<Option<Socket>
     let full = http("503 Service Unavailable", "text/plain", "too many are asking; try again\n");
     match listen {
         Listen::Tcp(address) => {
-            let fail = || format!("can't serve metrics on {address}; name another port with metrics");
+            let fail =
+                || format!("can't serve metrics on {address}; name another port with metrics");
             let listener = TcpListener::bind(address).doing(fail)?;
             accept(
                 move || listener.accept().map(|(stream, _)| stream),
@@ -45,8 +46,9 @@ pub(crate) fn serve(listen: &Listen, asks: Sender<Ask>) -> Result<Option<Socket>
 }
 
 fn answer_http<S: Timed>(stream: &mut S, asks: &Sender<Ask>) {
-    let is_head =
-        |bytes: &[u8]| bytes.windows(4).any(|w| w == b"\r\n\r\n") || bytes.windows(2).any(|w| w == b"\n\n");
+    let is_head = |bytes: &[u8]| {
+        bytes.windows(4).any(|w| w == b"\r\n\r\n") || bytes.windows(2).any(|w| w == b"\n\n")
+    };
     let answer = match read_until(stream, MAX_HEAD, is_head) {
         Ok(Some(head)) => respond(&head, || match ask(Question::Metrics, asks) {
             Some(Answer::Text(text)) => Some(text),
@@ -65,7 +67,8 @@ fn respond(head: &[u8], metrics: impl FnOnce() -> Option<String>) -> String {
     let line = head.split(|b| *b == b'\r' || *b == b'\n').next().unwrap_or_default();
     let line = String::from_utf8_lossy(line);
     let mut words = line.split(' ');
-    let (Some(method), Some(target), Some(version)) = (words.next(), words.next(), words.next()) else {
+    let (Some(method), Some(target), Some(version)) = (words.next(), words.next(), words.next())
+    else {
         return http("400 Bad Request", "text/plain", "no HTTP\n");
     };
     if !version.starts_with("HTTP/1.") {
@@ -75,7 +78,11 @@ fn respond(head: &[u8], metrics: impl FnOnce() -> Option<String>) -> String {
     match (method, path) {
         ("GET" | "HEAD", "/metrics") => {
             let Some(text) = metrics() else {
-                return http("503 Service Unavailable", "text/plain", "the guard does not answer in time\n");
+                return http(
+                    "503 Service Unavailable",
+                    "text/plain",
+                    "the guard does not answer in time\n",
+                );
             };
             let whole = http("200 OK", OPENMETRICS, &text);
             if method == "HEAD" { whole[..whole.len() - text.len()].to_owned() } else { whole }
@@ -123,7 +130,10 @@ mod tests {
             answer.starts_with("HTTP/1.1 200 OK\r\nContent-Type: application/openmetrics-text"),
             "{answer}"
         );
-        assert!(answer.ends_with("Content-Length: 6\r\nConnection: close\r\n\r\n# EOF\n"), "{answer}");
+        assert!(
+            answer.ends_with("Content-Length: 6\r\nConnection: close\r\n\r\n# EOF\n"),
+            "{answer}"
+        );
         let text = || Some("# EOF\n".to_owned());
         for (head, status) in [
             ("GET / HTTP/1.1\r\n\r\n", "404"),
@@ -132,7 +142,10 @@ mod tests {
             ("nonsense\r\n\r\n", "400"),
             ("GET /metrics?x=1 HTTP/1.0\r\n\r\n", "200"),
         ] {
-            assert!(respond(head.as_bytes(), text).starts_with(&format!("HTTP/1.1 {status} ")), "{head}");
+            assert!(
+                respond(head.as_bytes(), text).starts_with(&format!("HTTP/1.1 {status} ")),
+                "{head}"
+            );
         }
         assert!(respond(b"HEAD /metrics HTTP/1.1\r\n\r\n", text).ends_with("\r\n\r\n"));
         assert!(respond(b"GET /metrics HTTP/1.1\r\n\r\n", || None).starts_with("HTTP/1.1 503 "));
@@ -143,6 +156,9 @@ mod tests {
         let taken = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = taken.local_addr().unwrap();
         let said = serve(&Listen::Tcp(address), mpsc::channel().0).err().unwrap().to_string();
-        assert_eq!(said, format!("can't serve metrics on {address}; name another port with metrics"));
+        assert_eq!(
+            said,
+            format!("can't serve metrics on {address}; name another port with metrics")
+        );
     }
 }

@@ -32,25 +32,37 @@ const OF_DEVICES: [OfDevice; 13] = [
     ("queue_level", "", "How far the queue is shortened; 0: as the administrator has it", |d| {
         Some(f64::from(d.queue_level))
     }),
-    ("limit_level", "", "How far the dirty limit is lowered; 0: as the administrator has it", |d| {
-        Some(f64::from(d.limit_level))
-    }),
-    ("pressure", "ratio", "What victims wait for as a share of the goal; above 1 they are harmed", |d| {
-        d.pressure
-    }),
+    (
+        "limit_level",
+        "",
+        "How far the dirty limit is lowered; 0: as the administrator has it",
+        |d| Some(f64::from(d.limit_level)),
+    ),
+    (
+        "pressure",
+        "ratio",
+        "What victims wait for as a share of the goal; above 1 they are harmed",
+        |d| d.pressure,
+    ),
     ("goal", "seconds", "What victims may wait for", |d| Some(d.goal_us / 1e6)),
-    ("goal_unmet", "", "1 if nothing that the guard can do meets the goal", |d| Some(flag(d.goal_unmet))),
+    ("goal_unmet", "", "1 if nothing that the guard can do meets the goal", |d| {
+        Some(flag(d.goal_unmet))
+    }),
     ("base_latency", "seconds", "What victims wait for while nothing floods", |d| {
         d.base_us.map(|us| us / 1e6)
     }),
     ("drain_rate", "bytes_per_second", "How fast the device drains", |d| d.drain_bytes_per_s),
-    ("backlog", "bytes", "Dirty and under writeback", |d| d.backlog_bytes.map(|bytes| bytes as f64)),
+    ("backlog", "bytes", "Dirty and under writeback", |d| {
+        d.backlog_bytes.map(|bytes| bytes as f64)
+    }),
     ("queue_delay", "seconds", "How long the device takes for the writes in its queue", |d| {
         d.queue_delay_us.map(|us| us / 1e6)
     }),
     ("victims", "", "Processes that wait for the device", |d| Some(d.victims.len() as f64)),
     ("floods", "", "Processes that flood the device", |d| Some(d.floods.len() as f64)),
-    ("held_knobs", "", "Knobs that are not as the administrator has them", |d| Some(d.held.len() as f64)),
+    ("held_knobs", "", "Knobs that are not as the administrator has them", |d| {
+        Some(d.held.len() as f64)
+    }),
     ("state_since", "seconds", "For how long the state has been what it is", |d| Some(d.since_s)),
 ];
 
@@ -79,7 +91,11 @@ pub(crate) fn exposition(status: &Status) -> String {
         Unit::Seconds,
         ConstGauge::new(status.uptime_s),
     );
-    all.register("paused", "1 while it is paused", ConstGauge::new(u32::from(status.paused.is_some())));
+    all.register(
+        "paused",
+        "1 while it is paused",
+        ConstGauge::new(u32::from(status.paused.is_some())),
+    );
     all.register("dry_run", "1 if it writes nothing", ConstGauge::new(u32::from(status.dry_run)));
     all.register(
         "restarts",

@@ -27,7 +27,8 @@ fn socket(named: Option<&Path>) -> PathBuf {
     }
     let usual = if Path::new(FILE).exists() {
         // A configuration that can't be read is the guard's to complain about.
-        Settings::read(&Flags::default()).map_or_else(|_| default_socket(), |settings| settings.socket)
+        Settings::read(&Flags::default())
+            .map_or_else(|_| default_socket(), |settings| settings.socket)
     } else {
         default_socket()
     };
@@ -59,7 +60,11 @@ pub fn ask_to_yield(socket: &Path, knobs: &[KnobName]) -> Result<(), DaemonError
         let waiting = match ask(Some(socket), Request::Yield { knobs: knobs.to_vec() })? {
             Reply::Yielded { waiting, .. } if waiting.is_empty() => return Ok(()),
             Reply::Yielded { waiting, .. } => waiting,
-            other => return Err(DaemonError::Failed(format!("the guard answers something else: {other:?}"))),
+            other => {
+                return Err(DaemonError::Failed(format!(
+                    "the guard answers something else: {other:?}"
+                )));
+            }
         };
         if Instant::now() >= end {
             let waiting: Vec<String> = waiting.iter().map(ToString::to_string).collect();
@@ -81,7 +86,10 @@ fn connect(path: &Path, named: Option<&Path>) -> Result<UnixStream, DaemonError>
             let locks = [Some(lock::path(DIRECTORY.as_ref(), None)), own];
             match locks.into_iter().flatten().find_map(|lock| Lock::holder(&lock)) {
                 Some(pid) => {
-                    format!("the guard (process {pid}) does not listen at '{name}'; {}", why_not(named))
+                    format!(
+                        "the guard (process {pid}) does not listen at '{name}'; {}",
+                        why_not(named)
+                    )
                 }
                 None => return Err(DaemonError::NoGuard { socket: path.to_owned() }),
             }
@@ -109,7 +117,10 @@ fn why_not(named: Option<&Path>) -> String {
 ///
 /// # Errors
 /// The guard can't be reached, or its answer is not valid; the text says why.
-pub(super) fn exchange(stream: &UnixStream, request: Request) -> Result<Reply, Box<dyn Error + Send + Sync>> {
+pub(super) fn exchange(
+    stream: &UnixStream,
+    request: Request,
+) -> Result<Reply, Box<dyn Error + Send + Sync>> {
     let patience = Some(ANSWER * 2);
     stream.set_read_timeout(patience).and_then(|()| stream.set_write_timeout(patience))?;
     (&mut &*stream).write_all(protocol::line(&request)?.as_bytes())?;

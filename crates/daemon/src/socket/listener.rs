@@ -35,9 +35,9 @@ impl Socket {
         clear(path)?;
         let fail = || format!("can't listen at '{}'", path.display());
         let listener = listen(path).map_err(|e| match e.kind() {
-            ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
-                DaemonError::Missing(format!("{}: {e}; run as root, or name another socket", fail()))
-            }
+            ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => DaemonError::Missing(
+                format!("{}: {e}; run as root, or name another socket", fail()),
+            ),
             _ => DaemonError::Io { what: fail(), source: e },
         })?;
         let inode = fs::symlink_metadata(path).doing(fail)?.ino();
@@ -55,7 +55,8 @@ impl Drop for Socket {
 
 fn listen(path: &Path) -> io::Result<UnixListener> {
     let mode = Mode::from_raw_mode(MODE);
-    let socket = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    let socket =
+        net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     // The file's first mode (unix_bind in net/unix/af_unix.c), less the umask: other users may
     // never connect.
     rustix::fs::fchmod(&socket, mode)?;

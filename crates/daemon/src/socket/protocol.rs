@@ -105,8 +105,9 @@ pub(crate) fn line<T: Serialize>(body: &T) -> Result<String, serde_json::Error> 
 /// The error, in words for the sender.
 pub(crate) fn request(line: &[u8]) -> Result<Request, String> {
     let value = versioned(line)?;
-    let request = serde_json::from_value(value)
-        .map_err(|e| format!("not understood: {e}; ask for status, history, pause, resume or yield"))?;
+    let request = serde_json::from_value(value).map_err(|e| {
+        format!("not understood: {e}; ask for status, history, pause, resume or yield")
+    })?;
     if let Request::Pause { seconds: Some(s) } = request
         && !(s > 0.0 && Duration::try_from_secs_f64(s).is_ok())
     {
@@ -168,7 +169,10 @@ mod tests {
             Reply::Status(Box::default()),
             Reply::History(vec![Entry { why: "paused".into(), ..Entry::default() }]),
             Reply::Paused(Paused { left_s: Some(3.0), ..Paused::default() }),
-            Reply::Paused(Paused { left_s: None, held: vec!["sda.nr_requests 8 (yours: 64)".into()] }),
+            Reply::Paused(Paused {
+                left_s: None,
+                held: vec!["sda.nr_requests 8 (yours: 64)".into()],
+            }),
             Reply::Resumed { was_paused: false },
             Reply::Yielded { back: vec![limit()], waiting: vec![nr_requests()] },
             Reply::Error("no".into()),
@@ -186,7 +190,10 @@ mod tests {
             request(br#"{"version":1,"do":"pause","seconds":600}"#),
             Ok(Request::Pause { seconds: Some(600.0) })
         );
-        assert_eq!(request(br#"{"version":1,"do":"history"}"#), Ok(Request::History { last: None }));
+        assert_eq!(
+            request(br#"{"version":1,"do":"history"}"#),
+            Ok(Request::History { last: None })
+        );
         let limit =
             br#"{"version":1,"do":"yield","knobs":[{"knob":"system.slice/backup.service:memory.high"}]}"#;
         assert_eq!(request(limit), Ok(Request::Yield { knobs: vec![self::limit()] }));
@@ -199,7 +206,8 @@ mod tests {
             assert_eq!(request(priority.as_bytes()), Ok(Request::Yield { knobs: vec![name] }));
         }
         let text = line(&Request::Yield { knobs: vec![nr_requests()] }).unwrap();
-        let documented = r#"{"version":1,"do":"yield","knobs":[{"device":"8:0","knob":"nr_requests"}]}"#;
+        let documented =
+            r#"{"version":1,"do":"yield","knobs":[{"device":"8:0","knob":"nr_requests"}]}"#;
         assert_eq!(text.trim_end(), documented);
     }
 

@@ -13,8 +13,9 @@ use crate::socket::listener::Socket;
 /// Serves the guard's protocol in separate threads.
 pub(crate) fn serve(socket: &Socket, asks: Sender<Ask>) -> Result<(), DaemonError> {
     let listener = socket.listener.try_clone().doing(|| "can't copy the socket".into())?;
-    let full = protocol::line(&Reply::Error(format!("{MOST_CLIENTS} others are asking; try again")))
-        .doing(|| "can't write a reply".into())?;
+    let full =
+        protocol::line(&Reply::Error(format!("{MOST_CLIENTS} others are asking; try again")))
+            .doing(|| "can't write a reply".into())?;
     let us = rustix::process::geteuid();
     accept(
         move || listener.accept().map(|(stream, _)| stream),
@@ -33,7 +34,8 @@ pub(crate) fn serve(socket: &Socket, asks: Sender<Ask>) -> Result<(), DaemonErro
 /// Requests and answers, until one side has had enough.
 fn converse<S: Timed>(stream: &mut S, answer: impl Fn(&[u8]) -> Reply) {
     loop {
-        let (reply, goes_on) = match read_until(stream, MAX_REQUEST, |bytes| bytes.contains(&b'\n')) {
+        let (reply, goes_on) = match read_until(stream, MAX_REQUEST, |bytes| bytes.contains(&b'\n'))
+        {
             Ok(Some(bytes)) => {
                 // One request at a time: what comes before the answer was sent is not waited for.
                 let line = bytes.split(|b| *b == b'\n').next().unwrap_or_default();
@@ -59,7 +61,9 @@ fn answer_line(line: &[u8], may_command: bool, uid: Option<u32>, asks: &Sender<A
     };
     if request.commands() && !may_command {
         let who = uid.map_or_else(|| "somebody unknown".to_owned(), |uid| format!("user {uid}"));
-        return Reply::Error(format!("{who} may ask, but not tell the guard what to do; run this as root"));
+        return Reply::Error(format!(
+            "{who} may ask, but not tell the guard what to do; run this as root"
+        ));
     }
     match ask(Question::Request(request), asks) {
         Some(Answer::Reply(reply)) => reply,
@@ -86,7 +90,9 @@ mod tests {
         thread::spawn(move || {
             for ask in asked {
                 let answer = match ask.what {
-                    Question::Request(Request::Resume) => Answer::Reply(Reply::Resumed { was_paused: true }),
+                    Question::Request(Request::Resume) => {
+                        Answer::Reply(Reply::Resumed { was_paused: true })
+                    }
                     Question::Request(_) => Answer::Reply(Reply::Status(Box::default())),
                     Question::Metrics => Answer::Text(String::new()),
                 };
@@ -114,7 +120,9 @@ mod tests {
         (&stream).write_all(b"{\"version\":1,").unwrap();
         thread::sleep(Duration::from_millis(20));
         assert!(said(&stream, b"\"do\":\"status\"}\n").contains("\"status\":{"));
-        assert!(said(&stream, b"{\"version\":1,\"do\":\"resume\"}\n").contains("\"was_paused\":true"));
+        assert!(
+            said(&stream, b"{\"version\":1,\"do\":\"resume\"}\n").contains("\"was_paused\":true")
+        );
     }
 
     #[test]
@@ -127,7 +135,8 @@ mod tests {
         // A closed connection holds no seat.
         assert_eq!(endless.read(&mut [0]).unwrap(), 0);
         // Those that say nothing hold their own seats only.
-        let silent: Vec<_> = (0..MOST_CLIENTS - 1).map(|_| UnixStream::connect(&path).unwrap()).collect();
+        let silent: Vec<_> =
+            (0..MOST_CLIENTS - 1).map(|_| UnixStream::connect(&path).unwrap()).collect();
         let stream = UnixStream::connect(&path).unwrap();
         assert!(matches!(exchange(&stream, Request::Status).unwrap(), Reply::Status(_)));
         let surplus = UnixStream::connect(&path).unwrap();

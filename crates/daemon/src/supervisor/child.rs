@@ -74,7 +74,8 @@ impl Supervisor<'_> {
             });
         }
         let stdin = child.stdin.take();
-        let mut worker = Worker { child, stdin, heard: Instant::now(), ready: false, ending: false };
+        let mut worker =
+            Worker { child, stdin, heard: Instant::now(), ready: false, ending: false };
         let paused = match self.pause {
             None => Pause::None,
             Some((Pause::For(time), since)) => match time.checked_sub(since.elapsed()) {
@@ -171,7 +172,8 @@ mod tests {
         // In the place of one that the kernel does not let go: it was sent no signal.
         let mut child = Command::new("sleep").arg("600").spawn().unwrap();
         assert_eq!(supervisor.wait_for(&mut child, Duration::from_millis(10)), None);
-        let mut worker = Worker { child, stdin: None, heard: Instant::now(), ready: false, ending: false };
+        let mut worker =
+            Worker { child, stdin: None, heard: Instant::now(), ready: false, ending: false };
         assert_eq!(worker.child.try_wait().unwrap(), None);
         supervisor.keep_stuck(worker);
         assert_eq!(supervisor.stuck.len(), 1);

@@ -169,10 +169,13 @@ impl<'a> Supervisor<'a> {
             let (restored, is_back) = self.restore();
             match end {
                 WorkerEnd::Stopped(status) => {
-                    let how = status.map_or_else(|| "killed".to_owned(), |status| status.to_string());
+                    let how =
+                        status.map_or_else(|| "killed".to_owned(), |status| status.to_string());
                     self.log.say(
                         Priority::Warning,
-                        &format!("the worker ended badly when it was told to stop ({how}){restored}"),
+                        &format!(
+                            "the worker ended badly when it was told to stop ({how}){restored}"
+                        ),
                     );
                     return Ok(End::Failed);
                 }
@@ -185,7 +188,10 @@ impl<'a> Supervisor<'a> {
                 }
                 WorkerEnd::Hung => self.log.say(
                     Priority::Error,
-                    &format!("the worker gave no sign for {} s and was killed{restored}", HANG.as_secs()),
+                    &format!(
+                        "the worker gave no sign for {} s and was killed{restored}",
+                        HANG.as_secs()
+                    ),
                 ),
             }
             deaths.retain(|death| death.elapsed() < DEATHS_WITHIN);

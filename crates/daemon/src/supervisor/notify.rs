@@ -14,7 +14,11 @@ pub(crate) struct Notifier {
 
 impl Notifier {
     pub(crate) fn open() -> Self {
-        Self { ping: sd_notify::watchdog_enabled().map(|time| time / 2), last_ping: None, stopping: false }
+        Self {
+            ping: sd_notify::watchdog_enabled().map(|time| time / 2),
+            last_ping: None,
+            stopping: false,
+        }
     }
 
     fn tell(states: &[NotifyState<'_>]) {

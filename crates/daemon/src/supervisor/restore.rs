@@ -47,8 +47,9 @@ impl Supervisor<'_> {
                     return (format!("; what it held is put back, {ms} ms later"), true);
                 }
                 Ok(Some(status)) => {
-                    let why =
-                        format!("; what it held could not be put back ({status}); run floodwall rollback");
+                    let why = format!(
+                        "; what it held could not be put back ({status}); run floodwall rollback"
+                    );
                     return (why, false);
                 }
                 Ok(None) => {}

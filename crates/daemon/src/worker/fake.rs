@@ -47,7 +47,8 @@ impl Fake {
             let mut inside = fake.0.lock().unwrap();
             inside.devices.push(DISK);
             let knobs = [("nr_requests", "64"), ("max_sectors_kb", "1280")];
-            let own: Setting = knobs.map(|(k, v)| (k.to_owned(), v.to_owned())).into_iter().collect();
+            let own: Setting =
+                knobs.map(|(k, v)| (k.to_owned(), v.to_owned())).into_iter().collect();
             inside.knobs.devices.insert(DISK, own);
         }
         fake
@@ -65,7 +66,8 @@ impl Plant for Fake {
         asked: &[String],
     ) -> Result<Vec<Reading<String>>, PlantError> {
         let inside = self.0.lock().unwrap();
-        let all = || asked.iter().map(|_| Reading::Unreadable("no permission".to_owned())).collect();
+        let all =
+            || asked.iter().map(|_| Reading::Unreadable("no permission".to_owned())).collect();
         Ok(if inside.unreadable { all() } else { inside.knobs.read(device, asked) })
     }
 
@@ -121,7 +123,13 @@ impl Machine for Fake {
             if inside.slow { (Vec::new(), knobs.to_vec()) } else { (knobs.to_vec(), Vec::new()) };
         for name in &back {
             let own = if name.knob == "nr_requests" { "64" } else { "1280" };
-            inside.knobs.devices.get_mut(&DISK).unwrap().0.insert(name.knob.clone(), own.to_owned());
+            inside
+                .knobs
+                .devices
+                .get_mut(&DISK)
+                .unwrap()
+                .0
+                .insert(name.knob.clone(), own.to_owned());
         }
         Ok(Yielded { back, waiting, knobs: left })
     }

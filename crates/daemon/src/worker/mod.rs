@@ -82,7 +82,8 @@ pub fn run() -> Result<(), DaemonError> {
             .doing(|| "can't install signal handlers".into())?;
     }
     // Its parent's to know.
-    signal_hook::flag::register(SIGHUP, Arc::default()).doing(|| "can't install signal handlers".into())?;
+    signal_hook::flag::register(SIGHUP, Arc::default())
+        .doing(|| "can't install signal handlers".into())?;
     let orders = listen(Arc::clone(&stop));
     let Ok(Order::Begin(begin)) = orders.recv() else {
         return Err(DaemonError::Failed("this is a part of floodwall guard; run that".into()));
@@ -125,7 +126,12 @@ struct Worker<'a> {
     _metrics: Option<Socket>,
 }
 
-fn work(begin: Begin, orders: &Receiver<Order>, stop: &AtomicBool, log: &Log) -> Result<(), DaemonError> {
+fn work(
+    begin: Begin,
+    orders: &Receiver<Order>,
+    stop: &AtomicBool,
+    log: &Log,
+) -> Result<(), DaemonError> {
     let Begin { settings, age, parent_pid, restarts, paused } = begin;
     let signs = Signs::open().doing(|| "can't speak to the parent process".into())?;
     let socket = Socket::bind(&settings.socket)?;
@@ -133,7 +139,9 @@ fn work(begin: Begin, orders: &Receiver<Order>, stop: &AtomicBool, log: &Log) ->
     // Pages that were needed once must not be read from a flooded disk again. Without permission to
     // lock memory the worker still works, most of the time. What opening needed only for a moment
     // is given back by now; locked pages can't be.
-    let _ = rustix::mm::mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT);
+    let _ = rustix::mm::mlockall(
+        MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT,
+    );
     let (sender, asks) = mpsc::channel();
     serve::serve(&socket, sender.clone())?;
     let metrics = match &settings.metrics {
@@ -141,7 +149,8 @@ fn work(begin: Begin, orders: &Receiver<Order>, stop: &AtomicBool, log: &Log) ->
         None => None,
     };
     let started = Instant::now();
-    let origin = Origin { started: started.checked_sub(age).unwrap_or(started), parent_pid, restarts };
+    let origin =
+        Origin { started: started.checked_sub(age).unwrap_or(started), parent_pid, restarts };
     let controller = Controller::new(now(), machine, settings, origin);
     let mut worker =
         Worker { controller, signs, orders, asks, stop, log, _socket: socket, _metrics: metrics };
@@ -165,10 +174,14 @@ impl Worker<'_> {
         let mut lines: Vec<(Priority, String)> = Vec::new();
         lines.push((Priority::Notice, format!("looking through {}", machine.source())));
         lines.extend(machine.named().map(|named| (Priority::Notice, named)));
-        lines.extend(machine.blind().into_iter().map(|blind| (Priority::Info, format!("can't see {blind}"))));
+        lines.extend(
+            machine.blind().into_iter().map(|blind| (Priority::Info, format!("can't see {blind}"))),
+        );
         let left_out = machine.left_out();
         lines.extend(
-            left_out.into_iter().map(|l| (Priority::Info, format!("{} is left out: {}", l.name, l.why))),
+            left_out
+                .into_iter()
+                .map(|l| (Priority::Info, format!("{} is left out: {}", l.name, l.why))),
         );
         if self.controller.settings().dry_run {
             lines.push((Priority::Notice, "a dry run: nothing is written".into()));
@@ -247,7 +260,11 @@ impl Worker<'_> {
         };
         self.controller.configure(now(), old)?;
         self.controller.open_machine(open_machine(self.controller.settings())?);
-        self.controller.say(now(), Priority::Error, format!("{why}; the old configuration stays in force"));
+        self.controller.say(
+            now(),
+            Priority::Error,
+            format!("{why}; the old configuration stays in force"),
+        );
         Ok(false)
     }
 
@@ -285,8 +302,9 @@ impl Worker<'_> {
         }
         released?;
         if not_put_back > 0 {
-            let why =
-                format!("{not_put_back} settings could not be put back; the parent process tries again");
+            let why = format!(
+                "{not_put_back} settings could not be put back; the parent process tries again"
+            );
             return Err(DaemonError::Failed(why));
         }
         Ok(())

@@ -379,7 +379,8 @@ impl Array {
         let copies = self.copies(column).filter(|m| self.members[*m].alive).count();
         let Some(parent) = self.parents.get_mut(parent) else { return };
         let offset = sub.request.offset;
-        let failures = match parent.failed.iter_mut().find(|(c, o, _)| (*c, *o) == (column, offset)) {
+        let failures = match parent.failed.iter_mut().find(|(c, o, _)| (*c, *o) == (column, offset))
+        {
             Some((_, _, n)) => {
                 *n += 1;
                 *n

@@ -57,7 +57,8 @@ impl Array {
             let row = at / row_bytes;
             let len = ((row + 1) * row_bytes).min(request.end()) - at;
             let (reads, writes) = self.plan_row(row, at % row_bytes, len);
-            let task = Task { parent, remaining: 0, failures: 0, row, request: *request, reads, writes };
+            let task =
+                Task { parent, remaining: 0, failures: 0, row, request: *request, reads, writes };
             let slot = self.tasks.insert(task);
             if let Some(p) = self.parents.get_mut(parent) {
                 p.remaining += 1;
@@ -78,7 +79,8 @@ impl Array {
         let chunk = self.layout.chunk;
         let columns = self.layout.data_columns();
         let base = row * chunk;
-        let piece = |member, low: u64, high: u64| Piece { member, offset: base + low, len: high - low };
+        let piece =
+            |member, low: u64, high: u64| Piece { member, offset: base + low, len: high - low };
         let touched: Vec<Option<(u64, u64)>> = (0..columns as u64)
             .map(|i| {
                 let low = from.max(i * chunk);
@@ -93,7 +95,8 @@ impl Array {
         let data = |i| self.layout.data_member(row, i);
         let alive = |member: usize| self.members[member].alive;
 
-        let old_data = touched.iter().enumerate().filter_map(|(i, t)| t.map(|(l, h)| piece(data(i), l, h)));
+        let old_data =
+            touched.iter().enumerate().filter_map(|(i, t)| t.map(|(l, h)| piece(data(i), l, h)));
         let old_parity = parity.iter().map(|m| piece(*m, low, high));
         let writes: Vec<Piece> =
             old_data.clone().chain(old_parity.clone()).filter(|p| alive(p.member)).collect();
@@ -136,7 +139,10 @@ impl Array {
         for p in pieces {
             let request = Request { offset: p.offset, len: p.len, ..request };
             // Parity makes up for a chunk that can't be read; there is no second attempt.
-            self.send(now, Sub { owner: Owner::Task(slot), member: p.member, request, retried: true });
+            self.send(
+                now,
+                Sub { owner: Owner::Task(slot), member: p.member, request, retried: true },
+            );
         }
     }
 

@@ -111,7 +111,9 @@ impl Device for Controller {
     fn oldest_volatile(&self) -> Option<u64> {
         let here = match self.mode {
             CacheMode::Protected => None,
-            CacheMode::Volatile | CacheMode::WriteThrough => self.cache.lost().map(|e| e.since).min(),
+            CacheMode::Volatile | CacheMode::WriteThrough => {
+                self.cache.lost().map(|e| e.since).min()
+            }
         };
         match (here, self.backing.oldest_volatile()) {
             (Some(a), Some(b)) => Some(a.min(b)),

@@ -222,7 +222,8 @@ impl Controller {
         match request.op {
             Op::Read if self.cache.covers(request.offset, request.len) => {
                 let at = self.down.send(now, request.len);
-                self.events.push(at, Event::Done(Completion { id: request.id, at, result: Ok(()) }));
+                self.events
+                    .push(at, Event::Done(Completion { id: request.id, at, result: Ok(()) }));
             }
             Op::Read => {
                 self.send(now, Sub::Read { id: request.id, len: request.len }, request);
@@ -297,7 +298,11 @@ impl Controller {
             return false;
         }
         self.draining = self.fill() >= if self.draining { self.low } else { self.high };
-        if self.draining || !self.waiting.is_empty() || !self.forced.is_empty() || !self.flushes.is_empty() {
+        if self.draining
+            || !self.waiting.is_empty()
+            || !self.forced.is_empty()
+            || !self.flushes.is_empty()
+        {
             return true;
         }
         let idle_at = self.last_command + self.p.idle;
@@ -411,7 +416,9 @@ mod tests {
 
     #[test]
     fn the_threshold_is_the_first_fill_above_a_share() {
-        for (share, size, first) in [(0.1, 1000, 101), (0.0, 7, 1), (1.0, 512 << 20, (512 << 20) + 1)] {
+        for (share, size, first) in
+            [(0.1, 1000, 101), (0.0, 7, 1), (1.0, 512 << 20, (512 << 20) + 1)]
+        {
             assert_eq!(fill_above(share, size), first, "{share} of {size}");
         }
     }

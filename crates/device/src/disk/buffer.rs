@@ -64,7 +64,9 @@ impl Buffer {
         if self.segments.iter().any(|s| s.start <= offset && end <= s.end) {
             return Hit::Buffered;
         }
-        let (Some(ahead), Some(newest)) = (self.ahead, self.segments.last()) else { return Hit::Miss };
+        let (Some(ahead), Some(newest)) = (self.ahead, self.segments.last()) else {
+            return Hit::Miss;
+        };
         if offset < newest.start || offset > ahead.limit + RIDE_BYTES {
             // Wherever the head is by now.
             return Hit::Miss;
@@ -88,7 +90,8 @@ impl Buffer {
             return;
         }
         let end = offset + len;
-        let joined = self.segments.iter().rposition(|s| s.start <= offset && offset <= s.end + RIDE_BYTES);
+        let joined =
+            self.segments.iter().rposition(|s| s.start <= offset && offset <= s.end + RIDE_BYTES);
         let start = match joined {
             Some(i) => self.segments.remove(i).start.max(end.saturating_sub(self.read_ahead)),
             None => offset,
@@ -107,7 +110,9 @@ impl Buffer {
         let front = self.front(geometry, now);
         let limit = (end + self.read_ahead).min(self.capacity);
         let newest = self.segments.last().is_some_and(|s| s.start <= end);
-        if let Some(ahead) = self.ahead.as_mut().filter(|a| newest && front.is_some_and(|f| f < a.limit)) {
+        if let Some(ahead) =
+            self.ahead.as_mut().filter(|a| newest && front.is_some_and(|f| f < a.limit))
+        {
             ahead.limit = ahead.limit.max(limit);
         }
     }

@@ -135,7 +135,11 @@ impl Geometry {
             .iter()
             .enumerate()
             .map(|(z, bytes)| {
-                let zone = Zone { first_byte, first_track: z as u64 * tracks_per_zone, track_bytes: *bytes };
+                let zone = Zone {
+                    first_byte,
+                    first_track: z as u64 * tracks_per_zone,
+                    track_bytes: *bytes,
+                };
                 first_byte += tracks_per_zone * bytes;
                 zone
             })
@@ -144,8 +148,9 @@ impl Geometry {
         let (sqrt_ns, linear_ns) = seek_factors(&m).unwrap_or((0.0, linear));
         // The smallest power of two for the part size with which INDEX parts cover the whole disk.
         let index_shift = (m.capacity / INDEX as u64 + 1).next_power_of_two().trailing_zeros();
-        let zone_of =
-            |part: usize| zones.partition_point(|z| z.first_byte <= (part as u64) << index_shift) - 1;
+        let zone_of = |part: usize| {
+            zones.partition_point(|z| z.first_byte <= (part as u64) << index_shift) - 1
+        };
         let index = (0..INDEX).map(|part| zone_of(part) as u8).collect();
         Self {
             index,
@@ -313,16 +318,23 @@ mod tests {
         assert!(g.seek(g.cylinders).0.abs_diff(18_000_000) < 1_000);
         let n = 400;
         let pairs = (0..n).flat_map(|i| (0..n).map(move |j| (i, j))).filter(|(i, j)| i != j);
-        let times: Vec<f64> =
-            pairs.map(|(i, j): (u64, u64)| g.seek(i.abs_diff(j) * g.cylinders / n).as_secs_f64()).collect();
+        let times: Vec<f64> = pairs
+            .map(|(i, j): (u64, u64)| g.seek(i.abs_diff(j) * g.cylinders / n).as_secs_f64())
+            .collect();
         let mean = times.iter().sum::<f64>() / times.len() as f64;
         assert!((mean - 0.0085).abs() < 0.0002, "{mean}");
     }
 
     #[test]
     fn no_rising_curve_has_an_average_above_the_full_stroke() {
-        assert_eq!(seek_factors(&Mechanics { average_seek: Nanos::from_millis(19), ..barracuda() }), None);
-        assert_eq!(seek_factors(&Mechanics { average_seek: Nanos::from_millis(2), ..barracuda() }), None);
+        assert_eq!(
+            seek_factors(&Mechanics { average_seek: Nanos::from_millis(19), ..barracuda() }),
+            None
+        );
+        assert_eq!(
+            seek_factors(&Mechanics { average_seek: Nanos::from_millis(2), ..barracuda() }),
+            None
+        );
     }
 
     #[test]
@@ -344,7 +356,8 @@ mod tests {
             // track's first.
             let turn = 8_333_333_u64;
             let now = Nanos((k + 3) * turn + (here.angle * turn as f64) as u64);
-            let wait = g.position(now, g.parked_on(here.place.track), &g.locate((k + 1) * track), true);
+            let wait =
+                g.position(now, g.parked_on(here.place.track), &g.locate((k + 1) * track), true);
             assert!(wait.0 <= 800_000 + 10, "track {k}: {wait}");
         }
     }

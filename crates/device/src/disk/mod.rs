@@ -244,8 +244,14 @@ impl Disk {
     /// still on the link. Then the write is taken back ([`Self::take_back`]), which is why it is
     /// begun only while the read buffer, which it would invalidate, is empty.
     fn begin(&mut self, now: Nanos, at: Nanos, request: Request) -> bool {
-        let waits = self.work.is_some() || self.arrivals.due() < Nanos::MAX || !self.queue.is_empty();
-        if waits || at <= now || request.len == 0 || !self.has_nothing_to_write() || self.shingle.is_some() {
+        let waits =
+            self.work.is_some() || self.arrivals.due() < Nanos::MAX || !self.queue.is_empty();
+        if waits
+            || at <= now
+            || request.len == 0
+            || !self.has_nothing_to_write()
+            || self.shingle.is_some()
+        {
             return false;
         }
         let hit = match request.op {
@@ -418,12 +424,20 @@ impl Disk {
             Hit::Miss => self.head_time(now, r.offset, r.len, false, Some(&q.spot)),
         };
         self.counts.read_bytes += r.len;
-        self.work = Some((end, Work::Read { id: r.id, offset: r.offset, len: r.len, arrived: q.arrived }));
+        self.work =
+            Some((end, Work::Read { id: r.id, offset: r.offset, len: r.len, arrived: q.arrived }));
     }
 
     /// Moves the head to a range and over it; returns when that is done. `spot` is where the range
     /// begins, if that is known.
-    fn head_time(&mut self, now: Nanos, offset: u64, len: u64, write: bool, spot: Option<&Spot>) -> Nanos {
+    fn head_time(
+        &mut self,
+        now: Nanos,
+        offset: u64,
+        len: u64,
+        write: bool,
+        spot: Option<&Spot>,
+    ) -> Nanos {
         self.stop_reading_ahead(now);
         let spot = spot.copied().unwrap_or_else(|| self.geometry.locate(offset));
         let wait = self.geometry.position(now + self.phase, self.head, &spot, write);
@@ -493,7 +507,10 @@ impl Disk {
             self.forced.first().map(|f| (f.arrived, Overdue::Forced)),
             self.flushes.front().map(|f| (f.arrived, Overdue::Flush)),
         ];
-        let late = oldest.into_iter().flatten().filter(|(arrived, _)| now.since(*arrived) > self.p.age_limit);
+        let late = oldest
+            .into_iter()
+            .flatten()
+            .filter(|(arrived, _)| now.since(*arrived) > self.p.age_limit);
         late.min_by_key(|(arrived, _)| *arrived).map(|(_, overdue)| overdue)
     }
 

@@ -82,7 +82,8 @@ impl Shingle {
             return Route::Home;
         }
         if self.bytes + len > self.p.media_cache || self.entries >= self.p.map_entries {
-            let fullest = self.held.iter().max_by_key(|(_, h)| (h.entries, h.bytes)).map(|(b, _)| *b);
+            let fullest =
+                self.held.iter().max_by_key(|(_, h)| (h.entries, h.bytes)).map(|(b, _)| *b);
             if let Some(band) = fullest {
                 return Route::CleanFirst(band);
             }

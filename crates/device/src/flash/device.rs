@@ -20,7 +20,8 @@ impl Device for Flash {
         match request.op {
             Op::Read => {
                 let at = self.read(ready + self.p.read_latency, &request);
-                self.events.push(at, Event::Done(Completion { id: request.id, at, result: Ok(()) }));
+                self.events
+                    .push(at, Event::Done(Completion { id: request.id, at, result: Ok(()) }));
             }
             Op::Write { .. } => {
                 let across = self.inward.send(ready, request.len);
@@ -57,7 +58,11 @@ impl Device for Flash {
     }
 
     fn stats(&self) -> DeviceStats {
-        DeviceStats { cache_bytes: self.fill, cache_waiting: self.waiting.len() as u64, ..self.stats }
+        DeviceStats {
+            cache_bytes: self.fill,
+            cache_waiting: self.waiting.len() as u64,
+            ..self.stats
+        }
     }
 
     fn powercut(&mut self, now: Nanos) -> LostWrites {

@@ -192,7 +192,8 @@ impl Flash {
     fn catch_up(&mut self, now: Nanos) {
         let idle = now.since(self.last_activity + self.p.idle).as_secs_f64();
         if idle > 0.0 && self.fill == 0 {
-            let program = self.p.dies as f64 * self.p.program_unit as f64 / self.p.program.as_secs_f64();
+            let program =
+                self.p.dies as f64 * self.p.program_unit as f64 / self.p.program.as_secs_f64();
             self.slc_used = self.slc_used.saturating_sub((idle * program) as u64);
             self.wear.reclaim(idle * program / self.wear.amplification());
         }
@@ -296,7 +297,8 @@ impl Flash {
             let bytes = left.min(self.p.program_unit);
             let took = self.program_time(die, bytes);
             let until = now.max(self.dies[die].read_free) + took;
-            self.dies[die].program = Some(Program { start: self.assigned, bytes, until, suspended: 0 });
+            self.dies[die].program =
+                Some(Program { start: self.assigned, bytes, until, suspended: 0 });
             self.assigned += bytes;
             self.stats.media_busy_ns += took.0;
             self.stats.media_write_bytes += bytes;
@@ -316,7 +318,8 @@ impl Flash {
             let copies = amplification - 1.0;
             let share = bytes as f64 / self.p.program_unit as f64;
             let erasures = amplification * bytes as f64 / self.p.block as f64;
-            let work = (self.p.read + self.p.program).scaled(copies * share) + self.p.erase.scaled(erasures);
+            let work = (self.p.read + self.p.program).scaled(copies * share)
+                + self.p.erase.scaled(erasures);
             let copied = (copies * bytes as f64) as u64;
             self.stats.media_write_bytes += copied;
             self.stats.media_read_bytes += copied;
@@ -350,7 +353,9 @@ impl Flash {
     }
 
     fn pass_barriers(&mut self, now: Nanos) {
-        while let Some((_, id)) = self.barriers.front().copied().filter(|(to, _)| *to <= self.stable) {
+        while let Some((_, id)) =
+            self.barriers.front().copied().filter(|(to, _)| *to <= self.stable)
+        {
             self.barriers.pop_front();
             self.done(now, id);
         }

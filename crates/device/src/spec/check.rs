@@ -116,7 +116,8 @@ impl RawSpec {
         ];
         let mut media = media.into_iter().flatten();
         let one = "write exactly one of [disk], [flash], [cheap_flash], [cloud] and [null]";
-        let medium = media.next().ok_or_else(|| invalid("medium", format!("is missing; {one}")))??;
+        let medium =
+            media.next().ok_or_else(|| invalid("medium", format!("is missing; {one}")))??;
         if media.next().is_some() {
             return Err(invalid("medium", format!("is given more than once; {one}")));
         }
@@ -143,7 +144,10 @@ impl RawSpec {
         if spec.default_size.0 == 0 || spec.default_size > capacity {
             return Err(invalid(
                 "default_size",
-                format!("({}) must be above zero and within the capacity, {capacity}", spec.default_size),
+                format!(
+                    "({}) must be above zero and within the capacity, {capacity}",
+                    spec.default_size
+                ),
             ));
         }
         Ok(spec)
@@ -176,7 +180,10 @@ impl RawDisk {
             ));
         }
         if mechanics.head_switch >= mechanics.revolution {
-            return place.err(format!("head_switch ({}) takes a whole turn or more", mechanics.head_switch));
+            return place.err(format!(
+                "head_switch ({}) takes a whole turn or more",
+                mechanics.head_switch
+            ));
         }
         if seek_factors(&mechanics).is_none() {
             return place.err(format!(
@@ -312,11 +319,15 @@ impl RawCloud {
             n => place.err(format!("{key} = {n} must be above zero")),
         };
         if !(0.0..=3.0).contains(&self.latency_sigma) {
-            return place
-                .err(format!("latency_sigma = {} is out of range; write 0 to 3", self.latency_sigma));
+            return place.err(format!(
+                "latency_sigma = {} is out of range; write 0 to 3",
+                self.latency_sigma
+            ));
         }
         let credits = match self.credits {
-            Some(c) => Some((positive("credits.base", c.base.0.0)?, positive("credits.most", c.most)?)),
+            Some(c) => {
+                Some((positive("credits.base", c.base.0.0)?, positive("credits.most", c.most)?))
+            }
             None => None,
         };
         Ok(Medium::Cloud(CloudParams {
@@ -337,7 +348,10 @@ impl RawCloud {
 
 impl RawNull {
     fn check(self) -> Result<Medium, SpecError> {
-        Ok(Medium::Null { capacity: Place("null").capacity(self.capacity)?, latency: self.latency.0 })
+        Ok(Medium::Null {
+            capacity: Place("null").capacity(self.capacity)?,
+            latency: self.latency.0,
+        })
     }
 }
 
@@ -358,7 +372,8 @@ impl RawArray {
             ));
         }
         if n < least || n > MEMBERS_MAX {
-            return place.err(format!("{name} of {n} is impossible; use {least} to {MEMBERS_MAX} members"));
+            return place
+                .err(format!("{name} of {n} is impossible; use {least} to {MEMBERS_MAX} members"));
         }
         let chunk = place.size("chunk", self.chunk)?;
         if !chunk.is_multiple_of(4096) {
@@ -375,7 +390,10 @@ impl RawArray {
             _ => self.failed.len() > level.spare_members(n),
         };
         if lost {
-            return place.err(format!("{name} has lost its data when members {:?} have failed", self.failed));
+            return place.err(format!(
+                "{name} has lost its data when members {:?} have failed",
+                self.failed
+            ));
         }
         Ok(super::ArraySpec {
             params: ArrayParams {
@@ -397,8 +415,10 @@ impl RawCache {
         let place = Place("cache");
         let size = place.size("size", self.size)?;
         if size > capacity.0 {
-            return place
-                .err(format!("size ({}) is larger than the device behind it ({capacity})", self.size.0));
+            return place.err(format!(
+                "size ({}) is larger than the device behind it ({capacity})",
+                self.size.0
+            ));
         }
         let mode = match self.mode {
             RawMode::Protected => CacheMode::Protected,
@@ -499,7 +519,8 @@ impl RawFault {
             }
             K::Errors => {
                 let (reads, writes) = (self.reads.unwrap_or(0.0), self.writes.unwrap_or(0.0));
-                if ![reads, writes].iter().all(|r| (0.0..=0.5).contains(r)) || reads + writes == 0.0 {
+                if ![reads, writes].iter().all(|r| (0.0..=0.5).contains(r)) || reads + writes == 0.0
+                {
                     return err("needs 'reads' or 'writes', a share above 0 and up to 0.5".into());
                 }
                 FaultKind::Errors { reads, writes }

@@ -208,7 +208,10 @@ impl DeviceSpec {
                 name: name.into(),
                 known: match nearest(name, presets::preset_names()) {
                     Some(near) => format!("did you mean '{near}'?"),
-                    None => format!("there are {}", presets::preset_names().collect::<Vec<_>>().join(", ")),
+                    None => format!(
+                        "there are {}",
+                        presets::preset_names().collect::<Vec<_>>().join(", ")
+                    ),
                 },
             }),
         }
@@ -244,7 +247,11 @@ impl DeviceSpec {
     ///
     /// # Errors
     /// [`SpecError::Capacity`] for zero or more bytes than [`Self::capacity`].
-    pub fn build(&self, capacity_bytes: u64, seed: u64) -> Result<Box<dyn Device + Send>, SpecError> {
+    pub fn build(
+        &self,
+        capacity_bytes: u64,
+        seed: u64,
+    ) -> Result<Box<dyn Device + Send>, SpecError> {
         let capacity = self.capacity();
         if capacity_bytes == 0 || capacity_bytes > capacity.0 {
             return Err(SpecError::Capacity {
@@ -272,7 +279,12 @@ impl DeviceSpec {
     }
 
     /// Puts the faults of a member, or of the whole, around it.
-    fn disturb(&self, mut device: Box<dyn Device>, member: Option<usize>, seed: u64) -> Box<dyn Device> {
+    fn disturb(
+        &self,
+        mut device: Box<dyn Device>,
+        member: Option<usize>,
+        seed: u64,
+    ) -> Box<dyn Device> {
         for (i, fault) in self.faults.iter().enumerate().filter(|(_, f)| f.member == member) {
             device = match fault.kind {
                 FaultKind::Clock(disturbance) => Box::new(Warp::new(device, disturbance)),

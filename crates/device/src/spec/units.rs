@@ -35,7 +35,9 @@ fn number(text: &str, suffix: &str, what: &str, example: &str) -> Result<f64, St
         .strip_suffix(suffix)
         .and_then(|n| n.trim().parse::<f64>().ok())
         .filter(|n| n.is_finite())
-        .ok_or_else(|| format!("'{text}' is not a {what}: write a number and a unit, such as {example}"))
+        .ok_or_else(|| {
+            format!("'{text}' is not a {what}: write a number and a unit, such as {example}")
+        })
 }
 
 fn refuse_negative(text: &str, what: &str) -> Result<(), String> {

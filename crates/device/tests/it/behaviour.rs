@@ -105,7 +105,9 @@ fn errors_of(extra: &str, op: Op) -> (u64, f64) {
 fn redundancy_hides_the_errors_of_one_member() {
     let fault = "[[fault]]\nkind = \"errors\"\nmember = 0\nreads = 0.5\nwrites = 0.5";
     for (level, members) in [("raid1", 2), ("raid10", 4), ("raid5", 3), ("raid6", 4)] {
-        let array = format!("[array]\nlevel = \"{level}\"\nmembers = {members}\nchunk = \"64KiB\"\n{fault}");
+        let array = format!(
+            "[array]\nlevel = \"{level}\"\nmembers = {members}\nchunk = \"64KiB\"\n{fault}"
+        );
         let (errors, reads) = errors_of(&array, Op::Read);
         assert_eq!(errors, 0, "{level}, reads");
         assert!(reads > 1.1, "{level}: what failed was read elsewhere, {reads}");
@@ -129,7 +131,11 @@ fn a_small_write_to_parity_reads_first_and_a_full_row_does_not() {
     };
     assert_eq!(media(0, 4 * KIB), (8 * KIB, 8 * KIB), "old data and parity, new data and parity");
     assert_eq!(media(0, 256 * KIB), (0, 320 * KIB), "four data chunks and their parity");
-    assert_eq!(media(0, 192 * KIB), (64 * KIB, 256 * KIB), "three of four: read the one left alone");
+    assert_eq!(
+        media(0, 192 * KIB),
+        (64 * KIB, 256 * KIB),
+        "three of four: read the one left alone"
+    );
 }
 
 #[test]
@@ -151,12 +157,14 @@ fn reads_of_dirty_data_come_from_the_cache_and_others_from_the_disks() {
 
 #[test]
 fn a_battery_that_fails_makes_commits_wait_for_the_disks() {
-    let mut device = with_fault("raid10-bbwc-2010", "[[fault]]\nkind = \"battery\"\nfrom = \"10s\"");
+    let mut device =
+        with_fault("raid10-bbwc-2010", "[[fault]]\nkind = \"battery\"\nfrom = \"10s\"");
     let mut dice = Dice::new(8);
     let mut next = || (WRITE, dice.below(2_000_000) * 4096, 4096);
     let before = closed_loop(device.as_mut(), 1, 1.0, 5.0, single(&mut next)).iops();
     assert!(!device.volatile_cache());
-    let mut device = with_fault("raid10-bbwc-2010", "[[fault]]\nkind = \"battery\"\nfrom = \"10s\"");
+    let mut device =
+        with_fault("raid10-bbwc-2010", "[[fault]]\nkind = \"battery\"\nfrom = \"10s\"");
     let after = closed_loop(device.as_mut(), 1, 30.0, 5.0, single(&mut next)).iops();
     assert!(device.volatile_cache());
     assert!(before > 2_000.0 && after < 400.0, "{before} {after}");
@@ -166,8 +174,13 @@ fn a_battery_that_fails_makes_commits_wait_for_the_disks() {
 fn a_worn_drive_writes_several_times_what_the_host_writes_and_pauses() {
     let mut device = full("sata-ssd-worn");
     let mut dice = Dice::new(9);
-    let m =
-        closed_loop(device.as_mut(), 32, 5.0, 20.0, single(|| (WRITE, dice.below(2_000_000) * 4096, 4096)));
+    let m = closed_loop(
+        device.as_mut(),
+        32,
+        5.0,
+        20.0,
+        single(|| (WRITE, dice.below(2_000_000) * 4096, 4096)),
+    );
     let stats = device.stats();
     let amplification = stats.media_write_bytes as f64 / stats.write_bytes as f64;
     assert!((3.0..6.0).contains(&amplification), "{amplification}");
@@ -217,9 +230,16 @@ fn a_flush_of_a_drive_waits_for_the_last_program_that_it_covers() {
     device.advance(Nanos::from_micros(900), &mut out);
     device.submit(Nanos::from_micros(900), Request::write(2, MIB, 64 * KIB));
     device.advance(Nanos::from_micros(1_050), &mut out);
-    assert_eq!(out.iter().map(|c| c.id).collect::<Vec<_>>(), [1, 2], "both acknowledged from the buffer");
+    assert_eq!(
+        out.iter().map(|c| c.id).collect::<Vec<_>>(),
+        [1, 2],
+        "both acknowledged from the buffer"
+    );
     device.submit(Nanos::from_micros(1_050), Request::flush(3));
     device.advance(Nanos::from_millis(10), &mut out);
     let flushed = out[2].at;
-    assert!(flushed > Nanos::from_micros(1_900) && flushed < Nanos::from_micros(2_200), "{flushed}");
+    assert!(
+        flushed > Nanos::from_micros(1_900) && flushed < Nanos::from_micros(2_200),
+        "{flushed}"
+    );
 }

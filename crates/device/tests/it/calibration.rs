@@ -100,24 +100,54 @@ fn raid1_3ware_2007_does_what_was_published() {
 #[test]
 fn disks_read_as_their_datasheets_imply() {
     // average seek + half a turn + electronics
-    within(random("hdd-7200", Op::Read, 1, 1.0), 1e3 / (8.5 + 4.17 + 0.1), 0.1, "hdd-7200, random reads");
+    within(
+        random("hdd-7200", Op::Read, 1, 1.0),
+        1e3 / (8.5 + 4.17 + 0.1),
+        0.1,
+        "hdd-7200, random reads",
+    );
     within(
         random("hdd-5400-smr", Op::Read, 1, 1.0),
         1e3 / (13.0 + 5.56 + 0.1),
         0.1,
         "hdd-5400-smr, random reads",
     );
-    within(sequential("hdd-7200", Op::Read, 1, 128 * KIB, 1.0), 125e6, 0.1, "hdd-7200, sequential reads");
-    within(sequential("hdd-7200", WRITE, 4, 128 * KIB, 1.0), 125e6, 0.1, "hdd-7200, sequential writes");
-    within(sequential("hdd-5400-smr", Op::Read, 1, MIB, 1.0), 140e6, 0.1, "hdd-5400-smr, sequential reads");
-    within(sequential("hdd-5400-smr", WRITE, 4, MIB, 1.0), 140e6, 0.1, "hdd-5400-smr, sequential writes");
+    within(
+        sequential("hdd-7200", Op::Read, 1, 128 * KIB, 1.0),
+        125e6,
+        0.1,
+        "hdd-7200, sequential reads",
+    );
+    within(
+        sequential("hdd-7200", WRITE, 4, 128 * KIB, 1.0),
+        125e6,
+        0.1,
+        "hdd-7200, sequential writes",
+    );
+    within(
+        sequential("hdd-5400-smr", Op::Read, 1, MIB, 1.0),
+        140e6,
+        0.1,
+        "hdd-5400-smr, sequential reads",
+    );
+    within(
+        sequential("hdd-5400-smr", WRITE, 4, MIB, 1.0),
+        140e6,
+        0.1,
+        "hdd-5400-smr, sequential writes",
+    );
 }
 
 #[test]
 fn sas_raid10_2009_streams_at_the_rate_of_its_disks() {
     let name = "sas-raid10-2009";
     within(sequential(name, WRITE, 32, MIB, 5.0), 2.0 * 171e6, 0.1, "sequential writes, two pairs");
-    within(sequential(name, Op::Read, 32, MIB, 1.0), 2.0 * 171e6, 0.1, "sequential reads, one of each pair");
+    within(
+        sequential(name, Op::Read, 32, MIB, 1.0),
+        2.0 * 171e6,
+        0.1,
+        "sequential reads, one of each pair",
+    );
 }
 
 #[test]
@@ -131,19 +161,44 @@ fn solid_state_drives_do_what_their_datasheets_say() {
     within(random("sata-ssd", Op::Read, 1, 0.1), 10_000.0, 0.1, "sata-ssd, reads, depth 1");
     within(random("sata-ssd", WRITE, 1, 0.0), 42_000.0, 0.1, "sata-ssd, writes, depth 1");
     within(sequential("sata-ssd", Op::Read, 4, MIB, 0.1), 550e6, 0.1, "sata-ssd, sequential reads");
-    within(sequential("sata-ssd", WRITE, 4, MIB, 0.1), 520e6, 0.1, "sata-ssd, sequential writes into SLC");
+    within(
+        sequential("sata-ssd", WRITE, 4, MIB, 0.1),
+        520e6,
+        0.1,
+        "sata-ssd, sequential writes into SLC",
+    );
     within(sequential("sata-ssd", WRITE, 4, MIB, 60.0), 300e6, 0.1, "sata-ssd, past the SLC area");
-    within(random("nvme-consumer", Op::Read, 1, 0.1), 19_000.0, 0.1, "nvme-consumer, reads, depth 1");
+    within(
+        random("nvme-consumer", Op::Read, 1, 0.1),
+        19_000.0,
+        0.1,
+        "nvme-consumer, reads, depth 1",
+    );
     within(sequential("nvme-consumer", WRITE, 8, MIB, 0.1), 3.3e9, 0.1, "nvme-consumer, into SLC");
-    within(sequential("nvme-consumer", WRITE, 8, MIB, 20.0), 1.7e9, 0.1, "nvme-consumer, past the SLC area");
-    within(random("nvme-datacenter", Op::Read, 1, 0.1), 1e6 / 77.0, 0.1, "nvme-datacenter, reads, depth 1");
+    within(
+        sequential("nvme-consumer", WRITE, 8, MIB, 20.0),
+        1.7e9,
+        0.1,
+        "nvme-consumer, past the SLC area",
+    );
+    within(
+        random("nvme-datacenter", Op::Read, 1, 0.1),
+        1e6 / 77.0,
+        0.1,
+        "nvme-datacenter, reads, depth 1",
+    );
     within(
         random("nvme-datacenter", WRITE, 64, 2.0),
         81_500.0,
         0.1,
         "nvme-datacenter, sustained random writes",
     );
-    within(sequential("nvme-datacenter", WRITE, 8, MIB, 1.0), 2e9, 0.1, "nvme-datacenter, sequential writes");
+    within(
+        sequential("nvme-datacenter", WRITE, 8, MIB, 1.0),
+        2e9,
+        0.1,
+        "nvme-datacenter, sequential writes",
+    );
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! A FLUSH covers the writes from before it: a stream that never ends must not keep it waiting.
 
-use floodwall_device::{Completion, Device, DeviceSpec, Nanos, Op, Request, preset_names, preset_text};
+use floodwall_device::{
+    Completion, Device, DeviceSpec, Nanos, Op, Request, preset_names, preset_text,
+};
 
 use crate::workload::{Dice, GIB, KIB, MIB};
 
@@ -89,7 +91,10 @@ fn a_flush_beside_a_load_without_end_takes_little_longer_than_when_the_load_ends
             let most = Nanos(2 * alone.0) + Nanos::from_secs(2 * passed_over);
             if flush_time(build().as_mut(), load, true, most).is_none() {
                 let [most, alone] = [most, alone].map(Nanos::as_secs_f64);
-                starved.push(format!("{name} beside {}: more than {most:.1} s, else {alone:.1} s", load.0));
+                starved.push(format!(
+                    "{name} beside {}: more than {most:.1} s, else {alone:.1} s",
+                    load.0
+                ));
             }
         }
     }

@@ -4,7 +4,9 @@
 //! completions, losses of power cuts, and counters. The ten-disk array is a copy of its preset at
 //! one time, so that calibrating the preset does not move it.
 
-use floodwall_device::{Completion, Device, DeviceSpec, Nanos, Op, Request, preset_names, preset_text};
+use floodwall_device::{
+    Completion, Device, DeviceSpec, Nanos, Op, Request, preset_names, preset_text,
+};
 
 use crate::workload::{Dice, GIB, KIB, MIB};
 
@@ -52,12 +54,17 @@ destage_max = "512KiB"
 
 fn devices() -> Vec<(String, String)> {
     let text = |name: &str| preset_text(name).unwrap().to_owned();
-    let mut all: Vec<(String, String)> =
-        preset_names().filter(|n| *n != "raid10-bbwc-2010").map(|n| (n.to_owned(), text(n))).collect();
+    let mut all: Vec<(String, String)> = preset_names()
+        .filter(|n| *n != "raid10-bbwc-2010")
+        .map(|n| (n.to_owned(), text(n)))
+        .collect();
     let volatile = TEN_DISKS.replace("\"protected\"", "\"volatile\"");
     all.extend([
         ("ten disks".to_owned(), TEN_DISKS.to_owned()),
-        ("ten disks, write-through".to_owned(), TEN_DISKS.replace("\"protected\"", "\"write-through\"")),
+        (
+            "ten disks, write-through".to_owned(),
+            TEN_DISKS.replace("\"protected\"", "\"write-through\""),
+        ),
         (
             // Smaller than a request: then one gets it to itself.
             "ten disks, a small cache".to_owned(),
@@ -79,7 +86,9 @@ fn devices() -> Vec<(String, String)> {
             ),
         ),
     ]);
-    for (level, members, failed) in [("raid5", 4, "[]"), ("raid6", 6, "[0, 3]"), ("raid1", 3, "[0]")] {
+    for (level, members, failed) in
+        [("raid5", 4, "[]"), ("raid6", 6, "[0, 3]"), ("raid1", 3, "[0]")]
+    {
         let array = format!(
             "[array]\nlevel = \"{level}\"\nmembers = {members}\nchunk = \"64KiB\"\nfailed = {failed}\n\
              [[fault]]\nkind = \"errors\"\nmember = 2\nreads = 0.02\nwrites = 0.02\n"

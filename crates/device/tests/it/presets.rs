@@ -54,7 +54,11 @@ fn an_unknown_key_is_named_with_its_line_and_the_nearest_known_one() {
     let line = text.lines().position(|l| l.starts_with("latncy")).unwrap() + 1;
     assert_eq!(error(&text), format!("line {line}: unknown key 'latncy'; did you mean 'latency'?"));
     let text = changed("raid10-bbwc-2010", "\"raid10\"", "\"raid01\"");
-    assert!(error(&text).contains("unknown value 'raid01'; did you mean 'raid"), "{}", error(&text));
+    assert!(
+        error(&text).contains("unknown value 'raid01'; did you mean 'raid"),
+        "{}",
+        error(&text)
+    );
 }
 
 #[test]
@@ -62,7 +66,12 @@ fn values_need_their_units() {
     for (preset, from, to, part) in [
         ("hdd-7200", "write_cache = \"32MiB\"", "write_cache = 32", "'32' needs a unit"),
         ("hdd-7200", "\"7200rpm\"", "\"7200\"", "'7200' is not a speed of rotation"),
-        ("hdd-7200", "average_seek = \"8.5ms\"", "average_seek = \"-8.5ms\"", "'-8.5ms' is negative"),
+        (
+            "hdd-7200",
+            "average_seek = \"8.5ms\"",
+            "average_seek = \"-8.5ms\"",
+            "'-8.5ms' is negative",
+        ),
         ("hdd-7200", "outer_rate = \"125MB/s\"", "outer_rate = \"125MB\"", "'125MB' is not a rate"),
         ("cloud-gp3", "\"3000/s\"", "\"3000\"", "'3000' is not a rate of operations"),
     ] {
@@ -75,19 +84,39 @@ fn values_need_their_units() {
 fn devices_that_can_not_be_are_refused_with_the_reason() {
     for (preset, from, to, part) in [
         ("raid10-bbwc-2010", "members = 10", "members = 3", "array: RAID 10 of 3 is impossible"),
-        ("raid10-bbwc-2010", "members = 10", "members = 2", "array: RAID 10 of 2 is impossible; use 4 to 27"),
+        (
+            "raid10-bbwc-2010",
+            "members = 10",
+            "members = 2",
+            "array: RAID 10 of 2 is impossible; use 4 to 27",
+        ),
         (
             "raid10-bbwc-2010",
             "size = \"512MiB\"",
             "size = \"6TB\"",
             "cache: size (6 TB) is larger than the device",
         ),
-        ("raid10-bbwc-2010", "write_cache = \"0B\"", "write_cache = \"32MiB\"", "cache: is protected, but"),
+        (
+            "raid10-bbwc-2010",
+            "write_cache = \"0B\"",
+            "write_cache = \"32MiB\"",
+            "cache: is protected, but",
+        ),
         ("raid10-bbwc-2010", "low = 0.05", "low = 0.5", "cache: low (0.5) is above high (0.1)"),
         ("raid10-bbwc-2010", "chunk = \"512KiB\"", "chunk = \"1000B\"", "not a multiple of 4 KiB"),
         ("raid10-bbwc-2010", "members = 10", "members = 10\nfailed = [4, 5]", "has lost its data"),
-        ("hdd-7200", "outer_rate = \"125MB/s\"", "outer_rate = \"0MB/s\"", "disk: outer_rate is zero"),
-        ("hdd-7200", "inner_rate = \"60MB/s\"", "inner_rate = \"160MB/s\"", "inner tracks are shorter"),
+        (
+            "hdd-7200",
+            "outer_rate = \"125MB/s\"",
+            "outer_rate = \"0MB/s\"",
+            "disk: outer_rate is zero",
+        ),
+        (
+            "hdd-7200",
+            "inner_rate = \"60MB/s\"",
+            "inner_rate = \"160MB/s\"",
+            "inner tracks are shorter",
+        ),
         ("hdd-7200", "full_stroke = \"18ms\"", "full_stroke = \"8ms\"", "no rising seek curve"),
         (
             "hdd-7200",
@@ -102,7 +131,12 @@ fn devices_that_can_not_be_are_refused_with_the_reason() {
             "default_size = \"32TiB\"",
             "default_size: (32 TiB) must be",
         ),
-        ("sata-ssd", "spare = 0.074", "spare = 0.0", "garbage collection needs flash beyond the capacity"),
+        (
+            "sata-ssd",
+            "spare = 0.074",
+            "spare = 0.0",
+            "garbage collection needs flash beyond the capacity",
+        ),
         ("sata-ssd", "filled = 0.3", "filled = 1.3", "filled = 1.3 is not a share"),
         ("usb-stick", "stall = \"1.5s\"", "", "stall_every and stall belong together"),
         ("cloud-gp3", "iops_burst = 300", "iops_burst = 0", "iops_burst = 0 must be above zero"),
@@ -124,13 +158,22 @@ fn devices_that_can_not_be_are_refused_with_the_reason() {
 
 #[test]
 fn faults_are_checked_against_the_device() {
-    let with =
-        |preset: &str, fault: &str| error(&format!("{}\n[[fault]]\n{fault}\n", preset_text(preset).unwrap()));
+    let with = |preset: &str, fault: &str| {
+        error(&format!("{}\n[[fault]]\n{fault}\n", preset_text(preset).unwrap()))
+    };
     for (preset, fault, part) in [
-        ("raid10-bbwc-2010", "kind = \"slow\"\nmember = 10", "fault 1: names member 10; members are 0 to 9"),
+        (
+            "raid10-bbwc-2010",
+            "kind = \"slow\"\nmember = 10",
+            "fault 1: names member 10; members are 0 to 9",
+        ),
         ("hdd-7200", "kind = \"slow\"\nmember = 0", "of a device that is no array"),
         ("hdd-7200", "kind = \"battery\"", "there is no protected cache"),
-        ("hdd-7200", "kind = \"stall\"\nevery = \"1s\"\nlength = \"2s\"", "nothing would ever move"),
+        (
+            "hdd-7200",
+            "kind = \"stall\"\nevery = \"1s\"\nlength = \"2s\"",
+            "nothing would ever move",
+        ),
         ("hdd-7200", "kind = \"slow\"\nfrom = \"9s\"\nto = \"3s\"", "ends before it begins"),
         ("hdd-7200", "kind = \"errors\"", "needs 'reads' or 'writes'"),
         ("hdd-7200", "kind = \"errors\"\nreads = 0.1\nevery = \"1s\"", "'every' means nothing"),

@@ -58,9 +58,16 @@ fn devices() -> Vec<(String, DeviceSpec)> {
     }
     let small = text("raid10-bbwc-2010").replace("size = \"512MiB\"", "size = \"256KiB\"");
     all.push(("small protected cache".into(), small.clone()));
-    all.push(("write-through".into(), small.replace("mode = \"protected\"", "mode = \"write-through\"")));
-    all.push(("small volatile cache".into(), small.replace("mode = \"protected\"", "mode = \"volatile\"")));
-    let battery = format!("{small}\n[[fault]]\nkind = \"battery\"\nfrom = \"{}ms\"\n", BATTERY.0 / 1_000_000);
+    all.push((
+        "write-through".into(),
+        small.replace("mode = \"protected\"", "mode = \"write-through\""),
+    ));
+    all.push((
+        "small volatile cache".into(),
+        small.replace("mode = \"protected\"", "mode = \"volatile\""),
+    ));
+    let battery =
+        format!("{small}\n[[fault]]\nkind = \"battery\"\nfrom = \"{}ms\"\n", BATTERY.0 / 1_000_000);
     all.push((BATTERY_FAILS.into(), battery));
     all.push((
         "slow member, stalls".into(),
@@ -140,7 +147,8 @@ impl<'a> Harness<'a> {
             16..=18 => Op::Flush,
             _ => Op::WriteZeroes,
         };
-        let (offset, len) = if op == Op::Flush { (0, 0) } else { (step.block * BLOCK, step.blocks * BLOCK) };
+        let (offset, len) =
+            if op == Op::Flush { (0, 0) } else { (step.block * BLOCK, step.blocks * BLOCK) };
         let request = Request::new(self.next_id, op, offset, len);
         // Overlapping writes in flight have no defined order; a kernel does not send them.
         let clashes = |f: &Flight| {
@@ -150,7 +158,8 @@ impl<'a> Harness<'a> {
             return;
         }
         self.next_id += 1;
-        let newest = |b: u64| (b, self.acknowledged.get(&b).and_then(|v| v.last()).copied().unwrap_or(0));
+        let newest =
+            |b: u64| (b, self.acknowledged.get(&b).and_then(|v| v.last()).copied().unwrap_or(0));
         let seen = match op {
             Op::Flush => self.acknowledged.keys().map(|b| newest(*b)).collect(),
             _ => blocks_of(&request).map(newest).collect(),
@@ -165,7 +174,11 @@ impl<'a> Harness<'a> {
         self.now = to;
         for c in out {
             assert!(c.at <= to, "{}: {c:?} after {to:?}", self.name);
-            assert!(self.trace.last().is_none_or(|l| l.at <= c.at), "{}: {c:?} out of order", self.name);
+            assert!(
+                self.trace.last().is_none_or(|l| l.at <= c.at),
+                "{}: {c:?} out of order",
+                self.name
+            );
             self.complete(&c);
             self.trace.push(c);
         }
@@ -173,12 +186,16 @@ impl<'a> Harness<'a> {
 
     fn complete(&mut self, c: &Completion) {
         let name = self.name;
-        let f = self.flights.remove(&c.id).unwrap_or_else(|| panic!("{name}: {c:?} was never in flight"));
+        let f = self
+            .flights
+            .remove(&c.id)
+            .unwrap_or_else(|| panic!("{name}: {c:?} was never in flight"));
         assert_eq!(c.result, Ok(()), "{name}");
         let profile = self.device.profile();
         let r = f.request;
         if matches!(r.op, Op::Read | Op::Write { .. }) {
-            let least = f.submitted + profile.floor + Nanos(Nanos::for_bytes(r.len, profile.max_rate).0);
+            let least =
+                f.submitted + profile.floor + Nanos(Nanos::for_bytes(r.len, profile.max_rate).0);
             assert!(c.at.0 + 1 >= least.0, "{name}: {r:?} took less than {least:?}: {c:?}");
             self.bytes[usize::from(r.op == Op::Read)] += r.len;
         }
@@ -203,7 +220,8 @@ impl<'a> Harness<'a> {
             }
             Op::Read => {
                 for (b, seen) in f.seen {
-                    let newest = self.acknowledged.get(&b).and_then(|v| v.last()).copied().unwrap_or(0);
+                    let newest =
+                        self.acknowledged.get(&b).and_then(|v| v.last()).copied().unwrap_or(0);
                     assert!(
                         newest >= seen,
                         "{name}: a read of block {b} would see {newest}, older than {seen}"
@@ -226,8 +244,9 @@ impl<'a> Harness<'a> {
         let mut events = 0;
         while !self.flights.is_empty() {
             let next = self.device.next_event();
-            let next =
-                next.unwrap_or_else(|| panic!("{}: {:?} never completes", self.name, self.flights.keys()));
+            let next = next.unwrap_or_else(|| {
+                panic!("{}: {:?} never completes", self.name, self.flights.keys())
+            });
             self.run_to(next.max(self.now));
             events += 1;
             assert!(events < 1_000_000, "{}: no end", self.name);
@@ -252,8 +271,10 @@ impl<'a> Harness<'a> {
             assert!(oldest.is_some_and(|o| o <= e.since), "{name}: {e:?} is older than {oldest:?}");
         }
         for (b, versions) in &mut self.acknowledged {
-            let touching =
-                lost.extents.iter().filter(|e| e.offset < (b + 1) * BLOCK && b * BLOCK < e.offset + e.len);
+            let touching = lost
+                .extents
+                .iter()
+                .filter(|e| e.offset < (b + 1) * BLOCK && b * BLOCK < e.offset + e.len);
             let acknowledged = versions.len();
             if let Some(since) = touching.map(|e| e.since).min() {
                 versions.retain(|v| *v < since);
@@ -264,7 +285,10 @@ impl<'a> Harness<'a> {
             );
             let left = versions.last().copied().unwrap_or(0);
             let must = self.stable.get(b).copied().unwrap_or(0);
-            assert!(left >= must, "{name}: block {b} fell back to version {left}, but {must} was stable");
+            assert!(
+                left >= must,
+                "{name}: block {b} fell back to version {left}, but {must} was stable"
+            );
         }
         lost
     }
@@ -336,7 +360,9 @@ fn a_write_past_the_cache_replaces_what_was_dirty_there() {
 #[test]
 fn volatile_caches_lose_what_was_not_flushed() {
     let volatile = |name: &str| {
-        ["hdd-", "sata-ssd", "usb3", "raid0", "raid1 ", "raid10 of 4"].iter().any(|n| name.starts_with(n))
+        ["hdd-", "sata-ssd", "usb3", "raid0", "raid1 ", "raid10 of 4"]
+            .iter()
+            .any(|n| name.starts_with(n))
     };
     let mut tried = 0;
     for (name, spec) in DEVICES.iter().filter(|(n, _)| volatile(n)) {

@@ -59,19 +59,20 @@ pub(crate) fn closed_loop(
     let mut last_len = vec![0u64; threads];
     let mut measured = Measured { operations: 0, bytes: 0, seconds };
     let mut id = 0;
-    let mut submit = |device: &mut dyn Device, now, thread: usize, steps: &mut Vec<usize>| -> (u64, bool) {
-        let mut ended = false;
-        let (op, offset, len) = next(thread, steps[thread]).unwrap_or_else(|| {
-            ended = true;
-            steps[thread] = 0;
-            next(thread, 0).unwrap()
-        });
-        steps[thread] += 1;
-        id += 1;
-        // The thread is part of the id.
-        device.submit(now, Request::new(id * 1024 + thread as u64, op, offset, len));
-        (len, ended)
-    };
+    let mut submit =
+        |device: &mut dyn Device, now, thread: usize, steps: &mut Vec<usize>| -> (u64, bool) {
+            let mut ended = false;
+            let (op, offset, len) = next(thread, steps[thread]).unwrap_or_else(|| {
+                ended = true;
+                steps[thread] = 0;
+                next(thread, 0).unwrap()
+            });
+            steps[thread] += 1;
+            id += 1;
+            // The thread is part of the id.
+            device.submit(now, Request::new(id * 1024 + thread as u64, op, offset, len));
+            (len, ended)
+        };
     for (thread, len) in last_len.iter_mut().enumerate() {
         *len = submit(device, Nanos::ZERO, thread, &mut steps).0;
     }

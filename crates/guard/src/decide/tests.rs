@@ -9,11 +9,20 @@ const TICK: Duration = Duration::from_millis(250);
 
 fn offers() -> Offers<'static> {
     let own = [("scheduler", "mq-deadline"), ("nr_requests", "256"), ("max_sectors_kb", "4096")];
-    Offers::of(&Held::new(own.map(|(k, v)| (k.to_owned(), v.to_owned())).into_iter().collect()), None, None)
+    Offers::of(
+        &Held::new(own.map(|(k, v)| (k.to_owned(), v.to_owned())).into_iter().collect()),
+        None,
+        None,
+    )
 }
 
-const WHOLE: Whole =
-    Whole { wait_s: Some(0.005), drain: 1e8, goal_s: None, goal_is_given: false, mode: Mode::Balance };
+const WHOLE: Whole = Whole {
+    wait_s: Some(0.005),
+    drain: 1e8,
+    goal_s: None,
+    goal_is_given: false,
+    mode: Mode::Balance,
+};
 
 /// A disk of 100 MB/s with victims and floods: the victims' share of their speed alone, and the
 /// flood's.
@@ -117,8 +126,8 @@ fn a_queue_that_no_length_helps_is_left_alone_for_longer_and_longer() {
     let mut turned = Vec::new();
     for tick in 0..4 * 1800 {
         bench.now += TICK;
-        // Victims miss their goal at any length. The device becomes slower all the time, so that the
-        // level in force looks worse than one that was seen earlier.
+        // Victims miss their goal at any length. The device becomes slower all the time, so that
+        // the level in force looks worse than one that was seen earlier.
         let left = (-(tick as f64) / 2000.0).exp();
         let e = estimate(0.05 * left, 0.5 * left);
         let e = Estimate { drains: true, ..e };
@@ -180,7 +189,8 @@ fn what_a_short_encounter_has_not_tried_is_tried_in_the_next() {
             bench.now += TICK;
             bench.machine.tick(bench.now, &estimate(0.3, 0.3), &WHOLE, &offers(), true);
             let level = bench.machine.level;
-            if bench.machine.state == State::Probe && level != first && seen.last() != Some(&level) {
+            if bench.machine.state == State::Probe && level != first && seen.last() != Some(&level)
+            {
                 seen.push(level);
             }
         }
@@ -279,7 +289,8 @@ fn a_flood_that_can_be_paced_only_later_is_paced_then_and_not_after_it_ignored_t
     ];
     let held = Held::new(own.map(|(k, v)| (k.to_owned(), v.to_owned())).into_iter().collect());
     let (alone, grouped) = (Offers::of(&held, None, None), Offers::of(&held, None, Some("copy")));
-    let e = Estimate { most_drain_bytes_per_s: Some(1e8), pressure: Some(3.0), ..estimate(0.1, 0.5) };
+    let e =
+        Estimate { most_drain_bytes_per_s: Some(1e8), pressure: Some(3.0), ..estimate(0.1, 0.5) };
     let mut machine = Machine::default();
     let mut now = TICK;
     machine.tick(now, &e, &WHOLE, &alone, true);
@@ -312,7 +323,10 @@ fn a_level_without_the_guards_elevator_is_in_force_once_another_program_has_it()
     assert!(bench.machine.level == best && best.is_bfq(&theirs));
     let told = bench.machine.tick(bench.now + TICK, &estimate(0.3, 0.5), &WHOLE, &theirs, true);
     assert!(told.is_some_and(|told| told.why.contains("another program")));
-    assert_eq!((bench.machine.state, bench.machine.level), (State::Protect, Level { elevator: 0, ..best }));
+    assert_eq!(
+        (bench.machine.state, bench.machine.level),
+        (State::Protect, Level { elevator: 0, ..best })
+    );
     assert!(!bench.machine.raises(&theirs), "mq-deadline does not heed a priority");
     for tick in 2..240 {
         bench.machine.tick(bench.now + TICK * tick, &estimate(0.3, 0.5), &WHOLE, &theirs, true);

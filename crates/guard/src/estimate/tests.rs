@@ -175,7 +175,8 @@ fn floods_can_be_paced_in_a_group_that_no_victim_is_in() {
     let group = |name: &str, actor: Actor| Actor { group: Some(name.to_owned()), ..actor };
     let told = |looks: Vec<Vec<Actor>>| {
         let mut bench = Bench::new();
-        let why = looks.into_iter().map(|actors| bench.tick(0, 100, actors).unpaced).last().unwrap();
+        let why =
+            looks.into_iter().map(|actors| bench.tick(0, 100, actors).unpaced).last().unwrap();
         bench.estimator.floods_group().map(str::to_owned).ok_or(why)
     };
     let in_copy = Ok("copy".to_owned());
@@ -286,8 +287,10 @@ fn a_group_that_commits_on_another_device_is_not_paced() {
 fn a_device_that_was_slower_for_a_while_has_its_old_goal_again() {
     let mut bench = Bench::new();
     let mut goal = |ms: u64, ticks: u32, times: Option<f64>, has_flood: bool| {
-        let actors = || if has_flood { vec![victim(ms, 40), flood()] } else { vec![victim(ms, 40)] };
-        let goals = (0..ticks).map(|_| bench.tick(25 << 20, 64 * u64::from(has_flood), actors()).goal);
+        let actors =
+            || if has_flood { vec![victim(ms, 40), flood()] } else { vec![victim(ms, 40)] };
+        let goals =
+            (0..ticks).map(|_| bench.tick(25 << 20, 64 * u64::from(has_flood), actors()).goal);
         let goal = goals.last().unwrap();
         times.into_iter().for_each(|times| bench.estimator.becomes_slower(times));
         goal.as_secs_f64() * 1e3

@@ -37,8 +37,16 @@ fn it_finds_the_rate_that_victims_bear_and_keeps_to_it() {
         for seconds in 30..90 {
             let pace = after(seconds, |rate| if rate > bearable { 2.0 } else { 0.5 });
             (sum, late) = (sum + pace.rate, late + u32::from(pace.rate > bearable));
-            assert!(pace.rate <= PACE_UP * bearable, "{} after {seconds} s of {bearable}", pace.rate);
-            assert!(pace.good() >= 0.6 * bearable, "{} after {seconds} s of {bearable}", pace.good());
+            assert!(
+                pace.rate <= PACE_UP * bearable,
+                "{} after {seconds} s of {bearable}",
+                pace.rate
+            );
+            assert!(
+                pace.good() >= 0.6 * bearable,
+                "{} after {seconds} s of {bearable}",
+                pace.good()
+            );
         }
         assert!(sum / 60.0 >= 0.7 * bearable, "{} of {bearable} in the mean", sum / 60.0);
         assert!(late <= 3, "too fast in {late} of 60 seconds beside {bearable}");
@@ -139,7 +147,10 @@ fn tries_that_harm_become_rare() {
             let is_above = pace.rate > bearable;
             above += u32::from(is_above);
             let was_draining = pace.is_draining;
-            pace.tick(TICK * tick, &beside(if is_above { 2.0 } else { 0.5 }, pace.rate, f64::INFINITY));
+            pace.tick(
+                TICK * tick,
+                &beside(if is_above { 2.0 } else { 0.5 }, pace.rate, f64::INFINITY),
+            );
             tries[usize::from(tick > 2400)] += u32::from(pace.is_draining && !was_draining);
         }
         // The second ten minutes: one try with each wait of 128 s, or two.
@@ -234,8 +245,11 @@ fn a_minute_and_a_half_at_the_floor_is_made_up_for_within_a_minute() {
 #[test]
 fn a_pace_that_the_flood_ignores_is_told() {
     let ignored = |pressure: f64, flood: f64| {
-        let e =
-            Estimate { tick: TICK, flooded_bytes: (flood * TICK.as_secs_f64()) as u64, ..estimate(pressure) };
+        let e = Estimate {
+            tick: TICK,
+            flooded_bytes: (flood * TICK.as_secs_f64()) as u64,
+            ..estimate(pressure)
+        };
         let mut pace = Pace::begin(Duration::ZERO, "flood", None, &e);
         let is_ignored = |tick: u32| {
             pace.tick(TICK * tick, &e);

@@ -67,7 +67,10 @@ fn a_victim_that_comes_into_a_flood_is_served_as_soon_as_the_queue_has_run_dry()
         run.start(0, "copy");
         run.start(10, "db");
         run.until(30);
-        assert!(run.writes.iter().all(|(at, _)| *at >= s(10)), "{device}: written before anybody waited");
+        assert!(
+            run.writes.iter().all(|(at, _)| *at >= s(10)),
+            "{device}: written before anybody waited"
+        );
         let protected = run.entered(State::Protect, 10).unwrap();
         assert!(protected <= s(11), "{device}: {protected:?}");
         // The victim's rate alone.
@@ -100,16 +103,19 @@ fn nothing_is_written_while_nobody_waits_or_nobody_floods() {
 #[test]
 fn readers_are_left_alone_while_they_keep_their_goal_and_helped_when_they_miss_it() {
     let reads = |device: &str, guarded| {
-        let parts =
-            with(options(device), &["read,threads=16,size=4GiB,name=db"], &["seq,size=16GiB,name=copy"]);
+        let parts = with(
+            options(device),
+            &["read,threads=16,size=4GiB,name=db"],
+            &["seq,size=16GiB,name=copy"],
+        );
         let mut run = Run::new(vec![parts], guarded);
         run.start(1, "db");
         run.start(6, "copy");
         run.until(36);
         run
     };
-    // Beside sixteen readers a disk writes nearly nothing at any length of the queue at which they are
-    // not dead.
+    // Beside sixteen readers a disk writes nearly nothing at any length of the queue at which they
+    // are not dead.
     for (device, least) in [("raid10-bbwc-2010", 0.5), ("hdd-7200", 0.005)] {
         let (with, without) = (reads(device, true), reads(device, false));
         let alone = with.iops(3, 6);

@@ -40,7 +40,10 @@ fn alone(device: &str) -> f64 {
 
 /// Seconds with less than a tenth of the rate alone.
 fn dead(run: &Run, alone: f64, from: u64, to: u64) -> usize {
-    run.seconds[from as usize..to as usize].iter().filter(|second| (second.ops as f64) < 0.1 * alone).count()
+    run.seconds[from as usize..to as usize]
+        .iter()
+        .filter(|second| (second.ops as f64) < 0.1 * alone)
+        .count()
 }
 
 #[test]
@@ -76,8 +79,9 @@ fn a_device_that_has_become_ten_times_slower_is_learnt_anew_within_five_seconds(
         let mut run = start(slow, &Setting::default(), ALONE, Some(&known));
         run.stop(20, "db");
         run.until(6);
-        let drain =
-            |run: &Run| run.guard.as_ref().unwrap().status().next().unwrap().estimate.drain_bytes_per_s;
+        let drain = |run: &Run| {
+            run.guard.as_ref().unwrap().status().next().unwrap().estimate.drain_bytes_per_s
+        };
         assert_eq!(drain(&run), Some(before), "{device}");
         run.until(12);
         let after = drain(&run).unwrap();
@@ -144,8 +148,10 @@ fn victims_that_were_alone_once_make_the_goal_stricter_where_they_never_are_alon
 #[test]
 fn a_level_is_taken_only_where_it_means_the_same() {
     let level = |text: &str, mode: Mode, requests: &str| {
-        let own = [("scheduler", "mq-deadline"), ("nr_requests", requests), ("max_sectors_kb", "1280")];
-        let own = own.map(|(knob, value)| (knob.to_owned(), value.to_owned())).into_iter().collect();
+        let own =
+            [("scheduler", "mq-deadline"), ("nr_requests", requests), ("max_sectors_kb", "1280")];
+        let own =
+            own.map(|(knob, value)| (knob.to_owned(), value.to_owned())).into_iter().collect();
         let value = KnownLevel { level: text.to_owned(), mode, own };
         Learnt { without_readers: Some(Aged { value, age_s: 60.0 }), ..Learnt::default() }
     };
@@ -171,7 +177,10 @@ fn a_level_is_taken_only_where_it_means_the_same() {
         assert!(is_taken(&level("kyber, limit 2", mode, "same"), mode));
     }
     let (protect, balance) = (Mode::Protect, Mode::Balance);
-    assert!(!is_taken(&level("own elevator, 8 requests", balance, "same"), protect), "another mode");
+    assert!(
+        !is_taken(&level("own elevator, 8 requests", balance, "same"), protect),
+        "another mode"
+    );
     assert!(!is_taken(&level("own elevator, 8 requests", protect, "7"), protect), "another queue");
     assert!(!is_taken(&level("cfq, 8 requests", protect, "same"), protect), "unknown");
 }
@@ -197,7 +206,8 @@ fn ages_add_up_and_impossible_values_are_not_taken() {
         same.pace.unwrap().age_s,
     ];
     assert!(ages.iter().all(|age| (3609.0..3611.0).contains(age)), "{ages:?}");
-    for (value, age_s) in [(f64::NAN, 0.0), (-1.0, 0.0), (0.0, 0.0), (1e300, 0.0), (1e8, -1.0), (1e8, 1e300)]
+    for (value, age_s) in
+        [(f64::NAN, 0.0), (-1.0, 0.0), (0.0, 0.0), (1e300, 0.0), (1e8, -1.0), (1e8, 1e300)]
     {
         let wrong = Learnt {
             drain_bytes_per_s: Some(Aged { value, age_s }),

@@ -38,7 +38,11 @@ fn options(device: &str) -> SimOptions {
 
 /// A database of ten threads that commit, and a copy.
 fn part(options: SimOptions) -> PlantDevice {
-    with(options, &["commit,threads=10,block=16KiB,size=1GiB,name=db"], &["seq,size=16GiB,name=copy"])
+    with(
+        options,
+        &["commit,threads=10,block=16KiB,size=1GiB,name=db"],
+        &["seq,size=16GiB,name=copy"],
+    )
 }
 
 fn with(options: SimOptions, victims: &[&str], floods: &[&str]) -> PlantDevice {
@@ -100,7 +104,10 @@ impl Tap {
             knobs.devices.values_mut().for_each(|own| own.0.retain(|knob, _| !is_passing(knob)));
         }
         if self.no_priorities {
-            knobs.devices.values_mut().for_each(|own| own.0.retain(|knob, _| !knob.ends_with(".ioprio")));
+            knobs
+                .devices
+                .values_mut()
+                .for_each(|own| own.0.retain(|knob, _| !knob.ends_with(".ioprio")));
         }
         Ok(knobs)
     }
@@ -118,7 +125,10 @@ impl Plant for Tap {
         asked: &[String],
     ) -> Result<Vec<Reading<String>>, PlantError> {
         if self.unreadable {
-            return Ok(asked.iter().map(|_| Reading::Unreadable("no permission".to_owned())).collect());
+            return Ok(asked
+                .iter()
+                .map(|_| Reading::Unreadable("no permission".to_owned()))
+                .collect());
         }
         Ok(self.all_knobs()?.read(device, asked))
     }
@@ -246,7 +256,10 @@ impl Run {
     }
 
     fn state(&self) -> State {
-        self.guard.as_ref().and_then(|g| g.status().next()).map_or(State::Free, |status| status.state)
+        self.guard
+            .as_ref()
+            .and_then(|g| g.status().next())
+            .map_or(State::Free, |status| status.state)
     }
 
     fn knobs(&mut self) -> Knobs {
@@ -267,6 +280,9 @@ impl Run {
 
     /// When a state was first entered after a moment.
     fn entered(&self, state: State, after: u64) -> Option<Duration> {
-        self.decisions.iter().find(|d| d.at >= s(after) && d.to == state && d.from != state).map(|d| d.at)
+        self.decisions
+            .iter()
+            .find(|d| d.at >= s(after) && d.to == state && d.from != state)
+            .map(|d| d.at)
     }
 }

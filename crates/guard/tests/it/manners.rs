@@ -30,7 +30,8 @@ fn a_knob_that_somebody_else_has_set_is_theirs() {
     assert_eq!(of("max_sectors_kb").as_deref(), Some("4096"), "the others are taken back");
     assert_eq!(run.left_alone.len(), 1, "said once: {:?}", run.left_alone);
     assert!(
-        run.left_alone[0].contains("nr_requests") && run.left_alone[0].contains("somebody else has set it")
+        run.left_alone[0].contains("nr_requests")
+            && run.left_alone[0].contains("somebody else has set it")
     );
     assert_eq!(run.state(), State::Free);
 }
@@ -88,7 +89,11 @@ fn knobs_that_another_program_has_asked_for_are_neither_written_nor_taken_back()
     assert!(!run.writes.is_empty(), "it steers on");
     run.stop(second + 30, "db");
     run.until(second + 45);
-    assert!(run.writes.iter().all(|(_, write)| !asked.contains(&write.knob.as_str())), "{:?}", run.writes);
+    assert!(
+        run.writes.iter().all(|(_, write)| !asked.contains(&write.knob.as_str())),
+        "{:?}",
+        run.writes
+    );
     assert_eq!(run.knobs().devices[&DISK].get("nr_requests"), Some("40"));
     assert_eq!(run.left_alone, [""; 0]);
     assert_eq!(run.state(), State::Free);

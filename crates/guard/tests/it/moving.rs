@@ -41,9 +41,13 @@ fn conditions_that_stay_the_same_need_few_writes() {
         run.start(1, "db");
         run.start(6, "copy");
         run.until(600);
-        let (all, late) = (run.writes.len(), run.seconds[300..].iter().map(|s| s.writes).sum::<usize>());
+        let (all, late) =
+            (run.writes.len(), run.seconds[300..].iter().map(|s| s.writes).sum::<usize>());
         // Two tries of another elevator, there and back.
-        assert!(late <= 16 && all <= 120, "{device}: {all} writes in ten minutes, {late} in the second half");
+        assert!(
+            late <= 16 && all <= 120,
+            "{device}: {all} writes in ten minutes, {late} in the second half"
+        );
     }
 }
 
@@ -66,8 +70,10 @@ fn loads_that_come_and_go_leave_nothing_behind() {
 
 #[test]
 fn a_device_without_victims_is_left_alone_whatever_happens_on_another() {
-    let parts =
-        vec![part(options("cloud-gp3")), with(options("hdd-7200"), &[], &["seq,size=8GiB,name=backup"])];
+    let parts = vec![
+        part(options("cloud-gp3")),
+        with(options("hdd-7200"), &[], &["seq,size=8GiB,name=backup"]),
+    ];
     let mut run = Run::new(parts, true);
     run.start(1, "db");
     run.start(5, "copy");

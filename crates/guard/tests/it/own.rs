@@ -27,7 +27,8 @@ fn a_good_limit_is_not_made_worse() {
     for device in ["raid10-bbwc-2010", "hdd-7200", "sata-ssd", "nvme-consumer", "cloud-gp3"] {
         for rate in ["", ",rate=20"] {
             let victim = format!("{DATABASE}{rate}");
-            let (guarded, own) = (encounter(device, &victim, true), encounter(device, &victim, false));
+            let (guarded, own) =
+                (encounter(device, &victim, true), encounter(device, &victim, false));
             // The first seconds, in which the guard knows least, and all later ones.
             for (from, to) in [(12, 22), (22, 71)] {
                 let (with, without) = (guarded.iops(from, to), own.iops(from, to));

@@ -47,7 +47,8 @@ fn third(device: &str) -> String {
 fn a_victim_at_a_third_keeps_its_rate() {
     for device in ["raid10-bbwc-2010", "hdd-7200", "sata-ssd-worn", "nvme-consumer", "cloud-gp3"] {
         let victim = third(device);
-        let (mut run, without) = (encounter(device, &victim, true), encounter(device, &victim, false));
+        let (mut run, without) =
+            (encounter(device, &victim, true), encounter(device, &victim, false));
         let alone = run.iops(3, 11);
         let (kept, lost) = (run.iops(41, 131) / alone, without.iops(41, 131) / alone);
         assert!(kept >= 0.98 && lost < 0.5, "{device}: {kept:.2} kept, {lost:.2} without");
@@ -56,7 +57,11 @@ fn a_victim_at_a_third_keeps_its_rate() {
         // A worn SSD's pauses need more than a pace.
         if device != "sata-ssd-worn" {
             let is_groups = |write: &KnobWrite| write.knob.starts_with("flood:");
-            assert!(run.writes.iter().all(|(_, write)| is_groups(write)), "{device}: {:?}", run.writes);
+            assert!(
+                run.writes.iter().all(|(_, write)| is_groups(write)),
+                "{device}: {:?}",
+                run.writes
+            );
         }
         let paced = run.entered(State::Pace, 11).unwrap();
         assert!(paced <= s(12), "{device}: paced at {paced:?}");
@@ -98,7 +103,8 @@ fn a_database_without_a_rate_keeps_most_of_it_beside_a_paced_flood() {
 fn a_flood_is_not_starved() {
     for device in ["hdd-7200", "nvme-consumer", "cloud-gp3"] {
         for victim in [database(""), third(device)] {
-            let (run, without) = (encounter(device, &victim, true), encounter(device, &victim, false));
+            let (run, without) =
+                (encounter(device, &victim, true), encounter(device, &victim, false));
             let share = run.flooded(41, 131) / without.flooded(41, 131);
             assert!(share >= 0.1, "{device} {victim}: {share:.2} of what it would have");
         }
@@ -126,7 +132,10 @@ fn the_next_encounter_begins_where_the_last_one_ended() {
     // keeps its goal.
     let (before, all) = (rates(71), rates(96));
     let (last, next) = (before[before.len() - 1], &all[before.len()..]);
-    assert!(next.iter().any(|next| (next / last - 1.0).abs() < 0.3), "{last} before, {next:?} after");
+    assert!(
+        next.iter().any(|next| (next / last - 1.0).abs() < 0.3),
+        "{last} before, {next:?} after"
+    );
 }
 
 #[test]
@@ -152,7 +161,11 @@ fn a_unit_that_ends_while_it_is_paced_is_paced_when_it_runs_again() {
     assert!(run.left_alone.is_empty(), "{:?}", run.left_alone);
     let writes = run.writes.len();
     let is_limit = |write: &KnobWrite| write.knob.contains(':');
-    assert!(run.writes.iter().all(|(at, write)| *at <= s(31) || !is_limit(write)), "{:?}", run.writes);
+    assert!(
+        run.writes.iter().all(|(at, write)| *at <= s(31) || !is_limit(write)),
+        "{:?}",
+        run.writes
+    );
     run.tap.unit_ended = false;
     run.until(61);
     assert!(run.writes.len() > writes && run.left_alone.is_empty(), "{:?}", run.left_alone);
@@ -176,7 +189,11 @@ fn a_pace_ends_when_another_program_takes_its_dirty_limit_away() {
     let write = KnobWrite { device, knob: "flood:memory.high".into(), value: "max".into() };
     run.tap.plant.write(&write).unwrap();
     run.until(44);
-    assert!(run.left_alone.iter().any(|told| told.contains("flood:memory.high")), "{:?}", run.left_alone);
+    assert!(
+        run.left_alone.iter().any(|told| told.contains("flood:memory.high")),
+        "{:?}",
+        run.left_alone
+    );
     assert_eq!(limit(&mut run, "io.max"), "rbps=max wbps=max riops=max wiops=max");
     assert_ne!(run.state(), State::Pace);
 }

@@ -26,8 +26,11 @@ fn encounter(seed: u64, rate: &str, offers: bool) -> Run {
 }
 
 fn encounter_in(mode: Mode, seed: u64, rate: &str, offers: bool) -> Run {
-    let parts =
-        with(floodwall_sim::SimOptions { seed, ..options(ARRAY) }, &[&format!("{DATABASE}{rate}")], &[COPY]);
+    let parts = with(
+        floodwall_sim::SimOptions { seed, ..options(ARRAY) },
+        &[&format!("{DATABASE}{rate}")],
+        &[COPY],
+    );
     let mut run = Run::under(&bfq(), vec![parts], true);
     run.guard = Some(Guard::new(Config { mode, ..Config::default() }));
     run.tap.no_priorities = !offers;
@@ -56,10 +59,15 @@ fn a_raised_victim_keeps_its_rate_beside_a_copy() {
         let encounter = |offers| encounter_in(Mode::Balance, seed, RATE, offers);
         let (mut raised, without) = (encounter(true), encounter(false));
         let kept = raised.iops(41, 101) / 900.0;
-        assert!(kept > 0.97 && dead(&raised) == 0, "seed {seed}: {kept:.3} kept, {} dead", dead(&raised));
+        assert!(
+            kept > 0.97 && dead(&raised) == 0,
+            "seed {seed}: {kept:.3} kept, {} dead",
+            dead(&raised)
+        );
         // The flood keeps moving.
         assert!(raised.flooded(41, 101) > 80e6, "{:.0}", raised.flooded(41, 101));
-        let free = Run::under(&bfq(), vec![with(options(ARRAY), &[DATABASE], &[COPY])], false).knobs();
+        let free =
+            Run::under(&bfq(), vec![with(options(ARRAY), &[DATABASE], &[COPY])], false).knobs();
         assert_eq!((raised.knobs(), raised.state()), (free, State::Free));
         assert!(priorities(&without).is_empty());
     }
@@ -70,9 +78,17 @@ fn in_mode_protect_a_raised_victim_keeps_its_rate_and_is_never_dead() {
     for seed in [1, 3, 4] {
         let run = encounter(seed, RATE, true);
         let kept = run.iops(41, 101) / 900.0;
-        assert!(kept > 0.98 && dead(&run) <= 1, "seed {seed}: {kept:.2} kept, {} dead seconds", dead(&run));
+        assert!(
+            kept > 0.98 && dead(&run) <= 1,
+            "seed {seed}: {kept:.2} kept, {} dead seconds",
+            dead(&run)
+        );
         assert!(run.flooded(41, 101) > 120e6, "seed {seed}: {:.0}", run.flooded(41, 101));
-        assert!(priorities(&run).contains(&"pid:1.ioprio=be/0".to_owned()), "{:?}", priorities(&run));
+        assert!(
+            priorities(&run).contains(&"pid:1.ioprio=be/0".to_owned()),
+            "{:?}",
+            priorities(&run)
+        );
     }
 }
 
@@ -85,7 +101,11 @@ fn raising_comes_before_the_knobs_that_freeze_a_queue() {
     let (next, freezes) = &run.writes[1];
     assert!(*next > *at && freezes.knob == "nr_requests", "{freezes} at {next:?}");
     // The copy's process is never raised.
-    assert!(priorities(&run).iter().all(|write| write.starts_with("pid:1.")), "{:?}", priorities(&run));
+    assert!(
+        priorities(&run).iter().all(|write| write.starts_with("pid:1.")),
+        "{:?}",
+        priorities(&run)
+    );
 }
 
 #[test]
@@ -93,7 +113,10 @@ fn a_priority_is_back_as_soon_as_the_victims_have_gone() {
     let run = encounter(1, RATE, true);
     let recover = run.entered(State::Recover, 101).unwrap();
     let (at, back) = run.writes.iter().rfind(|(_, write)| write.knob == "pid:1.ioprio").unwrap();
-    assert!(back.value == "none" && *at <= recover, "{back} at {at:?}, victims gone at {recover:?}");
+    assert!(
+        back.value == "none" && *at <= recover,
+        "{back} at {at:?}, victims gone at {recover:?}"
+    );
 }
 
 #[test]
@@ -155,7 +178,8 @@ fn a_priority_of_the_administrators_is_left_alone() {
     run.start(1, "db");
     run.start(11, "copy");
     run.until(14);
-    let theirs = KnobWrite { device: Some(DISK), knob: "pid:1.ioprio".into(), value: "rt/0".into() };
+    let theirs =
+        KnobWrite { device: Some(DISK), knob: "pid:1.ioprio".into(), value: "rt/0".into() };
     run.tap.plant.write(&theirs).unwrap();
     run.stop(30, "db");
     run.until(50);
@@ -185,7 +209,12 @@ fn all_knobs_are_read_for_writes_alone() {
     let mut run = encounter(1, RATE, true);
     assert!(priorities(&run).len() >= 2 && run.seconds.len() == 120);
     // At the begin, and once for each write at the most.
-    assert!(run.tap.reads <= 1 + run.writes.len(), "{} reads, {} writes", run.tap.reads, run.writes.len());
+    assert!(
+        run.tap.reads <= 1 + run.writes.len(),
+        "{} reads, {} writes",
+        run.tap.reads,
+        run.writes.len()
+    );
     run.tap.reads = 0;
     run.until(180);
     assert_eq!(run.tap.reads, 0);

@@ -60,7 +60,8 @@ impl Collector<'_> {
                 return;
             };
             let rest = path[link.len()..].to_owned();
-            path = if target.starts_with('/') { target.clone() } else { resolved(&link, &target) } + &rest;
+            path = if target.starts_with('/') { target.clone() } else { resolved(&link, &target) }
+                + &rest;
             self.put(&link, Content::Link(target));
             if !self.root.exists(&path) || path.starts_with("/dev/") {
                 return;
@@ -176,9 +177,14 @@ mod tests {
         );
         assert_eq!(stored.link_target("/lib"), Reading::Value("usr/lib".into()));
         // No private text is anywhere, not even in a name.
-        let all = std::process::Command::new("grep").args(["-r", "secret"]).arg(dir.path()).output().unwrap();
+        let all = std::process::Command::new("grep")
+            .args(["-r", "secret"])
+            .arg(dir.path())
+            .output()
+            .unwrap();
         assert_eq!(String::from_utf8_lossy(&all.stdout), "");
-        let names = std::process::Command::new("find").arg(dir.path()).args(["-name", "*secret*"]).output();
+        let names =
+            std::process::Command::new("find").arg(dir.path()).args(["-name", "*secret*"]).output();
         assert_eq!(String::from_utf8_lossy(&names.unwrap().stdout), "");
 
         // The findings are the same, except where a rule knows a disk by its serial number.

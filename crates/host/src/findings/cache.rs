@@ -63,7 +63,9 @@ const CONTROLLERS: [(&str, &str); 9] = [
 pub(super) fn controller_flushes(facts: Facts<'_>) -> Option<Found> {
     let mut found = Found::nothing();
     let mut command = "";
-    for disk in disks(facts.status).into_iter().filter(|disk| sends_flushes(disk.queue) == Some(true)) {
+    for disk in
+        disks(facts.status).into_iter().filter(|disk| sends_flushes(disk.queue) == Some(true))
+    {
         let Some((model, show)) = controller(&disk) else { continue };
         let evidence = format!(
             "{}: {model} says 'write back', so every fsync waits for a flush; a cache kept by a battery needs none",
@@ -77,7 +79,10 @@ pub(super) fn controller_flushes(facts: Facts<'_>) -> Option<Found> {
 
 fn controller<'a>(disk: &Disk<'a>) -> Option<(&'a str, &'static str)> {
     let model = disk.model.value()?;
-    CONTROLLERS.iter().find(|(part, _)| model.contains(part)).map(|(_, show)| (model.as_str(), *show))
+    CONTROLLERS
+        .iter()
+        .find(|(part, _)| model.contains(part))
+        .map(|(_, show)| (model.as_str(), *show))
 }
 
 /// FW028: mounted without barriers over a cache that loses what it holds.
@@ -87,7 +92,8 @@ pub(super) fn no_barriers(facts: Facts<'_>) -> Option<Found> {
     for device in facts.status.devices.iter().filter(|device| writable(device)) {
         let Some(volatile) = volatile_cache(device) else { continue };
         for mount in device.mounts.iter().filter(|mount| !mount.read_only) {
-            let Some(option) = mount.options.iter().find(|o| matches!(o.as_str(), "nobarrier" | "barrier=0"))
+            let Some(option) =
+                mount.options.iter().find(|o| matches!(o.as_str(), "nobarrier" | "barrier=0"))
             else {
                 continue;
             };
@@ -106,9 +112,14 @@ pub(super) fn no_barriers(facts: Facts<'_>) -> Option<Found> {
 /// The device, itself or below, whose cache is volatile.
 fn volatile_cache(device: &Device) -> Option<&str> {
     if device.leaves.is_empty() {
-        return (sends_flushes(&device.queue)? && device.id.major != 0).then_some(device.name.as_str());
+        return (sends_flushes(&device.queue)? && device.id.major != 0)
+            .then_some(device.name.as_str());
     }
-    device.leaves.iter().find(|leaf| sends_flushes(&leaf.queue) == Some(true)).map(|leaf| leaf.name.as_str())
+    device
+        .leaves
+        .iter()
+        .find(|leaf| sends_flushes(&leaf.queue) == Some(true))
+        .map(|leaf| leaf.name.as_str())
 }
 
 #[cfg(test)]

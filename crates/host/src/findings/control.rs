@@ -39,8 +39,10 @@ fn why_not_charged(machine: &Machine) -> Option<String> {
         ));
     }
     let here = machine.cgroup_v2_controllers.value()?;
-    let lacking: Vec<&str> = needed.into_iter().filter(|name| !here.iter().any(|h| h == name)).collect();
-    (!lacking.is_empty()).then(|| format!("cgroup.controllers of version 2 lacks {}", lacking.join(" and ")))
+    let lacking: Vec<&str> =
+        needed.into_iter().filter(|name| !here.iter().any(|h| h == name)).collect();
+    (!lacking.is_empty())
+        .then(|| format!("cgroup.controllers of version 2 lacks {}", lacking.join(" and ")))
 }
 
 /// FW034: buffered writes can't be charged to a control group, so no group can be held to its
@@ -57,7 +59,8 @@ pub(super) fn no_pressure(facts: Facts<'_>) -> Option<Found> {
     let Reading::Absent(why) = &machine.psi_io_some_avg10_percent else { return None };
     // A tree without any of /proc tells nothing of the kernel.
     let release = machine.kernel.value()?;
-    let remedy = "grubby --update-kernel=ALL --args=psi=1   # or in GRUB_CMDLINE_LINUX; then reboot";
+    let remedy =
+        "grubby --update-kernel=ALL --args=psi=1   # or in GRUB_CMDLINE_LINUX; then reboot";
     Some(Found::here(Severity::Note, format!("{why}, on {release}"), remedy))
 }
 
@@ -68,9 +71,9 @@ pub(super) fn no_debugfs(facts: Facts<'_>) -> Option<Found> {
         _ => None,
     };
     let devices = &facts.status.devices;
-    let why = devices
-        .iter()
-        .find_map(|device| unseen(&device.dirty_bytes).or_else(|| unseen(&device.device_limit_bytes)))?;
+    let why = devices.iter().find_map(|device| {
+        unseen(&device.dirty_bytes).or_else(|| unseen(&device.device_limit_bytes))
+    })?;
     let evidence = format!(
         "{why}: no drain rate is known for {} of {} devices",
         devices.iter().filter(|d| rate(d).is_none()).count(),
@@ -88,10 +91,13 @@ pub(super) fn no_debugfs(facts: Facts<'_>) -> Option<Found> {
 pub(super) fn swap_behind_flood(facts: Facts<'_>) -> Option<Found> {
     let mut found = Found::nothing();
     let mut commands = Vec::new();
-    for swap in facts.status.machine.swaps.value()?.iter().filter(|swap| swap.used_bytes >= MUCH_SWAP_BYTES) {
+    for swap in
+        facts.status.machine.swaps.value()?.iter().filter(|swap| swap.used_bytes >= MUCH_SWAP_BYTES)
+    {
         let is_on = |name: &str| swap.disks.iter().any(|disk| disk == name);
         let shares = |device: &&floodwall_model::status::Device| {
-            writable(device) && (is_on(&device.name) || device.leaves.iter().any(|leaf| is_on(&leaf.name)))
+            writable(device)
+                && (is_on(&device.name) || device.leaves.iter().any(|leaf| is_on(&leaf.name)))
         };
         let Some(device) = facts.status.devices.iter().find(shares) else { continue };
         let waits = match device.drain.now_s.value() {
@@ -133,7 +139,8 @@ mod tests {
     #[test]
     fn fw034_wants_memory_and_io_in_version_2() {
         let mut machine = Machine::healthy();
-        machine.status.machine.cgroup_v1_controllers = vec!["blkio".into(), "cpu".into(), "memory".into()];
+        machine.status.machine.cgroup_v1_controllers =
+            vec!["blkio".into(), "cpu".into(), "memory".into()];
         insta::assert_snapshot!(found(&machine, "FW034").unwrap().evidence[0], @"blkio and memory of version 1 are mounted; version 2 can't have them then");
         // Those that do not bear on writeback may stay.
         machine.status.machine.cgroup_v1_controllers = vec!["cpu".into()];
@@ -153,7 +160,8 @@ mod tests {
         machine.status.machine.psi_io_some_avg10_percent = Reading::Unreadable("no".into());
         assert_eq!(found(&machine, "FW035"), None);
         machine.status.devices[0].dirty_bytes = Reading::Absent("debugfs is not mounted".into());
-        machine.status.devices[0].drain.rate_bytes_per_s = Reading::Absent("debugfs is not mounted".into());
+        machine.status.devices[0].drain.rate_bytes_per_s =
+            Reading::Absent("debugfs is not mounted".into());
         insta::assert_snapshot!(found(&machine, "FW036").unwrap().evidence[0], @"debugfs is not mounted: no drain rate is known for 1 of 1 devices");
         assert!(found(&machine, "FW036").unwrap().remedy.starts_with("mount "));
         // No mount helps a kernel that has none.

@@ -109,7 +109,9 @@ pub(super) fn more_than_the_link(facts: Facts<'_>) -> Option<Found> {
     }
     let remedy = if settings.is_empty() {
         let megabits = (slowest * 8.0 / 1e6).round();
-        format!("floodwall size --link {megabits}Mbit/s --toml > limits.toml && floodwall apply limits.toml")
+        format!(
+            "floodwall size --link {megabits}Mbit/s --toml > limits.toml && floodwall apply limits.toml"
+        )
     } else {
         apply(&settings)
     };
@@ -142,14 +144,17 @@ pub(super) fn long_commit(facts: Facts<'_>) -> Option<Found> {
     let mut found = Found::nothing();
     let mut commands = Vec::new();
     for (_, mount) in mounts(facts) {
-        let Some(seconds) = option(mount, "commit").and_then(|text| text.parse::<u64>().ok()) else {
+        let Some(seconds) = option(mount, "commit").and_then(|text| text.parse::<u64>().ok())
+        else {
             continue;
         };
         if seconds <= LONG_COMMIT_S {
             continue;
         }
-        let evidence =
-            format!("{}: commit={seconds}: a power cut loses up to {seconds} s of changes", mount.mountpoint);
+        let evidence = format!(
+            "{}: commit={seconds}: a power cut loses up to {seconds} s of changes",
+            mount.mountpoint
+        );
         found.add(Severity::Note, &mount.mountpoint, evidence);
         found.cost_s(seconds as f64);
         let usual = if mount.filesystem == "btrfs" { 30 } else { 5 };
@@ -180,10 +185,16 @@ mod tests {
         let remedy = |filesystem: &str, options: &[&str]| {
             found(&mounted(filesystem, options), "FW029").map(|found| found.remedy)
         };
-        assert_eq!(remedy("ext3", &["rw"]), Some("tune2fs -o journal_data_writeback /dev/sda1".into()));
+        assert_eq!(
+            remedy("ext3", &["rw"]),
+            Some("tune2fs -o journal_data_writeback /dev/sda1".into())
+        );
         assert_eq!(remedy("ext3", &["rw", "data=writeback"]), None);
         assert_eq!(remedy("ext4", &["rw", "data=ordered"]), None);
-        assert_eq!(remedy("ext4", &["rw", "nodelalloc"]), Some("mount -o remount,delalloc /mnt/sda".into()));
+        assert_eq!(
+            remedy("ext4", &["rw", "nodelalloc"]),
+            Some("mount -o remount,delalloc /mnt/sda".into())
+        );
         assert_eq!(
             remedy("ext4", &["rw", "data=journal"]),
             Some("tune2fs -o ^journal_data /dev/sda1".into())
@@ -199,7 +210,10 @@ mod tests {
         );
         assert_eq!(found(&mounted("ext4", &["rw", "sync_fs"]), "FW030"), None);
         let one = found(&mounted("btrfs", &["rw", "commit=300"]), "FW033").unwrap();
-        assert_eq!((one.cost_s, one.remedy.as_str()), (Some(300.0), "mount -o remount,commit=30 /mnt/sda"));
+        assert_eq!(
+            (one.cost_s, one.remedy.as_str()),
+            (Some(300.0), "mount -o remount,commit=30 /mnt/sda")
+        );
         assert_eq!(found(&mounted("ext4", &["rw", "commit=30"]), "FW033"), None);
     }
 

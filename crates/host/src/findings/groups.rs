@@ -176,7 +176,8 @@ fn name(device: &Device, disk: DeviceId) -> &str {
 
 /// The device with a filesystem that a disk belongs to.
 fn device(status: &Status, disk: DeviceId) -> Option<&Device> {
-    let holds = |device: &&Device| device.id == disk || device.leaves.iter().any(|leaf| leaf.id == disk);
+    let holds =
+        |device: &&Device| device.id == disk || device.leaves.iter().any(|leaf| leaf.id == disk);
     status.devices.iter().filter(|device| writable(device)).find(holds)
 }
 

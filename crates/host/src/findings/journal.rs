@@ -12,8 +12,8 @@ use super::{Facts, Found};
 /// The parts of a journal that matter for findings.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct JournalFacts {
-    /// Files that are not to be believed, each with the reason; `.bad` ones, set aside earlier, are
-    /// not among them.
+    /// Files that are not to be believed, each with the reason; `.bad` ones, set aside earlier,
+    /// are not among them.
     pub unbelievable: Vec<(String, String)>,
     /// Changes that are not over and that no process is making right now, the oldest first.
     pub changes: Vec<ChangeFacts>,
@@ -63,7 +63,8 @@ pub struct KnobFacts {
     pub value: String,
     /// Its present value.
     pub found: Reading<String>,
-    /// Whether that is still the value that was set; absent or unreadable where that can't be told.
+    /// Whether that is still the value that was set; absent or unreadable where that can't be
+    /// told.
     pub is_ours: Reading<bool>,
 }
 
@@ -129,14 +130,18 @@ pub(super) fn unbelievable(facts: Facts<'_>) -> Option<Found> {
 /// FW043: a value that Floodwall has set and another program has changed.
 pub(super) fn changed_by_others(facts: Facts<'_>) -> Option<Found> {
     let mut found = Found::nothing();
-    let standing = facts.journal.changes.iter().filter(|change| change.state == ChangeState::Standing);
-    for (change, knob) in standing.flat_map(|change| change.knobs.iter().map(move |knob| (change, knob))) {
-        let (Reading::Value(false), Reading::Value(now)) = (&knob.is_ours, &knob.found) else { continue };
+    let standing =
+        facts.journal.changes.iter().filter(|change| change.state == ChangeState::Standing);
+    for (change, knob) in
+        standing.flat_map(|change| change.knobs.iter().map(move |knob| (change, knob)))
+    {
+        let (Reading::Value(false), Reading::Value(now)) = (&knob.is_ours, &knob.found) else {
+            continue;
+        };
         // A later change of our own may have set it again.
-        let is_set_later =
-            facts.journal.changes.iter().any(|later| {
-                later.id > change.id && later.knobs.iter().any(|other| other.label == knob.label)
-            });
+        let is_set_later = facts.journal.changes.iter().any(|later| {
+            later.id > change.id && later.knobs.iter().any(|other| other.label == knob.label)
+        });
         if is_set_later {
             continue;
         }
@@ -207,7 +212,8 @@ mod tests {
     #[test]
     fn fw042_and_fw043() {
         let mut machine = Machine::healthy();
-        machine.journal.unbelievable = vec![("000007.jsonl".into(), "line 2: its checksum is wrong".into())];
+        machine.journal.unbelievable =
+            vec![("000007.jsonl".into(), "line 2: its checksum is wrong".into())];
         insta::assert_snapshot!(found(&machine, "FW042").unwrap().evidence[0], @"000007.jsonl: line 2: its checksum is wrong; what it has changed can't be put back from it");
         machine.journal.changes = vec![change(1, ChangeState::Standing, "20000000")];
         insta::assert_snapshot!(found(&machine, "FW043").unwrap().evidence[0], @"vm.dirty_bytes: change 1 had set 15000000, it is 20000000 now");

@@ -7,8 +7,8 @@ use floodwall_model::status::Device;
 
 use super::remedy::size_and_apply;
 use super::view::{
-    BACKGROUND_DELAY_S, FLUSHER_CHUNK_BYTES, HARD_DELAY_S, background_limit, hard_limit, has_strict_limit,
-    own_limit, rate, rate_source, size, speed, time, writable,
+    BACKGROUND_DELAY_S, FLUSHER_CHUNK_BYTES, HARD_DELAY_S, background_limit, hard_limit,
+    has_strict_limit, own_limit, rate, rate_source, size, speed, time, writable,
 };
 use super::{Facts, Found, kernel};
 
@@ -34,7 +34,8 @@ pub(super) fn long_drain(facts: Facts<'_>) -> Option<Found> {
         if seconds <= LONG_DRAIN_S {
             continue;
         }
-        let severity = if seconds > VERY_LONG_DRAIN_S { Severity::Critical } else { Severity::Warning };
+        let severity =
+            if seconds > VERY_LONG_DRAIN_S { Severity::Critical } else { Severity::Warning };
         let evidence = format!(
             "{}: {} at {} ({}) take {}",
             device.name,
@@ -54,7 +55,8 @@ pub(super) fn long_drain(facts: Facts<'_>) -> Option<Found> {
 /// FW002: the hard limit is below, or not well above, what the flusher writes at once.
 pub(super) fn below_chunk(facts: Facts<'_>) -> Option<Found> {
     let hard = hard_limit(facts.status).filter(|hard| *hard > 0)?;
-    let is_writing = |device: &&Device| device.writeback_bytes.value().is_some_and(|bytes| *bytes > 0);
+    let is_writing =
+        |device: &&Device| device.writeback_bytes.value().is_some_and(|bytes| *bytes > 0);
     let flushing = facts.status.devices.iter().filter(is_writing).count().max(1) as u64;
     let least = 2 * FLUSHER_CHUNK_BYTES * flushing;
     if hard >= least {
@@ -62,7 +64,10 @@ pub(super) fn below_chunk(facts: Facts<'_>) -> Option<Found> {
     }
     let chunk = size(FLUSHER_CHUNK_BYTES);
     let (severity, evidence) = if hard < FLUSHER_CHUNK_BYTES {
-        (Severity::Critical, format!("the hard limit is {}, less than one chunk of {chunk}", size(hard)))
+        (
+            Severity::Critical,
+            format!("the hard limit is {}, less than one chunk of {chunk}", size(hard)),
+        )
     } else {
         let evidence = format!(
             "the hard limit is {}, less than two chunks of {chunk} for each of {flushing} {} under writeback now",
@@ -71,7 +76,8 @@ pub(super) fn below_chunk(facts: Facts<'_>) -> Option<Found> {
         );
         (Severity::Warning, evidence)
     };
-    let known: Vec<&Device> = facts.status.devices.iter().filter(|device| rate(device).is_some()).collect();
+    let known: Vec<&Device> =
+        facts.status.devices.iter().filter(|device| rate(device).is_some()).collect();
     let remedy = if known.is_empty() {
         "floodwall apply vm.dirty_bytes=64MiB vm.dirty_background_bytes=16MiB".to_owned()
     } else {
@@ -97,7 +103,10 @@ pub(super) fn halved(facts: Facts<'_>) -> Option<Found> {
         ),
         (None, None) if ratio? >= hard_ratio? => (
             Severity::Warning,
-            format!("vm.dirty_background_ratio={} is not below vm.dirty_ratio={}", ratio?, hard_ratio?),
+            format!(
+                "vm.dirty_background_ratio={} is not below vm.dirty_ratio={}",
+                ratio?, hard_ratio?
+            ),
         ),
         (None, Some(bytes)) if bytes >= hard => (
             Severity::Warning,
@@ -128,9 +137,10 @@ pub(super) fn halved(facts: Facts<'_>) -> Option<Found> {
         _ => return None,
     };
     // A sixth, as the published delays have it.
-    let sixth =
-        ((hard as f64 * BACKGROUND_DELAY_S / HARD_DELAY_S) as u64).max(FLUSHER_CHUNK_BYTES).min(hard / 2)
-            >> 20;
+    let sixth = ((hard as f64 * BACKGROUND_DELAY_S / HARD_DELAY_S) as u64)
+        .max(FLUSHER_CHUNK_BYTES)
+        .min(hard / 2)
+        >> 20;
     let remedy = format!("floodwall apply vm.dirty_background_bytes={}MiB", sixth.max(1));
     Some(Found::here(severity, evidence, remedy))
 }
@@ -145,7 +155,8 @@ pub(super) fn zero(facts: Facts<'_>) -> Option<Found> {
 fn zero_limit(facts: Facts<'_>) -> Option<String> {
     let machine = &facts.status.machine;
     let is_zero = |reading: &Reading<u64>| *reading == Reading::Value(0);
-    if is_zero(&machine.dirty_knobs.hard_ratio_percent) && is_zero(&machine.dirty_knobs.hard_bytes) {
+    if is_zero(&machine.dirty_knobs.hard_ratio_percent) && is_zero(&machine.dirty_knobs.hard_bytes)
+    {
         return Some("vm.dirty_ratio=0 and vm.dirty_bytes=0: nothing may be dirty".to_owned());
     }
     is_zero(&machine.hard_limit_bytes)
@@ -183,7 +194,8 @@ pub(super) fn small_background(facts: Facts<'_>) -> Option<Found> {
         size(background),
         size(FLUSHER_CHUNK_BYTES)
     );
-    let sixth = ((hard as f64 * BACKGROUND_DELAY_S / HARD_DELAY_S) as u64).max(FLUSHER_CHUNK_BYTES) >> 20;
+    let sixth =
+        ((hard as f64 * BACKGROUND_DELAY_S / HARD_DELAY_S) as u64).max(FLUSHER_CHUNK_BYTES) >> 20;
     let mut found = Found::here(
         Severity::Warning,
         evidence,
@@ -199,8 +211,10 @@ pub(super) fn counter_error(facts: Facts<'_>) -> Option<Found> {
     let hard = hard_limit(facts.status).filter(|hard| *hard > 0)?;
     // A backing device's counter: 8 x (1 + log2 n) pages for each possible CPU
     // (include/linux/backing-dev.h WB_STAT_BATCH).
-    let of_device =
-        machine.possible_cpus.value().map(|n| n.saturating_mul(8 * (1 + u64::from(n.max(&1).ilog2()))));
+    let of_device = machine
+        .possible_cpus
+        .value()
+        .map(|n| n.saturating_mul(8 * (1 + u64::from(n.max(&1).ilog2()))));
     let of_machine = machine.cpus.value().map(|n| n.saturating_mul(GLOBAL_DRIFT_PAGES));
     let error = of_device.max(of_machine)?.saturating_mul(machine.page_bytes);
     let kept = error.saturating_mul(ERRORS);
@@ -216,8 +230,9 @@ pub(super) fn counter_error(facts: Facts<'_>) -> Option<Found> {
         size(error)
     );
     let (wanted, background) = (kept.div_ceil(1 << 20), (kept / 6).div_ceil(1 << 20));
-    let remedy =
-        format!("floodwall apply vm.dirty_bytes={wanted}MiB vm.dirty_background_bytes={background}MiB");
+    let remedy = format!(
+        "floodwall apply vm.dirty_bytes={wanted}MiB vm.dirty_background_bytes={background}MiB"
+    );
     let mut found = Found::here(Severity::Warning, evidence, remedy);
     found.cost_bytes(error);
     Some(found)
@@ -247,9 +262,9 @@ pub(super) fn impossible_counters(facts: Facts<'_>) -> Option<Found> {
     let machine = &facts.status.machine;
     let ram = *machine.ram_bytes.value()?;
     let counters = [("Dirty", &machine.dirty_bytes), ("Writeback", &machine.writeback_bytes)];
-    let (name, bytes) = counters
-        .into_iter()
-        .find_map(|(name, reading)| Some((name, *reading.value().filter(|bytes| **bytes > ram)?)))?;
+    let (name, bytes) = counters.into_iter().find_map(|(name, reading)| {
+        Some((name, *reading.value().filter(|bytes| **bytes > ram)?))
+    })?;
     let evidence = format!(
         "/proc/meminfo says {name} {} with {} of RAM: the counter has run below zero",
         size(bytes),
@@ -313,7 +328,8 @@ mod tests {
             let mut machine = Machine::healthy();
             machine.limits(in_force.0, in_force.1);
             let knobs = &mut machine.status.machine.dirty_knobs;
-            (knobs.hard_bytes, knobs.hard_ratio_percent) = (Reading::Value(hard.0), Reading::Value(hard.1));
+            (knobs.hard_bytes, knobs.hard_ratio_percent) =
+                (Reading::Value(hard.0), Reading::Value(hard.1));
             (knobs.background_bytes, knobs.background_ratio_percent) =
                 (Reading::Value(background.0), Reading::Value(background.1));
             found(&machine, "FW003").map(|found| found.evidence[0].clone())
@@ -336,7 +352,8 @@ mod tests {
         assert_eq!(found(&machine, "FW005"), None);
         machine.kernel("6.5.0-18-generic");
         assert!(
-            found(&machine, "FW005").unwrap().evidence[0].contains("on 6.5.0-18-generic writing max_bytes")
+            found(&machine, "FW005").unwrap().evidence[0]
+                .contains("on 6.5.0-18-generic writing max_bytes")
         );
         machine.status.devices[0].limits.strict_limit = Reading::Absent("old".into());
         assert_eq!(found(&machine, "FW005"), None);
@@ -378,6 +395,8 @@ mod tests {
         assert_eq!(found(&machine, "FW010").unwrap().cost_bytes, Some(9 << 20));
         assert_eq!(found(&machine, "FW011"), None);
         machine.status.machine.dirty_bytes = Reading::Value(u64::MAX - 8191);
-        assert!(found(&machine, "FW011").unwrap().evidence[0].starts_with("/proc/meminfo says Dirty"));
+        assert!(
+            found(&machine, "FW011").unwrap().evidence[0].starts_with("/proc/meminfo says Dirty")
+        );
     }
 }

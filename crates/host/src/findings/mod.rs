@@ -79,8 +79,9 @@ pub fn nearest(id: &str) -> Vec<&'static str> {
     let Ok(number) = digits.trim_start_matches(['-', '_', ' ']).parse::<i64>() else {
         return Vec::new();
     };
-    let distance =
-        |check: &Check| check.id.get(2..).and_then(|n| n.parse::<i64>().ok()).map(|n| (n - number).abs());
+    let distance = |check: &Check| {
+        check.id.get(2..).and_then(|n| n.parse::<i64>().ok()).map(|n| (n - number).abs())
+    };
     let mut near: Vec<&Check> = CHECKS.iter().collect();
     near.sort_by_key(|check| distance(check).unwrap_or(i64::MAX));
     // `FW7` means FW007 and nothing else.
@@ -196,9 +197,11 @@ mod tests {
     #[test]
     fn of_several_subjects_the_worst_comes_first() {
         let mut found = Found::nothing();
-        for (severity, subject, seconds) in
-            [(Severity::Note, "a", 9.0), (Severity::Warning, "b", 2.0), (Severity::Warning, "c", 3.0)]
-        {
+        for (severity, subject, seconds) in [
+            (Severity::Note, "a", 9.0),
+            (Severity::Warning, "b", 2.0),
+            (Severity::Warning, "c", 3.0),
+        ] {
             found.add(severity, subject, subject);
             found.cost_s(seconds);
         }
@@ -210,7 +213,8 @@ mod tests {
     #[test]
     fn the_worst_comes_first() {
         let mut machine = testing::Machine::healthy();
-        machine.status.machine.psi_io_some_avg10_percent = floodwall_model::Reading::Absent("off".into());
+        machine.status.machine.psi_io_some_avg10_percent =
+            floodwall_model::Reading::Absent("off".into());
         machine.knobs(0, 0);
         let shown: Vec<_> = look(machine.facts()).into_iter().map(|f| (f.id, f.severity)).collect();
         assert_eq!(shown, [("FW004", Severity::Critical), ("FW035", Severity::Note)]);

@@ -58,9 +58,14 @@ pub(super) fn disagreement(facts: Facts<'_>) -> Option<Found> {
         });
         let word = match doubt {
             Some(why) => format!("who has the last word can't be told ({why})"),
-            None => "the latter has the last word at boot, whoever runs later has it after that".to_owned(),
+            None => "the latter has the last word at boot, whoever runs later has it after that"
+                .to_owned(),
         };
-        found.add(Severity::Warning, last.label(), format!("{}; {}; {word}", tell(against), tell(last)));
+        found.add(
+            Severity::Warning,
+            last.label(),
+            format!("{}; {}; {word}", tell(against), tell(last)),
+        );
         remedies.push(settle(against));
     }
     found.remedied_by(remedies.join(" && "))
@@ -69,9 +74,13 @@ pub(super) fn disagreement(facts: Facts<'_>) -> Option<Found> {
 /// How a claim is taken back: a command where the line is in a file of the administrator's own,
 /// else what its manager's reader advises.
 fn settle(claim: &Claim) -> String {
-    let plain =
-        matches!(claim.by, Kind::Sysctl | Kind::Udev | Kind::Tmpfiles) && claim.file.starts_with("/etc/");
-    if plain { format!("sed -i '{}s/^/#/' {}", claim.line, word(&claim.file)) } else { claim.settle.clone() }
+    let plain = matches!(claim.by, Kind::Sysctl | Kind::Udev | Kind::Tmpfiles)
+        && claim.file.starts_with("/etc/");
+    if plain {
+        format!("sed -i '{}s/^/#/' {}", claim.line, word(&claim.file))
+    } else {
+        claim.settle.clone()
+    }
 }
 
 /// A limit or time as it is in force: the name of its cell that counts, its value, and the kernel's
@@ -85,7 +94,9 @@ struct InForce {
 fn in_force(facts: Facts<'_>) -> Vec<InForce> {
     let knobs = &facts.status.machine.dirty_knobs;
     let unsigned = |reading: &Reading<u64>| reading.value().map(|value| i128::from(*value));
-    let pair = |bytes: (&'static str, &Reading<u64>), ratio: (&'static str, &Reading<u64>), default: i128| {
+    let pair = |bytes: (&'static str, &Reading<u64>),
+                ratio: (&'static str, &Reading<u64>),
+                default: i128| {
         let (knob, value) = match (unsigned(bytes.1), unsigned(ratio.1)) {
             (Some(value), _) if value > 0 => (bytes.0, value),
             (Some(_), Some(value)) => (ratio.0, value),
@@ -94,10 +105,18 @@ fn in_force(facts: Facts<'_>) -> Vec<InForce> {
         Some(InForce { knob, value, default: (ratio.0, default) })
     };
     let single = |knob: &'static str, reading: &Reading<i64>, default: i128| {
-        reading.value().map(|value| InForce { knob, value: i128::from(*value), default: (knob, default) })
+        reading.value().map(|value| InForce {
+            knob,
+            value: i128::from(*value),
+            default: (knob, default),
+        })
     };
     [
-        pair(("vm.dirty_bytes", &knobs.hard_bytes), ("vm.dirty_ratio", &knobs.hard_ratio_percent), 20),
+        pair(
+            ("vm.dirty_bytes", &knobs.hard_bytes),
+            ("vm.dirty_ratio", &knobs.hard_ratio_percent),
+            20,
+        ),
         pair(
             ("vm.dirty_background_bytes", &knobs.background_bytes),
             ("vm.dirty_background_ratio", &knobs.background_ratio_percent),
@@ -141,12 +160,19 @@ pub(super) fn lost_at_boot(facts: Facts<'_>) -> Option<Found> {
     };
     for one in in_force(facts) {
         let (name, default) = one.default;
-        let default = (one.knob != name || one.value != default)
-            .then(|| format!("nothing sets it at boot{unread}, the kernel's default is {name}={default}"));
-        let Some(after) = after_boot(facts.managers, one.knob, &one.value.to_string(), None, default) else {
+        let default = (one.knob != name || one.value != default).then(|| {
+            format!("nothing sets it at boot{unread}, the kernel's default is {name}={default}")
+        });
+        let Some(after) =
+            after_boot(facts.managers, one.knob, &one.value.to_string(), None, default)
+        else {
             continue;
         };
-        found.add(Severity::Note, one.knob, format!("{}={} is in force; {after}", one.knob, one.value));
+        found.add(
+            Severity::Note,
+            one.knob,
+            format!("{}={} is in force; {after}", one.knob, one.value),
+        );
         settings.push(setting(one.knob, one.value));
     }
     let standing = facts
@@ -159,7 +185,8 @@ pub(super) fn lost_at_boot(facts: Facts<'_>) -> Option<Found> {
         .filter(|knob| knob.device.is_some() && knob.is_ours == Reading::Value(true))
     {
         let default = Some(format!("nothing sets it at boot{unread}"));
-        let Some(after) = after_boot(facts.managers, &knob.knob, &knob.value, knob.device, default) else {
+        let Some(after) = after_boot(facts.managers, &knob.knob, &knob.value, knob.device, default)
+        else {
             continue;
         };
         if found.names(&knob.label) {
@@ -189,10 +216,14 @@ pub(super) fn both_names(facts: Facts<'_>) -> Option<Found> {
     let mut remedies = Vec::new();
     for (knob, device) in spots(facts.managers) {
         // A zero is how the name that is not meant reads: the kernel refuses or ignores it.
-        let claims: Vec<&Claim> =
-            facts.managers.about(knob, device).filter(|claim| claim.value.as_deref() != Some("0")).collect();
+        let claims: Vec<&Claim> = facts
+            .managers
+            .about(knob, device)
+            .filter(|claim| claim.value.as_deref() != Some("0"))
+            .collect();
         let Some((last, earlier)) = claims.split_last() else { continue };
-        let Some(other) = earlier.iter().rev().find(|claim| claim.by == last.by && claim.knob != last.knob)
+        let Some(other) =
+            earlier.iter().rev().find(|claim| claim.by == last.by && claim.knob != last.knob)
         else {
             continue;
         };
@@ -278,7 +309,8 @@ mod tests {
         let one = found(&machine, "FW039").unwrap();
         insta::assert_snapshot!(one.evidence[0], @"vm.dirty_bytes=201326592 is in force; nothing sets it at boot, the kernel's default is vm.dirty_ratio=20");
         insta::assert_snapshot!(one.remedy, @"floodwall persist vm.dirty_bytes=192MiB");
-        machine.managers.unread = vec![Missing { what: "/etc/sysctl.d/x.conf".into(), why: "denied".into() }];
+        machine.managers.unread =
+            vec![Missing { what: "/etc/sysctl.d/x.conf".into(), why: "denied".into() }];
         assert!(found(&machine, "FW039").unwrap().evidence[0].contains("not /etc/sysctl.d/x.conf"));
         machine.managers.claims.push(tuned("vm.dirty_ratio", "40"));
         assert!(found(&machine, "FW039").unwrap().evidence[0].contains("sets vm.dirty_ratio=40"));

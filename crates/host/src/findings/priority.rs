@@ -11,10 +11,12 @@ use crate::queue::heeds_priority;
 
 /// FW047: a priority is in force, and no disk that it could count for heeds it.
 pub(super) fn unheeded(facts: Facts<'_>) -> Option<Found> {
-    let disks: Vec<Disk<'_>> = disks(facts.status).into_iter().filter(|disk| writable(disk.owner)).collect();
+    let disks: Vec<Disk<'_>> =
+        disks(facts.status).into_iter().filter(|disk| writable(disk.owner)).collect();
     let mut found = Found::nothing();
     let mut least = None;
-    let standing = facts.journal.changes.iter().filter(|change| change.state == ChangeState::Standing);
+    let standing =
+        facts.journal.changes.iter().filter(|change| change.state == ChangeState::Standing);
     let knobs = standing.flat_map(|change| change.knobs.iter().map(move |knob| (change.id, knob)));
     for (change, knob) in knobs.filter(|(_, knob)| knob.is_ours == Reading::Value(true)) {
         if !matches!(knob.knob.as_str(), "ioprio" | JOURNAL_PRIORITY) || knob.value == "none" {
@@ -22,14 +24,17 @@ pub(super) fn unheeded(facts: Facts<'_>) -> Option<Found> {
         }
         let concerns = |disk: &&Disk<'_>| knob.device.is_none_or(|id| disk.owner.id == id);
         let concerned: Vec<&Disk<'_>> = disks.iter().filter(concerns).collect();
-        if concerned.is_empty() || concerned.iter().any(|disk| disk.scheduler().is_none_or(heeds_priority)) {
+        if concerned.is_empty()
+            || concerned.iter().any(|disk| disk.scheduler().is_none_or(heeds_priority))
+        {
             continue;
         }
         let elevators: Vec<String> = concerned
             .iter()
             .map(|disk| format!("{} has {}", disk.name, disk.scheduler().unwrap_or_default()))
             .collect();
-        let evidence = format!("{}={} (change {change}): {}", knob.label, knob.value, elevators.join(", "));
+        let evidence =
+            format!("{}={} (change {change}): {}", knob.label, knob.value, elevators.join(", "));
         found.add(Severity::Note, &knob.label, evidence);
         least = Some(least.map_or(change, |least: u64| least.min(change)));
     }

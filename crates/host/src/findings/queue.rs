@@ -60,8 +60,11 @@ pub(super) fn deep(facts: Facts<'_>) -> Option<Found> {
             continue;
         }
         let severity = if is_throttled(&disk) { Severity::Note } else { Severity::Warning };
-        let throttled =
-            if is_throttled(&disk) { "; wbt keeps most of it out while reads are slow" } else { "" };
+        let throttled = if is_throttled(&disk) {
+            "; wbt keeps most of it out while reads are slow"
+        } else {
+            ""
+        };
         let evidence = format!(
             "{}: {depth} of {} are {}, at {} ({}) {}{throttled}",
             disk.name,
@@ -114,11 +117,16 @@ pub(super) fn wbt_target(facts: Facts<'_>) -> Option<Found> {
     let mut found = Found::nothing();
     let mut settings = Vec::new();
     for disk in disks(facts.status) {
-        let Some(us) = disk.queue.wbt_lat_us.value().copied().filter(|us| *us > 0) else { continue };
+        let Some(us) = disk.queue.wbt_lat_us.value().copied().filter(|us| *us > 0) else {
+            continue;
+        };
         let (why, right) = if disk.seeks() && us <= SEEK_TARGET_US {
             ("it rotates, and every read that seeks misses that", WBT_ROTATING_US)
         } else if disk.queue.rotational == Reading::Value(false) && us >= FLASH_TARGET_US {
-            ("it does not rotate, and reads may be starved for as long before anything is done", WBT_FLASH_US)
+            (
+                "it does not rotate, and reads may be starved for as long before anything is done",
+                WBT_FLASH_US,
+            )
         } else {
             continue;
         };
@@ -137,7 +145,9 @@ pub(super) fn wbt_target(facts: Facts<'_>) -> Option<Found> {
 pub(super) fn rotational_lie(facts: Facts<'_>) -> Option<Found> {
     let mut found = Found::nothing();
     let mut commands = Vec::new();
-    for disk in disks(facts.status).into_iter().filter(|disk| disk.queue.rotational == Reading::Value(true)) {
+    for disk in
+        disks(facts.status).into_iter().filter(|disk| disk.queue.rotational == Reading::Value(true))
+    {
         let target = match disk.queue.wbt_lat_us.value() {
             Some(us) if *us > 0 => format!("; wbt's target is {us} µs because of it"),
             _ => String::new(),
@@ -169,15 +179,18 @@ pub(super) fn rotational_lie(facts: Facts<'_>) -> Option<Found> {
         commands.push(format!("echo 0 > /sys/block/{}/queue/rotational{wbt}", disk.name));
     }
     let certain = found.severity() == Severity::Warning;
-    found.remedied_by(commands.join(" && ") + if certain { "" } else { "   # if the storage is flash" })
+    found.remedied_by(
+        commands.join(" && ") + if certain { "" } else { "   # if the storage is flash" },
+    )
 }
 
 /// FW022: a disk that seeks, without an elevator.
 pub(super) fn no_elevator(facts: Facts<'_>) -> Option<Found> {
     let mut found = Found::nothing();
     let mut settings = Vec::new();
-    for disk in
-        disks(facts.status).into_iter().filter(|disk| disk.seeks() && disk.scheduler() == Some("none"))
+    for disk in disks(facts.status)
+        .into_iter()
+        .filter(|disk| disk.seeks() && disk.scheduler() == Some("none"))
     {
         let evidence = format!(
             "{}: rotational=1, scheduler none: reads wait in turn behind the flood's writes",
@@ -198,7 +211,9 @@ pub(super) fn no_elevator(facts: Facts<'_>) -> Option<Found> {
 pub(super) fn nothing_reserved(facts: Facts<'_>) -> Option<Found> {
     let mut found = Found::nothing();
     let mut settings = Vec::new();
-    for disk in disks(facts.status).into_iter().filter(|disk| disk.scheduler() == Some("mq-deadline")) {
+    for disk in
+        disks(facts.status).into_iter().filter(|disk| disk.scheduler() == Some("mq-deadline"))
+    {
         let (Some((knob, depth)), Some(requests)) =
             (async_depth(disk.queue), disk.queue.nr_requests.value().copied())
         else {
@@ -226,7 +241,8 @@ pub(super) fn short_read_ahead(facts: Facts<'_>) -> Option<Found> {
         if disk.owner.name != disk.name {
             continue;
         }
-        let Some(kib) = disk.owner.limits.read_ahead_kib.value().filter(|kib| **kib < SHORT_READ_AHEAD_KIB)
+        let Some(kib) =
+            disk.owner.limits.read_ahead_kib.value().filter(|kib| **kib < SHORT_READ_AHEAD_KIB)
         else {
             continue;
         };
@@ -316,7 +332,9 @@ mod tests {
         machine.status.devices[0].queue.scheduler = Reading::Value("bfq".into());
         assert!(found(&machine, "FW019").unwrap().evidence[0].contains("set by hand: wbt holds"));
         machine.kernel("5.14.0-427.el9.x86_64");
-        assert!(found(&machine, "FW019").unwrap().evidence[0].contains("prints the target even while"));
+        assert!(
+            found(&machine, "FW019").unwrap().evidence[0].contains("prints the target even while")
+        );
         machine.status.devices[0].queue.wbt_lat_us = Reading::Value(0);
         assert_eq!(found(&machine, "FW019"), None);
     }
@@ -350,12 +368,18 @@ mod tests {
     fn fw022_to_fw025() {
         let mut machine = rotating();
         machine.status.devices[0].queue.scheduler = Reading::Value("none".into());
-        assert_eq!(found(&machine, "FW022").unwrap().remedy, "floodwall apply sda.scheduler=mq-deadline");
+        assert_eq!(
+            found(&machine, "FW022").unwrap().remedy,
+            "floodwall apply sda.scheduler=mq-deadline"
+        );
         let mut machine = rotating();
         machine.status.devices[0].queue.async_depth = Reading::Value(64);
         assert_eq!(found(&machine, "FW023"), None);
         machine.status.devices[0].queue.wbt_lat_us = Reading::Value(0);
-        assert_eq!(found(&machine, "FW023").unwrap().remedy, "floodwall apply sda.iosched.async_depth=48");
+        assert_eq!(
+            found(&machine, "FW023").unwrap().remedy,
+            "floodwall apply sda.iosched.async_depth=48"
+        );
         let queue = &mut machine.status.devices[0].queue;
         // Linux 7.3.
         queue.queue_async_depth =
@@ -365,7 +389,10 @@ mod tests {
         assert_eq!(found(&machine, "FW023"), None);
         machine.status.devices[0].queue.async_depth = Reading::Value(64);
         machine.status.devices[0].limits.read_ahead_kib = Reading::Value(16);
-        assert_eq!(found(&machine, "FW024").unwrap().remedy, "floodwall apply sda.read_ahead_kb=128");
+        assert_eq!(
+            found(&machine, "FW024").unwrap().remedy,
+            "floodwall apply sda.read_ahead_kb=128"
+        );
         machine.status.devices[0].queue.nomerges_level = Reading::Value(2);
         assert_eq!(found(&machine, "FW025").unwrap().remedy, "floodwall apply sda.nomerges=0");
     }

@@ -25,7 +25,9 @@ enum Shares {
 
 fn shares(status: &Status, device: &Device) -> Shares {
     let version = kernel::version(&status.machine);
-    if device.limits.strict_limit.value().is_none() || version.is_some_and(|version| version <= (6, 7)) {
+    if device.limits.strict_limit.value().is_none()
+        || version.is_some_and(|version| version <= (6, 7))
+    {
         Shares::Useless
     } else if version.is_some_and(|version| version <= (6, 12)) {
         Shares::NeedFloor
@@ -41,7 +43,12 @@ pub(super) fn apply(settings: &[String]) -> String {
 
 /// Settings that give a device its own limit, of at least two chunks; `None` where this kernel
 /// can't, or the machine's limit leaves no room.
-pub(super) fn own_share(status: &Status, device: &Device, hard: u64, wanted: u64) -> Option<String> {
+pub(super) fn own_share(
+    status: &Status,
+    device: &Device,
+    hard: u64,
+    wanted: u64,
+) -> Option<String> {
     let bytes = wanted.max(LEAST_BYTES);
     let shares = shares(status, device);
     if shares == Shares::Useless || bytes >= hard {
@@ -49,9 +56,12 @@ pub(super) fn own_share(status: &Status, device: &Device, hard: u64, wanted: u64
     }
     let mebibytes = bytes.div_ceil(1 << 20);
     let name = prefix(device);
-    let ppm = u64::try_from(u128::from(bytes) * 1_000_000 / u128::from(hard.max(1))).unwrap_or(u64::MAX);
+    let ppm =
+        u64::try_from(u128::from(bytes) * 1_000_000 / u128::from(hard.max(1))).unwrap_or(u64::MAX);
     let floor = match shares {
-        Shares::NeedFloor => format!("{name}.bdi.min_ratio_fine={} ", (ppm / 4).clamp(1, FLOOR_PPM)),
+        Shares::NeedFloor => {
+            format!("{name}.bdi.min_ratio_fine={} ", (ppm / 4).clamp(1, FLOOR_PPM))
+        }
         _ => String::new(),
     };
     Some(format!("{name}.bdi.max_bytes={mebibytes}MiB {floor}{name}.bdi.strict_limit=1"))
@@ -62,15 +72,17 @@ pub(super) fn own_share(status: &Status, device: &Device, hard: u64, wanted: u64
 /// With several devices the limit is the sum of their limits, and each gets its share of it. Where
 /// shares don't hold, the limit may be no more than the slowest device drains in [`LONG_DRAIN_S`].
 pub(super) fn size_and_apply(status: &Status, devices: &[&Device]) -> String {
-    let mut known: Vec<(&Device, f64)> = devices.iter().filter_map(|d| Some((*d, rate(d)?))).collect();
+    let mut known: Vec<(&Device, f64)> =
+        devices.iter().filter_map(|d| Some((*d, rate(d)?))).collect();
     known.sort_by(|a, b| a.1.total_cmp(&b.1));
     let sum: f64 = known.iter().map(|(_, rate)| rate).sum();
     let slowest = known.first().map_or(0.0, |(_, rate)| *rate);
     let hold = known.iter().all(|(device, _)| shares(status, device) == Shares::Hold);
     let argument = |rate: f64| speed(rate).replace(' ', "");
     let (rates, total) = if hold || known.len() < 2 {
-        let named =
-            known.iter().map(|(device, rate)| format!("--rate {}={}", prefix(device), argument(*rate)));
+        let named = known
+            .iter()
+            .map(|(device, rate)| format!("--rate {}={}", prefix(device), argument(*rate)));
         (named.collect::<Vec<_>>().join(" "), sum)
     } else {
         // Rounded to three digits, so a little less.
@@ -78,8 +90,11 @@ pub(super) fn size_and_apply(status: &Status, devices: &[&Device]) -> String {
         (format!("--rate {}", argument(total)), total)
     };
     let least_s = LEAST_BYTES as f64 * known.len() as f64 / total.max(1.0);
-    let delay =
-        if least_s > HARD_DELAY_S { format!(" --hard-delay {}s", least_s.ceil()) } else { String::new() };
+    let delay = if least_s > HARD_DELAY_S {
+        format!(" --hard-delay {}s", least_s.ceil())
+    } else {
+        String::new()
+    };
     format!("floodwall size {rates}{delay} --toml > limits.toml && floodwall apply limits.toml")
 }
 
@@ -122,12 +137,16 @@ mod tests {
     fn a_share_is_advised_as_the_kernel_can_keep_it() {
         let mut machine = Machine::healthy();
         let device = disk("sdb");
-        let advice = |machine: &Machine, wanted: u64| own_share(&machine.status, &device, 1 << 30, wanted);
+        let advice =
+            |machine: &Machine, wanted: u64| own_share(&machine.status, &device, 1 << 30, wanted);
         assert_eq!(
             advice(&machine, 64 << 20).as_deref(),
             Some("sdb.bdi.max_bytes=64MiB sdb.bdi.strict_limit=1")
         );
-        assert_eq!(advice(&machine, 1).as_deref(), Some("sdb.bdi.max_bytes=8MiB sdb.bdi.strict_limit=1"));
+        assert_eq!(
+            advice(&machine, 1).as_deref(),
+            Some("sdb.bdi.max_bytes=8MiB sdb.bdi.strict_limit=1")
+        );
         assert_eq!(advice(&machine, 2 << 30), None);
         machine.kernel("6.8.0-40-generic");
         assert_eq!(

@@ -26,7 +26,8 @@ pub(super) fn may_hang(facts: Facts<'_>) -> Option<Found> {
     let between = size(gap(hard, background));
     let mut found = Found::nothing();
     for server in status.servers.iter().filter(|server| server.may_hang()) {
-        let evidence = format!("{}; {waiting}, {between} are between the limits", servers::describe(server));
+        let evidence =
+            format!("{}; {waiting}, {between} are between the limits", servers::describe(server));
         // The filesystem below a loop device says less than the loop device.
         let by_queue = server.serves.iter().find(|served| served.queue_bytes.value().is_some());
         if let Some(served) = by_queue.or(server.serves.first()) {
@@ -87,7 +88,10 @@ mod tests {
             (Severity::Critical, ["nbd0".to_owned()].as_slice())
         );
         insta::assert_snapshot!(one.evidence[0], @r"nbd0: served by pid 4711 (nbd\u{1b}-server), which has /srv/disk.img open for buffered writes without PR_SET_IO_FLUSHER; up to 188 MiB can wait for it, 160 MiB are between the limits");
-        assert_eq!(one.remedy, "floodwall apply vm.dirty_bytes=263MiB vm.dirty_background_bytes=65MiB");
+        assert_eq!(
+            one.remedy,
+            "floodwall apply vm.dirty_bytes=263MiB vm.dirty_background_bytes=65MiB"
+        );
     }
 
     #[test]

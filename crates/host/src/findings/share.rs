@@ -8,8 +8,8 @@ use floodwall_model::status::Device;
 use super::limits::LONG_DRAIN_S;
 use super::remedy::{apply, own_share, size_and_apply};
 use super::view::{
-    HARD_DELAY_S, background_limit, hard_limit, has_strict_limit, own_limit, prefix, rate, rate_source, size,
-    speed, time, writable,
+    HARD_DELAY_S, background_limit, hard_limit, has_strict_limit, own_limit, prefix, rate,
+    rate_source, size, speed, time, writable,
 };
 use super::{Facts, Found, kernel};
 
@@ -20,8 +20,13 @@ const MUCH_SLOWER: f64 = 4.0;
 /// FW013: a slow device may fill the limit that a fast one needs.
 pub(super) fn shared_with_fast(facts: Facts<'_>) -> Option<Found> {
     let hard = hard_limit(facts.status)?;
-    let known: Vec<(&Device, f64)> =
-        facts.status.devices.iter().filter(|d| writable(d)).filter_map(|d| Some((d, rate(d)?))).collect();
+    let known: Vec<(&Device, f64)> = facts
+        .status
+        .devices
+        .iter()
+        .filter(|d| writable(d))
+        .filter_map(|d| Some((d, rate(d)?)))
+        .collect();
     let (fastest, top) = known.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1))?;
     let mut found = Found::nothing();
     let (mut settings, mut unbounded): (Vec<String>, Vec<&Device>) = (Vec::new(), Vec::new());
@@ -50,8 +55,11 @@ pub(super) fn shared_with_fast(facts: Facts<'_>) -> Option<Found> {
             None => unbounded.push(device),
         }
     }
-    let remedy =
-        if settings.is_empty() { size_and_apply(facts.status, &unbounded) } else { apply(&settings) };
+    let remedy = if settings.is_empty() {
+        size_and_apply(facts.status, &unbounded)
+    } else {
+        apply(&settings)
+    };
     found.remedied_by(remedy)
 }
 
@@ -62,7 +70,8 @@ pub(super) fn share_not_strict(facts: Facts<'_>) -> Option<Found> {
     let mut found = Found::nothing();
     let mut settings = Vec::new();
     for device in &facts.status.devices {
-        let Some(percent) = device.limits.max_ratio_percent.value().filter(|p| **p > 0.0 && **p < 100.0)
+        let Some(percent) =
+            device.limits.max_ratio_percent.value().filter(|p| **p > 0.0 && **p < 100.0)
         else {
             continue;
         };
@@ -211,8 +220,9 @@ mod tests {
         let mut machine = Machine::healthy();
         machine.status.devices[0].limits.strict_limit = Reading::Value(true);
         machine.status.devices[0].limits.max_ratio_percent = Reading::Value(5.0);
-        let ids =
-            |machine: &Machine| ["FW016", "FW017"].map(|id| found(machine, id).map(|found| found.remedy));
+        let ids = |machine: &Machine| {
+            ["FW016", "FW017"].map(|id| found(machine, id).map(|found| found.remedy))
+        };
         machine.kernel("6.5.0-18-generic");
         assert_eq!(
             ids(&machine),

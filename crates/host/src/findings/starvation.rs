@@ -97,11 +97,15 @@ mod tests {
     fn fw044_is_silent_where_nothing_is_passed_over_for_long() {
         type Spoil = fn(&mut Machine);
         let cases: [(&str, Spoil); 6] = [
-            ("writeback throttling", |m| m.status.devices[0].queue.wbt_lat_us = Reading::Value(2000)),
+            ("writeback throttling", |m| {
+                m.status.devices[0].queue.wbt_lat_us = Reading::Value(2000)
+            }),
             ("nobody knows of throttling", |m| {
                 m.status.devices[0].queue.wbt_lat_us = Reading::Unreadable("denied".into());
             }),
-            ("another elevator", |m| m.status.devices[0].queue.scheduler = Reading::Value("bfq".into())),
+            ("another elevator", |m| {
+                m.status.devices[0].queue.scheduler = Reading::Value("bfq".into())
+            }),
             ("a short expiry", |m| m.status.devices[0].queue.write_expire_ms = Reading::Value(500)),
             ("an expiry that was not read", |m| {
                 m.status.devices[0].queue.write_expire_ms = Reading::Absent("no such file".into());

@@ -7,8 +7,8 @@
 use floodwall_model::finding::{Finding, Severity};
 
 use super::{
-    Facts, Found, cache, control, filesystem, groups, journal, limits, others, priority, queue, server,
-    share, starvation, times,
+    Facts, Found, cache, control, filesystem, groups, journal, limits, others, priority, queue,
+    server, share, starvation, times,
 };
 
 /// One check.
@@ -50,11 +50,21 @@ macro_rules! check {
 pub static CHECKS: &[Check] = &[
     // The machine's limits and times.
     check!("FW001", Critical, limits::long_drain, "the hard limit takes long to drain"),
-    check!("FW002", Critical, limits::below_chunk, "the hard limit is near or below the flusher's chunk"),
+    check!(
+        "FW002",
+        Critical,
+        limits::below_chunk,
+        "the hard limit is near or below the flusher's chunk"
+    ),
     check!("FW003", Warning, limits::halved, "the background limit is not below the hard limit"),
     check!("FW004", Critical, limits::zero, "the hard limit is zero"),
     check!("FW005", Critical, limits::divides_by_zero, "this kernel may divide by a limit of zero"),
-    check!("FW006", Warning, limits::small_background, "the background limit is below the flusher's chunk"),
+    check!(
+        "FW006",
+        Warning,
+        limits::small_background,
+        "the background limit is below the flusher's chunk"
+    ),
     check!("FW007", Warning, times::no_periodic_writeback, "periodic writeback is off"),
     check!("FW008", Note, times::long_age, "dirty data stays in memory for minutes"),
     check!(
@@ -64,13 +74,28 @@ pub static CHECKS: &[Check] = &[
         "the hard limit is near the error of the kernel's counters"
     ),
     check!("FW010", Note, limits::real_time_reader, "the limits were read by a real-time task"),
-    check!("FW011", Critical, limits::impossible_counters, "the kernel's counters of dirty pages are wrong"),
+    check!(
+        "FW011",
+        Critical,
+        limits::impossible_counters,
+        "the kernel's counters of dirty pages are wrong"
+    ),
     check!("FW012", Critical, times::backlog, "what is dirty now takes long to drain"),
     // Devices' shares of the limits.
-    check!("FW013", Warning, share::shared_with_fast, "a slow device shares the limit with a fast one"),
+    check!(
+        "FW013",
+        Warning,
+        share::shared_with_fast,
+        "a slow device shares the limit with a fast one"
+    ),
     check!("FW014", Warning, share::share_not_strict, "a device's limit does not hold"),
     check!("FW015", Critical, share::zero_share, "a device's limit is zero"),
-    check!("FW016", Warning, share::strict_after_idleness, "a strict limit stops a device that was idle"),
+    check!(
+        "FW016",
+        Warning,
+        share::strict_after_idleness,
+        "a strict limit stops a device that was idle"
+    ),
     check!("FW017", Warning, share::scaled_twice, "this kernel scales devices' shares wrongly"),
     // Queues and elevators.
     check!("FW018", Warning, queue::deep, "a full queue takes long to work off"),
@@ -83,8 +108,18 @@ pub static CHECKS: &[Check] = &[
     check!("FW025", Note, queue::no_merges, "a rotating disk's requests are not merged"),
     // Caches and filesystems.
     check!("FW026", Critical, cache::flushes_dropped, "flushes don't reach a volatile cache"),
-    check!("FW027", Note, cache::controller_flushes, "a RAID controller's cache is taken for volatile"),
-    check!("FW028", Critical, cache::no_barriers, "a filesystem without barriers is on a volatile cache"),
+    check!(
+        "FW027",
+        Note,
+        cache::controller_flushes,
+        "a RAID controller's cache is taken for volatile"
+    ),
+    check!(
+        "FW028",
+        Critical,
+        cache::no_barriers,
+        "a filesystem without barriers is on a volatile cache"
+    ),
     check!("FW029", Warning, filesystem::entangled_journal, "an fsync writes other files' data"),
     check!("FW030", Note, filesystem::mounted_sync, "a filesystem is mounted with sync"),
     check!(
@@ -96,7 +131,12 @@ pub static CHECKS: &[Check] = &[
     check!("FW032", Note, filesystem::cached_twice, "a loop device's data is cached twice"),
     check!("FW033", Note, filesystem::long_commit, "a journal is committed seldom"),
     // Missing control and sight.
-    check!("FW034", Note, control::no_cgroup_writeback, "control groups can't hold buffered writes"),
+    check!(
+        "FW034",
+        Note,
+        control::no_cgroup_writeback,
+        "control groups can't hold buffered writes"
+    ),
     check!("FW035", Note, control::no_pressure, "pressure stall information is off"),
     check!("FW036", Note, control::no_debugfs, "drain rates can't be seen"),
     check!("FW037", Note, control::swap_behind_flood, "swap is in use on a disk that takes floods"),
@@ -106,11 +146,26 @@ pub static CHECKS: &[Check] = &[
     check!("FW040", Warning, others::both_names, "a configuration sets both names of one limit"),
     check!("FW041", Warning, journal::stale, "a change is waiting to be put back"),
     check!("FW042", Warning, journal::unbelievable, "a journal can't be believed"),
-    check!("FW043", Warning, journal::changed_by_others, "somebody has changed what floodwall had set"),
+    check!(
+        "FW043",
+        Warning,
+        journal::changed_by_others,
+        "somebody has changed what floodwall had set"
+    ),
     // Found later; an identifier is never given again, so it stands at the end.
-    check!("FW044", Warning, starvation::passed_over, "commits may be passed over beside a sequential flood"),
+    check!(
+        "FW044",
+        Warning,
+        starvation::passed_over,
+        "commits may be passed over beside a sequential flood"
+    ),
     check!("FW045", Critical, server::may_hang, "a dirty limit can hang a userspace block server"),
-    check!("FW046", Warning, groups::flood_among_victims, "a flood shares the group of those who wait"),
+    check!(
+        "FW046",
+        Warning,
+        groups::flood_among_victims,
+        "a flood shares the group of those who wait"
+    ),
     check!("FW047", Note, priority::unheeded, "no elevator heeds an I/O priority that is set"),
 ];
 
@@ -150,7 +205,8 @@ mod tests {
         for check in CHECKS {
             let first = check.page.lines().next().unwrap_or_default();
             assert_eq!(first, format!("# {}: {}", check.id, check.title));
-            let headings: Vec<&str> = check.page.lines().filter(|line| line.starts_with("## ")).collect();
+            let headings: Vec<&str> =
+                check.page.lines().filter(|line| line.starts_with("## ")).collect();
             assert_eq!(headings, SECTIONS, "{}", check.id);
             let parts: Vec<&str> = check.page.split("\n## ").skip(1).collect();
             for part in parts {
@@ -169,7 +225,9 @@ mod tests {
         let listed: Vec<&str> = index.lines().filter(|line| line.starts_with("| [FW")).collect();
         let expected: Vec<String> = CHECKS
             .iter()
-            .map(|check| format!("| [{0}]({0}.md) | {1} | {2} |", check.id, check.worst, check.title))
+            .map(|check| {
+                format!("| [{0}]({0}.md) | {1} | {2} |", check.id, check.worst, check.title)
+            })
             .collect();
         assert_eq!(listed, expected);
         let pages: BTreeSet<String> = fs::read_dir(docs())
@@ -177,7 +235,8 @@ mod tests {
             .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
             .filter(|name| name != "README.md")
             .collect();
-        let expected: BTreeSet<String> = CHECKS.iter().map(|check| format!("{}.md", check.id)).collect();
+        let expected: BTreeSet<String> =
+            CHECKS.iter().map(|check| format!("{}.md", check.id)).collect();
         assert_eq!(pages, expected);
     }
 }

@@ -2,7 +2,8 @@
 
 use floodwall_model::finding::Finding;
 use floodwall_model::status::{
-    Device, DeviceLimits, DirtyKnobs, Drain, DrainSource, Leaf, LimitKnob, MountedOn, Queue, Status, Writers,
+    Device, DeviceLimits, DirtyKnobs, Drain, DrainSource, Leaf, LimitKnob, MountedOn, Queue,
+    Status, Writers,
 };
 use floodwall_model::{DeviceId, Managers, Reading};
 

@@ -19,17 +19,23 @@ const LONG_AGE_S: f64 = 120.0;
 pub(super) fn no_periodic_writeback(facts: Facts<'_>) -> Option<Found> {
     let interval = *facts.status.machine.dirty_knobs.writeback_centisecs.value()?;
     let background = background_limit(facts.status);
-    let stays = background
-        .map_or_else(String::new, |bytes| format!("; up to {} may stay in memory for ever", size(bytes)));
+    let stays = background.map_or_else(String::new, |bytes| {
+        format!("; up to {} may stay in memory for ever", size(bytes))
+    });
     let evidence = match interval {
         0 => format!("vm.dirty_writeback_centisecs=0: old data is not looked for{stays}"),
         ..0 => {
-            format!("vm.dirty_writeback_centisecs={interval}: the kernel takes it for a huge number{stays}")
+            format!(
+                "vm.dirty_writeback_centisecs={interval}: the kernel takes it for a huge number{stays}"
+            )
         }
         _ => return None,
     };
-    let mut found =
-        Found::here(Severity::Warning, evidence, "floodwall apply vm.dirty_writeback_centisecs=500");
+    let mut found = Found::here(
+        Severity::Warning,
+        evidence,
+        "floodwall apply vm.dirty_writeback_centisecs=500",
+    );
     if let Some(bytes) = background {
         found.cost_bytes(bytes);
     }
@@ -39,7 +45,8 @@ pub(super) fn no_periodic_writeback(facts: Facts<'_>) -> Option<Found> {
 /// FW008: data may stay in memory for minutes before it is written.
 pub(super) fn long_age(facts: Facts<'_>) -> Option<Found> {
     let knobs = &facts.status.machine.dirty_knobs;
-    let (expire, interval) = (*knobs.expire_centisecs.value()?, *knobs.writeback_centisecs.value()?);
+    let (expire, interval) =
+        (*knobs.expire_centisecs.value()?, *knobs.writeback_centisecs.value()?);
     let seconds = (expire.saturating_add(interval)) as f64 / 100.0;
     if expire < 0 || interval <= 0 || seconds <= LONG_AGE_S {
         return None;
@@ -59,9 +66,10 @@ pub(super) fn backlog(facts: Facts<'_>) -> Option<Found> {
     let mut found = Found::nothing();
     let (mut slow, mut stuck): (Vec<&Device>, Vec<&Device>) = (Vec::new(), Vec::new());
     for device in &facts.status.devices {
-        let waiting = || Some(device.dirty_bytes.value()?.saturating_add(*device.writeback_bytes.value()?));
-        let is_stuck =
-            device.drain.from == DrainSource::Seen && device.drain.rate_bytes_per_s == Reading::Value(0.0);
+        let waiting =
+            || Some(device.dirty_bytes.value()?.saturating_add(*device.writeback_bytes.value()?));
+        let is_stuck = device.drain.from == DrainSource::Seen
+            && device.drain.rate_bytes_per_s == Reading::Value(0.0);
         if is_stuck {
             let Some(bytes) = waiting() else { continue };
             let evidence = format!(
@@ -83,7 +91,8 @@ pub(super) fn backlog(facts: Facts<'_>) -> Option<Found> {
         if seconds < LONG_BACKLOG_S {
             continue;
         }
-        let severity = if seconds > VERY_LONG_DRAIN_S { Severity::Critical } else { Severity::Warning };
+        let severity =
+            if seconds > VERY_LONG_DRAIN_S { Severity::Critical } else { Severity::Warning };
         let evidence = format!(
             "{}: {} wait at {} ({}): {}",
             device.name,

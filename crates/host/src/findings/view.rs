@@ -63,7 +63,8 @@ const VIRTUAL_MODELS: [&str; 5] =
 impl Disk<'_> {
     /// The sign of a hypervisor's disk, for people.
     pub(super) fn virtual_by(&self) -> Option<String> {
-        if let Some(driver) = self.driver.value().filter(|driver| VIRTUAL_DRIVERS.contains(&driver.as_str()))
+        if let Some(driver) =
+            self.driver.value().filter(|driver| VIRTUAL_DRIVERS.contains(&driver.as_str()))
         {
             return Some(format!("driver {driver}"));
         }
@@ -74,7 +75,9 @@ impl Disk<'_> {
     /// Whether it seeks, as far as the kernel can know: it says so, and no hypervisor stands
     /// between.
     pub(super) fn seeks(&self) -> bool {
-        self.queue.rotational == Reading::Value(true) && self.virtual_by().is_none() && !self.says_flash()
+        self.queue.rotational == Reading::Value(true)
+            && self.virtual_by().is_none()
+            && !self.says_flash()
     }
 
     /// Whether its model says that it is flash.
@@ -115,7 +118,8 @@ pub(super) fn hard_limit(status: &Status) -> Option<u64> {
 
 /// The background limit, likewise.
 pub(super) fn background_limit(status: &Status) -> Option<u64> {
-    let set = status.machine.dirty_knobs.background_bytes.value().copied().filter(|bytes| *bytes > 0);
+    let set =
+        status.machine.dirty_knobs.background_bytes.value().copied().filter(|bytes| *bytes > 0);
     status.machine.background_limit_bytes.value().copied().or(set)
 }
 

@@ -15,7 +15,8 @@ pub(super) fn list(found: &mut Found<'_>, directories: &[&str], ending: &str) ->
     for directory in directories {
         match found.root.list(directory) {
             Reading::Value(names) => {
-                for name in names.into_iter().filter(|n| n.ends_with(ending) && !n.starts_with('.')) {
+                for name in names.into_iter().filter(|n| n.ends_with(ending) && !n.starts_with('.'))
+                {
                     let path = format!("{directory}/{name}");
                     by_name.entry(name).or_insert(path);
                 }

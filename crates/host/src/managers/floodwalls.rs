@@ -7,7 +7,8 @@ use crate::root::SysRoot;
 /// (`pid 4711 (floodwall apply …)`); the text stays when the lock is released.
 const LOCK: &str = "/var/lib/floodwall/journal/lock";
 /// Words of a guard's command line with which it steers nothing.
-const HARMLESS: [&str; 7] = ["status", "history", "pause", "resume", "restore", "--dry-run", "--sim"];
+const HARMLESS: [&str; 7] =
+    ["status", "history", "pause", "resume", "restore", "--dry-run", "--sim"];
 /// Ends a guard's name.
 pub const STEERS: &str = "steers settings";
 /// The name of Floodwall's processes.
@@ -26,7 +27,8 @@ pub fn floodwalls(root: &SysRoot, own_pid: Option<u32>) -> Vec<String> {
             return None;
         }
         let words: Vec<&str> = command.split('\0').collect();
-        let is_guard = words.get(1) == Some(&"guard") && !words.iter().any(|word| HARMLESS.contains(word));
+        let is_guard =
+            words.get(1) == Some(&"guard") && !words.iter().any(|word| HARMLESS.contains(word));
         // A guard's worker takes the lock for each of its writes; its parent is named.
         let is_changing = changer == Some(pid) && words.get(1) != Some(&"guard-worker");
         let does = match (is_guard, is_changing) {
@@ -47,8 +49,9 @@ fn holder(root: &SysRoot) -> Option<u32> {
 
 fn processes(root: &SysRoot) -> Vec<u32> {
     let names = root.list("/proc").into_value().unwrap_or_default();
-    let ours =
-        |pid: &u32| root.read_line(&format!("/proc/{pid}/comm")).value().is_some_and(|comm| comm == COMM);
+    let ours = |pid: &u32| {
+        root.read_line(&format!("/proc/{pid}/comm")).value().is_some_and(|comm| comm == COMM)
+    };
     names.iter().filter_map(|name| name.parse().ok()).filter(ours).collect()
 }
 
@@ -86,7 +89,8 @@ mod tests {
 
     #[test]
     fn a_lock_of_a_process_that_is_gone_counts_for_nothing() {
-        let (_dir, root) = tree(&[("var/lib/floodwall/journal/lock", "pid 11 (floodwall apply x=1)")]);
+        let (_dir, root) =
+            tree(&[("var/lib/floodwall/journal/lock", "pid 11 (floodwall apply x=1)")]);
         assert!(floodwalls(&root, None).is_empty());
     }
 

@@ -80,8 +80,9 @@ pub(super) fn read(found: &mut Found<'_>) {
 /// Whether a file is one of theirs.
 pub(super) fn is_file(path: &str) -> bool {
     let is_below = |directory: &&str| path.starts_with(*directory);
-    let is_of =
-        |tool: &Tool| path == tool.main || tool.before.contains(&path) || tool.drop_ins.iter().any(is_below);
+    let is_of = |tool: &Tool| {
+        path == tool.main || tool.before.contains(&path) || tool.drop_ins.iter().any(is_below)
+    };
     TOOLS.iter().any(is_of)
 }
 
@@ -130,7 +131,8 @@ impl Tool {
                         written: format!("{name}={value}"),
                         when: self.when.to_owned(),
                         standing: Standing::Uncertain {
-                            why: "it may depend on the power supply and on other settings".to_owned(),
+                            why: "it may depend on the power supply and on other settings"
+                                .to_owned(),
                         },
                         settle: self.settle(name, off),
                     });

@@ -23,8 +23,15 @@ const QUEUE: [&str; 8] = [
     "wbt_lat_usec",
 ];
 /// Knobs of a backing device, by file name. Its read_ahead_kb is the queue's.
-const BDI: [&str; 7] =
-    ["max_bytes", "max_ratio", "max_ratio_fine", "min_bytes", "min_ratio", "min_ratio_fine", "strict_limit"];
+const BDI: [&str; 7] = [
+    "max_bytes",
+    "max_ratio",
+    "max_ratio_fine",
+    "min_bytes",
+    "min_ratio",
+    "min_ratio_fine",
+    "strict_limit",
+];
 
 /// Whether other managers are looked for that set this knob.
 #[must_use]
@@ -47,7 +54,9 @@ pub(super) fn of_attribute(attribute: &str) -> Option<String> {
         "bdi" if name == "read_ahead_kb" => Some(name.to_owned()),
         "bdi" if BDI.contains(&name) => Some(format!("bdi.{name}")),
         "device" if name == "queue_depth" => Some(queue::DEPTH_KNOB.to_owned()),
-        "queue/iosched" if !name.is_empty() && name.chars().all(plain) => Some(format!("iosched.{name}")),
+        "queue/iosched" if !name.is_empty() && name.chars().all(plain) => {
+            Some(format!("iosched.{name}"))
+        }
         _ => None,
     }
 }
@@ -94,7 +103,9 @@ pub(super) fn of_path(path: &str) -> Option<(String, Owner<'_>)> {
     let at = ["/queue/", "/bdi/", "/device/"].iter().find_map(|directory| rest.find(directory))?;
     let (device, attribute) = (&rest[..at], &rest[at + 1..]);
     let (parent, name) = device.rsplit_once('/')?;
-    if let Some(number) = parent.strip_suffix("dev/block").filter(|before| before.is_empty()).map(|_| name) {
+    if let Some(number) =
+        parent.strip_suffix("dev/block").filter(|before| before.is_empty()).map(|_| name)
+    {
         return Some((of_attribute(attribute)?, Owner::Number(number)));
     }
     let is_block = parent == "block" || parent.ends_with("/block");
@@ -125,12 +136,18 @@ mod tests {
         }
         assert_eq!(of_sysctl("vm.swappiness"), [""; 0]);
         assert_eq!(of_sysctl("vm.dirty_*_centisecs").len(), 2);
-        assert_eq!(of_path("/proc/sys/vm/dirty_bytes"), Some(("vm.dirty_bytes".into(), Owner::Machine)));
+        assert_eq!(
+            of_path("/proc/sys/vm/dirty_bytes"),
+            Some(("vm.dirty_bytes".into(), Owner::Machine))
+        );
         assert_eq!(
             of_path("/sys/block/sd*/queue/nr_requests"),
             Some(("nr_requests".into(), Owner::Name("sd*")))
         );
-        assert_eq!(of_path("/sys/block/%k/bdi/max_bytes"), Some(("bdi.max_bytes".into(), Owner::Name("%k"))));
+        assert_eq!(
+            of_path("/sys/block/%k/bdi/max_bytes"),
+            Some(("bdi.max_bytes".into(), Owner::Name("%k")))
+        );
         assert_eq!(
             of_path("/sys/class/bdi/8:0/max_ratio"),
             Some(("bdi.max_ratio".into(), Owner::Number("8:0")))
@@ -149,8 +166,13 @@ mod tests {
 
     #[test]
     fn what_is_looked_for_is_known() {
-        for knob in ["vm.dirty_bytes", "scheduler", "wbt_lat_usec", "iosched.fifo_batch", "bdi.strict_limit"]
-        {
+        for knob in [
+            "vm.dirty_bytes",
+            "scheduler",
+            "wbt_lat_usec",
+            "iosched.fifo_batch",
+            "bdi.strict_limit",
+        ] {
             assert!(is_known(knob), "{knob}");
         }
         assert!(!is_known("vm.swappiness") && !is_known("io.max"));

@@ -9,7 +9,8 @@ use super::{found, power, sysctl, tmpfiles, tuned, udev};
 
 /// The part of a file that is stored.
 pub(crate) fn redacted(path: &str, text: &str) -> String {
-    let below = |directories: &[&str]| directories.iter().any(|d| path.starts_with(&format!("{d}/")));
+    let below =
+        |directories: &[&str]| directories.iter().any(|d| path.starts_with(&format!("{d}/")));
     let whole = |keep: bool, line: &str| keep.then(|| line.to_owned());
     let text = if below(&sysctl::DIRECTORIES) || path == sysctl::MAIN {
         lines(text, |_, line| whole(sysctl::sets_a_knob(line), line))

@@ -14,7 +14,8 @@ pub(super) fn is_started(root: &SysRoot, unit: &str) -> Option<bool> {
     let wanted = |directory: &String| {
         let link = format!("{UNITS}/{directory}/{unit}");
         // The link counts even if its target does not exist.
-        directory.ends_with(".wants") && (root.link_target(&link).value().is_some() || root.exists(&link))
+        directory.ends_with(".wants")
+            && (root.link_target(&link).value().is_some() || root.exists(&link))
     };
     Some(names.iter().any(wanted))
 }

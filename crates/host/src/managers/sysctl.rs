@@ -10,8 +10,13 @@ use floodwall_model::managers::{Claim, Kind, Place, Standing};
 use super::found::Found;
 use super::{drop_ins, glob, reach};
 
-pub(super) const DIRECTORIES: [&str; 5] =
-    ["/etc/sysctl.d", "/run/sysctl.d", "/usr/local/lib/sysctl.d", "/usr/lib/sysctl.d", "/lib/sysctl.d"];
+pub(super) const DIRECTORIES: [&str; 5] = [
+    "/etc/sysctl.d",
+    "/run/sysctl.d",
+    "/usr/local/lib/sysctl.d",
+    "/usr/lib/sysctl.d",
+    "/lib/sysctl.d",
+];
 pub(super) const MAIN: &str = "/etc/sysctl.conf";
 /// Any of these says that systemd-sysctl(8) applies the files at boot.
 const SYSTEMD: [&str; 3] =
@@ -93,7 +98,9 @@ fn parse(file: &str, text: &str) -> Vec<Line> {
             return None;
         }
         let (key, value) = match text.split_once('=') {
-            Some((key, value)) => (key.trim().trim_start_matches('-'), Some(value.trim().to_owned())),
+            Some((key, value)) => {
+                (key.trim().trim_start_matches('-'), Some(value.trim().to_owned()))
+            }
             None => (text.strip_prefix('-')?.trim(), None),
         };
         Some(Line { file: file.to_owned(), number, key: key.to_owned(), value })

@@ -7,7 +7,8 @@ use crate::root::testing::tree;
 
 /// A disk of a tree.
 fn disk(name: &str, number: &str, rotational: &str) -> Vec<(String, String)> {
-    let below = format!("devices/pci0000:00/0000:00:1f.2/ata1/host0/target0:0:0/0:0:0:0/block/{name}");
+    let below =
+        format!("devices/pci0000:00/0000:00:1f.2/ata1/host0/target0:0:0/0:0:0:0/block/{name}");
     vec![
         (format!("sys/{below}/dev"), number.to_owned()),
         (format!("sys/{below}/uevent"), format!("DEVNAME={name}\nDEVTYPE=disk\n")),
@@ -35,7 +36,10 @@ fn shown(files: &[(&str, &str)]) -> String {
             Standing::Overridden { by } => format!("overridden by {by}"),
             Standing::Uncertain { why } => format!("uncertain: {why}"),
         };
-        let value = claim.value.as_ref().map_or(format!(" ({})", claim.written), |value| format!("={value}"));
+        let value = claim
+            .value
+            .as_ref()
+            .map_or(format!(" ({})", claim.written), |value| format!("={value}"));
         format!("{}{value} {} {standing}", claim.label(), claim.source())
     };
     let mut all: Vec<String> = managers.claims.iter().map(line).collect();
@@ -194,7 +198,10 @@ fn what_tuned_does_is_told_with_a_remedy() {
         claim.to_string(),
         "TuneD's profile mine (/usr/lib/tuned/profiles/throughput-performance/tuned.conf:2) sets vm.dirty_ratio=40 when it starts and when the profile changes"
     );
-    assert_eq!(claim.settle, "tuned-adm off, or set vm.dirty_ratio in a profile of yours with include=mine");
+    assert_eq!(
+        claim.settle,
+        "tuned-adm off, or set vm.dirty_ratio in a profile of yours with include=mine"
+    );
 }
 
 #[test]
@@ -254,7 +261,10 @@ fn tlp_and_laptop_mode_may_set_what_their_files_assign() {
         ("etc/tlp.conf", "#DISK_IOSCHED=\"none\"\nMAX_LOST_WORK_SECS_ON_AC=5\n"),
         ("usr/sbin/laptop_mode", ""),
         ("etc/systemd/system/multi-user.target.wants/laptop-mode.service", "->/usr/lib/x"),
-        ("etc/laptop-mode/laptop-mode.conf", "LM_DIRTY_RATIO=60\nNOLM_READAHEAD=128\nHD=\"/dev/sda\"\n"),
+        (
+            "etc/laptop-mode/laptop-mode.conf",
+            "LM_DIRTY_RATIO=60\nNOLM_READAHEAD=128\nHD=\"/dev/sda\"\n",
+        ),
     ];
     insta::assert_snapshot!(shown(&files), @"
     vm.dirty_ratio (LM_DIRTY_RATIO=60) /etc/laptop-mode/laptop-mode.conf:1 uncertain: it may depend on the power supply and on other settings
@@ -294,17 +304,25 @@ fn of_tmpfiles_lines_for_one_path_the_first_counts() {
 fn what_is_ours_is_taken_back_by_floodwall() {
     let (_dir, root) = machine(&[
         ("etc/sysctl.d/10-site.conf", "vm.dirty_bytes = 268435456\n"),
-        ("etc/sysctl.d/99-mine.conf", "# Written by floodwall persist; …\nvm.dirty_bytes = 67108864\n"),
+        (
+            "etc/sysctl.d/99-mine.conf",
+            "# Written by floodwall persist; …\nvm.dirty_bytes = 67108864\n",
+        ),
     ]);
     let settle: Vec<String> = read(&root).claims.into_iter().map(|claim| claim.settle).collect();
-    assert!(settle[0].starts_with("edit line 1 of /etc/sysctl.d/10-site.conf, or keep"), "{settle:?}");
+    assert!(
+        settle[0].starts_with("edit line 1 of /etc/sysctl.d/10-site.conf, or keep"),
+        "{settle:?}"
+    );
     assert_eq!(settle[1], "floodwall unpersist");
 }
 
 #[test]
 fn what_can_not_be_read_is_told() {
-    let (_dir, root) =
-        machine(&[("etc/sysctl.d/9.conf/is/a/directory", ""), ("etc/tuned/active_profile", "none\n")]);
+    let (_dir, root) = machine(&[
+        ("etc/sysctl.d/9.conf/is/a/directory", ""),
+        ("etc/tuned/active_profile", "none\n"),
+    ]);
     let managers = read(&root);
     let what: Vec<_> = managers.unread.iter().map(|missing| missing.what.as_str()).collect();
     assert_eq!(what, ["/etc/sysctl.d/9.conf", "TuneD's profile none"]);

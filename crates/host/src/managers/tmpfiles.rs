@@ -84,9 +84,13 @@ mod tests {
         assert_eq!(parse("w! \"/sys/a\" -  - - -   two words "), own("/sys/a", "two words"));
         assert_eq!(parse("w+ /sys/a - - - - 1\\n"), own("/sys/a", "1"));
         assert_eq!(parse("f+ /sys/a 0644 root root - 1"), own("/sys/a", "1"));
-        for text in
-            ["", "# w /sys/a - - - - 1", "d /run/x 0755 root root -", "f /sys/a - - - - 1", "w /sys/a"]
-        {
+        for text in [
+            "",
+            "# w /sys/a - - - - 1",
+            "d /run/x 0755 root root -",
+            "f /sys/a - - - - 1",
+            "w /sys/a",
+        ] {
             assert_eq!(parse(text), None, "{text}");
         }
     }

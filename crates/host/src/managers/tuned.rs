@@ -44,7 +44,9 @@ pub(super) fn read(found: &mut Found<'_>) {
     let active: Vec<String> = ACTIVE.iter().filter_map(|file| found.text(file)).collect();
     let names: Vec<&str> = active.iter().flat_map(|text| text.split_whitespace()).collect();
     let standing = match service::is_started(found.root, UNIT) {
-        _ if service::runs(found.root, PID, &["tuned", "python", "platform-python"]) => Standing::Wins,
+        _ if service::runs(found.root, PID, &["tuned", "python", "platform-python"]) => {
+            Standing::Wins
+        }
         Some(true) => Standing::Wins,
         Some(false) => return,
         None => Standing::Uncertain {
@@ -58,8 +60,10 @@ pub(super) fn read(found: &mut Found<'_>) {
     lines.sort_by_key(|line| sections.iter().position(|section| *section == line.section));
     let main = found.text(MAIN).map(|text| options(MAIN, &text)).unwrap_or_default();
     let reapplies = !main.iter().any(|line| line.key == "reapply_sysctl" && is_off(&line.value));
-    for line in lines.iter().filter(|line| !["main", "variables"].contains(&line.section.as_str())) {
-        let doubt = lines.iter().find(|other| other.section == line.section && casts_doubt(other, line));
+    for line in lines.iter().filter(|line| !["main", "variables"].contains(&line.section.as_str()))
+    {
+        let doubt =
+            lines.iter().find(|other| other.section == line.section && casts_doubt(other, line));
         let standing = match (&standing, doubt) {
             (Standing::Wins, Some(Line { key, value, section, .. })) => {
                 Standing::Uncertain { why: format!("it depends on {key}={value} in [{section}]") }
@@ -121,7 +125,10 @@ fn load(found: &mut Found<'_>, names: &[&str], files: &mut Vec<String>, lines: &
         let there: Vec<String> =
             DIRECTORIES.iter().map(path).filter(|path| found.root.exists(path)).collect();
         if there.is_empty() {
-            found.unread(&format!("TuneD's profile {name}"), "absent: no tuned.conf of this name is there");
+            found.unread(
+                &format!("TuneD's profile {name}"),
+                "absent: no tuned.conf of this name is there",
+            );
             continue;
         }
         // If all of its files are being loaded already, it is a circle, which ends here.
@@ -134,8 +141,12 @@ fn load(found: &mut Found<'_>, names: &[&str], files: &mut Vec<String>, lines: &
         let options = options(&path, &text);
         let include = options.iter().find(|line| line.section == "main" && line.key == "include");
         if let Some(include) = include {
-            let names: Vec<&str> =
-                include.value.split([',', ';']).map(str::trim).filter(|name| !name.is_empty()).collect();
+            let names: Vec<&str> = include
+                .value
+                .split([',', ';'])
+                .map(str::trim)
+                .filter(|name| !name.is_empty())
+                .collect();
             load(found, &names, files, lines);
         }
         lines.extend(options);
@@ -156,7 +167,13 @@ fn options(file: &str, text: &str) -> Vec<Line> {
             name.trim().clone_into(&mut section);
         } else if let Some((key, value)) = text.split_once('=') {
             let (key, value) = (key.trim().to_owned(), value.trim().to_owned());
-            lines.push(Line { file: file.to_owned(), number, section: section.clone(), key, value });
+            lines.push(Line {
+                file: file.to_owned(),
+                number,
+                section: section.clone(),
+                key,
+                value,
+            });
         }
     }
     lines
@@ -178,7 +195,11 @@ fn sets(found: &Found<'_>, line: &Line) -> Vec<(String, Place, Option<String>)> 
     let plain = line.value.trim_start_matches(['>', '<']).trim().trim_matches(['"', '\'']);
     let value = (!plain.contains("${")).then(|| plain.to_owned());
     if let Some((knob, owner)) = reach::of_path(&line.key) {
-        return found.places(&owner).into_iter().map(|place| (knob.clone(), place, value.clone())).collect();
+        return found
+            .places(&owner)
+            .into_iter()
+            .map(|place| (knob.clone(), place, value.clone()))
+            .collect();
     }
     let Some(knob) = knob(&line.key) else { return Vec::new() };
     if knob.starts_with("vm.") {
@@ -192,7 +213,8 @@ fn sets(found: &Found<'_>, line: &Line) -> Vec<(String, Place, Option<String>)> 
         };
     }
     // Read-ahead is in KiB, with a unit behind it in sectors.
-    let is_known = line.key == "elevator" || line.key == "readahead" && plain.parse::<u64>().is_ok();
+    let is_known =
+        line.key == "elevator" || line.key == "readahead" && plain.parse::<u64>().is_ok();
     let value = value.filter(|_| is_known);
     // TuneD takes no removable disks (plugin_disk.py).
     let is_fixed = |name: &str| {

@@ -69,7 +69,9 @@ impl Exposure {
     /// of a FUSE filesystem.
     pub fn of(servers: &[Server], limits: impl Fn(&Served) -> FuseLimits) -> Option<Self> {
         let mut serves: Vec<&Served> = Vec::new();
-        for served in servers.iter().filter(|server| server.may_hang()).flat_map(|server| &server.serves) {
+        for served in
+            servers.iter().filter(|server| server.may_hang()).flat_map(|server| &server.serves)
+        {
             // Several processes may serve one device.
             if serves.iter().all(|other| other.name != served.name) {
                 serves.push(served);
@@ -78,7 +80,9 @@ impl Exposure {
         let mut exposure = (!serves.is_empty()).then(Self::default)?;
         for served in serves {
             match &served.queue_bytes {
-                Reading::Value(bytes) => exposure.queue_bytes = exposure.queue_bytes.saturating_add(*bytes),
+                Reading::Value(bytes) => {
+                    exposure.queue_bytes = exposure.queue_bytes.saturating_add(*bytes)
+                }
                 Reading::Unreadable(why) => exposure.boundless = Some(why.clone()),
                 Reading::Absent(_) => {
                     let limits = limits(served);
@@ -99,7 +103,8 @@ impl Exposure {
         if self.boundless.is_some() {
             return f64::INFINITY;
         }
-        let chunk = if self.queue_bytes > 0 { hard as f64 / DIRTY_SCOPE + CHUNK_BYTES as f64 } else { 0.0 };
+        let chunk =
+            if self.queue_bytes > 0 { hard as f64 / DIRTY_SCOPE + CHUNK_BYTES as f64 } else { 0.0 };
         self.queue_bytes as f64 + chunk + self.share * hard as f64
     }
 
@@ -113,7 +118,10 @@ impl Exposure {
     /// is a quarter of it; `None` if no limit suffices.
     #[must_use]
     pub fn least_hard_bytes(&self) -> Option<u64> {
-        let rest = 1.0 - BACKGROUND - self.share - if self.queue_bytes > 0 { 1.0 / DIRTY_SCOPE } else { 0.0 };
+        let rest = 1.0
+            - BACKGROUND
+            - self.share
+            - if self.queue_bytes > 0 { 1.0 / DIRTY_SCOPE } else { 0.0 };
         if self.boundless.is_some() || rest <= 0.0 {
             return None;
         }
@@ -142,9 +150,11 @@ mod tests {
         // Seen on 6.18: a loop device of 128 requests of 1280 KiB on a FUSE file, its server
         // without the flag.
         let seen = queue(160 << 20);
-        for (hard, background, hung) in
-            [(15_000_000, 7_500_000, true), (64 << 20, 32 << 20, true), (512 << 20, 128 << 20, false)]
-        {
+        for (hard, background, hung) in [
+            (15_000_000, 7_500_000, true),
+            (64 << 20, 32 << 20, true),
+            (512 << 20, 128 << 20, false),
+        ] {
             assert_eq!(seen.can_hang(hard, background), hung, "{hard}");
         }
         // 174 MiB were waiting for it under a hard limit of 400 MiB.

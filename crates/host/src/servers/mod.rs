@@ -88,7 +88,10 @@ pub fn describe(server: &Server) -> String {
     let what = serves.join(" and ");
     let what = printable(&what);
     let Reading::Value(pid) = server.pid else {
-        return format!("{what}: its server can't be told ({})", server.pid.reason().unwrap_or_default());
+        return format!(
+            "{what}: its server can't be told ({})",
+            server.pid.reason().unwrap_or_default()
+        );
     };
     let writes = match &server.buffered {
         Reading::Value(path) => format!("has {} open for buffered writes", printable(path)),
@@ -103,11 +106,14 @@ pub fn describe(server: &Server) -> String {
 
 /// A process and all that it serves.
 fn server(root: &SysRoot, pid: u32, units: &[&Unit], mounts: &[Mount]) -> Server {
-    let is_served = |name: &str| units.iter().flat_map(|unit| &unit.serves).any(|served| served.name == name);
+    let is_served =
+        |name: &str| units.iter().flat_map(|unit| &unit.serves).any(|served| served.name == name);
     let mut buffered = process::read_buffered(root, pid, mounts, is_served);
     let passes_on = units.iter().any(|unit| matches!(unit.way, Way::Nbd(_)));
     if passes_on && matches!(buffered, Reading::Absent(_)) && process::has_socket(root, pid) {
-        buffered = Reading::Unreadable("it passes requests to another process through a socket".to_owned());
+        buffered = Reading::Unreadable(
+            "it passes requests to another process through a socket".to_owned(),
+        );
     }
     Server {
         pid: Reading::Value(pid),
@@ -144,8 +150,13 @@ fn units(root: &SysRoot, mounts: &[Mount]) -> Vec<Unit> {
         if numbered(&name, "loop").is_some() {
             loops.push((name, id));
         } else if let Some(number) = numbered(&name, "ublkb") {
-            units.push(Unit { way: Way::Ublk(number, id), serves: vec![block_device(root, name, id)] });
-        } else if numbered(&name, "nbd").is_some() && root.exists(&format!("{}/pid", block::directory(id))) {
+            units.push(Unit {
+                way: Way::Ublk(number, id),
+                serves: vec![block_device(root, name, id)],
+            });
+        } else if numbered(&name, "nbd").is_some()
+            && root.exists(&format!("{}/pid", block::directory(id)))
+        {
             units.push(Unit { way: Way::Nbd(id), serves: vec![block_device(root, name, id)] });
         }
     }
@@ -226,9 +237,12 @@ fn block_device(root: &SysRoot, name: String, id: DeviceId) -> Served {
     let requests = root.parse::<u64>(&format!("{directory}/nr_requests"));
     let kib = root.parse::<u64>(&format!("{directory}/max_sectors_kb"));
     // Each hardware queue has its own requests; a captured tree does not tell how many there are.
-    let queues =
-        root.list(&format!("{}/mq", block::directory(id))).into_value().map_or(1, |list| list.len().max(1));
-    let bytes = |requests: u64, kib: u64| requests.saturating_mul(kib).saturating_mul(queues as u64 * 1024);
+    let queues = root
+        .list(&format!("{}/mq", block::directory(id)))
+        .into_value()
+        .map_or(1, |list| list.len().max(1));
+    let bytes =
+        |requests: u64, kib: u64| requests.saturating_mul(kib).saturating_mul(queues as u64 * 1024);
     let queue_bytes = match (requests, kib) {
         (Reading::Value(requests), Reading::Value(kib)) => Reading::Value(bytes(requests, kib)),
         _ => Reading::Unreadable(format!("the queue of {name} can't be read")),
@@ -272,8 +286,10 @@ impl Holders {
                 match link.as_deref() {
                     Some("/dev/fuse") => holders.add_fuse(root, pid, &descriptor, units),
                     Some(link) => {
-                        let number = link.strip_prefix("/dev/").and_then(|name| numbered(name, "ublkc"));
-                        let is = |unit: &Unit| matches!(unit.way, Way::Ublk(n, _) if Some(n) == number);
+                        let number =
+                            link.strip_prefix("/dev/").and_then(|name| numbered(name, "ublkc"));
+                        let is =
+                            |unit: &Unit| matches!(unit.way, Way::Ublk(n, _) if Some(n) == number);
                         if number.is_some() {
                             holders.add(units.iter().position(is), pid);
                         }
@@ -293,12 +309,16 @@ impl Holders {
     }
 
     fn add_fuse(&mut self, root: &SysRoot, pid: u32, descriptor: &str, units: &[Unit]) {
-        let info = root.read(&format!("/proc/{pid}/fdinfo/{descriptor}")).into_value().unwrap_or_default();
+        let info =
+            root.read(&format!("/proc/{pid}/fdinfo/{descriptor}")).into_value().unwrap_or_default();
         match number_after(&info, "fuse_connection") {
             Some(connection) => {
                 // fs/fuse/dev.c `fuse_dev_show_fdinfo`: the superblock's dev_t,
                 // major << 20 | minor.
-                let id = DeviceId { major: (connection >> 20) as u32, minor: (connection & 0xf_ffff) as u32 };
+                let id = DeviceId {
+                    major: (connection >> 20) as u32,
+                    minor: (connection & 0xf_ffff) as u32,
+                };
                 self.add(units.iter().position(|unit| unit.way == Way::Fuse(id)), pid);
             }
             None if !self.any_fuse.contains(&pid) => self.any_fuse.push(pid),
@@ -312,11 +332,13 @@ impl Holders {
             let pid = root.parse::<u32>(&format!("{}/pid", block::directory(id)));
             return match pid {
                 Reading::Value(pid) if root.exists(&format!("/proc/{pid}")) => Ok(vec![pid]),
-                _ => Err("the process that set it up is gone: the kernel speaks to the server".to_owned()),
+                _ => Err("the process that set it up is gone: the kernel speaks to the server"
+                    .to_owned()),
             };
         }
         let known = self.known.get(&index).cloned().unwrap_or_default();
-        let may_be = if matches!(unit.way, Way::Fuse(_)) { self.any_fuse.clone() } else { Vec::new() };
+        let may_be =
+            if matches!(unit.way, Way::Fuse(_)) { self.any_fuse.clone() } else { Vec::new() };
         match (known.is_empty(), may_be.is_empty()) {
             (false, _) => Ok(known),
             (true, false) => Ok(may_be),

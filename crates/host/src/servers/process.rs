@@ -36,9 +36,9 @@ pub(super) fn read_io_flusher(root: &SysRoot, pid: u32) -> Reading<bool> {
             (0, 0) => Reading::Absent(format!("process {pid} is gone")),
             (0, _) => Reading::Value(false),
             (with, all) if with == all => Reading::Value(true),
-            (with, all) => {
-                Reading::Unreadable(format!("{with} of its {all} threads have set PR_SET_IO_FLUSHER"))
-            }
+            (with, all) => Reading::Unreadable(format!(
+                "{with} of its {all} threads have set PR_SET_IO_FLUSHER"
+            )),
         }
     })
 }
@@ -57,17 +57,21 @@ pub(super) fn read_buffered(
     let mounts = theirs.value().map_or(ours, Vec::as_slice);
     root.list(&directory).and_then(|descriptors| {
         for descriptor in descriptors.iter().filter(|number| !STANDARD.contains(&number.as_str())) {
-            let Some(link) = root.link_target(&format!("{directory}/{descriptor}")).into_value() else {
+            let Some(link) = root.link_target(&format!("{directory}/{descriptor}")).into_value()
+            else {
                 continue;
             };
-            let Some(info) = root.read(&format!("/proc/{pid}/fdinfo/{descriptor}")).into_value() else {
+            let Some(info) = root.read(&format!("/proc/{pid}/fdinfo/{descriptor}")).into_value()
+            else {
                 continue;
             };
             if link.starts_with('/') && is_buffered(root, &link, &info, mounts, &is_served) {
                 return Reading::Value(link);
             }
         }
-        Reading::Absent(format!("process {pid} has no file open for writing through the page cache"))
+        Reading::Absent(format!(
+            "process {pid} has no file open for writing through the page cache"
+        ))
     })
 }
 

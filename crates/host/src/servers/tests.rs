@@ -5,7 +5,12 @@ use super::*;
 use crate::root::testing::tree;
 
 /// A disk, a FUSE filesystem with a loop device on its file, and what process 70 has open.
-fn machine(descriptor: &str, flags: &str, fuse_info: &str, threads: &[u64]) -> (tempfile::TempDir, SysRoot) {
+fn machine(
+    descriptor: &str,
+    flags: &str,
+    fuse_info: &str,
+    threads: &[u64],
+) -> (tempfile::TempDir, SysRoot) {
     let mut files: Vec<(String, String)> = vec![
         (
             "proc/self/mountinfo".into(),
@@ -35,7 +40,8 @@ fn machine(descriptor: &str, flags: &str, fuse_info: &str, threads: &[u64]) -> (
         let stat = format!("7{i} (a) b) S 1 7 7 0 -1 {flags} 0 0\n");
         files.push((format!("proc/70/task/7{i}/stat"), stat));
     }
-    let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
+    let files: Vec<(&str, &str)> =
+        files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
     tree(&files)
 }
 
@@ -103,7 +109,8 @@ fn before_linux_6_16_every_holder_may_be_the_server() {
     let (_dir, root) = machine("/srv/disk.img", "0100002\nmnt_id:\t22", "", &[PLAIN]);
     assert!(only(&root).may_hang());
     // A descriptor of another mount does not count.
-    let (_dir, root) = machine("/srv/disk.img", "0100002\nmnt_id:\t22", "fuse_connection:\t41\n", &[PLAIN]);
+    let (_dir, root) =
+        machine("/srv/disk.img", "0100002\nmnt_id:\t22", "fuse_connection:\t41\n", &[PLAIN]);
     let server = only(&root);
     assert_eq!(server.pid.reason(), Some("no process that can be seen from here serves it"));
     assert!(server.may_hang(), "a server that can't be told is not known to be harmless");
@@ -149,10 +156,17 @@ fn nbd_and_ublk_are_found_by_their_own_ways() {
     let shown: Vec<_> = servers
         .iter()
         .map(|s| {
-            (s.name.as_str(), s.serves.iter().map(|d| d.name.as_str()).collect::<Vec<_>>(), s.may_hang())
+            (
+                s.name.as_str(),
+                s.serves.iter().map(|d| d.name.as_str()).collect::<Vec<_>>(),
+                s.may_hang(),
+            )
         })
         .collect();
-    assert_eq!(shown, [("nbd-client", vec!["nbd0", "loop0"], true), ("ublk", vec!["ublkb3"], false)]);
+    assert_eq!(
+        shown,
+        [("nbd-client", vec!["nbd0", "loop0"], true), ("ublk", vec!["ublkb3"], false)]
+    );
     let why = servers[0].buffered.reason().unwrap();
     assert!(why.contains("through a socket"), "{why}");
     assert_eq!(servers[1].io_flusher, Reading::Value(true));
@@ -161,7 +175,10 @@ fn nbd_and_ublk_are_found_by_their_own_ways() {
 #[test]
 fn nobody_is_looked_for_where_nothing_is_served() {
     let (_dir, root) = tree(&[
-        ("proc/self/mountinfo", "22 1 8:0 / / rw - ext4 /dev/sda rw\n23 22 0:9 / /x rw - virtiofs tag rw\n"),
+        (
+            "proc/self/mountinfo",
+            "22 1 8:0 / / rw - ext4 /dev/sda rw\n23 22 0:9 / /x rw - virtiofs tag rw\n",
+        ),
         ("proc/70/fd/3", "->/dev/fuse"),
     ]);
     let remembering = root.remembering();

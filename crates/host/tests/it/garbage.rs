@@ -49,7 +49,11 @@ fn read_all(machine: &Machine, sane: &Observation) {
     for path in ["/", "/srv", "/backup", "/build", "/mnt/archive copies"] {
         if let Ok(location) = locate(&root, Path::new(path)) {
             let _ = HostFacts::read(&root, &location);
-            let _ = settings_in_force(&root, location.queue_device, location.bdi.value().map(String::as_str));
+            let _ = settings_in_force(
+                &root,
+                location.queue_device,
+                location.bdi.value().map(String::as_str),
+            );
         }
     }
     let _ = capture::entries(&root);
@@ -86,12 +90,14 @@ fn garbage_in_any_files_is_survived() {
     let mut all = Vec::new();
     files(machine.path(), &mut all);
     let picks = prop::collection::vec((0..all.len(), nasty()), 1..12);
-    let config = ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() };
+    let config =
+        ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() };
     let mut runner = proptest::test_runner::TestRunner::new(config);
     let outcome = runner.run(&picks, |picks| {
         let mut samplers = ["8:16", "0:0"].map(|id| Sampler::new(root.clone(), id.parse().ok()));
         sample_all(&mut samplers);
-        let originals: Vec<Vec<u8>> = picks.iter().map(|(i, _)| fs::read(&all[*i]).unwrap()).collect();
+        let originals: Vec<Vec<u8>> =
+            picks.iter().map(|(i, _)| fs::read(&all[*i]).unwrap()).collect();
         for (i, bytes) in &picks {
             overwrite(&all[*i], bytes);
         }
@@ -129,7 +135,9 @@ fn absurd_numbers_in_every_file_of_one_number_are_survived() {
         let sane = Observation::read(&machine.root());
         let mut all = Vec::new();
         files(machine.path(), &mut all);
-        all.retain(|path| fs::read_to_string(path).is_ok_and(|text| text.trim().parse::<u64>().is_ok()));
+        all.retain(|path| {
+            fs::read_to_string(path).is_ok_and(|text| text.trim().parse::<u64>().is_ok())
+        });
         for bytes in [
             &b"18446744073709551615\n"[..],
             b"9223372036854775807\n",

@@ -84,7 +84,10 @@ fn a_tree_that_stands_still_tells_nothing_of_what_is_written() {
         let machine = Machine::copy_of(name);
         for finding in found(machine.path(), || ()) {
             let told = finding.evidence.join("; ");
-            assert!(!told.contains("nothing was written") && !told.contains("seen during"), "{name}: {told}");
+            assert!(
+                !told.contains("nothing was written") && !told.contains("seen during"),
+                "{name}: {told}"
+            );
         }
     }
 }

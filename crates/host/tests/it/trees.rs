@@ -129,7 +129,10 @@ fn facts_for_a_result() {
     assert_eq!(facts.cpus, Reading::Value(8));
     assert_eq!(facts.distribution, Reading::Value("Ubuntu 22.04.3 LTS".into()));
     assert_eq!(facts.virtualisation, Reading::Value("none seen (Supermicro, X11SSL-F)".into()));
-    assert_eq!((facts.filesystem.as_str(), facts.path.as_str()), ("xfs", "dm-1 → dm-0 → md0 → sdb + sdc"));
+    assert_eq!(
+        (facts.filesystem.as_str(), facts.path.as_str()),
+        ("xfs", "dm-1 → dm-0 → md0 → sdb + sdc")
+    );
     assert_eq!(facts.mount_options, "rw,attr2,inode64,logbsize=32k,logbufs=8,noatime,noquota");
     let device = facts.device.unwrap();
     assert!(matches!(device.model, Reading::Absent(_)));
@@ -154,10 +157,12 @@ fn every_backing_device_of_the_server_has_one_row() {
     let status = status_of(SERVER, true);
     let names: Vec<&str> = status.devices.iter().map(|d| d.name.as_str()).collect();
     assert_eq!(names, ["sda", "dm-1", "dm-2", "btrfs-1", "loop0", "server:/exports/archive"]);
-    let mounts: Vec<&str> = device(&status, "sda").mounts.iter().map(|m| m.mountpoint.as_str()).collect();
+    let mounts: Vec<&str> =
+        device(&status, "sda").mounts.iter().map(|m| m.mountpoint.as_str()).collect();
     assert_eq!(mounts, ["/", "/boot/efi"]);
     assert_eq!(device(&status, "dm-1").kind, "lvm 'vg-srv'");
-    let fuse_and_overlays: Vec<&str> = status.elsewhere.iter().map(|e| e.filesystem.as_str()).collect();
+    let fuse_and_overlays: Vec<&str> =
+        status.elsewhere.iter().map(|e| e.filesystem.as_str()).collect();
     assert_eq!(fuse_and_overlays, ["overlay", "overlay", "fuse.lxcfs"]);
     assert_eq!(status.machine.hard_limit_from, Reading::Value(LimitKnob::RatioPercent(20)));
     assert!(status.root_would_add.is_empty());
@@ -186,9 +191,16 @@ fn a_backlogged_device_shows_the_rate_that_was_seen() {
 #[test]
 fn writers_are_ranked_by_what_they_dirtied_meanwhile() {
     let status = status_of(SERVER, true);
-    let top: Vec<(u32, f64, f64)> =
-        status.writers.top.iter().map(|w| (w.pid, w.dirtied_bytes_per_s, w.cancelled_bytes_per_s)).collect();
-    assert_eq!(top, [(2441, 118e6, 0.0), (2507, 61e6, 20e6), (3100, 409_600.0, 0.0), (812, 24_576.0, 0.0)]);
+    let top: Vec<(u32, f64, f64)> = status
+        .writers
+        .top
+        .iter()
+        .map(|w| (w.pid, w.dirtied_bytes_per_s, w.cancelled_bytes_per_s))
+        .collect();
+    assert_eq!(
+        top,
+        [(2441, 118e6, 0.0), (2507, 61e6, 20e6), (3100, 409_600.0, 0.0), (812, 24_576.0, 0.0)]
+    );
 }
 
 #[test]
@@ -234,7 +246,8 @@ fn a_devices_figures_that_leave_out_control_groups_are_not_shown() {
     assert!(before.value().is_some(), "{before:?}");
     machine.put("sys/fs/cgroup/system.slice/memory.stat", "file_dirty 4096\nfile_writeback 0\n");
     assert_eq!(device(&machine, "sda"), before, "a page more or less");
-    machine.put("sys/fs/cgroup/system.slice/memory.stat", "file_dirty 311705600\nfile_writeback 0\n");
+    machine
+        .put("sys/fs/cgroup/system.slice/memory.stat", "file_dirty 311705600\nfile_writeback 0\n");
     let why = device(&machine, "sda").why().unwrap();
     assert!(why.contains("297 MiB are dirty in control groups") && why.contains("6.10"), "{why}");
     // A kernel that counts them.

@@ -47,7 +47,9 @@ fn section(scope: Scope) -> &'static str {
         Scope::Bdi => "A device's share of the limits: /sys/class/bdi/MAJ:MIN",
         Scope::Scsi => "A SCSI disk: /sys/block/NAME/device",
         Scope::Threads | Scope::Journal => "I/O priorities of threads",
-        Scope::Cgroup | Scope::CgroupValue | Scope::RootCgroup => "A control group: /sys/fs/cgroup/GROUP",
+        Scope::Cgroup | Scope::CgroupValue | Scope::RootCgroup => {
+            "A control group: /sys/fs/cgroup/GROUP"
+        }
     }
 }
 
@@ -78,7 +80,9 @@ fn entry(text: &mut String, knob: &Knob) {
 fn values(knob: &Knob) -> String {
     match knob.unit {
         Unit::Flag => "0 or 1".to_owned(),
-        Unit::IoPriority => "`none`, `be/0` to `be/7`, `rt/0` to `rt/7` or `idle`; 0 goes first".to_owned(),
+        Unit::IoPriority => {
+            "`none`, `be/0` to `be/7`, `rt/0` to `rt/7` or `idle`; 0 goes first".to_owned()
+        }
         Unit::Elevator => "one of those that the file lists".to_owned(),
         Unit::Keys(keys) => keys.iter().map(|key| format!("{key}=…")).collect::<Vec<_>>().join(" "),
         unit if knob.max == i64::MAX => format!("{} from {}", unit.name(), knob.min),

@@ -124,8 +124,8 @@ pub struct Knob {
     pub default: &'static str,
     /// Its requirements, for people. The program looks for the file instead.
     pub needs: &'static str,
-    /// Why the kernel may keep another value than the one written without an error; `None` where it
-    /// keeps it exactly.
+    /// Why the kernel may keep another value than the one written without an error; `None` where
+    /// it keeps it exactly.
     pub adjusts: Option<&'static str>,
     /// The other knobs that the kernel changes when this one is written.
     pub resets: &'static [Reset],
@@ -224,7 +224,12 @@ mod tests {
             }
             assert!(knob.does.ends_with('.') && !knob.source.ends_with('.'), "{}", knob.name);
             for reset in knob.resets {
-                assert!(knobs().any(|other| reset.covers(other)), "{} resets {}", knob.name, reset.knob);
+                assert!(
+                    knobs().any(|other| reset.covers(other)),
+                    "{} resets {}",
+                    knob.name,
+                    reset.knob
+                );
             }
         }
         assert!(seen.len() >= 40, "{}", seen.len());

@@ -32,7 +32,10 @@ impl Session<'_> {
             });
         }
         if let Some(stuck) = recovery.incomplete() {
-            return Err(HoldError::Unrecovered { id: stuck.id, why: stuck.to_string().replace('\n', "; ") });
+            return Err(HoldError::Unrecovered {
+                id: stuck.id,
+                why: stuck.to_string().replace('\n', "; "),
+            });
         }
         let mark = self.store.mark()?.ok_or(HoldError::Marked)?;
         let (name, transaction) = self.begin_transaction(Vec::new(), why, None, true)?;
@@ -45,7 +48,11 @@ impl Session<'_> {
     ///
     /// # Errors
     /// [`HoldError::Journal`].
-    pub fn save(&self, hold: &mut Hold, cells: &[(&'static Knob, Target)]) -> Result<(), HoldError> {
+    pub fn save(
+        &self,
+        hold: &mut Hold,
+        cells: &[(&'static Knob, Target)],
+    ) -> Result<(), HoldError> {
         self.save_cells(hold, cells, Mode::Apply)
     }
 
@@ -71,7 +78,8 @@ impl Session<'_> {
             }
         }
         let first = hold.transaction.entries.len();
-        let cells = saved.into_iter().enumerate().map(|(n, (_, _, cell))| SavedAt { at: first + n, cell });
+        let cells =
+            saved.into_iter().enumerate().map(|(n, (_, _, cell))| SavedAt { at: first + n, cell });
         Ok(self.save_at(hold, cells.collect(), mode)?)
     }
 
@@ -115,9 +123,15 @@ impl Session<'_> {
     ///
     /// # Errors
     /// [`HoldError::Held`] if one is not back; [`HoldError::Journal`].
-    pub fn yield_cells(&self, hold: &mut Hold, of: impl Fn(&Knob, &Target) -> bool) -> Result<(), HoldError> {
+    pub fn yield_cells(
+        &self,
+        hold: &mut Hold,
+        of: impl Fn(&Knob, &Target) -> bool,
+    ) -> Result<(), HoldError> {
         for at in 0..hold.transaction.entries.len() {
-            let Some(entry) = hold.entry(at).filter(|entry| of(entry.knob, &entry.target)) else { continue };
+            let Some(entry) = hold.entry(at).filter(|entry| of(entry.knob, &entry.target)) else {
+                continue;
+            };
             if hold.transaction.yielded(at).is_some() {
                 continue;
             }
@@ -129,7 +143,12 @@ impl Session<'_> {
         Ok(())
     }
 
-    pub(super) fn note(&self, hold: &mut Hold, record: Record, mode: Mode) -> Result<(), JournalError> {
+    pub(super) fn note(
+        &self,
+        hold: &mut Hold,
+        record: Record,
+        mode: Mode,
+    ) -> Result<(), JournalError> {
         self.append(hold, record, mode, false)
     }
 
@@ -144,7 +163,13 @@ impl Session<'_> {
     }
 
     /// Appends a record. In [`Mode::Undo`] one that there is no room for is remembered.
-    fn append(&self, hold: &mut Hold, record: Record, mode: Mode, synced: bool) -> Result<(), JournalError> {
+    fn append(
+        &self,
+        hold: &mut Hold,
+        record: Record,
+        mode: Mode,
+        synced: bool,
+    ) -> Result<(), JournalError> {
         let appended = self.try_append(hold, &record, synced);
         if appended.is_err() {
             match mode {
@@ -157,7 +182,12 @@ impl Session<'_> {
     }
 
     /// Appends to the hold's file, behind the records that are owed.
-    fn try_append(&self, hold: &mut Hold, record: &Record, synced: bool) -> Result<(), JournalError> {
+    fn try_append(
+        &self,
+        hold: &mut Hold,
+        record: &Record,
+        synced: bool,
+    ) -> Result<(), JournalError> {
         let line = record.line();
         hold.length += append_owed(self.store, &hold.name, &mut hold.owed)?;
         if synced {

@@ -212,7 +212,10 @@ impl Hold {
     }
 
     fn index_of(&self, cell: &Cell, target: &Target) -> Option<usize> {
-        self.transaction.entries.iter().position(|entry| entry.cell == *cell && entry.target == *target)
+        self.transaction
+            .entries
+            .iter()
+            .position(|entry| entry.cell == *cell && entry.target == *target)
     }
 
     fn entry(&self, index: usize) -> Option<&Entry> {
@@ -229,7 +232,8 @@ impl Hold {
 
     fn holds_elevator(&self, target: &Target) -> bool {
         let entries = self.transaction.entries.iter().enumerate();
-        let mut elevators = entries.filter(|(_, e)| e.knob.name == "scheduler" && e.target == *target);
+        let mut elevators =
+            entries.filter(|(_, e)| e.knob.name == "scheduler" && e.target == *target);
         elevators.any(|(index, _)| self.transaction.holds(index))
     }
 }
@@ -237,7 +241,8 @@ impl Hold {
 /// The cells of a hold, by its journal.
 #[must_use]
 pub fn held(transaction: &Transaction) -> Vec<HeldCell> {
-    let entries = transaction.entries.iter().enumerate().filter(|(index, _)| transaction.holds(*index));
+    let entries =
+        transaction.entries.iter().enumerate().filter(|(index, _)| transaction.holds(*index));
     entries
         .map(|(index, entry)| HeldCell {
             index,

@@ -112,7 +112,9 @@ impl Session<'_> {
         let label = || change.target.label(change.knob);
         let Some(index) = hold.index_of(&cell, &change.target) else {
             let why = cell.read(self.files).why().unwrap_or_default();
-            return Err(PlanError::NotThere { label: label(), why, needs: change.knob.needs }.into());
+            return Err(
+                PlanError::NotThere { label: label(), why, needs: change.knob.needs }.into()
+            );
         };
         let now = self.settle(hold, index)?;
         let to = if change.knob.name == "bdi.max_bytes" {
@@ -136,7 +138,11 @@ impl Session<'_> {
     ///
     /// # Errors
     /// [`HoldError`]; nothing was written.
-    pub fn prepare_back(&self, hold: &mut Hold, index: usize) -> Result<Option<Prepared>, HoldError> {
+    pub fn prepare_back(
+        &self,
+        hold: &mut Hold,
+        index: usize,
+    ) -> Result<Option<Prepared>, HoldError> {
         let now = self.settle(hold, index)?;
         match hold.entry(index).and_then(|entry| entry.old.clone()) {
             Some(to) => self.announce(hold, index, now, to),
@@ -174,7 +180,12 @@ impl Session<'_> {
                     Ok(()) => cause,
                     Err(why) => {
                         let (label, before) = (entry.label(), short(&entry.label(), &before));
-                        HoldError::NotBack { cause: Box::new(cause), label, before, why: Box::new(why) }
+                        HoldError::NotBack {
+                            cause: Box::new(cause),
+                            label,
+                            before,
+                            why: Box::new(why),
+                        }
                     }
                 });
             }
@@ -213,7 +224,10 @@ impl Session<'_> {
     /// while it was held is given up. A cell that changed while it was not held is saved anew.
     fn settle(&self, hold: &mut Hold, index: usize) -> Result<State, HoldError> {
         let Some(entry) = hold.entry(index).cloned() else {
-            return Err(HoldError::Gone { label: String::new(), why: "it was never saved".to_owned() });
+            return Err(HoldError::Gone {
+                label: String::new(),
+                why: "it was never saved".to_owned(),
+            });
         };
         let label = entry.label();
         if let Err(why) = entry.target.check(self.files) {
@@ -225,7 +239,9 @@ impl Session<'_> {
         let now = match entry.cell.read(self.files) {
             Reading::Value(now) => now,
             Reading::Absent(why) => {
-                if matches!(entry.target, Target::Group { .. }) || matches!(entry.cell, Cell::Priorities(_)) {
+                if matches!(entry.target, Target::Group { .. })
+                    || matches!(entry.cell, Cell::Priorities(_))
+                {
                     self.forget_gone(hold, index)?;
                 }
                 return Err(HoldError::Gone { label, why });
@@ -234,7 +250,8 @@ impl Session<'_> {
                 return Err(PlanError::Unreadable { label, why }.into());
             }
         };
-        let theirs = |asked| HoldError::Theirs { label: label.clone(), found: short(&label, &now), asked };
+        let theirs =
+            |asked| HoldError::Theirs { label: label.clone(), found: short(&label, &now), asked };
         if let Some(asked) = hold.transaction.yielded(index) {
             return Err(theirs(asked));
         }
@@ -298,9 +315,16 @@ impl Session<'_> {
     ///
     /// Other owners' cells that have to be brought back afterwards are borrowed until then: after
     /// a crash in between the recovery brings them back.
-    fn settle_beside(&self, hold: &mut Hold, entry: &Entry, back: bool) -> Result<Borrowed, HoldError> {
+    fn settle_beside(
+        &self,
+        hold: &mut Hold,
+        entry: &Entry,
+        back: bool,
+    ) -> Result<Borrowed, HoldError> {
         let (mut anew, mut lost, mut borrowed) = (Vec::new(), Vec::new(), Vec::new());
-        for (at, other) in hold.transaction.entries.iter().enumerate().filter(|(_, e)| entry.resets(e)) {
+        for (at, other) in
+            hold.transaction.entries.iter().enumerate().filter(|(_, e)| entry.resets(e))
+        {
             let transaction = &hold.transaction;
             let Reading::Value(now) = other.cell.read(self.files) else {
                 // The tunable of a third elevator: the one that comes back does not have it.
@@ -308,7 +332,10 @@ impl Session<'_> {
                     && other.old.is_some()
                     && !hold.holds_elevator(&other.target);
                 if is_stale && transaction.yielded(at).is_none() {
-                    anew.push(SavedAt { at, cell: SavedEntry { old: None, ..SavedEntry::from(other) } });
+                    anew.push(SavedAt {
+                        at,
+                        cell: SavedEntry { old: None, ..SavedEntry::from(other) },
+                    });
                 }
                 continue;
             };
@@ -318,7 +345,10 @@ impl Session<'_> {
                     return Err(HoldError::Theirs { found: short(&label, &now), label, asked });
                 }
                 borrowed.push((at, asked));
-                anew.push(SavedAt { at, cell: SavedEntry { old: Some(now), ..SavedEntry::from(other) } });
+                anew.push(SavedAt {
+                    at,
+                    cell: SavedEntry { old: Some(now), ..SavedEntry::from(other) },
+                });
                 continue;
             }
             let is_old = other.old.as_ref().is_some_and(|old| other.cell.same(old, &now));
@@ -339,10 +369,17 @@ impl Session<'_> {
     /// The cells that depend on an entry, with their states after a write of it. When the hold puts
     /// values back, these are the saved states of its own cells. Otherwise they are the present
     /// states, if the catalogue says that they are kept.
-    fn beside(&self, hold: &Hold, entry: &Entry, back: bool, borrowed: &Borrowed) -> Vec<(usize, State)> {
+    fn beside(
+        &self,
+        hold: &Hold,
+        entry: &Entry,
+        back: bool,
+        borrowed: &Borrowed,
+    ) -> Vec<(usize, State)> {
         let entries = hold.transaction.entries.iter().enumerate();
-        let kept =
-            |other: &Entry| entry.knob.resets.iter().any(|reset| reset.keep && reset.covers(other.knob));
+        let kept = |other: &Entry| {
+            entry.knob.resets.iter().any(|reset| reset.keep && reset.covers(other.knob))
+        };
         entries
             .filter(|(_, other)| entry.resets(other))
             .filter_map(|(at, other)| {
@@ -377,7 +414,8 @@ fn judge(entry: &Entry, found: Option<State>, to: &State) -> Result<Written, Hol
     match (found, entry.knob.adjusts) {
         (Some(found), _) if entry.cell.same(&found, to) => Ok(Written { found, adjusted: None }),
         (Some(found), Some(why)) => {
-            let adjusted = format!("{}: {} became {} ({why})", entry.label(), to.value, found.value);
+            let adjusted =
+                format!("{}: {} became {} ({why})", entry.label(), to.value, found.value);
             Ok(Written { found, adjusted: Some(adjusted) })
         }
         (found, _) => Err(StepError::not_taken(entry, to, found.as_ref()).into()),

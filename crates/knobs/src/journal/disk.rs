@@ -56,7 +56,9 @@ impl DiskStore {
     pub fn open_to_read(path: &Path) -> Result<Option<Self>, JournalError> {
         match walk(path, false) {
             Ok(directory) => Ok(Some(Self { directory, path: path.to_owned(), lock: None })),
-            Err(JournalError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(JournalError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                Ok(None)
+            }
             Err(e) => Err(e),
         }
     }
@@ -77,7 +79,8 @@ impl DiskStore {
                 let length = rustix::io::pread(&lock, &mut text[..], 0).unwrap_or(0);
                 let said = String::from_utf8_lossy(&text[..length]);
                 let said = printable(said.trim());
-                let holder = if said.is_empty() { "another process".to_owned() } else { said.into_owned() };
+                let holder =
+                    if said.is_empty() { "another process".to_owned() } else { said.into_owned() };
                 Err(JournalError::Held { holder })
             }
             Err(e) => Err(self.failed("lock", LOCK, e)),
@@ -95,16 +98,17 @@ impl DiskStore {
     fn open_file(&self, name: &str, flags: OFlags) -> Result<OwnedFd, JournalError> {
         // Non-blocking: a FIFO in our place must not hang us.
         let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let file = rustix::fs::openat(&self.directory, name, flags, Mode::from_raw_mode(0o600)).map_err(
-            |e| match e {
-                Errno::LOOP => {
-                    JournalError::Foreign { name: name.to_owned(), why: "it is a symbolic link".to_owned() }
-                }
+        let file = rustix::fs::openat(&self.directory, name, flags, Mode::from_raw_mode(0o600))
+            .map_err(|e| match e {
+                Errno::LOOP => JournalError::Foreign {
+                    name: name.to_owned(),
+                    why: "it is a symbolic link".to_owned(),
+                },
                 e => self.failed("open", name, e),
-            },
-        )?;
+            })?;
         let stat = rustix::fs::fstat(&file).map_err(|e| self.failed("look at", name, e))?;
-        let foreign = |why: &str| JournalError::Foreign { name: name.to_owned(), why: why.to_owned() };
+        let foreign =
+            |why: &str| JournalError::Foreign { name: name.to_owned(), why: why.to_owned() };
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             return Err(foreign("it is not a plain file"));
         }
@@ -145,7 +149,12 @@ impl DiskStore {
         appended
     }
 
-    fn write_all(&self, file: BorrowedFd<'_>, name: &str, bytes: &[u8]) -> Result<(), JournalError> {
+    fn write_all(
+        &self,
+        file: BorrowedFd<'_>,
+        name: &str,
+        bytes: &[u8],
+    ) -> Result<(), JournalError> {
         let mut rest = bytes;
         while !rest.is_empty() {
             match rustix::io::write(file, rest) {
@@ -357,7 +366,10 @@ mod tests {
     fn files_are_written_renamed_appended_and_cut() {
         let (_dir, path) = place();
         let store = DiskStore::open(&path.join("a/b"), "test").unwrap();
-        assert_eq!(std::fs::metadata(path.join("a/b")).unwrap().permissions().mode() & 0o777, 0o700);
+        assert_eq!(
+            std::fs::metadata(path.join("a/b")).unwrap().permissions().mode() & 0o777,
+            0o700
+        );
         store.write_new("1.new", b"left over").unwrap();
         store.write_new("1.new", b"one\n").unwrap();
         store.rename("1.new", "1.jsonl").unwrap();
@@ -417,7 +429,8 @@ mod tests {
         std::fs::set_permissions(at("2.jsonl"), std::fs::Permissions::from_mode(0o666)).unwrap();
         store.write_new("3.jsonl", b"x").unwrap();
         std::fs::hard_link(at("3.jsonl"), at("4.jsonl")).unwrap();
-        rustix::fs::mknodat(rustix::fs::CWD, at("5.jsonl"), FileType::Fifo, 0o600.into(), 0).unwrap();
+        rustix::fs::mknodat(rustix::fs::CWD, at("5.jsonl"), FileType::Fifo, 0o600.into(), 0)
+            .unwrap();
         for (name, why) in [
             ("1.jsonl", "a symbolic link"),
             ("2.jsonl", "others can write it"),

@@ -160,7 +160,8 @@ impl Record {
 
     pub(super) fn parse(line: &str) -> Result<Self, String> {
         let parts = line.strip_prefix(BEFORE_SUM).and_then(|rest| rest.split_once(BEFORE_RECORD));
-        let Some((sum, text)) = parts.and_then(|(sum, rest)| Some((sum, rest.strip_suffix('}')?))) else {
+        let Some((sum, text)) = parts.and_then(|(sum, rest)| Some((sum, rest.strip_suffix('}')?)))
+        else {
             return Err("not a record".to_owned());
         };
         if sum != format!("{:016x}", checksum(text.as_bytes())) {
@@ -173,9 +174,9 @@ impl Record {
 /// FNV-1a, 64 bits: against accidents, not against an attacker, whom the directory's permissions
 /// keep out.
 pub(crate) fn checksum(bytes: &[u8]) -> u64 {
-    bytes
-        .iter()
-        .fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3))
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |sum, byte| {
+        (sum ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
 }
 
 impl Begin {

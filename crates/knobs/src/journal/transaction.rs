@@ -123,8 +123,13 @@ impl Transaction {
 
     /// After a write of an entry: the present values of the entry and of those that it resets, and
     /// the entry's value by itself.
-    pub(crate) fn read_back(&self, index: usize, files: &dyn Files) -> (Vec<Reading>, Option<State>) {
-        let resets = |other: &Entry| self.entries.get(index).is_some_and(|entry| entry.resets(other));
+    pub(crate) fn read_back(
+        &self,
+        index: usize,
+        files: &dyn Files,
+    ) -> (Vec<Reading>, Option<State>) {
+        let resets =
+            |other: &Entry| self.entries.get(index).is_some_and(|entry| entry.resets(other));
         let its = self.entries.iter().enumerate().filter(|(i, other)| *i == index || resets(other));
         let readings: Vec<Reading> = its.filter_map(|(i, _)| self.reading(i, files)).collect();
         let found = readings.iter().find(|reading| reading.entry == index);
@@ -152,7 +157,10 @@ impl Transaction {
         self.learn(&record);
         let of_entries = matches!(
             record,
-            Record::Intent { .. } | Record::Done { .. } | Record::Save { .. } | Record::Yield { .. }
+            Record::Intent { .. }
+                | Record::Done { .. }
+                | Record::Save { .. }
+                | Record::Yield { .. }
         );
         // A hold goes on for months: what its records say of the entries has been learnt.
         if !(self.begin.steers && of_entries) {
@@ -183,7 +191,9 @@ impl Transaction {
             return false;
         };
         let ours = |state: &State| entry.cell.follows(state, found);
-        trace.unforeseeable || trace.last.as_ref().is_some_and(ours) || trace.under_way.iter().any(ours)
+        trace.unforeseeable
+            || trace.last.as_ref().is_some_and(ours)
+            || trace.under_way.iter().any(ours)
     }
 
     /// Whether a write that may change an entry has begun and has not been read back.
@@ -199,8 +209,10 @@ impl Transaction {
         let (Some(entry), Some(trace)) = (self.entries.get(index), self.traces.get(index)) else {
             return false;
         };
-        let differs = |last: &State| !entry.old.as_ref().is_some_and(|old| entry.cell.same(old, last));
-        trace.yielded.is_none() && (trace.is_under_way() || trace.last.as_ref().is_some_and(differs))
+        let differs =
+            |last: &State| !entry.old.as_ref().is_some_and(|old| entry.cell.same(old, last));
+        trace.yielded.is_none()
+            && (trace.is_under_way() || trace.last.as_ref().is_some_and(differs))
     }
 
     /// Whether an entry was ever written, beside another one included, since it was saved.
@@ -255,7 +267,10 @@ impl Transaction {
                     trace.yielded = Some(*asked);
                 }
             }
-            Record::Begin(_) | Record::Save { .. } | Record::Undo { .. } | Record::Closed { .. } => {}
+            Record::Begin(_)
+            | Record::Save { .. }
+            | Record::Undo { .. }
+            | Record::Closed { .. } => {}
         }
     }
 
@@ -265,7 +280,8 @@ impl Transaction {
     pub fn compacted(&self, kept: impl Fn(&Entry) -> bool) -> Vec<Record> {
         let mut all = Self::new(self.begin.clone(), Vec::new());
         let entries = self.entries.iter().zip(&self.traces).filter(|(entry, _)| kept(entry));
-        (all.entries, all.traces) = entries.map(|(entry, trace)| (entry.clone(), trace.clone())).unzip();
+        (all.entries, all.traces) =
+            entries.map(|(entry, trace)| (entry.clone(), trace.clone())).unzip();
         all.all_records()
     }
 
@@ -281,7 +297,8 @@ impl Transaction {
             records.push(Record::Done { readings });
         }
         for (entry, trace) in self.traces.iter().enumerate() {
-            records.extend(trace.under_way.iter().map(|to| Record::Intent { entry, to: to.clone() }));
+            records
+                .extend(trace.under_way.iter().map(|to| Record::Intent { entry, to: to.clone() }));
             records.extend(trace.yielded.map(|asked| Record::Yield { entry, asked }));
         }
         records
@@ -333,7 +350,13 @@ fn believe(saved: &SavedEntry) -> Result<Entry, String> {
             return Err(format!("'{state}' is not a value of {}", saved.target.label(knob)));
         }
     }
-    Ok(Entry { knob, target: saved.target.clone(), cell, old: saved.old.clone(), new: saved.new.clone() })
+    Ok(Entry {
+        knob,
+        target: saved.target.clone(),
+        cell,
+        old: saved.old.clone(),
+        new: saved.new.clone(),
+    })
 }
 
 #[cfg(test)]
@@ -368,7 +391,11 @@ mod tests {
             expires_at_unix_s: None,
             steers: false,
             entries: vec![
-                entry("vm.dirty_bytes", state("dirty_ratio", "20"), state("dirty_bytes", "15000000")),
+                entry(
+                    "vm.dirty_bytes",
+                    state("dirty_ratio", "20"),
+                    state("dirty_bytes", "15000000"),
+                ),
                 entry(
                     "vm.dirty_expire_centisecs",
                     state("dirty_expire_centisecs", "3000"),
@@ -391,7 +418,9 @@ mod tests {
     }
 
     fn done(value: &str) -> Record {
-        Record::Done { readings: vec![Reading { entry: 0, state: Some(state("dirty_bytes", value)) }] }
+        Record::Done {
+            readings: vec![Reading { entry: 0, state: Some(state("dirty_bytes", value)) }],
+        }
     }
 
     #[test]
@@ -416,7 +445,8 @@ mod tests {
         let line = Record::Begin(begin()).line();
         assert!(!line.contains("expires"), "{line}");
         let timed = Begin { expires_at_unix_s: Some(1_700_000_600), ..begin() };
-        let (transaction, _) = Transaction::parse(Record::Begin(timed.clone()).line().as_bytes()).unwrap();
+        let (transaction, _) =
+            Transaction::parse(Record::Begin(timed.clone()).line().as_bytes()).unwrap();
         assert_eq!(transaction.begin, timed);
         assert!(transaction.has_expired(1_700_000_600) && !transaction.has_expired(1_700_000_599));
     }
@@ -426,7 +456,8 @@ mod tests {
         let line = Record::Begin(begin()).line();
         assert!(!line.contains("socket"), "{line}");
         let hold = Begin { socket: Some("/run/guard.sock".into()), steers: true, ..begin() };
-        let (transaction, _) = Transaction::parse(Record::Begin(hold.clone()).line().as_bytes()).unwrap();
+        let (transaction, _) =
+            Transaction::parse(Record::Begin(hold.clone()).line().as_bytes()).unwrap();
         assert_eq!(transaction.begin, hold);
         assert!(
             matches!(transaction.compacted(|_| true).first(), Some(Record::Begin(b)) if b.socket == hold.socket)
@@ -442,7 +473,10 @@ mod tests {
         assert!(!owns(&[], "15000000"));
         assert!(owns(&[intent("9000000")], "9000000"));
         assert!(owns(&[intent("9000000"), done("9000000"), intent("8000000")], "9000000"));
-        assert!(!owns(&[intent("9000000"), done("9000000"), intent("8000000"), done("8000000")], "9000000"));
+        assert!(!owns(
+            &[intent("9000000"), done("9000000"), intent("8000000"), done("8000000")],
+            "9000000"
+        ));
         assert!(!owns(&[intent("9000000")], "7000000"));
     }
 
@@ -455,7 +489,10 @@ mod tests {
         assert_eq!(phase(std::slice::from_ref(&commit)), Phase::Standing);
         assert_eq!(phase(&[commit.clone(), Record::Undo { at_unix_s: at }]), Phase::Undoing);
         let closed = Record::Closed { at_unix_s: at, how: Closing::Undone };
-        assert_eq!(phase(&[commit, Record::Undo { at_unix_s: at }, closed]), Phase::Closed(Closing::Undone));
+        assert_eq!(
+            phase(&[commit, Record::Undo { at_unix_s: at }, closed]),
+            Phase::Closed(Closing::Undone)
+        );
     }
 
     #[test]
@@ -477,7 +514,10 @@ mod tests {
     #[test]
     fn a_record_about_no_entry_is_not_believed() {
         let wrong = Record::Intent { entry: 7, to: state("dirty_bytes", "9000000") };
-        assert_eq!(Transaction::parse(&journal(&[wrong])).unwrap_err(), "line 2: there is no entry 7");
+        assert_eq!(
+            Transaction::parse(&journal(&[wrong])).unwrap_err(),
+            "line 2: there is no entry 7"
+        );
         assert!(Transaction::parse(b"").is_err());
         assert!(Transaction::parse(b"hello\n").is_err());
     }

@@ -29,7 +29,11 @@ pub struct Applied {
 ///
 /// # Errors
 /// [`JournalError`] if the journal can't be read.
-pub fn applied(store: &dyn Store, files: &dyn Files, boot_id: &str) -> Result<Applied, JournalError> {
+pub fn applied(
+    store: &dyn Store,
+    files: &dyn Files,
+    boot_id: &str,
+) -> Result<Applied, JournalError> {
     let mut found = Applied::default();
     for transaction in log(store)?.into_iter().filter_map(|logged| logged.transaction.ok()) {
         let id = transaction.begin.id;
@@ -54,16 +58,16 @@ pub fn applied(store: &dyn Store, files: &dyn Files, boot_id: &str) -> Result<Ap
             let change = change_of(entry, new);
             if let Some(change) = &change {
                 // A later change of the same cell counts, even if it is left out.
-                found
-                    .changes
-                    .retain(|old| old.target != change.target || !super::one_cell(old.knob, change.knob));
+                found.changes.retain(|old| {
+                    old.target != change.target || !super::one_cell(old.knob, change.knob)
+                });
             }
             match (left_out, change) {
                 (Some(why), _) => found.notes.push(format!("{} is left out: {why}", entry.label())),
                 (None, Some(change)) => found.changes.push(change),
-                (None, None) => {
-                    found.notes.push(format!("{} is left out: '{new}' is no knob's value", entry.label()))
-                }
+                (None, None) => found
+                    .notes
+                    .push(format!("{} is left out: '{new}' is no knob's value", entry.label())),
             }
         }
     }
@@ -87,5 +91,9 @@ fn change_of(entry: &Entry, new: &State) -> Option<Change> {
         Cell::Keyed { .. } => new.value.split_once(' ').map_or("", |(_, value)| value),
         _ => new.value.as_str(),
     };
-    Some(Change { knob, target: entry.target.clone(), value: check(knob, value, Form::Kernel).ok()? })
+    Some(Change {
+        knob,
+        target: entry.target.clone(),
+        value: check(knob, value, Form::Kernel).ok()?,
+    })
 }

@@ -62,8 +62,8 @@ impl Etc {
     /// [`PersistError::Held`], [`PersistError::NoDirectory`], [`PersistError::Io`].
     pub fn open(root: &SysRoot) -> Result<Self, PersistError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let top =
-            rustix::fs::open(root.path(), flags, Mode::empty()).map_err(|e| failed(root, "open", "/", e))?;
+        let top = rustix::fs::open(root.path(), flags, Mode::empty())
+            .map_err(|e| failed(root, "open", "/", e))?;
         let lock = open_directory(root, &top, "/etc", true)?;
         match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Self { root: root.clone(), top, _lock: lock }),
@@ -77,7 +77,10 @@ impl Etc {
     ///
     /// # Errors
     /// [`PersistError`]. Unless it says otherwise everything is as before.
-    pub fn write(&self, mut files: Vec<(String, Option<String>)>) -> Result<Vec<Written>, PersistError> {
+    pub fn write(
+        &self,
+        mut files: Vec<(String, Option<String>)>,
+    ) -> Result<Vec<Written>, PersistError> {
         let kept = read(&self.root);
         self.clear_temporary(&kept);
         // Drop-ins of units that are no longer kept. Files of other programs stay.
@@ -90,14 +93,16 @@ impl Etc {
         let mut left = Vec::new();
         files.retain(|(path, text)| {
             let state = kept.state_of(path);
-            let is_anothers = text.is_none() && *state != FileState::Absent && !state.may_be_replaced();
+            let is_anothers =
+                text.is_none() && *state != FileState::Absent && !state.may_be_replaced();
             if is_anothers {
                 left.push(Written::Left(path.clone(), state.clone()));
             }
             !is_anothers
         });
         let made = self.open_all(&kept, files, &mut pending);
-        let written = made.and_then(|()| self.prepare_all(&pending)).and_then(|()| self.commit(&pending));
+        let written =
+            made.and_then(|()| self.prepare_all(&pending)).and_then(|()| self.commit(&pending));
         // Directories of drop-ins that were made for nothing, or have nothing in them any more.
         for file in &pending {
             self.remove_empty(split(&file.path).0);
@@ -118,7 +123,10 @@ impl Etc {
                 continue;
             }
             if !state.may_be_replaced() {
-                return Err(PersistError::NotOurs { path: self.shown(&path), why: state.to_string() });
+                return Err(PersistError::NotOurs {
+                    path: self.shown(&path),
+                    why: state.to_string(),
+                });
             }
             let (parent, _) = split(&path);
             let directory = open_directory(&self.root, &self.top, parent, text.is_some())?;
@@ -214,12 +222,16 @@ impl Etc {
                     let _ = rustix::fs::unlinkat(&rest.directory, TEMPORARY, AtFlags::empty());
                 }
                 // Every one, even if another fails.
-                let left: Vec<&Pending> =
-                    pending.iter().take(changed).filter(|before| put_back(before).is_err()).collect();
+                let left: Vec<&Pending> = pending
+                    .iter()
+                    .take(changed)
+                    .filter(|before| put_back(before).is_err())
+                    .collect();
                 return Err(match left.first() {
-                    Some(file) => {
-                        PersistError::HalfWritten { path: self.shown(&file.path), source: error.into() }
-                    }
+                    Some(file) => PersistError::HalfWritten {
+                        path: self.shown(&file.path),
+                        source: error.into(),
+                    },
                     None => failed(&self.root, "write", &file.path, error),
                 });
             }
@@ -295,7 +307,12 @@ fn put_back(file: &Pending) -> rustix::io::Result<()> {
 }
 
 /// Opens a directory below the root one name at a time, without following links.
-fn open_directory(root: &SysRoot, top: &OwnedFd, path: &str, make: bool) -> Result<OwnedFd, PersistError> {
+fn open_directory(
+    root: &SysRoot,
+    top: &OwnedFd,
+    path: &str,
+    make: bool,
+) -> Result<OwnedFd, PersistError> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut here = String::new();
     let mut directory: Option<OwnedFd> = None;

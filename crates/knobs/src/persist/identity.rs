@@ -110,7 +110,9 @@ impl Key {
             Self::DmUuid => "its device-mapper UUID",
             Self::MdUuid | Self::MdKernelUuid => "its array's UUID",
             Self::Serial | Self::VirtioSerial => "its serial number",
-            Self::WwnExtended | Self::Wwn | Self::NvmeWwid | Self::ScsiWwid => "its world wide name",
+            Self::WwnExtended | Self::Wwn | Self::NvmeWwid | Self::ScsiWwid => {
+                "its world wide name"
+            }
             Self::PartitionTable => "its partition table's UUID",
             Self::Filesystem => "its filesystem's UUID",
             Self::Port => "its port",
@@ -124,7 +126,9 @@ impl Key {
             Self::PartitionTable => {
                 Some("a new partition table makes it another disk, and a clone has the same one")
             }
-            Self::Filesystem => Some("a new filesystem makes it another disk, and a clone has the same one"),
+            Self::Filesystem => {
+                Some("a new filesystem makes it another disk, and a clone has the same one")
+            }
             Self::Port => Some("whatever disk is plugged in there gets the settings"),
             _ => None,
         }
@@ -203,7 +207,9 @@ pub(crate) fn candidates(root: &SysRoot, number: &str) -> Vec<Identity> {
         .filter(|key| kind.may_be_known_by(*key))
         .filter_map(|key| {
             let value = match key.source() {
-                Source::File(file) => root.read_line(&format!("{directory}/{file}")).into_value()?,
+                Source::File(file) => {
+                    root.read_line(&format!("{directory}/{file}")).into_value()?
+                }
                 Source::Property(name) => database.get(name)?.to_owned(),
             };
             // Without a serial number udev makes do with the model (ata_id, usb_id), which every
@@ -227,7 +233,8 @@ enum Kind {
 impl Kind {
     fn of(root: &SysRoot, directory: &str) -> Self {
         let has = |name: &str| root.exists(&format!("{directory}/{name}"));
-        let is_loop = root.link_name(directory).value().is_some_and(|name| name.starts_with("loop"));
+        let is_loop =
+            root.link_name(directory).value().is_some_and(|name| name.starts_with("loop"));
         if has("loop") || is_loop {
             Self::Loop
         } else if has("dm") {
@@ -251,13 +258,17 @@ impl Kind {
     /// The missing identity, and what to do instead.
     fn without(self) -> (&'static str, &'static str) {
         match self {
-            Self::Loop => {
-                ("no backing file", "attach one, or run floodwall apply from whatever sets the device up")
+            Self::Loop => (
+                "no backing file",
+                "attach one, or run floodwall apply from whatever sets the device up",
+            ),
+            Self::Mapped => (
+                "no UUID",
+                "give it one (dmsetup create --uuid), or run floodwall apply after it is made",
+            ),
+            Self::Array => {
+                ("no UUID", "run floodwall apply from a unit that starts after it is assembled")
             }
-            Self::Mapped => {
-                ("no UUID", "give it one (dmsetup create --uuid), or run floodwall apply after it is made")
-            }
-            Self::Array => ("no UUID", "run floodwall apply from a unit that starts after it is assembled"),
             Self::Disk => (
                 "no serial number, world wide name, UUID or port that udev or the kernel knows of",
                 "give it a serial number (serial= in a virtual machine's configuration), or run floodwall apply from a unit at boot",
@@ -271,11 +282,17 @@ fn pattern(key: Key, value: &str) -> Option<String> {
     // `|` separates alternatives, `\` and `"` mean something to some versions of udev and nothing
     // to others.
     let unfit = |c: char| c.is_control() || matches!(c, '"' | '\\' | '|');
-    if value.is_empty() || value.len() > 400 || value.contains(unfit) || value.ends_with(" (deleted)") {
+    if value.is_empty()
+        || value.len() > 400
+        || value.contains(unfit)
+        || value.ends_with(" (deleted)")
+    {
         return None;
     }
     let literal = |text: &str| -> String {
-        text.chars().map(|c| if matches!(c, '*' | '?' | '[') { format!("[{c}]") } else { c.into() }).collect()
+        text.chars()
+            .map(|c| if matches!(c, '*' | '?' | '[') { format!("[{c}]") } else { c.into() })
+            .collect()
     };
     if key == Key::BackingFile
         && let Some((path, _token)) =
@@ -325,9 +342,12 @@ fn identify_among(
         }
     }
     match shared {
-        Some((identity, other)) => Err(NoIdentity::Shared { device: device.name.clone(), other, identity }),
+        Some((identity, other)) => {
+            Err(NoIdentity::Shared { device: device.name.clone(), other, identity })
+        }
         None => {
-            let (lacks, remedy) = Kind::of(root, &format!("/sys/dev/block/{}", device.number)).without();
+            let (lacks, remedy) =
+                Kind::of(root, &format!("/sys/dev/block/{}", device.number)).without();
             Err(NoIdentity::None { device: device.name.clone(), lacks, remedy })
         }
     }
@@ -348,7 +368,8 @@ impl Disks {
         for name in root.list("/sys/class/block").into_value().unwrap_or_default() {
             let directory = format!("/sys/class/block/{name}");
             let number = root.read_line(&format!("{directory}/dev")).into_value();
-            let Some(number) = number.filter(|_| !root.exists(&format!("{directory}/partition"))) else {
+            let Some(number) = number.filter(|_| !root.exists(&format!("{directory}/partition")))
+            else {
                 continue;
             };
             for identity in candidates(root, &number) {
@@ -411,8 +432,7 @@ mod tests {
     #[test]
     fn the_best_that_is_there_and_nobody_else_has_is_taken() {
         const DB: &str = "/run/udev/data/b8:0";
-        let ata =
-            "I:1\nE:ID_BUS=ata\nE:ID_SERIAL=Samsung_SSD_870_S6P\nE:ID_SERIAL_SHORT=S6P\nE:ID_WWN=0x5002\n";
+        let ata = "I:1\nE:ID_BUS=ata\nE:ID_SERIAL=Samsung_SSD_870_S6P\nE:ID_SERIAL_SHORT=S6P\nE:ID_WWN=0x5002\n";
         for (files, expected) in [
             (vec![(DB, ata)], "ENV{ID_SERIAL}==\"Samsung_SSD_870_S6P\""),
             // The other disk has the same serial number.
@@ -428,9 +448,15 @@ mod tests {
             // Virtio has no bus and no short form.
             (vec![(DB, "E:ID_SERIAL=disk1\n")], "ENV{ID_SERIAL}==\"disk1\""),
             // No database of udev's: what the kernel knows.
-            (vec![("/sys/devices/sda/device/wwid", "naa.5002\n")], "ATTR{device/wwid}==\"naa.5002\""),
+            (
+                vec![("/sys/devices/sda/device/wwid", "naa.5002\n")],
+                "ATTR{device/wwid}==\"naa.5002\"",
+            ),
             (vec![("/sys/devices/sda/serial", "a[1]*\n")], "ATTR{serial}==\"a[[]1][*]\""),
-            (vec![("/sys/devices/sda/dm/uuid", "LVM-abc\n"), (DB, ata)], "ATTR{dm/uuid}==\"LVM-abc\""),
+            (
+                vec![("/sys/devices/sda/dm/uuid", "LVM-abc\n"), (DB, ata)],
+                "ATTR{dm/uuid}==\"LVM-abc\"",
+            ),
             (
                 vec![("/sys/devices/sda/loop/backing_file", "/srv/a b.img\n")],
                 "ATTR{loop/backing_file}==\"/srv/a b.img\"",

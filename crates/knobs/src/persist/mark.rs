@@ -38,7 +38,9 @@ pub(crate) fn inspect(text: &str) -> Content<'_> {
     };
     let signed = rest.strip_prefix(FORMAT).and_then(|rest| rest.split_once('\n'));
     match signed {
-        Some((sum, body)) if sum == format!("{:016x}", checksum(body.as_bytes())) => Content::Ours(body),
+        Some((sum, body)) if sum == format!("{:016x}", checksum(body.as_bytes())) => {
+            Content::Ours(body)
+        }
         _ => Content::Edited,
     }
 }

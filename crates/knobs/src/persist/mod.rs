@@ -81,7 +81,10 @@ fn one_cell(a: &Knob, b: &Knob) -> bool {
 }
 
 /// The last value of a knob's cell.
-fn last_of<'a>(values: impl DoubleEndedIterator<Item = &'a Value>, knob: &Knob) -> Option<&'a Value> {
+fn last_of<'a>(
+    values: impl DoubleEndedIterator<Item = &'a Value>,
+    knob: &Knob,
+) -> Option<&'a Value> {
     values.rev().find(|value| one_cell(value.knob, knob))
 }
 
@@ -128,10 +131,11 @@ impl Persisted {
             elevator.into_iter().chain(rest).for_each(|value| put(&mut old.values, value));
         }
         for unit in &new.units {
-            let index = all.units.iter().position(|old| old.name == unit.name).unwrap_or_else(|| {
-                all.units.push(Unit { values: Vec::new(), ..unit.clone() });
-                all.units.len() - 1
-            });
+            let index =
+                all.units.iter().position(|old| old.name == unit.name).unwrap_or_else(|| {
+                    all.units.push(Unit { values: Vec::new(), ..unit.clone() });
+                    all.units.len() - 1
+                });
             let Some(old) = all.units.get_mut(index) else { continue };
             unit.values.iter().for_each(|value| old.put(value));
         }
@@ -169,12 +173,13 @@ impl Persisted {
 
     fn cells(&self) -> Vec<Cell<'_>> {
         let machine = self.machine.iter().map(|value| Cell { owner: Owner::Machine, value });
-        let disks = self
-            .disks
-            .iter()
-            .flat_map(|disk| disk.values.iter().map(move |value| Cell { owner: Owner::Disk(disk), value }));
+        let disks = self.disks.iter().flat_map(|disk| {
+            disk.values.iter().map(move |value| Cell { owner: Owner::Disk(disk), value })
+        });
         let units = self.units.iter().flat_map(|unit| {
-            unit.values.iter().map(move |one| Cell { owner: Owner::Unit(unit, &one.node), value: &one.value })
+            unit.values
+                .iter()
+                .map(move |one| Cell { owner: Owner::Unit(unit, &one.node), value: &one.value })
         });
         machine.chain(disks).chain(units).collect()
     }
@@ -182,13 +187,18 @@ impl Persisted {
     /// The settings of the machine and of these devices as changes, for a plan.
     #[must_use]
     pub fn changes(&self, root: &SysRoot, devices: &[Device]) -> Vec<Change> {
-        let change =
-            |target: Target, value: &Value| Change { knob: value.knob, target, value: value.value.clone() };
+        let change = |target: Target, value: &Value| Change {
+            knob: value.knob,
+            target,
+            value: value.value.clone(),
+        };
         let mut changes: Vec<Change> =
             self.machine.iter().map(|value| change(Target::Machine, value)).collect();
         for device in devices {
             for disk in self.disks.iter().filter(|disk| matches(root, device, &disk.identity)) {
-                changes.extend(disk.values.iter().map(|value| change(Target::Device(device.clone()), value)));
+                changes.extend(
+                    disk.values.iter().map(|value| change(Target::Device(device.clone()), value)),
+                );
             }
         }
         changes
@@ -197,7 +207,8 @@ impl Persisted {
     /// The files: path and whole text; `None` for one that there is nothing to say in.
     #[must_use]
     pub fn files(&self) -> Vec<(String, Option<String>)> {
-        let signed = |body: String, is_empty: bool| if is_empty { None } else { Some(mark::sign(&body)) };
+        let signed =
+            |body: String, is_empty: bool| if is_empty { None } else { Some(mark::sign(&body)) };
         let mut files = vec![
             (SYSCTL_PATH.to_owned(), signed(sysctl::body(&self.machine), self.machine.is_empty())),
             (RULES_PATH.to_owned(), signed(rules::body(&self.disks), self.disks.is_empty())),
@@ -320,7 +331,9 @@ fn read_file<T>(
         Reading::Unreadable(why) => return (FileState::Unreadable(why), Vec::new()),
     };
     match mark::inspect(&text) {
-        mark::Content::Foreign => (FileState::Foreign("its first line is not ours".to_owned()), Vec::new()),
+        mark::Content::Foreign => {
+            (FileState::Foreign("its first line is not ours".to_owned()), Vec::new())
+        }
         mark::Content::Edited => (FileState::Edited, Vec::new()),
         mark::Content::Ours(body) => match parse(body) {
             Ok(values) => (FileState::Ours, values),
@@ -340,7 +353,9 @@ impl Kept {
     /// The origin of a file.
     #[must_use]
     pub fn state_of(&self, path: &str) -> &FileState {
-        self.files().find(|(other, _)| *other == path).map_or(&FileState::Absent, |(_, state)| state)
+        self.files()
+            .find(|(other, _)| *other == path)
+            .map_or(&FileState::Absent, |(_, state)| state)
     }
 
     /// The value that Floodwall's files will set at the next boot or when the disk appears; `None`

@@ -137,7 +137,11 @@ pub(crate) fn parse(body: &str) -> Result<Vec<Disk>, String> {
             (Some((key, pattern)), Some((FLAG, _))) => {
                 let key = Key::of_rule(key).ok_or_else(not_understood)?;
                 let identity = Identity { key, pattern: pattern.to_owned() };
-                disks.push(Disk { identity, known_as: std::mem::take(&mut known_as), values: Vec::new() });
+                disks.push(Disk {
+                    identity,
+                    known_as: std::mem::take(&mut known_as),
+                    values: Vec::new(),
+                });
             }
             _ => return Err(not_understood()),
         }

@@ -18,7 +18,8 @@ use crate::systemd;
 use crate::target::{Device, Target};
 
 /// Where a systemd is.
-const SYSTEMD: [&str; 3] = ["/run/systemd/system", "/usr/lib/systemd/systemd", "/lib/systemd/systemd"];
+const SYSTEMD: [&str; 3] =
+    ["/run/systemd/system", "/usr/lib/systemd/systemd", "/lib/systemd/systemd"];
 
 /// Settings can't be kept. Nothing has been written unless the error says so.
 #[derive(Debug, thiserror::Error)]
@@ -133,7 +134,9 @@ impl PersistError {
             Self::NoUdev
             | Self::NoSystemd
             | Self::Plan(PlanError::NotThere { .. } | PlanError::Unreadable { .. }) => true,
-            Self::Io { source, .. } => matches!(source.kind(), PermissionDenied | ReadOnlyFilesystem),
+            Self::Io { source, .. } => {
+                matches!(source.kind(), PermissionDenied | ReadOnlyFilesystem)
+            }
             _ => false,
         }
     }
@@ -141,7 +144,8 @@ impl PersistError {
     /// Whether something else should have been asked for.
     #[must_use]
     pub fn is_wrong_use(&self) -> bool {
-        !self.lacks_requirement() && !matches!(self, Self::Io { .. } | Self::Held | Self::HalfWritten { .. })
+        !self.lacks_requirement()
+            && !matches!(self, Self::Io { .. } | Self::Held | Self::HalfWritten { .. })
     }
 }
 
@@ -257,21 +261,27 @@ fn disk_of(
     if let Some(known) = kept.disks.iter().find(|disk| matches(root, device, &disk.identity)) {
         return Ok(Disk { identity: known.identity.clone(), known_as, values: Vec::new() });
     }
-    let (identity, also) =
-        identify(root, device).map_err(|source| PersistError::NoIdentity { label: label(), source })?;
+    let (identity, also) = identify(root, device)
+        .map_err(|source| PersistError::NoIdentity { label: label(), source })?;
     if is_new {
         let caution = identity.key.caution().map(|text| format!(": {text}")).unwrap_or_default();
         settled.notes.push(format!("{device} is known after a boot by {identity}{caution}"));
         if !also.is_empty() {
             let names = also.join(", ");
-            settled.notes.push(format!("{names} lead to the same disk as {device} and get its settings too"));
+            settled.notes.push(format!(
+                "{names} lead to the same disk as {device} and get its settings too"
+            ));
         }
     }
     Ok(Disk { identity, known_as, values: Vec::new() })
 }
 
 /// A change's value as a file can keep it.
-fn settled_value(change: &Change, machine: &[Value], files: &dyn Files) -> Result<Value, PersistError> {
+fn settled_value(
+    change: &Change,
+    machine: &[Value],
+    files: &dyn Files,
+) -> Result<Value, PersistError> {
     if change.knob.name != "bdi.max_bytes" {
         return Ok(Value { knob: change.knob, value: change.value.clone() });
     }
@@ -298,8 +308,11 @@ fn with_elevators(root: &SysRoot, files: &dyn Files, all: &mut Persisted, settle
     for device in settled.devices.clone() {
         let target = Target::Device(device.clone());
         for disk in all.disks.iter_mut().filter(|disk| matches(root, &device, &disk.identity)) {
-            let has = |wanted: fn(&Knob) -> bool| disk.values.iter().any(|value| wanted(value.knob));
-            if has(|knob| knob.name == "scheduler") || !has(|knob| matches!(knob.scope, Scope::Elevator(_))) {
+            let has =
+                |wanted: fn(&Knob) -> bool| disk.values.iter().any(|value| wanted(value.knob));
+            if has(|knob| knob.name == "scheduler")
+                || !has(|knob| matches!(knob.scope, Scope::Elevator(_)))
+            {
                 continue;
             }
             if let Some(now) = Cell::of(scheduler, &target, files).read(files).into_value() {
@@ -330,8 +343,11 @@ fn unit_of(
     }
     let name = systemd::unit_of(path).to_owned();
     let link = |device: &Device| {
-        let none =
-            || PersistError::NoLink { label: label(), device: device.name.clone(), unit: name.clone() };
+        let none = || PersistError::NoLink {
+            label: label(),
+            device: device.name.clone(),
+            unit: name.clone(),
+        };
         units::link_to(root, device).ok_or_else(none)
     };
     let node = device.map(link).transpose()?;

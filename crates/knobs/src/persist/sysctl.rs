@@ -41,5 +41,7 @@ pub(crate) fn parse(body: &str) -> Result<Vec<Value>, String> {
         let knob = knobs().find(|knob| knob.scope == Scope::Global && knob.name == name)?;
         Some(Value { knob, value: check(knob, value, Form::Kernel).ok()? })
     };
-    body.lines().map(|text| line(text).ok_or_else(|| format!("'{text}' is not understood"))).collect()
+    body.lines()
+        .map(|text| line(text).ok_or_else(|| format!("'{text}' is not understood")))
+        .collect()
 }

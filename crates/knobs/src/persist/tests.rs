@@ -109,7 +109,10 @@ fn both_files_say_it_in_the_order_that_the_kernel_needs() {
 
     LABEL="floodwall_end"
     "#);
-    assert_eq!(fs::metadata(machine.path(RULES_PATH)).unwrap().permissions().mode() & 0o7777, 0o644);
+    assert_eq!(
+        fs::metadata(machine.path(RULES_PATH)).unwrap().permissions().mode() & 0o7777,
+        0o644
+    );
 }
 
 #[test]
@@ -118,7 +121,11 @@ fn what_is_read_back_is_what_was_written() {
     let written = machine.keep(ALL);
     let kept = read(&machine.root);
     assert_eq!((&kept.sysctl, &kept.rules), (&FileState::Ours, &FileState::Ours));
-    assert!(written.difference(&kept.settings).is_empty(), "{:?}", written.difference(&kept.settings));
+    assert!(
+        written.difference(&kept.settings).is_empty(),
+        "{:?}",
+        written.difference(&kept.settings)
+    );
     // Written again it is the same text.
     assert_eq!(
         kept.settings.files().into_iter().map(|(_, text)| text.unwrap()).collect::<Vec<_>>(),
@@ -129,7 +136,10 @@ fn what_is_read_back_is_what_was_written() {
         kept.value_of(&machine.root, find(knob).unwrap(), target)
             .map(|v| format!("{}={}", v.knob.name, v.value))
     };
-    assert_eq!(value("vm.dirty_ratio", &Target::Machine).as_deref(), Some("vm.dirty_bytes=67108864"));
+    assert_eq!(
+        value("vm.dirty_ratio", &Target::Machine).as_deref(),
+        Some("vm.dirty_bytes=67108864")
+    );
     assert_eq!(value("bdi.max_ratio_fine", &sda).as_deref(), Some("bdi.max_ratio=5"));
     assert_eq!(value("wbt_lat_usec", &sda).as_deref(), Some("wbt_lat_usec=5000"));
     assert_eq!(value("read_ahead_kb", &sda), None);
@@ -141,7 +151,8 @@ fn a_second_time_merges_and_shows_what_differs() {
     let before = machine.keep(ALL);
     // The other name of the limit takes its place; another elevator takes the old one's tunable
     // away.
-    let after = machine.keep(&["vm.dirty_ratio=5", "sda.iosched.slice_idle_us=0", "sda.scheduler=bfq"]);
+    let after =
+        machine.keep(&["vm.dirty_ratio=5", "sda.iosched.slice_idle_us=0", "sda.scheduler=bfq"]);
     insta::assert_snapshot!(before.difference(&after).join("\n"), @r"
     sda.iosched.fifo_batch: iosched.fifo_batch 8 -> not kept
     vm.dirty_ratio: vm.dirty_bytes 67108864 -> vm.dirty_ratio 5
@@ -169,7 +180,8 @@ fn the_same_disk_under_another_name_keeps_its_settings() {
     let kept = read(&after.root);
     let value = |name: &str| {
         let target = Target::Device(Device::find(&after.root, name).unwrap());
-        kept.value_of(&after.root, find("scheduler").unwrap(), &target).map(|value| value.value.clone())
+        kept.value_of(&after.root, find("scheduler").unwrap(), &target)
+            .map(|value| value.value.clone())
     };
     assert_eq!((value("sda"), value("sdb")), (None, Some("bfq".to_owned())));
 }
@@ -180,7 +192,10 @@ fn a_tunable_is_kept_with_its_elevator() {
     let settled = machine.settle(&Persisted::default(), &["sda.iosched.fifo_batch=8"]).unwrap();
     assert!(settled.settings.disks[0].values.iter().any(|value| value.value == "mq-deadline"));
     assert!(
-        settled.notes.iter().any(|note| note.contains("sda.scheduler=mq-deadline is kept with its tunables"))
+        settled
+            .notes
+            .iter()
+            .any(|note| note.contains("sda.scheduler=mq-deadline is kept with its tunables"))
     );
     assert_eq!(settled.not_in_force, ["sda.iosched.fifo_batch: 16 -> 8"]);
 }
@@ -191,8 +206,10 @@ fn a_size_is_kept_as_a_share_of_a_limit_in_bytes() {
     let error = machine.settle(&Persisted::default(), &["sda.bdi.max_bytes=16MiB"]).unwrap_err();
     assert!(error.contains("persist vm.dirty_bytes with it"), "{error}");
     let kept = machine.settle(&Persisted::default(), &["vm.dirty_bytes=64MiB"]).unwrap().settings;
-    let settled = machine.settle(&kept, &["sda.bdi.max_bytes=16MiB", "sda.bdi.strict_limit=1"]).unwrap();
-    let share = settled.settings.disks[0].values.iter().find(|v| v.knob.name == "bdi.max_ratio_fine");
+    let settled =
+        machine.settle(&kept, &["sda.bdi.max_bytes=16MiB", "sda.bdi.strict_limit=1"]).unwrap();
+    let share =
+        settled.settings.disks[0].values.iter().find(|v| v.knob.name == "bdi.max_ratio_fine");
     assert_eq!(share.unwrap().value, "250000");
 }
 
@@ -203,7 +220,9 @@ fn what_can_not_be_kept_is_refused_with_what_to_use() {
     insta::assert_snapshot!(refusal("sda.io.cost.qos=enable=1"), @"sda.io.cost.qos=enable=1 can't be kept: systemd has no setting for it; run floodwall apply from a unit at boot");
     // Changes that an apply would refuse.
     assert!(
-        machine.settle(&Persisted::default(), &["sda.bdi.max_ratio=0", "sda.bdi.strict_limit=1"]).is_err()
+        machine
+            .settle(&Persisted::default(), &["sda.bdi.max_ratio=0", "sda.bdi.strict_limit=1"])
+            .is_err()
     );
 
     let mut mounts = tree();
@@ -223,15 +242,19 @@ fn what_can_not_be_kept_is_refused_with_what_to_use() {
 #[test]
 fn somebody_elses_file_is_never_touched() {
     let write = |machine: &Machine| {
-        let settled =
-            machine.settle(&Persisted::default(), &["vm.dirty_ratio=5", "sda.scheduler=bfq"]).unwrap();
+        let settled = machine
+            .settle(&Persisted::default(), &["vm.dirty_ratio=5", "sda.scheduler=bfq"])
+            .unwrap();
         Etc::open(&machine.root).unwrap().write(settled.settings.files()).map_err(|e| e.to_string())
     };
     // The second file is foreign: the first one is not written either.
     let machine = Machine::new();
     machine.put(RULES_PATH, "# mine\n");
     let error = write(&machine).unwrap_err();
-    assert!(error.contains("99-zz-floodwall.rules' was not written by floodwall persist"), "{error}");
+    assert!(
+        error.contains("99-zz-floodwall.rules' was not written by floodwall persist"),
+        "{error}"
+    );
     assert!(!machine.path(SYSCTL_PATH).exists());
     assert_eq!(machine.text(RULES_PATH), "# mine\n");
 
@@ -272,7 +295,10 @@ fn unpersist_removes_exactly_ours() {
     };
     assert_eq!(names("/etc/sysctl.d"), ["99-sysctl.conf", "99-zz-floodwall.conf"]);
     let told = Etc::open(&machine.root).unwrap().remove().unwrap();
-    assert_eq!(told, [Written::Removed(SYSCTL_PATH.to_owned()), Written::Removed(RULES_PATH.to_owned())]);
+    assert_eq!(
+        told,
+        [Written::Removed(SYSCTL_PATH.to_owned()), Written::Removed(RULES_PATH.to_owned())]
+    );
     assert_eq!((names("/etc/sysctl.d").len(), names("/etc/udev/rules.d").len()), (1, 0));
     assert!(Etc::open(&machine.root).unwrap().remove().unwrap().is_empty());
 
@@ -282,7 +308,10 @@ fn unpersist_removes_exactly_ours() {
     let told = Etc::open(&machine.root).unwrap().remove().unwrap();
     assert_eq!(
         told,
-        [Written::Left(SYSCTL_PATH.to_owned(), FileState::Edited), Written::Removed(RULES_PATH.to_owned())]
+        [
+            Written::Left(SYSCTL_PATH.to_owned(), FileState::Edited),
+            Written::Removed(RULES_PATH.to_owned())
+        ]
     );
     assert_eq!(machine.text(SYSCTL_PATH), edited);
 }
@@ -293,7 +322,10 @@ fn a_file_with_nothing_to_say_goes() {
     machine.keep(ALL);
     let only = machine.settle(&Persisted::default(), &["vm.dirty_ratio=5"]).unwrap().settings;
     let told = Etc::open(&machine.root).unwrap().write(only.files()).unwrap();
-    assert_eq!(told, [Written::Replaced(SYSCTL_PATH.to_owned()), Written::Removed(RULES_PATH.to_owned())]);
+    assert_eq!(
+        told,
+        [Written::Replaced(SYSCTL_PATH.to_owned()), Written::Removed(RULES_PATH.to_owned())]
+    );
     assert!(!machine.path(RULES_PATH).exists());
     // Unchanged, so not written.
     assert!(Etc::open(&machine.root).unwrap().write(only.files()).unwrap().is_empty());
@@ -333,8 +365,9 @@ fn a_leftover_of_a_crash_is_in_nobodys_way() {
 fn a_failure_leaves_no_directory_of_drop_ins() {
     let machine = Machine::of(&with_units());
     machine.put("/etc/systemd/system/system.slice.d/49-floodwall.conf", "[Slice]\nMemoryHigh=1G\n");
-    let mine = ["backup.service", "system.slice"]
-        .map(|unit| (format!("/etc/systemd/system/{unit}.d/49-floodwall.conf"), Some("new\n".to_owned())));
+    let mine = ["backup.service", "system.slice"].map(|unit| {
+        (format!("/etc/systemd/system/{unit}.d/49-floodwall.conf"), Some("new\n".to_owned()))
+    });
     let error = Etc::open(&machine.root).unwrap().write(mine.to_vec()).unwrap_err();
     assert!(matches!(error, PersistError::NotOurs { .. }), "{error}");
     assert!(!machine.path("/etc/systemd/system/backup.service.d").exists());
@@ -367,7 +400,10 @@ fn rules_that_we_did_not_write_are_not_believed() {
     ] {
         assert!(rules::parse(&good.replace(from, to)).is_err(), "{to}");
     }
-    assert!(sysctl::parse("vm.swappiness = 1\n").is_err() && sysctl::parse("vm.dirty_ratio = x\n").is_err());
+    assert!(
+        sysctl::parse("vm.swappiness = 1\n").is_err()
+            && sysctl::parse("vm.dirty_ratio = x\n").is_err()
+    );
 }
 
 /// The machine with two units and a name of the disk that goes with it.
@@ -415,8 +451,16 @@ fn units_have_a_drop_in_each() {
     let slice = machine.text("/etc/systemd/system/system.slice.d/49-floodwall.conf");
     assert!(slice.ends_with("\n[Slice]\nIODeviceWeight=/dev/disk/by-id/ata-S1 200\n"), "{slice}");
     let kept = read(&machine.root);
-    assert!(kept.drop_ins.iter().all(|(_, state)| *state == FileState::Ours), "{:?}", kept.drop_ins);
-    assert!(written.difference(&kept.settings).is_empty(), "{:?}", written.difference(&kept.settings));
+    assert!(
+        kept.drop_ins.iter().all(|(_, state)| *state == FileState::Ours),
+        "{:?}",
+        kept.drop_ins
+    );
+    assert!(
+        written.difference(&kept.settings).is_empty(),
+        "{:?}",
+        written.difference(&kept.settings)
+    );
     // A key more; the others stay.
     let more = machine.keep(&["unit:backup:sda.io.max=wbps=60MB,rbps=1MB"]);
     assert_eq!(
@@ -442,7 +486,8 @@ fn drop_ins_go_with_their_units_and_with_everything() {
     assert!(!machine.path("/etc/systemd/system/system.slice.d").exists());
     // Another program's drop-in stays.
     assert!(machine.path(DROP_IN).exists());
-    let error = etc().write(machine.settle(&Persisted::default(), OF_UNITS).unwrap().settings.files());
+    let error =
+        etc().write(machine.settle(&Persisted::default(), OF_UNITS).unwrap().settings.files());
     assert!(matches!(error, Err(PersistError::NotOurs { .. })), "{error:?}");
 }
 
@@ -451,8 +496,9 @@ fn what_no_drop_in_can_keep_is_refused() {
     let mut tree = with_units();
     tree.insert("/sys/fs/cgroup/a.slice/b/memory.high".into(), "max\n".into());
     tree.insert("/run/systemd/transient/backup.service".into(), "\n".into());
-    let refused =
-        |tree: &Tree, text: &str| Machine::of(tree).settle(&Persisted::default(), &[text]).unwrap_err();
+    let refused = |tree: &Tree, text: &str| {
+        Machine::of(tree).settle(&Persisted::default(), &[text]).unwrap_err()
+    };
     insta::assert_snapshot!(refused(&tree, "unit:run-1.scope:memory.high=1GiB"), @"system.slice/run-1.scope:memory.high=1073741824 can't be kept: a scope ends with its processes; set MemoryHigh=1073741824 where it is made, or in its slice");
     insta::assert_snapshot!(refused(&tree, "unit:backup:memory.high=1GiB"), @"system.slice/backup.service:memory.high=1073741824 can't be kept: backup.service is transient; set MemoryHigh=1073741824 where it is made, as in systemd-run -p");
     insta::assert_snapshot!(refused(&tree, "a.slice/b:memory.high=1GiB"), @"a.slice/b:memory.high=1073741824 can't be kept: a.slice/b is no unit of systemd's, and no format keeps its settings; run its processes as a unit, or write the value where the group is made");

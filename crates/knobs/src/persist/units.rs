@@ -129,7 +129,8 @@ fn merged(old: &str, new: &str) -> String {
 pub(crate) fn settings(value: &Value, node: Option<&str>) -> Vec<(&'static str, String)> {
     if value.knob.scope == Scope::Threads {
         let (class, level) = value.value.split_once('/').unwrap_or((&value.value, ""));
-        let class = CLASSES.iter().find(|(short, _)| *short == class).map_or("none", |(_, name)| *name);
+        let class =
+            CLASSES.iter().find(|(short, _)| *short == class).map_or("none", |(_, name)| *name);
         let mut all = vec![(CLASS, class.to_owned())];
         if !level.is_empty() {
             all.push((LEVEL, level.to_owned()));
@@ -140,8 +141,9 @@ pub(crate) fn settings(value: &Value, node: Option<&str>) -> Vec<(&'static str, 
         "" => Some(value.value.as_str()),
         _ => value.value.split(' ').find_map(|pair| pair.strip_prefix(key)?.strip_prefix('=')),
     };
-    let mine =
-        SETTINGS.iter().filter(|(name, device, ..)| *name == value.knob.name && *device == node.is_some());
+    let mine = SETTINGS
+        .iter()
+        .filter(|(name, device, ..)| *name == value.knob.name && *device == node.is_some());
     mine.filter_map(|(_, _, key, name, unit)| {
         let value = match of_key(key)? {
             "max" => "infinity".to_owned(),
@@ -184,7 +186,8 @@ fn parse_line(read: &Unit, name: &str, value: &str) -> Option<UnitValue> {
         let (class, _) = class.value.value.split_once('/')?;
         return of(find("ioprio")?, &format!("{class}/{value}"), None);
     }
-    let (knob, device, key, _, unit) = SETTINGS.iter().find(|(_, _, _, setting, _)| *setting == name)?;
+    let (knob, device, key, _, unit) =
+        SETTINGS.iter().find(|(_, _, _, setting, _)| *setting == name)?;
     let (node, value) = if *device { value.rsplit_once(' ')? } else { ("", value) };
     let value = if value == "infinity" { "max" } else { value.strip_suffix(unit)? };
     let value = if key.is_empty() { value.to_owned() } else { format!("{key}={value}") };
@@ -208,23 +211,27 @@ pub(crate) fn refusal(root: &SysRoot, change: &Change) -> Option<String> {
     let wanted: Vec<String> = all.iter().map(|(name, value)| format!("{name}={value}")).collect();
     let wanted = wanted.join(" ");
     if all.is_empty() {
-        return Some("systemd has no setting for it; run floodwall apply from a unit at boot".to_owned());
+        return Some(
+            "systemd has no setting for it; run floodwall apply from a unit at boot".to_owned(),
+        );
     }
     let Some(section) = section(unit) else { return Some(no_unit(path)) };
     if let Some(manager) = manager_of(path) {
         return Some(if manager.starts_with("user@") {
             format!("{unit} is a user's; run systemctl --user edit {unit}, and set {wanted}")
         } else {
-            format!("{unit} belongs to a container or another manager, {manager}; set {wanted} there")
+            format!(
+                "{unit} belongs to a container or another manager, {manager}; set {wanted} there"
+            )
         });
     }
     match section {
-        "Scope" => {
-            Some(format!("a scope ends with its processes; set {wanted} where it is made, or in its slice"))
-        }
-        _ if root.exists(&format!("{TRANSIENT}/{unit}")) => {
-            Some(format!("{unit} is transient; set {wanted} where it is made, as in systemd-run -p"))
-        }
+        "Scope" => Some(format!(
+            "a scope ends with its processes; set {wanted} where it is made, or in its slice"
+        )),
+        _ if root.exists(&format!("{TRANSIENT}/{unit}")) => Some(format!(
+            "{unit} is transient; set {wanted} where it is made, as in systemd-run -p"
+        )),
         _ if change.knob.scope == Scope::Threads && section != "Service" => {
             Some(format!("a priority is a service's; set {wanted} in the services of {unit}"))
         }
@@ -253,10 +260,13 @@ pub(super) fn overruled(root: &SysRoot, unit: &Unit) -> Result<Option<String>, S
 
 /// A path in /dev/disk that goes with a device; `None` if nothing there leads to it.
 pub(crate) fn link_to(root: &SysRoot, device: &Device) -> Option<String> {
-    let is_plain =
-        |name: &&String| name.chars().all(|c| c.is_ascii_graphic() && !matches!(c, '%' | '"' | '\'' | '\\'));
+    let is_plain = |name: &&String| {
+        name.chars().all(|c| c.is_ascii_graphic() && !matches!(c, '%' | '"' | '\'' | '\\'))
+    };
     let leads_there = |path: &String| {
-        root.link_target(path).value().is_some_and(|to| to.rsplit('/').next() == Some(device.name.as_str()))
+        root.link_target(path)
+            .value()
+            .is_some_and(|to| to.rsplit('/').next() == Some(device.name.as_str()))
     };
     LINKS.iter().find_map(|directory| {
         let names = root.list(directory).into_value().unwrap_or_default();

@@ -57,7 +57,8 @@ impl<'a> Source<'a> {
             let mut threads: Vec<Thread> = tids
                 .iter()
                 .filter_map(|tid| {
-                    root.read_attribute_into(&format!("/proc/{pid}/task/{tid}/stat"), &mut stat).ok()?;
+                    root.read_attribute_into(&format!("/proc/{pid}/task/{tid}/stat"), &mut stat)
+                        .ok()?;
                     Some(Thread { tid: tid.parse().ok()?, start_ticks: task::start_ticks(&stat)? })
                 })
                 .collect();
@@ -74,7 +75,9 @@ fn processes_below(root: &SysRoot, directory: &str, deep: u32, pids: &mut BTreeS
     let mut text = Vec::new();
     if root.read_into(&format!("{directory}/cgroup.procs"), &mut text).is_ok() {
         let text = String::from_utf8_lossy(&text);
-        pids.extend(text.lines().filter_map(|line| line.trim().parse::<u32>().ok()).filter(|pid| *pid != 0));
+        pids.extend(
+            text.lines().filter_map(|line| line.trim().parse::<u32>().ok()).filter(|pid| *pid != 0),
+        );
     }
     if deep == 0 {
         return;
@@ -94,7 +97,9 @@ fn journals(root: &SysRoot, disk: DeviceId) -> BTreeSet<u32> {
         let device = root.parse::<DeviceId>(&format!("/sys/class/block/{name}/dev"));
         device.and_then(|id| block::whole_disk(root, id)).value() == Some(&disk)
     };
-    let task = |name: &String| root.parse::<u32>(&format!("/sys/fs/ext4/{name}/journal_task")).into_value();
+    let task = |name: &String| {
+        root.parse::<u32>(&format!("/sys/fs/ext4/{name}/journal_task")).into_value()
+    };
     names.iter().filter(on_disk).filter_map(task).collect()
 }
 
@@ -210,7 +215,10 @@ mod tests {
             Source::parse("/sys/fs/cgroup/a.slice/b.service/ioprio"),
             Some(Source::Group("/sys/fs/cgroup/a.slice/b.service"))
         );
-        assert_eq!(Source::parse("/sys/dev/block/8:16/journal/ioprio"), Some(Source::Journals(disk)));
+        assert_eq!(
+            Source::parse("/sys/dev/block/8:16/journal/ioprio"),
+            Some(Source::Journals(disk))
+        );
         for path in [
             "/proc/self/ioprio",
             "/proc/4711/io",

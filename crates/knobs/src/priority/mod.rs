@@ -119,8 +119,9 @@ impl Priorities {
             };
             return Self { common: now.common, others: now.others.iter().map(back).collect() };
         }
-        let is_foreign =
-            |thread: &Thread, priority: &Priority| self.get(*thread) != *priority && !is_ours(priority);
+        let is_foreign = |thread: &Thread, priority: &Priority| {
+            self.get(*thread) != *priority && !is_ours(priority)
+        };
         let foreign = now.others.iter().filter(|(thread, priority)| is_foreign(thread, priority));
         let mut others = self.others.clone();
         others.extend(foreign.map(|(thread, priority)| (*thread, *priority)));
@@ -191,7 +192,9 @@ mod tests {
     #[test]
     fn the_common_one_is_that_of_most_threads() {
         use Priority::{BestEffort, Idle, None};
-        let text = |priorities: &[Priority]| Priorities::of(&threads(priorities)).map(|all| all.to_string());
+        let text = |priorities: &[Priority]| {
+            Priorities::of(&threads(priorities)).map(|all| all.to_string())
+        };
         assert_eq!(text(&[]), Option::None);
         assert_eq!(text(&[None, None]), Some("none".into()));
         assert_eq!(text(&[Idle, None, None]), Some("none 1@101=idle".into()));

@@ -26,7 +26,8 @@ const DEFAULT_SHARE: f64 = 0.2;
 /// `domain_dirty_limits`).
 fn least_room_bytes(entries: &[Entry], files: &dyn Files) -> u64 {
     let memory = Memory::read(files);
-    let share = hard_limit(entries, files).and_then(|limit| memory.share(&limit)).unwrap_or(DEFAULT_SHARE);
+    let share =
+        hard_limit(entries, files).and_then(|limit| memory.share(&limit)).unwrap_or(DEFAULT_SHARE);
     (LEAST_LIMIT_BYTES as f64 / share.clamp(0.001, 1.0)) as u64
 }
 
@@ -38,9 +39,11 @@ pub(super) fn refusal(entry: &Entry, entries: &[Entry], files: &dyn Files) -> Op
     }
     match (entry.knob.name, device) {
         ("memory.high", _) => too_low(entry, entries, files),
-        ("io.bfq.weight", None) if has_device_lines(files, &entry.target.path(entry.knob)) => Some(format!(
-            "the kernel would drop the weights that {path} has for single devices; set those instead ({path}:DEVICE.io.bfq.weight=…)"
-        )),
+        ("io.bfq.weight", None) if has_device_lines(files, &entry.target.path(entry.knob)) => {
+            Some(format!(
+                "the kernel would drop the weights that {path} has for single devices; set those instead ({path}:DEVICE.io.bfq.weight=…)"
+            ))
+        }
         _ => None,
     }
 }
@@ -51,7 +54,9 @@ fn of_systemd(entry: &Entry, entries: &[Entry], files: &dyn Files) -> Option<Str
     if entry.old == entry.new {
         return None;
     }
-    if let (Target::Group { path, systemd: true, .. }, "io.bfq.weight") = (&entry.target, entry.knob.name) {
+    if let (Target::Group { path, systemd: true, .. }, "io.bfq.weight") =
+        (&entry.target, entry.knob.name)
+    {
         return Some(format!(
             "systemd works it out from IOWeight=, and writes it again at each change of {}'s IO properties; set {path}:io.weight",
             systemd::unit_of(path)
@@ -111,7 +116,9 @@ fn used_besides_cache(files: &dyn Files, directory: &str) -> Reading<u64> {
         lines.find(|(key, _)| *key == name)?.1.trim().parse::<u64>().ok()
     };
     match (field("file"), field("shmem")) {
-        (Some(file), Some(shmem)) => current.map(|all| all.saturating_sub(file.saturating_sub(shmem))),
+        (Some(file), Some(shmem)) => {
+            current.map(|all| all.saturating_sub(file.saturating_sub(shmem)))
+        }
         _ => Reading::Unreadable(format!("{path}: it has no 'file' or no 'shmem'")),
     }
 }
@@ -144,8 +151,9 @@ fn tighter(knob: &str, limit: &str, wanted: &str) -> Option<String> {
         "memory.high" => (number(limit) < number(wanted)).then(|| Bytes(number(limit)).to_string()),
         "io.max" => {
             let (limit, wanted) = (Line::parse(limit), Line::parse(wanted));
-            let is_tighter =
-                |key: &str, value: &str| wanted.value(key).is_some_and(|w| number(value) < number(w));
+            let is_tighter = |key: &str, value: &str| {
+                wanted.value(key).is_some_and(|w| number(value) < number(w))
+            };
             let mut pairs = limit.pairs().filter(|(key, value)| is_tighter(key, value));
             pairs.next().map(|(key, value)| format!("{key}={value}"))
         }
@@ -191,14 +199,19 @@ fn uncharged(entry: &Entry, files: &dyn Files) -> Option<String> {
     let device = entry.target.device()?;
     let disk = format!("/sys/dev/block/{}", device.number);
     let partitions = files.list(&disk).into_iter().filter(|name| name.starts_with(&device.name));
-    let numbers = partitions.filter_map(|name| read_line(files, &format!("{disk}/{name}/dev")).into_value());
+    let numbers =
+        partitions.filter_map(|name| read_line(files, &format!("{disk}/{name}/dev")).into_value());
     let numbers: Vec<String> = numbers.chain([device.number.clone()]).collect();
     let mounts = mounts::parse(&files.read(mounts::MOUNTINFO).ok()?);
     let found = mounts.iter().filter(|mount| {
-        !mount.read_only && numbers.contains(&mount.device.to_string()) && !charges_writeback(&mount.fs_type)
+        !mount.read_only
+            && numbers.contains(&mount.device.to_string())
+            && !charges_writeback(&mount.fs_type)
     });
     let named: Vec<String> = found
-        .map(|mount| format!("{} on {}", mount.fs_type, printable(&mount.mountpoint.to_string_lossy())))
+        .map(|mount| {
+            format!("{} on {}", mount.fs_type, printable(&mount.mountpoint.to_string_lossy()))
+        })
         .collect();
     (!named.is_empty()).then(|| {
         format!(
@@ -232,8 +245,9 @@ mod tests {
     /// can't be dropped.
     fn groups() -> Tree {
         let mut tree = machine();
-        let mut put =
-            |path: &str, text: &str| tree.insert(format!("/sys/fs/cgroup/{path}"), format!("{text}\n"));
+        let mut put = |path: &str, text: &str| {
+            tree.insert(format!("/sys/fs/cgroup/{path}"), format!("{text}\n"))
+        };
         put("a.slice/memory.high", "max");
         put("a.slice/b.service/memory.high", "max");
         put("a.slice/b.service/memory.current", &(300 * MIB).to_string());
@@ -270,7 +284,8 @@ mod tests {
     #[test]
     fn a_paced_group_wants_a_dirty_limit_of_its_own() {
         let tree = groups();
-        let (pace, high) = ("a.slice/b.service:sda.io.max=wbps=5MB", "a.slice/b.service:memory.high=1GiB");
+        let (pace, high) =
+            ("a.slice/b.service:sda.io.max=wbps=5MB", "a.slice/b.service:memory.high=1GiB");
         assert!(planned(&tree, pace).contains("(a.slice/b.service:memory.high=64MiB,"));
         let fast = planned(&tree, "a.slice/b.service:sda.io.max=wbps=60MB");
         assert!(fast.contains("(a.slice/b.service:memory.high=172MiB,"), "{fast}");

@@ -20,13 +20,15 @@ pub(super) fn is_ignored(entry: &Entry, entries: &[Entry], files: &dyn Files) ->
     }
     let planned = |disk: &str| {
         let is_its = |e: &&Entry| {
-            e.knob.name == "scheduler" && matches!(&e.target, Target::Device(device) if device.name == disk)
+            e.knob.name == "scheduler"
+                && matches!(&e.target, Target::Device(device) if device.name == disk)
         };
         Some(entries.iter().find(is_its)?.new.as_ref()?.value.clone())
     };
     let elevator = |disk: &String| {
         planned(disk).or_else(|| {
-            let line = read_line(files, &format!("/sys/class/block/{disk}/queue/scheduler")).into_value()?;
+            let line = read_line(files, &format!("/sys/class/block/{disk}/queue/scheduler"))
+                .into_value()?;
             // Without brackets there is no choice: the device is above other disks (dm, md).
             chosen(&line).filter(|_| line.contains('[')).map(str::to_owned)
         })
@@ -68,7 +70,8 @@ mod tests {
         let (_dir, root) = root_of(&tree);
         let files = KernelFiles::new(&root).unwrap();
         let texts = ["pid:4711.ioprio=be/0"].into_iter().chain(more.iter().copied());
-        let changes: Vec<Change> = texts.map(|text| Change::parse(&root, None, text).unwrap()).collect();
+        let changes: Vec<Change> =
+            texts.map(|text| Change::parse(&root, None, text).unwrap()).collect();
         plan(&changes, &files).unwrap().notes
     }
 

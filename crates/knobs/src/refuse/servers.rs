@@ -34,7 +34,8 @@ struct Limits {
 impl Limits {
     fn read(entries: &[Entry], files: &dyn Files, memory: &Memory) -> Option<Self> {
         let hard = hard_limit(entries, files).and_then(|state| memory.limit_bytes(&state))?;
-        let background = background_limit(entries, files).and_then(|state| memory.limit_bytes(&state))?;
+        let background =
+            background_limit(entries, files).and_then(|state| memory.limit_bytes(&state))?;
         Some(Self { hard, background })
     }
 
@@ -96,7 +97,8 @@ fn matters(entry: &Entry) -> bool {
     // A filesystem without a block device, or the kernel's name for that of a FUSE filesystem.
     let may_be_fuse = |number: &str| number.starts_with("0:") || number.contains("-fuse");
     let is_fuse = entry.target.device().is_some_and(|device| may_be_fuse(&device.number));
-    changes && (matches!(entry.cell, Cell::Pair { .. }) || entry.knob.scope == Scope::Bdi && is_fuse)
+    changes
+        && (matches!(entry.cell, Cell::Pair { .. }) || entry.knob.scope == Scope::Bdi && is_fuse)
 }
 
 /// A FUSE filesystem's limits once the entries are in force.
@@ -123,7 +125,9 @@ fn why(servers: &[Server], exposure: &Exposure, limits: &Limits) -> String {
     let all: Vec<String> = may_hang.map(servers::describe).collect();
     let between = Bytes(limits.gap());
     let waiting = match &exposure.boundless {
-        Some(why) => format!("more than the {between} between the limits can wait for it, because {why}"),
+        Some(why) => {
+            format!("more than the {between} between the limits can wait for it, because {why}")
+        }
         None => format!(
             "up to {} can wait for it, and only {between} are between the limits",
             Bytes(exposure.waiting_bytes(limits.hard) as u64)
@@ -185,7 +189,8 @@ mod tests {
     fn planned(tree: &Tree, texts: &[&str]) -> Result<(), String> {
         let (dir, files) = files_of(tree);
         let root = SysRoot::new(dir.path()).unwrap();
-        let changes: Vec<Change> = texts.iter().map(|t| Change::parse(&root, None, t).unwrap()).collect();
+        let changes: Vec<Change> =
+            texts.iter().map(|t| Change::parse(&root, None, t).unwrap()).collect();
         plan(&changes, &files).map(drop).map_err(|error| error.to_string())
     }
 
@@ -199,10 +204,15 @@ mod tests {
         let tree = served(PLAIN);
         let enough = ["vm.dirty_bytes=268MiB", "vm.dirty_background_bytes=67MiB"];
         assert_eq!(planned(&tree, &enough), Ok(()));
-        assert!(planned(&tree, &["vm.dirty_bytes=268MiB", "vm.dirty_background_bytes=134MiB"]).is_err());
+        assert!(
+            planned(&tree, &["vm.dirty_bytes=268MiB", "vm.dirty_background_bytes=134MiB"]).is_err()
+        );
         // The background limit alone can bring it there, too.
         assert!(planned(&tree, &["vm.dirty_background_ratio=19"]).is_err());
-        assert_eq!(planned(&tree, &["vm.dirty_expire_centisecs=100", "sda.bdi.max_bytes=64MiB"]), Ok(()));
+        assert_eq!(
+            planned(&tree, &["vm.dirty_expire_centisecs=100", "sda.bdi.max_bytes=64MiB"]),
+            Ok(())
+        );
     }
 
     #[test]
@@ -225,11 +235,16 @@ mod tests {
             (unreadable_queue, "because the queue of loop0 can't be read"),
         ] {
             let refused = planned(&tree, &["vm.dirty_bytes=15MB"]).unwrap_err();
-            assert!(refused.contains(why) && refused.contains("--allow-userspace-servers"), "{refused}");
+            assert!(
+                refused.contains(why) && refused.contains("--allow-userspace-servers"),
+                "{refused}"
+            );
             // The limits are 20 % and 10 %: one falls, or they come nearer to each other.
             assert!(planned(&tree, &["vm.dirty_ratio=19", "vm.dirty_background_ratio=5"]).is_err());
             assert!(planned(&tree, &["vm.dirty_background_ratio=15"]).is_err());
-            assert!(planned(&tree, &["vm.dirty_ratio=30", "vm.dirty_background_ratio=25"]).is_err());
+            assert!(
+                planned(&tree, &["vm.dirty_ratio=30", "vm.dirty_background_ratio=25"]).is_err()
+            );
             assert_eq!(planned(&tree, &["vm.dirty_ratio=30"]), Ok(()));
             assert_eq!(planned(&tree, &["vm.dirty_background_ratio=5"]), Ok(()));
         }

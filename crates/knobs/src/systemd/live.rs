@@ -58,7 +58,11 @@ pub(crate) fn manages(root: &SysRoot, group: &str) -> Result<bool, String> {
 pub(crate) fn takes_another(root: &SysRoot, device: &Device) -> Option<String> {
     let below = match device.number.parse::<DeviceId>() {
         Ok(id) if id.major != 0 => taken_for(root, id).into_value().filter(|below| *below != id)?,
-        _ => return Some(format!("{device} has no disk, and systemd limits disks: name the disk below it")),
+        _ => {
+            return Some(format!(
+                "{device} has no disk, and systemd limits disks: name the disk below it"
+            ));
+        }
     };
     let name = block::read_name(root, below).into_value().unwrap_or_else(|| below.to_string());
     Some(format!("systemd takes {device} for the disk below it, {name}; name that"))
@@ -154,7 +158,8 @@ pub(crate) fn may_write() -> rustix::io::Result<()> {
 /// device is gone, its path has no number any more, and no path without a number keeps a drop-in.
 fn give_back(root: &SysRoot, limit: &Limit<'_>, number: &str) -> rustix::io::Result<()> {
     let is_gone = !root.exists(&format!("/sys/dev/block/{number}"));
-    let number_of = |path: &str| number_of(root, path).or_else(|| is_gone.then(|| number.to_owned()));
+    let number_of =
+        |path: &str| number_of(root, path).or_else(|| is_gone.then(|| number.to_owned()));
     for (directory, files) in limit.drop_ins() {
         for file in files {
             let text = root.read(&file).into_value().unwrap_or_default();
@@ -179,7 +184,8 @@ fn number_of(root: &SysRoot, path: &str) -> Option<String> {
         Reading::Value(id) => id,
         _ => {
             let device = rustix::fs::stat(path).ok()?.st_dev;
-            let id = DeviceId { major: rustix::fs::major(device), minor: rustix::fs::minor(device) };
+            let id =
+                DeviceId { major: rustix::fs::major(device), minor: rustix::fs::minor(device) };
             if id.major == 0 {
                 // btrfs, whose files have a device number that is no disk's.
                 let mounts = mounts::read_mounts(root).into_value()?;
@@ -377,7 +383,8 @@ mod tests {
     fn a_long_answer_and_a_child_that_lives_on_are_not_waited_for() {
         let shell = |script: &str| run(Command::new("/bin/sh").args(["-c", script]), PATIENCE);
         // More than fits into a pipe.
-        let long = shell("i=0; while [ $i -lt 20000 ]; do echo 12345678; i=$((i + 1)); done").unwrap();
+        let long =
+            shell("i=0; while [ $i -lt 20000 ]; do echo 12345678; i=$((i + 1)); done").unwrap();
         assert_eq!(long.len(), 180_000);
         let endless = "while :; do echo 1234567890123456789012345678901234567890; done";
         assert_eq!(shell(endless), Err(Errno::FBIG));
@@ -395,9 +402,11 @@ mod tests {
         let mut tree = crate::testing::machine();
         let mut put = |path: &str, text: &str| tree.insert(path.to_owned(), format!("{text}\n"));
         // A LUKS volume on a logical volume of a partition; an array of two disks.
-        for (name, number, below) in
-            [("dm-0", "253:0", &["sda1"][..]), ("dm-1", "253:1", &["dm-0"]), ("md0", "9:0", &["sda1", "sdb"])]
-        {
+        for (name, number, below) in [
+            ("dm-0", "253:0", &["sda1"][..]),
+            ("dm-1", "253:1", &["dm-0"]),
+            ("md0", "9:0", &["sda1", "sdb"]),
+        ] {
             let directory = format!("/sys/devices/{name}");
             put(&format!("/sys/dev/block/{number}"), &format!("->../../devices/{name}"));
             put(&format!("/sys/class/block/{name}"), &format!("->../../devices/{name}"));
@@ -414,10 +423,16 @@ mod tests {
         let (_dir, root) = crate::testing::root_of(&tree);
         let number = |path: &str| number_of(&root, path).unwrap();
         assert_eq!(number("/dev/mapper/secret"), "8:0");
-        assert_eq!((number("/dev/dm-0"), number("/dev/sda1")), ("8:0".to_owned(), "8:0".to_owned()));
+        assert_eq!(
+            (number("/dev/dm-0"), number("/dev/sda1")),
+            ("8:0".to_owned(), "8:0".to_owned())
+        );
         assert_eq!(number("/dev/md0"), "9:0");
         let why = |name: &str| takes_another(&root, &Device::find(&root, name).unwrap());
-        assert_eq!(why("mapper/secret").unwrap(), "systemd takes dm-1 for the disk below it, sda; name that");
+        assert_eq!(
+            why("mapper/secret").unwrap(),
+            "systemd takes dm-1 for the disk below it, sda; name that"
+        );
         assert_eq!((why("sda"), why("md0")), (None, None));
         let mount = Device { number: "btrfs-1".into(), name: "btrfs-1".into(), instance: None };
         assert!(takes_another(&root, &mount).unwrap().contains("has no disk"));

@@ -73,7 +73,8 @@ const KINDS: [(&str, &str); 6] = [
 /// name of a unit with a control group.
 pub(crate) fn section(unit: &str) -> Option<&'static str> {
     // src/basic/unit-name.c VALID_CHARS_WITH_AT; a name never leaves its directory.
-    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, ':' | '-' | '_' | '.' | '\\' | '@');
+    let fits =
+        |c: char| c.is_ascii_alphanumeric() || matches!(c, ':' | '-' | '_' | '.' | '\\' | '@');
     if !unit.chars().all(fits) {
         return None;
     }
@@ -167,8 +168,9 @@ impl<'a> Limit<'a> {
     /// The drop-ins that `set-property --runtime` makes of it, and their directories.
     fn drop_ins(&self) -> Vec<(String, Vec<String>)> {
         let directory = |top: &&str| format!("{top}/{}.d", self.unit);
-        let files =
-            |dir: &str| properties(self.file).iter().map(|name| format!("{dir}/{}", drop_in(name))).collect();
+        let files = |dir: &str| {
+            properties(self.file).iter().map(|name| format!("{dir}/{}", drop_in(name))).collect()
+        };
         RUN_TIME_DROP_INS.iter().map(directory).map(|dir| (dir.clone(), files(&dir))).collect()
     }
 
@@ -179,7 +181,11 @@ impl<'a> Limit<'a> {
                 let all = assignments(self.file, before, value, node).into_iter();
                 let set: Vec<String> =
                     all.map(|(name, value)| format!("{name}={}", quoted(&value))).collect();
-                let set = format!("systemctl set-property --runtime {} {}", quoted(self.unit), set.join(" "));
+                let set = format!(
+                    "systemctl set-property --runtime {} {}",
+                    quoted(self.unit),
+                    set.join(" ")
+                );
                 match self.is_written_first(value) {
                     true => format!("echo {value} > {}; {set}", quoted(&self.kernel_file())),
                     false => set,
@@ -272,14 +278,16 @@ impl<'a> Shown<'a> {
     /// The properties of a knob's file that a drop-in of `set-property --runtime` sets.
     fn at_run_time(&self, file: &str) -> Vec<&'static str> {
         let paths: Vec<String> = self.drop_ins().filter(|path| is_at_run_time(path)).collect();
-        let is_set = |name: &&&str| paths.iter().any(|path| path.ends_with(&format!("/{}", drop_in(name))));
+        let is_set =
+            |name: &&&str| paths.iter().any(|path| path.ends_with(&format!("/{}", drop_in(name))));
         properties(file).iter().filter(is_set).copied().collect()
     }
 
     /// Where the limit is set, and the value for the kernel's file. `number_of` finds a device's
     /// number by its path.
     pub(crate) fn view(&self, file: &str, number_of: impl Fn(&str) -> Option<String>) -> String {
-        let unlimited = |value: &str| if value == "infinity" { "max".to_owned() } else { value.to_owned() };
+        let unlimited =
+            |value: &str| if value == "infinity" { "max".to_owned() } else { value.to_owned() };
         let mut lines = match self.at_run_time(file).as_slice() {
             [] => vec![BY_UNIT_FILES.to_owned()],
             names => vec![format!("{AT_RUN_TIME}: {}", names.join(" "))],
@@ -327,13 +335,20 @@ fn is_at_run_time(path: &str) -> bool {
 /// Where a view says that the limit is set, and its lines.
 pub(crate) fn split(view: &str) -> (Origin, &str) {
     let origin = if view.starts_with(AT_RUN_TIME) { Origin::RunTime } else { Origin::UnitFiles };
-    let head = view.split_inclusive('\n').take_while(|line| line.starts_with('#')).map(str::len).sum();
+    let head =
+        view.split_inclusive('\n').take_while(|line| line.starts_with('#')).map(str::len).sum();
     (origin, view.get(head..).unwrap_or_default())
 }
 
 /// The properties that lead from a view to a value, with their values; `node` is the device's path.
-pub(crate) fn assignments(file: &str, before: &str, value: &str, node: &str) -> Vec<(&'static str, String)> {
-    let unlimited = |value: &str| if value == "max" { "infinity".to_owned() } else { value.to_owned() };
+pub(crate) fn assignments(
+    file: &str,
+    before: &str,
+    value: &str,
+    node: &str,
+) -> Vec<(&'static str, String)> {
+    let unlimited =
+        |value: &str| if value == "max" { "infinity".to_owned() } else { value.to_owned() };
     match file {
         "memory.high" => vec![("MemoryHigh", unlimited(value))],
         "io.weight" => {
@@ -344,7 +359,8 @@ pub(crate) fn assignments(file: &str, before: &str, value: &str, node: &str) -> 
             let new = Line::parse(value);
             let old = split(before).1.lines().map(Line::parse).find(|line| line.key == new.key);
             let was = |key: &str| old.as_ref().and_then(|line| line.value(key)).unwrap_or("max");
-            let changed = IO_MAX.iter().filter_map(|(key, name)| Some((*key, *name, new.value(key)?)));
+            let changed =
+                IO_MAX.iter().filter_map(|(key, name)| Some((*key, *name, new.value(key)?)));
             changed
                 .filter(|(key, _, value)| was(key) != *value)
                 .map(|(_, name, value)| (name, format!("{node} {}", unlimited(value))))
@@ -357,9 +373,12 @@ pub(crate) fn assignments(file: &str, before: &str, value: &str, node: &str) -> 
 /// kernel's file.
 pub(crate) fn refusal(files: &dyn Files, limit: &Limit<'_>, value: &str) -> Option<String> {
     let view = files.read(&limit.at(Origin::RunTime)).ok()?;
-    let others = view.lines().find_map(|line| line.strip_prefix(OTHER_DROP_INS)).unwrap_or_default();
+    let others =
+        view.lines().find_map(|line| line.strip_prefix(OTHER_DROP_INS)).unwrap_or_default();
     let read = |path: &str| files.read(path).unwrap_or_default();
-    if let Some(stronger) = stronger(others.split_whitespace(), read, drop_in, properties(limit.file)) {
+    if let Some(stronger) =
+        stronger(others.split_whitespace(), read, drop_in, properties(limit.file))
+    {
         return Some(format!(
             "{stronger}, which would be in force again at the next daemon-reload; change it there"
         ));
@@ -372,8 +391,10 @@ pub(crate) fn refusal(files: &dyn Files, limit: &Limit<'_>, value: &str) -> Opti
     }
     // A rollback to a limit that is set at run time leaves the drop-ins of all keys behind.
     let names = view.lines().next().and_then(|first| first.strip_prefix(AT_RUN_TIME))?;
-    let is_there = |name: &str| names.trim_start_matches(':').split_whitespace().any(|other| other == name);
-    let missing = assignments(limit.file, &view, value, "").into_iter().find(|(name, _)| !is_there(name));
+    let is_there =
+        |name: &str| names.trim_start_matches(':').split_whitespace().any(|other| other == name);
+    let missing =
+        assignments(limit.file, &view, value, "").into_iter().find(|(name, _)| !is_there(name));
     missing.map(|(name, _)| {
         format!(
             "{} has limits that are set at run time ({}), and {name}= is not one: it would be after a rollback; \
@@ -418,7 +439,8 @@ pub(crate) fn stronger<'a>(
     let mut found = paths.filter_map(|path| {
         let text = read(path);
         let sets = |property: &&&str| {
-            let is_it = |line: &str| line.split_once('=').is_some_and(|(key, _)| key.trim() == **property);
+            let is_it =
+                |line: &str| line.split_once('=').is_some_and(|(key, _)| key.trim() == **property);
             after(path, &ours(property)) && text.lines().any(is_it)
         };
         properties.iter().find(sets).map(|property| format!("{path} sets {property}="))
@@ -427,7 +449,11 @@ pub(crate) fn stronger<'a>(
 }
 
 /// Whether a drop-in limits a device other than the one of this number.
-pub(crate) fn limits_another(text: &str, number: &str, number_of: impl Fn(&str) -> Option<String>) -> bool {
+pub(crate) fn limits_another(
+    text: &str,
+    number: &str,
+    number_of: impl Fn(&str) -> Option<String>,
+) -> bool {
     let settings = text.lines().filter_map(|line| line.split_once('='));
     let devices = settings.filter_map(|(name, value)| {
         let is_limit = IO_MAX.iter().any(|(_, property)| *property == name.trim());

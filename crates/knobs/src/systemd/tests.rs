@@ -36,8 +36,7 @@ fn properties_are_told_as_the_kernels_files() {
     assert_eq!(set.view("memory.high", number_of), "# set by the unit's files\n314572800\n");
     assert_eq!(set.view("io.weight", number_of), "# set by the unit's files\ndefault 100\n");
     let plain = Shown::new(PLAIN);
-    let head =
-        "# set by the unit's files\n# drop-ins: /etc/systemd/system/plain.service.d/50-MemoryHigh.conf\n";
+    let head = "# set by the unit's files\n# drop-ins: /etc/systemd/system/plain.service.d/50-MemoryHigh.conf\n";
     assert_eq!(plain.view("io.max", number_of), head);
     assert_eq!(plain.view("memory.high", number_of), format!("{head}max\n"));
     assert_eq!(plain.view("io.weight", number_of), format!("{head}default 50\n"));
@@ -49,7 +48,8 @@ fn properties_are_told_as_the_kernels_files() {
 
 #[test]
 fn a_drop_in_of_a_unit_whose_name_is_escaped_is_known() {
-    let shown = "DropInPaths=\"/run/systemd/system.control/system-a\\\\x2db.slice.d/50-MemoryHigh.conf\"";
+    let shown =
+        "DropInPaths=\"/run/systemd/system.control/system-a\\\\x2db.slice.d/50-MemoryHigh.conf\"";
     assert_eq!(Shown::new(shown).at_run_time("memory.high"), ["MemoryHigh"]);
     assert!(Shown::new(shown).at_run_time("io.max").is_empty());
     let path = "/run/systemd/system.control/system-a\\x2db.slice.d/50-MemoryHigh.conf";
@@ -58,16 +58,21 @@ fn a_drop_in_of_a_unit_whose_name_is_escaped_is_known() {
 
 #[test]
 fn a_drop_in_of_several_devices_is_known() {
-    let of = |text: &str| limits_another(&format!("# by systemctl\n[Service]\n{text}"), "7:8", number_of);
+    let of = |text: &str| {
+        limits_another(&format!("# by systemctl\n[Service]\n{text}"), "7:8", number_of)
+    };
     assert!(!of("IOWriteBandwidthMax=\nIOWriteBandwidthMax=/dev/loop8 5\n"));
     assert!(!of("MemoryHigh=1\n") && !of("IOWriteBandwidthMax=\n"));
-    assert!(of("IOWriteBandwidthMax=\nIOWriteBandwidthMax=/dev/loop8 5\nIOWriteBandwidthMax=/dev/sda 5\n"));
+    assert!(of(
+        "IOWriteBandwidthMax=\nIOWriteBandwidthMax=/dev/loop8 5\nIOWriteBandwidthMax=/dev/sda 5\n"
+    ));
 }
 
 #[test]
 fn a_drop_in_that_is_read_later_is_stronger() {
-    let found =
-        |path: &str, text: &str| stronger([path].into_iter(), |_| text.to_owned(), drop_in, &["MemoryHigh"]);
+    let found = |path: &str, text: &str| {
+        stronger([path].into_iter(), |_| text.to_owned(), drop_in, &["MemoryHigh"])
+    };
     let etc = "/etc/systemd/system";
     let high = "[Service]\n MemoryHigh = 1G\n";
     // A drop-in of all services too.

@@ -40,7 +40,11 @@ const CHANGES: &[&[&str]] = &[
         "vm.dirty_ratio=5",
         "vm.dirty_ratio=20",
     ],
-    &["vm.dirty_background_bytes=5MB", "vm.dirty_background_ratio=3", "vm.dirty_background_bytes=1GiB"],
+    &[
+        "vm.dirty_background_bytes=5MB",
+        "vm.dirty_background_ratio=3",
+        "vm.dirty_background_bytes=1GiB",
+    ],
     &["vm.dirty_expire_centisecs=100", "vm.dirty_expire_centisecs=6000"],
     &["vm.dirty_writeback_centisecs=0", "vm.dirty_writeback_centisecs=100"],
     &["scheduler=bfq", "scheduler=none", "scheduler=kyber", "scheduler=mq-deadline"],
@@ -50,7 +54,12 @@ const CHANGES: &[&[&str]] = &[
     &["wbt_lat_usec=0", "wbt_lat_usec=2ms", "wbt_lat_usec=-1", "wbt_lat_usec=100"],
     &["rq_affinity=2", "rq_affinity=0"],
     &["nomerges=2"],
-    &["bdi.max_ratio_fine=30000", "bdi.max_ratio=50", "bdi.max_bytes=12MB", "bdi.max_ratio_fine=1000"],
+    &[
+        "bdi.max_ratio_fine=30000",
+        "bdi.max_ratio=50",
+        "bdi.max_bytes=12MB",
+        "bdi.max_ratio_fine=1000",
+    ],
     &["bdi.min_ratio=1", "bdi.min_ratio_fine=20000"],
     &["bdi.strict_limit=1", "bdi.strict_limit=0"],
     &[
@@ -74,7 +83,9 @@ fn world(before: usize, dirty_pages: u64) -> World {
     let world = World::new();
     for text in BEFORE[before % BEFORE.len()] {
         let (path, value) = text.split_once('=').unwrap();
-        let path = path.replace("queue/", "/sys/dev/block/8:0/queue/").replace("bdi/", "/sys/class/bdi/8:0/");
+        let path = path
+            .replace("queue/", "/sys/dev/block/8:0/queue/")
+            .replace("bdi/", "/sys/class/bdi/8:0/");
         world.kernel.write(&path, value).unwrap();
     }
     world.kernel.dirty_pages.set(dirty_pages);
@@ -101,7 +112,8 @@ fn survives(
 ) -> Result<(), TestCaseError> {
     let world = world(before, dirty_pages);
     let original = world.kernel.all();
-    let texts = picks.iter().zip(CHANGES).filter_map(|(pick, group)| Some(group[(*pick)? % group.len()]));
+    let texts =
+        picks.iter().zip(CHANGES).filter_map(|(pick, group)| Some(group[(*pick)? % group.len()]));
     let mut changes: Vec<_> = texts.map(change).collect();
     // Changes that would be refused (a tunable of another elevator, a share above the limit) are
     // left out.

@@ -4,7 +4,9 @@
 use floodwall_knobs::catalogue::find;
 use floodwall_knobs::journal::{Closing, Phase, Record, Store, Transaction};
 use floodwall_knobs::session::{is_alive, log};
-use floodwall_knobs::{ApplyError, Device, Files, Hold, HoldError, Intention, Session, StepError, Target};
+use floodwall_knobs::{
+    ApplyError, Device, Files, Hold, HoldError, Intention, Session, StepError, Target,
+};
 use rustix::io::Errno;
 
 use crate::fake::{GROUP, World, change, sda};
@@ -29,7 +31,8 @@ fn write(world: &World, hold: &mut Hold, text: &str) -> Result<bool, HoldError> 
 }
 
 fn ahead(world: &World, hold: &mut Hold, knobs: &[&str]) {
-    let cells: Vec<_> = knobs.iter().map(|name| (find(name).unwrap(), Target::Device(sda()))).collect();
+    let cells: Vec<_> =
+        knobs.iter().map(|name| (find(name).unwrap(), Target::Device(sda()))).collect();
     guard(world).save(hold, &cells).unwrap();
 }
 
@@ -69,7 +72,10 @@ fn what_is_written_again_and_again_is_put_back_in_the_end() {
     // One alone: with it comes back what it had changed.
     write(&world, &mut hold, "nr_requests=256").unwrap();
     assert_eq!(
-        (world.kernel.queue("nr_requests").as_str(), world.kernel.queue("iosched/async_depth").as_str()),
+        (
+            world.kernel.queue("nr_requests").as_str(),
+            world.kernel.queue("iosched/async_depth").as_str()
+        ),
         ("256", "50")
     );
     assert_eq!(hold.held().len(), 3);
@@ -89,7 +95,11 @@ fn what_was_saved_ahead_is_not_synced_again_and_untouched_cells_are_nobodys_busi
     );
     let records = |world: &World| {
         let bytes = world.store.read("000001.jsonl").unwrap();
-        String::from_utf8(bytes).unwrap().lines().map(|line| line.contains("\"save\"")).collect::<Vec<_>>()
+        String::from_utf8(bytes)
+            .unwrap()
+            .lines()
+            .map(|line| line.contains("\"save\""))
+            .collect::<Vec<_>>()
     };
     write(&world, &mut hold, "nr_requests=8").unwrap();
     write(&world, &mut hold, "max_sectors_kb=128").unwrap();
@@ -116,7 +126,8 @@ fn recovery_leaves_a_living_process_alone_and_undoes_what_a_dead_one_left() {
     world.process(GUARD, 'Z', 2);
     assert!(world.session().recover().unwrap().is_empty());
     // The same number, started at another time.
-    let begin = floodwall_knobs::journal::Begin { pid_start_ticks: 2, ..transaction(&world, 1).begin };
+    let begin =
+        floodwall_knobs::journal::Begin { pid_start_ticks: 2, ..transaction(&world, 1).begin };
     assert!(is_alive(&world.kernel, &world.store, &begin).unwrap(), "marked");
     world.store.marked.set(false);
     assert!(!is_alive(&world.kernel, &world.store, &begin).unwrap());
@@ -155,7 +166,10 @@ fn a_knob_that_somebody_else_has_set_is_theirs_for_ever() {
     write(&world, &mut hold, "max_sectors_kb=128").unwrap();
     world.kernel.write("/sys/dev/block/8:0/queue/nr_requests", "32").unwrap();
     let error = write(&world, &mut hold, "nr_requests=4").unwrap_err();
-    assert_eq!(error.to_string(), "sda.nr_requests is left alone: it reads 32, which somebody else has set");
+    assert_eq!(
+        error.to_string(),
+        "sda.nr_requests is left alone: it reads 32, which somebody else has set"
+    );
     // Even if it reads a value that the hold wrote before.
     world.kernel.write("/sys/dev/block/8:0/queue/nr_requests", "8").unwrap();
     assert!(matches!(write(&world, &mut hold, "nr_requests=4"), Err(HoldError::Theirs { .. })));
@@ -206,12 +220,20 @@ fn an_applied_value_wins_and_is_put_back_to_the_administrators() {
         );
         assert_eq!((world.kernel.all(), world.store.files.borrow().clone()), before);
         let asked = world.session().in_the_way(Intention::Apply(&[change(text)])).unwrap().unwrap();
-        assert_eq!(asked.labels, ["sda.nr_requests", "sda.iosched.async_depth"], "and what it moved");
+        assert_eq!(
+            asked.labels,
+            ["sda.nr_requests", "sda.iosched.async_depth"],
+            "and what it moved"
+        );
         assert_eq!(asked.socket, Some("/run/guard.sock".into()));
         assert_eq!(asked.knobs[0].to_string(), "8:0 nr_requests");
         let applied = ask_and_apply(&world, &mut hold, text);
         assert_eq!(applied.id, Some(2));
-        assert_eq!(applied.plan.entries[0].old.as_ref().unwrap().value, "256", "the administrator's");
+        assert_eq!(
+            applied.plan.entries[0].old.as_ref().unwrap().value,
+            "256",
+            "the administrator's"
+        );
         assert_eq!(world.kernel.queue("nr_requests"), value);
         let error = write(&world, &mut hold, "nr_requests=4").unwrap_err().to_string();
         assert_eq!(error, "sda.nr_requests is left alone: another command has asked for it");
@@ -219,9 +241,16 @@ fn an_applied_value_wins_and_is_put_back_to_the_administrators() {
         write(&world, &mut hold, "max_sectors_kb=64").unwrap();
         let undone = guard(&world).close(&mut hold);
         assert!(undone.closed);
-        assert_eq!(undone.to_string(), "sda.max_sectors_kb: 1280 again", "the change tells of its own");
         assert_eq!(
-            (world.kernel.queue("nr_requests").as_str(), world.kernel.queue("max_sectors_kb").as_str()),
+            undone.to_string(),
+            "sda.max_sectors_kb: 1280 again",
+            "the change tells of its own"
+        );
+        assert_eq!(
+            (
+                world.kernel.queue("nr_requests").as_str(),
+                world.kernel.queue("max_sectors_kb").as_str()
+            ),
             (value, "1280")
         );
         let (_, undone) = world.session().rollback(0).unwrap();
@@ -267,7 +296,10 @@ fn a_change_is_rolled_back_below_a_hold_once_that_has_yielded() {
         "{undone:?}"
     );
     assert_eq!(
-        (world.kernel.queue("nr_requests").as_str(), world.kernel.vm("dirty_expire_centisecs").as_str()),
+        (
+            world.kernel.queue("nr_requests").as_str(),
+            world.kernel.vm("dirty_expire_centisecs").as_str()
+        ),
         ("8", "3000")
     );
     assert!(world.ask(&guard(&world), &mut hold, Intention::RollbackOne(2)));
@@ -275,7 +307,10 @@ fn a_change_is_rolled_back_below_a_hold_once_that_has_yielded() {
     let (recovery, _) = world.session().rollback(0).unwrap();
     assert!(recovery.undone[0].to_string().contains("sda.nr_requests: 256 again"), "{recovery:?}");
     assert_eq!(world.kernel.all(), original);
-    assert!(matches!(write(&world, &mut hold, "nr_requests=4"), Err(HoldError::Theirs { asked: true, .. })));
+    assert!(matches!(
+        write(&world, &mut hold, "nr_requests=4"),
+        Err(HoldError::Theirs { asked: true, .. })
+    ));
     assert!(guard(&world).close(&mut hold).closed);
     assert_eq!(world.kernel.all(), original);
 }
@@ -317,7 +352,9 @@ fn what_is_being_written_at_this_moment_is_yielded_when_the_write_is_over() {
 #[test]
 fn an_elevator_that_was_switched_for_a_while_comes_back_with_its_tunables() {
     let (world, mut hold) = steered();
-    for (file, value) in [("iosched/fifo_batch", "4"), ("nr_requests", "100"), ("wbt_lat_usec", "5000")] {
+    for (file, value) in
+        [("iosched/fifo_batch", "4"), ("nr_requests", "100"), ("wbt_lat_usec", "5000")]
+    {
         world.kernel.write(&format!("/sys/dev/block/8:0/queue/{file}"), value).unwrap();
     }
     let own = world.kernel.all();
@@ -364,7 +401,10 @@ fn a_busy_file_is_tried_again_and_one_that_stays_so_leaves_the_value_before() {
     assert_eq!((world.kernel.queue("nr_requests"), world.kernel.slept.get()), ("16".into(), 3));
     world.kernel.busy.set(60);
     let error = write(&world, &mut hold, "nr_requests=4").unwrap_err();
-    assert!(matches!(&error, HoldError::Step(_)) && error.to_string().contains("stayed busy"), "{error}");
+    assert!(
+        matches!(&error, HoldError::Step(_)) && error.to_string().contains("stayed busy"),
+        "{error}"
+    );
     assert_eq!(world.kernel.queue("nr_requests"), "16");
     // Nothing is under way any more: others may have it, or undo it.
     let at = hold.held()[0].index;
@@ -437,7 +477,10 @@ fn a_full_disk_keeps_nothing_in_force_that_is_not_in_the_journal() {
     assert!(hold.held().is_empty());
     world.store.space.set(None);
     ahead(&world, &mut hold, &["max_sectors_kb"]);
-    assert!(floodwall_knobs::hold::held(&transaction(&world, 1)).is_empty(), "it is in the journal by now");
+    assert!(
+        floodwall_knobs::hold::held(&transaction(&world, 1)).is_empty(),
+        "it is in the journal by now"
+    );
     write(&world, &mut hold, "nr_requests=8").unwrap();
     world.store.space.set(Some(0));
     assert!(guard(&world).close(&mut hold).is_complete());

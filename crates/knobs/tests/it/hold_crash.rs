@@ -102,15 +102,22 @@ impl Case<'_> {
     fn steer(&mut self) {
         self.world.process(GUARD, 'S', 1);
         // Killed while it begins, it never steers.
-        self.hold =
-            self.world.session_of(GUARD, "floodwall guard").hold("a guard").ok().map(|(hold, _)| hold);
+        self.hold = self
+            .world
+            .session_of(GUARD, "floodwall guard")
+            .hold("a guard")
+            .ok()
+            .map(|(hold, _)| hold);
     }
 
     fn do_it(&mut self, deed: &Deed) {
         let session = self.world.session_of(GUARD, "floodwall guard");
         match (deed, &mut self.hold) {
             (Deed::Write(which), Some(hold)) => {
-                if session.write(hold, &change(STEERED[*which])).is_ok_and(|written| written.is_some()) {
+                if session
+                    .write(hold, &change(STEERED[*which]))
+                    .is_ok_and(|written| written.is_some())
+                {
                     count(&self.tally.written);
                 }
             }
@@ -138,8 +145,10 @@ impl Case<'_> {
                 }
             }
             (Deed::Yield(which), Some(hold)) => {
-                let changes: Vec<_> =
-                    which.iter().flat_map(|which| APPLIED[*which].iter().map(|text| change(text))).collect();
+                let changes: Vec<_> = which
+                    .iter()
+                    .flat_map(|which| APPLIED[*which].iter().map(|text| change(text)))
+                    .collect();
                 let of = which.map_or(Intention::Rollback(0), |_| Intention::Apply(&changes));
                 if self.world.ask(&session, hold, of) {
                     count(&self.tally.yielded);
@@ -179,8 +188,12 @@ fn survives(
         ("max_sectors_kb", "640"),
         ("read_ahead_kb", "256"),
     ] {
-        floodwall_knobs::Files::write(&case.world.kernel, &format!("/sys/dev/block/8:0/queue/{path}"), value)
-            .unwrap();
+        floodwall_knobs::Files::write(
+            &case.world.kernel,
+            &format!("/sys/dev/block/8:0/queue/{path}"),
+            value,
+        )
+        .unwrap();
     }
     let original = case.world.kernel.all();
     case.steer();
@@ -206,8 +219,9 @@ fn survives(
     case.world.kernel.fuse.arm(None);
     let (recovery, undone) = case.world.session().rollback(0).unwrap();
     let fates = recovery.undone.iter().chain(&undone).flat_map(|undone: &Undone| &undone.entries);
-    let foreign: Vec<_> =
-        fates.filter(|(_, fate)| matches!(fate, Fate::Foreign { .. } | Fate::Failed { .. })).collect();
+    let foreign: Vec<_> = fates
+        .filter(|(_, fate)| matches!(fate, Fate::Foreign { .. } | Fate::Failed { .. }))
+        .collect();
     let now = case.world.kernel.all();
     let differs: Vec<_> = original
         .iter()

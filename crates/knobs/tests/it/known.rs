@@ -8,7 +8,11 @@ fn every_knob_of_the_machine_and_of_disks_is_looked_for() {
     for knob in knobs() {
         let looked_for = !matches!(
             knob.scope,
-            Scope::Cgroup | Scope::CgroupValue | Scope::RootCgroup | Scope::Threads | Scope::Journal
+            Scope::Cgroup
+                | Scope::CgroupValue
+                | Scope::RootCgroup
+                | Scope::Threads
+                | Scope::Journal
         );
         assert_eq!(is_known(knob.name), looked_for, "{}", knob.name);
     }

@@ -49,7 +49,8 @@ fn transaction(world: &World) -> Transaction {
 }
 
 #[test]
-fn all_but_the_stuck_queue_of_a_killed_process_comes_back_at_once_and_that_when_the_write_is_over() {
+fn all_but_the_stuck_queue_of_a_killed_process_comes_back_at_once_and_that_when_the_write_is_over()
+{
     let (world, _hold) = at_a_write();
     let original = World::new().kernel.all();
     world.killed_inside(GUARD, NR_REQUESTS);
@@ -93,7 +94,10 @@ fn beside_a_stuck_queue_the_rest_of_the_machine_is_changed_and_rolled_back() {
     // Neither the knob itself nor another one of its queue, saved or not.
     for text in ["nr_requests=64", "rq_affinity=2", "scheduler=bfq", "iosched.fifo_batch=1"] {
         let error = world.apply(&[text]).unwrap_err();
-        assert!(matches!(error, ApplyError::Occupied { .. }) && !error.lacks_privilege(), "{error}");
+        assert!(
+            matches!(error, ApplyError::Occupied { .. }) && !error.lacks_privilege(),
+            "{error}"
+        );
     }
     insta::assert_snapshot!(world.apply(&["nr_requests=64"]).unwrap_err().to_string(), @"nothing was changed: sda.nr_requests can't be set, because pid 8 (floodwall guard) has been killed and is still inside a write to its queue; try again when the device has let go of it");
     let error = world.session().hold("another").unwrap_err();
@@ -165,7 +169,11 @@ fn nothing_is_touched_as_long_as_it_is_not_known_what_a_killed_process_is_inside
         let before = world.writes();
         let recovery = world.session().recover().unwrap();
         assert_eq!(
-            recovery.undone[0].entries.iter().filter(|(_, fate)| matches!(fate, Fate::Waits { .. })).count(),
+            recovery.undone[0]
+                .entries
+                .iter()
+                .filter(|(_, fate)| matches!(fate, Fate::Waits { .. }))
+                .count(),
             5
         );
         assert_eq!(world.writes(), before);
@@ -244,7 +252,11 @@ fn a_process_that_proc_does_not_show_lives_as_long_as_the_journal_is_marked() {
         assert!(matches!(world.apply(&["max_sectors_kb=64"]), Err(ApplyError::Steered { .. })));
         assert!(matches!(world.session().hold("another"), Err(HoldError::Steered { id: 1, .. })));
         assert!(
-            world.session().in_the_way(Intention::Apply(&[change("max_sectors_kb=64")])).unwrap().is_some()
+            world
+                .session()
+                .in_the_way(Intention::Apply(&[change("max_sectors_kb=64")]))
+                .unwrap()
+                .is_some()
         );
     }
     // The kernel has removed the mark: it is gone, wherever it was.

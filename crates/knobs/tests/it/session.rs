@@ -65,7 +65,11 @@ fn a_change_by_others_between_the_crash_and_the_recovery_is_left_alone() {
     let world = World::new();
     // begin: 2 writes; then intent, write, done for each knob; killed after the first knob is done.
     world.kernel.fuse.arm(Some(2 + 3));
-    assert!(world.apply(&["vm.dirty_expire_centisecs=100", "vm.dirty_writeback_centisecs=100"]).is_err());
+    assert!(
+        world
+            .apply(&["vm.dirty_expire_centisecs=100", "vm.dirty_writeback_centisecs=100"])
+            .is_err()
+    );
     assert_eq!(world.kernel.get(EXPIRE), "100");
     world.kernel.fuse.arm(None);
     world.kernel.put(EXPIRE, "1234");
@@ -218,7 +222,10 @@ fn files_that_may_not_be_written_are_found_before_the_first_write() {
         let world = World::new();
         world.kernel.refuses.borrow_mut().insert(format!("{QUEUE}/nr_requests"), error);
         let refused = world.apply(&["vm.dirty_bytes=15MB", "nr_requests=8"]).unwrap_err();
-        assert!(matches!(refused, ApplyError::MayNotWrite(_)) && refused.lacks_privilege(), "{refused}");
+        assert!(
+            matches!(refused, ApplyError::MayNotWrite(_)) && refused.lacks_privilege(),
+            "{refused}"
+        );
         assert_eq!(world.kernel.fuse.burnt.get(), 0);
     }
 }
@@ -227,7 +234,8 @@ fn files_that_may_not_be_written_are_found_before_the_first_write() {
 fn a_failure_half_way_rolls_back_what_was_done() {
     let world = World::new();
     let before = world.kernel.all();
-    let error = world.apply(&["max_sectors_kb=2048", "nr_requests=8", "scheduler=bfq"]).unwrap_err();
+    let error =
+        world.apply(&["max_sectors_kb=2048", "nr_requests=8", "scheduler=bfq"]).unwrap_err();
     insta::assert_snapshot!(error.to_string(), @"the kernel refused sda.max_sectors_kb = 2048: Invalid argument (os error 22); everything is as before");
     assert_eq!(world.kernel.all(), before);
     assert!(world.session().recover().unwrap().is_empty());
@@ -278,7 +286,10 @@ fn the_next_change_recovers_what_a_crash_left_and_says_so() {
     let applied = world.apply(&["vm.dirty_ratio=30"]).unwrap();
     assert_eq!(applied.recovery.undone.len(), 1);
     assert_eq!(applied.id, Some(2));
-    assert_eq!((world.kernel.get(EXPIRE), world.kernel.queue("nr_requests")), ("3000".into(), "256".into()));
+    assert_eq!(
+        (world.kernel.get(EXPIRE), world.kernel.queue("nr_requests")),
+        ("3000".into(), "256".into())
+    );
 }
 
 #[test]
@@ -292,13 +303,19 @@ fn what_is_set_for_a_time_is_put_back_alone_or_by_the_next_session_after_its_end
     world.apply(&["nr_requests=8"]).unwrap();
     let (recovery, undone) = world.session().rollback_one(applied.id.unwrap()).unwrap();
     assert!(recovery.is_empty() && undone.unwrap().closed);
-    assert_eq!((world.kernel.get(EXPIRE), world.kernel.queue("nr_requests")), ("3000".into(), "8".into()));
+    assert_eq!(
+        (world.kernel.get(EXPIRE), world.kernel.queue("nr_requests")),
+        ("3000".into(), "8".into())
+    );
     assert!(world.session().rollback_one(2).unwrap().1.is_none());
 
     world.session().apply_until(&for_a_time, "a test", until(0)).unwrap();
     let recovery = world.session().recover().unwrap();
     assert_eq!(recovery.expired.iter().map(|u| u.id).collect::<Vec<_>>(), [4]);
-    assert_eq!((world.kernel.get(EXPIRE), world.kernel.queue("nr_requests")), ("3000".into(), "8".into()));
+    assert_eq!(
+        (world.kernel.get(EXPIRE), world.kernel.queue("nr_requests")),
+        ("3000".into(), "8".into())
+    );
 }
 
 #[test]
@@ -327,8 +344,13 @@ fn a_rehearsed_rollback_is_the_real_one_without_its_writes() {
     let files = RehearsedFiles::new(session.files);
     let (store, clock) = (RehearsedStore(session.store), RehearsedClock(session.clock));
     let who = session.who.clone();
-    let rehearsal =
-        Session { files: &files, store: &store, clock: &clock, who, boot_id: session.boot_id.clone() };
+    let rehearsal = Session {
+        files: &files,
+        store: &store,
+        clock: &clock,
+        who,
+        boot_id: session.boot_id.clone(),
+    };
     let (_, rehearsed) = rehearsal.rollback(0).unwrap();
     assert_eq!(world.kernel.all(), before);
     let writes = world.writes().len();

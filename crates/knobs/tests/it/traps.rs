@@ -75,7 +75,10 @@ fn a_request_to_stop_while_a_limit_falls_puts_everything_back() {
     world.kernel.cancelled.set(true);
     let error = world.apply(&["vm.dirty_bytes=64MiB"]).unwrap_err();
     assert!(matches!(error, ApplyError::RolledBack { cause: StepError::Cancelled, .. }), "{error}");
-    assert_eq!((world.kernel.vm("dirty_bytes"), world.kernel.vm("dirty_ratio")), ("0".into(), "20".into()));
+    assert_eq!(
+        (world.kernel.vm("dirty_bytes"), world.kernel.vm("dirty_ratio")),
+        ("0".into(), "20".into())
+    );
 }
 
 #[test]
@@ -162,7 +165,10 @@ fn percent_is_saved_and_written_in_millionths() {
         old.kernel.remove(&format!("{BDI}/{file}"));
     }
     let error = refusal(&old, &["bdi.max_bytes=64MiB"]);
-    assert!(error.ends_with("max_ratio_fine does not exist; it needs max_ratio_fine (Linux 6.2)"), "{error}");
+    assert!(
+        error.ends_with("max_ratio_fine does not exist; it needs max_ratio_fine (Linux 6.2)"),
+        "{error}"
+    );
 }
 
 #[test]

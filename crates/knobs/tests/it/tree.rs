@@ -46,7 +46,9 @@ impl Clock for NoTime {
 }
 
 fn contents(root: &Path) -> BTreeMap<PathBuf, String> {
-    TREE.iter().map(|(path, _)| (path.into(), std::fs::read_to_string(root.join(path)).unwrap())).collect()
+    TREE.iter()
+        .map(|(path, _)| (path.into(), std::fs::read_to_string(root.join(path)).unwrap()))
+        .collect()
 }
 
 fn build(root: &Path) {
@@ -76,7 +78,8 @@ fn a_captured_tree_is_changed_and_put_back() {
     let store = DiskStore::open(&journal, "a test").unwrap();
     let who = Who::this_process(&KernelFiles::new(&SysRoot::live().unwrap()).unwrap());
     assert!(who.pid_start_ticks > 0 && !who.command.is_empty());
-    let session = Session { files: &files, store: &store, clock: &NoTime, who, boot_id: boot_id(&files) };
+    let session =
+        Session { files: &files, store: &store, clock: &NoTime, who, boot_id: boot_id(&files) };
     let sda = Device::find(&root, "sda").unwrap();
     let texts = [
         "vm.dirty_bytes=64MiB",
@@ -100,16 +103,26 @@ fn a_captured_tree_is_changed_and_put_back() {
     );
     assert_eq!(read("sys/fs/cgroup/a.slice/io.weight"), "default 200\n8:0 10\n");
     assert_eq!(read("sys/fs/cgroup/a.slice/io.latency"), "8:0 target=25000\n");
-    assert!(read("sys/fs/cgroup/io.cost.qos").starts_with("8:0 enable=1 ctrl=user rpct=95 rlat=5000"));
+    assert!(
+        read("sys/fs/cgroup/io.cost.qos").starts_with("8:0 enable=1 ctrl=user rpct=95 rlat=5000")
+    );
 
     let (_, undone) = session.rollback(0).unwrap();
     assert!(undone[0].is_complete() && undone[0].closed, "{undone:?}");
     let mut after = contents(&tree);
     // Where there was no line there is one that says the same; parameters that the kernel chooses
     // are its own.
-    assert_eq!(after.remove(Path::new("sys/fs/cgroup/a.slice/io.latency")).unwrap(), "8:0 target=0\n");
-    assert!(
-        after.remove(Path::new("sys/fs/cgroup/io.cost.qos")).unwrap().starts_with("8:0 enable=1 ctrl=auto")
+    assert_eq!(
+        after.remove(Path::new("sys/fs/cgroup/a.slice/io.latency")).unwrap(),
+        "8:0 target=0\n"
     );
-    after.iter().for_each(|(path, text)| assert_eq!(before.get(path), Some(text), "{}", path.display()));
+    assert!(
+        after
+            .remove(Path::new("sys/fs/cgroup/io.cost.qos"))
+            .unwrap()
+            .starts_with("8:0 enable=1 ctrl=auto")
+    );
+    after
+        .iter()
+        .for_each(|(path, text)| assert_eq!(before.get(path), Some(text), "{}", path.display()));
 }

@@ -117,7 +117,11 @@ fn the_limit_of_a_device_that_is_gone_is_taken_back() {
     world.kernel.put(&view, "# set at run time: IOWriteBandwidthMax\n");
     let (_, undone) = world.session().rollback(0).unwrap();
     assert!(undone[0].closed, "{undone:?}");
-    assert!(world.kernel.get(&view).starts_with("# set by the unit's files"), "{}", world.kernel.get(&view));
+    assert!(
+        world.kernel.get(&view).starts_with("# set by the unit's files"),
+        "{}",
+        world.kernel.get(&view)
+    );
 }
 
 #[test]
@@ -126,9 +130,10 @@ fn the_limit_of_a_device_that_is_gone_stays_beside_another_ones() {
     let view = Kernel::at_run_time("io.max");
     world.apply(&["b:io.max=wbps=5MB"]).unwrap();
     world.kernel.remove("/sys/dev/block/8:0");
-    world
-        .kernel
-        .put(&view, "# set at run time: IOWriteBandwidthMax\n8:16 rbps=max wbps=7 riops=max wiops=max\n");
+    world.kernel.put(
+        &view,
+        "# set at run time: IOWriteBandwidthMax\n8:16 rbps=max wbps=7 riops=max wiops=max\n",
+    );
     let (_, undone) = world.session().rollback(0).unwrap();
     assert!(matches!(undone[0].entries[0].1, Fate::Vanished { .. }), "{undone:?}");
     assert!(world.kernel.get(&view).contains("8:16"));
@@ -141,7 +146,9 @@ fn a_systemd_that_does_not_answer_leaves_the_change_open() {
     world.apply(&["b:memory.high=100MiB"]).unwrap();
     world.kernel.unreadable.borrow_mut().insert(path.clone(), Errno::TIMEDOUT);
     let (_, undone) = world.session().rollback(0).unwrap();
-    assert!(matches!(&undone[0].entries[0].1, Fate::Failed { why } if why.contains("did not answer")));
+    assert!(
+        matches!(&undone[0].entries[0].1, Fate::Failed { why } if why.contains("did not answer"))
+    );
     world.kernel.unreadable.borrow_mut().clear();
     let recovery = world.session().recover().unwrap();
     assert!(recovery.undone[0].closed, "{recovery:?}");
@@ -157,7 +164,10 @@ fn a_value_that_was_written_past_systemd_is_not_changed() {
     let world = World::new();
     world.kernel.put(&format!("/sys/fs/cgroup/{GROUP}/memory.high"), "5000000");
     let error = world.apply(&["b:memory.high=100MiB"]).unwrap_err().to_string();
-    assert!(error.contains("holds 5000000 and systemd's properties of b.service say 1000000000"), "{error}");
+    assert!(
+        error.contains("holds 5000000 and systemd's properties of b.service say 1000000000"),
+        "{error}"
+    );
     // Whole pages of a size that is not a multiple of one are the same.
     world.kernel.unit_says("memory.high", "1000000001");
     world.kernel.put(&format!("/sys/fs/cgroup/{GROUP}/memory.high"), "999997440");
@@ -191,11 +201,14 @@ fn a_drop_in_that_would_win_at_the_next_reload_is_told() {
     };
     let high = "[Service]\nMemoryHigh = 1G";
     let dir = "/etc/systemd/system/b.service.d";
-    for path in
-        [&format!("{dir}/override.conf"), "/etc/systemd/system.control/b.service.d/50-MemoryHigh.conf"]
-    {
+    for path in [
+        &format!("{dir}/override.conf"),
+        "/etc/systemd/system.control/b.service.d/50-MemoryHigh.conf",
+    ] {
         let error = refused(path, high).unwrap();
-        let why = format!("{path} sets MemoryHigh=, which would be in force again at the next daemon-reload");
+        let why = format!(
+            "{path} sets MemoryHigh=, which would be in force again at the next daemon-reload"
+        );
         assert!(error.contains(&why), "{error}");
     }
     // Those are read before Floodwall's, or don't set the property.
@@ -228,7 +241,9 @@ fn one_device_of_a_unit_is_limited_at_run_time() {
     assert!(why.contains("and device 8:16 is one"), "{why}");
     world.kernel.unit_says("io.max", "");
     world.apply(&["b:io.max=wbps=5MB"]).unwrap();
-    assert!(plan(&both[1..], &world.kernel).unwrap_err().to_string().contains("and device 8:0 is one"));
+    assert!(
+        plan(&both[1..], &world.kernel).unwrap_err().to_string().contains("and device 8:0 is one")
+    );
 }
 
 #[test]
@@ -272,7 +287,9 @@ fn a_value_past_systemd_that_is_not_ours_is_left() {
     let file = format!("/sys/fs/cgroup/{GROUP}/io.max");
     world.kernel.put(&file, "8:0 rbps=max wbps=9 riops=max wiops=max");
     let (_, undone) = world.session().rollback(0).unwrap();
-    assert!(matches!(&undone[0].entries[0].1, Fate::Failed { why } if why.contains("written past systemd")));
+    assert!(
+        matches!(&undone[0].entries[0].1, Fate::Failed { why } if why.contains("written past systemd"))
+    );
 }
 
 #[test]
@@ -317,8 +334,9 @@ fn a_tighter_limit_of_the_slice_is_told() {
     let world = World::new();
     world.kernel.put("/sys/fs/cgroup/system.slice/memory.high", "60000000");
     let plan = plan(&[change("b:memory.high=100MiB")], &world.kernel).unwrap();
-    let note =
-        format!("{GROUP}:memory.high: system.slice above it has a tighter limit, 60 MB, which applies");
+    let note = format!(
+        "{GROUP}:memory.high: system.slice above it has a tighter limit, 60 MB, which applies"
+    );
     assert_eq!(plan.notes, [note]);
 }
 

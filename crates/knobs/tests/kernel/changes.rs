@@ -3,7 +3,9 @@
 use floodwall_host::SysRoot;
 use floodwall_knobs::journal::DiskStore;
 use floodwall_knobs::session::boot_id;
-use floodwall_knobs::{Applied, ApplyError, Change, KernelFiles, Session, SystemClock, Undone, Who};
+use floodwall_knobs::{
+    Applied, ApplyError, Change, KernelFiles, Session, SystemClock, Undone, Who,
+};
 
 use crate::Body;
 use crate::disk::Disk;
@@ -16,7 +18,10 @@ pub(crate) const TESTS: &[(&str, Body)] = &[
     ("throttling_follows_the_elevator_and_back", throttling),
 ];
 
-pub(crate) fn session<T>(disk: &Disk, act: impl FnOnce(&Session<'_>, &SysRoot) -> T) -> Result<T, String> {
+pub(crate) fn session<T>(
+    disk: &Disk,
+    act: impl FnOnce(&Session<'_>, &SysRoot) -> T,
+) -> Result<T, String> {
     let root = SysRoot::live().map_err(|e| e.to_string())?;
     let files = KernelFiles::new(&root).map_err(|e| e.to_string())?;
     let who = Who::this_process(&files);
@@ -27,14 +32,18 @@ pub(crate) fn session<T>(disk: &Disk, act: impl FnOnce(&Session<'_>, &SysRoot) -
 
 pub(crate) fn apply(disk: &Disk, texts: &[&str]) -> Result<Result<Applied, ApplyError>, String> {
     session(disk, |session, root| {
-        let changes: Vec<Change> =
-            texts.iter().map(|text| Change::parse(root, Some(&disk.device), text).unwrap()).collect();
+        let changes: Vec<Change> = texts
+            .iter()
+            .map(|text| Change::parse(root, Some(&disk.device), text).unwrap())
+            .collect();
         session.apply(&changes, "a test")
     })
 }
 
 pub(crate) fn rollback(disk: &Disk) -> Result<Vec<Undone>, String> {
-    session(disk, |session, _| session.rollback(0))?.map(|(_, undone)| undone).map_err(|e| e.to_string())
+    session(disk, |session, _| session.rollback(0))?
+        .map(|(_, undone)| undone)
+        .map_err(|e| e.to_string())
 }
 
 pub(crate) fn expect<T: PartialEq + std::fmt::Debug>(found: T, wanted: T) -> Result<(), String> {
@@ -44,9 +53,13 @@ pub(crate) fn expect<T: PartialEq + std::fmt::Debug>(found: T, wanted: T) -> Res
 fn adjusted() -> Result<(), String> {
     let disk = Disk::new()?;
     let original = disk.all();
-    let applied = apply(&disk, &["nr_requests=2", "read_ahead_kb=5"])?.map_err(|e| e.to_string())?;
+    let applied =
+        apply(&disk, &["nr_requests=2", "read_ahead_kb=5"])?.map_err(|e| e.to_string())?;
     expect(applied.adjusted.len(), 2)?;
-    expect((disk.get("queue/nr_requests"), disk.get("queue/read_ahead_kb")), ("4".into(), "4".into()))?;
+    expect(
+        (disk.get("queue/nr_requests"), disk.get("queue/read_ahead_kb")),
+        ("4".into(), "4".into()),
+    )?;
     rollback(&disk)?;
     expect(disk.all(), original)
 }

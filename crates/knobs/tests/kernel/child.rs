@@ -145,12 +145,20 @@ const STEERED: [&str; 16] = [
 
 /// Steers until its writes are through and ends, or holds them until its stdin is closed. The
 /// journal's lock is held for one step at a time.
-fn steer(gate: &Gate, journal: &Path, root: &SysRoot, device: &Device, waits: bool) -> Result<(), String> {
+fn steer(
+    gate: &Gate,
+    journal: &Path,
+    root: &SysRoot,
+    device: &Device,
+    waits: bool,
+) -> Result<(), String> {
     let files = GatedFiles(gate, KernelFiles::new(root).map_err(|e| e.to_string())?);
     let who = Who::this_process(&files);
     let locked = || loop {
         match DiskStore::open(journal, &who.describe()) {
-            Err(JournalError::Held { .. }) => std::thread::sleep(std::time::Duration::from_millis(1)),
+            Err(JournalError::Held { .. }) => {
+                std::thread::sleep(std::time::Duration::from_millis(1))
+            }
             other => return other.map(|store| GatedStore(gate, store)).map_err(|e| e.to_string()),
         }
     };
@@ -160,12 +168,14 @@ fn steer(gate: &Gate, journal: &Path, root: &SysRoot, device: &Device, waits: bo
     let (mut hold, _) = on(&files, &locked()?, &who).hold("a test").map_err(|e| e.to_string())?;
     let target = Target::Device(device.clone());
     let ahead = ["scheduler", "nr_requests", "max_sectors_kb", "bdi.max_ratio_fine"];
-    let cells: Vec<_> = ahead.iter().filter_map(|name| Some((find(name)?, target.clone()))).collect();
+    let cells: Vec<_> =
+        ahead.iter().filter_map(|name| Some((find(name)?, target.clone()))).collect();
     on(&files, &locked()?, &who).save(&mut hold, &cells).map_err(|e| e.to_string())?;
     for text in &STEERED[..if waits { 5 } else { STEERED.len() }] {
         let change = Change::parse(root, Some(device), text).map_err(|e| e.to_string())?;
-        let prepared =
-            on(&files, &locked()?, &who).prepare(&mut hold, &change).map_err(|e| format!("{text}: {e}"))?;
+        let prepared = on(&files, &locked()?, &who)
+            .prepare(&mut hold, &change)
+            .map_err(|e| format!("{text}: {e}"))?;
         if let Some(prepared) = prepared {
             let performed = prepared.perform(&files, &SystemClock);
             on(&files, &locked()?, &who)
@@ -184,7 +194,9 @@ fn steer(gate: &Gate, journal: &Path, root: &SysRoot, device: &Device, waits: bo
             let session = on(&files, &store, &who);
             let is_it = |its: &Knob, _: &Target| its.name == knob;
             for index in session.order_back(&hold, is_it) {
-                if let Some(prepared) = session.prepare_back(&mut hold, index).map_err(|e| e.to_string())? {
+                if let Some(prepared) =
+                    session.prepare_back(&mut hold, index).map_err(|e| e.to_string())?
+                {
                     let performed = prepared.perform(&files, &SystemClock);
                     session.finish(&mut hold, prepared, performed).map_err(|e| e.to_string())?;
                 }
@@ -201,7 +213,9 @@ fn steer(gate: &Gate, journal: &Path, root: &SysRoot, device: &Device, waits: bo
 /// `JOURNAL DEVICE STOP_BEFORE (rollback | steer | hold | CHANGE…)`; a STOP_BEFORE of `never` goes
 /// through.
 pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
-    let [journal, device, stop_before, what @ ..] = arguments else { return Err("usage".to_owned()) };
+    let [journal, device, stop_before, what @ ..] = arguments else {
+        return Err("usage".to_owned());
+    };
     let gate = Gate { stop_before: stop_before.parse().unwrap_or(u64::MAX), ..Gate::default() };
     let root = SysRoot::live().map_err(|e| e.to_string())?;
     let device = Device::find(&root, device).map_err(|e| e.to_string())?;
@@ -216,7 +230,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     let session = Session { files: &files, store: &store, clock: &SystemClock, who, boot_id };
     if what == ["rollback"] {
         let (recovery, undone) = session.rollback(0).map_err(|e| e.to_string())?;
-        let complete = recovery.undone.iter().chain(&undone).all(floodwall_knobs::Undone::is_complete);
+        let complete =
+            recovery.undone.iter().chain(&undone).all(floodwall_knobs::Undone::is_complete);
         return if complete { Ok(()) } else { Err(format!("{recovery:?} {undone:?}")) };
     }
     let changes = what

@@ -74,7 +74,8 @@ impl Disk {
     pub(crate) fn spelled<'a>(&self, setting: &'a str) -> &'a str {
         match setting.strip_prefix("iosched.") {
             Some(queues)
-                if queues.starts_with("async_depth") && self.queue().join("async_depth").exists() =>
+                if queues.starts_with("async_depth")
+                    && self.queue().join("async_depth").exists() =>
             {
                 queues
             }
@@ -107,10 +108,13 @@ impl Disk {
     pub(crate) fn all(&self) -> BTreeMap<PathBuf, String> {
         let mut all: BTreeMap<PathBuf, String> = self.plain_knobs().into_iter().collect();
         if let Ok(tunables) = fs::read_dir(self.queue().join("iosched")) {
-            all.extend(tunables.map(|file| file.unwrap().path()).map(|path| (path.clone(), read(&path))));
+            all.extend(
+                tunables.map(|file| file.unwrap().path()).map(|path| (path.clone(), read(&path))),
+            );
         }
         all.extend(
-            VM.map(|name| Path::new("/proc/sys/vm").join(name)).map(|path| (path.clone(), read(&path))),
+            VM.map(|name| Path::new("/proc/sys/vm").join(name))
+                .map(|path| (path.clone(), read(&path))),
         );
         all
     }
@@ -118,7 +122,11 @@ impl Disk {
     fn plain_knobs(&self) -> Vec<(PathBuf, String)> {
         let queue = QUEUE.iter().map(|name| self.queue().join(name));
         let bdi = BDI.iter().map(|name| self.bdi().join(name));
-        queue.chain(bdi).filter(|path| path.exists()).map(|path| (path.clone(), read(&path))).collect()
+        queue
+            .chain(bdi)
+            .filter(|path| path.exists())
+            .map(|path| (path.clone(), read(&path)))
+            .collect()
     }
 }
 
@@ -163,7 +171,9 @@ fn read(path: &Path) -> String {
 
 fn write(path: &Path, value: &str) -> Result<(), String> {
     use std::io::Write;
-    let written =
-        fs::OpenOptions::new().write(true).open(path).and_then(|mut f| f.write_all(value.as_bytes()));
+    let written = fs::OpenOptions::new()
+        .write(true)
+        .open(path)
+        .and_then(|mut f| f.write_all(value.as_bytes()));
     written.map_err(|e| format!("{} = {value}: {e}", path.display()))
 }

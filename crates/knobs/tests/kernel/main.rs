@@ -59,7 +59,8 @@ fn main() {
     let tests = [kill::TESTS, changes::TESTS, steer::TESTS].concat().into_iter();
     let tests = tests.map(|(name, body): (&str, Body)| test(name, missing, body));
     let lacks_priorities = || missing().or_else(priorities::missing);
-    let priorities = priorities::TESTS.iter().map(|(name, body)| test(*name, lacks_priorities, *body));
+    let priorities =
+        priorities::TESTS.iter().map(|(name, body)| test(*name, lacks_priorities, *body));
     let on_tree = || plans::run(SOME_PLANS).map(drop);
     let tree = test("killed_at_any_write_of_random_plans_on_a_captured_tree", || None, on_tree);
     // One loop device at a time.

@@ -64,7 +64,11 @@ const CHANGES: [&[&str]; 16] = [
         "vm.dirty_ratio=5",
         "vm.dirty_ratio=20",
     ],
-    &["vm.dirty_background_bytes=5MB", "vm.dirty_background_ratio=3", "vm.dirty_background_bytes=1GiB"],
+    &[
+        "vm.dirty_background_bytes=5MB",
+        "vm.dirty_background_ratio=3",
+        "vm.dirty_background_bytes=1GiB",
+    ],
     &["vm.dirty_expire_centisecs=100", "vm.dirty_expire_centisecs=6000"],
     &["vm.dirty_writeback_centisecs=0", "vm.dirty_writeback_centisecs=100"],
     &["scheduler=bfq", "scheduler=none", "scheduler=kyber"],
@@ -86,8 +90,16 @@ const BEFORE: [&[(&str, &str, &str)]; 5] = [
     &[],
     &[(VM, "dirty_bytes", "50000000"), (VM, "dirty_background_bytes", "10000000")],
     &[(QUEUE, "scheduler", "none"), (QUEUE, "nr_requests", "32"), (QUEUE, "wbt_lat_usec", "0")],
-    &[(QUEUE, "nr_requests", "100"), (QUEUE, "iosched/fifo_batch", "4"), (QUEUE, "read_ahead_kb", "512")],
-    &[(BDI, "max_ratio_fine", "250000"), (BDI, "min_ratio_fine", "5000"), (BDI, "strict_limit", "1")],
+    &[
+        (QUEUE, "nr_requests", "100"),
+        (QUEUE, "iosched/fifo_batch", "4"),
+        (QUEUE, "read_ahead_kb", "512"),
+    ],
+    &[
+        (BDI, "max_ratio_fine", "250000"),
+        (BDI, "min_ratio_fine", "5000"),
+        (BDI, "strict_limit", "1"),
+    ],
 ];
 
 /// How many cases, and how many processes in them were cut short.
@@ -107,15 +119,19 @@ pub(crate) fn run(cases: u32) -> Result<Tally, String> {
         let mut tally = Tally::default();
         let mut random = Random(seed);
         for number in 0..cases {
-            let kills =
-                machine.survives(&mut random).map_err(|why| format!("case {seed}-{number}: {why}"))?;
+            let kills = machine
+                .survives(&mut random)
+                .map_err(|why| format!("case {seed}-{number}: {why}"))?;
             tally = Tally { plans: tally.plans + 1, kills: tally.kills + kills };
         }
         Ok(tally)
     };
     let (one, two) = std::thread::scope(|scope| {
         let other = scope.spawn(move || half(2, cases / 2));
-        (half(1, cases - cases / 2), other.join().unwrap_or_else(|_| Err("a thread panicked".to_owned())))
+        (
+            half(1, cases - cases / 2),
+            other.join().unwrap_or_else(|_| Err("a thread panicked".to_owned())),
+        )
     });
     let (one, two): (Tally, Tally) = (one?, two?);
     Ok(Tally { plans: one.plans + two.plans, kills: one.kills + two.kills })
@@ -277,9 +293,12 @@ impl Machine {
     }
 
     fn all(&self) -> BTreeMap<String, String> {
-        let paths = KNOBS.iter().flat_map(|(at, names)| names.iter().map(move |name| format!("{at}/{name}")));
+        let paths = KNOBS
+            .iter()
+            .flat_map(|(at, names)| names.iter().map(move |name| format!("{at}/{name}")));
         // The kernel ends a list of elevators with a blank, a tree that was written to does not.
-        let text = |path: &str| self.files.read(path).unwrap_or_else(|e| e.to_string()).trim().to_owned();
+        let text =
+            |path: &str| self.files.read(path).unwrap_or_else(|e| e.to_string()).trim().to_owned();
         paths.map(|path| (path.clone(), text(&path))).collect()
     }
 
@@ -287,11 +306,19 @@ impl Machine {
     /// whether it was.
     fn process(&self, fuse: Option<u64>, act: impl FnOnce(&Session<'_>)) -> Result<bool, String> {
         let fuse = Fuse(Cell::new(fuse));
-        let journal = self.directory.path().canonicalize().map_err(|e| e.to_string())?.join("journal");
+        let journal =
+            self.directory.path().canonicalize().map_err(|e| e.to_string())?.join("journal");
         let store = DiskStore::open(&journal, "a test").map_err(|e| e.to_string())?;
         let (files, store) = (FusedFiles(&fuse, &self.files), FusedStore(&fuse, store));
-        let who = Who { pid: 7, pid_start_ticks: 7, socket: None, uid: 0, command: "a test".to_owned() };
-        act(&Session { files: &files, store: &store, clock: &NoTime, who, boot_id: boot_id(&files) });
+        let who =
+            Who { pid: 7, pid_start_ticks: 7, socket: None, uid: 0, command: "a test".to_owned() };
+        act(&Session {
+            files: &files,
+            store: &store,
+            clock: &NoTime,
+            who,
+            boot_id: boot_id(&files),
+        });
         Ok(fuse.is_blown())
     }
 
@@ -323,7 +350,9 @@ impl Machine {
             let _ = session.rollback(0);
         })?);
         let mut undone = Err("it did not run".to_owned());
-        self.process(None, |session| undone = session.rollback(0).map(drop).map_err(|e| e.to_string()))?;
+        self.process(None, |session| {
+            undone = session.rollback(0).map(drop).map_err(|e| e.to_string())
+        })?;
         undone?;
         let now = self.all();
         if now != original {
@@ -335,8 +364,11 @@ impl Machine {
         // For the next case.
         for (path, text) in &fresh {
             if now.get(path) != Some(text) {
-                std::fs::write(self.root.path().join(path.trim_start_matches('/')), format!("{text}\n"))
-                    .map_err(|e| e.to_string())?;
+                std::fs::write(
+                    self.root.path().join(path.trim_start_matches('/')),
+                    format!("{text}\n"),
+                )
+                .map_err(|e| e.to_string())?;
             }
         }
         Ok(kills)

@@ -47,7 +47,10 @@ impl Threads {
 
 /// What ionice(1) says of a thread: `none: prio 0`, `best-effort: prio 0`, `idle`.
 fn shown(tid: u32) -> Result<String, String> {
-    let output = Command::new("ionice").args(["-p", &tid.to_string()]).output().map_err(|e| e.to_string())?;
+    let output = Command::new("ionice")
+        .args(["-p", &tid.to_string()])
+        .output()
+        .map_err(|e| e.to_string())?;
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
@@ -126,10 +129,12 @@ fn journal() -> Result<(), String> {
 }
 
 fn check_journal(disk: &Disk, node: &str) -> Result<(), String> {
-    let name =
-        Path::new(node).file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let task =
-        std::fs::read_to_string(format!("/sys/fs/ext4/{name}/journal_task")).map_err(|e| e.to_string())?;
+    let name = Path::new(node)
+        .file_name()
+        .map(|name| name.to_string_lossy().into_owned())
+        .unwrap_or_default();
+    let task = std::fs::read_to_string(format!("/sys/fs/ext4/{name}/journal_task"))
+        .map_err(|e| e.to_string())?;
     let task: u32 = task.trim().parse().map_err(|_| format!("'{task}' is no thread"))?;
     // fs/ext4/super.c DEFAULT_JOURNAL_IOPRIO.
     expect(shown(task)?, "best-effort: prio 3".to_owned())?;

@@ -195,5 +195,9 @@ fn new_boot() -> Result<(), String> {
     same(&disk, &left, "a new boot has its own values")?;
     let logged = log(&store).map_err(|e| e.to_string())?;
     let phase = logged.first().and_then(|one| one.transaction.as_ref().ok()).map(|t| t.phase());
-    if phase == Some(Phase::Closed(Closing::EarlierBoot)) { Ok(()) } else { Err(format!("{phase:?}")) }
+    if phase == Some(Phase::Closed(Closing::EarlierBoot)) {
+        Ok(())
+    } else {
+        Err(format!("{phase:?}"))
+    }
 }

@@ -72,7 +72,9 @@ impl Device for WriteBack {
     }
     fn powercut(&mut self, _now: Nanos) -> LostWrites {
         let lost = self.cached.drain(..);
-        LostWrites::new(lost.map(|r| LostExtent { offset: r.offset, len: r.len, since: r.version }).collect())
+        LostWrites::new(
+            lost.map(|r| LostExtent { offset: r.offset, len: r.len, since: r.version }).collect(),
+        )
     }
     fn oldest_volatile(&self) -> Option<u64> {
         self.cached.first().map(|r| r.version)
@@ -148,7 +150,8 @@ fn what_takes_time_is_answered_by_the_timing_thread_and_never_early() {
     timer.join().unwrap();
     let timings = rig.engine.timings();
     assert_eq!((timings.write.count, timings.write.max_us), (5, Some(3_000.0)));
-    let depths: Vec<_> = rig.engine.recording(|r| r.since(0, 10).0.iter().map(|e| e.depth).collect());
+    let depths: Vec<_> =
+        rig.engine.recording(|r| r.since(0, 10).0.iter().map(|e| e.depth).collect());
     assert_eq!(depths, [1; 5]);
 }
 
@@ -166,7 +169,11 @@ fn a_power_cut_keeps_what_was_flushed_and_cuts_off_old_openers() {
     rig.engine.power_up();
     assert_eq!(rig.read(0, 8192), Answer::Data(vec![1; 8192]));
     rig.submit(1, Op::Write { fua: false }, 0, 512, &[9; 512]);
-    assert_eq!(rig.answers.recv_timeout(LONG).unwrap(), Answer::Failed(Failure::Io), "opened before the cut");
+    assert_eq!(
+        rig.answers.recv_timeout(LONG).unwrap(),
+        Answer::Failed(Failure::Io),
+        "opened before the cut"
+    );
     assert_eq!(rig.read(0, 512), Answer::Data(vec![1; 512]));
 }
 
@@ -194,5 +201,8 @@ fn taking_the_model_out_of_the_way_answers_what_is_in_it() {
 fn a_full_store_says_so() {
     let rig = Rig::new(Null::new(4 << 20, Nanos::ZERO));
     rig.write(0, &[1; 1 << 20]);
-    assert_eq!(rig.ask(Op::Write { fua: false }, 1 << 20, 512, &[1; 512]), Answer::Failed(Failure::NoSpace));
+    assert_eq!(
+        rig.ask(Op::Write { fua: false }, 1 << 20, 512, &[1; 512]),
+        Answer::Failed(Failure::NoSpace)
+    );
 }

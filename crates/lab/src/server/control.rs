@@ -34,9 +34,14 @@ pub(super) struct Control {
 
 impl Control {
     /// Opens the socket and serves it in the background.
-    pub(super) fn listen(state: &StateDir, spec: Spec, engine: Arc<Engine<Reply>>) -> Result<(), LabError> {
+    pub(super) fn listen(
+        state: &StateDir,
+        spec: Spec,
+        engine: Arc<Engine<Reply>>,
+    ) -> Result<(), LabError> {
         let path = state.control();
-        let listener = UnixListener::bind(&path).map_err(|e| LabError::io("listen on", &path, e))?;
+        let listener =
+            UnixListener::bind(&path).map_err(|e| LabError::io("listen on", &path, e))?;
         let control = Arc::new(Self { spec, engine, callers: AtomicUsize::new(0) });
         super::spawn("lab-control", move || {
             for stream in listener.incoming().flatten() {
@@ -63,7 +68,8 @@ impl Control {
         let request = control::receive(&mut BufReader::new(&stream));
         let answer = match &request {
             None => Answer::Failed {
-                said: "the request can't be understood; caller and server must be the same version".into(),
+                said: "the request can't be understood; caller and server must be the same version"
+                    .into(),
             },
             Some(Request::Ping | Request::Record { .. }) => Answer::Done,
             Some(Request::Begin) => {
@@ -83,7 +89,9 @@ impl Control {
         };
         control::send(&mut stream, &answer)?;
         match request {
-            Some(Request::Record { from_start, follow }) => self.record(&mut stream, from_start, follow),
+            Some(Request::Record { from_start, follow }) => {
+                self.record(&mut stream, from_start, follow)
+            }
             _ => Ok(()),
         }
     }
@@ -143,7 +151,11 @@ impl Control {
             self.engine.recording(|r| (if from_start { r.start() } else { r.end() }, r.end()));
         let mut text = String::new();
         loop {
-            let batch = if follow { RECORD_BATCH } else { RECORD_BATCH.min((end - next.min(end)) as usize) };
+            let batch = if follow {
+                RECORD_BATCH
+            } else {
+                RECORD_BATCH.min((end - next.min(end)) as usize)
+            };
             let (events, missed) = self.engine.recording(|r| r.since(next, batch));
             text.clear();
             if missed > 0 {

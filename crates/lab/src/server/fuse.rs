@@ -21,8 +21,8 @@ use std::time::{Duration, SystemTime};
 
 use fuser::{
     Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
-    KernelConfig, LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite,
-    Request, WriteFlags,
+    KernelConfig, LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry, ReplyOpen,
+    ReplyWrite, Request, WriteFlags,
 };
 
 use floodwall_device::Op;
@@ -110,10 +110,13 @@ impl DiskFile {
 
 impl Filesystem for DiskFile {
     fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
-        let refused = |what: &str| std::io::Error::other(format!("the kernel's FUSE refuses {what}"));
+        let refused =
+            |what: &str| std::io::Error::other(format!("the kernel's FUSE refuses {what}"));
         config.set_max_write(MAX_WRITE).map_err(|_| refused("requests of 1 MiB"))?;
         config.set_max_background(MAX_BACKGROUND).map_err(|_| refused("512 requests at once"))?;
-        config.set_congestion_threshold(MAX_BACKGROUND).map_err(|_| refused("512 requests at once"))?;
+        config
+            .set_congestion_threshold(MAX_BACKGROUND)
+            .map_err(|_| refused("512 requests at once"))?;
         config
             .add_capabilities(InitFlags::FUSE_ASYNC_DIO | InitFlags::FUSE_MAX_PAGES)
             .map_err(|_| refused("asynchronous direct I/O of 1 MiB (Linux 4.20)"))?;
@@ -172,7 +175,14 @@ impl Filesystem for DiskFile {
         self.engine.submit(fh.0, op, offset, data.len() as u64, data, Reply::Written(reply));
     }
 
-    fn fsync(&self, _req: &Request, _inode: INodeNo, fh: FileHandle, _datasync: bool, reply: ReplyEmpty) {
+    fn fsync(
+        &self,
+        _req: &Request,
+        _inode: INodeNo,
+        fh: FileHandle,
+        _datasync: bool,
+        reply: ReplyEmpty,
+    ) {
         self.engine.submit(fh.0, Op::Flush, 0, 0, &[], Reply::Empty(reply));
     }
 

@@ -71,8 +71,8 @@ fn serve(state: &StateDir) -> Result<(), LabError> {
     ];
     config.n_threads = Some(READERS);
     let file = DiskFile::new(engine.clone(), &spec.file_name());
-    let session =
-        Session::new(file, state.fuse(), &config).map_err(|e| LabError::io("mount", state.fuse(), e))?;
+    let session = Session::new(file, state.fuse(), &config)
+        .map_err(|e| LabError::io("mount", state.fuse(), e))?;
 
     let timer = {
         let engine = engine.clone();
@@ -109,7 +109,10 @@ fn spill_file(dir: &Path) -> Result<std::fs::File, LabError> {
     file.map(Into::into).map_err(|e| LabError::io("make a spill file in", dir, e))
 }
 
-fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<thread::JoinHandle<()>, LabError> {
+fn spawn(
+    name: &str,
+    run: impl FnOnce() + Send + 'static,
+) -> Result<thread::JoinHandle<()>, LabError> {
     thread::Builder::new()
         .name(name.into())
         .spawn(run)

@@ -178,7 +178,12 @@ impl Frames {
     }
 
     /// Overwrites part of a frame that is not a hole.
-    pub(crate) fn patch(&mut self, frame: Frame, at: usize, bytes: &[u8]) -> Result<(), StoreError> {
+    pub(crate) fn patch(
+        &mut self,
+        frame: Frame,
+        at: usize,
+        bytes: &[u8],
+    ) -> Result<(), StoreError> {
         if frame.is_spilled() {
             let Some(file) = &self.spill else { return Ok(()) };
             let offset = u64::from(frame.0 & !SPILLED) * PAGE as u64 + at as u64;

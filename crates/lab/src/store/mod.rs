@@ -102,7 +102,12 @@ impl Store {
     ///
     /// # Errors
     /// When a page finds no room; the pages before it are written then.
-    pub(crate) fn write(&mut self, offset: u64, data: &[u8], version: Option<u64>) -> Result<(), StoreError> {
+    pub(crate) fn write(
+        &mut self,
+        offset: u64,
+        data: &[u8],
+        version: Option<u64>,
+    ) -> Result<(), StoreError> {
         for (page, at, range) in pieces(offset, data.len() as u64) {
             self.write_page(page, at, &data[range], version)?;
         }
@@ -171,18 +176,25 @@ impl Store {
     ///
     /// # Errors
     /// As [`Self::write`] (the pages at both ends may be written in part).
-    pub(crate) fn zero(&mut self, offset: u64, len: u64, version: Option<u64>) -> Result<(), StoreError> {
+    pub(crate) fn zero(
+        &mut self,
+        offset: u64,
+        len: u64,
+        version: Option<u64>,
+    ) -> Result<(), StoreError> {
         let (first, last) = (offset / PAGE as u64, (offset + len).div_ceil(PAGE as u64));
         let mut page = first;
         while page < last {
             // A leaf that is not there needs no visit: a device may be terabytes of zeros.
             let number = page / LEAF_PAGES as u64;
             if !self.map.contains_key(&number) {
-                let next = self.map.range(number..).next().map_or(last, |(n, _)| n * LEAF_PAGES as u64);
+                let next =
+                    self.map.range(number..).next().map_or(last, |(n, _)| n * LEAF_PAGES as u64);
                 page = next.max(page + 1);
                 continue;
             }
-            let (from, to) = (offset.max(page * PAGE as u64), (offset + len).min((page + 1) * PAGE as u64));
+            let (from, to) =
+                (offset.max(page * PAGE as u64), (offset + len).min((page + 1) * PAGE as u64));
             let at = (from % PAGE as u64) as usize;
             if !self.frame(page).is_hole() {
                 self.write_page(page, at, &ZEROS[..(to - from) as usize], version)?;
@@ -198,7 +210,8 @@ impl Store {
     /// Zeroing the pages at both ends that are covered in part can fail as a write can.
     pub(crate) fn discard(&mut self, offset: u64, len: u64) -> Result<(), StoreError> {
         self.zero(offset, len, None)?;
-        let leaves = offset.div_ceil((LEAF_PAGES * PAGE) as u64)..(offset + len) / (LEAF_PAGES * PAGE) as u64;
+        let leaves = offset.div_ceil((LEAF_PAGES * PAGE) as u64)
+            ..(offset + len) / (LEAF_PAGES * PAGE) as u64;
         if !leaves.is_empty() {
             let empty: Vec<u64> = self.map.range(leaves).map(|(n, _)| *n).collect();
             for number in empty {
@@ -231,7 +244,8 @@ impl Store {
         let mut last = start;
         for page in first + 1..first + pages as u64 {
             let next = self.frame(page);
-            let follows = if start.is_hole() { next.is_hole() } else { Frames::adjacent(last, next) };
+            let follows =
+                if start.is_hole() { next.is_hole() } else { Frames::adjacent(last, next) };
             if !follows {
                 return None;
             }
@@ -286,8 +300,11 @@ fn pieces(offset: u64, len: u64) -> impl Iterator<Item = (u64, usize, std::ops::
         (from < end).then(|| {
             let page = from / PAGE as u64;
             let to = end.min((page + 1) * PAGE as u64);
-            let piece =
-                (page, (from % PAGE as u64) as usize, (from - offset) as usize..(to - offset) as usize);
+            let piece = (
+                page,
+                (from % PAGE as u64) as usize,
+                (from - offset) as usize..(to - offset) as usize,
+            );
             from = to;
             piece
         })

@@ -66,7 +66,11 @@ fn contents_come_before_undo_when_memory_is_short() {
     store.write(4096, &[3; 4096], Some(3)).unwrap();
     assert_eq!(store.usage().undo_dropped, 2);
     let undone = store.roll_back(&Gone::new([(0, 4096, 2)], BTreeSet::new())).unwrap();
-    assert_eq!((undone, read(&store, 0, 1)), (0, vec![2]), "a dropped entry lets the write survive");
+    assert_eq!(
+        (undone, read(&store, 0, 1)),
+        (0, vec![2]),
+        "a dropped entry lets the write survive"
+    );
 }
 
 #[test]

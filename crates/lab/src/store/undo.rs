@@ -86,7 +86,10 @@ pub(crate) struct Gone {
 impl Gone {
     /// `lost` are ranges in bytes with the first version that is lost. A sector that is lost in
     /// part is lost: devices write sectors whole.
-    pub(crate) fn new(lost: impl IntoIterator<Item = (u64, u64, u64)>, in_flight: BTreeSet<u64>) -> Self {
+    pub(crate) fn new(
+        lost: impl IntoIterator<Item = (u64, u64, u64)>,
+        in_flight: BTreeSet<u64>,
+    ) -> Self {
         let mut pages = Vec::new();
         for (offset, len, since) in lost {
             for (page, at, range) in super::pieces(offset, len) {

@@ -42,8 +42,10 @@ fn killed() -> Result<(), String> {
             File::create(&file).map_err(said("create"))?;
             // Again and again, until it fails. Never into a file that is not there: a load must not
             // go on below the mount point.
-            let script =
-                format!("while dd of={} {arguments} conv=notrunc,nocreat; do :; done", file.display());
+            let script = format!(
+                "while dd of={} {arguments} conv=notrunc,nocreat; do :; done",
+                file.display()
+            );
             loads.push(Load::start("sh", &["-c", &script])?);
         }
         let deadline = Instant::now() + Duration::from_secs(30);
@@ -56,7 +58,9 @@ fn killed() -> Result<(), String> {
         rig.wait_clean().map_err(|e| format!("round {round}: {e}"))?;
         let deadline = Instant::now() + CLEAN_WITHIN;
         while let Some(stuck) = loads.iter_mut().find_map(|l| (!l.ended()).then(|| l.pid())) {
-            ensure(Instant::now() < deadline, || format!("round {round}: process {stuck} is stuck"))?;
+            ensure(Instant::now() < deadline, || {
+                format!("round {round}: process {stuck} is stuck")
+            })?;
             thread::sleep(Duration::from_millis(10));
         }
     }

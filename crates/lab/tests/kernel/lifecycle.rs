@@ -75,7 +75,12 @@ pub(crate) const TESTS: &[Test] = &[
         body: promised,
     },
     Test { name: "a busy filesystem goes down too", needs: &["mkfs.xfs"], seconds: 60, body: busy },
-    Test { name: "the recording has what reached the device", needs: &[], seconds: 30, body: recording },
+    Test {
+        name: "the recording has what reached the device",
+        needs: &[],
+        seconds: 30,
+        body: recording,
+    },
     Test {
         name: "the rescue script needs nobody",
         needs: &["mkfs.ext4", "losetup"],
@@ -120,7 +125,12 @@ fn queue() -> Result<(), String> {
         let read = |attribute: &str| {
             fs::read_to_string(format!("/sys/block/{name}/{attribute}")).map_err(said("sysfs"))
         };
-        let found = [read("queue/rotational")?, read("queue/write_cache")?, read("loop/dio")?, read("size")?];
+        let found = [
+            read("queue/rotational")?,
+            read("queue/write_cache")?,
+            read("loop/dio")?,
+            read("size")?,
+        ];
         let expected = [rotational, cache, "1\n", "131072\n"];
         ensure(found == expected, || format!("{preset}: {found:?}"))?;
     }
@@ -130,8 +140,8 @@ fn queue() -> Result<(), String> {
     let up = rig.lab.up(&options, &GO_ON).map_err(said("up"))?;
     let device = up.device.ok_or("no device")?;
     let name = device.file_name().ok_or("no name")?.to_string_lossy().into_owned();
-    let chosen =
-        fs::read_to_string(format!("/sys/block/{name}/queue/scheduler")).map_err(said("scheduler"))?;
+    let chosen = fs::read_to_string(format!("/sys/block/{name}/queue/scheduler"))
+        .map_err(said("scheduler"))?;
     ensure(chosen.contains("[mq-deadline]"), || chosen)?;
     options.name = Some("none-such".into());
     options.scheduler = Some("anticipatory".into());
@@ -152,7 +162,10 @@ fn several() -> Result<(), String> {
         let up = rig.lab.up(&options, &GO_ON).map_err(said("up"))?;
         ensure(up.name == expected, || format!("{} instead of {expected}", up.name))?;
         // Each has its own contents.
-        let device = File::options().write(true).open(up.device.ok_or("no device")?).map_err(said("open"))?;
+        let device = File::options()
+            .write(true)
+            .open(up.device.ok_or("no device")?)
+            .map_err(said("open"))?;
         device.write_all_at(expected.as_bytes(), 4096).map_err(said("write"))?;
         device.sync_all().map_err(said("fsync"))?;
     }
@@ -199,7 +212,9 @@ fn refused() -> Result<(), String> {
     }
     let memory = up(&|o| o.memory = Some(Bytes(1 << 50)))?;
     ensure(memory.is_missing_requirement(), || memory.to_string())?;
-    ensure(matches!(rig.lab.stats("nobody"), Err(LabError::Unknown { .. })), || "nobody is known".into())?;
+    ensure(matches!(rig.lab.stats("nobody"), Err(LabError::Unknown { .. })), || {
+        "nobody is known".into()
+    })?;
     rig.up("null", 64, None)?;
     let taken = up(&|_| ())?;
     ensure(matches!(taken, LabError::NameTaken { half_made: false, .. }), || taken.to_string())?;
@@ -222,7 +237,10 @@ fn runs() -> Result<(), String> {
         "stat -f -c %T . > {0}; echo $FLOODWALL_LAB $FLOODWALL_LAB_DEVICE >> {0}; exit 7",
         out.display()
     );
-    let ran = rig.lab.run(&options, Command::new("sh").args(["-c", &script]), &GO_ON).map_err(said("run"))?;
+    let ran = rig
+        .lab
+        .run(&options, Command::new("sh").args(["-c", &script]), &GO_ON)
+        .map_err(said("run"))?;
     ensure(ran.status.code() == Some(7) && ran.stats.is_some_and(|s| s.name == "null"), || {
         format!("{}", ran.status)
     })?;
@@ -274,7 +292,8 @@ fn kill(pid: i32, signal: Signal) -> Result<(), String> {
 }
 
 fn guardian_pid(rig: &Rig, name: &str) -> Result<i32, String> {
-    let text = fs::read_to_string(rig.root().join(name).join("guardian.json")).map_err(said("guardian"))?;
+    let text = fs::read_to_string(rig.root().join(name).join("guardian.json"))
+        .map_err(said("guardian"))?;
     let value: serde_json::Value = serde_json::from_str(&text).map_err(said("guardian"))?;
     value["pid"].as_i64().map(|p| p as i32).ok_or_else(|| text.clone())
 }
@@ -308,8 +327,10 @@ fn half_made() -> Result<(), String> {
     let up = rig.up("null", 64, Some(Filesystem::Ext4))?;
     kill(up.server_pid.ok_or("no server")?, Signal::STOP)?;
     let file = up.mounts[0].join("file").to_string_lossy().into_owned();
-    let mut waiting =
-        Load::start("dd", &["if=/dev/zero", &format!("of={file}"), "bs=4k", "count=1", "conv=fsync"])?;
+    let mut waiting = Load::start(
+        "dd",
+        &["if=/dev/zero", &format!("of={file}"), "bs=4k", "count=1", "conv=fsync"],
+    )?;
     down("a server that hangs")?;
     ensure(
         waiting.ended() || {
@@ -345,7 +366,9 @@ fn maker_killed() -> Result<(), String> {
             format!("after {after_ms} ms: {list:?}")
         })?;
         seen.push(list[0].state == LabState::Up);
-        rig.lab.down("null").map_err(|e| format!("after {after_ms} ms, {:?}: {e}", list[0].state))?;
+        rig.lab
+            .down("null")
+            .map_err(|e| format!("after {after_ms} ms, {:?}: {e}", list[0].state))?;
         rig.wait_clean().map_err(|e| format!("after {after_ms} ms: {e}"))?;
     }
     ensure(seen.contains(&false), || "the maker was always faster than the kill".into())
@@ -354,8 +377,11 @@ fn maker_killed() -> Result<(), String> {
 fn sat_in() -> Result<(), String> {
     let rig = Rig::new()?;
     let up = rig.up("null", 320, Some(Filesystem::Xfs))?;
-    let mut sitter =
-        Command::new("sleep").arg("600").current_dir(&up.mounts[0]).spawn().map_err(said("sleep"))?;
+    let mut sitter = Command::new("sleep")
+        .arg("600")
+        .current_dir(&up.mounts[0])
+        .spawn()
+        .map_err(said("sleep"))?;
     let refused = rig.lab.down("null");
     let pid = sitter.id();
     sitter.kill().and_then(|()| sitter.wait()).map_err(said("kill"))?;
@@ -380,7 +406,9 @@ fn about_to_leave() -> Result<(), String> {
     let mut leaving = Load::start("sh", &["-c", &script])?;
     thread::sleep(Duration::from_millis(100));
     rig.lab.down("null").map_err(said("down"))?;
-    ensure(leaving.ended() && there.exists(), || "the filesystem went before its last user".into())?;
+    ensure(leaving.ended() && there.exists(), || {
+        "the filesystem went before its last user".into()
+    })?;
     rig.wait_clean()
 }
 
@@ -389,7 +417,8 @@ fn mounted_elsewhere() -> Result<(), String> {
     rig.up("null", 320, Some(Filesystem::Xfs))?;
     // Its namespace gets a copy of every mount.
     let elsewhere = Load::start("unshare", &["--mount", "sleep", "600"])?;
-    let namespace = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/mnt")).map_err(said("namespace"));
+    let namespace =
+        |pid: &str| fs::read_link(format!("/proc/{pid}/ns/mnt")).map_err(said("namespace"));
     while namespace(&elsewhere.pid().to_string())? == namespace("self")? {
         thread::sleep(Duration::from_millis(5));
     }
@@ -410,7 +439,9 @@ fn promised() -> Result<(), String> {
     let text = fs::read_to_string("/proc/meminfo").map_err(said("meminfo"))?;
     let available_kib: u64 = text
         .lines()
-        .find_map(|l| l.strip_prefix("MemAvailable:")?.trim().strip_suffix("kB")?.trim().parse().ok())
+        .find_map(|l| {
+            l.strip_prefix("MemAvailable:")?.trim().strip_suffix("kB")?.trim().parse().ok()
+        })
         .ok_or("no MemAvailable")?;
     all.memory = Some(Bytes::mib(available_kib / 1024 * 3 / 4));
     all.size = all.memory;
@@ -447,31 +478,45 @@ fn busy() -> Result<(), String> {
 fn recording() -> Result<(), String> {
     let rig = Rig::new()?;
     let up = rig.up("hdd-7200", 64, None)?;
-    let device =
-        File::options().read(true).write(true).open(up.device.ok_or("no device")?).map_err(said("open"))?;
+    let device = File::options()
+        .read(true)
+        .write(true)
+        .open(up.device.ok_or("no device")?)
+        .map_err(said("open"))?;
     // Opening the device may have read from it.
-    device.write_all_at(&[1; 8192], 1 << 20).and_then(|()| device.sync_all()).map_err(said("write"))?;
+    device
+        .write_all_at(&[1; 8192], 1 << 20)
+        .and_then(|()| device.sync_all())
+        .map_err(said("write"))?;
     let mut csv = Vec::new();
     rig.lab.record("hdd-7200", true, false, &mut csv, &GO_ON).map_err(said("record"))?;
     let csv = String::from_utf8(csv).map_err(said("csv"))?;
     let about = csv.lines().nth(1).ok_or("no comment")?;
-    ensure(about.starts_with("# {\"name\":\"hdd-7200\"") && about.contains("time_zero_unix_s"), || {
-        about.into()
-    })?;
-    let mut lines = csv.lines().filter(|l| !l.starts_with('#')).map(|l| l.split(',').collect::<Vec<_>>());
+    ensure(
+        about.starts_with("# {\"name\":\"hdd-7200\"") && about.contains("time_zero_unix_s"),
+        || about.into(),
+    )?;
+    let mut lines =
+        csv.lines().filter(|l| !l.starts_with('#')).map(|l| l.split(',').collect::<Vec<_>>());
     let header = lines.next().ok_or("no header")?;
-    let column =
-        |name: &str| header.iter().position(|c| *c == name).ok_or_else(|| format!("no column {name}"));
-    let [offset, size, operation] = [column("offset_bytes")?, column("size_bytes")?, column("operation")?];
+    let column = |name: &str| {
+        header.iter().position(|c| *c == name).ok_or_else(|| format!("no column {name}"))
+    };
+    let [offset, size, operation] =
+        [column("offset_bytes")?, column("size_bytes")?, column("operation")?];
     let [queue, service] = [column("queue_us")?, column("service_us")?];
     let rows: Vec<Vec<&str>> = lines.collect();
-    let written: u64 =
-        rows.iter().filter(|r| r[operation] == "write").filter_map(|r| r[size].parse::<u64>().ok()).sum();
+    let written: u64 = rows
+        .iter()
+        .filter(|r| r[operation] == "write")
+        .filter_map(|r| r[size].parse::<u64>().ok())
+        .sum();
     ensure(written == 8192, || csv.clone())?;
     let first = rows.iter().find(|r| r[operation] == "write").ok_or("no write")?;
     ensure(first[offset] == "1048576", || csv.clone())?;
     // Its link carries 300 MB/s.
-    let latency = first[queue].parse::<f64>().unwrap_or(0.0) + first[service].parse::<f64>().unwrap_or(0.0);
+    let latency =
+        first[queue].parse::<f64>().unwrap_or(0.0) + first[service].parse::<f64>().unwrap_or(0.0);
     let size: f64 = first[size].parse().map_err(said("size"))?;
     ensure(latency >= size / 300.0, || format!("{latency} µs: {csv}"))?;
     ensure(rows.iter().any(|r| r[operation] == "flush"), || csv.clone())?;
@@ -487,8 +532,11 @@ fn rescued() -> Result<(), String> {
     }
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/lab-rescue");
     run(&script.to_string_lossy(), &[&rig.root().to_string_lossy()])?;
-    let left: Vec<String> =
-        rig.left().into_iter().filter(|l| l.starts_with("mount") || l.starts_with("/sys")).collect();
+    let left: Vec<String> = rig
+        .left()
+        .into_iter()
+        .filter(|l| l.starts_with("mount") || l.starts_with("/sys"))
+        .collect();
     ensure(left.is_empty(), || format!("{left:?}"))
     // The rig's drop finds the rest: two stopped processes and the state.
 }

@@ -42,7 +42,8 @@ fn main() {
     {
         std::process::exit(i32::from(lifecycle::make(root.as_ref()).is_err()));
     }
-    let tests = [lifecycle::TESTS, verify::TESTS, kill::TESTS, powercut::TESTS].concat().into_iter();
+    let tests =
+        [lifecycle::TESTS, verify::TESTS, kill::TESTS, powercut::TESTS].concat().into_iter();
     let tests = tests.map(|test| {
         let body = move || {
             let _watchdog = Watchdog::new(test.name, test.seconds);

@@ -27,7 +27,12 @@ pub(crate) const TESTS: &[Test] = &[
         body: xfs,
     },
     Test { name: "a protected cache loses nothing", needs: &[], seconds: 30, body: protected },
-    Test { name: "a device without power answers nothing", needs: &[], seconds: 30, body: no_power },
+    Test {
+        name: "a device without power answers nothing",
+        needs: &[],
+        seconds: 30,
+        body: no_power,
+    },
 ];
 
 fn ext4() -> Result<(), String> {
@@ -51,8 +56,10 @@ fn cut(preset: &str, filesystem: Filesystem, check: &[&str]) -> Result<(), Strin
     let (mut lost, mut in_flight) = (0, 0);
     for round in 0..POWER_CUTS_EACH {
         let flood = format!("of={}", dir.join("flood").display());
-        let mut flood =
-            Load::start("dd", &["if=/dev/urandom", &flood, "bs=256k", "count=320", "conv=notrunc"])?;
+        let mut flood = Load::start(
+            "dd",
+            &["if=/dev/urandom", &flood, "bs=256k", "count=320", "conv=notrunc"],
+        )?;
         let written = Mutex::new(Vec::new());
         let stop = AtomicBool::new(false);
         let cut = thread::scope(|scope| {
@@ -73,7 +80,9 @@ fn cut(preset: &str, filesystem: Filesystem, check: &[&str]) -> Result<(), Strin
         lost += cut.lost_bytes;
         in_flight += cut.in_flight;
         let written = written.into_inner().unwrap();
-        ensure(written.len() >= FILES, || format!("round {round}: only {} files in time", written.len()))?;
+        ensure(written.len() >= FILES, || {
+            format!("round {round}: only {} files in time", written.len())
+        })?;
         durable.extend(written);
         let deadline = Instant::now() + Duration::from_secs(10);
         while !flood.ended() {
@@ -81,14 +90,19 @@ fn cut(preset: &str, filesystem: Filesystem, check: &[&str]) -> Result<(), Strin
             thread::sleep(Duration::from_millis(5));
         }
         let up = rig.lab.powerup(preset).map_err(|e| format!("round {round}: powerup: {e}"))?;
-        ensure(up.state == LabState::Up && up.mounts == [dir.clone()], || format!("round {round}: {up:?}"))?;
+        ensure(up.state == LabState::Up && up.mounts == [dir.clone()], || {
+            format!("round {round}: {up:?}")
+        })?;
         for (file, contents) in &durable {
-            let found = fs::read(file).map_err(|e| format!("round {round}: {}: {e}", file.display()))?;
+            let found =
+                fs::read(file).map_err(|e| format!("round {round}: {}: {e}", file.display()))?;
             ensure(&found == contents, || format!("round {round}: {} differs", file.display()))?;
         }
     }
     // The cuts must have cost something, or this test proves nothing.
-    ensure(lost > 0, || format!("{POWER_CUTS_EACH} cuts lost nothing ({in_flight} requests in flight)"))?;
+    ensure(lost > 0, || {
+        format!("{POWER_CUTS_EACH} cuts lost nothing ({in_flight} requests in flight)")
+    })?;
     // Unmounted in order, the filesystem is without fault.
     rustix::mount::unmount(&dir, rustix::mount::UnmountFlags::empty()).map_err(said("unmount"))?;
     let device = rig.list()[0].device.clone().ok_or("no device")?.to_string_lossy().into_owned();
@@ -111,7 +125,8 @@ fn write_files(
             return;
         }
         let path = dir.join(format!("{round}-{writer}-{number}"));
-        let contents = vec![(round * 31 + writer * 7 + number) as u8 | 1; 1000 + number * 5000 % 40_000];
+        let contents =
+            vec![(round * 31 + writer * 7 + number) as u8 | 1; 1000 + number * 5000 % 40_000];
         let kept = File::create(&path)
             .and_then(|mut f| f.write_all(&contents).and_then(|()| f.sync_all()))
             .and_then(|()| File::open(dir)?.sync_all());
@@ -131,7 +146,10 @@ fn protected() -> Result<(), String> {
     let file = rig.root().join("contents");
     fs::write(&file, &contents).map_err(said("write"))?;
     let device = up.device.ok_or("no device")?.to_string_lossy().into_owned();
-    run("dd", &[&format!("if={}", file.display()), &format!("of={device}"), "bs=1M", "oflag=direct"])?;
+    run(
+        "dd",
+        &[&format!("if={}", file.display()), &format!("of={device}"), "bs=1M", "oflag=direct"],
+    )?;
     rig.lab.powercut(preset).map_err(said("powercut"))?;
     let up = rig.lab.powerup(preset).map_err(said("powerup"))?;
     let found = fs::read(up.device.ok_or("no device")?).map_err(said("read"))?;

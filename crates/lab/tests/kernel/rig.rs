@@ -45,7 +45,10 @@ pub(crate) struct Rig {
 
 impl Rig {
     pub(crate) fn new() -> Result<Self, String> {
-        let root = tempfile::Builder::new().prefix("fwlab").tempdir().map_err(said("temporary directory"))?;
+        let root = tempfile::Builder::new()
+            .prefix("fwlab")
+            .tempdir()
+            .map_err(said("temporary directory"))?;
         *CURRENT.lock().unwrap() = Some(root.path().into());
         Ok(Self { lab: lab(root.path())?, root })
     }
@@ -180,10 +183,16 @@ impl Drop for Load {
 
 /// Runs a program to its end and returns what it wrote.
 pub(crate) fn run(program: &str, arguments: &[&str]) -> Result<String, String> {
-    let output =
-        Command::new(program).args(arguments).stdin(Stdio::null()).output().map_err(said(program))?;
-    let text =
-        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let output = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(said(program))?;
+    let text = format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
     ensure(output.status.success(), || {
         format!("{program} {}: {}: {text}", arguments.join(" "), output.status)
     })?;
@@ -203,7 +212,8 @@ impl Watchdog {
     pub(crate) fn new(test: &'static str, seconds: u64) -> Self {
         let (done, waiting) = channel();
         thread::spawn(move || {
-            if waiting.recv_timeout(Duration::from_secs(seconds)) == Err(RecvTimeoutError::Timeout) {
+            if waiting.recv_timeout(Duration::from_secs(seconds)) == Err(RecvTimeoutError::Timeout)
+            {
                 let _ = std::io::Write::write_all(
                     &mut std::io::stderr().lock(),
                     format!("{test} hangs after {seconds} s: taking everything down\n").as_bytes(),

@@ -60,7 +60,9 @@ fn verified() -> Result<(), String> {
         .map_err(|e| format!("{preset}: {e}"))?;
         ensure(text.contains("err= 0"), || format!("{preset}: {text}"))?;
         let stats = rig.lab.stats(preset).map_err(said("stats"))?;
-        ensure(stats.device.reads > 0 && stats.device.errors == 0, || format!("{preset}: {stats:?}"))?;
+        ensure(stats.device.reads > 0 && stats.device.errors == 0, || {
+            format!("{preset}: {stats:?}")
+        })?;
     }
     Ok(())
 }

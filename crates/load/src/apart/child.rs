@@ -19,13 +19,18 @@ const PERIOD: Duration = Duration::from_millis(10);
 ///
 /// # Errors
 /// Neither an order nor a listener: nothing was written then.
-pub fn serve(mut input: impl BufRead + Send + 'static, mut output: impl Write) -> std::io::Result<()> {
+pub fn serve(
+    mut input: impl BufRead + Send + 'static,
+    mut output: impl Write,
+) -> std::io::Result<()> {
     let mut line = String::new();
     input.read_line(&mut line)?;
     let begin: Begin = serde_json::from_str(&line)?;
     let counters = match File::options().write(true).open(path_of_number(begin.counters)) {
         Ok(counters) => counters,
-        Err(error) => return say(&mut output, Some(format!("can't open its counters: {error}")), None),
+        Err(error) => {
+            return say(&mut output, Some(format!("can't open its counters: {error}")), None);
+        }
     };
     let running = match begin.flood.start() {
         Ok(running) => running,
@@ -40,10 +45,12 @@ pub fn serve(mut input: impl BufRead + Send + 'static, mut output: impl Write) -
         let _ = input.read_line(&mut rest);
         drop(ended);
     });
-    let (total, running) =
-        count(running, &counters, || matches!(end.recv_timeout(PERIOD), Err(RecvTimeoutError::Disconnected)));
+    let (total, running) = count(running, &counters, || {
+        matches!(end.recv_timeout(PERIOD), Err(RecvTimeoutError::Disconnected))
+    });
     let finished = running.finish();
-    let total = Counters { ops: total.ops + finished.last.ops, bytes: total.bytes + finished.last.bytes };
+    let total =
+        Counters { ops: total.ops + finished.last.ops, bytes: total.bytes + finished.last.bytes };
     total.write(counters.as_fd())?;
     // The caller may have died.
     let _ = say(&mut output, finished.failure.map(|error| error.to_string()), finished.cpu_us);
@@ -65,7 +72,11 @@ fn count(mut running: Running, counters: &File, is_over: impl Fn() -> bool) -> (
     (total, running)
 }
 
-fn say(output: &mut impl Write, failure: Option<String>, cpu_us: Option<u64>) -> std::io::Result<()> {
+fn say(
+    output: &mut impl Write,
+    failure: Option<String>,
+    cpu_us: Option<u64>,
+) -> std::io::Result<()> {
     writeln!(output, "{}", serde_json::to_string(&Said { failure, cpu_us })?)?;
     output.flush()
 }

@@ -151,8 +151,8 @@ impl FloodProcess {
     pub(crate) fn start(apart: &Apart, flood: Order) -> Result<Self, LoadError> {
         let (program, arguments) =
             apart.command.split_first().ok_or_else(|| failed("start it", Errno::NOENT))?;
-        let counters =
-            memfd_create("floodwall", MemfdFlags::CLOEXEC).map_err(|e| failed("make its counters", e))?;
+        let counters = memfd_create("floodwall", MemfdFlags::CLOEXEC)
+            .map_err(|e| failed("make its counters", e))?;
         Counters::default().write(&counters).map_err(|e| failed("make its counters", e))?;
         let mut command = Command::new(program);
         // Ctrl-C is the caller's to answer.
@@ -221,7 +221,11 @@ impl FloodProcess {
         let now = Counters::read(&self.counters).unwrap_or(self.sampled);
         let before = std::mem::replace(&mut self.sampled, now);
         let since = |now: u64, before: u64| now.saturating_sub(before);
-        Delta { ops: since(now.ops, before.ops), bytes: since(now.bytes, before.bytes), ..Delta::default() }
+        Delta {
+            ops: since(now.ops, before.ops),
+            bytes: since(now.bytes, before.bytes),
+            ..Delta::default()
+        }
     }
 
     /// Why it ended before it was asked to, once it has.
@@ -247,7 +251,9 @@ impl FloodProcess {
         let said = if self.failure.get().is_none() { self.listen() } else { None };
         let (cpu_us, failure) = match (self.failure.get().cloned(), said) {
             (Some(failure), _) => (None, Some(failure)),
-            (None, Some(Said { failure, cpu_us })) => (cpu_us, failure.map(|what| LoadError::Apart { what })),
+            (None, Some(Said { failure, cpu_us })) => {
+                (cpu_us, failure.map(|what| LoadError::Apart { what }))
+            }
             (None, None) => (None, Some(self.ended())),
         };
         let _ = self.child.wait();
@@ -299,10 +305,12 @@ mod tests {
     #[test]
     fn a_program_that_is_none_is_said() {
         let apart = Apart { command: vec!["/nowhere/floodwall".into()], group: None };
-        let error = FloodProcess::start(&apart, Order::default()).map(drop).unwrap_err().to_string();
+        let error =
+            FloodProcess::start(&apart, Order::default()).map(drop).unwrap_err().to_string();
         assert!(error.contains("can't start it") && error.contains("No such file"), "{error}");
         let apart = Apart { command: vec!["/bin/true".into()], group: None };
-        let error = FloodProcess::start(&apart, Order::default()).map(drop).unwrap_err().to_string();
+        let error =
+            FloodProcess::start(&apart, Order::default()).map(drop).unwrap_err().to_string();
         assert!(error.contains("exited early") || error.contains("order"), "{error}");
     }
 }

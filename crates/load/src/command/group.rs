@@ -109,7 +109,11 @@ fn state_and_group(stat: &str) -> Option<(char, i32)> {
 /// The kernel refuses the counters of an ending process to all users but root, since the process
 /// has no memory left that names its owner. Its last counters are in `known`; once it is reaped,
 /// its parent's hold them.
-pub(super) fn read_io(proc_root: &Path, group: Pid, known: &mut BTreeMap<i32, Io>) -> Result<Io, Unreadable> {
+pub(super) fn read_io(
+    proc_root: &Path,
+    group: Pid,
+    known: &mut BTreeMap<i32, Io>,
+) -> Result<Io, Unreadable> {
     let unreadable = |path: &Path, e: &io::Error| Unreadable {
         path: path.to_owned(),
         errno: Errno::from_io_error(e).unwrap_or(Errno::IO),
@@ -152,7 +156,9 @@ pub(super) fn read_io(proc_root: &Path, group: Pid, known: &mut BTreeMap<i32, Io
 fn is_ending(proc_root: &Path, pid: i32) -> bool {
     const EXITING: u64 = 4;
     let stat = fs::read(proc_root.join(pid.to_string()).join("stat"));
-    stat.map_or(true, |stat| flags(&String::from_utf8_lossy(&stat)).is_some_and(|flags| flags & EXITING != 0))
+    stat.map_or(true, |stat| {
+        flags(&String::from_utf8_lossy(&stat)).is_some_and(|flags| flags & EXITING != 0)
+    })
 }
 
 /// From `/proc/PID/stat`: `pid (comm) state ppid pgrp session tty tpgid flags …`.

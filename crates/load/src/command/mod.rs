@@ -53,8 +53,7 @@ const TAIL: u64 = 4096;
 const COMMANDS: &str = ".commands";
 /// Remembers the last group that it was told; kills it when its input ends without an empty line,
 /// that is when floodwall has died.
-const GUARDIAN: &str =
-    r#"group=; while read -r line; do group=$line; done; [ -z "$group" ] || kill -s KILL -- "-$group""#;
+const GUARDIAN: &str = r#"group=; while read -r line; do group=$line; done; [ -z "$group" ] || kill -s KILL -- "-$group""#;
 
 /// What a command is in its scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,7 +88,8 @@ impl Output {
         if let Some(user) = user {
             // For commands that open /dev/stdout or /dev/stderr.
             let (uid, gid) = user.ids();
-            fchown(&made.fd, Some(uid), Some(gid)).map_err(|e| made.failed("change the owner of", e))?;
+            fchown(&made.fd, Some(uid), Some(gid))
+                .map_err(|e| made.failed("change the owner of", e))?;
         }
         Ok(Arc::new(Self { path: made.path, file: made.fd.into() }))
     }
@@ -208,7 +208,9 @@ fn join(command: &mut Command, cgroup: Arc<File>) {
     // no lock.
     unsafe {
         // 0 is the process that writes (kernel/cgroup/cgroup.c cgroup_procs_write_start).
-        command.pre_exec(move || rustix::io::write(&*cgroup, b"0").map(drop).map_err(std::io::Error::from));
+        command.pre_exec(move || {
+            rustix::io::write(&*cgroup, b"0").map(drop).map_err(std::io::Error::from)
+        });
     }
 }
 
@@ -239,7 +241,8 @@ fn die_with_floodwall(command: &mut Command, guardian: OwnedFd) {
         }
         // A guardian that is gone guards nothing; the load goes on.
         let _ = rustix::io::write(&guardian, &line[begin..]);
-        rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).map_err(std::io::Error::from)
+        rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
+            .map_err(std::io::Error::from)
     };
     // SAFETY: the closure makes three system calls on its own stack and an open descriptor,
     // allocates nothing and takes no lock.
@@ -255,7 +258,11 @@ fn last_line(file: &File) -> Option<String> {
     let mut bytes = vec![0; tail as usize];
     file.read_exact_at(&mut bytes, len - tail).ok()?;
     let text = String::from_utf8_lossy(&bytes);
-    text.lines().rev().map(str::trim).find(|line| !line.is_empty()).map(|line| printable(line).into_owned())
+    text.lines()
+        .rev()
+        .map(str::trim)
+        .find(|line| !line.is_empty())
+        .map(|line| printable(line).into_owned())
 }
 
 /// Starts a command and everything around it.
@@ -288,10 +295,16 @@ pub(crate) fn start(
         thread::Builder::new()
             .name(format!("fw-{role}-cmd"))
             .spawn(move || shared.supervise(&started))
-            .map_err(|e| LoadError::Thread { errno: Errno::from_io_error(&e).unwrap_or(Errno::AGAIN) })?
+            .map_err(|e| LoadError::Thread {
+                errno: Errno::from_io_error(&e).unwrap_or(Errno::AGAIN),
+            })?
     };
-    let mut run =
-        CommandRun { shared, supervisor: Some(supervisor), begin: Instant::now(), sampled: Io::default() };
+    let mut run = CommandRun {
+        shared,
+        supervisor: Some(supervisor),
+        begin: Instant::now(),
+        sampled: Io::default(),
+    };
     match first_start.recv() {
         Ok(Ok(())) => {}
         Ok(Err(error)) => return Err(error),
@@ -304,8 +317,8 @@ pub(crate) fn start(
 /// The process group of the current run.
 #[derive(Debug, Default)]
 struct Group {
-    /// Its number, as long as its leader has not been waited for: till then the kernel does not use
-    /// the number again.
+    /// Its number, as long as its leader has not been waited for: till then the kernel does not
+    /// use the number again.
     pid: Option<Pid>,
     meter: Meter,
 }

@@ -115,7 +115,8 @@ impl<'l> Level<'l> {
                 continue;
             }
             // Some filesystems do not tell in the list.
-            let may_be_directory = matches!(entry.file_type(), FileType::Directory | FileType::Unknown);
+            let may_be_directory =
+                matches!(entry.file_type(), FileType::Directory | FileType::Unknown);
             result = result.and(self.remove(name, may_be_directory));
         }
         result

@@ -25,7 +25,14 @@ impl<'f> Mapping<'f> {
         let len = len as usize;
         // SAFETY: the kernel chooses the place, so no memory of this process is replaced.
         let base = unsafe {
-            mmap(ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, &file.fd, 0)
+            mmap(
+                ptr::null_mut(),
+                len,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED,
+                &file.fd,
+                0,
+            )
         };
         let base = base.map_err(|e| file.failed("map", e))?.cast();
         Ok(Self { file, base, len, populate: true })
@@ -41,14 +48,17 @@ impl<'f> Mapping<'f> {
     pub(crate) fn write(&mut self, block: &[u8], offset: u64) -> Result<(), LoadError> {
         let offset = offset as usize;
         let end = offset.checked_add(block.len()).filter(|end| *end <= self.len);
-        let Some(end) = end else { return Err(self.file.failed("write past the mapping of", Errno::INVAL)) };
+        let Some(end) = end else {
+            return Err(self.file.failed("write past the mapping of", Errno::INVAL));
+        };
         if self.populate {
             let from = offset / ALIGN * ALIGN;
             loop {
                 // SAFETY: the range lies in the mapping (its end is rounded up to the page by the
                 // kernel), and the advice changes no content.
-                let result =
-                    unsafe { madvise(self.base.add(from).cast(), end - from, Advice::LinuxPopulateWrite) };
+                let result = unsafe {
+                    madvise(self.base.add(from).cast(), end - from, Advice::LinuxPopulateWrite)
+                };
                 match result {
                     Ok(()) => break,
                     Err(Errno::INTR | Errno::AGAIN) => {}
@@ -57,7 +67,9 @@ impl<'f> Mapping<'f> {
                         break;
                     }
                     // The kernel's word for what would have been SIGBUS (mm/gup.c, faultin_page).
-                    Err(Errno::FAULT) => return Err(self.file.failed("dirty a page of", Errno::IO)),
+                    Err(Errno::FAULT) => {
+                        return Err(self.file.failed("dirty a page of", Errno::IO));
+                    }
                     Err(e) => return Err(self.file.failed("dirty a page of", e)),
                 }
             }

@@ -143,7 +143,9 @@ impl Share {
                 let space = whole(space, small::footprint(file.0));
                 (Self { space, block: block.min(file.0) }, format!("a file of {file}"))
             }
-            _ => (Self { space: whole(space, block), block }, format!("a block of {}", flood.block)),
+            _ => {
+                (Self { space: whole(space, block), block }, format!("a block of {}", flood.block))
+            }
         };
         if share.space == 0 || share.block == 0 {
             let what = format!("{what} in each of {} streams", flood.streams);
@@ -266,7 +268,12 @@ impl PreparedFlood {
     ///
     /// # Errors
     /// Those of [`Self::start`], and [`LoadError::Apart`].
-    pub fn start_apart(&self, seed: u64, proc_root: &Path, apart: &Apart) -> Result<Running, LoadError> {
+    pub fn start_apart(
+        &self,
+        seed: u64,
+        proc_root: &Path,
+        apart: &Apart,
+    ) -> Result<Running, LoadError> {
         match &self.inner {
             Inner::Command(load) => command::start(load, proc_root, apart.group.clone()),
             Inner::Streams(places) => {

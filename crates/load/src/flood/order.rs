@@ -60,7 +60,8 @@ impl OrderedFile {
 
     fn open(self, mode: WriteMode) -> Result<NamedFile, LoadError> {
         let again = path_of_number(self.fd);
-        let fd = rustix::fs::open(again, OFlags::RDWR | OFlags::CLOEXEC | flags(mode), Mode::empty());
+        let fd =
+            rustix::fs::open(again, OFlags::RDWR | OFlags::CLOEXEC | flags(mode), Mode::empty());
         Ok(NamedFile { fd: fd.map_err(|e| LoadError::io("open", &self.name, e))?, path: self.name })
     }
 }
@@ -70,9 +71,10 @@ impl OrderedTarget {
         match target {
             Target::Grown(file) => Self::Grown(OrderedFile::of(file)),
             Target::Filled(file) => Self::Filled(OrderedFile::of(file)),
-            Target::Pair { source, destination } => {
-                Self::Pair { source: OrderedFile::of(source), destination: OrderedFile::of(destination) }
-            }
+            Target::Pair { source, destination } => Self::Pair {
+                source: OrderedFile::of(source),
+                destination: OrderedFile::of(destination),
+            },
             Target::Directory { dir, file } => Self::Directory {
                 dir: OrderedFile { fd: dir.as_fd().as_raw_fd(), name: dir.path().to_owned() },
                 file: *file,
@@ -82,7 +84,9 @@ impl OrderedTarget {
 
     fn descriptors(&self) -> Vec<RawFd> {
         match self {
-            Self::Grown(file) | Self::Filled(file) | Self::Directory { dir: file, .. } => vec![file.fd],
+            Self::Grown(file) | Self::Filled(file) | Self::Directory { dir: file, .. } => {
+                vec![file.fd]
+            }
             Self::Pair { source, destination } => vec![source.fd, destination.fd],
         }
     }
@@ -96,8 +100,8 @@ impl OrderedTarget {
                 destination: destination.open(mode)?,
             },
             Self::Directory { dir, file } => {
-                let opened =
-                    Dir::open(&path_of_number(dir.fd)).map_err(|e| LoadError::io("open", &dir.name, e))?;
+                let opened = Dir::open(&path_of_number(dir.fd))
+                    .map_err(|e| LoadError::io("open", &dir.name, e))?;
                 Target::Directory { dir: opened, file }
             }
         })

@@ -81,7 +81,12 @@ impl Stream {
         Ok(())
     }
 
-    fn copy(&self, worker: &mut Worker<'_>, from: &NamedFile, to: &NamedFile) -> Result<(), LoadError> {
+    fn copy(
+        &self,
+        worker: &mut Worker<'_>,
+        from: &NamedFile,
+        to: &NamedFile,
+    ) -> Result<(), LoadError> {
         let mut buffer = AlignedBuf::zeroed(self.place.block as usize);
         self.round(worker, |offset| {
             from.read_exact_at(buffer.bytes_mut(), offset)?;

@@ -51,7 +51,8 @@ impl<'a> Chooser<'a> {
         let total = files.slots * files.files.len() as u64;
         let (thread, threads) = (u64::from(job.thread), u64::from(job.victim.threads.max(1)));
         // Regions of equal length in order: whole files when there are as many files as threads.
-        let share = |thread: u64| (u128::from(total) * u128::from(thread) / u128::from(threads)) as u64;
+        let share =
+            |thread: u64| (u128::from(total) * u128::from(thread) / u128::from(threads)) as u64;
         let way = match job.victim.kind {
             VictimKind::Scan { .. } => {
                 // With more threads than blocks, some share one.
@@ -191,7 +192,9 @@ impl<'a> Schedule<'a> {
 
     fn due(&self, after: Duration) -> Instant {
         // An instant that the clock can't express is as far away as any.
-        self.begin.checked_add(after).unwrap_or(self.begin + Duration::from_secs(u64::from(u32::MAX)))
+        self.begin
+            .checked_add(after)
+            .unwrap_or(self.begin + Duration::from_secs(u64::from(u32::MAX)))
     }
 }
 
@@ -236,7 +239,8 @@ mod tests {
     fn scanning_threads_share_out_every_block_in_order() {
         for threads in [1, 2, 3, 4, 7, 48, 60] {
             let dir = tempfile::tempdir().unwrap();
-            let jobs = jobs(dir.path(), &format!("scan,threads={threads},files=3,block=4KiB,size=192KiB"));
+            let jobs =
+                jobs(dir.path(), &format!("scan,threads={threads},files=3,block=4KiB,size=192KiB"));
             let mut seen = vec![0; 48];
             for job in &jobs {
                 let mut chooser = Chooser::new(job);
@@ -264,8 +268,10 @@ mod tests {
     #[test]
     fn random_offsets_are_uniform_over_all_files() {
         let dir = tempfile::tempdir().unwrap();
-        let jobs =
-            jobs(dir.path(), "mixed,access=cached,read_percent=25,threads=2,files=3,block=4KiB,size=192KiB");
+        let jobs = jobs(
+            dir.path(),
+            "mixed,access=cached,read_percent=25,threads=2,files=3,block=4KiB,size=192KiB",
+        );
         let (mut seen, mut reads) = (vec![0u32; 48], 0);
         for job in &jobs {
             let mut chooser = Chooser::new(job);

@@ -99,7 +99,8 @@ impl Files {
                 }
             }
             let file = NamedFile::open(&dir, &name, flags)?;
-            if access(&victim.kind) == Some(Access::Evict) && !matches!(victim.kind, VictimKind::Scan { .. })
+            if access(&victim.kind) == Some(Access::Evict)
+                && !matches!(victim.kind, VictimKind::Scan { .. })
             {
                 file.expect_random()?;
             }
@@ -114,9 +115,9 @@ impl Files {
 /// What the page cache does for its reads, if it reads.
 pub(super) fn access(kind: &VictimKind) -> Option<Access> {
     match kind {
-        VictimKind::Read { access } | VictimKind::Scan { access } | VictimKind::Mixed { access, .. } => {
-            Some(*access)
-        }
+        VictimKind::Read { access }
+        | VictimKind::Scan { access }
+        | VictimKind::Mixed { access, .. } => Some(*access),
         VictimKind::Commit { .. } | VictimKind::Wal { .. } | VictimKind::Command { .. } => None,
     }
 }

@@ -162,8 +162,8 @@ impl PreparedVictim {
                 (Recorder::new(kinds_of(&self.victim.kind)), work)
             })
             .collect();
-        let open_loop =
-            tickets.map(|tickets| OpenLoop { tickets, read_percent: read_percent(&self.victim.kind) });
+        let open_loop = tickets
+            .map(|tickets| OpenLoop { tickets, read_percent: read_percent(&self.victim.kind) });
         running::start("victim", work, open_loop)
     }
 }
@@ -182,9 +182,9 @@ struct Job {
 /// How the victim makes its writes stable, if it writes.
 fn sync_method(kind: &VictimKind) -> Option<SyncMethod> {
     match kind {
-        VictimKind::Commit { sync, .. } | VictimKind::Wal { sync, .. } | VictimKind::Mixed { sync, .. } => {
-            Some(*sync)
-        }
+        VictimKind::Commit { sync, .. }
+        | VictimKind::Wal { sync, .. }
+        | VictimKind::Mixed { sync, .. } => Some(*sync),
         VictimKind::Read { .. } | VictimKind::Scan { .. } | VictimKind::Command { .. } => None,
     }
 }

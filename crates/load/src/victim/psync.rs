@@ -158,7 +158,12 @@ impl Eviction {
 
     /// Before a read of `block` bytes.
     #[inline]
-    pub(super) fn before_read(&self, file: &NamedFile, target: Target, block: u64) -> Result<(), LoadError> {
+    pub(super) fn before_read(
+        &self,
+        file: &NamedFile,
+        target: Target,
+        block: u64,
+    ) -> Result<(), LoadError> {
         match *self {
             Self::Block { before_reads: true } => file.evict(target.offset, block),
             _ => Ok(()),
@@ -167,7 +172,12 @@ impl Eviction {
 
     /// After a read or a commit of `block` bytes.
     #[inline]
-    pub(super) fn after(&self, file: &NamedFile, target: Target, block: u64) -> Result<(), LoadError> {
+    pub(super) fn after(
+        &self,
+        file: &NamedFile,
+        target: Target,
+        block: u64,
+    ) -> Result<(), LoadError> {
         match *self {
             Self::Never => Ok(()),
             Self::Block { .. } => file.evict(target.offset, block),

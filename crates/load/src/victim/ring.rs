@@ -110,9 +110,12 @@ fn sync_entry(sync: SyncMethod, fd: Fd, offset: u64, len: u32) -> Option<Entry> 
     match sync {
         SyncMethod::Fsync => Some(opcode::Fsync::new(fd).build()),
         SyncMethod::Fdatasync => Some(opcode::Fsync::new(fd).flags(FsyncFlags::DATASYNC).build()),
-        SyncMethod::SyncFileRange => {
-            Some(opcode::SyncFileRange::new(fd, len).offset(offset).flags(RangeSync::Wait.flags()).build())
-        }
+        SyncMethod::SyncFileRange => Some(
+            opcode::SyncFileRange::new(fd, len)
+                .offset(offset)
+                .flags(RangeSync::Wait.flags())
+                .build(),
+        ),
         SyncMethod::ODsync | SyncMethod::OSync => None,
     }
 }
@@ -201,7 +204,11 @@ impl<R: Ring> Flight<R> {
         let write = Step::Write { fd, buffer: bytes.as_ptr(), len, offset };
         let is_synced = !sync.is_open_flag();
         self.push(slot, write, is_synced)?;
-        if is_synced { self.push(slot, Step::Sync { fd, sync, len, offset }, false) } else { Ok(()) }
+        if is_synced {
+            self.push(slot, Step::Sync { fd, sync, len, offset }, false)
+        } else {
+            Ok(())
+        }
     }
 
     fn push(&mut self, index: usize, step: Step, is_linked: bool) -> Result<(), Errno> {

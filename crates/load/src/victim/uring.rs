@@ -236,7 +236,8 @@ impl Queue<'_> {
         let file = file_of(self.job, &self.own, target.file);
         let mut end = now;
         if slot.unfinished {
-            let buffers = self.flight.buffers(index).ok_or(LoadError::Ring { errno: Errno::BUSY })?;
+            let buffers =
+                self.flight.buffers(index).ok_or(LoadError::Ring { errno: Errno::BUSY })?;
             if target.is_read {
                 file.read_exact_at(buffers.read.bytes_mut(), target.offset)?;
             } else {
@@ -263,7 +264,11 @@ impl Queue<'_> {
 }
 
 /// The file that a target means: a scan's own, or the shared one.
-fn file_of<'f>(job: &'f Job, own: &'f Option<(usize, Vec<NamedFile>)>, index: usize) -> &'f NamedFile {
+fn file_of<'f>(
+    job: &'f Job,
+    own: &'f Option<(usize, Vec<NamedFile>)>,
+    index: usize,
+) -> &'f NamedFile {
     match own {
         None => &job.files.files[index],
         Some((first, files)) => &files[index - first],

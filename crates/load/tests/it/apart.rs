@@ -26,7 +26,10 @@ pub(crate) fn tests() -> Vec<Trial> {
 
 /// The last argument tells the floods of tests that run at once apart.
 fn apart(flood: &PreparedFlood) -> Apart {
-    Apart { command: vec![std::env::current_exe().unwrap(), FLOOD.into(), flood.dir().into()], group: None }
+    Apart {
+        command: vec![std::env::current_exe().unwrap(), FLOOD.into(), flood.dir().into()],
+        group: None,
+    }
 }
 
 fn start(flood: &PreparedFlood, seed: u64) -> Running {
@@ -41,7 +44,9 @@ fn floods_below(dir: &Path) -> Vec<u32> {
         let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         let mut arguments = command.split(|byte| *byte == 0).skip(1);
         arguments.next() == Some(FLOOD.as_bytes())
-            && arguments.next().is_some_and(|below| Path::new(OsStr::from_bytes(below)).starts_with(dir))
+            && arguments
+                .next()
+                .is_some_and(|below| Path::new(OsStr::from_bytes(below)).starts_with(dir))
     };
     pids.filter(is_one).collect()
 }
@@ -73,7 +78,8 @@ fn a_flood_apart_is_counted_as_the_kernel_counts_it() {
         bytes > 4 << 20
     });
     let io = text(Path::new(&format!("/proc/{pid}/io")));
-    let written: u64 = io.lines().find_map(|line| line.strip_prefix("wchar: ")).unwrap().parse().unwrap();
+    let written: u64 =
+        io.lines().find_map(|line| line.strip_prefix("wchar: ")).unwrap().parse().unwrap();
     // Its counters and its words are some kilobytes; between the two looks it may write on.
     assert!(written >= bytes && written - bytes < 2 << 20, "{written} and {bytes}");
     assert_eq!(running.finish().failure, None);

@@ -57,9 +57,11 @@ fn errno(error: &LoadError) -> Option<Errno> {
 
 fn checks_leave_nothing_behind() {
     let dir = tempfile::tempdir().unwrap();
-    for spec in
-        ["commit,size=1MiB", "scan,threads=3,files=2,size=1MiB,access=cached", "wal,preallocated=false"]
-    {
+    for spec in [
+        "commit,size=1MiB",
+        "scan,threads=3,files=2,size=1MiB,access=cached",
+        "wal,preallocated=false",
+    ] {
         check_victim(dir.path(), &parse_victim(spec).unwrap()).unwrap();
     }
     for spec in ["seq", "random", "mmap", "copy", "files"] {
@@ -75,7 +77,10 @@ fn blocks_that_fit_nowhere_are_refused() {
     assert!(matches!(refused_victim(dir.path(), &victim), LoadError::TooSmall { .. }));
     let flood = parse_flood("copy,size=1MiB,block=1MiB").unwrap();
     assert!(matches!(refused_flood(dir.path(), &flood), LoadError::TooSmall { .. }));
-    assert!(matches!(refused_flood(dir.path(), &parse_flood("seq").unwrap()), LoadError::NoSize { .. }));
+    assert!(matches!(
+        refused_flood(dir.path(), &parse_flood("seq").unwrap()),
+        LoadError::NoSize { .. }
+    ));
 }
 
 fn what_direct_io_can_not_do_is_refused() {

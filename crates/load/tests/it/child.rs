@@ -57,7 +57,8 @@ pub(crate) fn in_a_process_of_its_own() {
     let mut input = String::new();
     std::io::stdin().read_to_string(&mut input).unwrap();
     let mut lines = input.splitn(3, '\n');
-    let (what, dir, spec) = (lines.next().unwrap(), Path::new(lines.next().unwrap()), lines.next().unwrap());
+    let (what, dir, spec) =
+        (lines.next().unwrap(), Path::new(lines.next().unwrap()), lines.next().unwrap());
     match what {
         "command" => {
             let flood = floodwall_model::scenario::command_flood(spec).unwrap();
@@ -88,11 +89,18 @@ pub(crate) fn in_a_process_of_its_own() {
             let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
             let process_us = cpu.tv_sec as u64 * 1_000_000 + cpu.tv_nsec as u64 / 1000;
             let cpu_us = finished.cpu_us.unwrap();
-            assert!((1..=process_us).contains(&cpu_us), "{cpu_us} µs of the process's {process_us}");
+            assert!(
+                (1..=process_us).contains(&cpu_us),
+                "{cpu_us} µs of the process's {process_us}"
+            );
             let io: Vec<u64> = after.iter().zip(before).map(|(a, b)| a - b).collect();
             let mut out = File::create_new(dir.join("result")).unwrap();
-            write!(out, "{} {} {} {} {} {} {}", total.ops, total.bytes, io[0], io[1], io[2], io[3], io[4])
-                .unwrap();
+            write!(
+                out,
+                "{} {} {} {} {} {} {}",
+                total.ops, total.bytes, io[0], io[1], io[2], io[3], io[4]
+            )
+            .unwrap();
         }
         other => panic!("{other}"),
     }
@@ -140,8 +148,14 @@ fn the_kernel_counts_the_same_reads() {
         "scan,threads=3,files=2,block=16KiB,size=1MiB,access=cached",
     ] {
         let [ops, bytes, rchar, wchar, syscr, syscw, _] = measured("victim", spec);
-        assert!((bytes..bytes + OWN_READ).contains(&rchar), "{spec}: {bytes} B, the kernel says {rchar}");
-        assert!((ops..ops + 10).contains(&syscr), "{spec}: {ops} operations, the kernel says {syscr}");
+        assert!(
+            (bytes..bytes + OWN_READ).contains(&rchar),
+            "{spec}: {bytes} B, the kernel says {rchar}"
+        );
+        assert!(
+            (ops..ops + 10).contains(&syscr),
+            "{spec}: {ops} operations, the kernel says {syscr}"
+        );
         assert_eq!((wchar, syscw), (0, 0), "{spec}");
     }
 }

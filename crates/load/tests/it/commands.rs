@@ -48,8 +48,9 @@ fn a_command_runs_as_another_user_and_where_that_user_can_write() {
     let flood = command_flood(&text).unwrap();
     let user = User::named(NOBODY).unwrap();
     let (scratch, stop) = (open(dir.path()), AtomicBool::new(false));
-    let prepare =
-        |seed| floodwall_load::prepare_flood(&scratch, &flood, Some(&user), seed, &mut |_| {}, &stop);
+    let prepare = |seed| {
+        floodwall_load::prepare_flood(&scratch, &flood, Some(&user), seed, &mut |_| {}, &stop)
+    };
     let first = prepare(1).unwrap();
     let mut running = first.start(1, proc_root()).unwrap();
     let own = dir.path().join(".commands");
@@ -65,7 +66,9 @@ fn a_command_runs_as_another_user_and_where_that_user_can_write() {
     let expected = format!("{}{}{NOBODY}\n{NOBODY}\n", id("-u"), id("-G"));
     assert_eq!(text_of(&own.join("who")), expected);
     assert!(
-        !own.join("outside").exists() && !own.join("read").exists() && !dir.path().join("beside").exists()
+        !own.join("outside").exists()
+            && !own.join("read").exists()
+            && !dir.path().join("beside").exists()
     );
     assert_eq!(text_of(&first.dir().join("stdout.log")), "heard\n");
     // The next command finds the same directory.
@@ -76,12 +79,20 @@ fn a_command_runs_as_another_user_and_where_that_user_can_write() {
 
 fn another_users_command_gets_neither_our_terminal_nor_our_environment() {
     let dir = tempfile::tempdir().unwrap();
-    let text = "cat /proc/$$/environ > environment; cat /proc/$$/stat > stat; touch done; sleep 1000";
+    let text =
+        "cat /proc/$$/environ > environment; cat /proc/$$/stat > stat; touch done; sleep 1000";
     let flood = command_flood(text).unwrap();
     let user = User::named(NOBODY).unwrap();
     let stop = AtomicBool::new(false);
-    let flood =
-        floodwall_load::prepare_flood(&open(dir.path()), &flood, Some(&user), 1, &mut |_| {}, &stop).unwrap();
+    let flood = floodwall_load::prepare_flood(
+        &open(dir.path()),
+        &flood,
+        Some(&user),
+        1,
+        &mut |_| {},
+        &stop,
+    )
+    .unwrap();
     let running = flood.start(1, proc_root()).unwrap();
     let own = dir.path().join(".commands");
     wait_for("the command", || own.join("done").exists());
@@ -89,10 +100,16 @@ fn another_users_command_gets_neither_our_terminal_nor_our_environment() {
     // proc(5): process, name, state, parent, group, session, terminal.
     let stat = text_of(&own.join("stat"));
     let stat: Vec<&str> = stat.split(' ').collect();
-    assert_eq!([stat[4], stat[5], stat[6]], [stat[0], stat[0], "0"], "it leads a session without a terminal");
+    assert_eq!(
+        [stat[4], stat[5], stat[6]],
+        [stat[0], stat[0], "0"],
+        "it leads a session without a terminal"
+    );
     let entry = std::process::Command::new("getent").args(["passwd", NOBODY]).output().unwrap();
     let entry = String::from_utf8(entry.stdout).unwrap();
-    let [name, .., home, shell] = entry.trim().split(':').collect::<Vec<_>>()[..] else { panic!("{entry}") };
+    let [name, .., home, shell] = entry.trim().split(':').collect::<Vec<_>>()[..] else {
+        panic!("{entry}")
+    };
     let mut expected = vec![
         format!("HOME={home}"),
         format!("LOGNAME={name}"),
@@ -104,7 +121,9 @@ fn another_users_command_gets_neither_our_terminal_nor_our_environment() {
             || name.starts_with("LC_")
             || name.starts_with("FLOODWALL_")
     };
-    expected.extend(std::env::vars().filter(|(name, _)| kept(name)).map(|(name, is)| format!("{name}={is}")));
+    expected.extend(
+        std::env::vars().filter(|(name, _)| kept(name)).map(|(name, is)| format!("{name}={is}")),
+    );
     expected.sort();
     let environment = text_of(&own.join("environment"));
     let mut environment: Vec<&str> = environment.split_terminator('\0').collect();
@@ -138,11 +157,16 @@ fn a_flood_command_counts_what_it_wrote_and_a_victim_also_what_it_read() {
     let flooded = running.sample();
     assert_eq!(running.finish().failure, None);
     assert!((wrote..wrote + 65536).contains(&flooded.bytes), "{}", flooded.bytes);
-    assert!((200..1000).contains(&flooded.ops), "100 reads and 100 writes and a little: {}", flooded.ops);
+    assert!(
+        (200..1000).contains(&flooded.ops),
+        "100 reads and 100 writes and a little: {}",
+        flooded.ops
+    );
 
     let dir = tempfile::tempdir().unwrap();
     let victim = command_victim(work).unwrap();
-    let victim = prepare_victim(dir.path(), &victim, 1, &mut |_| {}, &AtomicBool::new(false)).unwrap();
+    let victim =
+        prepare_victim(dir.path(), &victim, 1, &mut |_| {}, &AtomicBool::new(false)).unwrap();
     let mut running = victim.start(1, proc_root()).unwrap();
     wait_for("dd", || dir.path().join("done").exists());
     let served = running.sample();
@@ -153,10 +177,12 @@ fn a_flood_command_counts_what_it_wrote_and_a_victim_also_what_it_read() {
 
 fn a_command_that_ends_is_started_again_and_keeps_its_counts() {
     let dir = tempfile::tempdir().unwrap();
-    let mut running =
-        command(dir.path(), "echo x >> runs; head -c 100000 /dev/zero > out").start(1, proc_root()).unwrap();
+    let mut running = command(dir.path(), "echo x >> runs; head -c 100000 /dev/zero > out")
+        .start(1, proc_root())
+        .unwrap();
     let mut bytes = 0;
-    let runs = || std::fs::read_to_string(dir.path().join("runs")).map_or(0, |t| t.lines().count() as u64);
+    let runs =
+        || std::fs::read_to_string(dir.path().join("runs")).map_or(0, |t| t.lines().count() as u64);
     wait_for("three runs", || {
         bytes += running.sample().bytes;
         runs() >= 4
@@ -172,7 +198,10 @@ fn a_command_that_ends_is_started_again_and_keeps_its_counts() {
 
 fn a_failing_command_is_named_with_its_last_words() {
     for (text, parts) in [
-        ("echo starting; echo no such database >&2; exit 3", ["exited with status 3", "no such database"]),
+        (
+            "echo starting; echo no such database >&2; exit 3",
+            ["exited with status 3", "no such database"],
+        ),
         ("floodwall-no-such-command", ["status 127 (not found)", "floodwall-no-such-command"]),
         ("echo to stdout; kill -9 $$", ["was killed by signal 9", "to stdout"]),
     ] {

@@ -138,7 +138,11 @@ fn at_another_users_top_only_that_users_are_entered() {
     }
     chown(&fake, Some(SOMEBODY), Some(SOMEBODY)).unwrap();
     let top = open(&fake);
-    assert!((100_000..250_000).contains(&top.disk_usage()), "what would be removed: {}", top.disk_usage());
+    assert!(
+        (100_000..250_000).contains(&top.disk_usage()),
+        "what would be removed: {}",
+        top.disk_usage()
+    );
     let error = top.remove_contents(None).unwrap_err();
     assert!(matches!(error, TreeError::Owner { parent: SOMEBODY, .. }), "{error}");
     for name in ["roots", "thirds"] {

@@ -40,7 +40,8 @@ fn a_flood_goes_round_and_round_within_its_space() {
             let dir = tempfile::tempdir().unwrap();
             let spec = format!("{kind},streams=2,size=2MiB,block=64KiB,data={data}");
             let flood = flood(dir.path(), &spec);
-            let (total, finished) = run_until(flood.start(1, proc_root()).unwrap(), |t| t.bytes >= 5 << 20);
+            let (total, finished) =
+                run_until(flood.start(1, proc_root()).unwrap(), |t| t.bytes >= 5 << 20);
             assert_eq!(total.latencies, Default::default(), "nobody waits for a flood");
             let each = if kind.starts_with("files") { 16 << 10 } else { 64 << 10 };
             assert_eq!(total.bytes, total.ops * each, "{spec}");
@@ -49,7 +50,8 @@ fn a_flood_goes_round_and_round_within_its_space() {
             assert!(taken <= 2 << 20, "{spec}: {taken}");
             assert!(taken >= 1 << 20, "{spec}: uses its space, {taken}");
             flood.discard().unwrap();
-            let left: u64 = files_below(dir.path()).iter().map(|f| std::fs::metadata(f).unwrap().len()).sum();
+            let left: u64 =
+                files_below(dir.path()).iter().map(|f| std::fs::metadata(f).unwrap().len()).sum();
             let kept = match kind {
                 "random" | "mmap" => 2 << 20,
                 "copy" => 1 << 20,
@@ -63,8 +65,10 @@ fn a_flood_goes_round_and_round_within_its_space() {
 
 /// Bytes of a file that the page cache holds.
 fn cached_bytes(path: &Path) -> u64 {
-    let output =
-        Command::new("fincore").args(["--bytes", "--noheadings", "--output", "RES"]).arg(path).output();
+    let output = Command::new("fincore")
+        .args(["--bytes", "--noheadings", "--output", "RES"])
+        .arg(path)
+        .output();
     String::from_utf8(output.unwrap().stdout).unwrap().trim().parse().unwrap()
 }
 
@@ -74,7 +78,8 @@ fn open_flags(end: &Path) -> Vec<i32> {
     let ours = fds.filter(|fd| std::fs::read_link(fd.path()).is_ok_and(|to| to.ends_with(end)));
     let flags = |fd: std::fs::DirEntry| {
         let info = text(&Path::new("/proc/self/fdinfo").join(fd.file_name()));
-        let octal = info.lines().find_map(|line| line.strip_prefix("flags:")).unwrap().trim().to_owned();
+        let octal =
+            info.lines().find_map(|line| line.strip_prefix("flags:")).unwrap().trim().to_owned();
         i32::from_str_radix(&octal, 8).unwrap()
     };
     ours.map(flags).collect()
@@ -138,7 +143,8 @@ fn a_flood_that_does_not_cache_is_dropped_behind() {
     for (mode, cached) in [("buffered", true), ("dontcache", false)] {
         let dir = tempfile::tempdir().unwrap();
         // In one lap: the kernel keeps pages that it finds in the cache.
-        let flood = flood(dir.path(), &format!("seq,mode={mode},size=1GiB,block=256KiB,rate=20MB/s"));
+        let flood =
+            flood(dir.path(), &format!("seq,mode={mode},size=1GiB,block=256KiB,rate=20MB/s"));
         run_until(flood.start(1, proc_root()).unwrap(), |t| t.bytes >= 4 << 20);
         let file = files_below(dir.path()).remove(0);
         File::open(&file).unwrap().sync_all().unwrap();
@@ -161,7 +167,10 @@ fn discarding_does_not_wait_for_what_it_keeps() {
             flood.discard().unwrap();
             cached_and_dirty(&path).is_some_and(|(_, dirty)| dirty > 0)
         });
-        assert!(still_dirty, "{kind}: nothing of its backlog is left to whoever can be interrupted");
+        assert!(
+            still_dirty,
+            "{kind}: nothing of its backlog is left to whoever can be interrupted"
+        );
     }
 }
 
@@ -220,13 +229,17 @@ fn small_files_are_spread_a_thousand_to_a_directory() {
     assert_eq!(directories.len(), 3);
     let mut counts: Vec<_> = directories.iter().map(|d| files_below(d).len()).collect();
     counts.sort_unstable();
-    assert_eq!(counts[1..], [1000, 1000][..1].iter().chain(&[1000]).copied().collect::<Vec<_>>()[..]);
+    assert_eq!(
+        counts[1..],
+        [1000, 1000][..1].iter().chain(&[1000]).copied().collect::<Vec<_>>()[..]
+    );
 }
 
 fn a_limited_flood_stays_below_its_rate() {
     for kind in KINDS {
         let dir = tempfile::tempdir().unwrap();
-        let flood = flood(dir.path(), &format!("{kind},streams=3,size=6MiB,block=64KiB,rate=8MB/s"));
+        let flood =
+            flood(dir.path(), &format!("{kind},streams=3,size=6MiB,block=64KiB,rate=8MB/s"));
         let running = flood.start(1, proc_root()).unwrap();
         let begin = running.begin();
         let (total, _) = run_until(running, |t| t.bytes >= 2_000_000);

@@ -26,7 +26,8 @@ pub(crate) fn tests() -> Vec<Trial> {
 
 /// Why no tmpfs can be mounted: an ordinary user, or a container.
 fn lacks_tmpfs() -> Option<String> {
-    lacks(&[ROOT, "mount"]).or_else(|| Tiny::mount().err().map(|why| format!("can't mount a tmpfs: {why}")))
+    lacks(&[ROOT, "mount"])
+        .or_else(|| Tiny::mount().err().map(|why| format!("can't mount a tmpfs: {why}")))
 }
 
 /// A tmpfs of 8 MiB, unmounted when dropped.
@@ -70,7 +71,8 @@ fn a_full_disk_stops_preparing_with_the_file_and_the_remedy() {
     let tiny = Tiny::mount().unwrap();
     let stop = AtomicBool::new(false);
     let victim = parse_victim("commit,size=64MiB").unwrap();
-    let error = prepare_victim(tiny.path(), &victim, 1, &mut |_| {}, &stop).map(|_| ()).unwrap_err();
+    let error =
+        prepare_victim(tiny.path(), &victim, 1, &mut |_| {}, &stop).map(|_| ()).unwrap_err();
     assert!(is_full(&error), "{error}");
     assert!(error.to_string().contains("make size smaller"), "{error}");
     let flood = parse_flood("mmap,size=64MiB").unwrap();
@@ -126,7 +128,8 @@ fn a_disk_without_inodes_is_told_from_one_without_space() {
 
 fn a_burst_that_does_not_fit_leaves_nothing() {
     let tiny = Tiny::mount().unwrap();
-    let error = burst(tiny.path(), Bytes(64 << 20), Data::Zero, 1, &AtomicBool::new(false)).unwrap_err();
+    let error =
+        burst(tiny.path(), Bytes(64 << 20), Data::Zero, 1, &AtomicBool::new(false)).unwrap_err();
     assert!(is_full(&error), "{error}");
     assert!(files_below(tiny.path()).is_empty());
 }

@@ -131,7 +131,10 @@ pub(crate) fn files_below(dir: &Path) -> Vec<PathBuf> {
 
 /// Bytes of the files below a directory, in blocks of 4 KiB.
 pub(crate) fn space_taken(dir: &Path) -> u64 {
-    files_below(dir).iter().map(|f| std::fs::metadata(f).unwrap().len().next_multiple_of(4096)).sum()
+    files_below(dir)
+        .iter()
+        .map(|f| std::fs::metadata(f).unwrap().len().next_multiple_of(4096))
+        .sum()
 }
 
 pub(crate) fn assert_no_holes(path: &Path) {
@@ -163,7 +166,9 @@ pub(crate) fn lacks_uring() -> Option<String> {
 }
 
 pub(crate) fn lacks_direct_io() -> Option<String> {
-    lacks_for("read,size=64KiB,block=4KiB,access=direct", |e| matches!(e, LoadError::NoDirect { .. }))
+    lacks_for("read,size=64KiB,block=4KiB,access=direct", |e| {
+        matches!(e, LoadError::NoDirect { .. })
+    })
 }
 
 /// The reason why the cached part of a scratch file can't be measured.
@@ -178,9 +183,12 @@ pub(crate) fn lacks_told_cache() -> Option<String> {
 pub(crate) fn alive_in_group(group: i32) -> Vec<i32> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|n| n.parse::<i32>().ok()) else { continue };
+        let Some(pid) = entry.file_name().to_str().and_then(|n| n.parse::<i32>().ok()) else {
+            continue;
+        };
         let Ok(stat) = std::fs::read_to_string(entry.path().join("stat")) else { continue };
-        let fields: Vec<&str> = stat[stat.rfind(')').unwrap() + 1..].split_ascii_whitespace().collect();
+        let fields: Vec<&str> =
+            stat[stat.rfind(')').unwrap() + 1..].split_ascii_whitespace().collect();
         if fields[2] == group.to_string() && fields[0] != "Z" && fields[0] != "X" {
             found.push(pid);
         }
@@ -198,8 +206,9 @@ pub(crate) fn cached_and_dirty(path: &Path) -> Option<(u64, u64)> {
     let mut stat = [0u64; 5];
     // SAFETY: the kernel reads two and writes five 64-bit numbers, as the structures of
     // cachestat(2) have them.
-    let result =
-        unsafe { libc::syscall(SYS_CACHESTAT, file.as_raw_fd(), range.as_ptr(), stat.as_mut_ptr(), 0) };
+    let result = unsafe {
+        libc::syscall(SYS_CACHESTAT, file.as_raw_fd(), range.as_ptr(), stat.as_mut_ptr(), 0)
+    };
     (result == 0).then_some((stat[0], stat[1] + stat[2]))
 }
 

@@ -106,9 +106,12 @@ fn a_commit_is_its_write_and_its_sync() {
 
 fn what_is_committed_is_not_dirty(engine: &str) {
     for sync in SYNCS {
-        for kind in
-            ["commit,threads=2", "mixed,read_percent=30,access=cached", "wal", "wal,preallocated=false"]
-        {
+        for kind in [
+            "commit,threads=2",
+            "mixed,read_percent=30,access=cached",
+            "wal",
+            "wal,preallocated=false",
+        ] {
             if kind.starts_with("wal") && engine.contains("depth") {
                 continue;
             }
@@ -125,7 +128,8 @@ fn what_is_committed_is_not_dirty(engine: &str) {
 
 fn no_two_blocks_written_are_alike(engine: &str) {
     let dir = tempfile::tempdir().unwrap();
-    let victim = victim(dir.path(), &format!("commit,threads=4,block=8KiB,size=2MiB,sync=o_dsync,{engine}"));
+    let victim =
+        victim(dir.path(), &format!("commit,threads=4,block=8KiB,size=2MiB,sync=o_dsync,{engine}"));
     run_until(victim.start(1, proc_root()).unwrap(), |t| t.ops >= 2_000);
     let bytes = contents(&victim.paths()[0]);
     let pieces: HashSet<&[u8]> = bytes.chunks(4096).collect();
@@ -136,13 +140,16 @@ fn a_preallocated_log_is_overwritten_in_order_and_in_a_circle(engine: &str) {
     let engine = at_depth_one(engine);
     for (enough, threads) in [(10, 1), (300, 1), (300, 3)] {
         let dir = tempfile::tempdir().unwrap();
-        let spec = format!("wal,threads={threads},block=4KiB,size=1MiB,sync=fdatasync,rate=20000/s,{engine}");
+        let spec = format!(
+            "wal,threads={threads},block=4KiB,size=1MiB,sync=fdatasync,rate=20000/s,{engine}"
+        );
         let victim = victim(dir.path(), &spec);
         let before = contents(&victim.paths()[0]);
         let (total, _) = run_until(victim.start(1, proc_root()).unwrap(), |t| t.ops >= enough);
         let after = contents(&victim.paths()[0]);
         assert_eq!(before.len(), after.len());
-        let appended = before.chunks(4096).zip(after.chunks(4096)).take_while(|(a, b)| a != b).count();
+        let appended =
+            before.chunks(4096).zip(after.chunks(4096)).take_while(|(a, b)| a != b).count();
         let changed = before.chunks(4096).zip(after.chunks(4096)).filter(|(a, b)| a != b).count();
         let done = total.latencies.sync.count().min(256) as usize;
         assert_eq!((appended, changed), (done, done), "{spec}: in order, from the beginning");
@@ -165,7 +172,11 @@ fn a_growing_log_is_as_long_as_what_was_appended(engine: &str) {
             0 => 64,
             n => n,
         };
-        assert_eq!(std::fs::metadata(path).unwrap().len(), expected * 4096, "{spec}: {appended} appended");
+        assert_eq!(
+            std::fs::metadata(path).unwrap().len(),
+            expected * 4096,
+            "{spec}: {appended} appended"
+        );
         assert_no_holes(path);
     }
 }
@@ -191,7 +202,8 @@ fn read_whole_blocks(accesses: &[&str], engine: &str) {
     for kind in ["read", "scan"] {
         for access in accesses {
             let dir = tempfile::tempdir().unwrap();
-            let spec = format!("{kind},threads=3,files=2,block=4KiB,size=4MiB,access={access},{engine}");
+            let spec =
+                format!("{kind},threads=3,files=2,block=4KiB,size=4MiB,access={access},{engine}");
             let victim = victim(dir.path(), &spec);
             let (total, _) = run_until(victim.start(1, proc_root()).unwrap(), |t| t.ops >= 3_000);
             assert_eq!(counts(&total), [0, 0, 0, total.ops], "{spec}");
@@ -201,9 +213,12 @@ fn read_whole_blocks(accesses: &[&str], engine: &str) {
 }
 
 fn files_begin_outside_the_cache_and_evicting_readers_keep_them_there(engine: &str) {
-    for kind in ["commit,sync=o_dsync", "read,access=direct", "read,access=evict", "scan,access=evict"] {
+    for kind in
+        ["commit,sync=o_dsync", "read,access=direct", "read,access=evict", "scan,access=evict"]
+    {
         let dir = tempfile::tempdir().unwrap();
-        let victim = victim(dir.path(), &format!("{kind},threads=2,block=4KiB,size=64MiB,{engine}"));
+        let victim =
+            victim(dir.path(), &format!("{kind},threads=2,block=4KiB,size=64MiB,{engine}"));
         let path = &victim.paths()[0];
         assert_eq!(cached_and_dirty(path), Some((0, 0)), "{kind}: prepared");
         // A scan goes through all of it at least once.
@@ -216,7 +231,10 @@ fn files_begin_outside_the_cache_and_evicting_readers_keep_them_there(engine: &s
             "scan,access=evict" => 8192,
             _ => 0,
         };
-        assert!(cached <= most, "{kind},{engine}: {cached} pages cached, not more than {most} expected");
+        assert!(
+            cached <= most,
+            "{kind},{engine}: {cached} pages cached, not more than {most} expected"
+        );
     }
 }
 
@@ -224,7 +242,8 @@ fn what_an_evicting_victim_commits_leaves_the_cache_too(engine: &str) {
     // A second operation's fsync may hold pages of the first.
     let engine = at_depth_one(engine);
     for sync in SYNCS {
-        let spec = format!("mixed,read_percent=20,access=evict,block=8KiB,size=1MiB,sync={sync},{engine}");
+        let spec =
+            format!("mixed,read_percent=20,access=evict,block=8KiB,size=1MiB,sync={sync},{engine}");
         let left = || {
             let dir = tempfile::tempdir().unwrap();
             let victim = victim(dir.path(), &spec);
@@ -243,8 +262,10 @@ fn what_an_evicting_victim_commits_leaves_the_cache_too(engine: &str) {
 
 fn a_mixed_victim_keeps_its_share_of_reads(engine: &str) {
     let dir = tempfile::tempdir().unwrap();
-    let spec = format!("mixed,read_percent=70,block=4KiB,size=1MiB,access=cached,sync=o_dsync,{engine}");
-    let (total, _) = run_until(victim(dir.path(), &spec).start(3, proc_root()).unwrap(), |t| t.ops >= 3_000);
+    let spec =
+        format!("mixed,read_percent=70,block=4KiB,size=1MiB,access=cached,sync=o_dsync,{engine}");
+    let (total, _) =
+        run_until(victim(dir.path(), &spec).start(3, proc_root()).unwrap(), |t| t.ops >= 3_000);
     let [commits, writes, syncs, reads] = counts(&total);
     assert_eq!((commits + reads, writes, syncs), (total.ops, commits, 0));
     // Binomial: 0.7 ± 5 standard deviations of 3,000 operations.
@@ -264,15 +285,21 @@ fn an_open_loop_counts_from_when_operations_fell_due(engine: &str) {
         total.ops >= 100
     });
     // No thread serves ten million a second: operation n is done long after n / rate.
-    let at_least = running.begin().elapsed().as_nanos() as f64 - (total.ops + 64) as f64 / rate * 1e9;
+    let at_least =
+        running.begin().elapsed().as_nanos() as f64 - (total.ops + 64) as f64 / rate * 1e9;
     running.ask_to_stop();
     let finished = running.finish();
     assert!(finished.unserved_ops > total.ops, "{}", finished.unserved_ops);
     let overrun = &finished.last.latencies.commit;
-    assert_eq!(overrun.count(), finished.last.ops + finished.unserved_ops, "lower bounds for those unserved");
+    assert_eq!(
+        overrun.count(),
+        finished.last.ops + finished.unserved_ops,
+        "lower bounds for those unserved"
+    );
     assert!(overrun.max_ns() as f64 >= at_least * 0.99, "{} < {at_least}", overrun.max_ns());
     let commit_mean = total.latencies.commit.mean_ns().unwrap();
-    let own_mean = total.latencies.write.mean_ns().unwrap() + total.latencies.sync.mean_ns().unwrap();
+    let own_mean =
+        total.latencies.write.mean_ns().unwrap() + total.latencies.sync.mean_ns().unwrap();
     assert!(commit_mean > 5.0 * own_mean, "queueing counts: {commit_mean} against {own_mean} ns");
 }
 
@@ -305,7 +332,8 @@ fn preparing_reports_its_bytes_and_can_be_interrupted() {
     let dir = tempfile::tempdir().unwrap();
     let spec = parse_victim("commit,files=3,size=10MiB").unwrap();
     let mut done = 0;
-    prepare_victim(dir.path(), &spec, 1, &mut |bytes| done += bytes, &AtomicBool::new(false)).unwrap();
+    prepare_victim(dir.path(), &spec, 1, &mut |bytes| done += bytes, &AtomicBool::new(false))
+        .unwrap();
     assert_eq!(done, victim_bytes(&spec));
 
     let (stop, done) = (AtomicBool::new(false), AtomicU64::new(0));
@@ -329,7 +357,8 @@ fn files_are_private_and_inside_the_directory() {
     for name in ["x", "x", "../x"] {
         let mut spec = parse_victim("commit,size=64KiB,block=4KiB").unwrap();
         spec.name = name.into();
-        let victim = prepare_victim(dir.path(), &spec, 1, &mut |_| {}, &AtomicBool::new(false)).unwrap();
+        let victim =
+            prepare_victim(dir.path(), &spec, 1, &mut |_| {}, &AtomicBool::new(false)).unwrap();
         for path in victim.paths() {
             assert!(path.canonicalize().unwrap().starts_with(dir.path().canonicalize().unwrap()));
             assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);

@@ -20,7 +20,9 @@ const OPEN: &str = "-open";
 /// All of them, each by its name: those above, then their twins.
 static ALL: LazyLock<Vec<(String, String)>> = LazyLock::new(|| {
     let closed = BUILTIN.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned()));
-    closed.chain(BUILTIN.iter().map(|(name, text)| (format!("{name}{OPEN}"), open_loop(text)))).collect()
+    closed
+        .chain(BUILTIN.iter().map(|(name, text)| (format!("{name}{OPEN}"), open_loop(text))))
+        .collect()
 });
 
 /// Names of the built-in scenarios; the first is the default.
@@ -76,7 +78,11 @@ mod tests {
             let closed = builtin(name).unwrap().unwrap();
             let mut open = builtin(&format!("{name}-open")).unwrap().unwrap();
             for (open, closed) in open.victims.iter_mut().zip(&closed.victims) {
-                assert_eq!((closed.rate_percent, open.rate_percent.take()), (None, Some(33.0)), "{name}");
+                assert_eq!(
+                    (closed.rate_percent, open.rate_percent.take()),
+                    (None, Some(33.0)),
+                    "{name}"
+                );
             }
             assert!(open.description.ends_with(", at a third of its rate alone"), "{name}");
             (open.name, open.description) = (closed.name.clone(), closed.description.clone());
@@ -104,6 +110,9 @@ mod tests {
         assert_eq!(v.kind, VictimKind::Commit { sync: SyncMethod::Fsync, direct: false });
         assert_eq!((v.threads, v.block, v.files, v.size), (10, Bytes::kib(16), 1, Bytes::gib(10)));
         assert_eq!(s.timing.measure.as_secs(), 30);
-        assert_eq!((s.floods[0].block, s.floods[0].size), (Bytes(1024), Some(Bytes(20_977_328_128))));
+        assert_eq!(
+            (s.floods[0].block, s.floods[0].size),
+            (Bytes(1024), Some(Bytes(20_977_328_128)))
+        );
     }
 }

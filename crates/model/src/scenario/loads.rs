@@ -170,7 +170,11 @@ impl<'de> Deserialize<'de> for WithUnit<VictimRate> {
             (None, None) => return Err(wrong()),
         };
         let number: f64 = number.trim().parse().map_err(|_| wrong())?;
-        Ok(WithUnit(if is_share { VictimRate::Share(number) } else { VictimRate::PerSecond(number) }))
+        Ok(WithUnit(if is_share {
+            VictimRate::Share(number)
+        } else {
+            VictimRate::PerSecond(number)
+        }))
     }
 }
 
@@ -181,7 +185,9 @@ fn kind_or_command<K>(kind: Option<K>, command: Option<&String>, of_commands: K)
 
 /// The command of a kind that needs one.
 fn command_text(command: Option<String>) -> Result<String, String> {
-    command.filter(|c| !c.trim().is_empty()).ok_or_else(|| "has no command; write command = \"…\"".into())
+    command
+        .filter(|c| !c.trim().is_empty())
+        .ok_or_else(|| "has no command; write command = \"…\"".into())
 }
 
 impl RawVictim {
@@ -240,7 +246,9 @@ impl RawVictim {
                 }
                 VictimKind::Mixed { sync, access, read_percent }
             }
-            K::Command => VictimKind::Command { command: command_text(self.command).map_err(invalid)? },
+            K::Command => {
+                VictimKind::Command { command: command_text(self.command).map_err(invalid)? }
+            }
         };
         let (rate, rate_percent) = match self.rate.map(|rate| rate.0) {
             None => (None, None),
@@ -273,7 +281,9 @@ fn check_name(name: &str) -> Result<(), String> {
     if plain && !name.is_empty() && name.len() <= 40 && !name.starts_with('.') {
         return Ok(());
     }
-    Err(format!("name '{name}' is not one; use up to 40 letters, digits, '-', '_' and '.', not first"))
+    Err(format!(
+        "name '{name}' is not one; use up to 40 letters, digits, '-', '_' and '.', not first"
+    ))
 }
 
 impl Victim {
@@ -315,12 +325,18 @@ impl Victim {
                 self.depth
             ));
         }
-        if self.engine == Engine::IoUring && matches!(self.kind, VictimKind::Wal { .. }) && self.depth > 1 {
-            return Err("a log is appended in order: depth > 1 means nothing to a wal victim".into());
+        if self.engine == Engine::IoUring
+            && matches!(self.kind, VictimKind::Wal { .. })
+            && self.depth > 1
+        {
+            return Err(
+                "a log is appended in order: depth > 1 means nothing to a wal victim".into()
+            );
         }
         match (self.rate, self.rate_percent) {
             (Some(rate), _) if !(rate.is_finite() && rate > 0.0) => {
-                Err("rate must be above zero; write a number such as \"500/s\", or leave it out".into())
+                Err("rate must be above zero; write a number such as \"500/s\", or leave it out"
+                    .into())
             }
             (_, Some(share)) if !(share > 0.0 && share <= 100.0) => {
                 Err("rate must be above 0% and at most 100% of what the victim does alone".into())
@@ -365,7 +381,8 @@ impl RawFlood {
         }
         if self.mode == Some(WriteMode::SyncFileRange) && kind == K::Random {
             return Err(invalid(
-                "mode = sync_file_range waits for the block before: it belongs to seq and copy".into(),
+                "mode = sync_file_range waits for the block before: it belongs to seq and copy"
+                    .into(),
             ));
         }
         let full_kind = match kind {
@@ -374,7 +391,9 @@ impl RawFlood {
             K::Files => FloodKind::Files { file: self.file_size.map_or(Bytes(16 * KIB), |b| b.0) },
             K::Mmap => FloodKind::Mmap,
             K::Copy => FloodKind::Copy,
-            K::Command => FloodKind::Command { command: command_text(self.command).map_err(invalid)? },
+            K::Command => {
+                FloodKind::Command { command: command_text(self.command).map_err(invalid)? }
+            }
         };
         let default_block = match kind {
             K::Random => Bytes(16 * KIB),
@@ -429,7 +448,8 @@ impl Flood {
         }
         match self.rate {
             Some(Rate(rate)) if !(rate.is_finite() && rate > 0.0) => {
-                Err("rate must be above zero; write a rate such as \"100MB/s\", or leave it out".into())
+                Err("rate must be above zero; write a rate such as \"100MB/s\", or leave it out"
+                    .into())
             }
             _ => Ok(()),
         }

@@ -86,7 +86,9 @@ impl Timing {
         }
         if self.rounds > MAX_ROUNDS {
             let rounds = self.rounds;
-            return Some(format!("rounds = {rounds} is over {MAX_ROUNDS}; measure longer in fewer rounds"));
+            return Some(format!(
+                "rounds = {rounds} is over {MAX_ROUNDS}; measure longer in fewer rounds"
+            ));
         }
         if self.measure.is_zero() || self.measure.subsec_nanos() > 0 {
             return Some(format!(
@@ -128,9 +130,9 @@ pub struct Victim {
     /// (open loop). `None`: each thread starts the next when one is done (closed loop).
     #[serde(rename = "rate_per_s")]
     pub rate: Option<f64>,
-    /// In place of `rate`: the percentage of its closed-loop rate alone that falls due, above 0 and
-    /// up to 100. The function [`settle_rates`] measures that and makes a rate of it; no rig runs a
-    /// percentage.
+    /// In place of `rate`: the percentage of its closed-loop rate alone that falls due, above 0
+    /// and up to 100. The function [`settle_rates`] measures that and makes a rate of it; no
+    /// rig runs a percentage.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_percent: Option<f64>,
 }
@@ -431,7 +433,8 @@ impl Scenario {
     pub fn planned_seconds(&self) -> f64 {
         let t = &self.timing;
         let each = (t.measure + t.warmup_max + t.settle).as_secs_f64();
-        let seconds = |kind| if kind == PhaseKind::Burst { t.settle.as_secs_f64() + 1.0 } else { each };
+        let seconds =
+            |kind| if kind == PhaseKind::Burst { t.settle.as_secs_f64() + 1.0 } else { each };
         f64::from(t.rounds) * self.phase_kinds().into_iter().map(seconds).sum::<f64>()
     }
 }

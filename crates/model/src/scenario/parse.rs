@@ -75,7 +75,8 @@ struct RawTiming {
 
 impl RawScenario {
     fn check(self) -> Result<Scenario, ScenarioError> {
-        let invalid = |place: &str, message: String| ScenarioError::Invalid { place: place.into(), message };
+        let invalid =
+            |place: &str, message: String| ScenarioError::Invalid { place: place.into(), message };
         let mut victims = Vec::new();
         for (i, raw) in self.victims.into_iter().enumerate() {
             victims.push(raw.check(&format!("victim {}", i + 1))?);
@@ -163,7 +164,10 @@ mod tests {
         .unwrap();
         assert_eq!(s.timing.rounds, 3);
         assert_eq!(s.timing.measure, Duration::from_secs(30));
-        assert_eq!(s.victims[0].kind, VictimKind::Commit { sync: SyncMethod::Fdatasync, direct: false });
+        assert_eq!(
+            s.victims[0].kind,
+            VictimKind::Commit { sync: SyncMethod::Fdatasync, direct: false }
+        );
         assert_eq!(s.victims[0].rate, Some(500.0));
         assert_eq!(s.floods[0].kind, FloodKind::Files { file: Bytes(4096) });
         assert_eq!(s.burst, Some(Bytes::mib(512)));
@@ -185,8 +189,9 @@ mod tests {
 
     #[test]
     fn a_victims_rate_can_be_a_share_of_what_it_does_alone() {
-        let victim =
-            |rate: &str| parse(&format!("name = \"x\"\n[[victim]]\nkind = \"commit\"\nrate = \"{rate}\"\n"));
+        let victim = |rate: &str| {
+            parse(&format!("name = \"x\"\n[[victim]]\nkind = \"commit\"\nrate = \"{rate}\"\n"))
+        };
         let share = victim("33 %").unwrap();
         assert_eq!((share.victims[0].rate, share.victims[0].rate_percent), (None, Some(33.0)));
         for text in ["0%", "101%", "-5%", "nan%"] {
@@ -198,7 +203,8 @@ mod tests {
 
     #[test]
     fn a_floods_mode_is_read_where_it_means_something() {
-        let flood = |text: &str| format!("name = \"x\"\n[[victim]]\nkind = \"read\"\n[[flood]]\n{text}\n");
+        let flood =
+            |text: &str| format!("name = \"x\"\n[[victim]]\nkind = \"read\"\n[[flood]]\n{text}\n");
         let mode = |text: &str| parse(&flood(text)).unwrap().floods[0].mode;
         assert_eq!(mode("kind = \"seq\""), WriteMode::Buffered);
         for name in ["buffered", "dontcache", "direct", "dsync", "sync_file_range"] {
@@ -253,8 +259,9 @@ mod tests {
 
     #[test]
     fn what_can_not_be_timed_is_refused_with_the_remedy() {
-        let with =
-            |timing: &str| format!("name = \"x\"\n[[victim]]\nkind = \"commit\"\n[timing]\n{timing}\n");
+        let with = |timing: &str| {
+            format!("name = \"x\"\n[[victim]]\nkind = \"commit\"\n[timing]\n{timing}\n")
+        };
         for (timing, part) in [
             ("rounds = 0", "rounds = 0 measures nothing"),
             ("rounds = 101", "rounds = 101 is over 100"),
@@ -278,7 +285,8 @@ mod tests {
 
     #[test]
     fn equal_names_are_told_apart() {
-        let s = parse("name = \"x\"\n[[victim]]\nkind = \"read\"\n[[victim]]\nkind = \"read\"\n").unwrap();
+        let s = parse("name = \"x\"\n[[victim]]\nkind = \"read\"\n[[victim]]\nkind = \"read\"\n")
+            .unwrap();
         assert_eq!(s.victims[1].name, "read-2");
     }
 

@@ -80,7 +80,8 @@ mod tests {
         ) -> Result<Trial, RigError> {
             assert_eq!(scenario.phases, [PhaseKind::Victim]);
             assert_eq!(unsettled_rate(scenario), None, "it would be run as a closed loop");
-            let victims = self.0.iter().map(|ops| LoadTotals { ops: *ops, ..LoadTotals::default() });
+            let victims =
+                self.0.iter().map(|ops| LoadTotals { ops: *ops, ..LoadTotals::default() });
             let phase = Phase {
                 kind: PhaseKind::Victim,
                 start_s: 0.0,
@@ -107,7 +108,8 @@ mod tests {
     #[test]
     fn a_share_becomes_that_share_of_what_the_victim_does_alone() {
         let mut s = scenario(&["commit,rate=33%", "read,rate=20/s", "scan"]);
-        let told = settle_rates(&mut Fixed(vec![2_001, 40, 7]), &mut s, &Setting::default(), &mut ());
+        let told =
+            settle_rates(&mut Fixed(vec![2_001, 40, 7]), &mut s, &Setting::default(), &mut ());
         assert_eq!(
             told.unwrap(),
             ["victim 'commit' asks for 330.17/s, 33 % of the 1000/s that it does alone"]
@@ -136,7 +138,8 @@ mod tests {
         assert!(settle_rates(&mut Never, &mut s, &Setting::default(), &mut ()).unwrap().is_empty());
         let mut s = scenario(&["commit,rate=50%"]);
         let before = s.clone();
-        let error = settle_rates(&mut Fixed(vec![0]), &mut s, &Setting::default(), &mut ()).unwrap_err();
+        let error =
+            settle_rates(&mut Fixed(vec![0]), &mut s, &Setting::default(), &mut ()).unwrap_err();
         assert!(error.to_string().contains("did nothing alone"), "{error}");
         assert_eq!(s, before);
     }

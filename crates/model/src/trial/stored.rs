@@ -19,7 +19,10 @@ impl Serialize for OpLatencies {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         for (operation, counts) in self.by_operation().into_iter().filter(|(_, c)| !c.is_empty()) {
-            map.serialize_entry(&format!("{operation}_hdr"), &encode(counts).map_err(S::Error::custom)?)?;
+            map.serialize_entry(
+                &format!("{operation}_hdr"),
+                &encode(counts).map_err(S::Error::custom)?,
+            )?;
             map.serialize_entry(&format!("{operation}_sum_ns"), &counts.sum_ns())?;
             map.serialize_entry(&format!("{operation}_max_ns"), &counts.max_ns())?;
         }
@@ -53,7 +56,8 @@ impl<'de> Visitor<'de> for Stored {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<OpLatencies, A::Error> {
         let mut latencies = OpLatencies::default();
-        let mut stored = latencies.by_operation().map(|(operation, _)| (operation, Values::default()));
+        let mut stored =
+            latencies.by_operation().map(|(operation, _)| (operation, Values::default()));
         while let Some(key) = map.next_key::<String>()? {
             let part = stored.iter_mut().find_map(|(op, v)| Some((key.strip_prefix(*op)?, v)));
             match part {
@@ -151,8 +155,7 @@ mod tests {
         let start = r#"{"start_s":3.0,"seconds":2.0,"victim":{"ops":12,"second_ops":[7,5],"bytes":49152},"flood":{"bytes":1048576},"host":{"dirty_bytes":null,"#;
         assert!(text.starts_with(start), "{text}");
         assert_eq!(serde_json::from_str::<Interval>(&text).unwrap(), interval);
-        let least =
-            r#"{"start_s":3.0,"seconds":2.0,"victim":{"second_ops":[7,5]},"flood":{"bytes":1048576}}"#;
+        let least = r#"{"start_s":3.0,"seconds":2.0,"victim":{"second_ops":[7,5]},"flood":{"bytes":1048576}}"#;
         let read: Interval = serde_json::from_str(least).unwrap();
         assert_eq!(read, Interval { victim_bytes: 0, ..interval });
     }
@@ -166,12 +169,20 @@ mod tests {
         let text = serde_json::to_string(&latencies).unwrap();
         let value: serde_json::Value = serde_json::from_str(&text).unwrap();
         let keys: BTreeSet<&str> = value.as_object().unwrap().keys().map(String::as_str).collect();
-        let all = ["commit_hdr", "commit_max_ns", "commit_sum_ns", "read_hdr", "read_max_ns", "read_sum_ns"];
+        let all = [
+            "commit_hdr",
+            "commit_max_ns",
+            "commit_sum_ns",
+            "read_hdr",
+            "read_max_ns",
+            "read_sum_ns",
+        ];
         assert_eq!(keys, BTreeSet::from(all));
         assert_eq!(value["read_sum_ns"], 160_000);
         assert_eq!(value["read_max_ns"], 90_000);
         assert_eq!(serde_json::from_str::<OpLatencies>(&text).unwrap(), latencies);
-        let none: OpLatencies = serde_json::from_str(r#"{"sync_hdr": null, "sync_sum_ns": null}"#).unwrap();
+        let none: OpLatencies =
+            serde_json::from_str(r#"{"sync_hdr": null, "sync_sum_ns": null}"#).unwrap();
         assert_eq!(none, OpLatencies::default());
     }
 
@@ -182,6 +193,8 @@ mod tests {
             said(r#"{"sync_hdr": "AAAA?"}"#).split(" (").next(),
             Some("sync_hdr: histogram is not base64")
         );
-        assert!(said(r#"{"sync_sum_ns": "1"}"#).contains("invalid type: string \"1\", expected u64"));
+        assert!(
+            said(r#"{"sync_sum_ns": "1"}"#).contains("invalid type: string \"1\", expected u64")
+        );
     }
 }

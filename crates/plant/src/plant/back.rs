@@ -68,7 +68,8 @@ impl HostPlant {
     pub fn yield_knobs(&mut self, asked: &[KnobName]) -> Yielded {
         let (mut knobs, mut all) = (Vec::new(), BTreeMap::new());
         for name in asked {
-            let of_process = name.knob.strip_suffix(".ioprio").filter(|pid| pid.starts_with(PROCESS));
+            let of_process =
+                name.knob.strip_suffix(".ioprio").filter(|pid| pid.starts_with(PROCESS));
             let knob = of_process.map(|pid| format!("{pid}:ioprio"));
             if let Some((group, limit)) = knob.as_ref().unwrap_or(&name.knob).rsplit_once(':') {
                 all.insert(name.clone(), Some(format!("/{group}/{limit}")));
@@ -79,11 +80,13 @@ impl HostPlant {
                 continue;
             }
             let unit = self.unit_with(name);
-            let its = unit.into_iter().flat_map(devices_of).map(|device| Some(device.number.clone()));
+            let its =
+                unit.into_iter().flat_map(devices_of).map(|device| Some(device.number.clone()));
             let is_journals = find(&name.knob).is_some_and(|knob| knob.scope == Scope::Journal);
             for device in its.chain([name.device.clone()]) {
                 let number = device.as_deref().filter(|_| is_journals);
-                let owner = number.map(|number| format!("/{number}/{}", name.knob)).or(device.clone());
+                let owner =
+                    number.map(|number| format!("/{number}/{}", name.knob)).or(device.clone());
                 all.insert(KnobName { device, knob: name.knob.clone() }, owner);
             }
             // The controller does not know a device that is in no unit.

@@ -36,12 +36,14 @@ impl HostPlant {
     #[must_use]
     pub fn left_out(&self) -> Vec<LeftOut> {
         let excluded = self.units.units.iter().filter(|unit| self.is_excluded(unit));
-        let why = |unit: &Unit| LeftOut { what: unit.name.clone(), why: "it is excluded".to_owned() };
+        let why =
+            |unit: &Unit| LeftOut { what: unit.name.clone(), why: "it is excluded".to_owned() };
         self.units.left_out.iter().cloned().chain(excluded.map(why)).collect()
     }
 
     pub(super) fn find_excluded(&mut self) {
-        let found = self.exclude.iter().filter_map(|name| floodwall_probe::device(&self.root, name).ok());
+        let found =
+            self.exclude.iter().filter_map(|name| floodwall_probe::device(&self.root, name).ok());
         self.excluded = found.collect();
     }
 
@@ -92,8 +94,8 @@ impl HostPlant {
         });
         // If devices were named, only an absent one of them can come.
         let may_come = matches!(self.which, Which::All) || !self.units.absent.is_empty();
-        let come =
-            may_come && used.iter().any(|id| self.units.of(*id).is_none() && !self.ignored.contains(id));
+        let come = may_come
+            && used.iter().any(|id| self.units.of(*id).is_none() && !self.ignored.contains(id));
         if !(gone || come || age > REFRESH || (self.mounts_changed && age > REFRESH_AT_MOST)) {
             return;
         }
@@ -122,7 +124,8 @@ impl HostPlant {
             self.units.get(*id).is_some_and(|unit| devices_of(unit).eq(&known.devices))
         };
         let all = self.known.iter();
-        let gone: Vec<DeviceId> = all.filter(|(id, known)| !is_there(id, known)).map(|(id, _)| *id).collect();
+        let gone: Vec<DeviceId> =
+            all.filter(|(id, known)| !is_there(id, known)).map(|(id, _)| *id).collect();
         for id in gone {
             let Some(known) = self.known.remove(&id) else { continue };
             let mut limits = self.groups.unit_gone(id);

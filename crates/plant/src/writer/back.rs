@@ -21,7 +21,9 @@ const YIELD: Duration = Duration::from_millis(500);
 impl Writer {
     /// Puts back the held knobs of some devices of a unit, after the jobs in its lane.
     pub(crate) fn put_back(&self, unit: DeviceId, devices: &[Device]) {
-        let of = |held: &&HeldKnob| devices.iter().any(|device| Some(&device.number) == held.owner.as_ref());
+        let of = |held: &&HeldKnob| {
+            devices.iter().any(|device| Some(&device.number) == held.owner.as_ref())
+        };
         if self.is_changing(unit) || self.held().iter().any(|held| of(&held)) {
             let of = devices.iter().map(|device| Some(device.number.clone())).collect();
             self.start(Lane::Unit(Some(unit)), Job::Back { of, asked: false });
@@ -33,7 +35,8 @@ impl Writer {
         for owner in owners {
             let is_used = {
                 let state = lock(&self.shared.state);
-                state.pending.contains_key(owner) || state.held.iter().any(|held| held.owner == *owner)
+                state.pending.contains_key(owner)
+                    || state.held.iter().any(|held| held.owner == *owner)
             };
             if is_used {
                 let lane = Lane::Limit(owner.clone());
@@ -101,8 +104,11 @@ impl Writer {
             let again = format!("{}: {} again", knob.label, knob.own);
             if state.held.iter().any(|held| held.label == knob.label) {
                 if !closed.failed.iter().any(|told| told.starts_with(&format!("{}:", knob.label))) {
-                    let why =
-                        if idle { "it holds another value" } else { "the device does not let it be written" };
+                    let why = if idle {
+                        "it holds another value"
+                    } else {
+                        "the device does not let it be written"
+                    };
                     closed.failed.push(format!("{}: {why}", knob.label));
                 }
             } else {
@@ -182,8 +188,9 @@ impl Shared {
         let order = self.locked(end, |session, hold| {
             let held = hold.held();
             let cell = |index: usize| held.iter().find(|cell| cell.index == index).cloned();
-            let order =
-                session.order_back(hold, |knob, target| owner(knob, target) == *its && which(knob, target));
+            let order = session.order_back(hold, |knob, target| {
+                owner(knob, target) == *its && which(knob, target)
+            });
             Ok(order.into_iter().filter_map(cell).collect::<Vec<_>>())
         });
         let order = match order {
@@ -203,7 +210,8 @@ impl Shared {
             if matches!(error, HoldError::Gone { .. }) && is_limit(its) {
                 // Its limits went with the group, its priority with the process.
             } else if !asked {
-                let value = cell.saved.as_ref().map_or_else(String::new, |saved| saved.value.clone());
+                let value =
+                    cell.saved.as_ref().map_or_else(String::new, |saved| saved.value.clone());
                 let write = write_of(its, cell.knob.name, value);
                 state.tell(Event::Failed(refused(write, &error)));
             } else if !matches!(error, HoldError::Theirs { .. } | HoldError::Gone { .. }) {
@@ -227,7 +235,8 @@ impl Shared {
             if left.is_zero() {
                 return false;
             }
-            (state, _) = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner);
+            (state, _) =
+                self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner);
         }
         true
     }

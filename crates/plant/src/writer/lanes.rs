@@ -33,7 +33,9 @@ pub(crate) type Owner = Option<String>;
 pub(crate) fn owner(knob: &Knob, target: &Target) -> Owner {
     match target {
         Target::Group { path, .. } => Some(format!("/{path}/{}", knob.name)),
-        Target::Process(process) => Some(format!("/{}/{}", priorities::name(process.pid), knob.name)),
+        Target::Process(process) => {
+            Some(format!("/{}/{}", priorities::name(process.pid), knob.name))
+        }
         Target::Device(device) if knob.scope == Scope::Journal => {
             Some(format!("/{}/{}", device.number, knob.name))
         }
@@ -122,17 +124,22 @@ impl State {
     /// The knobs that may have to be put back, by lane: the held ones, and all of a lane that has
     /// something to do.
     pub(crate) fn to_put_back(&self) -> BTreeMap<Lane, BTreeSet<Owner>> {
-        let is_running =
-            |unit: &DeviceId| self.lanes.get(&Lane::Unit(Some(*unit))).is_some_and(|its| its.running);
+        let is_running = |unit: &DeviceId| {
+            self.lanes.get(&Lane::Unit(Some(*unit))).is_some_and(|its| its.running)
+        };
         let known = self.unit_of.iter().filter(|(_, unit)| is_running(unit));
         let held = self.held.iter().map(|held| held.owner.clone());
-        let limits = self.lanes.iter().filter(|(_, its)| its.running).filter_map(|(lane, _)| match lane {
-            Lane::Limit(owner) => Some(owner.clone()),
-            Lane::Unit(_) => None,
-        });
+        let limits =
+            self.lanes.iter().filter(|(_, its)| its.running).filter_map(|(lane, _)| match lane {
+                Lane::Limit(owner) => Some(owner.clone()),
+                Lane::Unit(_) => None,
+            });
         let mut all: BTreeMap<Lane, BTreeSet<Owner>> = BTreeMap::new();
-        for owner in
-            known.map(|(number, _)| Some(number.clone())).chain(held).chain(limits).chain(self.taken.clone())
+        for owner in known
+            .map(|(number, _)| Some(number.clone()))
+            .chain(held)
+            .chain(limits)
+            .chain(self.taken.clone())
         {
             all.entry(self.lane(&owner)).or_default().insert(owner);
         }

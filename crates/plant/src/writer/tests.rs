@@ -133,16 +133,25 @@ impl Scene {
         }
         let files = Arc::new(KernelFiles::new(&SysRoot::new(&tree).unwrap()).unwrap());
         let files = Ruled { files, rules: Arc::default() };
-        let who = Who { pid: 7, pid_start_ticks: 7, socket: None, uid: 0, command: "a test".to_owned() };
+        let who =
+            Who { pid: 7, pid_start_ticks: 7, socket: None, uid: 0, command: "a test".to_owned() };
         let journal = directory.path().canonicalize().unwrap().join("journal");
-        let (writer, _) = Writer::open(files.clone(), journal, who, "a test", Duration::ZERO).unwrap();
+        let (writer, _) =
+            Writer::open(files.clone(), journal, who, "a test", Duration::ZERO).unwrap();
         writer.set_units([SDA, SDB].map(|number| (number.to_owned(), id(number))).into());
         Self { directory, files, writer }
     }
 
     /// A write in the lane of a unit.
-    fn write_as(&self, unit: &str, number: &str, knob: &str, value: &str) -> Result<(), PlantError> {
-        let write = KnobWrite { device: Some(id(unit)), knob: knob.to_owned(), value: value.to_owned() };
+    fn write_as(
+        &self,
+        unit: &str,
+        number: &str,
+        knob: &str,
+        value: &str,
+    ) -> Result<(), PlantError> {
+        let write =
+            KnobWrite { device: Some(id(unit)), knob: knob.to_owned(), value: value.to_owned() };
         let target = Target::Device(device(number));
         let change = Change { knob: find(knob).unwrap(), target, value: value.to_owned() };
         self.writer.write(write, vec![change])
@@ -153,7 +162,8 @@ impl Scene {
     }
 
     fn get(&self, number: &str, knob: &str) -> String {
-        let path = self.directory.path().join("tree").join(path(number, knob).trim_start_matches('/'));
+        let path =
+            self.directory.path().join("tree").join(path(number, knob).trim_start_matches('/'));
         fs::read_to_string(path).unwrap().trim().to_owned()
     }
 
@@ -199,12 +209,19 @@ fn a_knob_that_is_asked_for_goes_back_and_is_left_alone_from_then_on() {
         other => panic!("{other:?}"),
     }
     // The one that has asked sets it; the other knobs are steered on.
-    put(&scene.directory.path().join("tree"), path(SDA, "nr_requests").trim_start_matches('/'), "64");
+    put(
+        &scene.directory.path().join("tree"),
+        path(SDA, "nr_requests").trim_start_matches('/'),
+        "64",
+    );
     scene.write(SDA, "nomerges", "1").unwrap();
     scene.settle();
     let closed = scene.writer.close(LONG);
     assert!(closed.is_complete() && closed.left_alone.is_empty(), "{closed:?}");
-    assert_eq!((scene.get(SDA, "nr_requests"), scene.get(SDA, "nomerges")), ("64".into(), "0".into()));
+    assert_eq!(
+        (scene.get(SDA, "nr_requests"), scene.get(SDA, "nomerges")),
+        ("64".into(), "0".into())
+    );
 }
 
 #[test]
@@ -288,7 +305,8 @@ fn a_queue_that_can_not_go_back_is_told_stays_held_and_is_put_back_later() {
         let target = Target::Device(device(number));
         Change { knob: find("nr_requests").unwrap(), target, value: "8".to_owned() }
     };
-    let write = KnobWrite { device: Some(id(SDA)), knob: "nr_requests".to_owned(), value: "8".to_owned() };
+    let write =
+        KnobWrite { device: Some(id(SDA)), knob: "nr_requests".to_owned(), value: "8".to_owned() };
     scene.writer.write(write, vec![change(SDA), change(SDB)]).unwrap();
     scene.inside(&second);
     assert_eq!(scene.get(SDA, "nr_requests"), "8");
@@ -304,9 +322,15 @@ fn a_queue_that_can_not_go_back_is_told_stays_held_and_is_put_back_later() {
     else {
         panic!("{events:?}")
     };
-    assert_eq!((back.device, back.value.as_str(), write.value.as_str()), (Some(id(SDA)), "256", "8"));
+    assert_eq!(
+        (back.device, back.value.as_str(), write.value.as_str()),
+        (Some(id(SDA)), "256", "8")
+    );
     assert!(why.contains("another queue of its unit refused") && why.contains("error 5"), "{why}");
-    assert_eq!((scene.get(SDA, "nr_requests"), scene.get(SDB, "nr_requests")), ("8".into(), "256".into()));
+    assert_eq!(
+        (scene.get(SDA, "nr_requests"), scene.get(SDB, "nr_requests")),
+        ("8".into(), "256".into())
+    );
     let held: Vec<String> = scene.writer.held().into_iter().map(|held| held.label).collect();
     assert_eq!(held, ["sda.nr_requests"]);
     scene.files.rules().broken.clear();
@@ -337,7 +361,10 @@ fn a_stuck_lane_keeps_no_other_from_being_given_back() {
     scene.files.let_go(&file, None);
     scene.settle();
     // The knobs are put back once the stuck write is over, although late.
-    assert_eq!((scene.get(SDA, "nr_requests").as_str(), scene.get(SDA, "nomerges").as_str()), ("256", "0"));
+    assert_eq!(
+        (scene.get(SDA, "nr_requests").as_str(), scene.get(SDA, "nomerges").as_str()),
+        ("256", "0")
+    );
     assert!(scene.writer.close(LONG).is_complete());
 }
 
@@ -355,7 +382,10 @@ fn devices_that_are_grouped_anew_get_back_what_they_had() {
     scene.writer.put_back(id(SDA), &[device(SDA)]);
     scene.files.let_go(&file, None);
     scene.settle();
-    assert_eq!((scene.get(SDA, "nr_requests").as_str(), scene.get(SDA, "nomerges").as_str()), ("256", "0"));
+    assert_eq!(
+        (scene.get(SDA, "nr_requests").as_str(), scene.get(SDA, "nomerges").as_str()),
+        ("256", "0")
+    );
     assert_eq!(scene.get(SDB, "nr_requests"), "16", "nobody's business");
     assert_eq!(scene.writer.units_held(), [id(SDB)].into());
 }
@@ -377,7 +407,10 @@ fn two_lanes_are_never_inside_a_write_to_one_device() {
     assert_eq!(scene.files.rules().inside[&file], (1, 1));
     scene.files.let_go(&file, None);
     scene.settle();
-    assert_eq!((scene.files.rules().inside[&file], scene.get(SDA, "nr_requests").as_str()), ((0, 1), "4"));
+    assert_eq!(
+        (scene.files.rules().inside[&file], scene.get(SDA, "nr_requests").as_str()),
+        ((0, 1), "4")
+    );
     assert!(scene.writer.close(LONG).is_complete());
     assert_eq!(scene.get(SDA, "nr_requests"), "256");
 }
@@ -400,9 +433,13 @@ fn a_limit_that_reclaims_memory_keeps_no_other_waiting_and_goes_with_its_group()
         };
         let of_device = (knob == "io.max").then(|| device(SDA));
         let target = Target::group("backup.service", of_device).unwrap();
-        scene.writer.write(write, vec![Change { knob: find(knob).unwrap(), target, value: value.to_owned() }])
+        scene.writer.write(
+            write,
+            vec![Change { knob: find(knob).unwrap(), target, value: value.to_owned() }],
+        )
     };
-    let reads = |file: &str| fs::read_to_string(tree.join(group).join(file)).unwrap().trim().to_owned();
+    let reads =
+        |file: &str| fs::read_to_string(tree.join(group).join(file)).unwrap().trim().to_owned();
     let high = format!("/{group}/memory.high");
     scene.files.stick(&high);
     write("memory.high", "268435456").unwrap();

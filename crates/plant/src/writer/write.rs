@@ -27,7 +27,10 @@ impl Writer {
         let ticket = {
             let mut state = lock(&shared.state);
             if state.closing {
-                return Err(PlantError::Refused { write, why: "everything is being put back".to_owned() });
+                return Err(PlantError::Refused {
+                    write,
+                    why: "everything is being put back".to_owned(),
+                });
             }
             state.tickets += 1;
             let ticket = state.tickets;
@@ -65,8 +68,9 @@ impl Writer {
         }
         drop(state);
         let (shared, its) = (Arc::clone(&self.shared), lane.clone());
-        let spawned =
-            std::thread::Builder::new().name("floodwall-write".to_owned()).spawn(move || shared.work(&its));
+        let spawned = std::thread::Builder::new()
+            .name("floodwall-write".to_owned())
+            .spawn(move || shared.work(&its));
         if spawned.is_err() {
             // No thread could be started: this one does the jobs, late.
             self.shared.work(&lane);
@@ -101,7 +105,8 @@ impl Shared {
                     let _ = self.locked(None, |session, hold| session.save(hold, &cells));
                 }
                 Job::Write { write, changes, ticket } => {
-                    let outcome = self.write(&changes).map_err(|error| refused(write.clone(), &error));
+                    let outcome =
+                        self.write(&changes).map_err(|error| refused(write.clone(), &error));
                     let mut state = lock(&self.state);
                     if let Some(queue) = state.lanes.get_mut(lane) {
                         queue.writes = queue.writes.saturating_sub(1);
@@ -134,7 +139,8 @@ impl Shared {
             let outcome = match prepared {
                 Ok(None) => continue,
                 Ok(Some(prepared)) => {
-                    let before = Change { value: prepared.before().value.clone(), ..change.clone() };
+                    let before =
+                        Change { value: prepared.before().value.clone(), ..change.clone() };
                     self.carry_out(prepared).map(|()| before)
                 }
                 Err(error) => Err(error),
@@ -159,10 +165,14 @@ impl Shared {
         let owner = owner(before.knob, &before.target);
         let _taken = self.take(owner.clone());
         let prepared = self.locked(None, |session, hold| session.prepare(hold, before));
-        match prepared.and_then(|prepared| prepared.map_or(Ok(()), |prepared| self.carry_out(prepared))) {
+        match prepared
+            .and_then(|prepared| prepared.map_or(Ok(()), |prepared| self.carry_out(prepared)))
+        {
             Ok(()) | Err(HoldError::Gone { .. } | HoldError::Theirs { .. }) => {}
             Err(error) => {
-                let why = format!("it was to go back, because another queue of its unit refused: {error}");
+                let why = format!(
+                    "it was to go back, because another queue of its unit refused: {error}"
+                );
                 self.tell_failed(&owner, before.knob.name, &before.value, why);
             }
         }
@@ -252,7 +262,8 @@ impl Shared {
     pub(super) fn take(&self, owner: Owner) -> Taken<'_> {
         let state = lock(&self.state);
         let is_taken = |state: &mut State| state.taken.contains(&owner);
-        let mut state = self.changed.wait_while(state, is_taken).unwrap_or_else(PoisonError::into_inner);
+        let mut state =
+            self.changed.wait_while(state, is_taken).unwrap_or_else(PoisonError::into_inner);
         state.taken.insert(owner.clone());
         Taken { shared: self, owner }
     }
@@ -291,10 +302,13 @@ pub(super) fn write_of(owner: &Owner, knob: &str, value: String) -> KnobWrite {
 
 pub(super) fn refused(write: KnobWrite, error: &HoldError) -> PlantError {
     match (error.root(), write.device) {
-        (HoldError::Gone { .. }, Some(device)) if !is_passing(&write.knob) => PlantError::NoDevice(device),
-        (HoldError::Journal(_) | HoldError::Step(StepError::Journal(_)), _) => {
-            PlantError::Lost { what: "the journal".to_owned(), why: format!("{write} was not set: {error}") }
+        (HoldError::Gone { .. }, Some(device)) if !is_passing(&write.knob) => {
+            PlantError::NoDevice(device)
         }
+        (HoldError::Journal(_) | HoldError::Step(StepError::Journal(_)), _) => PlantError::Lost {
+            what: "the journal".to_owned(),
+            why: format!("{write} was not set: {error}"),
+        },
         _ => PlantError::Refused { write, why: error.to_string() },
     }
 }

@@ -10,7 +10,8 @@ use floodwall_plant::units::{Unit, Units};
 use floodwall_plant::{HostPlantError, Which};
 
 fn fixture(name: &str) -> SysRoot {
-    SysRoot::new(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/hosts").join(name)).unwrap()
+    SysRoot::new(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/hosts").join(name))
+        .unwrap()
 }
 
 fn id(text: &str) -> DeviceId {
@@ -83,7 +84,8 @@ fn tree(disks: &[(&str, &str, &[&str], bool)]) -> (tempfile::TempDir, SysRoot) {
         let mut file = fs::OpenOptions::new().create(true).append(true).open(path).unwrap();
         std::io::Write::write_all(&mut file, text.as_bytes()).unwrap();
     };
-    let directory = |path: &str| fs::DirBuilder::new().recursive(true).create(dir.path().join(path)).unwrap();
+    let directory =
+        |path: &str| fs::DirBuilder::new().recursive(true).create(dir.path().join(path)).unwrap();
     for (name, number, slaves, mq) in disks {
         let here = format!("sys/devices/{name}");
         put(format!("{here}/dev"), number);
@@ -175,17 +177,24 @@ fn devices_are_named_as_people_do() {
     assert_eq!(named(&["0:51"]).unwrap(), ["server:/exports/archive"]);
     let error = named(&["sdz"]).unwrap_err();
     assert!(matches!(error, HostPlantError::Device { .. }) && error.is_wrong_use());
-    assert!(error.to_string().starts_with("can't steer 'sdz': 'sdz' is no block device"), "{error}");
+    assert!(
+        error.to_string().starts_with("can't steer 'sdz': 'sdz' is no block device"),
+        "{error}"
+    );
 }
 
 #[test]
 fn a_named_device_that_goes_leaves_the_others_and_may_come_back() {
-    let disks: [(&str, &str, &[&str], bool); 2] = [("sda", "8:0", &[], true), ("sdb", "8:16", &[], true)];
+    let disks: [(&str, &str, &[&str], bool); 2] =
+        [("sda", "8:0", &[], true), ("sdb", "8:16", &[], true)];
     let (dir, root) = tree(&disks);
     let which = Which::Named(vec!["8:0".to_owned(), "8:16".to_owned()]);
     let names = |root: &SysRoot| {
         let units = Units::read_again(root, &which)?;
-        Some((units.units.iter().map(|unit| unit.name.clone()).collect::<Vec<_>>().join(" "), units.absent))
+        Some((
+            units.units.iter().map(|unit| unit.name.clone()).collect::<Vec<_>>().join(" "),
+            units.absent,
+        ))
     };
     assert_eq!(names(&root), Some(("sda sdb".to_owned(), vec![])));
     let paths = ["sys/block/sdb", "sys/dev/block/8:16"].map(|path| dir.path().join(path));

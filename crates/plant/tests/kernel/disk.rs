@@ -19,10 +19,16 @@ pub(crate) struct Disk {
 
 /// Runs a program and returns its output.
 pub(crate) fn run(program: &str, arguments: &[&str]) -> Result<String, String> {
-    let output =
-        Command::new(program).args(arguments).stdin(Stdio::null()).output().map_err(said(program))?;
+    let output = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(said(program))?;
     if !output.status.success() {
-        return Err(format!("{program} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr)));
+        return Err(format!(
+            "{program} {arguments:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        ));
     }
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
@@ -44,7 +50,8 @@ pub(crate) fn knobs(id: DeviceId) -> BTreeMap<PathBuf, String> {
         paths.extend(tunables.flatten().map(|file| file.path()));
     }
     let read = |path: PathBuf| {
-        let text = fs::read_to_string(&path).map_or_else(|e| e.to_string(), |text| text.trim().to_owned());
+        let text =
+            fs::read_to_string(&path).map_or_else(|e| e.to_string(), |text| text.trim().to_owned());
         (path, text)
     };
     paths.into_iter().map(read).collect()
@@ -53,15 +60,18 @@ pub(crate) fn knobs(id: DeviceId) -> BTreeMap<PathBuf, String> {
 impl Disk {
     /// With a filesystem of so many MiB.
     pub(crate) fn new(mib: u64) -> Result<Self, String> {
-        let directory = tempfile::Builder::new().prefix("fwplant").tempdir().map_err(said("tempdir"))?;
+        let directory =
+            tempfile::Builder::new().prefix("fwplant").tempdir().map_err(said("tempdir"))?;
         let image = directory.path().join("image");
         fs::File::create(&image).and_then(|f| f.set_len(mib << 20)).map_err(said("image"))?;
         let image = image.to_string_lossy().into_owned();
         run("mkfs.ext4", &["-q", "-F", &image])?;
         let node = run("losetup", &["--find", "--show", &image])?;
         let name = node.trim_start_matches("/dev/").to_owned();
-        let id: DeviceId =
-            fs::read_to_string(format!("/sys/block/{name}/dev")).map_err(said("dev"))?.trim().parse()?;
+        let id: DeviceId = fs::read_to_string(format!("/sys/block/{name}/dev"))
+            .map_err(said("dev"))?
+            .trim()
+            .parse()?;
         let disk = Self { directory, node, name, id, found: knobs(id) };
         fs::create_dir(disk.mountpoint()).map_err(said("mountpoint"))?;
         run("mount", &[&disk.node, &disk.mountpoint().to_string_lossy()])?;
@@ -105,7 +115,8 @@ impl Disk {
 impl Drop for Disk {
     fn drop(&mut self) {
         // A loop device keeps its queue's settings from one file to the next.
-        for name in ["scheduler", "nr_requests", "max_sectors_kb", "read_ahead_kb", "wbt_lat_usec"] {
+        for name in ["scheduler", "nr_requests", "max_sectors_kb", "read_ahead_kb", "wbt_lat_usec"]
+        {
             let path = PathBuf::from(format!("/sys/dev/block/{}/queue/{name}", self.id));
             let Some(value) = self.found.get(&path) else { continue };
             // `none [bfq]` is read, `bfq` is written.

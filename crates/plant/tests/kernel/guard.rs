@@ -72,7 +72,8 @@ fn protects() -> Result<(), String> {
     let device = Device::up("hdd-7200", 1_024)?;
     // The flusher begins with the first tens of MiB, whatever RAM the machine has: a flood need not
     // be larger than the disk.
-    fs::write(format!("/sys/class/bdi/{}/max_ratio_fine", device.id), "20000").map_err(said("max_ratio"))?;
+    fs::write(format!("/sys/class/bdi/{}/max_ratio_fine", device.id), "20000")
+        .map_err(said("max_ratio"))?;
     let original = knobs(device.id);
     let options = Options {
         devices: Which::Named(vec![device.id.to_string()]),
@@ -98,7 +99,9 @@ fn protects() -> Result<(), String> {
     let ended = Instant::now();
     steer(&mut guard, &mut plant, Duration::from_secs(240), |plant| plant.held().is_empty())?;
     eprintln!("given back {:.1?} after the flood's end", ended.elapsed());
-    ensure(knobs(device.id) == original, || format!("{:?} became {:?}", original, knobs(device.id)))?;
+    ensure(knobs(device.id) == original, || {
+        format!("{:?} became {:?}", original, knobs(device.id))
+    })?;
 
     // The same without, once the flusher has begun.
     let _flood = Worker::start(&["flood", &device.file("f"), "600"])?;
@@ -114,7 +117,9 @@ fn protects() -> Result<(), String> {
     let window = Window::new(&device, &committer);
     std::thread::sleep(Duration::from_secs(10));
     let alone = window.end(&device, &committer);
-    eprintln!("commits/s, bytes/s written: {guarded:.1?} guarded, {alone:.1?} without; {written:?}");
+    eprintln!(
+        "commits/s, bytes/s written: {guarded:.1?} guarded, {alone:.1?} without; {written:?}"
+    );
     ensure(guarded.0 > 1.5 * alone.0, || format!("{guarded:.1?} guarded, {alone:.1?} without"))?;
     let closed = plant.close(Duration::from_secs(60));
     ensure(closed.is_complete(), || format!("{closed:?}"))?;

@@ -12,8 +12,11 @@ use crate::steer::{differs, disk};
 use crate::worker::Worker;
 use crate::{Test, ensure, said};
 
-pub(crate) const TESTS: &[Test] =
-    &[Test { name: "killed_a_hundred_times_and_put_back_by_its_parent", seconds: 500, body: killed }];
+pub(crate) const TESTS: &[Test] = &[Test {
+    name: "killed_a_hundred_times_and_put_back_by_its_parent",
+    seconds: 500,
+    body: killed,
+}];
 
 /// First argument of this binary when it steers.
 pub(crate) const STEERER: &str = "plant-steerer";
@@ -49,7 +52,8 @@ pub(crate) fn steer(arguments: &[String]) -> Result<(), String> {
     loop {
         plant.observe().map_err(said("observe"))?;
         for (knob, value) in WRITES {
-            let write = KnobWrite { device: Some(id), knob: knob.to_owned(), value: value.to_owned() };
+            let write =
+                KnobWrite { device: Some(id), knob: knob.to_owned(), value: value.to_owned() };
             // Some wait for the queue to run dry, and are late.
             let _ = plant.write(&write);
         }
@@ -73,9 +77,12 @@ fn killed() -> Result<(), String> {
         if round % 2 == 0 {
             process.0.wait().map_err(said("wait"))?;
         }
-        let restored = restore(&disk.journal(), Duration::from_secs(60)).map_err(said("restore"))?;
+        let restored =
+            restore(&disk.journal(), Duration::from_secs(60)).map_err(said("restore"))?;
         ensure(restored.is_complete(), || format!("round {round}: {:?}", restored.lines()))?;
-        ensure(disk.knobs() == original, || format!("round {round}: {}", differs(&disk, &original)))?;
+        ensure(disk.knobs() == original, || {
+            format!("round {round}: {}", differs(&disk, &original))
+        })?;
         undone += usize::from(!restored.recovery.undone.is_empty());
     }
     ensure(undone as u64 >= KILLS * 9 / 10, || format!("only {undone} left anything to be undone"))

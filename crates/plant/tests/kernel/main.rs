@@ -41,11 +41,14 @@ fn main() {
         Some(lab::CHILD) => lab::child(&arguments[2..]),
         Some(worker::WORKER) => return worker::run(&arguments[2..]),
         Some(stuck::STUCK) => std::process::exit(i32::from(stuck::steer(&arguments[2..]).is_err())),
-        Some(raise::RAISER) => std::process::exit(i32::from(raise::raise_and_wait(&arguments[2..]).is_err())),
+        Some(raise::RAISER) => {
+            std::process::exit(i32::from(raise::raise_and_wait(&arguments[2..]).is_err()))
+        }
         Some(kill::STEERER) => std::process::exit(i32::from(kill::steer(&arguments[2..]).is_err())),
         _ => {}
     }
-    let tests = [sense::TESTS, steer::TESTS, kill::TESTS, stuck::TESTS, guard::TESTS].concat().into_iter();
+    let tests =
+        [sense::TESTS, steer::TESTS, kill::TESTS, stuck::TESTS, guard::TESTS].concat().into_iter();
     let tests = tests.map(|test| (test, missing as fn() -> Option<String>));
     let raise = raise::TESTS.iter().map(|test| (*test, raise::missing as fn() -> Option<String>));
     let tests = tests.chain(raise).map(|(test, missing)| {
@@ -60,7 +63,9 @@ fn main() {
 }
 
 /// Ends the whole run if a test takes too long.
-struct Watchdog(#[allow(dead_code, reason = "dropping it ends the watch")] std::sync::mpsc::Sender<()>);
+struct Watchdog(
+    #[allow(dead_code, reason = "dropping it ends the watch")] std::sync::mpsc::Sender<()>,
+);
 
 impl Watchdog {
     fn new(test: &'static str, seconds: u64) -> Self {

@@ -32,7 +32,8 @@ const RAISED: &str = "best-effort: prio 0";
 /// The first requirement of these tests that this machine lacks.
 pub(crate) fn missing() -> Option<String> {
     let groups = SysRoot::live().ok().and_then(|root| read_bfq_groups(&root).into_value());
-    let bfq = (groups != Some(true)).then(|| "needs bfq with CONFIG_BFQ_GROUP_IOSCHED, loaded".to_owned());
+    let bfq = (groups != Some(true))
+        .then(|| "needs bfq with CONFIG_BFQ_GROUP_IOSCHED, loaded".to_owned());
     crate::missing().or_else(|| floodwall_testing::lacks(&["ionice"])).or(bfq)
 }
 
@@ -55,7 +56,11 @@ fn all_are(pid: u32, wanted: &str) -> Result<usize, String> {
 /// The thread that commits the journal of a disk's filesystem.
 fn journal_thread(disk: &Disk) -> Result<u32, String> {
     let path = format!("/sys/fs/ext4/{}/journal_task", disk.name);
-    fs::read_to_string(path).map_err(said("journal_task"))?.trim().parse().map_err(said("journal_task"))
+    fs::read_to_string(path)
+        .map_err(said("journal_task"))?
+        .trim()
+        .parse()
+        .map_err(said("journal_task"))
 }
 
 /// A disk under bfq and a process whose threads commit there, one more each second.
@@ -102,7 +107,9 @@ fn raised() -> Result<(), String> {
     let before = all_are(crowd.pid(), RAISED)?;
     all_are(journal, RAISED)?;
     let observation = plant.observe().map_err(said("observe"))?;
-    ensure(observation.devices.iter().all(|device| !device.changing), || "a queue changes".to_owned())?;
+    ensure(observation.devices.iter().all(|device| !device.changing), || {
+        "a queue changes".to_owned()
+    })?;
     // Threads that start later inherit it.
     look(&mut plant, &disk, Duration::from_secs(3))?;
     let after = all_are(crowd.pid(), RAISED)?;
@@ -112,7 +119,9 @@ fn raised() -> Result<(), String> {
     // Neither this process nor one that only floods can be raised.
     for pid in [std::process::id(), 1] {
         let refused = plant.write(&write(&disk, &format!("pid:{pid}.ioprio"), "be/0"));
-        ensure(matches!(refused, Err(PlantError::Refused { .. })), || format!("{pid}: {refused:?}"))?;
+        ensure(matches!(refused, Err(PlantError::Refused { .. })), || {
+            format!("{pid}: {refused:?}")
+        })?;
     }
     // Under another elevator held ones stay knobs, and can be taken back.
     disk.set("queue/scheduler", "mq-deadline")?;
@@ -149,8 +158,11 @@ fn ended() -> Result<(), String> {
     }
     let found = offered(&mut plant, &disk)?;
     ensure(found.iter().all(|(knob, _)| *knob != label), || format!("{found:?}"))?;
-    let failed: Vec<_> =
-        plant.take_events().into_iter().filter(|e| matches!(e, floodwall_plant::Event::Failed(_))).collect();
+    let failed: Vec<_> = plant
+        .take_events()
+        .into_iter()
+        .filter(|e| matches!(e, floodwall_plant::Event::Failed(_)))
+        .collect();
     ensure(failed.is_empty(), || format!("{failed:?}"))?;
     let closed = plant.close(Duration::from_secs(20));
     ensure(closed.is_complete() && closed.left_alone.is_empty(), || format!("{closed:?}"))
@@ -160,8 +172,10 @@ fn ended() -> Result<(), String> {
 pub(crate) fn raise_and_wait(arguments: &[String]) -> Result<(), String> {
     let [journal, device, pid] = arguments else { return Err("usage".to_owned()) };
     let which = floodwall_plant::Which::Named(vec![device.clone()]);
-    let options =
-        floodwall_plant::Options { devices: which, ..floodwall_plant::Options::new(journal, "a test") };
+    let options = floodwall_plant::Options {
+        devices: which,
+        ..floodwall_plant::Options::new(journal, "a test")
+    };
     let mut plant = HostPlant::open(&options).map_err(said("open"))?;
     let id = plant.units().first().ok_or("no unit")?.id;
     let knob = format!("pid:{pid}.ioprio");
@@ -177,7 +191,8 @@ pub(crate) fn raise_and_wait(arguments: &[String]) -> Result<(), String> {
                 value: "be/0".to_owned(),
             };
             plant.write(&write).map_err(said("write"))?;
-        } else if own == Some("be/0") && all_are(pid.parse().map_err(said("pid"))?, RAISED).is_ok() {
+        } else if own == Some("be/0") && all_are(pid.parse().map_err(said("pid"))?, RAISED).is_ok()
+        {
             writeln!(std::io::stdout().lock(), "raised").map_err(said("stdout"))?;
             std::thread::sleep(Duration::from_secs(600));
         }
@@ -198,7 +213,9 @@ fn killed() -> Result<(), String> {
     let restored = restore(&disk.journal(), Duration::from_secs(60)).map_err(said("restore"))?;
     ensure(restored.is_complete(), || format!("{:?}", restored.lines()))?;
     let told = format!("pid:{}.ioprio: none again", crowd.pid());
-    ensure(restored.lines().iter().any(|line| line.ends_with(&told)), || format!("{:?}", restored.lines()))?;
+    ensure(restored.lines().iter().any(|line| line.ends_with(&told)), || {
+        format!("{:?}", restored.lines())
+    })?;
     all_are(crowd.pid(), &own).map(drop)
 }
 
@@ -215,7 +232,9 @@ fn guarded() -> Result<(), String> {
         while Instant::now() < end && !until(plant) {
             plant.wait(Duration::from_millis(250), &GO_ON).map_err(said("wait"))?;
             let report = guard.tick(plant).map_err(said("tick"))?;
-            written.extend(report.writes.iter().map(|write| format!("{}={}", write.knob, write.value)));
+            written.extend(
+                report.writes.iter().map(|write| format!("{}={}", write.knob, write.value)),
+            );
         }
         Ok::<(), String>(())
     };
@@ -231,7 +250,9 @@ fn guarded() -> Result<(), String> {
     let ended = Instant::now();
     steer(&mut plant, 240, &|plant| plant.held().is_empty())?;
     eprintln!("given back {:.1?} after the flood's end; {written:?}", ended.elapsed());
-    ensure(plant.held().is_empty(), || format!("240 s after the flood it holds {:?}", plant.held()))?;
+    ensure(plant.held().is_empty(), || {
+        format!("240 s after the flood it holds {:?}", plant.held())
+    })?;
     all_are(crowd.pid(), &own)?;
     let first = written.first().cloned().unwrap_or_default();
     let raises = |write: &str| write.ends_with(".ioprio=be/0");

@@ -14,7 +14,11 @@ use crate::{Test, ensure, said};
 
 pub(crate) const TESTS: &[Test] = &[
     Test { name: "commits_and_floods_are_seen_at_their_device", seconds: 120, body: seen },
-    Test { name: "threads_that_flood_are_told_from_those_that_commit", seconds: 120, body: threads },
+    Test {
+        name: "threads_that_flood_are_told_from_those_that_commit",
+        seconds: 120,
+        body: threads,
+    },
     Test { name: "knobs_read_as_their_files_do", seconds: 60, body: knobs },
     Test { name: "an_excluded_device_is_left_out_of_observations", seconds: 60, body: excluded },
     Test { name: "devices_come_and_go", seconds: 120, body: come_and_go },
@@ -24,7 +28,10 @@ pub(crate) const TESTS: &[Test] = &[
 pub(crate) static GO_ON: AtomicBool = AtomicBool::new(false);
 
 pub(crate) fn options(disk: &Disk) -> Options {
-    Options { devices: Which::Named(vec![disk.name.clone()]), ..Options::new(disk.journal(), "a test") }
+    Options {
+        devices: Which::Named(vec![disk.name.clone()]),
+        ..Options::new(disk.journal(), "a test")
+    }
 }
 
 /// Looks four times a second for so long; the looks at one device.
@@ -46,7 +53,11 @@ pub(crate) fn look(
 /// Everything of one process.
 fn of(seen: &[DeviceObservation], worker: &Worker) -> Vec<Actor> {
     let who = format!("({})", worker.pid());
-    seen.iter().flat_map(|device| &device.actors).filter(|a| a.who.ends_with(&who)).cloned().collect()
+    seen.iter()
+        .flat_map(|device| &device.actors)
+        .filter(|a| a.who.ends_with(&who))
+        .cloned()
+        .collect()
 }
 
 fn seen() -> Result<(), String> {
@@ -59,7 +70,8 @@ fn seen() -> Result<(), String> {
     })?;
     let committer = Worker::start(&["commit", &disk.file("c")])?;
     let written = || {
-        let stat = std::fs::read_to_string(format!("/sys/dev/block/{}/stat", disk.id)).unwrap_or_default();
+        let stat =
+            std::fs::read_to_string(format!("/sys/dev/block/{}/stat", disk.id)).unwrap_or_default();
         stat.split_whitespace().nth(6).and_then(|n| n.parse::<u64>().ok()).unwrap_or(0) * 512
     };
     // From one look to another, so that both count the same time.
@@ -84,12 +96,14 @@ fn seen() -> Result<(), String> {
     let dirty = seen.iter().filter_map(|device| device.dirty_bytes).max();
     ensure(dirty > Some(10 << 20), || format!("{dirty:?} dirty"))?;
     let last = plant.observe().map_err(said("observe"))?;
-    let threshold = floodwall_host::memory::read_thresholds(&floodwall_host::SysRoot::live().unwrap());
+    let threshold =
+        floodwall_host::memory::read_thresholds(&floodwall_host::SysRoot::live().unwrap());
     let (now, then) = (threshold.hard_bytes.into_value().unwrap(), last.hard_limit_bytes.unwrap());
     ensure(now.abs_diff(then) < now / 5, || format!("hard limit {then}, {now}"))?;
-    ensure(last.dirty_bytes.is_some() && last.background_limit_bytes < last.hard_limit_bytes, || {
-        format!("{last:?}")
-    })?;
+    ensure(
+        last.dirty_bytes.is_some() && last.background_limit_bytes < last.hard_limit_bytes,
+        || format!("{last:?}"),
+    )?;
     ensure(plant.close(Duration::from_secs(10)).is_complete(), || "not closed".to_owned())
 }
 
@@ -110,7 +124,11 @@ fn threads() -> Result<(), String> {
     let victims = with(&|a| is_victim(a, tick));
     let floods = with(&|a| is_flood(a, tick) && a.operations() == 0);
     ensure(2 * victims > seen.len() && 2 * floods > seen.len(), || {
-        format!("a victim in {victims} and a flood in {floods} of {} looks: {:?}", seen.len(), seen.last())
+        format!(
+            "a victim in {victims} and a flood in {floods} of {} looks: {:?}",
+            seen.len(),
+            seen.last()
+        )
     })?;
     ensure(plant.close(Duration::from_secs(10)).is_complete(), || "not closed".to_owned())
 }
@@ -133,7 +151,9 @@ fn knobs() -> Result<(), String> {
         ("bdi.max_ratio_fine", "bdi/max_ratio_fine"),
         ("bdi.strict_limit", "bdi/strict_limit"),
     ] {
-        ensure(of.get(knob) == Some(disk.get(file).as_str()), || format!("{knob}: {:?}", of.get(knob)))?;
+        ensure(of.get(knob) == Some(disk.get(file).as_str()), || {
+            format!("{knob}: {:?}", of.get(knob))
+        })?;
     }
     ensure(of.get("scheduler") == Some("bfq"), || format!("{of}"))?;
     let ratio = std::fs::read_to_string("/proc/sys/vm/dirty_ratio").unwrap_or_default();
@@ -169,7 +189,9 @@ fn excluded() -> Result<(), String> {
     let seen = look(&mut plant, &later, Duration::from_millis(400));
     let arrived = plant.take_arrived().iter().any(|(id, _)| *id == later.id);
     std::fs::remove_file(&link).map_err(said("unlink"))?;
-    ensure(seen?.is_empty() && !arrived, || format!("a later disk is seen, or has come: {arrived}"))?;
+    ensure(seen?.is_empty() && !arrived, || {
+        format!("a later disk is seen, or has come: {arrived}")
+    })?;
     ensure(plant.close(Duration::from_secs(10)).is_complete(), || "not closed".to_owned())
 }
 
@@ -204,7 +226,8 @@ fn come_and_go() -> Result<(), String> {
     let again = Disk::new(64)?;
     let id = again.id;
     until("come again", &mut plant, &|events| {
-        events.iter().filter(|e| matches!(e, Event::Came { id: came, .. } if *came == id)).count() == 2
+        events.iter().filter(|e| matches!(e, Event::Came { id: came, .. } if *came == id)).count()
+            == 2
             || !matches!(events.last(), Some(Event::Gone { .. }))
     })
 }
@@ -216,7 +239,8 @@ fn dry_run() -> Result<(), String> {
     let mut plant = HostPlant::open(&dry).map_err(said("open"))?;
     plant.observe().map_err(said("observe"))?;
     let write = crate::steer::write(&disk, "nr_requests", "8");
-    let refused = plant.write(&write).is_err_and(|e| e.to_string().contains("a dry run writes nothing"));
+    let refused =
+        plant.write(&write).is_err_and(|e| e.to_string().contains("a dry run writes nothing"));
     ensure(refused && plant.held().is_empty(), || "it takes a write".to_owned())?;
     ensure(disk.knobs() == original && !disk.journal().exists(), || "it has written".to_owned())
 }

@@ -17,7 +17,11 @@ use crate::{Test, ensure, said};
 pub(crate) const TESTS: &[Test] = &[
     Test { name: "what_is_written_is_in_force_and_comes_back", seconds: 120, body: there_and_back },
     Test { name: "what_others_set_is_theirs", seconds: 120, body: theirs },
-    Test { name: "a_write_that_waits_for_the_queue_keeps_nobody_waiting", seconds: 120, body: slow },
+    Test {
+        name: "a_write_that_waits_for_the_queue_keeps_nobody_waiting",
+        seconds: 120,
+        body: slow,
+    },
     Test { name: "whoever_has_the_journal_is_waited_for", seconds: 120, body: locked },
     Test { name: "a_second_plant_does_not_steer", seconds: 60, body: second },
 ];
@@ -67,7 +71,8 @@ fn there_and_back() -> Result<(), String> {
         settle(&mut plant, &disk)?;
         expect(&disk, file, value)?;
     }
-    let held: Vec<String> = plant.held().iter().map(|k| format!("{} {} {}", k.label, k.own, k.now)).collect();
+    let held: Vec<String> =
+        plant.held().iter().map(|k| format!("{} {} {}", k.label, k.own, k.now)).collect();
     let name = &disk.name;
     ensure(held.contains(&format!("{name}.nr_requests 100 16")), || format!("{held:?}"))?;
     // One alone, as a controller takes it back.
@@ -83,8 +88,11 @@ fn there_and_back() -> Result<(), String> {
             format!("{knob}={value}: {refused:?}")
         })?;
     }
-    let nobody = KnobWrite { device: Some("250:250".parse().unwrap()), ..write(&disk, "nr_requests", "8") };
-    ensure(matches!(plant.write(&nobody), Err(PlantError::NoDevice(_))), || "nobody's knob".to_owned())?;
+    let nobody =
+        KnobWrite { device: Some("250:250".parse().unwrap()), ..write(&disk, "nr_requests", "8") };
+    ensure(matches!(plant.write(&nobody), Err(PlantError::NoDevice(_))), || {
+        "nobody's knob".to_owned()
+    })?;
     // An elevator there and back, with its tunables.
     plant.write(&write(&disk, "scheduler", "bfq")).map_err(said("write"))?;
     settle(&mut plant, &disk)?;
@@ -144,7 +152,13 @@ fn session<T>(disk: &Disk, act: impl FnOnce(&Session<'_>) -> T) -> Result<T, Str
             Err(_) => std::thread::sleep(Duration::from_millis(10)),
         }
     };
-    Ok(act(&Session { files: &files, store: &store, clock: &SystemClock, who, boot_id: boot_id(&files) }))
+    Ok(act(&Session {
+        files: &files,
+        store: &store,
+        clock: &SystemClock,
+        who,
+        boot_id: boot_id(&files),
+    }))
 }
 
 pub(crate) fn apply(disk: &Disk, text: &str) -> Result<floodwall_knobs::Applied, String> {
@@ -158,7 +172,9 @@ fn theirs() -> Result<(), String> {
     let disk = disk()?;
     let original = disk.knobs();
     let mut plant = open(&disk)?;
-    for (knob, value) in [("nr_requests", "8"), ("max_sectors_kb", "128"), ("bdi.max_ratio_fine", "30000")] {
+    for (knob, value) in
+        [("nr_requests", "8"), ("max_sectors_kb", "128"), ("bdi.max_ratio_fine", "30000")]
+    {
         plant.write(&write(&disk, knob, value)).map_err(said("write"))?;
     }
     settle(&mut plant, &disk)?;
@@ -169,7 +185,9 @@ fn theirs() -> Result<(), String> {
     let name = KnobName { device: Some(disk.id.to_string()), knob: "nr_requests".to_owned() };
     let yielded = plant.yield_knobs(std::slice::from_ref(&name));
     ensure(yielded.back == [name] && yielded.waiting.is_empty(), || format!("{yielded:?}"))?;
-    ensure(yielded.knobs == [(Some(disk.id), "nr_requests".to_owned())], || format!("{yielded:?}"))?;
+    ensure(yielded.knobs == [(Some(disk.id), "nr_requests".to_owned())], || {
+        format!("{yielded:?}")
+    })?;
     expect(&disk, "queue/nr_requests", "100")?;
     let applied = apply(&disk, "nr_requests=64")?;
     let old = applied.plan.entries[0].old.as_ref().map(|old| old.value.as_str());
@@ -269,7 +287,9 @@ fn second() -> Result<(), String> {
     let disk = disk()?;
     let plant = open(&disk)?;
     match HostPlant::open(&options(&disk)) {
-        Err(HostPlantError::Hold(e)) => ensure(e.to_string().contains("steered by pid"), || e.to_string())?,
+        Err(HostPlantError::Hold(e)) => {
+            ensure(e.to_string().contains("steered by pid"), || e.to_string())?
+        }
         Err(e) => return Err(e.to_string()),
         Ok(_) => return Err("two of them steer".to_owned()),
     }

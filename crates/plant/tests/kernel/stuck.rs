@@ -18,7 +18,11 @@ use crate::steer::{apply, differs, disk, rollback};
 use crate::{Test, ensure, said};
 
 pub(crate) const TESTS: &[Test] = &[
-    Test { name: "of_a_killed_process_all_but_a_stuck_queue_comes_back_at_once", seconds: 120, body: killed },
+    Test {
+        name: "of_a_killed_process_all_but_a_stuck_queue_comes_back_at_once",
+        seconds: 120,
+        body: killed,
+    },
     Test { name: "a_stuck_queue_keeps_no_other_from_being_given_back", seconds: 120, body: ends },
 ];
 
@@ -54,7 +58,8 @@ pub(crate) fn steer(arguments: &[String]) -> Result<(), String> {
     let mut out = std::io::stdout().lock();
     writeln!(out, "steering").map_err(said("stdout"))?;
     let _ = std::io::stdin().lock().read(&mut [0]);
-    let write = KnobWrite { device: Some(ids.1), knob: "nr_requests".to_owned(), value: "8".to_owned() };
+    let write =
+        KnobWrite { device: Some(ids.1), knob: "nr_requests".to_owned(), value: "8".to_owned() };
     plant.write(&write).map_err(said("write"))?;
     writeln!(out, "stuck").map_err(said("stdout"))?;
     let _ = std::io::stdin().lock().read_to_end(&mut Vec::new());
@@ -96,7 +101,8 @@ impl Inner {
     }
 
     fn is_in_flight(&self) -> bool {
-        let text = fs::read_to_string(format!("/sys/block/{}/inflight", self.name)).unwrap_or_default();
+        let text =
+            fs::read_to_string(format!("/sys/block/{}/inflight", self.name)).unwrap_or_default();
         text.split_whitespace().any(|number| number != "0")
     }
 }
@@ -115,7 +121,8 @@ struct Frozen(Child);
 
 impl Frozen {
     fn new(disk: &Disk) -> Result<Self, String> {
-        let script = "fsfreeze --freeze \"$0\" && echo frozen; read -r _; exec fsfreeze --unfreeze \"$0\"";
+        let script =
+            "fsfreeze --freeze \"$0\" && echo frozen; read -r _; exec fsfreeze --unfreeze \"$0\"";
         let child = Command::new("sh")
             .args(["-c", script])
             .arg(disk.mountpoint())
@@ -192,7 +199,8 @@ impl Scene {
     fn new() -> Result<Self, String> {
         let disk = disk()?;
         let inner = Inner::new(&disk)?;
-        let inner_id = fs::read_to_string(format!("/sys/block/{}/dev", inner.name)).map_err(said("dev"))?;
+        let inner_id =
+            fs::read_to_string(format!("/sys/block/{}/dev", inner.name)).map_err(said("dev"))?;
         let inner_id = inner_id.trim().parse()?;
         let original = (disk.knobs(), knobs(inner_id));
         let child = Command::new(std::env::current_exe().map_err(said("this binary"))?)
@@ -214,7 +222,8 @@ impl Scene {
         let mut request = Process(child);
         let frozen = Frozen::new(&disk)?;
         drop(request.0.stdin.take());
-        let mut scene = Self { frozen, process, _request: request, inner, disk, inner_id, original };
+        let mut scene =
+            Self { frozen, process, _request: request, inner, disk, inner_id, original };
         soon("a request in flight", || scene.inner.is_in_flight())?;
         let process = &mut scene.process.0;
         process.stdin.as_mut().ok_or("no stdin")?.write_all(b"\n").map_err(said("stdin"))?;
@@ -234,7 +243,8 @@ impl Scene {
 
 fn killed() -> Result<(), String> {
     let mut scene = Scene::new()?;
-    let (pid, name, journal) = (scene.process.0.id(), scene.inner.name.clone(), scene.disk.journal());
+    let (pid, name, journal) =
+        (scene.process.0.id(), scene.inner.name.clone(), scene.disk.journal());
     scene.process.0.kill().map_err(said("kill"))?;
     soon("a thread that is left", || scene.states() == ['Z', 'D'])?;
 
@@ -251,7 +261,9 @@ fn killed() -> Result<(), String> {
     apply(&scene.disk, "nr_requests=64")?;
     rollback(&scene.disk)?;
     scene.other_is_back()?;
-    ensure(scene.states() == ['Z', 'D'], || "it got through meanwhile: nothing was tested".to_owned())?;
+    ensure(scene.states() == ['Z', 'D'], || {
+        "it got through meanwhile: nothing was tested".to_owned()
+    })?;
 
     scene.frozen.thaw();
     let restored = restore(&journal, SOON).map_err(said("restore"))?;
@@ -267,7 +279,9 @@ fn ends() -> Result<(), String> {
     let mut scene = Scene::new()?;
     drop(scene.process.0.stdin.take());
     soon("giving back beside a stuck queue", || scene.other_is_back().is_ok())?;
-    ensure(scene.states().contains(&'D'), || "it got through meanwhile: nothing was tested".to_owned())?;
+    ensure(scene.states().contains(&'D'), || {
+        "it got through meanwhile: nothing was tested".to_owned()
+    })?;
     scene.frozen.thaw();
     let status = scene.process.0.wait().map_err(said("wait"))?;
     ensure(status.success(), || "it could not put everything back".to_owned())?;

@@ -22,7 +22,8 @@ pub(crate) fn run(arguments: &[String]) {
     if let [both, flood @ .., commit] = arguments
         && both == "both"
     {
-        let flood: Vec<String> = std::iter::once(&"flood".to_owned()).chain(flood).cloned().collect();
+        let flood: Vec<String> =
+            std::iter::once(&"flood".to_owned()).chain(flood).cloned().collect();
         std::thread::spawn(move || run(&flood));
         return run(&["commit".to_owned(), commit.clone()]);
     }
@@ -39,7 +40,12 @@ pub(crate) fn run(arguments: &[String]) {
         });
         return run(&["commit".to_owned(), arguments[1].clone()]);
     }
-    let file = std::fs::File::options().create(true).truncate(false).write(true).open(&arguments[1]).unwrap();
+    let file = std::fs::File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(&arguments[1])
+        .unwrap();
     let mut said = Instant::now();
     let mut done = 0_u64;
     let mut tell = |done: u64| {

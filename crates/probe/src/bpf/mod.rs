@@ -51,7 +51,8 @@ const REQUESTS: [(&str, &str); 4] = [
 ];
 /// Without these there is no use in looking. Before Linux 6.5 (`block_io_start`) the programs do
 /// not see which thread asks for a request, so writes to `O_SYNC` files have no device.
-const NEEDED: [&str; 5] = ["enter_fsync", "exit_fsync", "request_made", "request_issued", "request_done"];
+const NEEDED: [&str; 5] =
+    ["enter_fsync", "exit_fsync", "request_made", "request_issued", "request_done"];
 /// A program that is being detached can't be attached: longest wait for its end.
 const DETACHING: Duration = Duration::from_millis(500);
 /// Flags of `struct control`.
@@ -153,7 +154,8 @@ impl Bpf {
                     (at, program.load())
                 }
                 Program::BtfTracePoint(program) => {
-                    let at = REQUESTS.iter().find(|(known, _)| *known == name).map_or("", |(_, at)| at);
+                    let at =
+                        REQUESTS.iter().find(|(known, _)| *known == name).map_or("", |(_, at)| at);
                     (format!("block/{at}"), program.load(at, &btf))
                 }
                 _ => continue,
@@ -163,7 +165,9 @@ impl Bpf {
                 // The type of a raw tracepoint's function, by which `aya` looks for it
                 // (include/trace/bpf_probe.h).
                 Err(ProgramError::Btf(_)) => absent(name, at, &mut blind)?,
-                Err(e) => return Err(failed(&format!("the kernel refuses the program on {at}"), &e)),
+                Err(e) => {
+                    return Err(failed(&format!("the kernel refuses the program on {at}"), &e));
+                }
             }
         }
         let mut bpf = Self {
@@ -324,7 +328,14 @@ impl Bpf {
     }
 
     /// A call that is under way and whose beginning was not counted.
-    pub(crate) fn is_inside(&mut self, pid: u32, tid: u32, call: Call, device: DeviceId, now_ns: u64) {
+    pub(crate) fn is_inside(
+        &mut self,
+        pid: u32,
+        tid: u32,
+        call: Call,
+        device: DeviceId,
+        now_ns: u64,
+    ) {
         let Some(kind) = Call::ALL.iter().position(|known| *known == call) else { return };
         let mut pending = [0; PENDING];
         pending[..8].copy_from_slice(&now_ns.to_ne_bytes());
@@ -345,7 +356,8 @@ impl Bpf {
         let before = self.epoch;
         self.epoch ^= 1;
         self.put_control(folded);
-        let mut counted = Counted { folded: folded.saturating_sub(self.folded), ..Counted::default() };
+        let mut counted =
+            Counted { folded: folded.saturating_sub(self.folded), ..Counted::default() };
         self.folded = folded;
         let mut processes: BTreeMap<(u32, Option<DeviceId>), ProcessUse> = BTreeMap::new();
         take_each(&mut self.uses, before, |key, value| {
@@ -436,11 +448,20 @@ fn take_each<const K: usize, const V: usize>(
 type Processes = BTreeMap<(u32, Option<DeviceId>), ProcessUse>;
 
 fn entry(processes: &mut Processes, pid: u32, device: Option<DeviceId>) -> &mut ProcessUse {
-    processes.entry((pid, device)).or_insert_with(|| ProcessUse { pid, device, ..ProcessUse::default() })
+    processes.entry((pid, device)).or_insert_with(|| ProcessUse {
+        pid,
+        device,
+        ..ProcessUse::default()
+    })
 }
 
 /// `struct use_key` and `struct use`.
-fn use_of(key: &[u8], value: &[u8], files: &mut OpenFiles, processes: &mut Processes) -> Option<()> {
+fn use_of(
+    key: &[u8],
+    value: &[u8],
+    files: &mut OpenFiles,
+    processes: &mut Processes,
+) -> Option<()> {
     let (pid, dev, kind) = (u32_at(key, 4)?, u32_at(key, 8)?, u32_at(key, 12)?);
     let took = histogram(value.get(24..24 + HISTOGRAM)?)?;
     let comm = value.get(8..24)?;
@@ -491,7 +512,12 @@ fn pending_of(
 }
 
 /// A request under way, `struct outstanding`; only reads have a waiting process.
-fn read_of(value: &[u8], now_ns: u64, files: &mut OpenFiles, processes: &mut Processes) -> Option<()> {
+fn read_of(
+    value: &[u8],
+    now_ns: u64,
+    files: &mut OpenFiles,
+    processes: &mut Processes,
+) -> Option<()> {
     let pid = u32_at(value, 16).filter(|pid| *pid != 0)?;
     let device = device_id(u32_at(value, 20)?);
     files.name(pid);

@@ -75,7 +75,11 @@ impl Events for Kernel {
 
 /// Runs a program of the kernel's at a tracepoint, on all processors, until the event is closed.
 /// The event itself stays off: its records have no reader.
-pub(super) fn run_at(tracepoint: u16, processor: u32, program: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+pub(super) fn run_at(
+    tracepoint: u16,
+    processor: u32,
+    program: BorrowedFd<'_>,
+) -> io::Result<OwnedFd> {
     let event = open(tracepoint, processor, 0, -1)?;
     // SAFETY: no pointer; both descriptors are open.
     done(unsafe { ioctls::SET_BPF(event.as_raw_fd(), program.as_raw_fd() as u32) })?;
@@ -98,7 +102,13 @@ fn open(tracepoint: u16, processor: u32, watermark: u32, leader: i32) -> io::Res
     attr.set_disabled(1);
     // SAFETY: the attributes are initialised and of the size that they say.
     let fd = unsafe {
-        perf_event_open(&raw mut attr, -1, processor as i32, leader, u64::from(PERF_FLAG_FD_CLOEXEC))
+        perf_event_open(
+            &raw mut attr,
+            -1,
+            processor as i32,
+            leader,
+            u64::from(PERF_FLAG_FD_CLOEXEC),
+        )
     };
     if fd < 0 {
         return Err(io::Error::last_os_error());

@@ -69,11 +69,17 @@ impl Processor {
     }
 
     /// Sees the writes that a filter lets through.
-    fn watch_writes(&mut self, writes: &[Point], filter: &str, events: &dyn Events) -> io::Result<()> {
+    fn watch_writes(
+        &mut self,
+        writes: &[Point],
+        filter: &str,
+        events: &dyn Events,
+    ) -> io::Result<()> {
         if !self.writes.is_empty() {
             return self.writes.iter().try_for_each(|write| events.filter(write, filter));
         }
-        let open = writes.iter().map(|at| events.open(at.number, self.number, 0, self.leader(at.role)));
+        let open =
+            writes.iter().map(|at| events.open(at.number, self.number, 0, self.leader(at.role)));
         let opened: Vec<OwnedFd> = open.collect::<io::Result<_>>()?;
         for write in &opened {
             events.filter(write, filter)?;
@@ -168,7 +174,9 @@ impl Perf {
     fn processor(&self, number: u32) -> Result<Processor, ProbeError> {
         let watermark = (self.ring_bytes / 2) as u32;
         let events = &*self.events;
-        let Some((first, rest)) = self.always.split_first() else { return Err(ProbeError::NoTracepoints) };
+        let Some((first, rest)) = self.always.split_first() else {
+            return Err(ProbeError::NoTracepoints);
+        };
         let own = events.open(first.number, number, watermark, None).map_err(refused)?;
         let mut processor = Processor {
             number,
@@ -190,7 +198,8 @@ impl Perf {
                 // Without it there is more to read, and nothing else.
                 let _ = events.filter(event, filter);
             }
-            let is_leader = processor.leader(role).is_some_and(|l| l.as_raw_fd() == event.as_raw_fd());
+            let is_leader =
+                processor.leader(role).is_some_and(|l| l.as_raw_fd() == event.as_raw_fd());
             if !is_leader || self.is_on(role) {
                 events.enable(event).map_err(refused)?;
             }
@@ -260,7 +269,8 @@ impl Perf {
     }
 
     fn follow_these(&mut self, online: &[u32]) -> Result<(), ProbeError> {
-        if online.len() == self.processors.len() && self.processors.iter().all(|p| online.contains(&p.number))
+        if online.len() == self.processors.len()
+            && self.processors.iter().all(|p| online.contains(&p.number))
         {
             return Ok(());
         }
@@ -287,8 +297,11 @@ impl Perf {
             return Ok(());
         }
         self.watched.clear();
-        let filter =
-            threads.iter().map(|tid| format!("common_pid == {tid}")).collect::<Vec<_>>().join(" || ");
+        let filter = threads
+            .iter()
+            .map(|tid| format!("common_pid == {tid}"))
+            .collect::<Vec<_>>()
+            .join(" || ");
         let Self { processors, writes, events, .. } = self;
         let mut failure = None;
         processors.retain_mut(|processor| {
@@ -325,7 +338,11 @@ impl Perf {
 ///
 /// # Errors
 /// The kernel's.
-pub(crate) fn run_at(root: &SysRoot, tracepoint: u16, program: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+pub(crate) fn run_at(
+    root: &SysRoot,
+    tracepoint: u16,
+    program: BorrowedFd<'_>,
+) -> io::Result<OwnedFd> {
     // The event belongs to one processor, the program to the tracepoint.
     let processor = online(root).first().copied().unwrap_or(0);
     event::run_at(tracepoint, processor, program)

@@ -29,7 +29,8 @@ impl Perf {
     pub(crate) fn wait(&self, time: Duration) -> Result<(), ProbeError> {
         let mut fds: Vec<PollFd<'_>> =
             self.processors.iter().map(|p| PollFd::new(p.ring.leader(), PollFlags::IN)).collect();
-        let timeout = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) };
+        let timeout =
+            Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) };
         match poll(&mut fds, Some(&timeout)) {
             Ok(_) | Err(Errno::INTR) => Ok(()),
             Err(e) => Err(ProbeError::Poll(e.into())),
@@ -138,7 +139,8 @@ impl Ring {
     /// What there is to read now.
     fn cursor(&self) -> Cursor<'_> {
         // SAFETY: fields of the mapped page.
-        let (head, tail) = unsafe { (&raw mut (*self.page).data_head, &raw mut (*self.page).data_tail) };
+        let (head, tail) =
+            unsafe { (&raw mut (*self.page).data_head, &raw mut (*self.page).data_tail) };
         let head = self.counter(head).load(Ordering::Acquire);
         let tail = self.counter(tail).load(Ordering::Relaxed);
         let mut cursor = Cursor { ring: self, tail, head, next_ns: u64::MAX };
@@ -228,7 +230,8 @@ impl Cursor<'_> {
             let who = self.ring.word(tail + HEADER).to_ne_bytes();
             let [a, b, c, d, e, f, g, h] = who;
             let length = self.ring.word(tail + HEADER + 16).to_ne_bytes();
-            let length = u64::from(u32::from_ne_bytes([length[0], length[1], length[2], length[3]]));
+            let length =
+                u64::from(u32::from_ne_bytes([length[0], length[1], length[2], length[3]]));
             use_it(Raw::Sample {
                 at_ns: self.next_ns,
                 pid: u32::from_ne_bytes([a, b, c, d]),

@@ -39,20 +39,29 @@ impl Fake {
     fn recording(&self, perf: &Perf) -> Vec<u16> {
         let state = self.0.lock().unwrap();
         let of = |p: &Processor| {
-            let events = std::iter::once(p.ring.leader()).chain(p.others.iter().map(|(_, event)| event));
+            let events =
+                std::iter::once(p.ring.leader()).chain(p.others.iter().map(|(_, event)| event));
             events.chain(&p.writes).map(AsRawFd::as_raw_fd).collect::<Vec<_>>()
         };
         let open = perf.processors.first().map(of).unwrap_or_default();
-        let is_on =
-            |fd: &i32| state.on.contains(fd) && state.led.get(fd).is_none_or(|l| state.on.contains(l));
-        let mut on: Vec<u16> = open.iter().filter(|fd| is_on(fd)).map(|fd| state.opened[fd].1).collect();
+        let is_on = |fd: &i32| {
+            state.on.contains(fd) && state.led.get(fd).is_none_or(|l| state.on.contains(l))
+        };
+        let mut on: Vec<u16> =
+            open.iter().filter(|fd| is_on(fd)).map(|fd| state.opened[fd].1).collect();
         on.sort_unstable();
         on
     }
 }
 
 impl Events for Fake {
-    fn open(&self, tracepoint: u16, processor: u32, _: u32, leader: Option<&OwnedFd>) -> io::Result<OwnedFd> {
+    fn open(
+        &self,
+        tracepoint: u16,
+        processor: u32,
+        _: u32,
+        leader: Option<&OwnedFd>,
+    ) -> io::Result<OwnedFd> {
         let mut state = self.0.lock().unwrap();
         if state.offline.contains(&processor) {
             return Err(io::Error::from_raw_os_error(libc::ENODEV));
@@ -104,9 +113,15 @@ fn point((number, role): (u16, Role)) -> Point {
 fn perf(fake: &Fake, online: &[u32]) -> Perf {
     let mut perf = Perf {
         decoder: Decoder::default(),
-        always: [(10, Role::Begin), (11, Role::End), (12, Role::Rare), (13, Role::Begin), (14, Role::End)]
-            .map(point)
-            .to_vec(),
+        always: [
+            (10, Role::Begin),
+            (11, Role::End),
+            (12, Role::Rare),
+            (13, Role::Begin),
+            (14, Role::End),
+        ]
+        .map(point)
+        .to_vec(),
         writes: [(20, Role::Begin), (21, Role::End)].map(point).to_vec(),
         begins: true,
         ends: true,

@@ -51,7 +51,11 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    fn open(root: &SysRoot, kind: SourceKind, what_for: Use) -> Result<(Self, Vec<Blind>), ProbeError> {
+    fn open(
+        root: &SysRoot,
+        kind: SourceKind,
+        what_for: Use,
+    ) -> Result<(Self, Vec<Blind>), ProbeError> {
         let forks: &[Wanted] = if what_for == Use::Following { FORKS } else { &[] };
         let sparing = what_for == Use::Sparing;
         match kind {
@@ -61,7 +65,8 @@ impl Source {
             SourceKind::Bpf => {
                 if own_numbers() {
                     return Err(ProbeError::Bpf {
-                        why: "in this container processes have other numbers than the kernel's".into(),
+                        why: "in this container processes have other numbers than the kernel's"
+                            .into(),
                         remedy: "run it on the host, or use --source perf",
                     });
                 }
@@ -178,7 +183,10 @@ impl Probe {
         mut blind: Vec<Blind>,
     ) -> Result<Self, ProbeError> {
         if !root.exists("/proc/diskstats") {
-            return Err(ProbeError::Proc { path: "/proc/diskstats", why: "it is not there".into() });
+            return Err(ProbeError::Proc {
+                path: "/proc/diskstats",
+                why: "it is not there".into(),
+            });
         }
         blind.extend(unseen_by(&source));
         let own_numbers = own_numbers();
@@ -195,7 +203,9 @@ impl Probe {
             root,
             source,
             blind,
-            tally: Tally::new(Limits::default()).asked_when_issued(asked_when_issued).reads_only(sparing),
+            tally: Tally::new(Limits::default())
+                .asked_when_issued(asked_when_issued)
+                .reads_only(sparing),
             writers: Writers::default(),
             threads: Threads::default(),
             origin_ns: now,
@@ -239,11 +249,17 @@ fn unseen_by(source: &Source) -> Vec<Blind> {
                 "who waits",
                 "counters do not tell how long a process waited; needs tracepoints (root)",
             ),
-            Blind::new("requests", "only their sums are known (/proc/diskstats); needs tracepoints (root)"),
+            Blind::new(
+                "requests",
+                "only their sums are known (/proc/diskstats); needs tracepoints (root)",
+            ),
             Blind::new("throttling", "needs tracepoints (root)"),
         ],
         _ => {
-            vec![Blind::new("syncs through io_uring", "they are no system calls; their requests are seen")]
+            vec![Blind::new(
+                "syncs through io_uring",
+                "they are no system calls; their requests are seen",
+            )]
         }
     }
 }

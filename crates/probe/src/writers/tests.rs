@@ -238,7 +238,8 @@ fn a_kernel_that_does_not_count_is_not_an_idle_machine() {
 }
 
 fn moves(dir: &Path, pages: u64, kib: u64) {
-    let text = format!("nr_free_pages 1\nnr_dirtied {pages}\nnr_written 7\npgpgin 9\npgpgout {kib}\n");
+    let text =
+        format!("nr_free_pages 1\nnr_dirtied {pages}\nnr_written 7\npgpgin 9\npgpgout {kib}\n");
     put(dir, "proc/vmstat", &text);
 }
 

@@ -75,16 +75,21 @@ fn lost(all: &[Snapshot]) -> u64 {
 /// Whether two views of the same operations agree: the caller's includes the way into the kernel,
 /// and whatever ran between its clock and the call.
 fn agree(what: &str, seen: &LatencyCounts, own: &LatencyCounts) -> Result<(), String> {
-    ensure(seen.count() == own.count(), || format!("{what}: {} seen, {} made", seen.count(), own.count()))?;
+    ensure(seen.count() == own.count(), || {
+        format!("{what}: {} seen, {} made", seen.count(), own.count())
+    })?;
     let (seen_ns, own_ns) = (seen.mean_ns().unwrap_or(0.0), own.mean_ns().unwrap_or(0.0));
     ensure(seen_ns <= own_ns && seen_ns >= 0.8 * own_ns - 20_000.0, || {
         format!("{what}: a mean of {seen_ns} ns seen, {own_ns} ns by the caller's clock")
     })?;
-    let (seen_ns, own_ns) = (seen.nearest_rank_ns(0.5).unwrap_or(0), own.nearest_rank_ns(0.5).unwrap_or(0));
+    let (seen_ns, own_ns) =
+        (seen.nearest_rank_ns(0.5).unwrap_or(0), own.nearest_rank_ns(0.5).unwrap_or(0));
     ensure(seen_ns.abs_diff(own_ns) <= own_ns / 5 + 20_000, || {
         format!("{what}: a median of {seen_ns} ns seen, {own_ns} ns by the caller's clock")
     })?;
-    ensure(seen.max_ns() <= own.max_ns(), || format!("{what}: {} > {}", seen.max_ns(), own.max_ns()))
+    ensure(seen.max_ns() <= own.max_ns(), || {
+        format!("{what}: {} > {}", seen.max_ns(), own.max_ns())
+    })
 }
 
 fn syncs(source: SourceKind) -> Result<(), String> {
@@ -101,8 +106,11 @@ fn syncs(source: SourceKind) -> Result<(), String> {
     })?;
     seen.merge(&data);
     agree("syncs", &seen, &own)?;
-    let devices: Vec<_> = uses(&all, pid).filter(|p| !p.commits().is_empty()).map(|p| p.device).collect();
-    ensure(devices.iter().all(|d| *d == Some(disk.id)), || format!("{devices:?} instead of {}", disk.id))?;
+    let devices: Vec<_> =
+        uses(&all, pid).filter(|p| !p.commits().is_empty()).map(|p| p.device).collect();
+    ensure(devices.iter().all(|d| *d == Some(disk.id)), || {
+        format!("{devices:?} instead of {}", disk.id)
+    })?;
     let actors: u64 = uses(&all, pid).flat_map(ProcessUse::actors).map(|a| a.commits.count()).sum();
     ensure(actors >= 400, || format!("{actors} commits by actors"))
 }
@@ -119,11 +127,18 @@ fn synchronous_writes(source: SourceKind) -> Result<(), String> {
     ensure(seen.count() * 10 >= own.count() * 7 && seen.count() <= own.count(), || {
         format!("{} seen, {} made", seen.count(), own.count())
     })?;
-    let (seen_ns, own_ns) = (seen.nearest_rank_ns(0.5).unwrap_or(0), own.nearest_rank_ns(0.5).unwrap_or(0));
-    ensure(seen_ns.abs_diff(own_ns) <= own_ns / 4 + 20_000, || format!("{seen_ns} ns seen, {own_ns} ns"))?;
-    let devices: Vec<_> =
-        uses(&all, pid).filter(|p| p.calls.contains_key(&Call::SyncWrite)).map(|p| p.device).collect();
-    ensure(devices.iter().all(|d| *d == Some(disk.id)), || format!("{devices:?} instead of {}", disk.id))
+    let (seen_ns, own_ns) =
+        (seen.nearest_rank_ns(0.5).unwrap_or(0), own.nearest_rank_ns(0.5).unwrap_or(0));
+    ensure(seen_ns.abs_diff(own_ns) <= own_ns / 4 + 20_000, || {
+        format!("{seen_ns} ns seen, {own_ns} ns")
+    })?;
+    let devices: Vec<_> = uses(&all, pid)
+        .filter(|p| p.calls.contains_key(&Call::SyncWrite))
+        .map(|p| p.device)
+        .collect();
+    ensure(devices.iter().all(|d| *d == Some(disk.id)), || {
+        format!("{devices:?} instead of {}", disk.id)
+    })
 }
 
 fn reads(source: SourceKind) -> Result<(), String> {
@@ -149,13 +164,15 @@ fn reads(source: SourceKind) -> Result<(), String> {
     ensure(fetched > 8_000_000 && (fetched..=9 << 20).contains(&bytes), || {
         format!("{bytes} bytes, {fetched} by /proc/PID/io, {} lost", lost(&all))
     })?;
-    let (seen_ns, own_ns) = (seen.nearest_rank_ns(0.5).unwrap_or(0), own.nearest_rank_ns(0.5).unwrap_or(0));
+    let (seen_ns, own_ns) =
+        (seen.nearest_rank_ns(0.5).unwrap_or(0), own.nearest_rank_ns(0.5).unwrap_or(0));
     ensure(seen_ns <= own_ns && seen_ns * 4 >= own_ns, || {
         format!("{seen_ns} ns in the device, {own_ns} ns to the reader")
     })?;
     // No process waits for a call that has ended.
-    let waiting: u32 =
-        all.last().map_or(0, |s| s.processes.iter().filter(|p| p.pid == pid).map(|p| p.waiting).sum());
+    let waiting: u32 = all
+        .last()
+        .map_or(0, |s| s.processes.iter().filter(|p| p.pid == pid).map(|p| p.waiting).sum());
     ensure(waiting == 0, || format!("{waiting} still waited for"))
 }
 
@@ -172,10 +189,12 @@ fn bytes(source: SourceKind) -> Result<(), String> {
     ensure(dirtied == own && own >= 64 << 20, || {
         format!("{dirtied} bytes dirtied seen, {own} in /proc/PID/io")
     })?;
-    let device = uses(&all, worker.pid()).find(|p| p.dirtied_bytes > Some(0)).and_then(|p| p.device);
+    let device =
+        uses(&all, worker.pid()).find(|p| p.dirtied_bytes > Some(0)).and_then(|p| p.device);
     ensure(device == Some(disk.id), || format!("dirtied for {device:?}"))?;
     let [snapshot] = all;
-    let used = snapshot.devices.iter().find(|d| d.id == disk.id).ok_or("the device is not shown")?;
+    let used =
+        snapshot.devices.iter().find(|d| d.id == disk.id).ok_or("the device is not shown")?;
     let (Some(counters), Some(requests)) = (&used.counters, &used.requests) else {
         return Err(format!("{used:?}"));
     };
@@ -200,11 +219,17 @@ fn waited(source: SourceKind) -> Result<(), String> {
         all.push(probe.snapshot().map_err(|e| e.to_string())?);
     }
     let here = |p: &&ProcessUse| p.device == Some(disk.id) || p.pid == shell.id();
-    let dirtied: Vec<_> =
-        all.iter().flat_map(|s| &s.processes).filter(here).map(|p| (p.pid, p.dirtied_bytes)).collect();
+    let dirtied: Vec<_> = all
+        .iter()
+        .flat_map(|s| &s.processes)
+        .filter(here)
+        .map(|p| (p.pid, p.dirtied_bytes))
+        .collect();
     let sum: u64 = dirtied.iter().filter_map(|(_, bytes)| *bytes).sum();
     // The filesystem's own blocks come on top.
-    ensure((64 << 20..=66 << 20).contains(&sum), || format!("{sum} bytes of {} seen: {dirtied:?}", 64 << 20))
+    ensure((64 << 20..=66 << 20).contains(&sum), || {
+        format!("{sum} bytes of {} seen: {dirtied:?}", 64 << 20)
+    })
 }
 
 /// A shell writes its log on one disk. Its children, and theirs, write 32 MiB each on another one.
@@ -222,9 +247,11 @@ fn waited_elsewhere(source: SourceKind) -> Result<(), String> {
     let mut shell = std::process::Command::new("sh");
     let shell = shell.args(["-c", &script]).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut shell = shell.stderr(Stdio::null()).spawn().map_err(|e| e.to_string())?;
-    let (mut go, stdout) = (shell.stdin.take().ok_or("no stdin")?, shell.stdout.take().ok_or("no stdout")?);
+    let (mut go, stdout) =
+        (shell.stdin.take().ok_or("no stdin")?, shell.stdout.take().ok_or("no stdout")?);
     let mut all = Vec::new();
-    let mut look = || probe.snapshot().map(|snapshot| all.push(snapshot)).map_err(|e| e.to_string());
+    let mut look =
+        || probe.snapshot().map(|snapshot| all.push(snapshot)).map_err(|e| e.to_string());
     look()?;
     // All of it happens between two looks.
     go.write_all(b"\n").map_err(|e| e.to_string())?;
@@ -242,7 +269,10 @@ fn waited_elsewhere(source: SourceKind) -> Result<(), String> {
     let nowhere = dirtied(&|p| p.pid == shell.id() && p.device.is_none());
     let at_target = dirtied(&|p| p.device == Some(target.id));
     ensure(nowhere + at_target >= 64 << 20, || {
-        format!("{nowhere} bytes on no known disk and {at_target} on the right one, of {}", 64 << 20)
+        format!(
+            "{nowhere} bytes on no known disk and {at_target} on the right one, of {}",
+            64 << 20
+        )
     })
 }
 
@@ -264,7 +294,9 @@ fn compare_with(
         format!("{ops} writes of {bytes} bytes seen, {lost} events lost; diskstats: {counters:?}")
     })?;
     let (ops, _) = of(&[Class::Flush]);
-    ensure(counters.flush_ops.is_none_or(|n| n == ops), || format!("{ops} flushes; diskstats: {counters:?}"))
+    ensure(counters.flush_ops.is_none_or(|n| n == ops), || {
+        format!("{ops} flushes; diskstats: {counters:?}")
+    })
 }
 
 /// This process's resident memory.
@@ -288,12 +320,14 @@ fn followed(source: SourceKind) -> Result<(), String> {
     // Calls of other processes are not counted: those of a thread that was there before.
     let file = disk.file("b");
     let (begin, begun) = std::sync::mpsc::channel();
-    let other = std::thread::spawn(move || begun.recv().map(|()| Worker::start("sync", &[&file, "2000"])));
+    let other =
+        std::thread::spawn(move || begun.recv().map(|()| Worker::start("sync", &[&file, "2000"])));
     let mut probe = Probe::open_following(Some(source)).map_err(|e| e.to_string())?;
     let thread = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
     let mut worker = Worker::start("fork", &[&disk.file("a"), "10000"])?;
     begin.send(()).map_err(|e| e.to_string())?;
-    let mut other = other.join().map_err(|_| "the other panicked")?.map_err(|e| e.to_string())??;
+    let mut other =
+        other.join().map_err(|_| "the other panicked")?.map_err(|e| e.to_string())??;
     probe.follow(thread, 7);
     let (mut syncs, mut lost, mut folded) = (LatencyCounts::default(), 0, 0);
     let mut others = 0;
@@ -315,7 +349,9 @@ fn followed(source: SourceKind) -> Result<(), String> {
     let seen = (LEAST_SEEN..=10_000).contains(&syncs.count());
     ensure(seen && missing <= lost + folded && others == 0, || {
         let syncs = syncs.count();
-        format!("{syncs} of 10,000 seen, {lost} events lost, {folded} folded, {others} of another's")
+        format!(
+            "{syncs} of 10,000 seen, {lost} events lost, {folded} folded, {others} of another's"
+        )
     })
 }
 
@@ -342,8 +378,11 @@ fn ten_thousand(source: SourceKind) -> Result<(), String> {
             break;
         }
     }
-    let (own, theirs) = (cpu_us(libc::RUSAGE_SELF) - begin.0, cpu_us(libc::RUSAGE_CHILDREN) - begin.1);
-    ensure(own < theirs / 2, || format!("looking took {own} µs of CPU time, what was looked at {theirs}"))?;
+    let (own, theirs) =
+        (cpu_us(libc::RUSAGE_SELF) - begin.0, cpu_us(libc::RUSAGE_CHILDREN) - begin.1);
+    ensure(own < theirs / 2, || {
+        format!("looking took {own} µs of CPU time, what was looked at {theirs}")
+    })?;
     ensure(syncs >= LEAST_SEEN && syncs + lost >= 9_900, || {
         format!("{syncs} of 10,000 syncs seen, {lost} events lost")
     })?;
@@ -367,8 +406,9 @@ fn beside_another(source: SourceKind) -> Result<(), String> {
     });
     let seen = until_ended(&mut first, &mut worker)?;
     let others = looked.join().map_err(|_| "the other tracer panicked")??;
-    let count =
-        |all: &[Snapshot]| calls(all, pid, Call::Fsync).count() + calls(all, pid, Call::Fdatasync).count();
+    let count = |all: &[Snapshot]| {
+        calls(all, pid, Call::Fsync).count() + calls(all, pid, Call::Fdatasync).count()
+    };
     ensure(count(&seen) == 100 && count(&others) == 100, || {
         format!("{} and {}", count(&seen), count(&others))
     })?;
@@ -386,7 +426,9 @@ fn open_tracepoints() -> usize {
     let targets = descriptors.filter_map(|fd| std::fs::read_link(fd.path()).ok());
     let is_open = |target: &std::path::Path| {
         let target = target.to_string_lossy();
-        ["perf_event", "bpf_link", "bpf-link", "raw-tracepoint"].iter().any(|kind| target.contains(kind))
+        ["perf_event", "bpf_link", "bpf-link", "raw-tracepoint"]
+            .iter()
+            .any(|kind| target.contains(kind))
     };
     targets.filter(|target| is_open(target)).count()
 }
@@ -399,10 +441,16 @@ fn paused(source: SourceKind) -> Result<(), String> {
         let mut worker = Worker::start("sync", &[&disk.file("a"), "200"])?;
         let pid = worker.pid();
         let all = until_ended(probe, &mut worker)?;
-        let commits = calls(&all, pid, Call::Fsync).count() + calls(&all, pid, Call::Fdatasync).count();
+        let commits =
+            calls(&all, pid, Call::Fsync).count() + calls(&all, pid, Call::Fdatasync).count();
         let dirtied: u64 = uses(&all, pid).filter_map(|p| p.dirtied_bytes).sum();
         let waiting: u32 = all.last().map_or(0, |s| s.processes.iter().map(|p| p.waiting).sum());
-        Ok::<_, String>((commits, dirtied >= 200 * 4096, waiting, all.iter().map(|s| s.attached).sum()))
+        Ok::<_, String>((
+            commits,
+            dirtied >= 200 * 4096,
+            waiting,
+            all.iter().map(|s| s.attached).sum(),
+        ))
     };
     let (commits, ..) = seen(&mut probe)?;
     ensure(commits == 200 && open_tracepoints() > 0, || format!("{commits} of 200 at first"))?;
@@ -410,7 +458,9 @@ fn paused(source: SourceKind) -> Result<(), String> {
     // Closing takes its time.
     let begin = std::time::Instant::now();
     while open_tracepoints() > 0 {
-        ensure(begin.elapsed() < Duration::from_secs(10), || format!("{} are open", open_tracepoints()))?;
+        ensure(begin.elapsed() < Duration::from_secs(10), || {
+            format!("{} are open", open_tracepoints())
+        })?;
         std::thread::sleep(Duration::from_millis(20));
     }
     drop(probe.snapshot());
@@ -426,7 +476,9 @@ fn paused(source: SourceKind) -> Result<(), String> {
     let took = begin.elapsed();
     let (commits, dirtied, waiting, _) = seen(&mut probe)?;
     ensure((commits, dirtied, waiting) == (200, true, 0), || {
-        format!("{commits} of 200 after a pause, {waiting} still waited for; it took {took:?} to go on")
+        format!(
+            "{commits} of 200 after a pause, {waiting} still waited for; it took {took:?} to go on"
+        )
     })
 }
 
@@ -461,9 +513,10 @@ fn hangs(source: SourceKind) -> Result<(), String> {
         let waiting: u32 = here().map(|p| p.waiting).sum();
         let ended = [&first[..], &rest].map(|seen| calls(seen, pid, Call::Fsync).count());
         let left: u32 = rest.last().map_or(0, |s| s.processes.iter().map(|p| p.waiting).sum());
-        return ensure(u64::from(waiting) + ended[0] == 1 && ended[0] + ended[1] == 1 && left == 0, || {
-            format!("{waiting} waiting at first, {ended:?} seen to end, {left} waiting at last")
-        });
+        return ensure(
+            u64::from(waiting) + ended[0] == 1 && ended[0] + ended[1] == 1 && left == 0,
+            || format!("{waiting} waiting at first, {ended:?} seen to end, {left} waiting at last"),
+        );
     }
     Err("its last sync was over too soon, ten times".to_owned())
 }
@@ -494,8 +547,11 @@ fn sampled(source: SourceKind) -> Result<(), String> {
     let mut seen = calls(&all, pid, Call::Fsync);
     seen.merge(&calls(&all, pid, Call::Fdatasync));
     let ratio = seen.count() as f64 / own.count() as f64;
-    ensure((0.6..=1.4).contains(&ratio), || format!("{} estimated, {} made", seen.count(), own.count()))?;
-    let (seen_ns, own_ns) = (seen.nearest_rank_ns(0.5).unwrap_or(0), own.nearest_rank_ns(0.5).unwrap_or(0));
+    ensure((0.6..=1.4).contains(&ratio), || {
+        format!("{} estimated, {} made", seen.count(), own.count())
+    })?;
+    let (seen_ns, own_ns) =
+        (seen.nearest_rank_ns(0.5).unwrap_or(0), own.nearest_rank_ns(0.5).unwrap_or(0));
     ensure(seen_ns.abs_diff(own_ns) <= own_ns / 3 + 30_000, || {
         format!("a median of {seen_ns} ns in samples, {own_ns} ns by the caller's clock")
     })?;

@@ -20,21 +20,26 @@ pub(crate) fn run(program: &str, arguments: &[&str]) -> Result<String, String> {
         .output()
         .map_err(|e| format!("{program}: {e}"))?;
     if !output.status.success() {
-        return Err(format!("{program} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr)));
+        return Err(format!(
+            "{program} {arguments:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        ));
     }
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
 impl Disk {
     pub(crate) fn new() -> Result<Self, String> {
-        let directory = tempfile::Builder::new().prefix("fwprobe").tempdir().map_err(|e| e.to_string())?;
+        let directory =
+            tempfile::Builder::new().prefix("fwprobe").tempdir().map_err(|e| e.to_string())?;
         let image = directory.path().join("image");
         File::create(&image).and_then(|f| f.set_len(512 << 20)).map_err(|e| e.to_string())?;
         let image = image.to_string_lossy().into_owned();
         run("mkfs.ext4", &["-q", "-F", &image])?;
         let device = run("losetup", &["--find", "--show", &image])?;
         let name = device.trim_start_matches("/dev/").to_owned();
-        let id = std::fs::read_to_string(format!("/sys/block/{name}/dev")).map_err(|e| e.to_string())?;
+        let id =
+            std::fs::read_to_string(format!("/sys/block/{name}/dev")).map_err(|e| e.to_string())?;
         let disk = Self { directory, device, id: id.trim().parse()? };
         std::fs::create_dir(disk.mountpoint()).map_err(|e| e.to_string())?;
         run("mount", &[&disk.device, &disk.mountpoint().to_string_lossy()])?;

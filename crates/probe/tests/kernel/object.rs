@@ -19,7 +19,8 @@ pub(crate) fn missing() -> Option<String> {
     let made_by = std::fs::read_to_string(path("probe.bpf.clang")).unwrap_or_default();
     let here = run("clang", &["-dumpversion"]).unwrap_or_default();
     let made_by = made_by.trim();
-    (made_by != here).then(|| format!("needs clang {made_by}, which made the object; here is {here}"))
+    (made_by != here)
+        .then(|| format!("needs clang {made_by}, which made the object; here is {here}"))
 }
 
 pub(crate) fn is_up_to_date() -> Result<(), String> {
@@ -30,7 +31,8 @@ pub(crate) fn is_up_to_date() -> Result<(), String> {
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).into_owned());
     }
-    let [made, kept] = [made, path("probe.bpf.o")].map(|path| std::fs::read(path).unwrap_or_default());
+    let [made, kept] =
+        [made, path("probe.bpf.o")].map(|path| std::fs::read(path).unwrap_or_default());
     if made.is_empty() || made != kept {
         return Err("probe.bpf.o is not what its source makes; run scripts/bpf-object".to_owned());
     }

@@ -19,8 +19,12 @@ pub(crate) fn run(what: &str, arguments: &[String]) {
     match what {
         // FILE COUNT: fsync, fdatasync in turn.
         "sync" => {
-            let file =
-                OpenOptions::new().create(true).truncate(true).write(true).open(&arguments[0]).unwrap();
+            let file = OpenOptions::new()
+                .create(true)
+                .truncate(true)
+                .write(true)
+                .open(&arguments[0])
+                .unwrap();
             let mut took = Vec::new();
             for n in 0..number(1) {
                 file.write_all_at(&BLOCK, n % 64 * 4096).unwrap();
@@ -32,8 +36,12 @@ pub(crate) fn run(what: &str, arguments: &[String]) {
         }
         // FILE MIB: syncs twice, waits for a line, and then syncs much at once.
         "large" => {
-            let file =
-                OpenOptions::new().create(true).truncate(true).write(true).open(&arguments[0]).unwrap();
+            let file = OpenOptions::new()
+                .create(true)
+                .truncate(true)
+                .write(true)
+                .open(&arguments[0])
+                .unwrap();
             (0..2).for_each(|_| {
                 file.write_all_at(&BLOCK, 0).unwrap();
                 file.sync_all().unwrap();
@@ -65,16 +73,20 @@ pub(crate) fn run(what: &str, arguments: &[String]) {
         }
         // FILE MIB: dirties page cache and stays until its stdin is closed.
         "dirty" => {
-            let file =
-                OpenOptions::new().create(true).truncate(true).write(true).open(&arguments[0]).unwrap();
+            let file = OpenOptions::new()
+                .create(true)
+                .truncate(true)
+                .write(true)
+                .open(&arguments[0])
+                .unwrap();
             for n in 0..number(1) * 256 {
                 file.write_all_at(&BLOCK, n * 4096).unwrap();
             }
             println!("{}", own_bytes("write_bytes: "));
             let _ = std::io::stdin().read_line(&mut String::new());
         }
-        // FILE: drops it from the page cache and reads it, 4 KiB at a time. Tells the bytes that came
-        // from a device by the kernel's account, then how long each read took.
+        // FILE: drops it from the page cache and reads it, 4 KiB at a time. Tells the bytes that
+        // came from a device by the kernel's account, then how long each read took.
         "read" => {
             let file = OpenOptions::new().read(true).open(&arguments[0]).unwrap();
             rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
@@ -94,8 +106,9 @@ pub(crate) fn run(what: &str, arguments: &[String]) {
         // FILE COUNT: as many processes, a hundred at a time; each syncs once.
         "fork" => {
             for _ in 0..number(1) / 100 {
-                let mut children: Vec<Child> =
-                    (0..100).map(|_| command("sync", &[&arguments[0], "1"]).spawn().unwrap()).collect();
+                let mut children: Vec<Child> = (0..100)
+                    .map(|_| command("sync", &[&arguments[0], "1"]).spawn().unwrap())
+                    .collect();
                 children.iter_mut().for_each(|child| assert!(child.wait().unwrap().success()));
             }
             println!();
@@ -138,7 +151,8 @@ impl Worker {
         let stdout = child.stdout.take().ok_or("no stdout")?;
         let reader = std::thread::spawn(move || {
             let mut line = String::new();
-            std::io::BufRead::read_line(&mut std::io::BufReader::new(stdout), &mut line).map(|_| line)
+            std::io::BufRead::read_line(&mut std::io::BufReader::new(stdout), &mut line)
+                .map(|_| line)
         });
         Ok(Self(child, Some(reader)))
     }
@@ -159,8 +173,10 @@ impl Worker {
     /// The line that it prints.
     pub(crate) fn line(&mut self) -> Result<String, String> {
         let reader = self.1.take().ok_or("its line was taken already")?;
-        let line =
-            reader.join().map_err(|_| "the reader of its line panicked")?.map_err(|e| e.to_string())?;
+        let line = reader
+            .join()
+            .map_err(|_| "the reader of its line panicked")?
+            .map_err(|e| e.to_string())?;
         Ok(line.trim().to_owned())
     }
 

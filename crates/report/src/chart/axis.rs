@@ -18,8 +18,10 @@ impl Axis {
     pub(super) fn linear(high: f64, marks: usize) -> Self {
         let high = if high.is_finite() && high > 0.0 { high } else { 1.0 };
         let step = round_step(high / marks.max(1) as f64);
-        let marks =
-            (0..=2 * marks.max(1)).map(|i| i as f64 * step).take_while(|m| *m <= high * 1.000_001).collect();
+        let marks = (0..=2 * marks.max(1))
+            .map(|i| i as f64 * step)
+            .take_while(|m| *m <= high * 1.000_001)
+            .collect();
         Self { low: 0.0, high, log: false, marks }
     }
 
@@ -55,7 +57,11 @@ impl Axis {
 /// The smallest of 1, 2, 5, 10, … times a power of ten that is not smaller.
 fn round_step(least: f64) -> f64 {
     let power = 10f64.powf(least.log10().floor());
-    [1.0, 2.0, 5.0, 10.0].iter().map(|s| s * power).find(|s| *s >= least * 0.999_999).unwrap_or(10.0 * power)
+    [1.0, 2.0, 5.0, 10.0]
+        .iter()
+        .map(|s| s * power)
+        .find(|s| *s >= least * 0.999_999)
+        .unwrap_or(10.0 * power)
 }
 
 impl Ranged for Axis {

@@ -76,7 +76,11 @@ impl Column {
     }
 }
 
-fn draw(study: &Study<'_>, effects: &[Effect], width: i32) -> Result<(Sheet, Plot, Vec<Point>), DrawError> {
+fn draw(
+    study: &Study<'_>,
+    effects: &[Effect],
+    width: i32,
+) -> Result<(Sheet, Plot, Vec<Point>), DrawError> {
     let rows: i32 = effects.iter().map(|e| KNOB + ROW * e.values.len() as i32).sum();
     let (w, height) = (px(width), px(HEAD + rows + FOOT));
     // On a phone labels stand over their row.
@@ -162,7 +166,10 @@ fn draw_row(
     area.draw(&PathElement::new([(column.x(0.0), y), (column.x(column.most), y)], line(GRID, 1)))?;
     if let Some(median) = (column.median)(value) {
         let x = column.x(median);
-        area.draw(&Rectangle::new([(x - 3, y - px(8)), (x + 3, y + px(8))], column.color.filled()))?;
+        area.draw(&Rectangle::new(
+            [(x - 3, y - px(8)), (x + 3, y + px(8))],
+            column.color.filled(),
+        ))?;
     }
     for index in &value.subjects {
         let Some(subject) = study.subjects.get(*index) else { continue };
@@ -179,7 +186,10 @@ fn draw_row(
         points.push(Point {
             at: [at, at],
             name,
-            lines: vec![format!("{} {} %", column.name, percent(share)), format!("{}{alone}", subject.name)],
+            lines: vec![
+                format!("{} {} %", column.name, percent(share)),
+                format!("{}{alone}", subject.name),
+            ],
         });
     }
     Ok(points)

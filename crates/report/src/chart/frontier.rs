@@ -46,12 +46,17 @@ pub(crate) fn frontier(study: &Study<'_>) -> Result<Option<Chart>, ChartError> {
     legend.push(Key { color: rgb(BLUE), name: "no other setting beats it".into() });
     legend.push(Key { color: rgb(PALE), name: "beaten by another".into() });
     let on = placed.iter().filter(|s| s.on_frontier).count();
-    let beyond: Vec<String> =
-        placed.iter().filter_map(|s| Some(format!("{} ({})", s.name, s.passed_over.as_ref()?))).collect();
+    let beyond: Vec<String> = placed
+        .iter()
+        .filter_map(|s| Some(format!("{} ({})", s.name, s.passed_over.as_ref()?)))
+        .collect();
     let beyond = if beyond.is_empty() {
         String::new()
     } else {
-        format!(" Above and to the right of the recommended one, and not recommended: {}.", beyond.join("; "))
+        format!(
+            " Above and to the right of the recommended one, and not recommended: {}.",
+            beyond.join("; ")
+        )
     };
     Ok(Some(Chart {
         id: "frontier".into(),
@@ -80,9 +85,14 @@ struct Axes {
 
 impl Axes {
     fn of(placed: &[&Subject]) -> Self {
-        let most = |of: fn(&Subject) -> Option<f64>| placed.iter().filter_map(|s| of(s)).fold(0.0, f64::max);
+        let most = |of: fn(&Subject) -> Option<f64>| {
+            placed.iter().filter_map(|s| of(s)).fold(0.0, f64::max)
+        };
         let end = |share: f64| (share * 1.06).max(1.0) * 100.0;
-        Self { x: end(most(|s| Some(s.spot()?.flood.value))), y: end(most(|s| Some(s.spot()?.victim.value))) }
+        Self {
+            x: end(most(|s| Some(s.spot()?.flood.value))),
+            y: end(most(|s| Some(s.spot()?.victim.value))),
+        }
     }
 
     fn x_share(&self, share: f64) -> f64 {
@@ -123,7 +133,8 @@ fn draw(placed: &[&Subject], width: i32, height: i32) -> Result<(Sheet, Plot), D
             x_mark: &|v| format!("{v:.0} %"),
             x_name: "flood keeps",
         };
-        let (mut chart, plot) = panel(&area, Axis::linear(axes.x, marks), Axis::linear(axes.y, 6), &around)?;
+        let (mut chart, plot) =
+            panel(&area, Axis::linear(axes.x, marks), Axis::linear(axes.y, 6), &around)?;
         // What matters most is drawn last, on top.
         let mut order: Vec<&&Subject> = placed.iter().collect();
         order.sort_by_key(|s| std::cmp::Reverse((s.role, s.index)));
@@ -135,7 +146,9 @@ fn draw(placed: &[&Subject], width: i32, height: i32) -> Result<(Sheet, Plot), D
                 let bar = line(color, 2).color.mix(0.45).stroke_width(3);
                 let across = spot.flood.ends().map(|(a, b)| [(100.0 * a, at.1), (100.0 * b, at.1)]);
                 let down = spot.victim.ends().map(|(a, b)| [(at.0, 100.0 * a), (at.0, 100.0 * b)]);
-                chart.draw_series(across.into_iter().chain(down).map(|ends| PathElement::new(ends, bar)))?;
+                chart.draw_series(
+                    across.into_iter().chain(down).map(|ends| PathElement::new(ends, bar)),
+                )?;
             }
             let radius = match subject.role {
                 Role::Reference | Role::Answer => 15,
@@ -179,18 +192,25 @@ fn lines(study: &Study<'_>, subject: &Subject) -> Vec<String> {
     let share = |e: &floodwall_stats::estimate::Estimate| {
         format!("{} % ({})", percent(e.value), interval(e, percent))
     };
-    for (name, estimate) in
-        [("victim keeps", &s.victim_kept), ("flood keeps", &s.flood_kept), ("bursts keep", &s.burst_kept)]
-    {
+    for (name, estimate) in [
+        ("victim keeps", &s.victim_kept),
+        ("flood keeps", &s.flood_kept),
+        ("bursts keep", &s.burst_kept),
+    ] {
         lines.extend(estimate.as_ref().map(|e| format!("{name} {}", share(e))));
     }
     if let Some((both, iops)) = s.both.as_ref().and_then(|b| Some((b, b.iops?))) {
         let tail = both.operation_us.map(|l| l.tail());
-        let tail = tail.map_or_else(String::new, |t| format!(", {} {}", t.kind.name(), duration_us(t.us)));
+        let tail =
+            tail.map_or_else(String::new, |t| format!(", {} {}", t.kind.name(), duration_us(t.us)));
         lines.push(format!("{} {}/s{tail}", count(iops), study.operations()));
     }
     if let Some(dead) = s.dead_seconds {
-        lines.push(format!("{} of {} seconds dead", whole(dead.value.round() as u64), whole(s.of_seconds)));
+        lines.push(format!(
+            "{} of {} seconds dead",
+            whole(dead.value.round() as u64),
+            whole(s.of_seconds)
+        ));
     }
     lines.extend(
         told::shown(&subject.versus)

@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use super::axis::Axis;
 use super::frame::{Area, Around, DrawError, Panel, curve, font, line, panel, px, text_width};
-use super::palette::{BLUE, CRIMSON, GREEN, GREY, INK, ORANGE, PALE, PURPLE, SKY, VERMILLION, rgb, tint_of};
+use super::palette::{
+    BLUE, CRIMSON, GREEN, GREY, INK, ORANGE, PALE, PURPLE, SKY, VERMILLION, rgb, tint_of,
+};
 use super::{Chart, ChartError, Curve, Hover, Key, NARROW, Plot, Unit, WIDE, css, failed, short};
 use crate::numbers::{count, duration_us, whole};
 use crate::sheet::{Backend, Sheet};
@@ -40,14 +42,22 @@ pub(crate) struct Scale {
 impl Scale {
     /// Of all settings together.
     pub(crate) fn of<'a>(histories: impl Iterator<Item = &'a History>) -> Self {
-        let mut scale =
-            Self { shortest_us: f64::MAX, longest_us: 0.0, ops_per_s: 0.0, bytes_per_s: 0.0, bytes: 0.0 };
+        let mut scale = Self {
+            shortest_us: f64::MAX,
+            longest_us: 0.0,
+            ops_per_s: 0.0,
+            bytes_per_s: 0.0,
+            bytes: 0.0,
+        };
         for m in histories.flat_map(|h| &h.moments) {
-            let most = |old: f64, new: &[Option<f64>]| new.iter().flatten().copied().fold(old, f64::max);
-            scale.shortest_us = [m.p50_us, m.max_us].into_iter().flatten().fold(scale.shortest_us, f64::min);
+            let most =
+                |old: f64, new: &[Option<f64>]| new.iter().flatten().copied().fold(old, f64::max);
+            scale.shortest_us =
+                [m.p50_us, m.max_us].into_iter().flatten().fold(scale.shortest_us, f64::min);
             scale.longest_us = most(scale.longest_us, &[m.max_us]);
             scale.ops_per_s = most(scale.ops_per_s, &[m.ops_per_s]);
-            scale.bytes_per_s = most(scale.bytes_per_s, &[m.flood_bytes_per_s, m.written_bytes_per_s]);
+            scale.bytes_per_s =
+                most(scale.bytes_per_s, &[m.flood_bytes_per_s, m.written_bytes_per_s]);
             // Limits may be far above what ever waits: they are drawn where they fit.
             scale.bytes = most(scale.bytes, &[m.dirty_bytes, m.writeback_bytes]);
         }
@@ -59,7 +69,11 @@ impl Scale {
 ///
 /// # Errors
 /// [`ChartError`] if the library fails.
-pub(crate) fn chart(study: &Study<'_>, subject: &Subject, scale: Scale) -> Result<Option<Chart>, ChartError> {
+pub(crate) fn chart(
+    study: &Study<'_>,
+    subject: &Subject,
+    scale: Scale,
+) -> Result<Option<Chart>, ChartError> {
     let course = course(study, subject);
     if course.moments.is_empty() {
         return Ok(None);
@@ -70,7 +84,8 @@ pub(crate) fn chart(study: &Study<'_>, subject: &Subject, scale: Scale) -> Resul
     let (wide, plot) = draw(&course, scale, operations, WIDE).map_err(&failed)?;
     let (narrow, narrow_plot) = draw(&course, scale, operations, NARROW).map_err(&failed)?;
     let dead = course.moments.iter().filter(|m| m.is_dead).count();
-    let length = human_duration(Duration::try_from_secs_f64(course.seconds.round()).unwrap_or_default());
+    let length =
+        human_duration(Duration::try_from_secs_f64(course.seconds.round()).unwrap_or_default());
     let phases = match course.bands.len() {
         1 => "1 phase".to_owned(),
         many => format!("{many} phases"),
@@ -103,7 +118,8 @@ const TIMES: [Line; 3] = [
     Line { name: "p99", color: VERMILLION, width: 3, unit: Unit::Us, of: |m| m.p99_us },
     Line { name: "median", color: BLUE, width: 4, unit: Unit::Us, of: |m| m.p50_us },
 ];
-const OPS: Line = Line { name: "operations", color: INK, width: 3, unit: Unit::PerS, of: |m| m.ops_per_s };
+const OPS: Line =
+    Line { name: "operations", color: INK, width: 3, unit: Unit::PerS, of: |m| m.ops_per_s };
 const RATES: [Line; 2] = [
     Line {
         name: "device writes",
@@ -121,9 +137,27 @@ const RATES: [Line; 2] = [
     },
 ];
 const WAITING: [Line; 4] = [
-    Line { name: "dirty limit", color: CRIMSON, width: 2, unit: Unit::Bytes, of: |m| m.limit_bytes },
-    Line { name: "background limit", color: PALE, width: 2, unit: Unit::Bytes, of: |m| m.background_bytes },
-    Line { name: "writeback", color: GREEN, width: 3, unit: Unit::Bytes, of: |m| m.writeback_bytes },
+    Line {
+        name: "dirty limit",
+        color: CRIMSON,
+        width: 2,
+        unit: Unit::Bytes,
+        of: |m| m.limit_bytes,
+    },
+    Line {
+        name: "background limit",
+        color: PALE,
+        width: 2,
+        unit: Unit::Bytes,
+        of: |m| m.background_bytes,
+    },
+    Line {
+        name: "writeback",
+        color: GREEN,
+        width: 3,
+        unit: Unit::Bytes,
+        of: |m| m.writeback_bytes,
+    },
     Line { name: "dirty", color: PURPLE, width: 4, unit: Unit::Bytes, of: |m| m.dirty_bytes },
 ];
 
@@ -150,8 +184,8 @@ where
 fn hover(course: &History, operations: &str) -> Hover {
     let at = course.moments.iter().map(|m| {
         let band = course.bands.get(m.band);
-        let what =
-            band.map_or_else(String::new, |b| format!(", {} of round {}", phase_name(b.kind), b.round));
+        let what = band
+            .map_or_else(String::new, |b| format!(", {} of round {}", phase_name(b.kind), b.round));
         format!("{:.0} s{what}{}", m.at_s, if m.is_dead { ", dead" } else { "" })
     });
     let x = |m: &Moment| (m.at_s / course.seconds.max(1e-9) * 1e4).round() / 1e4;
@@ -161,7 +195,11 @@ fn hover(course: &History, operations: &str) -> Hover {
         unit: l.unit,
         y: course.moments.iter().map(|m| (l.of)(m).map(short)).collect(),
     });
-    Hover::Curves { x: course.moments.iter().map(x).collect(), at: at.collect(), curves: curves.collect() }
+    Hover::Curves {
+        x: course.moments.iter().map(x).collect(),
+        at: at.collect(),
+        curves: curves.collect(),
+    }
 }
 
 fn phase_name(kind: PhaseKind) -> &'static str {
@@ -173,7 +211,12 @@ fn phase_name(kind: PhaseKind) -> &'static str {
     }
 }
 
-fn draw(course: &History, scale: Scale, operations: &str, width: i32) -> Result<(Sheet, Plot), DrawError> {
+fn draw(
+    course: &History,
+    scale: Scale,
+    operations: &str,
+    width: i32,
+) -> Result<(Sheet, Plot), DrawError> {
     let (timed, operated) = (TIMES.iter().any(|l| has(course, l)), has(course, &OPS));
     let flooded = RATES.iter().any(|l| has(course, l));
     let waiting = WAITING.iter().any(|l| has(course, l));
@@ -188,7 +231,8 @@ fn draw(course: &History, scale: Scale, operations: &str, width: i32) -> Result<
         0
     };
     let below = |i: usize| if i == last { AXIS } else { 14 };
-    let heights = [(timed, LATENCY, 0), (operated, OTHER, 1), (flooded, OTHER, 2), (waiting, OTHER, 3)];
+    let heights =
+        [(timed, LATENCY, 0), (operated, OTHER, 1), (flooded, OTHER, 2), (waiting, OTHER, 3)];
     let panels: i32 = heights.iter().filter(|h| h.0).map(|h| NAME + h.1 + below(h.2)).sum();
     let mut sheet = Sheet::new(px(width), px(PHASES + panels));
     let plot = {
@@ -237,7 +281,15 @@ fn draw(course: &History, scale: Scale, operations: &str, width: i32) -> Result<
                     let unit = BinaryUnit::of(scale.bytes);
                     let axis = Axis::linear(scale.bytes / unit.bytes * 1.15, 3);
                     let mark = |v: &f64| format!("{} {}", count(*v), unit.name);
-                    one(&area, course, (axis, unit.bytes), "waiting in RAM", &mark, &WAITING, below(i))?
+                    one(
+                        &area,
+                        course,
+                        (axis, unit.bytes),
+                        "waiting in RAM",
+                        &mark,
+                        &WAITING,
+                        below(i),
+                    )?
                 }
             };
             bottom = plot.1 + plot.3;
@@ -292,7 +344,8 @@ fn one(
         x_name: if below == AXIS { "seconds measured" } else { "" },
     };
     let narrow = area.dim_in_pixel().0 < px(WIDE).unsigned_abs();
-    let (mut chart, plot) = panel(area, Axis::linear(seconds, if narrow { 4 } else { 10 }), y, &around)?;
+    let (mut chart, plot) =
+        panel(area, Axis::linear(seconds, if narrow { 4 } else { 10 }), y, &around)?;
     for band in &course.bands {
         let corners = [(band.from_s, f64::MIN_POSITIVE), (band.to_s, f64::MAX)];
         chart.draw_series([Rectangle::new(corners, tint_of(band.kind).mix(0.07).filled())])?;
@@ -303,7 +356,12 @@ fn one(
     Ok(plot)
 }
 
-fn draw_line(chart: &mut Panel<'_>, course: &History, l: &Line, divisor: f64) -> Result<(), DrawError> {
+fn draw_line(
+    chart: &mut Panel<'_>,
+    course: &History,
+    l: &Line,
+    divisor: f64,
+) -> Result<(), DrawError> {
     let value = |m: &Moment| (l.of)(m).map(|v| v / divisor);
     let mut points: Vec<Option<(f64, f64)>> = Vec::with_capacity(course.moments.len());
     let mut band = None;
@@ -318,7 +376,9 @@ fn draw_line(chart: &mut Panel<'_>, course: &History, l: &Line, divisor: f64) ->
     if l.name == "dirty" {
         for run in points.split(Option::is_none).filter(|run| run.len() > 1) {
             let top: Vec<(f64, f64)> = run.iter().flatten().copied().collect();
-            let (Some(first), Some(last)) = (top.first().copied(), top.last().copied()) else { continue };
+            let (Some(first), Some(last)) = (top.first().copied(), top.last().copied()) else {
+                continue;
+            };
             let around: Vec<(f64, f64)> =
                 [(first.0, 0.0)].into_iter().chain(top).chain([(last.0, 0.0)]).collect();
             chart.draw_series([Polygon::new(around, l.color.mix(0.15).filled())])?;
@@ -335,14 +395,16 @@ fn draw_line(chart: &mut Panel<'_>, course: &History, l: &Line, divisor: f64) ->
 /// Names of the phases, and a tick for each dead second.
 fn draw_phases(area: &Area<'_>, course: &History, width: i32) -> Result<(), DrawError> {
     let plot_width = px(width - LEFT - RIGHT);
-    let column = |s: f64| px(LEFT) + (s / course.seconds.max(1.0) * f64::from(plot_width)).round() as i32;
+    let column =
+        |s: f64| px(LEFT) + (s / course.seconds.max(1.0) * f64::from(plot_width)).round() as i32;
     for band in &course.bands {
         let (left, right) = (column(band.from_s), column(band.to_s));
         area.draw(&Rectangle::new(
             [(left, 0), (right, px(PHASES - 5))],
             tint_of(band.kind).mix(0.16).filled(),
         ))?;
-        let names = [format!("{} {}", phase_name(band.kind), band.round), phase_name(band.kind).to_owned()];
+        let names =
+            [format!("{} {}", phase_name(band.kind), band.round), phase_name(band.kind).to_owned()];
         if let Some(name) = names.iter().find(|n| text_width(n) + px(4) <= right - left) {
             let style = font(GREY).pos(Pos::new(HPos::Center, VPos::Center));
             area.draw(&Text::new(name.clone(), ((left + right) / 2, px(PHASES - 5) / 2), style))?;

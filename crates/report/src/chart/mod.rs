@@ -68,7 +68,8 @@ impl Chart {
     #[must_use]
     pub fn file_name(&self, study: &Study<'_>) -> String {
         let index = self.id.strip_prefix("time-").and_then(|i| i.parse::<usize>().ok());
-        let subject = index.filter(|_| study.subjects.len() > 1).and_then(|i| study.subjects.get(i));
+        let subject =
+            index.filter(|_| study.subjects.len() > 1).and_then(|i| study.subjects.get(i));
         let name = subject.map(|s| slug(&s.name).chars().take(48).collect::<String>());
         name.map_or_else(
             || self.id.replace("time-0", "time"),
@@ -91,7 +92,8 @@ impl Chart {
             align,
             quarter_turns: 0,
         };
-        let mut shapes = vec![text(&self.title, (margin, px(24)), letter * 1.3, true, palette::INK)];
+        let mut shapes =
+            vec![text(&self.title, (margin, px(24)), letter * 1.3, true, palette::INK)];
         let (mut x, mut y) = (margin, px(52));
         for key in &self.legend {
             let length = text_width(&key.name) + px(34);
@@ -221,7 +223,10 @@ mod tests {
 
     #[test]
     fn numbers_under_the_pointer_are_short() {
-        assert_eq!([1_234.567, 0.0012345, 0.0, 99.96, 1e9].map(short), [1_230.0, 0.00123, 0.0, 100.0, 1e9]);
+        assert_eq!(
+            [1_234.567, 0.0012345, 0.0, 99.96, 1e9].map(short),
+            [1_230.0, 0.00123, 0.0, 100.0, 1e9]
+        );
         assert_eq!(short(f64::NAN), 0.0);
     }
 

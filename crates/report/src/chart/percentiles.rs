@@ -147,11 +147,16 @@ fn draw(lines: &[Line], width: i32, height: i32) -> Result<(Sheet, Plot), DrawEr
             x_mark: &|v| percentile_text(*v),
             x_name: "share of the operations that were no slower",
         };
-        let (mut chart, plot) =
-            panel(&area, Axis::plain(0.0, last, marks), Axis::decades(low.max(1.0), high, 7), &around)?;
+        let (mut chart, plot) = panel(
+            &area,
+            Axis::plain(0.0, last, marks),
+            Axis::decades(low.max(1.0), high, 7),
+            &around,
+        )?;
         // The first ones matter most, so they come on top.
         for l in lines.iter().rev() {
-            let points: Vec<Option<(f64, f64)>> = l.curve.points.iter().copied().map(Some).collect();
+            let points: Vec<Option<(f64, f64)>> =
+                l.curve.points.iter().copied().map(Some).collect();
             curve(&mut chart, &points, line(l.color, l.width))?;
             if let Some(end) = l.curve.points.last() {
                 chart.draw_series([Circle::new(*end, l.width + 4, l.color.filled())])?;

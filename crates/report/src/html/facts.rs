@@ -33,8 +33,11 @@ pub(super) fn machine(out: &mut String, study: &Study<'_>) {
         }
     }
     if let Some(f) = &run.filesystem {
-        let options =
-            if f.mount_options.is_empty() { String::new() } else { format!(" ({})", f.mount_options) };
+        let options = if f.mount_options.is_empty() {
+            String::new()
+        } else {
+            format!(" ({})", f.mount_options)
+        };
         let path = if f.path.is_empty() { String::new() } else { format!(" on {}", f.path) };
         add("Filesystem", Some(format!("{}{options}{path}", f.kind)));
     }
@@ -76,14 +79,22 @@ fn device_text(device: &ResultDevice) -> String {
         device.scheduler.as_ref().map(|s| format!("elevator {s}")),
     ];
     let about: Vec<String> = parts.into_iter().flatten().collect();
-    if about.is_empty() { device.name.clone() } else { format!("{} ({})", device.name, about.join(", ")) }
+    if about.is_empty() {
+        device.name.clone()
+    } else {
+        format!("{} ({})", device.name, about.join(", "))
+    }
 }
 
 fn knobs(out: &mut String, setting: &Setting) {
     out.push_str("<dl class=\"knobs\">\n");
     for (knob, value) in &setting.0 {
-        let _ =
-            writeln!(out, "<dt><code>{}</code></dt><dd><code>{}</code></dd>", escaped(knob), escaped(value));
+        let _ = writeln!(
+            out,
+            "<dt><code>{}</code></dt><dd><code>{}</code></dd>",
+            escaped(knob),
+            escaped(value)
+        );
     }
     out.push_str("</dl>\n");
 }

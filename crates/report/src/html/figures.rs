@@ -79,7 +79,11 @@ pub(super) fn element(out: &mut String, chart: &Chart, prefix: &str, titled: boo
         plots: chart.plots,
         widths: [chart.wide.size().0, chart.narrow.size().0],
     };
-    let _ = writeln!(out, "<script type=\"application/json\">{}</script>\n</figure>", json_for_script(&data));
+    let _ = writeln!(
+        out,
+        "<script type=\"application/json\">{}</script>\n</figure>",
+        json_for_script(&data)
+    );
 }
 
 /// The stylesheet's variable of a colour: `#0072b2` is `--c0072b2`.

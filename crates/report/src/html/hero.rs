@@ -26,7 +26,8 @@ struct Tile {
 /// Title, sentence, large numbers, and what to know before believing them.
 pub(super) fn hero(out: &mut String, study: &Study<'_>, prefix: &str) {
     let document = study.document;
-    let command = document.run.command.split_whitespace().find(|w| *w != "floodwall").unwrap_or("result");
+    let command =
+        document.run.command.split_whitespace().find(|w| *w != "floodwall").unwrap_or("result");
     let mut about = vec![command.to_owned()];
     if document.run.started_at_unix_s > 0.0 {
         about.push(crate::seeks::utc(document.run.started_at_unix_s));
@@ -34,7 +35,8 @@ pub(super) fn hero(out: &mut String, study: &Study<'_>, prefix: &str) {
     about.extend(document.run.device.as_ref().map(|d| d.name.clone()));
     about.push(study.source.clone());
     let title = document.scenario.get("name").and_then(|v| v.as_str()).unwrap_or("result");
-    let description = document.scenario.get("description").and_then(|v| v.as_str()).unwrap_or_default();
+    let description =
+        document.scenario.get("description").and_then(|v| v.as_str()).unwrap_or_default();
     let _ = writeln!(
         out,
         "<header class=\"hero\">\n<p class=\"eyebrow\">{}</p>\n<h1 id=\"{prefix}top\">{}</h1>",
@@ -51,7 +53,11 @@ pub(super) fn hero(out: &mut String, study: &Study<'_>, prefix: &str) {
         out.push_str("</ul>\n");
     }
     if !description.is_empty() {
-        let _ = writeln!(out, "<p class=\"scenario\">Scenario: {}</p>", escaped(&view::title(document)));
+        let _ = writeln!(
+            out,
+            "<p class=\"scenario\">Scenario: {}</p>",
+            escaped(&view::title(document))
+        );
     }
     let tiles = tiles(study);
     if !tiles.is_empty() {
@@ -79,7 +85,11 @@ fn lead(study: &Study<'_>) -> (String, Setting) {
     let recommended = study.document.contest.as_ref().and_then(|c| c.recommended.as_ref());
     let setting = recommended.map(|r| r.setting.clone()).unwrap_or_default();
     let bracketed = format!(" ({setting})");
-    if setting.is_empty() { (sentence, setting) } else { (sentence.replacen(&bracketed, "", 1), setting) }
+    if setting.is_empty() {
+        (sentence, setting)
+    } else {
+        (sentence.replacen(&bracketed, "", 1), setting)
+    }
 }
 
 /// The answer in as few words as there are.
@@ -100,7 +110,8 @@ fn tiles(study: &Study<'_>) -> Vec<Tile> {
         return of_one(study);
     }
     // A comparison of two is about the second one.
-    let answer = study.answer().or_else(|| study.subjects.get(1).filter(|_| study.subjects.len() == 2));
+    let answer =
+        study.answer().or_else(|| study.subjects.get(1).filter(|_| study.subjects.len() == 2));
     answer.map(|a| of_answer(study, a)).unwrap_or_default()
 }
 
@@ -108,14 +119,20 @@ fn tiles(study: &Study<'_>) -> Vec<Tile> {
 fn of_one(study: &Study<'_>) -> Vec<Tile> {
     let view = View::of(study.document);
     let figures = view.figures.into_iter().map(|f| {
-        let interval = if f.interval.is_empty() { String::new() } else { format!("{}; ", f.interval) };
+        let interval =
+            if f.interval.is_empty() { String::new() } else { format!("{}; ", f.interval) };
         let what = match f.name {
             "victim_kept" => "the victim keeps",
             "flood_kept" => "the flood keeps",
             "burst_kept" => "bursts keep",
             _ => "dead seconds",
         };
-        Tile { value: f.value, what: what.into(), beside: format!("{interval}{}", f.meaning), class: "" }
+        Tile {
+            value: f.value,
+            what: what.into(),
+            beside: format!("{interval}{}", f.meaning),
+            class: "",
+        }
     });
     figures.collect()
 }
@@ -149,7 +166,9 @@ fn factor(c: &Compared) -> String {
     }
     let tail = matches!(c.figure, Figure::VictimP99Us | Figure::VictimSlowestUs);
     match c.difference {
-        Some(e) if tail && e.value > 0.0 && e.value < 1.0 => format!(", {}× less", count(1.0 / e.value)),
+        Some(e) if tail && e.value > 0.0 && e.value < 1.0 => {
+            format!(", {}× less", count(1.0 / e.value))
+        }
         _ => told::ratio(c).map_or_else(String::new, |ratio| format!(", {ratio}")),
     }
 }

@@ -69,6 +69,9 @@ mod tests {
 
     #[test]
     fn slugs() {
-        assert_eq!(["Limit 0.5 s (120 MiB)", "…", "a--b"].map(slug), ["limit-0-5-s-120-mib", "x", "a-b"]);
+        assert_eq!(
+            ["Limit 0.5 s (120 MiB)", "…", "a--b"].map(slug),
+            ["limit-0-5-s-120-mib", "x", "a-b"]
+        );
     }
 }

@@ -141,7 +141,9 @@ fn article(out: &mut String, study: &Study<'_>, figures: &Figures, prefix: &str)
     let chart = |id: &str| figures.charts.iter().find(|c| c.id == id);
     for (id, _) in sections(study, figures) {
         match id {
-            "time" => section(out, id, "Second by second", &|out| times(out, study, figures, prefix)),
+            "time" => {
+                section(out, id, "Second by second", &|out| times(out, study, figures, prefix))
+            }
             "seeks" => section(out, id, "What reached the device", &|out| {
                 if let Some(seeks) = &figures.seeks {
                     seeks_figure(out, seeks);
@@ -186,10 +188,20 @@ fn times(out: &mut String, study: &Study<'_>, figures: &Figures, prefix: &str) {
          <select id=\"{prefix}other\" data-target=\"{prefix}other-time\"><option value=\"\">none</option>"
     );
     for one in &others {
-        let name = study.subjects.iter().find(|s| id_of(s.index) == one.id).map_or("", |s| s.name.as_str());
-        let _ = writeln!(out, "<option value=\"{prefix}t-{}\">{}</option>", slug(&one.id), escaped(name));
+        let name = study
+            .subjects
+            .iter()
+            .find(|s| id_of(s.index) == one.id)
+            .map_or("", |s| s.name.as_str());
+        let _ = writeln!(
+            out,
+            "<option value=\"{prefix}t-{}\">{}</option>",
+            slug(&one.id),
+            escaped(name)
+        );
     }
-    let _ = writeln!(out, "</select></p>\n<div id=\"{prefix}other-time\" aria-live=\"polite\"></div>");
+    let _ =
+        writeln!(out, "</select></p>\n<div id=\"{prefix}other-time\" aria-live=\"polite\"></div>");
     // A browser neither lays out nor paints the content of a template until a script inserts it.
     for one in &others {
         let _ = writeln!(out, "<template id=\"{prefix}t-{}\">", slug(&one.id));

@@ -190,7 +190,8 @@ fn setting(study: &Study<'_>, subject: &Subject, scored: bool) -> Vec<Cell> {
         cells.push(Cell::number(subject.score.map(|s| format!("{} %", percent(s))), subject.score));
     }
     let disturbed = subject.disturbed.len();
-    let trials = Cell::number(Some(whole(subject.trials.len() as u64)), Some(subject.trials.len() as f64));
+    let trials =
+        Cell::number(Some(whole(subject.trials.len() as u64)), Some(subject.trials.len() as f64));
     let small = match (subject.deciding.len(), disturbed) {
         (0, 0) => String::new(),
         (d, 0) => format!("{d} deciding"),
@@ -276,7 +277,8 @@ fn trials(out: &mut String, study: &Study<'_>, prefix: &str) {
     ];
     let mut rows = Vec::new();
     for (i, trial) in study.document.trials.iter().enumerate() {
-        let subject = study.subjects.iter().find(|s| s.trials.contains(&i) || s.disturbed.contains(&i));
+        let subject =
+            study.subjects.iter().find(|s| s.trials.contains(&i) || s.disturbed.contains(&i));
         let of = |kind| trial.phases.iter().find(move |p| p.kind == kind);
         // Beside the flood if it ran there, else alone.
         let phase = of(PhaseKind::Both).or_else(|| of(PhaseKind::Victim));
@@ -295,10 +297,9 @@ fn trials(out: &mut String, study: &Study<'_>, prefix: &str) {
         if subject.is_some_and(|s| s.disturbed.contains(&i)) {
             remarks.push("disturbed, does not count".into());
         }
-        let cut = trial
-            .phases
-            .iter()
-            .filter_map(|p| p.cut_short.as_ref().map(|why| format!("{} cut short: {why}", p.kind.name())));
+        let cut = trial.phases.iter().filter_map(|p| {
+            p.cut_short.as_ref().map(|why| format!("{} cut short: {why}", p.kind.name()))
+        });
         remarks.extend(cut);
         let phases: Vec<&str> = trial.phases.iter().map(|p| p.kind.name()).collect();
         rows.push(vec![
@@ -326,8 +327,11 @@ fn trials(out: &mut String, study: &Study<'_>, prefix: &str) {
 
 /// What the device wrote in a phase, per second.
 fn written_per_s(phase: &floodwall_model::Phase) -> Option<f64> {
-    let bytes: u64 =
-        phase.intervals.iter().map(|i| i.host.device.map(|d| d.written_bytes)).sum::<Option<u64>>()?;
+    let bytes: u64 = phase
+        .intervals
+        .iter()
+        .map(|i| i.host.device.map(|d| d.written_bytes))
+        .sum::<Option<u64>>()?;
     let seconds: f64 = phase.intervals.iter().map(|i| i.seconds).sum();
     (seconds > 0.0).then_some(bytes as f64 / seconds)
 }

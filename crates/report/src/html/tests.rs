@@ -84,7 +84,8 @@ fn a_comparison_of_many_says_how_many_differ() {
 fn nothing_is_loaded_and_names_are_text() {
     let mut document = contest(true);
     document.run.warnings.push("<script>alert(1)</script>".into());
-    document.contest.as_mut().unwrap().contenders[1].name = "</script><img onerror=alert(1)>".into();
+    document.contest.as_mut().unwrap().contenders[1].name =
+        "</script><img onerror=alert(1)>".into();
     let html = html(&document);
     assert!(!html.contains("<script>alert") && !html.contains("<img"), "names are text everywhere");
     for loads in ["http:", "https:", "src=", "@import", "url("] {
@@ -149,7 +150,8 @@ fn ids_are_unique_also_with_several_results() {
         })
         .collect();
     let html = page(&results);
-    let mut ids: Vec<&str> = html.split(" id=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+    let mut ids: Vec<&str> =
+        html.split(" id=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
     let all = ids.len();
     ids.sort_unstable();
     ids.dedup();

@@ -1,7 +1,13 @@
 use super::*;
 use crate::synthetic::estimate;
 
-fn compared(figure: Figure, reference: f64, value: f64, ratio: Option<f64>, verdict: Verdict) -> Compared {
+fn compared(
+    figure: Figure,
+    reference: f64,
+    value: f64,
+    ratio: Option<f64>,
+    verdict: Verdict,
+) -> Compared {
     let difference = ratio.map(|r| estimate(r, (0.9 * r).min(1.1 * r), (0.9 * r).max(1.1 * r)));
     Compared {
         figure,
@@ -49,8 +55,10 @@ fn what_could_not_be_told_says_so_with_its_interval() {
 
 #[test]
 fn too_few_operations_have_a_slowest_and_no_p99() {
-    let p99 =
-        Compared { reference: None, ..compared(Figure::VictimP99Us, 0.0, 25e3, None, Verdict::Unknown) };
+    let p99 = Compared {
+        reference: None,
+        ..compared(Figure::VictimP99Us, 0.0, 25e3, None, Verdict::Unknown)
+    };
     let slowest = Compared {
         why: Some("fewer than 100".into()),
         ..compared(Figure::VictimSlowestUs, 8.5e6, 0.31e6, None, Verdict::Unknown)
@@ -85,7 +93,8 @@ fn a_target_that_is_missed_is_said_with_the_best_that_can() {
         " The target of 20.0 ms can't be met here: 25.0 ms is the best that was found, with bfq."
     );
     assert!(
-        target(20e3, &reached(Some(31e3), other(15e3))).contains("misses the target of 20.0 ms with 31.0 ms")
+        target(20e3, &reached(Some(31e3), other(15e3)))
+            .contains("misses the target of 20.0 ms with 31.0 ms")
     );
     assert_eq!(target(40e3, &reached(Some(31e3), other(33e3))), "");
     assert_eq!(target(40e3, &reached(None, None)), "");

@@ -44,8 +44,8 @@ pub struct Contender {
     pub setting: Setting,
     /// Its trials, by their indices in the result.
     pub trials: Vec<usize>,
-    /// Those of them that decided a search's recommendation: measured afresh once the candidate was
-    /// chosen.
+    /// Those of them that decided a search's recommendation: measured afresh once the candidate
+    /// was chosen.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub final_trials: Vec<usize>,
     /// Trials that others disturbed, or that ended early; they don't count.
@@ -152,9 +152,11 @@ impl Contest {
             judged.iter().map(|i| pick(trials, self.contenders[*i].deciding())).collect();
         let slices: Vec<&[Trial]> = others.iter().map(Vec::as_slice).collect();
         let compared = versus(&reference, &slices);
-        let summaries: Vec<_> = (0..self.contenders.len()).map(|i| self.summary_of(i, trials)).collect();
+        let summaries: Vec<_> =
+            (0..self.contenders.len()).map(|i| self.summary_of(i, trials)).collect();
         for (contender, summary) in self.contenders.iter_mut().zip(summaries) {
-            (contender.summary, contender.versus, contender.passed_over) = (summary, Vec::new(), None);
+            (contender.summary, contender.versus, contender.passed_over) =
+                (summary, Vec::new(), None);
         }
         for (i, compared) in judged.into_iter().zip(compared) {
             self.contenders[i].versus = compared;
@@ -239,7 +241,8 @@ impl Document {
     /// What a search recommended stays.
     pub fn judge(&mut self) {
         let victims = self.scenario["victims"].as_array();
-        let open_loop = victims.is_some_and(|all| all.iter().any(|victim| victim["rate_per_s"].is_number()));
+        let open_loop =
+            victims.is_some_and(|all| all.iter().any(|victim| victim["rate_per_s"].is_number()));
         if let Some(contest) = &mut self.contest {
             contest.judge(&self.trials, open_loop);
         }
@@ -250,7 +253,8 @@ impl Document {
             recommended.why = why;
         }
         // A simulated device has the name of its model.
-        let simulated = self.run.host.kernel.as_deref().is_some_and(|k| k.ends_with(" (simulated)"));
+        let simulated =
+            self.run.host.kernel.as_deref().is_some_and(|k| k.ends_with(" (simulated)"));
         let device = self.run.device.as_ref().filter(|_| !simulated).map(|d| d.name.clone());
         if let Some(recommended) = self.contest.as_mut().and_then(|c| c.recommended.as_mut()) {
             recommended.keep = Keep::of(&recommended.setting, device.as_deref());
@@ -259,6 +263,8 @@ impl Document {
 
     /// The trials that the summary is of: all, or of a contest the reference's that count.
     pub(super) fn summarised_trials(&self) -> Vec<Trial> {
-        self.contest.as_ref().map_or_else(|| self.trials.clone(), |contest| contest.counted(0, &self.trials))
+        self.contest
+            .as_ref()
+            .map_or_else(|| self.trials.clone(), |contest| contest.counted(0, &self.trials))
     }
 }

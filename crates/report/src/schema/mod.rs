@@ -91,8 +91,8 @@ pub struct Run {
     /// How long it took, preparation included, in seconds.
     #[serde(default)]
     pub seconds: f64,
-    /// From the start of the program to its first block written, in milliseconds; `None` if nothing
-    /// was written.
+    /// From the start of the program to its first block written, in milliseconds; `None` if
+    /// nothing was written.
     #[serde(default)]
     pub first_operation_ms: Option<f64>,
     /// The machine.
@@ -227,7 +227,8 @@ impl Document {
         trials: Vec<Trial>,
         baseline: Option<Baseline>,
     ) -> Result<Self, SchemaError> {
-        let scenario = serde_json::to_value(scenario).map_err(|e| SchemaError::Write(e.to_string()))?;
+        let scenario =
+            serde_json::to_value(scenario).map_err(|e| SchemaError::Write(e.to_string()))?;
         let summary = summary_of(&trials, baseline.as_ref());
         Ok(Self { run, scenario, trials, baseline, summary, contest: None })
     }
@@ -280,7 +281,11 @@ impl Document {
     pub fn differences(&self, stored: &Self) -> Vec<String> {
         let device = |d: &Self| {
             let device = d.run.device.as_ref()?;
-            Some(format!("{} ({})", device.name, device.model.as_deref().unwrap_or("unknown model")))
+            Some(format!(
+                "{} ({})",
+                device.name,
+                device.model.as_deref().unwrap_or("unknown model")
+            ))
         };
         let text = |value: Option<String>| value.unwrap_or_else(|| "unknown".into());
         let part = |d: &Self, key: &str| d.scenario.get(key).map(Value::to_string);

@@ -119,7 +119,8 @@ fn the_names_that_scripts_rely_on() {
         let found = v.pointer(path).unwrap_or_else(|| panic!("{path} is not there"));
         assert!(!found.is_null(), "{path} is null");
     }
-    let names: Vec<_> = (0..4).map(|i| v["trials"][0]["phases"][i]["name"].as_str().unwrap()).collect();
+    let names: Vec<_> =
+        (0..4).map(|i| v["trials"][0]["phases"][i]["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["victim", "flood", "both", "burst"]);
     assert!(v["trials"][0]["phases"][1]["victim"].is_null(), "no victim ran");
     assert!(v["trials"][0]["phases"][0]["victim"]["read_us"].is_null(), "nothing was read");
@@ -144,7 +145,11 @@ fn derived_values_follow_from_the_raw_ones_beside_them() {
         let text = part["commit_hdr"].as_str().unwrap();
         commits.merge(&decode(text, number("commit_sum_ns"), number("commit_max_ns")).unwrap());
     }
-    assert_eq!(both["victim"]["commit_us"]["max"].as_f64(), Some(3_200_000.0), "the one in flight counts");
+    assert_eq!(
+        both["victim"]["commit_us"]["max"].as_f64(),
+        Some(3_200_000.0),
+        "the one in flight counts"
+    );
     assert_eq!(both["victim"]["commit_us"]["mean"].as_f64(), commits.mean_ns().map(|ns| ns / 1e3));
 }
 
@@ -185,7 +190,10 @@ fn only_results_of_this_schema_are_read() {
         message(r#"{"schema": "floodwall/result/2", "trials": 7}"#),
         "can't read the result: its schema is 'floodwall/result/2', this program reads 'floodwall/result/1'"
     );
-    assert_eq!(message("{}"), "can't read the result: it has no \"schema\", so it is not a floodwall result");
+    assert_eq!(
+        message("{}"),
+        "can't read the result: it has no \"schema\", so it is not a floodwall result"
+    );
     assert!(message("[1]").contains("can't read the result"));
 }
 
@@ -230,7 +238,8 @@ fn a_result_without_the_fields_that_came_later_is_read() {
 #[test]
 fn a_cut_result_is_refused_with_its_last_line_and_the_remedy() {
     let text = Made::damage().document().to_json().unwrap();
-    let remedy = "copy it again, or repeat the run with --out FILE, which writes a file whole or not at all";
+    let remedy =
+        "copy it again, or repeat the run with --out FILE, which writes a file whole or not at all";
     for cut in [0, 1, text.len() / 3, text.len() / 2, text.len() - 2] {
         let line = text[..cut].matches('\n').count() + 1;
         let message = Document::read(&text[..cut]).unwrap_err().to_string();
@@ -257,12 +266,16 @@ fn a_changed_result_is_refused_with_the_place_and_the_remedy() {
     v["trials"][1]["phases"][2]["intervals"][4]["victim"]["sync_hdr"] = "AAAA".into();
     let damaged = serde_json::to_string_pretty(&v).unwrap();
     let message = Document::read(&damaged).unwrap_err().to_string();
-    assert!(message.starts_with("can't read the result: sync_hdr: histogram is not in"), "{message}");
+    assert!(
+        message.starts_with("can't read the result: sync_hdr: histogram is not in"),
+        "{message}"
+    );
     assert!(message.ends_with(remedy), "{message}");
     // The place is the end of the object that has it.
     let place = message.split(" at line ").nth(1).unwrap();
     let line: usize = place.split(' ').next().unwrap().parse().unwrap();
-    let before: Vec<&str> = damaged.lines().take(line).filter(|line| line.contains("sync_hdr")).collect();
+    let before: Vec<&str> =
+        damaged.lines().take(line).filter(|line| line.contains("sync_hdr")).collect();
     assert_eq!(before.last().unwrap().trim(), "\"sync_hdr\": \"AAAA\",");
 }
 
@@ -318,7 +331,10 @@ fn a_long_result_is_written_interval_by_interval() {
     // Through a trait object too, and a full disk is told as such.
     let full: &mut dyn io::Write = &mut Pieces { largest: 0, total: 0, room: 500_000 };
     let error = document.write_json(full).unwrap_err();
-    assert!(matches!(&error, SchemaError::Io(e) if e.kind() == io::ErrorKind::StorageFull), "{error}");
+    assert!(
+        matches!(&error, SchemaError::Io(e) if e.kind() == io::ErrorKind::StorageFull),
+        "{error}"
+    );
 }
 
 proptest! {
@@ -371,8 +387,9 @@ fn what_is_possible_alone_counts_for_all_settings_of_a_round_if_it_is_measured_o
     }
     once.judge();
     copied.judge();
-    let summary =
-        |document: &Document| document.contest.as_ref().unwrap().contenders[1].summary.clone().unwrap();
+    let summary = |document: &Document| {
+        document.contest.as_ref().unwrap().contenders[1].summary.clone().unwrap()
+    };
     assert_eq!(summary(&once), summary(&copied));
     assert_eq!(summary(&once).rounds, 5);
     assert!(summary(&once).victim_kept.is_some_and(|kept| kept.ends().is_some()));

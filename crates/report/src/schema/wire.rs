@@ -56,7 +56,11 @@ struct ByOperation([(&'static str, Option<Percentiles>); 4]);
 
 impl ByOperation {
     fn of(latencies: &OpLatencies) -> Self {
-        Self(latencies.by_operation().map(|(operation, counts)| (operation, Percentiles::of(counts))))
+        Self(
+            latencies
+                .by_operation()
+                .map(|(operation, counts)| (operation, Percentiles::of(counts))),
+        )
     }
 }
 
@@ -66,7 +70,10 @@ impl Serialize for ByOperation {
     }
 }
 
-pub(super) fn write(document: &Document, out: &mut (impl io::Write + ?Sized)) -> Result<(), SchemaError> {
+pub(super) fn write(
+    document: &Document,
+    out: &mut (impl io::Write + ?Sized),
+) -> Result<(), SchemaError> {
     let contest = document.contest.as_ref();
     let recommended = contest.and_then(|c| c.recommended.as_ref());
     // A flattened `None` has no field.
@@ -157,7 +164,8 @@ fn victim(phase: &Phase, iops_alone: Option<f64>) -> impl Serialize {
 
 /// The device's counters over a phase; `None` if any interval lacks them.
 fn device(phase: &Phase) -> Option<impl Serialize> {
-    let samples: Vec<DeviceSample> = phase.intervals.iter().map(|i| i.host.device).collect::<Option<_>>()?;
+    let samples: Vec<DeviceSample> =
+        phase.intervals.iter().map(|i| i.host.device).collect::<Option<_>>()?;
     if samples.is_empty() {
         return None;
     }
@@ -233,7 +241,8 @@ pub(super) fn read(json: &str) -> Result<Document, SchemaError> {
         Some(other) => return Err(SchemaError::OtherSchema { found: other.to_string() }),
     }
     let stored: Stored = serde_json::from_str(json).map_err(SchemaError::of_json)?;
-    let Stored { run, scenario, summary, recommended, frontier, contenders, baseline, trials } = stored;
+    let Stored { run, scenario, summary, recommended, frontier, contenders, baseline, trials } =
+        stored;
     let frontier = frontier.unwrap_or_default();
     let contest = contenders.map(|contenders| Contest { contenders, frontier, recommended });
     if let Some(contest) = &contest {
@@ -246,7 +255,8 @@ pub(super) fn read(json: &str) -> Result<Document, SchemaError> {
 fn check_indices(contest: &Contest, trials: usize) -> Result<(), SchemaError> {
     let broken = |place: String| Err(SchemaError::Index { place });
     for (i, contender) in contest.contenders.iter().enumerate() {
-        let named = contender.trials.iter().chain(&contender.final_trials).chain(&contender.disturbed);
+        let named =
+            contender.trials.iter().chain(&contender.final_trials).chain(&contender.disturbed);
         if let Some(trial) = named.copied().find(|t| *t >= trials) {
             return broken(format!("contenders[{i}] names trial {trial} of {trials}"));
         }

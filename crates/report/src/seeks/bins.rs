@@ -49,7 +49,8 @@ impl Bins {
         let width_us = (span.end_us - span.start_us) / slices as f64;
         // Rounding must not carry the last moment past the last slice.
         let slice = |time_us: f64| {
-            span.contains(time_us).then(|| (((time_us - span.start_us) / width_us) as usize).min(slices - 1))
+            span.contains(time_us)
+                .then(|| (((time_us - span.start_us) / width_us) as usize).min(slices - 1))
         };
         let mut bins: Vec<Bin> = (0..slices)
             .map(|i| Bin { start_us: span.start_us + width_us * i as f64, ..Bin::default() })
@@ -59,7 +60,8 @@ impl Bins {
         let per_s = 1e6 / width_us;
         let mut end_of_last = None;
         for request in &recording.requests {
-            let seeks = request.transfers() && end_of_last.is_some_and(|end| end != request.offset_bytes);
+            let seeks =
+                request.transfers() && end_of_last.is_some_and(|end| end != request.offset_bytes);
             if request.transfers() {
                 end_of_last = Some(request.offset_bytes + request.size_bytes);
             }
@@ -138,7 +140,8 @@ mod tests {
         // A flush has no place.
         requests.push(request(5e3, Operation::Flush, 0));
         let bins = bins(requests);
-        let total = |of: fn(&Bin) -> f64| bins.bins.iter().map(of).sum::<f64>() * bins.width_us / 1e6;
+        let total =
+            |of: fn(&Bin) -> f64| bins.bins.iter().map(of).sum::<f64>() * bins.width_us / 1e6;
         assert!((total(|b| b.seeks_per_s) - 1.0).abs() < 1e-6);
         assert!((total(|b| b.requests_per_s) - 101.0).abs() < 1e-6);
         assert!((total(|b| b.read_bytes_per_s) - 100.0 * 4096.0).abs() < 1e-3);

@@ -29,7 +29,9 @@ use plotters::element::{Circle, PathElement, Polygon, Rectangle, Text};
 use plotters::prelude::IntoLogRange;
 use plotters::series::LineSeries;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
-use plotters::style::{BLACK, Color, FontTransform, IntoFont, RGBColor, ShapeStyle, TextStyle, WHITE};
+use plotters::style::{
+    BLACK, Color, FontTransform, IntoFont, RGBColor, ShapeStyle, TextStyle, WHITE,
+};
 
 use super::bins::{Bin, Bins, Times};
 use super::marks::{Class, Frame, Mark, Marks};
@@ -61,7 +63,8 @@ const RATES: i32 = 110;
 const THROUGHPUT: i32 = 110;
 const TIMES: i32 = 150;
 const AXIS: i32 = 48;
-const HEIGHT: i32 = HEAD + PHASES + FLUSHES + OFFSETS + 3 * CAPTION + RATES + THROUGHPUT + TIMES + AXIS;
+const HEIGHT: i32 =
+    HEAD + PHASES + FLUSHES + OFFSETS + 3 * CAPTION + RATES + THROUGHPUT + TIMES + AXIS;
 
 const GREY: RGBColor = RGBColor(0x55, 0x55, 0x55);
 const MESH: RGBColor = RGBColor(0xD8, 0xD8, 0xD8);
@@ -158,14 +161,19 @@ fn text_width(text: &str) -> i32 {
     (text.chars().count() as f64 * LETTER_WIDTH) as i32
 }
 
-fn draw_head(area: &Area<'_>, recording: &Recording, span: &Span, marks: &Marks) -> Result<(), DrawError> {
+fn draw_head(
+    area: &Area<'_>,
+    recording: &Recording,
+    span: &Span,
+    marks: &Marks,
+) -> Result<(), DrawError> {
     let device = recording.about.as_ref().map_or_else(
         || "a device that the recording does not name".to_owned(),
         |a| format!("{} ({}, {})", a.name, a.preset, Bytes(a.size_bytes)),
     );
-    let phase = span
-        .phase
-        .map_or_else(String::new, |(kind, round)| format!(", phase '{}' of round {round}", kind.name()));
+    let phase = span.phase.map_or_else(String::new, |(kind, round)| {
+        format!(", phase '{}' of round {round}", kind.name())
+    });
     area.draw(&Text::new(format!("What reached {device}{phase}"), (LEFT, 8), font(17)))?;
     let requests: u64 = marks.requests.iter().sum();
     let mut facts = format!(
@@ -205,7 +213,9 @@ fn draw_swatch(area: &Area<'_>, class: Class, (x, y): (i32, i32)) -> Result<(), 
     let style = color_of(class).filled();
     match class {
         Class::Fua => area.draw(&Polygon::new(triangle(x, y, 5), style)),
-        Class::Error => area.draw(&Circle::new((x, y), 4, ShapeStyle::from(color_of(class)).stroke_width(2))),
+        Class::Error => {
+            area.draw(&Circle::new((x, y), 4, ShapeStyle::from(color_of(class)).stroke_width(2)))
+        }
         Class::Flush => area.draw(&PathElement::new(
             [(x, y - 6), (x, y + 6)],
             ShapeStyle::from(color_of(class)).stroke_width(2),
@@ -261,7 +271,11 @@ fn draw_flushes(area: &Area<'_>, span: &Span, marks: &Marks) -> Result<(), DrawE
     for mark in marks.marks.iter().filter(|m| m.offset_bytes.is_none()) {
         let x = column(span, mark.time_us);
         if mark.class == Class::Error {
-            area.draw(&Circle::new((x, FLUSHES / 2), 4, ShapeStyle::from(CRIMSON).stroke_width(2)))?;
+            area.draw(&Circle::new(
+                (x, FLUSHES / 2),
+                4,
+                ShapeStyle::from(CRIMSON).stroke_width(2),
+            ))?;
         } else {
             let style = GREEN.mix(density(mark)).stroke_width(1);
             area.draw(&PathElement::new([(x, 3), (x, FLUSHES - 3)], style))?;
@@ -311,11 +325,16 @@ fn draw_offsets<'a>(
             Class::Read | Class::Write | Class::Discard => {
                 let corner = (x - size / 2, y - size / 2);
                 let opposite = (corner.0 + size, corner.1 + size);
-                screen.draw(&Rectangle::new([corner, opposite], color.mix(density(mark)).filled()))?;
+                screen
+                    .draw(&Rectangle::new([corner, opposite], color.mix(density(mark)).filled()))?;
             }
-            Class::Fua => screen.draw(&Polygon::new(triangle(x, y, 3), color.mix(density(mark)).filled()))?,
+            Class::Fua => {
+                screen.draw(&Polygon::new(triangle(x, y, 3), color.mix(density(mark)).filled()))?
+            }
             Class::Flush => {}
-            Class::Error => screen.draw(&Circle::new((x, y), 4, ShapeStyle::from(color).stroke_width(2)))?,
+            Class::Error => {
+                screen.draw(&Circle::new((x, y), 4, ShapeStyle::from(color).stroke_width(2)))?
+            }
         }
     }
     Ok(())
@@ -348,7 +367,12 @@ fn draw_rates(area: &Area<'_>, span: &Span, bins: &Bins) -> Result<(), DrawError
 fn draw_throughput(area: &Area<'_>, span: &Span, bins: &Bins) -> Result<(), DrawError> {
     let lines = [
         Line { name: "read", color: BLUE, width: 2, of: |b| Some(b.read_bytes_per_s / 1e6) },
-        Line { name: "written", color: VERMILLION, width: 2, of: |b| Some(b.written_bytes_per_s / 1e6) },
+        Line {
+            name: "written",
+            color: VERMILLION,
+            width: 2,
+            of: |b| Some(b.written_bytes_per_s / 1e6),
+        },
     ];
     draw_caption(area, &lines, bins)?;
     let top = bins.max(|b| b.read_bytes_per_s.max(b.written_bytes_per_s) / 1e6).max(0.01) * 1.05;
@@ -447,13 +471,19 @@ where
     }
     mesh.draw()?;
     // The library's own name of an axis would stand half outside.
-    let style = font(LETTER).pos(Pos::new(HPos::Center, VPos::Center)).transform(FontTransform::Rotate270);
+    let style =
+        font(LETTER).pos(Pos::new(HPos::Center, VPos::Center)).transform(FontTransform::Rotate270);
     let middle = caption + (rows.end - rows.start) / 2;
     area.draw(&Text::new(axes.name.to_owned(), (16, middle), style))?;
     Ok(chart)
 }
 
-fn draw_lines<Y>(chart: &mut Chart<'_, Y>, span: &Span, bins: &Bins, lines: &[Line]) -> Result<(), DrawError>
+fn draw_lines<Y>(
+    chart: &mut Chart<'_, Y>,
+    span: &Span,
+    bins: &Bins,
+    lines: &[Line],
+) -> Result<(), DrawError>
 where
     Y: Ranged<ValueType = f64>,
 {

@@ -82,7 +82,8 @@ impl Marks {
     /// Marks for the requests that arrived in the frame's time; at most `most` of them, or so few
     /// as one cell gives.
     pub(super) fn new(requests: &[Request], frame: &Frame<'_>, most: usize) -> Self {
-        let shown: Vec<&Request> = requests.iter().filter(|r| frame.span.contains(r.time_us)).collect();
+        let shown: Vec<&Request> =
+            requests.iter().filter(|r| frame.span.contains(r.time_us)).collect();
         let mut counts = [0; Class::ALL.len()];
         for request in &shown {
             counts[Class::of(request) as usize] += 1;
@@ -143,7 +144,8 @@ impl<'a> Grid<'a> {
     fn cell(&self, request: &Request) -> usize {
         let span = self.frame.span;
         let x = (request.time_us - span.start_us) / (span.end_us - span.start_us);
-        let column = ((x * f64::from(self.frame.width_px) / self.cell_px) as usize).min(self.columns - 1);
+        let column =
+            ((x * f64::from(self.frame.width_px) / self.cell_px) as usize).min(self.columns - 1);
         let row = place(request).map_or(self.rows - 1, |offset| {
             let (low, high) = (*self.frame.offsets.start(), *self.frame.offsets.end());
             let y = offset.saturating_sub(low) as f64 / high.saturating_sub(low).max(1) as f64;

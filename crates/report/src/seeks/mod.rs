@@ -91,7 +91,11 @@ pub enum SeeksError {
 /// # Errors
 /// [`SeeksError`] if the result and the recording don't belong together, or the view is not in
 /// them.
-pub fn picture(recording: &Recording, result: Option<&Document>, view: &View) -> Result<Sheet, SeeksError> {
+pub fn picture(
+    recording: &Recording,
+    result: Option<&Document>,
+    view: &View,
+) -> Result<Sheet, SeeksError> {
     if result.is_none() && (view.phase.is_some() || view.round.is_some()) {
         return Err(SeeksError::NoResult);
     }

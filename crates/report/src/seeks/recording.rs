@@ -40,7 +40,9 @@ pub enum RecordingError {
         times: usize,
     },
     /// A line has more or fewer fields than the heading.
-    #[error("line {line}: {found} fields under a heading of {expected}; the file was changed or cut")]
+    #[error(
+        "line {line}: {found} fields under a heading of {expected}; the file was changed or cut"
+    )]
     Fields {
         /// Counts from 1.
         line: usize,
@@ -50,7 +52,9 @@ pub enum RecordingError {
         expected: usize,
     },
     /// A field can't be what its column says.
-    #[error("line {line}: {column} is '{found}', which is not {expected}; the file was changed or cut")]
+    #[error(
+        "line {line}: {column} is '{found}', which is not {expected}; the file was changed or cut"
+    )]
     Field {
         /// Counts from 1.
         line: usize,
@@ -200,8 +204,16 @@ impl Recording {
 }
 
 /// Names of the columns that are read.
-const COLUMNS: [&str; 8] =
-    ["time_us", "offset_bytes", "size_bytes", "operation", "fua", "queue_us", "service_us", "result"];
+const COLUMNS: [&str; 8] = [
+    "time_us",
+    "offset_bytes",
+    "size_bytes",
+    "operation",
+    "fua",
+    "queue_us",
+    "service_us",
+    "result",
+];
 
 /// Where the columns are.
 struct Heading {
@@ -230,17 +242,22 @@ impl Heading {
     fn request(&self, line: usize, text: &str) -> Result<Request, RecordingError> {
         let fields: Vec<&str> = text.split(',').collect();
         if fields.len() != self.fields {
-            return Err(RecordingError::Fields { line, found: fields.len(), expected: self.fields });
+            return Err(RecordingError::Fields {
+                line,
+                found: fields.len(),
+                expected: self.fields,
+            });
         }
         // In the order of COLUMNS.
         let [time, offset, size, operation, fua, queue, service, result] =
             self.places.map(|place| fields.get(place).copied().unwrap_or_default());
-        let wrong = |column: &'static str, found: &str, expected: &'static str| RecordingError::Field {
-            line,
-            column,
-            found: found.chars().take(40).collect(),
-            expected,
-        };
+        let wrong =
+            |column: &'static str, found: &str, expected: &'static str| RecordingError::Field {
+                line,
+                column,
+                found: found.chars().take(40).collect(),
+                expected,
+            };
         let us = |column, text: &str| {
             let value = text.parse().ok().filter(|us: &f64| (0.0..=MAX_US).contains(us));
             value.ok_or_else(|| wrong(column, text, "a time in microseconds"))
@@ -293,8 +310,7 @@ mod tests {
 
     use super::*;
 
-    const HEADING: &str =
-        "time_us,offset_bytes,size_bytes,operation,fua,depth,queue_us,service_us,lateness_us,result\n";
+    const HEADING: &str = "time_us,offset_bytes,size_bytes,operation,fua,depth,queue_us,service_us,lateness_us,result\n";
 
     fn error(lines: &str) -> String {
         Recording::parse(&format!("{HEADING}{lines}")).unwrap_err().to_string()
@@ -311,7 +327,10 @@ mod tests {
         );
         let recording = Recording::parse(&text).unwrap();
         assert_eq!(recording.missing, 7);
-        assert_eq!(recording.about.map(|a| (a.preset, a.time_zero_unix_s)), Some(("hdd-7200".into(), 5.5)));
+        assert_eq!(
+            recording.about.map(|a| (a.preset, a.time_zero_unix_s)),
+            Some(("hdd-7200".into(), 5.5))
+        );
         let first = Request {
             time_us: 10.0,
             offset_bytes: 4096,

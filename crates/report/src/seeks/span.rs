@@ -107,16 +107,27 @@ impl Span {
         phases: &[Band],
         zero_unix_s: f64,
     ) -> Result<(), SeeksError> {
-        let wanted: Vec<Band> =
-            phases.iter().filter(|b| b.kind == kind && round.is_none_or(|r| r == b.round)).copied().collect();
+        let wanted: Vec<Band> = phases
+            .iter()
+            .filter(|b| b.kind == kind && round.is_none_or(|r| r == b.round))
+            .copied()
+            .collect();
         if wanted.is_empty() {
-            let there = phases.iter().filter(|b| !b.warmup).map(|b| format!("{} {}", b.kind.name(), b.round));
+            let there = phases
+                .iter()
+                .filter(|b| !b.warmup)
+                .map(|b| format!("{} {}", b.kind.name(), b.round));
             let round = round.map_or_else(String::new, |r| format!(" of round {r}"));
             let there = there.collect::<Vec<_>>().join(", ");
             return Err(SeeksError::NoPhase { wanted: format!("'{}'{round}", kind.name()), there });
         }
         let Some(found) = wanted.iter().find(|b| !b.warmup && b.overlaps(self)) else {
-            return Err(not_covered(self, zero_unix_s, &format!("the phase '{}'", kind.name()), &wanted));
+            return Err(not_covered(
+                self,
+                zero_unix_s,
+                &format!("the phase '{}'", kind.name()),
+                &wanted,
+            ));
         };
         let of_round = || wanted.iter().filter(|b| b.round == found.round);
         let start = of_round().map(|b| b.start_us).fold(f64::MAX, f64::min);
@@ -156,7 +167,8 @@ fn phases(document: &Document, run_us: f64) -> Vec<Band> {
 
 fn bands_of(round: u32, phase: &Phase, run_us: f64) -> impl Iterator<Item = Band> {
     let measured_us = run_us + phase.start_s * 1e6;
-    let band = |start_us, end_us, warmup| Band { kind: phase.kind, round, start_us, end_us, warmup };
+    let band =
+        |start_us, end_us, warmup| Band { kind: phase.kind, round, start_us, end_us, warmup };
     // The measured part begins when the warm-up ends.
     let warmup = (phase.warmup.seconds > 0.0)
         .then(|| band(measured_us - phase.warmup.seconds * 1e6, measured_us, true));
@@ -189,7 +201,8 @@ pub(crate) fn utc(unix_s: f64) -> String {
     let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
     let shifted = days + 719_468;
     let (era, day_of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let march_month = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * march_month + 2) / 5 + 1;

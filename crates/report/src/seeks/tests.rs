@@ -11,7 +11,9 @@ use crate::synthetic::Made;
 
 /// How often elements of this kind with this text in their attributes are in a picture.
 fn elements(svg: &str, tag: &str, attribute: &str) -> usize {
-    svg.lines().filter(|line| line.starts_with(&format!("<{tag} ")) && line.contains(attribute)).count()
+    svg.lines()
+        .filter(|line| line.starts_with(&format!("<{tag} ")) && line.contains(attribute))
+        .count()
 }
 
 /// Contents of the text elements.
@@ -22,8 +24,9 @@ fn texts(svg: &str) -> Vec<&str> {
 
 /// Ten reads far apart, five writes, two of them FUA, three flushes, a discard, a failure.
 fn of_every_class() -> Recording {
-    let mut requests: Vec<Request> =
-        (0..10u32).map(|i| request(f64::from(i) * 1e5, Operation::Read, u64::from(i) << 28)).collect();
+    let mut requests: Vec<Request> = (0..10u32)
+        .map(|i| request(f64::from(i) * 1e5, Operation::Read, u64::from(i) << 28))
+        .collect();
     for i in 0..5u32 {
         let write = request(f64::from(i) * 1.5e5 + 5e4, Operation::Write, u64::from(i) << 29);
         requests.push(Request { fua: i < 2, ..write });
@@ -83,7 +86,11 @@ fn a_picture_is_the_same_each_time() {
 #[test]
 fn one_request_is_a_picture() {
     let svg = draw(&recording(vec![request(5.0, Operation::Flush, 0)]));
-    assert!(texts(&svg).contains(&"1 requests in 1.00 ms from 1970-01-01 00:16:40 UTC"), "{:?}", texts(&svg));
+    assert!(
+        texts(&svg).contains(&"1 requests in 1.00 ms from 1970-01-01 00:16:40 UTC"),
+        "{:?}",
+        texts(&svg)
+    );
 }
 
 #[test]
@@ -113,16 +120,19 @@ fn with_result() -> (Recording, Document) {
 fn phases_are_shaded_in_every_panel_and_named() {
     let (recording, document) = with_result();
     let svg = drawn(&recording, Some(&document), &View::default());
-    let phases: Vec<_> = document.trials.iter().flat_map(|t| t.phases.iter().map(|p| (t.round, p))).collect();
+    let phases: Vec<_> =
+        document.trials.iter().flat_map(|t| t.phases.iter().map(|p| (t.round, p))).collect();
     let shown = |kind| {
         let inside = |p: &floodwall_model::Phase| p.kind == kind && p.start_s + 2.0 < 300.0;
         phases.iter().filter(|(_, p)| inside(p)).count()
     };
     // Names, flushes and four panels.
     assert!(shown(PhaseKind::Victim) >= 1 && shown(PhaseKind::Both) >= 1);
-    for (kind, color) in
-        [(PhaseKind::Victim, "#0072b2"), (PhaseKind::Flood, "#d55e00"), (PhaseKind::Both, "#cc79a7")]
-    {
+    for (kind, color) in [
+        (PhaseKind::Victim, "#0072b2"),
+        (PhaseKind::Flood, "#d55e00"),
+        (PhaseKind::Both, "#cc79a7"),
+    ] {
         let tinted = elements(&svg, "rect", &format!("fill=\"{color}\" fill-opacity=\"0.16\""));
         assert_eq!(tinted, 6 * shown(kind), "{kind:?}");
         // With its round where there is room for it.
@@ -173,9 +183,15 @@ fn what_does_not_belong_together_is_refused() {
         ),
         "{message}"
     );
-    assert!(matches!(error(&recording, Some(&other_day), &both(None)), SeeksError::NotCovered { .. }));
+    assert!(matches!(
+        error(&recording, Some(&other_day), &both(None)),
+        SeeksError::NotCovered { .. }
+    ));
     let message = error(&recording, Some(&document), &both(Some(9))).to_string();
-    assert!(message.starts_with("the result has no phase 'both' of round 9; it has: "), "{message}");
+    assert!(
+        message.starts_with("the result has no phase 'both' of round 9; it has: "),
+        "{message}"
+    );
     assert!(message.contains("both 3"), "{message}");
 }
 
@@ -191,11 +207,24 @@ fn a_large_recording_stays_a_small_file_and_dense_areas_stay_visible() {
 }
 
 fn operations() -> impl Strategy<Value = Operation> {
-    prop::sample::select(vec![Operation::Read, Operation::Write, Operation::Flush, Operation::Discard])
+    prop::sample::select(vec![
+        Operation::Read,
+        Operation::Write,
+        Operation::Flush,
+        Operation::Discard,
+    ])
 }
 
 fn requests() -> impl Strategy<Value = Vec<Request>> {
-    let one = (0.0..1e9f64, operations(), 0..(1u64 << 40), 0u64..2048, any::<bool>(), 0..20u8, 0.0..1e6f64);
+    let one = (
+        0.0..1e9f64,
+        operations(),
+        0..(1u64 << 40),
+        0u64..2048,
+        any::<bool>(),
+        0..20u8,
+        0.0..1e6f64,
+    );
     let one = one.prop_map(|(time_us, operation, offset, blocks, fua, luck, service_us)| Request {
         fua: fua && operation == Operation::Write,
         ok: luck > 0,

@@ -18,7 +18,9 @@ use std::convert::Infallible;
 use plotters::backend::DrawingBackend;
 use plotters::style::text_anchor::{HPos, VPos};
 use plotters::style::{FontStyle, FontTransform};
-use plotters_backend::{BackendColor, BackendCoord, BackendStyle, BackendTextStyle, DrawingErrorKind};
+use plotters_backend::{
+    BackendColor, BackendCoord, BackendStyle, BackendTextStyle, DrawingErrorKind,
+};
 
 /// Sheet units in a pixel of a chart's own size.
 pub(crate) const UNIT: i32 = 2;
@@ -44,7 +46,15 @@ pub(crate) enum Shape {
     /// A circle; outlined unless filled.
     Circle { center: BackendCoord, radius: u32, ink: Ink, outline: Option<u32> },
     /// A line of text.
-    Text { text: String, at: BackendCoord, size: f64, bold: bool, ink: Ink, align: Align, quarter_turns: u8 },
+    Text {
+        text: String,
+        at: BackendCoord,
+        size: f64,
+        bold: bool,
+        ink: Ink,
+        align: Align,
+        quarter_turns: u8,
+    },
 }
 
 impl Shape {
@@ -53,7 +63,9 @@ impl Shape {
         let mut moved = self.clone();
         let add = |at: &mut BackendCoord| *at = (at.0 + right, at.1 + down);
         match &mut moved {
-            Self::Line { points, .. } | Self::Area { points, .. } => points.iter_mut().for_each(add),
+            Self::Line { points, .. } | Self::Area { points, .. } => {
+                points.iter_mut().for_each(add)
+            }
             Self::Rect { low, high, .. } => [low, high].into_iter().for_each(add),
             Self::Circle { center, .. } => add(center),
             Self::Text { at, .. } => add(at),
@@ -149,7 +161,11 @@ impl DrawingBackend for Backend<'_> {
         Ok(())
     }
 
-    fn draw_pixel(&mut self, at: BackendCoord, color: BackendColor) -> Result<(), DrawingErrorKind<Never>> {
+    fn draw_pixel(
+        &mut self,
+        at: BackendCoord,
+        color: BackendColor,
+    ) -> Result<(), DrawingErrorKind<Never>> {
         let ink = ink(color);
         self.add(ink, Shape::Rect { low: at, high: (at.0 + 1, at.1 + 1), ink, outline: None })
     }

@@ -71,7 +71,8 @@ impl Sheet {
         for shape in &self.shapes {
             if let Shape::Text { text, at, size, bold, ink, align, quarter_turns } = shape {
                 let font = if *bold { fonts.bold } else { fonts.regular };
-                let line = Line { text, size: *size as f32, align: *align, quarter_turns: *quarter_turns };
+                let line =
+                    Line { text, size: *size as f32, align: *align, quarter_turns: *quarter_turns };
                 let mut blend = |x: i32, y: i32, cover: f32| {
                     if (0..width as i32).contains(&x) && (0..height as i32).contains(&y) {
                         let place = 3 * (y as usize * width as usize + x as usize);
@@ -156,7 +157,11 @@ fn halved(large: &[u8], width: usize, height: usize) -> Vec<u8> {
         for x in 0..width {
             for channel in 0..3 {
                 let sum: usize = (0..by * by)
-                    .map(|i| usize::from(large[(y * by + i / by) * row + 3 * (x * by + i % by) + channel]))
+                    .map(|i| {
+                        usize::from(
+                            large[(y * by + i / by) * row + 3 * (x * by + i % by) + channel],
+                        )
+                    })
                     .sum();
                 out.push((sum / (by * by)) as u8);
             }
@@ -232,7 +237,10 @@ mod tests {
         sheet.shapes = vec![Shape::Rect { low: (10, 5), high: (20, 15), ink: RED, outline: None }];
         let pixels = halved(&sheet.shapes_bitmap().unwrap(), 40, 20);
         let at = |x: usize, y: usize| &pixels[3 * (y * 40 + x)..][..3];
-        assert_eq!((at(15, 10), at(2, 2), at(30, 10)), (&[200, 0, 0][..], &[255; 3][..], &[255; 3][..]));
+        assert_eq!(
+            (at(15, 10), at(2, 2), at(30, 10)),
+            (&[200, 0, 0][..], &[255; 3][..], &[255; 3][..])
+        );
     }
 
     #[test]

@@ -54,7 +54,12 @@ fn body(out: &mut String, sheet: &Sheet) {
 fn one(out: &mut String, shape: &Shape) -> std::fmt::Result {
     match shape {
         Shape::Line { points, ink, width } => {
-            write!(out, "<path d=\"{}\"{} stroke-width=\"{width}\"/>", path(points), paint("stroke", *ink))
+            write!(
+                out,
+                "<path d=\"{}\"{} stroke-width=\"{width}\"/>",
+                path(points),
+                paint("stroke", *ink)
+            )
         }
         Shape::Area { points, ink } => {
             write!(out, "<path d=\"{}z\"{}/>", path(points), paint("fill", *ink))
@@ -62,7 +67,11 @@ fn one(out: &mut String, shape: &Shape) -> std::fmt::Result {
         Shape::Rect { low, high, ink, outline } => {
             let (x, y) = (low.0.min(high.0), low.1.min(high.1));
             let (w, h) = ((high.0 - low.0).abs(), (high.1 - low.1).abs());
-            write!(out, "<rect x=\"{x}\" y=\"{y}\" width=\"{w}\" height=\"{h}\"{}/>", surface(*ink, *outline))
+            write!(
+                out,
+                "<rect x=\"{x}\" y=\"{y}\" width=\"{w}\" height=\"{h}\"{}/>",
+                surface(*ink, *outline)
+            )
         }
         Shape::Circle { center, radius, ink, outline } => {
             let (x, y) = center;
@@ -168,6 +177,10 @@ mod tests {
     #[test]
     fn an_element_has_no_ground_and_no_name_of_its_own() {
         let element = sheet().to_element();
-        assert!(!element.contains("ffffff") && !element.contains("xmlns") && !element.contains("<title>"));
+        assert!(
+            !element.contains("ffffff")
+                && !element.contains("xmlns")
+                && !element.contains("<title>")
+        );
     }
 }

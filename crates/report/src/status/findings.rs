@@ -38,7 +38,10 @@ pub(super) fn findings(findings: &[Finding], style: Style) -> Vec<String> {
         lines.extend(paragraph("            try:", INDENT, &remedy, style.width));
     }
     if let Some(first) = findings.first() {
-        lines.push(format!("  floodwall explain {} tells what it means and when to ignore it", first.id));
+        lines.push(format!(
+            "  floodwall explain {} tells what it means and when to ignore it",
+            first.id
+        ));
     }
     lines
 }
@@ -120,7 +123,10 @@ mod tests {
     fn the_severity_alone_is_coloured() {
         let style = Style { color: true, width: 80 };
         let lines = findings(&[finding("FW018", 1, Severity::Critical)], style);
-        assert_eq!(lines[1], "  FW018 \u{1b}[31mcritical\u{1b}[0m  a full queue takes long to work off");
+        assert_eq!(
+            lines[1],
+            "  FW018 \u{1b}[31mcritical\u{1b}[0m  a full queue takes long to work off"
+        );
         assert!(!lines[2..].iter().any(|line| line.contains('\u{1b}')));
     }
 }

@@ -10,7 +10,11 @@ pub(super) struct Notes {
 
 impl Notes {
     /// The value as `show` writes it, or `?[n]` with the reason noted.
-    pub(super) fn cell<T>(&mut self, reading: &Reading<T>, show: impl FnOnce(&T) -> String) -> String {
+    pub(super) fn cell<T>(
+        &mut self,
+        reading: &Reading<T>,
+        show: impl FnOnce(&T) -> String,
+    ) -> String {
         match (reading.value(), reading.why()) {
             (Some(value), _) => show(value),
             (None, why) => self.unknown(why.unwrap_or_default()),

@@ -32,10 +32,17 @@ pub fn table(columns: &[Column], rows: &[Vec<String>]) -> Vec<String> {
     let heading: Vec<String> = columns.iter().map(|c| c.title.to_owned()).collect();
     let all: Vec<Vec<Vec<String>>> = std::iter::once(&heading)
         .chain(rows)
-        .map(|row| columns.iter().zip(row).map(|(column, cell)| wrap(cell, column.max_width)).collect())
+        .map(|row| {
+            columns.iter().zip(row).map(|(column, cell)| wrap(cell, column.max_width)).collect()
+        })
         .collect();
     let width = |i: usize| {
-        all.iter().filter_map(|row| row.get(i)).flatten().map(|line| line.chars().count()).max().unwrap_or(0)
+        all.iter()
+            .filter_map(|row| row.get(i))
+            .flatten()
+            .map(|line| line.chars().count())
+            .max()
+            .unwrap_or(0)
     };
     let widths: Vec<usize> = (0..columns.len()).map(width).collect();
     let mut lines = Vec::new();

@@ -43,8 +43,10 @@ pub(super) fn render(status: &Status, style: Style) -> String {
     lines.extend(writers(&status.writers, status.window_s, &mut notes, style));
     lines.push(String::new());
     lines.extend(findings(&status.findings, style));
-    let notes: Vec<String> =
-        notes.numbered().flat_map(|(n, why)| paragraph(&format!("[{n}]"), 5, why, style.width)).collect();
+    let notes: Vec<String> = notes
+        .numbered()
+        .flat_map(|(n, why)| paragraph(&format!("[{n}]"), 5, why, style.width))
+        .collect();
     if !notes.is_empty() {
         lines.push(String::new());
         lines.extend(notes);
@@ -97,8 +99,13 @@ fn machine(machine: &Machine, notes: &mut Notes, style: Style) -> Vec<String> {
             notes.cell(&machine.writeback_bytes, size)
         ),
     );
-    let hard =
-        limit(&machine.hard_limit_bytes, &machine.hard_limit_from, "dirty_bytes", "dirty_ratio", notes);
+    let hard = limit(
+        &machine.hard_limit_bytes,
+        &machine.hard_limit_from,
+        "dirty_bytes",
+        "dirty_ratio",
+        notes,
+    );
     let background = limit(
         &machine.background_limit_bytes,
         &machine.background_limit_from,
@@ -106,12 +113,25 @@ fn machine(machine: &Machine, notes: &mut Notes, style: Style) -> Vec<String> {
         "dirty_background_ratio",
         notes,
     );
-    line("limits", format!("hard {hard}: writers stop; background {background}: the flusher starts"));
+    line(
+        "limits",
+        format!("hard {hard}: writers stop; background {background}: the flusher starts"),
+    );
     let millis = |ms: &u64| human_duration(Duration::from_millis(*ms));
     let every = notes.cell(&machine.dirty_writeback_ms, |ms| {
-        if *ms == 0 { "but never looked for".into() } else { format!("looked for every {}", millis(ms)) }
+        if *ms == 0 {
+            "but never looked for".into()
+        } else {
+            format!("looked for every {}", millis(ms))
+        }
     });
-    line("age", format!("dirty data is due after {}, {every}", notes.cell(&machine.dirty_expire_ms, millis)));
+    line(
+        "age",
+        format!(
+            "dirty data is due after {}, {every}",
+            notes.cell(&machine.dirty_expire_ms, millis)
+        ),
+    );
     let percent = |p: &f64| format!("{p:.1} %");
     line(
         "pressure",
@@ -145,7 +165,8 @@ fn limit(
 
 /// The kind of each device and its mounts.
 fn devices(devices: &[Device], style: Style) -> Vec<String> {
-    let indent = devices.iter().map(|d| d.name.chars().count()).max().unwrap_or(0).min(DEVICE_WIDTH) + 4;
+    let indent =
+        devices.iter().map(|d| d.name.chars().count()).max().unwrap_or(0).min(DEVICE_WIDTH) + 4;
     let mut lines = vec!["devices".to_owned()];
     for device in devices {
         let mut what = vec![device.kind.clone()];
@@ -229,8 +250,8 @@ fn backlog(devices: &[Device], notes: &mut Notes, style: Style) -> Vec<String> {
 }
 
 fn mark(device: &Device) -> &'static str {
-    let stuck =
-        device.drain.from == DrainSource::Seen && device.drain.rate_bytes_per_s == Reading::Value(0.0);
+    let stuck = device.drain.from == DrainSource::Seen
+        && device.drain.rate_bytes_per_s == Reading::Value(0.0);
     match device.drain.now_s.value() {
         _ if stuck => "!!",
         Some(s) if *s >= VERY_SLOW_DRAIN_S => "!!",
@@ -318,7 +339,11 @@ fn elsewhere(status: &Status, style: Style) -> Vec<String> {
     }
     let mut lines = vec![String::new(), "not counted for any device above".to_owned()];
     for (filesystem, why, points) in kinds {
-        let more = if points.len() > 3 { format!(" and {} more", points.len() - 3) } else { String::new() };
+        let more = if points.len() > 3 {
+            format!(" and {} more", points.len() - 3)
+        } else {
+            String::new()
+        };
         let named: Vec<&str> = points.iter().take(3).copied().collect();
         let text = format!("{}{more} ({filesystem}): {why}", named.join(", "));
         lines.extend(paragraph("", 2, &text, style.width));

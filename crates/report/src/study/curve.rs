@@ -66,7 +66,10 @@ mod tests {
 
     #[test]
     fn one_operation_is_a_point_and_none_is_none() {
-        assert_eq!(curve(&LatencyCounts::from_values([2_000_000])).unwrap().points, [(0.0, 2_000.0)]);
+        assert_eq!(
+            curve(&LatencyCounts::from_values([2_000_000])).unwrap().points,
+            [(0.0, 2_000.0)]
+        );
         assert_eq!(curve(&LatencyCounts::default()), None);
     }
 

@@ -52,7 +52,11 @@ pub(crate) fn effects(study: &Study<'_>) -> Vec<Effect> {
             for subject in &placed {
                 let own = subject.setting.get(&knobs[0]);
                 let entry = values.entry(own).or_insert_with(|| Trait {
-                    value: written(&knobs[0], own.or_else(|| in_force.get(&knobs[0])), own.is_none()),
+                    value: written(
+                        &knobs[0],
+                        own.or_else(|| in_force.get(&knobs[0])),
+                        own.is_none(),
+                    ),
                     is_default: own.is_none(),
                     subjects: Vec::new(),
                     alone: Vec::new(),
@@ -66,14 +70,19 @@ pub(crate) fn effects(study: &Study<'_>) -> Vec<Effect> {
             }
             let mut values: Vec<(Option<&str>, Trait)> = values.into_iter().collect();
             // The value in force first, then numbers by size.
-            values.sort_by_key(|(own, _)| (own.is_some(), own.and_then(|v| v.parse::<u64>().ok()), *own));
+            values.sort_by_key(|(own, _)| {
+                (own.is_some(), own.and_then(|v| v.parse::<u64>().ok()), *own)
+            });
             let mut values: Vec<Trait> = values.into_iter().map(|(_, value)| value).collect();
             for value in &mut values {
-                let spots: Vec<_> = value.subjects.iter().filter_map(|i| study.subjects[*i].spot()).collect();
-                value.victim =
-                    floodwall_stats::estimate::median(spots.iter().map(|s| s.victim.value).collect());
-                value.flood =
-                    floodwall_stats::estimate::median(spots.iter().map(|s| s.flood.value).collect());
+                let spots: Vec<_> =
+                    value.subjects.iter().filter_map(|i| study.subjects[*i].spot()).collect();
+                value.victim = floodwall_stats::estimate::median(
+                    spots.iter().map(|s| s.victim.value).collect(),
+                );
+                value.flood = floodwall_stats::estimate::median(
+                    spots.iter().map(|s| s.flood.value).collect(),
+                );
             }
             Effect { knob: knobs.join(" and "), values }
         })

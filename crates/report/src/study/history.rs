@@ -56,7 +56,10 @@ pub(crate) struct Moment {
 }
 
 /// The course of some trials. `alone_iops`: the victim's operations a second alone, if known.
-pub(crate) fn history<'a>(trials: impl Iterator<Item = &'a Trial>, alone_iops: Option<f64>) -> History {
+pub(crate) fn history<'a>(
+    trials: impl Iterator<Item = &'a Trial>,
+    alone_iops: Option<f64>,
+) -> History {
     let phases: Vec<_> = trials
         .flat_map(|t| t.phases.iter().map(move |p| (t.round, p)))
         .filter(|(_, p)| has_course(p))
@@ -86,8 +89,9 @@ fn moment(some: &[Interval], kind: PhaseKind, alone_iops: Option<f64>) -> Moment
     let operations = latencies.operations();
     let us = |percent: f64| percentile_ns(&operations, percent).map(|ns| ns as f64 / 1e3);
     let last = some.last().map(|i| &i.host);
-    let gauge =
-        |of: fn(&floodwall_model::trial::HostSample) -> Option<u64>| last.and_then(of).map(|v| v as f64);
+    let gauge = |of: fn(&floodwall_model::trial::HostSample) -> Option<u64>| {
+        last.and_then(of).map(|v| v as f64)
+    };
     let ops: u64 = some.iter().flat_map(|i| &i.victim_ops).map(|n| u64::from(*n)).sum();
     let ops_per_s = per_s(ops as f64).filter(|_| kind.has_victim());
     let written: Option<u64> = some.iter().map(|i| i.host.device.map(|d| d.written_bytes)).sum();
@@ -132,8 +136,14 @@ mod tests {
         let history = history(trials.iter(), Some(1_516.0));
         let (alone, flood, beside) =
             (history.moments[0], history.moments[SECONDS], history.moments[2 * SECONDS]);
-        assert_eq!((alone.ops_per_s, alone.flood_bytes_per_s, alone.is_dead), (Some(1_508.0), None, false));
-        assert_eq!((flood.ops_per_s, flood.flood_bytes_per_s, flood.max_us), (None, Some(251e6), None));
+        assert_eq!(
+            (alone.ops_per_s, alone.flood_bytes_per_s, alone.is_dead),
+            (Some(1_508.0), None, false)
+        );
+        assert_eq!(
+            (flood.ops_per_s, flood.flood_bytes_per_s, flood.max_us),
+            (None, Some(251e6), None)
+        );
         assert_eq!(
             (beside.ops_per_s, beside.max_us, beside.p99_us),
             (Some(1.0), Some(1_170_000.0), None),

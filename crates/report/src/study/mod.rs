@@ -41,7 +41,8 @@ fn tally(reference: &str, others: &[Contender]) -> String {
     let better = count(&|c| has(c, Verdict::Better) && !has(c, Verdict::Worse));
     let worse = count(&|c| has(c, Verdict::Worse) && !has(c, Verdict::Better));
     let mixed = count(&|c| has(c, Verdict::Worse) && has(c, Verdict::Better));
-    let same = count(&|c| !c.versus.is_empty() && c.versus.iter().all(|v| v.verdict == Verdict::Same));
+    let same =
+        count(&|c| !c.versus.is_empty() && c.versus.iter().all(|v| v.verdict == Verdict::Same));
     let parts = [
         (better, "better in something and worse in nothing"),
         (mixed, "better in something and worse in something else"),
@@ -84,7 +85,8 @@ impl<'a> Study<'a> {
         match others {
             [] => "One setting was measured; there is nothing to compare it with.".into(),
             few if few.len() <= FEW => {
-                let said = few.iter().map(|c| crate::contest::sentence(self.document, contest, c) + ".");
+                let said =
+                    few.iter().map(|c| crate::contest::sentence(self.document, contest, c) + ".");
                 said.collect::<Vec<_>>().join(" ")
             }
             many => tally(&contest.contenders[0].name, many),
@@ -115,7 +117,8 @@ impl<'a> Study<'a> {
     /// The subjects that charts with little room show: reference, answer, frontier, then the others
     /// in their order.
     pub(crate) fn leading(&self, most: usize) -> Vec<&Subject> {
-        let mut order: Vec<&Subject> = self.subjects.iter().filter(|s| !s.trials.is_empty()).collect();
+        let mut order: Vec<&Subject> =
+            self.subjects.iter().filter(|s| !s.trials.is_empty()).collect();
         order.sort_by_key(|s| s.role);
         order.truncate(most);
         order

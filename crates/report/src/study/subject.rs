@@ -125,7 +125,8 @@ fn finite(mut summary: Summary) -> Summary {
         &mut summary.dead_seconds,
     ];
     for figure in all {
-        *figure = figure.filter(|e| [Some(e.value), e.low, e.high].iter().flatten().all(|v| v.is_finite()));
+        *figure = figure
+            .filter(|e| [Some(e.value), e.low, e.high].iter().flatten().all(|v| v.is_finite()));
     }
     summary
 }

@@ -122,7 +122,9 @@ impl BlockLayer {
     /// the queue to run dry it is that one's: the kernel keeps the write back until the switch is
     /// made. One that is written behind a number of requests that still waits outlasts it.
     pub(crate) fn set_tunable(&mut self, name: &str, value: &str) -> Result<(), TunableError> {
-        let Some(pending) = self.freezer.change.as_mut() else { return self.elevator.set(name, value) };
+        let Some(pending) = self.freezer.change.as_mut() else {
+            return self.elevator.set(name, value);
+        };
         match pending.elevator.as_mut() {
             Some((coming, ..)) => coming.set(name, value),
             None => self.elevator.set(name, value),

@@ -163,7 +163,10 @@ impl BlockLayer {
             }
         }
         let f = &mut self.flush;
-        if f.pending.is_empty() || f.in_device || f.data > 0 && now < f.pending_since + PENDING_TIMEOUT {
+        if f.pending.is_empty()
+            || f.in_device
+            || f.data > 0 && now < f.pending_since + PENDING_TIMEOUT
+        {
             return;
         }
         f.in_device = true;
@@ -193,7 +196,13 @@ impl BlockLayer {
     }
 
     /// The data of a sequence is on the device.
-    pub(super) fn sequence_data_done(&mut self, now: Nanos, node: u32, sent: Nanos, out: &mut Vec<Done>) {
+    pub(super) fn sequence_data_done(
+        &mut self,
+        now: Nanos,
+        node: u32,
+        sent: Nanos,
+        out: &mut Vec<Done>,
+    ) {
         self.flush.data -= 1;
         let bio = &mut self.nodes.get_mut(node).bio;
         bio.times.dispatched = sent;

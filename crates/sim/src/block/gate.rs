@@ -120,7 +120,13 @@ impl Gate {
     }
 
     /// A request became part of another.
-    pub(super) fn released(&mut self, now: Nanos, id: u64, track: Track, woken: &mut Vec<ProcessIndex>) {
+    pub(super) fn released(
+        &mut self,
+        now: Nanos,
+        id: u64,
+        track: Track,
+        woken: &mut Vec<ProcessIndex>,
+    ) {
         let slept = self.slept_recently(now);
         if self.wbt.released(now, id, track, slept) {
             woken.extend(self.waiting.pop_front());

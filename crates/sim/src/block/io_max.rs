@@ -144,7 +144,9 @@ impl IoMax {
     pub(crate) fn dispatch(&mut self, now: Nanos, ready: &mut VecDeque<Bio>) -> Option<Nanos> {
         let at = Tick { clock: self.clock, now: self.clock.jiffies(now) };
         let mut passed: [Vec<VecDeque<Bio>>; 2] = Default::default();
-        for group in self.groups.iter_mut().filter(|group| group.due.is_some_and(|due| due <= at.now)) {
+        for group in
+            self.groups.iter_mut().filter(|group| group.due.is_some_and(|due| due <= at.now))
+        {
             for (way, passed) in group.ways.iter_mut().zip(&mut passed) {
                 passed.push(way.dispatch(at));
             }
@@ -314,7 +316,9 @@ impl Way {
         let elapsed = elapsed - slice;
         // If the elapsed time allows nothing, as below ten operations a second, the charge is
         // dropped as well.
-        let settled = |charged: u64, limit: Option<u64>| match limit.map(|limit| scaled(limit, elapsed, hz)) {
+        let settled = |charged: u64, limit: Option<u64>| match limit
+            .map(|limit| scaled(limit, elapsed, hz))
+        {
             None => 0,
             Some(allowed) if allowed == 0 || charged < allowed => charged,
             Some(allowed) => allowed,
@@ -342,7 +346,8 @@ fn slice_ticks(clock: Clock) -> u64 {
 
 /// n × numerator / denominator, rounded down (`mul_u64_u64_div_u64`).
 fn scaled(n: u64, numerator: u64, denominator: u64) -> u64 {
-    u64::try_from(u128::from(n) * u128::from(numerator) / u128::from(denominator)).unwrap_or(u64::MAX)
+    u64::try_from(u128::from(n) * u128::from(numerator) / u128::from(denominator))
+        .unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
@@ -438,7 +443,8 @@ mod tests {
     fn a_late_timer_costs_nothing() {
         let mut io_max = limits(100, &[bytes(1_000_000)]);
         let (passed, timer) = fill(&mut io_max, 0, &write(190_000), 400);
-        let went: u64 = rounds(&mut io_max, timer, Nanos::from_secs(60)).iter().map(|(_, n)| n).sum();
+        let went: u64 =
+            rounds(&mut io_max, timer, Nanos::from_secs(60)).iter().map(|(_, n)| n).sum();
         assert_eq!((passed, went), (0, 315));
     }
 
@@ -449,15 +455,18 @@ mod tests {
         let mut io_max = limits(250, &[operations(100)]);
         let (passed, timer) = fill(&mut io_max, 0, &write(1 << 20), 100);
         assert_eq!((passed, timer), (10, Some(Nanos::from_millis(26 * 4))));
-        let went: Vec<u64> =
-            rounds(&mut io_max, timer, Nanos::from_millis(450)).into_iter().map(|(_, n)| n).collect();
+        let went: Vec<u64> = rounds(&mut io_max, timer, Nanos::from_millis(450))
+            .into_iter()
+            .map(|(_, n)| n)
+            .collect();
         assert_eq!(went, [10, 10, 10, 10]);
         // Two a second: 250 / 2 + 1 ticks and the timer's own, 127 ticks for each: the seventh in
         // tick 889, before 4 s are over.
         let mut io_max = limits(250, &[operations(2)]);
         let (passed, timer) = fill(&mut io_max, 0, &write(4_096), 10);
         assert_eq!(passed, 0, "a slice allows 0.2");
-        let went: u64 = rounds(&mut io_max, timer, Nanos::from_secs(4)).into_iter().map(|(_, n)| n).sum();
+        let went: u64 =
+            rounds(&mut io_max, timer, Nanos::from_secs(4)).into_iter().map(|(_, n)| n).sum();
         assert_eq!(went, 7);
     }
 
@@ -525,7 +534,9 @@ mod tests {
     fn reads_go_before_writes_and_groups_in_turn() {
         let mut io_max = limits(250, &[bytes(1_000_000), bytes(1_000_000)]);
         let mut timer = None;
-        for (group, op) in [(0, Op::Write { fua: false }), (0, Op::Read), (1, Op::Write { fua: false })] {
+        for (group, op) in
+            [(0, Op::Write { fua: false }), (0, Op::Read), (1, Op::Write { fua: false })]
+        {
             // As much as a slice allows, then three that wait: each by its length.
             for len in [100_000, 10 + group as u64, 10 + group as u64] {
                 timer = io_max.submit(Nanos::ZERO, group, &bio(op, len)).timer.or(timer);
@@ -534,7 +545,10 @@ mod tests {
         let mut ready = VecDeque::new();
         io_max.dispatch(timer.unwrap(), &mut ready);
         let order: Vec<(bool, u64)> = ready.iter().map(|b| (b.op == Op::Read, b.len)).collect();
-        assert_eq!(order, [(true, 10), (true, 10), (false, 10), (false, 11), (false, 10), (false, 11)]);
+        assert_eq!(
+            order,
+            [(true, 10), (true, 10), (false, 10), (false, 11), (false, 10), (false, 11)]
+        );
     }
 
     proptest! {

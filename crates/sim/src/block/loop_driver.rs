@@ -13,7 +13,9 @@
 
 use std::collections::VecDeque;
 
-use floodwall_device::{Completion, Device, DeviceStats, IoError, LostWrites, Nanos, Op, Profile, Request};
+use floodwall_device::{
+    Completion, Device, DeviceStats, IoError, LostWrites, Nanos, Op, Profile, Request,
+};
 
 use crate::slab::Slab;
 
@@ -63,7 +65,8 @@ impl LoopDriver {
         let streams = matches!(request.op, Op::Read | Op::Write { .. });
         let piece = if streams { MAX_WRITE } else { u64::MAX };
         let pieces = if streams { request.len.div_ceil(piece).max(1) } else { 1 };
-        let place = self.started.insert(Started { id: request.id, pieces: pieces as u32, result: Ok(()) });
+        let place =
+            self.started.insert(Started { id: request.id, pieces: pieces as u32, result: Ok(()) });
         if !streams {
             self.awaited = Some(place);
         }
@@ -192,7 +195,11 @@ mod tests {
 
     #[test]
     fn without_flushes_small_requests_pass_unchanged() {
-        let requests: Vec<Request> = (0..40).map(|i| Request::write(i, i * 7_340_032, 16_384)).collect();
-        assert_eq!(done("raid10-bbwc-2010", true, &requests), done("raid10-bbwc-2010", false, &requests));
+        let requests: Vec<Request> =
+            (0..40).map(|i| Request::write(i, i * 7_340_032, 16_384)).collect();
+        assert_eq!(
+            done("raid10-bbwc-2010", true, &requests),
+            done("raid10-bbwc-2010", false, &requests)
+        );
     }
 }

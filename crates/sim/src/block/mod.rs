@@ -160,7 +160,11 @@ pub(crate) struct BlockLayer {
 }
 
 impl BlockLayer {
-    pub(crate) fn new(device: Box<dyn Device + Send>, elevator: Box<dyn Elevator>, p: QueueParams) -> Self {
+    pub(crate) fn new(
+        device: Box<dyn Device + Send>,
+        elevator: Box<dyn Elevator>,
+        p: QueueParams,
+    ) -> Self {
         let volatile = device.profile().volatile_cache;
         Self {
             device,
@@ -457,7 +461,14 @@ impl BlockLayer {
         self.nodes.get_mut(tail).next = first;
     }
 
-    fn request(&mut self, now: Nanos, io: IoRequest, node: u32, class: Option<u8>, track: Track) -> u32 {
+    fn request(
+        &mut self,
+        now: Nanos,
+        io: IoRequest,
+        node: u32,
+        class: Option<u8>,
+        track: Track,
+    ) -> u32 {
         if self.outstanding == 0 {
             self.busy_since = now;
         }

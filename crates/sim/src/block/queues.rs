@@ -51,7 +51,8 @@ pub(super) struct Queues {
 impl Queues {
     /// `pool` and `wbt` are what each of them begins with.
     pub(super) fn new(stripes: Stripes, pool: &RequestPool, wbt: Option<&Wbt>) -> Self {
-        let queue = || MemberQueue { pool: pool.clone(), gate: wbt.map(|wbt| Gate::new(wbt.clone())) };
+        let queue =
+            || MemberQueue { pool: pool.clone(), gate: wbt.map(|wbt| Gate::new(wbt.clone())) };
         Self { stripes, members: (0..stripes.members.max(1)).map(|_| queue()).collect() }
     }
 
@@ -209,7 +210,10 @@ mod tests {
     #[test]
     fn places_go_to_members_by_chunk() {
         let stripes = Stripes { members: 3, chunk: CHUNK };
-        assert_eq!([0, CHUNK - 1, CHUNK, 2 * CHUNK, 3 * CHUNK].map(|at| stripes.member(at)), [0, 0, 1, 2, 0]);
+        assert_eq!(
+            [0, CHUNK - 1, CHUNK, 2 * CHUNK, 3 * CHUNK].map(|at| stripes.member(at)),
+            [0, 0, 1, 2, 0]
+        );
         assert_eq!(Stripes::ONE.member(u64::MAX), 0);
     }
 }

@@ -68,8 +68,8 @@ pub struct Deadline {
     tunables: DeadlineTunables,
     /// Behaves as in 2.6.18.
     old: bool,
-    /// The next request by sector in each direction; at most one direction has one, the one that is
-    /// being served.
+    /// The next request by sector in each direction; at most one direction has one, the one that
+    /// is being served.
     next: [Option<Handle>; 2],
     /// Requests since the batch began.
     batching: u32,
@@ -191,8 +191,11 @@ impl Elevator for Deadline {
             return;
         }
         let direction = direction_of(&request);
-        let expire_ms =
-            if direction == READ { self.tunables.read_expire_ms } else { self.tunables.write_expire_ms };
+        let expire_ms = if direction == READ {
+            self.tunables.read_expire_ms
+        } else {
+            self.tunables.write_expire_ms
+        };
         let deadline = self.clock.jiffies(now) + self.clock.ticks(expire_ms.into());
         self.queues.insert(direction as u32, request, deadline);
     }

@@ -54,7 +54,13 @@ pub(super) const fn sample_valid(samples: u64) -> bool {
 /// (`as_choose_req`, `cfq_choose_req`), all in bytes. The nearer one ahead wins. Going back costs
 /// `penalty` times as much and is considered up to `back_max` only. Of two positions further
 /// behind, the one furthest behind wins.
-pub(super) const fn first_is_better(last: u64, back_max: u64, penalty: u64, first: u64, second: u64) -> bool {
+pub(super) const fn first_is_better(
+    last: u64,
+    back_max: u64,
+    penalty: u64,
+    first: u64,
+    second: u64,
+) -> bool {
     match (cost(last, back_max, penalty, first), cost(last, back_max, penalty, second)) {
         (Some(a), Some(b)) if a == b => first >= second,
         (Some(a), Some(b)) => a < b,
@@ -89,7 +95,11 @@ mod tests {
         for _ in 0..60 {
             think.update(8);
         }
-        assert_eq!((think.samples, think.mean), (249, 8), "integer division stops the weight below 255");
+        assert_eq!(
+            (think.samples, think.mean),
+            (249, 8),
+            "integer division stops the weight below 255"
+        );
     }
 
     #[test]
@@ -117,8 +127,14 @@ mod tests {
     fn the_head_prefers_ahead_then_a_little_behind() {
         let (back, penalty) = (100, 2);
         assert!(first_is_better(1000, back, penalty, 1010, 1020));
-        assert!(first_is_better(1000, back, penalty, 1010, 994), "10 ahead against 6 behind, which costs 12");
-        assert!(!first_is_better(1000, back, penalty, 1010, 996), "10 ahead against 4 behind, which costs 8");
+        assert!(
+            first_is_better(1000, back, penalty, 1010, 994),
+            "10 ahead against 6 behind, which costs 12"
+        );
+        assert!(
+            !first_is_better(1000, back, penalty, 1010, 996),
+            "10 ahead against 4 behind, which costs 8"
+        );
         assert!(first_is_better(1000, back, penalty, 950, 899), "too far behind is out");
         assert!(
             first_is_better(1000, back, penalty, 10, 20),

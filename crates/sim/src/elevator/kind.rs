@@ -6,9 +6,9 @@ use std::str::FromStr;
 use thiserror::Error;
 
 use super::{
-    Anticipatory, AnticipatoryTunables, Bfq, BfqTunables, Cfq18, Cfq18Tunables, Cfq32, Cfq32Tunables,
-    Deadline, DeadlineTunables, Elevator, Kyber, KyberTunables, MqDeadline, MqDeadlineTunables, NoElevator,
-    Noop,
+    Anticipatory, AnticipatoryTunables, Bfq, BfqTunables, Cfq18, Cfq18Tunables, Cfq32,
+    Cfq32Tunables, Deadline, DeadlineTunables, Elevator, Kyber, KyberTunables, MqDeadline,
+    MqDeadlineTunables, NoElevator, Noop,
 };
 use crate::kernel::Generation;
 
@@ -163,9 +163,12 @@ fn names(kinds: &[ElevatorKind]) -> String {
 #[must_use]
 pub const fn offered(generation: Generation) -> &'static [ElevatorKind] {
     match generation {
-        Generation::K2_6_18 | Generation::K2_6_32 => {
-            &[ElevatorKind::Noop, ElevatorKind::Anticipatory, ElevatorKind::Deadline, ElevatorKind::Cfq]
-        }
+        Generation::K2_6_18 | Generation::K2_6_32 => &[
+            ElevatorKind::Noop,
+            ElevatorKind::Anticipatory,
+            ElevatorKind::Deadline,
+            ElevatorKind::Cfq,
+        ],
         Generation::K3_2 => &[ElevatorKind::Noop, ElevatorKind::Deadline, ElevatorKind::Cfq],
         Generation::K6 => {
             &[ElevatorKind::None, ElevatorKind::MqDeadline, ElevatorKind::Kyber, ElevatorKind::Bfq]
@@ -207,15 +210,23 @@ pub fn build(kind: ElevatorKind, facts: &QueueFacts) -> Result<Box<dyn Elevator>
     let old = generation == Generation::K2_6_18;
     Ok(match kind {
         ElevatorKind::Noop => Box::new(Noop::new(!old)),
-        ElevatorKind::Anticipatory => Box::new(Anticipatory::new(old, hz, AnticipatoryTunables::new(hz))),
+        ElevatorKind::Anticipatory => {
+            Box::new(Anticipatory::new(old, hz, AnticipatoryTunables::new(hz)))
+        }
         ElevatorKind::Deadline => Box::new(Deadline::new(old, hz, DeadlineTunables::default())),
         ElevatorKind::Cfq if old => Box::new(Cfq18::new(hz, Cfq18Tunables::new(hz))),
         ElevatorKind::Cfq => {
             let quantum = if generation == Generation::K3_2 { 8 } else { 4 };
-            Box::new(Cfq32::new(hz, rotational, Cfq32Tunables { quantum, ..Cfq32Tunables::new(hz) }))
+            Box::new(Cfq32::new(
+                hz,
+                rotational,
+                Cfq32Tunables { quantum, ..Cfq32Tunables::new(hz) },
+            ))
         }
         ElevatorKind::None => Box::new(NoElevator::new(cpus)),
-        ElevatorKind::MqDeadline => Box::new(MqDeadline::new(release, hz, MqDeadlineTunables::default())),
+        ElevatorKind::MqDeadline => {
+            Box::new(MqDeadline::new(release, hz, MqDeadlineTunables::default()))
+        }
         ElevatorKind::Kyber => Box::new(Kyber::new(release, hz, cpus, KyberTunables::default())),
         ElevatorKind::Bfq => Box::new(Bfq::new(hz, rotational, bfq_groups, BfqTunables::new(hz))),
     })
@@ -247,7 +258,9 @@ mod tests {
 
     #[test]
     fn what_is_offered_can_be_built_and_defaults_are_offered() {
-        for generation in [Generation::K2_6_18, Generation::K2_6_32, Generation::K3_2, Generation::K6] {
+        for generation in
+            [Generation::K2_6_18, Generation::K2_6_32, Generation::K3_2, Generation::K6]
+        {
             for &kind in offered(generation) {
                 assert_eq!(build(kind, &QueueFacts::new(generation)).unwrap().name(), kind.name());
             }

@@ -229,7 +229,13 @@ impl Kyber {
     }
 
     /// The bucket of a percentile, if there are samples enough (`calculate_percentile`).
-    fn percentile(&mut self, domain: usize, kind: usize, percent: u32, jiffies: u64) -> Option<usize> {
+    fn percentile(
+        &mut self,
+        domain: usize,
+        kind: usize,
+        percent: u32,
+        jiffies: u64,
+    ) -> Option<usize> {
         let samples: u32 = self.buckets[domain][kind].iter().sum();
         if samples == 0 {
             return None;
@@ -362,8 +368,13 @@ mod tests {
         for n in 100..120 {
             elevator.insert(Nanos::ZERO, write(n, n * 10, 1));
         }
-        let expected: Vec<u64> =
-            (0..16).chain(100..108).chain(16..32).chain(108..116).chain(32..40).chain(116..120).collect();
+        let expected: Vec<u64> = (0..16)
+            .chain(100..108)
+            .chain(16..32)
+            .chain(108..116)
+            .chain(32..40)
+            .chain(116..120)
+            .collect();
         assert_eq!(drain(&mut elevator), expected);
     }
 
@@ -381,7 +392,11 @@ mod tests {
         elevator.insert(Nanos::ZERO, write(4, 200, 1));
         assert_eq!(merged(&mut elevator, &write(5, 201, 1)), Some(4));
         elevator.insert(Nanos::ZERO, read(6, 0, 1));
-        assert_eq!(dispatched(&mut elevator, Nanos::ZERO), Some(6), "reads have tokens of their own");
+        assert_eq!(
+            dispatched(&mut elevator, Nanos::ZERO),
+            Some(6),
+            "reads have tokens of their own"
+        );
         elevator.completed(Nanos::from_millis(1), &first);
         assert_eq!(dispatched(&mut elevator, Nanos::from_millis(1)), Some(2));
     }
@@ -409,7 +424,8 @@ mod tests {
         let mut elevator = kyber();
         // The first completions set the timer; then 600 writes in the first bucket and 600 reads in
         // the sixth (2.5 to 3 ms) are counted.
-        let now = serve(&mut elevator, Nanos::ZERO, 50, Nanos::from_millis(1), |id| write(id, id, 1));
+        let now =
+            serve(&mut elevator, Nanos::ZERO, 50, Nanos::from_millis(1), |id| write(id, id, 1));
         assert_eq!(elevator.depths(), [256, 128, 64, 16]);
         elevator.buckets[WRITE][TOTAL][0] = 600;
         elevator.buckets[READ][TOTAL][5] = 600;
@@ -439,7 +455,9 @@ mod tests {
     #[test]
     fn one_bucket_is_a_quarter_of_the_target() {
         let mut elevator = kyber();
-        for (latency_us, bucket) in [(1, 0), (500, 0), (501, 1), (2000, 3), (2001, 4), (3500, 6), (9999, 7)] {
+        for (latency_us, bucket) in
+            [(1, 0), (500, 0), (501, 1), (2000, 3), (2001, 4), (3500, 6), (9999, 7)]
+        {
             elevator.buckets[READ][TOTAL] = [0; BUCKETS];
             elevator.add_sample(READ, TOTAL, latency_us * 1000);
             assert_eq!(elevator.buckets[READ][TOTAL][bucket], 1, "{latency_us} µs");

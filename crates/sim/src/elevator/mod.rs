@@ -55,7 +55,9 @@ pub use bfq::{Bfq, BfqTunables};
 pub use cfq_18::{Cfq18, Cfq18Tunables};
 pub use cfq_32::{Cfq32, Cfq32Tunables};
 pub use deadline::{Deadline, DeadlineTunables};
-pub use kind::{BuildError, ElevatorKind, QueueFacts, UnknownElevator, build, default_for, offered};
+pub use kind::{
+    BuildError, ElevatorKind, QueueFacts, UnknownElevator, build, default_for, offered,
+};
 pub use kyber::{Kyber, KyberTunables};
 pub use mq_deadline::{MqDeadline, MqDeadlineTunables};
 pub use none::NoElevator;

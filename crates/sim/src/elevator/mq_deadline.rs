@@ -114,7 +114,11 @@ impl MqDeadline {
     }
 
     fn expire(&self, direction: usize) -> u64 {
-        let ms = if direction == READ { self.tunables.read_expire_ms } else { self.tunables.write_expire_ms };
+        let ms = if direction == READ {
+            self.tunables.read_expire_ms
+        } else {
+            self.tunables.write_expire_ms
+        };
         self.clock.ticks(ms.into())
     }
 
@@ -255,7 +259,8 @@ impl Elevator for MqDeadline {
 
     /// `dd_depth_updated`.
     fn depth_updated(&mut self, nr_requests: u32) {
-        self.tunables.async_depth = if self.reserves { (3 * nr_requests / 4).max(1) } else { nr_requests };
+        self.tunables.async_depth =
+            if self.reserves { (3 * nr_requests / 4).max(1) } else { nr_requests };
     }
 
     /// `dd_limit_depth`.

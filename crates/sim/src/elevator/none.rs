@@ -144,7 +144,11 @@ mod tests {
         for id in 0..9 {
             none.insert(Nanos::ZERO, write(id, id * 10, 1));
         }
-        assert_eq!(merged(&mut none, &write(100, 1, 1)), None, "request 0 is the ninth from the end");
+        assert_eq!(
+            merged(&mut none, &write(100, 1, 1)),
+            None,
+            "request 0 is the ninth from the end"
+        );
         assert_eq!(merged(&mut none, &write(101, 11, 1)), Some(1));
     }
 

@@ -50,7 +50,8 @@ impl Noop {
         self.pool.grow_back(handle, bio.len, bio.queued);
         self.ends.insert(&mut self.pool, handle);
         self.last_merge = Some(handle);
-        let behind = self.pool.newer(handle).filter(|&next| self.can_absorb(handle, next, max_bytes));
+        let behind =
+            self.pool.newer(handle).filter(|&next| self.can_absorb(handle, next, max_bytes));
         let absorbed = behind.map(|next| self.absorb(handle, next));
         Merge { into: self.pool.request(handle).id, absorbed }
     }
@@ -58,7 +59,8 @@ impl Noop {
     fn grow_front(&mut self, handle: Handle, bio: &IoRequest, max_bytes: u64) -> Merge {
         self.pool.grow_front(handle, bio.len, bio.queued);
         self.last_merge = Some(handle);
-        let before = self.pool.older(handle).filter(|&before| self.can_absorb(before, handle, max_bytes));
+        let before =
+            self.pool.older(handle).filter(|&before| self.can_absorb(before, handle, max_bytes));
         if let Some(before) = before {
             let absorbed = Some(self.absorb(before, handle));
             return Merge { into: self.pool.request(before).id, absorbed };

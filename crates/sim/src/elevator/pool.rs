@@ -52,8 +52,15 @@ impl Pool {
     }
 
     pub(super) fn add(&mut self, request: IoRequest, queue: u32, stamp: u64) -> Handle {
-        let entry =
-            Entry { request, stamp, queue, older: NIL, newer: NIL, chain_previous: NIL, chain_next: NIL };
+        let entry = Entry {
+            request,
+            stamp,
+            queue,
+            older: NIL,
+            newer: NIL,
+            chain_previous: NIL,
+            chain_next: NIL,
+        };
         self.len += 1;
         if self.free == NIL {
             self.entries.push(entry);

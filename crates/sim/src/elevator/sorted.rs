@@ -20,8 +20,8 @@ use crate::request::IoRequest;
 struct Queue {
     /// First byte and request, ascending; equal ones in the order in which they came (as
     /// `elv_rb_add` does since 2.6.37; before it sent the elder one off at once). A ring, because
-    /// requests leave mostly from the low end and join mostly at the high one, and a queue holds at
-    /// most a few hundred.
+    /// requests leave mostly from the low end and join mostly at the high one, and a queue holds
+    /// at most a few hundred.
     by_position: VecDeque<(u64, Handle)>,
     by_age: Fifo,
 }
@@ -67,7 +67,8 @@ pub(super) struct SortedQueues {
 
 impl SortedQueues {
     pub(super) fn new(queues: u32) -> Self {
-        let mut made = Self { pool: Pool::new(), queues: Vec::new(), ends: EndHash::new(), last_merge: None };
+        let mut made =
+            Self { pool: Pool::new(), queues: Vec::new(), ends: EndHash::new(), last_merge: None };
         for _ in 0..queues {
             made.add_queue();
         }
@@ -167,7 +168,8 @@ impl SortedQueues {
     ) -> Option<Handle> {
         let (Some(first), Some(second)) = (a, b) else { return a.or(b) };
         let (x, y) = (self.pool.request(first).offset, self.pool.request(second).offset);
-        let keeps_first = first != second && first_is_better(head, reach.back_max, reach.penalty, x, y);
+        let keeps_first =
+            first != second && first_is_better(head, reach.back_max, reach.penalty, x, y);
         Some(if keeps_first { first } else { second })
     }
 
@@ -232,7 +234,8 @@ impl SortedQueues {
         if let Some(handle) = self.ends.ending_at(&self.pool, bio.offset, accept) {
             return Some(self.grow_back(handle, bio, rules, leaving));
         }
-        let handle = self.starting_at(rules.front?, bio.end()).filter(|&at| accept(self.pool.entry(at)))?;
+        let handle =
+            self.starting_at(rules.front?, bio.end()).filter(|&at| accept(self.pool.entry(at)))?;
         Some(self.grow_front(handle, bio, rules, leaving))
     }
 
@@ -289,7 +292,12 @@ impl SortedQueues {
 
     /// `next` becomes the end of `into`, which takes its place by age if that is the better one.
     /// Returns the number of the absorbed request.
-    fn absorb(&mut self, into: Handle, next: Handle, mut leaving: impl FnMut(&Self, Handle, Leaving)) -> u64 {
+    fn absorb(
+        &mut self,
+        into: Handle,
+        next: Handle,
+        mut leaving: impl FnMut(&Self, Handle, Leaving),
+    ) -> u64 {
         leaving(self, next, Leaving::Absorbed);
         let &Entry { request: gone, stamp, queue, .. } = self.pool.entry(next);
         if stamp < self.pool.entry(into).stamp {
@@ -308,7 +316,10 @@ impl SortedQueues {
 /// Where a request is in a queue by position.
 fn index_of(by_position: &VecDeque<(u64, Handle)>, offset: u64, handle: Handle) -> usize {
     let mut at = by_position.partition_point(|&(position, _)| position < offset);
-    while by_position.get(at).is_some_and(|&(position, other)| position == offset && other != handle) {
+    while by_position
+        .get(at)
+        .is_some_and(|&(position, other)| position == offset && other != handle)
+    {
         at += 1;
     }
     at

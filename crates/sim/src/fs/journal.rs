@@ -87,7 +87,12 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    pub(super) fn new(kind: FsKind, generation: Generation, capacity: u64, process: ProcessIndex) -> Self {
+    pub(super) fn new(
+        kind: FsKind,
+        generation: Generation,
+        capacity: u64,
+        process: ProcessIndex,
+    ) -> Self {
         let len = (capacity / 64).clamp(4 << 20, 128 << 20) / BLOCK * BLOCK;
         let begin = match kind {
             // Inode 8 of the first group.
@@ -239,7 +244,8 @@ impl Machine {
         let mut bio = Bio::new(Op::Write { fua: true }, offset, bytes, flags, End::Record(commit));
         bio.preflush = true;
         // The record goes out in the context of the process that forces the log.
-        bio.on_behalf_of = j.waiters.iter().find(|(_, waits_for)| *waits_for == commit).map(|(who, _)| *who);
+        bio.on_behalf_of =
+            j.waiters.iter().find(|(_, waits_for)| *waits_for == commit).map(|(who, _)| *who);
         self.put(process, bio);
         if !self.processes[process.0 as usize].blocked {
             self.pump(process);
@@ -370,7 +376,10 @@ impl Machine {
         while left > 0 {
             let part = left.min(512 << 10);
             let offset = self.fs.journal.next_offset(part);
-            self.put(process, Bio::new(Op::Write { fua: false }, offset, part, flags, End::Process(process)));
+            self.put(
+                process,
+                Bio::new(Op::Write { fua: false }, offset, part, flags, End::Process(process)),
+            );
             left -= part;
         }
     }

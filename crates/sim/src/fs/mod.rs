@@ -194,7 +194,11 @@ impl Filesystem {
         // Large files begin where a chunk of an array does.
         let unit = if bytes >= LARGE { LARGE } else { 1 };
         let at = self.areas[directory].next_multiple_of(unit);
-        let at = if at + bytes > self.capacity { self.areas.iter().copied().min().unwrap_or(0) } else { at };
+        let at = if at + bytes > self.capacity {
+            self.areas.iter().copied().min().unwrap_or(0)
+        } else {
+            at
+        };
         self.areas[directory] = at + bytes;
         at
     }
@@ -244,7 +248,8 @@ impl Machine {
         let times = inode.mtime != tick;
         inode.mtime = tick;
         // ext3 allocates when a page is written to; the others when it goes out.
-        let allocates = end > inode.written && matches!(self.fs.kind, FsKind::Ext3 | FsKind::Ext3Writeback);
+        let allocates =
+            end > inode.written && matches!(self.fs.kind, FsKind::Ext3 | FsKind::Ext3Writeback);
         if times {
             self.join_commit(id, false, 0);
         }
@@ -259,7 +264,9 @@ impl Machine {
     pub(crate) fn fs_after_write(&mut self, id: InodeId, begin: u64, end: u64, grew: bool) {
         let _ = begin;
         match self.fs.kind {
-            FsKind::Xfs | FsKind::Ext4 if grew => self.join_commit(id, true, 1 + (end - begin) / 32_768),
+            FsKind::Xfs | FsKind::Ext4 if grew => {
+                self.join_commit(id, true, 1 + (end - begin) / 32_768)
+            }
             FsKind::Btrfs => self.join_commit(id, true, 1),
             _ => {}
         }

@@ -86,12 +86,16 @@ impl Machine {
         }
         std::mem::swap(&mut inode.answered, &mut inode.committing);
         let at = inode.device_offset;
-        let flushes = self.block.volatile() && self.fs.kind == (FsKind::Nfs { server_async: false });
+        let flushes =
+            self.block.volatile() && self.fs.kind == (FsKind::Nfs { server_async: false });
         // Without anything to flush a COMMIT still goes there and back, like a read of nothing.
         let op = if flushes { Op::Flush } else { Op::Read };
         let at = if flushes { 0 } else { at };
         let process = self.fs.journal.process();
-        self.put(process, Bio::new(op, at, 0, Flags { sync: true, ..Flags::default() }, End::Committed(id)));
+        self.put(
+            process,
+            Bio::new(op, at, 0, Flags { sync: true, ..Flags::default() }, End::Committed(id)),
+        );
         if !self.processes[process.0 as usize].blocked {
             self.pump(process);
         }

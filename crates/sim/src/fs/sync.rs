@@ -62,7 +62,13 @@ pub(crate) struct SyncJob {
 
 impl SyncJob {
     /// For the pages that the process has written, or the `whole` file with them, as fsync does.
-    pub(crate) fn new(inode: InodeId, own: (u64, u64), whole: bool, extent: Extent, now: Nanos) -> Self {
+    pub(crate) fn new(
+        inode: InodeId,
+        own: (u64, u64),
+        whole: bool,
+        extent: Extent,
+        now: Nanos,
+    ) -> Self {
         let (begin, end) = if whole { (0, u64::MAX) } else { own };
         Self {
             inode,
@@ -107,7 +113,8 @@ impl Machine {
     ) -> Option<u64> {
         let mut page = from;
         for _ in 0..BATCH {
-            let (begin, end) = self.cache.inode(id).next_dirty(page).filter(|(begin, _)| *begin < to)?;
+            let (begin, end) =
+                self.cache.inode(id).next_dirty(page).filter(|(begin, _)| *begin < to)?;
             page = self.submit_pages(process, id, begin, end.min(to), flags);
         }
         Some(page)
@@ -121,7 +128,8 @@ impl Machine {
             }
             match job.stage {
                 Stage::Submit { page } => {
-                    let flags = Flags { sync: self.fs.syncs_say_so(self.generation), ..Flags::default() };
+                    let flags =
+                        Flags { sync: self.fs.syncs_say_so(self.generation), ..Flags::default() };
                     job.stage = match self.submit_batch(process, job.inode, page, job.end, flags) {
                         Some(page) => Stage::Submit { page },
                         None => Stage::Wait,
@@ -140,7 +148,9 @@ impl Machine {
                     let inode = self.cache.inode(job.inode);
                     let (begin, end) = job.own;
                     job.stage = match job.skipped {
-                        true if inode.dirty.touches(begin, end) => Stage::Submit { page: job.begin },
+                        true if inode.dirty.touches(begin, end) => {
+                            Stage::Submit { page: job.begin }
+                        }
                         true if inode.writeback.touches(begin, end) => Stage::Wait,
                         _ => Stage::Commit,
                     };

@@ -62,15 +62,19 @@ impl BdiLimits {
     /// # Errors
     /// [`KnobError`] if the generation did not have a knob, or would not take its value.
     pub fn from_setting(setting: &Setting, context: &BdiContext) -> Result<Self, KnobError> {
-        for name in setting.0.keys().filter(|name| name.starts_with("bdi.") && *name != "bdi.read_ahead_kb") {
+        for name in
+            setting.0.keys().filter(|name| name.starts_with("bdi.") && *name != "bdi.read_ahead_kb")
+        {
             known(BDI_KNOBS, context.generation, name)?;
         }
         let mut limits = Self::default();
-        if let Some(ppm) = share(setting, ["bdi.max_ratio", "bdi.max_ratio_fine", "bdi.max_bytes"], context)?
+        if let Some(ppm) =
+            share(setting, ["bdi.max_ratio", "bdi.max_ratio_fine", "bdi.max_bytes"], context)?
         {
             limits.max_ppm = ppm;
         }
-        if let Some(ppm) = share(setting, ["bdi.min_ratio", "bdi.min_ratio_fine", "bdi.min_bytes"], context)?
+        if let Some(ppm) =
+            share(setting, ["bdi.min_ratio", "bdi.min_ratio_fine", "bdi.min_bytes"], context)?
         {
             limits.min_ppm = ppm;
         }
@@ -140,11 +144,19 @@ mod tests {
     fn context() -> BdiContext {
         // A machine on which these were read: 1,191,286 pages of hard limit.
         let thresholds = Thresholds { dirty: 1_191_286, background: 595_643 };
-        BdiContext { generation: Generation::K6, thresholds, dirtyable: 5_956_430, other_min_ppm: 0 }
+        BdiContext {
+            generation: Generation::K6,
+            thresholds,
+            dirtyable: 5_956_430,
+            other_min_ppm: 0,
+        }
     }
 
     fn limits(name: &str, value: &str) -> Result<BdiLimits, KnobError> {
-        BdiLimits::from_setting(&[(name.to_owned(), value.to_owned())].into_iter().collect(), &context())
+        BdiLimits::from_setting(
+            &[(name.to_owned(), value.to_owned())].into_iter().collect(),
+            &context(),
+        )
     }
 
     /// What a kernel 6.18 answered, written and read back. The limit was 1,191,286 pages when the
@@ -179,12 +191,15 @@ mod tests {
     #[test]
     fn shares_that_the_kernel_refuses_are_refused() {
         assert!(matches!(limits("bdi.max_ratio", "101"), Err(KnobError::OutOfRange { .. })));
-        assert!(matches!(limits("bdi.min_ratio", "100"), Err(KnobError::MinSum { sum: 1_000_000 })));
+        assert!(matches!(
+            limits("bdi.min_ratio", "100"),
+            Err(KnobError::MinSum { sum: 1_000_000 })
+        ));
         // 1,191,286 pages are all of the limit; one more is too many.
         assert_eq!(limits("bdi.max_bytes", "4879507456").unwrap().max_ppm, 1_000_000);
         assert!(matches!(limits("bdi.max_bytes", "4879511552"), Err(KnobError::OutOfRange { .. })));
-        let crossed =
-            [("bdi.max_ratio", "10"), ("bdi.min_ratio", "20")].map(|(k, v)| (k.to_owned(), v.to_owned()));
+        let crossed = [("bdi.max_ratio", "10"), ("bdi.min_ratio", "20")]
+            .map(|(k, v)| (k.to_owned(), v.to_owned()));
         let crossed = BdiLimits::from_setting(&crossed.into_iter().collect(), &context());
         assert_eq!(crossed, Err(KnobError::MinAboveMax { min: 200_000, max: 100_000 }));
         let old = BdiContext { generation: Generation::K3_2, ..context() };

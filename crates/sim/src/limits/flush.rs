@@ -17,7 +17,12 @@ pub const MIN_CHUNK_PAGES: u64 = 1024;
 /// of 1024. `nr_pages`: how many the flusher is to write at all (a very large number for background
 /// writeback).
 #[must_use]
-pub fn chunk_pages(generation: Generation, avg_bandwidth: u64, dirty_limit: u64, nr_pages: u64) -> u64 {
+pub fn chunk_pages(
+    generation: Generation,
+    avg_bandwidth: u64,
+    dirty_limit: u64,
+    nr_pages: u64,
+) -> u64 {
     match generation {
         Generation::K2_6_18 | Generation::K2_6_32 => MIN_CHUNK_PAGES,
         Generation::K3_2 | Generation::K6 => {
@@ -112,7 +117,10 @@ mod tests {
         let off = DirtyKnobs { writeback_centisecs: 0, ..DEFAULTS };
         assert!(!periodic.due(Nanos::from_secs(100), &off));
         assert_eq!(periodic.next_wakeup(Nanos::from_secs(100), &off), None);
-        assert_eq!(periodic.next_wakeup(Nanos::from_secs(100), &DEFAULTS), Some(Nanos::from_secs(105)));
+        assert_eq!(
+            periodic.next_wakeup(Nanos::from_secs(100), &DEFAULTS),
+            Some(Nanos::from_secs(105))
+        );
     }
 
     #[test]
@@ -120,6 +128,9 @@ mod tests {
         let s = Nanos::from_secs;
         assert_eq!(next_kupdate(s(10), s(11), &DEFAULTS), Some(s(15)));
         assert_eq!(next_kupdate(s(10), s(20), &DEFAULTS), Some(s(21)));
-        assert_eq!(next_kupdate(s(10), s(20), &DirtyKnobs { writeback_centisecs: 0, ..DEFAULTS }), None);
+        assert_eq!(
+            next_kupdate(s(10), s(20), &DirtyKnobs { writeback_centisecs: 0, ..DEFAULTS }),
+            None
+        );
     }
 }

@@ -127,7 +127,9 @@ impl DirtyKnobs {
         if let Some(limit) = pair(setting, "vm.dirty_ratio", "vm.dirty_bytes", 2 * PAGE_SIZE)? {
             knobs.dirty = limit;
         }
-        if let Some(limit) = pair(setting, "vm.dirty_background_ratio", "vm.dirty_background_bytes", 1)? {
+        if let Some(limit) =
+            pair(setting, "vm.dirty_background_ratio", "vm.dirty_background_bytes", 1)?
+        {
             knobs.background = limit;
         }
         if let Some(n) = centisecs(setting, "vm.dirty_writeback_centisecs")? {
@@ -142,7 +144,8 @@ impl DirtyKnobs {
     /// How often flushers look for old data; `None`: never.
     #[must_use]
     pub fn writeback_interval(&self) -> Option<Nanos> {
-        (self.writeback_centisecs > 0).then(|| Nanos::from_millis(u64::from(self.writeback_centisecs) * 10))
+        (self.writeback_centisecs > 0)
+            .then(|| Nanos::from_millis(u64::from(self.writeback_centisecs) * 10))
     }
 
     /// How old data gets before it counts as old.
@@ -242,9 +245,11 @@ mod tests {
         assert_eq!(knobs.expire_interval(), Nanos::from_secs(1));
         let none = DirtyKnobs::from_setting(Generation::K2_6_18, &Setting::default()).unwrap();
         assert_eq!((none.dirty, none.background), (Limit::Ratio(40), Limit::Ratio(10)));
-        let off =
-            DirtyKnobs::from_setting(Generation::K6, &setting(&[("vm.dirty_writeback_centisecs", "0")]))
-                .unwrap();
+        let off = DirtyKnobs::from_setting(
+            Generation::K6,
+            &setting(&[("vm.dirty_writeback_centisecs", "0")]),
+        )
+        .unwrap();
         assert_eq!(off.writeback_interval(), None);
         // Both halves 0 is the ratio of 0, which the kernel takes.
         let zero = setting(&[("vm.dirty_ratio", "0"), ("vm.dirty_bytes", "0")]);
@@ -254,7 +259,9 @@ mod tests {
     #[test]
     fn what_a_kernel_did_not_have_or_take_is_refused_with_what_it_has() {
         let told = |generation, name: &str, value: &str| {
-            DirtyKnobs::from_setting(generation, &setting(&[(name, value)])).unwrap_err().to_string()
+            DirtyKnobs::from_setting(generation, &setting(&[(name, value)]))
+                .unwrap_err()
+                .to_string()
         };
         insta::assert_snapshot!(told(Generation::K2_6_18, "vm.dirty_bytes", "15000000"), @"Linux 2.6.18 has no vm.dirty_bytes; it has vm.dirty_ratio, vm.dirty_background_ratio, vm.dirty_writeback_centisecs, vm.dirty_expire_centisecs");
         insta::assert_snapshot!(told(Generation::K6, "vm.dirty_ration", "1"), @"Linux 6.18 has no vm.dirty_ration; it has vm.dirty_ratio, vm.dirty_bytes, vm.dirty_background_ratio, vm.dirty_background_bytes, vm.dirty_writeback_centisecs, vm.dirty_expire_centisecs");

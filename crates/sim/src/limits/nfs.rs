@@ -71,9 +71,14 @@ mod tests {
     fn the_default_grows_with_the_root_of_memory() {
         // As the comment in fs/nfs/write.c has it: 64 MB of RAM give 8192 kB, 1 GB 32768 kB, 16 GB
         // 131072 kB; and 256 MB at most.
-        for (mib, kib) in
-            [(64, 8_192), (128, 11_584), (256, 16_384), (512, 23_168), (1_024, 32_768), (16_384, 131_072)]
-        {
+        for (mib, kib) in [
+            (64, 8_192),
+            (128, 11_584),
+            (256, 16_384),
+            (512, 23_168),
+            (1_024, 32_768),
+            (16_384, 131_072),
+        ] {
             assert_eq!(default_congestion_kib(mib * 256), kib, "{mib} MiB");
         }
         assert_eq!(default_congestion_kib(1 << 30), 262_144);

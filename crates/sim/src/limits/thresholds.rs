@@ -30,12 +30,19 @@ impl Thresholds {
 
     /// A quarter more, for real-time tasks and local NFS servers.
     const fn quarter_more(self) -> Self {
-        Self { dirty: self.dirty + self.dirty / 4, background: self.background + self.background / 4 }
+        Self {
+            dirty: self.dirty + self.dirty / 4,
+            background: self.background + self.background / 4,
+        }
     }
 
     /// A background threshold that is not below the hard limit silently becomes half of it.
     const fn ordered(self) -> Self {
-        if self.background >= self.dirty { Self { background: self.dirty / 2, ..self } } else { self }
+        if self.background >= self.dirty {
+            Self { background: self.dirty / 2, ..self }
+        } else {
+            self
+        }
     }
 }
 
@@ -65,13 +72,15 @@ pub fn global(
                 Limit::Bytes(bytes) => bytes.div_ceil(PAGE_SIZE),
             };
             let thresholds =
-                Thresholds { dirty, background: percent_or_bytes(knobs.background, available) }.ordered();
+                Thresholds { dirty, background: percent_or_bytes(knobs.background, available) }
+                    .ordered();
             if boosted { thresholds.quarter_more() } else { thresholds }
         }
         Generation::K3_2 => {
             let dirty = percent_or_bytes(knobs.dirty, available);
             let thresholds =
-                Thresholds { dirty, background: percent_or_bytes(knobs.background, available) }.ordered();
+                Thresholds { dirty, background: percent_or_bytes(knobs.background, available) }
+                    .ordered();
             if boosted { thresholds.quarter_more() } else { thresholds }
         }
         Generation::K6 => {
@@ -201,7 +210,10 @@ mod tests {
         let knobs = knobs(Limit::Ratio(20), Limit::Ratio(10));
         let at = |generation, limit| global(generation, &knobs, &MEMORY, true, limit);
         // 2.6.32: 160,000 + 40,000 and 80,000 + 20,000.
-        assert_eq!(at(Generation::K2_6_32, 999), Thresholds { dirty: 200_000, background: 100_000 });
+        assert_eq!(
+            at(Generation::K2_6_32, 999),
+            Thresholds { dirty: 200_000, background: 100_000 }
+        );
         // 6.x: 157,961 + 39,490 + 160,000 / 32 and 78,884 + 19,721 + 5,000.
         assert_eq!(at(Generation::K6, 160_000), Thresholds { dirty: 202_451, background: 103_605 });
     }

@@ -87,7 +87,8 @@ impl Machine {
     fn begin_throttling(&mut self) {
         let process = self.add_process(Role::Kthrotld);
         // The root group has no limit.
-        let rates = std::iter::once(Default::default()).chain(self.groups.iter().map(|limits| limits.io));
+        let rates =
+            std::iter::once(Default::default()).chain(self.groups.iter().map(|limits| limits.io));
         let limits = IoMax::new(Clock::new(self.hz, true), rates);
         self.kthrotld = Some(Kthrotld { process, limits, ready: VecDeque::new(), timer: 0 });
     }

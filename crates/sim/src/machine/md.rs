@@ -160,9 +160,16 @@ mod tests {
         send(&mut machine, process, Op::Write { fua: false }, 5 << 40, WAITED_FOR);
         // The list is longer than there are slots: the thread sleeps, and the write that came last
         // has not even asked.
-        assert!((128..1_000).contains(&machine.block.outstanding()), "{}", machine.block.outstanding());
+        assert!(
+            (128..1_000).contains(&machine.block.outstanding()),
+            "{}",
+            machine.block.outstanding()
+        );
         machine.run_until(Nanos::from_secs(5));
-        assert_eq!((machine.block.outstanding(), machine.processes[process.0 as usize].outstanding), (0, 0));
+        assert_eq!(
+            (machine.block.outstanding(), machine.processes[process.0 as usize].outstanding),
+            (0, 0)
+        );
         assert_eq!(machine.block.counters(machine.now).writes, 1_001);
     }
 }

@@ -125,8 +125,8 @@ pub(crate) struct Machine {
     /// The groups' `io.max`, where any is set.
     kthrotld: Option<Kthrotld>,
     woken: Vec<ProcessIndex>,
-    /// What victims were told is stable: first byte on the device, length, when it was written into
-    /// the page cache, when it was said.
+    /// What victims were told is stable: first byte on the device, length, when it was written
+    /// into the page cache, when it was said.
     #[cfg(test)]
     pub(crate) served: Option<Vec<(u64, u64, Nanos, Nanos)>>,
 }
@@ -320,7 +320,9 @@ impl Machine {
                     self.ready.push_back(process);
                 }
             }
-            End::Fill { inode, begin, pages } => self.pages_read(inode, begin, begin + u64::from(pages)),
+            End::Fill { inode, begin, pages } => {
+                self.pages_read(inode, begin, begin + u64::from(pages))
+            }
             End::Committed(inode) => self.nfs_committed(inode, done.times),
             End::Record(commit) => self.record_written(commit),
         }

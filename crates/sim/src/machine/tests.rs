@@ -100,7 +100,10 @@ fn stop(machine: &mut Machine, loads: &Loads) {
     let all: Vec<usize> = loads.floods.iter().chain(&loads.victims).map(|p| p.load).collect();
     all.iter().for_each(|load| machine.stop_load(*load));
     let limit = machine.now + Nanos::from_secs(3_600);
-    assert!(machine.run_while(limit, |m| !all.iter().all(|l| m.load_stopped(*l))), "something never ended");
+    assert!(
+        machine.run_while(limit, |m| !all.iter().all(|l| m.load_stopped(*l))),
+        "something never ended"
+    );
 }
 
 /// Writes down each call of an elevator and its process, and lets everything pass in its order.
@@ -184,7 +187,8 @@ fn submitted(fs: &str, pairs: &[(&str, &str)]) -> [BTreeSet<(PriorityClass, u8)>
 /// nice 0.
 #[test]
 fn each_submits_with_its_own_priority() {
-    const BE: fn(u8) -> BTreeSet<(PriorityClass, u8)> = |level| [(PriorityClass::BestEffort, level)].into();
+    const BE: fn(u8) -> BTreeSet<(PriorityClass, u8)> =
+        |level| [(PriorityClass::BestEffort, level)].into();
     let nobody = BTreeSet::new;
     assert_eq!(priorities("xfs", &[]), [BE(4), nobody(), BE(4)]);
     assert_eq!(priorities("ext4", &[]), [BE(4), BE(3), BE(4)]);
@@ -216,12 +220,36 @@ fn priorities_and_depths_read_back_and_what_has_none_is_told() {
     }
     let refused = |device, fs, lab, pair| build(device, fs, lab, &[pair]).unwrap_err().to_string();
     for (device, fs, lab, pair, why) in [
-        ("nvme-consumer", "xfs", false, ("device.queue_depth", "8"), "needs a disk behind the SCSI layer"),
-        ("usb-stick", "xfs", false, ("device.queue_depth", "1"), "needs a disk behind the SCSI layer"),
-        ("hdd-7200", "xfs", true, ("device.queue_depth", "8"), "needs a disk behind the SCSI layer"),
+        (
+            "nvme-consumer",
+            "xfs",
+            false,
+            ("device.queue_depth", "8"),
+            "needs a disk behind the SCSI layer",
+        ),
+        (
+            "usb-stick",
+            "xfs",
+            false,
+            ("device.queue_depth", "1"),
+            "needs a disk behind the SCSI layer",
+        ),
+        (
+            "hdd-7200",
+            "xfs",
+            true,
+            ("device.queue_depth", "8"),
+            "needs a disk behind the SCSI layer",
+        ),
         ("hdd-7200", "xfs", false, ("device.queue_depth", "0"), "it takes 1 to 32"),
         ("hdd-7200", "xfs", false, ("device.queue_depth", "33"), "it takes 1 to 32"),
-        ("hdd-7200", "nfs", false, ("device.queue_depth", "8"), "an NFS mount has no request queue"),
+        (
+            "hdd-7200",
+            "nfs",
+            false,
+            ("device.queue_depth", "8"),
+            "an NFS mount has no request queue",
+        ),
         ("hdd-7200", "xfs", false, ("journal.ioprio", "be/0"), "needs ext4"),
         ("hdd-7200", "ext4", false, ("journal.ioprio", "be/8"), "give none, be/0 to be/7"),
         ("hdd-7200", "ext4", false, ("victim.ioprio", "high"), "give none, be/0 to be/7"),
@@ -272,8 +300,9 @@ fn stable(
     writes.any(|(r, _, data)| {
         let forced = r.op == Op::Write { fua: true };
         let flushed = |data: Nanos| {
-            log.iter()
-                .any(|(r, sent, done)| r.op == Op::Flush && *sent >= data && done.is_some_and(|d| d <= end))
+            log.iter().any(|(r, sent, done)| {
+                r.op == Op::Flush && *sent >= data && done.is_some_and(|d| d <= end)
+            })
         };
         !volatile || forced || data.is_some_and(flushed)
     })
@@ -350,7 +379,8 @@ proptest! {
 
 #[test]
 fn one_writer_settles_at_the_setpoint_and_at_the_drain_rate() {
-    let setting = setting(&[("vm.dirty_bytes", "402653184"), ("vm.dirty_background_bytes", "201326592")]);
+    let setting =
+        setting(&[("vm.dirty_bytes", "402653184"), ("vm.dirty_background_bytes", "201326592")]);
     let (mut machine, loads, _) =
         running(options("cloud-gp3"), &setting, &scenario(&[], &["seq,size=16GiB"]));
     machine.run_until(Nanos::from_secs(30));
@@ -364,18 +394,29 @@ fn one_writer_settles_at_the_setpoint_and_at_the_drain_rate() {
     let written = machine.block.counters(machine.now).write_bytes - before.0;
     let accepted = machine.loads[loads.floods[0].load].meter.take().bytes;
     let seconds = machine.now.since(before.1).as_secs_f64();
-    assert!((accepted as f64 / written as f64 - 1.0).abs() < 0.05, "{accepted} accepted, {written} drained");
+    assert!(
+        (accepted as f64 / written as f64 - 1.0).abs() < 0.05,
+        "{accepted} accepted, {written} drained"
+    );
     assert!(written as f64 / seconds > 100e6, "{written} in {seconds} s");
     // Freerun is 288 MiB, the limit 384 MiB: between them 336 MiB.
     let mean_mib = dirty as f64 / 60.0 / 256.0;
-    assert!((288.0..=384.0).contains(&mean_mib) && (mean_mib - 336.0).abs() < 30.0, "{mean_mib} MiB");
+    assert!(
+        (288.0..=384.0).contains(&mean_mib) && (mean_mib - 336.0).abs() < 30.0,
+        "{mean_mib} MiB"
+    );
 }
 
 #[test]
 fn writers_share_the_device_equally() {
-    let setting = setting(&[("vm.dirty_bytes", "402653184"), ("vm.dirty_background_bytes", "201326592")]);
-    let floods =
-        ["seq,size=8GiB,name=a", "seq,size=8GiB,name=b", "seq,size=8GiB,name=c", "seq,size=8GiB,name=d"];
+    let setting =
+        setting(&[("vm.dirty_bytes", "402653184"), ("vm.dirty_background_bytes", "201326592")]);
+    let floods = [
+        "seq,size=8GiB,name=a",
+        "seq,size=8GiB,name=b",
+        "seq,size=8GiB,name=c",
+        "seq,size=8GiB,name=d",
+    ];
     let (mut machine, loads, _) = running(options("cloud-gp3"), &setting, &scenario(&[], &floods));
     machine.run_until(Nanos::from_secs(20));
     loads.floods.iter().for_each(|f| drop(machine.loads[f.load].meter.take()));
@@ -391,19 +432,27 @@ fn writers_share_the_device_equally() {
 #[test]
 fn every_kernel_filesystem_and_elevator_comes_to_an_end() {
     for generation in [Generation::K2_6_18, Generation::K2_6_32, Generation::K3_2, Generation::K6] {
-        let had = ["ext4", "ext3", "ext3-writeback", "btrfs", "raw"].map(|fs| fs.parse::<FsKind>().unwrap());
-        let filesystems = had.into_iter().filter(|fs| fs.existed_in(generation)).map(|fs| (fs, None));
-        let elevators = offered(generation).iter().map(|e| (FsKind::Xfs, Some(ElevatorKind::name(*e))));
+        let had = ["ext4", "ext3", "ext3-writeback", "btrfs", "raw"]
+            .map(|fs| fs.parse::<FsKind>().unwrap());
+        let filesystems =
+            had.into_iter().filter(|fs| fs.existed_in(generation)).map(|fs| (fs, None));
+        let elevators =
+            offered(generation).iter().map(|e| (FsKind::Xfs, Some(ElevatorKind::name(*e))));
         for (fs, elevator) in filesystems.chain(elevators) {
             let setting = elevator.map_or_else(Setting::default, |e| setting(&[("scheduler", e)]));
             let options = SimOptions { generation, fs, ..options("hdd-7200") };
-            let victims =
-                ["mixed,threads=2,size=64MiB", "wal,size=1MiB,name=log", "scan,access=cached,size=16MiB"];
-            let s = scenario(&victims, &["seq,size=512MiB,block=1KiB", "copy,size=128MiB,block=64KiB"]);
+            let victims = [
+                "mixed,threads=2,size=64MiB",
+                "wal,size=1MiB,name=log",
+                "scan,access=cached,size=16MiB",
+            ];
+            let s =
+                scenario(&victims, &["seq,size=512MiB,block=1KiB", "copy,size=128MiB,block=64KiB"]);
             let (mut machine, loads, _) = running(options, &setting, &s);
             machine.run_until(Nanos::from_millis(1_500));
             let what = format!("{generation} {fs} {elevator:?}");
-            let ops: u64 = loads.victims.iter().map(|p| machine.loads[p.load].meter.take().ops).sum();
+            let ops: u64 =
+                loads.victims.iter().map(|p| machine.loads[p.load].meter.take().ops).sum();
             assert!(ops > 0, "{what}: victims did nothing");
             assert!(
                 machine.loads[loads.floods[0].load].meter.take().ops > 0,
@@ -429,7 +478,9 @@ fn a_server_has_committed_what_is_clean() {
         let served = machine.served.take().unwrap();
         assert!(!served.is_empty(), "{fs}");
         let log = log.lock().unwrap();
-        let all = served.iter().all(|(at, len, written, end)| stable(&log, true, *at, *len, *written, *end));
+        let all = served
+            .iter()
+            .all(|(at, len, written, end)| stable(&log, true, *at, *len, *written, *end));
         assert_eq!(all, fs == "nfs", "an async export says so before it is so");
     }
 }
@@ -469,7 +520,8 @@ fn a_log_record_of_xfs_is_charged_to_the_group_of_whoever_forces_it() {
 fn a_chunk_of_xfs_in_2_6_32_is_a_cluster() {
     use crate::writeback::{Pass, Progress, Why};
     for (fs, counted, submitted) in [(FsKind::Xfs, 1, 3_000), (FsKind::Ext3, 1_536, 1_536)] {
-        let options = SimOptions { generation: Generation::K2_6_32, fs, ..options("raid10-bbwc-2010") };
+        let options =
+            SimOptions { generation: Generation::K2_6_32, fs, ..options("raid10-bbwc-2010") };
         let (mut machine, _) = SimRig::new(options).build(&Setting::default(), 0).unwrap();
         let file = machine.create_file(0, 3_000 << 12, true, false);
         machine.cache.dirty(file, 0, 3_000, Nanos::ZERO);
@@ -484,7 +536,8 @@ fn a_chunk_of_xfs_in_2_6_32_is_a_cluster() {
 /// Returns the bytes a second that the flood dirtied and that were written, the commits, and the
 /// slowest commit.
 fn beside_a_flood(setting: &Setting, seconds: u64) -> (f64, f64, u64, Nanos) {
-    let scenario = scenario(&["commit,threads=4,block=16KiB,rate=200,size=64MiB"], &["seq,size=8GiB"]);
+    let scenario =
+        scenario(&["commit,threads=4,block=16KiB,rate=200,size=64MiB"], &["seq,size=8GiB"]);
     let options = SimOptions { ram: Bytes::gib(2), ..options("raid10-bbwc-2010") };
     let (mut machine, loads, _) = running(options, setting, &scenario);
     machine.run_until(Nanos::from_secs(10));
@@ -514,7 +567,10 @@ fn a_flood_is_held_to_its_rate_and_the_victim_in_another_group_keeps_its_own() {
             // Two slices and a request of 4 MiB may be early or late.
             let margin = (wbps as f64 / 5.0 + 4_194_304.0) / 20.0;
             assert!((drained - wbps as f64).abs() <= margin, "{drained} for {wbps}");
-            assert!((dirtied - wbps as f64).abs() <= wbps as f64 / 10.0, "{dirtied} for {wbps}, {high}");
+            assert!(
+                (dirtied - wbps as f64).abs() <= wbps as f64 / 10.0,
+                "{dirtied} for {wbps}, {high}"
+            );
             assert_eq!(commits, 4_000, "{wbps}, {high}");
             assert!(slowest < Nanos::from_millis(100), "{slowest:?}");
         }
@@ -569,11 +625,13 @@ fn groups_are_refused_where_they_hold_nothing() {
     let old = SimOptions { generation: Generation::K3_2, ..options("hdd-7200") };
     assert!(why(old.clone(), &io_max).starts_with("Linux 3.2 has no flood:io.max"));
     assert!(
-        why(old, &[("victim:memory.high", "67108864")]).starts_with("Linux 3.2 has no victim:memory.high")
+        why(old, &[("victim:memory.high", "67108864")])
+            .starts_with("Linux 3.2 has no victim:memory.high")
     );
     for name in ["flood:io.weight", "other:io.max", "io.max", "flood:"] {
         assert!(
-            why(options("hdd-7200"), &[(name, "1")]).starts_with(&format!("the model does not have {name}"))
+            why(options("hdd-7200"), &[(name, "1")])
+                .starts_with(&format!("the model does not have {name}"))
         );
     }
     assert!(why(options("hdd-7200"), &[("flood:io.max", "wbps=0")]).contains("can't be 'wbps=0'"));

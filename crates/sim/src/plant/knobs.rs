@@ -52,7 +52,11 @@ fn context(plant: &SimPlant, device: usize) -> BdiContext {
 }
 
 /// A device's limits as a setting says.
-pub(super) fn bdi_limits(plant: &SimPlant, device: usize, setting: &Setting) -> Result<BdiLimits, KnobError> {
+pub(super) fn bdi_limits(
+    plant: &SimPlant,
+    device: usize,
+    setting: &Setting,
+) -> Result<BdiLimits, KnobError> {
     BdiLimits::from_setting(setting, &context(plant, device))
 }
 
@@ -134,9 +138,12 @@ fn write_dirty(plant: &mut SimPlant, write: &KnobWrite, only: &Setting) -> Resul
     let given = DirtyKnobs::from_setting(plant.generation, only)?;
     let mut knobs = plant.machines[0].knobs;
     match write.knob.as_str() {
-        "vm.dirty_ratio" if given.dirty == Limit::Ratio(0) && matches!(knobs.dirty, Limit::Bytes(_)) => {}
+        "vm.dirty_ratio"
+            if given.dirty == Limit::Ratio(0) && matches!(knobs.dirty, Limit::Bytes(_)) => {}
         "vm.dirty_ratio" | "vm.dirty_bytes" => knobs.dirty = given.dirty,
-        "vm.dirty_background_ratio" | "vm.dirty_background_bytes" => knobs.background = given.background,
+        "vm.dirty_background_ratio" | "vm.dirty_background_bytes" => {
+            knobs.background = given.background
+        }
         "vm.dirty_writeback_centisecs" => knobs.writeback_centisecs = given.writeback_centisecs,
         _ => knobs.expire_centisecs = given.expire_centisecs,
     }
@@ -148,7 +155,12 @@ fn write_dirty(plant: &mut SimPlant, write: &KnobWrite, only: &Setting) -> Resul
     Ok(())
 }
 
-fn write_bdi(plant: &mut SimPlant, i: usize, write: &KnobWrite, only: &Setting) -> Result<(), SimError> {
+fn write_bdi(
+    plant: &mut SimPlant,
+    i: usize,
+    write: &KnobWrite,
+    only: &Setting,
+) -> Result<(), SimError> {
     let context = context(plant, i);
     let before = plant.devices[i].limits;
     // A bound that is not written stays; the order of the two is checked against the values in
@@ -174,7 +186,12 @@ fn write_bdi(plant: &mut SimPlant, i: usize, write: &KnobWrite, only: &Setting) 
     Ok(())
 }
 
-fn write_queue(plant: &mut SimPlant, i: usize, write: &KnobWrite, only: &Setting) -> Result<(), SimError> {
+fn write_queue(
+    plant: &mut SimPlant,
+    i: usize,
+    write: &KnobWrite,
+    only: &Setting,
+) -> Result<(), SimError> {
     settings::check_names(only, plant.generation)?;
     if groups::first_knob(only).is_some() {
         let (group, limits) = groups::changed(&plant.machines[i].groups, &write.knob, only)?;
@@ -231,7 +248,8 @@ fn write_queue(plant: &mut SimPlant, i: usize, write: &KnobWrite, only: &Setting
         "nr_requests" => change.nr_requests = Some(queue.nr_requests * members),
         "max_sectors_kb" => {
             let most = u64::from(queue.max_sectors_kb) << 10;
-            change.max_bytes = Some(if members > 1 { most.min(device.options.chunk()) } else { most });
+            change.max_bytes =
+                Some(if members > 1 { most.min(device.options.chunk()) } else { most });
         }
         "wbt_lat_usec" => {
             change.wbt_us = Some(value.parse::<i64>().ok().and_then(|us| u64::try_from(us).ok()))

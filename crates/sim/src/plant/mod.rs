@@ -296,7 +296,8 @@ impl SimPlant {
         }
         if self.machines.len() > 1 {
             let others = self.machines.iter().enumerate().filter(|(j, _)| *j != i);
-            let elsewhere = others.fold((0, 0), |(d, w), (_, m)| (d + m.cache.dirty, w + m.cache.writeback));
+            let elsewhere =
+                others.fold((0, 0), |(d, w), (_, m)| (d + m.cache.dirty, w + m.cache.writeback));
             self.machines[i].elsewhere = elsewhere;
         }
         act(&mut self.machines[i])
@@ -308,7 +309,13 @@ impl SimPlant {
         }
         loop {
             let due = |(i, m): (usize, &Machine)| Some((m.next_event()?, i));
-            let next = self.machines.iter().enumerate().filter_map(due).min().filter(|(at, _)| *at <= until);
+            let next = self
+                .machines
+                .iter()
+                .enumerate()
+                .filter_map(due)
+                .min()
+                .filter(|(at, _)| *at <= until);
             let Some((at, i)) = next else { break };
             self.with(i, |m| {
                 m.advance(at);
@@ -353,7 +360,9 @@ fn check(parts: &[PlantDevice]) -> Result<(), SimError> {
     }
     names.sort_unstable();
     match names.windows(2).find(|pair| pair[0] == pair[1]) {
-        Some(pair) => refuse(&format!("load '{}'", pair[0]), "two have this name; give each its own".into()),
+        Some(pair) => {
+            refuse(&format!("load '{}'", pair[0]), "two have this name; give each its own".into())
+        }
         None => Ok(()),
     }
 }

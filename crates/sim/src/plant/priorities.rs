@@ -53,10 +53,18 @@ pub(super) fn read(device: &Device, machine: &Machine, knobs: &mut Setting) {
 }
 
 /// Sets the priority of a load's threads or of the journal's.
-pub(super) fn write(device: &Device, machine: &mut Machine, write: &KnobWrite) -> Result<(), PlantError> {
+pub(super) fn write(
+    device: &Device,
+    machine: &mut Machine,
+    write: &KnobWrite,
+) -> Result<(), PlantError> {
     let refused = |why: String| PlantError::Refused { write: write.clone(), why };
-    let Some((_, load, _)) = all(device, machine).into_iter().find(|(knob, ..)| *knob == write.knob) else {
-        return Err(refused("the device has it only while bfq with group support is in force".to_owned()));
+    let Some((_, load, _)) =
+        all(device, machine).into_iter().find(|(knob, ..)| *knob == write.knob)
+    else {
+        return Err(refused(
+            "the device has it only while bfq with group support is in force".to_owned(),
+        ));
     };
     let priority = write.value.trim().parse().map_err(|e: NotAPriority| refused(e.to_string()))?;
     machine.prioritise(load, priority);

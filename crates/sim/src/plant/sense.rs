@@ -61,7 +61,8 @@ fn device(
     let victims: Vec<Actor> = victims.collect();
     let mut floods: Vec<Actor> = Vec::new();
     for placed in &device.loads.floods {
-        floods.push(Actor { group: of_floods.clone(), ..flood(&placed.name, placed.load, machine) });
+        floods
+            .push(Actor { group: of_floods.clone(), ..flood(&placed.name, placed.load, machine) });
     }
     floods.extend(bursts.map(|load| flood("burst", load, machine)));
     let did = |a: &Actor| a.waiting > 0 || a.dirtied_bytes > 0 || a.operations() > 0;

@@ -40,7 +40,12 @@ fn disk(n: u32) -> DeviceId {
     DeviceId { major: 8, minor: 16 * n }
 }
 
-fn set(plant: &mut SimPlant, device: Option<DeviceId>, knob: &str, value: &str) -> Result<(), PlantError> {
+fn set(
+    plant: &mut SimPlant,
+    device: Option<DeviceId>,
+    knob: &str,
+    value: &str,
+) -> Result<(), PlantError> {
     plant.write(&KnobWrite { device, knob: knob.into(), value: value.into() })
 }
 
@@ -53,7 +58,12 @@ fn start(plant: &mut SimPlant, names: &[&str]) {
 /// The state that decides how a machine goes on, without the counts of meters since the last look.
 fn state_of(machine: &Machine) -> String {
     let counters = machine.block.counters(machine.now);
-    let cache = (machine.cache.dirty, machine.cache.writeback, machine.cache.dirtied, machine.cache.written);
+    let cache = (
+        machine.cache.dirty,
+        machine.cache.writeback,
+        machine.cache.dirtied,
+        machine.cache.written,
+    );
     format!(
         "{:?} {counters:?} {cache:?} {:?} {:?} {:?} {:?}",
         machine.now,
@@ -67,7 +77,13 @@ fn state_of(machine: &Machine) -> String {
 fn state(plant: &mut SimPlant) -> String {
     let throttle = format!("{:?}", plant.machines[plant.holder].throttle);
     let knobs = plant.knobs().unwrap();
-    plant.machines.iter().map(state_of).chain([throttle, format!("{knobs:?}")]).collect::<Vec<_>>().join("\n")
+    plant
+        .machines
+        .iter()
+        .map(state_of)
+        .chain([throttle, format!("{knobs:?}")])
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 /// Two devices of very different speed, loads that come and go, a burst, a device that is slow for
@@ -201,7 +217,10 @@ fn a_lower_limit_holds_from_the_moment_it_is_written() {
     assert!(accepted < 4 << 20, "{accepted} accepted above the limit");
     plant.advance(ms(25_000));
     let (accepted, drained) = rates(&mut plant, 10_000);
-    assert!((accepted as f64 / drained as f64 - 1.0).abs() < 0.1, "{accepted} accepted, {drained} drained");
+    assert!(
+        (accepted as f64 / drained as f64 - 1.0).abs() < 0.1,
+        "{accepted} accepted, {drained} drained"
+    );
     let seen = plant.observe().unwrap();
     let backlog = seen.dirty_bytes.unwrap() + seen.writeback_bytes.unwrap();
     assert!(backlog <= 150 << 20 && seen.hard_limit_bytes == Some(128 << 20), "{backlog}");
@@ -242,7 +261,11 @@ fn a_queue_runs_dry_before_it_changes() {
     let settled = |plant: &SimPlant| plant.machines[0].block.outstanding();
     assert!(settled(&plant) > 16);
     set(&mut plant, Some(disk(0)), "nr_requests", "16").unwrap();
-    assert_eq!(knob(&mut plant, "nr_requests"), Some(default.clone()), "not before the queue is dry");
+    assert_eq!(
+        knob(&mut plant, "nr_requests"),
+        Some(default.clone()),
+        "not before the queue is dry"
+    );
     assert!(dry(&mut plant) > 1);
     assert_eq!(knob(&mut plant, "nr_requests").as_deref(), Some("16"));
     for _ in 0..500 {
@@ -252,7 +275,11 @@ fn a_queue_runs_dry_before_it_changes() {
     set(&mut plant, Some(disk(0)), "scheduler", "bfq").unwrap();
     assert!(dry(&mut plant) > 1);
     assert_eq!(knob(&mut plant, "scheduler").as_deref(), Some("bfq"));
-    assert_eq!(knob(&mut plant, "nr_requests"), Some(default.clone()), "the elevator brings its own");
+    assert_eq!(
+        knob(&mut plant, "nr_requests"),
+        Some(default.clone()),
+        "the elevator brings its own"
+    );
     assert_eq!(knob(&mut plant, "wbt_lat_usec").as_deref(), Some("0"), "wbt gives way to bfq");
     assert!(knob(&mut plant, "iosched.low_latency").is_some());
     plant.advance(ms(500));
@@ -299,7 +326,8 @@ fn what_is_written_after_an_elevator_that_still_waits_is_for_that_one() {
 
 #[test]
 fn whatever_is_read_can_be_written_back() {
-    let mut plant = SimPlant::new(vec![part(options("hdd-7200"), &[], &[])], &Setting::default()).unwrap();
+    let mut plant =
+        SimPlant::new(vec![part(options("hdd-7200"), &[], &[])], &Setting::default()).unwrap();
     for elevator in ["mq-deadline", "bfq", "kyber", "none", "mq-deadline"] {
         set(&mut plant, Some(disk(0)), "scheduler", elevator).unwrap();
         let before = plant.knobs().unwrap();
@@ -333,7 +361,10 @@ fn async_depth_follows_the_number_of_requests_until_it_is_written() {
         plant.advance(ms(10));
     }
     let knobs = &plant.knobs().unwrap().devices[&disk(0)];
-    assert_eq!((knobs.get("nr_requests"), knobs.get("iosched.async_depth")), (Some("128"), Some("16")));
+    assert_eq!(
+        (knobs.get("nr_requests"), knobs.get("iosched.async_depth")),
+        (Some("128"), Some("16"))
+    );
 }
 
 #[test]
@@ -390,7 +421,10 @@ fn a_slow_devices_dirty_pages_hold_the_fast_ones_writer_back_and_a_strict_limit_
     };
     let (held, slow_has) = rate(false);
     let (freed, strictly_has) = rate(true);
-    assert!(slow_has > 100 << 20 && strictly_has < 24 << 20, "{slow_has} and {strictly_has} of the stick's");
+    assert!(
+        slow_has > 100 << 20 && strictly_has < 24 << 20,
+        "{slow_has} and {strictly_has} of the stick's"
+    );
     assert!(freed > held, "{held} B/s beside an unlimited stick, {freed} beside a limited one");
 }
 
@@ -430,7 +464,8 @@ fn priorities_can_be_set_while_bfq_is_in_force() {
     let mut plant = disk_of(FsKind::Ext4, true, &Setting::default());
     assert!(priorities(&mut plant).is_empty(), "mq-deadline");
     set(&mut plant, Some(disk(0)), "scheduler", "bfq").unwrap();
-    let own = text(&[("journal.ioprio", "be/3"), ("pid:1.ioprio", "none"), ("pid:2.ioprio", "none")]);
+    let own =
+        text(&[("journal.ioprio", "be/3"), ("pid:1.ioprio", "none"), ("pid:2.ioprio", "none")]);
     assert_eq!(priorities(&mut plant), own);
     for (knob, value) in [("pid:1.ioprio", "be/0"), ("journal.ioprio", "be/0")] {
         set(&mut plant, Some(disk(0)), knob, value).unwrap();
@@ -443,7 +478,9 @@ fn priorities_can_be_set_while_bfq_is_in_force() {
         set(&mut plant, Some(disk(0)), knob, value).unwrap();
     }
     assert!(priorities(&mut plant).is_empty());
-    for (knob, value, why) in [("pid:1.ioprio", "be/0", "only while bfq"), ("pid:9.ioprio", "be/0", "only")] {
+    for (knob, value, why) in
+        [("pid:1.ioprio", "be/0", "only while bfq"), ("pid:9.ioprio", "be/0", "only")]
+    {
         let message = set(&mut plant, Some(disk(0)), knob, value).unwrap_err().to_string();
         assert!(message.contains(why), "{message}");
     }
@@ -525,8 +562,11 @@ fn what_can_not_be_one_machine_is_refused() {
         Err(error) => error.to_string(),
     };
     let one = || part(options("sata-ssd"), &[], &["seq,name=a,size=1GiB"]);
-    let other =
-        part(SimOptions { ram: Bytes::gib(4), ..options("sata-ssd") }, &[], &["seq,name=b,size=1GiB"]);
+    let other = part(
+        SimOptions { ram: Bytes::gib(4), ..options("sata-ssd") },
+        &[],
+        &["seq,name=b,size=1GiB"],
+    );
     assert!(refused(vec![]).contains("no device"));
     assert!(refused(vec![one(), one()]).contains("two have this name"));
     assert!(refused(vec![one(), other]).contains("differ in kernel, RAM"));
@@ -537,8 +577,13 @@ fn what_can_not_be_one_machine_is_refused() {
 
 #[test]
 fn a_flusher_that_can_write_nothing_of_what_is_too_much_sleeps() {
-    let options = SimOptions { seed: 102, ..SimOptions::new(DeviceSpec::preset("hdd-7200").unwrap()) };
-    let parts = vec![part(options, &["scan,threads=1,block=256KiB,size=2GiB,name=scan"], &["seq,name=copy"])];
+    let options =
+        SimOptions { seed: 102, ..SimOptions::new(DeviceSpec::preset("hdd-7200").unwrap()) };
+    let parts = vec![part(
+        options,
+        &["scan,threads=1,block=256KiB,size=2GiB,name=scan"],
+        &["seq,name=copy"],
+    )];
     let knobs = [
         ("nr_requests", "8"),
         ("scheduler", "bfq"),
@@ -557,8 +602,13 @@ fn a_flusher_that_can_write_nothing_of_what_is_too_much_sleeps() {
 fn control_groups_are_those_that_it_boots_with() {
     let parts = || vec![part(options("hdd-7200"), &[], &["seq,size=4GiB,name=copy"])];
     let named = setting(&[("flood:memory.high", "max")]);
-    let two =
-        || parts().into_iter().chain(vec![part(options("hdd-7200"), &[], &["seq,size=1GiB,name=other"])]);
+    let two = || {
+        parts().into_iter().chain(vec![part(
+            options("hdd-7200"),
+            &[],
+            &["seq,size=1GiB,name=other"],
+        )])
+    };
     let why = SimPlant::new(two().collect(), &named).err().unwrap().to_string();
     assert!(why.contains("flood:memory.high is not possible here"), "{why}");
     let mut plant = SimPlant::new(parts(), &Setting::default()).unwrap();

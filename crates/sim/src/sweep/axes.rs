@@ -86,7 +86,9 @@ impl Axes {
 
     /// Lengths of the axes that make up a setting.
     pub(crate) fn setting_lengths(&self) -> Vec<usize> {
-        std::iter::once(self.settings.len()).chain(self.knobs.iter().map(|k| k.values.len())).collect()
+        std::iter::once(self.settings.len())
+            .chain(self.knobs.iter().map(|k| k.values.len()))
+            .collect()
     }
 
     /// Names and lengths of the axes that vary, in order.

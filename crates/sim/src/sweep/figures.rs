@@ -137,7 +137,8 @@ impl Figures {
         let mut values = [None; NAMES.len()];
         for (value, text) in values.iter_mut().zip(figures) {
             if *text != "-" {
-                *value = Some(text.parse().map_err(|_| LineError(format!("'{text}' is no number")))?);
+                *value =
+                    Some(text.parse().map_err(|_| LineError(format!("'{text}' is no number")))?);
             }
         }
         Ok((key, Self { values, error: text(error)?, note: text(note)? }))
@@ -146,7 +147,11 @@ impl Figures {
 
 fn text(field: &str) -> Result<Option<String>, LineError> {
     let Some(text) = field.strip_prefix('=') else {
-        return if field == "-" { Ok(None) } else { Err(LineError(format!("'{field}' is no text"))) };
+        return if field == "-" {
+            Ok(None)
+        } else {
+            Err(LineError(format!("'{field}' is no text")))
+        };
     };
     let mut plain = String::new();
     let mut chars = text.chars();

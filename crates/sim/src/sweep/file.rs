@@ -138,8 +138,10 @@ impl Reader<'_> {
         let node = |key: &str| machine.and_then(|table| table.get(key));
         let Some(device) = node("device") else {
             let place = root.get("machine").map_or(0..0, |m| m.span());
-            return self
-                .at(place, "[machine] has no device; write device = \"hdd-7200\" or a list of devices");
+            return self.at(
+                place,
+                "[machine] has no device; write device = \"hdd-7200\" or a list of devices",
+            );
         };
         let number = |text: &str, least: u32| match text.parse::<u32>() {
             Ok(n) if n >= least => Ok(n),
@@ -157,15 +159,17 @@ impl Reader<'_> {
         };
         let first = scenario::builtin_names().next().unwrap_or_default();
         Ok(Axes {
-            devices: self.axis(Some(device), "", |text| Ok(Named::new(text, self.library.device(text)?)))?,
+            devices: self
+                .axis(Some(device), "", |text| Ok(Named::new(text, self.library.device(text)?)))?,
             scenarios: self.axis(node("scenario"), first, scenario)?,
             kernels: self.axis(node("kernel"), "6.18", |text| {
                 let kernel = text.parse().map_err(|e: UnknownKernel| e.to_string())?;
                 Ok(Named::new(text, kernel))
             })?,
             ram: self.axis(node("ram"), "24GiB", bytes)?,
-            filesystems: self
-                .axis(node("fs"), "xfs", |text| text.parse::<FsKind>().map_err(|e| e.to_string()))?,
+            filesystems: self.axis(node("fs"), "xfs", |text| {
+                text.parse::<FsKind>().map_err(|e| e.to_string())
+            })?,
             cpus: self.axis(node("cpus"), "2", |text| number(text, 1))?,
             hz: self.axis(node("hz"), DEFAULT, |text| optional(text, 1))?,
             queue_depths: self.axis(node("queue_depth"), DEFAULT, |text| optional(text, 1))?,
@@ -197,7 +201,8 @@ impl Reader<'_> {
         for item in items {
             let value = read(&item.text).or_else(|message| self.at(item.span.clone(), message))?;
             if values.contains(&value) {
-                return self.at(item.span, format!("'{}' is there twice; leave one out", item.text));
+                return self
+                    .at(item.span, format!("'{}' is there twice; leave one out", item.text));
             }
             values.push(value);
         }
@@ -208,7 +213,8 @@ impl Reader<'_> {
         let Some(table) = self.table(root, "knobs")? else { return Ok(Vec::new()) };
         let mut axes: Vec<KnobAxis> = Vec::new();
         for (name, span, node) in self.flat(table, "") {
-            let knob = self.library.knob(&name).or_else(|message| self.at(span.clone(), message))?;
+            let knob =
+                self.library.knob(&name).or_else(|message| self.at(span.clone(), message))?;
             if axes.iter().any(|axis| axis.knob == knob) {
                 return self.at(span, format!("{knob} is there twice; leave one out"));
             }
@@ -233,17 +239,22 @@ impl Reader<'_> {
         for entry in tables.iter() {
             let DeValue::Table(table) = entry.get_ref() else { return self.at(entry.span(), form) };
             let Some(name) = table.get("name") else {
-                return self.at(entry.span(), "a [[setting]] has no name; write name = \"small-limits\"");
+                return self
+                    .at(entry.span(), "a [[setting]] has no name; write name = \"small-limits\"");
             };
             let name = self.item(name)?;
             if settings.iter().any(|s| s.label == name.text) {
                 return self.at(name.span, format!("two settings are called '{}'", name.text));
             }
             let mut setting = Setting::default();
-            for (knob, span, node) in self.flat(table, "").into_iter().filter(|(key, ..)| key != "name") {
-                let knob = self.library.knob(&knob).or_else(|message| self.at(span.clone(), message))?;
+            for (knob, span, node) in
+                self.flat(table, "").into_iter().filter(|(key, ..)| key != "name")
+            {
+                let knob =
+                    self.library.knob(&knob).or_else(|message| self.at(span.clone(), message))?;
                 if knobs.iter().any(|axis| axis.knob == knob) {
-                    let message = format!("{knob} is an axis in [knobs] already; leave it out in one place");
+                    let message =
+                        format!("{knob} is an axis in [knobs] already; leave it out in one place");
                     return self.at(span, message);
                 }
                 let item = self.item(node)?;
@@ -276,7 +287,8 @@ impl Reader<'_> {
         overrides.measure = duration("measure")?;
         overrides.warmup_max = duration("warmup_max")?;
         overrides.settle = duration("settle")?;
-        overrides.rounds = self.number(table, "rounds")?.map(|(n, _)| u32::try_from(n).unwrap_or(u32::MAX));
+        overrides.rounds =
+            self.number(table, "rounds")?.map(|(n, _)| u32::try_from(n).unwrap_or(u32::MAX));
         // What no scenario can have is said here, at its line, not once a scenario.
         if let Some(Ok(mut any)) = scenario::builtin_names().next().and_then(scenario::builtin)
             && let Err(message) = overrides.apply(&mut any)
@@ -316,7 +328,10 @@ impl Reader<'_> {
             None => Ok(None),
             Some(node) => match node.get_ref() {
                 DeValue::Table(table) => Ok(Some(table)),
-                _ => self.at(node.span(), format!("{key} is a table: write [{key}] and its keys below it")),
+                _ => self.at(
+                    node.span(),
+                    format!("{key} is a table: write [{key}] and its keys below it"),
+                ),
             },
         }
     }
@@ -391,13 +406,17 @@ impl Reader<'_> {
                 let digits = n.as_str().replace('_', "");
                 match i128::from_str_radix(&digits, n.radix()) {
                     Ok(n) => n.to_string(),
-                    Err(_) => return self.at(node.span(), format!("'{digits}' is not a whole number")),
+                    Err(_) => {
+                        return self.at(node.span(), format!("'{digits}' is not a whole number"));
+                    }
                 }
             }
             DeValue::Boolean(on) => u8::from(*on).to_string(),
             DeValue::Float(n) => {
-                let message =
-                    format!("{} is not whole; write a whole number, or a text with a unit", n.as_str());
+                let message = format!(
+                    "{} is not whole; write a whole number, or a text with a unit",
+                    n.as_str()
+                );
                 return self.at(node.span(), message);
             }
             _ => return self.at(node.span(), "write one value here: a text or a whole number"),
@@ -410,11 +429,16 @@ impl Reader<'_> {
     fn range(&self, table: &DeTable<'_>, span: Range<usize>) -> Found<Vec<Item>> {
         self.known(table, &["from", "to", "steps", "scale"])?;
         let (Some(from), Some(to)) = (table.get("from"), table.get("to")) else {
-            return self
-                .at(span, "a range has two ends: write { from = \"4MiB\", to = \"4GiB\", steps = 11 }");
+            return self.at(
+                span,
+                "a range has two ends: write { from = \"4MiB\", to = \"4GiB\", steps = 11 }",
+            );
         };
         let Some((steps, steps_span)) = self.number(table, "steps")? else {
-            return self.at(span, "a range has no steps; write steps = 11 for eleven values with both ends");
+            return self.at(
+                span,
+                "a range has no steps; write steps = 11 for eleven values with both ends",
+            );
         };
         let linear = match table.get("scale") {
             None => false,
@@ -422,8 +446,10 @@ impl Reader<'_> {
                 "linear" => true,
                 "log" => false,
                 other => {
-                    return self
-                        .at(node.span(), format!("a range's scale is \"log\" or \"linear\", not '{other}'"));
+                    return self.at(
+                        node.span(),
+                        format!("a range's scale is \"log\" or \"linear\", not '{other}'"),
+                    );
                 }
             },
         };
@@ -431,14 +457,22 @@ impl Reader<'_> {
         let (low, sizes) = self.end(&from)?;
         let (high, also) = self.end(&to)?;
         if sizes != also {
-            return self
-                .at(to.span, "one end of the range is a size and the other is not; write both with a unit");
+            return self.at(
+                to.span,
+                "one end of the range is a size and the other is not; write both with a unit",
+            );
         }
         if low >= high {
-            return self.at(span, format!("the range ends before it begins: {} to {}", from.text, to.text));
+            return self.at(
+                span,
+                format!("the range ends before it begins: {} to {}", from.text, to.text),
+            );
         }
         if low == 0 && !linear {
-            return self.at(from.span, "no factor leads away from 0; begin at 1 or write scale = \"linear\"");
+            return self.at(
+                from.span,
+                "no factor leads away from 0; begin at 1 or write scale = \"linear\"",
+            );
         }
         let last = match usize::try_from(steps) {
             Ok(steps @ 2..=MOST_VALUES) => steps - 1,
@@ -450,7 +484,8 @@ impl Reader<'_> {
             let (a, b) = (low as f64, high as f64);
             let between = if linear { a + (b - a) * share } else { a * (b / a).powf(share) };
             let whole = between.round() as u64;
-            let rounded = if sizes && whole >= 16 * PAGE { (whole + PAGE / 2) / PAGE * PAGE } else { whole };
+            let rounded =
+                if sizes && whole >= 16 * PAGE { (whole + PAGE / 2) / PAGE * PAGE } else { whole };
             values.insert(rounded.clamp(low, high));
         }
         let text = |n: u64| if sizes { Bytes(n).as_argument() } else { n.to_string() };

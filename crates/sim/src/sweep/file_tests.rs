@@ -51,7 +51,8 @@ seed = 7
     assert_eq!(a.kernels[0].value, Generation::K2_6_32);
     let knobs: Vec<_> = a.knobs.iter().map(|k| (k.knob.as_str(), k.values.len())).collect();
     assert_eq!(knobs, [("scheduler", 1), ("vm.dirty_bytes", 5)]);
-    let limits: Vec<_> = a.knobs[1].values.iter().map(|v| v.as_deref().unwrap_or("default")).collect();
+    let limits: Vec<_> =
+        a.knobs[1].values.iter().map(|v| v.as_deref().unwrap_or("default")).collect();
     assert_eq!(limits, ["default", "15000000", "4194304", "8388608", "16777216"]);
     assert_eq!(a.settings[1].value.get("nr_requests"), Some("8"));
     assert_eq!(a.settings[0].value, Setting::default());
@@ -72,7 +73,10 @@ fn a_device_is_all_that_it_takes() {
 fn mistakes_name_their_line_and_what_to_write() {
     let with = |line: &str| format!("[machine]\ndevice = \"null\"\n{line}\n");
     for (text, message) in [
-        (String::new(), "line 1: [machine] has no device; write device = \"hdd-7200\" or a list of devices"),
+        (
+            String::new(),
+            "line 1: [machine] has no device; write device = \"hdd-7200\" or a list of devices",
+        ),
         ("[machin]\n".into(), "line 1: unknown key 'machin'; did you mean 'machine'?"),
         (with("kernal = \"6.18\""), "line 3: unknown key 'kernal'; did you mean 'kernel'?"),
         (
@@ -88,7 +92,10 @@ fn mistakes_name_their_line_and_what_to_write() {
         (with("hz = \"fast\""), "line 3: 'fast' is not a whole number from 1, or \"default\""),
         (with("cpus = [2, 4, 2]"), "line 3: '2' is there twice; leave one out"),
         (with("cpus = []"), "line 3: the list is empty; give a value or leave the key out"),
-        (with("cpus = 1.5"), "line 3: 1.5 is not whole; write a whole number, or a text with a unit"),
+        (
+            with("cpus = 1.5"),
+            "line 3: 1.5 is not whole; write a whole number, or a text with a unit",
+        ),
         (with("seed = -1"), "line 3: '-1' is not a whole number from 0"),
         (
             with("scenario = \"copy-vs-databse\""),
@@ -110,7 +117,10 @@ fn mistakes_name_their_line_and_what_to_write() {
             with("[knobs]\nscheduler = \"none\"\n[[setting]]\nname = \"a\"\nscheduler = \"bfq\""),
             "line 7: scheduler is an axis in [knobs] already; leave it out in one place",
         ),
-        (with("[[setting]]\nname = \"a\"\n[[setting]]\nname = \"a\""), "line 6: two settings are called 'a'"),
+        (
+            with("[[setting]]\nname = \"a\"\n[[setting]]\nname = \"a\""),
+            "line 6: two settings are called 'a'",
+        ),
         (
             with("[[setting]]\nscheduler = \"bfq\""),
             "line 3: a [[setting]] has no name; write name = \"small-limits\"",
@@ -144,7 +154,10 @@ fn mistakes_name_their_line_and_what_to_write() {
             with("seed = { from = 1, to = 8, steps = 3, scale = \"square\" }"),
             "line 3: a range's scale is \"log\" or \"linear\", not 'square'",
         ),
-        (with("seed = { from = 1, to = 8, step = 3 }"), "line 3: unknown key 'step'; did you mean 'steps'?"),
+        (
+            with("seed = { from = 1, to = 8, step = 3 }"),
+            "line 3: unknown key 'step'; did you mean 'steps'?",
+        ),
         (
             with("[timing]\nmeasure = \"1500ms\""),
             "line 4: measure = 1.50 s is not a whole number of seconds, the length of a window; write at least \"1s\"",
@@ -160,8 +173,14 @@ fn mistakes_name_their_line_and_what_to_write() {
             with("[sample]\ncells = 1"),
             "a sample of 1 of a grid of 1 cells is all of them; leave [sample] out",
         ),
-        ("baseline = 1\n[machine]\ndevice = \"null\"\n".into(), "line 1: baseline is true or false"),
-        ("machine = 3\n".into(), "line 1: machine is a table: write [machine] and its keys below it"),
+        (
+            "baseline = 1\n[machine]\ndevice = \"null\"\n".into(),
+            "line 1: baseline is true or false",
+        ),
+        (
+            "machine = 3\n".into(),
+            "line 1: machine is a table: write [machine] and its keys below it",
+        ),
         (
             with(
                 "seed = { from = 1, to = 9000, steps = 9000, scale = \"linear\" }\ncpus = { from = 1, to = 200, steps = 200, scale = \"linear\" }",

@@ -51,7 +51,10 @@ pub fn builtin_scenario(name: &str) -> Result<Scenario, String> {
         None => {
             let hint = match toml_text::nearest(name, scenario::builtin_names()) {
                 Some(near) => format!("did you mean '{near}'?"),
-                None => format!("there are {}", scenario::builtin_names().collect::<Vec<_>>().join(", ")),
+                None => format!(
+                    "there are {}",
+                    scenario::builtin_names().collect::<Vec<_>>().join(", ")
+                ),
             };
             Err(format!("there is no scenario '{name}'; {hint}"))
         }

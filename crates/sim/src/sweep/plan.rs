@@ -83,7 +83,12 @@ pub(crate) struct Place<'a> {
 
 impl Sweep {
     /// Of checked axes. The error is a sentence: too many cells, or an invalid sample.
-    pub(crate) fn new(name: String, axes: Axes, baseline: bool, choice: Choice) -> Result<Self, String> {
+    pub(crate) fn new(
+        name: String,
+        axes: Axes,
+        baseline: bool,
+        choice: Choice,
+    ) -> Result<Self, String> {
         let setting_lengths = axes.setting_lengths();
         let sizes = product(&setting_lengths)
             .and_then(|group| Some((group, product(&axes.machine_lengths())?.checked_mul(group)?)));
@@ -101,7 +106,9 @@ impl Sweep {
                 ));
             }
             Choice::Sample { cells, .. } if cells > MOST_CELLS => {
-                return Err(format!("a sample of {cells} cells is too large; a sweep takes {MOST_CELLS}"));
+                return Err(format!(
+                    "a sample of {cells} cells is too large; a sweep takes {MOST_CELLS}"
+                ));
             }
             Choice::Sample { cells, seed } => sample::draw(grid, cells, seed),
         };
@@ -158,7 +165,8 @@ impl Sweep {
         let mut last_group = None;
         for cell in cells {
             let group = cell / self.group;
-            let default = (self.baseline && last_group != Some(group)).then_some(Which::Default(group));
+            let default =
+                (self.baseline && last_group != Some(group)).then_some(Which::Default(group));
             last_group = Some(group);
             for which in default.into_iter().chain([Which::Cell(*cell)]) {
                 let key = self.key(which);
@@ -211,8 +219,9 @@ impl Sweep {
         let mut trials = Vec::new();
         let mut noted = Noted { watch, notes: Vec::new() };
         let mut scenario = place.scenario.value.clone();
-        let ended =
-            |error: RigError| (!error.interrupted).then(|| Figures::impossible(error.source.to_string()));
+        let ended = |error: RigError| {
+            (!error.interrupted).then(|| Figures::impossible(error.source.to_string()))
+        };
         // Under the default setting: all settings of a group have the same rates.
         if let Err(error) = settle_rates(&mut rig, &mut scenario, &Setting::default(), &mut noted) {
             return ended(error);
@@ -254,7 +263,8 @@ impl Sweep {
         let a = &self.axes;
         let [device, scenario, kernel, ram, fs, cpus, hz, depth, queues, capacity, seed] =
             indexes(group, a.machine_lengths());
-        let (device, scenario, kernel) = (&a.devices[device], &a.scenarios[scenario], &a.kernels[kernel]);
+        let (device, scenario, kernel) =
+            (&a.devices[device], &a.scenarios[scenario], &a.kernels[kernel]);
         let options = SimOptions {
             capacity: a.capacities[capacity],
             generation: kernel.value,

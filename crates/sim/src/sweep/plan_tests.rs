@@ -43,7 +43,10 @@ fn a_groups_default_runs_once_and_is_the_cell_that_has_it() {
     assert_eq!((cells.len(), runs.len()), (12, 16));
     assert_eq!(runs[0].which, Which::Default(0));
     // Alone, a cell needs its group's default.
-    assert_eq!(s.runs(&[7]).iter().map(|r| r.which).collect::<Vec<_>>(), [Which::Default(1), Which::Cell(7)]);
+    assert_eq!(
+        s.runs(&[7]).iter().map(|r| r.which).collect::<Vec<_>>(),
+        [Which::Default(1), Which::Cell(7)]
+    );
     let alone = sweep(&format!("baseline = false\n{GRID}"));
     assert_eq!((alone.runs(&[7]).len(), alone.default_of(7)), (1, None));
 }
@@ -53,7 +56,8 @@ fn shards_together_are_the_whole() {
     for text in [GRID.to_owned(), format!("{GRID}[sample]\ncells = 9\nseed = 3\n")] {
         let s = sweep(&text);
         for n in [1, 2, 7] {
-            let mut all: Vec<u64> = (1..=n).flat_map(|k| s.cells(shard(&format!("{k}/{n}")))).collect();
+            let mut all: Vec<u64> =
+                (1..=n).flat_map(|k| s.cells(shard(&format!("{k}/{n}")))).collect();
             all.sort_unstable();
             assert_eq!(all, s.cells(Shard::WHOLE), "{n} shards");
         }
@@ -62,7 +66,9 @@ fn shards_together_are_the_whole() {
 
 #[test]
 fn the_seed_of_a_sample_decides_which_cells() {
-    let cells = |seed: u64| sweep(&format!("{GRID}[sample]\ncells = 9\nseed = {seed}\n")).cells(Shard::WHOLE);
+    let cells = |seed: u64| {
+        sweep(&format!("{GRID}[sample]\ncells = 9\nseed = {seed}\n")).cells(Shard::WHOLE)
+    };
     assert_eq!(cells(1), cells(1));
     assert_ne!(cells(1), cells(2));
     assert_eq!(cells(1).len(), 9);
@@ -122,7 +128,9 @@ fn a_run_gives_the_figures_of_its_trials_and_the_same_ones_again() {
     let [kept, alone, beside] =
         ["victim_kept", "victim_alone_iops", "victim_beside_iops"].map(|n| first.get(n).unwrap());
     assert!(alone > 0.0 && (kept - beside / alone).abs() < 1e-9, "{kept} {alone} {beside}");
-    assert!(first.get("burst_bytes_per_s").unwrap() > 0.0 && first.get("simulated_s").unwrap() > 10.0);
+    assert!(
+        first.get("burst_bytes_per_s").unwrap() > 0.0 && first.get("simulated_s").unwrap() > 10.0
+    );
     assert_eq!(s.run(Which::Cell(6), &mut ()).unwrap(), first);
     // The default in another guise is the same run.
     assert_eq!(s.run(Which::Default(1), &mut ()).unwrap(), first);

@@ -111,7 +111,10 @@ mod tests {
         assert_eq!("3/8".parse(), Ok(Shard { number: 3, of: 8 }));
         assert_eq!("1/1".parse(), Ok(Shard::WHOLE));
         for (text, message) in [
-            ("0/8", "there is no shard 0 of 8: shards are 1/8 to 8/8; for an index that begins at 0, add 1"),
+            (
+                "0/8",
+                "there is no shard 0 of 8: shards are 1/8 to 8/8; for an index that begins at 0, add 1",
+            ),
             ("9/8", "there is no shard 9 of 8: shards are 1/8 to 8/8"),
             ("1/0", "a sweep can't have 0 shards; write 1 to 4000001"),
             ("3", "'3' is no shard; write K/N, such as 1/8 for the first of eight"),

@@ -65,7 +65,8 @@ impl Sweep {
     #[must_use]
     pub fn columns(&self) -> Vec<Column> {
         let column = |name: &str, kind| Column { name: name.to_owned(), kind };
-        let mut columns: Vec<Column> = MACHINE.iter().map(|(name, kind)| column(name, *kind)).collect();
+        let mut columns: Vec<Column> =
+            MACHINE.iter().map(|(name, kind)| column(name, *kind)).collect();
         if self.has_names() {
             columns.push(column("setting_name", ColumnKind::Text));
         }
@@ -80,7 +81,12 @@ impl Sweep {
     /// A cell's row, a field for each of [`Sweep::columns`]. `default` is its group's default run,
     /// if there was one.
     #[must_use]
-    pub fn row(&self, cell: u64, figures: &Figures, default: Option<&Figures>) -> Vec<Option<Value>> {
+    pub fn row(
+        &self,
+        cell: u64,
+        figures: &Figures,
+        default: Option<&Figures>,
+    ) -> Vec<Option<Value>> {
         let integer = |n: u64| Some(Value::Integer(i64::try_from(n).unwrap_or(i64::MAX)));
         let text = |text: &str| Some(Value::Text(text.to_owned()));
         let place = self.place_of(cell);
@@ -191,19 +197,26 @@ mod tests {
         ]);
         let default = figures(&[("flood_alone_bytes_per_s", 60.0), ("burst_bytes_per_s", 10.0)]);
         let row = table(FILE, 3, &measured, Some(&default));
-        let at =
-            |name: &str| row.iter().find(|(n, _)| n == name).unwrap_or_else(|| panic!("{name}")).1.clone();
+        let at = |name: &str| {
+            row.iter().find(|(n, _)| n == name).unwrap_or_else(|| panic!("{name}")).1.clone()
+        };
         let text = |t: &str| Some(Value::Text(t.into()));
         assert_eq!(at("cell"), Some(Value::Integer(3)));
         assert_eq!(
             (at("queue_depth"), at("nr_requests")),
             (Some(Value::Integer(8)), Some(Value::Integer(8)))
         );
-        assert_eq!((at("device"), at("fs"), at("kernel")), (text("null"), text("xfs"), text("6.18")));
+        assert_eq!(
+            (at("device"), at("fs"), at("kernel")),
+            (text("null"), text("xfs"), text("6.18"))
+        );
         assert_eq!((at("setting_name"), at("scheduler")), (text("a"), text("none")));
         assert_eq!(at("setting"), text("nr_requests=8,scheduler=none,vm.dirty_bytes=15000000"));
         assert_eq!(at("victim_kept"), Some(Value::Real(0.5)));
-        assert_eq!((at("flood_kept"), at("burst_kept")), (Some(Value::Real(0.5)), Some(Value::Real(0.9))));
+        assert_eq!(
+            (at("flood_kept"), at("burst_kept")),
+            (Some(Value::Real(0.5)), Some(Value::Real(0.9)))
+        );
         assert_eq!((at("error"), at("note"), at("dead_seconds")), (None, None, None));
         let row = table(FILE, 0, &measured, None);
         assert!(row.iter().any(|(n, v)| n == "queue_depth" && v.is_none()));
@@ -212,7 +225,12 @@ mod tests {
 
     #[test]
     fn what_could_not_be_says_why() {
-        let row = table(FILE, 0, &Figures::impossible("no kyber"), Some(&Figures::impossible("no default")));
+        let row = table(
+            FILE,
+            0,
+            &Figures::impossible("no kyber"),
+            Some(&Figures::impossible("no default")),
+        );
         assert!(row.contains(&("error".into(), Some(Value::Text("no kyber".into())))));
         assert!(row.contains(&("note".into(), None)));
         let row = table(FILE, 0, &Figures::default(), Some(&Figures::impossible("too small")));

@@ -35,7 +35,11 @@ impl Library for Shelf {
     }
 
     fn scenario(&self, name: &str) -> Result<Scenario, String> {
-        if name == "tiny" { scenario::parse(TINY).map_err(|e| e.to_string()) } else { builtin_scenario(name) }
+        if name == "tiny" {
+            scenario::parse(TINY).map_err(|e| e.to_string())
+        } else {
+            builtin_scenario(name)
+        }
     }
 
     fn knob(&self, name: &str) -> Result<String, String> {

@@ -125,8 +125,8 @@ pub struct RateRules {
     pub hz: u64,
     /// The device has a strict limit: its own position decides on the direction.
     pub strict: bool,
-    /// The balanced rate is at most the bandwidth, and shifts beyond a word's width give 0 (3.2 did
-    /// neither).
+    /// The balanced rate is at most the bandwidth, and shifts beyond a word's width give 0 (3.2
+    /// did neither).
     pub capped: bool,
 }
 
@@ -227,7 +227,10 @@ mod tests {
         // task = 12,801; balanced = 12,801 * 10,000 / 20,001 = 6,400. Step: 25,600 - max(25,600
         // (previous), 6,400, 12,801) = 0: the first time only remembers.
         let shown = e.update_ratelimit(&rules(true), &control, 512, 4_000, 50);
-        assert_eq!((shown, e.dirty_ratelimit, e.balanced_dirty_ratelimit), ((20_000, 12_801), 25_600, 6_400));
+        assert_eq!(
+            (shown, e.dirty_ratelimit, e.balanced_dirty_ratelimit),
+            ((20_000, 12_801), 25_600, 6_400)
+        );
         // Again: step = 25,600 - 12,801 = 12,799; shift = 25,600 / 25,599 = 1; (12,799 >> 1) =
         // 6,399, / 8 rounded up = 800.
         e.dirtied_stamp = 4_000;
@@ -249,7 +252,10 @@ mod tests {
         // No pages were dirtied: 25,601 * 10,000 / 1.
         new.update_ratelimit(&rules(true), &control, 1_024, 0, 50);
         old.update_ratelimit(&rules(false), &control, 1_024, 0, 50);
-        assert_eq!((new.balanced_dirty_ratelimit, old.balanced_dirty_ratelimit), (10_000, 256_010_000));
+        assert_eq!(
+            (new.balanced_dirty_ratelimit, old.balanced_dirty_ratelimit),
+            (10_000, 256_010_000)
+        );
         let mut tiny = Estimate {
             dirty_ratelimit: 1,
             balanced_dirty_ratelimit: 0,

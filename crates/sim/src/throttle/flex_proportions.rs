@@ -87,7 +87,11 @@ impl Global {
     #[must_use]
     pub fn fraction(&self, local: &Local) -> (u64, u64) {
         let numerator = local.at(self.period);
-        if self.events <= numerator { (numerator, numerator.max(1)) } else { (numerator, self.events) }
+        if self.events <= numerator {
+            (numerator, numerator.max(1))
+        } else {
+            (numerator, self.events)
+        }
     }
 }
 

@@ -73,7 +73,11 @@ mod tests {
                 let moment = clock.moment(tick);
                 assert_eq!(clock.jiffies(moment), tick, "{hz} Hz, tick {tick}");
                 if tick > 0 {
-                    assert_eq!(clock.jiffies(Nanos(moment.0 - 1)), tick - 1, "{hz} Hz, before tick {tick}");
+                    assert_eq!(
+                        clock.jiffies(Nanos(moment.0 - 1)),
+                        tick - 1,
+                        "{hz} Hz, before tick {tick}"
+                    );
                 }
             }
         }

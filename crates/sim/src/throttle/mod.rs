@@ -136,8 +136,8 @@ impl WbCounts {
 pub struct MemcgCounts {
     /// Its file pages.
     pub file: u64,
-    /// How many pages more it may have: the least of `min(memory.max, memory.high) - usage` over it
-    /// and its ancestors.
+    /// How many pages more it may have: the least of `min(memory.max, memory.high) - usage` over
+    /// it and its ancestors.
     pub headroom: u64,
     /// Its dirty pages.
     pub dirty: u64,

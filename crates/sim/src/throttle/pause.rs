@@ -43,7 +43,8 @@ pub fn max_pause_3_2(hz: u64, wb_dirty: u64, avg_bandwidth: u64, dirty_ratelimit
 
 /// log2 of how many writers there seem to be: bandwidth over the rate of one.
 fn more_writers(avg_bandwidth: u64, dirty_ratelimit: u64) -> u64 {
-    u64::from(avg_bandwidth.max(1).ilog2()).saturating_sub(u64::from(dirty_ratelimit.max(1).ilog2()))
+    u64::from(avg_bandwidth.max(1).ilog2())
+        .saturating_sub(u64::from(dirty_ratelimit.max(1).ilog2()))
 }
 
 /// How a writer is to be paced from now on.
@@ -58,7 +59,13 @@ pub struct Pace {
 /// Aims at pauses of 10 ms, longer for many writers, so many pages apart that they come out so
 /// (`wb_min_pause`).
 #[must_use]
-pub fn pace(hz: u64, max_pause: u64, avg_bandwidth: u64, dirty_ratelimit: u64, task_ratelimit: u64) -> Pace {
+pub fn pace(
+    hz: u64,
+    max_pause: u64,
+    avg_bandwidth: u64,
+    dirty_ratelimit: u64,
+    task_ratelimit: u64,
+) -> Pace {
     let second = hz.next_power_of_two();
     let mut t = (hz / 100).max(1) + more_writers(avg_bandwidth, dirty_ratelimit) * (10 * hz) / 1024;
     t = t.min(1 + max_pause / 2);

@@ -18,8 +18,15 @@ const MACHINE: Machine = Machine { hz: 250, cpus: 4, possible_cpus: 4 };
 
 /// 1,000,000 pages dirtyable in every generation, near enough: limit 200,000, background 100,000,
 /// freerun 150,000, setpoint 175,000.
-const MEMORY: Memory =
-    Memory { total: 1_000_000, free: 999_999, reserve: 0, file: 0, anon: 0, mapped: 0, swap_free: false };
+const MEMORY: Memory = Memory {
+    total: 1_000_000,
+    free: 999_999,
+    reserve: 0,
+    file: 0,
+    anon: 0,
+    mapped: 0,
+    swap_free: false,
+};
 
 struct Writer {
     who: Dirtier,
@@ -60,7 +67,14 @@ impl Plant {
         let wbs = devices.iter().map(|(drain, limits)| {
             let bdi = throttle.add_bdi(*limits);
             let id = throttle.add_wb(bdi, None);
-            Context { id, counts: WbCounts::default(), memcg: false, chunk: 0, drain: *drain, owed: 0 }
+            Context {
+                id,
+                counts: WbCounts::default(),
+                memcg: false,
+                chunk: 0,
+                drain: *drain,
+                owed: 0,
+            }
         });
         let wbs = wbs.collect();
         Self { throttle, now: Nanos::ZERO, writers: Vec::new(), wbs, headroom: 0, worst_excess: 0 }
@@ -69,8 +83,18 @@ impl Plant {
     fn add_writers(&mut self, wb: usize, n: u32) {
         for _ in 0..n {
             let task = self.throttle.add_task(TaskTraits::default());
-            let who = Dirtier { task, cpu: self.writers.len() as u32 % MACHINE.cpus, wb: self.wbs[wb].id };
-            self.writers.push(Writer { who, dirtied: 0, wake: Nanos::ZERO, held: false, stretch: 0 });
+            let who = Dirtier {
+                task,
+                cpu: self.writers.len() as u32 % MACHINE.cpus,
+                wb: self.wbs[wb].id,
+            };
+            self.writers.push(Writer {
+                who,
+                dirtied: 0,
+                wake: Nanos::ZERO,
+                held: false,
+                stretch: 0,
+            });
         }
     }
 
@@ -78,7 +102,8 @@ impl Plant {
         let context = &self.wbs[wb];
         let sum = |f: fn(&WbCounts) -> u64| self.wbs.iter().map(|wb| f(&wb.counts)).sum();
         let (dirty, writeback) = (sum(|c| c.reclaimable), sum(|c| c.writeback));
-        let memory = Memory { free: MEMORY.free - dirty - writeback, file: dirty + writeback, ..MEMORY };
+        let memory =
+            Memory { free: MEMORY.free - dirty - writeback, file: dirty + writeback, ..MEMORY };
         let counts = context.counts;
         let memcg = context.memcg.then(|| MemcgCounts {
             file: counts.dirty(),
@@ -216,7 +241,11 @@ impl Plant {
             sum += self.dirty();
         }
         (
-            self.writers.iter().zip(before).map(|(w, before)| (w.dirtied - before) / seconds).collect(),
+            self.writers
+                .iter()
+                .zip(before)
+                .map(|(w, before)| (w.dirtied - before) / seconds)
+                .collect(),
             sum / seconds,
         )
     }
@@ -281,9 +310,16 @@ fn no_generation_exceeds_its_limit_by_more_than_a_look() {
         plant.run(90);
         // Every CPU dirties at most ratelimit_pages (1,024 at most in the old ones, limit / 32 /
         // CPUs in the new) before a task looks.
-        let look =
-            if generation <= Generation::K2_6_32 { 1_024 } else { limit / 32 / u64::from(MACHINE.cpus) };
-        assert!(plant.worst_excess <= look * u64::from(MACHINE.cpus), "{generation}: {}", plant.worst_excess);
+        let look = if generation <= Generation::K2_6_32 {
+            1_024
+        } else {
+            limit / 32 / u64::from(MACHINE.cpus)
+        };
+        assert!(
+            plant.worst_excess <= look * u64::from(MACHINE.cpus),
+            "{generation}: {}",
+            plant.worst_excess
+        );
         // And the limit is used: writers are not stopped long before it.
         assert!(plant.dirty() > limit * 7 / 10, "{generation}: {}", plant.dirty());
     }
@@ -298,7 +334,10 @@ fn writers_that_write_for_themselves_get_the_drain_rate_too() {
             let (rates, dirty) = plant.measure(60);
             near(rates.iter().sum(), 25_000, 5);
             let limit = plant.throttle.thresholds(&MEMORY).dirty;
-            assert!((limit * 3 / 4..limit + 5 * 1024).contains(&dirty), "{generation}: {dirty} of {limit}");
+            assert!(
+                (limit * 3 / 4..limit + 5 * 1024).contains(&dirty),
+                "{generation}: {dirty} of {limit}"
+            );
         }
     }
 }
@@ -316,8 +355,11 @@ fn the_bandwidth_is_found() {
 fn devices_share_the_limit_by_bandwidth() {
     for generation in [Generation::K2_6_32, Generation::K3_2, Generation::K6] {
         let free = BdiLimits::default();
-        let mut plant =
-            Plant::new(generation, DirtyKnobs::defaults(generation), &[(40_000, free), (10_000, free)]);
+        let mut plant = Plant::new(
+            generation,
+            DirtyKnobs::defaults(generation),
+            &[(40_000, free), (10_000, free)],
+        );
         plant.add_writers(0, 2);
         plant.add_writers(1, 2);
         plant.run(90);
@@ -332,7 +374,8 @@ fn devices_share_the_limit_by_bandwidth() {
 #[test]
 fn a_strict_limit_holds_one_device_while_the_machine_is_empty() {
     let strict = BdiLimits { max_ppm: 50_000, strict: true, ..BdiLimits::default() };
-    let mut plant = Plant::new(Generation::K6, DirtyKnobs::defaults(Generation::K6), &[(10_000, strict)]);
+    let mut plant =
+        Plant::new(Generation::K6, DirtyKnobs::defaults(Generation::K6), &[(10_000, strict)]);
     plant.add_writers(0, 2);
     // 5 % of 200,000.
     let most = 10_000;
@@ -376,18 +419,31 @@ fn an_abrupt_cut_of_the_limit_stops_all_writers_in_6_x_and_not_in_3_2() {
     };
     // 3 s of bandwidth are 75,000 pages; each look lets a task dirty a page or so.
     assert!(dirtied_after_cut(Generation::K6) < 2_000, "{}", dirtied_after_cut(Generation::K6));
-    assert!(dirtied_after_cut(Generation::K3_2) > 10_000, "{}", dirtied_after_cut(Generation::K3_2));
+    assert!(
+        dirtied_after_cut(Generation::K3_2) > 10_000,
+        "{}",
+        dirtied_after_cut(Generation::K3_2)
+    );
 }
 
 #[test]
 fn a_cgroup_is_held_to_its_share_of_its_own_memory() {
-    let mut plant =
-        Plant::new(Generation::K6, DirtyKnobs::defaults(Generation::K6), &[(25_000, BdiLimits::default())]);
+    let mut plant = Plant::new(
+        Generation::K6,
+        DirtyKnobs::defaults(Generation::K6),
+        &[(25_000, BdiLimits::default())],
+    );
     let memcg = plant.throttle.add_memcg();
     plant.wbs[0].id = plant.throttle.add_wb(BdiId(0), Some(memcg));
     // The second context stands for the device; the first one (the root's) stays idle.
-    let idle =
-        Context { id: WbId(0), counts: WbCounts::default(), memcg: false, chunk: 0, drain: 0, owed: 0 };
+    let idle = Context {
+        id: WbId(0),
+        counts: WbCounts::default(),
+        memcg: false,
+        chunk: 0,
+        drain: 0,
+        owed: 0,
+    };
     plant.wbs.insert(0, idle);
     plant.wbs[1].memcg = true;
     plant.headroom = 100_000;
@@ -419,6 +475,10 @@ fn background_writeback_starts_and_ends_at_its_threshold() {
         // It ends with the chunk that takes it below; there are no more writers, and nothing is
         // left under writeback.
         let chunk = plant.throttle.chunk_pages(WbId(0), u64::MAX);
-        assert!((100_000 - chunk..=100_000).contains(&plant.dirty()), "{generation}: {}", plant.dirty());
+        assert!(
+            (100_000 - chunk..=100_000).contains(&plant.dirty()),
+            "{generation}: {}",
+            plant.dirty()
+        );
     }
 }

@@ -92,7 +92,8 @@ pub fn ratio_3_2(control: &Control, avg_bandwidth: u64) -> u64 {
         ((setpoint as i64 - control.dirty as i64) << SHIFT).wrapping_div(divisor)
     };
     let global = (1024 + cube(x)).max(0) as u64;
-    let share = control.wb_thresh.min(control.thresholds.dirty).max((control.limit - control.dirty) / 8);
+    let share =
+        control.wb_thresh.min(control.thresholds.dirty).max((control.limit - control.dirty) / 8);
     device_line(&Control { wb_thresh: share, ..*control }, avg_bandwidth, setpoint, global, 0)
 }
 
@@ -100,7 +101,13 @@ pub fn ratio_3_2(control: &Control, avg_bandwidth: u64) -> u64 {
 ///
 /// `or_one`: 1 if the kernel makes a divisor odd to keep it from 0 (`| 1`, since 4.2), 0 if it
 /// adds 1.
-fn device_line(control: &Control, avg_bandwidth: u64, setpoint: u64, mut ratio: u64, or_one: u64) -> u64 {
+fn device_line(
+    control: &Control,
+    avg_bandwidth: u64,
+    setpoint: u64,
+    mut ratio: u64,
+    or_one: u64,
+) -> u64 {
     let nonzero = |n: u64| if or_one == 1 { n | 1 } else { n.wrapping_add(1).max(1) };
     let thresh = control.thresholds.dirty;
     let share = if or_one == 1 { control.wb_thresh.min(thresh) } else { control.wb_thresh };
@@ -110,7 +117,8 @@ fn device_line(control: &Control, avg_bandwidth: u64, setpoint: u64, mut ratio: 
     let span = thresh.wrapping_sub(share).wrapping_add(8 * avg_bandwidth).wrapping_mul(x) >> 16;
     let zero_at = wb_setpoint.wrapping_add(span);
     if control.wb_dirty < zero_at.wrapping_sub(span / 4) {
-        ratio = ratio.wrapping_mul(zero_at - control.wb_dirty) / nonzero(zero_at.wrapping_sub(wb_setpoint));
+        ratio = ratio.wrapping_mul(zero_at - control.wb_dirty)
+            / nonzero(zero_at.wrapping_sub(wb_setpoint));
     } else {
         ratio /= 4;
     }
@@ -175,9 +183,11 @@ mod tests {
     }
 
     #[test]
-    fn a_device_above_its_share_is_slowed_to_a_quarter_and_one_that_runs_dry_is_sped_up_eightfold() {
-        let at =
-            |wb_thresh, wb_dirty| ratio(&Control { wb_thresh, wb_dirty, ..alone(175_000) }, 25_600, false);
+    fn a_device_above_its_share_is_slowed_to_a_quarter_and_one_that_runs_dry_is_sped_up_eightfold()
+    {
+        let at = |wb_thresh, wb_dirty| {
+            ratio(&Control { wb_thresh, wb_dirty, ..alone(175_000) }, 25_600, false)
+        };
         // Share 10 %: x = 6,553; wb_setpoint 175,000 * x >> 16 = 17,498. Span (180,000 + 204,800) *
         // x >> 16 = 38,476, zero at 55,974. Beyond 3/4 of the span it stays a quarter.
         assert_eq!(at(20_000, 60_000), 256);
@@ -195,8 +205,13 @@ mod tests {
     #[test]
     fn a_strict_limit_is_the_curve_over_the_devices_share() {
         let at = |wb_dirty| {
-            let control =
-                Control { dirty: 2_000, wb_thresh: 2_000, wb_bg_thresh: 1_000, wb_dirty, ..alone(0) };
+            let control = Control {
+                dirty: 2_000,
+                wb_thresh: 2_000,
+                wb_bg_thresh: 1_000,
+                wb_dirty,
+                ..alone(0)
+            };
             ratio(&control, 25_600, true)
         };
         assert_eq!(at(1_500), 1_024);
@@ -209,8 +224,13 @@ mod tests {
         assert_eq!(ratio(&nothing, 25_600, true), 0);
         assert_eq!(ratio(&Control { wb_thresh: 1, ..nothing }, 25_600, true), 0);
         // The machine's own position counts, too.
-        let crowded =
-            Control { dirty: 199_999, wb_thresh: 2_000, wb_bg_thresh: 1_000, wb_dirty: 100, ..alone(0) };
+        let crowded = Control {
+            dirty: 199_999,
+            wb_thresh: 2_000,
+            wb_bg_thresh: 1_000,
+            wb_dirty: 100,
+            ..alone(0)
+        };
         assert_eq!(ratio(&crowded, 25_600, true), 2);
     }
 

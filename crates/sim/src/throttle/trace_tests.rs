@@ -75,7 +75,8 @@ struct Row {
 /// balanced_dirty_ratelimit.
 fn parse(line: &str) -> Row {
     let cells: Vec<&str> = line.split(',').collect();
-    let signed = |i: usize| cells[i].parse::<i64>().unwrap_or_else(|_| panic!("cell {i} of '{line}'"));
+    let signed =
+        |i: usize| cells[i].parse::<i64>().unwrap_or_else(|_| panic!("cell {i} of '{line}'"));
     let number = |i: usize| signed(i) as u64;
     // kB/s of 4 KiB pages and ms of 4 ms ticks: multiples of 4, so nothing is lost.
     let rate = |i: usize| number(i) / 4;
@@ -146,8 +147,9 @@ fn around(rows: &[Row], i: usize) -> Option<(Update, Update)> {
 
 /// The rate that a look allowed its task, for each bandwidth that can have been in use.
 fn allowed(look: &Look, run: Run, bandwidths: [u64; 2]) -> [u64; 2] {
-    bandwidths
-        .map(|avg| (look.rate * position::ratio(&look.control, avg, run == Run::Strict)) >> position::SHIFT)
+    bandwidths.map(|avg| {
+        (look.rate * position::ratio(&look.control, avg, run == Run::Strict)) >> position::SHIFT
+    })
 }
 
 /// Counts what agreed, what did not, and what could not be told.
@@ -180,7 +182,8 @@ fn the_position_ratio_gives_the_kernels_task_ratelimit() {
             // The look that made an update went by the bandwidth before it, later ones by the one
             // after.
             Run::HalfShare => half.count(around(&rows, i).map(|(before, after)| {
-                allowed(&seen, row.run, [before.avg_bandwidth, after.avg_bandwidth]).contains(&seen.task_rate)
+                allowed(&seen, row.run, [before.avg_bandwidth, after.avg_bandwidth])
+                    .contains(&seen.task_rate)
             })),
             Run::FreeShare => {}
         }
@@ -226,8 +229,11 @@ fn periods_and_pauses_are_the_kernels() {
                 let longest = pause::max_pause(HZ, seen.control.wb_dirty, avg);
                 let pace = pause::pace(HZ, longest, avg, seen.rate, seen.task_rate);
                 let pause = period as i64 - seen.think;
-                let shown =
-                    if pause < pace.min_pause as i64 { pause.min(0) } else { pause.min(longest as i64) };
+                let shown = if pause < pace.min_pause as i64 {
+                    pause.min(0)
+                } else {
+                    pause.min(longest as i64)
+                };
                 shown == seen.pause
             })
         }));
@@ -244,8 +250,10 @@ fn after_a_sleep_a_task_dirties_as_many_pages_as_the_kernel_said() {
         let Some(seen) = look(row).filter(|look| look.pause > 0) else { continue };
         // The recording has gaps; within it no task sleeps for more than 200 ms.
         let soon = |next: &&Row| next.run == row.run && next.us - row.us < 500_000;
-        let next =
-            rows[i + 1..].iter().take_while(soon).find(|next| next.pid == row.pid && look(next).is_some());
+        let next = rows[i + 1..]
+            .iter()
+            .take_while(soon)
+            .find(|next| next.pid == row.pid && look(next).is_some());
         let (Some(next), Some((before, after))) = (next.and_then(look), around(&rows, i)) else {
             tally.count(None);
             continue;
@@ -253,7 +261,8 @@ fn after_a_sleep_a_task_dirties_as_many_pages_as_the_kernel_said() {
         let same = [before, after].iter().any(|update| {
             let avg = update.avg_bandwidth;
             let longest = pause::max_pause(HZ, seen.control.wb_dirty, avg);
-            pause::pace(HZ, longest, avg, seen.rate, seen.task_rate).next_pages == next.dirtied_pause
+            pause::pace(HZ, longest, avg, seen.rate, seen.task_rate).next_pages
+                == next.dirtied_pause
         });
         // A power of two in its place is an untraced look below freerun.
         tally.count(if same || !next.dirtied_pause.is_power_of_two() { Some(same) } else { None });
@@ -269,8 +278,9 @@ fn the_rate_limit_follows_as_the_kernels() {
         let Some(now) = update(row).filter(|_| row.run != Run::FreeShare) else { continue };
         // The recording has gaps; within it updates are never a second apart.
         let before = rows[..i].iter().rev().find(|before| update(before).is_some());
-        let before =
-            before.filter(|before| before.run == row.run && row.us - before.us < 1_000_000).and_then(update);
+        let before = before
+            .filter(|before| before.run == row.run && row.us - before.us < 1_000_000)
+            .and_then(update);
         let looked = rows[i + 1..]
             .iter()
             .take_while(|next| next.run == row.run)
@@ -327,8 +337,10 @@ fn sleeps_end_a_tick_late_and_never_early() {
     for (i, row) in rows.iter().enumerate() {
         let Some(seen) = look(row).filter(|look| look.pause > 0) else { continue };
         let soon = |next: &&Row| next.run == row.run && next.us - row.us < 500_000;
-        let next =
-            rows[i + 1..].iter().take_while(soon).find(|next| next.pid == row.pid && look(next).is_some());
+        let next = rows[i + 1..]
+            .iter()
+            .take_while(soon)
+            .find(|next| next.pid == row.pid && look(next).is_some());
         late.extend(next.map(|next| (next.us - row.us) as i64 - seen.pause * 4_000));
     }
     late.sort_unstable();

@@ -14,7 +14,9 @@
 use floodwall_device::Nanos;
 
 use super::jiffies::Clock;
-use super::{BdiId, Dirtier, Machine, MemcgId, Ruling, Seen, TaskId, TaskTraits, Throttle, Verdict, WbId};
+use super::{
+    BdiId, Dirtier, Machine, MemcgId, Ruling, Seen, TaskId, TaskTraits, Throttle, Verdict, WbId,
+};
 use crate::kernel::Generation;
 use crate::limits::{self, BdiLimits, DirtyKnobs, Memory, Thresholds, flush};
 
@@ -71,7 +73,13 @@ impl Pushing {
 
     fn limits(&self, task: TaskId, seen: &Seen) -> Thresholds {
         let traits = self.tasks[task.0 as usize].traits;
-        limits::global(Generation::K2_6_18, &self.knobs, &seen.memory, traits.real_time || traits.local, 0)
+        limits::global(
+            Generation::K2_6_18,
+            &self.knobs,
+            &seen.memory,
+            traits.real_time || traits.local,
+            0,
+        )
     }
 
     /// The head of the loop.
@@ -97,7 +105,11 @@ impl Pushing {
         let chunk = self.write_chunk();
         let task = &mut self.tasks[who.task.0 as usize];
         task.pages_written += wrote;
-        if task.pages_written >= chunk { self.leave(who, limits, seen) } else { self.wait(who.task, now) }
+        if task.pages_written >= chunk {
+            self.leave(who, limits, seen)
+        } else {
+            self.wait(who.task, now)
+        }
     }
 
     /// `blk_congestion_wait(WRITE, HZ/10)`.
@@ -218,11 +230,19 @@ mod tests {
 
     const MACHINE: Machine = Machine { hz: 250, cpus: 2, possible_cpus: 2 };
     /// 4 GiB: the limit of 40 % is 419,430 pages, 10 % are 104,857.
-    const MEMORY: Memory =
-        Memory { total: 1 << 20, free: 0, reserve: 0, file: 0, anon: 0, mapped: 0, swap_free: false };
+    const MEMORY: Memory = Memory {
+        total: 1 << 20,
+        free: 0,
+        reserve: 0,
+        file: 0,
+        anon: 0,
+        mapped: 0,
+        swap_free: false,
+    };
 
     fn machine() -> (Pushing, Dirtier) {
-        let mut throttle = Pushing::new(MACHINE, DirtyKnobs::defaults(Generation::K2_6_18), &MEMORY);
+        let mut throttle =
+            Pushing::new(MACHINE, DirtyKnobs::defaults(Generation::K2_6_18), &MEMORY);
         let bdi = throttle.add_bdi(BdiLimits::default());
         let (wb, task) = (throttle.add_wb(bdi, None), throttle.add_task(TaskTraits::default()));
         (throttle, Dirtier { task, cpu: 0, wb })
@@ -275,18 +295,33 @@ mod tests {
         assert_eq!(t.resume(who, now, 0, &full).verdict, Verdict::WriteOut { pages: 1536 });
         // 1,000 + 536: duty done. The next look is due after 8 pages.
         let ruling = t.resume(who, now, 536, &full);
-        assert_eq!(ruling, Ruling { verdict: Verdict::Go { next_check_pages: 8 }, start_background: true });
+        assert_eq!(
+            ruling,
+            Ruling { verdict: Verdict::Go { next_check_pages: 8 }, start_background: true }
+        );
         // A task that finds the limit kept ends that.
-        assert_eq!(t.balance(who, now, &seen(400_000, 0)).verdict, Verdict::Go { next_check_pages: 1024 });
+        assert_eq!(
+            t.balance(who, now, &seen(400_000, 0)).verdict,
+            Verdict::Go { next_check_pages: 1024 }
+        );
     }
 
     #[test]
     fn a_writer_with_nothing_left_to_write_waits_for_writeback() {
         let (mut t, who) = machine();
         let full = seen(0, 500_000);
-        assert!(matches!(t.balance(who, Nanos::ZERO, &full).verdict, Verdict::CongestionWait { .. }));
-        assert!(matches!(t.resume(who, Nanos::ZERO, 0, &full).verdict, Verdict::CongestionWait { .. }));
-        assert!(matches!(t.resume(who, Nanos::ZERO, 0, &seen(0, 419_430)).verdict, Verdict::Go { .. }));
+        assert!(matches!(
+            t.balance(who, Nanos::ZERO, &full).verdict,
+            Verdict::CongestionWait { .. }
+        ));
+        assert!(matches!(
+            t.resume(who, Nanos::ZERO, 0, &full).verdict,
+            Verdict::CongestionWait { .. }
+        ));
+        assert!(matches!(
+            t.resume(who, Nanos::ZERO, 0, &seen(0, 419_430)).verdict,
+            Verdict::Go { .. }
+        ));
     }
 
     #[test]

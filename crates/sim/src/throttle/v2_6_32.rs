@@ -17,7 +17,9 @@ use floodwall_device::Nanos;
 use super::jiffies::Clock;
 use super::proportions::{FRAC_BASE, Global, Local};
 use super::v2_6_18::ratelimit_pages;
-use super::{BdiId, Dirtier, Machine, MemcgId, Ruling, Seen, TaskId, TaskTraits, Throttle, Verdict, WbId};
+use super::{
+    BdiId, Dirtier, Machine, MemcgId, Ruling, Seen, TaskId, TaskTraits, Throttle, Verdict, WbId,
+};
 use crate::kernel::Generation;
 use crate::limits::{self, BdiLimits, DirtyKnobs, Memory, PPM, Thresholds, flush};
 
@@ -96,7 +98,12 @@ impl Sharing {
         let limits = limits::global(Generation::K2_6_32, &self.knobs, &seen.memory, boosted, 0);
         let bdi = &self.bdis[who.wb.0 as usize];
         let min_sum = self.bdis.iter().map(|bdi| percent(bdi.limits.min_ppm)).sum();
-        let share = bdi_share(limits.dirty, min_sum, bdi.limits, self.completions.fraction(&bdi.completions));
+        let share = bdi_share(
+            limits.dirty,
+            min_sum,
+            bdi.limits,
+            self.completions.fraction(&bdi.completions),
+        );
         // clip_bdi_dirty_limit: not more than what the machine has left and the device already has.
         let left = limits.dirty.saturating_sub(seen.dirty + seen.writeback);
         let clipped = share.min(left + seen.wb.dirty());
@@ -170,7 +177,9 @@ pub(super) fn bdi_share(
 /// floor.
 pub(super) fn period_pages(knobs: &DirtyKnobs, memory: &Memory) -> u64 {
     match knobs.dirty {
-        limits::Limit::Ratio(ratio) => u64::from(ratio) * memory.dirtyable(Generation::K2_6_32) / 100,
+        limits::Limit::Ratio(ratio) => {
+            u64::from(ratio) * memory.dirtyable(Generation::K2_6_32) / 100
+        }
         limits::Limit::Bytes(bytes) => bytes / limits::PAGE_SIZE,
     }
 }
@@ -296,8 +305,15 @@ mod tests {
 
     const MACHINE: Machine = Machine { hz: 1000, cpus: 1, possible_cpus: 1 };
     /// 100,000 pages dirtyable: limit 20,000, background 10,000, midpoint 15,000.
-    const MEMORY: Memory =
-        Memory { total: 1 << 20, free: 0, reserve: 0, file: 99_999, anon: 0, mapped: 0, swap_free: false };
+    const MEMORY: Memory = Memory {
+        total: 1 << 20,
+        free: 0,
+        reserve: 0,
+        file: 99_999,
+        anon: 0,
+        mapped: 0,
+        swap_free: false,
+    };
 
     fn machine() -> (Sharing, Dirtier, Dirtier) {
         let mut t = Sharing::new(MACHINE, DirtyKnobs::defaults(Generation::K2_6_32), &MEMORY);
@@ -323,7 +339,10 @@ mod tests {
         let idle = seen(0, 0, 0);
         // About 3/4 and 1/4 of 20,000, and neither task has dirtied anything.
         let (of_a, of_b) = (limit(&t, a, &idle), limit(&t, b, &idle));
-        assert!((14_700..15_300).contains(&of_a) && (4_700..5_300).contains(&of_b), "{of_a} {of_b}");
+        assert!(
+            (14_700..15_300).contains(&of_a) && (4_700..5_300).contains(&of_b),
+            "{of_a} {of_b}"
+        );
         // Only 2,000 pages are left and the device has 1,000 already: 3,000.
         assert_eq!(limit(&t, b, &seen(1_000, 0, 17_000)), 3_000);
         // A task that has dirtied all of late gets an eighth less: its share is 100,000 of 32,768
@@ -338,7 +357,10 @@ mod tests {
         let limits = BdiLimits { min_ppm: 100_000, max_ppm: 300_000, strict: false };
         // 20,000 * 90 / 100 = 18,000, half of it 9,000, + 2,000 = 11,000, at most 6,000.
         assert_eq!(bdi_share(20_000, 10, limits, (1, 2)), 6_000);
-        assert_eq!(bdi_share(20_000, 10, BdiLimits { max_ppm: 1_000_000, ..limits }, (1, 2)), 11_000);
+        assert_eq!(
+            bdi_share(20_000, 10, BdiLimits { max_ppm: 1_000_000, ..limits }, (1, 2)),
+            11_000
+        );
         assert_eq!(bdi_share(20_000, 10, limits, (0, 2)), 2_000);
         assert_eq!(max_prop_frac(limits), 307);
     }
@@ -347,7 +369,10 @@ mod tests {
     fn nobody_waits_below_the_midpoint() {
         let (mut t, a, _) = machine();
         let go = t.balance(a, Nanos::ZERO, &seen(14_999, 0, 0));
-        assert_eq!(go, Ruling { verdict: Verdict::Go { next_check_pages: 1024 }, start_background: true });
+        assert_eq!(
+            go,
+            Ruling { verdict: Verdict::Go { next_check_pages: 1024 }, start_background: true }
+        );
         // At it, a device that has completed nothing has no share; it is then over its limit with
         // whatever it has.
         assert!(matches!(
@@ -367,7 +392,9 @@ mod tests {
         let mut now = Nanos::ZERO;
         let mut slept = Vec::new();
         for _ in 0..9 {
-            let Verdict::Sleep { until } = t.resume(a, now, 100, &full).verdict else { panic!("no sleep") };
+            let Verdict::Sleep { until } = t.resume(a, now, 100, &full).verdict else {
+                panic!("no sleep")
+            };
             slept.push(until.since(now).0 / 1_000_000);
             now = until;
             assert!(matches!(t.resume(a, now, 0, &full).verdict, Verdict::WriteOut { .. }));
@@ -377,7 +404,10 @@ mod tests {
         let ruling = t.resume(a, now, 2_100, &full);
         assert_eq!(ruling.verdict, Verdict::Go { next_check_pages: 8 });
         // With its dirty pages under writeback it only sleeps.
-        assert!(matches!(t.balance(a, now, &seen(1_000, 24_000, 0)).verdict, Verdict::Sleep { .. }));
+        assert!(matches!(
+            t.balance(a, now, &seen(1_000, 24_000, 0)).verdict,
+            Verdict::Sleep { .. }
+        ));
         assert!(matches!(
             t.resume(a, now, 0, &seen(1_000, 9_000, 0)).verdict,
             Verdict::Go { next_check_pages: 1024 }

@@ -23,8 +23,8 @@ use super::position::{self, Control};
 use super::proportions::{Global, Local};
 use super::v2_6_32::{bdi_share, max_prop_frac, percent, period_pages};
 use super::{
-    BdiId, Dirtier, Machine, MemcgId, Ruling, Seen, TaskId, TaskTraits, Throttle, Verdict, WbId, pause,
-    stat_error,
+    BdiId, Dirtier, Machine, MemcgId, Ruling, Seen, TaskId, TaskTraits, Throttle, Verdict, WbId,
+    pause, stat_error,
 };
 use crate::kernel::Generation;
 use crate::limits::{self, BdiLimits, DirtyKnobs, Limit, Memory, Thresholds, flush};
@@ -107,7 +107,11 @@ impl Pausing {
 
     fn interval(&self, who: Dirtier) -> u64 {
         let pause = self.tasks[who.task.0 as usize].nr_dirtied_pause;
-        if self.bdis[who.wb.0 as usize].dirty_exceeded { pause.min(POLL_WHEN_EXCEEDED) } else { pause }
+        if self.bdis[who.wb.0 as usize].dirty_exceeded {
+            pause.min(POLL_WHEN_EXCEEDED)
+        } else {
+            pause
+        }
     }
 
     fn bdi_limit(&self, bdi: &Bdi, thresh: u64) -> u64 {
@@ -126,8 +130,8 @@ impl Pausing {
         if visit.control.dirty <= thresholds.freerun() {
             return self.leave(who, visit, seen);
         }
-        visit.dirty_exceeded =
-            visit.control.wb_dirty > visit.control.wb_thresh || visit.control.dirty > thresholds.dirty;
+        visit.dirty_exceeded = visit.control.wb_dirty > visit.control.wb_thresh
+            || visit.control.dirty > thresholds.dirty;
         if visit.dirty_exceeded {
             self.bdis[who.wb.0 as usize].dirty_exceeded = true;
         }
@@ -151,7 +155,8 @@ impl Pausing {
             }
             Some(pause) => pause.min(visit.max_pause),
         };
-        visit.last = task_ratelimit > 0 || visit.control.wb_dirty <= stat_error(self.machine.possible_cpus);
+        visit.last =
+            task_ratelimit > 0 || visit.control.wb_dirty <= stat_error(self.machine.possible_cpus);
         self.tasks[who.task.0 as usize].visit = visit;
         let until = self.clock.timer(now, visit.pause);
         Ruling { verdict: Verdict::Sleep { until }, start_background: !seen.wb.flushing }
@@ -194,7 +199,14 @@ impl Pausing {
 
     /// `__bdi_update_bandwidth`: not within 200 ms of the last time, and not over a gap of more
     /// than a second in which this caller did nothing.
-    fn update_bandwidth(&mut self, wb: WbId, now: u64, control: Option<&Control>, start: u64, seen: &Seen) {
+    fn update_bandwidth(
+        &mut self,
+        wb: WbId,
+        now: u64,
+        control: Option<&Control>,
+        start: u64,
+        seen: &Seen,
+    ) {
         let hz = self.clock.hz();
         let interval = pause::bandwidth_interval(hz);
         let bdi = &mut self.bdis[wb.0 as usize];
@@ -231,7 +243,8 @@ impl Throttle for Pausing {
         if knobs.dirty != self.knobs.dirty {
             // dirty_ratio_handler recomputes before it zeroes dirty_bytes, so that leaving bytes
             // for a ratio still goes by the bytes.
-            let leaves_bytes = matches!((self.knobs.dirty, knobs.dirty), (Limit::Bytes(_), Limit::Ratio(_)));
+            let leaves_bytes =
+                matches!((self.knobs.dirty, knobs.dirty), (Limit::Bytes(_), Limit::Ratio(_)));
             let in_force = if leaves_bytes { self.knobs } else { knobs };
             self.set_ratelimit(&in_force, memory);
         }
@@ -312,7 +325,8 @@ impl Throttle for Pausing {
 
     fn over_background(&mut self, wb: WbId, _: Nanos, seen: &Seen) -> bool {
         let background = self.thresholds(&seen.memory).background;
-        seen.dirty > background || seen.wb.reclaimable > self.bdi_limit(&self.bdis[wb.0 as usize], background)
+        seen.dirty > background
+            || seen.wb.reclaimable > self.bdi_limit(&self.bdis[wb.0 as usize], background)
     }
 
     fn chunk_pages(&self, wb: WbId, nr_pages: u64) -> u64 {

@@ -25,8 +25,8 @@ use super::flex_proportions::{FRAC_BASE, Local};
 use super::jiffies::Clock;
 use super::position::{self, Control};
 use super::{
-    BdiId, Dirtier, Machine, MemcgId, Ruling, Seen, TaskId, TaskTraits, Throttle, Verdict, WbId, pause,
-    stat_error,
+    BdiId, Dirtier, Machine, MemcgId, Ruling, Seen, TaskId, TaskTraits, Throttle, Verdict, WbId,
+    pause, stat_error,
 };
 use crate::kernel::Generation;
 use crate::limits::{self, BdiLimits, DirtyKnobs, Memory, PPM, Thresholds, flush};
@@ -134,7 +134,11 @@ impl Balancing {
 
     fn interval(&self, who: Dirtier) -> u64 {
         let pause = self.tasks[who.task.0 as usize].nr_dirtied_pause;
-        if self.wbs[who.wb.0 as usize].dirty_exceeded { pause.min(POLL_WHEN_EXCEEDED) } else { pause }
+        if self.wbs[who.wb.0 as usize].dirty_exceeded {
+            pause.min(POLL_WHEN_EXCEEDED)
+        } else {
+            pause
+        }
     }
 
     /// Ends elapsed periods of the shares and updates the state of a context.
@@ -147,7 +151,8 @@ impl Balancing {
         let has_dirty = seen.wb.reclaimable > 0;
         if wb.has_dirty != has_dirty {
             wb.has_dirty = has_dirty;
-            let (sum, own) = (&mut self.bdis[wb.bdi as usize].bandwidth, wb.estimate.avg_write_bandwidth);
+            let (sum, own) =
+                (&mut self.bdis[wb.bdi as usize].bandwidth, wb.estimate.avg_write_bandwidth);
             *sum = if has_dirty { *sum + own } else { sum.saturating_sub(own) };
         }
     }
@@ -219,7 +224,8 @@ impl Balancing {
         let (memcg, counts) = (wb.memcg?, seen.memcg?);
         let domain = &self.memcgs[memcg as usize];
         let dirty = counts.dirty + counts.writeback;
-        let available = domain::memcg_available(&counts, dirty, &seen.memory, seen.dirty + seen.writeback);
+        let available =
+            domain::memcg_available(&counts, dirty, &seen.memory, seen.dirty + seen.writeback);
         let thresholds = limits::memcg(
             &self.knobs,
             available,
@@ -324,7 +330,13 @@ impl Balancing {
                 let mut control = part.control;
                 domain.limit.update(now, interval, control.thresholds.dirty, control.dirty);
                 control.limit = control.thresholds.dirty.max(domain.limit.limit);
-                wb.estimate.update_ratelimit(&rules, &control, part.ratio, seen.wb.dirtied, elapsed);
+                wb.estimate.update_ratelimit(
+                    &rules,
+                    &control,
+                    part.ratio,
+                    seen.wb.dirtied,
+                    elapsed,
+                );
             };
             update(&mut self.global, global);
             if let (Some(memcg), Some(part)) = (wb.memcg, memcg) {
@@ -352,7 +364,8 @@ fn part(
     wb_dirty: u64,
 ) -> Part {
     let wb_thresh = share.thresh(thresholds.dirty, dirty, completions);
-    let wb_bg_thresh = (wb_thresh * thresholds.background).checked_div(thresholds.dirty).unwrap_or(0);
+    let wb_bg_thresh =
+        (wb_thresh * thresholds.background).checked_div(thresholds.dirty).unwrap_or(0);
     let limit = thresholds.dirty.max(domain.limit.limit);
     let control = Control { thresholds, limit, dirty, wb_thresh, wb_bg_thresh, wb_dirty };
     let freerun = if strict {
@@ -472,7 +485,9 @@ impl Throttle for Balancing {
         // wb_bg_dirty_limits: pages under writeback are done already.
         let background = self.thresholds(&seen.memory).background;
         let fraction = self.global.completions.fraction(&wb.completions);
-        if seen.dirty > background || seen.wb.reclaimable > share.thresh(background, seen.dirty, fraction) {
+        if seen.dirty > background
+            || seen.wb.reclaimable > share.thresh(background, seen.dirty, fraction)
+        {
             return true;
         }
         let (Some(memcg), Some(counts)) = (wb.memcg, seen.memcg) else { return false };
@@ -480,7 +495,8 @@ impl Throttle for Balancing {
         let dirtyable = seen.memory.dirtyable(Generation::K6);
         let background = limits::memcg(&self.knobs, available, dirtyable, false, 0).background;
         let fraction = self.memcgs[memcg as usize].completions.fraction(&wb.memcg_completions);
-        counts.dirty > background || seen.wb.reclaimable > share.thresh(background, counts.dirty, fraction)
+        counts.dirty > background
+            || seen.wb.reclaimable > share.thresh(background, counts.dirty, fraction)
     }
 
     fn chunk_pages(&self, wb: WbId, nr_pages: u64) -> u64 {
@@ -501,7 +517,8 @@ impl Throttle for Balancing {
 
     fn writepages_end(&mut self, wb: WbId, now: Nanos, seen: &Seen) {
         let now = self.clock.jiffies(now);
-        if now > self.wbs[wb.0 as usize].estimate.stamp + pause::bandwidth_interval(self.clock.hz()) {
+        if now > self.wbs[wb.0 as usize].estimate.stamp + pause::bandwidth_interval(self.clock.hz())
+        {
             self.update_bandwidth(wb, now, seen, None);
         }
     }

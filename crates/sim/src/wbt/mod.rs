@@ -217,7 +217,13 @@ impl Wbt {
     /// flight. Only the first in its lane may ask: if others wait, a newcomer waits behind them.
     ///
     /// `slept_recently`: a writer to this device was throttled within the last second.
-    pub fn may_start(&mut self, now: Nanos, request: &IoRequest, track: Track, slept_recently: bool) -> bool {
+    pub fn may_start(
+        &mut self,
+        now: Nanos,
+        request: &IoRequest,
+        track: Track,
+        slept_recently: bool,
+    ) -> bool {
         let lane = match track {
             Track::No => return true,
             Track::Read => {
@@ -388,8 +394,11 @@ impl Wbt {
     /// Opens a window: the shorter, the more the depth has been cut (`rwb_arm_timer`).
     fn arm(&mut self, now: Nanos) {
         let step = self.depth.step();
-        self.window =
-            if step > 0 { Nanos((WINDOW.0 << 4) / ((step as u64 + 1) << 8).isqrt()) } else { WINDOW };
+        self.window = if step > 0 {
+            Nanos((WINDOW.0 << 4) / ((step as u64 + 1) << 8).isqrt())
+        } else {
+            WINDOW
+        };
         let ticks = self.window.0 * self.clock.hz() / 1_000_000_000;
         self.timer = Some(self.clock.timer(now, ticks));
     }

@@ -81,7 +81,11 @@ impl Chooser {
                 return Target { file, slot, is_read: false };
             }
         };
-        Target { file: (slot / self.slots.max(1)) as usize, slot: slot % self.slots.max(1), is_read }
+        Target {
+            file: (slot / self.slots.max(1)) as usize,
+            slot: slot % self.slots.max(1),
+            is_read,
+        }
     }
 }
 
@@ -118,7 +122,9 @@ mod tests {
         let mut a = Chooser { way: Way::Shared { reads: true }, slots: 4, files: 1 };
         let mut b = a.clone();
         let order: Vec<u64> = (0..3)
-            .flat_map(|_| [a.next(&mut rng, &mut cursors).slot, b.next(&mut rng, &mut cursors).slot])
+            .flat_map(|_| {
+                [a.next(&mut rng, &mut cursors).slot, b.next(&mut rng, &mut cursors).slot]
+            })
             .collect();
         assert_eq!(order, [0, 1, 2, 3, 0, 1]);
     }

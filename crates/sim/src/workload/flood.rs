@@ -167,8 +167,10 @@ impl Machine {
     /// syncfs(2): the next file that has anything dirty or under way.
     pub(super) fn sync_next(&mut self, t: usize, from: u32) -> bool {
         let inodes = &self.cache.inodes;
-        let next =
-            inodes.iter().skip(from as usize).position(|i| !i.dirty.is_empty() || !i.writeback.is_empty());
+        let next = inodes
+            .iter()
+            .skip(from as usize)
+            .position(|i| !i.dirty.is_empty() || !i.writeback.is_empty());
         let Some(next) = next else {
             self.tasks[t].state = State::Stopped;
             return false;

@@ -114,8 +114,12 @@ impl Meter {
     /// The counts since the last call.
     pub(crate) fn take(&mut self) -> Delta {
         let [commit, write, sync, read] = &mut self.kinds;
-        let latencies =
-            OpLatencies { commit: commit.take(), write: write.take(), sync: sync.take(), read: read.take() };
+        let latencies = OpLatencies {
+            commit: commit.take(),
+            write: write.take(),
+            sync: sync.take(),
+            read: read.take(),
+        };
         self.since_start += self.ops;
         Delta {
             ops: std::mem::take(&mut self.ops),
@@ -142,7 +146,10 @@ mod tests {
         meter.add_untimed(4, 4096);
         meter.record(Kind::Read, Nanos(7));
         let second = meter.take();
-        assert_eq!((second.ops, second.latencies.commit.count(), second.latencies.read.max_ns()), (5, 0, 7));
+        assert_eq!(
+            (second.ops, second.latencies.commit.count(), second.latencies.read.max_ns()),
+            (5, 0, 7)
+        );
         assert_eq!(meter.take(), Delta::default());
     }
 }

@@ -200,7 +200,13 @@ impl Machine {
     }
 
     /// Adds a thread or stream to a load.
-    pub(crate) fn add_task(&mut self, load: usize, program: Program, file: InodeId, rng: Pcg64Mcg) -> u32 {
+    pub(crate) fn add_task(
+        &mut self,
+        load: usize,
+        program: Program,
+        file: InodeId,
+        rng: Pcg64Mcg,
+    ) -> u32 {
         let number = self.tasks.len() as u32;
         let process = self.add_process(Role::Task(number));
         let group = self.loads[load].group;

@@ -40,7 +40,9 @@ impl Tickets {
     /// waiting then.
     pub(crate) fn unserved(&self, elapsed: Nanos) -> LatencyCounts {
         let last = (elapsed.0 as f64 / self.period_ns) as u64;
-        LatencyCounts::from_values((self.next..=last).map(|n| elapsed.since(self.due(n)).0).take(10_000_000))
+        LatencyCounts::from_values(
+            (self.next..=last).map(|n| elapsed.since(self.due(n)).0).take(10_000_000),
+        )
     }
 }
 
@@ -79,7 +81,10 @@ mod tests {
         assert_eq!([tickets.take(), tickets.take()], [Nanos(0), Nanos::from_millis(10)]);
         // Due at 20, 30, 40, 50 ms and not taken.
         let waiting = tickets.unserved(Nanos::from_millis(50));
-        assert_eq!((waiting.count(), waiting.max_ns(), waiting.sum_ns()), (4, 30_000_000, 60_000_000));
+        assert_eq!(
+            (waiting.count(), waiting.max_ns(), waiting.sum_ns()),
+            (4, 30_000_000, 60_000_000)
+        );
     }
 
     #[test]

@@ -147,7 +147,8 @@ impl Machine {
         match &self.tasks[t].program {
             Program::Victim(p) => {
                 self.read_ahead_pages > 0
-                    && (p.access == Access::Cached || matches!(p.chooser.way, super::Way::Sequential { .. }))
+                    && (p.access == Access::Cached
+                        || matches!(p.chooser.way, super::Way::Sequential { .. }))
             }
             _ => self.read_ahead_pages > 0,
         }
@@ -161,7 +162,9 @@ impl Machine {
         }
         let block = self.loads[self.tasks[t].load].block;
         let keeps = match &self.tasks[t].program {
-            Program::Victim(p) => p.access == Access::Cached && self.loads[self.tasks[t].load].fits_in_memory,
+            Program::Victim(p) => {
+                p.access == Access::Cached && self.loads[self.tasks[t].load].fits_in_memory
+            }
             _ => false,
         };
         if !keeps {

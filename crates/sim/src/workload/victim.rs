@@ -52,7 +52,8 @@ impl Machine {
         (task.op.since, task.op.began) = (since, now);
         (task.throttled, task.busy) = (Nanos::ZERO, true);
         let offset = task.op.offset;
-        let growing_lap = !target.is_read && target.slot == 0 && self.cache.inode(inode).written > 0;
+        let growing_lap =
+            !target.is_read && target.slot == 0 && self.cache.inode(inode).written > 0;
         if growing_lap && self.loads[self.tasks[t].load].cuts_logs {
             self.cache.truncate(inode);
         }
@@ -89,12 +90,25 @@ impl Machine {
         let (process, inode, offset) = (task.process, task.op.inode, task.op.offset);
         task.state = State::Read;
         let at = self.cache.inode(inode).device_offset + offset;
-        self.put_pieces(process, Op::Read, at, block, Flags { sync: true, idle: true, ..Flags::default() });
+        self.put_pieces(
+            process,
+            Op::Read,
+            at,
+            block,
+            Flags { sync: true, idle: true, ..Flags::default() },
+        );
         true
     }
 
     /// One transfer in requests of at most the longest length.
-    fn put_pieces(&mut self, process: crate::machine::ProcessIndex, op: Op, at: u64, len: u64, flags: Flags) {
+    fn put_pieces(
+        &mut self,
+        process: crate::machine::ProcessIndex,
+        op: Op,
+        at: u64,
+        len: u64,
+        flags: Flags,
+    ) {
         let most = self.block.max_bytes();
         let mut done = 0;
         while done < len {

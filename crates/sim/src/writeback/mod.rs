@@ -159,13 +159,18 @@ impl Machine {
                 }
                 Progress::Congested => {
                     self.wbs[wb].flusher.pass = Some(pass);
-                    return self
-                        .wait_for_congestion(self.wbs[wb].flusher.process, self.now + CONGESTION_WAIT);
+                    return self.wait_for_congestion(
+                        self.wbs[wb].flusher.process,
+                        self.now + CONGESTION_WAIT,
+                    );
                 }
                 Progress::Finished => {
                     if pass.why == Why::Periodic
-                        && let Some(next) =
-                            flush::next_kupdate(self.wbs[wb].flusher.pass_began, self.now, &self.knobs)
+                        && let Some(next) = flush::next_kupdate(
+                            self.wbs[wb].flusher.pass_began,
+                            self.now,
+                            &self.knobs,
+                        )
                     {
                         self.wbs[wb].flusher.next_kupdate = next;
                     }
@@ -187,7 +192,8 @@ impl Machine {
         }
         let due = match self.generation {
             Generation::K2_6_18 => {
-                self.knobs.writeback_interval().is_some() && self.now >= self.wbs[wb].flusher.next_kupdate
+                self.knobs.writeback_interval().is_some()
+                    && self.now >= self.wbs[wb].flusher.next_kupdate
             }
             _ => self.wbs[wb].flusher.periodic.due(self.now, &self.knobs),
         };

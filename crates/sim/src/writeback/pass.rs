@@ -127,7 +127,8 @@ impl Machine {
                 return false;
             }
             let Some(id) = self.next_inode(pass.wb) else {
-                if pass.round == Some(pass.written) || pass.round.is_some() && self.one_sweep(pass) {
+                if pass.round == Some(pass.written) || pass.round.is_some() && self.one_sweep(pass)
+                {
                     return false;
                 }
                 pass.round = Some(pass.written);
@@ -175,7 +176,12 @@ impl Machine {
 
     /// Turns dirty pages of the chunk into bios, a batch of them, and says what CPU time that took:
     /// none if there were none.
-    fn make_bios(&mut self, process: ProcessIndex, mut visit: Visit, pass: &mut Pass) -> (Visit, Nanos) {
+    fn make_bios(
+        &mut self,
+        process: ProcessIndex,
+        mut visit: Visit,
+        pass: &mut Pass,
+    ) -> (Visit, Nanos) {
         let flags = self.writeback_flags(pass.why);
         let mut cpu = Nanos::ZERO;
         let clusters = self.clusters();
@@ -183,7 +189,9 @@ impl Machine {
             if visit.left == 0 {
                 break;
             }
-            let Some((begin, end)) = self.cache.inode(visit.inode).next_dirty(visit.cursor) else { break };
+            let Some((begin, end)) = self.cache.inode(visit.inode).next_dirty(visit.cursor) else {
+                break;
+            };
             let end = end.min(begin + visit.left);
             let end = self.submit_pages(process, visit.inode, begin, end, flags);
             let pages = end - begin;

@@ -22,7 +22,9 @@ fn phase(kind: PhaseKind, ops: &[u32], latency_ns: u64, flood_bytes: u64) -> Pha
         victim_ops: vec![*ops],
         flood_bytes,
         latencies: OpLatencies {
-            commit: LatencyCounts::from_values((0..*ops).map(|k| latency_ns + u64::from(k % 7) * 1_000)),
+            commit: LatencyCounts::from_values(
+                (0..*ops).map(|k| latency_ns + u64::from(k % 7) * 1_000),
+            ),
             ..OpLatencies::default()
         },
         ..Interval::default()
@@ -124,7 +126,10 @@ fn a_setting_compared_with_itself_is_seldom_called_different() {
         let called_real = |of: u64, level: f64| {
             (0..of)
                 .filter(|i| {
-                    let (a, b) = (rounds(n, 200.0, 0.4, 1_000 + 2 * i), rounds(n, level, 0.4, 1_001 + 2 * i));
+                    let (a, b) = (
+                        rounds(n, 200.0, 0.4, 1_000 + 2 * i),
+                        rounds(n, level, 0.4, 1_001 + 2 * i),
+                    );
                     let (a, b) = (of_rounds(&a, PhaseKind::Both), of_rounds(&b, PhaseKind::Both));
                     let strip = |side: Vec<(u32, &Phase)>| -> Vec<Trial> {
                         let only = |(round, p): (u32, &Phase)| Trial {
@@ -181,7 +186,8 @@ fn victims_alone_are_compared_where_no_flood_runs() {
             })
             .collect()
     };
-    let compared = &versus(&strip(rounds(4, 100.0, 0.1, 7)), &[&strip(rounds(4, 100.0, 0.1, 8))])[0];
+    let compared =
+        &versus(&strip(rounds(4, 100.0, 0.1, 7)), &[&strip(rounds(4, 100.0, 0.1, 8))])[0];
     let figures: Vec<Figure> = compared.iter().map(|c| c.figure).collect();
     assert_eq!(figures, [Figure::VictimIops, Figure::VictimP99Us]);
 }
@@ -210,12 +216,17 @@ fn p99_agrees_with_the_percentile_of_all_rounds() {
     let phases = of_rounds(&trials, PhaseKind::Both);
     let mut all = LatencyCounts::default();
     phases.iter().for_each(|(_, p)| all.merge(&p.latencies().operations()));
-    let units: Vec<LatencyCounts> = phases.iter().map(|(_, p)| p.latencies().operations()).collect();
+    let units: Vec<LatencyCounts> =
+        phases.iter().map(|(_, p)| p.latencies().operations()).collect();
     let found = Tails::of(&units).unwrap().p99_us;
     assert_eq!(Some(found), crate::quantiles::Percentiles::of(&all).unwrap().p99);
     let shown = versus(&trials, &[&trials]).remove(0);
     let shown = shown.iter().find(|c| c.figure == Figure::VictimP99Us).unwrap();
-    assert_eq!((shown.value, shown.reference), (Some(found), Some(found)), "tables and comparisons agree");
+    assert_eq!(
+        (shown.value, shown.reference),
+        (Some(found), Some(found)),
+        "tables and comparisons agree"
+    );
 }
 
 /// A comparison with this ratio and interval, in a family of one.
@@ -258,8 +269,13 @@ fn too_few_operations_have_a_slowest_that_is_not_judged_and_no_p99() {
     // A handful of operations in each round against hundreds.
     let few: Vec<Trial> = (1..=3)
         .map(|round| {
-            let made =
-                Made { alone: 1_000, beside: vec![1; 12], latency_ns: 3e9 as u64, flood: 1, burst_s: 1.0 };
+            let made = Made {
+                alone: 1_000,
+                beside: vec![1; 12],
+                latency_ns: 3e9 as u64,
+                flood: 1,
+                burst_s: 1.0,
+            };
             trial(round, &made)
         })
         .collect();

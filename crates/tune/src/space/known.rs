@@ -55,16 +55,25 @@ pub(super) struct Tunables {
 /// effort: real time can starve writeback, so it runs only where `--set` names it.
 pub(super) const PRIORITY: &str = "victims be/0";
 
-const BASE: Tunables = Tunables { elevator: "bfq", name: "", knobs: &[], on: ALL, for_reads: false };
+const BASE: Tunables =
+    Tunables { elevator: "bfq", name: "", knobs: &[], on: ALL, for_reads: false };
 
 pub(super) const TUNABLES: &[Tunables] = &[
     Tunables { name: PRIORITY, knobs: &[("victim.ioprio", Value::Is("be/0"))], ..BASE },
     // An async queue has the largest budget and is charged threefold, so its slot is about a third
     // of this (block/bfq-iosched.c `bfq_calc_max_budget`, `bfq_async_charge_factor`); 125 ms by
     // default.
-    Tunables { name: "timeout_sync 40 ms", knobs: &[("iosched.timeout_sync", Value::Is("40"))], ..BASE },
+    Tunables {
+        name: "timeout_sync 40 ms",
+        knobs: &[("iosched.timeout_sync", Value::Is("40"))],
+        ..BASE
+    },
     // 1 MiB at a time; by default what the device moves in timeout_sync (`bfq_calc_max_budget`).
-    Tunables { name: "max_budget 1 MiB", knobs: &[("iosched.max_budget", Value::Is("2048"))], ..BASE },
+    Tunables {
+        name: "max_budget 1 MiB",
+        knobs: &[("iosched.max_budget", Value::Is("2048"))],
+        ..BASE
+    },
     // Documentation/block/bfq-iosched.rst: for devices with an internal queue, and arrays.
     Tunables {
         name: "slice_idle 0",
@@ -142,13 +151,13 @@ const fn recipe(levels: &'static [&'static str], good_on: &'static [Kind]) -> Re
 
 /// Where a search begins, beside the setting in force.
 pub(super) const RECIPES: &[Recipe] = &[
-    // docs/frontier.md: kernel 6.1, xfs, a victim that asks for a third of its rate alone. With the
-    // flood at half the drain rate the victim kept its full rate on four of six devices. At three
-    // quarters it did so on a cloud volume and an NVMe drive.
+    // docs/frontier.md: kernel 6.1, xfs, a victim that asks for a third of its rate alone. With
+    // the flood at half the drain rate the victim kept its full rate on four of six devices.
+    // At three quarters it did so on a cloud volume and an NVMe drive.
     recipe(&["paced 0.5"], ALL),
     recipe(&["paced 0.75"], ALL),
-    // The lab's raid10-bbwc-2010, kernel 6.18, in one run of 20 s: ten times the commits of bfq alone, with
-    // victim and flood in one control group.
+    // The lab's raid10-bbwc-2010, kernel 6.18, in one run of 20 s: ten times the commits of bfq
+    // alone, with victim and flood in one control group.
     recipe(&["bfq: victims be/0", "wbt off*"], SEEKS),
     // From here on: the league's grids (docs/league.md), by device and victim.
     recipe(&["bfq", "8 requests*", "128 KiB", "wbt off*"], ALL),
@@ -178,7 +187,7 @@ pub(super) const RECIPES: &[Recipe] = &[
 
 /// Whether each write to a knob drains and freezes a queue.
 pub(super) fn freezes(knob: &str) -> bool {
-    FREEZING
-        .iter()
-        .any(|name| knob.strip_suffix(name).is_some_and(|rest| rest.is_empty() || rest.ends_with('.')))
+    FREEZING.iter().any(|name| {
+        knob.strip_suffix(name).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    })
 }

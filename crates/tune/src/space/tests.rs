@@ -32,8 +32,12 @@ fn limits_are_drain_rate_times_delay_around_the_published_ones() {
 fn limits_that_would_hang_something_are_not_tried() {
     let space = Space::of(&Description { least_hard_bytes: Some(119 << 20), ..array() });
     let names: Vec<&str> = space.dimensions[0].levels.iter().map(|l| l.name.as_str()).collect();
-    let left =
-        ["limit 0.5 s (119 MiB)", "limit 1.5 s (358 MiB)", "strict 0.25 s (60 MiB)", "strict 1 s (238 MiB)"];
+    let left = [
+        "limit 0.5 s (119 MiB)",
+        "limit 1.5 s (358 MiB)",
+        "strict 0.25 s (60 MiB)",
+        "strict 1 s (238 MiB)",
+    ];
     assert_eq!(names[1..], left);
 }
 
@@ -42,12 +46,15 @@ fn both_levers_are_among_the_starts_and_the_setting_in_force_is_first() {
     let space = Space::of(&array());
     assert!(space.setting(&space.starts[0]).is_empty());
     let settings: Vec<Setting> = space.starts.iter().map(|p| space.setting(p)).collect();
-    let short_queue =
-        settings.iter().any(|s| s.get("nr_requests").is_some() && s.get("vm.dirty_bytes").is_none());
-    let small_limit =
-        settings.iter().any(|s| s.get("vm.dirty_bytes").is_some() && s.get("nr_requests").is_none());
-    let together =
-        settings.iter().any(|s| s.get("vm.dirty_bytes").is_some() && s.get("nr_requests").is_some());
+    let short_queue = settings
+        .iter()
+        .any(|s| s.get("nr_requests").is_some() && s.get("vm.dirty_bytes").is_none());
+    let small_limit = settings
+        .iter()
+        .any(|s| s.get("vm.dirty_bytes").is_some() && s.get("nr_requests").is_none());
+    let together = settings
+        .iter()
+        .any(|s| s.get("vm.dirty_bytes").is_some() && s.get("nr_requests").is_some());
     assert!(short_queue && small_limit && together, "{settings:?}");
     assert_eq!(space.size(), 8 * 4 * 5 * 4 * 3);
     assert_eq!(space.name(&space.starts[1]), "bfq + 8 requests + 128 KiB + wbt off");
@@ -55,7 +62,8 @@ fn both_levers_are_among_the_starts_and_the_setting_in_force_is_first() {
 
 #[test]
 fn what_a_device_lacks_is_no_dimension() {
-    let network = Description { drain_bytes_per_s: 100e6, byte_limits: true, ..Description::default() };
+    let network =
+        Description { drain_bytes_per_s: 100e6, byte_limits: true, ..Description::default() };
     let space = Space::of(&network);
     assert_eq!(space.dimensions.len(), 1);
     let nothing = Space::of(&Description::default());
@@ -127,16 +135,23 @@ fn tunables_come_with_their_elevator_and_for_whom_they_are() {
     };
     let raised = [("victim.ioprio", "be/0"), ("journal.ioprio", "be/0"), ("scheduler", "bfq")];
     assert_eq!(knobs(&space, "bfq: victims be/0"), setting(&raised));
-    assert_eq!(knobs(&space, "mq-deadline: async_depth"), setting(&[("iosched.async_depth", "64")]));
+    assert_eq!(
+        knobs(&space, "mq-deadline: async_depth"),
+        setting(&[("iosched.async_depth", "64")])
+    );
     let xfs = Space::of(&Description { ext4_journal: false, ..everything() });
     assert_eq!(knobs(&xfs, "bfq: victims be/0"), setting(&[raised[0], raised[2]]));
     // A disk gains by one request at a time, an SSD by no idling; only readers by what is for
     // them.
     let has = |space: &Space, name| level(space, name).is_some();
-    let ssd = Space::of(&Description { kind: Some(Kind::SolidState), reads: false, ..everything() });
+    let ssd =
+        Space::of(&Description { kind: Some(Kind::SolidState), reads: false, ..everything() });
     assert!(has(&space, "bfq: strict_guarantees") && !has(&ssd, "bfq: strict_guarantees"));
     assert!(!has(&space, "bfq: slice_idle 0") && has(&ssd, "bfq: slice_idle 0"));
-    assert!(has(&space, "mq-deadline: read_expire 100 ms") && !has(&ssd, "mq-deadline: read_expire 100 ms"));
+    assert!(
+        has(&space, "mq-deadline: read_expire 100 ms")
+            && !has(&ssd, "mq-deadline: read_expire 100 ms")
+    );
     let without = Space::of(&Description { tunables: false, ..everything() });
     assert!(!without.dimensions.iter().flat_map(|d| &d.levels).any(|l| l.name.contains(':')));
     // Real-time classes are used only on request.
@@ -222,7 +237,8 @@ fn what_is_refused_is_left_out_with_what_begins_with_it() {
     let left_out = space.leave_out(refusal);
     assert_eq!(left_out.len(), 3 + 4, "{left_out:?}");
     assert!(left_out.contains(&("8 requests".into(), "no".into())));
-    let kept = before.into_iter().filter(|name| !name.contains("paced") && !name.contains(" requests"));
+    let kept =
+        before.into_iter().filter(|name| !name.contains("paced") && !name.contains(" requests"));
     assert_eq!(names(&space), kept.collect::<Vec<_>>());
     assert!(space.starts.iter().all(|p| refusal(&space.setting(p)).is_none()));
     // A dimension without levels goes, and points keep their meaning.
@@ -246,9 +262,13 @@ fn knobs_of_disks_below_are_named_with_them() {
 #[test]
 fn async_depth_is_a_quarter_of_the_depth_that_mq_deadline_has_and_below_the_chosen_one() {
     let async_depth = |scheduler: &str, nr_requests| {
-        let device =
-            Description { scheduler: Some(scheduler.into()), nr_requests: Some(nr_requests), ..everything() };
-        let level = level(&Space::of(&device), "mq-deadline: async_depth").unwrap().knobs[0].clone();
+        let device = Description {
+            scheduler: Some(scheduler.into()),
+            nr_requests: Some(nr_requests),
+            ..everything()
+        };
+        let level =
+            level(&Space::of(&device), "mq-deadline: async_depth").unwrap().knobs[0].clone();
         assert_eq!(level.0, "iosched.async_depth");
         level.1
     };

@@ -46,7 +46,8 @@ struct Knobs {
 }
 
 fn knobs(setting: &Setting) -> Knobs {
-    let number = |knob: &str, default: f64| setting.get(knob).map_or(default, |v| v.parse().unwrap());
+    let number =
+        |knob: &str, default: f64| setting.get(knob).map_or(default, |v| v.parse().unwrap());
     Knobs {
         limit_s: number("vm.dirty_bytes", 4e9) / 200e6,
         depth: number("nr_requests", 256.0),
@@ -70,8 +71,10 @@ fn separable(setting: &Setting) -> Truth {
         "none" => 0.6,
         _ => 0.5,
     };
-    let victim =
-        0.9 * elevator * (-0.2 * octaves(k.limit_s, 0.25)).exp() * (-0.25 * octaves(k.depth, 16.0)).exp();
+    let victim = 0.9
+        * elevator
+        * (-0.2 * octaves(k.limit_s, 0.25)).exp()
+        * (-0.25 * octaves(k.depth, 16.0)).exp();
     let flood = 0.9 * (-0.1 * octaves(k.request, 512.0)).exp();
     Truth { victim, dead: 0.0, flood, burst: (k.limit_s / 2.0).clamp(0.2, 1.0) }
 }
@@ -80,7 +83,8 @@ fn separable(setting: &Setting) -> Truth {
 fn interacting(setting: &Setting) -> Truth {
     let k = knobs(setting);
     let queue_s = k.depth * k.request * 1024.0 / 200e6;
-    let wait = (queue_s.min(1.0) + 0.3 * k.limit_s.min(4.0) * f64::from(u8::from(queue_s > 0.05))).max(0.004);
+    let wait = (queue_s.min(1.0) + 0.3 * k.limit_s.min(4.0) * f64::from(u8::from(queue_s > 0.05)))
+        .max(0.004);
     let starved = if k.limit_s < 0.3 && queue_s < 0.02 { 0.5 } else { 1.0 };
     Truth {
         victim: (0.02 / wait).clamp(0.01, 0.8) * if k.wbt_off { 1.0 } else { 0.85 },
@@ -112,10 +116,15 @@ fn flat(_: &Setting) -> Truth {
 /// as separable.
 fn paced(setting: &Setting) -> Truth {
     let rest = separable(setting);
-    let rate = setting.get("flood:io.max").map(|v| v["wbps=".len()..].parse::<f64>().unwrap() / 200e6);
+    let rate =
+        setting.get("flood:io.max").map(|v| v["wbps=".len()..].parse::<f64>().unwrap() / 200e6);
     match rate {
-        Some(rate) => Truth { victim: 1.0 - 0.6 * rate.powi(8), dead: 0.0, flood: rate, burst: 0.5 },
-        None if setting.get("victim.ioprio").is_some() => Truth { victim: 0.65, flood: 0.2, ..rest },
+        Some(rate) => {
+            Truth { victim: 1.0 - 0.6 * rate.powi(8), dead: 0.0, flood: rate, burst: 0.5 }
+        }
+        None if setting.get("victim.ioprio").is_some() => {
+            Truth { victim: 0.65, flood: 0.2, ..rest }
+        }
         None => Truth { victim: 0.4 * rest.victim, ..rest },
     }
 }
@@ -217,7 +226,8 @@ fn it_comes_within_5_percent_of_the_best_grid_point_with_a_fifth_of_its_trials()
         ("bistable", bistable),
         ("flat", flat),
     ] {
-        let best = points.iter().map(|p| true_score(surface(&space.setting(p)))).fold(f64::MIN, f64::max);
+        let best =
+            points.iter().map(|p| true_score(surface(&space.setting(p)))).fold(f64::MIN, f64::max);
         let mut shares = Vec::new();
         for seed in 0..10 {
             let outcome = search(surface, 0.05, 2_000.0, seed);
@@ -250,7 +260,8 @@ fn a_larger_space_is_searched_as_well() {
         ("separable", separable, 2_000.0, 0.85),
     ] {
         let points = space.points();
-        let best = points.iter().map(|p| true_score(surface(&space.setting(p)))).fold(f64::MIN, f64::max);
+        let best =
+            points.iter().map(|p| true_score(surface(&space.setting(p)))).fold(f64::MIN, f64::max);
         let share = |seed| {
             let mut rig = SurfaceRig::new(0.05, move |s| Ok(surface(s)));
             rig.seed = seed;
@@ -269,7 +280,8 @@ fn ten_times_the_noise_gives_false_recommendations_in_under_5_percent() {
     for seed in 0..200 {
         let surface = [flat as Surface, bistable, separable, interacting][seed as usize % 4];
         let outcome = search(surface, 0.5, 600.0, seed);
-        let better = true_score(surface(&recommended(&outcome))) > true_score(surface(&Setting::default()));
+        let better =
+            true_score(surface(&recommended(&outcome))) > true_score(surface(&Setting::default()));
         wrong += u32::from(outcome.recommendation == Recommendation::Winner && !better);
     }
     assert!(wrong < 10, "{wrong} of 200");
@@ -277,8 +289,9 @@ fn ten_times_the_noise_gives_false_recommendations_in_under_5_percent() {
 
 #[test]
 fn where_nothing_matters_hardly_anything_is_recommended() {
-    let wrong = (0..100)
-        .filter(|seed| search(flat, 0.3, 600.0, 1_000 + seed).recommendation == Recommendation::Winner);
+    let wrong = (0..100).filter(|seed| {
+        search(flat, 0.3, 600.0, 1_000 + seed).recommendation == Recommendation::Winner
+    });
     let wrong = wrong.count();
     assert!(wrong <= 5, "{wrong} of 100");
 }
@@ -292,7 +305,12 @@ fn it_never_recommends_what_is_worse_than_the_default() {
     }
     for seed in 0..40 {
         let outcome = search(best_as_it_is, 0.3, 600.0, seed);
-        assert_eq!(recommended(&outcome), Setting::default(), "{seed}: {:?}", outcome.recommendation);
+        assert_eq!(
+            recommended(&outcome),
+            Setting::default(),
+            "{seed}: {:?}",
+            outcome.recommendation
+        );
     }
 }
 
@@ -309,7 +327,10 @@ fn the_time_is_kept_to() {
 #[test]
 fn a_time_in_which_nothing_could_be_tried_is_no_verdict() {
     let outcome = search(interacting, 0.1, 60.0, 3);
-    assert!(outcome.candidates.iter().skip(1).all(|c| c.trials.is_empty()), "too long for this test");
+    assert!(
+        outcome.candidates.iter().skip(1).all(|c| c.trials.is_empty()),
+        "too long for this test"
+    );
     assert!(matches!(outcome.recommendation, Recommendation::NotMeasured { .. }));
     assert!(!outcome.interrupted);
 }
@@ -317,7 +338,11 @@ fn a_time_in_which_nothing_could_be_tried_is_no_verdict() {
 #[test]
 fn the_same_seed_gives_the_same_search() {
     let summary = |o: Outcome| {
-        (o.trials_run, o.candidates.iter().map(|c| c.name.clone()).collect::<Vec<_>>(), o.recommendation)
+        (
+            o.trials_run,
+            o.candidates.iter().map(|c| c.name.clone()).collect::<Vec<_>>(),
+            o.recommendation,
+        )
     };
     assert_eq!(summary(search(bistable, 0.1, 600.0, 5)), summary(search(bistable, 0.1, 600.0, 5)));
 }
@@ -326,7 +351,8 @@ fn the_same_seed_gives_the_same_search() {
 fn only_fresh_trials_decide() {
     let outcome = search(separable, 0.1, 600.0, 1);
     let winner = &outcome.candidates[outcome.winner.unwrap()];
-    let last_of_race = outcome.candidates.iter().flat_map(|c| &c.trials).map(|t| t.round).max().unwrap();
+    let last_of_race =
+        outcome.candidates.iter().flat_map(|c| &c.trials).map(|t| t.round).max().unwrap();
     assert!(winner.final_trials.len() >= LEAST_FINAL_ROUNDS as usize);
     assert!(winner.final_trials.iter().all(|t| t.round > last_of_race));
     assert_eq!(winner.final_trials.len(), outcome.candidates[0].final_trials.len());
@@ -378,8 +404,15 @@ fn a_level_that_the_rig_refuses_is_left_out_and_said_once() {
     let mut rig = Without(Timed { rig: &mut rig, time: Rc::clone(&time) });
     let options = Options { seconds: 600.0, seed: 2, ..Options::default() };
     let (mut now, mut heard) = (|| time.get(), Heard::default());
-    let outcome =
-        tune(&mut rig, &scenario(5), &mut space, &options, Clock::Wall(&mut now), &mut heard, &mut |_| ());
+    let outcome = tune(
+        &mut rig,
+        &scenario(5),
+        &mut space,
+        &options,
+        Clock::Wall(&mut now),
+        &mut heard,
+        &mut |_| (),
+    );
     assert_eq!(outcome.recommendation, Recommendation::Winner);
     assert_eq!(heard.0, ["not tried: wbt off; wbt 75 ms: there is no wbt"]);
 }
@@ -454,7 +487,11 @@ fn kept_of(c: &Candidate) -> Earlier {
 
 /// How many trials of earlier searches, or of an outcome, are kept.
 fn kept_trials(outcome: &Outcome) -> usize {
-    outcome.candidates.iter().map(|c| c.trials.len() + c.final_trials.len() + c.disturbed.len()).sum()
+    outcome
+        .candidates
+        .iter()
+        .map(|c| c.trials.len() + c.final_trials.len() + c.disturbed.len())
+        .sum()
 }
 
 #[test]
@@ -488,20 +525,28 @@ fn another_drain_rate_loses_no_trial() {
     rig.interrupt_at = Some(20);
     let first = search_on(&mut rig, 600.0, 2, Vec::new());
     let mut earlier: Vec<Earlier> = first.candidates.iter().map(kept_of).collect();
-    for host in earlier[0].trials.iter_mut().flat_map(|t| &mut t.phases).flat_map(|p| &mut p.intervals) {
+    for host in
+        earlier[0].trials.iter_mut().flat_map(|t| &mut t.phases).flat_map(|p| &mut p.intervals)
+    {
         if let Some(device) = &mut host.host.device {
             device.written_bytes = device.written_bytes * 11 / 10;
         }
     }
-    let of_limits = |e: &&Earlier| e.setting.get("vm.dirty_bytes").is_some() && !e.trials.is_empty();
+    let of_limits =
+        |e: &&Earlier| e.setting.get("vm.dirty_bytes").is_some() && !e.trials.is_empty();
     let limit = earlier.iter().find(of_limits).expect("a limit was tried").clone();
     let before: usize = earlier.iter().map(|e| e.trials.len() + e.disturbed.len()).sum();
     let mut rig = SurfaceRig::new(0.05, |setting| Ok(separable(setting)));
     rig.seed = 2;
     let second = search_on(&mut rig, 600.0, 3, earlier);
     assert_eq!(kept_trials(&second), before + second.trials_run as usize);
-    let again = second.candidates.iter().find(|c| c.setting == limit.setting).expect("it is still there");
-    assert_eq!((again.point.as_ref(), &again.name), (None, &limit.name), "it is no point of the new space");
+    let again =
+        second.candidates.iter().find(|c| c.setting == limit.setting).expect("it is still there");
+    assert_eq!(
+        (again.point.as_ref(), &again.name),
+        (None, &limit.name),
+        "it is no point of the new space"
+    );
     assert!(again.trials.len() >= limit.trials.len() && again.score.is_some());
 }
 
@@ -537,8 +582,12 @@ fn a_space_of_one_point_keeps_the_default() {
     let mut rig = SurfaceRig::new(0.05, |setting| Ok(separable(setting)));
     let options = Options { seconds: 600.0, ..Options::default() };
     let mut only = |_: &Reference| Space::of(&Description::default());
-    let outcome = tune(&mut rig, &scenario(5), &mut only, &options, Clock::Trials, &mut (), &mut |_| ());
-    assert_eq!((outcome.recommendation, outcome.trials_run, outcome.space), (Recommendation::Default, 1, 1));
+    let outcome =
+        tune(&mut rig, &scenario(5), &mut only, &options, Clock::Trials, &mut (), &mut |_| ());
+    assert_eq!(
+        (outcome.recommendation, outcome.trials_run, outcome.space),
+        (Recommendation::Default, 1, 1)
+    );
 }
 
 #[test]
@@ -578,11 +627,18 @@ fn time_that_is_left_goes_to_the_price_that_can_not_be_told() {
     let of = |noise| search(unsure_of_bursts as Surface, noise, 1_200.0, 3);
     let unsure = of(0.3);
     let (both, bursts, _) = price_rounds(&unsure);
-    assert!(both >= LEAST_FINAL_ROUNDS as usize && bursts > 0, "{both} rounds, {bursts} of bursts alone");
+    assert!(
+        both >= LEAST_FINAL_ROUNDS as usize && bursts > 0,
+        "{both} rounds, {bursts} of bursts alone"
+    );
     assert!(unsure.seconds <= 1_200.0);
     assert_eq!(unsure.recommendation, Recommendation::Winner);
     let (both, bursts, verdict) = price_rounds(&of(0.01));
-    assert_eq!((bursts, verdict), (0, Verdict::Same), "after {both} rounds nothing was left to tell");
+    assert_eq!(
+        (bursts, verdict),
+        (0, Verdict::Same),
+        "after {both} rounds nothing was left to tell"
+    );
 }
 
 /// Four rounds of 26 operations have a p99 together, and three of them have none.
@@ -598,7 +654,8 @@ fn all_rounds_of_a_final_are_compared_by_one_percentile() {
             (rig.runs, rig.seconds) = (0, 0.0);
             let mut trial = rig.run(&scenario(1), &Setting::default(), round, &mut ()).unwrap();
             for phase in &mut trial.phases {
-                let commit = LatencyCounts::from_values([vec![1_000_000; 25], vec![slow_ns]].concat());
+                let commit =
+                    LatencyCounts::from_values([vec![1_000_000; 25], vec![slow_ns]].concat());
                 let latencies = OpLatencies { commit, ..OpLatencies::default() };
                 phase.victims = vec![LoadTotals { latencies, ..LoadTotals::default() }];
             }
@@ -607,7 +664,8 @@ fn all_rounds_of_a_final_are_compared_by_one_percentile() {
         trials
     };
     let nothing = Space::default();
-    let candidate = |final_trials| Candidate { final_trials, ..Candidate::new(&nothing, Vec::new()) };
+    let candidate =
+        |final_trials| Candidate { final_trials, ..Candidate::new(&nothing, Vec::new()) };
     let outcome = Outcome {
         candidates: vec![candidate(trials(1_000_000)), candidate(trials(900_000_000))],
         reference: None,

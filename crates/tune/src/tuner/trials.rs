@@ -68,7 +68,9 @@ impl Search<'_> {
                 Err(error) => {
                     let why = error.source.to_string();
                     // The phases until then are kept, and do not count.
-                    candidate.disturbed.extend(error.partial.map(|p| *p).filter(|p| !p.phases.is_empty()));
+                    candidate
+                        .disturbed
+                        .extend(error.partial.map(|p| *p).filter(|p| !p.phases.is_empty()));
                     if error.interrupted {
                         return Err(Stop { why, interrupted: true });
                     }
@@ -76,7 +78,9 @@ impl Search<'_> {
                     if i == 0 && !failed {
                         failed = true;
                         let name = &candidate.name;
-                        self.watch.inner.warn(&format!("'{name}' failed and is tried once more: {why}"));
+                        self.watch
+                            .inner
+                            .warn(&format!("'{name}' failed and is tried once more: {why}"));
                         continue;
                     }
                     self.watch.inner.warn(&format!("'{}' is out: {why}", candidate.name));
@@ -93,7 +97,8 @@ impl Search<'_> {
                         self.trial(outcome, 0, stage, phases, measure_s)?;
                         return Ok(());
                     }
-                    let why = format!("{} trials in a row failed; the last one: {why}", self.failures);
+                    let why =
+                        format!("{} trials in a row failed; the last one: {why}", self.failures);
                     return Err(Stop { why, interrupted: false });
                 }
             }

@@ -34,8 +34,9 @@ pub(super) fn decide(
     let default = &outcome.candidates[0];
     let of = |t: &Trial| Some((t.round, kept(t, reference)?));
     let theirs: Vec<(u32, Kept)> = default.final_trials.iter().filter_map(of).collect();
-    let beside =
-        |(round, ours): (u32, Kept)| Some((ours, theirs.iter().find(|(r, _)| *r == round)?.1.clone()));
+    let beside = |(round, ours): (u32, Kept)| {
+        Some((ours, theirs.iter().find(|(r, _)| *r == round)?.1.clone()))
+    };
     let (ours, theirs): (Vec<Kept>, Vec<Kept>) =
         outcome.candidates[winner].final_trials.iter().filter_map(of).filter_map(beside).unzip();
     let without = |all: &[Kept], round: usize| {
@@ -49,8 +50,10 @@ pub(super) fn decide(
     let pairs: Vec<(Kept, Kept)> = all.chain(fewer).filter_map(|(a, b)| a.zip(b)).collect();
     let percent = percent_of(pairs.iter().flat_map(|(ours, theirs)| [ours, theirs]));
     let score = |kept: &Kept| objective.log_score_at(kept, percent);
-    let differences: Vec<f64> = pairs.iter().map(|(ours, theirs)| score(ours) - score(theirs)).collect();
-    let (whole, fewer) = differences.split_first().map_or((0.0, &[][..]), |(whole, rest)| (*whole, rest));
+    let differences: Vec<f64> =
+        pairs.iter().map(|(ours, theirs)| score(ours) - score(theirs)).collect();
+    let (whole, fewer) =
+        differences.split_first().map_or((0.0, &[][..]), |(whole, rest)| (*whole, rest));
     let n = ours.len() as f64;
     let pseudo: Vec<f64> = fewer.iter().map(|less| n * whole - (n - 1.0) * less).collect();
     let against = with_alone(&default.final_trials, &default.trials);
@@ -65,7 +68,9 @@ pub(super) fn recommend(last: &Final, differences: &[f64], round_s: f64) -> Reco
     if last.factor > 1.0 && sure && better {
         return Recommendation::Winner;
     }
-    Recommendation::Undecided { settle_s: rounds_to_settle(differences).map(|rounds| rounds * round_s) }
+    Recommendation::Undecided {
+        settle_s: rounds_to_settle(differences).map(|rounds| rounds * round_s),
+    }
 }
 
 /// Rounds after which a difference like this one would part from none: t · s / √n below it. `None`

@@ -131,16 +131,18 @@ fn run(dir: &Path) -> Result<(), Box<dyn std::error::Error>> {
     let stop = AtomicBool::new(false);
     let scratch = Scratch::make(&Dir::open_resolved(dir)?)?;
     let place = scratch.dir();
-    for spec in
-        ["commit,block=4KiB,size=8KiB,name=commit", "scan,block=4KiB,size=8KiB,access=cached,name=scan"]
-    {
+    for spec in [
+        "commit,block=4KiB,size=8KiB,name=commit",
+        "scan,block=4KiB,size=8KiB,access=cached,name=scan",
+    ] {
         let victim = parse_victim(spec).unwrap();
         let victim = floodwall_load::prepare_victim(place, &victim, None, 1, &mut |_| {}, &stop)?;
         drop(victim.start(1, Path::new("/proc"))?);
     }
-    for spec in
-        ["files,file_size=4KiB,size=16KiB,block=4KiB,name=files", "seq,size=16KiB,block=4KiB,name=seq"]
-    {
+    for spec in [
+        "files,file_size=4KiB,size=16KiB,block=4KiB,name=files",
+        "seq,size=16KiB,block=4KiB,name=seq",
+    ] {
         let flood = parse_flood(spec).unwrap();
         let flood = floodwall_load::prepare_flood(place, &flood, None, 1, &mut |_| {}, &stop)?;
         let mut running = flood.start(1, Path::new("/proc"))?;
@@ -194,7 +196,8 @@ fn whatever_the_owner_of_the_directory_renames_nothing_outside_changes() {
     let (steps, none) = attacked(usize::MAX, Attack::Symlink, outside.path());
     assert!(steps > 30 && none == 0, "{steps} steps");
     // The last two differ from the first only in what comes after: every third step has to do.
-    let attacks = [(Attack::Symlink, 1), (Attack::Decoy, 1), (Attack::Flicker, 3), (Attack::Parent, 3)];
+    let attacks =
+        [(Attack::Symlink, 1), (Attack::Decoy, 1), (Attack::Flicker, 3), (Attack::Parent, 3)];
     for (attack, every) in attacks {
         let mut swaps = 0;
         for at in (0..steps).step_by(every) {

@@ -109,9 +109,9 @@ pub(crate) struct ScenarioArgs {
     #[arg(long, value_name = "COMMAND")]
     flood_cmd: Vec<String>,
     /// Run the scenario's commands as this user, in a directory of its own, without a terminal. Of
-    /// the environment they get PATH, LANG, LC_*, TERM, TZ and FLOODWALL_*, and HOME, USER, LOGNAME
-    /// and SHELL of that user. Without this option they run as the caller: under sudo as root.
-    /// Needs root.
+    /// the environment they get PATH, LANG, LC_*, TERM, TZ and FLOODWALL_*, and HOME, USER,
+    /// LOGNAME and SHELL of that user. Without this option they run as the caller: under sudo
+    /// as root. Needs root.
     #[arg(long, value_name = "NAME")]
     pub(crate) user: Option<String>,
     /// Number of rounds.
@@ -170,7 +170,10 @@ impl ScenarioArgs {
             scenario.burst = None;
         }
         if scenario.victims.is_empty() && scenario.floods.is_empty() {
-            return Err(UsageError("neither a victim nor a flood is left; give at least one".into()).into());
+            return Err(UsageError(
+                "neither a victim nor a flood is left; give at least one".into(),
+            )
+            .into());
         }
         let pace = if self.quick {
             Some(Pace::Quick)
@@ -186,7 +189,8 @@ impl ScenarioArgs {
         if let Some(measure) = self.measure {
             if measure.is_zero() || measure.subsec_nanos() > 0 {
                 let shown = human_duration(measure);
-                let why = "phases are measured in windows of one second; give whole seconds, at least 1s";
+                let why =
+                    "phases are measured in windows of one second; give whole seconds, at least 1s";
                 return Err(UsageError(format!("--measure is {shown}: {why}")).into());
             }
             scenario.timing.measure = measure;
@@ -208,8 +212,9 @@ impl ScenarioArgs {
     /// [`UsageError`] if the scenario has none; [`floodwall_load::UserError`].
     pub(crate) fn user(&self, scenario: &Scenario) -> anyhow::Result<Option<User>> {
         let Some(name) = &self.user else { return Ok(None) };
-        let has_command = scenario.victims.iter().any(|v| matches!(v.kind, VictimKind::Command { .. }))
-            || scenario.floods.iter().any(|f| matches!(f.kind, FloodKind::Command { .. }));
+        let has_command =
+            scenario.victims.iter().any(|v| matches!(v.kind, VictimKind::Command { .. }))
+                || scenario.floods.iter().any(|f| matches!(f.kind, FloodKind::Command { .. }));
         if !has_command {
             let why = "--user is for commands, and this scenario has none; give --victim-cmd or --flood-cmd";
             return Err(UsageError(why.into()).into());
@@ -218,7 +223,12 @@ impl ScenarioArgs {
     }
 
     /// How the host rig is opened for it.
-    pub(crate) fn options(&self, user: Option<User>, origin: Instant, stop: &Arc<AtomicBool>) -> Options {
+    pub(crate) fn options(
+        &self,
+        user: Option<User>,
+        origin: Instant,
+        stop: &Arc<AtomicBool>,
+    ) -> Options {
         Options {
             force: self.force,
             seed: self.seed,
@@ -292,7 +302,10 @@ mod tests {
     }
 
     fn scenario(args: &[&str]) -> anyhow::Result<(Scenario, Vec<String>)> {
-        Only::try_parse_from(std::iter::once("bench").chain(args.iter().copied()))?.bench.loads.scenario()
+        Only::try_parse_from(std::iter::once("bench").chain(args.iter().copied()))?
+            .bench
+            .loads
+            .scenario()
     }
 
     #[test]
@@ -302,7 +315,8 @@ mod tests {
 
     #[test]
     fn victims_and_floods_replace_the_scenarios() {
-        let (s, _) = scenario(&["--victim", "read,threads=2", "--flood", "none", "--rounds", "7"]).unwrap();
+        let (s, _) =
+            scenario(&["--victim", "read,threads=2", "--flood", "none", "--rounds", "7"]).unwrap();
         assert_eq!((s.victims.len(), s.floods.len(), s.timing.rounds), (1, 0, 7));
         assert_eq!(s.name, "custom");
         let (s, _) = scenario(&["--flood-cmd", "cp a b", "--flood", "seq"]).unwrap();
@@ -313,11 +327,15 @@ mod tests {
     #[test]
     fn a_user_is_for_commands_and_must_exist() {
         let said = |args: &[&str]| {
-            let only = Only::try_parse_from(std::iter::once("bench").chain(args.iter().copied())).unwrap();
+            let only =
+                Only::try_parse_from(std::iter::once("bench").chain(args.iter().copied())).unwrap();
             let loads = only.bench.loads;
             loads.user(&loads.scenario().unwrap().0).unwrap_err().to_string()
         };
-        assert!(said(&["--user", "root"]).starts_with("--user is for commands, and this scenario has none"));
+        assert!(
+            said(&["--user", "root"])
+                .starts_with("--user is for commands, and this scenario has none")
+        );
         let unknown = said(&["--flood-cmd", "true", "--user", "floodwall-no-such-user"]);
         assert!(unknown.starts_with("unknown user 'floodwall-no-such-user'"), "{unknown}");
     }
@@ -330,7 +348,10 @@ mod tests {
             (&["--victim", "none", "--flood", "none"], "neither a victim nor a flood"),
             (&["--rounds", "0"], "at least 1"),
             (&["--measure", "10ms"], "at least 1s"),
-            (&["--measure", "1900ms"], "--measure is 1.90 s: phases are measured in windows of one second"),
+            (
+                &["--measure", "1900ms"],
+                "--measure is 1.90 s: phases are measured in windows of one second",
+            ),
             (&["--size", "5"], "needs a unit"),
             (&["--quick", "--thorough"], "cannot be used with"),
         ] {

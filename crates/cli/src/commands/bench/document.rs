@@ -39,7 +39,9 @@ pub(crate) fn run_facts(facts: Facts<'_>) -> Run {
     Run {
         command: "bench".into(),
         floodwall_version: env!("CARGO_PKG_VERSION").into(),
-        status: facts.failure.map_or(RunStatus::Complete, |e| RunStatus::Partial { why: output::message(e) }),
+        status: facts
+            .failure
+            .map_or(RunStatus::Complete, |e| RunStatus::Partial { why: output::message(e) }),
         started_at_unix_s: facts.started_at.as_secs_f64(),
         seconds: facts.seconds,
         first_operation_ms: facts.first_operation.map(|d| d.as_secs_f64() * 1e3),

@@ -58,8 +58,10 @@ pub(crate) fn run(args: &BenchArgs, origin: Instant) -> anyhow::Result<Exit> {
         warnings.push(warning);
     }
     warnings.extend(rig.notes().iter().cloned());
-    let Fitted { scenario, needed, warnings: fitting } = space::fit(&scenario, rig.room(args.loads.size)?)?;
-    let lab = rig.facts().device.as_ref().and_then(|device| super::lab::Measured::begin(&device.name));
+    let Fitted { scenario, needed, warnings: fitting } =
+        space::fit(&scenario, rig.room(args.loads.size)?)?;
+    let lab =
+        rig.facts().device.as_ref().and_then(|device| super::lab::Measured::begin(&device.name));
     // A lab device takes no space on a disk.
     if args.progress != Show::Never && lab.is_none() {
         notice(&space_notice(needed, &args.dir));
@@ -83,8 +85,9 @@ pub(crate) fn run(args: &BenchArgs, origin: Instant) -> anyhow::Result<Exit> {
         seconds: origin.elapsed().as_secs_f64(),
         first_operation: measured.first_operation,
     });
-    let stored =
-        baseline.as_ref().map(|(document, source)| Baseline::from_document(document, source.as_str()));
+    let stored = baseline
+        .as_ref()
+        .map(|(document, source)| Baseline::from_document(document, source.as_str()));
     let mut document = Document::new(run, &scenario, measured.trials, stored)?;
     if let Some((stored, source)) = &baseline {
         for difference in document.differences(stored) {
@@ -93,14 +96,17 @@ pub(crate) fn run(args: &BenchArgs, origin: Instant) -> anyhow::Result<Exit> {
             document.run.warnings.push(warning);
         }
     }
-    let mut errors: Vec<anyhow::Error> = failure.into_iter().chain(write_outputs(args, &document)).collect();
+    let mut errors: Vec<anyhow::Error> =
+        failure.into_iter().chain(write_outputs(args, &document)).collect();
     // The first error is the one that ends the program; the others are said before it.
     for error in errors.iter().skip(1) {
         notice(&format!("floodwall: {}", output::message(error)));
     }
     match (!errors.is_empty()).then(|| errors.swap_remove(0)) {
         Some(error) => Err(error),
-        None if verdict::verdict(&document).outcome == Outcome::Inconclusive => Ok(Exit::Inconclusive),
+        None if verdict::verdict(&document).outcome == Outcome::Inconclusive => {
+            Ok(Exit::Inconclusive)
+        }
         None => Ok(Exit::Done),
     }
 }
@@ -114,7 +120,8 @@ pub(crate) const FLOOD_COMMAND: &str = "flood-process";
 /// No order came.
 pub(crate) fn flood() -> anyhow::Result<Exit> {
     let input = BufReader::new(io::stdin());
-    floodwall_load::apart::serve(input, io::stdout()).context("a flood's process is started by bench")?;
+    floodwall_load::apart::serve(input, io::stdout())
+        .context("a flood's process is started by bench")?;
     Ok(Exit::Done)
 }
 
@@ -176,7 +183,8 @@ fn measure(
     if stop.load(Ordering::Relaxed) && failure.is_some() {
         failure = Some(BenchError::Interrupted.into());
     }
-    let (host, missing, first_operation) = (rig.facts().clone(), rig.missing(), rig.first_operation());
+    let (host, missing, first_operation) =
+        (rig.facts().clone(), rig.missing(), rig.first_operation());
     let closed = rig.close();
     let warnings = progress.finish();
     if let Err(error) = closed {
@@ -217,7 +225,9 @@ fn write_outputs(args: &BenchArgs, document: &Document) -> Vec<anyhow::Error> {
     let mut attempt = |result: anyhow::Result<()>| errors.extend(result.err());
     let measured = !document.trials.is_empty();
     if args.json {
-        attempt(document.to_json().map_err(anyhow::Error::from).and_then(|json| output::json(&json)));
+        attempt(
+            document.to_json().map_err(anyhow::Error::from).and_then(|json| output::json(&json)),
+        );
     } else if measured {
         attempt(output::result(&if args.markdown {
             markdown::bench(document)
@@ -256,7 +266,8 @@ fn to_csv(document: &Document, out: &mut dyn Write) -> anyhow::Result<()> {
 fn list_scenarios() -> anyhow::Result<Exit> {
     let mut list = String::new();
     for name in scenario::builtin_names() {
-        let description = scenario::builtin(name).transpose()?.map_or_else(String::new, |s| s.description);
+        let description =
+            scenario::builtin(name).transpose()?.map_or_else(String::new, |s| s.description);
         list.push_str(&format!("{name:<26} {description}\n"));
     }
     output::result(&list)?;

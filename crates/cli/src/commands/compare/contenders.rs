@@ -63,7 +63,10 @@ pub(crate) fn contenders(
         all.insert(0, Contender { name: DEFAULT.into(), setting: Setting::default() });
     }
     if all.len() < 2 {
-        return Err(UsageError("nothing to compare: give --set twice or more, or --each KNOB".into()).into());
+        return Err(UsageError(
+            "nothing to compare: give --set twice or more, or --each KNOB".into(),
+        )
+        .into());
     }
     check_names(&all)?;
     Ok((all, warnings))
@@ -73,7 +76,11 @@ pub(crate) fn contenders(
 ///
 /// # Errors
 /// [`UsageError`]: one of them is wrong.
-pub(crate) fn named(root: &SysRoot, device: Option<&Device>, sets: &[String]) -> anyhow::Result<Contenders> {
+pub(crate) fn named(
+    root: &SysRoot,
+    device: Option<&Device>,
+    sets: &[String],
+) -> anyhow::Result<Contenders> {
     let (mut all, mut warnings) = (Vec::new(), Vec::new());
     for text in sets {
         all.push(parse(root, device, text, &mut warnings)?);
@@ -117,15 +124,20 @@ fn parse(
 ) -> anyhow::Result<Contender> {
     let text = text.trim();
     let named = text.split_once('=').filter(|(name, rest)| {
-        let is_setting =
-            *rest == DEFAULT || rest.starts_with("preset:") || rest.ends_with(".toml") || rest.contains('=');
+        let is_setting = *rest == DEFAULT
+            || rest.starts_with("preset:")
+            || rest.ends_with(".toml")
+            || rest.contains('=');
         is_setting && !name.is_empty() && !is_knob(name)
     });
     let (name, body) = named.unwrap_or((text.strip_prefix("preset:").unwrap_or(text), text));
     let mut left_out = Vec::new();
     let setting = setting(root, device, body, &mut left_out, warnings)?;
-    let without =
-        if left_out.is_empty() { String::new() } else { format!(" (without {})", left_out.join(", ")) };
+    let without = if left_out.is_empty() {
+        String::new()
+    } else {
+        format!(" (without {})", left_out.join(", "))
+    };
     Ok(Contender { name: format!("{name}{without}"), setting })
 }
 
@@ -160,7 +172,8 @@ fn setting(
             }
             continue;
         }
-        let parsed = |text: &str| Change::parse(root, device, text).map_err(|e| UsageError(e.to_string()));
+        let parsed =
+            |text: &str| Change::parse(root, device, text).map_err(|e| UsageError(e.to_string()));
         match part.strip_prefix("preset:") {
             Some(name) => {
                 let preset = presets::find(name).ok_or_else(|| UsageError(no_preset(name)))?;
@@ -206,7 +219,10 @@ fn each_of(root: &SysRoot, device: Option<&Device>, knob: &str) -> anyhow::Resul
         choices(&text).map(str::to_owned).collect()
     } else {
         let name = catalogue::find(knob).map_or(knob, |k| k.name);
-        let grid = GRIDS.iter().find(|(known, _)| *known == name).ok_or_else(|| UsageError(no_grid(knob)))?;
+        let grid = GRIDS
+            .iter()
+            .find(|(known, _)| *known == name)
+            .ok_or_else(|| UsageError(no_grid(knob)))?;
         grid.1.iter().map(|value| (*value).to_owned()).collect()
     };
     if values.is_empty() {
@@ -234,7 +250,10 @@ fn no_preset(name: &str) -> String {
     let names = || PRESETS.iter().map(|preset| preset.name);
     match toml_text::nearest(name, names()) {
         Some(near) => format!("there is no preset '{name}'; did you mean preset:{near}?"),
-        None => format!("there is no preset '{name}'; there are {}", names().collect::<Vec<_>>().join(", ")),
+        None => format!(
+            "there is no preset '{name}'; there are {}",
+            names().collect::<Vec<_>>().join(", ")
+        ),
     }
 }
 
@@ -267,7 +286,8 @@ mod tests {
     fn parsed(sets: &[&str], each: &[&str]) -> anyhow::Result<Vec<String>> {
         let (_dir, root) = machine();
         let sda = Device::find(&root, "sda").unwrap();
-        let in_force: Setting = [("scheduler".to_owned(), "mq-deadline".to_owned())].into_iter().collect();
+        let in_force: Setting =
+            [("scheduler".to_owned(), "mq-deadline".to_owned())].into_iter().collect();
         let owned = |texts: &[&str]| texts.iter().map(|t| (*t).to_owned()).collect::<Vec<_>>();
         let (all, _) = contenders(&root, Some(&sda), &in_force, &owned(sets), &owned(each))?;
         Ok(all.into_iter().map(|c| format!("{} = {}", c.name, c.setting)).collect())
@@ -324,16 +344,25 @@ mod tests {
         )
         .unwrap();
         assert_eq!(all[0].setting.to_string(), "scheduler=none");
-        let name = "theirs (without vm.dirty_byte, sdz.scheduler, iosched.low_latency, nr_requests)";
+        let name =
+            "theirs (without vm.dirty_byte, sdz.scheduler, iosched.low_latency, nr_requests)";
         let sorted = |text: &str| {
-            let mut words: Vec<String> =
-                text.split([' ', ',', '(', ')']).filter(|w| !w.is_empty()).map(str::to_owned).collect();
+            let mut words: Vec<String> = text
+                .split([' ', ',', '(', ')'])
+                .filter(|w| !w.is_empty())
+                .map(str::to_owned)
+                .collect();
             words.sort();
             words
         };
         assert_eq!(sorted(&all[0].name), sorted(name));
-        assert!(warnings[0].contains("was written for nvme0n1; its settings of a disk are tried on sda"));
-        for part in ["did you mean vm.dirty_bytes", "no device is called 'sdz'", "nr_requests is left out"] {
+        assert!(
+            warnings[0]
+                .contains("was written for nvme0n1; its settings of a disk are tried on sda")
+        );
+        for part in
+            ["did you mean vm.dirty_bytes", "no device is called 'sdz'", "nr_requests is left out"]
+        {
             assert!(warnings.iter().any(|w| w.contains(part)), "{part}: {warnings:?}");
         }
         let nothing = read("[settings]\nvm.dirty_byte = \"1MiB\"\n").unwrap_err().to_string();
@@ -343,7 +372,8 @@ mod tests {
         );
         let broken = read("[settings]\nvm.dirty_bytes = [1]\n").unwrap_err().to_string();
         assert!(broken.contains("neither text nor a whole number"), "{broken}");
-        let missing = named(&root, Some(&sda), &["./nowhere.toml".to_owned()]).unwrap_err().to_string();
+        let missing =
+            named(&root, Some(&sda), &["./nowhere.toml".to_owned()]).unwrap_err().to_string();
         assert!(missing.contains("can't read './nowhere.toml'"), "{missing}");
     }
 
@@ -386,7 +416,8 @@ mod tests {
 
     #[test]
     fn presets_come_with_their_sources() {
-        let sets = ["default", "mine=preset:2010-15MB,scheduler=none", "preset:popos"].map(str::to_owned);
+        let sets =
+            ["default", "mine=preset:2010-15MB,scheduler=none", "preset:popos"].map(str::to_owned);
         let told = sources(&sets);
         assert_eq!(told.len(), 2);
         assert!(

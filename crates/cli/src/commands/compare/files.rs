@@ -73,7 +73,9 @@ pub(super) fn read(root: &SysRoot, device: Option<&Device>, path: &str) -> anyho
     }
     if usable.changes.is_empty() {
         let why = usable.warnings.join("; ");
-        return Err(UsageError(format!("nothing of '{path}' is possible on this machine: {why}")).into());
+        return Err(
+            UsageError(format!("nothing of '{path}' is possible on this machine: {why}")).into()
+        );
     }
     Ok(usable)
 }
@@ -81,6 +83,7 @@ pub(super) fn read(root: &SysRoot, device: Option<&Device>, path: &str) -> anyho
 /// Why changes can't be made here. That they can't be read, or could hang a server, is
 /// no reason yet: the run says so if it has to.
 fn impossible(changes: &[Change], files: &KernelFiles) -> Option<PlanError> {
-    let later = |e: &PlanError| matches!(e, PlanError::Unreadable { .. } | PlanError::WouldHang { .. });
+    let later =
+        |e: &PlanError| matches!(e, PlanError::Unreadable { .. } | PlanError::WouldHang { .. });
     plan(changes, files).err().filter(|e| !later(e))
 }

@@ -77,19 +77,23 @@ impl Host {
             warnings.push(leftover_warning(&left, &place.dir));
         }
         warnings.extend(rig.notes().iter().cloned());
-        let device = rig.location().queue_device.map(|id| Device::find(&root, &id.to_string())).transpose();
+        let device =
+            rig.location().queue_device.map(|id| Device::find(&root, &id.to_string())).transpose();
         let device = device.map_err(|e| UsageError(e.to_string()))?;
-        let Fitted { scenario, needed, warnings: fitting } = space::fit(&scenario, rig.room(loads.size)?)?;
+        let Fitted { scenario, needed, warnings: fitting } =
+            space::fit(&scenario, rig.room(loads.size)?)?;
         warnings.extend(fitting);
         let journal = place.journal.as_deref().unwrap_or(Path::new(JOURNAL));
-        let opened = SettingRig::open(rig, &root, journal, device.clone(), held::ask, Arc::clone(stop));
+        let opened =
+            SettingRig::open(rig, &root, journal, device.clone(), held::ask, Arc::clone(stop));
         let (mut rig, put_back) = opened.map_err(plain)?;
         rig.allow_userspace_servers(place.allow_userspace_servers);
         warnings.extend(put_back);
         for warning in &warnings {
             notice(&format!("warning: {warning}"));
         }
-        let lab = rig.inner().facts().device.as_ref().and_then(|device| Measured::begin(&device.name));
+        let lab =
+            rig.inner().facts().device.as_ref().and_then(|device| Measured::begin(&device.name));
         // A lab device takes no space on a disk.
         if show != Show::Never && lab.is_none() {
             notice(&space_notice(needed, &place.dir));
@@ -152,7 +156,9 @@ fn plan_notes(
     let mut all = Vec::new();
     for named in contenders {
         match notes(&named.setting) {
-            Ok(notes) => all.extend(notes.into_iter().map(|note| format!("{}: {note}", named.name))),
+            Ok(notes) => {
+                all.extend(notes.into_iter().map(|note| format!("{}: {note}", named.name)))
+            }
             Err(error @ SettingError::NoGroup { .. }) => return Err(UsageError(error.to_string())),
             Err(_) => {}
         }
@@ -176,7 +182,11 @@ pub(crate) fn plain(error: SettingError) -> anyhow::Error {
 /// wrong at the same time.
 pub(crate) fn failure(stopped: Option<String>, stop: &AtomicBool) -> Option<anyhow::Error> {
     stopped.map(|why| {
-        if stop.load(Ordering::Relaxed) { BenchError::Interrupted.into() } else { anyhow::anyhow!(why) }
+        if stop.load(Ordering::Relaxed) {
+            BenchError::Interrupted.into()
+        } else {
+            anyhow::anyhow!(why)
+        }
     })
 }
 

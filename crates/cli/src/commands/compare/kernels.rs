@@ -152,10 +152,12 @@ impl Guests {
     pub(super) fn close(self, failure: Option<&anyhow::Error>) -> Option<(Run, Value)> {
         let (mut run, scenario) = self.first?;
         run.command = "compare".into();
-        run.status = failure.map_or(RunStatus::Complete, |e| RunStatus::Partial { why: output::message(e) });
+        run.status =
+            failure.map_or(RunStatus::Complete, |e| RunStatus::Partial { why: output::message(e) });
         run.started_at_unix_s = self.started_at.as_secs_f64();
         run.seconds = self.origin.elapsed().as_secs_f64();
-        let releases: BTreeSet<&str> = self.guests.values().map(|guest| guest.kernel.release()).collect();
+        let releases: BTreeSet<&str> =
+            self.guests.values().map(|guest| guest.kernel.release()).collect();
         run.host.kernel = Some(releases.into_iter().collect::<Vec<_>>().join(", "));
         // As --ram takes it. What each kernel leaves of it differs.
         run.host.ram_bytes = self.guests.values().next().map(|guest| guest.ram.0);
@@ -184,19 +186,26 @@ impl Guests {
     ) -> anyhow::Result<Trial> {
         let dir = tempfile::tempdir().context("can't make a directory for a guest's result")?;
         let dir = dir.path().canonicalize().context("can't tell where a guest's result is")?;
-        let [result, log, file] = ["result.json", "log", "scenario.toml"].map(|name| dir.join(name));
+        let [result, log, file] =
+            ["result.json", "log", "scenario.toml"].map(|name| dir.join(name));
         let settled = self.first.as_ref().map(|(_, settled)| settled.clone());
         let settled = settled.map_or_else(|| serde_json::to_value(scenario), Ok);
         let toml = settled.ok().and_then(|stored| scenario_toml(&with_rounds(stored, 1)));
         fs::write(&file, toml.context("the scenario can't be written as a file")?)
             .with_context(|| format!("can't write '{}'", file.display()))?;
-        let output = File::create(&log).with_context(|| format!("can't make '{}'", log.display()))?;
-        let guest = self.guests.get(kernel).with_context(|| format!("there is no guest of '{kernel}'"))?;
+        let output =
+            File::create(&log).with_context(|| format!("can't make '{}'", log.display()))?;
+        let guest =
+            self.guests.get(kernel).with_context(|| format!("there is no guest of '{kernel}'"))?;
         let guest = Guest { io: CommandIo::Log(Arc::new(output)), ..guest.clone() };
-        let order =
-            guest::order(&guest, self.command_line(&guest, &result, &file, round), vec![dir.clone()])?;
+        let order = guest::order(
+            &guest,
+            self.command_line(&guest, &result, &file, round),
+            vec![dir.clone()],
+        )?;
         let begin_s = self.origin.elapsed().as_secs_f64();
-        let (status, notes) = run(&guest, &order, watch).inspect_err(|e| self.failed = Some(Exit::of(e)))?;
+        let (status, notes) =
+            run(&guest, &order, watch).inspect_err(|e| self.failed = Some(Exit::of(e)))?;
         if watch.stop() {
             anyhow::bail!("interrupted");
         }
@@ -210,7 +219,8 @@ impl Guests {
         }
         let text = fs::read_to_string(&result).context("a guest left no result")?;
         let document = Document::read(&text).context("a guest's result")?;
-        let mut trial = document.trials.into_iter().next().context("a guest's result has no trial")?;
+        let mut trial =
+            document.trials.into_iter().next().context("a guest's result has no trial")?;
         trial.round = round;
         for phase in &mut trial.phases {
             phase.start_s += begin_s;
@@ -223,7 +233,13 @@ impl Guests {
     }
 
     /// What the guest's first command is.
-    fn command_line(&self, guest: &Guest, result: &Path, scenario: &Path, round: u32) -> Vec<OsString> {
+    fn command_line(
+        &self,
+        guest: &Guest,
+        result: &Path,
+        scenario: &Path,
+        round: u32,
+    ) -> Vec<OsString> {
         let mut words: Vec<OsString> = ["lab", "run"].map(OsString::from).into();
         words.extend(self.lab.iter().cloned());
         words.extend(["--".into(), guest.program.clone().into()]);
@@ -246,7 +262,9 @@ impl Guests {
         }
         match &self.first {
             Some((_, first)) if *first != scenario => {
-                watch.warn(&format!("Linux {release} has less room than the first kernel: sizes differ"));
+                watch.warn(&format!(
+                    "Linux {release} has less room than the first kernel: sizes differ"
+                ));
             }
             Some(_) => {}
             None => self.first = Some((run, scenario)),
@@ -314,7 +332,12 @@ fn run(
             if begin.elapsed() >= Duration::from_secs(1) {
                 begin += Duration::from_secs(1);
                 elapsed_s += 1.0;
-                watch.second(&Second { elapsed_s, done: None, interval: None, drain_bytes_per_s: None });
+                watch.second(&Second {
+                    elapsed_s,
+                    done: None,
+                    interval: None,
+                    drain_bytes_per_s: None,
+                });
             }
         }
         runs.join()
@@ -325,7 +348,8 @@ fn run(
 
 /// The last line that a guest's command wrote.
 fn last_words(log: &Path) -> String {
-    let text = fs::read(log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
+    let text =
+        fs::read(log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
     let last = text.lines().rev().map(str::trim).find(|line| !line.is_empty());
     printable(last.unwrap_or("it said nothing")).into_owned()
 }

@@ -84,7 +84,11 @@ pub(crate) fn run(args: &CompareArgs, origin: Instant) -> anyhow::Result<Exit> {
         output::check_writable(path)?;
     }
     let stop = signals::stop_flag()?;
-    if args.kernels.kernel.is_empty() { settings(args, origin, &stop) } else { kernels(args, origin, &stop) }
+    if args.kernels.kernel.is_empty() {
+        settings(args, origin, &stop)
+    } else {
+        kernels(args, origin, &stop)
+    }
 }
 
 /// Compares settings of this host.
@@ -104,8 +108,8 @@ fn settings(args: &CompareArgs, origin: Instant, stop: &Arc<AtomicBool>) -> anyh
     let mut contest = Rounds::of(args, &scenario, &contenders, stop)?;
     let mut watch = contest.progress.clone();
     let prepared = host.rig.inner_mut().prepare(&scenario, &mut watch).map_err(anyhow::Error::from);
-    let settled =
-        prepared.and_then(|()| settle_rates(&mut host.rig, &mut scenario, &Setting::default(), &mut watch));
+    let settled = prepared
+        .and_then(|()| settle_rates(&mut host.rig, &mut scenario, &Setting::default(), &mut watch));
     drop(watch);
     let (result, mut failure) = match settled {
         Ok(()) => {
@@ -123,7 +127,9 @@ fn settings(args: &CompareArgs, origin: Instant, stop: &Arc<AtomicBool>) -> anyh
             notice(&format!("floodwall: {}", output::message(&earlier)));
         }
     }
-    conclude(args, result, failure, |trials, rows| Document::of_contest(run, &scenario, trials, rows))
+    conclude(args, result, failure, |trials, rows| {
+        Document::of_contest(run, &scenario, trials, rows)
+    })
 }
 
 /// Compares kernels in guests.
@@ -186,7 +192,8 @@ impl<'a> Rounds<'a> {
         let mut tell = |round: u32, contender: &Contender| {
             progress.0.borrow().announce(&format!("round {round}: {}", contender.name));
         };
-        let result = contest(rig, scenario, self.contenders, self.alone, self.seed, &mut watch, &mut tell);
+        let result =
+            contest(rig, scenario, self.contenders, self.alone, self.seed, &mut watch, &mut tell);
         let failure = host::failure(result.stopped.clone(), self.stop);
         (result, failure)
     }
@@ -220,14 +227,15 @@ fn conclude(
 /// A contest as a result stores it.
 fn rows(result: &Contest) -> (Vec<Trial>, Rows) {
     let (trials, indices) = result.trials();
-    let contenders = result.entrants.iter().zip(indices).map(|(entrant, [trials, disturbed])| Row {
-        name: entrant.contender.name.clone(),
-        setting: entrant.contender.setting.clone(),
-        trials,
-        disturbed,
-        failure: entrant.failure.clone(),
-        ..Row::default()
-    });
+    let contenders =
+        result.entrants.iter().zip(indices).map(|(entrant, [trials, disturbed])| Row {
+            name: entrant.contender.name.clone(),
+            setting: entrant.contender.setting.clone(),
+            trials,
+            disturbed,
+            failure: entrant.failure.clone(),
+            ..Row::default()
+        });
     let rows = Rows { contenders: contenders.collect(), ..Rows::default() };
     (trials, rows)
 }

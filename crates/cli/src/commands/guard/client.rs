@@ -36,7 +36,8 @@ pub(super) fn status(reach: &Reach, json: bool) -> anyhow::Result<Exit> {
 }
 
 pub(super) fn history(reach: &Reach, last: Option<u32>, json: bool) -> anyhow::Result<Exit> {
-    let Reply::History(entries) = ask(reach, Request::History { last: last.map(|n| n as usize) })? else {
+    let Reply::History(entries) = ask(reach, Request::History { last: last.map(|n| n as usize) })?
+    else {
         return Err(unexpected());
     };
     for entry in &entries {
@@ -54,7 +55,9 @@ pub(super) fn history(reach: &Reach, last: Option<u32>, json: bool) -> anyhow::R
 
 pub(super) fn pause(reach: &Reach, time: Option<Duration>) -> anyhow::Result<Exit> {
     let seconds = time.map(|time| time.as_secs_f64());
-    let Reply::Paused(paused) = ask(reach, Request::Pause { seconds })? else { return Err(unexpected()) };
+    let Reply::Paused(paused) = ask(reach, Request::Pause { seconds })? else {
+        return Err(unexpected());
+    };
     let end = match time {
         Some(time) => format!("it resumes by itself in {}", human_duration(time)),
         None => format!("{} ends it", reach.command("resume")),
@@ -64,7 +67,9 @@ pub(super) fn pause(reach: &Reach, time: Option<Duration>) -> anyhow::Result<Exi
 }
 
 pub(super) fn resume(reach: &Reach) -> anyhow::Result<Exit> {
-    let Reply::Resumed { was_paused } = ask(reach, Request::Resume)? else { return Err(unexpected()) };
+    let Reply::Resumed { was_paused } = ask(reach, Request::Resume)? else {
+        return Err(unexpected());
+    };
     output::result(if was_paused { "resumed\n" } else { "it was not paused\n" })?;
     Ok(Exit::Done)
 }

@@ -41,11 +41,16 @@ const BOUND: &str = "\u{a0}";
 
 /// The paragraphs, in lines of at most 80 characters without control characters.
 pub(super) fn paragraphs(status: &Status, reach: &Reach) -> Vec<Vec<String>> {
-    let (busy, quiet): (Vec<&Device>, Vec<&Device>) = status.devices.iter().partition(|d| is_busy(d));
-    let mut all: Vec<String> = busy.into_iter().map(|device| about(device, status, reach)).collect();
+    let (busy, quiet): (Vec<&Device>, Vec<&Device>) =
+        status.devices.iter().partition(|d| is_busy(d));
+    let mut all: Vec<String> =
+        busy.into_iter().map(|device| about(device, status, reach)).collect();
     all.extend(quiet_ones(&quiet, status, reach));
     if !status.left_alone.is_empty() {
-        all.push("The guard leaves some knobs alone, whatever is said above: see the list below.".to_owned());
+        all.push(
+            "The guard leaves some knobs alone, whatever is said above: see the list below."
+                .to_owned(),
+        );
     }
     all.iter().map(|text| folded(text)).collect()
 }
@@ -61,7 +66,8 @@ fn is_unmeasured(d: &Device) -> bool {
 
 fn folded(text: &str) -> Vec<String> {
     let lines = wrap(text, WIDTH - INDENT.len()).into_iter().enumerate();
-    let indented = |(n, line): (usize, String)| if n == 0 { line } else { format!("{INDENT}{line}") };
+    let indented =
+        |(n, line): (usize, String)| if n == 0 { line } else { format!("{INDENT}{line}") };
     lines.map(indented).map(|line| line.replace(BOUND, " ")).collect()
 }
 
@@ -133,8 +139,8 @@ fn waits(d: &Device) -> String {
     };
     let goal = micros(d.goal_us);
     let long = match d.pressure {
-        // Either they commit and read that seldom, or the probe has not looked for a second yet. None
-        // was seen to be under way for much longer than the goal.
+        // Either they commit and read that seldom, or the probe has not looked for a second yet.
+        // None was seen to be under way for much longer than the goal.
         None => {
             let verb = verb(&d.victims, "waits", "wait");
             format!(
@@ -162,7 +168,8 @@ fn waits(d: &Device) -> String {
 /// Victims and floods without figures, which a paused guard does not measure. It sees processes
 /// that wait or flood, but may not see all of them.
 fn both(d: &Device) -> Option<String> {
-    let waits = processes(&d.victims).map(|who| format!("{who} {}", verb(&d.victims, "waits", "wait")));
+    let waits =
+        processes(&d.victims).map(|who| format!("{who} {}", verb(&d.victims, "waits", "wait")));
     match (waits, floods(d)) {
         (Some(waits), Some(floods)) => Some(format!("{floods}, and {waits} for the disk.")),
         (Some(waits), None) => Some(format!("{waits} for the disk.")),
@@ -285,8 +292,10 @@ fn protected(d: &Device, status: &Status, reach: &Reach) -> Vec<String> {
         true => ["would keep", "would steer", "would give"],
         false => ["keeps", "steers", "gives"],
     };
-    let knobs: Vec<&HeldKnob> = d.held.iter().filter(|held| is_of_queue(held) && is_told(held)).collect();
-    let is_short = knobs.iter().all(|held| matches!(held.knob.as_str(), "nr_requests" | "max_sectors_kb"));
+    let knobs: Vec<&HeldKnob> =
+        d.held.iter().filter(|held| is_of_queue(held) && is_told(held)).collect();
+    let is_short =
+        knobs.iter().all(|held| matches!(held.knob.as_str(), "nr_requests" | "max_sectors_kb"));
     let mut does = Vec::new();
     let value = |held: &&HeldKnob| {
         let own = held.own.as_ref().map_or_else(String::new, |own| format!(" instead of {own}"));
@@ -294,7 +303,11 @@ fn protected(d: &Device, status: &Status, reach: &Reach) -> Vec<String> {
     };
     let values: Vec<String> = knobs.iter().map(value).collect();
     if let Some(values) = listed(values.iter().map(String::as_str), values.len(), KNOBS) {
-        let queue = if is_short { format!("{keeps} the queue short") } else { format!("{steers} the queue") };
+        let queue = if is_short {
+            format!("{keeps} the queue short")
+        } else {
+            format!("{steers} the queue")
+        };
         does.push(format!("{queue} ({values})"));
     }
     if let Some(who) = processes(&d.raised) {
@@ -335,7 +348,9 @@ fn undone(d: &Device, status: &Status) -> String {
         );
     }
     match (d.state.as_str(), d.drain_bytes_per_s) {
-        ("pace", _) => format!("Nothing else is changed, and the unit gets its own limits back {end}."),
+        ("pace", _) => {
+            format!("Nothing else is changed, and the unit gets its own limits back {end}.")
+        }
         (_, Some(drain)) if !is_written_out => {
             let gets = match d.flood_bytes_per_s {
                 Some(rate) => format!("{} of", figure(Rate(rate.min(drain)))),
@@ -362,7 +377,8 @@ fn unwanted(d: &Device, status: &Status, reach: &Reach) -> String {
         return "Without --dry-run (dry_run in guard.toml) the guard does it.".to_owned();
     }
     if d.goal_unmet {
-        let unit = d.held.iter().find_map(pace).map(|(group, _)| kind(group)).filter(|k| k.0 == "unit");
+        let unit =
+            d.held.iter().find_map(pace).map(|(group, _)| kind(group)).filter(|k| k.0 == "unit");
         let stop = match unit {
             Some((_, unit)) => bound(&format!("'systemctl stop {unit}'")),
             None => "stop the flood".to_owned(),

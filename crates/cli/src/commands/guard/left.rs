@@ -50,9 +50,10 @@ mod tests {
     fn the_settings_of_a_guard_count_once_it_is_gone() {
         let directory = tempfile::tempdir().unwrap();
         let tree = directory.path().canonicalize().unwrap();
-        for (path, text) in
-            [("proc/sys/vm/dirty_expire_centisecs", "3000\n"), ("proc/sys/kernel/random/boot_id", "a\n")]
-        {
+        for (path, text) in [
+            ("proc/sys/vm/dirty_expire_centisecs", "3000\n"),
+            ("proc/sys/kernel/random/boot_id", "a\n"),
+        ] {
             fs::create_dir_all(tree.join(path).parent().unwrap()).unwrap();
             fs::write(tree.join(path), text).unwrap();
         }
@@ -61,10 +62,16 @@ mod tests {
         let journal = tree.join("journal");
         assert_eq!(count(&files, &journal).unwrap(), 0);
 
-        let who =
-            Who { pid: 4711, pid_start_ticks: 1, socket: None, uid: 0, command: "floodwall guard".into() };
+        let who = Who {
+            pid: 4711,
+            pid_start_ticks: 1,
+            socket: None,
+            uid: 0,
+            command: "floodwall guard".into(),
+        };
         let store = DiskStore::open(&journal, &who.describe()).unwrap();
-        let session = Session { files: &files, store: &store, clock: &SystemClock, who, boot_id: "a".into() };
+        let session =
+            Session { files: &files, store: &store, clock: &SystemClock, who, boot_id: "a".into() };
         let (mut hold, _) = session.hold("floodwall guard").unwrap();
         let change = Change::parse(&root, None, "vm.dirty_expire_centisecs=100").unwrap();
         session.write(&mut hold, &change).unwrap();

@@ -43,7 +43,9 @@ pub(crate) fn run(args: &GuardArgs) -> anyhow::Result<Exit> {
         Some(GuardCommand::History { reach, last, json }) => client::history(reach, *last, *json),
         Some(GuardCommand::Pause { reach, time }) => client::pause(reach, *time),
         Some(GuardCommand::Resume { reach }) => client::resume(reach),
-        Some(GuardCommand::Restore { by_parent, journal }) => restore::run(journal.as_deref(), *by_parent),
+        Some(GuardCommand::Restore { by_parent, journal }) => {
+            restore::run(journal.as_deref(), *by_parent)
+        }
     }
 }
 

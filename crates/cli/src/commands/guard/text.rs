@@ -103,7 +103,9 @@ fn head(status: &Status, reach: &Reach) -> Vec<String> {
         }
     };
     lines.push(match status.mode.as_str() {
-        "balance" => format!("mode balance: the product of the victims' speed and the flood's; goal: {goal}"),
+        "balance" => {
+            format!("mode balance: the product of the victims' speed and the flood's; goal: {goal}")
+        }
         _ => format!("mode protect: the goal first, then the flood; goal: {goal}"),
     });
     if let Some(paused) = &status.paused {
@@ -193,7 +195,9 @@ fn about(device: &Device) -> Vec<String> {
     if !device.raised.is_empty() {
         lines.push(format!("  raised: {}", names(&device.raised)));
     }
-    let own = |own: &Option<String>| own.as_ref().map_or_else(String::new, |own| format!(" (yours: {own})"));
+    let own = |own: &Option<String>| {
+        own.as_ref().map_or_else(String::new, |own| format!(" (yours: {own})"))
+    };
     let held: Vec<String> = device
         .held
         .iter()
@@ -368,7 +372,8 @@ mod tests {
     #[test]
     fn a_pause_and_a_dry_run_are_not_overlooked() {
         let nine_minutes = Paused { left_s: Some(540.0), ..Paused::default() };
-        let paused = Status { paused: Some(nine_minutes), dry_run: true, restarts: 2, ..document() };
+        let paused =
+            Status { paused: Some(nine_minutes), dry_run: true, restarts: 2, ..document() };
         let text = status(&paused, &USUAL);
         for words in [
             "PAUSED: everything is put back; it resumes in 9 min 0 s",
@@ -409,7 +414,10 @@ mod tests {
             .collect();
         many[900] = Device { name: "d900".into(), ..document().devices[0].clone() };
         let text = status(&Status { devices: many, ..Status::default() }, &USUAL);
-        assert!(text.contains("d900    protect") && text.contains("and 979 more that are free"), "{text}");
+        assert!(
+            text.contains("d900    protect") && text.contains("and 979 more that are free"),
+            "{text}"
+        );
         assert!(text.lines().count() < 50, "{text}");
     }
 }

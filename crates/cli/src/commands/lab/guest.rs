@@ -45,7 +45,8 @@ pub(super) fn run(kernel: &OsStr, args: &KernelArgs) -> anyhow::Result<Exit> {
     let writable = args.out.iter().map(|dir| writable(dir)).collect::<anyhow::Result<_>>()?;
     let order = order(&guest, in_guest(std::env::args_os().skip(1)), writable)?;
     guest.use_kvm_if_it_works()?;
-    let status = guest.run(&order, &stop, &mut |text| notice(&format!("floodwall: guest: {text}")))?;
+    let status =
+        guest.run(&order, &stop, &mut |text| notice(&format!("floodwall: guest: {text}")))?;
     Ok(status_of(status))
 }
 
@@ -54,7 +55,11 @@ pub(super) fn run(kernel: &OsStr, args: &KernelArgs) -> anyhow::Result<Exit> {
 ///
 /// # Errors
 /// [`GuestError::NoModules`]; no current directory; a path that is no UTF-8.
-pub(crate) fn order(guest: &Guest, args: Vec<OsString>, writable: Vec<PathBuf>) -> anyhow::Result<Order> {
+pub(crate) fn order(
+    guest: &Guest,
+    args: Vec<OsString>,
+    writable: Vec<PathBuf>,
+) -> anyhow::Result<Order> {
     let modules_dir = guest.kernel.modules().map(Path::to_owned);
     if let (Kernel::Uml { uml, .. }, None) = (&guest.kernel, &modules_dir) {
         let (kernel, version) = (uml.kernel.clone(), uml.version.clone());
@@ -89,7 +94,8 @@ pub(crate) fn order(guest: &Guest, args: Vec<OsString>, writable: Vec<PathBuf>) 
 pub(crate) fn process(args: &GuestProcess) -> anyhow::Result<Exit> {
     match &args.role {
         GuestRole::Init { .. } => {
-            let program = std::env::args().next().context("the guest's first process has no name")?;
+            let program =
+                std::env::args().next().context("the guest's first process has no name")?;
             let launcher = [&program, COMMAND, "launch"].map(str::to_owned);
             floodwall_guest::init::serve(&launcher)?;
             Ok(Exit::Done)
@@ -105,14 +111,18 @@ pub(crate) fn process(args: &GuestProcess) -> anyhow::Result<Exit> {
 /// [`GuestError`] if it can't be had here; [`UsageError`] inside a guest.
 pub(crate) fn guest(kernel: &OsStr, ram: Option<Bytes>, io: CommandIo) -> anyhow::Result<Guest> {
     if std::env::var_os(IN_GUEST).is_some() {
-        return Err(UsageError("a guest can't have a guest; leave --kernel out in here".into()).into());
+        return Err(
+            UsageError("a guest can't have a guest; leave --kernel out in here".into()).into()
+        );
     }
     let path = std::env::var_os("PATH");
     let home = std::env::var_os("HOME").map(PathBuf::from);
     let image = if kernel == UML { None } else { Image::at(Path::new(kernel))? };
     let available = read_memory(&SysRoot::live()?).available_bytes.into_value().map(Bytes);
     let (kernel, ram) = match image {
-        Some(image) => (Kernel::image(image, path.as_deref())?, memory::of_the_host(ram, available)?),
+        Some(image) => {
+            (Kernel::image(image, path.as_deref())?, memory::of_the_host(ram, available)?)
+        }
         None => {
             let uml = if kernel == UML {
                 Uml::find(path.as_deref(), home.as_deref())?
@@ -125,8 +135,8 @@ pub(crate) fn guest(kernel: &OsStr, ram: Option<Bytes>, io: CommandIo) -> anyhow
             (Kernel::Uml { uml, memory_dir }, ram)
         }
     };
-    let program =
-        std::env::current_exe().context("can't tell where this program is, to start it in the guest")?;
+    let program = std::env::current_exe()
+        .context("can't tell where this program is, to start it in the guest")?;
     Ok(Guest {
         kernel,
         program,
@@ -150,7 +160,8 @@ pub(crate) fn in_guest(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
 /// A directory of the host that the guest may write to.
 fn writable(dir: &Path) -> anyhow::Result<PathBuf> {
     let refused = |why: String| UsageError(format!("--out '{}': {why}", dir.display()));
-    let found = dir.canonicalize().map_err(|e| refused(format!("{e}; name a directory that exists")))?;
+    let found =
+        dir.canonicalize().map_err(|e| refused(format!("{e}; name a directory that exists")))?;
     if !found.is_dir() {
         return Err(refused("it is no directory".into()).into());
     }
@@ -163,7 +174,8 @@ mod tests {
 
     #[test]
     fn the_mark_comes_before_the_command_whatever_the_command_says() {
-        let line = |words: &str| in_guest(words.split(' ').map(OsString::from)).join(OsStr::new(" "));
+        let line =
+            |words: &str| in_guest(words.split(' ').map(OsString::from)).join(OsStr::new(" "));
         assert_eq!(
             line("lab run hdd --kernel uml -- sh -c x"),
             "lab run hdd --kernel uml --in-guest -- sh -c x"

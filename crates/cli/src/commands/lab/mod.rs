@@ -40,7 +40,8 @@ const NO_ROOT: &str = "the lab needs root (it mounts and makes loop devices); ru
 /// # Errors
 /// Any failure of the run; [`Exit::of`] turns it into a status.
 pub(crate) fn run(args: &LabArgs) -> anyhow::Result<Exit> {
-    let program = std::env::current_exe().context("can't tell where this program is, to start its server")?;
+    let program =
+        std::env::current_exe().context("can't tell where this program is, to start its server")?;
     let lab = Lab::new(program, [SERVER_COMMAND.to_owned()]);
     let lab = match &args.state {
         Some(root) => lab.with_root(root),
@@ -96,7 +97,8 @@ impl Measured {
     pub(crate) fn begin(device: &str) -> Option<Self> {
         let lab = Lab::new(std::env::current_exe().ok()?, [SERVER_COMMAND.to_owned()]);
         let path = Path::new("/dev").join(device);
-        let info = lab.list().ok()?.into_iter().find(|info| info.device.as_deref() == Some(&path))?;
+        let info =
+            lab.list().ok()?.into_iter().find(|info| info.device.as_deref() == Some(&path))?;
         let before = lab.stats(&info.name).ok()?;
         Some(Self { lab, before })
     }
@@ -114,8 +116,9 @@ impl Measured {
 /// # Errors
 /// Why it could not start, or what could not be taken down.
 pub(crate) fn serve(args: &ServerArgs) -> anyhow::Result<Exit> {
-    let role = Role::from_name(&args.role)
-        .ok_or_else(|| UsageError(format!("'{}' is no role; this command is not for people", args.role)))?;
+    let role = Role::from_name(&args.role).ok_or_else(|| {
+        UsageError(format!("'{}' is no role; this command is not for people", args.role))
+    })?;
     floodwall_lab::child(role, &args.state)?;
     Ok(Exit::Done)
 }
@@ -133,7 +136,8 @@ fn text_of_preset(name: &str) -> anyhow::Result<&'static str> {
 /// The TOML text of a preset, or of a file that a user wrote.
 fn device_text(preset: &str) -> anyhow::Result<String> {
     let path = Path::new(preset);
-    let is_file = preset.contains('/') || path.extension().is_some_and(|e| e == "toml") || path.exists();
+    let is_file =
+        preset.contains('/') || path.extension().is_some_and(|e| e == "toml") || path.exists();
     if preset_text(preset).is_none() && is_file {
         return std::fs::read_to_string(path)
             .map_err(|e| UsageError(format!("can't read the device file '{preset}': {e}")).into());
@@ -229,7 +233,12 @@ fn take_down(lab: &Lab, which: &NameOrAll) -> anyhow::Result<Exit> {
 }
 
 /// Runs a command on a device made for it alone; the command's exit status becomes this program's.
-fn run_in(lab: &Lab, args: &UpArgs, user: Option<&str>, command: &[String]) -> anyhow::Result<Exit> {
+fn run_in(
+    lab: &Lab,
+    args: &UpArgs,
+    user: Option<&str>,
+    command: &[String],
+) -> anyhow::Result<Exit> {
     let [program, arguments @ ..] = command else {
         return Err(UsageError("give a command after --".into()).into());
     };
@@ -253,8 +262,11 @@ fn run_in(lab: &Lab, args: &UpArgs, user: Option<&str>, command: &[String]) -> a
         error => anyhow::Error::from(error),
     })?;
     // Floodwall's measuring commands say it of the device that they measured.
-    let ours = std::env::current_exe().is_ok_and(|exe| exe.file_name() == Path::new(program).file_name());
-    if let Some(late) = ran.stats.as_ref().filter(|_| !ours).and_then(|s| text::late(&s.name, &s.timings)) {
+    let ours =
+        std::env::current_exe().is_ok_and(|exe| exe.file_name() == Path::new(program).file_name());
+    if let Some(late) =
+        ran.stats.as_ref().filter(|_| !ours).and_then(|s| text::late(&s.name, &s.timings))
+    {
         notice(&format!("floodwall: {late}"));
     }
     Ok(status_of(ran.status))
@@ -266,7 +278,8 @@ fn run_in(lab: &Lab, args: &UpArgs, user: Option<&str>, command: &[String]) -> a
 fn path_with_this_program() -> Option<OsString> {
     let here = std::env::current_exe().ok()?.parent()?.to_owned();
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let mut dirs: Vec<PathBuf> = std::env::split_paths(&path).filter(|d| !d.as_os_str().is_empty()).collect();
+    let mut dirs: Vec<PathBuf> =
+        std::env::split_paths(&path).filter(|d| !d.as_os_str().is_empty()).collect();
     if dirs.contains(&here) {
         return None;
     }
@@ -281,7 +294,13 @@ fn status_of(status: ExitStatus) -> Exit {
     status.code().or(signal).and_then(|code| u8::try_from(code).ok()).map_or(Exit::Failed, Exit::Of)
 }
 
-fn record(lab: &Lab, name: &str, out: Option<&Path>, from_start: bool, follow: bool) -> anyhow::Result<Exit> {
+fn record(
+    lab: &Lab,
+    name: &str,
+    out: Option<&Path>,
+    from_start: bool,
+    follow: bool,
+) -> anyhow::Result<Exit> {
     let stop = if follow { signals::stop_flag()? } else { Arc::new(AtomicBool::new(false)) };
     let Some(path) = out else {
         if follow {
@@ -296,7 +315,8 @@ fn record(lab: &Lab, name: &str, out: Option<&Path>, from_start: bool, follow: b
     output::check_writable(path)?;
     // Before the file that is there is emptied.
     lab.stats(name)?;
-    let file = std::fs::File::create(path).with_context(|| format!("can't write '{}'", path.display()))?;
+    let file =
+        std::fs::File::create(path).with_context(|| format!("can't write '{}'", path.display()))?;
     let mut writer = std::io::BufWriter::new(file);
     lab.record(name, from_start, follow, &mut writer, &stop)?;
     writer.flush().with_context(|| format!("can't write '{}'", path.display()))?;
@@ -309,8 +329,9 @@ fn stop_when_nobody_reads(stop: Arc<AtomicBool>) {
     std::thread::spawn(move || {
         let stdout = std::io::stdout();
         // No event is asked for: errors and hang-ups are always told (poll(2)).
-        while rustix::event::poll(&mut [PollFd::new(&stdout, PollFlags::empty())], None) == Err(Errno::INTR) {
-        }
+        while rustix::event::poll(&mut [PollFd::new(&stdout, PollFlags::empty())], None)
+            == Err(Errno::INTR)
+        {}
         stop.store(true, Ordering::Relaxed);
     });
 }
@@ -327,8 +348,12 @@ mod tests {
     fn what_is_no_preset_and_no_file_gets_the_nearest_preset() {
         let said = |preset: &str| device_text(preset).unwrap_err().to_string();
         assert_eq!(said("cloud.gp3"), "there is no preset 'cloud.gp3'; did you mean 'cloud-gp3'?");
-        assert!(said("./hdd-7200").starts_with("can't read the device file './hdd-7200': No such file"));
-        assert!(said("mine.toml").starts_with("can't read the device file 'mine.toml': No such file"));
+        assert!(
+            said("./hdd-7200").starts_with("can't read the device file './hdd-7200': No such file")
+        );
+        assert!(
+            said("mine.toml").starts_with("can't read the device file 'mine.toml': No such file")
+        );
         // A file is no preset, even if it is there.
         assert!(text_of_preset("/etc/passwd").is_err());
     }

@@ -17,7 +17,10 @@ pub(crate) fn depends_on_use(spec: &DeviceSpec) -> Option<&'static str> {
 }
 
 /// Presets and devices.
-pub(crate) fn list(presets: &[(&str, String, String)], labs: &Result<Vec<LabInfo>, LabError>) -> String {
+pub(crate) fn list(
+    presets: &[(&str, String, String)],
+    labs: &Result<Vec<LabInfo>, LabError>,
+) -> String {
     let mut out = String::from("presets (floodwall lab show NAME prints one)\n");
     for (name, _, description) in presets {
         let _ = writeln!(out, "  {name:<22} {description}");
@@ -43,7 +46,9 @@ pub(crate) fn lab(info: &LabInfo) -> String {
         LabState::Up => "up".to_owned(),
         LabState::Starting => "coming up".to_owned(),
         LabState::NoPower => "without power".to_owned(),
-        LabState::HalfMade(why) => format!("half made: {why} (floodwall lab down {} clears it)", info.name),
+        LabState::HalfMade(why) => {
+            format!("half made: {why} (floodwall lab down {} clears it)", info.name)
+        }
     };
     let mut line = format!("{:<16} {state}", info.name);
     if let Some(device) = &info.device {
@@ -135,7 +140,8 @@ pub(crate) fn stats(s: &LabStats) -> String {
         match s.timings.kept_up {
             Some(true) => "yes: the lab's lateness is within a tenth of the model's times".into(),
             Some(false) => {
-                "no: the machine was too slow or too busy for this model; figures include its delay".into()
+                "no: the machine was too slow or too busy for this model; figures include its delay"
+                    .into()
             }
             None => "nothing to tell it by".into(),
         },
@@ -177,7 +183,11 @@ mod tests {
         for (preset, said) in
             [("raid10-bbwc-2010", true), ("hdd-7200", true), ("sata-ssd", false), ("null", false)]
         {
-            assert_eq!(depends_on_use(&DeviceSpec::preset(preset).unwrap()).is_some(), said, "{preset}");
+            assert_eq!(
+                depends_on_use(&DeviceSpec::preset(preset).unwrap()).is_some(),
+                said,
+                "{preset}"
+            );
         }
     }
 }

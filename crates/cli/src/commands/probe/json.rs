@@ -32,7 +32,10 @@ pub(super) fn line(snapshot: &Snapshot, blind: &[Blind]) -> serde_json::Result<S
 
 fn device(device: &DeviceUse) -> Value {
     let requests = device.requests.as_ref().map(|requests| {
-        requests.iter().map(|(class, r)| (class.name().to_owned(), request(r))).collect::<Map<_, _>>()
+        requests
+            .iter()
+            .map(|(class, r)| (class.name().to_owned(), request(r)))
+            .collect::<Map<_, _>>()
     });
     let counters = device.counters.as_ref().map(|c| {
         json!({
@@ -48,8 +51,11 @@ fn request(requests: &Requests) -> Value {
 }
 
 fn process(process: &ProcessUse) -> Value {
-    let calls: Map<_, _> =
-        process.calls.iter().map(|(call, counts)| (call.name().to_owned(), latency(counts))).collect();
+    let calls: Map<_, _> = process
+        .calls
+        .iter()
+        .map(|(call, counts)| (call.name().to_owned(), latency(counts)))
+        .collect();
     json!({
         "pid": process.pid, "name": process.name, "device": process.device, "calls_us": calls, "reads_us": latency(&process.reads),
         "read_bytes": process.read_bytes, "waiting": process.waiting, "oldest_us": process.oldest.as_micros() as u64,

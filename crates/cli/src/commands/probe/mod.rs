@@ -24,7 +24,8 @@ use crate::exit::{Exit, MissingError, UsageError};
 use crate::{output, signals};
 
 /// A shorter interval holds too few operations for a percentile; a longer one is not watched live.
-const INTERVALS: std::ops::RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(3600);
+const INTERVALS: std::ops::RangeInclusive<Duration> =
+    Duration::from_millis(100)..=Duration::from_secs(3600);
 /// Clears the screen and goes home (ECMA-48 ED and CUP).
 const CLEAR: &str = "\u{1b}[2J\u{1b}[H";
 

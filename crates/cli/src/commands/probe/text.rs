@@ -40,7 +40,9 @@ pub(super) fn page(snapshot: &Snapshot) -> String {
 /// Processes that wait and processes that write, each with an empty line before the table.
 pub(super) fn who(snapshot: &Snapshot) -> Vec<String> {
     let names = names(snapshot);
-    let parts = [waits(snapshot, &names), floods(snapshot, &names)].into_iter().filter(|part| part.len() > 1);
+    let parts = [waits(snapshot, &names), floods(snapshot, &names)]
+        .into_iter()
+        .filter(|part| part.len() > 1);
     parts.flat_map(|part| std::iter::once(String::new()).chain(part)).collect()
 }
 
@@ -89,7 +91,9 @@ fn bytes_per_second(bytes: u64, snapshot: &Snapshot) -> String {
 }
 
 fn at(counts: &LatencyCounts, fraction: f64) -> String {
-    counts.nearest_rank_ns(fraction).map_or_else(|| "–".into(), |ns| human_duration(Duration::from_nanos(ns)))
+    counts
+        .nearest_rank_ns(fraction)
+        .map_or_else(|| "–".into(), |ns| human_duration(Duration::from_nanos(ns)))
 }
 
 fn devices(snapshot: &Snapshot) -> Vec<String> {
@@ -228,11 +232,13 @@ fn floods(snapshot: &Snapshot, names: &BTreeMap<DeviceId, &str>) -> Vec<String> 
     let rows: Vec<Vec<String>> = processes
         .into_iter()
         .map(|p| {
-            let throttled = p.throttled.as_secs_f64() / snapshot.window.as_secs_f64().max(f64::EPSILON);
+            let throttled =
+                p.throttled.as_secs_f64() / snapshot.window.as_secs_f64().max(f64::EPSILON);
             vec![
                 called(p),
                 name_of(p.device, names),
-                p.dirtied_bytes.map_or_else(|| "–".into(), |bytes| bytes_per_second(bytes, snapshot)),
+                p.dirtied_bytes
+                    .map_or_else(|| "–".into(), |bytes| bytes_per_second(bytes, snapshot)),
                 if snapshot.source == SourceKind::Proc {
                     "–".into()
                 } else {

@@ -36,7 +36,9 @@ pub(super) fn write(
             };
             if let Some(directory) = svg {
                 let text = sheet.to_svg(&title);
-                output::write_file(&file(directory, "svg"), |out| Ok(out.write_all(text.as_bytes())?))?;
+                output::write_file(&file(directory, "svg"), |out| {
+                    Ok(out.write_all(text.as_bytes())?)
+                })?;
             }
             if let (Some(directory), Some((regular, bold))) = (png, &letters) {
                 let bytes = sheet.to_png(Fonts { regular, bold })?;
@@ -50,8 +52,11 @@ pub(super) fn write(
 /// Every figure with a name for its file and a title. A file stands alone: charts carry their title
 /// and legend.
 fn sheets(study: &Study<'_>, figures: &Figures) -> Vec<(String, String, Sheet)> {
-    let charts = figures.charts.iter().map(|c| (c.file_name(study), c.title.clone(), c.standing_alone()));
-    let seeks =
-        figures.seeks.iter().map(|s| ("seeks".to_owned(), "What reached the device".to_owned(), s.clone()));
+    let charts =
+        figures.charts.iter().map(|c| (c.file_name(study), c.title.clone(), c.standing_alone()));
+    let seeks = figures
+        .seeks
+        .iter()
+        .map(|s| ("seeks".to_owned(), "What reached the device".to_owned(), s.clone()));
     charts.chain(seeks).collect()
 }

@@ -33,7 +33,9 @@ pub(super) fn find(named: Option<&Path>) -> anyhow::Result<(Font, Font)> {
     let mut files = Vec::new();
     DIRECTORIES.iter().for_each(|d| list(Path::new(d), DEPTH, &mut files));
     let file = |name: &str| files.iter().find(|f| f.file_name().is_some_and(|n| n == name));
-    let found = NAMES.iter().find_map(|(regular, bold)| file(regular).map(|r| (r, file(bold).unwrap_or(r))));
+    let found = NAMES
+        .iter()
+        .find_map(|(regular, bold)| file(regular).map(|r| (r, file(bold).unwrap_or(r))));
     let Some((regular, bold)) = found else {
         let why = format!(
             "no known font below {}: install fonts-dejavu-core, or name one with --font",
@@ -45,7 +47,8 @@ pub(super) fn find(named: Option<&Path>) -> anyhow::Result<(Font, Font)> {
 }
 
 fn read(path: &Path) -> anyhow::Result<Font> {
-    let wrong = |why: String| UsageError(format!("can't read the font '{}': {why}", path.display()));
+    let wrong =
+        |why: String| UsageError(format!("can't read the font '{}': {why}", path.display()));
     let file = std::fs::read(path).map_err(|e| wrong(e.to_string()))?;
     Ok(Font::of(file).map_err(|e| wrong(e.to_string()))?)
 }

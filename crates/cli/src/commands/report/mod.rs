@@ -85,7 +85,8 @@ struct Stored {
 /// Any failure of the run; [`Exit::of`] turns it into a status.
 pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<Exit> {
     check(args)?;
-    let stored: Vec<Stored> = args.results.iter().map(|p| read(p)).collect::<anyhow::Result<_>>()?;
+    let stored: Vec<Stored> =
+        args.results.iter().map(|p| read(p)).collect::<anyhow::Result<_>>()?;
     let drawn = args.out.is_some() || args.svg.is_some() || args.png.is_some();
     let recording = args.seeks.as_deref().filter(|_| drawn).map(read_recording).transpose()?;
     let seeks = recording.as_ref().map(|r| seeks(r, &stored)).transpose()?.unwrap_or_default();
@@ -111,8 +112,9 @@ pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<Exit> {
 fn check(args: &ReportArgs) -> anyhow::Result<()> {
     let Some(out) = &args.out else { return Ok(()) };
     output::check_writable(out)?;
-    let is_out =
-        |input: &PathBuf| out.canonicalize().is_ok_and(|out| input.canonicalize().is_ok_and(|i| i == out));
+    let is_out = |input: &PathBuf| {
+        out.canonicalize().is_ok_and(|out| input.canonicalize().is_ok_and(|i| i == out))
+    };
     match args.results.iter().chain(&args.seeks).find(|input| is_out(input)) {
         None => check_ours(out).and_then(|()| check_name(out)),
         Some(input) => {
@@ -166,7 +168,11 @@ fn print(args: &ReportArgs, results: &[(Study<'_>, Figures)]) -> anyhow::Result<
         studies.iter().map(|s| markdown::report(s)).collect()
     } else if args.out.is_none() && args.svg.is_none() && args.png.is_none() {
         let one = |s: &&Study<'_>| {
-            if s.document.contest.is_some() { contest::text(s.document) } else { text::bench(s.document) }
+            if s.document.contest.is_some() {
+                contest::text(s.document)
+            } else {
+                text::bench(s.document)
+            }
         };
         studies.iter().map(one).collect()
     } else {
@@ -179,7 +185,8 @@ fn read(path: &Path) -> anyhow::Result<Stored> {
     let json = input::result(path)
         .and_then(input::text)
         .map_err(|e| UsageError(format!("can't read the result '{}': {e}", path.display())))?;
-    let mut document = Document::read(&json).map_err(|e| UsageError(format!("'{}': {e}", path.display())))?;
+    let mut document =
+        Document::read(&json).map_err(|e| UsageError(format!("'{}': {e}", path.display())))?;
     // An older version may have judged otherwise.
     document.judge();
     Ok(Stored { path: path.to_owned(), document })
@@ -188,8 +195,8 @@ fn read(path: &Path) -> anyhow::Result<Stored> {
 fn read_recording(path: &Path) -> anyhow::Result<Recording> {
     let text = input::recording(path)
         .map_err(|e| UsageError(format!("can't read the recording '{}': {e}", path.display())))?;
-    let recording =
-        Recording::parse(&text).map_err(|e| UsageError(format!("can't draw '{}': {e}", path.display())))?;
+    let recording = Recording::parse(&text)
+        .map_err(|e| UsageError(format!("can't draw '{}': {e}", path.display())))?;
     if recording.cut {
         notice(&format!("floodwall: '{}' ends within a line, which is left out", path.display()));
     }

@@ -22,7 +22,8 @@ use crate::output::{self, notice};
 use crate::signals;
 
 /// Below a second the change would be over before it is read back; a month is not "for a time".
-const TIMES: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(30 * 86_400);
+const TIMES: std::ops::RangeInclusive<Duration> =
+    Duration::from_secs(1)..=Duration::from_secs(30 * 86_400);
 
 /// Change settings so that they can be put back
 ///
@@ -86,7 +87,11 @@ impl Terms {
 
 fn time(text: &str) -> Result<Duration, String> {
     let time = parse_duration(text).map_err(|e| e.to_string())?;
-    if TIMES.contains(&time) { Ok(time) } else { Err(format!("'{text}' is out of range: write 1s to 720h")) }
+    if TIMES.contains(&time) {
+        Ok(time)
+    } else {
+        Err(format!("'{text}' is out of range: write 1s to 720h"))
+    }
 }
 
 /// Runs the command.
@@ -110,7 +115,12 @@ pub(crate) fn run(args: &ApplyArgs) -> anyhow::Result<Exit> {
 ///
 /// # Errors
 /// What could not be done; [`Exit::of`] turns it into a status.
-pub(super) fn make(place: &Place, changes: &[Change], why: &str, terms: &Terms) -> anyhow::Result<Exit> {
+pub(super) fn make(
+    place: &Place,
+    changes: &[Change],
+    why: &str,
+    terms: &Terms,
+) -> anyhow::Result<Exit> {
     if terms.time.is_none() {
         refuse_endless_real_time(changes)?;
     }
@@ -152,7 +162,10 @@ fn show(place: &Place, changes: &[Change], plan: &Plan) -> anyhow::Result<()> {
 fn tell_held(place: &Place, changes: &[Change]) -> anyhow::Result<bool> {
     let held = place.in_the_way(Intention::Apply(changes))?;
     if let Some(held) = &held {
-        notice(&format!("note: {}, which is asked to put that back and leave it alone", held::told(held)));
+        notice(&format!(
+            "note: {}, which is asked to put that back and leave it alone",
+            held::told(held)
+        ));
     }
     Ok(held.is_some())
 }
@@ -161,7 +174,10 @@ fn tell_held(place: &Place, changes: &[Change]) -> anyhow::Result<bool> {
 fn rehearse(place: &Place, changes: &[Change], time: Option<Duration>) -> anyhow::Result<Exit> {
     if let Some(store) = place.read_journal()? {
         let cut_short = |transaction: &Transaction| {
-            let open = matches!(transaction.phase(), Phase::Interrupted | Phase::Undoing | Phase::Steering);
+            let open = matches!(
+                transaction.phase(),
+                Phase::Interrupted | Phase::Undoing | Phase::Steering
+            );
             let begin = &transaction.begin;
             Ok::<_, JournalError>(open && !(begin.steers && is_alive(&place.files, &store, begin)?))
         };
@@ -218,7 +234,9 @@ fn change(
         drop(store);
         store = place.lock_for(of)?;
     } else if !plan(changes, &place.files)?.finds_the_same_as(shown) {
-        anyhow::bail!("nothing was changed: somebody has changed these settings meanwhile; run it again");
+        anyhow::bail!(
+            "nothing was changed: somebody has changed these settings meanwhile; run it again"
+        );
     }
     let session = place.session(&store as &dyn Store, &clock)?;
     let applied = match session.apply_until(changes, why, expires_at_unix_s) {

@@ -12,7 +12,9 @@ use crate::exit::UsageError;
 /// [`UsageError`] without a terminal to ask at.
 pub(super) fn confirm(question: &str) -> anyhow::Result<bool> {
     if !io::stdin().is_terminal() {
-        return Err(UsageError("nobody can be asked without a terminal: give --yes".to_owned()).into());
+        return Err(
+            UsageError("nobody can be asked without a terminal: give --yes".to_owned()).into()
+        );
     }
     let mut terminal = io::stderr().lock();
     write!(terminal, "{} [y/N] ", printable::lines(question))?;

@@ -31,7 +31,8 @@ use crate::output::{self, notice};
   floodwall diff limits.toml
   floodwall diff preset:cachyos sda.scheduler=bfq --json")]
 pub(crate) struct DiffArgs {
-    /// journal or default, alone; else KNOB=VALUE, FILE.toml, preset:NAME, or - for a file on stdin
+    /// journal or default, alone; else KNOB=VALUE, FILE.toml, preset:NAME, or - for a file on
+    /// stdin
     #[arg(value_name = "WHAT", default_value = "journal")]
     what: Vec<String>,
     /// The device of knobs that name none, such as sda
@@ -90,7 +91,8 @@ fn wanted(plan: &Plan) -> Vec<Value> {
         (None, new) => new.is_some(),
         (Some(_), None) => false,
     };
-    let one = |entry: &Entry| json!({ "knob": entry.label(), "now": entry.old, "wanted": entry.new });
+    let one =
+        |entry: &Entry| json!({ "knob": entry.label(), "now": entry.old, "wanted": entry.new });
     plan.entries.iter().filter(changed).map(one).collect()
 }
 
@@ -127,9 +129,12 @@ fn against_journal(place: &Place, as_json: bool) -> anyhow::Result<Exit> {
     let mut standing = Vec::new();
     for logged in logged.into_iter().rev() {
         match logged.transaction {
-            Err(why) => notice(&format!("the journal {} is not to be believed ({why})", logged.name)),
+            Err(why) => {
+                notice(&format!("the journal {} is not to be believed ({why})", logged.name))
+            }
             Ok(transaction)
-                if !matches!(transaction.phase(), Phase::Closed(_)) && transaction.begin.boot_id == boot =>
+                if !matches!(transaction.phase(), Phase::Closed(_))
+                    && transaction.begin.boot_id == boot =>
             {
                 standing.push(transaction);
             }
@@ -137,11 +142,13 @@ fn against_journal(place: &Place, as_json: bool) -> anyhow::Result<Exit> {
         }
     }
     // As if all of it were done again: the same managers fight it.
-    let entries = standing.iter().flat_map(|transaction| transaction.entries.iter().cloned()).collect();
+    let entries =
+        standing.iter().flat_map(|transaction| transaction.entries.iter().cloned()).collect();
     let plan = Plan { entries, ..Plan::default() };
     let others = Others::read(place);
     if as_json {
-        let changes: Vec<Value> = standing.iter().map(|transaction| document(place, transaction)).collect();
+        let changes: Vec<Value> =
+            standing.iter().map(|transaction| document(place, transaction)).collect();
         print_json(&json!({
             "schema": "floodwall/diff/1",
             "against": ["journal"],
@@ -151,7 +158,8 @@ fn against_journal(place: &Place, as_json: bool) -> anyhow::Result<Exit> {
     } else if standing.is_empty() {
         output::result("no difference\n")?;
     } else {
-        let told: String = standing.iter().map(|transaction| paragraph(place, transaction)).collect();
+        let told: String =
+            standing.iter().map(|transaction| paragraph(place, transaction)).collect();
         output::result(&format!("{told}{}", others.lines(&plan)))?;
     }
     Ok(Exit::Done)
@@ -182,11 +190,14 @@ fn paragraph(place: &Place, transaction: &Transaction) -> String {
     let mut told = format!("change {}, {}: {}\n", begin.id, moment(begin.at_unix_s), begin.why);
     for (index, entry) in transaction.entries.iter().enumerate() {
         let label = entry.label();
-        let before = entry.old.as_ref().map_or("(not there)".to_owned(), |state| short(&label, state));
+        let before =
+            entry.old.as_ref().map_or("(not there)".to_owned(), |state| short(&label, state));
         let now = match now(place, transaction, index, entry) {
             Now::AsBefore => continue,
             Now::At { state, ours: true } => short(&label, &state),
-            Now::At { state, ours: false } => format!("{} (not by this change)", short(&label, &state)),
+            Now::At { state, ours: false } => {
+                format!("{} (not by this change)", short(&label, &state))
+            }
             Now::Unknown(why) => format!("({why})"),
         };
         let _ = writeln!(told, "  {label}: {before} -> {now}");
@@ -198,9 +209,9 @@ fn document(place: &Place, transaction: &Transaction) -> Value {
     let begin = &transaction.begin;
     let setting = |(index, entry): (usize, &Entry)| match now(place, transaction, index, entry) {
         Now::AsBefore => None,
-        Now::At { state, ours } => {
-            Some(json!({ "knob": entry.label(), "before": entry.old, "now": state, "by_this_change": ours }))
-        }
+        Now::At { state, ours } => Some(
+            json!({ "knob": entry.label(), "before": entry.old, "now": state, "by_this_change": ours }),
+        ),
         Now::Unknown(why) => {
             Some(json!({ "knob": entry.label(), "before": entry.old, "now": null, "error": why }))
         }

@@ -49,7 +49,12 @@ fn list() -> String {
     }
     text.push('\n');
     for preset in PRESETS {
-        let _ = writeln!(text, "{:<36} {}", format!("preset:{}", preset.name), preset.changes.join(" "));
+        let _ = writeln!(
+            text,
+            "{:<36} {}",
+            format!("preset:{}", preset.name),
+            preset.changes.join(" ")
+        );
     }
     text
 }
@@ -101,5 +106,8 @@ fn explain_knob(name: &str) -> anyhow::Result<String> {
 fn explain_preset(name: &str) -> anyhow::Result<String> {
     let preset = presets::find(name).ok_or_else(|| UsageError(no_preset(name)))?;
     let changes: String = preset.changes.iter().map(|change| format!("  {change}\n")).collect();
-    Ok(format!("preset:{}\n\n{changes}\n{}\nsource: {}\n", preset.name, preset.remark, preset.source))
+    Ok(format!(
+        "preset:{}\n\n{changes}\n{}\nsource: {}\n",
+        preset.name, preset.remark, preset.source
+    ))
 }

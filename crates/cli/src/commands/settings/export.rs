@@ -94,7 +94,9 @@ fn check_ours(path: &Path) -> anyhow::Result<()> {
     };
     let mut head = Vec::new();
     let length = MARK.len() as u64;
-    file.take(length).read_to_end(&mut head).with_context(|| format!("can't read '{}'", path.display()))?;
+    file.take(length)
+        .read_to_end(&mut head)
+        .with_context(|| format!("can't read '{}'", path.display()))?;
     if head.is_empty() || head == MARK.as_bytes() {
         return Ok(());
     }

@@ -24,7 +24,10 @@ pub(crate) struct StillHeld(String);
 /// Which knobs it does not yield, why, and what to do.
 pub(crate) fn ask(held: &InTheWay) -> Result<(), String> {
     let Some(socket) = &held.socket else {
-        return Err(format!("{}, which can't be asked, because it has no socket; stop it first", told(held)));
+        return Err(format!(
+            "{}, which can't be asked, because it has no socket; stop it first",
+            told(held)
+        ));
     };
     let socket_name = socket.display();
     ask_to_yield(socket, &held.knobs).map_err(|e| {
@@ -71,7 +74,8 @@ impl Place {
         let store = self.lock()?;
         match self.session(&store, &self.clock(None))?.in_the_way(of)? {
             Some(held) => {
-                Err(StillHeld(format!("{}, which takes them again; stop it first", told(&held))).into())
+                Err(StillHeld(format!("{}, which takes them again; stop it first", told(&held)))
+                    .into())
             }
             None => Ok(store),
         }

@@ -89,14 +89,16 @@ fn paragraph(logged: &Logged, boot: &str, living: &[u64]) -> String {
         _ => String::new(),
     };
     // A value that another program has set since was left.
-    let state = if state == "put back" { "put back where it was as it had been left" } else { state };
+    let state =
+        if state == "put back" { "put back where it was as it had been left" } else { state };
     let mut told = format!("change {}, {}, {state}{until}\n", begin.id, moment(begin.at_unix_s));
     let _ = writeln!(told, "  why: {}", printable(&begin.why));
     let _ = writeln!(told, "  by: user {}, {}", begin.uid, printable(&begin.command));
     for entry in transaction.entries.iter().filter(|entry| entry.new.is_some()) {
         let label = entry.label();
-        let shown =
-            |state: &Option<_>| state.as_ref().map_or("(not there)".to_owned(), |state| short(&label, state));
+        let shown = |state: &Option<_>| {
+            state.as_ref().map_or("(not there)".to_owned(), |state| short(&label, state))
+        };
         let _ = writeln!(told, "  {label}: {} -> {}", shown(&entry.old), shown(&entry.new));
     }
     if begin.steers {
@@ -121,15 +123,25 @@ fn steering(told: &mut String, transaction: &Transaction) {
         let shown = |state: &Option<_>| {
             state.as_ref().map_or("(not there)".to_owned(), |state| short(&cell.label, state))
         };
-        let _ = writeln!(told, "  {}: {} -> {} for now", cell.label, shown(&cell.saved), shown(&cell.now));
+        let _ = writeln!(
+            told,
+            "  {}: {} -> {} for now",
+            cell.label,
+            shown(&cell.saved),
+            shown(&cell.now)
+        );
     }
     if held.is_empty() && !over {
         let _ = writeln!(told, "  nothing is changed at this moment");
     }
     for (index, entry) in transaction.entries.iter().enumerate() {
         let _ = match transaction.yielded(index) {
-            Some(true) => writeln!(told, "  {}: left alone, another command has asked for it", entry.label()),
-            Some(false) => writeln!(told, "  {}: left alone, somebody else has set it", entry.label()),
+            Some(true) => {
+                writeln!(told, "  {}: left alone, another command has asked for it", entry.label())
+            }
+            Some(false) => {
+                writeln!(told, "  {}: left alone, somebody else has set it", entry.label())
+            }
             None => Ok(()),
         };
     }
@@ -142,10 +154,12 @@ fn document(logged: &Logged, boot: &str, living: &[u64]) -> Value {
     };
     let begin = &transaction.begin;
     let steered = held(transaction);
-    let steered =
-        steered.iter().map(|cell| json!({ "knob": cell.label, "old": cell.saved, "new": cell.now }));
+    let steered = steered
+        .iter()
+        .map(|cell| json!({ "knob": cell.label, "old": cell.saved, "new": cell.now }));
     let changed = transaction.entries.iter().filter(|entry| entry.new.is_some());
-    let changed = changed.map(|entry| json!({ "knob": entry.label(), "old": entry.old, "new": entry.new }));
+    let changed =
+        changed.map(|entry| json!({ "knob": entry.label(), "old": entry.old, "new": entry.new }));
     let settings: Vec<Value> = if begin.steers { steered.collect() } else { changed.collect() };
     json!({
         "id": begin.id,

@@ -65,19 +65,27 @@ impl Measured {
 /// # Errors
 /// [`UsageError`] for what is no device with a filesystem that can be written; what the measurement
 /// says.
-pub(super) fn measure(place: &Place, names: &[String], bytes: Bytes) -> anyhow::Result<Vec<Measured>> {
+pub(super) fn measure(
+    place: &Place,
+    names: &[String],
+    bytes: Bytes,
+) -> anyhow::Result<Vec<Measured>> {
     if names.is_empty() {
         return Ok(Vec::new());
     }
     if !place.root.is_live() {
-        return Err(UsageError("nothing can be measured on a captured tree: give --rate".to_owned()).into());
+        return Err(UsageError(
+            "nothing can be measured on a captured tree: give --rate".to_owned(),
+        )
+        .into());
     }
     let stop = signals::stop_flag()?;
     // All of them are found, and told apart, before the first byte is written.
     let mut found: Vec<(String, PathBuf)> = Vec::new();
     for name in names {
         let directory = directory(place, name)?;
-        let device = name_of(place, &locate::locate(&place.root, &directory).map_err(BenchError::from)?);
+        let device =
+            name_of(place, &locate::locate(&place.root, &directory).map_err(BenchError::from)?);
         if let Some((_, other)) = found.iter().find(|(known, _)| *known == device) {
             let (here, there) = (directory.display(), other.display());
             let why = format!("'{there}' and '{here}' are both on {device}: give one of them");
@@ -88,7 +96,12 @@ pub(super) fn measure(place: &Place, names: &[String], bytes: Bytes) -> anyhow::
     found.iter().map(|(_, directory)| one(place, directory, bytes, &stop)).collect()
 }
 
-fn one(place: &Place, directory: &Path, bytes: Bytes, stop: &Arc<AtomicBool>) -> anyhow::Result<Measured> {
+fn one(
+    place: &Place,
+    directory: &Path,
+    bytes: Bytes,
+    stop: &Arc<AtomicBool>,
+) -> anyhow::Result<Measured> {
     let options = Options::new(Instant::now(), Arc::clone(stop));
     let mut rig = HostRig::open(place.root.clone(), directory, options).map_err(without_force)?;
     let name = name_of(place, rig.location());
@@ -139,7 +152,8 @@ fn directory(place: &Place, name: &str) -> anyhow::Result<PathBuf> {
     let id = device.number.parse().ok();
     let on_it = |location: &Location| match id {
         Some(id) => {
-            location.queue_device == Some(id) || matches!(location.leaves.as_slice(), [leaf] if leaf.id == id)
+            location.queue_device == Some(id)
+                || matches!(location.leaves.as_slice(), [leaf] if leaf.id == id)
         }
         // A network mount or a btrfs, by its backing device.
         None => location.bdi.value().is_some_and(|bdi| *bdi == device.number),
@@ -151,12 +165,16 @@ fn directory(place: &Place, name: &str) -> anyhow::Result<PathBuf> {
         fits.then_some((space, point))
     };
     let points = mounts::read_mounts(&place.root).into_value().unwrap_or_default();
-    let found =
-        points.into_iter().filter_map(|mount| usable(mount.mountpoint)).max_by_key(|(space, _)| *space);
+    let found = points
+        .into_iter()
+        .filter_map(|mount| usable(mount.mountpoint))
+        .max_by_key(|(space, _)| *space);
     found.map(|(_, point)| point).ok_or_else(|| {
         let why = "no filesystem that can be written is mounted from it";
-        UsageError(format!("can't measure {name}: {why}; name a directory, --device DIR, or give --rate"))
-            .into()
+        UsageError(format!(
+            "can't measure {name}: {why}; name a directory, --device DIR, or give --rate"
+        ))
+        .into()
     })
 }
 

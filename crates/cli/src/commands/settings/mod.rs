@@ -86,8 +86,8 @@ impl PlaceArgs {
     fn open(&self) -> anyhow::Result<Place> {
         let directory = self.root.canonicalize().unwrap_or_else(|_| self.root.clone());
         let root = SysRoot::new(&directory).map_err(|e| UsageError(e.to_string()))?;
-        let files =
-            KernelFiles::new(&root).with_context(|| format!("can't open '{}'", directory.display()))?;
+        let files = KernelFiles::new(&root)
+            .with_context(|| format!("can't open '{}'", directory.display()))?;
         // A captured tree's journal is its own: the machine's would take its changes for those of
         // another boot.
         let journal = self.journal.clone().unwrap_or_else(|| directory.join(JOURNAL));
@@ -108,7 +108,8 @@ impl Place {
 
     /// A device that a user named.
     fn device(&self, name: Option<&str>) -> anyhow::Result<Option<Device>> {
-        let find = |name| Device::find(&self.root, name).map_err(|e| UsageError(e.to_string()).into());
+        let find =
+            |name| Device::find(&self.root, name).map_err(|e| UsageError(e.to_string()).into());
         name.map(find).transpose()
     }
 
@@ -129,7 +130,11 @@ impl Place {
         usable(DiskStore::open_to_read(&self.journal))
     }
 
-    fn session<'a>(&'a self, store: &'a dyn Store, clock: &'a dyn Clock) -> anyhow::Result<Session<'a>> {
+    fn session<'a>(
+        &'a self,
+        store: &'a dyn Store,
+        clock: &'a dyn Clock,
+    ) -> anyhow::Result<Session<'a>> {
         Ok(Session { files: &self.files, store, clock, who: who()?, boot_id: boot_id(&self.files) })
     }
 
@@ -149,7 +154,11 @@ fn usable<T>(opened: Result<T, JournalError>) -> anyhow::Result<T> {
     opened.map_err(|e| {
         let lacks_privilege = e.lacks_privilege();
         let error = anyhow::Error::from(e);
-        if lacks_privilege { error.context("run this as root, outside any container") } else { error }
+        if lacks_privilege {
+            error.context("run this as root, outside any container")
+        } else {
+            error
+        }
     })
 }
 
@@ -190,7 +199,8 @@ mod tests {
 
     #[test]
     fn who_may_not_use_the_journal_is_told_to_be_root() {
-        let opened = |source| Err::<(), _>(JournalError::Io { what: "open", path: "/j".into(), source });
+        let opened =
+            |source| Err::<(), _>(JournalError::Io { what: "open", path: "/j".into(), source });
         let denied = usable(opened(std::io::ErrorKind::PermissionDenied.into())).unwrap_err();
         assert_eq!(
             message(&denied),

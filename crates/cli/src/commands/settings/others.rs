@@ -22,7 +22,10 @@ pub(super) struct Others(Managers, Vec<String>);
 impl Others {
     /// Looks for all of them, and for a second floodwall.
     pub(super) fn read(place: &Place) -> Self {
-        Self(managers::read(&place.root), managers::floodwalls(&place.root, Some(std::process::id())))
+        Self(
+            managers::read(&place.root),
+            managers::floodwalls(&place.root, Some(std::process::id())),
+        )
     }
 
     /// Lines under a difference: for each change that another manager will fight, its name, when,
@@ -68,7 +71,9 @@ impl Others {
     pub(super) fn tell_unread(&self) {
         for missing in &self.0.unread {
             let (what, why) = (&missing.what, &missing.why);
-            notice(&format!("note: {what} may set these knobs too and could not be looked at ({why})"));
+            notice(&format!(
+                "note: {what} may set these knobs too and could not be looked at ({why})"
+            ));
         }
     }
 }

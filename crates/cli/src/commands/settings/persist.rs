@@ -100,7 +100,9 @@ pub(crate) fn run(args: &PersistArgs) -> anyhow::Result<Exit> {
     }
     let etc = Etc::open(&place.root).map_err(as_root)?;
     if persist::read(&place.root) != kept {
-        anyhow::bail!("nothing was written: somebody has changed what is kept meanwhile; run it again");
+        anyhow::bail!(
+            "nothing was written: somebody has changed what is kept meanwhile; run it again"
+        );
     }
     let written = etc.write(files).map_err(as_root)?;
     for one in &written {
@@ -135,7 +137,8 @@ fn asked(place: &Place, args: &PersistArgs) -> anyhow::Result<Vec<Change>> {
         notice(&format!("note: {note}"));
     }
     if applied.changes.is_empty() {
-        let why = "nothing is applied that could be kept; name settings, or floodwall apply them first";
+        let why =
+            "nothing is applied that could be kept; name settings, or floodwall apply them first";
         return Err(UsageError(why.to_owned()).into());
     }
     Ok(applied.changes)
@@ -199,7 +202,9 @@ pub(super) fn reload(place: &Place, written: &[Written]) {
             if path != persist::RULES_PATH && path != persist::SYSCTL_PATH)
     };
     if written.iter().any(of_unit) {
-        notice("note: systemd reads drop-ins at the next boot, or at the next systemctl daemon-reload");
+        notice(
+            "note: systemd reads drop-ins at the next boot, or at the next systemctl daemon-reload",
+        );
     }
     if !place.root.is_live() || !written.iter().any(changed) {
         return;
@@ -227,8 +232,9 @@ fn others(place: &Place) -> Vec<String> {
     let ours = |source: &str| {
         [persist::SYSCTL_PATH, persist::RULES_PATH].iter().any(|path| source.starts_with(path))
     };
-    let is_same =
-        |one: &Claim, other: &Claim| one.place == other.place && cell(&one.knob) == cell(&other.knob);
+    let is_same = |one: &Claim, other: &Claim| {
+        one.place == other.place && cell(&one.knob) == cell(&other.knob)
+    };
     let mut lines = Vec::new();
     for claim in &claims {
         let by = match &claim.standing {
@@ -249,9 +255,12 @@ fn others(place: &Place) -> Vec<String> {
         };
         match (ours(&claim.file), ours(by)) {
             (true, false) => {
-                let winner = claims.iter().find(|other| other.source() == *by && is_same(other, claim));
+                let winner =
+                    claims.iter().find(|other| other.source() == *by && is_same(other, claim));
                 let (who, settle) = match winner {
-                    Some(winner) => (winner.to_string(), format!("; to settle it: {}", winner.settle)),
+                    Some(winner) => {
+                        (winner.to_string(), format!("; to settle it: {}", winner.settle))
+                    }
                     None => (by.clone(), String::new()),
                 };
                 lines.push(format!("warning: {} will not stay: {who}{settle}", claim.label()));
@@ -270,7 +279,9 @@ pub(super) fn told(place: &Place, written: &Written) -> String {
     match written {
         Written::Replaced(path) => format!("{} written", below(place, path).display()),
         Written::Removed(path) => format!("{} removed", below(place, path).display()),
-        Written::Left(path, state) => format!("{} {state}: left as it is", below(place, path).display()),
+        Written::Left(path, state) => {
+            format!("{} {state}: left as it is", below(place, path).display())
+        }
     }
 }
 

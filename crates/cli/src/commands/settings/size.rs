@@ -12,7 +12,9 @@ use std::time::Duration;
 use floodwall_host::SysRoot;
 use floodwall_host::memory::read_memory;
 use floodwall_knobs::Change;
-use floodwall_knobs::size::{Delays, Drain, Machine, Sizing, memory_high_of_paced, parse_link, size};
+use floodwall_knobs::size::{
+    Delays, Drain, Machine, Sizing, memory_high_of_paced, parse_link, size,
+};
 use floodwall_model::units::{human_duration, parse_duration};
 use floodwall_model::{Bytes, Rate};
 use serde_json::json;
@@ -126,7 +128,8 @@ pub(crate) fn run(args: &SizeArgs) -> anyhow::Result<Exit> {
     drains.extend(measured.iter().map(|one| one.drain.clone()));
     check_names(&drains)?;
     let delays = Delays { background: args.delay, hard: args.hard_delay };
-    let sizing = size(&drains, delays, machine(&place.root)).map_err(|e| UsageError(e.to_string()))?;
+    let sizing =
+        size(&drains, delays, machine(&place.root)).map_err(|e| UsageError(e.to_string()))?;
     if args.json {
         let measured: Vec<_> = measured.iter().map(Measured::document).collect();
         let document = json!({
@@ -150,8 +153,9 @@ pub(crate) fn run(args: &SizeArgs) -> anyhow::Result<Exit> {
 
 /// The limits as changes.
 fn changes(place: &Place, sizing: &Sizing) -> anyhow::Result<Vec<Change>> {
-    let parse =
-        |(knob, value): (String, String)| Change::parse(&place.root, None, &format!("{knob}={value}"));
+    let parse = |(knob, value): (String, String)| {
+        Change::parse(&place.root, None, &format!("{knob}={value}"))
+    };
     let changes = settings(sizing).into_iter().map(parse).collect::<Result<Vec<Change>, _>>();
     Ok(changes.map_err(|e| UsageError(e.to_string()))?)
 }
@@ -163,7 +167,8 @@ fn settings(sizing: &Sizing) -> Vec<(String, String)> {
         ("vm.dirty_bytes".to_owned(), format!("{}B", sizing.hard_bytes)),
     ];
     for share in &sizing.shares {
-        settings.push((format!("{}.bdi.max_ratio_fine", share.name), share.max_ratio_ppm.to_string()));
+        settings
+            .push((format!("{}.bdi.max_ratio_fine", share.name), share.max_ratio_ppm.to_string()));
         settings.push((format!("{}.bdi.strict_limit", share.name), "1".to_owned()));
     }
     settings
@@ -172,18 +177,24 @@ fn settings(sizing: &Sizing) -> Vec<(String, String)> {
 /// Beside a measured device every other one needs a name.
 fn check_given(drains: &[Drain]) -> anyhow::Result<()> {
     if drains.iter().any(|drain| drain.name == LINK || drain.name == DEVICE) {
-        return Err(UsageError("beside --device the others need names: --rate sda=66MB/s".to_owned()).into());
+        return Err(UsageError(
+            "beside --device the others need names: --rate sda=66MB/s".to_owned(),
+        )
+        .into());
     }
     Ok(())
 }
 
 /// Several share a limit by their names, which must be devices' and tell them apart.
 fn check_names(drains: &[Drain]) -> anyhow::Result<()> {
-    let is_shared = |drain: &Drain| drains.iter().filter(|other| other.name == drain.name).count() > 1;
+    let is_shared =
+        |drain: &Drain| drains.iter().filter(|other| other.name == drain.name).count() > 1;
     let is_unnamed = |drain: &Drain| drain.name == LINK || drain.name == DEVICE;
     if drains.len() > 1 && drains.iter().any(|drain| is_shared(drain) || is_unnamed(drain)) {
         let how = "--rate sda=66MB/s --link 0:45=1Gbit/s";
-        return Err(UsageError(format!("several devices need their names, each its own: {how}")).into());
+        return Err(
+            UsageError(format!("several devices need their names, each its own: {how}")).into()
+        );
     }
     Ok(())
 }
@@ -201,8 +212,10 @@ fn machine(root: &SysRoot) -> Machine {
 
 /// The rates and delays behind the limits, for a first line.
 fn basis(drains: &[Drain], delays: Delays) -> String {
-    let drains: Vec<String> =
-        drains.iter().map(|drain| format!("{} {}", drain.name, Rate(drain.bytes_per_s as f64))).collect();
+    let drains: Vec<String> = drains
+        .iter()
+        .map(|drain| format!("{} {}", drain.name, Rate(drain.bytes_per_s as f64)))
+        .collect();
     format!(
         "{} x {} in the background, {} hard",
         drains.join(", "),
@@ -297,7 +310,10 @@ mod tests {
         let hint = |name, bytes_per_s| pace_hint(&of(name, bytes_per_s), true);
         insta::assert_snapshot!(hint("sda", 120_000_000), @"a backup in a unit of its own at half of that: unit:NAME:sda.io.max=wbps=60.0MB/s unit:NAME:memory.high=172MiB (and more by what its processes use); floodwall explain io.max");
         let slow = hint("sdb", 20_000_000);
-        assert!(slow.contains("unit:NAME:sdb.io.max=wbps=10.0MB/s unit:NAME:memory.high=64MiB"), "{slow}");
+        assert!(
+            slow.contains("unit:NAME:sdb.io.max=wbps=10.0MB/s unit:NAME:memory.high=64MiB"),
+            "{slow}"
+        );
         let diskless = pace_hint(&of("btrfs-1", 120_000_000), false);
         assert!(diskless.contains("unit:NAME:DISK.io.max=wbps=60.0MB/s"), "{diskless}");
     }

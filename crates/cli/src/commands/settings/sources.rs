@@ -42,7 +42,11 @@ fn shown(path: &str) -> String {
 }
 
 /// Reads all of them, in their order. `device` is meant where a device's knob names none.
-pub(super) fn read(place: &Place, device: Option<&Device>, texts: &[String]) -> anyhow::Result<Asked> {
+pub(super) fn read(
+    place: &Place,
+    device: Option<&Device>,
+    texts: &[String],
+) -> anyhow::Result<Asked> {
     let mut asked = Asked { changes: Vec::new(), why: Vec::new() };
     for text in texts {
         if let Some(name) = text.strip_prefix("preset:") {
@@ -65,7 +69,10 @@ pub(super) fn no_preset(name: &str) -> String {
     match toml_text::nearest(name, names.clone()) {
         Some(near) => format!("there is no preset '{name}'; did you mean preset:{near}?"),
         None => {
-            format!("there is no preset '{name}'; there are {}", names.collect::<Vec<_>>().join(", "))
+            format!(
+                "there is no preset '{name}'; there are {}",
+                names.collect::<Vec<_>>().join(", ")
+            )
         }
     }
 }
@@ -74,11 +81,17 @@ fn parse(place: &Place, device: Option<&Device>, text: &str) -> anyhow::Result<C
     Change::parse(&place.root, device, text).map_err(|e| UsageError(e.to_string()).into())
 }
 
-fn read_file(place: &Place, device: Option<&Device>, path: &str, asked: &mut Asked) -> anyhow::Result<()> {
+fn read_file(
+    place: &Place,
+    device: Option<&Device>,
+    path: &str,
+    asked: &mut Asked,
+) -> anyhow::Result<()> {
     let file = SettingsFile::read(path)?;
     let named = place.device(file.device.as_deref())?;
     for (knob, value) in file.pairs {
-        let change = Change::parse(&place.root, named.as_ref().or(device), &format!("{knob}={value}"));
+        let change =
+            Change::parse(&place.root, named.as_ref().or(device), &format!("{knob}={value}"));
         asked.changes.push(change.map_err(|e| UsageError(format!("{}: {e}", shown(path))))?);
     }
     asked.why.extend(file.why);
@@ -114,14 +127,20 @@ impl SettingsFile {
         let mut pairs = Vec::new();
         flatten("", &file.settings, &mut pairs).map_err(&wrong)?;
         if pairs.is_empty() {
-            return Err(wrong("its [settings] are empty; write KNOB = \"VALUE\" lines".to_owned()).into());
+            return Err(
+                wrong("its [settings] are empty; write KNOB = \"VALUE\" lines".to_owned()).into()
+            );
         }
         Ok(Self { why: file.why, device: file.device, pairs })
     }
 }
 
 /// `vm.dirty_bytes = 1` is a table `vm` to TOML; here it is a knob's name again.
-fn flatten(prefix: &str, table: &toml::Table, pairs: &mut Vec<(String, String)>) -> Result<(), String> {
+fn flatten(
+    prefix: &str,
+    table: &toml::Table,
+    pairs: &mut Vec<(String, String)>,
+) -> Result<(), String> {
     for (key, value) in table {
         let name = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
         match value {

@@ -21,8 +21,13 @@ pub(super) fn writes(lines: &[String]) -> String {
 
 /// The outcome of a change that was put back.
 pub(super) fn undone(undone: &Undone) -> String {
-    let left = if undone.is_complete() { "" } else { "; it stays open: run floodwall rollback again" };
-    format!("change {} put back{left}:\n  {}\n", undone.id, undone.to_string().replace('\n', "\n  "))
+    let left =
+        if undone.is_complete() { "" } else { "; it stays open: run floodwall rollback again" };
+    format!(
+        "change {} put back{left}:\n  {}\n",
+        undone.id,
+        undone.to_string().replace('\n', "\n  ")
+    )
 }
 
 /// Values that a rehearsed rollback would not put back, and why, newest change first.
@@ -42,7 +47,10 @@ pub(super) fn would_be_left(recovery: &Recovery, undone: &[Undone]) -> Vec<Strin
         for (label, fate) in &one.entries {
             if matches!(
                 fate,
-                Fate::Foreign { .. } | Fate::Vanished { .. } | Fate::Waits { .. } | Fate::Failed { .. }
+                Fate::Foreign { .. }
+                    | Fate::Vanished { .. }
+                    | Fate::Waits { .. }
+                    | Fate::Failed { .. }
             ) {
                 lines.push(format!("change {}: {}", one.id, fate.told(label)));
             }
@@ -54,7 +62,9 @@ pub(super) fn would_be_left(recovery: &Recovery, undone: &[Undone]) -> Vec<Strin
 /// Tells what had to be recovered before anything else.
 pub(super) fn tell(recovery: &Recovery) {
     for id in &recovery.earlier_boots {
-        notice(&format!("change {id} was made before the last boot, which undid it; its journal is closed"));
+        notice(&format!(
+            "change {id} was made before the last boot, which undid it; its journal is closed"
+        ));
     }
     for (name, why) in &recovery.set_aside {
         notice(&format!(

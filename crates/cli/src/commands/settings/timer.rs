@@ -125,7 +125,9 @@ fn find(place: &Place, args: &TimerArgs) -> anyhow::Result<Option<Transaction>> 
     let Some(store) = place.read_journal()? else { return Ok(None) };
     let boot = boot_id(&place.files);
     let ours = |t: &Transaction| {
-        t.begin.boot_id == boot && t.begin.pid == args.pid && t.begin.pid_start_ticks == args.started
+        t.begin.boot_id == boot
+            && t.begin.pid == args.pid
+            && t.begin.pid_start_ticks == args.started
     };
     Ok(log(&store)?.into_iter().filter_map(|logged| logged.transaction.ok()).rfind(ours))
 }
@@ -142,7 +144,11 @@ fn is_over(place: &Place, id: u64) -> bool {
 
 /// Waits for the deadline or the flag; `false` if the change is over before. The wall clock is read
 /// once: setting it does not move the deadline.
-fn wait(transaction: &Transaction, stop: &AtomicBool, is_over: impl Fn() -> bool) -> anyhow::Result<bool> {
+fn wait(
+    transaction: &Transaction,
+    stop: &AtomicBool,
+    is_over: impl Fn() -> bool,
+) -> anyhow::Result<bool> {
     let at = transaction.begin.expires_at_unix_s.context("the change has no deadline")?;
     let end = since_boot() + Duration::from_secs(at.saturating_sub(SystemClock.now_unix_s()));
     loop {

@@ -45,12 +45,21 @@ pub(crate) fn run(args: &UnpersistArgs) -> anyhow::Result<Exit> {
             match state {
                 FileState::Absent => {}
                 FileState::Ours => {
-                    output::result(&format!("{} would be removed\n", below(&place, path).display()))?;
+                    output::result(&format!(
+                        "{} would be removed\n",
+                        below(&place, path).display()
+                    ))?;
                 }
-                state => notice(&told(&place, &Written::Left((*path).to_owned(), (*state).clone()))),
+                state => {
+                    notice(&told(&place, &Written::Left((*path).to_owned(), (*state).clone())))
+                }
             }
         }
-        return Ok(if files.iter().any(|(_, state)| left(state)) { Exit::Failed } else { Exit::Done });
+        return Ok(if files.iter().any(|(_, state)| left(state)) {
+            Exit::Failed
+        } else {
+            Exit::Done
+        });
     }
     if !args.yes && !ask::confirm("Remove it?")? {
         notice("nothing was removed");
@@ -61,5 +70,9 @@ pub(crate) fn run(args: &UnpersistArgs) -> anyhow::Result<Exit> {
         notice(&told(&place, one));
     }
     reload(&place, &removed);
-    Ok(if removed.iter().any(|one| matches!(one, Written::Left(..))) { Exit::Failed } else { Exit::Done })
+    Ok(if removed.iter().any(|one| matches!(one, Written::Left(..))) {
+        Exit::Failed
+    } else {
+        Exit::Done
+    })
 }

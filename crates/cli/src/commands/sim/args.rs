@@ -32,7 +32,11 @@ use crate::exit::UsageError;
 Devices: `floodwall lab list` names the presets. Kernels: 2.6.18, 2.6.32, 3.2, 6.18 (any 6.x is taken as 6.18). Filesystems: xfs, ext4, ext3, ext3-writeback, btrfs, raw, nfs, nfs-async.
 A knob that the kernel did not have is refused with what it had; what is not set has the kernel's default.
 Commands of your own, --size and --force are for real machines, and refused here.")]
-#[command(args_override_self = true, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(
+    args_override_self = true,
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true
+)]
 #[command(group(ArgGroup::new("format").args(["json", "markdown"])))]
 pub(crate) struct SimArgs {
     /// Many of these at once.
@@ -101,10 +105,13 @@ pub(crate) enum SimCommand {
 /// (`victim.ioprio`) and of a control group of the victims or floods (`flood:io.max`) are known
 /// too.
 pub(crate) fn known(name: &str) -> Option<(String, &'static Knob)> {
-    if let Some((group, knob)) = name.split_once(':').filter(|(group, _)| [VICTIM, FLOOD].contains(group)) {
+    if let Some((group, knob)) =
+        name.split_once(':').filter(|(group, _)| [VICTIM, FLOOD].contains(group))
+    {
         return catalogue::find(knob).map(|knob| (format!("{group}:{}", knob.name), knob));
     }
-    let of_victims = |knob: &&Knob| knob.scope == Scope::Threads && Target::Victims.label(knob) == name;
+    let of_victims =
+        |knob: &&Knob| knob.scope == Scope::Threads && Target::Victims.label(knob) == name;
     match catalogue::find(name) {
         Some(knob) => Some((knob.name.to_owned(), knob)),
         None => catalogue::knobs().find(of_victims).map(|knob| (name.to_owned(), knob)),
@@ -215,7 +222,10 @@ impl SimArgs {
                     } else {
                         format!("; did you mean {}?", near.join(" or "))
                     };
-                    return Err(UsageError(format!("--set {text}: there is no knob '{name}'{hint}")).into());
+                    return Err(UsageError(format!(
+                        "--set {text}: there is no knob '{name}'{hint}"
+                    ))
+                    .into());
                 }
             };
             setting.0.insert(name, value);

@@ -12,7 +12,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use floodwall_model::status::Missing;
 use floodwall_model::{PhaseKind, Rig, Setting, Trial, Watch};
-use floodwall_report::schema::{Document, ResultDevice, ResultFilesystem, ResultHost, Run, RunStatus};
+use floodwall_report::schema::{
+    Document, ResultDevice, ResultFilesystem, ResultHost, Run, RunStatus,
+};
 use floodwall_report::verdict::{self, Outcome};
 use floodwall_report::{markdown, text, timeline};
 use floodwall_sim::SimRig;
@@ -87,7 +89,9 @@ pub(crate) fn run(args: &SimArgs) -> anyhow::Result<Exit> {
     }
     match failure {
         Some(error) => Err(error),
-        None if verdict::verdict(&document).outcome == Outcome::Inconclusive => Ok(Exit::Inconclusive),
+        None if verdict::verdict(&document).outcome == Outcome::Inconclusive => {
+            Ok(Exit::Inconclusive)
+        }
         None => Ok(Exit::Done),
     }
 }
@@ -96,7 +100,11 @@ fn show(args: &SimArgs, document: &Document) -> anyhow::Result<()> {
     if args.json {
         output::json(&document.to_json()?)?;
     } else {
-        output::result(&if args.markdown { markdown::bench(document) } else { text::bench(document) })?;
+        output::result(&if args.markdown {
+            markdown::bench(document)
+        } else {
+            text::bench(document)
+        })?;
     }
     if let Some(path) = &args.out {
         output::write_file(path, |out| Ok(document.write_json(out)?))?;
@@ -117,12 +125,14 @@ fn facts(
 ) -> Run {
     let options = rig.options();
     let in_force = trials.first().map_or_else(Setting::default, |t| t.setting.clone());
-    let absent = |what: &str| Missing { what: what.into(), why: "absent: the machine is simulated".into() };
+    let absent =
+        |what: &str| Missing { what: what.into(), why: "absent: the machine is simulated".into() };
     let end = |t: &Trial| t.phases.iter().map(|p| p.start_s + p.seconds).fold(0.0, f64::max);
     Run {
         command: "sim".into(),
         floodwall_version: env!("CARGO_PKG_VERSION").into(),
-        status: failure.map_or(RunStatus::Complete, |e| RunStatus::Partial { why: output::message(e) }),
+        status: failure
+            .map_or(RunStatus::Complete, |e| RunStatus::Partial { why: output::message(e) }),
         started_at_unix_s: 0.0,
         seconds: trials.iter().map(end).sum(),
         first_operation_ms: None,
@@ -164,8 +174,12 @@ fn explain(rig: &SimRig) -> String {
         if operations.is_empty() {
             continue;
         }
-        let _ =
-            writeln!(text, "{}: where the time of one operation of {} went", kind.name(), operations.len());
+        let _ = writeln!(
+            text,
+            "{}: where the time of one operation of {} went",
+            kind.name(),
+            operations.len()
+        );
         for (name, percentile) in [("median", 50.0), ("p99", 99.0), ("slowest", 100.0)] {
             if let Some(operation) = at_percentile(&operations, percentile) {
                 let _ = writeln!(text, "  {name:<8} {operation}");
@@ -188,7 +202,8 @@ mod tests {
     }
 
     fn sim(args: &[&str]) -> anyhow::Result<(SimRig, SimArgs)> {
-        let args = Only::try_parse_from(["sim", "--device", "hdd-7200"].iter().chain(args).copied())?.sim;
+        let args =
+            Only::try_parse_from(["sim", "--device", "hdd-7200"].iter().chain(args).copied())?.sim;
         Ok((SimRig::new(args.options()?), args))
     }
 
@@ -211,9 +226,15 @@ mod tests {
                 &["--kernel", "2.6.32", "--set", "wbt_lat_usec=0"],
                 "Linux 2.6.32 has no wbt_lat_usec; its queues have scheduler, nr_requests",
             ),
-            (&["--kernel", "2.6.18", "--set", "vm.dirty_bytes=15MB"], "Linux 2.6.18 has no vm.dirty_bytes"),
+            (
+                &["--kernel", "2.6.18", "--set", "vm.dirty_bytes=15MB"],
+                "Linux 2.6.18 has no vm.dirty_bytes",
+            ),
             (&["--kernel", "2.4"], "use 2.6.18, 2.6.32, 3.2 or 6.18"),
-            (&["--kernel", "6.18", "--fs", "ext3"], "Linux 6.18 had no ext3; use xfs, ext4, btrfs or raw"),
+            (
+                &["--kernel", "6.18", "--fs", "ext3"],
+                "Linux 6.18 had no ext3; use xfs, ext4, btrfs or raw",
+            ),
             (
                 &["--ram", "1GiB", "--set", "vm.dirty_bytes=2GiB"],
                 "smaller than what may be dirty in it (2 GiB)",
@@ -224,8 +245,14 @@ mod tests {
             (&["--set", "victim.nr_requests=8"], "there is no knob 'victim.nr_requests'"),
             (&["--set", "ioprio=be/0"], "the model does not have ioprio"),
             (&["--fs", "xfs", "--set", "journal.ioprio=be/0"], "it needs ext4"),
-            (&["--kernel", "3.2", "--fs", "ext4", "--set", "journal.ioprio=be/0"], "Linux 3.2 has no"),
-            (&["--device", "nvme-consumer", "--set", "device.queue_depth=8"], "behind the SCSI layer"),
+            (
+                &["--kernel", "3.2", "--fs", "ext4", "--set", "journal.ioprio=be/0"],
+                "Linux 3.2 has no",
+            ),
+            (
+                &["--device", "nvme-consumer", "--set", "device.queue_depth=8"],
+                "behind the SCSI layer",
+            ),
             (&["--flood-cmd", "cp a b"], "a command can't run in virtual time"),
             (&["--fs", "zfs"], "is no filesystem that the model has"),
             (&["--capacity", "1GiB"], "the device has 1 GiB"),

@@ -113,7 +113,9 @@ mod tests {
 
     #[test]
     fn a_shard_that_is_none_is_refused() {
-        let error = Only::try_parse_from(["sweep", "x.toml", "--shard", "0/4"]).err().map(|e| e.to_string());
+        let error = Only::try_parse_from(["sweep", "x.toml", "--shard", "0/4"])
+            .err()
+            .map(|e| e.to_string());
         assert!(error.is_some_and(|e| e.contains("for an index that begins at 0, add 1")));
     }
 }

@@ -18,10 +18,17 @@ const LOOKED_AT: usize = 200;
 /// What there is to do, as text.
 pub(super) fn text(sweep: &Sweep, shard: Shard, runs: &[Run], jobs: usize) -> String {
     let mut text = String::new();
-    let axes: Vec<String> =
-        sweep.axes().varying().into_iter().map(|(name, length)| format!("{name} {length}")).collect();
-    let of =
-        if sweep.len() < sweep.grid() { format!(", a sample of {}", sweep.grid()) } else { String::new() };
+    let axes: Vec<String> = sweep
+        .axes()
+        .varying()
+        .into_iter()
+        .map(|(name, length)| format!("{name} {length}"))
+        .collect();
+    let of = if sweep.len() < sweep.grid() {
+        format!(", a sample of {}", sweep.grid())
+    } else {
+        String::new()
+    };
     let _ = writeln!(text, "{}: {} cells{of} ({})", sweep.name(), sweep.len(), axes.join(" × "));
     let cells = sweep.cells(shard);
     if shard != Shard::WHOLE {
@@ -38,8 +45,11 @@ pub(super) fn text(sweep: &Sweep, shard: Shard, runs: &[Run], jobs: usize) -> St
     );
     let stride = runs.len().div_ceil(LOOKED_AT).max(1);
     let looked: Vec<Run> = runs.iter().copied().step_by(stride).collect();
-    let impossible: Vec<String> =
-        looked.iter().filter_map(|run| sweep.check(run.which)).map(|error| error.to_string()).collect();
+    let impossible: Vec<String> = looked
+        .iter()
+        .filter_map(|run| sweep.check(run.which))
+        .map(|error| error.to_string())
+        .collect();
     if let Some(first) = impossible.first() {
         let share = 100.0 * impossible.len() as f64 / looked.len() as f64;
         let _ = writeln!(text, "about {share:.0} % can't be run, such as: {first}");
@@ -47,8 +57,11 @@ pub(super) fn text(sweep: &Sweep, shard: Shard, runs: &[Run], jobs: usize) -> St
     let (timed, took) = time(sweep, &looked);
     let each = took.as_secs_f64() / timed.max(1) as f64;
     let all = Duration::from_secs_f64((each * runs.len() as f64 / jobs as f64).ceil());
-    let _ =
-        writeln!(text, "about {} on {jobs} threads like this one ({timed} runs timed)", human_duration(all));
+    let _ = writeln!(
+        text,
+        "about {} on {jobs} threads like this one ({timed} runs timed)",
+        human_duration(all)
+    );
     text
 }
 

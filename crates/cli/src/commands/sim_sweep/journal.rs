@@ -44,7 +44,10 @@ impl Journal {
     /// # Errors
     /// [`UsageError`] if it is of another sweep or another process writes it; else the error of the
     /// disk.
-    pub(super) fn open(path: &Path, facts: &Facts) -> anyhow::Result<(Self, HashMap<Key, Figures>)> {
+    pub(super) fn open(
+        path: &Path,
+        facts: &Facts,
+    ) -> anyhow::Result<(Self, HashMap<Key, Figures>)> {
         let fail = || format!("can't open the journal '{}'", path.display());
         let mut file = OpenOptions::new()
             .read(true)
@@ -56,10 +59,13 @@ impl Journal {
             .open(path)
             .with_context(fail)?;
         // Some network filesystems have no locks; going on without one is better than not at all.
-        if let Err(Errno::WOULDBLOCK) = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        if let Err(Errno::WOULDBLOCK) =
+            rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)
+        {
             let shown = path.display();
-            let message =
-                format!("another sweep writes '{shown}' now; wait for it, or name another file with -o");
+            let message = format!(
+                "another sweep writes '{shown}' now; wait for it, or name another file with -o"
+            );
             return Err(UsageError(message).into());
         }
         let mut bytes = Vec::new();

@@ -27,7 +27,10 @@ impl Files {
             return None;
         }
         let path = self.directory.join(name);
-        Some(std::fs::read_to_string(&path).map_err(|e| format!("can't read '{}': {e}", path.display())))
+        Some(
+            std::fs::read_to_string(&path)
+                .map_err(|e| format!("can't read '{}': {e}", path.display())),
+        )
     }
 }
 

@@ -75,12 +75,16 @@ fn wrong_shards(shards: &[(&Path, Shard)], whole: &Table) -> Option<String> {
     }
     let of: BTreeSet<u64> = shards.iter().map(|(_, shard)| shard.parts().1).collect();
     let [of] = of.into_iter().collect::<Vec<_>>()[..] else {
-        return Some("the tables come from different divisions of the sweep; give all shards of one".into());
+        return Some(
+            "the tables come from different divisions of the sweep; give all shards of one".into(),
+        );
     };
     let there: BTreeSet<u64> = shards.iter().map(|(_, shard)| shard.parts().0).collect();
-    let missing: Vec<String> = (1..=of).filter(|k| !there.contains(k)).map(|k| format!("{k}/{of}")).collect();
+    let missing: Vec<String> =
+        (1..=of).filter(|k| !there.contains(k)).map(|k| format!("{k}/{of}")).collect();
     let shown = missing.iter().take(8).map(String::as_str).collect::<Vec<_>>().join(", ");
-    let more = if missing.len() > 8 { format!(" and {} more", missing.len() - 8) } else { String::new() };
+    let more =
+        if missing.len() > 8 { format!(" and {} more", missing.len() - 8) } else { String::new() };
     Some(format!(
         "{} of {cells} cells are missing: give shard {shown}{more} too (or read the parts as they are: docs/sweeps.md)",
         cells.saturating_sub(distinct.len() as u64)
@@ -119,8 +123,11 @@ mod tests {
     }
 
     fn merged(parts: Vec<Table>) -> Result<Vec<i64>, String> {
-        let named =
-            parts.into_iter().zip(["a", "b", "c"]).map(|(part, name)| (Path::new(name), part)).collect();
+        let named = parts
+            .into_iter()
+            .zip(["a", "b", "c"])
+            .map(|(part, name)| (Path::new(name), part))
+            .collect();
         let whole = merge(named).map_err(|e| e.to_string())?;
         assert_eq!(whole.facts.shard, Shard::WHOLE);
         Ok(whole.rows.iter().filter_map(|row| cell(row)).collect())
@@ -128,7 +135,10 @@ mod tests {
 
     #[test]
     fn parts_in_any_order_are_the_whole_in_its_order() {
-        assert_eq!(merged(vec![part("2/2", 1, &[1, 3]), part("1/2", 1, &[0, 2])]), Ok(vec![0, 1, 2, 3]));
+        assert_eq!(
+            merged(vec![part("2/2", 1, &[1, 3]), part("1/2", 1, &[0, 2])]),
+            Ok(vec![0, 1, 2, 3])
+        );
         assert_eq!(merged(vec![part("1/1", 1, &[0, 1, 2, 3])]), Ok(vec![0, 1, 2, 3]));
     }
 

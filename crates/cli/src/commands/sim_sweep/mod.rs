@@ -84,13 +84,16 @@ pub(crate) fn run(args: &SweepArgs) -> anyhow::Result<Exit> {
 /// The sweep that was asked for, and where its table goes.
 fn read(args: &SweepArgs) -> anyhow::Result<(Sweep, PathBuf)> {
     let Some(path) = &args.file else {
-        return Err(UsageError("name a sweep's file, or merge and the tables to put together".into()).into());
+        return Err(UsageError(
+            "name a sweep's file, or merge and the tables to put together".into(),
+        )
+        .into());
     };
     let shown = path.display();
     let text = std::fs::read_to_string(path)
         .map_err(|e| UsageError(format!("can't read the sweep '{shown}': {e}")))?;
-    let sweep =
-        sweep::parse(&text, &Files::beside(path)).map_err(|e| UsageError(format!("'{shown}': {e}")))?;
+    let sweep = sweep::parse(&text, &Files::beside(path))
+        .map_err(|e| UsageError(format!("'{shown}': {e}")))?;
     Ok((sweep, args.out(path)))
 }
 
@@ -121,10 +124,15 @@ fn simulate(
     journal: &mut Journal,
     known: &mut HashMap<Key, Figures>,
 ) -> anyhow::Result<()> {
-    let pending: Vec<Run> = runs.iter().copied().filter(|run| !known.contains_key(&run.key)).collect();
+    let pending: Vec<Run> =
+        runs.iter().copied().filter(|run| !known.contains_key(&run.key)).collect();
     if pending.len() < runs.len() {
         let kept = runs.len() - pending.len();
-        notice(&format!("going on: {kept} of {} runs are in '{}'", runs.len(), journal.path().display()));
+        notice(&format!(
+            "going on: {kept} of {} runs are in '{}'",
+            runs.len(),
+            journal.path().display()
+        ));
     }
     let stop = signals::stop_flag()?;
     let mut progress = workers::Meter::new(runs.len(), runs.len() - pending.len(), args.quiet);
@@ -154,8 +162,8 @@ fn rows(
 ) -> anyhow::Result<Vec<Vec<Option<Value>>>> {
     let row = |cell: &u64| {
         let figures = known.get(&sweep.key(Which::Cell(*cell)));
-        let figures =
-            figures.with_context(|| format!("cell {cell} was not run: this is a bug of floodwall's"))?;
+        let figures = figures
+            .with_context(|| format!("cell {cell} was not run: this is a bug of floodwall's"))?;
         let default = sweep.default_of(*cell).and_then(|key| known.get(&key));
         Ok(sweep.row(*cell, figures, default))
     };
@@ -174,11 +182,14 @@ fn reason<'a>(sweep: &Sweep, row: &'a [Option<Value>]) -> Option<&'a str> {
 fn report(sweep: &Sweep, table: &Table, out: &Path, unable: usize) -> anyhow::Result<Exit> {
     let cells = table.rows.len();
     let shard = table.facts.shard;
-    let part = if shard == sweep::Shard::WHOLE { String::new() } else { format!(", shard {shard}") };
+    let part =
+        if shard == sweep::Shard::WHOLE { String::new() } else { format!(", shard {shard}") };
     output::result(&format!("{}{part}: {cells} cells in '{}'\n", sweep.name(), out.display()))?;
     if unable > 0 {
         let first = table.rows.iter().find_map(|row| reason(sweep, row)).unwrap_or_default();
-        notice(&format!("{unable} of {cells} cells could not be run (column error), such as: {first}"));
+        notice(&format!(
+            "{unable} of {cells} cells could not be run (column error), such as: {first}"
+        ));
     }
     Ok(if unable == cells && cells > 0 { Exit::Inconclusive } else { Exit::Done })
 }
@@ -186,7 +197,8 @@ fn report(sweep: &Sweep, table: &Table, out: &Path, unable: usize) -> anyhow::Re
 /// The cells of a shard, a line each: number, key, machine and setting, between tabs.
 fn list(sweep: &Sweep, cells: &[u64]) -> anyhow::Result<Exit> {
     let columns = sweep.columns();
-    let end = columns.iter().position(|column| column.name == "victim_kept").unwrap_or(columns.len());
+    let end =
+        columns.iter().position(|column| column.name == "victim_kept").unwrap_or(columns.len());
     let names: Vec<&str> = columns[..end].iter().map(|column| column.name.as_str()).collect();
     let nothing = Figures::default();
     output::result_with(|out| {

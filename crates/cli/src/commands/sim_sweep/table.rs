@@ -109,7 +109,9 @@ impl Table {
                 Physical::INT64 => ColumnKind::Integer,
                 Physical::DOUBLE => ColumnKind::Real,
                 Physical::BYTE_ARRAY => ColumnKind::Text,
-                other => bail!("'{}' has a column of {other}, as no sweep's table has", path.display()),
+                other => {
+                    bail!("'{}' has a column of {other}, as no sweep's table has", path.display())
+                }
             };
             columns.push(Column { name: column.name().to_owned(), kind });
         }

@@ -92,8 +92,12 @@ pub(super) fn run(
 fn guarded(sweep: &Sweep, run: Run, flags: &mut Flags<'_>) -> Option<Figures> {
     catch_unwind(AssertUnwindSafe(|| sweep.run(run.which, flags))).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
-        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned())).unwrap_or_default();
-        Some(Figures::impossible(format!("the simulator panicked, which is a bug of floodwall's: {text}")))
+        let text = text
+            .or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned()))
+            .unwrap_or_default();
+        Some(Figures::impossible(format!(
+            "the simulator panicked, which is a bug of floodwall's: {text}"
+        )))
     })
 }
 
@@ -113,7 +117,10 @@ impl Meter {
     /// For so many runs; some of them were done before.
     pub(super) fn new(all: usize, before: usize, quiet: bool) -> Self {
         let bar = (!quiet && stderr_is_terminal()).then(|| {
-            let bar = ProgressBar::with_draw_target(Some(all as u64), ProgressDrawTarget::stderr_with_hz(4));
+            let bar = ProgressBar::with_draw_target(
+                Some(all as u64),
+                ProgressDrawTarget::stderr_with_hz(4),
+            );
             let style = ProgressStyle::with_template("{bar:40} {percent:>3} %  {msg}");
             bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
             bar

@@ -32,7 +32,11 @@ pub(super) struct Surroundings {
 impl Surroundings {
     /// Reads the managers' configuration, once: it changes seldom. The journal is read each time.
     pub(super) fn read(root: &SysRoot) -> Self {
-        Self { root: root.clone(), files: KernelFiles::new(root).ok(), managers: managers::read(root) }
+        Self {
+            root: root.clone(),
+            files: KernelFiles::new(root).ok(),
+            managers: managers::read(root),
+        }
     }
 
     /// Looks for everything that can be found, and adds it to the status. `seen` is the window of a
@@ -54,10 +58,12 @@ impl Surroundings {
         let logged = match DiskStore::open_to_read(&path) {
             Ok(None) => return JournalFacts::default(),
             Ok(Some(store)) => log(&store).and_then(|logged| {
-                let begins = logged.iter().filter_map(|one| Some(&one.transaction.as_ref().ok()?.begin));
+                let begins =
+                    logged.iter().filter_map(|one| Some(&one.transaction.as_ref().ok()?.begin));
                 let holds = begins.filter(|begin| begin.steers);
                 let lives = |begin: &Begin| Ok(is_alive(files, &store, begin)?.then_some(begin.id));
-                let living: Vec<Option<u64>> = holds.map(lives).collect::<Result<_, JournalError>>()?;
+                let living: Vec<Option<u64>> =
+                    holds.map(lives).collect::<Result<_, JournalError>>()?;
                 Ok((logged, living))
             }),
             Err(e) => Err(e),
@@ -80,7 +86,8 @@ impl Surroundings {
                     match one.transaction {
                         Ok(transaction) if steers(&&transaction) => {}
                         Ok(transaction) => {
-                            let change = self.change(files, &transaction, &boot, now_unix_s, &steering);
+                            let change =
+                                self.change(files, &transaction, &boot, now_unix_s, &steering);
                             facts.changes.extend(change);
                         }
                         Err(why) => facts.unbelievable.push((one.name, why)),
@@ -88,7 +95,9 @@ impl Surroundings {
                 }
                 facts
             }
-            Err(JournalError::Io { source, .. }) if source.kind() == std::io::ErrorKind::PermissionDenied => {
+            Err(JournalError::Io { source, .. })
+                if source.kind() == std::io::ErrorKind::PermissionDenied =>
+            {
                 status.root_would_add.push("what floodwall has changed".to_owned());
                 JournalFacts::default()
             }
@@ -113,7 +122,9 @@ impl Surroundings {
             Phase::Closed(_) => return None,
             _ if begin.boot_id != boot => ChangeState::EarlierBoot,
             Phase::Standing => ChangeState::Standing,
-            Phase::Interrupted | Phase::Undoing if self.is_running(files, transaction) => return None,
+            Phase::Interrupted | Phase::Undoing if self.is_running(files, transaction) => {
+                return None;
+            }
             Phase::Interrupted | Phase::Undoing | Phase::Steering => ChangeState::Interrupted,
         };
         let knobs = transaction.entries.iter().enumerate();

@@ -126,7 +126,9 @@ fn json_is_one_document_or_one_a_line() {
     let many = shown(&["--json", "--watch", "2s"], 3, false);
     let windows: Vec<f64> = many
         .lines()
-        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["window_s"].as_f64().unwrap())
+        .map(|line| {
+            serde_json::from_str::<serde_json::Value>(line).unwrap()["window_s"].as_f64().unwrap()
+        })
         .collect();
     assert_eq!(windows, [1.0, 2.0, 2.0]);
 }
@@ -162,10 +164,15 @@ fn the_mark_alone_is_coloured_and_only_when_asked() {
     let coloured = output(&[], &clock(None), Screen { terminal: true, style, is_root: true });
     // Much waits, and at the kernel's estimate for long.
     assert!(coloured.contains("\u{1b}[31m!!\u{1b}[0m  dm-1"), "{coloured}");
-    let plain = output(&[], &clock(None), Screen { terminal: true, style: Style::default(), is_root: true });
+    let plain = output(
+        &[],
+        &clock(None),
+        Screen { terminal: true, style: Style::default(), is_root: true },
+    );
     assert!(!plain.contains('\u{1b}'));
-    let bare =
-        ["31", "33", "0"].iter().fold(coloured, |text, code| text.replace(&format!("\u{1b}[{code}m"), ""));
+    let bare = ["31", "33", "0"]
+        .iter()
+        .fold(coloured, |text, code| text.replace(&format!("\u{1b}[{code}m"), ""));
     assert_eq!(bare, plain);
 }
 
@@ -179,7 +186,8 @@ fn documents_of_the_captured_machines() {
 #[test]
 fn a_flood_in_the_group_of_who_waits_is_found() {
     let dir = tempfile::tempdir().unwrap();
-    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/hosts/server-md-crypt-lvm");
+    let fixture =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/hosts/server-md-crypt-lvm");
     copy(&fixture, dir.path(), &|path| path.ends_with("later"));
     let put = |folder: &str, file: &str, text: &str| {
         fs::create_dir_all(dir.path().join(folder)).unwrap();
@@ -202,8 +210,13 @@ fn a_flood_in_the_group_of_who_waits_is_found() {
         ..ProcessUse::default()
     };
     let dirtied_bytes = Some(118_000_000);
-    let rsync =
-        ProcessUse { pid: 2441, name: "rsync".into(), device, dirtied_bytes, ..ProcessUse::default() };
+    let rsync = ProcessUse {
+        pid: 2441,
+        name: "rsync".into(),
+        device,
+        dirtied_bytes,
+        ..ProcessUse::default()
+    };
     let seen = Snapshot {
         at: Duration::from_secs(1),
         window: Duration::from_secs(1),
@@ -220,7 +233,8 @@ fn a_flood_in_the_group_of_who_waits_is_found() {
     let later = Some(fixture.join("later"));
     let clock = Fake { later, seen: Some(seen), ..Fake::new(dir.path(), 2) };
     let screen = Screen { terminal: false, style: Style::default(), is_root: true };
-    let document: serde_json::Value = serde_json::from_str(&output(&["--json"], &clock, screen)).unwrap();
+    let document: serde_json::Value =
+        serde_json::from_str(&output(&["--json"], &clock, screen)).unwrap();
     let findings = document["findings"].as_array().unwrap();
     let found = findings.iter().find(|finding| finding["id"] == "FW046").unwrap();
     insta::assert_snapshot!(found["evidence"][0].as_str().unwrap(), @"threads of postgres (812) waited 1.40 s for dm-1 within 1.00 s; rsync (2441) dirties 118 MB/s, and both are in /system.slice/postgresql.service");

@@ -74,8 +74,8 @@ pub(crate) struct TuneArgs {
     /// With --apply: keep it across boots too.
     #[arg(long, requires = "apply", conflicts_with = "sim")]
     persist: bool,
-    /// Print the recommended setting for another program; a simulated machine's disks have no names
-    /// that one could know.
+    /// Print the recommended setting for another program; a simulated machine's disks have no
+    /// names that one could know.
     #[arg(long, value_enum, value_name = "FORMAT", conflicts_with_all = ["json", "sim"])]
     export: Option<settings::export::Format>,
     /// A setting that races beside those that are tried anyway; may be repeated.
@@ -171,7 +171,8 @@ fn on_host(
     host.warn_of_plans(&also)?;
     options.also = also.into_iter().filter(|c| !c.setting.is_empty()).collect();
     let options = &options;
-    let progress = Progress::new(args.progress, &scenario, Arc::clone(&stop)).of_search(options.seconds);
+    let progress =
+        Progress::new(args.progress, &scenario, Arc::clone(&stop)).of_search(options.seconds);
     let progress = Shared(Rc::new(RefCell::new(progress)));
     let mut watch = progress.clone();
     let root = host.root.clone();
@@ -184,15 +185,24 @@ fn on_host(
     if let Some(warning) = offers.doubt(&root) {
         host.warn(warning);
     }
-    let mut space_of = |reference: &Reference| Space::of(&offers.description(&root, least, reference));
+    let mut space_of =
+        |reference: &Reference| Space::of(&offers.description(&root, least, reference));
     let prepared = host.rig.inner_mut().prepare(&scenario, &mut watch).map_err(anyhow::Error::from);
-    let settled =
-        prepared.and_then(|()| settle_rates(&mut host.rig, &mut scenario, &Setting::default(), &mut watch));
+    let settled = prepared
+        .and_then(|()| settle_rates(&mut host.rig, &mut scenario, &Setting::default(), &mut watch));
     let begin = Instant::now();
     let searched = settled.map(|()| {
         let mut now = || begin.elapsed().as_secs_f64();
         let mut tell = |turn: Turn<'_>| show(&progress, &turn);
-        tune(&mut host.rig, &scenario, &mut space_of, options, Clock::Wall(&mut now), &mut watch, &mut tell)
+        tune(
+            &mut host.rig,
+            &scenario,
+            &mut space_of,
+            options,
+            Clock::Wall(&mut now),
+            &mut watch,
+            &mut tell,
+        )
     });
     let failure = match &searched {
         Err(error) => Some(format!("{error:#}")),
@@ -211,14 +221,19 @@ fn on_host(
     Ok((run, scenario, searched?, failure))
 }
 
-fn on_sim(args: &TuneArgs, options: Options, stored: Option<&Document>) -> anyhow::Result<Searched> {
+fn on_sim(
+    args: &TuneArgs,
+    options: Options,
+    stored: Option<&Document>,
+) -> anyhow::Result<Searched> {
     let (mut scenario, warnings) = args.loads.scenario()?;
     check(&scenario)?;
     let name = args.device.as_deref().unwrap_or_default();
     let spec = DeviceSpec::preset(name).map_err(|e| UsageError(format!("--device: {e}")))?;
     let machine = SimOptions { seed: args.loads.seed, ..SimOptions::new(spec) };
     let mut rig = SimRig::new(machine.clone());
-    let in_force = rig.check(&scenario, &Setting::default()).map_err(|e| UsageError(e.to_string()))?;
+    let in_force =
+        rig.check(&scenario, &Setting::default()).map_err(|e| UsageError(e.to_string()))?;
     let run = Run {
         command: "tune".into(),
         floodwall_version: env!("CARGO_PKG_VERSION").into(),
@@ -243,14 +258,17 @@ fn on_sim(args: &TuneArgs, options: Options, stored: Option<&Document>) -> anyho
         }
     }
     let stop = signals::stop_flag()?;
-    let progress = Progress::new(args.progress, &scenario, Arc::clone(&stop)).of_search(options.seconds);
+    let progress =
+        Progress::new(args.progress, &scenario, Arc::clone(&stop)).of_search(options.seconds);
     let progress = Shared(Rc::new(RefCell::new(progress)));
     let mut watch = progress.clone();
     settle_rates(&mut rig, &mut scenario, &Setting::default(), &mut watch)?;
-    let mut space_of =
-        |reference: &Reference| Space::of(&space::of_sim(&machine, &scenario, &in_force, reference));
+    let mut space_of = |reference: &Reference| {
+        Space::of(&space::of_sim(&machine, &scenario, &in_force, reference))
+    };
     let mut tell = |turn: Turn<'_>| show(&progress, &turn);
-    let outcome = tune(&mut rig, &scenario, &mut space_of, &options, Clock::Trials, &mut watch, &mut tell);
+    let outcome =
+        tune(&mut rig, &scenario, &mut space_of, &options, Clock::Trials, &mut watch, &mut tell);
     let failure = host::failure(stopped(&outcome), &stop);
     let run = Run { seconds: outcome.seconds, ..run };
     Ok((run, scenario, outcome, failure))
@@ -258,7 +276,8 @@ fn on_sim(args: &TuneArgs, options: Options, stored: Option<&Document>) -> anyho
 
 fn check(scenario: &Scenario) -> anyhow::Result<()> {
     if scenario.victims.is_empty() || scenario.floods.is_empty() {
-        let why = "a search needs a victim and a flood; floodwall compare measures one without the other";
+        let why =
+            "a search needs a victim and a flood; floodwall compare measures one without the other";
         return Err(UsageError(why.into()).into());
     }
     Ok(())
@@ -283,7 +302,12 @@ fn show(progress: &Shared, turn: &Turn<'_>) {
 }
 
 /// The result: every trial, every candidate that ran, the frontier, the recommendation.
-fn document(args: &TuneArgs, run: Run, scenario: &Scenario, outcome: &Outcome) -> anyhow::Result<Document> {
+fn document(
+    args: &TuneArgs,
+    run: Run,
+    scenario: &Scenario,
+    outcome: &Outcome,
+) -> anyhow::Result<Document> {
     let mut trials: Vec<Trial> = Vec::new();
     let mut add = |more: &[Trial]| -> Vec<usize> {
         let from = trials.len();
@@ -292,8 +316,9 @@ fn document(args: &TuneArgs, run: Run, scenario: &Scenario, outcome: &Outcome) -
     };
     let (mut contenders, mut index) = (Vec::new(), Vec::new());
     for (i, candidate) in outcome.candidates.iter().enumerate() {
-        let ran =
-            !candidate.trials.is_empty() || !candidate.disturbed.is_empty() || candidate.failure.is_some();
+        let ran = !candidate.trials.is_empty()
+            || !candidate.disturbed.is_empty()
+            || candidate.failure.is_some();
         index.push((ran || i == 0).then_some(contenders.len()));
         if !ran && i > 0 {
             continue;
@@ -321,7 +346,8 @@ fn document(args: &TuneArgs, run: Run, scenario: &Scenario, outcome: &Outcome) -
             (Said::NotMeasured, format!("No recommendation: {why}."), None)
         }
     };
-    let chosen = outcome.winner.filter(|_| said == Said::Recommended).map(|i| &outcome.candidates[i]);
+    let chosen =
+        outcome.winner.filter(|_| said == Said::Recommended).map(|i| &outcome.candidates[i]);
     let recommended = Recommended {
         outcome: said,
         contender: outcome.winner.and_then(|i| index.get(i).copied().flatten()),
@@ -346,7 +372,8 @@ fn finish(
     resumed: Option<&Document>,
 ) -> anyhow::Result<Exit> {
     let recommended = document.contest.as_ref().and_then(|c| c.recommended.as_ref());
-    let setting = recommended.filter(|r| r.outcome == Said::Recommended).map(|r| as_written(&r.setting));
+    let setting =
+        recommended.filter(|r| r.outcome == Said::Recommended).map(|r| as_written(&r.setting));
     let device = document.run.device.as_ref().map(|d| d.name.clone());
     let kept = match (resumed, is_same_file(args.resume.as_deref(), args.out.as_deref())) {
         (Some(resumed), true) => resume::keeps_all(resumed, document),
@@ -365,8 +392,11 @@ fn finish(
     }
     if let (Some(setting), None, true) = (&setting, keep, errors.is_empty()) {
         if let Some(format) = args.export.and_then(|format| format.to_possible_value()) {
-            let words = [&["export", "--format", format.get_name()], to_device(device.as_deref()).as_slice()]
-                .concat();
+            let words = [
+                &["export", "--format", format.get_name()],
+                to_device(device.as_deref()).as_slice(),
+            ]
+            .concat();
             errors.extend(
                 with_settings::<ExportOnly>(&words, setting)
                     .and_then(|o| settings::export::run(&o.args))
@@ -376,12 +406,14 @@ fn finish(
         let to = to_device(device.as_deref());
         let allow: &[&str] = if args.place.allow_userspace_servers { &[OVERRIDE] } else { &[] };
         let apply = || {
-            let words = [&["apply", "--yes", "--why", "floodwall tune"], allow, to.as_slice()].concat();
+            let words =
+                [&["apply", "--yes", "--why", "floodwall tune"], allow, to.as_slice()].concat();
             with_settings::<ApplyOnly>(&words, setting).and_then(|o| settings::apply::run(&o.args))
         };
         let persist = || {
             let words = [&["persist", "--yes"], allow, to.as_slice()].concat();
-            with_settings::<PersistOnly>(&words, setting).and_then(|o| settings::persist::run(&o.args))
+            with_settings::<PersistOnly>(&words, setting)
+                .and_then(|o| settings::persist::run(&o.args))
         };
         if args.apply {
             errors.extend(applied(apply, args.persist.then_some(persist)).err());
@@ -392,7 +424,9 @@ fn finish(
     }
     match (!errors.is_empty()).then(|| errors.swap_remove(0)) {
         Some(error) => Err(error),
-        None if matches!(outcome.recommendation, Recommendation::Undecided { .. }) => Ok(Exit::Inconclusive),
+        None if matches!(outcome.recommendation, Recommendation::Undecided { .. }) => {
+            Ok(Exit::Inconclusive)
+        }
         None => Ok(Exit::Done),
     }
 }
@@ -490,14 +524,22 @@ mod tests {
         let out = dir.path().join("result.json");
         let setting: Setting =
             [("flood:io.max".to_owned(), "wbps=180000000".to_owned())].into_iter().collect();
-        let contenders =
-            ["default", "paced"].map(|name| Contender { name: name.into(), ..Contender::default() });
-        let recommended =
-            Recommended { outcome: Said::Recommended, contender: Some(1), setting, ..Recommended::default() };
-        let contest =
-            Contest { contenders: contenders.to_vec(), frontier: Vec::new(), recommended: Some(recommended) };
+        let contenders = ["default", "paced"]
+            .map(|name| Contender { name: name.into(), ..Contender::default() });
+        let recommended = Recommended {
+            outcome: Said::Recommended,
+            contender: Some(1),
+            setting,
+            ..Recommended::default()
+        };
+        let contest = Contest {
+            contenders: contenders.to_vec(),
+            frontier: Vec::new(),
+            recommended: Some(recommended),
+        };
         let scenario = floodwall_model::scenario::builtin("copy-vs-database").unwrap().unwrap();
-        let document = Document::of_contest(Run::default(), &scenario, Vec::new(), contest).unwrap();
+        let document =
+            Document::of_contest(Run::default(), &scenario, Vec::new(), contest).unwrap();
         let outcome = Outcome {
             candidates: Vec::new(),
             reference: None,
@@ -520,7 +562,10 @@ mod tests {
             assert_eq!(json["recommended"]["outcome"], "recommended");
             for command in ["apply", "persist"] {
                 let words = "--device DISK unit:FLOOD.service:io.max=wbps=180000000B";
-                assert_eq!(json["recommended"]["keep"][command], format!("floodwall {command} {words}"));
+                assert_eq!(
+                    json["recommended"]["keep"][command],
+                    format!("floodwall {command} {words}")
+                );
             }
         }
     }

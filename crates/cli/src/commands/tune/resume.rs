@@ -31,7 +31,9 @@ pub(super) fn read(path: &Path) -> anyhow::Result<Document> {
     let json = input::result(path).and_then(input::text).map_err(|e| usage(e.to_string()))?;
     let document = Document::read(&json).map_err(|e| usage(e.to_string()))?;
     if document.contest.is_none() {
-        return Err(usage("it is a result of a single setting; give one of floodwall tune".into()).into());
+        return Err(
+            usage("it is a result of a single setting; give one of floodwall tune".into()).into()
+        );
     }
     Ok(document)
 }
@@ -42,7 +44,8 @@ pub(super) fn earlier(stored: &Document) -> anyhow::Result<Vec<Earlier>> {
     let contenders = stored.contest.iter().flat_map(|c| &c.contenders);
     let all: Vec<Earlier> = contenders
         .map(|c| {
-            let counted: Vec<usize> = c.trials.iter().copied().filter(|i| !c.disturbed.contains(i)).collect();
+            let counted: Vec<usize> =
+                c.trials.iter().copied().filter(|i| !c.disturbed.contains(i)).collect();
             let (trials, mute): (Vec<Trial>, Vec<Trial>) =
                 pick(&stored.trials, &counted).into_iter().partition(says_something);
             // What does not count is kept all the same: the new result may take the old one's
@@ -53,9 +56,10 @@ pub(super) fn earlier(stored: &Document) -> anyhow::Result<Vec<Earlier>> {
         .filter(|e| !e.trials.is_empty() || !e.disturbed.is_empty())
         .collect();
     if all.iter().all(|e| e.trials.is_empty()) {
-        return Err(
-            UsageError("--resume: the stored result has no complete trial to go on from".into()).into()
-        );
+        return Err(UsageError(
+            "--resume: the stored result has no complete trial to go on from".into(),
+        )
+        .into());
     }
     Ok(all)
 }
@@ -119,10 +123,15 @@ impl Here<'_> {
                 wrong.push(format!("{what} is {} here and was {}", text(here), text(there)));
             }
         };
-        let device = |run: &Run, of: fn(&floodwall_report::schema::ResultDevice) -> Option<String>| {
-            run.device.as_ref().and_then(of)
-        };
-        same("the device", device(ours, |d| Some(d.name.clone())), device(theirs, |d| Some(d.name.clone())));
+        let device =
+            |run: &Run, of: fn(&floodwall_report::schema::ResultDevice) -> Option<String>| {
+                run.device.as_ref().and_then(of)
+            };
+        same(
+            "the device",
+            device(ours, |d| Some(d.name.clone())),
+            device(theirs, |d| Some(d.name.clone())),
+        );
         same("its model", device(ours, |d| d.model.clone()), device(theirs, |d| d.model.clone()));
         let size = |d: &floodwall_report::schema::ResultDevice| d.size_bytes.map(|b| b.to_string());
         same("its size in bytes", device(ours, size), device(theirs, size));
@@ -131,7 +140,8 @@ impl Here<'_> {
         let ram = |run: &Run| run.host.ram_bytes.map(|b| floodwall_model::Bytes(b).to_string());
         same("RAM", ram(ours), ram(theirs));
         let scenario = serde_json::to_value(self.scenario)?;
-        for (what, key) in [("victims", "victims"), ("floods", "floods"), ("burst", "burst_bytes")] {
+        for (what, key) in [("victims", "victims"), ("floods", "floods"), ("burst", "burst_bytes")]
+        {
             if load(&scenario, key) != load(&stored.scenario, key) {
                 wrong.push(format!("the scenario's {what} differ"));
             }
@@ -225,7 +235,8 @@ mod tests {
 
     fn stored(device: &str, depth: &str, scenario: &Scenario) -> Document {
         let trial = Trial { setting: setting(depth), round: 1, phases: Vec::new() };
-        let reference = Contender { name: "default".into(), trials: vec![0], ..Contender::default() };
+        let reference =
+            Contender { name: "default".into(), trials: vec![0], ..Contender::default() };
         let contest = Contest { contenders: vec![reference], ..Contest::default() };
         Document::of_contest(run(device), scenario, vec![trial], contest).unwrap()
     }
@@ -304,7 +315,12 @@ mod tests {
     fn a_result_with_fewer_trials_takes_no_other_ones_place() {
         let old = stored("sda", "64", &scenario());
         let new = Document { trials: Vec::new(), ..old.clone() };
-        assert!(keeps_all(&old, &new).unwrap_err().to_string().contains("has 1 trials and the new one 0"));
+        assert!(
+            keeps_all(&old, &new)
+                .unwrap_err()
+                .to_string()
+                .contains("has 1 trials and the new one 0")
+        );
         assert!(keeps_all(&new, &old).is_ok() && keeps_all(&old, &old).is_ok());
     }
 }

@@ -25,9 +25,11 @@ impl Least {
     pub(super) fn read(root: &SysRoot) -> Option<Self> {
         let servers = servers::read(root);
         let exposure = Exposure::of(&servers, fuse_limits)?;
-        let who: Vec<String> = servers.iter().filter(|s| s.may_hang()).map(servers::describe).collect();
+        let who: Vec<String> =
+            servers.iter().filter(|s| s.may_hang()).map(servers::describe).collect();
         let served_by_queue = exposure.queue_bytes > 0 || exposure.boundless.is_some();
-        served_by_queue.then(|| Self { hard_bytes: exposure.least_hard_bytes(), servers: who.join("; ") })
+        served_by_queue
+            .then(|| Self { hard_bytes: exposure.least_hard_bytes(), servers: who.join("; ") })
     }
 
     /// Which limits are not tried, and why.
@@ -47,8 +49,8 @@ impl Least {
 /// What a benchmark's directory, its devices and its loads have to choose from.
 pub(super) struct Offers {
     queue_device: Option<DeviceId>,
-    /// Queues with an elevator, by the prefix of their knobs: empty, or the name of a disk below (a
-    /// logical volume, an array).
+    /// Queues with an elevator, by the prefix of their knobs: empty, or the name of a disk below
+    /// (a logical volume, an array).
     queues: Vec<(String, DeviceId)>,
     is_array: bool,
     groups: bool,
@@ -96,7 +98,10 @@ impl Offers {
                 "this kernel's bfq has no group support (CONFIG_BFQ_GROUP_IOSCHED)".to_owned()
             }
             unknown => {
-                format!("whether bfq has group support is not known ({})", unknown.why().unwrap_or_default())
+                format!(
+                    "whether bfq has group support is not known ({})",
+                    unknown.why().unwrap_or_default()
+                )
             }
         };
         has_bfq.then(|| {
@@ -151,7 +156,10 @@ impl Offers {
 
 /// Whether a victim reads; a command may.
 fn reads(scenario: &Scenario) -> bool {
-    scenario.victims.iter().any(|v| !matches!(v.kind, VictimKind::Commit { .. } | VictimKind::Wal { .. }))
+    scenario
+        .victims
+        .iter()
+        .any(|v| !matches!(v.kind, VictimKind::Commit { .. } | VictimKind::Wal { .. }))
 }
 
 /// `none [mq-deadline] bfq` as names.
@@ -210,7 +218,8 @@ mod tests {
             waits: LatencyCounts::default(),
         };
         let of = |preset: &str, victim: &str, generation| {
-            let machine = SimOptions { generation, ..SimOptions::new(DeviceSpec::preset(preset).unwrap()) };
+            let machine =
+                SimOptions { generation, ..SimOptions::new(DeviceSpec::preset(preset).unwrap()) };
             let mut scenario = scenario::builtin("copy-vs-database").unwrap().unwrap();
             scenario.victims = vec![scenario::parse_victim(victim).unwrap()];
             let told = of_sim(&machine, &scenario, &Setting::default(), &reference);
@@ -226,13 +235,17 @@ mod tests {
         assert_eq!((raid.0, raid.1, raid.2), (Some(Kind::Disk), false, true));
         assert!(raid.3.is_some_and(|depth| depth > 32), "{raid:?}");
         assert_eq!(of("hdd-7200", "read", now), (Some(Kind::Disk), true, true, Some(32)));
-        assert_eq!(of("sata-ssd-worn", "wal", then), (Some(Kind::SolidState), false, false, Some(32)));
+        assert_eq!(
+            of("sata-ssd-worn", "wal", then),
+            (Some(Kind::SolidState), false, false, Some(32))
+        );
         assert_eq!(of("nvme-consumer", "read", now).3, None);
     }
 
     #[test]
     fn the_limits_that_are_not_tried_are_named_with_the_servers() {
-        let warning = |hard_bytes| Least { hard_bytes, servers: "loop0: served by pid 7".into() }.warning();
+        let warning =
+            |hard_bytes| Least { hard_bytes, servers: "loop0: served by pid 7".into() }.warning();
         insta::assert_snapshot!(warning(Some(263 << 20)), @"no limit below 263 MiB is tried, because it could hang the machine: loop0: served by pid 7 (FW045); --allow-userspace-servers tries them");
         insta::assert_snapshot!(warning(None), @"no limit is tried, because any could hang the machine: loop0: served by pid 7 (FW045); --allow-userspace-servers tries them");
     }

@@ -27,8 +27,8 @@ pub(crate) struct AuditedPlant {
     pub(super) machine: Box<dyn Machine>,
     /// The knobs as they were last read, with later writes.
     read: Knobs,
-    /// Knobs that the law has left alone since their last write. The machine may hold them until it
-    /// is closed.
+    /// Knobs that the law has left alone since their last write. The machine may hold them until
+    /// it is closed.
     left: BTreeSet<(DeviceId, String)>,
     /// Processes that commit, by the name in a knob, and when each was seen: `pid:4711` is
     /// `postgres (4711)`.
@@ -101,7 +101,12 @@ impl AuditedPlant {
 
     /// The law has left a knob alone, on a device or on all.
     pub(crate) fn leave(&mut self, device: Option<DeviceId>, knob: &str) {
-        let all = self.read.devices.keys().copied().filter(|id| device.is_none_or(|device| device == *id));
+        let all = self
+            .read
+            .devices
+            .keys()
+            .copied()
+            .filter(|id| device.is_none_or(|device| device == *id));
         self.left.extend(all.map(|id| (id, knob.to_owned())));
     }
 
@@ -125,7 +130,8 @@ impl AuditedPlant {
 impl Plant for AuditedPlant {
     fn knobs(&mut self) -> Result<Knobs, PlantError> {
         self.read = self.machine.knobs()?;
-        let reads = |id: &DeviceId, knob: &str| self.read.devices.get(id).and_then(|its| its.get(knob));
+        let reads =
+            |id: &DeviceId, knob: &str| self.read.devices.get(id).and_then(|its| its.get(knob));
         self.left.retain(|(id, knob)| reads(id, knob).is_some());
         Ok(self.read.clone())
     }
@@ -203,7 +209,12 @@ mod tests {
             plant.write(&set("nr_requests", value)).unwrap();
         }
         plant.write(&set("wbt_lat_usec", "0")).unwrap();
-        let said = ["nr_requests 64 → 8", "nr_requests 8 → 4", "nr_requests 4 → 64", "nr_requests 64 again"];
+        let said = [
+            "nr_requests 64 → 8",
+            "nr_requests 8 → 4",
+            "nr_requests 4 → 64",
+            "nr_requests 64 again",
+        ];
         assert_eq!(written(&mut plant), [&said[..], &["wbt_lat_usec → 0"]].concat());
         assert_eq!(plant.take_written(), []);
     }
@@ -227,8 +238,10 @@ mod tests {
             let mut inside = fake.0.lock().unwrap();
             inside.actors = vec![Actor { process: Some("pid:41".into()), ..victim() }];
             let own = inside.knobs.devices.get_mut(&DISK).unwrap();
-            own.0
-                .extend(["pid:41.ioprio", "journal.ioprio"].map(|knob| (knob.to_owned(), "none".to_owned())));
+            own.0.extend(
+                ["pid:41.ioprio", "journal.ioprio"]
+                    .map(|knob| (knob.to_owned(), "none".to_owned())),
+            );
         }
         let mut plant = audited(&fake);
         plant.observe().unwrap();
@@ -244,7 +257,8 @@ mod tests {
         }
         plant.write(&set("pid:41.ioprio", "none")).unwrap();
         let journal = "priority of ext4's journal none → be/0";
-        let both = ["priority of postgres (41) none → be/0", "priority of postgres (41) be/0 → none"];
+        let both =
+            ["priority of postgres (41) none → be/0", "priority of postgres (41) be/0 → none"];
         assert_eq!(written(&mut plant), [journal, both[0], both[1]]);
         assert_eq!(plant.raised(held(&plant).iter()), ["ext4's journal"]);
     }

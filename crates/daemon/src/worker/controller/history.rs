@@ -87,7 +87,8 @@ impl Controller {
     pub(super) fn note_last(&mut self, now: Now, why: &str) {
         for last in self.records.values_mut().filter_map(|record| record.last.as_mut()) {
             let device = last.device.take();
-            *last = Entry { at_unix_s: now.unix_s, device, why: why.to_owned(), ..Entry::default() };
+            *last =
+                Entry { at_unix_s: now.unix_s, device, why: why.to_owned(), ..Entry::default() };
         }
     }
 

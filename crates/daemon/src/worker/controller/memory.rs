@@ -35,7 +35,11 @@ impl Controller {
                 Found::Learnt(learnt, since) => self.guard.learn(id, *learnt, since),
                 Found::Dropped(why) => {
                     let name = self.plant.machine.name(id);
-                    self.say(now, Priority::Notice, format!("{name}: it is learnt anew, because {why}"));
+                    self.say(
+                        now,
+                        Priority::Notice,
+                        format!("{name}: it is learnt anew, because {why}"),
+                    );
                 }
             }
         }
@@ -48,14 +52,20 @@ impl Controller {
         let mut refused = Vec::new();
         for (id, learnt) in self.guard.learnt().filter(|(_, learnt)| !learnt.is_empty()) {
             match self.identities.get(&id) {
-                Some(Ok(identity)) => store.put(self.plant.machine.name(id), identity, now.unix_s, learnt),
+                Some(Ok(identity)) => {
+                    store.put(self.plant.machine.name(id), identity, now.unix_s, learnt)
+                }
                 Some(Err(why)) => refused.push((id, why.clone())),
                 None => {}
             }
         }
         for (id, why) in refused {
             let name = self.plant.machine.name(id);
-            self.say(now, Priority::Info, format!("{name}: what was learnt of it is not kept: {why}"));
+            self.say(
+                now,
+                Priority::Info,
+                format!("{name}: what was learnt of it is not kept: {why}"),
+            );
             self.identities.remove(&id);
         }
     }
@@ -71,10 +81,12 @@ impl Controller {
 /// `drains 121 MB/s, learnt 3 days ago`; `None` if nothing is known.
 pub(super) fn words(learnt: &Learnt) -> Option<String> {
     let drain = learnt.drain_bytes_per_s.as_ref();
-    let drain = drain.map(|drain| format!("drains {}, learnt {}", Rate(drain.value), ago(drain.age_s)));
+    let drain =
+        drain.map(|drain| format!("drains {}, learnt {}", Rate(drain.value), ago(drain.age_s)));
     let alone = learnt.alone.as_ref().map(|alone| {
-        let median =
-            human_duration(Duration::try_from_secs_f64(alone.value.median_us / 1e6).unwrap_or_default());
+        let median = human_duration(
+            Duration::try_from_secs_f64(alone.value.median_us / 1e6).unwrap_or_default(),
+        );
         format!("victims alone wait {median}, learnt {}", ago(alone.age_s))
     });
     let all: Vec<String> = drain.into_iter().chain(alone).collect();
@@ -86,7 +98,10 @@ fn ago(seconds: f64) -> String {
     if days >= 2.0 {
         return format!("{days} days ago");
     }
-    format!("{} ago", human_duration(Duration::try_from_secs_f64(seconds.round()).unwrap_or_default()))
+    format!(
+        "{} ago",
+        human_duration(Duration::try_from_secs_f64(seconds.round()).unwrap_or_default())
+    )
 }
 
 #[cfg(test)]
@@ -164,14 +179,23 @@ mod tests {
     impl Bench {
         /// A guard that is started at a moment. A database comes after a second, a copy after six,
         /// and the database goes after half a minute.
-        fn new(directory: &Path, unix_s: f64, dry_run: bool, disk: Result<DeviceIdentity, String>) -> Self {
-            let options =
-                SimOptions { ram: Bytes::gib(8), ..SimOptions::new(DeviceSpec::preset("hdd-7200").unwrap()) };
+        fn new(
+            directory: &Path,
+            unix_s: f64,
+            dry_run: bool,
+            disk: Result<DeviceIdentity, String>,
+        ) -> Self {
+            let options = SimOptions {
+                ram: Bytes::gib(8),
+                ..SimOptions::new(DeviceSpec::preset("hdd-7200").unwrap())
+            };
             let mut scenario = scenario::builtin("copy-vs-database").unwrap().unwrap();
-            scenario.victims = vec![parse_victim("commit,threads=10,block=16KiB,size=1GiB,name=db").unwrap()];
+            scenario.victims =
+                vec![parse_victim("commit,threads=10,block=16KiB,size=1GiB,name=db").unwrap()];
             scenario.floods = vec![parse_flood("seq,size=16GiB,name=copy").unwrap()];
             let mut plant =
-                SimPlant::new(vec![PlantDevice { options, scenario }], &Setting::default()).unwrap();
+                SimPlant::new(vec![PlantDevice { options, scenario }], &Setting::default())
+                    .unwrap();
             for (at, what) in [
                 (1, Happening::Start("db".into())),
                 (6, Happening::Start("copy".into())),
@@ -274,7 +298,8 @@ mod tests {
         assert_eq!(words(&drain).as_deref(), Some("drains 121 MB/s, learnt 3 days ago"));
         let alone = Alone { median_us: 5_200.0, mean_us: 6_000.0 };
         let both = Learnt { alone: Some(Aged { value: alone, age_s: 90.4 }), ..drain };
-        let said = "drains 121 MB/s, learnt 3 days ago; victims alone wait 5.20 ms, learnt 90.0 s ago";
+        let said =
+            "drains 121 MB/s, learnt 3 days ago; victims alone wait 5.20 ms, learnt 90.0 s ago";
         assert_eq!(words(&both).as_deref(), Some(said));
     }
 }

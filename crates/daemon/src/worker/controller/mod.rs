@@ -131,7 +131,12 @@ fn texts(held: &[Held]) -> Vec<String> {
 }
 
 impl Controller {
-    pub(crate) fn new(now: Now, machine: Box<dyn Machine>, settings: Settings, origin: Origin) -> Self {
+    pub(crate) fn new(
+        now: Now,
+        machine: Box<dyn Machine>,
+        settings: Settings,
+        origin: Origin,
+    ) -> Self {
         let mut controller = Self {
             guard: Guard::new(settings.law()),
             plant: AuditedPlant::new(machine),
@@ -283,8 +288,10 @@ impl Controller {
         time: Option<Duration>,
         parent: &mut dyn FnMut(Pause),
     ) -> Result<(), PlantError> {
-        let for_so_long = time
-            .map_or_else(|| "until it is told to resume".into(), |t| format!("for {}", human_duration(t)));
+        let for_so_long = time.map_or_else(
+            || "until it is told to resume".into(),
+            |t| format!("for {}", human_duration(t)),
+        );
         let why = format!("paused {for_so_long}: everything goes back");
         self.say(now, Priority::Notice, &why);
         self.is_measured = false;
@@ -307,8 +314,13 @@ impl Controller {
             why: format!("{WHY}; restart the guard to have it steered again"),
         };
         if !self.left_alone.contains(&left) {
-            let place = left.device.iter().chain(&left.knob).map(String::as_str).collect::<Vec<_>>();
-            self.say(now, Priority::Notice, format!("{}: {WHY}: left alone from now on", place.join(".")));
+            let place =
+                left.device.iter().chain(&left.knob).map(String::as_str).collect::<Vec<_>>();
+            self.say(
+                now,
+                Priority::Notice,
+                format!("{}: {WHY}: left alone from now on", place.join(".")),
+            );
             self.left_alone.push(left);
         }
     }
@@ -372,7 +384,9 @@ impl Controller {
 
     /// Whether no device has a victim or a flood.
     pub(crate) fn is_idle(&self) -> bool {
-        self.guard.status().all(|s| s.state == State::Free && !s.estimate.victims && !s.estimate.floods)
+        self.guard
+            .status()
+            .all(|s| s.state == State::Free && !s.estimate.victims && !s.estimate.floods)
     }
 
     /// An answer, at most a tick after the question. `parent` is told of a pause before it begins.

@@ -63,8 +63,10 @@ impl Controller {
             // During a pause the estimate is from before it.
             let seen = self.is_measured;
             let record = self.records.get(&id);
-            let since = record.and_then(|r| r.since).map_or(Duration::ZERO, |since| now.instant - since);
-            let unmet = record.and_then(|r| r.harmed).is_some_and(|since| now.instant - since >= UNMET);
+            let since =
+                record.and_then(|r| r.since).map_or(Duration::ZERO, |since| now.instant - since);
+            let unmet =
+                record.and_then(|r| r.harmed).is_some_and(|since| now.instant - since >= UNMET);
             devices.push(Device {
                 name: self.plant.machine.name(id),
                 id: id.to_string(),

@@ -85,7 +85,10 @@ fn an_encounter_is_told_with_what_was_written_and_why() {
     assert_eq!(status.counts.knob_writes, bench.fake.0.lock().unwrap().writes.len() as u64);
     assert_eq!((status.counts.lost_events, status.restarts, status.parent_pid), (7, 2, 7));
     let log = bench.log();
-    assert!(log.contains("sda: ") && log.contains("wrote ") && log.contains("nr_requests 64 → "), "{log}");
+    assert!(
+        log.contains("sda: ") && log.contains("wrote ") && log.contains("nr_requests 64 → "),
+        "{log}"
+    );
     assert!(log.contains("victims wait "), "{log}");
     let Reply::History(history) = bench.ask(Request::History { last: Some(1) }) else { panic!() };
     assert_eq!(history.len(), 1);
@@ -102,7 +105,10 @@ fn a_pause_puts_everything_back_and_ends_by_itself() {
         bench.ask(Request::Pause { seconds: Some(10.0) }),
         Reply::Paused(Paused { left_s: Some(10.0), held: vec![] })
     );
-    assert_eq!((bench.knob("nr_requests"), bench.knob("max_sectors_kb")), ("64".into(), "1280".into()));
+    assert_eq!(
+        (bench.knob("nr_requests"), bench.knob("max_sectors_kb")),
+        ("64".into(), "1280".into())
+    );
     bench.ticks(38);
     assert_eq!(bench.knob("nr_requests"), "64");
     let status = bench.status();
@@ -161,7 +167,10 @@ fn a_knob_that_is_asked_for_goes_back_and_is_left_alone_while_the_rest_is_steere
     bench.ticks(2);
     bench.meet();
     bench.ticks(8);
-    assert_ne!((bench.knob("nr_requests"), bench.knob("max_sectors_kb")), ("64".into(), "1280".into()));
+    assert_ne!(
+        (bench.knob("nr_requests"), bench.knob("max_sectors_kb")),
+        ("64".into(), "1280".into())
+    );
     let name = KnobName { device: Some("8:0".into()), knob: "nr_requests".into() };
     let asked = Request::Yield { knobs: vec![name.clone()] };
     bench.fake.0.lock().unwrap().slow = true;
@@ -177,7 +186,11 @@ fn a_knob_that_is_asked_for_goes_back_and_is_left_alone_while_the_rest_is_steere
     put("40");
     bench.ticks(80);
     let status = bench.status();
-    assert!(status.devices[0].held.iter().all(|held| held.knob != "nr_requests"), "{:?}", status.devices);
+    assert!(
+        status.devices[0].held.iter().all(|held| held.knob != "nr_requests"),
+        "{:?}",
+        status.devices
+    );
     let left = LeftAlone {
         device: Some("sda".into()),
         knob: Some("nr_requests".into()),
@@ -187,11 +200,16 @@ fn a_knob_that_is_asked_for_goes_back_and_is_left_alone_while_the_rest_is_steere
     let levers = status.devices[0].levers.as_ref().unwrap();
     assert!(levers.contains("KiB") && !levers.contains("requests"), "{levers}");
     assert!(
-        bench.log().contains("sda.nr_requests: another command has asked for it: left alone from now on")
+        bench
+            .log()
+            .contains("sda.nr_requests: another command has asked for it: left alone from now on")
     );
     bench.part();
     bench.ticks(60);
-    assert_eq!((bench.knob("nr_requests"), bench.knob("max_sectors_kb")), ("40".into(), "1280".into()));
+    assert_eq!(
+        (bench.knob("nr_requests"), bench.knob("max_sectors_kb")),
+        ("40".into(), "1280".into())
+    );
 }
 
 #[test]
@@ -205,7 +223,9 @@ fn a_dry_run_decides_the_same_and_writes_nothing() {
     assert_eq!(bench.fake.0.lock().unwrap().writes, []);
     let log = bench.log();
     assert!(
-        log.contains("would write ") && log.contains("nr_requests 64 → ") && !log.contains("wrote "),
+        log.contains("would write ")
+            && log.contains("nr_requests 64 → ")
+            && !log.contains("wrote "),
         "{log}"
     );
 }
@@ -222,7 +242,10 @@ fn another_configuration_is_in_force_at_once_and_a_dry_run_begins_with_nothing_h
         dry_run: true,
         ..bench.controller.settings().clone()
     };
-    assert!(bench.controller.configure(bench.now, dry).unwrap(), "a machine that writes is opened anew");
+    assert!(
+        bench.controller.configure(bench.now, dry).unwrap(),
+        "a machine that writes is opened anew"
+    );
     bench.controller.close_machine(bench.now);
     assert_eq!(bench.knob("nr_requests"), "64");
     bench.open_machine();
@@ -236,13 +259,17 @@ fn another_configuration_is_in_force_at_once_and_a_dry_run_begins_with_nothing_h
     bench.open_machine();
     bench.ticks(8);
     assert_ne!(bench.knob("nr_requests"), "64");
-    let goal = Settings { p99: Some(Duration::from_millis(8)), ..bench.controller.settings().clone() };
+    let goal =
+        Settings { p99: Some(Duration::from_millis(8)), ..bench.controller.settings().clone() };
     assert!(!bench.controller.configure(bench.now, goal).unwrap());
     let old = bench.controller.settings().clone();
     let other = Settings { devices: vec!["sdb".into()], ..old.clone() };
     assert!(bench.controller.configure(bench.now, other).unwrap());
     bench.controller.close_machine(bench.now);
-    assert!(bench.controller.configure(bench.now, old).unwrap(), "after a machine that can't be opened");
+    assert!(
+        bench.controller.configure(bench.now, old).unwrap(),
+        "after a machine that can't be opened"
+    );
 }
 
 #[test]
@@ -332,11 +359,13 @@ fn the_parent_knows_of_a_pause_before_it_begins_and_what_is_still_held_is_answer
     let fake = bench.fake.clone();
     let mut told = None;
     let mut parent = |pause| {
-        let in_force = fake.0.lock().unwrap().knobs.devices[&DISK].get("nr_requests").unwrap().to_owned();
+        let in_force =
+            fake.0.lock().unwrap().knobs.devices[&DISK].get("nr_requests").unwrap().to_owned();
         told = Some((pause, in_force));
     };
     let pause = Question::Request(Request::Pause { seconds: None });
-    let Answer::Reply(reply) = bench.controller.answer(bench.now, pause, &mut parent).unwrap() else {
+    let Answer::Reply(reply) = bench.controller.answer(bench.now, pause, &mut parent).unwrap()
+    else {
         panic!()
     };
     let (pause, in_force) = told.unwrap();

@@ -34,13 +34,16 @@ impl<'a> Device<'a> {
         let database = root.read(&format!("/run/udev/data/b{}", disk.id)).into_value();
         let stored = database.as_deref().unwrap_or_default().lines();
         let stored = stored.filter_map(|line| line.strip_prefix("E:"));
-        let properties = ["DEVTYPE=disk", "SUBSYSTEM=block"].into_iter().chain(uevent.lines()).chain(stored);
+        let properties =
+            ["DEVTYPE=disk", "SUBSYSTEM=block"].into_iter().chain(uevent.lines()).chain(stored);
         let properties = properties.filter_map(|line| line.split_once('='));
         Self {
             root,
             disk: disk.clone(),
             directory,
-            properties: properties.map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
+            properties: properties
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .collect(),
             has_database: database.is_some(),
         }
     }
@@ -74,7 +77,9 @@ impl<'a> Device<'a> {
                     Reading::Value(text) => text.trim_end().to_owned(),
                     // One that is not there fits nothing, not even `!=`. A captured tree does not
                     // hold every attribute.
-                    Reading::Absent(_) if self.root.is_live() || token.attribute.starts_with("queue/") => {
+                    Reading::Absent(_)
+                        if self.root.is_live() || token.attribute.starts_with("queue/") =>
+                    {
                         return Some(false);
                     }
                     Reading::Absent(_) | Reading::Unreadable(_) => return None,

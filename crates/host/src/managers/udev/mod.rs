@@ -59,10 +59,12 @@ pub(super) fn read(found: &mut Found<'_>) {
         }
         let of_disk = |disk: &Disk| Device::new(found.root, disk);
         let devices = devices.get_or_insert_with(|| found.disks.iter().map(of_disk).collect());
-        let walked: Vec<Vec<Option<bool>>> = devices.iter().map(|device| walk(&rules, device)).collect();
+        let walked: Vec<Vec<Option<bool>>> =
+            devices.iter().map(|device| walk(&rules, device)).collect();
         for (index, rule) in rules.iter().enumerate() {
             // The disks that it may fit, and whether it certainly does.
-            let fits = devices.iter().zip(&walked).map(|(device, fits)| (&device.disk, fits[index]));
+            let fits =
+                devices.iter().zip(&walked).map(|(device, fits)| (&device.disk, fits[index]));
             let fitting: Vec<(&Disk, bool)> = fits
                 .filter(|(_, fits)| *fits != Some(false))
                 .map(|(disk, fits)| (disk, fits == Some(true)))
@@ -93,13 +95,21 @@ fn places(setting: &Setting, fitting: &[(&Disk, bool)]) -> Vec<(Place, bool)> {
         return fitting.first().map(|_| (Place::Machine, is_certain)).into_iter().collect();
     };
     let is_own = matches!(name.as_str(), "%k" | "$kernel" | "$name" | "%M:%m" | "$major:$minor");
-    let is_named =
-        |disk: &Disk| is_own || glob::matches(name, &disk.name) || glob::matches(name, &disk.id.to_string());
+    let is_named = |disk: &Disk| {
+        is_own || glob::matches(name, &disk.name) || glob::matches(name, &disk.id.to_string())
+    };
     let named = fitting.iter().filter(|(disk, _)| is_named(disk));
     named.map(|(disk, is_certain)| (disk.place(), *is_certain)).collect()
 }
 
-fn claim(found: &mut Found<'_>, file: &str, line: u32, setting: &Setting, place: Place, is_certain: bool) {
+fn claim(
+    found: &mut Found<'_>,
+    file: &str,
+    line: u32,
+    setting: &Setting,
+    place: Place,
+    is_certain: bool,
+) {
     let why = "not all of the rule's conditions can be checked here";
     found.claim(Claim {
         by: Kind::Udev,
@@ -111,7 +121,11 @@ fn claim(found: &mut Found<'_>, file: &str, line: u32, setting: &Setting, place:
         value: setting.value.clone(),
         written: setting.written.clone(),
         when: "when the device appears and at each of its change events".to_owned(),
-        standing: if is_certain { Standing::Wins } else { Standing::Uncertain { why: why.to_owned() } },
+        standing: if is_certain {
+            Standing::Wins
+        } else {
+            Standing::Uncertain { why: why.to_owned() }
+        },
         settle: drop_ins::how_to_settle(
             file,
             line,
@@ -126,22 +140,26 @@ fn settings(token: &Token) -> Vec<Setting> {
     let of_disk = |knob: String| vec![(knob, Some("%k".to_owned()))];
     let knobs = match token.key.as_str() {
         "ATTR" => reach::of_attribute(&token.attribute).map(of_disk).unwrap_or_default(),
-        "SYSCTL" => reach::of_sysctl(&token.attribute).into_iter().map(|knob| (knob, None)).collect(),
+        "SYSCTL" => {
+            reach::of_sysctl(&token.attribute).into_iter().map(|knob| (knob, None)).collect()
+        }
         "RUN" if token.attribute != "builtin" => run(&token.value),
         _ => Vec::new(),
     };
     // A value with substitutions is put together at the event, and a command's is not looked for.
     let is_plain = token.key != "RUN" && !token.value.contains(['$', '%']);
     let value = is_plain.then(|| token.value.trim().to_owned());
-    let setting = |(knob, disk)| Setting { knob, disk, value: value.clone(), written: token.value.clone() };
+    let setting =
+        |(knob, disk)| Setting { knob, disk, value: value.clone(), written: token.value.clone() };
     knobs.into_iter().map(setting).collect()
 }
 
 /// The knobs that a command names, or that its program is known to set, and the disk of each.
 fn run(command: &str) -> Vec<(String, Option<String>)> {
-    let command = ["/sys%p/", "/sys/%p/", "/sys$devpath/", "/sys/$devpath/", "%S%p/", "$sys$devpath/"]
-        .iter()
-        .fold(command.to_owned(), |text, prefix| text.replace(prefix, "/sys/block/%k/"));
+    let command =
+        ["/sys%p/", "/sys/%p/", "/sys$devpath/", "/sys/$devpath/", "%S%p/", "$sys$devpath/"]
+            .iter()
+            .fold(command.to_owned(), |text, prefix| text.replace(prefix, "/sys/block/%k/"));
     let ends = |c: char| c.is_whitespace() || "\"'\\;&()>=".contains(c);
     let words: Vec<&str> = command.split(ends).filter(|word| !word.is_empty()).collect();
     let mut knobs = Vec::new();
@@ -214,9 +232,9 @@ pub(super) fn kept(text: &str) -> BTreeMap<u32, String> {
             Operator::Set => decides(token),
             Operator::Remove => false,
         };
-        rule.assignments()
-            .any(decides)
-            .then(|| rule.tokens.iter().filter(is_wanted).map(stored).collect::<Vec<_>>().join(", "))
+        rule.assignments().any(decides).then(|| {
+            rule.tokens.iter().filter(is_wanted).map(stored).collect::<Vec<_>>().join(", ")
+        })
     };
     rules.iter().filter_map(|rule| Some((rule.line, kept(rule)?))).collect()
 }

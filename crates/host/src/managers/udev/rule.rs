@@ -124,7 +124,8 @@ fn token(text: &str) -> Option<(Token, &str)> {
         return None;
     }
     // Up to the quote that has no backslash before it.
-    let end = quoted.match_indices('"').map(|(at, _)| at).find(|at| !quoted[..*at].ends_with('\\'))?;
+    let end =
+        quoted.match_indices('"').map(|(at, _)| at).find(|at| !quoted[..*at].ends_with('\\'))?;
     let (value, after) = (&quoted[..end], &quoted[end + 1..]);
     let token = Token {
         key: key.to_owned(),
@@ -158,10 +159,14 @@ mod tests {
 
     #[test]
     fn quotes_prefixes_and_operators() {
-        let (rules, _) = parse(r#"KERNEL != i"SDA" RUN+="/bin/sh -c \"echo 1 > /x\"", ENV{A}:="b""#);
+        let (rules, _) =
+            parse(r#"KERNEL != i"SDA" RUN+="/bin/sh -c \"echo 1 > /x\"", ENV{A}:="b""#);
         let [first, run, env] = rules[0].tokens.as_slice() else { panic!("{rules:?}") };
         assert!(first.ignore_case && first.operator == Operator::IsNot);
-        assert_eq!((run.value.as_str(), run.operator), (r#"/bin/sh -c \"echo 1 > /x\""#, Operator::Set));
+        assert_eq!(
+            (run.value.as_str(), run.operator),
+            (r#"/bin/sh -c \"echo 1 > /x\""#, Operator::Set)
+        );
         assert_eq!((env.attribute.as_str(), env.text.as_str()), ("A", r#"ENV{A}:="b""#));
     }
 

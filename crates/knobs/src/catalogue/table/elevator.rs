@@ -13,8 +13,13 @@ const TICKS: Option<&str> = Some("rounded to ticks of the kernel's clock");
 /// No elevator takes more from these files than an `int`.
 const INT: i64 = i32::MAX as i64;
 
-const BASE: Knob =
-    Knob { scope: MQ_DEADLINE, unit: Unit::Milliseconds, max: INT, source: "block/mq-deadline.c", ..BLANK };
+const BASE: Knob = Knob {
+    scope: MQ_DEADLINE,
+    unit: Unit::Milliseconds,
+    max: INT,
+    source: "block/mq-deadline.c",
+    ..BLANK
+};
 const BASE_BFQ: Knob = Knob { scope: BFQ, source: "block/bfq-iosched.c", ..BASE };
 
 pub(super) const KNOBS: &[Knob] = &[
@@ -68,7 +73,10 @@ pub(super) const KNOBS: &[Knob] = &[
         needs: "a kernel after RHEL 8's 4.18 (there in 5.15) and before 7 (there in 6.18); then the queue's async_depth",
         adjusts: Some("cut to nr_requests"),
         does: "How many requests all but synchronous reads may hold.",
-        quirks: &["A change of nr_requests resets it.", "On 5.15 the file is front_merges by mistake."],
+        quirks: &[
+            "A change of nr_requests resets it.",
+            "On 5.15 the file is front_merges by mistake.",
+        ],
         source: "block/mq-deadline.c dd_limit_depth, dd_depth_updated",
         ..BASE
     },
@@ -144,7 +152,9 @@ pub(super) const KNOBS: &[Knob] = &[
         name: "iosched.slice_idle",
         default: "8",
         does: "The same as slice_idle_us, in milliseconds.",
-        quirks: &["One cell with slice_idle_us, in a coarser unit: the finer one is saved and written."],
+        quirks: &[
+            "One cell with slice_idle_us, in a coarser unit: the finer one is saved and written.",
+        ],
         ..BASE_BFQ
     },
     Knob {

@@ -28,5 +28,12 @@ const BLANK: Knob = Knob {
 };
 
 /// All parts, in the order of the documentation.
-pub(super) static ALL: [&[Knob]; 7] =
-    [global::KNOBS, queue::KNOBS, elevator::KNOBS, scsi::KNOBS, bdi::KNOBS, cgroup::KNOBS, priority::KNOBS];
+pub(super) static ALL: [&[Knob]; 7] = [
+    global::KNOBS,
+    queue::KNOBS,
+    elevator::KNOBS,
+    scsi::KNOBS,
+    bdi::KNOBS,
+    cgroup::KNOBS,
+    priority::KNOBS,
+];

@@ -3,8 +3,12 @@
 use super::BLANK;
 use crate::catalogue::{Knob, Scope, Unit};
 
-const BASE: Knob =
-    Knob { scope: Scope::Threads, unit: Unit::IoPriority, default: "none (be/4 at nice 0)", ..BLANK };
+const BASE: Knob = Knob {
+    scope: Scope::Threads,
+    unit: Unit::IoPriority,
+    default: "none (be/4 at nice 0)",
+    ..BLANK
+};
 
 pub(super) const KNOBS: &[Knob] = &[
     Knob {

@@ -67,7 +67,9 @@ pub(super) const KNOBS: &[Knob] = &[
         min: 4,
         max: 1 << 21,
         default: "min(hardware limit, 1280) up to 6.12, 4096 in 6.18",
-        adjusts: Some("cut to the hardware's limit, max_hw_sectors_kb, and to the device's block size"),
+        adjusts: Some(
+            "cut to the hardware's limit, max_hw_sectors_kb, and to the device's block size",
+        ),
         resets: &[Reset { knob: "read_ahead_kb", keep: true }],
         does: "Largest request: a victim waits at least for the one that the device is working on.",
         quirks: &[
@@ -84,7 +86,10 @@ pub(super) const KNOBS: &[Knob] = &[
         default: "128, or twice the device's optimal size",
         adjusts: Some("cut to whole pages"),
         does: "How far sequential reads are read ahead.",
-        quirks: &["The same cell as bdi/MAJ:MIN/read_ahead_kb.", "A write to max_sectors_kb resets it."],
+        quirks: &[
+            "The same cell as bdi/MAJ:MIN/read_ahead_kb.",
+            "A write to max_sectors_kb resets it.",
+        ],
         source: "block/blk-sysfs.c queue_ra_store",
         ..BASE
     },
@@ -95,7 +100,9 @@ pub(super) const KNOBS: &[Knob] = &[
         max: i32::MAX as i64,
         default: "2000; 75000 where the kernel believes that the device rotates",
         needs: "CONFIG_BLK_WBT",
-        adjusts: Some("-1 becomes the default for the medium; some elevators and io.cost switch it off"),
+        adjusts: Some(
+            "-1 becomes the default for the medium; some elevators and io.cost switch it off",
+        ),
         does: "Writeback throttling: the read latency above which the queue lets less background writing through; 0 switches it off.",
         quirks: &[
             "Any value but the one in force marks it as set by hand: bfq then no longer switches it off.",

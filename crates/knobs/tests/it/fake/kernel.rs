@@ -200,7 +200,8 @@ impl Kernel {
         let held = self.read(&format!("/sys/fs/cgroup/{GROUP}/{file}")).unwrap_or_default();
         // A file with a line for each device keeps those of other devices.
         let key = key_of(value);
-        let others = held.lines().filter(|line| file == "io.max" && !line.starts_with(&format!("{key} ")));
+        let others =
+            held.lines().filter(|line| file == "io.max" && !line.starts_with(&format!("{key} ")));
         let unlimited = value.ends_with("rbps=max wbps=max riops=max wiops=max");
         let new = (!unlimited).then_some(value);
         let text = others.chain(new).collect::<Vec<_>>().join("\n");
@@ -214,10 +215,18 @@ impl Kernel {
             ] {
                 let of = |text: &str| {
                     let pairs = text.split_whitespace().filter_map(|pair| pair.strip_prefix(key));
-                    pairs.filter_map(|rest| rest.strip_prefix('=')).next_back().unwrap_or("max").to_owned()
+                    pairs
+                        .filter_map(|rest| rest.strip_prefix('='))
+                        .next_back()
+                        .unwrap_or("max")
+                        .to_owned()
                 };
-                let line = held.lines().find(|line| line.starts_with(key_of(value))).unwrap_or_default();
-                if file == "io.max" && of(value) != of(line) && !names.iter().any(|other| other == name) {
+                let line =
+                    held.lines().find(|line| line.starts_with(key_of(value))).unwrap_or_default();
+                if file == "io.max"
+                    && of(value) != of(line)
+                    && !names.iter().any(|other| other == name)
+                {
                     names.push(name.to_owned());
                 }
             }
@@ -312,7 +321,11 @@ impl Kernel {
                     let was_bytes = self.vm("dirty_bytes") != "0";
                     // dirty_ratio_handler up to 6.14: the rate limit is worked out while the old
                     // bytes are still there.
-                    self.ratelimit_from.set(if was_bytes || bytes { "dirty_bytes" } else { "dirty_ratio" });
+                    self.ratelimit_from.set(if was_bytes || bytes {
+                        "dirty_bytes"
+                    } else {
+                        "dirty_ratio"
+                    });
                     self.put(&path(name), &value.to_string());
                     self.put(&path(if bytes { "dirty_ratio" } else { "dirty_bytes" }), "0");
                     let dirty = self.dirty_pages.get() * 4096;
@@ -326,7 +339,10 @@ impl Kernel {
                     return Err(Errno::INVAL);
                 }
                 self.put(&path(name), &value.to_string());
-                self.put(&path(if bytes { "dirty_background_ratio" } else { "dirty_background_bytes" }), "0");
+                self.put(
+                    &path(if bytes { "dirty_background_ratio" } else { "dirty_background_bytes" }),
+                    "0",
+                );
             }
             _ => self.put(&path(name), &value.to_string()),
         }
@@ -442,7 +458,8 @@ impl Files for Kernel {
                 Wbt::DefaultOn | Wbt::Manual => format!("{}\n", self.wbt_target.get()),
             });
         }
-        let text = self.files.borrow().get(path).map(|value| format!("{value}\n")).ok_or(Errno::NOENT)?;
+        let text =
+            self.files.borrow().get(path).map(|value| format!("{value}\n")).ok_or(Errno::NOENT)?;
         let is_view = path.starts_with("/run/systemd/") && path.contains(GROUP);
         match text.split_once('\n') {
             Some((first, lines)) if is_view => Ok(format!("{first}\n{}{lines}", self.drop_ins())),
@@ -452,8 +469,9 @@ impl Files for Kernel {
 
     fn list(&self, path: &str) -> Vec<String> {
         let files = self.files.borrow();
-        let below =
-            files.keys().filter_map(|file| file.strip_prefix(path)?.strip_prefix('/')?.split('/').next());
+        let below = files
+            .keys()
+            .filter_map(|file| file.strip_prefix(path)?.strip_prefix('/')?.split('/').next());
         let mut names: Vec<String> = below.map(str::to_owned).collect();
         names.dedup();
         names

@@ -49,7 +49,8 @@ impl World {
         self.kernel.remove(&format!("/proc/{pid}/"));
         if threads > 0 {
             let zeros = "0 ".repeat(18);
-            self.kernel.put(&format!("/proc/{pid}/stat"), &format!("{pid} (a) b) {state} {zeros}1 0 0"));
+            self.kernel
+                .put(&format!("/proc/{pid}/stat"), &format!("{pid} (a) b) {state} {zeros}1 0 0"));
         }
         for thread in 0..threads {
             // Only the leader outlives its end.
@@ -64,7 +65,8 @@ impl World {
     /// A thread, and whether it has been killed.
     pub(crate) fn thread(&self, pid: u32, thread: u32, state: char, killed: bool) {
         let pending = if killed { "0000000000000100" } else { "0000000000000000" };
-        let status = format!("Name:\ta\nState:\t{state} (so)\nSigPnd:\t{pending}\nShdPnd:\t{pending}");
+        let status =
+            format!("Name:\ta\nState:\t{state} (so)\nSigPnd:\t{pending}\nShdPnd:\t{pending}");
         self.kernel.put(&format!("/proc/{pid}/task/{thread}/status"), &status);
     }
 
@@ -84,7 +86,8 @@ impl World {
     /// any, or if it could not.
     pub(crate) fn ask(&self, steering: &Session<'_>, hold: &mut Hold, of: Intention<'_>) -> bool {
         let Ok(Some(asked)) = self.session().in_the_way(of) else { return false };
-        let is_asked = |knob: &Knob, target: &Target| asked.knobs.contains(&KnobName::of(knob, target));
+        let is_asked =
+            |knob: &Knob, target: &Target| asked.knobs.contains(&KnobName::of(knob, target));
         for index in steering.order_back(hold, is_asked) {
             if let Ok(Some(prepared)) = steering.prepare_back(hold, index) {
                 let performed = prepared.perform(&self.kernel, &self.kernel);

@@ -84,7 +84,9 @@ fn nothing() -> std::fs::File {
 fn memory_in_flight_is_given_to_nobody() {
     let (fd, mut flight) = (nothing(), flight(Fake::default(), 2));
     flight.write(0, fd.as_fd(), 512, 0, SyncMethod::Fsync).unwrap();
-    assert!(flight.buffers(0).is_none() && flight.buffers(1).is_some() && flight.buffers(2).is_none());
+    assert!(
+        flight.buffers(0).is_none() && flight.buffers(1).is_some() && flight.buffers(2).is_none()
+    );
     assert_eq!(flight.write(0, fd.as_fd(), 512, 0, SyncMethod::Fsync), Err(Errno::BUSY));
     assert_eq!(flight.read(1, fd.as_fd(), 513, 0), Err(Errno::INVAL));
     assert_eq!(flight.write(1, fd.as_fd(), 513, 0, SyncMethod::Fsync), Err(Errno::INVAL));
@@ -160,6 +162,9 @@ fn the_kernels_own_ring_is_waited_for_in_a_panic() {
             panic!("on purpose");
         }));
         assert!(panicked.is_err());
-        assert!(is_written.load(Ordering::Acquire), "the buffer was freed before the kernel wrote to it");
+        assert!(
+            is_written.load(Ordering::Acquire),
+            "the buffer was freed before the kernel wrote to it"
+        );
     });
 }

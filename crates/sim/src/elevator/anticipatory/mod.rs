@@ -182,7 +182,8 @@ impl Anticipatory {
             batch_expires: start + clock.ticks(tunables.read_batch_expire_ms.into()),
             changed_batch: false,
             new_batch: false,
-            write_batch_count: (clock.ticks(tunables.write_batch_expire_ms.into()) / 10).max(2) as i32,
+            write_batch_count: (clock.ticks(tunables.write_batch_expire_ms.into()) / 10).max(2)
+                as i32,
             write_batch_left: 0,
             write_batch_idled: false,
             anticipation: Anticipation::Off,
@@ -207,7 +208,11 @@ impl Anticipatory {
     }
 
     fn fifo_expire(&self, class: usize) -> u64 {
-        let ms = if class == SYNC { self.tunables.read_expire_ms } else { self.tunables.write_expire_ms };
+        let ms = if class == SYNC {
+            self.tunables.read_expire_ms
+        } else {
+            self.tunables.write_expire_ms
+        };
         self.clock.ticks(ms.into())
     }
 
@@ -237,7 +242,8 @@ impl Anticipatory {
         if self.batch_class == ASYNC && !reads && (self.write_batch_left == 0 || !writes) {
             self.write_batch_idled = true;
         }
-        let waiting = matches!(self.anticipation, Anticipation::WaitRequest | Anticipation::WaitNext(_));
+        let waiting =
+            matches!(self.anticipation, Anticipation::WaitRequest | Anticipation::WaitNext(_));
         if !(reads || writes) || waiting || self.changed_batch {
             return None;
         }
@@ -417,7 +423,8 @@ impl Elevator for Anticipatory {
         self.update_history(at, &request, now);
         self.context_list[at].queued += 1;
         let handle = self.queues.insert(class as u32, request, now + self.fifo_expire(class));
-        self.next[class] = self.queues.better(Some(handle), self.next[class], self.last_end[class], REACH);
+        self.next[class] =
+            self.queues.better(Some(handle), self.next[class], self.last_end[class], REACH);
         if matches!(self.anticipation, Anticipation::WaitRequest | Anticipation::WaitNext(_)) {
             let over = self
                 .anticipated

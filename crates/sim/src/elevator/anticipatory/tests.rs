@@ -95,7 +95,8 @@ fn a_batch_must_leave_the_device_before_the_other_begins() {
     elevator.set("antic_expire", "0").unwrap();
     elevator.insert(ms(0), from(2, write(1, 0, 1)));
     elevator.insert(ms(0), from(2, write(2, 10, 1)));
-    let in_device = [request_of(elevator.dispatch(ms(0), 0)), request_of(elevator.dispatch(ms(0), 1))];
+    let in_device =
+        [request_of(elevator.dispatch(ms(0), 0)), request_of(elevator.dispatch(ms(0), 1))];
     elevator.insert(ms(1), from(1, read(3, 5, 1)));
     elevator.insert(ms(1), from(2, write(4, 20, 1)));
     for request in &in_device {

@@ -17,7 +17,8 @@ impl Anticipatory {
     /// `as_can_anticipate`: whether to wait for something better than `next`.
     pub(super) fn can_anticipate(&mut self, next: Option<Handle>, now: u64) -> bool {
         let Some(process) = self.anticipated else { return false };
-        self.anticipation != Anticipation::Finished && !self.can_break_anticipation(process, next, now)
+        self.anticipation != Anticipation::Finished
+            && !self.can_break_anticipation(process, next, now)
     }
 
     /// `as_antic_waitreq`: the time runs from the completion of the request after which to wait.
@@ -71,7 +72,8 @@ impl Anticipatory {
         }
         if context.think.samples == 0 {
             return self.newcomers.think_mean > antic_expire
-                || self.newcomers.exit_probability * self.newcomers.exit_no_cooperation > 128 * 256;
+                || self.newcomers.exit_probability * self.newcomers.exit_no_cooperation
+                    > 128 * 256;
         }
         context.think.mean > antic_expire
     }

@@ -169,8 +169,11 @@ impl Bfq {
         let timeout = self.timeout();
         let queue = &mut self.queues[at as usize];
         queue.fifo_checked = false;
-        let longer =
-            if queue.raise.is_soft_real_time() { 1 } else { queue.entity.weight / queue.entity.own_weight };
+        let longer = if queue.raise.is_soft_real_time() {
+            1
+        } else {
+            queue.entity.weight / queue.entity.own_weight
+        };
         queue.budget_timeout = now.jiffies + timeout * longer.max(1);
         self.budget_start = now.ns;
         Some(at)
@@ -179,7 +182,8 @@ impl Bfq {
     /// Whether a queue's time is up and it may go (`bfq_may_expire_for_budg_timeout`).
     pub(super) fn may_expire_for_time(&self, at: u32, jiffies: u64) -> bool {
         let queue = &self.queues[at as usize];
-        (!queue.idling || queue.budget_left() >= queue.entity.budget / 3) && jiffies >= queue.budget_timeout
+        (!queue.idling || queue.budget_left() >= queue.entity.budget / 3)
+            && jiffies >= queue.budget_timeout
     }
 
     /// Ends the turn of the queue in service (`bfq_bfqq_expire`). `idled`: the time spent idling
@@ -187,7 +191,8 @@ impl Bfq {
     pub(super) fn expire(&mut self, at: u32, idled: bool, reason: Reason, now: Now) {
         let (slow, took_ms) = self.is_slow(at, idled, now.ns);
         let queue = &self.queues[at as usize];
-        let timed_out = reason == Reason::BudgetTimeout && queue.budget_left() >= queue.entity.budget / 3;
+        let timed_out =
+            reason == Reason::BudgetTimeout && queue.budget_left() >= queue.entity.budget / 3;
         if queue.raise.factor == 1 && (slow || timed_out) {
             self.charge_time(at, took_ms);
         }
@@ -232,8 +237,11 @@ impl Bfq {
             // At least one seek.
             return (queue.seeks_mostly(), if self.rotational { 8 } else { SHORT_NS / MS });
         }
-        let slow =
-            if took_us > 20_000 { queue.entity.service < self.max_budget / 2 } else { queue.seeks_mostly() };
+        let slow = if took_us > 20_000 {
+            queue.entity.service < self.max_budget / 2
+        } else {
+            queue.seeks_mostly()
+        };
         (slow, took_us / 1000)
     }
 
@@ -294,7 +302,8 @@ impl Bfq {
             rate.sequential += u64::from(busy && !seeks);
             rate.sectors += sectors;
             let fresh = rate.samples.is_multiple_of(32);
-            rate.greatest_sectors = if fresh { sectors } else { rate.greatest_sectors.max(sectors) };
+            rate.greatest_sectors =
+                if fresh { sectors } else { rate.greatest_sectors.max(sectors) };
             rate.interval = now_ns - rate.first;
             if rate.interval >= RATE_INTERVAL_NS {
                 self.conclude_rate(Some(sectors), now_ns);

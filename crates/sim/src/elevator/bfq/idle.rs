@@ -51,8 +51,9 @@ impl Bfq {
         let queue = &mut self.queues[at as usize];
         let total = now_ns - queue.io_start;
         if queue.waiting == 0 && queue.in_device == 0 {
-            queue.idle_time =
-                queue.idle_time.saturating_add(now_ns.saturating_sub(queue.last_end.max(queue.io_start)));
+            queue.idle_time = queue
+                .idle_time
+                .saturating_add(now_ns.saturating_sub(queue.last_end.max(queue.io_start)));
         }
         if queue.just_created {
             return;
@@ -133,7 +134,8 @@ impl Bfq {
         let queue = &self.queues[at as usize];
         let queueing = self.device_queues.unwrap_or(true);
         let in_sequence = !queue.seeks_mostly() && queue.io_bound && queue.thinks_briefly;
-        let helps = (self.rotational && !queueing) || ((self.rotational || !queueing) && in_sequence);
+        let helps =
+            (self.rotational && !queueing) || ((self.rotational || !queueing) && in_sequence);
         helps && !queue.exited && self.raised_busy == 0
     }
 
@@ -144,8 +146,8 @@ impl Bfq {
             return false;
         }
         let busy = self.busy_queues();
-        let raised =
-            queue.raise.factor > 1 && (self.raised_busy < busy || self.in_driver >= queue.in_device + 4);
+        let raised = queue.raise.factor > 1
+            && (self.raised_busy < busy || self.in_driver >= queue.in_device + 4);
         raised || self.asymmetric(Some(at)) || busy == 1
     }
 
@@ -158,7 +160,10 @@ impl Bfq {
         if self.tunables.strict_guarantees == 1 {
             return true;
         }
-        if self.tunables.slice_idle_us == 0 || !queue.sync || queue.class == PriorityClass::Idle as usize {
+        if self.tunables.slice_idle_us == 0
+            || !queue.sync
+            || queue.class == PriorityClass::Idle as usize
+        {
             return false;
         }
         self.idling_helps(at) || self.idling_keeps_share(at)
@@ -221,7 +226,10 @@ impl Bfq {
         let since_completion = now_ns.saturating_sub(self.rate.last_completion);
         let queue = &mut self.queues[at as usize];
         let Some(last) = self.last_completed.filter(|&last| last != at) else { return };
-        if queue.waiting + queue.in_device > 0 || queue.thinks_briefly || since_completion >= WAKING_NS {
+        if queue.waiting + queue.in_device > 0
+            || queue.thinks_briefly
+            || since_completion >= WAKING_NS
+        {
             return;
         }
         let waker = &mut queue.waker;
@@ -255,7 +263,8 @@ impl Bfq {
         });
         let waker = served.waker.known;
         let served_meanwhile = [own_writes, waker, self.last_woken_by(at)];
-        if let Some(other) = served_meanwhile.into_iter().flatten().find(|&other| self.fits(other)) {
+        if let Some(other) = served_meanwhile.into_iter().flatten().find(|&other| self.fits(other))
+        {
             return Some(other);
         }
         let tolerates = !self.idling_helps(at)
@@ -268,7 +277,9 @@ impl Bfq {
         let others = (0..CLASSES).flat_map(|class| self.trees[class].active().iter().copied());
         let mut fitting = others.filter(|&other| {
             let queue = &self.queues[other as usize];
-            (always || queue.raise.factor > 1) && self.fits(other) && !self.is_large_beside_others(queue)
+            (always || queue.raise.factor > 1)
+                && self.fits(other)
+                && !self.is_large_beside_others(queue)
         });
         fitting.next()
     }
@@ -289,14 +300,15 @@ impl Bfq {
     /// (`bfq_update_hw_tag`).
     pub(super) fn update_device_queues(&mut self) {
         self.depth_peak = self.depth_peak.max(self.in_driver);
-        if self.device_queues == Some(true) || self.in_driver + self.requests.len() as u32 <= QUEUEING_DEPTH {
+        if self.device_queues == Some(true)
+            || self.in_driver + self.requests.len() as u32 <= QUEUEING_DEPTH
+        {
             return;
         }
         // A queue that idles may be why there are so few.
-        let few = self
-            .in_service
-            .map(|at| &self.queues[at as usize])
-            .is_some_and(|queue| queue.thinks_briefly && queue.in_device + queue.waiting < QUEUEING_DEPTH);
+        let few = self.in_service.map(|at| &self.queues[at as usize]).is_some_and(|queue| {
+            queue.thinks_briefly && queue.in_device + queue.waiting < QUEUEING_DEPTH
+        });
         if few && self.in_driver < QUEUEING_DEPTH {
             return;
         }
@@ -314,7 +326,10 @@ impl Bfq {
         if self.in_service == Some(at) {
             self.end_service(at, Reason::BudgetTimeout, now);
         }
-        if self.queues[at as usize].busy && self.requests.queue_is_empty(at) && self.in_service != Some(at) {
+        if self.queues[at as usize].busy
+            && self.requests.queue_is_empty(at)
+            && self.in_service != Some(at)
+        {
             self.leave_busy(at, false, now);
         }
         for queue in &mut self.queues {
@@ -333,7 +348,8 @@ impl Bfq {
             return false;
         }
         // A queue of a lower class stands behind all those of the classes above it.
-        let weights = self.trees[..=queue.class].iter().fold(0, |sum, tree| sum * 8 + tree.weight_sum);
+        let weights =
+            self.trees[..=queue.class].iter().fold(0, |sum, tree| sum * 8 + tree.weight_sum);
         if weights == 0 {
             return false;
         }

@@ -212,7 +212,8 @@ pub struct Bfq {
     busy: [u32; CLASSES],
     /// Busy queues whose weight is raised.
     raised_busy: u32,
-    /// Weights of the queues that are busy or in the device and not raised, and how many have each.
+    /// Weights of the queues that are busy or in the device and not raised, and how many have
+    /// each.
     weights: Vec<(u64, u32)>,
     in_driver: u32,
     /// The queue whose request completed last, and how many wakers have been found.
@@ -464,7 +465,8 @@ impl Elevator for Bfq {
         let now = self.now(now);
         self.run_timer(now);
         let at = self.queue(&request, now);
-        if self.queues[at as usize].just_created && (self.burst.size > 0 || self.busy_queues() == 0) {
+        if self.queues[at as usize].just_created && (self.burst.size > 0 || self.busy_queues() == 0)
+        {
             self.watch_burst(at, now.jiffies);
         }
         self.update_history(at, &request, now);

@@ -122,8 +122,8 @@ impl Bfq {
 
     pub(super) fn merits(&self, at: u32, now: Now) -> Merits {
         let queue = &self.queues[at as usize];
-        let idle_for_long =
-            queue.in_device == 0 && now.jiffies > queue.budget_timeout + self.clock.ticks(MIN_IDLE_MS);
+        let idle_for_long = queue.in_device == 0
+            && now.jiffies > queue.budget_timeout + self.clock.ticks(MIN_IDLE_MS);
         let ordinary = !queue.in_large_burst && queue.entity.own_weight == NORMAL_WEIGHT;
         let soft_real_time = ordinary
             && queue.seeks != u32::MAX
@@ -188,7 +188,9 @@ impl Bfq {
         let over = match raise.kind {
             Kind::None => false,
             _ if queue.in_large_burst => true,
-            Kind::Interactive(lasts) => now.jiffies > raise.since + lasts || raise.service > MAX_SERVICE,
+            Kind::Interactive(lasts) => {
+                now.jiffies > raise.since + lasts || raise.service > MAX_SERVICE
+            }
             Kind::SoftRealTime => {
                 let over = now.jiffies > raise.since + soft;
                 if over && now.jiffies <= raise.interactive_since + interactive {
@@ -260,7 +262,10 @@ impl Bfq {
     pub(super) fn prolong_soft_real_time(&mut self, at: u32, jiffies: u64) {
         let queue = &mut self.queues[at as usize];
         let raise = &mut queue.raise;
-        if raise.kind == Kind::SoftRealTime && jiffies > raise.since && jiffies > queue.budget_timeout {
+        if raise.kind == Kind::SoftRealTime
+            && jiffies > raise.since
+            && jiffies > queue.budget_timeout
+        {
             raise.since = if queue.budget_timeout > raise.since {
                 raise.since + (jiffies - queue.budget_timeout)
             } else {
@@ -302,7 +307,8 @@ impl Bfq {
     fn set_next_start(&mut self, at: u32, jiffies: u64) {
         let idle = self.clock.ticks(u64::from(self.tunables.slice_idle_us) / 1000);
         let raise = &mut self.queues[at as usize].raise;
-        let at_rate = self.clock.hz() as i64 * raise.service_from_backlogged / MAX_SOFT_REAL_TIME_RATE;
+        let at_rate =
+            self.clock.hz() as i64 * raise.service_from_backlogged / MAX_SOFT_REAL_TIME_RATE;
         let by_rate = raise.backlogged_since + at_rate.max(0) as u64;
         raise.next_start = raise.next_start.max(by_rate).max(jiffies + idle + 4);
     }

@@ -91,8 +91,8 @@ impl Bfq {
         let queues = &self.queues;
         let st = &mut self.trees[queue.class];
         let members = if tree == Tree::Active { &mut st.active } else { &mut st.idle };
-        let place =
-            members.partition_point(|&other| queues[other as usize].entity.finish <= queue.entity.finish);
+        let place = members
+            .partition_point(|&other| queues[other as usize].entity.finish <= queue.entity.finish);
         members.insert(place, at);
         self.queues[at as usize].entity.tree = tree;
     }

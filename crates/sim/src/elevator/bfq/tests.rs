@@ -1,6 +1,8 @@
 //! Hand-worked traces of BFQ, and its shares.
 
-use super::super::tests::{at_level, classed, dispatched, drain, from, merged, read, request_of, write};
+use super::super::tests::{
+    at_level, classed, dispatched, drain, from, merged, read, request_of, write,
+};
 use super::*;
 
 fn bfq() -> Bfq {
@@ -174,7 +176,10 @@ fn shares(elevator: &mut Bfq, processes: &[Process], seconds: u64) -> Vec<u64> {
             Dispatch::Request(request) => {
                 now += 1;
                 elevator.completed(ms(now), &request);
-                let n = processes.iter().position(|&(process, ..)| process == request.process.0).unwrap();
+                let n = processes
+                    .iter()
+                    .position(|&(process, ..)| process == request.process.0)
+                    .unwrap();
                 served[n] += request.len;
                 submit(elevator, n, ms(now));
             }
@@ -210,7 +215,8 @@ fn levels_share_the_sectors_by_their_weights() {
         let served = shares(&mut elevator, &processes, 60);
         let sectors = [served[0] / SECTOR, served[1] / SECTOR];
         // B-WF2Q+ is never further from the fluid shares than the budgets of all queues.
-        let apart = (sectors[0] * weights[1]).abs_diff(sectors[1] * weights[0]) / (weights[0] + weights[1]);
+        let apart =
+            (sectors[0] * weights[1]).abs_diff(sectors[1] * weights[0]) / (weights[0] + weights[1]);
         let bound = 2 * elevator.max_budget.unsigned_abs();
         assert!(apart <= bound, "{levels:?}: {sectors:?}, apart {apart}, bound {bound}");
     }
@@ -219,7 +225,8 @@ fn levels_share_the_sectors_by_their_weights() {
 #[test]
 fn real_time_goes_before_best_effort_as_long_as_it_has_requests() {
     let rt = PriorityClass::RealTime;
-    let served = shares(&mut plain(), &[(1, (rt, 7), true), (2, (PriorityClass::BestEffort, 0), true)], 5);
+    let served =
+        shares(&mut plain(), &[(1, (rt, 7), true), (2, (PriorityClass::BestEffort, 0), true)], 5);
     assert_eq!(served[1], 0, "{served:?}");
 }
 
@@ -344,7 +351,8 @@ fn slots_are_shared_out() {
     let mut sync = write(1, 0, 1);
     sync.flags.sync = true;
     let depths = |elevator: &Bfq| {
-        [read(1, 0, 1), sync, write(1, 0, 1)].map(|request| elevator.depth_limit(&from(77, request), 256))
+        [read(1, 0, 1), sync, write(1, 0, 1)]
+            .map(|request| elevator.depth_limit(&from(77, request), 256))
     };
     let mut elevator = bfq();
     assert_eq!(depths(&elevator), [256, 192, 128]);
@@ -445,7 +453,8 @@ fn what_a_queue_wakes_is_served_while_the_queue_is_waited_for() {
     let (served, woken) = (at(first.process.0), [at(2), at(3)]);
     assert_eq!((first.process.0, elevator.in_service), (1, Some(served)));
     for (found, other) in [(1, woken[1]), (2, woken[0])] {
-        elevator.queues[other as usize].waker = Waker { known: Some(served), found, ..Waker::default() };
+        elevator.queues[other as usize].waker =
+            Waker { known: Some(served), found, ..Waker::default() };
         assert_eq!(elevator.inject(served), Some(other));
     }
 }
@@ -460,7 +469,10 @@ fn slice_idle_has_two_names() {
     elevator.set("strict_guarantees", "1").unwrap();
     assert_eq!(elevator.slice_idle_ns(), 8_000_000, "strict guarantees need 8 ms");
     let error = elevator.set("quantum", "4").unwrap_err().to_string();
-    assert!(error.starts_with("bfq has no tunable 'quantum': it has fifo_expire_sync, "), "{error}");
+    assert!(
+        error.starts_with("bfq has no tunable 'quantum': it has fifo_expire_sync, "),
+        "{error}"
+    );
 }
 
 #[test]

@@ -19,7 +19,8 @@ impl Bfq {
         };
         let handle = self.requests.insert(at, request, now.ns + u64::from(ms) * MS);
         let before = self.queues[at as usize].next;
-        let next = better(&self.requests, before, Some(handle), self.rate.last_position, self.reach());
+        let next =
+            better(&self.requests, before, Some(handle), self.rate.last_position, self.reach());
         let queue = &mut self.queues[at as usize];
         queue.waiting += 1;
         queue.next = next;
@@ -33,7 +34,8 @@ impl Bfq {
             interactive = self.becomes_busy(at, now);
         }
         let queue = &mut self.queues[at as usize];
-        if self.tunables.low_latency == 1 && (!was_raised || queue.raise.factor == 1 || interactive) {
+        if self.tunables.low_latency == 1 && (!was_raised || queue.raise.factor == 1 || interactive)
+        {
             queue.raise.since = now.jiffies;
         }
     }
@@ -100,7 +102,9 @@ impl Bfq {
         self.in_driver += 1;
         if served {
             self.update_raise(at, now);
-            if self.busy_queues() > 1 && self.queues[at as usize].class == PriorityClass::Idle as usize {
+            if self.busy_queues() > 1
+                && self.queues[at as usize].class == PriorityClass::Idle as usize
+            {
                 self.expire(at, false, Reason::BudgetExhausted, now);
             }
         }
@@ -114,19 +118,23 @@ impl Bfq {
         if !queue.fifo_checked {
             queue.fifo_checked = true;
             let oldest = self.requests.oldest(at).filter(|&oldest| oldest != last);
-            if let Some(late) = oldest.filter(|&oldest| now_ns >= self.requests.entry(oldest).stamp) {
+            if let Some(late) = oldest.filter(|&oldest| now_ns >= self.requests.entry(oldest).stamp)
+            {
                 return Some(late);
             }
         }
         let head = self.requests.request(last).offset;
-        let next =
-            self.requests.next(last).or_else(|| self.requests.first(at).filter(|&first| first != last));
+        let next = self
+            .requests
+            .next(last)
+            .or_else(|| self.requests.first(at).filter(|&first| first != last));
         better(&self.requests, next, self.requests.previous(last), head, self.reach())
     }
 
     /// The queue whose request goes next (`bfq_select_queue`).
     pub(super) fn select(&mut self, now: Now) -> Option<u32> {
-        let timed_out = |at: &u32| self.may_expire_for_time(*at, now.jiffies) && !self.must_idle(*at);
+        let timed_out =
+            |at: &u32| self.may_expire_for_time(*at, now.jiffies) && !self.must_idle(*at);
         let mut served = self.in_service;
         if let Some(at) = served.filter(timed_out) {
             self.expire(at, false, Reason::BudgetTimeout, now);

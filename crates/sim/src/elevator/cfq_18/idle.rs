@@ -16,7 +16,8 @@ impl Cfq18 {
         if wait == 0 || !self.queues[at as usize].idle_window {
             return false;
         }
-        let Some(context) = self.active_context.map(|context| self.context_list[context as usize]) else {
+        let Some(context) = self.active_context.map(|context| self.context_list[context as usize])
+        else {
             return false;
         };
         if context.exited {
@@ -50,7 +51,13 @@ impl Cfq18 {
     }
 
     /// `cfq_update_io_thinktime`, `cfq_update_io_seektime`, `cfq_update_idle_window`.
-    pub(super) fn update_history(&mut self, at: u32, context: usize, request: &IoRequest, now: u64) {
+    pub(super) fn update_history(
+        &mut self,
+        at: u32,
+        context: usize,
+        request: &IoRequest,
+        now: u64,
+    ) {
         let slice_idle = self.slice_idle();
         let context = &mut self.context_list[context];
         context.think.update((now - context.last_end).min(2 * slice_idle));
@@ -67,7 +74,9 @@ impl Cfq18 {
 
     /// `cfq_should_preempt`.
     pub(super) fn should_preempt(&self, at: u32) -> bool {
-        let Some(active) = self.active.map(|active| self.queues[active as usize]) else { return false };
+        let Some(active) = self.active.map(|active| self.queues[active as usize]) else {
+            return false;
+        };
         let new = self.queues[at as usize];
         if new.class == PriorityClass::Idle {
             return false;

@@ -224,7 +224,8 @@ impl Cfq18 {
 
     /// Time for a queue (`cfq_prio_to_slice`): a fifth more or less for each level.
     fn slice(&self, queue: &Queue) -> u64 {
-        let ms = if queue.sync { self.tunables.slice_sync_ms } else { self.tunables.slice_async_ms };
+        let ms =
+            if queue.sync { self.tunables.slice_sync_ms } else { self.tunables.slice_async_ms };
         let base = self.clock.ticks(ms.into()) as i64;
         (base + base / 5 * (4 - queue.level as i64)).max(0) as u64
     }
@@ -232,7 +233,8 @@ impl Cfq18 {
     /// Requests in a slice of writes (`cfq_prio_to_maxrq`).
     fn slice_requests_max(&self, queue: &Queue) -> u32 {
         let base = self.tunables.slice_async_rq;
-        base.saturating_add(base.saturating_mul((LEVELS - 1 - queue.level) as u32)).saturating_mul(2)
+        base.saturating_add(base.saturating_mul((LEVELS - 1 - queue.level) as u32))
+            .saturating_mul(2)
     }
 
     fn context(&mut self, process: ProcessId, now: u64) -> usize {
@@ -345,7 +347,8 @@ impl Elevator for Cfq18 {
             self.requests.better(next, Some(handle), self.last_position, self.reach());
         if !request.is_read() {
             // A process that writes is not about to read: its turn ends (`cfq_crq_enqueued`).
-            let idling = self.active_context == Some(context as u32) && self.idle_timer.take().is_some();
+            let idling =
+                self.active_context == Some(context as u32) && self.idle_timer.take().is_some();
             if let Some(active) = self.active.filter(|_| idling) {
                 self.expire(active, false, now);
             }
@@ -423,7 +426,9 @@ impl Elevator for Cfq18 {
         self.context_list[context].exited = true;
         // `cfq_exit_single_io_context`: the turn ends with the process.
         let gone = self.active_context == Some(context as u32);
-        if let Some(active) = self.active.filter(|&active| gone && self.queues[active as usize].sync) {
+        if let Some(active) =
+            self.active.filter(|&active| gone && self.queues[active as usize].sync)
+        {
             self.expire(active, false, now);
         }
     }

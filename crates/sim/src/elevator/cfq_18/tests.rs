@@ -1,6 +1,8 @@
 //! Hand-worked traces of CFQ in 2.6.18.
 
-use super::super::tests::{at_level, classed, dispatched, drain, from, merged, read, request_of, write};
+use super::super::tests::{
+    at_level, classed, dispatched, drain, from, merged, read, request_of, write,
+};
 use super::*;
 
 fn cfq() -> Cfq18 {
@@ -27,7 +29,10 @@ fn ids(requests: &[IoRequest]) -> Vec<u64> {
 #[test]
 fn defaults_are_fractions_of_a_second_in_ticks() {
     let tunables = Cfq18Tunables::new(1000);
-    assert_eq!((tunables.slice_sync_ms, tunables.slice_async_ms, tunables.slice_idle_ms), (100, 40, 8));
+    assert_eq!(
+        (tunables.slice_sync_ms, tunables.slice_async_ms, tunables.slice_idle_ms),
+        (100, 40, 8)
+    );
     assert_eq!((tunables.fifo_expire_sync_ms, tunables.fifo_expire_async_ms), (125, 250));
     assert_eq!(Cfq18Tunables::new(100).slice_idle_ms, 10, "one tick at least");
 }
@@ -212,7 +217,11 @@ fn back_merges_cross_queues_and_front_merges_do_not() {
     elevator.insert(ms(0), from(1, read(2, 100, 1)));
     assert_eq!(merged(&mut elevator, &from(2, read(3, 101, 1))), Some(2));
     elevator.insert(ms(0), from(2, read(4, 500, 1)));
-    assert_eq!(merged(&mut elevator, &from(2, read(5, 49, 1))), None, "request 1 is another process's");
+    assert_eq!(
+        merged(&mut elevator, &from(2, read(5, 49, 1))),
+        None,
+        "request 1 is another process's"
+    );
     assert_eq!(merged(&mut elevator, &from(2, read(6, 499, 1))), Some(4));
 }
 

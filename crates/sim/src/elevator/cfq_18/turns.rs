@@ -69,7 +69,8 @@ impl Cfq18 {
     fn next_level(&mut self) {
         let mut wrapped = false;
         let found = loop {
-            let found = (self.level..=self.last_level).find(|&level| !self.levels[level].is_empty());
+            let found =
+                (self.level..=self.last_level).find(|&level| !self.levels[level].is_empty());
             if found.is_some() {
                 break found;
             }
@@ -114,7 +115,10 @@ impl Cfq18 {
     fn send_from(&mut self, at: u32, most: u32, now: u64) {
         let mut sent = 0;
         while sent < most {
-            let Some(handle) = self.oldest_expired(at, now).or(self.queues[at as usize].next) else { break };
+            let Some(handle) = self.oldest_expired(at, now).or(self.queues[at as usize].next)
+            else {
+                break;
+            };
             let process = self.requests.request(handle).process;
             self.send(at, handle);
             self.slice_requests += 1;
@@ -142,8 +146,11 @@ impl Cfq18 {
             return None;
         }
         let oldest = self.requests.oldest(at)?;
-        let ms =
-            if queue.sync { self.tunables.fifo_expire_sync_ms } else { self.tunables.fifo_expire_async_ms };
+        let ms = if queue.sync {
+            self.tunables.fifo_expire_sync_ms
+        } else {
+            self.tunables.fifo_expire_async_ms
+        };
         let late = now > self.requests.entry(oldest).stamp + self.clock.ticks(ms.into());
         queue.fifo_checked = late;
         late.then_some(oldest)
@@ -168,10 +175,12 @@ impl Cfq18 {
     pub(super) fn sort_for_driver(&mut self, request: IoRequest) {
         let boundary = self.driver_position;
         let ahead = |position: u64| position >= boundary;
-        let at = self.sent.iter().rposition(|before| match (ahead(request.offset), ahead(before.offset)) {
-            (true, false) => false,
-            (false, true) => true,
-            _ => request.offset >= before.offset,
+        let at = self.sent.iter().rposition(|before| {
+            match (ahead(request.offset), ahead(before.offset)) {
+                (true, false) => false,
+                (false, true) => true,
+                _ => request.offset >= before.offset,
+            }
         });
         self.sent.insert(at.map_or(0, |at| at + 1), request);
     }

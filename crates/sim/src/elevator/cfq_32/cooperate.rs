@@ -48,7 +48,8 @@ impl Cfq32 {
             }
             other = heir;
         }
-        let (ours, theirs) = (self.queues[at as usize].processes, self.queues[other as usize].processes);
+        let (ours, theirs) =
+            (self.queues[at as usize].processes, self.queues[other as usize].processes);
         if ours == 0 || theirs == 0 {
             return;
         }
@@ -65,7 +66,8 @@ impl Cfq32 {
     /// sharing does not pay any more (`cfq_set_request`).
     pub(super) fn process_queue(&mut self, request: &IoRequest, context: usize, now: u64) -> u32 {
         let class = request.class;
-        let Some(at) = self.context_list[context].queue.filter(|&at| self.queues[at as usize].class == class)
+        let Some(at) =
+            self.context_list[context].queue.filter(|&at| self.queues[at as usize].class == class)
         else {
             let at = self.add_queue(request);
             self.context_list[context].queue = Some(at);

@@ -39,11 +39,13 @@ impl Cfq32 {
         context.think.update((now - context.last_end).min(2 * slice_idle));
         let queue = &mut self.queues[at as usize];
         let position = request.offset / SECTOR;
-        let jump = if context.last_position == 0 { 0 } else { context.last_position.abs_diff(position) };
+        let jump =
+            if context.last_position == 0 { 0 } else { context.last_position.abs_diff(position) };
         context.seek.update(jump);
         context.last_position = request.end() / SECTOR;
         let context = *context;
-        let distance = if queue.last_position == 0 { 0 } else { queue.last_position.abs_diff(position) };
+        let distance =
+            if queue.last_position == 0 { 0 } else { queue.last_position.abs_diff(position) };
         queue.seek.update(distance);
         if queue.shared {
             let since = if queue.seeky_since == 0 { now } else { queue.seeky_since };
@@ -60,7 +62,8 @@ impl Cfq32 {
         {
             queue.idle_window = false;
         } else if sample_valid(context.think.samples) {
-            queue.idle_window = context.think.mean <= if context.seeks() { seeky_idle } else { slice_idle };
+            queue.idle_window =
+                context.think.mean <= if context.seeks() { seeky_idle } else { slice_idle };
         }
     }
 
@@ -74,7 +77,8 @@ impl Cfq32 {
         if wait == 0 || !queue.idle_window || self.in_driver[0] + self.in_driver[1] > 0 {
             return;
         }
-        let Some(context) = self.active_context.map(|context| self.context_list[context as usize]) else {
+        let Some(context) = self.active_context.map(|context| self.context_list[context as usize])
+        else {
             return;
         };
         let left = queue.slice_end.saturating_sub(now);

@@ -350,7 +350,8 @@ fn better(
 /// The request to follow `handle` (`cfq_find_next_rq`).
 fn next_after(requests: &SortedQueues, handle: Handle, head: u64, reach: Reach) -> Option<Handle> {
     let queue = requests.entry(handle).queue;
-    let next = requests.next(handle).or_else(|| requests.first(queue).filter(|&first| first != handle));
+    let next =
+        requests.next(handle).or_else(|| requests.first(queue).filter(|&first| first != handle));
     better(requests, next, requests.previous(handle), head, reach)
 }
 

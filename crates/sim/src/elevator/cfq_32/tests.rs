@@ -114,7 +114,8 @@ fn the_tree_puts_a_short_slice_behind_a_long_one() {
     elevator.insert(ms(0), from(1, read(2, 100, 1)));
     elevator.insert(ms(50), from(2, read(3, 5000, 1)));
     let now = 300_000;
-    let keys: Vec<i64> = elevator.tree.iter().map(|&at| elevator.queues[at as usize].key - now).collect();
+    let keys: Vec<i64> =
+        elevator.tree.iter().map(|&at| elevator.queues[at as usize].key - now).collect();
     // One queue: no spread; two: 80; three: 50 + 2 * 80.
     assert_eq!(keys, [0, 80, 210]);
 }
@@ -163,7 +164,11 @@ fn merging_stays_within_a_queue() {
     assert_eq!(merged(&mut elevator, &from(2, read(2, 11, 1))), None);
     assert_eq!(merged(&mut elevator, &from(1, read(3, 11, 1))), Some(1));
     elevator.insert(ms(0), from(1, write(4, 100, 1)));
-    assert_eq!(merged(&mut elevator, &from(1, sync(write(5, 101, 1)))), None, "not into an asynchronous one");
+    assert_eq!(
+        merged(&mut elevator, &from(1, sync(write(5, 101, 1)))),
+        None,
+        "not into an asynchronous one"
+    );
     assert_eq!(
         merged(&mut elevator, &from(7, write(6, 101, 1))),
         Some(4),
@@ -183,7 +188,10 @@ fn processes_that_read_interleaved_parts_come_to_share_a_queue() {
     for now in 1..10 {
         elevator.completed(ms(now), &request);
         let next = request_of(elevator.dispatch(ms(now), 0));
-        elevator.insert(ms(now), from(request.process.0, read(request.id + 2, request.offset / PAGE + 2, 1)));
+        elevator.insert(
+            ms(now),
+            from(request.process.0, read(request.id + 2, request.offset / PAGE + 2, 1)),
+        );
         request = next;
     }
     let queue_of = |process: u32| {

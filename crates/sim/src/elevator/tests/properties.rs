@@ -45,12 +45,8 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(PriorityClass::Idle),
     ];
     let priority = (class, prop_oneof![Just(NORMAL_LEVEL), 0..LEVELS]);
-    let flags = (any::<bool>(), any::<bool>(), any::<bool>()).prop_map(|(sync, idle, meta)| Flags {
-        sync,
-        idle,
-        meta,
-        ..Flags::default()
-    });
+    let flags = (any::<bool>(), any::<bool>(), any::<bool>())
+        .prop_map(|(sync, idle, meta)| Flags { sync, idle, meta, ..Flags::default() });
     let pause = prop_oneof![3 => 0_u64..50, 2 => 50_u64..5_000, 1 => 5_000_u64..400_000];
     (op, 0_u64..40, 1_u64..5, flags, 0_u32..4, priority, pause, 0_usize..4).prop_map(
         |(op, page, pages, flags, process, (class, level), pause_us, completions)| Step {
@@ -104,13 +100,16 @@ impl Driver<'_> {
             step.op
         );
         let absorbed = match merge.absorbed {
-            Some(gone) => {
-                self.waiting.remove(&gone).ok_or_else(|| TestCaseError::fail("absorbed what did not wait"))?
-            }
+            Some(gone) => self
+                .waiting
+                .remove(&gone)
+                .ok_or_else(|| TestCaseError::fail("absorbed what did not wait"))?,
             None => 0,
         };
-        let grown =
-            self.waiting.get_mut(&merge.into).ok_or_else(|| TestCaseError::fail("merged into nothing"))?;
+        let grown = self
+            .waiting
+            .get_mut(&merge.into)
+            .ok_or_else(|| TestCaseError::fail("merged into nothing"))?;
         *grown += len + absorbed;
         prop_assert!(*grown <= 8 * PAGE, "too large");
         Ok(())
@@ -132,7 +131,11 @@ impl Driver<'_> {
                     return Ok(Some(until));
                 }
                 Dispatch::Wait => {
-                    prop_assert!(!self.in_device.is_empty(), "waits for nothing: {:?}", self.waiting);
+                    prop_assert!(
+                        !self.in_device.is_empty(),
+                        "waits for nothing: {:?}",
+                        self.waiting
+                    );
                     prop_assert!(!self.waiting.is_empty());
                     return Ok(None);
                 }
@@ -177,8 +180,11 @@ impl Driver<'_> {
                 _ => self.now + Nanos::from_millis(5),
             };
             self.complete();
-            idle_rounds =
-                if self.waiting.len() == before && self.in_device.is_empty() { idle_rounds + 1 } else { 0 };
+            idle_rounds = if self.waiting.len() == before && self.in_device.is_empty() {
+                idle_rounds + 1
+            } else {
+                0
+            };
             prop_assert!(idle_rounds < 1000, "nothing moves: {:?}", self.waiting);
         }
         prop_assert_eq!(self.bytes_in, self.bytes_out);

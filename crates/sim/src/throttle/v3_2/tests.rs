@@ -5,8 +5,15 @@ use super::*;
 
 const MACHINE: Machine = Machine { hz: 250, cpus: 2, possible_cpus: 2 };
 /// 1,000,000 pages dirtyable: limit 200,000, background 100,000, freerun 150,000, setpoint 175,000.
-const MEMORY: Memory =
-    Memory { total: 1_000_000, free: 999_999, reserve: 0, file: 0, anon: 0, mapped: 0, swap_free: false };
+const MEMORY: Memory = Memory {
+    total: 1_000_000,
+    free: 999_999,
+    reserve: 0,
+    file: 0,
+    anon: 0,
+    mapped: 0,
+    swap_free: false,
+};
 /// Long after the start, at tick 250,000.
 const NOW: Nanos = Nanos::from_secs(1_000);
 
@@ -53,7 +60,10 @@ fn a_pause_is_pages_over_rate_and_what_it_comes_to_decides_on_the_next_stretch()
     // less than a quarter: 250, made odd.
     let (mut t, who) = machine();
     assert_eq!(look(&mut t, who, 1_000, 175_000), Verdict::Sleep { until: ticks(5) });
-    assert_eq!(t.resume(who, ticks(5), 0, &seen(175_000)).verdict, Verdict::Go { next_check_pages: 251 });
+    assert_eq!(
+        t.resume(who, ticks(5), 0, &seen(175_000)).verdict,
+        Verdict::Go { next_check_pages: 251 }
+    );
     // 200 pages are 1 tick.
     assert_eq!(look(&mut t, who, 200, 175_000), Verdict::Sleep { until: ticks(1) });
     // 100 pages are less than a tick: no sleep, and twice as many next time: 204, between 112
@@ -63,18 +73,27 @@ fn a_pause_is_pages_over_rate_and_what_it_comes_to_decides_on_the_next_stretch()
     // 300 pages are 2 ticks, between a quarter of the longest and the longest: as before.
     let (mut t, who) = machine();
     assert_eq!(look(&mut t, who, 300, 175_000), Verdict::Sleep { until: ticks(2) });
-    assert_eq!(t.resume(who, ticks(2), 0, &seen(175_000)).verdict, Verdict::Go { next_check_pages: 32 });
+    assert_eq!(
+        t.resume(who, ticks(2), 0, &seen(175_000)).verdict,
+        Verdict::Go { next_check_pages: 32 }
+    );
 }
 
 #[test]
 fn at_the_limit_tasks_wait_until_it_is_kept_or_their_device_has_next_to_nothing() {
     let (mut t, who) = machine();
     assert_eq!(look(&mut t, who, 32, 200_000), Verdict::Sleep { until: ticks(5) });
-    assert_eq!(t.resume(who, ticks(5), 0, &seen(200_000)).verdict, Verdict::Sleep { until: ticks(10) });
+    assert_eq!(
+        t.resume(who, ticks(5), 0, &seen(200_000)).verdict,
+        Verdict::Sleep { until: ticks(10) }
+    );
     // Below freerun again: it leaves; its last pause was the longest, so 204 or 7/8 of the 32, 28,
     // made odd. But what it last found of the device, that it was over its share (a little less
     // than all), stands.
-    assert_eq!(t.resume(who, ticks(10), 0, &seen(100_000)).verdict, Verdict::Go { next_check_pages: 8 });
+    assert_eq!(
+        t.resume(who, ticks(10), 0, &seen(100_000)).verdict,
+        Verdict::Go { next_check_pages: 8 }
+    );
     assert_eq!(t.tasks[0].nr_dirtied_pause, 29);
     // Counters may be off by 2 * 8 * 2 pages.
     let (mut t, who) = machine();

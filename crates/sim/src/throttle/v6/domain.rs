@@ -27,7 +27,12 @@ pub(super) struct Share {
 impl Share {
     /// A context's part of its device's minimum and maximum is its part of the bandwidth
     /// (`wb_min_max_ratio`).
-    pub(super) fn of(limits: BdiLimits, min_ppm_sum: u64, bandwidth: u64, bdi_bandwidth: u64) -> Self {
+    pub(super) fn of(
+        limits: BdiLimits,
+        min_ppm_sum: u64,
+        bandwidth: u64,
+        bdi_bandwidth: u64,
+    ) -> Self {
         let (mut min_ppm, mut max_ppm) = (u64::from(limits.min_ppm), u64::from(limits.max_ppm));
         if bandwidth < bdi_bandwidth {
             min_ppm = min_ppm * bandwidth / bdi_bandwidth;
@@ -41,7 +46,12 @@ impl Share {
     /// The context's share of a threshold (`__wb_calc_thresh`, 6.14): by completions, plus its
     /// minimum, at most its maximum. A device that has been idle gets an eighth of the room (a
     /// hundredth under a strict limit).
-    pub(super) fn thresh(&self, thresh: u64, dirty: u64, (numerator, denominator): (u64, u64)) -> u64 {
+    pub(super) fn thresh(
+        &self,
+        thresh: u64,
+        dirty: u64,
+        (numerator, denominator): (u64, u64),
+    ) -> u64 {
         let mut share = thresh * (PPM - self.min_ppm_sum.min(PPM)) / PPM * numerator / denominator;
         share += thresh * self.min_ppm / PPM;
         if thresh > dirty {
@@ -53,7 +63,12 @@ impl Share {
 
 /// The pages that a cgroup's ratios are ratios of: its file pages, and its headroom as long as the
 /// machine has clean pages (`mdtc_calc_avail`).
-pub(super) fn memcg_available(counts: &MemcgCounts, dirty: u64, memory: &Memory, global_dirty: u64) -> u64 {
+pub(super) fn memcg_available(
+    counts: &MemcgCounts,
+    dirty: u64,
+    memory: &Memory,
+    global_dirty: u64,
+) -> u64 {
     let clean = counts.file.saturating_sub(dirty);
     let global_clean = memory.dirtyable(Generation::K6).saturating_sub(global_dirty);
     counts.file + counts.headroom.min(global_clean.saturating_sub(clean))
@@ -85,7 +100,10 @@ mod tests {
         assert_eq!(share.thresh(80_000, 80_000, (1, 4)), 12_000);
         assert_eq!(share.thresh(80_000, 80_000, (0, 4)), 8_000);
         // The eighth of the room is within the maximum as well.
-        assert_eq!(Share::of(BdiLimits { max_ppm: 10_000, ..FREE }, 0, 1, 1).thresh(80_000, 0, (0, 4)), 800);
+        assert_eq!(
+            Share::of(BdiLimits { max_ppm: 10_000, ..FREE }, 0, 1, 1).thresh(80_000, 0, (0, 4)),
+            800
+        );
     }
 
     #[test]

@@ -253,7 +253,8 @@ fn estimates_are_updated_when_more_than_200_ms_have_passed() {
 fn a_change_of_the_hard_limit_is_in_force_at_once() {
     let mut r = rig();
     assert_eq!(r.t.global.limit.limit, 199_951);
-    let bytes = DirtyKnobs { dirty: Limit::Bytes(1_000 * 4096), ..DirtyKnobs::defaults(Generation::K6) };
+    let bytes =
+        DirtyKnobs { dirty: Limit::Bytes(1_000 * 4096), ..DirtyKnobs::defaults(Generation::K6) };
     r.t.set_knobs(bytes, &MEMORY);
     assert_eq!((r.t.global.limit.limit, r.t.ratelimit_pages), (1_000, 16));
     assert_eq!(r.t.thresholds(&MEMORY), Thresholds { dirty: 1_000, background: 500 });
@@ -309,7 +310,10 @@ fn the_narrower_of_machine_and_cgroup_decides() {
         ..seen(dirty)
     };
     // Room in the cgroup: 5,005, 2^(12/2) = 64; in the machine 184,961, 2^(17/2) = 256.
-    assert_eq!(r.t.balance(r.who, NOW, &counts(14_990)).verdict, Verdict::Go { next_check_pages: 64 });
+    assert_eq!(
+        r.t.balance(r.who, NOW, &counts(14_990)).verdict,
+        Verdict::Go { next_check_pages: 64 }
+    );
     assert!(matches!(r.t.balance(r.who, NOW, &counts(19_995)).verdict, Verdict::Sleep { .. }));
     assert!(r.t.over_background(wb, NOW, &counts(9_986)));
     // The device's share is 1,000,000 of 1,000,001 completions, a page less.

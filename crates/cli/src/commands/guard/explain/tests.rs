@@ -41,7 +41,10 @@ fn short() -> Device {
 fn raised() -> Device {
     let mut knobs = short().held;
     knobs.extend([held("scheduler", "bfq", "mq-deadline"), held("pid:41.ioprio", "be/0", "none")]);
-    Device { raised: vec!["postgres (41)".into(), "ext4's journal".into()], ..disk("protect", 0.8, knobs) }
+    Device {
+        raised: vec!["postgres (41)".into(), "ext4's journal".into()],
+        ..disk("protect", 0.8, knobs)
+    }
 }
 
 fn status(devices: Vec<Device>) -> Status {
@@ -49,7 +52,8 @@ fn status(devices: Vec<Device>) -> Status {
 }
 
 fn said(status: &Status) -> String {
-    let lines: Vec<String> = paragraphs(status, &Reach { socket: None }).into_iter().flatten().collect();
+    let lines: Vec<String> =
+        paragraphs(status, &Reach { socket: None }).into_iter().flatten().collect();
     for line in &lines {
         assert!(line.chars().count() <= WIDTH && *line == line.trim_end(), "{line:?}");
     }
@@ -112,7 +116,8 @@ fn a_pace_while_little_is_known() {
       gives everything back at once; a longer p99 (guard.toml, --p99) leaves the
       flood more.
     ");
-    let assumed = Device { pressure: Some(0.5), base_us: None, goal_us: ASSUMED_GOAL_US, ..paced(0.0) };
+    let assumed =
+        Device { pressure: Some(0.5), base_us: None, goal_us: ASSUMED_GOAL_US, ..paced(0.0) };
     insta::assert_snapshot!(waits(&assumed), @r"
     postgres (41) waits 25.0 ms for a commit or a read, within the goal of 50.0 ms, assumed until victims were seen without a flood.
     ");
@@ -318,7 +323,12 @@ fn a_pause() {
 }
 
 fn quiet(n: u32) -> Device {
-    Device { name: format!("sd{n}"), state: "free".into(), backlog_bytes: Some(0), ..Device::default() }
+    Device {
+        name: format!("sd{n}"),
+        state: "free".into(),
+        backlog_bytes: Some(0),
+        ..Device::default()
+    }
 }
 
 #[test]
