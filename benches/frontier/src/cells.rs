@@ -104,7 +104,8 @@ impl Cell {
 
     pub(crate) fn scenario(&self, pace: Pace) -> anyhow::Result<Scenario> {
         let mut s = scenario::parse(&format!(
-            "name = \"custom\"\n[[victim]]\nkind = \"read\"\n[timing]\nrounds = {}\nmeasure = \"{}s\"\n",
+            "name = \"custom\"\n[[victim]]\nkind = \"read\"\n[timing]\nrounds = {}\n\
+             measure = \"{}s\"\n",
             pace.rounds, pace.measure_s
         ))?;
         s.victims = vec![scenario::parse_victim(&self.victim_spec())?];

@@ -69,7 +69,10 @@ fn best(out: &mut String, cells: &[(Cell, Measured)]) {
     if measured == 0 {
         return;
     }
-    out.push_str("\n| device | victim | best family | victim keeps | p99 | dead | flood keeps | default: victim, p99 | late |\n");
+    out.push_str(
+        "\n| device | victim | best family | victim keeps | p99 | dead | flood keeps | \
+        default: victim, p99 | late |\n",
+    );
     out.push_str("|---|---|---|---|---|---|---|---|---|\n");
     for (cell, data) in cells {
         let Some(run) = &data.lab else { continue };
@@ -129,7 +132,10 @@ fn table(out: &mut String, cells: &[&(Cell, Measured)]) {
     if cells.is_empty() {
         return;
     }
-    out.push_str("| victim | family | per second | victim keeps | p99 | slowest | dead | flood keeps | simulated: victim | p99 | flood |\n");
+    out.push_str(
+        "| victim | family | per second | victim keeps | p99 | slowest | dead | flood \
+        keeps | simulated: victim | p99 | flood |\n",
+    );
     out.push_str("|---|---|---|---|---|---|---|---|---|---|---|\n");
     for (cell, data) in cells {
         let Some(first) = data.lab.as_ref().or(data.sim.as_ref()) else { continue };

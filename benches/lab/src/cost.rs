@@ -264,7 +264,8 @@ fn beside(
         let (least, most) =
             (kept.first().copied().unwrap_or(0.0), kept.last().copied().unwrap_or(0.0));
         println!(
-            "  {:<14} {:>7.0} commits/s, {:>6.2} % of the rate without ({least:.1} to {most:.1}), {:>5.2} % of one core",
+            "  {:<14} {:>7.0} commits/s, {:>6.2} % of the rate without ({least:.1} to {most:.1}), \
+             {:>5.2} % of one core",
             arm.name,
             median(&rates[at]).unwrap_or(0.0),
             median(&kept).unwrap_or(0.0),

@@ -203,9 +203,12 @@ fn bench(floodwall: &Floodwall, plan: Plan, threads: u32, block_kib: u32) -> any
     // The array holds every byte twice in 512 MiB and writes back while it fills. From 384 MiB on
     // it is full for every writer.
     let scenario = format!(
-        "name = \"lab-2010\"\n[[victim]]\nkind = \"commit\"\nthreads = {threads}\nblock = \"{block_kib}KiB\"\nsize = \"{}GiB\"\n\
-         [[flood]]\nname = \"dd\"\nkind = \"seq\"\nblock = \"1KiB\"\nsize = \"20977328128B\"\ndata = \"zero\"\n\
-         [timing]\nrounds = {}\nmeasure = \"{}s\"\nwarmup_max = \"60s\"\nsettle = \"5s\"\ndevice_cache = \"384MiB\"\n",
+        "name = \"lab-2010\"\n[[victim]]\nkind = \"commit\"\nthreads = {threads}\n\
+         block = \"{block_kib}KiB\"\nsize = \"{}GiB\"\n\
+         [[flood]]\nname = \"dd\"\nkind = \"seq\"\nblock = \"1KiB\"\nsize = \"20977328128B\"\n\
+         data = \"zero\"\n\
+         [timing]\nrounds = {}\nmeasure = \"{}s\"\nwarmup_max = \"60s\"\nsettle = \"5s\"\n\
+         device_cache = \"384MiB\"\n",
         plan.file_gib, plan.rounds, plan.seconds
     );
     let file = std::env::temp_dir().join(format!("lab-2010-{}.toml", std::process::id()));
@@ -267,7 +270,8 @@ struct Dd(Child);
 impl Dd {
     fn start(dir: &Path) -> anyhow::Result<Self> {
         // The published command, in a loop: it has to outlast the victim.
-        let loop_forever = "trap 'kill $!; exit' TERM; while :; do dd if=/dev/zero of=dd.data bs=1024 count=20485672 & wait $!; done";
+        let loop_forever = "trap 'kill $!; exit' TERM; while :; do dd if=/dev/zero of=dd.data \
+            bs=1024 count=20485672 & wait $!; done";
         let child = Command::new("/bin/sh")
             .args(["-c", loop_forever])
             .current_dir(dir)

@@ -163,9 +163,11 @@ fn section(data: &Path) -> anyhow::Result<(String, Origin)> {
 
 fn table(trials: &[Value]) -> anyhow::Result<String> {
     let mut out = String::from(
-        "Geometric means over the rounds with 95 % intervals. The ratio is guest to host within a round. *Late* counts the rounds \
+        "Geometric means over the rounds with 95 % intervals. The ratio is guest to host within a \
+         round. *Late* counts the rounds \
          in which the lab did not keep up with its model.\n\n\
-         | preset | figure | rounds | host | guest | guest / host | late, host and guest |\n|---|---|---|---|---|---|---|\n",
+         | preset | figure | rounds | host | guest | guest / host | late, host and guest |\n\
+         |---|---|---|---|---|---|---|\n",
     );
     for preset in PRESETS {
         let of = |place: &str| {

@@ -163,7 +163,8 @@ mod tests {
             let rates = format!(
                 "1 local {local}\n1 sync-default 44\n1 sync-tuned 56\n1 async-default 100\n"
             );
-            json!({ "ram": RAM, "printed": format!("{rates}lateness    n 5\nkept up     {kept_up}\n") })
+            json!({ "ram": RAM, "printed": format!("{rates}lateness    n 5\n\
+                kept up     {kept_up}\n") })
         };
         let rounds = [round(66.0, "yes: within"), round(33.0, "nothing to tell it by")];
         let text = table(&rounds, &published).unwrap();

@@ -53,9 +53,11 @@ fn path(data: &Path, preset: &str, setting: &str) -> std::path::PathBuf {
 
 fn scenario(cache: &str) -> String {
     format!(
-        "name = \"lab-record\"\n[[victim]]\nkind = \"commit\"\nthreads = 10\nblock = \"16KiB\"\nsize = \"2GiB\"\n\
+        "name = \"lab-record\"\n[[victim]]\nkind = \"commit\"\nthreads = 10\nblock = \"16KiB\"\n\
+         size = \"2GiB\"\n\
          [[flood]]\nkind = \"seq\"\nblock = \"1MiB\"\nsize = \"20GiB\"\ndata = \"zero\"\n\
-         [timing]\nrounds = 2\nmeasure = \"15s\"\nwarmup_max = \"30s\"\nsettle = \"5s\"\ndevice_cache = \"{cache}\"\n"
+         [timing]\nrounds = 2\nmeasure = \"15s\"\nwarmup_max = \"30s\"\nsettle = \"5s\"\n\
+         device_cache = \"{cache}\"\n"
     )
 }
 

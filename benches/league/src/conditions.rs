@@ -177,7 +177,8 @@ fn figures(first_day: u64, days: u64, jobs: Option<usize>) -> anyhow::Result<Vec
 fn section(figures: &[Figure]) -> String {
     let reached = figures.iter().filter(|f| f.reached).count();
     let mut out = format!(
-        "{reached} of {} figures are reached; 8 GiB of RAM, 4 threads that commit 16 KiB, a copy.\n\n| condition | device | figure | goal | measured | |\n|---|---|---|---|---|---|\n",
+        "{reached} of {} figures are reached; 8 GiB of RAM, 4 threads that commit 16 KiB, a \
+         copy.\n\n| condition | device | figure | goal | measured | |\n|---|---|---|---|---|---|\n",
         figures.len()
     );
     for f in figures {
@@ -411,7 +412,8 @@ fn two_devices(slow: &str) -> anyhow::Result<Vec<Figure>> {
     let db = run(true, true, true)?.db;
     Ok(vec![
         figure(
-            "the fast one's copy in its first 3 s under the default, of that without the slow one's flood",
+            "the fast one's copy in its first 3 s under the default, of that without the slow \
+             one's flood",
             default.first / alone.first,
             "–",
             0.0,

@@ -372,14 +372,18 @@ pub(crate) fn section(data: &Path) -> anyhow::Result<(String, Origin)> {
             }
         ));
     }
-    out.push_str("\nThe guard, in a run of its own with longer phases; it knows nothing of the device when it begins:\n\n");
+    out.push_str(
+        "\nThe guard, in a run of its own with longer phases; it knows nothing of the \
+        device when it begins:\n\n",
+    );
     table(&mut out, all.iter().map(|cell| (cell.cell.as_str(), cell.guard.as_slice())));
     Ok((out, Origin::of_parts(all.iter().map(|cell| &cell.origin))))
 }
 
 fn table<'a>(out: &mut String, cells: impl Iterator<Item = (&'a str, &'a [Contender])>) {
     out.push_str(
-        "| cell | setting | victim, per second | × default | p99 | dead seconds | flood kept | burst kept |\n|---|---|---|---|---|---|---|---|\n",
+        "| cell | setting | victim, per second | × default | p99 | dead seconds | flood kept | \
+         burst kept |\n|---|---|---|---|---|---|---|---|\n",
     );
     for (cell, contenders) in cells {
         let Some(default) = contenders.first() else { continue };

@@ -122,7 +122,9 @@ fn at(rates: &[f64], share: f64) -> f64 {
 }
 
 fn section(all: &Drained) -> String {
-    let mut out = "| kind | drawn devices | a quarter drains less than | the middle one | three quarters | the law takes |\n|---|---|---|---|---|---|\n".to_owned();
+    let mut out = "| kind | drawn devices | a quarter drains less than | the middle one | three \
+        quarters | the law takes |\n|---|---|---|---|---|---|\n"
+        .to_owned();
     for (name, kind, classes) in KINDS {
         let rates = of(all, classes);
         let [quarter, middle, most] =

@@ -82,10 +82,14 @@ fn disk(draw: &mut Draw, cache_mib: u32) -> (String, String) {
     let heads = draw.one_of(&[2, 4, 6, 8, 12]);
     let inner = outer * draw.between(0.45, 0.6);
     let text = format!(
-        "[disk]\ncapacity = \"2TB\"\nspeed = \"{speed}rpm\"\nouter_rate = \"{outer:.0}MB/s\"\ninner_rate = \"{inner:.0}MB/s\"\n\
-         heads = {heads}\nhead_switch = \"0.8ms\"\ntrack_to_track = \"{:.2}ms\"\naverage_seek = \"{seek:.2}ms\"\n\
-         full_stroke = \"{:.2}ms\"\nwrite_settle = \"{:.2}ms\"\ncommand = \"0.1ms\"\nlink_rate = \"300MB/s\"\n\
-         queue_depth = 32\nread_ahead = \"2MiB\"\nsegments = 16\nwrite_cache = \"{cache_mib}MiB\"\n",
+        "[disk]\ncapacity = \"2TB\"\nspeed = \"{speed}rpm\"\nouter_rate = \"{outer:.0}MB/s\"\n\
+         inner_rate = \"{inner:.0}MB/s\"\n\
+         heads = {heads}\nhead_switch = \"0.8ms\"\ntrack_to_track = \"{:.2}ms\"\n\
+         average_seek = \"{seek:.2}ms\"\n\
+         full_stroke = \"{:.2}ms\"\nwrite_settle = \"{:.2}ms\"\ncommand = \"0.1ms\"\n\
+         link_rate = \"300MB/s\"\n\
+         queue_depth = 32\nread_ahead = \"2MiB\"\nsegments = 16\n\
+         write_cache = \"{cache_mib}MiB\"\n",
         draw.between(0.4, 1.2),
         seek * draw.between(1.8, 2.3),
         draw.between(0.4, 1.2),
@@ -113,14 +117,17 @@ fn array(draw: &mut Draw) -> (String, String) {
     let high = draw.between(0.1, 0.8);
     let text = format!(
         "[array]\nlevel = \"{level}\"\nmembers = {members}\nchunk = \"{chunk}KiB\"\n\n\
-         [cache]\nsize = \"{size}MiB\"\nmode = \"protected\"\ncommand = \"0.03ms\"\nlatency = \"{:.3}ms\"\nlink_rate = \"2GB/s\"\n\
-         backing_rate = \"{backing:.0}MB/s\"\nhigh = {high:.2}\nlow = {:.3}\nidle = \"100ms\"\ndestage_depth = {depth}\n\
+         [cache]\nsize = \"{size}MiB\"\nmode = \"protected\"\ncommand = \"0.03ms\"\n\
+         latency = \"{:.3}ms\"\nlink_rate = \"2GB/s\"\n\
+         backing_rate = \"{backing:.0}MB/s\"\nhigh = {high:.2}\nlow = {:.3}\nidle = \"100ms\"\n\
+         destage_depth = {depth}\n\
          destage_max = \"512KiB\"\n",
         draw.between(0.03, 0.2),
         high / 2.0,
     );
     let what = format!(
-        "{members} disks in {level} ({}), protected cache of {size} MiB, {backing:.0} MB/s behind it, destaging {depth} at a time from {:.0} %",
+        "{members} disks in {level} ({}), protected cache of {size} MiB, {backing:.0} MB/s behind \
+         it, destaging {depth} at a time from {:.0} %",
         disks.replace(", cache 0 MiB", ""),
         high * 100.0
     );
@@ -155,9 +162,12 @@ impl Flash {
             String::new()
         };
         let text = format!(
-            "[flash]\ncapacity = \"1TB\"\nread_latency = \"{}us\"\nwrite_latency = \"{}us\"\ncommand = \"{}us\"\nlink_rate = \"{}MB/s\"\n\
-             channels = {}\ndies_per_channel = {}\npage = \"16KiB\"\nplanes = 4\nread = \"{:.0}us\"\nprogram = \"{program:.2}ms\"\n{slc_lines}\
-             block = \"64MiB\"\nerase = \"5ms\"\nsuspend = \"{:.2}ms\"\nbuffer = \"{}MiB\"\npower_loss_protection = {}\nspare = {}\n\
+            "[flash]\ncapacity = \"1TB\"\nread_latency = \"{}us\"\nwrite_latency = \"{}us\"\n\
+             command = \"{}us\"\nlink_rate = \"{}MB/s\"\n\
+             channels = {}\ndies_per_channel = {}\npage = \"16KiB\"\nplanes = 4\n\
+             read = \"{:.0}us\"\nprogram = \"{program:.2}ms\"\n{slc_lines}\
+             block = \"64MiB\"\nerase = \"5ms\"\nsuspend = \"{:.2}ms\"\nbuffer = \"{}MiB\"\n\
+             power_loss_protection = {}\nspare = {}\n\
              filled = {filled:.2}\nworn = {worn}\ngc_burst = \"{:.1}ms\"\nidle = \"1s\"\n",
             self.read_latency_us,
             self.write_latency_us,
@@ -225,8 +235,10 @@ fn usb_stick(draw: &mut Draw) -> (String, String) {
     let every = draw.one_of(&[64, 128, 256, 512]);
     let stall = draw.between(0.1, 2.0);
     let text = format!(
-        "[cheap_flash]\ncapacity = \"64GB\"\nread_latency = \"{:.2}ms\"\nwrite_latency = \"{:.2}ms\"\nread_rate = \"{read:.0}MB/s\"\n\
-         write_rate = \"{write:.1}MB/s\"\ncopy_rate = \"{:.1}MB/s\"\nerase_block = \"{block}MiB\"\nerase = \"{:.1}ms\"\n\
+        "[cheap_flash]\ncapacity = \"64GB\"\nread_latency = \"{:.2}ms\"\n\
+         write_latency = \"{:.2}ms\"\nread_rate = \"{read:.0}MB/s\"\n\
+         write_rate = \"{write:.1}MB/s\"\ncopy_rate = \"{:.1}MB/s\"\n\
+         erase_block = \"{block}MiB\"\nerase = \"{:.1}ms\"\n\
          open_blocks = {open}\nstall_every = \"{every}MiB\"\nstall = \"{stall:.2}s\"\n",
         draw.between(0.2, 1.0),
         draw.between(0.3, 1.5),
@@ -234,7 +246,8 @@ fn usb_stick(draw: &mut Draw) -> (String, String) {
         draw.between(1.0, 5.0),
     );
     let what = format!(
-        "reads {read:.0} MB/s, writes {write:.0} MB/s, {open} open blocks of {block} MiB, a pause of {stall:.1} s every {every} MiB"
+        "reads {read:.0} MB/s, writes {write:.0} MB/s, {open} open blocks of {block} MiB, a pause \
+         of {stall:.1} s every {every} MiB"
     );
     (what, text)
 }
@@ -245,8 +258,10 @@ fn cloud(draw: &mut Draw) -> (String, String) {
     let latency = draw.between(0.4, 3.0);
     let sigma = draw.between(0.1, 0.6);
     let text = format!(
-        "[cloud]\ncapacity = \"4TiB\"\niops = \"{iops:.0}/s\"\niops_burst = {:.0}\nrate = \"{rate:.0}MiB/s\"\nrate_burst = \"{:.0}MiB\"\n\
-         io_size = \"{}KiB\"\nmedian_latency = \"{latency:.2}ms\"\nlatency_sigma = {sigma:.2}\nlatency_floor = \"{:.2}ms\"\n\
+        "[cloud]\ncapacity = \"4TiB\"\niops = \"{iops:.0}/s\"\niops_burst = {:.0}\n\
+         rate = \"{rate:.0}MiB/s\"\nrate_burst = \"{:.0}MiB\"\n\
+         io_size = \"{}KiB\"\nmedian_latency = \"{latency:.2}ms\"\nlatency_sigma = {sigma:.2}\n\
+         latency_floor = \"{:.2}ms\"\n\
          link_rate = \"10000Mbit/s\"\n",
         (iops / 10.0).max(1.0),
         (rate / 10.0).max(1.0),

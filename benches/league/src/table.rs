@@ -131,7 +131,9 @@ fn summary(rows: &[Row<'_>]) -> String {
 
 fn tables(rows: &[Row<'_>]) -> anyhow::Result<String> {
     let mut out = format!(
-        "Scores in percent, in {ROUNDS} fresh rounds of 30 s that chose nothing; `tune` with {SEARCH_S:.0} s, its first search; *of best*: all its searches, with 95 % intervals. Behind ± is the standard error.\n"
+        "Scores in percent, in {ROUNDS} fresh rounds of 30 s that chose nothing; `tune` with \
+         {SEARCH_S:.0} s, its first search; *of best*: all its searches, with 95 % intervals. \
+         Behind ± is the standard error.\n"
     );
     let names: Vec<&str> = contenders::all()?.iter().map(|(name, _)| *name).collect();
     let mut device = "";
@@ -163,7 +165,11 @@ fn tables(rows: &[Row<'_>]) -> anyhow::Result<String> {
     }
     let _ = writeln!(
         out,
-        "\n### What it means for the victim\n\n*Slowest* stands where a round had fewer than {LEAST_OPERATIONS} operations: the mean over the rounds of each one's slowest.\n\n| cell | victim kept: default | tune | dead seconds: default | tune | p99: default | tune | flood kept | burst kept |\n|---|---|---|---|---|---|---|---|---|"
+        "\n### What it means for the victim\n\n\
+         *Slowest* stands where a round had fewer than {LEAST_OPERATIONS} operations: the mean \
+         over the rounds of each one's slowest.\n\n\
+         | cell | victim kept: default | tune | dead seconds: default | tune | p99: default | tune \
+         | flood kept | burst kept |\n|---|---|---|---|---|---|---|---|---|"
     );
     for row in rows {
         let (Some(default), Some(tune)) = (row.contenders.first(), row.searches.first()) else {

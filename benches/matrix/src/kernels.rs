@@ -114,9 +114,11 @@ impl Apt {
         std::fs::write(dir.join("status"), "")?;
         let here = dir.to_str().context("the cache's path is no UTF-8")?;
         let conf = format!(
-            "Dir::State \"{here}\";\nDir::State::Lists \"{here}/lists\";\nDir::State::status \"{here}/status\";\n\
+            "Dir::State \"{here}\";\nDir::State::Lists \"{here}/lists\";\n\
+             Dir::State::status \"{here}/status\";\n\
              Dir::Cache \"{here}\";\nDir::Etc \"{here}/etc\";\nDir::Etc::TrustedParts \"{KEYS}\";\n\
-             Acquire::Languages \"none\";\nAPT::Architecture \"amd64\";\nAPT::Architectures {{ \"amd64\"; }};\n\
+             Acquire::Languages \"none\";\nAPT::Architecture \"amd64\";\n\
+             APT::Architectures {{ \"amd64\"; }};\n\
              APT::Sandbox::User \"\";\nAPT::Update::Error-Mode \"any\";\n"
         );
         std::fs::write(dir.join("apt.conf"), conf)?;
@@ -208,7 +210,8 @@ mod tests {
         let old =
             "kmod, linux-base (>= 4.3~), initramfs-tools (>= 0.120+deb8u2) | linux-initramfs-tool";
         assert_eq!(parts(old).count(), 0);
-        let new = "linux-base-cloud-amd64 (= 7.3.4-1~bpo13+1), linux-image-7.3.4+deb13-cloud-amd64 (= 7.3.4-1), \
+        let new = "linux-base-cloud-amd64 (= 7.3.4-1~bpo13+1), linux-image-7.3.4+deb13-cloud-amd64 \
+            (= 7.3.4-1), \
                    linux-modules-cloud-amd64 (= 7.3.4-1~bpo13+1)";
         assert_eq!(
             parts(new).collect::<Vec<_>>(),

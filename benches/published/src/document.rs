@@ -233,7 +233,9 @@ mod tests {
             let text = std::fs::read_to_string(&document).unwrap();
             assert_eq!(
                 text,
-                "a\n\n<!-- x: written by `make x` -->\n> **Stale**: what these figures were measured with was not recorded.\n\n| 1 |\n<!-- end of x -->\nb\n"
+                "a\n\n<!-- x: written by `make x` -->\n\
+                 > **Stale**: what these figures were measured with was not recorded.\n\n| 1 |\n\
+                 <!-- end of x -->\nb\n"
             );
         }
     }

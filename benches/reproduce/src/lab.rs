@@ -29,7 +29,11 @@ pub(crate) fn section(data: &Path) -> anyhow::Result<String> {
         compare(recorded, summary, &mut lines);
     }
     Ok(format!(
-        "### Trials on the lab\n\nRecorded with `make lab-record` on kernel {}; the simulator runs the same scenario on the same preset under the same setting. Rates within 15 %, p99 within a factor of 1.5 are the goal. No constant was chosen by these figures; device model and scenario are the same on both sides. *Late*: the lab's server did not keep up with its model while it was recorded.\n\n{}\n{}",
+        "### Trials on the lab\n\nRecorded with `make lab-record` on kernel {}; the simulator runs \
+         the same scenario on the same preset under the same setting. Rates within 15 %, p99 \
+         within a factor of 1.5 are the goal. No constant was chosen by these figures; device \
+         model and scenario are the same on both sides. *Late*: the lab's server did not keep up \
+         with its model while it was recorded.\n\n{}\n{}",
         recorded.first().and_then(|r| r.value["host"]["kernel"].as_str()).unwrap_or("?"),
         table("lab", &lines),
         errors(&lines)

@@ -15,7 +15,9 @@ const RUNS: u32 = 7;
 
 pub(crate) fn section() -> anyhow::Result<String> {
     let mut out = format!(
-        "copy-vs-database-2010 on raid10-bbwc-2010, kernel 6.18, one core, medians of {RUNS} runs\n\n| measured part of a phase | virtual s | wall ms | times real time | µs an operation |\n|---|---|---|---|---|\n"
+        "copy-vs-database-2010 on raid10-bbwc-2010, kernel 6.18, one core, medians of {RUNS} \
+         runs\n\n| measured part of a phase | virtual s | wall ms | times real time | µs an \
+         operation |\n|---|---|---|---|---|\n"
     );
     for seconds in [3, 30, 300] {
         let mut scenario: Scenario =
@@ -41,6 +43,9 @@ pub(crate) fn section() -> anyhow::Result<String> {
             wall * 1e6 / operations.max(1) as f64
         ));
     }
-    out.push_str("\nvirtual s: warm-ups and measured parts; operations: requests to the device in the measured parts.\n");
+    out.push_str(
+        "\nvirtual s: warm-ups and measured parts; operations: requests to the device in \
+        the measured parts.\n",
+    );
     Ok(out)
 }

@@ -90,7 +90,8 @@ pub(crate) fn widen(lines: &mut [Line], others: &[Vec<Line>]) {
 /// The table, headed by how many predictions meet their goal.
 pub(crate) fn table(expected: &str, lines: &[Line]) -> String {
     let mut out = format!(
-        "{}\n\n| figure | {expected} | simulated | range | error | basis | |\n|---|---|---|---|---|---|---|\n",
+        "{}\n\n| figure | {expected} | simulated | range | error | basis | |\n\
+         |---|---|---|---|---|---|---|\n",
         headline(lines)
     );
     for line in lines {
@@ -226,7 +227,8 @@ mod tests {
         assert_eq!(all[2].range, Some((80.0, 99.0)));
         assert_eq!(
             headline(&all),
-            "**2 of 2 predictions met.** Over the whole range: 1. Not counted: 1 fitted, 1 calibrated on a neighbour."
+            "**2 of 2 predictions met.** Over the whole range: 1. Not counted: 1 fitted, 1 \
+             calibrated on a neighbour."
         );
         all[1].doubt = Some("late");
         assert!(headline(&all).contains("Where the measured figure is not in doubt: 1 of 1."));

@@ -67,9 +67,12 @@ pub(crate) fn section(published: &Path) -> anyhow::Result<String> {
     let others = OTHERS.iter().map(|changes| Ok(lines(changes)?.1));
     widen(&mut all, &others.collect::<anyhow::Result<Vec<_>>>()?);
     Ok(format!(
-        "### RAID 1 behind a 3ware card, 2007\n\nPreset `{PRESET}`, kernel 2.6.18, disktest on the block device: 4 KiB, 4 threads, direct, 30 s. \
-         Transfers a second; the goal is 15 %. The column of {FITTED} is fitted; a figure within 5 % of it is its neighbour. \
-         *Range*: one at a time, 1 to 32 commands at a disk, 128 KiB to 2 MiB read ahead, 64 or 112 MiB of cache, 65 or 75 MB/s outside.\n\n{}\n{}",
+        "### RAID 1 behind a 3ware card, 2007\n\n\
+         Preset `{PRESET}`, kernel 2.6.18, disktest on the block device: 4 KiB, 4 threads, direct, 30 s. \
+         Transfers a second; the goal is 15 %. The column of {FITTED} is fitted; a figure within 5 \
+         % of it is its neighbour. \
+         *Range*: one at a time, 1 to 32 commands at a disk, 128 KiB to 2 MiB read ahead, 64 or \
+         112 MiB of cache, 65 or 75 MB/s outside.\n\n{}\n{}",
         table("published", &all),
         ordering(&published, &cells, &found)?
     ))
@@ -143,11 +146,13 @@ fn ordering(published: &Experiment, cells: &[Cell], found: &[f64]) -> anyhow::Re
     }
     Ok(if wrong.is_empty() {
         format!(
-            "All {pairs} pairs of elevators whose published figures differ by more than 5 % come in the published order.\n"
+            "All {pairs} pairs of elevators whose published figures differ by more than 5 % come \
+             in the published order.\n"
         )
     } else {
         format!(
-            "Of {pairs} pairs of elevators whose published figures differ by more than 5 %, out of order: {}.\n",
+            "Of {pairs} pairs of elevators whose published figures differ by more than 5 %, out of \
+             order: {}.\n",
             wrong.join("; ")
         )
     })

@@ -51,9 +51,13 @@ pub(crate) fn section(published: &Path) -> anyhow::Result<String> {
     let found = read(ASSUMED)?;
     let others = others().into_iter().map(read).collect::<anyhow::Result<Vec<_>>>()?;
     let mut out = String::from(
-        "### Parallel scans of a MySQL table, 2009\n\nPreset `sas-raid10-2009`, kernel 2.6.18, 16 GB of RAM, ext3; eight scans through four read threads beside random reads. \
-         All four are predictions: the preset is its data sheet's. What counts as a read is not published; here it is a page of 8 KiB. \
-         *Range*: one at a time, pages of 4 or 16 KiB, 4 or 64 random readers, 2 or 8 read threads.\n\n\
+        "### Parallel scans of a MySQL table, 2009\n\n\
+         Preset `sas-raid10-2009`, kernel 2.6.18, 16 GB of RAM, ext3; eight scans through four \
+         read threads beside random reads. \
+         All four are predictions: the preset is its data sheet's. What counts as a read is not \
+         published; here it is a page of 8 KiB. \
+         *Range*: one at a time, pages of 4 or 16 KiB, 4 or 64 random readers, 2 or 8 read \
+         threads.\n\n\
          | elevator | published reads/s | simulated | range | |\n|---|---|---|---|---|\n",
     );
     let mut inside = 0;
@@ -75,9 +79,12 @@ pub(crate) fn section(published: &Path) -> anyhow::Result<String> {
     let (pairs, kept) = order(&ranges, &found);
     let kept_by_all = others.iter().filter(|found| order(&ranges, found).1 == pairs).count();
     out.push_str(&format!(
-        "\n**{inside} of {} predictions met.** Of {pairs} pairs of elevators whose published ranges do not overlap, \
-         {kept} come in the published order and at least 5 % apart; all of them do so in {kept_by_all} of the {} other machines. \
-         noop and deadline are equal in the simulator; their published ranges overlap, so no order is published for them.\n",
+        "\n**{inside} of {} predictions met.** Of {pairs} pairs of elevators whose published \
+         ranges do not overlap, \
+         {kept} come in the published order and at least 5 % apart; all of them do so in \
+         {kept_by_all} of the {} other machines. \
+         noop and deadline are equal in the simulator; their published ranges overlap, so no order \
+         is published for them.\n",
         ELEVATORS.len(),
         others.len(),
     ));

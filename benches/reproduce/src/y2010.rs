@@ -94,12 +94,18 @@ pub(crate) fn section(published: &Path) -> anyhow::Result<String> {
     };
     Ok(format!(
         "### Ten-disk array with a protected cache, 2010\n\n\
-         Kernel 2.6.32, 6 GiB of RAM, xfs; 10 GiB file, {ROUNDS} rounds of 30 s. Rates within 25 %, latencies within a factor of 10 are the goal. \
-         Published averages of one thread are the reciprocals of its rates, and published counts 30 s of them: they are no figures of their own. \
-         *Range*: one at a time, 100 to 1,000 ticks a second, CPU 30 % faster and slower, one queue or five, the rate between card and disks (502 or 600, and 1,200 MB/s), \
-         the card's cache written back from a tenth or half full, 8 or 16 writes at a time, seeks of 8.5 or 9.5 ms.\n\n\
-         #### The preset as it ships\n\n`{PRESET}`: what passes between card and disks limits dd.\n\n{}\n\
-         #### A machine that dd limits\n\nThe same with 1,200 MB/s between card and disks, 250 ticks a second, a CPU at 286 % of today's cost, a queue for each mirrored pair. \
+         Kernel 2.6.32, 6 GiB of RAM, xfs; 10 GiB file, {ROUNDS} rounds of 30 s. Rates within 25 \
+         %, latencies within a factor of 10 are the goal. \
+         Published averages of one thread are the reciprocals of its rates, and published counts \
+         30 s of them: they are no figures of their own. \
+         *Range*: one at a time, 100 to 1,000 ticks a second, CPU 30 % faster and slower, one \
+         queue or five, the rate between card and disks (502 or 600, and 1,200 MB/s), \
+         the card's cache written back from a tenth or half full, 8 or 16 writes at a time, seeks \
+         of 8.5 or 9.5 ms.\n\n\
+         #### The preset as it ships\n\n`{PRESET}`: what passes between card and disks limits \
+         dd.\n\n{}\n\
+         #### A machine that dd limits\n\nThe same with 1,200 MB/s between card and disks, 250 \
+         ticks a second, a CPU at 286 % of today's cost, a queue for each mirrored pair. \
          dd's 251 and 216 MB/s chose it, so what it says of 15 MB is no prediction.\n\n{}",
         table("published", &ranged(&Machine::shipped())?),
         table("published", &ranged(&Machine::by_dd())?),
@@ -156,9 +162,12 @@ fn lines(published: &Experiment, machine: &Machine) -> anyhow::Result<Vec<Line>>
 
 fn trials(cell: &Cell, machine: &Machine) -> anyhow::Result<Vec<Trial>> {
     let text = format!(
-        "name = \"2010\"\n[[victim]]\nkind = \"commit\"\nthreads = {}\nblock = \"{}KiB\"\nsize = \"10GiB\"\n\
-         [[flood]]\nname = \"dd\"\nkind = \"seq\"\nblock = \"1KiB\"\nsize = \"20977328128B\"\ndata = \"zero\"\n\
-         [timing]\nrounds = {ROUNDS}\nmeasure = \"30s\"\nwarmup_max = \"60s\"\nsettle = \"5s\"\ndevice_cache = \"384MiB\"\n",
+        "name = \"2010\"\n[[victim]]\nkind = \"commit\"\nthreads = {}\nblock = \"{}KiB\"\n\
+         size = \"10GiB\"\n\
+         [[flood]]\nname = \"dd\"\nkind = \"seq\"\nblock = \"1KiB\"\nsize = \"20977328128B\"\n\
+         data = \"zero\"\n\
+         [timing]\nrounds = {ROUNDS}\nmeasure = \"30s\"\nwarmup_max = \"60s\"\nsettle = \"5s\"\n\
+         device_cache = \"384MiB\"\n",
         cell.threads, cell.block_kib
     );
     let scenario: Scenario = scenario::parse(&text).context("the scenario")?;

@@ -51,7 +51,8 @@ const HOLDER_BYTES: u64 = 32;
 pub enum LockError {
     /// Another benchmark has it.
     #[error(
-        "another floodwall bench{holder} is running on {name} ({device}); wait for it: two at once measure each other"
+        "another floodwall bench{holder} is running on {name} ({device}); wait for it: two at once \
+         measure each other"
     )]
     Held {
         /// Its name for people.
@@ -130,7 +131,8 @@ impl DeviceLock {
                     // In a container there may be no /run, or none that can be written or that is
                     // this root's.
                     Err(e) if is_no_place(&e) => lock.note(format!(
-                        "another benchmark of {name} by root is seen by its socket alone: '{}' can't be used ({e})",
+                        "another benchmark of {name} by root is seen by its socket alone: '{}' \
+                         can't be used ({e})",
                         directory.display()
                     )),
                     Err(e) => return Err(failed(e)),
@@ -151,7 +153,8 @@ impl DeviceLock {
                         _ => "an unknown user".to_owned(),
                     };
                     lock.note(format!(
-                        "{whose} holds the benchmark lock of {name} ({id}): if that is a benchmark, the two measure each other"
+                        "{whose} holds the benchmark lock of {name} ({id}): if that is a \
+                         benchmark, the two measure each other"
                     ));
                 }
                 Err(e) => return Err(failed(e)),

@@ -107,7 +107,10 @@ fn drain_by(
             return Ok(());
         }
         if last - synced_at > BUSY_PATIENCE {
-            watch.warn("something else keeps this device busy: the phases do not start from an idle device");
+            watch.warn(
+                "something else keeps this device busy: the phases do not start from an \
+                idle device",
+            );
             return Ok(());
         }
     }

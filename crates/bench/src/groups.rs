@@ -102,7 +102,8 @@ impl Groups {
             let instead = if rustix::process::geteuid().is_root() {
                 "a container needs a control group that it may write"
             } else {
-                "where systemd delegates io to users, 'systemd-run --user --scope -p Delegate=yes floodwall …' lets it"
+                "where systemd delegates io to users, 'systemd-run --user --scope -p Delegate=yes \
+                 floodwall …' lets it"
             };
             return Err(format!("this process may make no control group in {MOUNT}; {instead}"));
         };

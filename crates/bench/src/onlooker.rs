@@ -76,7 +76,8 @@ impl Sights {
             let why = match (&self.blocked, sight) {
                 (Some(why), _) => why,
                 (None, Sight::Unseen) => {
-                    "at the end of its first warm-up no synchronous call of it and no read from this disk was seen (a client of a server that was \
+                    "at the end of its first warm-up no synchronous call of it and no read from \
+                     this disk was seen (a client of a server that was \
                      started elsewhere?)"
                 }
                 _ => continue,

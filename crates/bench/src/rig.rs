@@ -46,7 +46,8 @@ pub enum BenchError {
     #[error(transparent)]
     Locate(#[from] LocateError),
     /// It can't be written in.
-    #[error("'{dir}' is on a read-only filesystem (mounted at '{mountpoint}'); name a directory that can be written", dir = dir.display(), mountpoint = mountpoint.display())]
+    #[error("'{dir}' is on a read-only filesystem (mounted at '{mountpoint}'); name a directory \
+        that can be written", dir = dir.display(), mountpoint = mountpoint.display())]
     ReadOnly {
         /// The directory.
         dir: PathBuf,
@@ -54,7 +55,8 @@ pub enum BenchError {
         mountpoint: PathBuf,
     },
     /// Its filesystem has no writeback to measure.
-    #[error("'{dir}' is on {filesystem}: {reason}; name a directory on a disk, or use --force to measure it all the same", dir = dir.display())]
+    #[error("'{dir}' is on {filesystem}: {reason}; name a directory on a disk, or use --force to \
+        measure it all the same", dir = dir.display())]
     NoWriteback {
         /// The directory.
         dir: PathBuf,
@@ -91,7 +93,8 @@ pub enum BenchError {
     Load(#[from] LoadError),
     /// The kernel lost pages on their way to the device.
     #[error(
-        "writeback failed: {0}; the device or its filesystem lost written data (see the kernel log), so nothing measured on it counts"
+        "writeback failed: {0}; the device or its filesystem lost written data (see the kernel \
+         log), so nothing measured on it counts"
     )]
     Writeback(std::io::Error),
     /// The victims can't have the I/O priority that the setting gives them.
@@ -107,7 +110,8 @@ pub enum BenchError {
     /// This process can't go from the victims' group to the floods' or back: its writes would count
     /// as another's.
     #[error(
-        "can't move between the bench's own control groups: {0}; did somebody remove them? --same-group measures without"
+        "can't move between the bench's own control groups: {0}; did somebody remove them? \
+         --same-group measures without"
     )]
     Groups(std::io::Error),
     /// A phase broke off; the message says why.

@@ -47,7 +47,8 @@ const MAGIC: &str = "floodwall bench scratch directory; safe to delete when no f
 #[derive(Debug, thiserror::Error)]
 pub enum ScratchError {
     /// It could not be made.
-    #[error("can't make a scratch directory in '{dir}': {source}; name a directory that you may write in", dir = dir.display())]
+    #[error("can't make a scratch directory in '{dir}': {source}; name a directory that you may \
+        write in", dir = dir.display())]
     Make {
         /// Where it was to be made.
         dir: PathBuf,
@@ -55,7 +56,8 @@ pub enum ScratchError {
         source: io::Error,
     },
     /// The directory that was made is not the one that was opened.
-    #[error("the scratch directory '{path}' was replaced while it was made; name a directory that nobody else changes", path = path.display())]
+    #[error("the scratch directory '{path}' was replaced while it was made; name a directory that \
+        nobody else changes", path = path.display())]
     Replaced {
         /// The scratch directory.
         path: PathBuf,
@@ -69,7 +71,8 @@ pub enum ScratchError {
         source: io::Error,
     },
     /// It could not be removed.
-    #[error("can't remove the scratch directory '{path}': {source}; remove it by hand", path = path.display())]
+    #[error("can't remove the scratch directory '{path}': {source}; remove it by \
+        hand", path = path.display())]
     Remove {
         /// The scratch directory.
         path: PathBuf,
@@ -77,7 +80,8 @@ pub enum ScratchError {
         source: TreeError,
     },
     /// It is empty, but no longer where it was made.
-    #[error("the scratch directory '{path}' was emptied, but it has been moved or replaced meanwhile; remove the empty directory by hand", path = path.display())]
+    #[error("the scratch directory '{path}' was emptied, but it has been moved or replaced \
+        meanwhile; remove the empty directory by hand", path = path.display())]
     Moved {
         /// Where it was made.
         path: PathBuf,

@@ -50,7 +50,8 @@ pub enum SpaceError {
     },
     /// `--size` is too small for anything.
     #[error(
-        "--size {cap} is too small for scenario '{scenario}'; use --size {smallest}, its smallest useful size, or more",
+        "--size {cap} is too small for scenario '{scenario}'; use --size {smallest}, its smallest \
+         useful size, or more",
         cap = cap.as_argument(),
         smallest = smallest.as_argument()
     )]
@@ -279,7 +280,8 @@ fn too_small_to_throttle(scenario: &Scenario, hard_limit: Bytes) -> Option<Strin
     let total: u64 = own.iter().sum();
     (!own.is_empty() && total < hard_limit.0).then(|| {
         format!(
-            "the flood has {} to go round in, less than the kernel's dirty limit ({hard_limit}): it will hardly be throttled, \
+            "the flood has {} to go round in, less than the kernel's dirty limit ({hard_limit}): \
+             it will hardly be throttled, \
              and a real flood does more damage; give it more space",
             Bytes(total)
         )

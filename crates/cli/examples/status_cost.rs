@@ -79,7 +79,8 @@ fn work(tree: &Path, disks: u32, processes: u32) -> Result<(), Box<dyn Error>> {
         own.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or(" unknown").trim();
     writeln!(
         std::io::stdout(),
-        "{} devices, {} findings, {} bytes of text and JSON: {:.1} ms, {:.1} ms of CPU (medians of {ROUNDS}), at most {peak} of memory",
+        "{} devices, {} findings, {} bytes of text and JSON: {:.1} ms, {:.1} ms of CPU (medians of \
+         {ROUNDS}), at most {peak} of memory",
         told.0,
         told.1,
         told.2,

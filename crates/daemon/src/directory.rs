@@ -70,7 +70,8 @@ pub(crate) fn prepare(path: &Path) -> Result<(), DaemonError> {
         fs::metadata(directory).doing(|| format!("can't look at '{}'", directory.display()))?;
     if is_exposed(&meta) {
         return Err(DaemonError::Failed(format!(
-            "'{}' belongs to user {} and has mode {:o}: others could put something else into it; remove it, or name a socket elsewhere",
+            "'{}' belongs to user {} and has mode {:o}: others could put something else into it; \
+             remove it, or name a socket elsewhere",
             directory.display(),
             meta.uid(),
             meta.mode() & 0o7777

@@ -31,7 +31,8 @@ pub enum DaemonError {
         source: io::Error,
     },
     /// No guard runs that could be asked.
-    #[error("no guard runs here (nobody listens at '{}'); start one with floodwall guard", .socket.display())]
+    #[error("no guard runs here (nobody listens at '{}'); start one with floodwall \
+        guard", .socket.display())]
     NoGuard {
         /// Where it was asked.
         socket: PathBuf,

@@ -111,7 +111,8 @@ fn main() {
     let mut runs: Vec<Run> = (0..5).map(|_| writers_beside_a_stream(30)).collect();
     runs.sort_by(|a, b| a.milliseconds.total_cmp(&b.milliseconds));
     println!(
-        "{ARRAY:18} 30 s of 10 writers beside a stream: {:.1} ms, median {:.1} ms ({} small writes, {} of the stream)",
+        "{ARRAY:18} 30 s of 10 writers beside a stream: {:.1} ms, median {:.1} ms ({} small \
+         writes, {} of the stream)",
         runs[0].milliseconds, runs[2].milliseconds, runs[2].small, runs[2].stream
     );
 }

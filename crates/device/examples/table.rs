@@ -51,7 +51,8 @@ fn commit(name: &str) -> f64 {
 
 fn main() {
     println!(
-        "| preset | seq. read MB/s | seq. write MB/s | random read, depth 1 | depth 32 | random write, depth 32 | commits, depth 1 |"
+        "| preset | seq. read MB/s | seq. write MB/s | random read, depth 1 | depth 32 | random \
+         write, depth 32 | commits, depth 1 |"
     );
     println!("|---|---|---|---|---|---|---|");
     for name in preset_names().filter(|n| *n != "null") {

@@ -163,7 +163,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let all: Vec<&str> = preset_names().filter(|name| *name != "null").collect();
     let named: Vec<&str> = arguments.iter().map(String::as_str).collect();
     println!(
-        "| device | alone IOPS | kept, dead s, flood MB/s: default | guard | protected after | free after | writes |"
+        "| device | alone IOPS | kept, dead s, flood MB/s: default | guard | protected after | \
+         free after | writes |"
     );
     println!("|---|---|---|---|---|---|---|");
     for device in if named.is_empty() { all } else { named } {

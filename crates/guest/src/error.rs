@@ -13,14 +13,17 @@ use crate::memory;
 pub enum GuestError {
     /// There is no user-mode kernel.
     #[error(
-        "there is no user-mode kernel (linux.uml); as root: apt-get install user-mode-linux; without root: \
-         mkdir -p ~/.local/share/floodwall && cd ~/.local/share/floodwall && apt-get download user-mode-linux \
+        "there is no user-mode kernel (linux.uml); as root: apt-get install user-mode-linux; \
+         without root: \
+         mkdir -p ~/.local/share/floodwall && cd ~/.local/share/floodwall && apt-get download \
+         user-mode-linux \
          && dpkg -x user-mode-linux_*.deb ."
     )]
     NoUml,
     /// The named file is no kernel.
     #[error(
-        "'{path}' can't be the guest's kernel: {why}; name a user-mode kernel, such as /usr/bin/linux.uml, or an \
+        "'{path}' can't be the guest's kernel: {why}; name a user-mode kernel, such as \
+         /usr/bin/linux.uml, or an \
          image, such as /boot/vmlinuz-6.1.0-56-amd64",
         path = .path.display()
     )]
@@ -32,7 +35,8 @@ pub enum GuestError {
     },
     /// There is no QEMU.
     #[error(
-        "'{image}' is a kernel's image, and there is no qemu-system-x86_64 to boot it; as root: apt-get install \
+        "'{image}' is a kernel's image, and there is no qemu-system-x86_64 to boot it; as root: \
+         apt-get install \
          qemu-system-x86",
         image = .image.display()
     )]
@@ -42,7 +46,8 @@ pub enum GuestError {
     },
     /// A program's path does not fit into a kernel's command line.
     #[error(
-        "'{program}' can't be a guest's first process: its path is longer than 1024 bytes, is no UTF-8, or has a space \
+        "'{program}' can't be a guest's first process: its path is longer than 1024 bytes, is no \
+         UTF-8, or has a space \
          or a quotation mark; run floodwall from another place",
         program = .program.display()
     )]
@@ -58,7 +63,8 @@ pub enum GuestError {
     },
     /// The kernel has no modules of its version.
     #[error(
-        "'{kernel}' has no modules of its version {version}, and the lab needs 'fuse' and 'loop'; install the \
+        "'{kernel}' has no modules of its version {version}, and the lab needs 'fuse' and 'loop'; \
+         install the \
          kernel and its modules from the same package (user-mode-linux)",
         kernel = .kernel.display()
     )]
@@ -70,7 +76,8 @@ pub enum GuestError {
     },
     /// No directory can hold the guest's memory.
     #[error(
-        "the guest's memory needs a tmpfs that is mounted without noexec, and {why}; mount one, or name one in TMPDIR"
+        "the guest's memory needs a tmpfs that is mounted without noexec, and {why}; mount one, or \
+         name one in TMPDIR"
     )]
     MemoryDir {
         /// The reason for each directory that was tried.

@@ -138,7 +138,8 @@ mod tests {
     fn counts_become_bytes_and_first_guesses_are_no_estimates() {
         let (_dir, root) = tree(&[(
             "sys/kernel/debug/bdi/8:0/stats",
-            "BdiWriteback:            8 kB\nBdiReclaimable:       1024 kB\nBdiDirtyThresh:     2048 kB\nBdiWriteBandwidth:  102400 kBps\n",
+            "BdiWriteback:            8 kB\nBdiReclaimable:       1024 kB\n\
+             BdiDirtyThresh:     2048 kB\nBdiWriteBandwidth:  102400 kBps\n",
         )]);
         let stats = read_stats(&root, "8:0");
         assert_eq!(stats.dirty_bytes, Reading::Value(1 << 20));

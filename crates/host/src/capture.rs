@@ -340,7 +340,8 @@ mod tests {
     fn servers_and_addresses_are_left_out() {
         assert_eq!(
             without_server(
-                "36 22 0:44 / /mnt rw - nfs4 files.example.com:/exports rw,vers=4.2,clientaddr=10.0.0.5,addr=10.0.0.1"
+                "36 22 0:44 / /mnt rw - nfs4 files.example.com:/exports \
+                 rw,vers=4.2,clientaddr=10.0.0.5,addr=10.0.0.1"
             ),
             "36 22 0:44 / /mnt rw - nfs4 server:/exports rw,vers=4.2"
         );

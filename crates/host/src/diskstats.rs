@@ -142,7 +142,8 @@ mod tests {
 
     #[test]
     fn all_together_are_what_each_is() {
-        let text = "8 0 sda 1 1 1 1 1 1 1 1 1 1 1 0 0 0 0 9 5\n8 16 sdb 1 2 three\n259 3 nvme0n1 7 0 16 1 2 0 8 1 0 1 1\n";
+        let text = "8 0 sda 1 1 1 1 1 1 1 1 1 1 1 0 0 0 0 9 5\n8 16 sdb 1 2 three\n\
+            259 3 nvme0n1 7 0 16 1 2 0 8 1 0 1 1\n";
         let (_dir, root) = tree(&[("proc/diskstats", text)]);
         let stats = DiskStats::read(&root);
         let all = stats.devices();

@@ -122,7 +122,8 @@ mod tests {
     use crate::root::testing::tree;
 
     #[cfg(target_endian = "little")]
-    const ROUTES: &str = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n\
+    const ROUTES: &str = "Iface\tDestination\tGateway \
+        \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n\
         eth0\t00000000\t010200C0\t0003\t0\t0\t100\t00000000\t0\t0\t0\n\
         eth1\t000200C0\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0\n\
         lo\t0000007F\t00000000\t0001\t0\t0\t0\t000000FF\t0\t0\t0\n";
@@ -147,7 +148,8 @@ mod tests {
     fn version_6_has_a_file_of_its_own() {
         let zero = "0".repeat(32);
         let lines = format!(
-            "20010db8000000000000000000000000 20 {zero} 00 {zero} 00000400 00000001 00000000 00000001 eth1\n\
+            "20010db8000000000000000000000000 20 {zero} 00 {zero} 00000400 00000001 00000000 \
+             00000001 eth1\n\
              {zero} 00 {zero} 00 {zero} 00000400 00000001 00000000 00000003 eth0\n\
              {zero} 00 {zero} 00 {zero} ffffffff 00000001 00000000 00200200 lo\n"
         );

@@ -36,7 +36,8 @@ pub enum LocateError {
         why: String,
     },
     /// No mount covers it.
-    #[error("no mount covers '{path}': this is a chroot whose root is not a mount point; use a directory on a mount of its own", path = path.display())]
+    #[error("no mount covers '{path}': this is a chroot whose root is not a mount point; use a \
+        directory on a mount of its own", path = path.display())]
     NotCovered {
         /// Which directory.
         path: PathBuf,

@@ -256,7 +256,8 @@ mod tests {
 
     #[test]
     fn pressure_as_the_kernel_prints_it() {
-        let text = "some avg10=4.57 avg60=0.91 avg300=0.00 total=681245\nfull avg10=2.10 avg60=0.12 avg300=0.00 total=391926\n";
+        let text = "some avg10=4.57 avg60=0.91 avg300=0.00 total=681245\n\
+            full avg10=2.10 avg60=0.12 avg300=0.00 total=391926\n";
         let (_dir, root) = tree(&[("proc/pressure/io", text)]);
         let expected = IoPressure {
             some_avg10_percent: 4.57,

@@ -126,7 +126,8 @@ pub fn without_own_writeback(mount: &Mount) -> Option<&'static str> {
             "it is stacked on other directories: dirty pages belong to the filesystem below its upper one",
         ),
         "zfs" => Some(
-            "it keeps dirty data in its own cache, not in the page cache: the kernel's dirty limits do not apply",
+            "it keeps dirty data in its own cache, not in the page cache: the kernel's dirty \
+             limits do not apply",
         ),
         "squashfs" | "erofs" | "iso9660" | "cramfs" | "romfs" => Some("it can't be written"),
         "9p" if !["cache=loose", "cache=fscache", "cache=mmap"].iter().any(|o| has(o)) => {
@@ -162,7 +163,8 @@ pub fn is_private_option(option: &str) -> bool {
     PRIVATE.iter().any(|private| option.starts_with(private))
 }
 
-const FUSE: &str = "it is FUSE: writes go straight to its server process, or are held to 1 % of the limits (fs/fuse/inode.c)";
+const FUSE: &str = "it is FUSE: writes go straight to its server process, or are held to 1 % of \
+    the limits (fs/fuse/inode.c)";
 
 /// Filesystems that show the kernel's state.
 #[must_use]
@@ -245,7 +247,8 @@ garbage
     fn a_cycle_in_a_damaged_file_ends() {
         let (_dir, root) = tree(&[(
             "proc/self/mountinfo",
-            "1 1 8:1 / / rw - ext4 /dev/sda1 rw\n2 3 8:2 / / rw - ext4 a rw\n3 2 8:3 / / rw - ext4 b rw\n4 1 8:4 / / rw - ext4 c rw\n4 4 8:5 / / rw - x y rw\n",
+            "1 1 8:1 / / rw - ext4 /dev/sda1 rw\n2 3 8:2 / / rw - ext4 a rw\n\
+             3 2 8:3 / / rw - ext4 b rw\n4 1 8:4 / / rw - ext4 c rw\n4 4 8:5 / / rw - x y rw\n",
         )]);
         let mounts = read_mounts(&root).into_value().unwrap();
         assert!(covering(&mounts, Path::new("/x")).is_some());

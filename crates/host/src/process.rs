@@ -151,7 +151,8 @@ mod tests {
 
     fn io(written: u64, cancelled: u64) -> String {
         format!(
-            "rchar: 1\nwchar: 9\nread_bytes: 5\nwrite_bytes: {written}\ncancelled_write_bytes: {cancelled}\n"
+            "rchar: 1\nwchar: 9\nread_bytes: 5\nwrite_bytes: {written}\n\
+             cancelled_write_bytes: {cancelled}\n"
         )
     }
 

@@ -30,7 +30,8 @@ const USUAL_PAGE_BYTES: u64 = 4096;
 #[derive(Debug, thiserror::Error)]
 pub enum RootError {
     /// It can't be opened.
-    #[error("can't open the root directory '{path}': {source}; name a directory that holds proc and sys", path = path.display())]
+    #[error("can't open the root directory '{path}': {source}; name a directory that holds proc \
+        and sys", path = path.display())]
     Open {
         /// Which.
         path: PathBuf,
@@ -38,7 +39,8 @@ pub enum RootError {
         source: io::Error,
     },
     /// The kernel can't confine path resolution.
-    #[error("can't read the captured tree '{path}': openat2 is missing (Linux before 5.6, or forbidden in this container); read it on another machine", path = path.display())]
+    #[error("can't read the captured tree '{path}': openat2 is missing (Linux before 5.6, or \
+        forbidden in this container); read it on another machine", path = path.display())]
     NoOpenat2 {
         /// Which tree.
         path: PathBuf,

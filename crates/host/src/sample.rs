@@ -146,7 +146,8 @@ mod tests {
             ("proc/vmstat", "nr_dirty_threshold 5\nnr_dirty_background_threshold 3\n"),
             (
                 "proc/pressure/io",
-                "some avg10=0.00 avg60=0.00 avg300=0.00 total=500\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=100\n",
+                "some avg10=0.00 avg60=0.00 avg300=0.00 total=500\n\
+                 full avg10=0.00 avg60=0.00 avg300=0.00 total=100\n",
             ),
             ("proc/stat", "cpu 1 1 1 1 1 1 1 50\n"),
             ("proc/diskstats", "8 0 sda 1 0 8 1 10 0 80 5 0 7 9 0 0 0 0 2 1\n"),
@@ -161,7 +162,8 @@ mod tests {
 
         put(
             &dir.path().join("proc/pressure/io"),
-            "some avg10=0.00 avg60=0.00 avg300=0.00 total=750\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=100\n",
+            "some avg10=0.00 avg60=0.00 avg300=0.00 total=750\n\
+             full avg10=0.00 avg60=0.00 avg300=0.00 total=100\n",
         );
         put(&dir.path().join("proc/stat"), "cpu 1 1 1 1 1 1 1 53\n");
         put(&dir.path().join("proc/diskstats"), "8 0 sda 1 0 8 1 15 0 180 5 6 107 9 0 0 0 0 4 1\n");

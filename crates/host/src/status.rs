@@ -76,7 +76,8 @@ impl Observation {
             let is_charged = row.mounts.iter().any(|on| mounts::charges_writeback(&on.filesystem));
             if in_groups >= GROUPS_COUNT_BYTES && is_charged && !bdi::counts_groups(root, name) {
                 let why = format!(
-                    "{} are dirty in control groups, and this kernel does not tell for which device (Linux 6.10 does)",
+                    "{} are dirty in control groups, and this kernel does not tell for which \
+                     device (Linux 6.10 does)",
                     Bytes(in_groups)
                 );
                 for place in

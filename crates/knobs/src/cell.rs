@@ -523,7 +523,8 @@ fn read_property(files: &dyn Files, group: &str, limit: &Cell) -> Reading<State>
             Reading::Value(state)
         }
         Reading::Value(holds) => Reading::Unreadable(format!(
-            "{path} holds {} and systemd's properties of {} say {}: it was written past systemd; write what systemd says to the file first",
+            "{path} holds {} and systemd's properties of {} say {}: it was written past systemd; \
+             write what systemd says to the file first",
             printable(&holds.value),
             systemd::unit_of(group),
             printable(&says.value)

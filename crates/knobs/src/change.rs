@@ -34,7 +34,8 @@ pub struct Change {
 pub enum ChangeError {
     /// No `=`.
     #[error(
-        "'{0}' is not a setting: write KNOB=VALUE, such as vm.dirty_bytes=64MiB or sda.scheduler=bfq"
+        "'{0}' is not a setting: write KNOB=VALUE, such as vm.dirty_bytes=64MiB or \
+         sda.scheduler=bfq"
     )]
     NoValue(String),
     /// Not in the catalogue.
@@ -252,7 +253,8 @@ fn place_of(
         Scope::Cgroup => {
             let (group, name) = group_and_device(place).ok_or_else(|| {
                 wrong(
-                    "write GROUP:DEVICE.KNOB=… or unit:NAME:DEVICE.KNOB=…, such as system.slice:sda.io.max=…",
+                    "write GROUP:DEVICE.KNOB=… or unit:NAME:DEVICE.KNOB=…, such as \
+                     system.slice:sda.io.max=…",
                 )
             })?;
             let device =
@@ -277,7 +279,8 @@ fn place_of(
                 group_of(root, group, None)?.ok_or_else(|| wrong(NOT_OF_ALL))
             }
             _ => Err(wrong(
-                "write pid:NUMBER.ioprio=… or unit:NAME:ioprio=…, such as unit:postgresql.service:ioprio=be/0",
+                "write pid:NUMBER.ioprio=… or unit:NAME:ioprio=…, such as \
+                 unit:postgresql.service:ioprio=be/0",
             )),
         },
         Scope::RootCgroup => {
@@ -325,14 +328,22 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_said_with_a_remedy() {
-        insta::assert_snapshot!(label("vm.dirty_byte=1MB"), @"there is no knob 'vm.dirty_byte'; did you mean vm.dirty_bytes or vm.dirty_background_bytes or vm.dirty_ratio?");
-        insta::assert_snapshot!(label("rbps=50MB"), @"there is no knob 'rbps'; it is a key of io.max; in a list of settings the keys of one knob are separated by spaces: flood:io.max=wbps=40MB rbps=50MB");
+        insta::assert_snapshot!(label("vm.dirty_byte=1MB"), @"there is no knob 'vm.dirty_byte'; \
+            did you mean vm.dirty_bytes or vm.dirty_background_bytes or vm.dirty_ratio?");
+        insta::assert_snapshot!(label("rbps=50MB"), @"there is no knob 'rbps'; it is a key of \
+            io.max; in a list of settings the keys of one knob are separated by spaces: \
+            flood:io.max=wbps=40MB rbps=50MB");
         assert!(label("target=25ms").contains("it is a key of io.latency"));
-        insta::assert_snapshot!(label("64MiB"), @"'64MiB' is not a setting: write KNOB=VALUE, such as vm.dirty_bytes=64MiB or sda.scheduler=bfq");
-        insta::assert_snapshot!(label("sdz.scheduler=bfq"), @"no device is called 'sdz' (absent: /sys/class/block/sdz/dev does not exist); lsblk lists them");
-        insta::assert_snapshot!(label("sda.vm.dirty_ratio=5"), @"vm.dirty_ratio does not belong to 'sda'; it is the whole machine's: write it without a device");
-        insta::assert_snapshot!(label("io.max=wbps=5MB"), @"io.max does not belong to ''; write GROUP:DEVICE.KNOB=… or unit:NAME:DEVICE.KNOB=…, such as system.slice:sda.io.max=…");
-        insta::assert_snapshot!(label("../a:sda.io.max=wbps=5MB"), @"'../a' is not a control group: give its path below /sys/fs/cgroup, such as system.slice/backup.service");
+        insta::assert_snapshot!(label("64MiB"), @"'64MiB' is not a setting: write KNOB=VALUE, such \
+            as vm.dirty_bytes=64MiB or sda.scheduler=bfq");
+        insta::assert_snapshot!(label("sdz.scheduler=bfq"), @"no device is called 'sdz' (absent: \
+            /sys/class/block/sdz/dev does not exist); lsblk lists them");
+        insta::assert_snapshot!(label("sda.vm.dirty_ratio=5"), @"vm.dirty_ratio does not belong to \
+            'sda'; it is the whole machine's: write it without a device");
+        insta::assert_snapshot!(label("io.max=wbps=5MB"), @"io.max does not belong to ''; write \
+            GROUP:DEVICE.KNOB=… or unit:NAME:DEVICE.KNOB=…, such as system.slice:sda.io.max=…");
+        insta::assert_snapshot!(label("../a:sda.io.max=wbps=5MB"), @"'../a' is not a control \
+            group: give its path below /sys/fs/cgroup, such as system.slice/backup.service");
     }
 
     #[test]
@@ -377,15 +388,28 @@ mod tests {
             "system.slice/pg.service:memory.high=1073741824"
         );
         assert_eq!(label("journal.ioprio=be/0"), "sda.journal.ioprio=be/0");
-        insta::assert_snapshot!(label("pid:4712.ioprio=be/0"), @"no process has the number 4712; ps lists them");
-        insta::assert_snapshot!(label("ioprio=be/0"), @"ioprio does not belong to ''; write pid:NUMBER.ioprio=… or unit:NAME:ioprio=…, such as unit:postgresql.service:ioprio=be/0");
-        insta::assert_snapshot!(label(":ioprio=be/0"), @"ioprio does not belong to ':'; the root group has every process: name the group of those who wait");
-        insta::assert_snapshot!(label("pid:4711.ioprio=be/8"), @"ioprio: 'be/8' is not an I/O priority; give none, be/0 to be/7 (0 goes first), rt/0 to rt/7 or idle");
-        insta::assert_snapshot!(label("unit:mysql:ioprio=be/0"), @"no unit with the control group 'mysql.service' runs (a stopped one has none); systemctl status lists units; to limit its next start: systemctl set-property mysql.service IOWriteBandwidthMax='/dev/DISK 60M' MemoryHigh=256M");
-        insta::assert_snapshot!(label("unit:gone.scope:memory.high=1GiB"), @"no unit with the control group 'gone.scope' runs (a stopped one has none); systemctl status lists units");
+        insta::assert_snapshot!(label("pid:4712.ioprio=be/0"), @"no process has the number 4712; \
+            ps lists them");
+        insta::assert_snapshot!(label("ioprio=be/0"), @"ioprio does not belong to ''; write \
+            pid:NUMBER.ioprio=… or unit:NAME:ioprio=…, such as \
+            unit:postgresql.service:ioprio=be/0");
+        insta::assert_snapshot!(label(":ioprio=be/0"), @"ioprio does not belong to ':'; the root \
+            group has every process: name the group of those who wait");
+        insta::assert_snapshot!(label("pid:4711.ioprio=be/8"), @"ioprio: 'be/8' is not an I/O \
+            priority; give none, be/0 to be/7 (0 goes first), rt/0 to rt/7 or idle");
+        insta::assert_snapshot!(label("unit:mysql:ioprio=be/0"), @"no unit with the control group \
+            'mysql.service' runs (a stopped one has none); systemctl status lists units; to limit \
+            its next start: systemctl set-property mysql.service IOWriteBandwidthMax='/dev/DISK \
+            60M' MemoryHigh=256M");
+        insta::assert_snapshot!(label("unit:gone.scope:memory.high=1GiB"), @"no unit with the \
+            control group 'gone.scope' runs (a stopped one has none); systemctl status lists units");
         // An empty wrapper of several instances, as Debian's postgresql.service.
-        insta::assert_snapshot!(label("unit:redis:ioprio=be/0"), @"no unit with the control group 'redis.service' runs (a stopped one has none); these of its name do: redis@7.service, redis@8.service");
-        insta::assert_snapshot!(label("unit:twice.scope:ioprio=be/0"), @"several control groups are called 'twice.scope': system.slice/twice.scope, user.slice/twice.scope; give the path of one");
+        insta::assert_snapshot!(label("unit:redis:ioprio=be/0"), @"no unit with the control group \
+            'redis.service' runs (a stopped one has none); these of its name do: redis@7.service, \
+            redis@8.service");
+        insta::assert_snapshot!(label("unit:twice.scope:ioprio=be/0"), @"several control groups \
+            are called 'twice.scope': system.slice/twice.scope, user.slice/twice.scope; give the \
+            path of one");
     }
 
     #[test]
@@ -402,7 +426,10 @@ mod tests {
         let (_dir, root) = root_of(&tree);
         let refused =
             Change::parse(&root, None, "unit:pg:memory.high=1GiB").unwrap_err().to_string();
-        insta::assert_snapshot!(refused, @"the control groups of this machine are of version 1 (/sys/fs/cgroup/cgroup.controllers is missing), and settings of 'pg.service' need version 2: boot with systemd.unified_cgroup_hierarchy=1 (floodwall explain FW034); without it raise the database instead: pid:NUMBER-OF-THE-DATABASE.ioprio=be/0");
+        insta::assert_snapshot!(refused, @"the control groups of this machine are of version 1 \
+            (/sys/fs/cgroup/cgroup.controllers is missing), and settings of 'pg.service' need \
+            version 2: boot with systemd.unified_cgroup_hierarchy=1 (floodwall explain FW034); \
+            without it raise the database instead: pid:NUMBER-OF-THE-DATABASE.ioprio=be/0");
     }
 
     #[test]

@@ -52,17 +52,21 @@ impl Format {
     fn place(self) -> &'static str {
         match self {
             Self::SystemdDropIn => {
-                "the directory of the unit's drop-ins, as systemctl edit makes it; then: systemctl daemon-reload"
+                "the directory of the unit's drop-ins, as systemctl edit makes it; then: systemctl \
+                 daemon-reload"
             }
             Self::Sysctl => "/etc/sysctl.d/99-floodwall.conf, then: sysctl --system",
             Self::Udev => {
-                "/etc/udev/rules.d/99-floodwall.rules, then: udevadm control --reload && udevadm trigger --action=add --subsystem-match=block"
+                "/etc/udev/rules.d/99-floodwall.rules, then: udevadm control --reload && udevadm \
+                 trigger --action=add --subsystem-match=block"
             }
             Self::Tuned => {
-                "/etc/tuned/profiles/floodwall/tuned.conf (before TuneD 2.24 /etc/tuned/floodwall/tuned.conf), then: tuned-adm profile floodwall"
+                "/etc/tuned/profiles/floodwall/tuned.conf (before TuneD 2.24 \
+                 /etc/tuned/floodwall/tuned.conf), then: tuned-adm profile floodwall"
             }
             Self::SystemdTmpfiles => {
-                "/etc/tmpfiles.d/floodwall.conf, then: systemd-tmpfiles --create /etc/tmpfiles.d/floodwall.conf"
+                "/etc/tmpfiles.d/floodwall.conf, then: systemd-tmpfiles --create \
+                 /etc/tmpfiles.d/floodwall.conf"
             }
         }
     }
@@ -282,13 +286,16 @@ mod tests {
             exported(Format::Tuned, &both).unwrap(),
             "[main]\nsummary=Limits of dirty data and of disks' queues\n\
              [sysctl]\nvm.dirty_bytes=67108864\nvm.dirty_background_bytes=16777216\n\
-             [sysfs]\n/sys/block/sda/queue/scheduler=mq-deadline\n/sys/block/sda/queue/iosched/fifo_batch=8\n\
+             [sysfs]\n/sys/block/sda/queue/scheduler=mq-deadline\n\
+             /sys/block/sda/queue/iosched/fifo_batch=8\n\
              /sys/block/sda/bdi/strict_limit=1"
         );
         assert_eq!(
             exported(Format::SystemdTmpfiles, &both).unwrap(),
-            "w /proc/sys/vm/dirty_bytes - - - - 67108864\nw /proc/sys/vm/dirty_background_bytes - - - - 16777216\n\
-             w /sys/block/sda/queue/scheduler - - - - mq-deadline\nw /sys/block/sda/queue/iosched/fifo_batch - - - - 8\n\
+            "w /proc/sys/vm/dirty_bytes - - - - 67108864\n\
+             w /proc/sys/vm/dirty_background_bytes - - - - 16777216\n\
+             w /sys/block/sda/queue/scheduler - - - - mq-deadline\n\
+             w /sys/block/sda/queue/iosched/fifo_batch - - - - 8\n\
              w /sys/block/sda/bdi/strict_limit - - - - 1"
         );
     }

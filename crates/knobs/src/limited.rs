@@ -221,7 +221,9 @@ mod tests {
         };
         let tree = groups();
         let high = "a.slice/db.service:memory.high=400MB";
-        insta::assert_snapshot!(refusals(&tree, &[high, "pid:7.ioprio=be/0"]).unwrap(), @"these settings give process 7 (postgres) priority be/0, as to a victim, and a limit would hold it back; limit the group of the flood");
+        insta::assert_snapshot!(refusals(&tree, &[high, "pid:7.ioprio=be/0"]).unwrap(), @"these \
+            settings give process 7 (postgres) priority be/0, as to a victim, and a limit would \
+            hold it back; limit the group of the flood");
         insta::assert_snapshot!(refusals(&tree, &[high, "a.slice/db.service:ioprio=be/3"]).unwrap(), @"these settings give the processes in a.slice/db.service priority be/3, as to a victim, and a limit would hold it back; limit the group of the flood");
         let flood = "a.slice/backup.service:ioprio=be/0";
         for harmless in ["pid:7.ioprio=be/4", "pid:7.ioprio=idle", flood] {

@@ -210,7 +210,8 @@ pub enum PlanError {
     },
     /// The tunable of another elevator.
     #[error(
-        "{label} belongs to {elevators}, and {device} runs {current}; add {device}.scheduler={first}"
+        "{label} belongs to {elevators}, and {device} runs {current}; add \
+         {device}.scheduler={first}"
     )]
     WrongElevator {
         /// The knob.
@@ -325,7 +326,8 @@ fn entry_of(
 ) -> Result<Entry, PlanError> {
     let label = change.target.label(change.knob);
     if change.target == Target::Victims {
-        let why = "compare and tune alone have victims; name a process (pid:NUMBER.ioprio=…) or a unit (unit:NAME:ioprio=…)";
+        let why = "compare and tune alone have victims; name a process (pid:NUMBER.ioprio=…) or a \
+            unit (unit:NAME:ioprio=…)";
         return Err(PlanError::Refused { label, why: why.to_owned() });
     }
     if let Scope::Elevator(elevators) = change.knob.scope {

@@ -20,18 +20,22 @@ pub static PRESETS: &[Preset] = &[
         name: "kernel-default",
         changes: &["vm.dirty_ratio=20", "vm.dirty_background_ratio=10"],
         source: "mm/page-writeback.c since Linux 2.6.32",
-        remark: "A share of memory whatever the device: with 64 GiB of it and a disk of 100 MB/s the limit takes two minutes to drain.",
+        remark: "A share of memory whatever the device: with 64 GiB of it and a disk of 100 MB/s \
+            the limit takes two minutes to drain.",
     },
     Preset {
         name: "2010-15MB",
         changes: &["vm.dirty_bytes=15MB"],
-        source: "question and answer on limiting background flushes, 2010: Adaptec 5405Z with 512 MB of cache, RAID 10 of ten disks, Linux 2.6.32",
-        remark: "33 to 700 commits a second there, for 14 % of the sequential write speed and nearly all of the write cache.",
+        source: "question and answer on limiting background flushes, 2010: Adaptec 5405Z with 512 \
+            MB of cache, RAID 10 of ten disks, Linux 2.6.32",
+        remark: "33 to 700 commits a second there, for 14 % of the sequential write speed and \
+            nearly all of the write cache.",
     },
     Preset {
         name: "2016-bandwidth-delay",
         changes: &["vm.dirty_bytes=201326592B", "vm.dirty_background_bytes=33554432B"],
-        source: "article on vm.dirty_bytes and vm.dirty_background_bytes, 2016: NFS over 1 Gbit/s Ethernet, 1.5 s and 0.25 s of the link",
+        source: "article on vm.dirty_bytes and vm.dirty_background_bytes, 2016: NFS over 1 Gbit/s \
+            Ethernet, 1.5 s and 0.25 s of the link",
         remark: "Right for that link; `floodwall size` works it out for others.",
     },
     Preset {

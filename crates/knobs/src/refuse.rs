@@ -36,7 +36,8 @@ pub(crate) fn share_of(
     if share == 0 {
         let least = Bytes((limit / 1_000_000).max(files.page_bytes()) + files.page_bytes());
         return Err(refused(format!(
-            "{} is less than a millionth of the hard limit of {} and would become a share of zero; give at least {least}",
+            "{} is less than a millionth of the hard limit of {} and would become a share of zero; \
+             give at least {least}",
             Bytes(bytes),
             Bytes(limit)
         )));
@@ -124,7 +125,8 @@ pub(crate) fn check(entries: &[Entry], files: &dyn Files) -> Result<(), PlanErro
         let lower = final_share(entry, "min", entries, files);
         if upper == Some(0) && is_strict(entry, entries, files) {
             return refused(
-                "a strict limit of zero stops every writer to the device; give a bdi.max_ratio_fine above 0",
+                "a strict limit of zero stops every writer to the device; give a \
+                 bdi.max_ratio_fine above 0",
             );
         }
         if matches!((lower, upper), (Some(lower), Some(upper)) if lower > upper) {
@@ -136,7 +138,8 @@ pub(crate) fn check(entries: &[Entry], files: &dyn Files) -> Result<(), PlanErro
             && entry.old.as_ref().and_then(ppm).is_some_and(|old| old > 0)
         {
             return refused(
-                "this kernel (6.2 to 6.7) could not take the present value back; it scales bdi.min_ratio twice",
+                "this kernel (6.2 to 6.7) could not take the present value back; it scales \
+                 bdi.min_ratio twice",
             );
         }
     }
@@ -203,7 +206,8 @@ fn limit_notes(entries: &[Entry], files: &dyn Files, memory: &Memory, notes: &mu
         && hard < 2 * FLUSHER_CHUNK_BYTES
     {
         notes.push(format!(
-            "a hard limit of {} is less than two of the flusher's chunks of {}: writers will often stop; 64 MiB is a sound minimum",
+            "a hard limit of {} is less than two of the flusher's chunks of {}: writers will often \
+             stop; 64 MiB is a sound minimum",
             Bytes(hard),
             Bytes(FLUSHER_CHUNK_BYTES)
         ));
@@ -276,11 +280,13 @@ fn device_notes(entry: &Entry, entries: &[Entry], files: &dyn Files, notes: &mut
     let strict = is_strict(entry, entries, files);
     match entry.knob.name {
         "bdi.max_bytes" | "bdi.max_ratio" | "bdi.max_ratio_fine" if !strict => notes.push(format!(
-            "{label} does not hold anybody back while the machine is below half-way to its hard limit; add bdi.strict_limit=1"
+            "{label} does not hold anybody back while the machine is below half-way to its hard \
+             limit; add bdi.strict_limit=1"
         )),
         "bdi.strict_limit" if strict && matches!(release(files), Some((6, 2..=12))) => {
             notes.push(format!(
-                "{label}: on Linux 6.2 to 6.12 writers to a device that was idle may wait long under a strict limit"
+                "{label}: on Linux 6.2 to 6.12 writers to a device that was idle may wait long \
+                 under a strict limit"
             ));
         }
         _ => {}
@@ -292,7 +298,8 @@ fn device_notes(entry: &Entry, entries: &[Entry], files: &dyn Files, notes: &mut
         && hard_limit(entries, files).is_some_and(|s| s.path.ends_with("_ratio"))
     {
         notes.push(format!(
-            "{label} is a share of a hard limit in percent, so it moves with free memory; set vm.dirty_bytes to hold it"
+            "{label} is a share of a hard limit in percent, so it moves with free memory; set \
+             vm.dirty_bytes to hold it"
         ));
     }
     if entry.knob.name.starts_with("bdi.min_") && scales_twice(files) {
@@ -315,7 +322,8 @@ mod tests {
         put("/sys/class/bdi/0:40/max_ratio_fine", "5000");
         put(
             "/proc/self/mountinfo",
-            "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n33 22 0:39 / /mnt/two\\040words rw - fuse.sshfs me@there:/ rw",
+            "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n\
+             33 22 0:39 / /mnt/two\\040words rw - fuse.sshfs me@there:/ rw",
         );
         let (_dir, files) = files_of(&tree);
         let root = floodwall_host::SysRoot::new(_dir.path()).unwrap();
@@ -325,7 +333,8 @@ mod tests {
         assert_eq!(
             notes,
             [
-                "/mnt/two words (fuse.sshfs, 0:39) may hold 1 % of the hard limit: its share in bytes changes with it",
+                "/mnt/two words (fuse.sshfs, 0:39) may hold 1 % of the hard limit: its share in \
+                 bytes changes with it",
                 "0:40 may hold 0.5 % of the hard limit: its share in bytes changes with it",
                 "sda may hold 2 % of the hard limit: its share in bytes changes with it",
             ]

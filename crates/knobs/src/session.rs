@@ -132,7 +132,8 @@ pub enum ApplyError {
     MayNotWrite(StepError),
     /// An earlier, interrupted change could not be undone.
     #[error(
-        "nothing was changed: change {id} was interrupted and could not be undone ({why}); settle that first, with floodwall rollback"
+        "nothing was changed: change {id} was interrupted and could not be undone ({why}); settle \
+         that first, with floodwall rollback"
     )]
     Unrecovered {
         /// Which.
@@ -163,7 +164,8 @@ pub enum ApplyError {
     /// A value of a queue at which a process that steered, and has been killed, is still inside a
     /// write.
     #[error(
-        "nothing was changed: {label} can't be set, because {by} has been killed and is still inside a write to its queue; try again when the device has let go of it"
+        "nothing was changed: {label} can't be set, because {by} has been killed and is still \
+         inside a write to its queue; try again when the device has let go of it"
     )]
     Occupied {
         /// The knob.
@@ -172,7 +174,8 @@ pub enum ApplyError {
         by: String,
     },
     /// A step failed; what had been done was undone.
-    #[error("{cause}; {}", if undone.is_complete() { "everything is as before" } else { "not everything could be put back: run floodwall rollback" })]
+    #[error("{cause}; \
+        {}", if undone.is_complete() { "everything is as before" } else { "not everything could be put back: run floodwall rollback" })]
     RolledBack {
         /// The failed step.
         cause: StepError,

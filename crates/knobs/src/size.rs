@@ -82,7 +82,8 @@ pub enum SizeError {
     NoRate(String),
     /// The delays the wrong way round.
     #[error(
-        "the hard delay ({hard}) must be longer than the background delay ({background}): the kernel would halve the background limit"
+        "the hard delay ({hard}) must be longer than the background delay ({background}): the \
+         kernel would halve the background limit"
     )]
     Delays {
         /// Background delay.
@@ -92,7 +93,8 @@ pub enum SizeError {
     },
     /// Too small for the kernel.
     #[error(
-        "{0} is less than one of the flusher's chunks of 4 MiB, which would stop writers again and again: give a longer delay"
+        "{0} is less than one of the flusher's chunks of 4 MiB, which would stop writers again and \
+         again: give a longer delay"
     )]
     TooSmall(Bytes),
 }
@@ -247,19 +249,22 @@ fn notes(sizing: &Sizing, drains: &[Drain], machine: Machine) -> Vec<String> {
     let chunk = Bytes(FLUSHER_CHUNK_BYTES);
     if sizing.hard_bytes < 2 * FLUSHER_CHUNK_BYTES {
         notes.push(format!(
-            "the hard limit of {} is less than two of the flusher's chunks of {chunk}: writers will often stop",
+            "the hard limit of {} is less than two of the flusher's chunks of {chunk}: writers \
+             will often stop",
             Bytes(sizing.hard_bytes)
         ));
     }
     if sizing.background_bytes < FLUSHER_CHUNK_BYTES {
         notes.push(format!(
-            "the background limit of {} is less than one of the flusher's chunks of {chunk}: the flusher never rests",
+            "the background limit of {} is less than one of the flusher's chunks of {chunk}: the \
+             flusher never rests",
             Bytes(sizing.background_bytes)
         ));
     }
     for share in sizing.shares.iter().filter(|share| share.max_bytes < 2 * FLUSHER_CHUNK_BYTES) {
         notes.push(format!(
-            "{}'s share of {} is less than two of the flusher's chunks of {chunk}: its writers will often stop",
+            "{}'s share of {} is less than two of the flusher's chunks of {chunk}: its writers \
+             will often stop",
             share.name,
             Bytes(share.max_bytes)
         ));
@@ -268,7 +273,8 @@ fn notes(sizing: &Sizing, drains: &[Drain], machine: Machine) -> Vec<String> {
         let error = counter_error(cpus) * machine.page_bytes;
         if sizing.hard_bytes < 4 * error {
             notes.push(format!(
-                "with {cpus} CPUs the kernel's counters are off by up to {} a device: limits near that are not kept",
+                "with {cpus} CPUs the kernel's counters are off by up to {} a device: limits near \
+                 that are not kept",
                 Bytes(error)
             ));
         }
@@ -361,12 +367,15 @@ mod tests {
         };
         insta::assert_snapshot!(told(4_000_000).unwrap(), @"
         the hard limit of 6 MB is less than two of the flusher's chunks of 4 MiB: writers will often stop
-        the background limit of 1 MB is less than one of the flusher's chunks of 4 MiB: the flusher never rests
+        the background limit of 1 MB is less than one of the flusher's chunks of 4 MiB: the \
+        flusher never rests
         ");
-        insta::assert_snapshot!(told(1_000_000).unwrap_err(), @"1500 kB is less than one of the flusher's chunks of 4 MiB, which would stop writers again and again: give a longer delay");
+        insta::assert_snapshot!(told(1_000_000).unwrap_err(), @"1500 kB is less than one of the \
+            flusher's chunks of 4 MiB, which would stop writers again and again: give a longer delay");
         let many = Machine { possible_cpus: Some(128), ..MACHINE };
         let sizing = size(&[drain("sda", 40_000_000)], DELAYS, many).unwrap();
-        insta::assert_snapshot!(sizing.notes.join("\n"), @"with 128 CPUs the kernel's counters are off by up to 32 MiB a device: limits near that are not kept");
+        insta::assert_snapshot!(sizing.notes.join("\n"), @"with 128 CPUs the kernel's counters are \
+            off by up to 32 MiB a device: limits near that are not kept");
     }
 
     #[test]

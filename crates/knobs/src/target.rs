@@ -40,8 +40,10 @@ pub enum TargetError {
     },
     /// The machine's control groups are of version 1.
     #[error(
-        "the control groups of this machine are of version 1 ({CGROUPS}/cgroup.controllers is missing), and \
-         settings of '{0}' need version 2: boot with systemd.unified_cgroup_hierarchy=1 (floodwall explain FW034); \
+        "the control groups of this machine are of version 1 ({CGROUPS}/cgroup.controllers is \
+         missing), and \
+         settings of '{0}' need version 2: boot with systemd.unified_cgroup_hierarchy=1 (floodwall \
+         explain FW034); \
          without it raise the database instead: pid:NUMBER-OF-THE-DATABASE.ioprio=be/0"
     )]
     NoVersion2(String),
@@ -65,7 +67,8 @@ pub enum TargetError {
     },
     /// Not a control group below the mount.
     #[error(
-        "'{0}' is not a control group: give its path below /sys/fs/cgroup, such as system.slice/backup.service"
+        "'{0}' is not a control group: give its path below /sys/fs/cgroup, such as \
+         system.slice/backup.service"
     )]
     NoGroup(String),
 }

@@ -26,7 +26,8 @@ pub(crate) fn machine() -> Tree {
         ("/proc/sys/kernel/random/boot_id".into(), "11111111-2222-3333-4444-555555555555"),
         (
             "/proc/vmstat".into(),
-            "nr_free_pages 3000000\nnr_inactive_file 1000000\nnr_active_file 1000000\nnr_dirty 100\nnr_writeback 0\nnr_dirty_threshold 1000000",
+            "nr_free_pages 3000000\nnr_inactive_file 1000000\nnr_active_file 1000000\n\
+             nr_dirty 100\nnr_writeback 0\nnr_dirty_threshold 1000000",
         ),
         ("/sys/dev/block/8:0".into(), "->../../devices/sda"),
         ("/sys/dev/block/8:1".into(), "->../../devices/sda/sda1"),

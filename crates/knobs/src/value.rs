@@ -64,7 +64,8 @@ pub enum ValueError {
     },
     /// Byte mode is not left by a zero.
     #[error(
-        "{bytes}=0 is refused by the kernel; to leave byte mode set {ratio}, such as {ratio}={default}"
+        "{bytes}=0 is refused by the kernel; to leave byte mode set {ratio}, such as \
+         {ratio}={default}"
     )]
     ZeroBytes {
         /// The knob.
@@ -84,7 +85,8 @@ pub enum ValueError {
     },
     /// Not an I/O priority.
     #[error(
-        "{knob}: '{text}' is not an I/O priority; give none, be/0 to be/7 (0 goes first), rt/0 to rt/7 or idle"
+        "{knob}: '{text}' is not an I/O priority; give none, be/0 to be/7 (0 goes first), rt/0 to \
+         rt/7 or idle"
     )]
     NotAPriority {
         /// The knob.
@@ -389,8 +391,10 @@ mod tests {
 
     #[test]
     fn a_bare_number_of_bytes_is_refused_with_its_two_readings() {
-        insta::assert_snapshot!(refusal("vm.dirty_bytes", "15"), @"vm.dirty_bytes: '15' needs a unit: 15B is 15 B, 15MiB is 15 MiB");
-        insta::assert_snapshot!(refusal("io.max", "wbps=5"), @"io.max: '5' needs a unit: 5B is 5 B, 5MiB is 5 MiB");
+        insta::assert_snapshot!(refusal("vm.dirty_bytes", "15"), @"vm.dirty_bytes: '15' needs a \
+            unit: 15B is 15 B, 15MiB is 15 MiB");
+        insta::assert_snapshot!(refusal("io.max", "wbps=5"), @"io.max: '5' needs a unit: 5B is 5 \
+            B, 5MiB is 5 MiB");
         let stored = check(find("vm.dirty_bytes").unwrap(), "15000000", Form::Kernel);
         assert_eq!(stored, Ok("15000000".to_owned()));
     }
@@ -408,12 +412,14 @@ mod tests {
 
     #[test]
     fn limits_under_a_flusher_chunk_are_refused() {
-        insta::assert_snapshot!(refusal("vm.dirty_bytes", "4MB"), @"vm.dirty_bytes: 4MB is out of range; give at least 4 MiB");
+        insta::assert_snapshot!(refusal("vm.dirty_bytes", "4MB"), @"vm.dirty_bytes: 4MB is out of \
+            range; give at least 4 MiB");
     }
 
     #[test]
     fn zero_bytes_say_how_to_leave_byte_mode() {
-        insta::assert_snapshot!(refusal("vm.dirty_bytes", "0"), @"vm.dirty_bytes=0 is refused by the kernel; to leave byte mode set vm.dirty_ratio, such as vm.dirty_ratio=20");
+        insta::assert_snapshot!(refusal("vm.dirty_bytes", "0"), @"vm.dirty_bytes=0 is refused by \
+            the kernel; to leave byte mode set vm.dirty_ratio, such as vm.dirty_ratio=20");
     }
 
     #[test]
@@ -445,7 +451,8 @@ mod tests {
     #[test]
     fn times_are_whole() {
         insta::assert_snapshot!(refusal("vm.dirty_expire_centisecs", "15ms"), @"vm.dirty_expire_centisecs: '15ms' is not a whole number of centiseconds");
-        insta::assert_snapshot!(refusal("vm.dirty_ratio", "x"), @"vm.dirty_ratio: 'x' is not a number of percent");
+        insta::assert_snapshot!(refusal("vm.dirty_ratio", "x"), @"vm.dirty_ratio: 'x' is not a \
+            number of percent");
     }
 
     proptest! {

@@ -13,7 +13,8 @@ use rustix::io::Errno;
 pub enum LabError {
     /// The caller is not root.
     #[error(
-        "the lab needs root (it mounts and makes loop devices); run as root, or use 'floodwall sim', which does without"
+        "the lab needs root (it mounts and makes loop devices); run as root, or use 'floodwall \
+         sim', which does without"
     )]
     NoRoot,
     /// The caller may not look at the labs.
@@ -24,7 +25,8 @@ pub enum LabError {
     },
     /// The kernel or the container has no FUSE.
     #[error(
-        "the lab needs FUSE and {path} is missing; load the module 'fuse' or pass the device in, or use 'floodwall sim', which does without"
+        "the lab needs FUSE and {path} is missing; load the module 'fuse' or pass the device in, \
+         or use 'floodwall sim', which does without"
     )]
     NoFuse {
         /// Where it was looked for.
@@ -32,7 +34,8 @@ pub enum LabError {
     },
     /// The kernel or the container has no loop devices.
     #[error(
-        "the lab needs loop devices and {path} is missing; load the module 'loop' or pass the device in, or use 'floodwall sim', which does without"
+        "the lab needs loop devices and {path} is missing; load the module 'loop' or pass the \
+         device in, or use 'floodwall sim', which does without"
     )]
     NoLoop {
         /// Where it was looked for.
@@ -40,7 +43,8 @@ pub enum LabError {
     },
     /// Every loop device is taken and no more can be made.
     #[error(
-        "no loop device is free and the kernel makes no more ({errno}); detach one ('losetup --list', 'floodwall lab list')"
+        "no loop device is free and the kernel makes no more ({errno}); detach one ('losetup \
+         --list', 'floodwall lab list')"
     )]
     NoFreeLoop {
         /// The kernel's answer.
@@ -73,7 +77,8 @@ pub enum LabError {
         said: String,
     },
     /// A lab of this name is there already.
-    #[error("a lab device named '{name}' exists{}; choose another name, or 'floodwall lab down {name}'", if *half_made { ", half made" } else { "" })]
+    #[error("a lab device named '{name}' exists{}; choose another name, or 'floodwall lab down \
+        {name}'", if *half_made { ", half made" } else { "" })]
     NameTaken {
         /// The name.
         name: String,
@@ -82,7 +87,8 @@ pub enum LabError {
     },
     /// A name that can't be a directory's.
     #[error(
-        "'{name}' can't name a lab device; use 1 to 32 letters, digits, '-', '_' and '.', beginning with a letter or digit"
+        "'{name}' can't name a lab device; use 1 to 32 letters, digits, '-', '_' and '.', \
+         beginning with a letter or digit"
     )]
     BadName {
         /// The name.
@@ -106,7 +112,8 @@ pub enum LabError {
     },
     /// More memory was asked for than is free.
     #[error(
-        "{asked} of memory were asked for and {available} are available{}; ask for less, and let the rest spill to a file (--spill)", beside(.promised)
+        "{asked} of memory were asked for and {available} are available{}; ask for less, and let \
+         the rest spill to a file (--spill)", beside(.promised)
     )]
     Memory {
         /// The limit asked for.
@@ -132,7 +139,8 @@ pub enum LabError {
     },
     /// The filesystem does not fit.
     #[error(
-        "{filesystem} needs {least} and the device has {size}; give it more (--size), or use another filesystem"
+        "{filesystem} needs {least} and the device has {size}; give it more (--size), or use \
+         another filesystem"
     )]
     TooSmall {
         /// Its name.
@@ -150,7 +158,8 @@ pub enum LabError {
     },
     /// The model's cache can't be real here.
     #[error(
-        "the preset's cache ({cache}) is larger than this machine's memory ({memory}): it could never be filled; make it smaller"
+        "the preset's cache ({cache}) is larger than this machine's memory ({memory}): it could \
+         never be filled; make it smaller"
     )]
     Cache {
         /// The model's cache.
@@ -194,7 +203,8 @@ pub enum LabError {
         said: String,
     },
     /// A command to be run on a lab could not be started.
-    #[error("can't run '{command}': {error}{}", if error.kind() == io::ErrorKind::NotFound { "; name it in full if it is not in PATH" } else { "" })]
+    #[error("can't run '{command}': \
+        {error}{}", if error.kind() == io::ErrorKind::NotFound { "; name it in full if it is not in PATH" } else { "" })]
     Command {
         /// The command.
         command: String,
@@ -328,7 +338,8 @@ mod tests {
         };
         assert_eq!(
             memory.to_string(),
-            "4 GiB of memory were asked for and 1 GiB are available beside 2 GiB that other lab devices may still take; \
+            "4 GiB of memory were asked for and 1 GiB are available beside 2 GiB that other lab \
+             devices may still take; \
              ask for less, and let the rest spill to a file (--spill)"
         );
         assert!(LabError::NoRoot.is_missing_requirement() && !LabError::NoRoot.is_wrong_use());

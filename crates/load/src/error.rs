@@ -41,7 +41,8 @@ pub enum LoadError {
     },
     /// A block does not fit the filesystem's alignment for direct I/O.
     #[error(
-        "block {block} is not aligned for direct I/O on this filesystem: needs a multiple of {align} B ({path}); use one, or buffered access"
+        "block {block} is not aligned for direct I/O on this filesystem: needs a multiple of \
+         {align} B ({path}); use one, or buffered access"
     )]
     Misaligned {
         /// The block that was asked for.
@@ -53,7 +54,8 @@ pub enum LoadError {
     },
     /// The filesystem has no direct I/O.
     #[error(
-        "direct I/O is not supported on the filesystem of {path}; use access = \"evict\" (reads) or direct = false (commits)"
+        "direct I/O is not supported on the filesystem of {path}; use access = \"evict\" (reads) \
+         or direct = false (commits)"
     )]
     NoDirect {
         /// Where.
@@ -61,7 +63,8 @@ pub enum LoadError {
     },
     /// The kernel or the filesystem can't drop pages behind a write.
     #[error(
-        "mode = dontcache is not supported here ({path}): it needs Linux 6.14 and a filesystem that has it (xfs, ext4, btrfs …); modes buffered, direct, dsync and sync_file_range work"
+        "mode = dontcache is not supported here ({path}): it needs Linux 6.14 and a filesystem \
+         that has it (xfs, ext4, btrfs …); modes buffered, direct, dsync and sync_file_range work"
     )]
     NoDontCache {
         /// Where.
@@ -69,7 +72,8 @@ pub enum LoadError {
     },
     /// The kernel refuses io_uring.
     #[error(
-        "io_uring is not available here ({errno}): the kernel lacks it or a policy forbids it (kernel.io_uring_disabled, seccomp); engine = \"psync\" works"
+        "io_uring is not available here ({errno}): the kernel lacks it or a policy forbids it \
+         (kernel.io_uring_disabled, seccomp); engine = \"psync\" works"
     )]
     NoUring {
         /// The kernel's answer to io_uring_setup(2).
@@ -130,7 +134,8 @@ pub enum LoadError {
     },
     /// Processes of a command outlived SIGKILL.
     #[error(
-        "processes of command '{command}' are still there {seconds} s after SIGKILL: {pids}; they wait for I/O in the kernel"
+        "processes of command '{command}' are still there {seconds} s after SIGKILL: {pids}; they \
+         wait for I/O in the kernel"
     )]
     Survivors {
         /// The command.
@@ -142,7 +147,8 @@ pub enum LoadError {
     },
     /// /proc does not say how much I/O a command does.
     #[error(
-        "can't count the I/O of command '{command}': {path}: {errno}; run as the command's user or root, on a kernel with TASK_IO_ACCOUNTING"
+        "can't count the I/O of command '{command}': {path}: {errno}; run as the command's user or \
+         root, on a kernel with TASK_IO_ACCOUNTING"
     )]
     NoAccounting {
         /// The command.
@@ -198,7 +204,8 @@ fn advice(operation: &str, errno: Errno) -> &'static str {
         // The kernel has one answer for both; making a file rarely takes the last block, but often
         // the last inode.
         Errno::NOSPC if operation == CREATE || operation == MAKE_DIRECTORY => {
-            "; the filesystem is out of inodes (df -i) or of space (df -h): free some, make size smaller, or use fewer and larger files"
+            "; the filesystem is out of inodes (df -i) or of space (df -h): free some, make size \
+             smaller, or use fewer and larger files"
         }
         Errno::NOSPC => "; free space there, or make size smaller",
         Errno::DQUOT => "; raise the quota, or make size smaller",

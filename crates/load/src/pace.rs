@@ -192,7 +192,8 @@ mod tests {
                 let due = limit.reserve(bytes, Duration::from_nanos(now)).as_nanos() as u64;
                 now = now.max(due);
                 // The bytes admitted before this block fit into the time before it.
-                prop_assert!(admitted <= rate * now as f64 / 1e9 + 1.0, "{} in {} ns", admitted, now);
+                prop_assert!(admitted <= rate * now as f64 / 1e9 + 1.0, "{} in {} \
+                    ns", admitted, now);
                 admitted += bytes as f64;
             }
         }

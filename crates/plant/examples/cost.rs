@@ -98,7 +98,9 @@ fn main() {
         probing += look.elapsed();
     }
     println!(
-        "{seen} devices, {}: {:.2} ms of CPU a look and the wait before it, {:.2} % of one core at four looks a second; a look took {:.1?}, of it the probe {:.1?}; first look {first:.1?}, knobs of {} first {read:.1?}, then {again:.1?}; {}",
+        "{seen} devices, {}: {:.2} ms of CPU a look and the wait before it, {:.2} % of one core at \
+         four looks a second; a look took {:.1?}, of it the probe {:.1?}; first look {first:.1?}, \
+         knobs of {} first {read:.1?}, then {again:.1?}; {}",
         plant.source().name(),
         spent / f64::from(LOOKS) * 1e3,
         spent / elapsed * 100.0,

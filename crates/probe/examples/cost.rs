@@ -119,7 +119,8 @@ fn main() {
     let deviation = (ratios.iter().map(|r| (r - mean).powi(2)).sum::<f64>() / (n - 1.0)).sqrt();
     let seconds = n * PHASE.as_secs_f64();
     println!(
-        "{}: victims keep {:.2} % ± {:.2} (2 standard errors); {:.2} % of a core at {:.0} commits/s; {most} KiB resident; {seen} of {made:.0} commits seen, \
+        "{}: victims keep {:.2} % ± {:.2} (2 standard errors); {:.2} % of a core at {:.0} \
+         commits/s; {most} KiB resident; {seen} of {made:.0} commits seen, \
         {lost} events lost",
         source.name(),
         100.0 * mean.exp(),

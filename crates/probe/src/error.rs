@@ -19,7 +19,8 @@ pub enum ProbeError {
     },
     /// The kernel has none of the tracepoints that are needed.
     #[error(
-        "this kernel has none of the tracepoints that are needed (CONFIG_FTRACE_SYSCALLS, CONFIG_BLOCK)"
+        "this kernel has none of the tracepoints that are needed (CONFIG_FTRACE_SYSCALLS, \
+         CONFIG_BLOCK)"
     )]
     NoTracepoints,
     /// Forks can't be seen.
@@ -38,7 +39,8 @@ pub enum ProbeError {
     },
     /// A ring buffer can't be mapped.
     #[error(
-        "can't map a perf event's ring buffer of {bytes} bytes: {source}; raise kernel.perf_event_mlock_kb or run as root"
+        "can't map a perf event's ring buffer of {bytes} bytes: {source}; raise \
+         kernel.perf_event_mlock_kb or run as root"
     )]
     Ring {
         /// How large it would have been.

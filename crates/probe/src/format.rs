@@ -202,10 +202,14 @@ mod tests {
 
     use super::*;
 
-    const ISSUE: &str = "name: block_rq_issue\nID: 2104\nformat:\n\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
-        \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n\tfield:dev_t dev;\toffset:8;\tsize:4;\tsigned:0;\n\
-        \tfield:sector_t sector;\toffset:16;\tsize:8;\tsigned:0;\n\tfield:char rwbs[10];\toffset:34;\tsize:10;\tsigned:0;\n\
-        \tfield:__data_loc char[] cmd;\toffset:60;\tsize:4;\tsigned:0;\n\tfield:const char * buf;\toffset:24;\tsize:8;\tsigned:0;\n\n\
+    const ISSUE: &str = "name: block_rq_issue\nID: 2104\nformat:\n\
+        \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
+        \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n\
+        \tfield:dev_t dev;\toffset:8;\tsize:4;\tsigned:0;\n\
+        \tfield:sector_t sector;\toffset:16;\tsize:8;\tsigned:0;\n\
+        \tfield:char rwbs[10];\toffset:34;\tsize:10;\tsigned:0;\n\
+        \tfield:__data_loc char[] cmd;\toffset:60;\tsize:4;\tsigned:0;\n\
+        \tfield:const char * buf;\toffset:24;\tsize:8;\tsigned:0;\n\n\
         print fmt: \"field:%d;\", REC->dev\n";
 
     #[test]
@@ -269,7 +273,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_makes_the_parser_panic(text in "(name: x\n|ID: 7\n|\tfield:|int|a|;|\\[|\\]|offset:|size:|[0-9]{1,22}|\\PC|\n){0,40}") {
+        fn no_text_makes_the_parser_panic(text in "(name: x\n|ID: 7\n\
+            |\tfield:|int|a|;|\\[|\\]|offset:|size:|[0-9]{1,22}|\\PC|\n){0,40}") {
             if let Ok(format) = Format::parse(&text) {
                 for name in ["a", "int"] {
                     if let Ok(number) = format.number(name) {

@@ -389,7 +389,10 @@ pub fn device(root: &SysRoot, text: &str) -> Result<DeviceId, String> {
         Err(_) => {
             let path = if text.contains('/') { text.to_owned() } else { format!("/dev/{text}") };
             block::by_path(root, &path).into_value().ok_or_else(|| {
-                format!("'{text}' is no block device; name one as in lsblk, such as sda, or by its number, such as 8:0")
+                format!(
+                    "'{text}' is no block device; name one as in lsblk, such as sda, or by its \
+                    number, such as 8:0"
+                )
             })?
         }
     };

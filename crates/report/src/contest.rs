@@ -235,7 +235,10 @@ fn notes(document: &Document, contest: &Contest, rows: &[usize]) -> Vec<String> 
             .is_some_and(|s| s.burst_kept.is_none())
     };
     if contest.recommended.is_some() && has_burst && rows.iter().any(unmeasured) {
-        notes.push(format!("burst_kept {UNKNOWN}: not measured, for the setting leaves the limits as they are; the choice counts it as the default's"));
+        notes.push(format!(
+            "burst_kept {UNKNOWN}: not measured, for the setting leaves the limits \
+            as they are; the choice counts it as the default's"
+        ));
     }
     let disturbed: usize = contest.contenders.iter().map(|c| c.disturbed.len()).sum();
     if disturbed > 0 {
@@ -245,7 +248,10 @@ fn notes(document: &Document, contest: &Contest, rows: &[usize]) -> Vec<String> 
     let untold =
         contest.contenders.iter().flat_map(|c| &c.versus).any(|c| c.verdict == Verdict::Untold);
     if contest.recommended.is_none() && !anything_real(contest) && untold {
-        notes.push(format!("no difference could be told after {rounds} rounds; more rounds (--rounds) or longer phases (--measure) tell smaller differences apart"));
+        notes.push(format!(
+            "no difference could be told after {rounds} rounds; more rounds \
+            (--rounds) or longer phases (--measure) tell smaller differences apart"
+        ));
     }
     if let crate::schema::RunStatus::Partial { why } = &document.run.status {
         notes.push(format!("partial result: {why}"));
@@ -326,10 +332,12 @@ mod tests {
                           failed
                                                                                  in brackets: 95 % intervals
 
-        2010-15MB against default: better: commits 7.39× (4.30 – 12.7), p99 12.1 ms instead of 1.17 s (1.0 %
+        2010-15MB against default: better: commits 7.39× (4.30 – 12.7), p99 12.1 ms instead of \
+        1.17 s (1.0 %
         (1.0 – 1.0)), dead seconds 0 % of the time instead of 75 %; the same: flood 100 % (100 – 100),
         bursts 100 % (100 – 100)
-        a setting whose name is long: failed: the kernel refused sda.scheduler = cfq: no such elevator; it
+        a setting whose name is long: failed: the kernel refused sda.scheduler = cfq: no such \
+        elevator; it
         has none, bfq
         note: 2010-15MB is vm.dirty_bytes=15000000
         ");

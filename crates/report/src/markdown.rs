@@ -58,7 +58,8 @@ pub fn report(study: &Study<'_>) -> String {
         let operations = format!("{}/s", study.operations());
         let _ = writeln!(
             out,
-            "| setting | {operations} | p99 | slowest | seconds dead | victim_kept | flood_kept | burst_kept | frontier |\n|---|--:|--:|--:|--:|--:|--:|--:|---|"
+            "| setting | {operations} | p99 | slowest | seconds dead | victim_kept | flood_kept | \
+             burst_kept | frontier |\n|---|--:|--:|--:|--:|--:|--:|--:|---|"
         );
         for subject in &study.subjects {
             let _ = writeln!(out, "| {} |", row(subject).join(" | "));

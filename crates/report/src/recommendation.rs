@@ -39,7 +39,8 @@ fn verdict(contest: &Contest, recommended: &Recommended, operations: &str) -> Op
             let (candidate, ratio) = (candidate?, recommended.score_ratio?);
             let settle = match recommended.settle_s {
                 Some(s) => format!(
-                    "; about {} of trials of the two would settle it (floodwall tune --resume, or floodwall compare)",
+                    "; about {} of trials of the two would settle it (floodwall tune --resume, or \
+                     floodwall compare)",
                     time(s)
                 ),
                 None => {
@@ -48,7 +49,8 @@ fn verdict(contest: &Contest, recommended: &Recommended, operations: &str) -> Op
                 }
             };
             Some(format!(
-                "Not decided: {} ({}) looked best, but in fresh trials its score is {ratio:.2} × that of the setting in force, which may be chance{settle}. \
+                "Not decided: {} ({}) looked best, but in fresh trials its score is {ratio:.2} × \
+                 that of the setting in force, which may be chance{settle}. \
                  Nothing is recommended.",
                 candidate.name,
                 spaced(&candidate.setting),
@@ -167,7 +169,8 @@ fn target(wanted: f64, reached: &Reached) -> String {
     match (&reached.ours, &reached.least) {
         (Some(ours), _) if ours.us <= wanted => String::new(),
         (Some(ours), Some((least, name))) if least.us <= wanted => format!(
-            " That misses the target of {} with {}; {name} reached {}, and lost by what it costs or by other trials.",
+            " That misses the target of {} with {}; {name} reached {}, and lost by what it costs \
+             or by other trials.",
             duration_us(wanted),
             said(ours),
             said(least)

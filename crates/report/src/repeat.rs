@@ -85,7 +85,8 @@ pub(crate) fn command_lines(study: &Study<'_>, with_scenario: bool) -> String {
         }
         (_, Some(kernel)) => {
             format!(
-                "floodwall sim --device {device} --kernel {kernel}{ram}{fs}{scenario} --out result.json"
+                "floodwall sim --device {device} --kernel {kernel}{ram}{fs}{scenario} --out \
+                 result.json"
             )
         }
         ("compare", None) if study.subjects.iter().any(|s| s.setting.get("kernel").is_some()) => {
@@ -104,7 +105,8 @@ pub(crate) fn command_lines(study: &Study<'_>, with_scenario: bool) -> String {
                 scheduler.map_or_else(String::new, |name| format!(" --scheduler {name}"));
             let (kernels, device) = (kernels.concat(), quoted(device));
             format!(
-                "floodwall compare{kernels} \\\n  --device {device}{fs}{scheduler}{ram}{scenario} --out result.json"
+                "floodwall compare{kernels} \\\n  --device {device}{fs}{scheduler}{ram}{scenario} \
+                 --out result.json"
             )
         }
         ("compare", None) => {

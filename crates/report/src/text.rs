@@ -166,7 +166,8 @@ mod tests {
         device    sda (ATA ST1000DM003, 932 GiB, seeks), ext4 on sda1 on sda
         setting   dirty limit 20 %, background 10 %, scheduler mq-deadline, nr_requests 256, wbt 75 ms
         run       3 rounds, 12 s a phase, 5 min 5 s in all
-        baseline  default.json, dirty limit 20 %, background 10 %, scheduler mq-deadline, nr_requests 256,
+        baseline  default.json, dirty limit 20 %, background 10 %, scheduler mq-deadline, \
+        nr_requests 256,
                   wbt 75 ms
 
                            victim alone     flood alone            both
@@ -195,7 +196,11 @@ mod tests {
     fn a_partial_run_with_notes() {
         let mut document = Made { rounds: 1, ..Made::damage() }.document();
         document.run.status = RunStatus::Partial { why: "no space left on the device".into() };
-        document.run.warnings = vec!["the floods were shrunk to 2 GiB: only 3 GiB are free, and the run must leave a tenth of the space".into()];
+        document.run.warnings = vec![
+            "the floods were shrunk to 2 GiB: only 3 GiB are free, and \
+            the run must leave a tenth of the space"
+                .into(),
+        ];
         document.run.missing = vec![
             Missing { what: "psi io".into(), why: "absent".into() },
             Missing { what: "wbt_lat_usec".into(), why: "unreadable".into() },
@@ -239,7 +244,8 @@ mod tests {
               after 5 s: victims: still falling by 80 % of the median
         note: not measured: psi io, wbt_lat_usec (the reasons are in the JSON)
 
-        Partial result (no space left on the device): while one file was written beside it, commits fell
+        Partial result (no space left on the device): while one file was written beside it, \
+        commits fell
         from 1,508/s to 40.8/s (2.7 %): p99 went from 1.06 ms to 1.17 s, and in 9 of 12 seconds the victim
         got less than a tenth of its speed.
         ");

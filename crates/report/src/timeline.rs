@@ -246,15 +246,22 @@ mod tests {
         let text = text(&short());
         assert!(text.lines().all(|l| l.chars().count() <= 100), "{text}");
         insta::assert_snapshot!(text, @"
-          s phase       ops/s      p99      max     flood     dirty writeback   written  flush  util   psi
-        100 victim 1    1,508  1.06 ms  1.06 ms         –    400 kB       0 B 24.0 MB/s     14  100%    1%
-        101 victim 1    1,508  1.06 ms  1.06 ms         –    400 kB       0 B 24.0 MB/s     14  100%    1%
+          s phase       ops/s      p99      max     flood     dirty \
+          writeback   written  flush  util   psi
+        100 victim 1    1,508  1.06 ms  1.06 ms         –    400 kB       0 B 24.0 \
+        MB/s     14  100%    1%
+        101 victim 1    1,508  1.06 ms  1.06 ms         –    400 kB       0 B 24.0 \
+        MB/s     14  100%    1%
 
-        120 flood 1         –        –        –  251 MB/s   1500 MB    64 MiB  216 MB/s     14  100%   93%
-        121 flood 1         –        –        –  251 MB/s   1501 MB    64 MiB  216 MB/s     14  100%   93%
+        120 flood 1         –        –        –  251 MB/s   1500 MB    64 MiB  216 \
+        MB/s     14  100%   93%
+        121 flood 1         –        –        –  251 MB/s   1501 MB    64 MiB  216 \
+        MB/s     14  100%   93%
 
-        140 both 1          1        –   1.17 s  217 MB/s   1500 MB    64 MiB  216 MB/s     14  100%   93%
-        141 both 1          1        –   1.17 s  217 MB/s         –         –         –      –     –     –
+        140 both 1          1        –   1.17 s  217 MB/s   1500 MB    64 MiB  216 \
+        MB/s     14  100%   93%
+        141 both 1          1        –   1.17 s  217 \
+        MB/s         –         –         –      –     –     –
         ");
     }
 

@@ -97,7 +97,8 @@ fn compare(
     if stalls.is_none() && !slower_p99 && low >= HARMLESS_FROM {
         let also = p99.map_or_else(String::new, |p| format!(", and {p}"));
         let text = format!(
-            "no damage: while {flood}, {operations} kept {share} % of their speed ({to}/s of {from}/s){also}"
+            "no damage: while {flood}, {operations} kept {share} % of their speed ({to}/s of \
+             {from}/s){also}"
         );
         return (Outcome::Harmless, text);
     }
@@ -283,7 +284,9 @@ mod tests {
         assert_says(
             &Made::damage(),
             Outcome::Damage,
-            "While one file was written beside it, commits fell from 1,516/s to 40.8/s (2.7 %): p99 went from 1.06 ms to 1.17 s, and in 27 of 36 seconds the victim got less than a tenth of its speed.",
+            "While one file was written beside it, commits fell from 1,516/s to 40.8/s (2.7 %): \
+             p99 went from 1.06 ms to 1.17 s, and in 27 of 36 seconds the victim got less than a \
+             tenth of its speed.",
         );
     }
 
@@ -292,7 +295,8 @@ mod tests {
         assert_says(
             &Made::harmless(),
             Outcome::Harmless,
-            "No damage: while one file was written beside it, commits kept 98.4 % of their speed (1,491/s of 1,516/s), and p99 went from 1.06 ms to 1.11 ms.",
+            "No damage: while one file was written beside it, commits kept 98.4 % of their speed \
+             (1,491/s of 1,516/s), and p99 went from 1.06 ms to 1.11 ms.",
         );
     }
 
@@ -301,7 +305,9 @@ mod tests {
         assert_says(
             &Made::inconclusive(),
             Outcome::Inconclusive,
-            "Not conclusive: while one file was written beside it, commits went from 2,000/s to 1,100/s (55 %), but the 95 % interval, 4.0 to 760 %, includes no change; run more rounds or longer ones.",
+            "Not conclusive: while one file was written beside it, commits went from 2,000/s to \
+             1,100/s (55 %), but the 95 % interval, 4.0 to 760 %, includes no change; run more \
+             rounds or longer ones.",
         );
     }
 
@@ -328,7 +334,8 @@ mod tests {
         assert_says(
             &Made::reads(),
             Outcome::Damage,
-            "While many small files were written beside it, reads fell from 1,516/s to 300/s (20 %): p99 went from 1.06 ms to 5.01 ms.",
+            "While many small files were written beside it, reads fell from 1,516/s to 300/s (20 \
+             %): p99 went from 1.06 ms to 5.01 ms.",
         );
     }
 
@@ -338,7 +345,8 @@ mod tests {
         assert_says(
             &made,
             Outcome::Damage,
-            "Little damage: while one file was written beside it, commits fell from 1,516/s to 1,401/s (92.4 %): p99 went from 1.06 ms to 1.25 ms.",
+            "Little damage: while one file was written beside it, commits fell from 1,516/s to \
+             1,401/s (92.4 %): p99 went from 1.06 ms to 1.25 ms.",
         );
     }
 
@@ -348,7 +356,8 @@ mod tests {
         assert_says(
             &made,
             Outcome::Damage,
-            "While one file was written beside it, commits kept 99.8 % of their rate (1,513/s of 1,516/s), but p99 went from 1.06 ms to 40.1 ms.",
+            "While one file was written beside it, commits kept 99.8 % of their rate (1,513/s of \
+             1,516/s), but p99 went from 1.06 ms to 40.1 ms.",
         );
     }
 
@@ -358,7 +367,9 @@ mod tests {
         assert_says(
             &Made { scenario, ..Made::damage() },
             Outcome::Damage,
-            "While 4 files were written beside it, operations fell from 1,516/s to 40.8/s (2.7 %): p99 went from 1.06 ms to 1.17 s, and in 27 of 36 seconds the victim got less than a tenth of its speed.",
+            "While 4 files were written beside it, operations fell from 1,516/s to 40.8/s (2.7 %): \
+             p99 went from 1.06 ms to 1.17 s, and in 27 of 36 seconds the victim got less than a \
+             tenth of its speed.",
         );
     }
 
@@ -372,7 +383,9 @@ mod tests {
         assert_says(
             &Made { scenario, timed: false, ..Made::damage() },
             Outcome::Damage,
-            "While 'cp /backup/a-rather-long-name-of-a-file …' ran beside it, I/O calls fell from 1,516/s to 40.8/s (2.7 %): in 27 of 36 seconds the victim got less than a tenth of its speed.",
+            "While 'cp /backup/a-rather-long-name-of-a-file …' ran beside it, I/O calls fell from \
+             1,516/s to 40.8/s (2.7 %): in 27 of 36 seconds the victim got less than a tenth of \
+             its speed.",
         );
     }
 
@@ -383,7 +396,8 @@ mod tests {
         assert_says(
             &made,
             Outcome::NotCompared,
-            "Nothing flooded: there were 1,516 commits a second, p99 was 1.06 ms and the slowest took 1.06 ms.",
+            "Nothing flooded: there were 1,516 commits a second, p99 was 1.06 ms and the slowest \
+             took 1.06 ms.",
         );
     }
 
@@ -410,7 +424,8 @@ mod tests {
         document.summary = document.recomputed_summary();
         assert_eq!(
             verdict(&document).sentence,
-            "Partial result (interrupted): while one file was written beside it, there were 40.8 commits a second, but the victim alone was not measured."
+            "Partial result (interrupted): while one file was written beside it, there were 40.8 \
+             commits a second, but the victim alone was not measured."
         );
     }
 

@@ -265,7 +265,8 @@ fn notes(document: &Document) -> Vec<String> {
     if let Some((round, first)) = unsteady.first() {
         let name = first.kind.name();
         notes.push(format!(
-            "{} of {} phases began before the load was steady; the first was round {round}, phase {name}: {}",
+            "{} of {} phases began before the load was steady; the first was round {round}, phase \
+             {name}: {}",
             unsteady.len(),
             phases().filter(|(_, p)| p.warmup.steady.is_some()).count(),
             first.warmup.verdict

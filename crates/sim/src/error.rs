@@ -71,7 +71,9 @@ pub enum SimError {
     },
     /// A knob that exists and that the model does not look at.
     #[error(
-        "the model does not have {knob}; leave it out (it knows vm.dirty_*, bdi.*, scheduler, iosched.*, nr_requests, max_sectors_kb, read_ahead_kb, wbt_lat_usec, device.queue_depth, victim.ioprio, journal.ioprio, io.max and memory.high of victim: and flood:)"
+        "the model does not have {knob}; leave it out (it knows vm.dirty_*, bdi.*, scheduler, \
+         iosched.*, nr_requests, max_sectors_kb, read_ahead_kb, wbt_lat_usec, device.queue_depth, \
+         victim.ioprio, journal.ioprio, io.max and memory.high of victim: and flood:)"
     )]
     NotModelled {
         /// The knob.
@@ -114,7 +116,8 @@ pub enum SimError {
     },
     /// RAM that does not hold what may be dirty in it.
     #[error(
-        "RAM of {ram} is smaller than what may be dirty in it ({limit}); give more RAM or a lower vm.dirty_bytes"
+        "RAM of {ram} is smaller than what may be dirty in it ({limit}); give more RAM or a lower \
+         vm.dirty_bytes"
     )]
     Memory {
         /// RAM.
@@ -135,7 +138,8 @@ pub enum SimError {
     Device(#[from] SpecError),
     /// The scenario's files do not fit on the device.
     #[error(
-        "scenario '{scenario}' needs {needed} and the device has {capacity}; make its files smaller or the device larger"
+        "scenario '{scenario}' needs {needed} and the device has {capacity}; make its files \
+         smaller or the device larger"
     )]
     Space {
         /// Its name.

@@ -152,7 +152,8 @@ mod tests {
         assert_eq!(slow.other(), ms(50));
         assert_eq!(
             slow.to_string(),
-            "900 ms: device 600 ms (67 %), journal 150 ms (17 %), throttled 100 ms (11 %), other 50.0 ms (6 %)"
+            "900 ms: device 600 ms (67 %), journal 150 ms (17 %), throttled 100 ms (11 %), other \
+             50.0 ms (6 %)"
         );
         let quick = Explained { latency: ms(1), ..Explained::default() };
         assert_eq!(at_percentile(&[slow, quick], 100.0), Some(slow));

@@ -74,7 +74,8 @@ fn a_failed_test_and_a_suite_without_its_result_are_named() {
         .replace("2 passed; 0 failed; 1", "1 passed; 1 failed; 1")
         .replacen(
             "\ntest result: ok. 1 passed",
-            "\n---- units::exact stdout ----\n\nlib.rs:7: no\nleft: 1\n\n\nfailures:\n    units::exact\n\n\
+            "\n---- units::exact stdout ----\n\nlib.rs:7: no\nleft: 1\n\n\n\
+             failures:\n    units::exact\n\n\
              test result: FAILED. 1 passed",
             1,
         );

@@ -356,7 +356,8 @@ impl Search<'_> {
         self.overhead_s =
             ((self.now() - begin - measured - self.burst_s) / f64::max(pauses, 1.0)).max(0.5);
         Reference::of(&trials, self.scenario).ok_or_else(|| Stop {
-            why: "the victim or the flood did nothing when it was alone, so there is nothing to compare with"
+            why: "the victim or the flood did nothing when it was alone, so there is nothing to \
+                compare with"
                 .into(),
             interrupted: false,
         })

@@ -244,7 +244,8 @@ mod tests {
 
     #[test]
     fn each_trial_has_a_file_and_those_of_a_model_have_its_name() {
-        let words = "--preset ./models/my.disk.toml --rounds 2 --ways default,limited-guard --floods copy,load";
+        let words = "--preset ./models/my.disk.toml --rounds 2 --ways default,limited-guard \
+            --floods copy,load";
         let files = files(words);
         let different: std::collections::BTreeSet<&String> = files.iter().collect();
         assert_eq!((files.len(), different.len()), (2 * 2 * 2 * 2, files.len()));

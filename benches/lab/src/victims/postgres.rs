@@ -127,7 +127,8 @@ impl Database for Postgres {
         let syncs: u64 =
             self.ask("SELECT wal_sync FROM pg_stat_wal")?.parse().context("pg_stat_wal")?;
         Ok(json!({
-            "version": self.ask("SHOW server_version")?, "fsync": self.ask("SHOW fsync")?, "wal_sync_method": self.ask("SHOW wal_sync_method")?,
+            "version": self.ask("SHOW server_version")?, "fsync": self.ask("SHOW \
+             fsync")?, "wal_sync_method": self.ask("SHOW wal_sync_method")?,
             "synchronous_commit": self.ask("SHOW synchronous_commit")?, "wal_syncs": syncs,
         }))
     }

@@ -104,12 +104,18 @@ pub(super) fn section(trials: &[Value]) -> anyhow::Result<String> {
     let plans: BTreeMap<String, &Value> =
         trials.iter().map(|t| (t["plan"].to_string(), &t["plan"])).collect();
     let mut out = String::from(
-        "*Alone* and *beside* the flood are in the same trial, on a fresh device with xfs. *Dead* are seconds with under a tenth of the \
-         transactions alone, all rounds together. The flood \"copy\" is `cp` of a large file, \"backup\" `tar c` of large files, \"archive\" `tar x` of \
-         small files, \"load\" a bulk load into the victim's own database (SQLite: into a second one). \"15mb\" is `floodwall apply vm.dirty_bytes=15MB`; \
-         \"limited-guard\" the guard with that in force; \"short\" mq-deadline with 8 requests of 128 KiB; \"priority\" bfq \
-         and the server's processes at best-effort 0; \"paced\" `io.max` and `memory.high=128MiB` of the flood's control group. Figures are geometric means over the rounds \
-         with 95 % intervals; a p99 needs 100 transactions in every round. *Late*: rounds in which the lab did not keep up with its model.\n",
+        "*Alone* and *beside* the flood are in the same trial, on a fresh device with xfs. *Dead* \
+         are seconds with under a tenth of the \
+         transactions alone, all rounds together. The flood \"copy\" is `cp` of a large file, \
+         \"backup\" `tar c` of large files, \"archive\" `tar x` of \
+         small files, \"load\" a bulk load into the victim's own database (SQLite: into a second \
+         one). \"15mb\" is `floodwall apply vm.dirty_bytes=15MB`; \
+         \"limited-guard\" the guard with that in force; \"short\" mq-deadline with 8 requests of \
+         128 KiB; \"priority\" bfq \
+         and the server's processes at best-effort 0; \"paced\" `io.max` and `memory.high=128MiB` \
+         of the flood's control group. Figures are geometric means over the rounds \
+         with 95 % intervals; a p99 needs 100 transactions in every round. *Late*: rounds in which \
+         the lab did not keep up with its model.\n",
     );
     for plan in plans.values() {
         let of_plan: Vec<&Value> = trials.iter().filter(|trial| trial["plan"] == **plan).collect();
@@ -117,7 +123,8 @@ pub(super) fn section(trials: &[Value]) -> anyhow::Result<String> {
         writeln!(
             out,
             "\n{} `{}`, {}, {} s each{}:\n\n\
-             | victim | flood | setting | rounds | alone, per second | beside | kept | p99 alone | p99 beside | dead s | flood MB/s | late |\n\
+             | victim | flood | setting | rounds | alone, per second | beside | kept | p99 alone | \
+             p99 beside | dead s | flood MB/s | late |\n\
              |---|---|---|---|---|---|---|---|---|---|---|---|",
             if plan["model"].is_null() { "Preset" } else { "Model" },
             text("preset").unwrap_or("?"),
@@ -136,7 +143,8 @@ pub(super) fn section(trials: &[Value]) -> anyhow::Result<String> {
         if plan["seconds"].as_u64().is_some_and(|seconds| seconds >= LONG) {
             out.push_str(
                 "\nBeside the flood, transactions a second in each half of the time:\n\n\
-                 | victim | flood | setting | rounds | first half | second half | second / first |\n|---|---|---|---|---|---|---|\n",
+                 | victim | flood | setting | rounds | first half | second half | second / first \
+                 |\n|---|---|---|---|---|---|---|\n",
             );
             for (names, trials) in &rows {
                 row_of_halves(&mut out, &names.join(" | "), trials)?;
@@ -266,7 +274,8 @@ mod tests {
         // √(4 × 1) = 2; two rounds: t = 12.706, half = t × ln(4) / 2 = 8.807, 2 × e^8.807 = 13365.
         assert_eq!(
             rows[0],
-            "| sqlite | copy | default | 2 | 100 (100 to 100) | 2.0 (0.0 to 13365) | 2.0 % (0.0 % to 13365.3 %) | \
+            "| sqlite | copy | default | 2 | 100 (100 to 100) | 2.0 (0.0 to 13365) | 2.0 % (0.0 % \
+             to 13365.3 %) | \
              2.50 ms (2.50 ms to 2.50 ms) | – | 4 of 60 | 100 (100 to 100) | 1 |"
         );
         assert_eq!(

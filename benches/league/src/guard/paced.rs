@@ -263,9 +263,12 @@ pub(super) fn section(rows: &[(Cell, Paced)], all: usize) -> String {
         "{} of {all} cells are measured, on {} machines each. Victims run at a third of their rate alone, \
          from {MEET} s before the flood to {} s after it came. The flood is in a separate control group. \
          A cell reaches a goal if it does on every machine. *With \
-         --p99*: the guard is given {MOST_P99:.0} times the p99 before the flood as its goal. *Some fixed \
-         pace*: at least one of {} % of the flood's rate alone, in force from the beginning, reaches it.\n\n\
-         | figure | goal | cells with the guard | with --p99 | without | some fixed pace |\n|---|---|---|---|---|---|\n",
+         --p99*: the guard is given {MOST_P99:.0} times the p99 before the flood as its goal. \
+         *Some fixed \
+         pace*: at least one of {} % of the flood's rate alone, in force from the beginning, \
+         reaches it.\n\n\
+         | figure | goal | cells with the guard | with --p99 | without | some fixed pace |\n\
+         |---|---|---|---|---|---|\n",
         rows.len(),
         MACHINES.len(),
         LEAVE - MEET,
@@ -291,8 +294,11 @@ pub(super) fn section(rows: &[(Cell, Paced)], all: usize) -> String {
     let (guard, asked) = (not_dominated(|p| &p.guard), not_dominated(|p| &p.asked));
     let _ = writeln!(out, "| not dominated by a fixed pace |  | {guard} | {asked} | – | – |");
     out.push_str(
-        "\nThe worst machine's figures; *best fixed pace* is the highest that reaches the first three goals:\n\n\
-         | cell | rate, per second | victim kept: default | guard | p99 alone, ms | default | guard | with --p99 | dead s: default, guard, with --p99 | flood: default | guard | with --p99 | best fixed pace |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|\n",
+        "\nThe worst machine's figures; *best fixed pace* is the highest that reaches the first \
+         three goals:\n\n\
+         | cell | rate, per second | victim kept: default | guard | p99 alone, ms | default | \
+         guard | with --p99 | dead s: default, guard, with --p99 | flood: default | guard | with \
+         --p99 | best fixed pace |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|\n",
     );
     for (cell, paced) in rows {
         let [guard, asked, default] =
@@ -303,7 +309,8 @@ pub(super) fn section(rows: &[(Cell, Paced)], all: usize) -> String {
         let p99 = |runs: &[Run]| most(runs, |r| r.p99_us);
         let _ = writeln!(
             out,
-            "| {}, {}, {} | {:.0} | {:.0} % | {:.0} % | {:.1} | {:.1} | {:.1} | {:.1} | {}, {}, {} | {:.0} % | {:.0} % | {:.0} % | {fixed} |",
+            "| {}, {}, {} | {:.0} | {:.0} % | {:.0} % | {:.1} | {:.1} | {:.1} | {:.1} | {}, {}, {} \
+             | {:.0} % | {:.0} % | {:.0} % | {fixed} |",
             cell.device,
             cell.victim,
             cell.streams,

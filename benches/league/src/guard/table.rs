@@ -142,7 +142,8 @@ pub(super) fn drawn(cells: &[(Cell, Guarded)], draws: &Draws) -> anyhow::Result<
     let first = Some(draws.first()?);
     let law = draws.law.get(..12).unwrap_or(&draws.law);
     let mut out = format!(
-        "{} draws of {} devices, with the seeds from `{}` on, the law's last commit being `{law}`.\n\n",
+        "{} draws of {} devices, with the seeds from `{}` on, the law's last commit being \
+         `{law}`.\n\n",
         draws.count,
         random::CLASSES.len(),
         draws.seed,
@@ -162,9 +163,12 @@ fn rows(cells: &[(Cell, Guarded)]) -> Vec<Row<'_>> {
 /// How many of the rows reach each goal.
 fn figures(rows: &[Row<'_>], all: usize) -> String {
     let mut out = format!(
-        "{} of {all} cells are measured. An encounter of {} s in each, on {} machines. The kept shares are those of its last {LAST} s: the mean over the machines and its standard error. \
-         *Best* is the fixed setting with the best score on the same machines, of the default and the {FINALISTS} that two other machines chose from everything known. \
-         Shares of it are means over the machines of the logarithms of guard over best, with Student's 95 % interval; *reached* is what the whole interval reaches. \
+        "{} of {all} cells are measured. An encounter of {} s in each, on {} machines. The kept \
+         shares are those of its last {LAST} s: the mean over the machines and its standard error. \
+         *Best* is the fixed setting with the best score on the same machines, of the default and \
+         the {FINALISTS} that two other machines chose from everything known. \
+         Shares of it are means over the machines of the logarithms of guard over best, with \
+         Student's 95 % interval; *reached* is what the whole interval reaches. \
          Dead seconds are those after the first two, of {}.\n\n",
         rows.len(),
         LEAVE - MEET,
@@ -178,7 +182,9 @@ fn figures(rows: &[Row<'_>], all: usize) -> String {
 fn lines(out: &mut String, rows: &[Row<'_>]) {
     let _ = writeln!(
         out,
-        "\n| cell | victim kept: default | best | guard | flood kept: default | best | guard | guard of best: victim | flood | score | dead s: default, best, guard | protected, free | writes | best, of so many |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|---|"
+        "\n| cell | victim kept: default | best | guard | flood kept: default | best | guard | \
+         guard of best: victim | flood | score | dead s: default, best, guard | protected, free | \
+         writes | best, of so many |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|---|"
     );
     for row in rows {
         line(out, row);
@@ -188,7 +194,8 @@ fn lines(out: &mut String, rows: &[Row<'_>]) {
 /// How many cells of each class of devices reach what the guard is judged by.
 fn classes(out: &mut String, rows: &[Row<'_>]) {
     out.push_str(
-        "\n| class | cells | not dominated | score | dead seconds | all three |\n|---|---|---|---|---|---|\n",
+        "\n| class | cells | not dominated | score | dead seconds | all three |\n\
+         |---|---|---|---|---|---|\n",
     );
     for class in random::CLASSES {
         let own: Vec<&Row<'_>> = rows.iter().filter(|row| row.cell.device == class).collect();
@@ -208,7 +215,10 @@ fn classes(out: &mut String, rows: &[Row<'_>]) {
 }
 
 fn summary(out: &mut String, rows: &[Row<'_>]) {
-    out.push_str("| figure | goal | reached | not reached | could not be told | quarter, middle, three quarters of the cells |\n|---|---|---|---|---|---|\n");
+    out.push_str(
+        "| figure | goal | reached | not reached | could not be told | quarter, middle, \
+        three quarters of the cells |\n|---|---|---|---|---|---|\n",
+    );
     let quarters = |of: &dyn Fn(&Row<'_>) -> f64| {
         let mut all: Vec<f64> = rows.iter().map(of).collect();
         all.sort_by(f64::total_cmp);
@@ -293,7 +303,10 @@ fn line(out: &mut String, row: &Row<'_>) {
 /// The default and the guard on every preset.
 pub(super) fn presets(cells: &[(Cell, Guarded)]) -> String {
     let rows = rows(cells);
-    let mut out = "| device | alone, per second | victim kept: default | guard | dead s: default, guard | flood kept: default | guard | protected, free | writes |\n|---|---|---|---|---|---|---|---|---|\n".to_owned();
+    let mut out = "| device | alone, per second | victim kept: default | guard | dead s: default, \
+        guard | flood kept: default | guard | protected, free | writes |\n\
+        |---|---|---|---|---|---|---|---|---|\n"
+        .to_owned();
     for row in &rows {
         let ways = [&row.stored.default, &row.stored.guard];
         let percent = |of: fn(&Run) -> f64| {

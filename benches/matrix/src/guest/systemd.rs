@@ -24,7 +24,8 @@ const SYSTEMD: &str = "/usr/lib/systemd/systemd";
 /// The service that runs the checks.
 const SERVICE: &str = "matrix.service";
 /// After udev has seen the disk, and settings of the boot are in force.
-const CHECKS: &str = "[Unit]\nAfter=basic.target systemd-udev-trigger.service systemd-sysctl.service\n\
+const CHECKS: &str = "[Unit]\nAfter=basic.target systemd-udev-trigger.service \
+    systemd-sysctl.service\n\
     SuccessAction=poweroff-force\nFailureAction=poweroff-force\n\
     [Service]\nType=oneshot\nExecStart=/matrix guest-checks\nEnvironment=PATH=/usr/sbin:/usr/bin\n\
     StandardOutput=journal+console\n";
@@ -184,10 +185,9 @@ impl Service {
         systemctl(&["stop", UNIT])?;
         let left = differences(&self.original, &lab_knobs(&self.lab.name));
         anyhow::ensure!(left.is_empty(), "stopped, it left {}", left.join(", "));
-        Ok(
-            "started, reloaded, ended by the watchdog, killed, upgraded and stopped: it steered again each time, and \
-            everything came back",
-        )
+        Ok("started, reloaded, ended by the watchdog, killed, upgraded and stopped: it steered \
+             again each time, and \
+            everything came back")
     }
 
     /// Waits until the guard holds something, or nothing any more.

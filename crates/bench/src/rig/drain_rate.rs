@@ -204,7 +204,8 @@ fn rate(samples: &[Sample]) -> Option<DrainRate> {
         && after < before * SLOWED
     {
         notes.push(format!(
-            "it became slower while it was measured ({} to {}): a cache took the beginning; more bytes say more",
+            "it became slower while it was measured ({} to {}): a cache took the beginning; more \
+             bytes say more",
             Rate(before),
             Rate(after)
         ));

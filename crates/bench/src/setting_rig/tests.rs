@@ -30,7 +30,8 @@ impl Machine {
             ("proc/sys/kernel/random/boot_id", "11111111-2222-3333-4444-555555555555"),
             (
                 "proc/vmstat",
-                "nr_free_pages 3000000\nnr_inactive_file 0\nnr_active_file 0\nnr_dirty 0\nnr_writeback 0\nnr_dirty_threshold 600000",
+                "nr_free_pages 3000000\nnr_inactive_file 0\nnr_active_file 0\nnr_dirty 0\n\
+                 nr_writeback 0\nnr_dirty_threshold 600000",
             ),
             ("sys/devices/sda/dev", "8:0"),
             ("sys/devices/sda/diskseq", "11"),
@@ -242,7 +243,8 @@ fn a_knob_of_a_group_that_the_rig_lacks_does_not_go_to_the_machines_group_of_tha
     let refused = rig.check(&setting(&[("flood:memory.high", "max")])).unwrap_err();
     assert_eq!(
         refused.to_string(),
-        "flood:memory.high can't be set: the benchmark has no control group 'flood' here (its victims and \
+        "flood:memory.high can't be set: the benchmark has no control group 'flood' here (its \
+         victims and \
          floods have none); leave the knob out"
     );
     assert!(rig.inner().seen.is_empty());

@@ -224,8 +224,10 @@ impl Page<'_> {
     /// Moves the pointer over the middle of an element, or to shares of its size.
     pub(crate) fn point_at(&self, selector: &str, x: f64, y: f64) -> Result<(), String> {
         let at = self.eval(&format!(
-            "(() => {{ const e = document.querySelector({selector:?}); e.scrollIntoView({{block: 'center'}}); \
-             const b = e.getBoundingClientRect(); return [b.left + b.width * {x}, b.top + b.height * {y}]; }})()"
+            "(() => {{ const e = document.querySelector({selector:?}); \
+             e.scrollIntoView({{block: 'center'}}); \
+             const b = e.getBoundingClientRect(); return [b.left + b.width * {x}, b.top + b.height \
+             * {y}]; }})()"
         ))?;
         let event = json!({"type": "mouseMoved", "x": at[0], "y": at[1]});
         self.call("Input.dispatchMouseEvent", event).map(drop)
@@ -234,7 +236,8 @@ impl Page<'_> {
     pub(crate) fn click(&self, selector: &str) -> Result<(), String> {
         self.point_at(selector, 0.5, 0.5)?;
         let at = self.eval(&format!(
-            "(() => {{ const b = document.querySelector({selector:?}).getBoundingClientRect(); return [b.left + b.width / 2, b.top + b.height / 2]; }})()"
+            "(() => {{ const b = document.querySelector({selector:?}).getBoundingClientRect(); \
+             return [b.left + b.width / 2, b.top + b.height / 2]; }})()"
         ))?;
         for kind in ["mousePressed", "mouseReleased"] {
             let event =

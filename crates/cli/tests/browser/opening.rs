@@ -58,7 +58,8 @@ pub(crate) fn figures() -> Result<String, String> {
     loaded.sort_by(f64::total_cmp);
     painted.sort_by(f64::total_cmp);
     Ok(format!(
-        "report of {trials} trials: {:.2} MB; opens in Chromium in {:.0} ms ({:.0} to {:.0} over {TIMES} runs, navigation to load), first paint after {:.0} ms",
+        "report of {trials} trials: {:.2} MB; opens in Chromium in {:.0} ms ({:.0} to {:.0} over \
+         {TIMES} runs, navigation to load), first paint after {:.0} ms",
         size as f64 / 1e6,
         loaded[TIMES / 2],
         loaded[0],

@@ -75,7 +75,10 @@ fn shows_everything() -> Result<(), String> {
             };
             equal("sections", sections.as_str(), expected)?;
             // Each part of a figure has a size on the screen.
-            let empty = page.number("[...document.querySelectorAll('.plot .wide svg')].filter(s => s.getBoundingClientRect().height < 100).length")?;
+            let empty = page.number(
+                "[...document.querySelectorAll('.plot .wide svg')].filter(s => \
+                s.getBoundingClientRect().height < 100).length",
+            )?;
             equal("figures without height", empty, 0.0)?;
             let curves = page.number("document.querySelectorAll('.plot .wide svg path').length")?;
             that(&format!("only {curves} lines are drawn"), curves > 20.0)?;
@@ -87,7 +90,12 @@ fn shows_everything() -> Result<(), String> {
                 &format!("headings {ranks}"),
                 ranks.starts_with("12") && !ranks[1..].contains('1') && !ranks.contains("24"),
             )?;
-            let unnamed = page.number("[...document.querySelectorAll('[tabindex], button, select')].filter(e => !(e.getAttribute('aria-label') || e.getAttribute('aria-labelledby') || e.textContent.trim() || e.labels?.length)).length")?;
+            let unnamed = page.number(
+                "[...document.querySelectorAll('[tabindex], button, \
+                select')].filter(e => !(e.getAttribute('aria-label') || \
+                e.getAttribute('aria-labelledby') || e.textContent.trim() || \
+                e.labels?.length)).length",
+            )?;
             equal("controls without a name", unnamed, 0.0)
         })?;
     }
@@ -131,7 +139,10 @@ fn sorts() -> Result<(), String> {
 
 /// The text of a figure's tip; empty if it is hidden.
 fn tip(page: &Page<'_>, figure: &str) -> Result<String, String> {
-    page.text(&format!("(() => {{ const t = document.querySelector('#{figure} .tip'); return t.hidden ? '' : t.textContent; }})()"))
+    page.text(&format!(
+        "(() => {{ const t = document.querySelector('#{figure} .tip'); return \
+        t.hidden ? '' : t.textContent; }})()"
+    ))
 }
 
 fn hovers() -> Result<(), String> {
@@ -140,7 +151,8 @@ fn hovers() -> Result<(), String> {
         // Over the mark of the setting that others are compared with.
         let at = page.eval(
             "(() => { const d = JSON.parse(document.querySelector('#frontier-f script').textContent); const p = d.points.find(p => p.name === 'default'); \
-             const s = document.querySelector('#frontier-f .wide svg').viewBox.baseVal; const [l, t, w, h] = d.plots[0]; \
+             const s = document.querySelector('#frontier-f .wide svg').viewBox.baseVal; const [l, \
+             t, w, h] = d.plots[0]; \
              return [(l + p.at[0][0] * w) / s.width, (t + p.at[0][1] * h) / s.height]; })()",
         )?;
         let share = |i: usize| at[i].as_f64().unwrap_or(0.5);
@@ -156,7 +168,8 @@ fn hovers() -> Result<(), String> {
         // same.
         let off = page.number(
             "(() => { const r = document.querySelector('#frontier-f .cursor').getBoundingClientRect(); const [x, y] = [r.left + r.width / 2, r.top + r.height / 2]; \
-             return Math.min(...[...document.querySelectorAll('#frontier-f .wide circle')].map(c => { const b = c.getBoundingClientRect(); \
+             return Math.min(...[...document.querySelectorAll('#frontier-f .wide circle')].map(c \
+             => { const b = c.getBoundingClientRect(); \
              return Math.hypot(b.left + b.width / 2 - x, b.top + b.height / 2 - y); })); })()",
         )?;
         that(&format!("the ring is {off} pixels off"), off < 2.0)?;
@@ -194,7 +207,10 @@ fn keys() -> Result<(), String> {
         page.press("ArrowLeft")?;
         equal("back", tip(page, "latency-f")?, first)?;
         page.press("End")?;
-        let now = page.text("(p => p.getAttribute('aria-valuenow') + ' of ' + p.getAttribute('aria-valuemax'))(document.querySelector('#latency-f .plot'))")?;
+        let now = page.text(
+            "(p => p.getAttribute('aria-valuenow') + ' of ' + \
+            p.getAttribute('aria-valuemax'))(document.querySelector('#latency-f .plot'))",
+        )?;
         that(&now, now.split(" of ").collect::<std::collections::BTreeSet<_>>().len() == 1)?;
         page.press("Escape")?;
         equal("after Escape", tip(page, "latency-f")?, String::new())
@@ -205,7 +221,8 @@ fn chooses() -> Result<(), String> {
     with("tune", SCREEN, |page| {
         let count = "document.querySelectorAll('#time figure').length";
         let before = page.number(count)?;
-        page.eval("(s => { s.selectedIndex = 1; s.dispatchEvent(new Event('change')); })(document.getElementById('other'))")?;
+        page.eval("(s => \
+            { s.selectedIndex = 1; s.dispatchEvent(new Event('change')); })(document.getElementById('other'))")?;
         equal("figures", page.number(count)?, before + 1.0)?;
         page.point_at("#other-time .plot", 0.5, 0.5)?;
         let said = page.text("document.querySelector('#other-time .tip').textContent")?;
@@ -221,12 +238,16 @@ fn fits_a_phone() -> Result<(), String> {
             equal("width of the page", wide, f64::from(PHONE.width))?;
             // The drawing is made for the width: letters of 13 pixels stay 12 or more.
             let small = page.number(
-                "Math.min(...[...document.querySelectorAll('.plot')].map(p => { const s = p.querySelector('.narrow svg'); return s.getBoundingClientRect().width / s.viewBox.baseVal.width * 26; }))",
+                "Math.min(...[...document.querySelectorAll('.plot')].map(p => \
+                 { const s = p.querySelector('.narrow svg'); return s.getBoundingClientRect().width / s.viewBox.baseVal.width * 26; }))",
             )?;
             that(&format!("letters of {small} pixels"), small >= 12.0)?;
             page.point_at("#latency-f .narrow svg", 0.5, 0.5)?;
             that("no tip", !tip(page, "latency-f")?.is_empty())?;
-            let outside = page.number("(b => Math.max(0, b.right - innerWidth, -b.left))(document.querySelector('#latency-f .tip').getBoundingClientRect())")?;
+            let outside = page.number(
+                "(b => Math.max(0, b.right - innerWidth, \
+                -b.left))(document.querySelector('#latency-f .tip').getBoundingClientRect())",
+            )?;
             equal("the tip sticks out", outside, 0.0)
         })?;
     }
@@ -272,11 +293,15 @@ fn without_script() -> Result<(), String> {
     fs::write(&bare, &page_text[..cut]).map_err(|e| e.to_string())?;
     let browser = Browser::start()?;
     let page = browser.open(&bare, SCREEN)?;
-    let drawn = page.number("[...document.querySelectorAll('.plot .wide svg')].filter(s => s.getBoundingClientRect().height > 100).length")?;
+    let drawn = page.number(
+        "[...document.querySelectorAll('.plot .wide svg')].filter(s => \
+        s.getBoundingClientRect().height > 100).length",
+    )?;
     that(&format!("{drawn} figures"), drawn >= 4.0)?;
     // What would do nothing is not shown.
     let dead = page.number(
-        "[...document.querySelectorAll('#theme, .copy, .chooser')].filter(e => e.offsetParent).length",
+        "[...document.querySelectorAll('#theme, .copy, .chooser')].filter(e => \
+         e.offsetParent).length",
     )?;
     equal("dead controls", dead, 0.0)
 }

@@ -65,7 +65,8 @@ const WITH_TRACEFS: [&str; 5] = [
     "--mount",
     "/bin/sh",
     "-c",
-    "[ -e /sys/kernel/tracing/events ] || mount -t tracefs tracefs /sys/kernel/tracing || exit; exec \"$0\" \"$@\"",
+    "[ -e /sys/kernel/tracing/events ] || mount -t tracefs tracefs /sys/kernel/tracing || exit; \
+     exec \"$0\" \"$@\"",
 ];
 /// The same where it is not mounted.
 const WITHOUT_TRACEFS: [&str; 5] = [

@@ -73,7 +73,9 @@ fn scrape() -> Result<(), String> {
             .arg(dir.path().join("guard.sock")),
     )?;
     let config = format!(
-        "global: {{scrape_interval: 1s, evaluation_interval: 1s}}\nrule_files: ['{}']\nscrape_configs:\n  - job_name: floodwall-guard\n    static_configs: [{{targets: ['127.0.0.1:{metrics}']}}]\n",
+        "global: {{scrape_interval: 1s, evaluation_interval: 1s}}\nrule_files: ['{}']\n\
+         scrape_configs:\n  - job_name: floodwall-guard\n    static_configs: \
+         [{{targets: ['127.0.0.1:{metrics}']}}]\n",
         packaging("prometheus/floodwall-guard.rules.yml")
             .canonicalize()
             .map_err(|e| e.to_string())?

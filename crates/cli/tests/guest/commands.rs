@@ -42,7 +42,8 @@ fn tells(options: &[&str], who: Who, script: &str, words: &[&str]) -> Result<(),
 
 fn settings(who: Who) -> Result<(), String> {
     let script = "device=${FLOODWALL_LAB_DEVICE#/dev/}; at=/sys/block/$device/queue/scheduler
-                  floodwall apply --yes vm.dirty_bytes=16MiB $device.scheduler=bfq >/dev/null; echo status $?
+                  floodwall apply --yes vm.dirty_bytes=16MiB $device.scheduler=bfq >/dev/null; \
+                  echo status $?
                   cat /proc/sys/vm/dirty_bytes $at
                   floodwall rollback >/dev/null; echo status $?
                   cat /proc/sys/vm/dirty_ratio $at";

@@ -123,7 +123,8 @@ fn apart(who: Who) -> Result<(), String> {
          for process in $(cat cgroup.procs); do tr '\\0' ' ' < /proc/$process/cmdline; echo; done
 END
          floodwall compare --set default --set held=flood:io.max=wbps=8MB,flood:memory.high=64MiB \
-             --victim-cmd 'sh /tmp/victim >> /tmp/seen; sleep 1000' {BRIEF} > /tmp/result || [ $? = 3 ] || exit 1
+             --victim-cmd 'sh /tmp/victim >> /tmp/seen; sleep 1000' {BRIEF} > /tmp/result || [ $? \
+             = 3 ] || exit 1
          sort /tmp/seen | uniq; grep -c 'control groups of victims and floods' /tmp/result
          grep -o 'flood:[a-z]*[0-9]*[.]*[a-z.]*\": \"[0-9a-z =:]*' /tmp/result | sort | uniq
          ls /sys/fs/cgroup | grep floodwall
@@ -162,7 +163,8 @@ fn delegated(_: Who) -> Result<(), String> {
          mount --bind . /tmp/user/disk && cd /tmp/user/disk
          echo +io +memory > /sys/fs/cgroup/cgroup.subtree_control
          cat /sys/fs/cgroup/user/cgroup.controllers
-         for file in '' cgroup.procs cgroup.subtree_control; do chown 65534 /sys/fs/cgroup/user/$file; done
+         for file in '' cgroup.procs cgroup.subtree_control; do chown 65534 \
+         /sys/fs/cgroup/user/$file; done
          chown 65534 /tmp/user
          cat > /tmp/bench <<'END'
          exec setpriv --reuid=65534 --regid=65534 --clear-groups floodwall bench \
@@ -196,7 +198,8 @@ fn killed(_: Who) -> Result<(), String> {
         "{SCENARIO}echo '-io -memory' > /sys/fs/cgroup/cgroup.subtree_control
          floodwall bench {BRIEF} > /dev/null 2>&1 & killed=$!
          controllers() {{ echo controllers: $(cat /sys/fs/cgroup/cgroup.subtree_control); }}
-         for try in $(seq 500); do [ \"$(controllers)\" = 'controllers: cpu io memory pids' ] && break; sleep 0.1; done
+         for try in $(seq 500); do [ \"$(controllers)\" = 'controllers: cpu io memory pids' ] && \
+         break; sleep 0.1; done
          kill -KILL $killed; wait $killed; {groups}; controllers
          floodwall bench --clean . > /dev/null
          floodwall bench {BRIEF} > /dev/null; {groups} || true; controllers"
@@ -209,7 +212,8 @@ fn killed(_: Who) -> Result<(), String> {
 /// A filesystem's name as `stat -f` has it, and a file that comes back from the device.
 fn comes_up(options: &[&str], name: &str) -> Result<(), String> {
     let bed = Bed::new(Who::Caller)?;
-    let script = "stat -f -c %T . && head -c 20000000 /bin/sh /dev/urandom > /tmp/file && cp /tmp/file file \
+    let script = "stat -f -c %T . && head -c 20000000 /bin/sh /dev/urandom > /tmp/file && cp \
+        /tmp/file file \
                   && sync && echo 3 > /proc/sys/vm/drop_caches && cmp /tmp/file file && echo same";
     equal("the guest's words", bed.prints(options, script)?, format!("{name}\nsame\n"))
 }

@@ -97,7 +97,8 @@ fn runs(who: Who) -> Result<(), String> {
     let name = format!("/etc/floodwall-image-test-{}", std::process::id());
     let here = bed.memory().display();
     let script = format!(
-        "cat; uname -r; cat /sys/fs/cgroup/cgroup.controllers; echo $FLOODWALL_GUEST; touch {name} && ls {name}
+        "cat; uname -r; cat /sys/fs/cgroup/cgroup.controllers; echo $FLOODWALL_GUEST; touch {name} \
+         && ls {name}
          head -c 3000000 /dev/zero > {here}/file; echo no >&2; exit 7"
     );
     let output = run(&mut guest(&bed, &image.file, &["--raw"], &script), b"input\n")?;
@@ -160,7 +161,8 @@ fn paces(who: Who) -> Result<(), String> {
             n=0
             until $1; do
                 sleep 0.5; n=$((n + 1))
-                [ $n -lt 240 ] || { echo \"never $1: $(limits)\"; floodwall guard history; cat /run/guard.log; exit 1; }
+                [ $n -lt 240 ] || \
+                { echo \"never $1: $(limits)\"; floodwall guard history; cat /run/guard.log; exit 1; }
             done
         }
         answers() { floodwall guard status >/dev/null 2>&1; }
@@ -168,7 +170,8 @@ fn paces(who: Who) -> Result<(), String> {
         tells_its_pace() { floodwall guard status 2>&1 | grep 'pace '; }
         guard() { floodwall guard --device $device --p99 300ms 2>/run/guard.log & guard=$!; await answers; }
         copy() {
-            sh -c 'echo $$ > /sys/fs/cgroup/flood/cgroup.procs; exec dd if=/dev/zero of=big bs=1M' 2>/dev/null &
+            sh -c 'echo $$ > /sys/fs/cgroup/flood/cgroup.procs; exec dd if=/dev/zero of=big bs=1M' \
+            2>/dev/null &
             copy=$!
         }
         sh -c 'echo $$ > /sys/fs/cgroup/victim/cgroup.procs

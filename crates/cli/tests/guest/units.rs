@@ -42,7 +42,8 @@ umount /sys/fs/cgroup && mount -t cgroup2 cgroup2 /sys/fs/cgroup
 for dir in system system-generators; do mount -t tmpfs tmpfs /usr/lib/systemd/$dir; done
 mount -t tmpfs tmpfs /etc/systemd/system
 cd /etc/systemd/system
-for unit in sysinit basic shutdown test; do printf '[Unit]\\nDefaultDependencies=no\\n' > $unit.target; done
+for unit in sysinit basic shutdown test; do printf '[Unit]\\nDefaultDependencies=no\\n' > \
+$unit.target; done
 printf '[Service]\\nExecStart=/bin/sleep 10000\\nMemoryHigh=600M\\n' > plain.service
 exec env -i container=test PATH=\"$PATH\" /lib/systemd/systemd --unit=test.target --log-target=null
 END
@@ -67,7 +68,8 @@ $inside systemctl is-system-running --wait > /dev/null
 $inside systemctl start plain
 $inside systemd-run --quiet --unit=flood sleep 10000
 disk=${FLOODWALL_LAB_DEVICE#/dev/}; number=$(cat /sys/block/$disk/dev)
-limits=\"unit:plain:memory.high=400MiB unit:flood:memory.high=300MiB unit:flood:$disk.io.max=wbps=5MB\"
+limits=\"unit:plain:memory.high=400MiB unit:flood:memory.high=300MiB \
+unit:flood:$disk.io.max=wbps=5MB\"
 ";
 
 fn prints(script: &str) -> Result<String, String> {
@@ -189,7 +191,8 @@ fn kept(_: Who) -> Result<(), String> {
          $inside floodwall unpersist --yes 2>&1; $inside systemctl daemon-reload
          show > /run/after; diff /run/before /run/after && echo as before
          $inside sh -c 'mkdir -p /etc/systemd/system/service.d && cd /etc/systemd/system/service.d &&
-             printf \"[Service]\\nIOSchedulingClass = idle\\n\" > 60-idle.conf && systemctl daemon-reload'
+             printf \"[Service]\\nIOSchedulingClass = idle\\n\" > 60-idle.conf && systemctl \
+             daemon-reload'
          $inside floodwall persist --yes unit:plain:ioprio=be/7 2>&1; echo status $?",
     )?;
     in_order(

@@ -152,7 +152,8 @@ fn a_rehearsed_rollback_says_what_it_would_leave_alone() {
         shown,
         "echo 8192 > /sys/dev/block/254:0/queue/read_ahead_kb
 # change 1: vda.nr_requests: left at 48, which somebody else has set since (we had set 32)
-# change 1: vm.dirty_bytes: left at dirty_bytes 33554432, which somebody else has set since (we had set dirty_bytes 67108864)
+# change 1: vm.dirty_bytes: left at dirty_bytes 33554432, which somebody else has set since (we \
+had set dirty_bytes 67108864)
 "
     );
     // It is what a rollback then does.
@@ -228,7 +229,9 @@ fn files_name_settings_as_people_write_them() {
     let machine = Machine::new();
     let file = machine.file(
         "limits.toml",
-        "why = \"the night's backup\"\ndevice = \"vda\"\n[settings]\nnr_requests = 32\n\"vda.read_ahead_kb\" = \"64KiB\"\nvm.dirty_bytes = \"64MiB\"\nvm.dirty_background_bytes = \"16MiB\"\n",
+        "why = \"the night's backup\"\ndevice = \"vda\"\n[settings]\nnr_requests = 32\n\
+         \"vda.read_ahead_kb\" = \"64KiB\"\nvm.dirty_bytes = \"64MiB\"\n\
+         vm.dirty_background_bytes = \"16MiB\"\n",
     );
     let difference = machine.done(&format!("diff {file}"));
     assert_eq!(difference.lines().filter(|line| line.contains(" -> ")).count(), 4, "{difference}");

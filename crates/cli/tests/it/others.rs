@@ -78,8 +78,11 @@ fn who_will_fight_a_change_is_told_under_the_difference() {
     insta::assert_snapshot!(shown.lines().filter(|line| !line.starts_with("note")).collect::<Vec<_>>().join("\n"), @"
     vm.dirty_bytes: dirty_ratio 20 -> dirty_bytes 67108864
     vm.dirty_background_bytes: dirty_background_ratio 10 -> dirty_background_bytes 16777216
-    vm.dirty_bytes is set by others too: TuneD's profile throughput-performance (/usr/lib/tuned/throughput-performance/tuned.conf:2) sets vm.dirty_ratio=40 when it starts and when the profile changes
-      to settle it: tuned-adm off, or set vm.dirty_ratio in a profile of yours with include=throughput-performance
+    vm.dirty_bytes is set by others too: TuneD's profile throughput-performance \
+    (/usr/lib/tuned/throughput-performance/tuned.conf:2) sets vm.dirty_ratio=40 when it starts and \
+    when the profile changes
+      to settle it: tuned-adm off, or set vm.dirty_ratio in a profile of yours with \
+      include=throughput-performance
     echo 16777216 > /proc/sys/vm/dirty_background_bytes
     # in steps of at most 10 % each 200 ms while more than 64 MiB is dirty, then:
     echo 67108864 > /proc/sys/vm/dirty_bytes
@@ -103,7 +106,13 @@ fn who_will_fight_a_change_is_told_under_the_difference() {
     let shown =
         Machine::new(&[("etc/udev/rules.d/60-usb.rules", rule)]).done("diff vda.read_ahead_kb=512");
     assert!(
-        shown.contains("\nvda.read_ahead_kb may be set by others too: a udev rule (/etc/udev/rules.d/60-usb.rules:1) may set vda.read_ahead_kb=1024 when the device appears and at each of its change events (not all of the rule's conditions can be checked here)\n  to settle it: edit line 1 of /etc/udev/rules.d/60-usb.rules, then run udevadm control --reload\n"),
+        shown.contains(
+            "\nvda.read_ahead_kb may be set by others too: a udev rule \
+            (/etc/udev/rules.d/60-usb.rules:1) may set vda.read_ahead_kb=1024 when the device \
+            appears and at each of its change events (not all of the rule's conditions can be \
+            checked here)\n  to settle it: edit line 1 of /etc/udev/rules.d/60-usb.rules, then run \
+            udevadm control --reload\n"
+        ),
         "{shown}"
     );
     // A knob that no other manager sets needs no remark.

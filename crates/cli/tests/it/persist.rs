@@ -281,7 +281,10 @@ fn who_has_the_last_word_is_told() {
     file("etc/tlp.conf", "MAX_LOST_WORK_SECS_ON_BAT=60\n");
     let power = said("persist vm.dirty_expire_centisecs=500 --yes");
     assert!(
-        power.contains("warning: vm.dirty_expire_centisecs may not stay: TLP (/etc/tlp.conf:1) may set vm.dirty_expire_centisecs (MAX_LOST_WORK_SECS_ON_BAT=60) at boot"),
+        power.contains(
+            "warning: vm.dirty_expire_centisecs may not stay: TLP (/etc/tlp.conf:1) may \
+            set vm.dirty_expire_centisecs (MAX_LOST_WORK_SECS_ON_BAT=60) at boot"
+        ),
         "{power}"
     );
     file("etc/sysctl.d/zz-late.conf", "vm.dirty_ratio = 30\n");

@@ -19,7 +19,8 @@ pub(crate) const TESTS: &[Test] = &[
 fn up_where(hide: &str) -> Result<(String, Option<i32>), String> {
     let state = tempfile::tempdir().map_err(|e| e.to_string())?;
     let script = format!(
-        "{hide} && exec '{}' lab up null --size 400MiB --memory 500MiB --fs xfs --name hidden-parts",
+        "{hide} && exec '{}' lab up null --size 400MiB --memory 500MiB --fs xfs --name \
+         hidden-parts",
         env!("CARGO_BIN_EXE_floodwall")
     );
     let output = Command::new("unshare")
@@ -44,7 +45,8 @@ fn expect(hide: &str, status: i32, words: &[&str]) -> Result<(), String> {
 fn no_mkfs() -> Result<(), String> {
     // The targets of all sbin links, and the directories themselves.
     expect(
-        "for d in /usr/local/sbin /usr/local/bin /usr/sbin /sbin; do mount -t tmpfs none \"$(readlink -f $d)\" || exit 9; done",
+        "for d in /usr/local/sbin /usr/local/bin /usr/sbin /sbin; do mount -t tmpfs none \
+         \"$(readlink -f $d)\" || exit 9; done",
         4,
         &["mkfs.xfs is missing; install xfsprogs"],
     )

@@ -181,7 +181,8 @@ fn missing() -> Result<(), String> {
 }
 
 /// Shell commands after which tracefs is mounted nowhere, and after which it is.
-const NO_TRACEFS: &str = "umount -l /sys/kernel/tracing /sys/kernel/debug 2>/dev/null; [ ! -e /sys/kernel/tracing/events ]";
+const NO_TRACEFS: &str = "umount -l /sys/kernel/tracing /sys/kernel/debug 2>/dev/null; [ ! -e \
+    /sys/kernel/tracing/events ]";
 const TRACEFS: &str =
     "[ -e /sys/kernel/tracing/events ] || mount -t tracefs tracefs /sys/kernel/tracing";
 

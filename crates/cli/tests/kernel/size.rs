@@ -16,7 +16,8 @@ pub(crate) const TESTS: &[Test] = &[
         body: measured,
     },
     Test {
-        name: "several devices are measured one after the other, and the whole of it is applied as one change",
+        name: "several devices are measured one after the other, and the whole of it is applied as \
+            one change",
         needs: &["mkfs.ext4"],
         body: several,
     },

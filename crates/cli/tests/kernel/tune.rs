@@ -484,7 +484,8 @@ fn vanished() -> Result<(), String> {
 fn foreign_file() -> Result<(), String> {
     let place = Place::new()?;
     let file = place.files.path().join("theirs.toml");
-    let theirs = "device = \"nvme7n1\"\n[settings]\nread_ahead_kb = 64\niosched.low_latency = 1\nvm.dirty_byte = \"1MiB\"\n";
+    let theirs = "device = \"nvme7n1\"\n[settings]\nread_ahead_kb = 64\niosched.low_latency = 1\n\
+        vm.dirty_byte = \"1MiB\"\n";
     fs::write(&file, theirs).map_err(|e| e.to_string())?;
     let (output, json) =
         done(place.command("compare", &["--set", "default", "--set", &file.to_string_lossy()]))?;

@@ -105,7 +105,8 @@ fn fsyncs() -> Result<(), String> {
     let disk = Disk::make("ext4", 512)?;
     let told = disk.path().join("fio.json");
     let command = format!(
-        "exec fio --name=victim --rw=randwrite --bs=4k --size=16m --fallocate=none --create_fsync=0 --fsync=1 --time_based --runtime=600 \
+        "exec fio --name=victim --rw=randwrite --bs=4k --size=16m --fallocate=none \
+         --create_fsync=0 --fsync=1 --time_based --runtime=600 \
          --output-format=json --output='{}'",
         told.display()
     );
@@ -151,7 +152,8 @@ fn dsyncs() -> Result<(), String> {
     let disk = Disk::make("ext4", 512)?;
     let (json, said) = bench(
         &[FLOODWALL],
-        "exec fio --name=victim --rw=randwrite --bs=4k --size=16m --fallocate=none --create_fsync=0 --sync=dsync --time_based --runtime=600",
+        "exec fio --name=victim --rw=randwrite --bs=4k --size=16m --fallocate=none \
+         --create_fsync=0 --sync=dsync --time_based --runtime=600",
         &disk.path(),
     )?;
     fill_the_time(victim(&json)?, "write_us").map_err(|e| format!("{e}; {said}{:?}", unseen(&json)))
@@ -161,7 +163,8 @@ fn short_lived() -> Result<(), String> {
     let disk = Disk::make("ext4", 512)?;
     let count: PathBuf = disk.path().join("count");
     let command = format!(
-        "n=0; while :; do sh -c 'dd if=/dev/zero of=data bs=4k count=1 conv=notrunc,fdatasync 2>/dev/null'; n=$((n+1)); echo $n >'{}'; done",
+        "n=0; while :; do sh -c 'dd if=/dev/zero of=data bs=4k count=1 conv=notrunc,fdatasync \
+         2>/dev/null'; n=$((n+1)); echo $n >'{}'; done",
         count.display()
     );
     let (json, said) = bench(&[FLOODWALL], &command, &disk.path())?;
@@ -200,7 +203,8 @@ fn without_privilege() -> Result<(), String> {
     let disk = Disk::make("ext4", 512)?;
     fs::set_permissions(disk.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777))
         .map_err(|e| e.to_string())?;
-    let command = "while :; do dd if=/dev/zero of=data bs=4k count=1 conv=notrunc,fdatasync 2>/dev/null; done";
+    let command = "while :; do dd if=/dev/zero of=data bs=4k count=1 conv=notrunc,fdatasync \
+        2>/dev/null; done";
     let nobody = [
         "setpriv",
         "--reuid=65534",

@@ -240,7 +240,8 @@ impl Settings {
         };
         if let Some(both) = settings.devices.iter().find(|d| settings.exclude.contains(d)) {
             let why = format!(
-                "device '{both}' is both to be steered and to be left alone; take it out of devices or of exclude"
+                "device '{both}' is both to be steered and to be left alone; take it out of \
+                 devices or of exclude"
             );
             let place = file
                 .exclude

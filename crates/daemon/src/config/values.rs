@@ -41,7 +41,8 @@ pub(super) fn check_names(names: &[String], key: &str) -> Result<(), String> {
         .find(|n| n.is_empty() || n.chars().any(|c| c.is_whitespace() || c.is_control()))
     {
         Some(wrong) => Err(format!(
-            "{key}: '{wrong}' is no device; name one as in lsblk, such as sda, or by its number, such as 8:0"
+            "{key}: '{wrong}' is no device; name one as in lsblk, such as sda, or by its number, \
+             such as 8:0"
         )),
         None => Ok(()),
     }
@@ -84,11 +85,15 @@ pub(super) fn listen(text: &str) -> Result<Listen, String> {
         return socket_path(path).map(Listen::Unix).map_err(|why| format!("metrics: {why}"));
     }
     let address: SocketAddr = text.parse().map_err(|_| {
-        format!("metrics = {text} is no address; write 127.0.0.1:9750, [::1]:9750 or unix:/run/floodwall/metrics.sock")
+        format!(
+            "metrics = {text} is no address; write 127.0.0.1:9750, [::1]:9750 or \
+            unix:/run/floodwall/metrics.sock"
+        )
     })?;
     if !address.ip().is_loopback() {
         return Err(format!(
-            "metrics = {text} could be reached from elsewhere, and nobody is asked who he is; write 127.0.0.1:{} and put a proxy before it",
+            "metrics = {text} could be reached from elsewhere, and nobody is asked who he is; \
+             write 127.0.0.1:{} and put a proxy before it",
             address.port()
         ));
     }

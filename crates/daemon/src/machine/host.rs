@@ -46,7 +46,8 @@ pub(crate) fn open_host(settings: &Settings) -> Result<HostPlant, DaemonError> {
     let plant = HostPlant::open(&options).map_err(|e| {
         if e.is_missing_requirement() {
             let without =
-                "floodwall guard --sim hdd-7200 works without root, and floodwall status shows what there is";
+                "floodwall guard --sim hdd-7200 works without root, and floodwall status shows \
+                 what there is";
             DaemonError::Missing(format!("can't guard this machine: {e}; {without}"))
         } else {
             e.into()
@@ -57,7 +58,8 @@ pub(crate) fn open_host(settings: &Settings) -> Result<HostPlant, DaemonError> {
         let through = plant.blind().iter().filter(|blind| blind.what.starts_with("through "));
         let why: Vec<String> = through.map(ToString::to_string).collect();
         let why = format!(
-            "can't see who waits on this machine, so there is nothing to steer by: {}; floodwall guard --sim hdd-7200, status and apply work without",
+            "can't see who waits on this machine, so there is nothing to steer by: {}; floodwall \
+             guard --sim hdd-7200, status and apply work without",
             why.join("; ")
         );
         return Err(DaemonError::Missing(why));

@@ -94,7 +94,8 @@ fn respond(head: &[u8], metrics: impl FnOnce() -> Option<String>) -> String {
 
 fn http(status: &str, kind: &str, body: &str) -> String {
     format!(
-        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\
+         \r\n{body}",
         body.len()
     )
 }

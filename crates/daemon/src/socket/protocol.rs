@@ -133,7 +133,8 @@ fn versioned(line: &[u8]) -> Result<Value, String> {
     match value.get("version").map(Value::as_u64) {
         Some(Some(VERSION)) => Ok(value),
         Some(_) => Err(format!(
-            "version {} is not spoken here, only {VERSION}; use the floodwall that the guard was started from",
+            "version {} is not spoken here, only {VERSION}; use the floodwall that the guard was \
+             started from",
             value["version"]
         )),
         None => Err(format!("no version; write {{\"version\":{VERSION},\"do\":\"status\"}}")),

@@ -102,7 +102,8 @@ impl Supervisor<'_> {
         if status.is_none() {
             self.log.say(
                 Priority::Warning,
-                "the worker was killed and still waits in the kernel; what it held is put back without waiting for its end",
+                "the worker was killed and still waits in the kernel; what it held is put back \
+                 without waiting for its end",
             );
         }
         if self.stopping { WorkerEnd::Stopped(status) } else { WorkerEnd::Hung }

@@ -200,7 +200,10 @@ impl<'a> Supervisor<'a> {
                 let minutes = DEATHS_WITHIN.as_secs() / 60;
                 self.log.say(
                     Priority::Error,
-                    &format!("given up after {MOST_DEATHS} deaths within {minutes} minutes; look above for why, and start it again"),
+                    &format!(
+                        "given up after {MOST_DEATHS} deaths within {minutes} minutes; look \
+                        above for why, and start it again"
+                    ),
                 );
                 return Ok(End::Failed);
             }

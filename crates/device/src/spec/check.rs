@@ -187,7 +187,8 @@ impl RawDisk {
         }
         if seek_factors(&mechanics).is_none() {
             return place.err(format!(
-                "no rising seek curve goes from {} (track_to_track) through {} (average_seek) to {} (full_stroke); \
+                "no rising seek curve goes from {} (track_to_track) through {} (average_seek) to \
+                 {} (full_stroke); \
                  an average is usually a third to a half of the full stroke",
                 mechanics.track_to_track, mechanics.average_seek, mechanics.full_stroke
             ));
@@ -427,7 +428,8 @@ impl RawCache {
         };
         if mode == CacheMode::Protected && spec.medium.has_volatile_cache() {
             return place.err(
-                "is protected, but what stands behind it has a volatile cache and would lose what was destaged; switch that off (write_cache = \"0B\")",
+                "is protected, but what stands behind it has a volatile cache and would lose what \
+                 was destaged; switch that off (write_cache = \"0B\")",
             );
         }
         let (high, low) = (place.share("high", self.high)?, place.share("low", self.low)?);

@@ -90,7 +90,8 @@ fn devices() -> Vec<(String, String)> {
         [("raid5", 4, "[]"), ("raid6", 6, "[0, 3]"), ("raid1", 3, "[0]")]
     {
         let array = format!(
-            "[array]\nlevel = \"{level}\"\nmembers = {members}\nchunk = \"64KiB\"\nfailed = {failed}\n\
+            "[array]\nlevel = \"{level}\"\nmembers = {members}\nchunk = \"64KiB\"\n\
+             failed = {failed}\n\
              [[fault]]\nkind = \"errors\"\nmember = 2\nreads = 0.02\nwrites = 0.02\n"
         );
         all.push((level.to_owned(), format!("{}\n{array}", text("hdd-7200"))));
@@ -249,10 +250,14 @@ const KNOWN: &[(&str, [u64; 3])] = &[
     ("null", [0x1ee1_4b1e_00b6_9317, 0x8872_6fdf_aaad_2300, 0xc0af_d6db_8274_cec5]),
     ("ten disks", [0xdac8_4ee0_13d9_c7c7, 0x86a6_a340_cd0c_7bc2, 0xf51f_20c1_bf82_111f]),
     ("ten disks, write-through", [0x3b3a_39f4_2ea1_06cf, 0x0adc_f14a_2fcc_dd2e, 0xa5d6_bd60_d5e7_288f]),
-    ("ten disks, a small cache", [0x66a6_6fe4_8dbd_d474, 0xf439_37f7_7021_33c3, 0x6bf7_d708_0c98_e356]),
-    ("a disk without a cache", [0x49e2_680c_5cb8_c2ca, 0xd124_a22c_ce8a_156b, 0x9abe_b1a8_6fd0_6a43]),
-    ("ten disks, volatile caches", [0xd984_742c_bcad_3677, 0x3aee_7c50_366c_0811, 0x7839_0c71_b7e1_8e6b]),
-    ("ten disks, the battery fails and one stalls", [0x0583_c0d5_79fb_bbee, 0x4074_68da_0cd9_fe3a, 0x152f_bdf0_613d_fcd9]),
+    ("ten disks, a small \
+        cache", [0x66a6_6fe4_8dbd_d474, 0xf439_37f7_7021_33c3, 0x6bf7_d708_0c98_e356]),
+    ("a disk without a \
+        cache", [0x49e2_680c_5cb8_c2ca, 0xd124_a22c_ce8a_156b, 0x9abe_b1a8_6fd0_6a43]),
+    ("ten disks, volatile \
+        caches", [0xd984_742c_bcad_3677, 0x3aee_7c50_366c_0811, 0x7839_0c71_b7e1_8e6b]),
+    ("ten disks, the battery fails and one \
+        stalls", [0x0583_c0d5_79fb_bbee, 0x4074_68da_0cd9_fe3a, 0x152f_bdf0_613d_fcd9]),
     ("raid5", [0xfdac_2aee_a7b2_a9a0, 0x794f_d303_3706_27b9, 0x4b32_92f0_1a29_faad]),
     ("raid6", [0x4151_b962_5809_1dca, 0x73c7_65ae_e949_8517, 0xd918_c083_6c1a_659a]),
     ("raid1", [0x47cb_9d8d_27b6_ff05, 0x9d03_5d9c_b298_563c, 0x0e28_c40d_a4ff_8091]),

@@ -52,7 +52,8 @@ fn devices() -> Vec<(String, DeviceSpec)> {
         ("raid6", 6, "[0, 3]"),
     ] {
         let array = format!(
-            "\n[array]\nlevel = \"{level}\"\nmembers = {members}\nchunk = \"64KiB\"\nfailed = {failed}\n"
+            "\n[array]\nlevel = \"{level}\"\nmembers = {members}\nchunk = \"64KiB\"\n\
+             failed = {failed}\n"
         );
         all.push((format!("{level} of {members} without {failed}"), format!("{disk}{array}")));
     }
@@ -72,7 +73,8 @@ fn devices() -> Vec<(String, DeviceSpec)> {
     all.push((
         "slow member, stalls".into(),
         format!(
-            "{small}\n[[fault]]\nkind = \"slow\"\nmember = 1\nfactor = 10.0\nfrom = \"5ms\"\nto = \"80ms\"\n\
+            "{small}\n[[fault]]\nkind = \"slow\"\nmember = 1\nfactor = 10.0\nfrom = \"5ms\"\n\
+             to = \"80ms\"\n\
              [[fault]]\nkind = \"stall\"\nevery = \"50ms\"\nlength = \"20ms\"\n"
         ),
     ));

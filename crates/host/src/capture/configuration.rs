@@ -149,17 +149,23 @@ mod tests {
         ),
         (
             "etc/udev/rules.d/60-x.rules",
-            "# secret-8\nKERNEL!=\"sd*\", GOTO=\"end\"\nENV{ID_SERIAL}==\"secret-9\", SYMLINK+=\"secret-10\", ATTR{queue/scheduler}=\"bfq\"\nKERNEL==\"sda\", \\\n  OWNER=\"secret-11\", ATTR{queue/nr_requests}=\"64\"\nLABEL=\"end\"\n",
+            "# secret-8\nKERNEL!=\"sd*\", GOTO=\"end\"\n\
+             ENV{ID_SERIAL}==\"secret-9\", SYMLINK+=\"secret-10\", ATTR{queue/scheduler}=\"bfq\"\n\
+             KERNEL==\"sda\", \\\n  OWNER=\"secret-11\", ATTR{queue/nr_requests}=\"64\"\n\
+             LABEL=\"end\"\n",
         ),
         (
             "etc/tlp.conf",
-            "DISK_DEVICES=\"ata-secret-3 sdb\"\nDISK_IOSCHED=\"bfq none\" # secret-1\nUSB_DENYLIST=secret-12\nMAX_LOST_WORK_SECS_ON_BAT=60\n",
+            "DISK_DEVICES=\"ata-secret-3 sdb\"\nDISK_IOSCHED=\"bfq none\" # secret-1\n\
+             USB_DENYLIST=secret-12\nMAX_LOST_WORK_SECS_ON_BAT=60\n",
         ),
         ("usr/sbin/tlp", "#!/bin/sh\n# secret-13\n"),
         ("etc/tuned/active_profile", "mine\n"),
         (
             "etc/tuned/mine/tuned.conf",
-            "[main]\nsummary=secret-14\n[variables]\nlimit=9\npassword=secret-16\n[sysctl]\nvm.dirty_ratio=${limit}\nkernel.domainname=secret-15/x\n[disk]\ndevices=sd*\nelevator=bfq\n",
+            "[main]\nsummary=secret-14\n[variables]\nlimit=9\npassword=secret-16\n[sysctl]\n\
+             vm.dirty_ratio=${limit}\nkernel.domainname=secret-15/x\n[disk]\ndevices=sd*\n\
+             elevator=bfq\n",
         ),
     ];
 
@@ -173,7 +179,9 @@ mod tests {
         assert_eq!(text("/etc/sysctl.d/10-a.conf"), "\nvm.dirty_ratio = 5\nvm.dirty_* = 7\n");
         assert_eq!(
             text("/etc/udev/rules.d/60-x.rules"),
-            "\nKERNEL!=\"sd*\", GOTO=\"end\"\nENV{ID_SERIAL}==\"left-out\", ATTR{queue/scheduler}=\"bfq\"\nKERNEL==\"sda\", ATTR{queue/nr_requests}=\"64\"\n\nLABEL=\"end\"\n"
+            "\nKERNEL!=\"sd*\", GOTO=\"end\"\nENV{ID_SERIAL}==\"left-out\", \
+             ATTR{queue/scheduler}=\"bfq\"\nKERNEL==\"sda\", ATTR{queue/nr_requests}=\"64\"\n\n\
+             LABEL=\"end\"\n"
         );
         assert_eq!(stored.link_target("/lib"), Reading::Value("usr/lib".into()));
         // No private text is anywhere, not even in a name.

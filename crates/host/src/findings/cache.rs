@@ -36,7 +36,8 @@ pub(super) fn flushes_dropped(facts: Facts<'_>) -> Option<Found> {
         let below = device.leaves.iter().find(|leaf| sends_flushes(&leaf.queue) == Some(true));
         if let (Some(false), Some(below)) = (sends_flushes(&device.queue), below) {
             let evidence = format!(
-                "{}: queue/write_cache is 'write through', but {} below has a volatile cache ('write back')",
+                "{}: queue/write_cache is 'write through', but {} below has a volatile cache \
+                 ('write back')",
                 device.name, below.name
             );
             add(&device.name, evidence);
@@ -68,7 +69,8 @@ pub(super) fn controller_flushes(facts: Facts<'_>) -> Option<Found> {
     {
         let Some((model, show)) = controller(&disk) else { continue };
         let evidence = format!(
-            "{}: {model} says 'write back', so every fsync waits for a flush; a cache kept by a battery needs none",
+            "{}: {model} says 'write back', so every fsync waits for a flush; a cache kept by a \
+             battery needs none",
             disk.name
         );
         found.add(Severity::Note, disk.name, evidence);
@@ -137,8 +139,10 @@ mod tests {
         let mut machine = Machine::healthy();
         machine.status.devices[0].queue.write_cache = through();
         let one = found(&machine, "FW026").unwrap();
-        insta::assert_snapshot!(one.evidence[0], @"sda: queue/write_cache is 'write through', the disk's cache_type is 'write back'");
-        insta::assert_snapshot!(one.remedy, @"echo 'write back' > /sys/block/sda/queue/write_cache");
+        insta::assert_snapshot!(one.evidence[0], @"sda: queue/write_cache is 'write through', the \
+            disk's cache_type is 'write back'");
+        insta::assert_snapshot!(one.remedy, @"echo 'write back' > \
+            /sys/block/sda/queue/write_cache");
         // Believed of a disk that says the same, or says nothing.
         machine.status.devices[0].queue.device_cache = through();
         assert_eq!(found(&machine, "FW026"), None);
@@ -147,7 +151,8 @@ mod tests {
         let mut stacked = machine.stacked("dm-0", vec![machine.leaf("sdz")]);
         stacked.queue.write_cache = through();
         machine.status.devices.push(stacked);
-        insta::assert_snapshot!(found(&machine, "FW026").unwrap().evidence[0], @"dm-0: queue/write_cache is 'write through', but sdz below has a volatile cache ('write back')");
+        insta::assert_snapshot!(found(&machine, "FW026").unwrap().evidence[0], @"dm-0: \
+            queue/write_cache is 'write through', but sdz below has a volatile cache ('write back')");
     }
 
     #[test]
@@ -164,7 +169,8 @@ mod tests {
         let mut machine = Machine::healthy();
         machine.status.devices[0].mounts[0].options.push("barrier=0".into());
         let one = found(&machine, "FW028").unwrap();
-        insta::assert_snapshot!(one.evidence[0], @"/mnt/sda: mounted with barrier=0, and sda has a volatile cache ('write back')");
+        insta::assert_snapshot!(one.evidence[0], @"/mnt/sda: mounted with barrier=0, and sda has a \
+            volatile cache ('write back')");
         insta::assert_snapshot!(one.remedy, @"mount -o remount,barrier=1 /mnt/sda");
         machine.status.devices[0].queue.write_cache = through();
         machine.status.devices[0].queue.device_cache = through();

@@ -49,7 +49,8 @@ fn why_not_charged(machine: &Machine) -> Option<String> {
 /// share.
 pub(super) fn no_cgroup_writeback(facts: Facts<'_>) -> Option<Found> {
     let evidence = why_not_charged(&facts.status.machine)?;
-    let remedy = "grubby --update-kernel=ALL --args=systemd.unified_cgroup_hierarchy=1   # or in GRUB_CMDLINE_LINUX; then reboot";
+    let remedy = "grubby --update-kernel=ALL --args=systemd.unified_cgroup_hierarchy=1   # or in \
+        GRUB_CMDLINE_LINUX; then reboot";
     Some(Found::here(Severity::Note, evidence, remedy))
 }
 
@@ -141,7 +142,8 @@ mod tests {
         let mut machine = Machine::healthy();
         machine.status.machine.cgroup_v1_controllers =
             vec!["blkio".into(), "cpu".into(), "memory".into()];
-        insta::assert_snapshot!(found(&machine, "FW034").unwrap().evidence[0], @"blkio and memory of version 1 are mounted; version 2 can't have them then");
+        insta::assert_snapshot!(found(&machine, "FW034").unwrap().evidence[0], @"blkio and memory \
+            of version 1 are mounted; version 2 can't have them then");
         // Those that do not bear on writeback may stay.
         machine.status.machine.cgroup_v1_controllers = vec!["cpu".into()];
         assert_eq!(found(&machine, "FW034"), None);
@@ -156,13 +158,15 @@ mod tests {
         let mut machine = Machine::healthy();
         machine.status.machine.psi_io_some_avg10_percent =
             Reading::Absent("/proc/pressure/io does not exist".into());
-        insta::assert_snapshot!(found(&machine, "FW035").unwrap().evidence[0], @"/proc/pressure/io does not exist, on 6.18.0");
+        insta::assert_snapshot!(found(&machine, "FW035").unwrap().evidence[0], @"/proc/pressure/io \
+            does not exist, on 6.18.0");
         machine.status.machine.psi_io_some_avg10_percent = Reading::Unreadable("no".into());
         assert_eq!(found(&machine, "FW035"), None);
         machine.status.devices[0].dirty_bytes = Reading::Absent("debugfs is not mounted".into());
         machine.status.devices[0].drain.rate_bytes_per_s =
             Reading::Absent("debugfs is not mounted".into());
-        insta::assert_snapshot!(found(&machine, "FW036").unwrap().evidence[0], @"debugfs is not mounted: no drain rate is known for 1 of 1 devices");
+        insta::assert_snapshot!(found(&machine, "FW036").unwrap().evidence[0], @"debugfs is not \
+            mounted: no drain rate is known for 1 of 1 devices");
         assert!(found(&machine, "FW036").unwrap().remedy.starts_with("mount "));
         // No mount helps a kernel that has none.
         machine.status.devices[0].dirty_bytes = Reading::Absent(NO_DEBUGFS.into());
@@ -183,7 +187,8 @@ mod tests {
             }])
         };
         machine.status.machine.swaps = swap("sda", 512 << 20);
-        insta::assert_snapshot!(found(&machine, "FW037").unwrap().evidence[0], @"/dev/sda3: 512 MiB in use on sda, which also holds /mnt/sda");
+        insta::assert_snapshot!(found(&machine, "FW037").unwrap().evidence[0], @"/dev/sda3: 512 \
+            MiB in use on sda, which also holds /mnt/sda");
         machine.status.machine.swaps = swap("sdb", 512 << 20);
         assert_eq!(found(&machine, "FW037"), None);
         machine.status.machine.swaps = swap("sda", 1 << 20);

@@ -110,7 +110,8 @@ pub(super) fn more_than_the_link(facts: Facts<'_>) -> Option<Found> {
     let remedy = if settings.is_empty() {
         let megabits = (slowest * 8.0 / 1e6).round();
         format!(
-            "floodwall size --link {megabits}Mbit/s --toml > limits.toml && floodwall apply limits.toml"
+            "floodwall size --link {megabits}Mbit/s --toml > limits.toml && floodwall apply \
+             limits.toml"
         )
     } else {
         apply(&settings)
@@ -229,13 +230,16 @@ mod tests {
             found_by: "the route to the server".into(),
         });
         let one = found(&machine, "FW031").unwrap();
-        insta::assert_snapshot!(one.evidence[0], @"sda: 192 MiB over eth0 at 125 MB/s (the route to the server) take 1.61 s at best");
+        insta::assert_snapshot!(one.evidence[0], @"sda: 192 MiB over eth0 at 125 MB/s (the route \
+            to the server) take 1.61 s at best");
         assert_eq!(one.severity, Severity::Note);
-        insta::assert_snapshot!(one.remedy, @"floodwall apply 0:51.bdi.max_bytes=179MiB 0:51.bdi.strict_limit=1");
+        insta::assert_snapshot!(one.remedy, @"floodwall apply 0:51.bdi.max_bytes=179MiB \
+            0:51.bdi.strict_limit=1");
         machine.limits(2 << 30, 1 << 30);
         assert_eq!(found(&machine, "FW031").unwrap().severity, Severity::Warning);
         machine.status.devices[0].limits.strict_limit = Reading::Absent("old".into());
-        insta::assert_snapshot!(found(&machine, "FW031").unwrap().remedy, @"floodwall size --link 1000Mbit/s --toml > limits.toml && floodwall apply limits.toml");
+        insta::assert_snapshot!(found(&machine, "FW031").unwrap().remedy, @"floodwall size --link \
+            1000Mbit/s --toml > limits.toml && floodwall apply limits.toml");
         machine.limits(128 << 20, 32 << 20);
         assert_eq!(found(&machine, "FW031"), None);
     }

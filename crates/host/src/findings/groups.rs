@@ -164,7 +164,8 @@ fn unit_for(device: &Device, disk: DeviceId, rate: f64) -> String {
         format!("unit:flood:{}.io.max=wbps={} ", name(device, disk), rate.trim_end_matches("/s"))
     };
     format!(
-        "systemd-run --unit=flood COMMAND   # next time; then floodwall apply {io_max}unit:flood:memory.high=256MiB"
+        "systemd-run --unit=flood COMMAND   # next time; then floodwall apply \
+         {io_max}unit:flood:memory.high=256MiB"
     )
 }
 
@@ -207,8 +208,11 @@ mod tests {
     #[test]
     fn fw046_is_a_flood_in_the_group_of_who_waits() {
         let one = found(&machine(), "FW046").unwrap();
-        insta::assert_snapshot!(one.evidence[0], @"threads of postgres (7) waited 800 ms for sda within 1.00 s; cp (9) dirties 190 MB/s, and both are in /system.slice/postgresql.service");
-        insta::assert_snapshot!(one.remedy, @"systemd-run --unit=flood COMMAND   # next time; then floodwall apply unit:flood:sda.io.max=wbps=150MB unit:flood:memory.high=256MiB");
+        insta::assert_snapshot!(one.evidence[0], @"threads of postgres (7) waited 800 ms for sda \
+            within 1.00 s; cp (9) dirties 190 MB/s, and both are in \
+            /system.slice/postgresql.service");
+        insta::assert_snapshot!(one.remedy, @"systemd-run --unit=flood COMMAND   # next time; then \
+            floodwall apply unit:flood:sda.io.max=wbps=150MB unit:flood:memory.high=256MiB");
         assert_eq!((one.subjects, one.severity), (vec!["postgres".to_owned()], Severity::Warning));
     }
 
@@ -247,7 +251,10 @@ mod tests {
             m.disk_users[1].group = Reading::Value("/user.slice".into());
         };
         insta::assert_snapshot!(refused("system.slice/postgresql.service", |_| {}).unwrap(), @"postgres (7) in system.slice/postgresql.service waited 800 ms of 1.00 s for commits on sda, and a limit would hold it back too; the flood is cp (9) in system.slice/postgresql.service, which dirties 190 MB/s: start the flood in a unit of its own (systemd-run --unit=flood COMMAND) and limit that");
-        insta::assert_snapshot!(refused("system.slice", elsewhere).unwrap(), @"postgres (7) in system.slice/postgresql.service waited 800 ms of 1.00 s for commits on sda, and a limit would hold it back too; the flood is cp (9) in user.slice, which dirties 190 MB/s: limit the flood's group instead, if no victim is in it");
+        insta::assert_snapshot!(refused("system.slice", elsewhere).unwrap(), @"postgres (7) in \
+            system.slice/postgresql.service waited 800 ms of 1.00 s for commits on sda, and a \
+            limit would hold it back too; the flood is cp (9) in user.slice, which dirties 190 \
+            MB/s: limit the flood's group instead, if no victim is in it");
         let nowhere = |m: &mut Machine| m.disk_users[1].group = Reading::Value("/".into());
         let alone = refused("system.slice", nowhere).unwrap();
         assert!(alone.contains("in the root group, ") && alone.contains("systemd-run"), "{alone}");
@@ -260,7 +267,10 @@ mod tests {
             (twin.pid, twin.commits) = (8, 2);
             m.disk_users[1] = twin;
         };
-        insta::assert_snapshot!(refused("system.slice", often).unwrap(), @"postgres (7) in system.slice/postgresql.service commits again and again (5 times within 1.00 s on sda), as a database does, and a limit would hold it back; start the flood in a unit of its own (systemd-run --unit=flood COMMAND) and limit that");
+        insta::assert_snapshot!(refused("system.slice", often).unwrap(), @"postgres (7) in \
+            system.slice/postgresql.service commits again and again (5 times within 1.00 s on \
+            sda), as a database does, and a limit would hold it back; start the flood in a unit of \
+            its own (systemd-run --unit=flood COMMAND) and limit that");
         // The rate of its disk is not known.
         let unknown = |m: &mut Machine| m.status.devices.clear();
         assert!(refused("system.slice", unknown).unwrap().contains(" on 8:0, "));

@@ -205,7 +205,8 @@ mod tests {
             ..change(10, ChangeState::Interrupted, "")
         }];
         let one = found(&machine, "FW041").unwrap();
-        insta::assert_snapshot!(one.evidence.join("\n"), @"change 10 (floodwall guard) was interrupted: some of it may be in force");
+        insta::assert_snapshot!(one.evidence.join("\n"), @"change 10 (floodwall guard) was \
+            interrupted: some of it may be in force");
         assert_eq!(one.remedy, "floodwall guard restore");
     }
 
@@ -214,9 +215,11 @@ mod tests {
         let mut machine = Machine::healthy();
         machine.journal.unbelievable =
             vec![("000007.jsonl".into(), "line 2: its checksum is wrong".into())];
-        insta::assert_snapshot!(found(&machine, "FW042").unwrap().evidence[0], @"000007.jsonl: line 2: its checksum is wrong; what it has changed can't be put back from it");
+        insta::assert_snapshot!(found(&machine, "FW042").unwrap().evidence[0], @"000007.jsonl: \
+            line 2: its checksum is wrong; what it has changed can't be put back from it");
         machine.journal.changes = vec![change(1, ChangeState::Standing, "20000000")];
-        insta::assert_snapshot!(found(&machine, "FW043").unwrap().evidence[0], @"vm.dirty_bytes: change 1 had set 15000000, it is 20000000 now");
+        insta::assert_snapshot!(found(&machine, "FW043").unwrap().evidence[0], @"vm.dirty_bytes: \
+            change 1 had set 15000000, it is 20000000 now");
         machine.journal.changes.push(change(2, ChangeState::Standing, "15000000"));
         assert_eq!(found(&machine, "FW043"), None);
     }

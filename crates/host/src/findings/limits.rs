@@ -70,7 +70,8 @@ pub(super) fn below_chunk(facts: Facts<'_>) -> Option<Found> {
         )
     } else {
         let evidence = format!(
-            "the hard limit is {}, less than two chunks of {chunk} for each of {flushing} {} under writeback now",
+            "the hard limit is {}, less than two chunks of {chunk} for each of {flushing} {} under \
+             writeback now",
             size(hard),
             if flushing == 1 { "device" } else { "devices" }
         );
@@ -129,7 +130,8 @@ pub(super) fn halved(facts: Facts<'_>) -> Option<Found> {
             (
                 Severity::Note,
                 format!(
-                    "vm.dirty_background_ratio={percent} comes to more than vm.dirty_bytes={bytes}; {} is in force",
+                    "vm.dirty_background_ratio={percent} comes to more than \
+                     vm.dirty_bytes={bytes}; {} is in force",
                     size(half)
                 ),
             )
@@ -170,7 +172,8 @@ pub(super) fn divides_by_zero(facts: Facts<'_>) -> Option<Found> {
     let release = kernel::between(&facts.status.machine, (6, 2), (6, 12))?;
     facts.status.devices.iter().find(|device| has_strict_limit(device))?;
     let evidence = format!(
-        "{why}; on {release} writing max_bytes or min_bytes of any device then divides by zero, unless the distribution has repaired it"
+        "{why}; on {release} writing max_bytes or min_bytes of any device then divides by zero, \
+         unless the distribution has repaired it"
     );
     Some(Found::here(Severity::Critical, evidence, "floodwall apply vm.dirty_ratio=20"))
 }
@@ -223,7 +226,8 @@ pub(super) fn counter_error(facts: Facts<'_>) -> Option<Found> {
     }
     let cpus = |reading: &Reading<u64>| reading.value().map_or("?".to_owned(), u64::to_string);
     let evidence = format!(
-        "the hard limit is {}; with {} CPUs online and {} possible, counters of dirty pages are off by up to {}",
+        "the hard limit is {}; with {} CPUs online and {} possible, counters of dirty pages are \
+         off by up to {}",
         size(hard),
         cpus(&machine.cpus),
         cpus(&machine.possible_cpus),
@@ -248,7 +252,8 @@ pub(super) fn real_time_reader(facts: Facts<'_>) -> Option<Found> {
     let shown = *machine.hard_limit_bytes.value()?;
     let plain = shown / 41 * 32;
     let evidence = format!(
-        "this process runs under a real-time policy: the {} shown as hard limit are about {} for everybody else",
+        "this process runs under a real-time policy: the {} shown as hard limit are about {} for \
+         everybody else",
         size(shown),
         size(plain)
     );
@@ -284,9 +289,11 @@ mod tests {
         assert_eq!(found(&machine, "FW001"), None);
         machine.limits(4 << 30, 1 << 30);
         let one = found(&machine, "FW001").unwrap();
-        insta::assert_snapshot!(one.evidence[0], @"sda: 4 GiB at 200 MB/s (seen during the window) take 21.5 s");
+        insta::assert_snapshot!(one.evidence[0], @"sda: 4 GiB at 200 MB/s (seen during the window) \
+            take 21.5 s");
         assert_eq!((one.severity, one.cost_bytes), (Severity::Warning, Some(4 << 30)));
-        insta::assert_snapshot!(one.remedy, @"floodwall size --rate sda=200MB/s --toml > limits.toml && floodwall apply limits.toml");
+        insta::assert_snapshot!(one.remedy, @"floodwall size --rate sda=200MB/s --toml > \
+            limits.toml && floodwall apply limits.toml");
         machine.limits(16 << 30, 1 << 30);
         assert_eq!(found(&machine, "FW001").unwrap().severity, Severity::Critical);
         // A strict share is the device's limit.
@@ -319,7 +326,8 @@ mod tests {
         machine.status.devices.push(other);
         let one = found(&machine, "FW002").unwrap();
         assert_eq!(one.severity, Severity::Warning);
-        insta::assert_snapshot!(one.evidence[0], @"the hard limit is 15 MB, less than two chunks of 4 MiB for each of 2 devices under writeback now");
+        insta::assert_snapshot!(one.evidence[0], @"the hard limit is 15 MB, less than two chunks \
+            of 4 MiB for each of 2 devices under writeback now");
     }
 
     #[test]
@@ -368,7 +376,8 @@ mod tests {
         machine.limits(192 << 20, 4096);
         machine.status.machine.dirty_knobs.background_bytes = Reading::Value(5);
         insta::assert_snapshot!(found(&machine, "FW006").unwrap().evidence[0], @"vm.dirty_background_bytes=5 comes to 4 KiB, less than one chunk of 4 MiB of the flusher");
-        insta::assert_snapshot!(found(&machine, "FW006").unwrap().remedy, @"floodwall apply vm.dirty_background_bytes=32MiB");
+        insta::assert_snapshot!(found(&machine, "FW006").unwrap().remedy, @"floodwall apply \
+            vm.dirty_background_bytes=32MiB");
         machine.limits(4 << 20, 1 << 20);
         assert_eq!(found(&machine, "FW006"), None);
     }
@@ -382,7 +391,8 @@ mod tests {
         // 64 x 125 pages of 4 KiB are more than 8 x 64 x 7.
         let one = found(&machine, "FW009").unwrap();
         assert_eq!(one.cost_bytes, Some(64 * 125 * 4096));
-        insta::assert_snapshot!(one.remedy, @"floodwall apply vm.dirty_bytes=125MiB vm.dirty_background_bytes=21MiB");
+        insta::assert_snapshot!(one.remedy, @"floodwall apply vm.dirty_bytes=125MiB \
+            vm.dirty_background_bytes=21MiB");
         machine.limits(125 << 20, 21 << 20);
         assert_eq!(found(&machine, "FW009"), None);
     }

@@ -280,7 +280,10 @@ mod tests {
         assert_eq!(found(&machine, "FW038"), None);
         machine.managers.claims.push(tuned("vm.dirty_ratio", "40"));
         let one = found(&machine, "FW038").unwrap();
-        insta::assert_snapshot!(one.evidence[0], @"sysctl (/etc/sysctl.d/50-limits.conf:3) sets vm.dirty_bytes=201326592; TuneD's profile throughput-performance (/usr/lib/tuned/throughput-performance/tuned.conf:3) sets vm.dirty_ratio=40; the latter has the last word at boot, whoever runs later has it after that");
+        insta::assert_snapshot!(one.evidence[0], @"sysctl (/etc/sysctl.d/50-limits.conf:3) sets \
+            vm.dirty_bytes=201326592; TuneD's profile throughput-performance \
+            (/usr/lib/tuned/throughput-performance/tuned.conf:3) sets vm.dirty_ratio=40; the \
+            latter has the last word at boot, whoever runs later has it after that");
         insta::assert_snapshot!(one.remedy, @"sed -i '3s/^/#/' /etc/sysctl.d/50-limits.conf");
         // A value that a program chooses is not known to differ.
         let mut machine = Machine::healthy();
@@ -288,7 +291,10 @@ mod tests {
         assert_eq!(found(&machine, "FW038"), None);
         let standing = Standing::Uncertain { why: "a condition".into() };
         machine.managers.claims.push(Claim { standing, ..tuned("vm.dirty_bytes", "1") });
-        insta::assert_snapshot!(found(&machine, "FW038").unwrap().evidence[0], @"sysctl (/etc/sysctl.d/50-limits.conf:3) sets vm.dirty_bytes=201326592; TuneD's profile throughput-performance (/usr/lib/tuned/throughput-performance/tuned.conf:3) may set vm.dirty_bytes=1; who has the last word can't be told (a condition)");
+        insta::assert_snapshot!(found(&machine, "FW038").unwrap().evidence[0], @"sysctl \
+            (/etc/sysctl.d/50-limits.conf:3) sets vm.dirty_bytes=201326592; TuneD's profile \
+            throughput-performance (/usr/lib/tuned/throughput-performance/tuned.conf:3) may set \
+            vm.dirty_bytes=1; who has the last word can't be told (a condition)");
     }
 
     #[test]
@@ -307,7 +313,8 @@ mod tests {
         assert_eq!(found(&machine, "FW039"), None);
         machine.managers.claims.remove(0);
         let one = found(&machine, "FW039").unwrap();
-        insta::assert_snapshot!(one.evidence[0], @"vm.dirty_bytes=201326592 is in force; nothing sets it at boot, the kernel's default is vm.dirty_ratio=20");
+        insta::assert_snapshot!(one.evidence[0], @"vm.dirty_bytes=201326592 is in force; nothing \
+            sets it at boot, the kernel's default is vm.dirty_ratio=20");
         insta::assert_snapshot!(one.remedy, @"floodwall persist vm.dirty_bytes=192MiB");
         machine.managers.unread =
             vec![Missing { what: "/etc/sysctl.d/x.conf".into(), why: "denied".into() }];
@@ -342,7 +349,8 @@ mod tests {
             }],
         };
         machine.journal.changes = vec![change.clone()];
-        insta::assert_snapshot!(found(&machine, "FW039").unwrap().evidence[0], @"sda.scheduler=bfq is in force, set by floodwall; nothing sets it at boot");
+        insta::assert_snapshot!(found(&machine, "FW039").unwrap().evidence[0], @"sda.scheduler=bfq \
+            is in force, set by floodwall; nothing sets it at boot");
         machine.journal.changes = vec![ChangeFacts { for_a_time: true, ..change }];
         assert_eq!(found(&machine, "FW039"), None);
     }
@@ -351,7 +359,9 @@ mod tests {
     fn fw040_is_about_one_manager() {
         let mut machine = Machine::healthy();
         machine.persist("vm.dirty_ratio", "5");
-        insta::assert_snapshot!(found(&machine, "FW040").unwrap().evidence[0], @"sysctl (/etc/sysctl.d/50-limits.conf:3) sets vm.dirty_bytes=201326592; sysctl (/etc/sysctl.d/50-limits.conf:3) sets vm.dirty_ratio=5, which undoes it");
+        insta::assert_snapshot!(found(&machine, "FW040").unwrap().evidence[0], @"sysctl \
+            (/etc/sysctl.d/50-limits.conf:3) sets vm.dirty_bytes=201326592; sysctl \
+            (/etc/sysctl.d/50-limits.conf:3) sets vm.dirty_ratio=5, which undoes it");
         let mut machine = Machine::healthy();
         machine.persist("vm.dirty_ratio", "0");
         assert_eq!(found(&machine, "FW040"), None);

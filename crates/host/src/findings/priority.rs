@@ -77,7 +77,8 @@ mod tests {
     #[test]
     fn fw047_is_a_priority_that_no_elevator_heeds() {
         let one = found(&machine("mq-deadline", "be/0"), "FW047").unwrap();
-        insta::assert_snapshot!(one.evidence[0], @"pid:4711.ioprio=be/0 (change 3): sda has mq-deadline");
+        insta::assert_snapshot!(one.evidence[0], @"pid:4711.ioprio=be/0 (change 3): sda has \
+            mq-deadline");
         insta::assert_snapshot!(one.remedy, @"floodwall rollback --to 2");
         assert!(found(&machine("none", "idle"), "FW047").is_some());
         for (elevator, priority) in [("bfq", "be/0"), ("cfq", "idle"), ("none", "none")] {

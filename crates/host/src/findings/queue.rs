@@ -97,12 +97,14 @@ pub(super) fn bfq_and_wbt(facts: Facts<'_>) -> Option<Found> {
         let Some(us) = disk.queue.wbt_lat_us.value().filter(|us| **us > 0) else { continue };
         let evidence = if old {
             format!(
-                "{}: bfq, and wbt_lat_usec reads {us}; this kernel prints the target even while bfq has switched wbt off, which it does unless it was set by hand",
+                "{}: bfq, and wbt_lat_usec reads {us}; this kernel prints the target even while \
+                 bfq has switched wbt off, which it does unless it was set by hand",
                 disk.name
             )
         } else {
             format!(
-                "{}: bfq, and wbt_lat_usec is {us}, set by hand: wbt holds requests back before bfq can weigh them",
+                "{}: bfq, and wbt_lat_usec is {us}, set by hand: wbt holds requests back before \
+                 bfq can weigh them",
                 disk.name
             )
         };
@@ -164,7 +166,8 @@ pub(super) fn rotational_lie(facts: Facts<'_>) -> Option<Found> {
                 Severity::Note,
                 disk.name,
                 format!(
-                    "{}: rotational=1 from a hypervisor's disk ({by}), which says so of any storage{target}",
+                    "{}: rotational=1 from a hypervisor's disk ({by}), which says so of any \
+                     storage{target}",
                     disk.name
                 ),
             );
@@ -223,7 +226,8 @@ pub(super) fn nothing_reserved(facts: Facts<'_>) -> Option<Found> {
             continue;
         }
         let evidence = format!(
-            "{}: async_depth={depth} of nr_requests={requests}, and wbt is off: writes may take every request",
+            "{}: async_depth={depth} of nr_requests={requests}, and wbt is off: writes may take \
+             every request",
             disk.name
         );
         found.add(Severity::Note, disk.name, evidence);
@@ -304,15 +308,19 @@ mod tests {
         let queue = &mut machine.status.devices[0].queue;
         queue.max_sectors_kib = Reading::Value(4096);
         let one = found(&machine, "FW018").unwrap();
-        insta::assert_snapshot!(one.evidence[0], @"sda: 48 of 64 requests (async_depth) of 4 MiB are 192 MiB, at 130 MB/s (seen during the window) 1.55 s; wbt keeps most of it out while reads are slow");
+        insta::assert_snapshot!(one.evidence[0], @"sda: 48 of 64 requests (async_depth) of 4 MiB \
+            are 192 MiB, at 130 MB/s (seen during the window) 1.55 s; wbt keeps most of it out \
+            while reads are slow");
         assert_eq!((one.severity, one.cost_bytes), (Severity::Note, Some(192 << 20)));
-        insta::assert_snapshot!(one.remedy, @"floodwall apply sda.max_sectors_kb=256 sda.nr_requests=48");
+        insta::assert_snapshot!(one.remedy, @"floodwall apply sda.max_sectors_kb=256 \
+            sda.nr_requests=48");
         machine.status.devices[0].queue.wbt_lat_us = Reading::Value(0);
         machine.status.devices[0].queue.nr_requests = Reading::Value(256);
         machine.status.devices[0].queue.async_depth = Reading::Value(256);
         let one = found(&machine, "FW018").unwrap();
         assert_eq!((one.severity, one.cost_bytes), (Severity::Warning, Some(1 << 30)));
-        insta::assert_snapshot!(one.remedy, @"floodwall apply sda.max_sectors_kb=256 sda.nr_requests=123");
+        insta::assert_snapshot!(one.remedy, @"floodwall apply sda.max_sectors_kb=256 \
+            sda.nr_requests=123");
     }
 
     #[test]
@@ -343,10 +351,12 @@ mod tests {
     fn fw020_knows_both_ways_to_be_wrong() {
         let mut machine = rotating();
         machine.status.devices[0].queue.wbt_lat_us = Reading::Value(2000);
-        insta::assert_snapshot!(found(&machine, "FW020").unwrap().remedy, @"floodwall apply sda.wbt_lat_usec=75000");
+        insta::assert_snapshot!(found(&machine, "FW020").unwrap().remedy, @"floodwall apply \
+            sda.wbt_lat_usec=75000");
         let mut machine = Machine::healthy();
         machine.status.devices[0].queue.wbt_lat_us = Reading::Value(75_000);
-        insta::assert_snapshot!(found(&machine, "FW020").unwrap().remedy, @"floodwall apply sda.wbt_lat_usec=2000");
+        insta::assert_snapshot!(found(&machine, "FW020").unwrap().remedy, @"floodwall apply \
+            sda.wbt_lat_usec=2000");
         machine.status.devices[0].queue.wbt_lat_us = Reading::Value(10_000);
         assert_eq!(found(&machine, "FW020"), None);
     }
@@ -356,8 +366,10 @@ mod tests {
         let mut machine = rotating();
         machine.status.devices[0].driver = Reading::Value("virtio_blk".into());
         let one = found(&machine, "FW021").unwrap();
-        insta::assert_snapshot!(one.evidence[0], @"sda: rotational=1 from a hypervisor's disk (driver virtio_blk), which says so of any storage; wbt's target is 75000 µs because of it");
-        insta::assert_snapshot!(one.remedy, @"echo 0 > /sys/block/sda/queue/rotational && floodwall apply sda.wbt_lat_usec=2000   # if the storage is flash");
+        insta::assert_snapshot!(one.evidence[0], @"sda: rotational=1 from a hypervisor's disk \
+            (driver virtio_blk), which says so of any storage; wbt's target is 75000 µs because of it");
+        insta::assert_snapshot!(one.remedy, @"echo 0 > /sys/block/sda/queue/rotational && \
+            floodwall apply sda.wbt_lat_usec=2000   # if the storage is flash");
         assert_eq!((one.severity, found(&machine, "FW020")), (Severity::Note, None));
         let mut machine = rotating();
         machine.status.devices[0].model = Reading::Value("CT500 SSD".into());

@@ -126,11 +126,15 @@ mod tests {
         let mut machine = Machine::healthy();
         let (fast, slow) = (at("sda", 500e6), at("sdb", 20e6));
         let advice = |machine: &Machine| size_and_apply(&machine.status, &[&fast, &slow]);
-        insta::assert_snapshot!(advice(&machine), @"floodwall size --rate sdb=20.0MB/s --rate sda=500MB/s --toml > limits.toml && floodwall apply limits.toml");
+        insta::assert_snapshot!(advice(&machine), @"floodwall size --rate sdb=20.0MB/s --rate \
+            sda=500MB/s --toml > limits.toml && floodwall apply limits.toml");
         machine.kernel("6.8.0-40-generic");
-        insta::assert_snapshot!(advice(&machine), @"floodwall size --rate 66.0MB/s --toml > limits.toml && floodwall apply limits.toml");
+        insta::assert_snapshot!(advice(&machine), @"floodwall size --rate 66.0MB/s --toml > \
+            limits.toml && floodwall apply limits.toml");
         let stick = at("sdc", 2e6);
-        insta::assert_snapshot!(size_and_apply(&machine.status, &[&stick]), @"floodwall size --rate sdc=2.00MB/s --hard-delay 5s --toml > limits.toml && floodwall apply limits.toml");
+        insta::assert_snapshot!(size_and_apply(&machine.status, &[&stick]), @"floodwall size \
+            --rate sdc=2.00MB/s --hard-delay 5s --toml > limits.toml && floodwall apply \
+            limits.toml");
     }
 
     #[test]

@@ -137,7 +137,8 @@ pub(super) fn strict_after_idleness(facts: Facts<'_>) -> Option<Found> {
             continue;
         }
         let evidence = format!(
-            "{}: strict_limit=1 and min_ratio=0 on {release}, which gives a device that was idle a share near zero, unless the distribution has repaired it",
+            "{}: strict_limit=1 and min_ratio=0 on {release}, which gives a device that was idle a \
+             share near zero, unless the distribution has repaired it",
             device.name
         );
         found.add(Severity::Warning, &device.name, evidence);
@@ -165,7 +166,8 @@ pub(super) fn scaled_twice(facts: Facts<'_>) -> Option<Found> {
             continue;
         }
         let evidence = format!(
-            "{}: min_ratio {low} %, max_ratio {high} % on {release}, which multiplies min_ratio by 10,000 twice and weighs max_ratio wrongly, unless the distribution has repaired it",
+            "{}: min_ratio {low} %, max_ratio {high} % on {release}, which multiplies min_ratio by \
+             10,000 twice and weighs max_ratio wrongly, unless the distribution has repaired it",
             device.name
         );
         found.add(Severity::Warning, &device.name, evidence);
@@ -188,10 +190,13 @@ mod tests {
         stick.drain.rate_bytes_per_s = Reading::Value(8e6);
         machine.status.devices.push(stick);
         let one = found(&machine, "FW013").unwrap();
-        insta::assert_snapshot!(one.evidence[0], @"sdb drains 8.00 MB/s (seen during the window), sda 200 MB/s; alone it may fill the 4 GiB that both share: 8 min 57 s");
-        insta::assert_snapshot!(one.remedy, @"floodwall apply sdb.bdi.max_bytes=12MiB sdb.bdi.strict_limit=1");
+        insta::assert_snapshot!(one.evidence[0], @"sdb drains 8.00 MB/s (seen during the window), \
+            sda 200 MB/s; alone it may fill the 4 GiB that both share: 8 min 57 s");
+        insta::assert_snapshot!(one.remedy, @"floodwall apply sdb.bdi.max_bytes=12MiB \
+            sdb.bdi.strict_limit=1");
         machine.status.devices[1].limits.strict_limit = Reading::Absent("old".into());
-        insta::assert_snapshot!(found(&machine, "FW013").unwrap().remedy, @"floodwall size --rate sdb=8.00MB/s --toml > limits.toml && floodwall apply limits.toml");
+        insta::assert_snapshot!(found(&machine, "FW013").unwrap().remedy, @"floodwall size --rate \
+            sdb=8.00MB/s --toml > limits.toml && floodwall apply limits.toml");
         machine.status.devices[1].limits.strict_limit = Reading::Value(true);
         machine.status.devices[1].limits.max_ratio_percent = Reading::Value(0.3);
         assert_eq!(found(&machine, "FW013"), None);
@@ -202,7 +207,8 @@ mod tests {
         let mut machine = Machine::healthy();
         machine.status.devices[0].limits.max_ratio_percent = Reading::Value(5.0);
         let one = found(&machine, "FW014").unwrap();
-        insta::assert_snapshot!(one.evidence[0], @"sda: max_ratio is 5 % (9.60 MiB), but strict_limit=0: it may hold 112 MiB before anybody is slowed down");
+        insta::assert_snapshot!(one.evidence[0], @"sda: max_ratio is 5 % (9.60 MiB), but \
+            strict_limit=0: it may hold 112 MiB before anybody is slowed down");
         assert_eq!((one.severity, found(&machine, "FW015")), (Severity::Warning, None));
         assert_eq!(one.remedy, "floodwall apply sda.bdi.max_bytes=10MiB sda.bdi.strict_limit=1");
         machine.status.devices[0].limits.strict_limit = Reading::Absent("old".into());

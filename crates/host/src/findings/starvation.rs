@@ -41,7 +41,8 @@ pub(super) fn passed_over(facts: Facts<'_>) -> Option<Found> {
         }
         let seconds = *expire_ms as f64 / 1e3;
         let evidence = format!(
-            "{}: mq-deadline, write_expire={expire_ms}, no wbt; of the {} that may be dirty the queue admits {}, and a commit may be passed over for {}",
+            "{}: mq-deadline, write_expire={expire_ms}, no wbt; of the {} that may be dirty the \
+             queue admits {}, and a commit may be passed over for {}",
             disk.name,
             size(limit),
             size(queue),
@@ -76,7 +77,9 @@ mod tests {
     fn fw044_is_how_long_a_commit_may_be_passed_over() {
         let machine = unthrottled();
         let one = found(&machine, "FW044").unwrap();
-        insta::assert_snapshot!(one.evidence[0], @"sda: mq-deadline, write_expire=5000, no wbt; of the 192 MiB that may be dirty the queue admits 80 MiB, and a commit may be passed over for 5.00 s");
+        insta::assert_snapshot!(one.evidence[0], @"sda: mq-deadline, write_expire=5000, no wbt; of \
+            the 192 MiB that may be dirty the queue admits 80 MiB, and a commit may be passed over \
+            for 5.00 s");
         assert_eq!((one.severity, one.cost_s), (Severity::Warning, Some(5.0)));
     }
 

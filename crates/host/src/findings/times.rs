@@ -26,7 +26,8 @@ pub(super) fn no_periodic_writeback(facts: Facts<'_>) -> Option<Found> {
         0 => format!("vm.dirty_writeback_centisecs=0: old data is not looked for{stays}"),
         ..0 => {
             format!(
-                "vm.dirty_writeback_centisecs={interval}: the kernel takes it for a huge number{stays}"
+                "vm.dirty_writeback_centisecs={interval}: the kernel takes it for a huge \
+                 number{stays}"
             )
         }
         _ => return None,
@@ -52,7 +53,8 @@ pub(super) fn long_age(facts: Facts<'_>) -> Option<Found> {
         return None;
     }
     let evidence = format!(
-        "vm.dirty_expire_centisecs={expire} and vm.dirty_writeback_centisecs={interval}: data waits up to {} for the flusher",
+        "vm.dirty_expire_centisecs={expire} and vm.dirty_writeback_centisecs={interval}: data \
+         waits up to {} for the flusher",
         time(seconds)
     );
     let remedy = "floodwall apply vm.dirty_expire_centisecs=3000 vm.dirty_writeback_centisecs=500";
@@ -127,8 +129,10 @@ mod tests {
             machine.status.machine.dirty_knobs.writeback_centisecs = Reading::Value(centisecs);
             found(&machine, "FW007").map(|found| found.evidence[0].clone())
         };
-        insta::assert_snapshot!(evidence(0).unwrap(), @"vm.dirty_writeback_centisecs=0: old data is not looked for; up to 32 MiB may stay in memory for ever");
-        insta::assert_snapshot!(evidence(-1).unwrap(), @"vm.dirty_writeback_centisecs=-1: the kernel takes it for a huge number; up to 32 MiB may stay in memory for ever");
+        insta::assert_snapshot!(evidence(0).unwrap(), @"vm.dirty_writeback_centisecs=0: old data \
+            is not looked for; up to 32 MiB may stay in memory for ever");
+        insta::assert_snapshot!(evidence(-1).unwrap(), @"vm.dirty_writeback_centisecs=-1: the \
+            kernel takes it for a huge number; up to 32 MiB may stay in memory for ever");
         assert_eq!(evidence(1), None);
     }
 
@@ -150,7 +154,8 @@ mod tests {
         let mut machine = Machine::healthy();
         machine.backlog(4 << 30);
         let one = found(&machine, "FW012").unwrap();
-        insta::assert_snapshot!(one.evidence[0], @"sda: 4 GiB wait at 200 MB/s (seen during the window): 21.5 s");
+        insta::assert_snapshot!(one.evidence[0], @"sda: 4 GiB wait at 200 MB/s (seen during the \
+            window): 21.5 s");
         assert_eq!(one.severity, Severity::Warning);
         machine.status.devices[0].drain.rate_bytes_per_s = Reading::Value(0.0);
         let one = found(&machine, "FW012").unwrap();

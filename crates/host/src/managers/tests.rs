@@ -55,13 +55,15 @@ fn a_machine_without_managers_has_none() {
 #[test]
 fn sysctl_files_by_name_directory_and_both_names_of_a_limit() {
     insta::assert_snapshot!(shown(&[
-        ("usr/lib/sysctl.d/10-pop-default-settings.conf", "vm.swappiness = 10\nvm.dirty_bytes = 268435456\n"),
+        ("usr/lib/sysctl.d/10-pop-default-settings.conf", "vm.swappiness = 10\n\
+            vm.dirty_bytes = 268435456\n"),
         ("usr/lib/sysctl.d/50-x.conf", "vm.dirty_background_ratio=5\n"),
         ("etc/sysctl.d/50-x.conf", "# ours\n-vm/dirty_background_ratio = 3\n; vm.dirty_ratio=1\n"),
         ("run/sysctl.d/60-y.conf", "vm.dirty_ratio = 20\nvm.dirty_bytes = 0\n"),
         ("etc/sysctl.conf", "vm.dirty_background_ratio = 10\n"),
     ]), @"
-    vm.dirty_bytes=268435456 /usr/lib/sysctl.d/10-pop-default-settings.conf:2 overridden by /run/sysctl.d/60-y.conf:1
+    vm.dirty_bytes=268435456 /usr/lib/sysctl.d/10-pop-default-settings.conf:2 overridden by \
+    /run/sysctl.d/60-y.conf:1
     vm.dirty_background_ratio=3 /etc/sysctl.d/50-x.conf:2 overridden by /etc/sysctl.conf:1
     vm.dirty_ratio=20 /run/sysctl.d/60-y.conf:1 wins
     vm.dirty_background_ratio=10 /etc/sysctl.conf:1 wins
@@ -91,7 +93,8 @@ fn a_vendors_file_is_masked_by_a_link_to_null() {
 fn patterns_leave_out_what_is_named() {
     insta::assert_snapshot!(shown(&[(
         "etc/sysctl.d/10-a.conf",
-        "vm.dirty_*_centisecs = 100\nvm.dirty_expire_centisecs = 200\n-vm.dirty_ratio\nvm.dirty_r* = 7\n",
+        "vm.dirty_*_centisecs = 100\nvm.dirty_expire_centisecs = 200\n-vm.dirty_ratio\n\
+         vm.dirty_r* = 7\n",
     )]), @"
     vm.dirty_writeback_centisecs=100 /etc/sysctl.d/10-a.conf:1 wins
     vm.dirty_expire_centisecs=200 /etc/sysctl.d/10-a.conf:2 wins
@@ -103,9 +106,14 @@ fn udev_rules_for_the_disks_that_fit() {
     insta::assert_snapshot!(shown(&[
         (
             "usr/lib/udev/rules.d/60-ioschedulers.rules",
-            "# HDD\nACTION==\"add|change\", KERNEL==\"sd[a-z]*\", ATTR{queue/rotational}==\"1\", \\\n    ATTR{queue/scheduler}=\"bfq\"\nACTION==\"add|change\", KERNEL==\"sd[a-z]*|mmcblk[0-9]*\", ATTR{queue/rotational}==\"0\", \\\n    ATTR{queue/scheduler}=\"mq-deadline\"\nACTION==\"add|change\", KERNEL==\"nvme[0-9]*\", ATTR{queue/scheduler}=\"none\"\n",
+            "# HDD\nACTION==\"add|change\", KERNEL==\"sd[a-z]*\", ATTR{queue/rotational}==\"1\", \
+             \\\n    ATTR{queue/scheduler}=\"bfq\"\n\
+             ACTION==\"add|change\", KERNEL==\"sd[a-z]*|mmcblk[0-9]*\", \
+             ATTR{queue/rotational}==\"0\", \\\n    ATTR{queue/scheduler}=\"mq-deadline\"\n\
+             ACTION==\"add|change\", KERNEL==\"nvme[0-9]*\", ATTR{queue/scheduler}=\"none\"\n",
         ),
-        ("etc/udev/rules.d/99-mine.rules", "SUBSYSTEM==\"block\", KERNEL==\"sdb\", ATTR{queue/scheduler}=\"bfq\", SYSCTL{vm/dirty_ratio}=\"20\"\n"),
+        ("etc/udev/rules.d/99-mine.rules", "SUBSYSTEM==\"block\", KERNEL==\"sdb\", \
+            ATTR{queue/scheduler}=\"bfq\", SYSCTL{vm/dirty_ratio}=\"20\"\n"),
         ("etc/udev/rules.d/98-broken.rules", "KERNEL==\"sda\" ATTR{queue/nr_requests}=8\n"),
         ("etc/udev/rules.d/10-other.rules", "KERNEL==sda, this is not a rule\n"),
     ]), @r#"
@@ -123,7 +131,12 @@ fn rules_jump_set_properties_and_ask_what_can_not_be_told() {
         ("run/udev/data/b8:0", "S:disk/by-id/ata-x\nE:ID_BUS=ata\nE:ID_TYPE=disk\n"),
         (
             "etc/udev/rules.d/60-x.rules",
-            "SUBSYSTEM!=\"block\", GOTO=\"end\"\nENV{DEVTYPE}!=\"disk\", GOTO=\"end\"\nENV{ID_BUS}==\"ata\", ENV{MINE}=\"1\"\nENV{MINE}==\"1\", ATTR{queue/nr_requests}=\"8\"\nENV{ID_BUS}==\"ata\", GOTO=\"end\"\nATTR{queue/nomerges}=\"2\"\nPROGRAM==\"/bin/is-slow %k\", ATTR{queue/read_ahead_kb}=\"64\"\nLABEL=\"end\"\nKERNEL==\"sd*\", RUN+=\"/bin/sh -c 'echo 1 > /sys/block/%k/bdi/strict_limit'\"\n",
+            "SUBSYSTEM!=\"block\", GOTO=\"end\"\nENV{DEVTYPE}!=\"disk\", GOTO=\"end\"\n\
+             ENV{ID_BUS}==\"ata\", ENV{MINE}=\"1\"\n\
+             ENV{MINE}==\"1\", ATTR{queue/nr_requests}=\"8\"\nENV{ID_BUS}==\"ata\", GOTO=\"end\"\n\
+             ATTR{queue/nomerges}=\"2\"\nPROGRAM==\"/bin/is-slow %k\", \
+             ATTR{queue/read_ahead_kb}=\"64\"\nLABEL=\"end\"\n\
+             KERNEL==\"sd*\", RUN+=\"/bin/sh -c 'echo 1 > /sys/block/%k/bdi/strict_limit'\"\n",
         ),
     ]), @r#"
     sda.nr_requests=8 /etc/udev/rules.d/60-x.rules:4 wins
@@ -159,11 +172,13 @@ const TUNED: [(&str, &str); 5] = [
     ("proc/812/comm", "tuned\n"),
     (
         "usr/lib/tuned/profiles/throughput-performance/tuned.conf",
-        "[vm]\ndirty_bytes = 40%\ndirty_background_bytes = 10%\n[sysctl]\nvm.dirty_expire_centisecs=500\n[disk]\nreadahead=>4096\n",
+        "[vm]\ndirty_bytes = 40%\ndirty_background_bytes = 10%\n[sysctl]\n\
+         vm.dirty_expire_centisecs=500\n[disk]\nreadahead=>4096\n",
     ),
     (
         "etc/tuned/mine/tuned.conf",
-        "[main]\ninclude=throughput-performance\n[fast]\ntype=disk\ndevices=sd*,!sda\nelevator=none\n[sysfs]\n/sys/block/sd*/queue/nr_requests=64\n",
+        "[main]\ninclude=throughput-performance\n[fast]\ntype=disk\ndevices=sd*,!sda\n\
+         elevator=none\n[sysfs]\n/sys/block/sd*/queue/nr_requests=64\n",
     ),
 ];
 
@@ -172,7 +187,8 @@ fn tuned_sets_what_its_profile_says_and_sysctl_d_is_applied_over_its_sysctls() {
     let mut files = TUNED.to_vec();
     files.push(("etc/sysctl.d/9.conf", "vm.dirty_ratio = 10\nvm.dirty_expire_centisecs = 3000\n"));
     insta::assert_snapshot!(shown(&files), @"
-    vm.dirty_ratio=10 /etc/sysctl.d/9.conf:1 overridden by /usr/lib/tuned/profiles/throughput-performance/tuned.conf:2
+    vm.dirty_ratio=10 /etc/sysctl.d/9.conf:1 overridden by \
+    /usr/lib/tuned/profiles/throughput-performance/tuned.conf:2
     vm.dirty_expire_centisecs=3000 /etc/sysctl.d/9.conf:2 wins
     vm.dirty_ratio=40 /usr/lib/tuned/profiles/throughput-performance/tuned.conf:2 wins
     vm.dirty_background_ratio=10 /usr/lib/tuned/profiles/throughput-performance/tuned.conf:3 wins
@@ -196,7 +212,8 @@ fn what_tuned_does_is_told_with_a_remedy() {
     let claim = managers.about("vm.dirty_bytes", None).last().unwrap();
     assert_eq!(
         claim.to_string(),
-        "TuneD's profile mine (/usr/lib/tuned/profiles/throughput-performance/tuned.conf:2) sets vm.dirty_ratio=40 when it starts and when the profile changes"
+        "TuneD's profile mine (/usr/lib/tuned/profiles/throughput-performance/tuned.conf:2) sets \
+         vm.dirty_ratio=40 when it starts and when the profile changes"
     );
     assert_eq!(
         claim.settle,
@@ -228,21 +245,26 @@ fn included_profiles_come_first_and_doubts_are_told() {
         ("proc/812/comm", "tuned\n"),
         (
             "etc/tuned/profiles/a/tuned.conf",
-            "[main]\ninclude=a, none\n[variables]\ndirty_ratio=9\n[vm]\ndirty_ratio=1 # percent\n[disk]\nreplace=1\nelevator=bfq\n[sysctl]\nvm.dirty_expire_centisecs=${x}\n",
+            "[main]\ninclude=a, none\n[variables]\ndirty_ratio=9\n[vm]\ndirty_ratio=1 # percent\n\
+             [disk]\nreplace=1\nelevator=bfq\n[sysctl]\nvm.dirty_expire_centisecs=${x}\n",
         ),
         ("usr/lib/tuned/profiles/a/tuned.conf", "[main]\ninclude=b\n[vm]\ndirty_ratio=2\n"),
         (
             "usr/lib/tuned/b/tuned.conf",
-            "[main]\ninclude=a\n[sysctl]\n#vm.dirty_bytes=1\nvm.dirty_writeback_centisecs=4\n[disk]\nreadahead=8192 s\n",
+            "[main]\ninclude=a\n[sysctl]\n#vm.dirty_bytes=1\nvm.dirty_writeback_centisecs=4\n\
+             [disk]\nreadahead=8192 s\n",
         ),
     ]), @"
     vm.dirty_writeback_centisecs=4 /usr/lib/tuned/b/tuned.conf:5 wins
     vm.dirty_expire_centisecs (vm.dirty_expire_centisecs=${x}) /etc/tuned/profiles/a/tuned.conf:11 wins
-    sda.read_ahead_kb (readahead=8192 s) /usr/lib/tuned/b/tuned.conf:7 uncertain: it depends on replace=1 in [disk]
-    sdb.read_ahead_kb (readahead=8192 s) /usr/lib/tuned/b/tuned.conf:7 uncertain: it depends on replace=1 in [disk]
+    sda.read_ahead_kb (readahead=8192 s) /usr/lib/tuned/b/tuned.conf:7 uncertain: it depends on \
+    replace=1 in [disk]
+    sdb.read_ahead_kb (readahead=8192 s) /usr/lib/tuned/b/tuned.conf:7 uncertain: it depends on \
+    replace=1 in [disk]
     sda.scheduler=bfq /etc/tuned/profiles/a/tuned.conf:9 wins
     sdb.scheduler=bfq /etc/tuned/profiles/a/tuned.conf:9 wins
-    vm.dirty_ratio=2 /usr/lib/tuned/profiles/a/tuned.conf:4 overridden by /etc/tuned/profiles/a/tuned.conf:6
+    vm.dirty_ratio=2 /usr/lib/tuned/profiles/a/tuned.conf:4 overridden by \
+    /etc/tuned/profiles/a/tuned.conf:6
     vm.dirty_ratio=1 /etc/tuned/profiles/a/tuned.conf:6 wins
     TuneD's profile none: absent: no tuned.conf of this name is there
     ");
@@ -255,7 +277,8 @@ fn tlp_and_laptop_mode_may_set_what_their_files_assign() {
         ("etc/systemd/system/multi-user.target.wants/tlp.service", "->/usr/lib/x"),
         (
             "usr/share/tlp/defaults.conf",
-            "MAX_LOST_WORK_SECS_ON_AC=15\nMAX_LOST_WORK_SECS_ON_BAT=60\nDISK_IOSCHED=\"keep keep\"\n",
+            "MAX_LOST_WORK_SECS_ON_AC=15\nMAX_LOST_WORK_SECS_ON_BAT=60\n\
+             DISK_IOSCHED=\"keep keep\"\n",
         ),
         ("etc/tlp.d/10-disks.conf", "DISK_DEVICES=\"ata-x sda\"\nDISK_IOSCHED=\"bfq keep\"\n"),
         ("etc/tlp.conf", "#DISK_IOSCHED=\"none\"\nMAX_LOST_WORK_SECS_ON_AC=5\n"),
@@ -267,15 +290,24 @@ fn tlp_and_laptop_mode_may_set_what_their_files_assign() {
         ),
     ];
     insta::assert_snapshot!(shown(&files), @"
-    vm.dirty_ratio (LM_DIRTY_RATIO=60) /etc/laptop-mode/laptop-mode.conf:1 uncertain: it may depend on the power supply and on other settings
-    sda.read_ahead_kb (NOLM_READAHEAD=128) /etc/laptop-mode/laptop-mode.conf:2 uncertain: it may depend on the power supply and on other settings
-    sdb.read_ahead_kb (NOLM_READAHEAD=128) /etc/laptop-mode/laptop-mode.conf:2 uncertain: it may depend on the power supply and on other settings
-    vm.dirty_writeback_centisecs (MAX_LOST_WORK_SECS_ON_BAT=60) /usr/share/tlp/defaults.conf:2 uncertain: it may depend on the power supply and on other settings
-    vm.dirty_expire_centisecs (MAX_LOST_WORK_SECS_ON_BAT=60) /usr/share/tlp/defaults.conf:2 uncertain: it may depend on the power supply and on other settings
-    vm.dirty_writeback_centisecs (MAX_LOST_WORK_SECS_ON_AC=5) /etc/tlp.conf:2 uncertain: it may depend on the power supply and on other settings
-    vm.dirty_expire_centisecs (MAX_LOST_WORK_SECS_ON_AC=5) /etc/tlp.conf:2 uncertain: it may depend on the power supply and on other settings
-    sda.scheduler (DISK_IOSCHED=bfq keep) /etc/tlp.d/10-disks.conf:2 uncertain: it may depend on the power supply and on other settings
-    sdb.scheduler (DISK_IOSCHED=bfq keep) /etc/tlp.d/10-disks.conf:2 uncertain: it may depend on the power supply and on other settings
+    vm.dirty_ratio (LM_DIRTY_RATIO=60) /etc/laptop-mode/laptop-mode.conf:1 uncertain: it may \
+    depend on the power supply and on other settings
+    sda.read_ahead_kb (NOLM_READAHEAD=128) /etc/laptop-mode/laptop-mode.conf:2 uncertain: it may \
+    depend on the power supply and on other settings
+    sdb.read_ahead_kb (NOLM_READAHEAD=128) /etc/laptop-mode/laptop-mode.conf:2 uncertain: it may \
+    depend on the power supply and on other settings
+    vm.dirty_writeback_centisecs (MAX_LOST_WORK_SECS_ON_BAT=60) /usr/share/tlp/defaults.conf:2 \
+    uncertain: it may depend on the power supply and on other settings
+    vm.dirty_expire_centisecs (MAX_LOST_WORK_SECS_ON_BAT=60) /usr/share/tlp/defaults.conf:2 \
+    uncertain: it may depend on the power supply and on other settings
+    vm.dirty_writeback_centisecs (MAX_LOST_WORK_SECS_ON_AC=5) /etc/tlp.conf:2 uncertain: it may \
+    depend on the power supply and on other settings
+    vm.dirty_expire_centisecs (MAX_LOST_WORK_SECS_ON_AC=5) /etc/tlp.conf:2 uncertain: it may \
+    depend on the power supply and on other settings
+    sda.scheduler (DISK_IOSCHED=bfq keep) /etc/tlp.d/10-disks.conf:2 uncertain: it may depend on \
+    the power supply and on other settings
+    sdb.scheduler (DISK_IOSCHED=bfq keep) /etc/tlp.d/10-disks.conf:2 uncertain: it may depend on \
+    the power supply and on other settings
     ");
     // Not without the program, and not if it is not started at boot.
     for left_out in &files[..2] {
@@ -290,8 +322,11 @@ fn tlp_and_laptop_mode_may_set_what_their_files_assign() {
 #[test]
 fn of_tmpfiles_lines_for_one_path_the_first_counts() {
     insta::assert_snapshot!(shown(&[
-        ("usr/lib/tmpfiles.d/a.conf", "w /sys/block/sda/queue/scheduler - - - - bfq\nd /run/x 0755 root root -\n"),
-        ("etc/tmpfiles.d/b.conf", "w /sys/block/sda/queue/scheduler - - - - none\nw /sys/block/sd*/queue/read_ahead_kb - - - - 128\nw! /proc/sys/vm/dirty_ratio - - - - 5\n"),
+        ("usr/lib/tmpfiles.d/a.conf", "w /sys/block/sda/queue/scheduler - - - - bfq\n\
+            d /run/x 0755 root root -\n"),
+        ("etc/tmpfiles.d/b.conf", "w /sys/block/sda/queue/scheduler - - - - none\n\
+            w /sys/block/sd*/queue/read_ahead_kb - - - - 128\n\
+            w! /proc/sys/vm/dirty_ratio - - - - 5\n"),
     ]), @"
     sda.scheduler=bfq /usr/lib/tmpfiles.d/a.conf:1 wins
     vm.dirty_ratio=5 /etc/tmpfiles.d/b.conf:3 wins
@@ -347,7 +382,10 @@ proptest! {
     /// With any content of the files, reading them ends and every claim is whole.
     #[test]
     fn garbage_is_survived(
-        pieces in proptest::collection::vec("[a-z]{0,4}(vm[./]dirty_ratio ?= ?|ATTR\\{queue/scheduler\\}=+\"|w /sys/block/sd*/queue/nomerges - - - - |\\[vm\\]\ninclude=a\n|\\$\\{a\\}|elevator=|KERNEL==\"|DISK_IOSCHED=|GOTO=\"|LABEL=\"|\\\\|\"|\n|[ -~]){0,12}", FILES.len())
+        pieces in proptest::collection::vec("[a-z]{0,4}(vm[./]dirty_ratio ?= \
+            ?|ATTR\\{queue/scheduler\\}=+\"|w /sys/block/sd*/queue/nomerges - - - - |\\[vm\\]\n\
+            include=a\n|\\$\\{a\\}|elevator=|KERNEL==\"|DISK_IOSCHED=|GOTO=\"|LABEL=\"|\\\\|\"|\n\
+            |[ -~]){0,12}", FILES.len())
     ) {
         let mut files: Vec<(&str, &str)> = FILES.iter().copied().zip(pieces.iter().map(String::as_str)).collect();
         // A text that begins with an arrow makes a link in these trees.

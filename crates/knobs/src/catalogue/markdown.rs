@@ -10,8 +10,10 @@ const HEAD: &str = "\
 Generated from `crates/knobs/src/catalogue/table`; a test keeps it true. To write it again:
 `cargo run -p floodwall-knobs --example knobs-md > docs/knobs.md`.
 
-A *cell* is what the kernel keeps; two knobs of one cell (`vm.dirty_bytes` and `vm.dirty_ratio`) can't be set together. Sizes in bytes need a unit
-(`15MB`, `64MiB`); a bare number is refused. Knobs of a device are written `sda.scheduler=bfq`, those of a group
+A *cell* is what the kernel keeps; two knobs of one cell (`vm.dirty_bytes` and `vm.dirty_ratio`) \
+can't be set together. Sizes in bytes need a unit
+(`15MB`, `64MiB`); a bare number is refused. Knobs of a device are written `sda.scheduler=bfq`, \
+those of a group
 `system.slice/backup.service:sda.io.max=wbps=50MB`.
 ";
 

@@ -75,7 +75,8 @@ pub enum HoldError {
     },
     /// A process that steered has been killed, and is still inside a write.
     #[error(
-        "{by} has been killed and is still inside a write, so that change {id} can't be put back as a whole; wait for its device to let go of it"
+        "{by} has been killed and is still inside a write, so that change {id} can't be put back \
+         as a whole; wait for its device to let go of it"
     )]
     Ending {
         /// Which hold.
@@ -85,7 +86,8 @@ pub enum HoldError {
     },
     /// An earlier, interrupted change could not be undone.
     #[error(
-        "change {id} was interrupted and could not be undone ({why}); settle that first, with floodwall rollback"
+        "change {id} was interrupted and could not be undone ({why}); settle that first, with \
+         floodwall rollback"
     )]
     Unrecovered {
         /// Which.

@@ -103,13 +103,16 @@ pub enum JournalError {
         source: io::Error,
     },
     /// Not an absolute path without `..`.
-    #[error("the journal's directory '{path}' must be an absolute path without '..'", path = .0.display())]
+    #[error("the journal's directory '{path}' must be an absolute path without \
+        '..'", path = .0.display())]
     NotAbsolute(PathBuf),
     /// A symbolic link in the path: another user may point it elsewhere.
-    #[error("'{path}' in the journal's path is a symbolic link; name the real directory", path = .0.display())]
+    #[error("'{path}' in the journal's path is a symbolic link; name the real \
+        directory", path = .0.display())]
     Symlink(PathBuf),
     /// Others can change what we would undo by.
-    #[error("'{path}' in the journal's path {why}; make it root's, mode 0700", path = path.display())]
+    #[error("'{path}' in the journal's path {why}; make it root's, mode \
+        0700", path = path.display())]
     Unsafe {
         /// Which directory.
         path: PathBuf,

@@ -503,9 +503,12 @@ mod tests {
             Transaction::parse(Record::Begin(begin).line().as_bytes()).unwrap_err()
         };
         let passwd = State { path: "/etc/passwd".to_owned(), value: "x".to_owned() };
-        insta::assert_snapshot!(refusal(&|b| b.entries[0].old = Some(passwd.clone())), @"'x > /etc/passwd' is not a value of vm.dirty_bytes");
-        insta::assert_snapshot!(refusal(&|b| b.entries[0].knob = "vm.nonsense".into()), @"there is no knob 'vm.nonsense'");
-        insta::assert_snapshot!(refusal(&|b| b.format = "other/2".into()), @"its format is 'other/2', not floodwall-journal/1");
+        insta::assert_snapshot!(refusal(&|b| b.entries[0].old = Some(passwd.clone())), @"'x > \
+            /etc/passwd' is not a value of vm.dirty_bytes");
+        insta::assert_snapshot!(refusal(&|b| b.entries[0].knob = "vm.nonsense".into()), @"there is \
+            no knob 'vm.nonsense'");
+        insta::assert_snapshot!(refusal(&|b| b.format = "other/2".into()), @"its format is \
+            'other/2', not floodwall-journal/1");
         insta::assert_snapshot!(refusal(&|b| b.entries[1].new = Some(state("dirty_expire_centisecs", "1\n2"))), @r"'1\u{a}2 > /proc/sys/vm/dirty_expire_centisecs' is not a value of vm.dirty_expire_centisecs");
         let group = Target::Group { path: "../../etc".into(), device: None, systemd: false };
         insta::assert_snapshot!(refusal(&|b| { b.entries[0].knob = "io.weight".into(); b.entries[0].target = group.clone(); }), @"io.weight does not belong where it says");

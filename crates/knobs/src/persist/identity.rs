@@ -170,7 +170,8 @@ pub enum NoIdentity {
     },
     /// All that was found, another disk has too.
     #[error(
-        "{device} and {other} can't be told apart after a boot: both have {identity}; give one of them an identity of its own"
+        "{device} and {other} can't be told apart after a boot: both have {identity}; give one of \
+         them an identity of its own"
     )]
     Shared {
         /// The device.
@@ -271,7 +272,8 @@ impl Kind {
             }
             Self::Disk => (
                 "no serial number, world wide name, UUID or port that udev or the kernel knows of",
-                "give it a serial number (serial= in a virtual machine's configuration), or run floodwall apply from a unit at boot",
+                "give it a serial number (serial= in a virtual machine's configuration), or run \
+                 floodwall apply from a unit at boot",
             ),
         }
     }
@@ -432,7 +434,8 @@ mod tests {
     #[test]
     fn the_best_that_is_there_and_nobody_else_has_is_taken() {
         const DB: &str = "/run/udev/data/b8:0";
-        let ata = "I:1\nE:ID_BUS=ata\nE:ID_SERIAL=Samsung_SSD_870_S6P\nE:ID_SERIAL_SHORT=S6P\nE:ID_WWN=0x5002\n";
+        let ata = "I:1\nE:ID_BUS=ata\nE:ID_SERIAL=Samsung_SSD_870_S6P\nE:ID_SERIAL_SHORT=S6P\n\
+            E:ID_WWN=0x5002\n";
         for (files, expected) in [
             (vec![(DB, ata)], "ENV{ID_SERIAL}==\"Samsung_SSD_870_S6P\""),
             // The other disk has the same serial number.
@@ -475,12 +478,16 @@ mod tests {
 
     #[test]
     fn a_disk_without_an_identity_is_refused_with_what_to_do() {
-        insta::assert_snapshot!(known(&[]).unwrap_err(), @"sda has no serial number, world wide name, UUID or port that udev or the kernel knows of by which it could be known after a boot; give it a serial number (serial= in a virtual machine's configuration), or run floodwall apply from a unit at boot");
+        insta::assert_snapshot!(known(&[]).unwrap_err(), @"sda has no serial number, world wide \
+            name, UUID or port that udev or the kernel knows of by which it could be known after a \
+            boot; give it a serial number (serial= in a virtual machine's configuration), or run \
+            floodwall apply from a unit at boot");
         for value in ["", "a\"b\n", "a|b\n", "a\\b\n"] {
             assert!(known(&[("/sys/devices/sda/serial", value)]).is_err(), "{value}");
         }
         let clone = [("/sys/devices/sda/serial", "1\n"), ("/sys/devices/sdb/serial", "1\n")];
-        insta::assert_snapshot!(known(&clone).unwrap_err(), @"sda and sdb can't be told apart after a boot: both have its serial number, 1; give one of them an identity of its own");
+        insta::assert_snapshot!(known(&clone).unwrap_err(), @"sda and sdb can't be told apart \
+            after a boot: both have its serial number, 1; give one of them an identity of its own");
         let deleted = [("/sys/devices/sda/loop/backing_file", "/srv/a.img (deleted)\n")];
         assert!(known(&deleted).unwrap_err().contains("no backing file"));
     }

@@ -10,7 +10,8 @@
 use crate::journal::checksum;
 
 /// Begins every file of Floodwall.
-const MARK: &str = "# Written by floodwall persist; floodwall unpersist removes it. Edited by hand it is nobody's but yours.\n";
+const MARK: &str = "# Written by floodwall persist; floodwall unpersist removes it. Edited by hand \
+    it is nobody's but yours.\n";
 /// Begins the second line.
 const FORMAT: &str = "# floodwall-persist/1 ";
 

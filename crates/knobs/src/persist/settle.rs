@@ -42,7 +42,8 @@ pub enum PersistError {
     },
     /// A mount without a disk.
     #[error(
-        "{label} can't be kept: {device} has no disk, and another number after the next mount; run floodwall apply from a unit that starts after the mount"
+        "{label} can't be kept: {device} has no disk, and another number after the next mount; run \
+         floodwall apply from a unit that starts after the mount"
     )]
     NoDisk {
         /// The knob.
@@ -60,7 +61,8 @@ pub enum PersistError {
     },
     /// A size where the kernel keeps a share, and nothing to hold the share's base.
     #[error(
-        "{label} can't be kept: the kernel keeps it as a share of the hard limit, which in percent moves with memory; persist vm.dirty_bytes with it, or give bdi.max_ratio_fine"
+        "{label} can't be kept: the kernel keeps it as a share of the hard limit, which in percent \
+         moves with memory; persist vm.dirty_bytes with it, or give bdi.max_ratio_fine"
     )]
     MovingShare {
         /// The knob.
@@ -68,7 +70,8 @@ pub enum PersistError {
     },
     /// A device that has no name that goes with it.
     #[error(
-        "{label} can't be kept: nothing in /dev/disk/by-id leads to {device}, and its name may be another's after a boot; name a path of it in the unit: systemctl edit {unit}"
+        "{label} can't be kept: nothing in /dev/disk/by-id leads to {device}, and its name may be \
+         another's after a boot; name a path of it in the unit: systemctl edit {unit}"
     )]
     NoLink {
         /// The change.
@@ -80,19 +83,23 @@ pub enum PersistError {
     },
     /// No systemd is installed.
     #[error(
-        "a unit's settings can't be kept: there is no systemd here to set them; run floodwall apply at boot"
+        "a unit's settings can't be kept: there is no systemd here to set them; run floodwall \
+         apply at boot"
     )]
     NoSystemd,
     /// No udev would read the rules.
     #[error(
-        "a disk's settings can't be kept: there is no udev here to set them ({RULES} would have no reader); run floodwall apply at boot, or give the machine's knobs alone", RULES = rules::PATH
+        "a disk's settings can't be kept: there is no udev here to set them ({RULES} would have no \
+         reader); run floodwall apply at boot, or give the machine's knobs \
+         alone", RULES = rules::PATH
     )]
     NoUdev,
     /// The plan of the settings is refused.
     #[error(transparent)]
     Plan(#[from] PlanError),
     /// Not our file, or not any more.
-    #[error("'{path}' {why}; move it away or remove it, then run this again", path = path.display())]
+    #[error("'{path}' {why}; move it away or remove it, then run this \
+        again", path = path.display())]
     NotOurs {
         /// The file.
         path: PathBuf,
@@ -100,7 +107,8 @@ pub enum PersistError {
         why: String,
     },
     /// A symbolic link in the path.
-    #[error("'{path}' is a symbolic link or no directory; files are written to real directories alone", path = .0.display())]
+    #[error("'{path}' is a symbolic link or no directory; files are written to real directories \
+        alone", path = .0.display())]
     NoDirectory(PathBuf),
     /// Another process is writing them.
     #[error("another floodwall is changing what is kept; run this again when it has ended")]
@@ -116,7 +124,8 @@ pub enum PersistError {
         source: std::io::Error,
     },
     /// The second file failed, and the first one could not be put back.
-    #[error("'{path}' is written and could not be put back: {source}; run this again", path = path.display())]
+    #[error("'{path}' is written and could not be put back: {source}; run this \
+        again", path = path.display())]
     HalfWritten {
         /// The first file.
         path: PathBuf,

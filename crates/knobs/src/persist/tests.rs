@@ -217,7 +217,8 @@ fn a_size_is_kept_as_a_share_of_a_limit_in_bytes() {
 fn what_can_not_be_kept_is_refused_with_what_to_use() {
     let machine = Machine::new();
     let refusal = |text: &str| machine.settle(&Persisted::default(), &[text]).unwrap_err();
-    insta::assert_snapshot!(refusal("sda.io.cost.qos=enable=1"), @"sda.io.cost.qos=enable=1 can't be kept: systemd has no setting for it; run floodwall apply from a unit at boot");
+    insta::assert_snapshot!(refusal("sda.io.cost.qos=enable=1"), @"sda.io.cost.qos=enable=1 can't \
+        be kept: systemd has no setting for it; run floodwall apply from a unit at boot");
     // Changes that an apply would refuse.
     assert!(
         machine
@@ -465,9 +466,8 @@ fn units_have_a_drop_in_each() {
     let more = machine.keep(&["unit:backup:sda.io.max=wbps=60MB,rbps=1MB"]);
     assert_eq!(
         kept.settings.difference(&more),
-        [
-            "unit:backup.service:/dev/disk/by-id/ata-S1.io.max: io.max wbps=50000000 riops=max -> io.max riops=max wbps=60000000 rbps=1000000"
-        ]
+        ["unit:backup.service:/dev/disk/by-id/ata-S1.io.max: io.max wbps=50000000 riops=max -> \
+             io.max riops=max wbps=60000000 rbps=1000000"]
     );
 }
 
@@ -502,7 +502,9 @@ fn what_no_drop_in_can_keep_is_refused() {
     insta::assert_snapshot!(refused(&tree, "unit:run-1.scope:memory.high=1GiB"), @"system.slice/run-1.scope:memory.high=1073741824 can't be kept: a scope ends with its processes; set MemoryHigh=1073741824 where it is made, or in its slice");
     insta::assert_snapshot!(refused(&tree, "unit:backup:memory.high=1GiB"), @"system.slice/backup.service:memory.high=1073741824 can't be kept: backup.service is transient; set MemoryHigh=1073741824 where it is made, as in systemd-run -p");
     insta::assert_snapshot!(refused(&tree, "a.slice/b:memory.high=1GiB"), @"a.slice/b:memory.high=1073741824 can't be kept: a.slice/b is no unit of systemd's, and no format keeps its settings; run its processes as a unit, or write the value where the group is made");
-    insta::assert_snapshot!(refused(&tree, "system.slice:ioprio=be/0"), @"system.slice:ioprio=be/0 can't be kept: a priority is a service's; set IOSchedulingClass=best-effort IOSchedulingPriority=0 in the services of system.slice");
+    insta::assert_snapshot!(refused(&tree, "system.slice:ioprio=be/0"), @"system.slice:ioprio=be/0 \
+        can't be kept: a priority is a service's; set IOSchedulingClass=best-effort \
+        IOSchedulingPriority=0 in the services of system.slice");
     insta::assert_snapshot!(refused(&tree, "a.slice:sda.io.bfq.weight=50"), @"a.slice:sda.io.bfq.weight=50 can't be kept: systemd has no setting for it; run floodwall apply from a unit at boot");
     tree.insert(
         "/sys/fs/cgroup/machine.slice/c.service/system.slice/backup.service/memory.high".into(),
@@ -521,5 +523,6 @@ fn what_no_drop_in_can_keep_is_refused() {
     tree.remove("/dev/disk/by-id/ata-S1");
     insta::assert_snapshot!(refused(&tree, "unit:backup:sda.io.max=wbps=50MB"), @"system.slice/backup.service:sda.io.max=wbps=50000000 can't be kept: nothing in /dev/disk/by-id leads to sda, and its name may be another's after a boot; name a path of it in the unit: systemctl edit backup.service");
     tree.remove("/usr/lib/systemd/systemd");
-    insta::assert_snapshot!(refused(&tree, "unit:backup:memory.high=1GiB"), @"a unit's settings can't be kept: there is no systemd here to set them; run floodwall apply at boot");
+    insta::assert_snapshot!(refused(&tree, "unit:backup:memory.high=1GiB"), @"a unit's settings \
+        can't be kept: there is no systemd here to set them; run floodwall apply at boot");
 }

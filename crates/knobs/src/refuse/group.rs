@@ -41,7 +41,8 @@ pub(super) fn refusal(entry: &Entry, entries: &[Entry], files: &dyn Files) -> Op
         ("memory.high", _) => too_low(entry, entries, files),
         ("io.bfq.weight", None) if has_device_lines(files, &entry.target.path(entry.knob)) => {
             Some(format!(
-                "the kernel would drop the weights that {path} has for single devices; set those instead ({path}:DEVICE.io.bfq.weight=…)"
+                "the kernel would drop the weights that {path} has for single devices; set those \
+                 instead ({path}:DEVICE.io.bfq.weight=…)"
             ))
         }
         _ => None,
@@ -58,7 +59,8 @@ fn of_systemd(entry: &Entry, entries: &[Entry], files: &dyn Files) -> Option<Str
         (&entry.target, entry.knob.name)
     {
         return Some(format!(
-            "systemd works it out from IOWeight=, and writes it again at each change of {}'s IO properties; set {path}:io.weight",
+            "systemd works it out from IOWeight=, and writes it again at each change of {}'s IO \
+             properties; set {path}:io.weight",
             systemd::unit_of(path)
         ));
     }
@@ -93,7 +95,8 @@ fn too_low(entry: &Entry, entries: &[Entry], files: &dyn Files) -> Option<String
     let least = used + room;
     (wanted < least).then(|| {
         format!(
-            "its processes use {} besides page cache, and less than {} above that stops their writes; give at least {}",
+            "its processes use {} besides page cache, and less than {} above that stops their \
+             writes; give at least {}",
             Bytes(used),
             Bytes(room),
             Bytes(least)
@@ -176,14 +179,16 @@ pub(super) fn misses_writeback(entry: &Entry, entries: &[Entry], files: &dyn Fil
     let high = planned.map_or(high, |new| Reading::Value(new.value));
     let no_memory = match high {
         Reading::Value(high) if high == "max" => Some(format!(
-            "without {group}:memory.high its writes fill the whole machine's dirty limit, where every writer is \
+            "without {group}:memory.high its writes fill the whole machine's dirty limit, where \
+             every writer is \
              slowed down; set that too ({group}:memory.high={}, and more by what its processes use; \
              floodwall explain memory.high)",
             memory_high_of_paced(rate.parse().unwrap_or_default())
         )),
         Reading::Value(_) => None,
         _ => Some(
-            "the group has no memory controller, so the kernel charges its buffered writes to the root group; enable memory in cgroup.subtree_control above it"
+            "the group has no memory controller, so the kernel charges its buffered writes to the \
+             root group; enable memory in cgroup.subtree_control above it"
                 .to_owned(),
         ),
     };
@@ -215,7 +220,8 @@ fn uncharged(entry: &Entry, files: &dyn Files) -> Option<String> {
         .collect();
     (!named.is_empty()).then(|| {
         format!(
-            "the kernel charges no control group for writeback of {}: the limit does not hold what is written there through the page cache",
+            "the kernel charges no control group for writeback of {}: the limit does not hold what \
+             is written there through the page cache",
             named.join(", ")
         )
     })
@@ -277,7 +283,10 @@ mod tests {
         insta::assert_snapshot!(planned(&tree, "a.slice/b.service:memory.high=159MiB"), @"a.slice/b.service:memory.high is refused: its processes use 120 MiB besides page cache, and less than 40 MiB above that stops their writes; give at least 160 MiB");
         insta::assert_snapshot!(planned(&tree, "a.slice/b.service:memory.high=160MiB"), @"a.slice/b.service:memory.high: max -> 167772160");
         assert_eq!(planned(&tree, "a.slice/b.service:memory.high=max"), "");
-        insta::assert_snapshot!(planned(&tree, "a.slice:memory.high=1GiB"), @"a.slice:memory.high is refused: its memory besides page cache can't be read (absent: /sys/fs/cgroup/a.slice/memory.stat does not exist); a limit could starve its processes");
+        insta::assert_snapshot!(planned(&tree, "a.slice:memory.high=1GiB"), @"a.slice:memory.high \
+            is refused: its memory besides page cache can't be read (absent: \
+            /sys/fs/cgroup/a.slice/memory.stat does not exist); a limit could starve its \
+            processes");
         insta::assert_snapshot!(planned(&tree, "a.slice/b.service:memory.high=1000000000"), @"memory.high: '1000000000' needs a unit: 1000000000B is 1 GB, 1000000000MiB is 954 TiB");
     }
 
@@ -299,10 +308,16 @@ mod tests {
     fn a_group_that_is_not_there_is_named() {
         let mut tree = groups();
         let v1 = planned(&tree, "backup.service:sda.io.max=wbps=5MB");
-        insta::assert_snapshot!(v1, @"backup.service:sda.io.max: the control groups of this machine are of version 1 (/sys/fs/cgroup/cgroup.controllers is missing), and settings of 'backup.service' need version 2: boot with systemd.unified_cgroup_hierarchy=1 (floodwall explain FW034); without it raise the database instead: pid:NUMBER-OF-THE-DATABASE.ioprio=be/0");
+        insta::assert_snapshot!(v1, @"backup.service:sda.io.max: the control groups of this \
+            machine are of version 1 (/sys/fs/cgroup/cgroup.controllers is missing), and settings \
+            of 'backup.service' need version 2: boot with systemd.unified_cgroup_hierarchy=1 \
+            (floodwall explain FW034); without it raise the database instead: \
+            pid:NUMBER-OF-THE-DATABASE.ioprio=be/0");
         tree.insert("/sys/fs/cgroup/cgroup.controllers".into(), "io memory\n".into());
         insta::assert_snapshot!(planned(&tree, "backup.service:memory.high=1GiB"), @"backup.service:memory.high: there is no control group /sys/fs/cgroup/backup.service; write unit:backup.service for the unit's, wherever it is");
-        insta::assert_snapshot!(planned(&tree, "nosuch:memory.high=1GiB"), @"nosuch:memory.high: there is no control group /sys/fs/cgroup/nosuch; systemd-cgls shows those that there are, mkdir makes one");
+        insta::assert_snapshot!(planned(&tree, "nosuch:memory.high=1GiB"), @"nosuch:memory.high: \
+            there is no control group /sys/fs/cgroup/nosuch; systemd-cgls shows those that there \
+            are, mkdir makes one");
         // The group is there, and the file is not.
         assert!(planned(&tree, "a.slice/b.service:io.weight=50").contains("is not there"));
     }
@@ -310,9 +325,14 @@ mod tests {
     #[test]
     fn the_root_group_has_no_limits() {
         let tree = groups();
-        insta::assert_snapshot!(planned(&tree, ":memory.high=1GiB"), @"memory.high does not belong to ':'; the root group has none: name the group whose processes flood");
-        insta::assert_snapshot!(planned(&tree, "/sys/fs/cgroup:sda.io.max=wbps=5MB"), @"io.max does not belong to '/sys/fs/cgroup:sda'; the root group has none: name the group whose processes flood");
-        insta::assert_snapshot!(planned(&tree, "memory.high=1GiB"), @"memory.high does not belong to ''; write GROUP:KNOB=… or unit:NAME:KNOB=…, such as unit:backup.service:memory.high=…");
+        insta::assert_snapshot!(planned(&tree, ":memory.high=1GiB"), @"memory.high does not belong \
+            to ':'; the root group has none: name the group whose processes flood");
+        insta::assert_snapshot!(planned(&tree, "/sys/fs/cgroup:sda.io.max=wbps=5MB"), @"io.max \
+            does not belong to '/sys/fs/cgroup:sda'; the root group has none: name the group whose \
+            processes flood");
+        insta::assert_snapshot!(planned(&tree, "memory.high=1GiB"), @"memory.high does not belong \
+            to ''; write GROUP:KNOB=… or unit:NAME:KNOB=…, such as \
+            unit:backup.service:memory.high=…");
     }
 
     #[test]
@@ -351,8 +371,10 @@ mod tests {
     fn a_filesystem_that_charges_no_group_is_named() {
         let mut tree = groups();
         tree.insert("/sys/devices/sda/sda1/dev".into(), "8:1\n".into());
-        let mountinfo = "29 1 8:1 / /boot/efi rw - vfat /dev/sda1 rw\n30 1 8:0 / / rw - xfs /dev/sda rw\n\
-                         31 1 8:16 / /mnt rw - vfat /dev/sdb rw\n32 1 8:1 / /ro ro - vfat /dev/sda1 ro\n";
+        let mountinfo = "29 1 8:1 / /boot/efi rw - vfat /dev/sda1 rw\n\
+            30 1 8:0 / / rw - xfs /dev/sda rw\n\
+                         31 1 8:16 / /mnt rw - vfat /dev/sdb rw\n\
+                         32 1 8:1 / /ro ro - vfat /dev/sda1 ro\n";
         tree.insert("/proc/self/mountinfo".into(), mountinfo.into());
         let told = planned(&tree, "a.slice/b.service:sda.io.max=wbps=5MB");
         insta::assert_snapshot!(told.lines().last().unwrap_or_default(), @"a.slice/b.service:sda.io.max: the kernel charges no control group for writeback of vfat on /boot/efi: the limit does not hold what is written there through the page cache");

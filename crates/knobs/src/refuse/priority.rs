@@ -47,7 +47,8 @@ pub(super) fn is_ignored(entry: &Entry, entries: &[Entry], files: &dyn Files) ->
         _ => "no disk here has bfq".to_owned(),
     };
     Some(format!(
-        "{}: {whose}, and only bfq puts commits before a flood by priority (mq-deadline lets both wait for the same \
+        "{}: {whose}, and only bfq puts commits before a flood by priority (mq-deadline lets both \
+         wait for the same \
          tags, kyber and none ignore it); measure both together first (floodwall compare DIR --set \
          scheduler=bfq,victim.ioprio=be/0): a bfq without group support made a database slower",
         entry.label()
@@ -77,7 +78,11 @@ mod tests {
 
     #[test]
     fn a_priority_that_no_elevator_honours_is_told() {
-        insta::assert_snapshot!(notes("[mq-deadline] bfq none", &[]).join("\n"), @"pid:4711.ioprio: no disk here has bfq, and only bfq puts commits before a flood by priority (mq-deadline lets both wait for the same tags, kyber and none ignore it); measure both together first (floodwall compare DIR --set scheduler=bfq,victim.ioprio=be/0): a bfq without group support made a database slower");
+        insta::assert_snapshot!(notes("[mq-deadline] bfq \
+            none", &[]).join("\n"), @"pid:4711.ioprio: no disk here has bfq, and only bfq puts \
+            commits before a flood by priority (mq-deadline lets both wait for the same tags, \
+            kyber and none ignore it); measure both together first (floodwall compare DIR --set \
+            scheduler=bfq,victim.ioprio=be/0): a bfq without group support made a database slower");
         assert!(notes("mq-deadline [bfq] none", &[]).is_empty());
         let both = notes("[mq-deadline] bfq none", &["sda.scheduler=bfq"]);
         assert!(both.iter().all(|note| !note.contains("only bfq")), "{both:?}");

@@ -397,7 +397,8 @@ pub(crate) fn refusal(files: &dyn Files, limit: &Limit<'_>, value: &str) -> Opti
         assignments(limit.file, &view, value, "").into_iter().find(|(name, _)| !is_there(name));
     missing.map(|(name, _)| {
         format!(
-            "{} has limits that are set at run time ({}), and {name}= is not one: it would be after a rollback; \
+            "{} has limits that are set at run time ({}), and {name}= is not one: it would be \
+             after a rollback; \
              roll those back first, and give all together",
             limit.unit,
             names.trim_start_matches([':', ' '])
@@ -419,7 +420,8 @@ pub(crate) fn has_another_device(files: &dyn Files, path: &str, key: &str) -> bo
 /// Why a second device of a unit is not limited at run time.
 pub(crate) fn shares_a_drop_in(unit: &str, other: &str) -> String {
     format!(
-        "systemd keeps the limits of all devices of {unit} in one drop-in, and device {other} is one: a rollback \
+        "systemd keeps the limits of all devices of {unit} in one drop-in, and device {other} is \
+         one: a rollback \
          could not take back this one's alone; set both in the unit's files (systemctl edit {unit})"
     )
 }

@@ -12,7 +12,8 @@ IOWriteBandwidthMax=/dev/nosuch 7
 MemoryHigh=314572800
 IOWeight=[not set]
 LoadState=loaded
-DropInPaths=/run/systemd/transient/flood.service.d/50-IOReadIOPSMax.conf /run/systemd/transient/flood.service.d/50-IOWriteBandwidthMax.conf
+DropInPaths=/run/systemd/transient/flood.service.d/50-IOReadIOPSMax.conf \
+/run/systemd/transient/flood.service.d/50-IOWriteBandwidthMax.conf
 ";
 /// One whose own file sets a limit.
 const PLAIN: &str = "ControlGroup=/system.slice/plain.service
@@ -31,12 +32,14 @@ fn properties_are_told_as_the_kernels_files() {
     let set = Shown::new(SET);
     assert_eq!(
         set.view("io.max", number_of),
-        "# set at run time: IOWriteBandwidthMax IOReadIOPSMax\n7:8 rbps=max wbps=5000000 riops=50 wiops=max\n"
+        "# set at run time: IOWriteBandwidthMax IOReadIOPSMax\n\
+         7:8 rbps=max wbps=5000000 riops=50 wiops=max\n"
     );
     assert_eq!(set.view("memory.high", number_of), "# set by the unit's files\n314572800\n");
     assert_eq!(set.view("io.weight", number_of), "# set by the unit's files\ndefault 100\n");
     let plain = Shown::new(PLAIN);
-    let head = "# set by the unit's files\n# drop-ins: /etc/systemd/system/plain.service.d/50-MemoryHigh.conf\n";
+    let head = "# set by the unit's files\n# drop-ins: \
+        /etc/systemd/system/plain.service.d/50-MemoryHigh.conf\n";
     assert_eq!(plain.view("io.max", number_of), head);
     assert_eq!(plain.view("memory.high", number_of), format!("{head}max\n"));
     assert_eq!(plain.view("io.weight", number_of), format!("{head}default 50\n"));

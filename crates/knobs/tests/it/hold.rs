@@ -109,7 +109,8 @@ fn what_was_saved_ahead_is_not_synced_again_and_untouched_cells_are_nobodys_busi
     let undone = guard(&world).close(&mut hold);
     assert_eq!(
         undone.to_string(),
-        "sda.nr_requests: 256 again\nsda.iosched.async_depth: 256 again\nsda.max_sectors_kb: 1280 again"
+        "sda.nr_requests: 256 again\nsda.iosched.async_depth: 256 again\n\
+         sda.max_sectors_kb: 1280 again"
     );
     assert_eq!(world.kernel.bdi("strict_limit"), "1");
 }
@@ -216,7 +217,8 @@ fn an_applied_value_wins_and_is_put_back_to_the_administrators() {
         assert!(matches!(error, ApplyError::Steered { .. }) && !error.lacks_privilege());
         assert_eq!(
             error.to_string(),
-            "nothing was changed: sda.nr_requests is held by pid 8 (floodwall guard); pause or stop that first"
+            "nothing was changed: sda.nr_requests is held by pid 8 (floodwall guard); pause or \
+             stop that first"
         );
         assert_eq!((world.kernel.all(), world.store.files.borrow().clone()), before);
         let asked = world.session().in_the_way(Intention::Apply(&[change(text)])).unwrap().unwrap();
@@ -291,7 +293,8 @@ fn a_change_is_rolled_back_below_a_hold_once_that_has_yielded() {
     assert!(undone[0].waits() && !undone[0].closed, "{undone:?}");
     assert!(
         undone[0].to_string().contains(
-            "sda.nr_requests: not put back yet (pid 8 (floodwall guard) holds it; pause or stop that first)"
+            "sda.nr_requests: not put back yet (pid 8 (floodwall guard) holds it; pause or stop \
+             that first)"
         ),
         "{undone:?}"
     );

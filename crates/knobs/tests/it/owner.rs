@@ -99,7 +99,9 @@ fn beside_a_stuck_queue_the_rest_of_the_machine_is_changed_and_rolled_back() {
             "{error}"
         );
     }
-    insta::assert_snapshot!(world.apply(&["nr_requests=64"]).unwrap_err().to_string(), @"nothing was changed: sda.nr_requests can't be set, because pid 8 (floodwall guard) has been killed and is still inside a write to its queue; try again when the device has let go of it");
+    insta::assert_snapshot!(world.apply(&["nr_requests=64"]).unwrap_err().to_string(), @"nothing \
+        was changed: sda.nr_requests can't be set, because pid 8 (floodwall guard) has been killed \
+        and is still inside a write to its queue; try again when the device has let go of it");
     let error = world.session().hold("another").unwrap_err();
     assert!(matches!(error, HoldError::Ending { id: 1, .. }), "{error}");
     let (recovery, undone) = world.session().rollback(0).unwrap();

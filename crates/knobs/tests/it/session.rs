@@ -236,7 +236,8 @@ fn a_failure_half_way_rolls_back_what_was_done() {
     let before = world.kernel.all();
     let error =
         world.apply(&["max_sectors_kb=2048", "nr_requests=8", "scheduler=bfq"]).unwrap_err();
-    insta::assert_snapshot!(error.to_string(), @"the kernel refused sda.max_sectors_kb = 2048: Invalid argument (os error 22); everything is as before");
+    insta::assert_snapshot!(error.to_string(), @"the kernel refused sda.max_sectors_kb = 2048: \
+        Invalid argument (os error 22); everything is as before");
     assert_eq!(world.kernel.all(), before);
     assert!(world.session().recover().unwrap().is_empty());
 }

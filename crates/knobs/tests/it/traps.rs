@@ -86,7 +86,8 @@ fn limits_near_the_flushers_chunk_are_warned_of() {
     let world = World::new();
     let small = notes(&world, &["vm.dirty_bytes=6MiB", "vm.dirty_background_bytes=5B"]);
     insta::assert_snapshot!(small.join("\n"), @"
-    a hard limit of 6 MiB is less than two of the flusher's chunks of 4 MiB: writers will often stop; 64 MiB is a sound minimum
+    a hard limit of 6 MiB is less than two of the flusher's chunks of 4 MiB: writers will often \
+    stop; 64 MiB is a sound minimum
     a background limit of 4 KiB is less than one of the flusher's chunks of 4 MiB: it never rests
     ");
 }
@@ -94,7 +95,8 @@ fn limits_near_the_flushers_chunk_are_warned_of() {
 #[test]
 fn a_background_limit_that_the_kernel_would_halve_is_warned_of() {
     let world = World::new();
-    insta::assert_snapshot!(notes(&world, &["vm.dirty_bytes=15MB"]).join("\n"), @"the background limit (2048 MB) is not below the hard limit (14.3 MiB): the kernel silently uses 7326 KiB");
+    insta::assert_snapshot!(notes(&world, &["vm.dirty_bytes=15MB"]).join("\n"), @"the background \
+        limit (2048 MB) is not below the hard limit (14.3 MiB): the kernel silently uses 7326 KiB");
 }
 
 #[test]
@@ -116,7 +118,8 @@ fn a_ratio_of_zero_comes_back_from_byte_mode() {
     world.session().rollback(0).unwrap();
     assert_eq!(world.kernel.vm("dirty_bytes"), "0");
     assert_eq!(world.kernel.vm("dirty_ratio"), "0");
-    insta::assert_snapshot!(refusal(&world, &["vm.dirty_ratio=0"]), @"vm.dirty_ratio is refused: a hard limit of zero stops every writer; give at least 1");
+    insta::assert_snapshot!(refusal(&world, &["vm.dirty_ratio=0"]), @"vm.dirty_ratio is refused: a \
+        hard limit of zero stops every writer; give at least 1");
 }
 
 #[test]
@@ -146,7 +149,8 @@ fn max_bytes_that_would_round_to_zero_exceed_the_limit_or_divide_by_zero_are_ref
     insta::assert_snapshot!(refusal(&world, &["bdi.max_bytes=4KiB", "vm.dirty_ratio=100"]), @"sda.bdi.max_bytes is refused: 4 KiB is less than a millionth of the hard limit of 19.1 GiB and would become a share of zero; give at least 24 KiB");
     insta::assert_snapshot!(refusal(&world, &["bdi.max_bytes=100MiB", "vm.dirty_bytes=64MiB"]), @"sda.bdi.max_bytes is refused: 100 MiB is more than the hard limit of 64 MiB; raise vm.dirty_bytes or give less");
     world.kernel.put("/proc/sys/vm/dirty_ratio", "0");
-    insta::assert_snapshot!(refusal(&world, &["bdi.max_bytes=64MiB"]), @"sda.bdi.max_bytes is refused: the hard limit is zero; set vm.dirty_ratio or vm.dirty_bytes first");
+    insta::assert_snapshot!(refusal(&world, &["bdi.max_bytes=64MiB"]), @"sda.bdi.max_bytes is \
+        refused: the hard limit is zero; set vm.dirty_ratio or vm.dirty_bytes first");
     assert!(world.writes().is_empty());
 }
 
@@ -202,16 +206,21 @@ fn a_kernel_that_scales_min_ratio_twice_is_noticed_and_everything_put_back() {
     let world = World::new();
     world.kernel.scales_twice.set(true);
     world.kernel.put("/proc/sys/kernel/osrelease", "6.5.0-35-generic");
-    insta::assert_snapshot!(refusal(&world, &["bdi.min_ratio=1", "bdi.max_ratio=50"]), @"the kernel refused sda.bdi.min_ratio = 10000: invalid; Linux 6.2 to 6.7 take only 0, and all devices' shares must stay below 100 %; everything is as before");
+    insta::assert_snapshot!(refusal(&world, &["bdi.min_ratio=1", "bdi.max_ratio=50"]), @"the \
+        kernel refused sda.bdi.min_ratio = 10000: invalid; Linux 6.2 to 6.7 take only 0, and all \
+        devices' shares must stay below 100 %; everything is as before");
     // A small number of millionths is taken as percent: read back, and put back.
-    insta::assert_snapshot!(refusal(&world, &["bdi.min_ratio_fine=20"]), @"the kernel took sda.bdi.min_ratio_fine = 20 and holds 200000; everything is as before");
+    insta::assert_snapshot!(refusal(&world, &["bdi.min_ratio_fine=20"]), @"the kernel took \
+        sda.bdi.min_ratio_fine = 20 and holds 200000; everything is as before");
     assert_eq!(
         (world.kernel.bdi("min_ratio_fine"), world.kernel.bdi("max_ratio_fine")),
         ("0".into(), "1000000".into())
     );
     // A value that it could not take back is not touched.
     world.kernel.put(&format!("{BDI}/min_ratio_fine"), "200000");
-    insta::assert_snapshot!(refusal(&world, &["bdi.min_ratio_fine=0"]), @"sda.bdi.min_ratio_fine is refused: this kernel (6.2 to 6.7) could not take the present value back; it scales bdi.min_ratio twice");
+    insta::assert_snapshot!(refusal(&world, &["bdi.min_ratio_fine=0"]), @"sda.bdi.min_ratio_fine \
+        is refused: this kernel (6.2 to 6.7) could not take the present value back; it scales \
+        bdi.min_ratio twice");
 }
 
 #[test]
@@ -249,7 +258,8 @@ fn what_an_elevator_resets_is_saved_and_comes_back() {
     let applied = world.apply(&["scheduler=bfq"]).unwrap();
     assert_eq!(world.kernel.queue("wbt_lat_usec"), "0");
     assert_eq!(world.kernel.queue("nr_requests"), "256");
-    insta::assert_snapshot!(applied.plan.notes.join("\n"), @"the kernel resets what depends on sda.scheduler: it is saved with it");
+    insta::assert_snapshot!(applied.plan.notes.join("\n"), @"the kernel resets what depends on \
+        sda.scheduler: it is saved with it");
     world.session().rollback(2).unwrap();
     assert_eq!(world.kernel.all(), before);
 }
@@ -304,7 +314,8 @@ fn values_that_the_kernel_adjusts_are_told() {
     insta::assert_snapshot!(applied.adjusted.join("\n"), @"
     sda.nr_requests: 2 became 4 (numbers below 4 become 4)
     sda.read_ahead_kb: 129 became 128 (cut to whole pages)
-    sda.wbt_lat_usec: -1 became 75000 (-1 becomes the default for the medium; some elevators and io.cost switch it off)
+    sda.wbt_lat_usec: -1 became 75000 (-1 becomes the default for the medium; some elevators and \
+    io.cost switch it off)
     ");
     // The value read back is Floodwall's, so it is put back.
     world.session().rollback(0).unwrap();
@@ -314,9 +325,11 @@ fn values_that_the_kernel_adjusts_are_told() {
 #[test]
 fn tunables_need_their_elevator() {
     let world = World::new();
-    insta::assert_snapshot!(refusal(&world, &["iosched.low_latency=0"]), @"sda.iosched.low_latency belongs to bfq, and sda runs mq-deadline; add sda.scheduler=bfq");
+    insta::assert_snapshot!(refusal(&world, &["iosched.low_latency=0"]), @"sda.iosched.low_latency \
+        belongs to bfq, and sda runs mq-deadline; add sda.scheduler=bfq");
     insta::assert_snapshot!(refusal(&world, &["iosched.fifo_batch=1", "scheduler=kyber"]), @"sda.iosched.fifo_batch belongs to mq-deadline, and sda runs kyber; add sda.scheduler=mq-deadline");
-    insta::assert_snapshot!(refusal(&world, &["scheduler=cfq"]), @"sda has no scheduler 'cfq'; it has none, mq-deadline, kyber, bfq");
+    insta::assert_snapshot!(refusal(&world, &["scheduler=cfq"]), @"sda has no scheduler 'cfq'; it \
+        has none, mq-deadline, kyber, bfq");
 }
 
 #[test]

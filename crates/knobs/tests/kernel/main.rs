@@ -76,11 +76,13 @@ fn figures(plans: u32) -> bool {
     };
     let line = match (&tree, &kernel) {
         (Ok(tree), Ok(kills)) => format!(
-            "kill points: {} random plans (captured tree, {} kills), {kills} real-kernel kills, all restored",
+            "kill points: {} random plans (captured tree, {} kills), {kills} real-kernel kills, \
+             all restored",
             tree.plans, tree.kills
         ),
         (Ok(tree), Err(why)) => format!(
-            "kill points: {} random plans (captured tree, {} kills), all restored; real-kernel kills: {why}",
+            "kill points: {} random plans (captured tree, {} kills), all restored; real-kernel \
+             kills: {why}",
             tree.plans, tree.kills
         ),
         (Err(why), _) => format!("kill points: NOT restored: {why}"),

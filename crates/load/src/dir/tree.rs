@@ -39,7 +39,8 @@ pub enum TreeError {
         path: PathBuf,
     },
     /// A directory in another user's directory belongs to a third.
-    #[error("'{path}' belongs to user {owner}, and the directory that it is in to user {parent}", path = path.display())]
+    #[error("'{path}' belongs to user {owner}, and the directory that it is in to user \
+        {parent}", path = path.display())]
     Owner {
         /// Which directory.
         path: PathBuf,

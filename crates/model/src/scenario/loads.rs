@@ -309,7 +309,8 @@ impl Victim {
         }
         if self.kind.is_direct() && !self.block.0.is_multiple_of(512) {
             return Err(format!(
-                "block ({}) is not a multiple of 512 B, which direct I/O needs; use one, such as 4KiB, or buffered access",
+                "block ({}) is not a multiple of 512 B, which direct I/O needs; use one, such as \
+                 4KiB, or buffered access",
                 self.block
             ));
         }

@@ -92,7 +92,8 @@ impl Timing {
         }
         if self.measure.is_zero() || self.measure.subsec_nanos() > 0 {
             return Some(format!(
-                "measure = {} is not a whole number of seconds, the length of a window; write at least \"1s\"",
+                "measure = {} is not a whole number of seconds, the length of a window; write at \
+                 least \"1s\"",
                 human_duration(self.measure)
             ));
         }

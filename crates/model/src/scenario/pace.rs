@@ -46,7 +46,8 @@ impl Pace {
             let shrunk = QUICK_VICTIM.max(Bytes(smallest));
             if victim.size > shrunk {
                 changed.push(format!(
-                    "--quick: the files of victim '{}' are {shrunk}, not {}; seeks are shorter than in a full run",
+                    "--quick: the files of victim '{}' are {shrunk}, not {}; seeks are shorter \
+                     than in a full run",
                     victim.name, victim.size
                 ));
                 victim.size = shrunk;

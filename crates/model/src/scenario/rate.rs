@@ -46,7 +46,8 @@ pub fn settle_rates(
         let rate = (per_s * percent).round().max(1.0) / 100.0;
         if per_s <= 0.0 {
             let why = format!(
-                "victim '{}' did nothing alone, so {percent} % of that is no rate; give its rate per second",
+                "victim '{}' did nothing alone, so {percent} % of that is no rate; give its rate \
+                 per second",
                 victim.name
             );
             return Err(RigError { source: why.into(), partial: None, interrupted: false });

@@ -50,7 +50,8 @@ fn a_server_with_an_array_encryption_volumes_btrfs_nfs_and_containers() {
             "7:1 loop1: queues [loop1] limits [loop1] of 7:1 on ",
             "8:0 sda: queues [sda] limits [sda] of 8:0 on / /boot/efi",
             "8:48 sdd: queues [sdd sde] limits [btrfs-1] of 8:48 8:64 on /backup",
-            "9:0 md0: queues [sdb sdc] limits [dm-1 dm-2] of 8:16 8:32 9:0 253:0 253:1 253:2 on /srv /srv/exports /var/lib/postgresql",
+            "9:0 md0: queues [sdb sdc] limits [dm-1 dm-2] of 8:16 8:32 9:0 253:0 253:1 253:2 on \
+             /srv /srv/exports /var/lib/postgresql",
         ]
     );
     // Every device of a unit leads to that unit.
@@ -68,9 +69,8 @@ fn logical_volumes_on_one_disk_are_that_disk() {
     let units = Units::read(&fixture("rhel-8"));
     assert_eq!(
         lines(&units),
-        [
-            "8:0 sda: queues [sda] limits [sda dm-0 dm-1 dm-2] of 8:0 253:0 253:1 253:2 on / /boot /var/lib/pgsql"
-        ]
+        ["8:0 sda: queues [sda] limits [sda dm-0 dm-1 dm-2] of 8:0 253:0 253:1 253:2 on / /boot \
+             /var/lib/pgsql"]
     );
 }
 

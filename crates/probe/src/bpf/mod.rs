@@ -118,7 +118,8 @@ fn failed(what: &str, why: &dyn std::error::Error) -> ProbeError {
 fn refused(why: String) -> ProbeError {
     ProbeError::Bpf {
         why,
-        remedy: "it needs root (CAP_BPF, CAP_PERFMON), /sys/kernel/btf/vmlinux and CONFIG_BPF_EVENTS; use --source perf",
+        remedy: "it needs root (CAP_BPF, CAP_PERFMON), /sys/kernel/btf/vmlinux and \
+            CONFIG_BPF_EVENTS; use --source perf",
     }
 }
 

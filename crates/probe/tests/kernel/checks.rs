@@ -205,7 +205,8 @@ fn waited(source: SourceKind) -> Result<(), String> {
     let disk = Disk::new()?;
     let mut probe = open(source)?;
     let script = format!(
-        "for n in 1 2 3 4 5 6 7 8; do head -c 8388608 /dev/zero; sleep 0.2; done | dd of='{}' bs=1M iflag=fullblock; sleep 1; :",
+        "for n in 1 2 3 4 5 6 7 8; do head -c 8388608 /dev/zero; sleep 0.2; done | dd of='{}' \
+         bs=1M iflag=fullblock; sleep 1; :",
         disk.file("a")
     );
     let mut shell = std::process::Command::new("sh");

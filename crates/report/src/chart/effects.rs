@@ -44,10 +44,16 @@ pub(crate) fn chart(study: &Study<'_>) -> Result<Option<Chart>, ChartError> {
     Ok(Some(Chart {
         id: "knobs".into(),
         title: "What each knob does".into(),
-        caption: "Each mark is a setting with that value, the bar their median. Settings differ in other knobs too: full marks are those that changed this knob \
+        caption:
+            "Each mark is a setting with that value, the bar their median. Settings differ in \
+            other knobs too: full marks are those that changed this knob \
                   alone. The knob whose values are furthest apart comes first."
-            .into(),
-        alt: format!("Median share that the victim keeps. {}.", said.collect::<Vec<_>>().join("; ")),
+                .into(),
+        alt: format!(
+            "Median share that the victim keeps. \
+            {}.",
+            said.collect::<Vec<_>>().join("; ")
+        ),
         wide,
         narrow,
         legend: vec![

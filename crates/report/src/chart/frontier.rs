@@ -62,7 +62,8 @@ pub(crate) fn frontier(study: &Study<'_>) -> Result<Option<Chart>, ChartError> {
         id: "frontier".into(),
         title: "What the victim keeps, and what the flood keeps".into(),
         caption: format!(
-            "Each mark is a setting; up and to the right is better. Bars are 95 % intervals. Bursts count too for what beats what: a setting may be \
+            "Each mark is a setting; up and to the right is better. Bars are 95 % intervals. \
+             Bursts count too for what beats what: a setting may be \
              unbeaten because it leaves bursts alone.{beyond}"
         ),
         alt: format!(

@@ -94,8 +94,15 @@ pub(crate) fn chart(
     Ok(Some(Chart {
         id,
         title: format!("Second by second{of}"),
-        caption: "One phase after another, without what lay between them. Red ticks on top: the victim got under a tenth of its speed alone.".into(),
-        alt: format!("{length} in {phases}; in {} of {} moments the victim stood still.", whole(dead as u64), whole(course.moments.len() as u64)),
+        caption: "One phase after another, without what lay between them. Red ticks on top: the \
+            victim got under a tenth of its speed alone."
+            .into(),
+        alt: format!(
+            "{length} in {phases}; in {} of {} moments the victim stood \
+            still.",
+            whole(dead as u64),
+            whole(course.moments.len() as u64)
+        ),
         wide,
         narrow,
         legend: legend(&course, operations),

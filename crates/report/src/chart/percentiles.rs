@@ -61,7 +61,10 @@ pub(crate) fn percentiles(study: &Study<'_>) -> Result<Option<Chart>, ChartError
     Ok(Some(Chart {
         id: "latency".into(),
         title: format!("How long {} take", study.operations()),
-        caption: "Every step to the right is another nine: a curve that stays low to the right has no slow tail. Curves end at their longest operation.".into(),
+        caption:
+            "Every step to the right is another nine: a curve that stays low to the right has \
+            no slow tail. Curves end at their longest operation."
+                .into(),
         alt: said.join(". ") + ".",
         wide,
         narrow,

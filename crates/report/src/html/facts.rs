@@ -106,12 +106,16 @@ pub(super) fn repeat(out: &mut String, study: &Study<'_>, prefix: &str) {
     let block = |out: &mut String, id: &str, text: &str| {
         let _ = writeln!(
             out,
-            "<div class=\"code\"><pre id=\"{prefix}{id}\" tabindex=\"0\">{}</pre><button type=\"button\" class=\"copy\" data-copy=\"{prefix}{id}\" hidden>Copy</button></div>",
+            "<div class=\"code\"><pre id=\"{prefix}{id}\" tabindex=\"0\">{}</pre><button \
+             type=\"button\" class=\"copy\" data-copy=\"{prefix}{id}\" hidden>Copy</button></div>",
             escaped(text)
         );
     };
     if let Some(in_force) = crate::repeat::in_force(study) {
-        out.push_str("<h3>Put the recommendation in force</h3>\n<p><code>floodwall rollback</code> takes it back.</p>\n");
+        out.push_str(
+            "<h3>Put the recommendation in force</h3>\n\
+            <p><code>floodwall rollback</code> takes it back.</p>\n",
+        );
         block(out, "apply", &in_force);
     }
     out.push_str("<h3>Run it again</h3>\n");

@@ -65,10 +65,13 @@ pub(super) fn element(out: &mut String, chart: &Chart, prefix: &str, titled: boo
     }
     let _ = write!(
         out,
-        "</ul>\n<div class=\"plot\" tabindex=\"0\" role=\"slider\" aria-label=\"{title}\" aria-describedby=\"{id}-d\" aria-valuenow=\"0\" \
-         aria-valuetext=\"Arrow keys read off the figure\">\n<div class=\"wide\">{}</div><div class=\"narrow\">{}</div>\n\
+        "</ul>\n<div class=\"plot\" tabindex=\"0\" role=\"slider\" aria-label=\"{title}\" \
+         aria-describedby=\"{id}-d\" aria-valuenow=\"0\" \
+         aria-valuetext=\"Arrow keys read off the figure\">\n\
+         <div class=\"wide\">{}</div><div class=\"narrow\">{}</div>\n\
          <div class=\"cursor\" hidden></div><div class=\"tip\" hidden></div></div>\n\
-         <figcaption><p class=\"caption\">{}</p><p class=\"unseen\" id=\"{id}-d\">{}</p></figcaption>\n",
+         <figcaption><p class=\"caption\">{}</p><p class=\"unseen\" \
+         id=\"{id}-d\">{}</p></figcaption>\n",
         chart.wide.to_element(),
         chart.narrow.to_element(),
         escaped(&chart.caption),

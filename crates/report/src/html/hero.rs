@@ -65,7 +65,8 @@ pub(super) fn hero(out: &mut String, study: &Study<'_>, prefix: &str) {
         for t in tiles {
             let _ = writeln!(
                 out,
-                "<li class=\"{}\"><span class=\"what\">{}</span><strong>{}</strong><span class=\"beside\">{}</span></li>",
+                "<li class=\"{}\"><span class=\"what\">{}</span><strong>{}</strong><span \
+                 class=\"beside\">{}</span></li>",
                 t.class,
                 escaped(&t.what),
                 escaped(&t.value),

@@ -25,7 +25,8 @@ pub fn page(results: &[(Study<'_>, Figures)]) -> String {
         out,
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src \
+         'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">\n\
          <meta name=\"generator\" content=\"floodwall {}\">\n\
          <title>Floodwall report: {}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n\
          <a class=\"skip\" href=\"#main\">To the results</a>\n",
@@ -43,7 +44,8 @@ pub fn page(results: &[(Study<'_>, Figures)]) -> String {
     let _ = write!(
         out,
         "</main>\n<footer>Written by floodwall {}. Everything here is computed from the stored results; \
-         <code>floodwall report</code> writes it again, on any machine.</footer>\n<script>\n{SCRIPT}</script>\n</body>\n</html>\n",
+         <code>floodwall report</code> writes it again, on any machine.</footer>\n<script>\n\
+         {SCRIPT}</script>\n</body>\n</html>\n",
         env!("CARGO_PKG_VERSION"),
     );
     out
@@ -61,7 +63,11 @@ fn command(study: &Study<'_>) -> String {
 }
 
 fn header(out: &mut String, results: &[(Study<'_>, Figures)]) {
-    out.push_str("<header class=\"top\">\n<span class=\"brand\"><svg viewBox=\"0 0 24 24\" aria-hidden=\"true\"><path d=\"M3 4h5v16H3zM10 8h4v12h-4zM16 12h5v8h-5z\"/></svg>Floodwall</span>\n<nav aria-label=\"Sections\"><ul>\n");
+    out.push_str(
+        "<header class=\"top\">\n<span class=\"brand\"><svg viewBox=\"0 0 24 24\" \
+        aria-hidden=\"true\"><path d=\"M3 4h5v16H3zM10 8h4v12h-4zM16 \
+        12h5v8h-5z\"/></svg>Floodwall</span>\n<nav aria-label=\"Sections\"><ul>\n",
+    );
     if let [(study, figures)] = results {
         let sections = sections(study, figures);
         for (id, name) in sections {
@@ -77,14 +83,18 @@ fn header(out: &mut String, results: &[(Study<'_>, Figures)]) {
             );
         }
     }
-    out.push_str("</ul></nav>\n<button type=\"button\" id=\"theme\" aria-pressed=\"false\" hidden>Dark</button>\n</header>\n");
+    out.push_str(
+        "</ul></nav>\n<button type=\"button\" id=\"theme\" aria-pressed=\"false\" \
+        hidden>Dark</button>\n</header>\n",
+    );
 }
 
 /// What several results say, before each says it at length.
 fn overview(out: &mut String, results: &[(Study<'_>, Figures)]) {
     let _ = writeln!(
         out,
-        "<section aria-labelledby=\"all-h\">\n<h2 id=\"all-h\">{} results</h2>\n<ol class=\"said\">",
+        "<section aria-labelledby=\"all-h\">\n<h2 id=\"all-h\">{} results</h2>\n\
+         <ol class=\"said\">",
         results.len()
     );
     for (i, (study, _)) in results.iter().enumerate() {
@@ -132,7 +142,8 @@ fn article(out: &mut String, study: &Study<'_>, figures: &Figures, prefix: &str)
     let section = |out: &mut String, id: &str, heading: &str, body: &dyn Fn(&mut String)| {
         let _ = writeln!(
             out,
-            "<section id=\"{prefix}{id}\" aria-labelledby=\"{prefix}{id}-h\">\n<h2 id=\"{prefix}{id}-h\">{}</h2>",
+            "<section id=\"{prefix}{id}\" aria-labelledby=\"{prefix}{id}-h\">\n\
+             <h2 id=\"{prefix}{id}-h\">{}</h2>",
             escaped(heading)
         );
         body(out);
@@ -184,8 +195,10 @@ fn times(out: &mut String, study: &Study<'_>, figures: &Figures, prefix: &str) {
     }
     let _ = writeln!(
         out,
-        "<p class=\"chooser\" hidden><label for=\"{prefix}other\">Another setting, on the same axes:</label> \
-         <select id=\"{prefix}other\" data-target=\"{prefix}other-time\"><option value=\"\">none</option>"
+        "<p class=\"chooser\" hidden><label for=\"{prefix}other\">Another setting, on the same \
+         axes:</label> \
+         <select id=\"{prefix}other\" data-target=\"{prefix}other-time\"><option \
+         value=\"\">none</option>"
     );
     for one in &others {
         let name = study
@@ -214,7 +227,9 @@ fn seeks_figure(out: &mut String, seeks: &Sheet) {
     let svg = seeks.to_element();
     let _ = writeln!(
         out,
-        "<figure class=\"seeks\"><div class=\"scroll\" tabindex=\"0\" role=\"img\" aria-label=\"Picture of the requests over time and place\">{svg}</div>\n\
-         <figcaption><p class=\"caption\">Streams are slanted lines, random I/O is a cloud, a seek is a jump between them.</p></figcaption></figure>"
+        "<figure class=\"seeks\"><div class=\"scroll\" tabindex=\"0\" role=\"img\" \
+         aria-label=\"Picture of the requests over time and place\">{svg}</div>\n\
+         <figcaption><p class=\"caption\">Streams are slanted lines, random I/O is a cloud, a seek \
+         is a jump between them.</p></figcaption></figure>"
     );
 }

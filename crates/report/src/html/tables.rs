@@ -78,7 +78,8 @@ pub(super) fn tables(out: &mut String, study: &Study<'_>, prefix: &str) {
 fn table(out: &mut String, id: &str, caption: &str, columns: &[&str], rows: &[Vec<Cell>]) {
     let _ = write!(
         out,
-        "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-labelledby=\"{id}-c\">\n<table class=\"sortable\" id=\"{id}\">\n<caption id=\"{id}-c\">{}</caption>\n<thead><tr>",
+        "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-labelledby=\"{id}-c\">\n\
+         <table class=\"sortable\" id=\"{id}\">\n<caption id=\"{id}-c\">{}</caption>\n<thead><tr>",
         escaped(caption)
     );
     for column in columns {
@@ -146,7 +147,8 @@ fn settings(out: &mut String, study: &Study<'_>, prefix: &str) {
     table(
         out,
         &format!("{prefix}settings"),
-        "Figures of every setting that count, with 95 % intervals. A heading sorts, a name shows its knobs. A p99 takes 100 operations.",
+        "Figures of every setting that count, with 95 % intervals. A heading sorts, a name shows \
+         its knobs. A p99 takes 100 operations.",
         &columns,
         &rows,
     );
@@ -232,7 +234,9 @@ fn phases(out: &mut String, study: &Study<'_>, prefix: &str) {
     let columns: Vec<&str> = [""].into_iter().chain(view.columns.iter().copied()).collect();
     let _ = write!(
         out,
-        "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-labelledby=\"{prefix}phases-c\"><table id=\"{prefix}phases\"><caption id=\"{prefix}phases-c\">Figures of each phase over all rounds.</caption>\n<thead><tr>"
+        "<div class=\"scroll\" tabindex=\"0\" role=\"region\" \
+         aria-labelledby=\"{prefix}phases-c\"><table id=\"{prefix}phases\"><caption \
+         id=\"{prefix}phases-c\">Figures of each phase over all rounds.</caption>\n<thead><tr>"
     );
     for (i, column) in columns.iter().enumerate() {
         let cell = if i == 0 {

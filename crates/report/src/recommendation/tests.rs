@@ -47,7 +47,8 @@ fn what_could_not_be_told_says_so_with_its_interval() {
     ];
     assert_eq!(
         gains(&all, "commits"),
-        "p99 from 1.40 s to 31.0 ms (could not be told: 45 – 55 %), 2× the commits (could not be told: 1.80 – 2.20×), \
+        "p99 from 1.40 s to 31.0 ms (could not be told: 45 – 55 %), 2× the commits (could not be \
+         told: 1.80 – 2.20×), \
          dead seconds 10 % of the time instead of 20 % (could not be told: −11 to −9.0 points)"
     );
     assert_eq!(price(&all), "the flood runs at 261 % (could not be told: 235 – 287 %)");
@@ -101,7 +102,8 @@ fn a_target_that_is_missed_is_said_with_the_best_that_can() {
     let slowest = Reached { ours: Some(Tail { kind: TailKind::Slowest, us: 31e3 }), least: None };
     assert_eq!(
         target(20e3, &slowest),
-        " The target of 20.0 ms can't be met here: 31.0 ms (the slowest of too few for a p99) is the best that was found."
+        " The target of 20.0 ms can't be met here: 31.0 ms (the slowest of too few for a p99) is \
+         the best that was found."
     );
 }
 

@@ -28,14 +28,16 @@ use serde_json::Value;
 pub const SCHEMA: &str = "floodwall/result/1";
 
 /// What to do about a result that is whole and does not fit the schema.
-const CHANGED: &str = "the file was changed, or another version of floodwall wrote it; take an unchanged copy, use that version, or repeat the run";
+const CHANGED: &str = "the file was changed, or another version of floodwall wrote it; take an \
+    unchanged copy, use that version, or repeat the run";
 
 /// Why a result could not be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum SchemaError {
     /// The end of the JSON is missing.
     #[error(
-        "can't read the result: it is cut off at line {line}; copy it again, or repeat the run with --out FILE, which writes a file whole or not at all"
+        "can't read the result: it is cut off at line {line}; copy it again, or repeat the run \
+         with --out FILE, which writes a file whole or not at all"
     )]
     Cut {
         /// The last line that is there, from 1.

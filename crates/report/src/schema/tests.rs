@@ -188,7 +188,8 @@ fn only_results_of_this_schema_are_read() {
     let message = |text: &str| Document::read(text).unwrap_err().to_string();
     assert_eq!(
         message(r#"{"schema": "floodwall/result/2", "trials": 7}"#),
-        "can't read the result: its schema is 'floodwall/result/2', this program reads 'floodwall/result/1'"
+        "can't read the result: its schema is 'floodwall/result/2', this program reads \
+         'floodwall/result/1'"
     );
     assert_eq!(
         message("{}"),
@@ -254,7 +255,8 @@ fn a_cut_result_is_refused_with_its_last_line_and_the_remedy() {
 #[test]
 fn a_changed_result_is_refused_with_the_place_and_the_remedy() {
     let text = Made::damage().document().to_json().unwrap();
-    let remedy = "the file was changed, or another version of floodwall wrote it; take an unchanged copy, use that version, or repeat the run";
+    let remedy = "the file was changed, or another version of floodwall wrote it; take an \
+        unchanged copy, use that version, or repeat the run";
     // Programs without null write NaN.
     let nan = text.replacen("\"seconds\": 1.0,", "\"seconds\": NaN,", 1);
     let line = 1 + nan.lines().position(|line| line.contains("NaN")).unwrap();

@@ -54,7 +54,8 @@ pub enum SeeksError {
     NoResult,
     /// Recording and result have no common time.
     #[error(
-        "the {what} does not say its Unix time, so the phases have no place in it; make it again with this version"
+        "the {what} does not say its Unix time, so the phases have no place in it; make it again \
+         with this version"
     )]
     NoUnixTime {
         /// `recording` or `result`.
@@ -70,7 +71,8 @@ pub enum SeeksError {
     },
     /// The recording is of another time.
     #[error(
-        "the recording covers {recorded}, but {what} {ran}; record while the bench runs (floodwall lab record NAME --follow --out FILE.csv)"
+        "the recording covers {recorded}, but {what} {ran}; record while the bench runs (floodwall \
+         lab record NAME --follow --out FILE.csv)"
     )]
     NotCovered {
         /// From when to when.

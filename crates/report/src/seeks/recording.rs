@@ -19,7 +19,8 @@ use serde::Deserialize;
 pub enum RecordingError {
     /// The heading is not there.
     #[error(
-        "line {line}: a recording begins with the names of its columns (time_us,offset_bytes,…), not with '{found}'; make one with 'floodwall lab record NAME --out FILE.csv'"
+        "line {line}: a recording begins with the names of its columns (time_us,offset_bytes,…), \
+         not with '{found}'; make one with 'floodwall lab record NAME --out FILE.csv'"
     )]
     Heading {
         /// Counts from 1.
@@ -29,7 +30,8 @@ pub enum RecordingError {
     },
     /// A column is not there, or twice.
     #[error(
-        "line {line}: the heading has {times} columns '{column}' instead of one; record it again with this version"
+        "line {line}: the heading has {times} columns '{column}' instead of one; record it again \
+         with this version"
     )]
     Column {
         /// Counts from 1.

@@ -179,7 +179,8 @@ fn what_does_not_belong_together_is_refused() {
     let message = error(&recording, Some(&other_day), &View::default()).to_string();
     assert!(
         message.starts_with(
-            "the recording covers 1970-01-01 00:16:40 UTC to 1970-01-01 00:21:39 UTC, but the run ran from 1970-01-02"
+            "the recording covers 1970-01-01 00:16:40 UTC to 1970-01-01 00:21:39 UTC, but the run \
+             ran from 1970-01-02"
         ),
         "{message}"
     );
@@ -275,7 +276,8 @@ proptest! {
     #[test]
     fn everything_is_drawn_within_the_picture(requests in requests()) {
         let svg = draw(&recording(requests));
-        for line in svg.lines().filter(|l| l.contains("width=\"3\" height=\"3\"") || l.starts_with("<circle")) {
+        for line in svg.lines().filter(|l| l.contains("width=\"3\" \
+            height=\"3\"") || l.starts_with("<circle")) {
             let number = |names: [&str; 2]| names.iter().find_map(|name| {
                 let value = line.split_once(&format!(" {name}=\""))?.1.split('"').next()?;
                 value.parse::<i32>().ok()

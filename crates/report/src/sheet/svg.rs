@@ -15,7 +15,8 @@ use crate::html::markup::escaped;
 pub(super) fn document(sheet: &Sheet, title: &str) -> String {
     let (width, height) = sheet.size();
     let mut out = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{}\" height=\"{}\" {}>\n<title>{}</title>\n\
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{}\" height=\"{}\" {}>\n\
+         <title>{}</title>\n\
          <rect width=\"{width}\" height=\"{height}\" fill=\"#ffffff\"/>\n",
         width / sheet.unit,
         height / sheet.unit,
@@ -38,7 +39,8 @@ pub(super) fn element(sheet: &Sheet) -> String {
 fn attributes(sheet: &Sheet) -> String {
     let (width, height) = sheet.size();
     format!(
-        "viewBox=\"0 0 {width} {height}\" fill=\"none\" stroke-linejoin=\"round\" stroke-linecap=\"round\" \
+        "viewBox=\"0 0 {width} {height}\" fill=\"none\" stroke-linejoin=\"round\" \
+         stroke-linecap=\"round\" \
          font-family=\"system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif\""
     )
 }

@@ -239,7 +239,8 @@ fn backlog(devices: &[Device], notes: &mut Notes, style: Style) -> Vec<String> {
         table(&columns, &rows).into_iter().map(|line| coloured(line, style)).collect();
     if devices.iter().any(|d| !mark(d).is_empty()) {
         let legend = format!(
-            "! takes over {SLOW_DRAIN_S} s to drain, !! over {VERY_SLOW_DRAIN_S} s or does not drain at all: an fsync may take as long"
+            "! takes over {SLOW_DRAIN_S} s to drain, !! over {VERY_SLOW_DRAIN_S} s or does not \
+             drain at all: an fsync may take as long"
         );
         lines.extend(paragraph("", 2, &legend, style.width));
     }

@@ -347,7 +347,8 @@ mod tests {
         let error = deadline(false).set("quantum", "8").unwrap_err();
         assert_eq!(
             error.to_string(),
-            "deadline has no tunable 'quantum': it has read_expire, write_expire, writes_starved, front_merges, fifo_batch"
+            "deadline has no tunable 'quantum': it has read_expire, write_expire, writes_starved, \
+             front_merges, fifo_batch"
         );
         let error = deadline(false).set("front_merges", "2").unwrap_err();
         assert_eq!(error.to_string(), "deadline: front_merges can not be 2: it goes from 0 to 1");

@@ -281,7 +281,8 @@ mod tests {
         }
         assert_eq!(
             "elevator".parse::<ElevatorKind>().unwrap_err().to_string(),
-            "'elevator' is no elevator: there are noop, anticipatory, deadline, cfq, none, mq-deadline, kyber, bfq"
+            "'elevator' is no elevator: there are noop, anticipatory, deadline, cfq, none, \
+             mq-deadline, kyber, bfq"
         );
     }
 

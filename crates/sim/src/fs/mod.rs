@@ -71,7 +71,8 @@ const NAMES: &[(&str, FsKind)] = &[
 /// No such filesystem here.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "'{0}' is no filesystem that the model has; use xfs, ext4, ext3, ext3-writeback, btrfs, raw, nfs or nfs-async"
+    "'{0}' is no filesystem that the model has; use xfs, ext4, ext3, ext3-writeback, btrfs, raw, \
+     nfs or nfs-async"
 )]
 pub struct UnknownFs(pub String);
 

@@ -204,8 +204,10 @@ mod tests {
         assert_eq!(crossed, Err(KnobError::MinAboveMax { min: 200_000, max: 100_000 }));
         let old = BdiContext { generation: Generation::K3_2, ..context() };
         let strict = [("bdi.strict_limit".to_owned(), "1".to_owned())].into_iter().collect();
-        insta::assert_snapshot!(BdiLimits::from_setting(&strict, &old).unwrap_err(), @"Linux 3.2 has no bdi.strict_limit; it has bdi.min_ratio, bdi.max_ratio");
+        insta::assert_snapshot!(BdiLimits::from_setting(&strict, &old).unwrap_err(), @"Linux 3.2 \
+            has no bdi.strict_limit; it has bdi.min_ratio, bdi.max_ratio");
         let oldest = BdiContext { generation: Generation::K2_6_18, ..context() };
-        insta::assert_snapshot!(BdiLimits::from_setting(&strict, &oldest).unwrap_err(), @"Linux 2.6.18 has no bdi.strict_limit; it has none of its kind");
+        insta::assert_snapshot!(BdiLimits::from_setting(&strict, &oldest).unwrap_err(), @"Linux \
+            2.6.18 has no bdi.strict_limit; it has none of its kind");
     }
 }

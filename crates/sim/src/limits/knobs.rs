@@ -57,7 +57,8 @@ pub enum KnobError {
     },
     /// The minimum share of a device is above its maximum.
     #[error(
-        "bdi.min_ratio ({min} ppm) is above bdi.max_ratio ({max} ppm); raise the maximum or lower the minimum"
+        "bdi.min_ratio ({min} ppm) is above bdi.max_ratio ({max} ppm); raise the maximum or lower \
+         the minimum"
     )]
     MinAboveMax {
         /// Minimum, in parts per million.
@@ -263,12 +264,19 @@ mod tests {
                 .unwrap_err()
                 .to_string()
         };
-        insta::assert_snapshot!(told(Generation::K2_6_18, "vm.dirty_bytes", "15000000"), @"Linux 2.6.18 has no vm.dirty_bytes; it has vm.dirty_ratio, vm.dirty_background_ratio, vm.dirty_writeback_centisecs, vm.dirty_expire_centisecs");
-        insta::assert_snapshot!(told(Generation::K6, "vm.dirty_ration", "1"), @"Linux 6.18 has no vm.dirty_ration; it has vm.dirty_ratio, vm.dirty_bytes, vm.dirty_background_ratio, vm.dirty_background_bytes, vm.dirty_writeback_centisecs, vm.dirty_expire_centisecs");
-        insta::assert_snapshot!(told(Generation::K6, "vm.dirty_ratio", "101"), @"vm.dirty_ratio is 0 to 100, not 101");
-        insta::assert_snapshot!(told(Generation::K6, "vm.dirty_bytes", "4096"), @"vm.dirty_bytes is 8192 to 17592186040320 (to leave bytes, set vm.dirty_ratio), not 4096");
+        insta::assert_snapshot!(told(Generation::K2_6_18, "vm.dirty_bytes", "15000000"), @"Linux \
+            2.6.18 has no vm.dirty_bytes; it has vm.dirty_ratio, vm.dirty_background_ratio, \
+            vm.dirty_writeback_centisecs, vm.dirty_expire_centisecs");
+        insta::assert_snapshot!(told(Generation::K6, "vm.dirty_ration", "1"), @"Linux 6.18 has no \
+            vm.dirty_ration; it has vm.dirty_ratio, vm.dirty_bytes, vm.dirty_background_ratio, \
+            vm.dirty_background_bytes, vm.dirty_writeback_centisecs, vm.dirty_expire_centisecs");
+        insta::assert_snapshot!(told(Generation::K6, "vm.dirty_ratio", "101"), @"vm.dirty_ratio is \
+            0 to 100, not 101");
+        insta::assert_snapshot!(told(Generation::K6, "vm.dirty_bytes", "4096"), @"vm.dirty_bytes \
+            is 8192 to 17592186040320 (to leave bytes, set vm.dirty_ratio), not 4096");
         insta::assert_snapshot!(told(Generation::K6, "vm.dirty_background_bytes", "0"), @"vm.dirty_background_bytes is 1 to 17592186040320 (to leave bytes, set vm.dirty_background_ratio), not 0");
-        insta::assert_snapshot!(told(Generation::K6, "vm.dirty_bytes", "15MB"), @"vm.dirty_bytes is a whole number, not '15MB'");
+        insta::assert_snapshot!(told(Generation::K6, "vm.dirty_bytes", "15MB"), @"vm.dirty_bytes \
+            is a whole number, not '15MB'");
         insta::assert_snapshot!(told(Generation::K6, "vm.dirty_writeback_centisecs", "-1"), @"vm.dirty_writeback_centisecs is 0 to 2147483647, not -1");
         let both = setting(&[("vm.dirty_ratio", "20"), ("vm.dirty_bytes", "15000000")]);
         insta::assert_snapshot!(DirtyKnobs::from_setting(Generation::K6, &both).unwrap_err(), @"vm.dirty_ratio and vm.dirty_bytes are one limit: one of them is 0, or leave it out");

@@ -342,7 +342,8 @@ proptest! {
         {
             let log = log.lock().unwrap();
             for (at, len, written, end) in machine.served.take().unwrap().into_iter().take(300) {
-                prop_assert!(stable(&log, volatile, at, len, written, end), "block at {at}, written {written:?}, served {end:?}");
+                prop_assert!(stable(&log, volatile, at, len, written, end), "block at {at}, \
+                    written {written:?}, served {end:?}");
             }
         }
         // From the writer to the medium.

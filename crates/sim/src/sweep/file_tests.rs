@@ -86,7 +86,8 @@ fn mistakes_name_their_line_and_what_to_write() {
         (with("ram = [\n\"4GiB\",\n8]"), "line 5: '8' needs a unit: 8B is 8 B, 8MiB is 8 MiB"),
         (
             with("fs = \"zfs\""),
-            "line 3: 'zfs' is no filesystem that the model has; use xfs, ext4, ext3, ext3-writeback, btrfs, raw, nfs or nfs-async",
+            "line 3: 'zfs' is no filesystem that the model has; use xfs, ext4, ext3, \
+             ext3-writeback, btrfs, raw, nfs or nfs-async",
         ),
         (with("cpus = 0"), "line 3: '0' is not a whole number from 1"),
         (with("hz = \"fast\""), "line 3: 'fast' is not a whole number from 1, or \"default\""),
@@ -160,7 +161,8 @@ fn mistakes_name_their_line_and_what_to_write() {
         ),
         (
             with("[timing]\nmeasure = \"1500ms\""),
-            "line 4: measure = 1.50 s is not a whole number of seconds, the length of a window; write at least \"1s\"",
+            "line 4: measure = 1.50 s is not a whole number of seconds, the length of a window; \
+             write at least \"1s\"",
         ),
         (
             with("[timing]\nsettle = 3"),
@@ -183,9 +185,11 @@ fn mistakes_name_their_line_and_what_to_write() {
         ),
         (
             with(
-                "seed = { from = 1, to = 9000, steps = 9000, scale = \"linear\" }\ncpus = { from = 1, to = 200, steps = 200, scale = \"linear\" }",
+                "seed = { from = 1, to = 9000, steps = 9000, scale = \"linear\" }\n\
+                 cpus = { from = 1, to = 200, steps = 200, scale = \"linear\" }",
             ),
-            "the grid has 1800000 cells and a sweep takes 1000000; shorten its axes, or add [sample] with cells = 1000",
+            "the grid has 1800000 cells and a sweep takes 1000000; shorten its axes, or add \
+             [sample] with cells = 1000",
         ),
     ] {
         assert_eq!(error(&text), message, "{text}");
@@ -205,7 +209,8 @@ proptest::proptest! {
     fn a_range_has_its_ends_and_rises(low in 1u64..1_000_000, more in 1u64..1_000_000_000, steps in 2u64..60, linear: bool) {
         let scale = if linear { "linear" } else { "log" };
         let high = low + more;
-        let s = sweep(&format!("[machine]\ndevice = \"null\"\nseed = {{ from = {low}, to = {high}, steps = {steps}, scale = \"{scale}\" }}\n"));
+        let s = sweep(&format!("[machine]\ndevice = \"null\"\n\
+            seed = {{ from = {low}, to = {high}, steps = {steps}, scale = \"{scale}\" }}\n"));
         let seeds = &s.axes().seeds;
         proptest::prop_assert!(seeds.first() == Some(&low) && seeds.last() == Some(&high) && seeds.len() as u64 <= steps);
         proptest::prop_assert!(seeds.windows(2).all(|w| w[0] < w[1]));

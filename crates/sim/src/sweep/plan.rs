@@ -96,7 +96,8 @@ impl Sweep {
         let sample = match choice {
             Choice::All if grid > MOST_CELLS => {
                 return Err(format!(
-                    "the grid has {grid} cells and a sweep takes {MOST_CELLS}; shorten its axes, or add [sample] with cells = 1000"
+                    "the grid has {grid} cells and a sweep takes {MOST_CELLS}; shorten its axes, \
+                     or add [sample] with cells = 1000"
                 ));
             }
             Choice::All => Vec::new(),

@@ -82,7 +82,8 @@ fn keys_follow_what_is_run_and_not_how_the_file_says_it() {
     keys.dedup();
     assert_eq!(keys.len(), 24);
     let other = sweep(
-        "name = \"x\"\n[machine]\ndevice = \"sata-ssd\"\nscenario = \"tiny\"\nram = \"1024MiB\"\nkernel = \"6.18\"\n\
+        "name = \"x\"\n[machine]\ndevice = \"sata-ssd\"\nscenario = \"tiny\"\nram = \"1024MiB\"\n\
+         kernel = \"6.18\"\n\
          [[setting]]\nname = \"k\"\nscheduler = \"kyber\"\nvm.dirty_bytes = \"16MiB\"\n",
     );
     assert_eq!(other.key(Which::Cell(0)), s.key(Which::Cell(23)));

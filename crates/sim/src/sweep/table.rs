@@ -184,8 +184,10 @@ mod tests {
         figures
     }
 
-    const FILE: &str = "[machine]\ndevice = \"null\"\nqueue_depth = [\"default\", 8]\n[knobs]\nnr_requests = [\"default\", 8]\n\
-                        scheduler = [\"none\"]\n[[setting]]\nname = \"a\"\nvm.dirty_bytes = \"15MB\"\n";
+    const FILE: &str = "[machine]\ndevice = \"null\"\nqueue_depth = [\"default\", 8]\n[knobs]\n\
+        nr_requests = [\"default\", 8]\n\
+                        scheduler = [\"none\"]\n[[setting]]\nname = \"a\"\n\
+                        vm.dirty_bytes = \"15MB\"\n";
 
     #[test]
     fn a_row_has_every_axis_and_every_figure() {

@@ -31,9 +31,12 @@ use crate::progress::Show;
   floodwall bench --victim commit,threads=10,block=16KiB --flood seq,streams=4 /data
   floodwall bench --victim-cmd 'pgbench -c 8 -T 600 bench' --flood-cmd 'cp /backup/big big' /data
 
-Victims: commit, wal, read, scan, mixed. Floods: seq, random, files, mmap, copy, or none. Both take the keys of a scenario file
-(`--show-scenario NAME` prints one): threads, block, size, files, sync, rate, engine, depth, access, direct, preallocated,
-read_percent; streams, block, size, rate, data, mode, file_size. A victim's rate is a number of operations a second, such as 500/s,
+Victims: commit, wal, read, scan, mixed. Floods: seq, random, files, mmap, copy, or none. Both \
+take the keys of a scenario file
+(`--show-scenario NAME` prints one): threads, block, size, files, sync, rate, engine, depth, \
+access, direct, preallocated,
+read_percent; streams, block, size, rate, data, mode, file_size. A victim's rate is a number of \
+operations a second, such as 500/s,
 or a share of what it does alone, such as 33%.")]
 #[command(args_override_self = true)]
 #[command(group(ArgGroup::new("format").args(["json", "markdown"])))]
@@ -216,7 +219,8 @@ impl ScenarioArgs {
             scenario.victims.iter().any(|v| matches!(v.kind, VictimKind::Command { .. }))
                 || scenario.floods.iter().any(|f| matches!(f.kind, FloodKind::Command { .. }));
         if !has_command {
-            let why = "--user is for commands, and this scenario has none; give --victim-cmd or --flood-cmd";
+            let why = "--user is for commands, and this scenario has none; give --victim-cmd or \
+                --flood-cmd";
             return Err(UsageError(why.into()).into());
         }
         Ok(Some(User::named(name)?))

@@ -211,7 +211,9 @@ fn each_of(root: &SysRoot, device: Option<&Device>, knob: &str) -> anyhow::Resul
     let values: Vec<String> = if knob == "scheduler" {
         let device = device.ok_or_else(|| {
             UsageError(
-                "there is no block device below this directory, so there is no scheduler to compare".into(),
+                "there is no block device below this directory, so there is no scheduler to \
+                 compare"
+                    .into(),
             )
         })?;
         let path = format!("/sys/dev/block/{}/queue/scheduler", device.number);
@@ -339,7 +341,8 @@ mod tests {
             named(&root, Some(&sda), &[format!("theirs={}", path.display())])
         };
         let (all, warnings) = read(
-            "device = \"nvme0n1\"\n[settings]\nscheduler = \"none\"\nnr_requests = 64\nvm.dirty_byte = \"1MiB\"\n\
+            "device = \"nvme0n1\"\n[settings]\nscheduler = \"none\"\nnr_requests = 64\n\
+             vm.dirty_byte = \"1MiB\"\n\
              \"sdz.scheduler\" = \"bfq\"\niosched.low_latency = 0\n",
         )
         .unwrap();

@@ -32,7 +32,8 @@ pub(super) fn read(root: &SysRoot, device: Option<&Device>, path: &str) -> anyho
     {
         let ours = &ours.name;
         usable.warnings.push(format!(
-            "'{path}' was written for {theirs}; its settings of a disk are tried on {ours}, the one that is measured"
+            "'{path}' was written for {theirs}; its settings of a disk are tried on {ours}, the \
+             one that is measured"
         ));
     }
     let leave_out = |usable: &mut Usable, knob: &str, why: &str| {

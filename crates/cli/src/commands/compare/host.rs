@@ -215,6 +215,8 @@ mod tests {
         let groupless = [("c".to_owned(), "2".to_owned())].into_iter().collect();
         let groupless = Contender { name: "own".to_owned(), setting: groupless };
         let refused = plan_notes(&[all[1].clone(), groupless], notes).unwrap_err();
-        insta::assert_snapshot!(refused.0, @"flood:io.max can't be set: the benchmark has no control group 'flood' here (--same-group keeps victims and floods in one group); leave --same-group or the knob out");
+        insta::assert_snapshot!(refused.0, @"flood:io.max can't be set: the benchmark has no \
+            control group 'flood' here (--same-group keeps victims and floods in one group); leave \
+            --same-group or the knob out");
     }
 }

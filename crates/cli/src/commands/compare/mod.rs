@@ -42,8 +42,10 @@ use kernels::{Guests, KernelArgs};
   floodwall compare --each scheduler --victim read,threads=8 --flood none /data
   floodwall compare --kernel old=uml --kernel new=./usr/bin/linux.uml --device hdd-7200
 
-A setting is KNOB=VALUE[,KNOB=VALUE…], preset:NAME, FILE.toml, or default (what is in force), with or without a name before it. --each takes scheduler (all that the
-device offers), nr_requests, max_sectors_kb, wbt_lat_usec, read_ahead_kb, vm.dirty_bytes and others with a grid (docs/tuning.md).
+A setting is KNOB=VALUE[,KNOB=VALUE…], preset:NAME, FILE.toml, or default (what is in force), with \
+or without a name before it. --each takes scheduler (all that the
+device offers), nr_requests, max_sectors_kb, wbt_lat_usec, read_ahead_kb, vm.dirty_bytes and \
+others with a grid (docs/tuning.md).
 Exit status 3: measured, and nothing is better or worse.")]
 #[command(args_override_self = true)]
 #[command(group(ArgGroup::new("what").args(["set", "each", "kernel"]).required(true).multiple(true)))]

@@ -239,7 +239,8 @@ fn tail(status: &Status) -> Vec<String> {
     let looks = counts.ticks.count;
     let mean = if looks == 0 { 0.0 } else { counts.ticks.sum_s / looks as f64 };
     lines.push(format!(
-        "{} decisions, {} knob writes; looked {looks} times, {} on average and {} at most; {} events lost",
+        "{} decisions, {} knob writes; looked {looks} times, {} on average and {} at most; {} \
+         events lost",
         counts.decisions,
         counts.knob_writes,
         seconds(mean),
@@ -366,7 +367,8 @@ mod tests {
     #[test]
     fn a_goal_of_the_administrators_is_kept_by_fewer_operations_too() {
         let given = Status { p99_us: Some(20_000.0), ..Status::default() };
-        insta::assert_snapshot!(head(&given, &USUAL)[1], @"mode protect: the goal first, then the flood; goal: 99 of 100 operations (9 of 10 while fewer than 100 end within 8 s) within 20.0 ms");
+        insta::assert_snapshot!(head(&given, &USUAL)[1], @"mode protect: the goal first, then the \
+            flood; goal: 99 of 100 operations (9 of 10 while fewer than 100 end within 8 s) within 20.0 ms");
     }
 
     #[test]

@@ -32,7 +32,8 @@ use crate::signals;
 pub(crate) const SERVER_COMMAND: &str = "lab-server";
 
 /// What an ordinary user of `lab run` is told.
-const NO_ROOT: &str = "the lab needs root (it mounts and makes loop devices); run as root, or without root in a \
+const NO_ROOT: &str = "the lab needs root (it mounts and makes loop devices); run as root, or \
+    without root in a \
      kernel of its own (--kernel uml), or use 'floodwall sim'";
 
 /// Runs the command.

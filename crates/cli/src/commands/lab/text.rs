@@ -11,7 +11,8 @@ use floodwall_model::units::human_duration;
 /// How the rates of a device with disks depend on its use; `None` of a device without.
 pub(crate) fn depends_on_use(spec: &DeviceSpec) -> Option<&'static str> {
     spec.rotational().then_some(
-        "its rates depend on how large the files are and where they lie, as a real disk's do; --size changes no time \
+        "its rates depend on how large the files are and where they lie, as a real disk's do; \
+         --size changes no time \
          (docs/devices.md, \"How much of it is used\")",
     )
 }
@@ -66,7 +67,8 @@ pub(crate) fn lab(info: &LabInfo) -> String {
 /// What a power cut took.
 pub(crate) fn power_cut(name: &str, cut: &PowerCut) -> String {
     format!(
-        "{name} has no power: {} of unflushed writes lost, {} in flight failed (floodwall lab powerup {name})\n",
+        "{name} has no power: {} of unflushed writes lost, {} in flight failed (floodwall lab \
+         powerup {name})\n",
         Bytes(cut.lost_bytes),
         match cut.in_flight {
             1 => "1 request".to_owned(),
@@ -157,7 +159,8 @@ pub(crate) fn stats(s: &LabStats) -> String {
 pub(crate) fn late(name: &str, timings: &Timings) -> Option<String> {
     (timings.kept_up == Some(false)).then(|| {
         format!(
-            "lab device '{name}' did not keep up with its model: p99 of its lateness is {}, over a tenth of the p50 of service; the figures include that delay",
+            "lab device '{name}' did not keep up with its model: p99 of its lateness is {}, over a \
+             tenth of the p50 of service; the figures include that delay",
             us(timings.lateness.p99_us)
         )
     })

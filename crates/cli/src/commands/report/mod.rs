@@ -43,7 +43,8 @@ const HEAD_BYTES: u64 = 4096;
   floodwall report tune.json --markdown
   floodwall report tune.json --svg figures --png figures
 
-A result is read up to 256 MiB (about two days of measuring), a recording up to 1 GiB; both must be regular files.")]
+A result is read up to 256 MiB (about two days of measuring), a recording up to 1 GiB; both must \
+be regular files.")]
 #[command(args_override_self = true)]
 #[command(group(ArgGroup::new("printed").args(["json", "markdown"])))]
 pub(crate) struct ReportArgs {

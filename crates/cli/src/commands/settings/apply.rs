@@ -185,7 +185,8 @@ fn rehearse(place: &Place, changes: &[Change], time: Option<Duration>) -> anyhow
             if cut_short(&transaction)? {
                 let id = transaction.begin.id;
                 notice(&format!(
-                    "change {id} was interrupted and would be put back first: see floodwall rollback --dry-run"
+                    "change {id} was interrupted and would be put back first: see floodwall \
+                     rollback --dry-run"
                 ));
             }
         }

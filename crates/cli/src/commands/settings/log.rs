@@ -57,7 +57,8 @@ pub(crate) fn run(args: &LogArgs) -> anyhow::Result<Exit> {
         for (name, why) in &aside {
             let file = place.journal.join(name);
             output::result(&format!(
-                "{}: kept aside, not to be believed ({why}); what it had changed was not put back; remove it when you have looked at it\n",
+                "{}: kept aside, not to be believed ({why}); what it had changed was not put back; \
+                 remove it when you have looked at it\n",
                 file.display()
             ))?;
         }

@@ -114,7 +114,8 @@ pub(crate) fn run(args: &PersistArgs) -> anyhow::Result<Exit> {
     }
     if !settled.not_in_force.is_empty() {
         notice(
-            "not in force before the next boot, or until the disk is plugged in again or systemd reads the unit's files again; floodwall apply does it now:",
+            "not in force before the next boot, or until the disk is plugged in again or systemd \
+             reads the unit's files again; floodwall apply does it now:",
         );
         for line in &settled.not_in_force {
             notice(&format!("  {line}"));
@@ -220,7 +221,8 @@ pub(super) fn reload(place: &Place, written: &[Written]) {
         .is_ok_and(|status| status.success());
     if !done {
         notice(
-            "note: udev did not answer; it reads changed rules when it is started, or by itself after some seconds",
+            "note: udev did not answer; it reads changed rules when it is started, or by itself \
+             after some seconds",
         );
     }
 }

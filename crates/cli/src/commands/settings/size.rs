@@ -40,7 +40,8 @@ use crate::output;
   floodwall size --device /srv --apply --for 10m
   floodwall size --link 1Gbit/s --toml > limits.toml; floodwall apply limits.toml
 
-A link's gigabit is counted as 1024³ bits, as the published rule does. Several devices get a limit for all of them and a share each.")]
+A link's gigabit is counted as 1024³ bits, as the published rule does. Several devices get a limit \
+for all of them and a share each.")]
 pub(crate) struct SizeArgs {
     /// A network link's speed, such as 1Gbit/s; may be repeated
     #[arg(long, value_name = "[NAME=]SPEED", value_parser = link)]
@@ -244,7 +245,8 @@ fn sysctl(
     for share in &sizing.shares {
         let _ = writeln!(
             text,
-            "# {0}'s share is {1}, which no sysctl sets: floodwall apply {0}.bdi.max_ratio_fine={2} {0}.bdi.strict_limit=1",
+            "# {0}'s share is {1}, which no sysctl sets: floodwall apply \
+             {0}.bdi.max_ratio_fine={2} {0}.bdi.strict_limit=1",
             share.name,
             Bytes(share.max_bytes),
             share.max_ratio_ppm
@@ -308,7 +310,9 @@ mod tests {
     fn a_backup_is_paced_on_the_measured_device_with_memory_for_three_seconds() {
         let of = |name: &str, bytes_per_s| Drain { name: name.to_owned(), bytes_per_s };
         let hint = |name, bytes_per_s| pace_hint(&of(name, bytes_per_s), true);
-        insta::assert_snapshot!(hint("sda", 120_000_000), @"a backup in a unit of its own at half of that: unit:NAME:sda.io.max=wbps=60.0MB/s unit:NAME:memory.high=172MiB (and more by what its processes use); floodwall explain io.max");
+        insta::assert_snapshot!(hint("sda", 120_000_000), @"a backup in a unit of its own at half \
+            of that: unit:NAME:sda.io.max=wbps=60.0MB/s unit:NAME:memory.high=172MiB (and more by \
+            what its processes use); floodwall explain io.max");
         let slow = hint("sdb", 20_000_000);
         assert!(
             slow.contains("unit:NAME:sdb.io.max=wbps=10.0MB/s unit:NAME:memory.high=64MiB"),

@@ -35,7 +35,8 @@ pub(super) fn would_be_left(recovery: &Recovery, undone: &[Undone]) -> Vec<Strin
     let mut lines = Vec::new();
     for (name, why) in &recovery.set_aside {
         lines.push(format!(
-            "the journal {name} is not to be believed ({why}): it would be kept aside, and what it had changed stays"
+            "the journal {name} is not to be believed ({why}): it would be kept aside, and what it \
+             had changed stays"
         ));
     }
     for id in &recovery.earlier_boots {
@@ -68,7 +69,8 @@ pub(super) fn tell(recovery: &Recovery) {
     }
     for (name, why) in &recovery.set_aside {
         notice(&format!(
-            "the journal {name} is not to be believed ({why}); kept as {name}.bad, not replayed: what it had changed stays, look with floodwall diff default"
+            "the journal {name} is not to be believed ({why}); kept as {name}.bad, not replayed: \
+             what it had changed stays, look with floodwall diff default"
         ));
     }
     for one in &recovery.undone {

@@ -27,9 +27,11 @@ use crate::exit::UsageError;
   floodwall sim --device hdd-7200 --fs ext4 --set vm.dirty_bytes=64MiB --set scheduler=none --explain
   floodwall sim --device sata-ssd --set scheduler=bfq --set victim.ioprio=be/0
   floodwall sim --device ./my-disk.toml --victim commit,threads=4 --flood seq --json
-  floodwall sim --device raid10-bbwc-2010 --set flood:io.max=wbps=180MB --set flood:memory.high=128MiB
+  floodwall sim --device raid10-bbwc-2010 --set flood:io.max=wbps=180MB --set \
+  flood:memory.high=128MiB
 
-Devices: `floodwall lab list` names the presets. Kernels: 2.6.18, 2.6.32, 3.2, 6.18 (any 6.x is taken as 6.18). Filesystems: xfs, ext4, ext3, ext3-writeback, btrfs, raw, nfs, nfs-async.
+Devices: `floodwall lab list` names the presets. Kernels: 2.6.18, 2.6.32, 3.2, 6.18 (any 6.x is \
+taken as 6.18). Filesystems: xfs, ext4, ext3, ext3-writeback, btrfs, raw, nfs, nfs-async.
 A knob that the kernel did not have is refused with what it had; what is not set has the kernel's default.
 Commands of your own, --size and --force are for real machines, and refused here.")]
 #[command(

@@ -21,7 +21,8 @@ use floodwall_sim::sweep::Shard;
   floodwall sim sweep limits.toml --shard $SLURM_ARRAY_TASK_ID/16
   floodwall sim sweep merge limits-*-of-16.parquet -o limits.parquet
 
-docs/sweeps.md describes FILE.toml and the columns, and has complete files for Slurm and Kubernetes.")]
+docs/sweeps.md describes FILE.toml and the columns, and has complete files for Slurm and \
+Kubernetes.")]
 pub(crate) struct SweepArgs {
     /// Puts the tables of all shards together.
     #[command(subcommand)]

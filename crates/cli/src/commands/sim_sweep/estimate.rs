@@ -39,7 +39,8 @@ pub(super) fn text(sweep: &Sweep, shard: Shard, runs: &[Run], jobs: usize) -> St
     let planned: f64 = runs.iter().map(|run| sweep.planned_s(run.which)).sum();
     let _ = writeln!(
         text,
-        "runs: {} ({more} of them only for what floods and bursts are compared with), {} of virtual time at most",
+        "runs: {} ({more} of them only for what floods and bursts are compared with), {} of \
+         virtual time at most",
         runs.len(),
         human_duration(Duration::from_secs_f64(planned))
     );

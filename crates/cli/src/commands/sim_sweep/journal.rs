@@ -82,7 +82,8 @@ impl Journal {
         };
         if first.strip_suffix(b"\n") != Some(header.as_bytes()) {
             return Err(UsageError(format!(
-                "the sweep is not the one that '{}' was begun with: its file, a file that it names, its shard or floodwall changed; \
+                "the sweep is not the one that '{}' was begun with: its file, a file that it \
+                 names, its shard or floodwall changed; \
                  undo that to go on, remove the journal to begin anew, or name another file with -o",
                 path.display()
             ))

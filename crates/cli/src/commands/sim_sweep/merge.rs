@@ -42,7 +42,8 @@ fn merge(parts: Vec<(&Path, Table)>) -> anyhow::Result<Table> {
         if part.facts.fingerprint != whole.facts.fingerprint || part.columns != whole.columns {
             let (a, b) = (first.display(), path.display());
             return usage(format!(
-                "'{a}' and '{b}' are not of one sweep: its file, a file that it names or floodwall changed between them; run all shards of one"
+                "'{a}' and '{b}' are not of one sweep: its file, a file that it names or floodwall \
+                 changed between them; run all shards of one"
             ));
         }
         shards.push((path, part.facts.shard));
@@ -86,7 +87,8 @@ fn wrong_shards(shards: &[(&Path, Shard)], whole: &Table) -> Option<String> {
     let more =
         if missing.len() > 8 { format!(" and {} more", missing.len() - 8) } else { String::new() };
     Some(format!(
-        "{} of {cells} cells are missing: give shard {shown}{more} too (or read the parts as they are: docs/sweeps.md)",
+        "{} of {cells} cells are missing: give shard {shown}{more} too (or read the parts as they \
+         are: docs/sweeps.md)",
         cells.saturating_sub(distinct.len() as u64)
     ))
 }

@@ -75,7 +75,11 @@ pub(crate) fn run(args: &SweepArgs) -> anyhow::Result<Exit> {
     let unable = rows.iter().filter(|row| reason(&sweep, row).is_some()).count();
     let table = Table { facts, columns: sweep.columns(), rows };
     table.write(&out).with_context(|| {
-        format!("the table is not written, all of its runs are kept in '{}'; give the same command again once that is mended", journal.path().display())
+        format!(
+            "the table is not written, all of its runs are kept in '{}'; give the same command \
+            again once that is mended",
+            journal.path().display()
+        )
     })?;
     journal.remove()?;
     report(&sweep, &table, &out, unable)
@@ -103,13 +107,20 @@ fn is_complete(out: &Path, facts: &Facts) -> anyhow::Result<bool> {
         return Ok(false);
     }
     match Table::facts_of(out) {
-        Ok(there) if there.fingerprint == facts.fingerprint && there.shard == facts.shard => Ok(true),
+        Ok(there) if there.fingerprint == facts.fingerprint && there.shard == facts.shard => {
+            Ok(true)
+        }
         Ok(there) if there.fingerprint == facts.fingerprint => {
             let (shown, shard) = (out.display(), there.shard);
-            Err(UsageError(format!("'{shown}' is shard {shard} of this sweep; name another file with -o")).into())
+            Err(UsageError(format!(
+                "'{shown}' is shard {shard} of this sweep; name another file \
+                with -o"
+            ))
+            .into())
         }
         _ => Err(UsageError(format!(
-            "'{}' is there already and is not this sweep's: its file, a file that it names or floodwall changed since, or it never was; remove it, or name another file with -o",
+            "'{}' is there already and is not this sweep's: its file, a file that it names or \
+             floodwall changed since, or it never was; remove it, or name another file with -o",
             out.display()
         ))
         .into()),
@@ -140,7 +151,8 @@ fn simulate(
         journal.append(&done).map_err(|e| {
             let (path, kept, all) = (journal.path().display(), known.len(), runs.len());
             anyhow::anyhow!(
-                "can't write '{path}': {e}; {kept} of {all} runs are kept: make room, then give the same command again to go on"
+                "can't write '{path}': {e}; {kept} of {all} runs are kept: make room, then give \
+                 the same command again to go on"
             )
         })?;
         known.extend(done.into_iter().map(|(run, figures)| (run.key, figures)));

@@ -237,7 +237,9 @@ fn a_flood_in_the_group_of_who_waits_is_found() {
         serde_json::from_str(&output(&["--json"], &clock, screen)).unwrap();
     let findings = document["findings"].as_array().unwrap();
     let found = findings.iter().find(|finding| finding["id"] == "FW046").unwrap();
-    insta::assert_snapshot!(found["evidence"][0].as_str().unwrap(), @"threads of postgres (812) waited 1.40 s for dm-1 within 1.00 s; rsync (2441) dirties 118 MB/s, and both are in /system.slice/postgresql.service");
+    insta::assert_snapshot!(found["evidence"][0].as_str().unwrap(), @"threads of postgres (812) \
+        waited 1.40 s for dm-1 within 1.00 s; rsync (2441) dirties 118 MB/s, and both are in \
+        /system.slice/postgresql.service");
     // With a probe the text ends with the two tables.
     let text = output(&[], &clock, screen);
     assert!(text.contains("WHO WAITS") && text.contains("WHO WRITES"), "{text}");
@@ -283,7 +285,8 @@ fn a_captured_machine() {
       FW021 note      the rotational flag can't be believed
                       vda: rotational=1 from a hypervisor's disk (driver virtio_blk), which says so of
                       any storage; wbt's target is 75000 µs because of it
-                try:  echo 0 > /sys/block/vda/queue/rotational && floodwall apply vda.wbt_lat_usec=2000
+                try:  echo 0 > /sys/block/vda/queue/rotational && floodwall apply \
+                vda.wbt_lat_usec=2000
                       # if the storage is flash
       FW034 note      control groups can't hold buffered writes
                       cgroup.controllers of version 2 lacks memory and io
@@ -314,13 +317,19 @@ fn a_server_with_a_stack_of_devices() {
       server:/exports/archive
                       nfs4: /mnt/archive copies (nfs4)
 
-        DEVICE             DIRTY  WRITEBACK     WRITES   DRAINS AT  DRAINED IN  HARD LIMIT  BACKGROUND
+        DEVICE             DIRTY  WRITEBACK     WRITES   DRAINS AT  DRAINED IN  HARD \
+        LIMIT  BACKGROUND
                                                                                         IN          IN
-        sda             1480 KiB        0 B   524 kB/s   ~215 MB/s     7.05 ms      62.0 s      31.0 s
-    !!  dm-1            6124 MiB    201 MiB   126 MB/s    126 MB/s      52.7 s  1 min 46 s      52.9 s
-        dm-2             180 KiB        0 B  24.6 kB/s  ~98.3 MB/s     1.88 ms  2 min 16 s      67.8 s
-        btrfs-1            2 MiB        0 B      0 B/s        ?[1]        ?[1]        ?[1]        ?[1]
-        loop0                0 B        0 B      0 B/s        ?[2]         0 s        ?[2]        ?[2]
+        sda             1480 KiB        0 B   524 kB/s   ~215 MB/s     7.05 ms      62.0 \
+        s      31.0 s
+    !!  dm-1            6124 MiB    201 MiB   126 MB/s    126 MB/s      52.7 s  1 min 46 \
+    s      52.9 s
+        dm-2             180 KiB        0 B  24.6 kB/s  ~98.3 MB/s     1.88 ms  2 min 16 \
+        s      67.8 s
+        btrfs-1            2 MiB        0 B      0 \
+        B/s        ?[1]        ?[1]        ?[1]        ?[1]
+        loop0                0 B        0 B      0 B/s        ?[2]         0 \
+        s        ?[2]        ?[2]
     !!  server:/export   900 MiB     64 MiB       ?[3]   41.9 MB/s      24.1 s  5 min 18 s  2 min 39 s
         s/archive
       ! takes over 1 s to drain, !! over 10 s or does not drain at all: an fsync may take as long
@@ -397,7 +406,8 @@ fn a_container_without_privileges() {
     devices
       nvme0n1  disk, Amazon Elastic Block Store, 466 GiB: /etc/resolv.conf (ext4 on nvme0n1p1),
                /etc/hosts (ext4 on nvme0n1p1), /data (ext4 on nvme0n1p1)
-      259:9    xfs: /mnt/detached (xfs); not followed further: 259:9: absent: /sys/dev/block/259:9/dev
+      259:9    xfs: /mnt/detached (xfs); not followed further: 259:9: absent: \
+      /sys/dev/block/259:9/dev
                does not exist
 
       DEVICE   DIRTY  WRITEBACK     WRITES  DRAINS AT  DRAINED IN  HARD LIMIT  BACKGROUND

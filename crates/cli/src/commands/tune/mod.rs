@@ -51,13 +51,15 @@ const SHORTEST: Duration = Duration::from_secs(60);
   floodwall tune --set preset:2010-15MB --set theirs=limits.toml /srv
   floodwall tune --sim --device raid10-bbwc-2010 --victim commit,threads=10,block=16KiB
 
---time bounds the search and decides how many rounds there are; --quick, --thorough and --measure only how long a phase may be.
+--time bounds the search and decides how many rounds there are; --quick, --thorough and --measure \
+only how long a phase may be.
 
 With cgroup v2 a search also paces the flood by its own control group, and under bfq it raises the
 victims' priority. Such a recommendation is about units that only you know. It comes as a command
 and as lines of systemd drop-ins to fill in. --apply, --persist and --export then only say so.
 
-Exit status: 0 a recommendation, or nothing better than what is in force; 3 the best candidate may be better and the measurement can't tell.")]
+Exit status: 0 a recommendation, or nothing better than what is in force; 3 the best candidate may \
+be better and the measurement can't tell.")]
 #[command(args_override_self = true)]
 pub(crate) struct TuneArgs {
     #[command(flatten)]
@@ -387,7 +389,8 @@ fn finish(
         // A setting was measured as a whole, so no part of it is put in force alone.
         let command = &keep.apply;
         notice(&format!(
-            "floodwall: nothing was put in force or exported, because only you know whose units are meant; fill them in: {command}"
+            "floodwall: nothing was put in force or exported, because only you know whose units \
+             are meant; fill them in: {command}"
         ));
     }
     if let (Some(setting), None, true) = (&setting, keep, errors.is_empty()) {

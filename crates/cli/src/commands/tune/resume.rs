@@ -70,7 +70,8 @@ pub(super) fn keeps_all(stored: &Document, new: &Document) -> anyhow::Result<()>
     let (before, now) = (stored.trials.len(), new.trials.len());
     if now < before {
         return Err(UsageError(format!(
-            "--out: the resumed result has {before} trials and the new one {now}, so it is left as it is; give another file"
+            "--out: the resumed result has {before} trials and the new one {now}, so it is left as \
+             it is; give another file"
         ))
         .into());
     }
@@ -147,7 +148,8 @@ impl Here<'_> {
             }
         }
         let Some(before) = reference_setting(stored) else {
-            let why = "the stored result has no trial of the setting in force, so nobody can tell under which settings it was measured; \
+            let why = "the stored result has no trial of the setting in force, so nobody can tell \
+                under which settings it was measured; \
                        begin anew without --resume";
             return Err(UsageError(format!("--resume: {why}")).into());
         };

@@ -105,7 +105,10 @@ impl Offers {
             }
         };
         has_bfq.then(|| {
-            format!("the victims' priority under bfq is tried last: {why}, and without it a database was slower at best-effort 0 in one run")
+            format!(
+                "the victims' priority under bfq is tried last: {why}, and without it a \
+                database was slower at best-effort 0 in one run"
+            )
         })
     }
 
@@ -246,7 +249,10 @@ mod tests {
     fn the_limits_that_are_not_tried_are_named_with_the_servers() {
         let warning =
             |hard_bytes| Least { hard_bytes, servers: "loop0: served by pid 7".into() }.warning();
-        insta::assert_snapshot!(warning(Some(263 << 20)), @"no limit below 263 MiB is tried, because it could hang the machine: loop0: served by pid 7 (FW045); --allow-userspace-servers tries them");
-        insta::assert_snapshot!(warning(None), @"no limit is tried, because any could hang the machine: loop0: served by pid 7 (FW045); --allow-userspace-servers tries them");
+        insta::assert_snapshot!(warning(Some(263 << 20)), @"no limit below 263 MiB is tried, \
+            because it could hang the machine: loop0: served by pid 7 (FW045); \
+            --allow-userspace-servers tries them");
+        insta::assert_snapshot!(warning(None), @"no limit is tried, because any could hang the \
+            machine: loop0: served by pid 7 (FW045); --allow-userspace-servers tries them");
     }
 }

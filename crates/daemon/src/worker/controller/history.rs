@@ -121,7 +121,14 @@ impl Controller {
         for (id, goal) in unmet {
             let name = self.plant.machine.name(id);
             let goal = human_duration(goal);
-            self.say(now, Priority::Warning, format!("{name}: the goal of {goal} can't be met with any lever; the best that there is stays in force"));
+            self.say(
+                now,
+                Priority::Warning,
+                format!(
+                    "{name}: the goal of {goal} can't be met with \
+                any lever; the best that there is stays in force"
+                ),
+            );
         }
     }
 }

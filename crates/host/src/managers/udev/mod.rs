@@ -270,9 +270,8 @@ mod tests {
             run(command).into_iter().map(shown).collect::<Vec<_>>().join(" ")
         };
         assert_eq!(
-            of(
-                "/usr/bin/bash -c 'echo 1 > /sys/block/%k/bdi/strict_limit; echo 16777216 >/sys/block/%k/bdi/max_bytes'"
-            ),
+            of("/usr/bin/bash -c 'echo 1 > /sys/block/%k/bdi/strict_limit; echo 16777216 \
+                 >/sys/block/%k/bdi/max_bytes'"),
             "%k.bdi.strict_limit %k.bdi.max_bytes"
         );
         assert_eq!(of("/bin/sh -c \"echo bfq>/sys%p/queue/scheduler\""), "%k.scheduler");

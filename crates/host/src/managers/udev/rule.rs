@@ -145,7 +145,9 @@ mod tests {
     #[test]
     fn rules_comments_and_continued_lines() {
         let (rules, wrong) = parse(
-            "# a comment\nACTION==\"add|change\", KERNEL==\"sd[a-z]\", \\\n# within\n  ATTR{queue/rotational}==\"1\",ATTR{queue/scheduler}=\"bfq\"\n\nLABEL=\"end\"\n",
+            "# a comment\nACTION==\"add|change\", KERNEL==\"sd[a-z]\", \\\n# \
+             within\n  ATTR{queue/rotational}==\"1\",ATTR{queue/scheduler}=\"bfq\"\n\n\
+             LABEL=\"end\"\n",
         );
         assert!(wrong.is_empty(), "{wrong:?}");
         assert_eq!(

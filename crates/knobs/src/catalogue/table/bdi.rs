@@ -14,14 +14,20 @@ pub(super) const KNOBS: &[Knob] = &[
         max: i64::MAX,
         default: "the whole hard limit",
         needs: "max_ratio_fine (Linux 6.2)",
-        does: "Most bytes of the hard limit that the device may hold dirty; written as max_ratio_fine.",
+        does: "Most bytes of the hard limit that the device may hold dirty; written as \
+            max_ratio_fine.",
         quirks: &[
-            "The kernel keeps a ratio of the hard limit of that moment: what max_bytes reads drifts with free memory, and writing back what was read may fail. Floodwall works the ratio out itself, writes max_ratio_fine, and saves that.",
+            "The kernel keeps a ratio of the hard limit of that moment: what max_bytes reads \
+             drifts with free memory, and writing back what was read may fail. Floodwall works the \
+             ratio out itself, writes max_ratio_fine, and saves that.",
             "A size that comes to less than a millionth of the limit becomes a ratio of 0; refused here.",
-            "Kernels from 6.5 to 6.12 at least divide by zero if it is written while the hard limit is 0: the kernel's file is never written.",
-            "Without bdi.strict_limit it does not hold anybody back while the machine as a whole is below half-way to its hard limit.",
+            "Kernels from 6.5 to 6.12 at least divide by zero if it is written while the hard \
+             limit is 0: the kernel's file is never written.",
+            "Without bdi.strict_limit it does not hold anybody back while the machine as a whole \
+             is below half-way to its hard limit.",
         ],
-        source: "mm/backing-dev.c max_bytes_store; mm/page-writeback.c bdi_ratio_from_pages, bdi_set_max_bytes",
+        source: "mm/backing-dev.c max_bytes_store; mm/page-writeback.c bdi_ratio_from_pages, \
+            bdi_set_max_bytes",
         ..BASE
     },
     Knob {
@@ -51,8 +57,11 @@ pub(super) const KNOBS: &[Knob] = &[
         default: "0",
         does: "Share of the hard limit that is kept for the device, in percent.",
         quirks: &[
-            "All devices' together must stay below 100 %, and each must not be above its max_ratio.",
-            "Linux 6.2 to 6.7 scale it twice: every value but 0 is refused by the kernel, and small values of min_ratio_fine are taken as percent. What is read back is compared with what was written, and a share that such a kernel could not take back is not changed.",
+            "All devices' together must stay below 100 %, and each must not be above its \
+             max_ratio.",
+            "Linux 6.2 to 6.7 scale it twice: every value but 0 is refused by the kernel, and \
+             small values of min_ratio_fine are taken as percent. What is read back is compared \
+             with what was written, and a share that such a kernel could not take back is not changed.",
         ],
         source: "mm/page-writeback.c __bdi_set_min_ratio",
         ..BASE
@@ -74,9 +83,11 @@ pub(super) const KNOBS: &[Knob] = &[
         max: 1,
         default: "0",
         needs: "Linux 6.2",
-        does: "Whether the device's share holds always, not only when the machine as a whole is near its limit.",
+        does: "Whether the device's share holds always, not only when the machine as a whole is \
+            near its limit.",
         quirks: &[
-            "On Linux 6.2 to 6.12 a device that was idle has a share of almost nothing at first: its writers may wait long.",
+            "On Linux 6.2 to 6.12 a device that was idle has a share of almost nothing at first: \
+             its writers may wait long.",
             "It is switched on after the share is set, and off before.",
             "Filesystems in FUSE begin with 1, and a share of 1 %.",
         ],

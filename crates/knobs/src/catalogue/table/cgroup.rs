@@ -21,17 +21,26 @@ pub(super) const KNOBS: &[Knob] = &[
         default: "max",
         needs: "cgroup v2 with the memory controller",
         adjusts: Some("cut to whole pages"),
-        does: "Memory that a group may use before its processes are slowed down and its page cache is reclaimed. With it the group has a dirty limit of its own: a share, vm.dirty_ratio, of what is left for page cache.",
+        does: "Memory that a group may use before its processes are slowed down and its page cache \
+            is reclaimed. With it the group has a dirty limit of its own: a share, vm.dirty_ratio, \
+            of what is left for page cache.",
         quirks: &[
             "The root group has none.",
             "It counts all memory of the group.",
-            "For a paced flood: what its processes use besides page cache, and three seconds of its io.max. A fifth of that may be dirty (vm.dirty_ratio), so its backlog is written in less than a second.",
-            "A value below the group's memory besides page cache plus room for its dirty pages (40 MiB at a dirty_ratio of 20) is refused.",
-            "The dirty limit of its own needs the io controller too, and a filesystem with cgroup writeback (ext2, ext4, btrfs, f2fs, xfs).",
-            "io.max without memory.high lets a flood fill the machine's dirty limit. Every writer is then throttled.",
-            "For a unit that systemd manages it is MemoryHigh=, set with systemctl set-property --runtime.",
+            "For a paced flood: what its processes use besides page cache, and three seconds of \
+             its io.max. A fifth of that may be dirty (vm.dirty_ratio), so its backlog is written \
+             in less than a second.",
+            "A value below the group's memory besides page cache plus room for its dirty pages (40 \
+             MiB at a dirty_ratio of 20) is refused.",
+            "The dirty limit of its own needs the io controller too, and a filesystem with cgroup \
+             writeback (ext2, ext4, btrfs, f2fs, xfs).",
+            "io.max without memory.high lets a flood fill the machine's dirty limit. Every writer \
+             is then throttled.",
+            "For a unit that systemd manages it is MemoryHigh=, set with systemctl set-property \
+             --runtime.",
         ],
-        source: "mm/memcontrol.c memory_high_write, mem_cgroup_wb_stats; mm/page-writeback.c domain_dirty_limits",
+        source: "mm/memcontrol.c memory_high_write, mem_cgroup_wb_stats; mm/page-writeback.c \
+            domain_dirty_limits",
         ..BASE
     },
     Knob {
@@ -40,11 +49,17 @@ pub(super) const KNOBS: &[Knob] = &[
         default: "max for every key",
         does: "Most bytes and operations a second that a group may read and write on a device.",
         quirks: &[
-            "Buffered writes count only on filesystems with cgroup writeback (ext2, ext4, btrfs, f2fs, xfs).",
+            "Buffered writes count only on filesystems with cgroup writeback (ext2, ext4, btrfs, \
+             f2fs, xfs).",
             "The root group has none.",
-            "Without memory.high a flood fills the machine's dirty limit. Every writer is then slowed down.",
-            "Processes that no unit holds (cron, a container) need a group first: mkdir /sys/fs/cgroup/backup; a shell that writes its own number to cgroup.procs there starts them in it.",
-            "For a unit that systemd manages it is IOReadBandwidthMax= and its like, set with systemctl set-property --runtime: for one device of the unit, and not for a stacked device on one disk (LVM, LUKS).",
+            "Without memory.high a flood fills the machine's dirty limit. Every writer is then \
+             slowed down.",
+            "Processes that no unit holds (cron, a container) need a group first: mkdir \
+             /sys/fs/cgroup/backup; a shell that writes its own number to cgroup.procs there \
+             starts them in it.",
+            "For a unit that systemd manages it is IOReadBandwidthMax= and its like, set with \
+             systemctl set-property --runtime: for one device of the unit, and not for a stacked \
+             device on one disk (LVM, LUKS).",
         ],
         source: "block/blk-throttle.c tg_set_limit",
         ..BASE
@@ -57,7 +72,8 @@ pub(super) const KNOBS: &[Knob] = &[
         does: "A group's share of a device, for io.cost; without a device the group's share of all.",
         quirks: &[
             "Without io.cost.qos switched on it does nothing; bfq has a file of its own.",
-            "For a unit that systemd manages the group's own weight is IOWeight=, set with systemctl set-property --runtime; it sets io.bfq.weight too.",
+            "For a unit that systemd manages the group's own weight is IOWeight=, set with \
+             systemctl set-property --runtime; it sets io.bfq.weight too.",
         ],
         source: "block/blk-iocost.c ioc_weight_write",
         ..BASE
@@ -71,8 +87,10 @@ pub(super) const KNOBS: &[Knob] = &[
         does: "A group's share of the devices that run bfq; without a device the group's share of all.",
         quirks: &[
             "The root group has none.",
-            "A write without a device drops the weights of single devices; refused while there are any. So does its rollback.",
-            "Refused for a unit that systemd manages: it works it out from IOWeight= and sets it again at each change of the unit's IO properties. Set io.weight.",
+            "A write without a device drops the weights of single devices; refused while there are \
+             any. So does its rollback.",
+            "Refused for a unit that systemd manages: it works it out from IOWeight= and sets it \
+             again at each change of the unit's IO properties. Set io.weight.",
         ],
         source: "block/bfq-cgroup.c bfq_io_set_weight, bfq_io_set_weight_legacy",
         ..BASE
@@ -82,7 +100,8 @@ pub(super) const KNOBS: &[Knob] = &[
         unit: Unit::Keys(&["target"]),
         default: "0 (off)",
         needs: "CONFIG_BLK_CGROUP_IOLATENCY",
-        does: "The mean latency in microseconds that a group is promised: others are held back when it is missed.",
+        does: "The mean latency in microseconds that a group is promised: others are held back \
+            when it is missed.",
         source: "block/blk-iolatency.c iolatency_set_limit",
         ..BASE
     },
@@ -113,7 +132,8 @@ pub(super) const KNOBS: &[Knob] = &[
         default: "enable=0",
         needs: "CONFIG_BLK_CGROUP_IOCOST",
         resets: &[Reset { knob: "wbt_lat_usec", keep: false }],
-        does: "Switches io.cost on for a device and says which latencies it defends, and how far it may slow the device down for that.",
+        does: "Switches io.cost on for a device and says which latencies it defends, and how far \
+            it may slow the device down for that.",
         quirks: &[
             "In the root group alone. Naming a parameter sets ctrl=user.",
             "Switching it on switches writeback throttling (wbt) off.",

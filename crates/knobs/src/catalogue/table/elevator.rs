@@ -70,7 +70,8 @@ pub(super) const KNOBS: &[Knob] = &[
         min: 1,
         max: 65_536,
         default: "nr_requests; 3/4 of it on 5.15 to 6.8",
-        needs: "a kernel after RHEL 8's 4.18 (there in 5.15) and before 7 (there in 6.18); then the queue's async_depth",
+        needs: "a kernel after RHEL 8's 4.18 (there in 5.15) and before 7 (there in 6.18); then \
+            the queue's async_depth",
         adjusts: Some("cut to nr_requests"),
         does: "How many requests all but synchronous reads may hold.",
         quirks: &[
@@ -144,7 +145,8 @@ pub(super) const KNOBS: &[Knob] = &[
         name: "iosched.slice_idle_us",
         unit: Unit::Microseconds,
         default: "8000",
-        does: "How long the device is kept idle for the next request of the process just served; 0 on fast drives trades fairness for throughput.",
+        does: "How long the device is kept idle for the next request of the process just served; 0 \
+            on fast drives trades fairness for throughput.",
         quirks: &["Under strict_guarantees it is at least 8000."],
         ..BASE_BFQ
     },
@@ -182,7 +184,8 @@ pub(super) const KNOBS: &[Knob] = &[
         ],
         does: "One request in the device at a time, and idling always: bandwidth shares hold exactly.",
         quirks: &[
-            "Switching it on raises slice_idle to 8 ms, and switching it off leaves it there: it is saved with it.",
+            "Switching it on raises slice_idle to 8 ms, and switching it off leaves it there: it \
+             is saved with it.",
         ],
         source: "block/bfq-iosched.c bfq_strict_guarantees_store",
         ..BASE_BFQ

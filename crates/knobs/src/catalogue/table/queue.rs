@@ -19,12 +19,15 @@ pub(super) const KNOBS: &[Knob] = &[
         ],
         does: "The elevator: in which order waiting requests go to the device.",
         quirks: &[
-            "A switch resets nr_requests and every tunable of the elevator: both are saved with it, and written after it.",
-            "bfq switches writeback throttling (wbt) off unless somebody has set wbt_lat_usec by hand; leaving bfq switches it on again.",
+            "A switch resets nr_requests and every tunable of the elevator: both are saved with \
+             it, and written after it.",
+            "bfq switches writeback throttling (wbt) off unless somebody has set wbt_lat_usec by \
+             hand; leaving bfq switches it on again.",
             "An elevator built as a module is listed only once loaded; naming it makes the kernel load it.",
             "dm and md devices built on bios have none.",
         ],
-        source: "block/elevator.c elv_iosched_store, elevator_set_default; block/bfq-iosched.c bfq_init_queue",
+        source: "block/elevator.c elv_iosched_store, elevator_set_default; block/bfq-iosched.c \
+            bfq_init_queue",
         ..BASE
     },
     Knob {
@@ -37,11 +40,13 @@ pub(super) const KNOBS: &[Knob] = &[
             Reset { knob: "iosched.async_depth", keep: false },
             Reset { knob: "async_depth", keep: false },
         ],
-        does: "How many requests may wait in the queue: with max_sectors_kb it bounds how much flood stands ahead of a victim.",
+        does: "How many requests may wait in the queue: with max_sectors_kb it bounds how much \
+            flood stands ahead of a victim.",
         quirks: &[
             "More than 2048, or with none more than the hardware's depth, is refused by the kernel.",
             "The kernel may answer \"busy\" (seen in 6.18); Floodwall tries again.",
-            "A switch of the elevator resets it; a change resets mq-deadline's async_depth, and scales the queue's.",
+            "A switch of the elevator resets it; a change resets mq-deadline's async_depth, and \
+             scales the queue's.",
         ],
         source: "block/blk-sysfs.c queue_requests_store; block/blk-mq.c blk_mq_update_nr_requests",
         ..BASE
@@ -73,10 +78,12 @@ pub(super) const KNOBS: &[Knob] = &[
         resets: &[Reset { knob: "read_ahead_kb", keep: true }],
         does: "Largest request: a victim waits at least for the one that the device is working on.",
         quirks: &[
-            "More than max_hw_sectors_kb is cut to it (seen on 6.18) or refused (older kernels); less than a page is refused.",
+            "More than max_hw_sectors_kb is cut to it (seen on 6.18) or refused (older kernels); \
+             less than a page is refused.",
             "A write sets read_ahead_kb back to the device's default (seen on 6.18); Floodwall keeps it.",
         ],
-        source: "block/blk-sysfs.c queue_max_sectors_store; block/blk-settings.c blk_apply_bdi_limits",
+        source: "block/blk-sysfs.c queue_max_sectors_store; block/blk-settings.c \
+            blk_apply_bdi_limits",
         ..BASE
     },
     Knob {
@@ -103,12 +110,15 @@ pub(super) const KNOBS: &[Knob] = &[
         adjusts: Some(
             "-1 becomes the default for the medium; some elevators and io.cost switch it off",
         ),
-        does: "Writeback throttling: the read latency above which the queue lets less background writing through; 0 switches it off.",
+        does: "Writeback throttling: the read latency above which the queue lets less background \
+            writing through; 0 switches it off.",
         quirks: &[
             "Any value but the one in force marks it as set by hand: bfq then no longer switches it off.",
-            "Writing the value that it already holds does not switch it on again where bfq has switched it off; Floodwall writes another value first.",
+            "Writing the value that it already holds does not switch it on again where bfq has \
+             switched it off; Floodwall writes another value first.",
             "Kernels up to 5.15 at least (no longer 6.5) print the target even while it is off.",
-            "It judges by the fastest read of a window: one hit in the device's cache hides starving reads; without reads it opens up.",
+            "It judges by the fastest read of a window: one hit in the device's cache hides \
+             starving reads; without reads it opens up.",
             "It counts fsync's own data as writes too, and before 6.8 also the journal's.",
         ],
         source: "block/blk-sysfs.c queue_wb_lat_store; block/blk-wbt.c wbt_set_min_lat, get_limit",
@@ -117,7 +127,8 @@ pub(super) const KNOBS: &[Knob] = &[
     Knob {
         name: "rq_affinity",
         default: "1",
-        does: "Where a completion runs: 0 anywhere, 1 in the group of CPUs that submitted, 2 on the very CPU.",
+        does: "Where a completion runs: 0 anywhere, 1 in the group of CPUs that submitted, 2 on \
+            the very CPU.",
         quirks: &["Other numbers are ignored by the kernel without an error; refused here."],
         source: "block/blk-sysfs.c queue_rq_affinity_store",
         ..BASE

@@ -448,7 +448,8 @@ impl Files for Kernel {
         }
         if path == "/proc/vmstat" {
             return Ok(format!(
-                "nr_free_pages 3000000\nnr_inactive_file 1000000\nnr_active_file 1000000\nnr_dirty {}\nnr_writeback 0\n",
+                "nr_free_pages 3000000\nnr_inactive_file 1000000\nnr_active_file 1000000\n\
+                 nr_dirty {}\nnr_writeback 0\n",
                 self.dirty_pages.get()
             ));
         }

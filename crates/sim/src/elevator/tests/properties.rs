@@ -259,7 +259,8 @@ proptest! {
             }
             // Two read batches, one write batch, or the rest of one: none longer than 16.
             let latest = expiry_ms + 3 * 16 + 4;
-            prop_assert!(served_at.is_some_and(|ms| ms <= latest), "{} {}: {:?}", generation, kind, served_at);
+            prop_assert!(served_at.is_some_and(|ms| ms <= latest), "{} {}: \
+                {:?}", generation, kind, served_at);
         }
     }
 }

@@ -122,7 +122,8 @@ fn a_pace_while_little_is_known() {
     postgres (41) waits 25.0 ms for a commit or a read, within the goal of 50.0 ms, assumed until victims were seen without a flood.
     ");
     let given = Device { goal_is_given: true, ..assumed };
-    insta::assert_snapshot!(waits(&given), @"postgres (41) waits 25.0 ms for a commit or a read, within the goal of 50.0 ms.");
+    insta::assert_snapshot!(waits(&given), @"postgres (41) waits 25.0 ms for a commit or a read, \
+        within the goal of 50.0 ms.");
     let little = Device { floods: Vec::new(), ..paced(0.5) };
     insta::assert_snapshot!(said(&status(vec![little])), @r"
     sda: postgres (41) waits 10.0 ms for a commit or a read, within the goal of
@@ -336,7 +337,8 @@ fn free_and_watch() {
     insta::assert_snapshot!(said(&status((1..=5).map(quiet).collect())), @r"
     sd1, sd2, sd3 and 2 more: nothing floods. Everything is as you have it.
     ");
-    insta::assert_snapshot!(said(&status(vec![quiet(1)])), @"sd1: nothing floods. Everything is as you have it.");
+    insta::assert_snapshot!(said(&status(vec![quiet(1)])), @"sd1: nothing floods. Everything is as \
+        you have it.");
     let watch = disk("watch", 0.4, Vec::new());
     let alone = Device { state: "free".into(), floods: Vec::new(), ..watch.clone() };
     let copy = Device { state: "free".into(), victims: Vec::new(), ..watch.clone() };
@@ -372,7 +374,8 @@ fn what_is_given_back() {
         held: vec![held("scheduler", "bfq", "bfq")],
         ..short()
     };
-    insta::assert_snapshot!(said(&status(vec![last])), @"sda: The flood or the wait has ended. Everything is as you have it again.");
+    insta::assert_snapshot!(said(&status(vec![last])), @"sda: The flood or the wait has ended. \
+        Everything is as you have it again.");
     let gone = Device { state: "recover".into(), floods: Vec::new(), ..short() };
     insta::assert_snapshot!(said(&status(vec![gone])), @r"
     sda: The flood or the wait has ended. The guard is giving back nr_requests and
