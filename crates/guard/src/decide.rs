@@ -152,7 +152,9 @@ fn because(why: String) -> Option<Move> {
 impl Machine {
     /// Whether operations that end now have waited behind requests from before the last step.
     pub(crate) fn is_unsettled(&self, now: Duration) -> bool {
-        !matches!(self.state, State::Free | State::Watch) && now - self.stepped < SETTLE
+        let holds = self.pace.as_ref().is_some_and(|pace| pace.holds(now));
+        let steers = !matches!(self.state, State::Free | State::Watch);
+        steers && (holds || now - self.stepped < SETTLE)
     }
 
     pub(crate) fn mode(&self) -> Mode {
@@ -276,8 +278,12 @@ impl Machine {
     /// Whether a flood that could not be paced when the encounter began can be now: its group had a
     /// victim, or no limits yet.
     fn can_pace_now(&self, offers: &Offers<'_>) -> bool {
-        let is_new = |group: &str| self.ignoring.as_deref() != Some(group);
-        offers.group.is_some_and(is_new)
+        offers.group.is_some_and(|group| !self.is_ignored_by(group))
+    }
+
+    /// Whether a group has ignored its pace in this encounter.
+    pub(crate) fn is_ignored_by(&self, group: &str) -> bool {
+        self.ignoring.as_deref() == Some(group)
     }
 
     fn enter(&mut self, now: Duration, state: State, why: String) -> Option<Move> {

@@ -4,7 +4,7 @@
 //! ```text
 //! counters ── backlogged through the whole tick? ── yes ─▶ drain rate: largest of 4 s of such time
 //! actors ──┬─ dirties much, waits little ─────────────────▶ flood
-//!          └─ waits ─▶ victim ─▶ latencies of the last second ─▶ pressure = p90 / goal
+//!          └─ waits ─▶ victim ─▶ judged latencies ─▶ pressure = p90 / goal
 //!                        └── no flood, no backlog? ── yes ─▶ base: median of 10 s of medians
 //! ```
 //!
@@ -119,8 +119,10 @@ pub enum Unpaced {
     SeveralGroups,
     /// Its group holds a victim, or a process that may be one.
     WithVictim,
-    /// Its group lacks io.max or memory.high.
+    /// The guard can't set io.max or memory.high of its group.
     NoLimits,
+    /// It wrote more than its pace.
+    Ignored,
 }
 
 impl fmt::Display for Unpaced {
@@ -129,7 +131,8 @@ impl fmt::Display for Unpaced {
             Self::NoGroup => "its control group is not known (pacing needs cgroup v2)",
             Self::SeveralGroups => "the floods are in several control groups",
             Self::WithVictim => "its control group holds a victim, too",
-            Self::NoLimits => "its control group has no io.max or no memory.high",
+            Self::NoLimits => "the guard can't set io.max and memory.high of its control group",
+            Self::Ignored => "it wrote more than it was allowed to",
         })
     }
 }
@@ -510,14 +513,14 @@ impl Estimator {
         }
     }
 
-    /// The latencies of the last second.
+    /// The latencies that are judged: see [`LATENCY_WINDOW`].
     fn latencies(&self) -> LatencyCounts {
         let mut all = LatencyCounts::default();
         self.recent.iter().for_each(|(_, counts)| all.merge(counts));
         all
     }
 
-    /// Compares the latencies of the last second with the goal. An operation under way counts once
+    /// Compares the judged latencies with the goal. An operation under way counts once
     /// its age is above [`BASE_MULTIPLE`] times the goal.
     fn pressure(&self, config: &Config, goal: Duration, oldest: Duration) -> (Option<f64>, u64) {
         let all = self.latencies();

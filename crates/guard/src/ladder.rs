@@ -8,8 +8,8 @@
 //!                            is tried again after 8 s, then twice as long each time
 //! a shorter queue makes them wait twice as long ─▶ back after a second, and none shorter any more
 //! the flood is below its floor ─▶ one step longer, whatever victims wait
-//! no length keeps the goal     ─▶ other levers; before they are due, the best length for 8 s, then
-//!                                 for twice as long each time
+//! no length keeps the goal ─▶ other levers; before they are due, the best length for 8 s, then
+//!                             for twice as long each time
 //! ```
 //!
 //! A commit waits for the requests before it, once for each request that it has to send itself. So
@@ -109,13 +109,15 @@ impl Ladder {
         e: &Estimate,
         offers: &Offers<'_>,
     ) -> Turn {
-        if now < self.rests_until {
-            return Turn::Stay;
-        }
         let slots = tally.fresh().slots.min(JUDGED);
         let (Some(goal), Some((wait, flood))) = (whole.goal_s, tally.last(slots, whole)) else {
             return Turn::Stay;
         };
+        if wait <= goal {
+            (self.rests_until, self.rest) = (now, PROBE_WAIT);
+        } else if now < self.rests_until {
+            return Turn::Stay;
+        }
         let bytes = offers.queue_bytes(level);
         let base = e.base.map_or(goal / BASE_MULTIPLE, |base| base.as_secs_f64()).min(wait);
         let expected = |there: f64| base + (wait - base) * there / bytes;
@@ -340,6 +342,25 @@ mod tests {
         bench.run(30, &device);
         assert_eq!(bench.kib(), 512.0, "{:?}", bench.steps);
         assert!(bench.is_exhausted);
+    }
+
+    #[test]
+    fn a_rest_ends_once_victims_keep_their_goal() {
+        let mut bench = Bench::new();
+        bench.run(10, &|_| (1.0, 0.5 * DRAIN));
+        assert!(bench.is_exhausted && bench.kib() == 128.0);
+        let now = bench.now;
+        bench.ladder.rest(now, now + Duration::from_secs(3600));
+        bench.ladder.rest(now, now + Duration::from_secs(3600));
+        let steps = bench.steps.len();
+        bench.run(15, &|_| (1.0, 0.5 * DRAIN));
+        assert_eq!(bench.steps.len(), steps, "it rests for 16 s");
+        // What they waited for besides the queue has gone.
+        let now = bench.now;
+        bench.ladder.rest(now, now + Duration::from_secs(3600));
+        bench.run(30, &linear(1.0));
+        assert!(bench.kib() >= 1024.0, "{:?}", bench.steps);
+        assert_eq!(bench.ladder.rest, PROBE_WAIT, "the next rest is short again");
     }
 
     #[test]

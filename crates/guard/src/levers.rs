@@ -142,8 +142,6 @@ fn elevator_level(name: &str) -> u8 {
 pub(crate) struct Offers<'a> {
     /// The control group that holds all floods and no victim, if it can be paced.
     pub(crate) group: Option<&'a str>,
-    /// Whether there is such a group, and it lacks a limit that pacing needs.
-    pub(crate) lacks_limits: bool,
     /// Whether a victim can be raised under the elevator in force.
     pub(crate) raise: bool,
     /// Whether the elevator belongs to another program.
@@ -173,9 +171,6 @@ impl<'a> Offers<'a> {
         };
         Self {
             group: floods_group.filter(|group| limits(group).iter().all(|limit| held.has(limit))),
-            lacks_limits: floods_group.is_some_and(|group| {
-                limits(group).iter().any(|limit| held.own().get(limit).is_none())
-            }),
             raise: false,
             elevator_is_theirs: !held.has("scheduler"),
             elevators: ELEVATORS.map(|name| name != own && held.has_elevator(name)),

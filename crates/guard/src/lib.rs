@@ -373,8 +373,14 @@ impl Device {
         self.held.check_limits(plant, look.id, seen.at, report)?;
         self.committers.look(now, &look.actors);
         let mut offers = Offers::of(&self.held, seen.hard_limit_bytes, floods_group.as_deref());
-        if offers.lacks_limits {
-            estimate.unpaced = Some(Unpaced::NoLimits);
+        // The limits of a group are known while victims and floods meet.
+        if estimate.victims && estimate.floods && floods_group.is_some() {
+            estimate.unpaced = match offers.group {
+                None => Some(Unpaced::NoLimits),
+                Some(group) if self.machine.is_ignored_by(group) => Some(Unpaced::Ignored),
+                Some(_) => None,
+            };
+            self.last.unpaced = estimate.unpaced;
         }
         let has_bfq = self.machine.level.is_bfq(&offers) && !look.changing;
         let raisable = if has_bfq && estimate.victims && estimate.floods {

@@ -119,6 +119,11 @@ impl Pace {
         self.good
     }
 
+    /// Whether operations that have begun before the last change may still end.
+    pub(crate) fn holds(&self, now: Duration) -> bool {
+        now - self.changed < self.hold
+    }
+
     /// When the rate was last changed. Operations that ended before met another rate.
     pub(crate) fn changed(&self) -> Duration {
         self.changed
@@ -146,7 +151,7 @@ impl Pace {
             e.pressure.map_or(self.is_draining && e.oldest > e.goal, |pressure| pressure > HARMED);
         self.late = if is_late { self.late + e.tick } else { Duration::ZERO };
         self.follow_floor(e, is_late);
-        if now - self.changed < self.hold {
+        if self.holds(now) {
             return None;
         }
         self.hold = Duration::ZERO;
@@ -197,11 +202,11 @@ impl Pace {
     /// Victims keep their goal. They bear a rate once late operations would have shown; with room
     /// for more, a higher one is tried.
     fn bear(&mut self, now: Duration, e: &Estimate) {
-        if now - self.changed >= step(e) {
-            (self.good, self.is_learnt) = (self.rate, false);
-        }
         // Without a judged operation the harm of a rate shows late.
         let is_judged = e.pressure.is_some() || now - self.changed >= LEAST_TRIAL;
+        if is_judged && now - self.changed >= step(e) {
+            (self.good, self.is_learnt) = (self.rate, false);
+        }
         if now < self.next || !is_judged || e.pressure.unwrap_or(0.0) > PACE_ROOM {
             return;
         }

@@ -172,8 +172,9 @@ pub(crate) fn person(knob: &str, value: &str) -> String {
     format!("{knob}={value}")
 }
 
-/// For a shell.
-pub(crate) fn quoted(word: &str) -> String {
+/// A word of a command line, quoted for a shell where it needs that.
+#[must_use]
+pub fn quoted(word: &str) -> String {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_=.,:/%+@".contains(&b);
     if !word.is_empty() && word.bytes().all(plain) {
         return word.to_owned();

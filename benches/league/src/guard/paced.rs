@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
 
-use floodwall_guard::config::{DOMAIN, LEAST_DOMAIN};
+use floodwall_guard::config::{DOMAIN, LEAST_DOMAIN, LEAST_GOAL};
 use floodwall_guard::{Config, Decision};
 use floodwall_model::{Setting, scenario};
 use floodwall_sim::PlantDevice;
@@ -99,7 +99,7 @@ pub(super) fn measure(
         tell("the default and the guard");
         let alone = reference.flood_bytes_per_s;
         let (default, _) = run(cell, seed, rate, alone, &grouped(), None)?;
-        let goal = Duration::from_secs_f64(MOST_P99 * default.alone_p99_us / 1e6);
+        let goal = Duration::from_secs_f64(MOST_P99 * default.alone_p99_us / 1e6).max(LEAST_GOAL);
         let (guarded, decisions) =
             run(cell, seed, rate, alone, &grouped(), Some(Config::default()))?;
         if args.log && seed == MACHINES[0] {
@@ -237,6 +237,9 @@ impl Worst {
 impl Paced {
     /// Whether no fixed pace is better than these runs.
     fn is_not_dominated(&self, runs: &[Run]) -> bool {
+        if runs.is_empty() {
+            return false;
+        }
         let guard = Worst::of(runs);
         !self.fixed.is_empty() && self.fixed.values().all(|runs| !Worst::of(runs).dominates(&guard))
     }
@@ -263,10 +266,9 @@ pub(super) fn section(rows: &[(Cell, Paced)], all: usize) -> String {
         "{} of {all} cells are measured, on {} machines each. Victims run at a third of their rate alone, \
          from {MEET} s before the flood to {} s after it came. The flood is in a separate control group. \
          A cell reaches a goal if it does on every machine. *With \
-         --p99*: the guard is given {MOST_P99:.0} times the p99 before the flood as its goal. \
-         *Some fixed \
-         pace*: at least one of {} % of the flood's rate alone, in force from the beginning, \
-         reaches it.\n\n\
+         --p99*: the guard's goal is {MOST_P99:.0} times the p99 before the flood, and 2 ms at \
+         least. *Some fixed pace*: at least one of {} % of the flood's rate alone, in force from \
+         the beginning, reaches it.\n\n\
          | figure | goal | cells with the guard | with --p99 | without | some fixed pace |\n\
          |---|---|---|---|---|---|\n",
         rows.len(),
@@ -301,16 +303,19 @@ pub(super) fn section(rows: &[(Cell, Paced)], all: usize) -> String {
          --p99 | best fixed pace |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|\n",
     );
     for (cell, paced) in rows {
-        let [guard, asked, default] =
-            [&paced.guard, &paced.asked, &paced.default].map(|runs| Worst::of(runs));
+        let [guard, default] = [&paced.guard, &paced.default].map(|runs| Worst::of(runs));
+        // Cells that were measured before there were such runs have none.
+        let asked = (!paced.asked.is_empty()).then(|| Worst::of(&paced.asked));
+        let of_asked =
+            |text: &dyn Fn(&Worst) -> String| asked.as_ref().map_or_else(|| "–".to_owned(), text);
         let fixed = paced.best_fixed().map_or("none".to_owned(), |percent| format!("{percent} %"));
         let most =
             |runs: &[Run], of: fn(&Run) -> f64| runs.iter().map(of).fold(0.0, f64::max) / 1e3;
         let p99 = |runs: &[Run]| most(runs, |r| r.p99_us);
         let _ = writeln!(
             out,
-            "| {}, {}, {} | {:.0} | {:.0} % | {:.0} % | {:.1} | {:.1} | {:.1} | {:.1} | {}, {}, {} \
-             | {:.0} % | {:.0} % | {:.0} % | {fixed} |",
+            "| {}, {}, {} | {:.0} | {:.0} % | {:.0} % | {:.1} | {:.1} | {:.1} | {} | {}, {}, {} \
+             | {:.0} % | {:.0} % | {} | {fixed} |",
             cell.device,
             cell.victim,
             cell.streams,
@@ -320,13 +325,13 @@ pub(super) fn section(rows: &[(Cell, Paced)], all: usize) -> String {
             most(&paced.guard, |r| r.alone_p99_us),
             p99(&paced.default),
             p99(&paced.guard),
-            p99(&paced.asked),
+            of_asked(&|_| format!("{:.1}", p99(&paced.asked))),
             default.dead_seconds,
             guard.dead_seconds,
-            asked.dead_seconds,
+            of_asked(&|worst| worst.dead_seconds.to_string()),
             100.0 * default.flood,
             100.0 * guard.flood,
-            100.0 * asked.flood,
+            of_asked(&|worst| format!("{:.0} %", 100.0 * worst.flood)),
         );
     }
     out

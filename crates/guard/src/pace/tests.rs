@@ -93,6 +93,32 @@ fn a_victim_with_few_operations_keeps_no_flood_at_its_first_rate() {
 }
 
 #[test]
+fn a_rate_that_was_not_judged_is_none_that_victims_bore() {
+    let mut pace = Pace::begin(Duration::ZERO, "flood", None, &estimate(0.0));
+    let mut tick = 0;
+    let mut look = |pace: &mut Pace, pressure: Option<f64>| {
+        tick += 1;
+        let e = Estimate { pressure, ..beside(0.0, pace.rate, f64::INFINITY) };
+        pace.tick(TICK * tick, &e);
+    };
+    let bore = pace.rate;
+    while pace.rate == bore {
+        look(&mut pace, None);
+    }
+    // Three seconds later the first operations end, and are late.
+    for _ in 0..12 {
+        look(&mut pace, None);
+    }
+    look(&mut pace, Some(2.0));
+    assert!(pace.good <= bore, "{} after {bore}", pace.good);
+    // They have begun before the change: one cut is enough.
+    let (good, hold) = (pace.good, pace.hold);
+    assert!(pace.holds(pace.changed + hold - TICK) && !pace.holds(pace.changed + hold));
+    look(&mut pace, Some(2.0));
+    assert_eq!(pace.good, good);
+}
+
+#[test]
 fn a_rate_that_the_device_does_not_follow_does_not_rise() {
     let unknown = Estimate { drain_is_least: true, prior_bytes_per_s: 100e6, ..estimate(0.1) };
     let mut pace = Pace::begin(Duration::ZERO, "flood", None, &unknown);

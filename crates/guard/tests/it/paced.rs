@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use floodwall_guard::{Config, Guard};
+use floodwall_guard::{Config, Guard, Unpaced};
 use floodwall_model::Setting;
 use floodwall_model::plant::{KnobWrite, Plant};
 use floodwall_sim::SimOptions;
@@ -196,4 +196,6 @@ fn a_pace_ends_when_another_program_takes_its_dirty_limit_away() {
     );
     assert_eq!(limit(&mut run, "io.max"), "rbps=max wbps=max riops=max wiops=max");
     assert_ne!(run.state(), State::Pace);
+    let why = run.guard.as_ref().unwrap().status().next().unwrap().estimate.unpaced;
+    assert_eq!(why, Some(Unpaced::NoLimits));
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use floodwall_daemon::Flags;
 use floodwall_model::units::parse_duration;
+use floodwall_report::repeat::quoted;
 
 use crate::commands::settings::JOURNAL;
 
@@ -92,10 +93,7 @@ impl Reach {
     pub(super) fn command(&self, does: &str) -> String {
         let socket = match &self.socket {
             None => String::new(),
-            Some(path) if path.as_os_str().to_string_lossy().contains(char::is_whitespace) => {
-                format!(" --socket {path:?}")
-            }
-            Some(path) => format!(" --socket {}", path.display()),
+            Some(path) => format!(" --socket {}", quoted(&path.display().to_string())),
         };
         format!("'floodwall guard {does}{socket}'")
     }

@@ -71,9 +71,10 @@ fn folded(text: &str) -> Vec<String> {
     lines.map(indented).map(|line| line.replace(BOUND, " ")).collect()
 }
 
-/// A text that stays on one line.
+/// A text that stays on one line, unless it is longer than one.
 fn bound(text: &str) -> String {
-    text.replace(' ', BOUND)
+    let fits = text.chars().count() <= WIDTH - INDENT.len();
+    if fits { text.replace(' ', BOUND) } else { text.to_owned() }
 }
 
 fn figure(value: impl std::fmt::Display) -> String {
@@ -139,13 +140,13 @@ fn waits(d: &Device) -> String {
     };
     let goal = micros(d.goal_us);
     let long = match d.pressure {
-        // Either they commit and read that seldom, or the probe has not looked for a second yet.
-        // None was seen to be under way for much longer than the goal.
+        // Either they commit and read that seldom, or the last step was a moment ago. None was seen
+        // to be under way for much longer than the goal.
         None => {
             let verb = verb(&d.victims, "waits", "wait");
             format!(
                 "{who} {verb} for commits or reads; how long is not measured yet (fewer than five \
-                 were seen to end within 8 s), and none is known to be stuck. The goal is {goal}"
+                 have ended since the guard's last step, or within 8 s), and none is known to be stuck. The goal is {goal}"
             )
         }
         Some(pressure) => {
@@ -318,7 +319,8 @@ fn protected(d: &Device, status: &Status, reach: &Reach) -> Vec<String> {
     }
     let does = listed(does.iter().map(String::as_str), does.len(), does.len());
     let does = does.unwrap_or_else(|| "looks on for a moment".to_owned());
-    vec![waits(d), flood(d, &does), undone(d, status), unwanted(d, status, reach)]
+    let told = [waits(d), flood(d, &does)].into_iter().chain(unpaced(d));
+    told.chain([undone(d, status), unwanted(d, status, reach)]).collect()
 }
 
 /// Whether a sentence names a knob: not without a change, nor beside the elevator that brings it.
@@ -328,6 +330,12 @@ fn is_told(held: &HeldKnob) -> bool {
 
 fn is_of_queue(held: &HeldKnob) -> bool {
     !is_priority(&held.knob) && !held.knob.ends_with(IO_MAX) && !held.knob.ends_with(HIGH)
+}
+
+/// Why the flood is not held to a rate.
+fn unpaced(d: &Device) -> Option<String> {
+    let why = d.unpaced.as_ref().filter(|_| !d.floods.is_empty())?;
+    Some(format!("The flood can't be held to a rate: {why}."))
 }
 
 /// What the flood still gets, and that everything comes back.
@@ -352,17 +360,14 @@ fn undone(d: &Device, status: &Status) -> String {
             format!("Nothing else is changed, and the unit gets its own limits back {end}.")
         }
         (_, Some(drain)) if !is_written_out => {
-            let gets = match d.flood_bytes_per_s {
-                Some(rate) => format!("{} of", figure(Rate(rate.min(drain)))),
+            let gets = match d.flood_bytes_per_s.filter(|_| !d.floods.is_empty()) {
+                Some(rate) if rate < drain => format!("{} of", figure(Rate(rate))),
+                Some(_) => "all of".to_owned(),
                 None => "its part of".to_owned(),
             };
-            let unpaced = d
-                .unpaced
-                .as_ref()
-                .map_or_else(String::new, |why| format!(" It can't be held to a rate: {why}."));
             format!(
-                "The flood still gets {gets} the {} that the disk drains now.{unpaced} The guard \
-                 puts everything back {end}.",
+                "The flood still gets {gets} the {} that the disk drains now. The guard puts \
+                 everything back {end}.",
                 figure(Rate(drain))
             )
         }

@@ -5,6 +5,7 @@ use floodwall_daemon::socket::ask_to_yield;
 use floodwall_knobs::journal::{DiskStore, JournalError};
 use floodwall_knobs::{InTheWay, Intention};
 use floodwall_model::message;
+use floodwall_report::repeat::quoted;
 
 use super::Place;
 
@@ -38,8 +39,9 @@ pub(crate) fn ask(held: &InTheWay) -> Result<(), String> {
             other => format!("which does not yield: {}", message::line(other)),
         };
         format!(
-            "{}, {why}; run floodwall guard pause --socket '{socket_name}', or stop that guard",
-            told(held)
+            "{}, {why}; run floodwall guard pause --socket {}, or stop that guard",
+            told(held),
+            quoted(&socket_name.to_string())
         )
     })
 }

@@ -27,8 +27,8 @@ impl Controller {
             let written = writes.remove(&Some(id)).unwrap_or_default();
             self.counts.decisions += 1;
             self.counts.knob_writes += written.len() as u64;
-            let begins = !matches!(decision.from, State::Protect | State::Probe | State::Pace)
-                && !matches!(decision.to, State::Free | State::Recover);
+            let protects = |state| matches!(state, State::Protect | State::Probe | State::Pace);
+            let begins = protects(decision.to) && !protects(decision.from);
             let (victims, floods) = if begins { self.guard.who(id) } else { Default::default() };
             let entry = Entry {
                 at_unix_s: now.unix_s,

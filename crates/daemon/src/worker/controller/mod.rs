@@ -2,7 +2,7 @@
 //! Everything but time and processes, which are given.
 //!
 //! ```text
-//! tick ─▶ Guard::tick over the AuditedPlant ─▶ Report ─▶ history: entries, log, counts, unmet goals
+//! tick ─▶ Guard::tick over AuditedPlant ─▶ Report ─▶ history: entries, log, counts, unmet goals
 //! a device comes ─▶ memory: looked up in the store     an encounter ends, release ─▶ kept there
 //! Question ─▶ Answer: status, history, pause, resume, yield     Settings ─▶ another configuration
 //! ```
@@ -70,6 +70,11 @@ struct Flooded {
 impl Flooded {
     fn add(&mut self, bytes: u64, tick: Duration) {
         const KEPT: f64 = 0.75;
+        if tick.is_zero() {
+            // The time of the bytes is not known.
+            *self = Self::default();
+            return;
+        }
         self.bytes = KEPT * self.bytes + bytes as f64;
         self.seconds = KEPT * self.seconds + tick.as_secs_f64();
     }
@@ -243,6 +248,7 @@ impl Controller {
         for record in self.records.values_mut() {
             (record.state, record.since) = (State::Free, Some(now.instant));
             (record.harmed, record.unmet_said) = (None, false);
+            record.flooded = Flooded::default();
         }
         Ok(())
     }

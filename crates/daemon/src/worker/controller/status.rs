@@ -85,7 +85,9 @@ impl Controller {
                 queue_delay_us: e.queue_delay.filter(|_| seen).map(|d| d.as_secs_f64() * 1e6),
                 victims,
                 floods,
-                flood_bytes_per_s: record.filter(|_| seen).and_then(|r| r.flooded.bytes_per_s()),
+                flood_bytes_per_s: record
+                    .filter(|_| seen && e.floods)
+                    .and_then(|r| r.flooded.bytes_per_s()),
                 unpaced: e.unpaced.filter(|_| seen).map(|why| why.to_string()),
                 raised: self.plant.raised(held.keys()),
                 held: held.into_values().collect(),

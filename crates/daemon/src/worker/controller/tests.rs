@@ -1,5 +1,6 @@
 //! The controller over a machine that the test can inspect.
 
+use floodwall_guard::Unpaced;
 use floodwall_plant::KnobName;
 
 use super::*;
@@ -80,6 +81,8 @@ fn an_encounter_is_told_with_what_was_written_and_why() {
     assert_eq!((disk.name.as_str(), disk.state.as_str()), ("sda", "protect"));
     assert_eq!(disk.victims, ["postgres (41)"]);
     assert_eq!(disk.floods, ["cp (42)"]);
+    assert_eq!(disk.unpaced.as_deref(), Some(Unpaced::NoGroup.to_string()).as_deref());
+    assert_eq!(disk.flood_bytes_per_s, Some(0.0));
     let held = disk.held.iter().find(|h| h.knob == "nr_requests").unwrap();
     assert_eq!((held.own.as_deref(), &held.value), (Some("64"), &bench.knob("nr_requests")));
     assert_eq!(status.counts.knob_writes, bench.fake.0.lock().unwrap().writes.len() as u64);
@@ -92,6 +95,25 @@ fn an_encounter_is_told_with_what_was_written_and_why() {
     assert!(log.contains("victims wait "), "{log}");
     let Reply::History(history) = bench.ask(Request::History { last: Some(1) }) else { panic!() };
     assert_eq!(history.len(), 1);
+    // The decision that begins to protect names victims and floods; no other one does.
+    let Reply::History(history) = bench.ask(Request::History { last: None }) else { panic!() };
+    let named: Vec<_> = history.iter().filter(|entry| !entry.victims.is_empty()).collect();
+    let [begin] = named[..] else { panic!("{history:?}") };
+    assert_eq!((begin.to.as_deref(), &begin.floods), (Some("protect"), &disk.floods));
+}
+
+#[test]
+fn what_a_flood_writes_is_the_rate_of_about_a_second() {
+    let mut flooded = Flooded::default();
+    assert_eq!(flooded.bytes_per_s(), None);
+    let tick = Duration::from_millis(250);
+    (0..40).for_each(|_| flooded.add(1_000_000, tick));
+    (0..8).for_each(|_| flooded.add(10_000_000, tick));
+    let rate = flooded.bytes_per_s().unwrap();
+    assert!((32e6..40e6).contains(&rate), "{rate} two seconds after 4 MB/s have become 40");
+    // Bytes of an unknown time tell no rate.
+    flooded.add(1 << 40, Duration::ZERO);
+    assert_eq!(flooded.bytes_per_s(), None);
 }
 
 #[test]

@@ -82,7 +82,10 @@ fn a_command_names_a_socket_that_is_not_the_usual_one() {
     let text = told("/run/a.sock");
     assert!(text.contains("'floodwall guard pause --for 10m --socket /run/a.sock'"), "{text}");
     let text = told("/run/my guard");
-    assert!(text.contains(r#"pause --for 10m --socket "/run/my guard"'"#), "{text}");
+    assert!(text.contains("pause --for 10m --socket '/run/my guard''"), "{text}");
+    // A command that is longer than a line is broken at a blank, not inside the path.
+    let long = format!("/run/{}/guard.sock", "a".repeat(50));
+    assert!(told(&long).contains(&format!("{long}'")));
 }
 
 #[test]
@@ -93,12 +96,12 @@ fn a_flood_that_is_not_paced() {
     sda: postgres (41) waits 16.0 ms for a commit or a read, within the goal of
       20.0 ms; without a flood the median is 5.00 ms. rsync (93) floods the disk, so
       the guard keeps the queue short (nr_requests 4 instead of 64 and
-      max_sectors_kb 128 instead of 1280). The flood still gets 36.0 MB/s of the
-      100 MB/s that the disk drains now. It can't be held to a rate: its control
-      group holds a victim, too. The guard puts everything back by itself, 3 s after
-      the flood or the wait has ended. Not wanted? 'floodwall guard pause --for 10m'
-      gives everything back at once; a longer p99 or mode balance (guard.toml,
-      --p99, --mode) leaves the flood more.
+      max_sectors_kb 128 instead of 1280). The flood can't be held to a rate: its
+      control group holds a victim, too. The flood still gets 36.0 MB/s of the
+      100 MB/s that the disk drains now. The guard puts everything back by itself,
+      3 s after the flood or the wait has ended. Not wanted?
+      'floodwall guard pause --for 10m' gives everything back at once; a longer p99
+      or mode balance (guard.toml, --p99, --mode) leaves the flood more.
     ");
 }
 
@@ -107,14 +110,14 @@ fn a_pace_while_little_is_known() {
     let device = Device { pressure: None, base_us: None, drain_bytes_per_s: None, ..paced(0.0) };
     insta::assert_snapshot!(said(&status(vec![device])), @r"
     sda: postgres (41) waits for commits or reads; how long is not measured yet
-      (fewer than five were seen to end within 8 s), and none is known to be stuck.
-      The goal is 20.0 ms, estimated until victims were seen without a flood.
-      rsync (93) floods the disk from unit backup.service, so the guard holds that
-      unit to 31.5 MB/s, as long as it is not known what the disk drains. Nothing
-      else is changed, and the unit gets its own limits back by itself, 3 s after
-      the flood or the wait has ended. Not wanted? 'floodwall guard pause --for 10m'
-      gives everything back at once; a longer p99 (guard.toml, --p99) leaves the
-      flood more.
+      (fewer than five have ended since the guard's last step, or within 8 s), and
+      none is known to be stuck. The goal is 20.0 ms, estimated until victims were
+      seen without a flood. rsync (93) floods the disk from unit backup.service, so
+      the guard holds that unit to 31.5 MB/s, as long as it is not known what the
+      disk drains. Nothing else is changed, and the unit gets its own limits back by
+      itself, 3 s after the flood or the wait has ended. Not wanted?
+      'floodwall guard pause --for 10m' gives everything back at once; a longer p99
+      (guard.toml, --p99) leaves the flood more.
     ");
     let assumed =
         Device { pressure: Some(0.5), base_us: None, goal_us: ASSUMED_GOAL_US, ..paced(0.0) };
@@ -216,7 +219,7 @@ fn a_backlog_that_a_flood_has_left() {
     sda: postgres (41) waits 16.0 ms for a commit or a read, within the goal of
       20.0 ms; without a flood the median is 5.00 ms. A flood pauses or has ended;
       the guard keeps the queue short (nr_requests 4 instead of 64 and
-      max_sectors_kb 128 instead of 1280). The flood still gets 13.7 MB/s of the
+      max_sectors_kb 128 instead of 1280). The flood still gets its part of the
       13.7 MB/s that the disk drains now. The guard puts everything back by itself,
       3 s after the flood or the wait has ended. Not wanted?
       'floodwall guard pause --for 10m' gives everything back at once; a longer p99
