@@ -2,7 +2,8 @@
 //! that a noisy machine disturbs all three alike.
 //!
 //! ```text
-//! for each workload:   round 1: F f s   round 2: f s F   round 3: s F f  …  until decided, or the last round
+//! for each workload:   round 1: F f s   round 2: f s F   round 3: s F f  …
+//!                      until decided, or the last round
 //! one run:             lay the file out → warm up → measure
 //! ```
 //!

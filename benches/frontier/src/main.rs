@@ -1,8 +1,11 @@
 //! The frontier: what each family of levers gives the victim and costs the flood, device by device.
 //!
 //! ```text
-//! place × device × victim = cell ─┬─ lab: floodwall lab run … -- floodwall compare ─┬─▶ data/PLACE/CELL.json ─▶ docs/frontier.md
-//!                                 └─ simulator: the same settings on the same model ┘                        └─▶ docs/img/frontier-DEVICE.svg
+//! place × device × victim = cell
+//!   cell ─┬─ lab: floodwall lab run … -- floodwall compare ─┬─▶ data/PLACE/CELL.json
+//!         └─ simulator: the same settings on the same model ┘
+//!   data/PLACE/CELL.json ─┬─▶ docs/frontier.md
+//!                         └─▶ docs/img/frontier-DEVICE.svg
 //! ```
 //!
 //! Resumable: a cell's file keeps its measurements, which are not repeated.

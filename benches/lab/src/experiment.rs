@@ -2,9 +2,10 @@
 //! under the default setting and under 15 MB.
 //!
 //! ```text
-//! for each setting × victim: fresh device → floodwall bench (victim alone, dd alone, both)  ┐
-//!                            fresh device → sysbench alone, sysbench beside dd             ├─▶ one table beside the published figures
-//! benches/published/measurements.toml ─────────────────────────────────────────────────────┘
+//! for each setting × victim:
+//!   fresh device → floodwall bench (victim alone, dd alone, both) ┐
+//!   fresh device → sysbench alone, sysbench beside dd             ├─▶ one table beside
+//! benches/published/measurements.toml ────────────────────────────┘   the published figures
 //! ```
 //!
 //! Durations and the device's cache are the published ones; the database's file is scaled to memory

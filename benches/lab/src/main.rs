@@ -1,13 +1,16 @@
 //! The lab's figures on this machine, and the experiment of 2010 redone on it.
 //!
 //! ```text
-//! figures   null device: throughput and IOPS through the whole stack; lateness; idle figures of the presets
-//! cost      the guard beside victims on the null device: CPU, memory, the victims' rate; interleaved
+//! figures   null device: throughput and IOPS through the whole stack; lateness;
+//!           idle figures of the presets
+//! cost      the guard beside victims on the null device: CPU, memory, the victims' rate;
+//!           interleaved
 //! record    trials kept as data for the simulator → benches/lab/data
 //! victims   PostgreSQL, SQLite and MariaDB beside floods, under settings and guarded → docs/lab.md
 //! guest     the same trial in a guest of user-mode Linux and on this machine → docs/lab.md
 //! nfs       the NFS experiment of 2016 in a guest → docs/reproductions.md
-//! 2010      sysbench's and floodwall's commits beside dd, default and vm.dirty_bytes=15000000 → docs/reproductions.md
+//! 2010      sysbench's and floodwall's commits beside dd, default and vm.dirty_bytes=15000000
+//!           → docs/reproductions.md
 //! ```
 //!
 //! All but `nfs` need root, FUSE, loop devices, fio and sysbench; `nfs` needs user-mode-linux and

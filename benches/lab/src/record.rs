@@ -1,7 +1,8 @@
 //! Trials on lab devices, measured once and kept as data that the simulator is held against.
 //!
 //! ```text
-//! preset × setting: fresh device → floodwall bench (victim alone, flood alone, both) → benches/lab/data/PRESET-SETTING.json
+//! preset × setting: fresh device → floodwall bench (victim alone, flood alone, both)
+//!                                → benches/lab/data/PRESET-SETTING.json
 //! ```
 //!
 //! A file holds everything that repeats the trial elsewhere: scenario, device, machine, every knob

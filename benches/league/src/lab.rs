@@ -1,8 +1,10 @@
 //! The confirming subset: the same cells behind the real kernel, on the lab's devices.
 //!
 //! ```text
-//! lab up (xfs) → elevator as a disk's → floodwall tune ─▶ a setting → floodwall compare default, 15 MB, the setting ─┬▶ lab down ─▶ data/lab/CELL.json
-//!                                      floodwall bench without and with floodwall guard ───────────────────────────┘
+//! lab up (xfs) → elevator as a disk's
+//!   → floodwall tune ─▶ a setting → floodwall compare default, 15 MB, the setting ─┐
+//!     floodwall bench without and with floodwall guard ────────────────────────────┤
+//!                                                 data/lab/CELL.json ◀─ lab down ◀─┘
 //! ```
 //!
 //! Everything goes through the binary, as a user would do it. A loop device begins without an

@@ -1,7 +1,8 @@
 //! The price of being wrong: searches on devices that are ten times noisier than a quiet one.
 //!
 //! ```text
-//! each trial: the device's clock runs e^(σ·|z|) times slower, z normal ─▶ search ─▶ recommended? ─▶ judged on the device without the noise
+//! each trial: the device's clock runs e^(σ·|z|) times slower, z normal
+//!   ─▶ search ─▶ recommended? ─▶ judged on the device without the noise
 //! ```
 //!
 //! A quiet device's trials differ by some 5 %; σ = 0.5 is ten times that. A recommendation is false

@@ -4,7 +4,8 @@
 //! reference   default, all phases ─▶ what is possible; stale data are noticed by it
 //! grid        every point of the space once, the best again ─▶ finalists
 //! searches    floodwall_tune::tuner, 10 minutes of virtual time, one a seed ─▶ recommendations
-//! judged      default, presets, finalists, recommendations: fresh rounds, longer phases, the same for all
+//! judged      default, presets, finalists, recommendations: fresh rounds, longer phases,
+//!             the same for all
 //! ```
 
 use std::path::Path;

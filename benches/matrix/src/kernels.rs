@@ -1,7 +1,8 @@
 //! The kernels: Debian's packages, fetched by apt into a separate cache, outside the repository.
 //!
 //! ```text
-//! suite ─▶ apt-get update (signatures) ─▶ metapackage ─▶ packages ─▶ apt-get download (checksums) ─▶ dpkg-deb -x
+//! suite ─▶ apt-get update (signatures) ─▶ metapackage ─▶ packages
+//!       ─▶ apt-get download (checksums) ─▶ dpkg-deb -x
 //! ```
 //!
 //! apt gets a separate directory for each kernel: it neither needs root nor sees or changes this

@@ -2,8 +2,9 @@
 //! table.
 //!
 //! ```text
-//! build (static) ─┐
-//! Debian's packages ─▶ first root + disk ─▶ QEMU ─▶ init (this program) ─▶ checks ─▶ lines ─▶ table, docs/kernels.md
+//! build (static) ────┐
+//! Debian's packages ─┴▶ first root + disk ─▶ QEMU ─▶ init (this program) ─▶ checks
+//!                    ─▶ lines ─▶ table, docs/kernels.md
 //! ```
 //!
 //! Behaviour is asserted, never time: the processor is emulated. A kernel that can't be

@@ -1,7 +1,8 @@
 //! One boot: QEMU as a child process, the guest's lines, and the time it may take.
 //!
 //! ```text
-//! first serial line   the kernel's console ─▶ console.log; its last lines are shown if the guest ends early
+//! first serial line   the kernel's console ─▶ console.log;
+//!                     its last lines are shown if the guest ends early
 //! second serial line  QEMU's stdout ─▶ Said, a line each
 //! ```
 

@@ -1,7 +1,7 @@
 //! What a guest finds: its disk and its first root filesystem.
 //!
 //! ```text
-//! disk (ext4)     floodwall and its tests, linked statically, at the paths that they were built for;
+//! disk (ext4)     floodwall and its tests, linked statically, at the paths they were built for;
 //!                 programs of this machine with their libraries; fixtures and scripts
 //! first root      this program as init, and the modules
 //! ```

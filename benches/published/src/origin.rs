@@ -2,7 +2,8 @@
 //! changed them.
 //!
 //! ```text
-//! crates/guard/src, … ─▶ code without comments, tests and layout ─▶ XXH64 ─▶ law 3f0c… (afbd7cd83500)
+//! crates/guard/src, … ─▶ code without comments, tests and layout ─▶ XXH64
+//!                     ─▶ law 3f0c… (afbd7cd83500)
 //! ```
 //!
 //! A table is stale once the digest of one of its inputs differs from the stored one. Comments,

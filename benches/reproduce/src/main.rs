@@ -3,8 +3,8 @@
 //!
 //! ```text
 //! benches/published/measurements.toml ─┐
-//! benches/lab/data/*.json ─────────────┼─▶ the same machine, kernel, victim and flood in the simulator ─▶ tables in docs/reproductions.md
-//! presets of `device` ─────────────────┘
+//! benches/lab/data/*.json ─────────────┼─▶ the same machine, kernel, victim and flood
+//! presets of `device` ─────────────────┘   in the simulator ─▶ tables in docs/reproductions.md
 //! ```
 //!
 //! Device models are fitted on idle, single-stream figures only. Wrong figures stay in the table.

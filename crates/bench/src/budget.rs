@@ -1,7 +1,8 @@
 //! How many intervals a phase may keep, so that a run's memory is bounded for any duration.
 //!
 //! ```text
-//! whole run: INTERVALS, INTERVAL_BYTES ─ ÷ (phases with intervals × rounds) ─▶ Budget of one phase ─▶ IntervalStore
+//! whole run: INTERVALS, INTERVAL_BYTES ─ ÷ (phases with intervals × rounds)
+//!   ─▶ Budget of one phase ─▶ IntervalStore
 //! ```
 //!
 //! All trials stay in memory until the result is written. Their intervals grow with a run's

@@ -14,7 +14,8 @@
 //! as far as `/run`; a benchmark in a container with both to itself is not seen.
 //!
 //! ```text
-//! dm-1 → md0 → sdb + sdc:   locks dm-1, sdb, sdc       what is shared is a queue, or a disk at the bottom
+//! dm-1 → md0 → sdb + sdc:   locks dm-1, sdb, sdc:
+//!                           what is shared is a queue, or a disk at the bottom
 //! btrfs on sdd + sde:       locks sdd, sde
 //! loop0 → file on sda:      locks loop0, sda
 //! NFS:                      locks the mount's own device number (0:51): the server is shared

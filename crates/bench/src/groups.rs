@@ -1,7 +1,7 @@
 //! Control groups of a bench's own: one for its victims, one for its floods (cgroup v2).
 //!
 //! ```text
-//! PARENT/floodwall.PID ─┬─ victim   this process, while it measures, and the commands that it starts
+//! PARENT/floodwall.PID ─┬─ victim   this process, while it measures, and the commands it starts
 //!                       └─ flood    the floods' processes
 //! ```
 //!

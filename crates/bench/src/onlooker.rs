@@ -4,8 +4,10 @@
 //! ```text
 //! thread that starts the command ─ follow ─▶ Probe ─ followed, a window a sample ─▶ Delta
 //!
-//! end of the first warm-up ─┬─ calls or reads were seen ─▶ Seen: these are its operations, with latencies, from then on and in all phases
-//!                           └─ none were                ─▶ Unseen: its operations are read and write calls of any kind, without latencies
+//! end of the first warm-up ─┬─ calls or reads were seen ─▶ Seen: these are its operations,
+//!                           │    with latencies, from then on and in all phases
+//!                           └─ none were ─▶ Unseen: its operations are read and write calls
+//!                                of any kind, without latencies
 //! ```
 //!
 //! Reads count only if the disks below the measured directory answered them: a command's programs

@@ -1,9 +1,9 @@
 //! One phase: start the loads, wait until they are steady, measure second by second, stop.
 //!
 //! ```text
-//! start ──▶ warm-up: sample every 250 ms ──steady, or time is up──▶ measure: sample every second ──▶ stop
-//!                    and the floods past the device's cache                                            │
-//!                                          operations still in flight count with their latency ◀───────┘
+//! start ─▶ warm-up: sample every 250 ms ─steady or time up─▶ measure: sample every second ─▶ stop
+//!                   and the floods past the device's cache                                     │
+//!                                    operations still in flight count with their latency ◀─────┘
 //! ```
 
 use std::path::Path;

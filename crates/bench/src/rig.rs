@@ -1,7 +1,8 @@
 //! This host as a [`Rig`]: one directory on one device.
 //!
 //! ```text
-//! open (checks, device lock, scratch directory) → prepare (files) → run × rounds → close (everything gone)
+//! open (checks, device lock, scratch directory) → prepare (files) → run × rounds
+//!                                                                 → close (everything gone)
 //!
 //! run:  for each phase, in an order that rotates with the round:
 //!         discard the floods' backlog → drain → settle → phase::run

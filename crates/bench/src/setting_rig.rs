@@ -2,8 +2,9 @@
 //!
 //! ```text
 //! open:  journal locked → what an earlier, killed run left in force is put back
-//! run:   a guard yields its knobs → changes → journal fsynced → apply → read back ─▶ inner rig's trial ─▶ read back again → roll back
+//! run:   a guard yields its knobs → changes → journal fsynced → apply → read back
 //!                 └ refused: everything as before, the trial fails
+//!        ─▶ inner rig's trial ─▶ read back again → roll back
 //! ```
 //!
 //! A trial's setting is what was read back while it was in force. An empty setting means the
@@ -257,8 +258,8 @@ impl<R: InForce> SettingRig<R> {
     /// The effects of trying a setting, without trying it.
     ///
     /// # Errors
-    /// [`SettingError::Change`], [`SettingError::NoGroup`] or [`SettingError::Plan`]: it can't be put
-    /// in force here and now.
+    /// [`SettingError::Change`], [`SettingError::NoGroup`] or [`SettingError::Plan`]: it can't be
+    /// put in force here and now.
     pub fn check(&self, setting: &Setting) -> Result<Plan, SettingError> {
         let changes = self.keeper.changes(setting, self.inner.groups())?;
         let changes: Vec<Change> = changes.into_iter().map(|(_, change)| change).collect();

@@ -3,7 +3,8 @@
 //! otherwise.
 //!
 //! ```text
-//! parent: makes the tree ─▶ child (this program again): the work, over and over, then its own peak memory
+//! parent: makes the tree ─▶ child (this program again): the work, over and over,
+//!                                                       then its own peak memory
 //! work:   observation, observation, other managers, status, findings, text, JSON
 //! ```
 //!

@@ -1,8 +1,8 @@
 //! Clients that connect, to the socket or for metrics. None can hold the guard up.
 //!
 //! ```text
-//! connection ─▶ thread (16 at most; a request in 10 s or goodbye) ─ Ask ─▶ the guard's loop, once a tick
-//!                                                               ◀─ Answer ┘
+//! connection ─▶ thread (16 at most; a request in 10 s or goodbye) ─ Ask ─▶ the guard's loop,
+//!                                                               ◀─ Answer ┘ once a tick
 //! ```
 
 use std::io::{self, Read, Write};

@@ -156,7 +156,8 @@ pub struct Device {
     pub victims: Vec<String>,
     /// Floods of the last seconds.
     pub floods: Vec<String>,
-    /// Bytes a second that the device wrote in the last second or two, without the victims' own.
+    /// Bytes a second that the device wrote in the last second or two, without the victims' own;
+    /// absent without a flood.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flood_bytes_per_s: Option<f64>,
     /// Why the flood is not paced; absent if it is, and without one.
@@ -224,7 +225,7 @@ pub struct Entry {
     pub writes: Vec<String>,
     /// In a dry run nothing was written.
     pub pretended: bool,
-    /// Victims and floods of the device, where an encounter begins.
+    /// Victims and floods of the device, where the guard begins to protect.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub victims: Vec<String>,
     /// See `victims`.

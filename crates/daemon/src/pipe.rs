@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! parent ─ Begin, Settings, Stop ─▶ worker's stdin      its end of file: the parent is gone
-//! parent ◀─ Ready, Beat, … ──────── worker's stdout     its end of file: the worker is gone; silence: it hangs
+//! parent ◀─ Ready, Beat, … ──────── worker's stdout     its end of file: the worker is gone
+//!                                                       silence: the worker hangs
 //! ```
 
 use std::io;

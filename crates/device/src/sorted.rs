@@ -2,8 +2,8 @@
 //! and a sorted list of their first keys.
 //!
 //! ```text
-//! order:  (first key, block) (first key, block) …        one binary search here,
-//! blocks: [k k k k k · · ·]  [k k k · · · · ·]  …        one in a block; then neighbours are beside it
+//! order:  (first key, block) (first key, block) …    one binary search here,
+//! blocks: [k k k k k · · ·]  [k k k · · · · ·]  …    one in a block; then neighbours are beside it
 //! ```
 //!
 //! A search answers with a place ([`At`]), from which one can look to either side, insert and

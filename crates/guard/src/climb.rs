@@ -1,8 +1,10 @@
 //! The score of levels, measured while the guard steers.
 //!
 //! ```text
-//! protect: (goal / wait)^8 × flood's speed × e^(−10 × share of dead time)       goal / wait at most 1
-//! balance: victims' speed  × flood's speed × e^(−3 × share of dead time)        as `tune` scores a setting
+//! protect: (goal / wait)^8 × flood's speed × e^(−10 × share of dead time)
+//!          goal / wait at most 1
+//! balance: victims' speed  × flood's speed × e^(−3 × share of dead time)
+//!          as `tune` scores a setting
 //! ```
 //!
 //! `wait` is the quantile that is compared with the goal ([`rank`]). A speed is a share of the

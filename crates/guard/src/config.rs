@@ -228,7 +228,7 @@ pub const PACE_UP: f64 = 1.5;
 /// Victims missed their goal at a rate that they had seemed to bear: the flood goes back to this
 /// share of it, as in TCP BBR's ProbeBW.
 pub const PACE_DOWN: f64 = 0.75;
-/// Time from one higher rate to the next: operations are judged over a second ([`LATENCY_WINDOW`]).
+/// Time from one higher rate to the next: operations are judged over at least [`LATENCY_WINDOW`].
 pub const PACE_STEP: Duration = Duration::from_secs(1);
 /// The rate rises quickly up to this share of one that harmed victims.
 pub const PACE_NEAR: f64 = 0.85;

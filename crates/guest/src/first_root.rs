@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! host   program · its libraries · modules, unpacked ─▶ archive, a nameless file ─▶ QEMU
-//! guest  modules, in the order of their names ─▶ 9p: the host's files, read-only ─▶ the root ─▶ the program once more
+//! guest  modules, in the order of their names ─▶ 9p: the host's files, read-only ─▶ the root
+//!        ─▶ the program once more
 //! ```
 //!
 //! The program starts again from the host's files, so that the guest keeps nothing of the archive

@@ -2,8 +2,9 @@
 //!
 //! ```text
 //! image: first root ─▶ the host's files ─▶ starts again
-//! serial line raw, MAGIC ─▶ order ─▶ modules ─▶ root: overlay of a tmpfs over the host's files ─▶ cgroups
-//!   ─▶ the command in a session of its own, its streams as frames ─▶ its status ─▶ power off
+//! serial line raw, MAGIC ─▶ order ─▶ modules ─▶ root: overlay of a tmpfs over the host's files
+//!   ─▶ cgroups ─▶ the command in a session of its own, its streams as frames ─▶ its status
+//!   ─▶ power off
 //! ```
 //!
 //! Nothing here outlives the guest: errors are told to the host, and the kernel powers off in every

@@ -5,8 +5,8 @@
 //! host                                            guest (one CPU; user-mode Linux: 6.1, HZ=100)
 //! Guest::run ── linux.uml ─▶ boots ─▶ init::serve, process 1: modules, mounts, cgroup v2
 //!            └─ QEMU ─▶ boots ─▶ first_root::leave ─▶ init::serve
-//!    │   ◀──── frames (wire) over a serial line ────▶   │
-//!    └ stdin, signals, window                           └ the command: its output and its exit status
+//!    │   ◀── frames (wire) over a serial line ───▶   │
+//!    └ stdin, signals, window                        └ the command: its output and its exit status
 //! ```
 //!
 //! The guest's root is an overlay: the host's files below, a tmpfs above. The command can write

@@ -1,7 +1,8 @@
 //! Kernel modules by name, with their dependencies, without `depmod`.
 //!
 //! ```text
-//! kernel/**/NAME.ko, .ko.xz, .ko.zst, .ko.gz ─▶ .modinfo: depends=a,b ─▶ a, b first ─▶ init_module(2)
+//! kernel/**/NAME.ko, .ko.xz, .ko.zst, .ko.gz ─▶ .modinfo: depends=a,b
+//!   ─▶ a, b first ─▶ init_module(2)
 //! modules.builtin ─▶ names that the kernel has without a module
 //! ```
 

@@ -1,7 +1,8 @@
 //! The loopback device: a kernel boots with it down.
 //!
 //! ```text
-//! RTM_NEWLINK (index 1, IFF_UP) ─▶ rtnetlink ─▶ lo is up and has 127.0.0.1 (net/ipv4/devinet.c, inetdev_event)
+//! RTM_NEWLINK (index 1, IFF_UP) ─▶ rtnetlink ─▶ lo is up and has 127.0.0.1
+//!                                               (net/ipv4/devinet.c, inetdev_event)
 //! ```
 
 use rustix::io::Errno;

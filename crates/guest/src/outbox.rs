@@ -1,8 +1,9 @@
 //! The host's way of writing to the guest, a window at a time.
 //!
 //! ```text
-//! frames ─▶ queue ─▶ thread: waits for room ─▶ at most WINDOW bytes that the guest has not read ─▶ serial line
-//!                                      ▲ Frame::Read(n) from the guest
+//! frames ─▶ queue ─▶ thread: waits for room ─▶ serial line: at most WINDOW bytes
+//!                                      ▲                    that the guest has not read
+//!                                      └ Frame::Read(n) from the guest
 //! ```
 //!
 //! User-mode Linux 6.1 loses a serial line whose buffer was full once: `line_throttle()`

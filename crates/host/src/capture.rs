@@ -2,8 +2,8 @@
 //! identifies a machine or its owner.
 //!
 //! ```text
-//! live /proc, /sys ──────────────── entries ─▶ (path, text | link | directory | unreadable) … ─▶ whoever stores them
-//! other managers' files ─ lines about knobs ─┘
+//! live /proc, /sys ───────────────── entries ┬─▶ (path, text | link | directory | unreadable) …
+//! other managers' files ─ lines about knobs ─┘   ─▶ whoever stores them
 //! ```
 //!
 //! Serial numbers, host names, partition and filesystem UUIDs, the boot id, servers' names and

@@ -14,7 +14,8 @@
 //!   ├ link      route, /sys/class/net: speed to a server        │
 //!   └ swap      /proc/swaps                                     ┘
 //!        ↓
-//! topology   mount → filesystem's devices → whole disk → through dm, md and loop → the devices that drain
+//! topology   mount → filesystem's devices → whole disk → through dm, md and loop
+//!            → the devices that drain
 //! layout     all mounted filesystems by backing device
 //!        ↓
 //! locate     where a directory's writes end up          (bench)
@@ -22,8 +23,10 @@
 //! settings   the knob values in force                   (bench)
 //! facts      what a result says of the machine          (bench)
 //! capture    all that is read, as a tree that can be stored
-//! servers    processes that serve block devices and FUSE mounts to this machine, and how low limits may be (knobs, findings)
-//! managers   other hands on the same knobs: TuneD, sysctl.d, udev rules, TLP … (apply, diff, findings)
+//! servers    processes that serve block devices and FUSE mounts to this machine,
+//!            and how low limits may be (knobs, findings)
+//! managers   other hands on the same knobs: TuneD, sysctl.d, udev rules, TLP …
+//!            (apply, diff, findings)
 //! status     two observations → the state of the write path (status)
 //! findings   the state, the journal, other managers → what is wrong with it (status, explain)
 //! ```

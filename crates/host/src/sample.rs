@@ -1,7 +1,8 @@
 //! The host's counters, once a second: what a benchmark shows beside its own figures.
 //!
 //! ```text
-//! /proc/{meminfo,vmstat,pressure/io,stat,diskstats} → Sampler → HostSample (levels now, counters since the last call)
+//! /proc/{meminfo,vmstat,pressure/io,stat,diskstats} → Sampler
+//!   → HostSample (levels now, counters since the last call)
 //! ```
 
 use floodwall_model::status::Missing;

@@ -8,13 +8,14 @@
 //!
 //! | cell | read as | trap that `way` takes care of |
 //! |---|---|---|
-//! | `vm.dirty_bytes` / `_ratio` | whichever is not zero | ratio 0 is "no change" in byte mode; the first ratio after byte mode is worked out from the old bytes |
+//! | `vm.dirty_bytes` / `_ratio` | whichever is not zero | ratio 0 is "no change" in byte mode |
+//! | the same after byte mode | the same | the first ratio is worked out from the old bytes |
 //! | `bdi.max_ratio` / `_fine` / `max_bytes` | the finest file | `max_bytes` drifts and rounds |
 //! | `scheduler` | the name in brackets | – |
-//! | `wbt_lat_usec` | the number; EINVAL is "absent" | the value it already holds does not switch it on again |
+//! | `wbt_lat_usec` | the number; EINVAL is "absent" | the same value does not switch it on again |
 //! | `io.*` | this device's line | keys that are not named keep their values |
-//! | `device.queue_depth` | the number | the kernel lowers it while the device is full: a lower one is still ours |
-//! | `ioprio` | the common priority, then threads that differ | threads that somebody else has set keep theirs |
+//! | `device.queue_depth` | the number | lowered by the kernel (device full), it is still ours |
+//! | `ioprio` | the common priority, then threads that differ | threads set by others keep theirs |
 //! | a unit's limit | systemd's property and its place | the value goes back before its drop-in |
 
 use std::fmt;

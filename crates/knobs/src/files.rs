@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! Files ─┬─ KernelFiles over "/"              one write(2) per value, as sysfs and procfs want it
-//!        ├─ KernelFiles over a captured tree  plain files; what the kernel does beside (zeroing a partner …) is imitated
+//!        ├─ KernelFiles over a captured tree  plain files; what the kernel does beside
+//!        │                                    (zeroing a partner …) is imitated
 //!        └─ tests                             a kernel in memory that can be killed at any write
 //! ```
 

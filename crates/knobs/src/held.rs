@@ -2,7 +2,7 @@
 //! to yield them.
 //!
 //! ```text
-//! locked:    a change, or changes to put back ─▶ Session::in_the_way ─▶ holds that have their cells
+//! locked:    a change, or changes to put back ─▶ Session::in_the_way ─▶ holds with their cells
 //! unlocked:  ask each of their processes, which puts the knobs back and notes that it yields them
 //! locked:    nothing in the way any more ─▶ the change
 //! ```

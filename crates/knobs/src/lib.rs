@@ -9,7 +9,8 @@
 //!   refuse    changes that would do harm, and notes about the others
 //!   journal   old and new values, fsynced before the first write
 //!   session   recover → apply | rollback; every write read back
-//!   hold      the transaction of a process that steers: the same knobs again and again, until it ends
+//!   hold      the transaction of a process that steers: the same knobs again and again,
+//!             until it ends
 //!   held      knobs of such a process in the way of a change, for which it is asked
 //!   owner     whether that process can still write
 //!   files     the kernel's files: live, or a captured tree

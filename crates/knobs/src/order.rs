@@ -1,8 +1,8 @@
 //! In which order cells are written: the same for a plan and for its undoing.
 //!
 //! ```text
-//! scheduler → nr_requests → strict_guarantees → other tunables → max_sectors_kb → read_ahead_kb → rest of the queue
-//!   → io.cost → wbt → times → limits → a device's share of them → groups
+//! scheduler → nr_requests → strict_guarantees → other tunables → max_sectors_kb → read_ahead_kb
+//!   → rest of the queue → io.cost → wbt → times → limits → a device's share of them → groups
 //! ```
 //!
 //! - The elevator goes first, because it resets the knobs that depend on it. wbt goes last, because

@@ -4,7 +4,8 @@
 //! ```text
 //! begin: number, start ─▶ /proc/NUMBER is that process: its threads
 //!                           one that runs: it lives │ all of them ended: it is gone
-//!                           all of them killed: each may be inside one last system call ─▶ which file is that of?
+//!                           all of them killed: each may be inside one last system call
+//!                             ─▶ which file is that of?
 //!                       ─▶ there is no such process: it lives as long as the journal is marked
 //! ```
 //!

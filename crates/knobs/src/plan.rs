@@ -1,7 +1,7 @@
 //! Plans: from requested changes to ordered writes, with the other knobs to save, and refusals.
 //!
 //! ```text
-//! changes → cells, current states → refusals (a limit that would stop writers, the wrong elevator …)
+//! changes → cells, current states → refusals (a limit that would stop writers, a wrong elevator …)
 //!         → entries: what is changed, and what the kernel changes with it (saved too)
 //!         → order → steps          → notes for people
 //! ```

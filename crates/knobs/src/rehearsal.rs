@@ -2,7 +2,8 @@
 //! `--dry-run` prints it.
 //!
 //! ```text
-//! Session over Rehearsal (files) and Rehearsal (journal) and its clock → the real code's writes, in order
+//! Session over Rehearsal (files) and Rehearsal (journal) and its clock
+//!   → the real code's writes, in order
 //! ```
 //!
 //! The kernel's side effects are imitated as for a captured tree: a limit's partner becomes zero, a

@@ -1,7 +1,8 @@
 //! Rivals of a plan: claims of other managers on the cells that it changes.
 //!
 //! ```text
-//! plan + host::managers → claims that are or may be applied, say something else, and have the last word
+//! plan + host::managers
+//!   → claims that are or may be applied, say something else, and have the last word
 //! ```
 //!
 //! Pure. A claim that another one overrides, or that sets what the plan sets, is no rival.

@@ -1,13 +1,16 @@
 //! Changing settings: recover what a crash left, apply a plan, roll back.
 //!
 //! ```text
-//! recover:  holds whose process is gone → what was cut short, newest first: undo; a hold whose process lives is left alone, of one that has been killed
-//!           and is still inside a write everything is undone but what has to do with that
+//! recover:  holds whose process is gone → what was cut short, newest first: undo
+//!           a hold whose process lives is left alone
+//!           a killed process still inside a write: of its hold everything is undone but what
+//!           has to do with that write
 //! apply:    recover → refused where a hold is in the way → plan → may we write? → begin (fsynced)
-//!             → steps, each: intent → write → read back → done → commit; any failure: undo what was done
+//!             → steps, each: intent → write → read back → done → commit
+//!             any failure: undo what was done
 //! rollback: recover → standing transactions, newest first: undo
-//! undo:     every value still ours → the order of a plan → write → read back → closed; what others have changed is left and said,
-//!             what a hold has on top waits
+//! undo:     every value still ours → the order of a plan → write → read back → closed
+//!           what others have changed is left and said, what a hold has on top waits
 //! ```
 //!
 //! The caller holds the journal's lock for as long as a session lives, so an open transaction found

@@ -1,7 +1,7 @@
 //! Values: from people's text to the text for the kernel's file, checked against the catalogue.
 //!
 //! ```text
-//! person  "15MB"  "2ms"  "off"  "wbps=50MB"   → units required where a bare number would be a guess
+//! person  "15MB"  "2ms"  "off"  "wbps=50MB"     → units required where a bare number is a guess
 //! kernel  "15000000" "2000" "0" "wbps=50000000" → as read from a file or a stored setting
 //! both    → one checked text in the file's own unit
 //! ```

@@ -2,7 +2,7 @@
 //! rest.
 //!
 //! ```text
-//! up ─▶ guardian ─▶ server                  (parent and child: no server is ever without a guardian)
+//! up ─▶ guardian ─▶ server              (parent and child: no server is ever without a guardian)
 //!          └─ wait ─▶ the server is gone ─▶ take the lab down
 //! ```
 //!

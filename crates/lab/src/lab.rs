@@ -1,7 +1,8 @@
 //! The lab as its callers see it: bring devices up, look at them, take them down.
 //!
 //! ```text
-//! up:  check everything ─▶ claim the name ─▶ guardian ─▶ server ─▶ loop device ─▶ mkfs, mount ─▶ begin: the model's time counts
+//! up:  check everything ─▶ claim the name ─▶ guardian ─▶ server ─▶ loop device ─▶ mkfs, mount
+//!      ─▶ begin: the model's time counts
 //! ```
 //!
 //! Until the last step the device answers at once, so making a filesystem costs no modelled time. A

@@ -1,9 +1,10 @@
 //! Any storage device out of a model, as a real block device: a slow disk behind a real kernel.
 //!
 //! ```text
-//! filesystem ─▶ block layer, elevator, wbt ─▶ loop device (direct I/O) ─▶ FUSE file ─▶ server process
-//!                                                                                       ├─ Engine: device model in real time
-//!                                                                                       └─ Store: contents in memory
+//! filesystem ─▶ block layer, elevator, wbt ─▶ loop device (direct I/O) ─▶ FUSE file ─┐
+//! server process ◀───────────────────────────────────────────────────────────────────┘
+//!   ├─ Engine: device model in real time
+//!   └─ Store: contents in memory
 //! guardian process: waits for the server's end and takes the rest down
 //! ```
 //!

@@ -1,8 +1,10 @@
 //! Loop devices over a lab's file: attach, find, detach.
 //!
 //! ```text
-//! LOOP_CTL_ADD ─▶ open /dev/loopN ─▶ LOOP_CONFIGURE (direct I/O) ─▶ queue/rotational, queue/write_cache as the model has them, queue/scheduler if one was named
-//!                                    LOOP_CLR_FD ─▶ LOOP_CTL_REMOVE
+//! LOOP_CTL_ADD ─▶ open /dev/loopN ─▶ LOOP_CONFIGURE (direct I/O)
+//!   ─▶ queue/rotational, queue/write_cache as the model has them
+//!   ─▶ queue/scheduler if one was named
+//! LOOP_CLR_FD ─▶ LOOP_CTL_REMOVE
 //! ```
 //!
 //! Each lab gets a loop device that did not exist before and is removed afterwards. A used loop

@@ -1,7 +1,8 @@
 //! Taking a lab down, from any state that it may have been left in.
 //!
 //! ```text
-//! live server:  answer at once from now on ─▶ unmount ─▶ detach loop ─▶ unmount FUSE ─▶ the server ends by itself
+//! live server:  answer at once from now on ─▶ unmount ─▶ detach loop ─▶ unmount FUSE
+//!               ─▶ the server ends by itself
 //! dead server:  shut filesystem down       ─▶ unmount ─▶ detach loop ─▶ unmount FUSE
 //! ```
 //!

@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! cargo run --release -p floodwall-load --example engine_cost -- /dev/shm 5
-//! fio --name=x --ioengine=psync --rw=randwrite --bs=4k --fsync=1 --size=64M --runtime=5 --time_based --directory=/dev/shm
+//! fio --name=x --ioengine=psync --rw=randwrite --bs=4k --fsync=1 --size=64M --runtime=5 \
+//!   --time_based --directory=/dev/shm
 //! ```
 //!
 //! For fio, divide its operations by its CPU seconds (`usr` + `sys` of the run time).

@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! pool of random bytes:  |······················|   the next block is the next piece of the pool …
-//! block:                     |S···|S···|S···|       … with a stamp S in every 4 KiB that was never used before
+//! block:                     |S···|S···|S···|       … with a stamp S in every 4 KiB
+//!                                                   that was never used before
 //! ```
 //!
 //! Deduplicating and compressing filesystems and drives must not profit: the stamp makes every 4

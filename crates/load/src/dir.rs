@@ -1,7 +1,8 @@
 //! Directories held open: files below one are made, opened and removed through its descriptor.
 //!
 //! ```text
-//! Dir::open(path) ─▶ descriptor ─▶ make_dir │ open_dir │ file │ rename │ remove_…   (openat(2), O_NOFOLLOW)
+//! Dir::open(path) ─▶ descriptor ─▶ make_dir │ open_dir │ file │ rename │ remove_…
+//!                                  (openat(2), O_NOFOLLOW)
 //! ```
 //!
 //! The owner of a directory can rename everything in it at any moment, and put a symlink in its

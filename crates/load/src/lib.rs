@@ -3,9 +3,12 @@
 //! ```text
 //! check_victim / check_flood ── refuses what can't work, before anything is written
 //!
-//! prepare_victim / prepare_flood ── writes the files ──▶ PreparedVictim / PreparedFlood ── start() ──▶ Running
-//!                                                          ▲  (as often as there are phases)          │ sample(): Delta, once a second
-//!                                                          └────────────── discard() ◀── finish() ◀───┘
+//! prepare_victim / prepare_flood
+//!   │ writes the files
+//!   ▼
+//! PreparedVictim / PreparedFlood ── start() ──▶ Running ── sample(): Delta, once a second
+//!   ▲  (as often as there are phases)             │
+//!   └────────── discard() ◀── finish() ◀──────────┘
 //! ```
 //!
 //! A *victim* is synchronous I/O that a process waits for: every operation's latency is recorded. A

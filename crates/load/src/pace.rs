@@ -1,8 +1,8 @@
 //! When the next operation may begin.
 //!
 //! ```text
-//! victims, open loop   ticket n falls due at begin + n / rate, whether or not earlier operations are done
-//! floods at a rate     each block reserves its share of time; what was not used is lost after CREDIT
+//! victims, open loop   ticket n falls due at begin + n / rate, earlier operations done or not
+//! floods at a rate     each block reserves its share of time; what is unused is lost after CREDIT
 //! ```
 //!
 //! Waiting is sleeping, never spinning, in slices that keep the stop flag in view.

@@ -1,10 +1,11 @@
 //! A load while it runs: its threads or its command, their counts, and their end.
 //!
 //! ```text
-//! start ─▶ threads set up ─▶ all ready: the gate opens, that is the begin ─▶ operations … ─▶ flag raised, or a thread failed
-//!                                                                            │ sample()           │ finish(): join
-//!                                                                            ▼                    ▼
-//!                                                                          Delta               Finished
+//! start ─▶ threads set up ─▶ all ready: the gate opens, that is the begin
+//!   ─▶ operations … ─▶ flag raised, or a thread failed
+//!      │ sample()      │ finish(): join
+//!      ▼               ▼
+//!    Delta           Finished
 //! ```
 //!
 //! A thread that fails leaves its error behind and raises the flag for the others. Nothing is lost

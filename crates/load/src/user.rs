@@ -1,7 +1,8 @@
 //! Another user than the caller, to run commands as.
 //!
 //! ```text
-//! User::named (NSS: passwd, groups) ─▶ runs(&mut Command) ─▶ child: setgroups, setresgid, setresuid ─▶ exec
+//! User::named (NSS: passwd, groups) ─▶ runs(&mut Command)
+//!   ─▶ child: setgroups, setresgid, setresuid ─▶ exec
 //! ```
 
 use std::ffi::OsStr;

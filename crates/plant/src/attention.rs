@@ -3,7 +3,7 @@
 //! victims' wait alone. Pure.
 //!
 //! ```text
-//! signs at a look ─ backlog, a process that dirties much, a knob that is held ─▶ open, and for 4 s after
+//! signs at a look ─ backlog, a process that dirties much, a held knob ─▶ open, and for 4 s after
 //! none ─▶ open for 1 s in 8, else closed
 //! between looks, while closed: the machine's dirty pages grow ─▶ open at once
 //! ```

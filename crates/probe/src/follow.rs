@@ -2,7 +2,8 @@
 //! short they live. Pure.
 //!
 //! ```text
-//! follow(thread, tag) ─▶ Forked by it, or by one of its ─▶ tagged ─▶ Ended ─▶ forgotten a window later, for what is counted at its end
+//! follow(thread, tag) ─▶ Forked by it, or by one of its ─▶ tagged
+//!   ─▶ Ended ─▶ forgotten a window later, for what is counted at its end
 //! ```
 //!
 //! Every number of a process is given by a fork that is seen, so that one that is given again is

@@ -1,11 +1,14 @@
 //! The probe itself: a source of events, what counts them, and the counters of /proc beside.
 //!
 //! ```text
-//! open ─▶ bpf, else perf, else proc            what the one can't do is said, and what the next can't see
+//! open ─▶ bpf, else perf, else proc            what the one can't do is said,
+//!                                              and what the next can't see
 //! wait ─▶ rings drained into the tally         as often as they fill
 //! snapshot ─▶ tally + /proc/PID/io + /proc/diskstats + PSI ─▶ Snapshot
-//! open_following, follow ─▶ … ─▶ followed      the same for one thread's children and theirs, and nothing else
-//! open_sparing, pause ⇄ resume                 as little as a controller needs, and only while it needs it
+//! open_following, follow ─▶ … ─▶ followed      the same for one thread's children and theirs,
+//!                                              and nothing else
+//! open_sparing, pause ⇄ resume                 as little as a controller needs,
+//!                                              and only while it needs it
 //! ```
 
 mod open;

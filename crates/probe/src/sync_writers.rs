@@ -2,8 +2,9 @@
 //! `O_SYNC` or `O_DIRECT`. Pure.
 //!
 //! ```text
-//! sent a synchronous request outside of a call ─▶ has such a file open? ─┬─ yes: watched, looked at again every WATCHED_FOR windows
-//!                                                                        └─ no: dismissed as long
+//! sent a synchronous request outside of a call ─▶ has such a file open?
+//!   ├─ yes: watched, looked at again every WATCHED_FOR windows
+//!   └─ no: dismissed as long
 //! ```
 
 use std::collections::{BTreeMap, HashMap};

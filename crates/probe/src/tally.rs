@@ -3,9 +3,11 @@
 //! ```text
 //! Enter … Exit          a thread's call                       ─▶ process × device × kind of call
 //!   └ Queued in between tells the call's device; else its file does
-//! Queued ─ Issued ─ Done  a request: queue time, device time  ─▶ device × class; reads also ─▶ process × device
+//! Queued ─ Issued ─ Done  a request: queue time, device time  ─▶ device × class;
+//!                                                                reads also ─▶ process × device
 //! Balanced              a sleep                               ─▶ process × device
-//! Forked, Ended         who is followed                       ─▶ calls and reads once more, by whom they belong to
+//! Forked, Ended         who is followed                       ─▶ calls and reads once more,
+//!                                                                by whom they belong to
 //! ```
 //!
 //! Memory is bounded whatever happens: beyond [`Limits`] processes are counted together, and calls

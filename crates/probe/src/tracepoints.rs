@@ -3,13 +3,17 @@
 //!
 //! | tracepoint | what it tells |
 //! |---|---|
-//! | `syscalls:sys_enter_*`, `sys_exit_*` | how long fsync, fdatasync, sync_file_range, msync, syncfs, sync took, as the caller saw it |
-//! | the same of the write calls | the same of writes to `O_SYNC` and `O_DIRECT` files; switched on for threads that were seen to do such |
-//! | `block:block_io_start` (6.5), else `block_rq_insert` | a request is made, in the thread that asks for it |
+//! | `syscalls:sys_enter_*`, `sys_exit_*` | how long a sync call took, as the caller saw it |
+//! | the same of the write calls | the same of writes to `O_SYNC` and `O_DIRECT` files |
+//! | `block:block_io_start` (6.5), else `block_rq_insert` | the asking thread makes a request |
 //! | `block:block_rq_issue`, `block_rq_complete` | it goes to the device, and is done |
 //! | `block:block_rq_merge` | it became part of another |
 //! | `writeback:balance_dirty_pages` | a writer is made to sleep |
-//! | `sched:sched_process_fork`, `sched_process_exit` | who started whom; only where somebody is followed |
+//! | `sched:sched_process_fork`, `sched_process_exit` | who started whom |
+//!
+//! The sync calls are fsync, fdatasync, sync_file_range, msync, syncfs and sync. The write calls'
+//! tracepoints are switched on for threads that were seen to do such writes. Those of `sched` are
+//! used only where somebody is followed.
 
 use std::collections::HashMap;
 

@@ -4,8 +4,10 @@
 //! Trials + Run ─▶ schema::Document ─┬─ to_json ─▶ file ─▶ Document::read ─▶ Document
 //!                                   ├─ verdict ──▶ one sentence
 //!                                   ├─ text, markdown ─▶ tables for people
-//!                                   ├─ judge ──▶ figures, verdicts and the sentence, once, for all that follow
-//!                                   ├─ contest ──▶ several settings side by side, which differences are real
+//!                                   ├─ judge ──▶ figures, verdicts and the sentence, once,
+//!                                   │            for all that follow
+//!                                   ├─ contest ──▶ several settings side by side,
+//!                                   │              which differences are real
 //!                                   └─ timeline ─▶ one row a second, CSV or text
 //! one second of a running trial ─▶ live ─▶ one line
 //! a lab's recording (CSV) [+ Document] ─▶ seeks ─▶ SVG

@@ -1,8 +1,8 @@
 //! The live line: what the last second of a running trial was like.
 //!
 //! ```text
-//!  elapsed  phase                  ops/s       flood        p50        p99        max       dirty      drain
-//!       12  both                      14    216 MB/s    5.12 ms     1.17 s     3.20 s     1.4 GiB     6.52 s
+//!  elapsed  phase       ops/s       flood       p50       p99       max      dirty     drain
+//!       12  both           14    216 MB/s   5.12 ms    1.17 s    3.20 s    1.4 GiB    6.52 s
 //! ```
 //!
 //! Columns are fixed, one line a second, like CockroachDB's `debug synctest`. A stall is a visible

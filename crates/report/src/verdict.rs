@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! Summary ─▶ outcome ─┐
-//! scenario ─▶ words ──┴─▶ "While one file was written beside it, commits fell from 1,508/s to 14/s (0.93 %): …"
+//! scenario ─▶ words ──┴─▶ "While one file was written beside it, commits fell from 1,508/s
+//!                          to 14/s (0.93 %): …"
 //! ```
 //!
 //! **Damage** is any of three findings. The 95 % interval of `victim_kept` lies below 1, and not

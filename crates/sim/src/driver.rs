@@ -1,17 +1,23 @@
 //! The driver between the block layer and a device: its number of queues, their elevator, its
 //! treatment of a FLUSH.
 //!
-//! | driver | for | hardware queues | commands | FUA | a FLUSH |
+//! | driver | for | queues | commands | FUA | a FLUSH |
 //! |---|---|---|---|---|---|
-//! | libata | a disk by itself, a flash drive on a link of up to 600 MB/s | 1 | 32 | no (`libata.fua=0`) | alone: it can't be queued (`ata_std_qc_defer`) |
-//! | SCSI | arrays, controllers' caches, what is behind a link | 1 | the device's, up to 128 | no | among the others |
-//! | USB storage, MMC | sticks and cards | 1 | 1 | no | among the others |
-//! | NVMe | faster flash drives, cloud volumes, `null` | one for each CPU | the device's, up to 128 | yes | among the others |
-//! | loop | a lab device ([`LoopDriver`](crate::block::LoopDriver)) | 1, without an elevator | 128 | no | holds back what comes later |
+//! | libata | a disk by itself, a flash drive on a link of up to 600 MB/s | 1 | 32 | no | alone |
+//! | SCSI | arrays, controllers' caches, what is behind a link | 1 | up to 128 | no | with others |
+//! | USB storage, MMC | sticks and cards | 1 | 1 | no | with others |
+//! | NVMe | faster flash drives, cloud volumes, `null` | 1 a CPU | up to 128 | yes | with others |
+//! | loop | a lab device ([`LoopDriver`]) | 1, no elevator | 128 | no | holds back later requests |
+//!
+//! Queues are hardware queues. *Up to 128* commands: the device's own number, up to 128. libata has
+//! no FUA because of `libata.fua=0`. Its FLUSH goes alone because it can't be queued
+//! (`ata_std_qc_defer`).
 //!
 //! The kernel gives mq-deadline to a device with one hardware queue and no elevator to one with
 //! several (`elevator_set_default`, block/elevator.c of 5.0 and later). The loop driver asks for no
 //! elevator (`BLK_MQ_F_NO_SCHED_BY_DEFAULT`).
+//!
+//! [`LoopDriver`]: crate::block::LoopDriver
 
 use floodwall_device::DeviceSpec;
 use floodwall_device::spec::Medium;

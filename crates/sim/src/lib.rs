@@ -1,8 +1,10 @@
 //! The kernel's write path over a modelled device, in virtual time.
 //!
 //! ```text
-//! writers ─▶ dirty accounting ─▶ throttling ─▶ flusher ─▶ wbt gate ─▶ request slots ─▶ elevator ─▶ device
-//! readers, fsync ────────────────────────────────────────▶ ┘
+//! writers ─▶ dirty accounting ─▶ throttling ─▶ flusher ─┐
+//! readers, fsync ───────────────────────────────────────┤
+//!   ┌───────────────────────────────────────────────────┘
+//!   └▶ wbt gate ─▶ request slots ─▶ elevator ─▶ device
 //! ```
 //!
 //! | module | the kernel's |
@@ -15,13 +17,16 @@
 //! | `fs` | fsync and journals of xfs, ext3, ext4, btrfs |
 //! | `block`, `wbt`, `elevator`, `driver` | block/, and what a device's driver says |
 //! | `machine` | puts them together and lets time pass |
-//! | `plant` | lives on while somebody looks at it and turns its knobs, as a [`Plant`](floodwall_model::Plant) |
-//! | `rig`, `phase`, `setup`, `settings` | a scenario under a setting as a [`Trial`](floodwall_model::Trial) |
+//! | `plant` | lives on while somebody looks at it and turns its knobs, as a [`Plant`] |
+//! | `rig`, `phase`, `setup`, `settings` | a scenario under a setting as a [`Trial`] |
 //! | `sweep` | grids and random samples of machines and settings, a run a cell |
 //!
 //! Times are [`floodwall_device::Nanos`], sizes bytes unless a name says pages (4 KiB), rates pages
 //! or bytes per second as the kernel keeps them. Pure: no file, no clock, no environment, no
 //! thread; random numbers come from a seed.
+//!
+//! [`Plant`]: floodwall_model::Plant
+//! [`Trial`]: floodwall_model::Trial
 
 mod block;
 mod cost;

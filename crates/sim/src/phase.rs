@@ -2,9 +2,9 @@
 //! steady, measure second by second, stop.
 //!
 //! ```text
-//! start ──▶ warm-up: look every 250 ms ──steady, or time is up──▶ measure: look every second ──▶ stop
-//!                    and the floods past the device's cache                                        │
-//!                                          operations still in flight count with their latency ◀───┘
+//! start ─▶ warm-up: look every 250 ms ─ steady, or time up ─▶ measure: look every second ─▶ stop
+//!                   and the floods past the device's cache                                   │
+//!                                      operations still in flight count with their latency ◀─┘
 //! ```
 //!
 //! The rules of the warm-up are those of a real run, so that figures mean the same.

@@ -2,7 +2,8 @@
 //! other as on a real host.
 //!
 //! ```text
-//! SimOptions (device, kernel, RAM, filesystem) + Setting ─▶ Machine ─▶ for each phase: discard the floods' backlog → drain → settle → run
+//! SimOptions (device, kernel, RAM, filesystem) + Setting ─▶ Machine
+//!   ─▶ for each phase: discard the floods' backlog → drain → settle → run
 //! ```
 //!
 //! The same options, scenario, setting and round give the same trial, bit for bit, on any machine.

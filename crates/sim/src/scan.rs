@@ -2,7 +2,9 @@
 //! read-ahead is done by a few common threads.
 //!
 //! ```text
-//! scan ─▶ near the end of an extent: asks for the next one ─▶ the next free read thread: one pread(2) of the extent, past the page cache ─▶ scan goes on
+//! scan ─▶ near the end of an extent: asks for the next one
+//!   ─▶ the next free read thread: one pread(2) of the extent, past the page cache
+//!   ─▶ scan goes on
 //! ```
 //!
 //! The elevator sees the read threads, not the scans: what one of them reads next belongs to

@@ -1,7 +1,8 @@
 //! Figures with their 95 % intervals, from a few rounds of correlated seconds.
 //!
 //! ```text
-//! rounds ─▶ rate = all amounts / all seconds ─▶ ratio of two rates, on a log scale ─▶ ± t × error ─▶ Estimate
+//! rounds ─▶ rate = all amounts / all seconds ─▶ ratio of two rates, on a log scale
+//!   ─▶ ± t × error ─▶ Estimate
 //! rounds' residuals ──────────────┬─ the larger ─▶ error
 //! residuals of blocks of seconds ─┘
 //! ```

@@ -13,7 +13,7 @@
 //! | `victim_kept` | victim IOPS in phase `both` / in phase `victim` |
 //! | `flood_kept` | flood rate in phase `both` / in phase `flood` of the reference |
 //! | `burst_kept` | burst rate / burst rate of the reference |
-//! | `dead_seconds` | one-second windows of phase `both`, over all rounds, with less than 10 % of the victim's IOPS alone |
+//! | `dead_seconds` | one-second windows of `both` under 10 % of victim IOPS alone, all rounds |
 //!
 //! Each rate is the mean over all seconds of all rounds ([`crate::estimate`]). Stalls are the
 //! subject of the measurement, and neither a median second nor a median round would see them.

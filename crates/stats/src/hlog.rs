@@ -4,7 +4,8 @@
 //! ```text
 //! #[StartTime: …] #[BaseTime: …]          when the run began, seconds since the epoch
 //! #round 1, phase victim                   a comment before each phase
-//! Tag=commit,12.000,1.000,3.211,HISTF…     start since BaseTime (s), length (s), maximum (ms), counts (ns)
+//! Tag=commit,12.000,1.000,3.211,HISTF…     start since BaseTime (s), length (s),
+//!                                          maximum (ms), counts (ns)
 //! Tag=write,…   Tag=sync,…   Tag=read,…    the other operations of the same interval
 //! ```
 //!

@@ -1,7 +1,8 @@
 //! The intervals of a phase in bounded memory, however long the phase lasts.
 //!
 //! ```text
-//! push (one a second) ─▶ [1 1 1 1 1 1]  full ─▶ merge neighbours ─▶ [2 2 2] ─▶ [2 2 2 2 2 2]  full ─▶ [4 4 4] …
+//! push (one a second) ─▶ [1 1 1 1 1 1]  full ─▶ merge neighbours ─▶ [2 2 2]
+//!                     ─▶ [2 2 2 2 2 2]  full ─▶ [4 4 4] …
 //! ```
 //!
 //! Whenever the store is full it merges neighbours in pairs, and from then on collects twice as

@@ -12,7 +12,8 @@
 //! share       rounds ─▶ a share of time with its interval
 //! tail        rounds of latencies ─▶ p99 with its interval
 //! figures     Trials ─▶ victim_kept, flood_kept, burst_kept, dead_seconds
-//! versus      Trials of several settings, a reference ─▶ ratios with intervals, which differences are real
+//! versus      Trials of several settings, a reference ─▶ ratios with intervals,
+//!                                                        which differences are real
 //! frontier    figures of several settings ─▶ those that no other beats
 //! student     t distribution: p-values and quantiles
 //! ```

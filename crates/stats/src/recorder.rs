@@ -1,8 +1,8 @@
 //! Live latency counters: one writer that neither allocates nor locks, any number of readers.
 //!
 //! ```text
-//! worker thread ── record(op, ns) ─▶ Recorder ◀─ sample() ── Sampler ──▶ Delta since the last sample
-//!                                   (atomics)                (last values seen)
+//! worker thread ── record(op, ns) ─▶ Recorder ◀─ sample() ─ Sampler ─▶ Delta since the last sample
+//!                                   (atomics)               (last values seen)
 //! ```
 //!
 //! A [`Recorder`] belongs to one worker thread, which alone writes it, so a counter is a relaxed

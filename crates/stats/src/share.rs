@@ -1,7 +1,8 @@
 //! Intervals of shares of time, which may be 0 or 1 in every round.
 //!
 //! ```text
-//! (part, whole) of each round ─▶ share, variance between rounds ─▶ effective number of independent pieces ─▶ exact binomial interval
+//! (part, whole) of each round ─▶ share, variance between rounds
+//!   ─▶ effective number of independent pieces ─▶ exact binomial interval
 //! ```
 //!
 //! A share of 0 has no logarithm, and rounds that are all alike have no variance. The interval is

@@ -1,7 +1,8 @@
 //! Stalls: what a victim's worst seconds were like.
 //!
 //! ```text
-//! Phase ─ windows ─▶ [Window: about one second each] ─ assess(iops alone) ─▶ dead seconds, stalls, worst second
+//! Phase ─ windows ─▶ [Window: about one second each]
+//!   ─ assess(iops alone) ─▶ dead seconds, stalls, worst second
 //! ```
 //!
 //! A **dead second** is a one-second window in which the victim got less than 10 % of its IOPS

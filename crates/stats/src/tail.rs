@@ -1,7 +1,8 @@
 //! p99 of several rounds with its interval.
 //!
 //! ```text
-//! latencies of each round ─▶ for each latency x: share of all operations slower than x, with its error between rounds
+//! latencies of each round ─▶ for each latency x: share of all operations slower than x,
+//!                            with its error between rounds
 //!                         ─▶ every x whose share may be 1 % ─▶ interval
 //! ```
 //!

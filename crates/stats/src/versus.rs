@@ -2,8 +2,10 @@
 //! real.
 //!
 //! ```text
-//! trials of a contender ─┐ phase by phase: IOPS, p99, flood rate, burst rate, share of dead seconds, over all rounds
-//! trials of a reference ─┴─▶ ratio (dead seconds: difference) with its interval and its p ─ Holm over contenders ─▶ better | worse | noise
+//! trials of a contender ─┐ phase by phase: IOPS, p99, flood rate, burst rate,
+//!                        │ share of dead seconds, over all rounds
+//! trials of a reference ─┴─▶ ratio (dead seconds: difference) with its interval and its p
+//!                              ─ Holm over contenders ─▶ better | worse | noise
 //! ```
 //!
 //! **One test.** The interval is that of [`crate::estimate`] (dead seconds: `share`; p99: `tail`),

@@ -1,9 +1,10 @@
 //! Whether another program disturbed a trial.
 //!
 //! ```text
-//! between phases   the rig warns: others move data, hold dirty pages, wait for I/O           ┐
-//! steal            the hypervisor took more than a tenth of a CPU                            ├─▶ why ─▶ repeated once, then marked
-//! writes, reads    the device moved more than the loads and the backlog explain              ┘
+//! between phases   the rig warns: others move data, hold dirty pages, wait for I/O ┐
+//! steal            the hypervisor took more than a tenth of a CPU                  ├─▶ why
+//! writes, reads    the device moved more than the loads and the backlog explain    ┘
+//! why ─▶ repeated once, then marked
 //! ```
 //!
 //! Within a phase pressure (PSI) says nothing, because the victims wait all the time. Between

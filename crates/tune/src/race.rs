@@ -1,7 +1,8 @@
 //! The race: candidates, their scores, and which are dropped or added.
 //!
 //! ```text
-//! after each round: leader = best score ─▶ drop whoever is surely worse, and the worse two thirds ─▶ new candidates: what the model promises most of
+//! after each round: leader = best score ─▶ drop whoever is surely worse, and the worse two thirds
+//!                                       ─▶ new candidates: what the model promises most of
 //! ```
 //!
 //! In the last part hardly any new candidates come. The best so far, including those that bad luck

@@ -1,8 +1,9 @@
 //! The search space: typed dimensions, built from the knobs of a host and device.
 //!
 //! ```text
-//! Description (drain rate, schedulers, queue, wbt, strict limits …) ─▶ Space { dimensions of levels } ─▶ Point ─▶ Setting
-//!                                                                       └ starts: settings known to matter
+//! Description (drain rate, schedulers, queue, wbt, strict limits …)
+//!   ─▶ Space { dimensions of levels } ─▶ Point ─▶ Setting
+//!        └ starts: settings known to matter
 //! ```
 //!
 //! Level 0 of every dimension is "as it is": it names no knob, so point 0 is the setting in force.

@@ -4,7 +4,8 @@
 //! with the covariance
 //!
 //! ```text
-//! A · ( ½ · mean over dimensions of r + ½ · product over dimensions of r )        r: how alike two levels of a dimension are
+//! A · ( ½ · mean over dimensions of r + ½ · product over dimensions of r )
+//! r: how alike two levels of a dimension are
 //! ```
 //!
 //! The mean carries what a knob does by itself to all settings that share it, the product what

@@ -2,9 +2,11 @@
 //!
 //! ```text
 //! reference   the default, all phases: what is possible here, the drain rate ─▶ the space
-//! race        rounds of phase both and bursts; losers dropped, neighbours tried; until its share of the time is over
-//! final       winner and default, interleaved, fresh rounds ─▶ recommended only if score and interval part
-//!             one look at the price: flood or bursts that can't be told yet get the rest of the time
+//! race        rounds of phase both and bursts; losers dropped, neighbours tried;
+//!             until its share of the time is over
+//! final       winner and default, interleaved, fresh rounds
+//!             ─▶ recommended only if score and interval part
+//!             one look at the price: flood or bursts that can't be told yet get the remaining time
 //! ```
 //!
 //! **The winner's curse.** Of many candidates the one that looks best was also lucky. So nothing

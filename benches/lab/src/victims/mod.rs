@@ -5,7 +5,7 @@
 //! ```text
 //! round × victim × flood × way (the ways in another order each round):
 //!   place   fresh device (xfs), behind this kernel or a guest's
-//!   trial     database made → way in force → the victim alone → flood begins → the victim beside it
+//!   trial     database made → way in force → victim alone → flood begins → victim beside it
 //!           all gone ─▶ DATA/PRESET-VICTIM-FLOOD-WAY-ROUND.json (without FLOOD where it is a copy)
 //! all that is in DATA, whatever the plan ─▶ a table a plan ─▶ docs/lab.md
 //! ```

@@ -2,7 +2,8 @@
 //! setting, all through the same script.
 //!
 //! ```text
-//! script ─▶ the guard, the default, finalists of everything known, each on the same 6 machines ─▶ data/guard/CELL.json ─▶ docs/league.md
+//! script ─▶ the guard, the default, finalists of everything known, each on the same 6 machines
+//!        ─▶ data/guard/CELL.json ─▶ docs/league.md
 //! ```
 //!
 //! What a cell's file has is not run again while law, tuner, simulator and presets are what they

@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! recipes, presets, the grid's finalists, what searches found ─┐
-//! what the guard held at the end of each machine ──────────────┴─▶ 2 machines, to choose 4 ─▶ the guard's 6 machines ─▶ the best
+//! what the guard held at the end of each machine ──────────────┴─▶ 2 machines, to choose 4
+//! those 4 ─▶ the guard's 6 machines ─▶ the best
 //! ```
 //!
 //! A drawn device has no grid. Every 15th point gets a trial of 8 s there, and the best 12 of them

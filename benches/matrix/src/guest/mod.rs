@@ -1,7 +1,8 @@
 //! The guest's side: process 1 of its kernel, and the checks in a separate process.
 //!
 //! ```text
-//! init: modules ─▶ disk ─▶ new root ─▶ /proc, /sys, cgroup v2, tracefs, debugfs ─▶ checks ─▶ power off
+//! init: modules ─▶ disk ─▶ new root ─▶ /proc, /sys, cgroup v2, tracefs, debugfs
+//!               ─▶ checks ─▶ power off
 //! second boot: the same, then systemd as process 1; the checks are its service
 //! ```
 

@@ -1,8 +1,10 @@
 //! How fast a device drains, measured briefly, in bounded bytes and time.
 //!
 //! ```text
-//! drain what is dirty → settle → write one file with a bounded backlog (load's filling of a random flood's file) → its tail's rate
-//!                                                                                              → remove it, drain again
+//! drain what is dirty → settle
+//!   → write one file with a bounded backlog (load's filling of a random flood's file)
+//!   → its tail's rate
+//!   → remove it, drain again
 //! ```
 //!
 //! The file's writeback is started as it is written and awaited 64 MiB behind. So the device always

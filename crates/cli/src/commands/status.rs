@@ -2,9 +2,9 @@
 //! force, and what is wrong with all that.
 //!
 //! ```text
-//! observe ─ wait a window ─ observe ─▶ host::status ─▶ host::findings ─▶ report::status (text | JSON) ─▶ stdout
-//!    ▲                                                 journal, managers                              │
-//!    └─────────────────────────────────────── --watch ───────────────────────────────────────────────┘
+//! observe ─ wait a window ─ observe ─▶ host::status ─▶ host::findings ─▶ report::status ─▶ stdout
+//!    ▲                                                 journal, managers (text | JSON)        │
+//!    └────────────────────────────────────── --watch ─────────────────────────────────────────┘
 //! ```
 //!
 //! Needs no privilege; what root would add is said at the end. On this machine, as root, a probe

@@ -2,7 +2,8 @@
 //! cuts on a real kernel.
 //!
 //! ```text
-//! test ─▶ bed::Guest ─▶ floodwall lab run --kernel uml -- sh -eu -c SCRIPT ─▶ what the script printed
+//! test ─▶ bed::Guest ─▶ floodwall lab run --kernel uml -- sh -eu -c SCRIPT
+//!                    ─▶ what the script printed
 //! ```
 //!
 //! No test needs root: the script is root in its guest. What the machine lacks (the user-mode

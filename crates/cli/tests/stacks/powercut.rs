@@ -1,7 +1,8 @@
 //! Power cuts under real filesystems, with fio as the judge of the surviving data.
 //!
 //! ```text
-//! fio writes, acknowledged ─▶ its list of them (outside the device) ─▶ powercut ─▶ powerup ─▶ fio reads each again
+//! fio writes, acknowledged ─▶ its list of them (outside the device) ─▶ powercut ─▶ powerup
+//!                          ─▶ fio reads each again
 //! ```
 //!
 //! With `O_DSYNC` every acknowledged write must be there. Without it the device's volatile cache

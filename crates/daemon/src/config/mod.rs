@@ -1,7 +1,8 @@
 //! A guard's configuration: a file, and flags that override it.
 //!
 //! ```toml
-//! p99 = "20ms"                    # the goal; without it four times what operations take while nothing floods
+//! p99 = "20ms"                    # the goal; without it four times
+//!                                 # what operations take while nothing floods
 //! mode = "protect"                # the goal first; or "balance"
 //! devices = ["sda", "nvme0n1"]    # only these
 //! exclude = ["sdb"]               # all but these

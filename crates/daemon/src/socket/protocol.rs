@@ -4,10 +4,12 @@
 //! ```text
 //! ▶ {"version":1,"do":"status"}                      ◀ {"version":1,"status":{…}}
 //! ▶ {"version":1,"do":"history","last":20}           ◀ {"version":1,"history":[…]}
-//! ▶ {"version":1,"do":"pause","seconds":600}         ◀ {"version":1,"paused":{"left_s":600.0}}                   and "held":[…] if not all is back yet
+//! ▶ {"version":1,"do":"pause","seconds":600}         ◀ {"version":1,"paused":{"left_s":600.0}}
+//!                                                      and "held":[…] if not all is back yet
 //! ▶ {"version":1,"do":"resume"}                      ◀ {"version":1,"resumed":{"was_paused":true}}
 //! ▶ {"version":1,"do":"yield","knobs":[{"device":"8:0","knob":"nr_requests"}]}
-//!                                                    ◀ {"version":1,"yielded":{"back":[…]}}                         and "waiting":[…] if not all is back yet
+//!                                                    ◀ {"version":1,"yielded":{"back":[…]}}
+//!                                                      and "waiting":[…] if not all is back yet
 //!                                                    ◀ {"version":1,"error":"…"}
 //! ```
 

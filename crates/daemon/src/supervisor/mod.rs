@@ -2,11 +2,11 @@
 //! dies or hangs, it puts back the held knobs and starts another.
 //!
 //! ```text
-//!            start                    dead, or 5 s without a beat: SIGKILL
-//!   pause ─────────▶ worker ─ beats ──────────────────────────────▶ restore ─▶ pause: 1 s, 2 s, 4 s …
-//!     ▲                │ SIGINT, SIGTERM                               │        fifth death within ten minutes: end
-//!     └────────────────┼───────────────────────────────────────────────┘
-//!                      ▼ Stop; put back by itself ─▶ end
+//!          start                 dead, or 5 s without a beat: SIGKILL
+//!   pause ──────▶ worker ─ beats ──────────────────────────────▶ restore ─▶ pause: 1 s, 2 s, 4 s …
+//!     ▲             │ SIGINT, SIGTERM                               │       fifth death within
+//!     └─────────────┼───────────────────────────────────────────────┘       ten minutes: end
+//!                   ▼ Stop; put back by itself ─▶ end
 //! ```
 //!
 //! It knows nothing of devices. The journal has the values to put back, and another process writes

@@ -2,8 +2,9 @@
 //! stdout; ends with its parent.
 //!
 //! ```text
-//! stdin ─▶ Begin ─▶ machine, socket, metrics ─▶ Ready ─▶ ┌ wait a tick ─ orders, questions ─ Controller::tick ─ log ─ Beat ┐
-//!                                                        └────────────────────◀ ─────────────────────────────────────────┘
+//! stdin ─▶ Begin ─▶ machine, socket, metrics ─▶ Ready
+//!   ─▶ ┌ wait a tick ─ orders, questions ─ Controller::tick ─ log ─ Beat ┐
+//!      └────────────────────◀ ───────────────────────────────────────────┘
 //! SIGTERM, SIGINT, Stop, the parent's death ─▶ everything put back ─▶ end
 //! ```
 

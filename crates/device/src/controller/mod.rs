@@ -3,9 +3,11 @@
 //!
 //! ```text
 //! write ─ command ─ link ─ latency ─▶ admission (first come, first served) ─▶ dirty ─▶ done
-//!                                          ▲ waits while the cache is full    │ destage, one direction
+//!                                          ▲ waits while the cache is full    │ destage,
+//!                                          │                                  │ one direction
 //!                                          └───────────── space ──────────────┴──▶ backing device
-//! read  ─ command ─ latency ─▶ all dirty? ─ yes ─▶ link ─▶ done;  no ─▶ backing device ─▶ link ─▶ done
+//! read  ─ command ─ latency ─▶ all dirty? ─┬─ yes ─▶ link ─▶ done
+//!                                          └─ no ──▶ backing device ─▶ link ─▶ done
 //! ```
 //!
 //! - A write takes `len × copies` bytes of the link and of the cache; rewrites of dirty ranges take

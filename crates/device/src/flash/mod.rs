@@ -4,7 +4,8 @@
 //! write ─ command ─ link ─▶ buffer (waits while full) ─▶ done (FUA: when programmed)
 //!                             │ in order, a program unit at a time
 //!                             ▼
-//!                          a free die: SLC program while that area lasts, else the slow one, plus garbage collection when erased space is short
+//!                          a free die: SLC program while that area lasts, else the slow one,
+//!                                      plus garbage collection when erased space is short
 //! read  ─ command ─▶ the dies that hold its pages ─▶ link ─▶ done
 //! ```
 //!

@@ -6,7 +6,8 @@
 //! [array]      level, members, chunk …                     that many of the medium
 //! [cache]      size, mode, destage …                       a controller's cache in front
 //! [link]       rate, round_trip, server                    a network in front of that
-//! [[fault]]    kind = "slow" | "stall" | "errors" | "battery", member = N for one member of the array
+//! [[fault]]    kind = "slow" | "stall" | "errors" | "battery",
+//!              member = N for one member of the array
 //! ```
 //!
 //! Every size, rate and time carries its unit, in quotes. The presets are the examples: copy one

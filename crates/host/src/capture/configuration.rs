@@ -1,7 +1,8 @@
 //! Other managers' configuration of Floodwall's knobs, for a captured tree.
 //!
 //! ```text
-//! managers::read over a tree that remembers ─ paths ─▶ links | directories | files, of which the lines about knobs
+//! managers::read over a tree that remembers ─ paths
+//!   ─▶ links | directories | files, of which the lines about knobs
 //! ```
 //!
 //! All files that the managers look at are stored, so none is forgotten when they learn to look at

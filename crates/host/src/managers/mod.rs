@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! udev      rules that assign queue/, bdi/, or run a command with such a path ┐
-//! sysctl    sysctl.d files, /etc/sysctl.conf                                  │ claims, in the order
-//! tmpfiles  `w` lines on /sys and /proc/sys                                   │ in which they are
-//! power     laptop-mode-tools, TLP                                            │ applied at boot
-//! tuned     the files of the active profile                                   ┘
+//! sysctl    sysctl.d files, /etc/sysctl.conf                                  │ claims, in the
+//! tmpfiles  `w` lines on /sys and /proc/sys                                   │ order in which
+//! power     laptop-mode-tools, TLP                                            │ they are applied
+//! tuned     the files of the active profile                                   ┘ at boot
 //!    ↓
 //! settle    of each knob and place the last certain claim wins
 //!

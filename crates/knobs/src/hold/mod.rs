@@ -2,11 +2,12 @@
 //! again.
 //!
 //! ```text
-//! hold      ─▶ begin (fsynced)                                       once
-//! save      ─▶ what the cells hold (fsynced)                         ahead of the first write, so that no write waits for a disk
-//! prepare   ─▶ is it still ours? ─▶ intent      ┐
-//! perform   ─▶ kernel write, as long as it takes ├ as often as it likes; back to what was saved too
-//! finish    ─▶ read back ─▶ done                ┘
+//! hold      ─▶ begin (fsynced)                   once
+//! save      ─▶ what the cells hold (fsynced)     ahead of the first write,
+//!                                                so that no write waits for a disk
+//! prepare   ─▶ is it still ours? ─▶ intent       ┐
+//! perform   ─▶ kernel write, as long as it takes ├ as often as it likes; back to saved values too
+//! finish    ─▶ read back ─▶ done                 ┘
 //! close     ─▶ what is still ours is put back ─▶ closed
 //! ```
 //!

@@ -13,7 +13,8 @@
 //! One transaction, record by record:
 //!
 //! ```text
-//! begin {who, when, why, entries: knob, target, old, new}     fsynced, renamed into place, directory fsynced
+//! begin {who, when, why, entries: knob, target, old, new}     fsynced, renamed into place,
+//!                                                             directory fsynced
 //! intent {entry, to}  →  kernel write  →  done {readings}     for every write
 //! commit {readings}                                           it stands
 //! undo  →  intent, done …  →  closed {how}
@@ -23,11 +24,12 @@
 //! again ([`crate::hold`]).
 //!
 //! ```text
-//! begin {…, steers}                                           as above, without entries
-//! save {cells}                                                fsynced, before the first write of each
-//! intent …  →  kernel write  →  done …                        as often as it likes, in any order; also back to what was saved
-//! yield {entry}                                               another owner's from here on
-//! undo  →  …  →  closed                                       as above
+//! begin {…, steers}                       as above, without entries
+//! save {cells}                            fsynced, before the first write of each
+//! intent …  →  kernel write  →  done …    as often as it likes, in any order;
+//!                                         also back to what was saved
+//! yield {entry}                           another owner's from here on
+//! undo  →  …  →  closed                   as above
 //! ```
 //!
 //! The newest [`CLOSED_KEPT`] closed journals are kept, for `floodwall log`; older ones are removed

@@ -4,7 +4,8 @@
 //! ```text
 //! /etc ─ lock ─▶ each directory opened name by name, no links (made if it is not there)
 //!   every temporary file written, fsynced ─▶ every one renamed ─▶ directories fsynced
-//!   a failure before the first rename leaves everything as it was; one after it puts the first file back
+//!   a failure before the first rename leaves everything as it was
+//!   a failure after it puts the first file back
 //! ```
 //!
 //! Readers never see half a file: a temporary one has a name that neither udev nor sysctl reads.

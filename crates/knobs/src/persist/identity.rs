@@ -2,7 +2,8 @@
 //! found.
 //!
 //! ```text
-//! device ─▶ candidates, best first (sysfs, udev's database in /run/udev/data) ─▶ the first that no other disk here has ─▶ a match in a udev rule
+//! device ─▶ candidates, best first (sysfs, udev's database in /run/udev/data)
+//!        ─▶ the first that no other disk here has ─▶ a match in a udev rule
 //! ```
 //!
 //! | device | known by |
@@ -10,7 +11,8 @@
 //! | loop device | its backing file; a lab's by the lab's name |
 //! | device mapper (LVM, crypt, multipath) | `dm/uuid` |
 //! | md array | the array's UUID |
-//! | any other disk | serial number, WWN, the kernel's own identifiers of these, partition table, filesystem, at last its port |
+//! | any other disk | serial number, WWN, the kernel's own identifiers of these |
+//! | any other disk, without these | partition table, filesystem, at last its port |
 //!
 //! A partition table's or filesystem's UUID is copied along with its contents, and a port
 //! identifies any disk plugged into it. Both are used, with a note, only if no better key exists.

@@ -2,8 +2,8 @@
 //! of the rest.
 //!
 //! ```text
-//! # Written by floodwall persist …                     marker
-//! # floodwall-persist/1 0123456789abcdef               format and checksum (FNV-1a) of everything below
+//! # Written by floodwall persist …          marker
+//! # floodwall-persist/1 0123456789abcdef    format and checksum (FNV-1a) of everything below
 //! vm.dirty_bytes = 67108864
 //! ```
 

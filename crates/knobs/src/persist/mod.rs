@@ -2,9 +2,12 @@
 //! drop-ins for units'. No program of Floodwall runs at boot.
 //!
 //! ```text
-//! changes (asked for, or applied now: applied) ─▶ settle ─▶ Persisted ─ merge ─▶ difference, files (text) ─▶ disk: written whole or not at all
-//! all files ─▶ read ─▶ Kept { Persisted, whose each file is } ─▶ Kept::value_of: what a boot will set a knob to
-//! identity: what a disk is known by        sysctl, rules, units: the formats, there and back        mark: whose a file is
+//! changes (asked for, or applied now: applied) ─▶ settle ─▶ Persisted ─ merge
+//!   ─▶ difference, files (text) ─▶ disk: written whole or not at all
+//! all files ─▶ read ─▶ Kept { Persisted, whose each file is }
+//!   ─▶ Kept::value_of: what a boot will set a knob to
+//! identity: what a disk is known by        sysctl, rules, units: the formats, there and back
+//! mark: whose a file is
 //! ```
 //!
 //! Each setting is kept once, in the file that carries it out: what is read back is what a boot

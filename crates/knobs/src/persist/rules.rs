@@ -1,8 +1,10 @@
 //! The udev(7) rules file: the knobs of disks, set whenever one appears.
 //!
 //! ```text
-//! ENV{ID_SERIAL}=="…", ENV{.FLOODWALL}="1"                      a disk by its identity; a property with a dot lives for this event alone
-//! ENV{.FLOODWALL}=="1", ATTR{queue/scheduler}="mq-deadline"      one line a write, in the order that the kernel needs
+//! ENV{ID_SERIAL}=="…", ENV{.FLOODWALL}="1"
+//!     a disk by its identity; a property with a dot lives for this event alone
+//! ENV{.FLOODWALL}=="1", ATTR{queue/scheduler}="mq-deadline"
+//!     one line a write, in the order that the kernel needs
 //! ```
 //!
 //! - **Events.** A disk is set when it is added. At boot the kernel's events are repeated once the

@@ -1,8 +1,8 @@
 //! I/O priorities of threads, as one value of a process, of a control group or of a journal.
 //!
 //! ```text
-//! ioprio_get(2) of each thread ─▶ "be/0"                       all threads alike
-//!                                "none 4712@815=be/2"          all but thread 4712, which started at tick 815
+//! ioprio_get(2) of each thread ─▶ "be/0"                all threads alike
+//!                                 "none 4712@815=be/2"  all but thread 4712, started at tick 815
 //! ioprio_set(2) of each thread ◀─ the same text
 //! ```
 //!
@@ -13,7 +13,7 @@
 //! |---|---|
 //! | `/proc/PID/ioprio` | of the process |
 //! | `/sys/fs/cgroup/GROUP/ioprio` | of all processes in the group and in the groups below it |
-//! | `/sys/dev/block/MAJ:MIN/journal/ioprio` | that commit the journals of the ext4 filesystems on the disk |
+//! | `/sys/dev/block/MAJ:MIN/journal/ioprio` | that commit the disk's ext4 filesystems' journals |
 //!
 //! A new thread inherits the priority of the thread that made it (block/blk-ioc.c `__copy_io`), so
 //! threads come and go without a change of the value. A thread that started with another priority

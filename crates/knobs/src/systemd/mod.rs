@@ -18,8 +18,8 @@
 //!
 //! | path | write | state |
 //! |---|---|---|
-//! | `/run/systemd/system.control/GROUP/KNOB` | `set-property --runtime` | the limit is in such a drop-in |
-//! | `/run/systemd/system/GROUP/KNOB` | the drop-ins are removed, `daemon-reload` | the unit's own files say it |
+//! | `/run/systemd/system.control/GROUP/KNOB` | `set-property --runtime` | such a drop-in says it |
+//! | `/run/systemd/system/GROUP/KNOB` | drop-ins removed, `daemon-reload` | its own files say it |
 //!
 //! Both read alike. The first line says where the limit is set and by which properties. The second
 //! lists the unit's other drop-ins. Then comes the kernel's file as systemd would write it.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Frame ─┬─ HOLE            a page of zeros, costs nothing
-//!        ├─ block · slot    memory, in blocks of 2 MiB that are given back when their last frame is free
+//!        ├─ block · slot    memory, in blocks of 2 MiB, given back when their last frame is free
 //!        └─ spilled slot    4 KiB of the spill file
 //! ```
 //!

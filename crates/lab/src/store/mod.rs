@@ -3,7 +3,8 @@
 //! ```text
 //! write ─▶ zero? ─ yes ─▶ hole (free)
 //!             └─ no ──▶ frame in memory ─ full ─▶ spill file, or ENOSPC
-//! the frame it replaces ─▶ free, or kept in the undo log while a power cut could still take the write
+//! the frame it replaces ─▶ free, or kept in the undo log
+//!                          while a power cut could still take the write
 //! ```
 //!
 //! Pages that hold only zeros are not stored, whether they were never written, written as zeros or

@@ -1,10 +1,12 @@
 //! Any command as a victim or a flood.
 //!
 //! ```text
-//! supervisor thread: spawn /bin/sh -c COMMAND in a group of its own ─▶ wait ─▶ end what is left of the group ─▶ status 0: again
-//!                                                                               │ else, or asked to stop: end
-//! sampling thread:   sum of /proc/PID/io over the group ─▶ Meter ─▶ Delta       ▼
-//! guardian:          a shell that waits on a pipe; if floodwall dies, the pipe closes and the guardian kills the group
+//! supervisor thread: spawn /bin/sh -c COMMAND in a group of its own ─▶ wait
+//!                    ─▶ end what is left of the group ─┬─▶ status 0: again
+//!                                                      └─▶ else, or asked to stop: end
+//! sampling thread:   sum of /proc/PID/io over the group ─▶ Meter ─▶ Delta
+//! guardian:          a shell that waits on a pipe; if floodwall dies, the pipe closes
+//!                    and the guardian kills the group
 //! ```
 //!
 //! Operations are its read and write system calls. Bytes are those that they moved, into or out of

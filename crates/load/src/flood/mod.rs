@@ -7,7 +7,7 @@
 //! | random | one, written beforehand | – |
 //! | files | many small ones, 1,000 to a directory | opening them again with O_TRUNC |
 //! | mmap | one, written beforehand, mapped shared | starting at its first page again |
-//! | copy | a source, written beforehand, and a destination, half the share each | seeking to 0 in both |
+//! | copy | a source written beforehand, a destination, half the share each | seeking both to 0 |
 //!
 //! An operation is one write call, or one block dirtied in a mapping. Bytes are what the kernel has
 //! accepted.

@@ -1,8 +1,9 @@
 //! Victims: synchronous I/O that a process waits for.
 //!
 //! ```text
-//! prepare ─▶ Files (open, filled, out of the cache) ─┬─ start ─▶ a thread each: Chooser ─ target ─▶ psync | uring ─▶ Recorder
-//!                                                    └─ start again, in the next phase
+//! prepare ─▶ Files (open, filled, out of the cache)
+//!              ├─ start ─▶ a thread each: Chooser ─ target ─▶ psync | uring ─▶ Recorder
+//!              └─ start again, in the next phase
 //! ```
 //!
 //! | kind | operation | counted as |

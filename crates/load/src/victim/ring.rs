@@ -2,7 +2,8 @@
 //! that they use.
 //!
 //! ```text
-//! read, write ─ push ─▶ Ring ─ wait ─▶ kernel ─▶ next: a completion ─▶ the slot's buffers may be used again
+//! read, write ─ push ─▶ Ring ─ wait ─▶ kernel ─▶ next: a completion
+//!   ─▶ the slot's buffers may be used again
 //! ```
 //!
 //! What keeps memory and kernel apart: [`Flight`] owns the buffers. It gives out those of idle

@@ -1,7 +1,8 @@
 //! The two types whose stored form is not their own: latencies and intervals.
 //!
 //! ```text
-//! OpLatencies ◀─▶ "commit_hdr": "HISTFAAA…", "commit_sum_ns": 412, "commit_max_ns": 97, "write_hdr": …
+//! OpLatencies ◀─▶ "commit_hdr": "HISTFAAA…", "commit_sum_ns": 412, "commit_max_ns": 97,
+//!                 "write_hdr": …
 //! Interval ◀─▶ StoredInterval ◀─▶ "start_s": …, "victim": {…}, "flood": {…}, "host": {…}
 //! ```
 

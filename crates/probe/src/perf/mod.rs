@@ -2,8 +2,9 @@
 //! one ring.
 //!
 //! ```text
-//! tracefs format ─▶ Decoder                             switched off again when the descriptors close,
-//! perf events ─▶ ring a processor ─▶ merged by time ─▶ Record   even if we are killed
+//! tracefs format ─▶ Decoder
+//! perf events ─▶ ring a processor ─▶ merged by time ─▶ Record
+//! switched off again when the descriptors close, even if we are killed
 //! ```
 //!
 //! The events of beginnings have one leader on each processor, and those of ends another: one call

@@ -1,7 +1,8 @@
 //! The charts of a report, drawn by a charting library on [`Sheet`]s.
 //!
 //! ```text
-//! study (numbers) ─▶ frontier | history | percentiles | effects ─▶ Chart { wide sheet, narrow sheet, hover } ─▶ html | SVG | PNG
+//! study (numbers) ─▶ frontier | history | percentiles | effects
+//!   ─▶ Chart { wide sheet, narrow sheet, hover } ─▶ html | SVG | PNG
 //! ```
 //!
 //! Each chart is drawn twice, for a screen and for a phone, because letters that shrink with a

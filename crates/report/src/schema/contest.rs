@@ -6,7 +6,8 @@
 //!
 //! ```text
 //! trials that count ─┬─ summarise ─▶ summary ─▶ frontier, passed_over ─┐
-//!                    └─ versus ────▶ versus ───────────────────────────┴─ Document::judge ─▶ sentence, table, cards, charts, JSON, Markdown
+//!                    └─ versus ────▶ versus ───────────────────────────┴─ Document::judge
+//! Document::judge ─▶ sentence, table, cards, charts, JSON, Markdown
 //! ```
 //!
 //! [`Document::judge`] is the only place where figures and verdicts are made: when a command ends,

@@ -3,9 +3,9 @@
 //!
 //! ```text
 //! Run (who, where, when) ┐
-//! Scenario ──────────────┼─ Document::new ─▶ Document ─ write_json ▶ JSON ── Document::read ─▶ Document
-//! Trials, Baseline ──────┘    (summarises)      │                                                 │
-//!                                            .summary   =   recomputed from the raw data  =   .summary
+//! Scenario ──────────────┼─ Document::new ─▶ Document ─ write_json ─▶ JSON ── read ─▶ Document
+//! Trials, Baseline ──────┘    (summarises)      │                                        │
+//!                                           .summary = recomputed from the raw data = .summary
 //! ```
 //!
 //! The raw interval histograms are in the document, so that every figure can be computed again;

@@ -1,10 +1,14 @@
 //! A lab's recording: CSV with one request a line, as `floodwall lab record` writes it.
 //!
 //! ```text
-//! time_us,offset_bytes,size_bytes,operation,fua,depth,queue_us,service_us,lateness_us,result    heading
-//! # {"name":…,"preset":…,"size_bytes":…,"time_zero_unix_s":…}                                   whose it is
-//! # 17 requests missing: they came faster than they were read                                   a gap
-//! 1.000,8192,4096,write,0,2,3.000,5.500,0.250,ok                                                a request
+//! heading:
+//!   time_us,offset_bytes,size_bytes,operation,fua,depth,queue_us,service_us,lateness_us,result
+//! whose it is:
+//!   # {"name":…,"preset":…,"size_bytes":…,"time_zero_unix_s":…}
+//! a gap:
+//!   # 17 requests missing: they came faster than they were read
+//! a request:
+//!   1.000,8192,4096,write,0,2,3.000,5.500,0.250,ok
 //! ```
 //!
 //! Lines are in the order of the answers; here they are put into the order of arrival. Columns may

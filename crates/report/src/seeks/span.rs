@@ -1,8 +1,8 @@
 //! Which time a picture shows, and which phases of a bench ran in it.
 //!
 //! ```text
-//! recording: time 0 = time_zero_unix_s          result: run began at started_at_unix_s, phase at + start_s
-//!                    └────────────── both in Unix time ──────────────┘
+//! recording: time 0 = time_zero_unix_s  result: run began at started_at_unix_s, phase at + start_s
+//!                     └────────── both in Unix time ─────────┘
 //! ```
 //!
 //! All times here are microseconds of the recording.

@@ -1,7 +1,8 @@
 //! Changing a queue while it is in use.
 //!
 //! ```text
-//! write ─▶ frozen: who comes now waits outside ─▶ what is inside runs dry ─▶ changed ─▶ all who wait outside come in
+//! write ─▶ frozen: who comes now waits outside ─▶ what is inside runs dry ─▶ changed
+//!   ─▶ all who wait outside come in
 //! ```
 //!
 //! Since blk-mq a queue is frozen while its elevator, `nr_requests`, a limit such as

@@ -1,10 +1,10 @@
 //! PREFLUSH and FUA: making what came before stable (block/blk-flush.c).
 //!
 //! ```text
-//! no volatile cache        flags are stripped, an empty flush is done at once (`submit_bio_noacct`)
-//! PREFLUSH + write         FLUSH ─▶ write
-//! FUA, device has it       write with FUA
-//! FUA, device has it not   write ─▶ FLUSH
+//! no volatile cache       flags are stripped, an empty flush is done at once (`submit_bio_noacct`)
+//! PREFLUSH + write        FLUSH ─▶ write
+//! FUA, device has it      write with FUA
+//! FUA, device has it not  write ─▶ FLUSH
 //! ```
 //!
 //! One FLUSH is in the device at a time; requests for one meanwhile share the next. The next does

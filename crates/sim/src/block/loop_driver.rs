@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! request ─▶ the driver's worker, in order ─▶ in pieces of at most 1 MiB ─▶ device
-//!              └─ FLUSH, discard, write zeroes: it waits for the answer before it looks at the next request
+//!              └─ FLUSH, discard, write zeroes: it waits for the answer
+//!                 before it looks at the next request
 //! ```
 //!
 //! A loop device with direct I/O has one worker. It starts reads and writes asynchronously

@@ -2,8 +2,9 @@
 //!
 //! ```text
 //! bio ─▶ joins a request in the plug, or one that waits? ─ yes ─▶ that grows
-//!          └ no ─▶ wbt gate ─▶ request slot ─▶ plug ─▶ elevator ─▶ device (at most `given`) ─▶ done: slot and gate are free again
-//! PREFLUSH, FUA ─▶ flush.rs ─────────────────────────────▶ past the elevator ┘
+//!        └ no ─▶ wbt gate ─▶ request slot ─▶ plug ─▶ elevator ─▶ device (at most `given`) ─▶ done
+//! PREFLUSH, FUA ─▶ flush.rs ───────────────────────────▶ past the elevator ┘
+//! done: slot and gate are free again
 //! ```
 //!
 //! `submit` answers at once: taken, or wait (no slot, gate shut). A process that has to wait is

@@ -1,7 +1,7 @@
 //! Software RAID: every member has a separate queue and elevator, and none knows of the others.
 //!
 //! ```text
-//! request ─▶ member by its chunk ─▶ that member's elevator ─▶ at most `depth` of each in the device
+//! request ─▶ member by its chunk ─▶ the member's elevator ─▶ at most `depth` of each in the device
 //! ```
 //!
 //! This matters if the members share a controller's cache behind their queues. An elevator holds

@@ -5,7 +5,8 @@
 //! insert ─▶ by sector and by age, one pair of queues for reads, one for writes
 //! dispatch: in a batch (fifo_batch)? the next sector
 //!           else direction: reads, unless writes have been passed over writes_starved times
-//!                start: expired? the oldest : a next one in this direction? that : 2.6.18 the lowest sector, later the oldest
+//!                start: expired? the oldest : a next one in this direction? that
+//!                       : 2.6.18 the lowest sector, later the oldest
 //! ```
 //!
 //! The variants differ in three things (`deadline_dispatch_requests`):

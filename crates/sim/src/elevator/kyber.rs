@@ -3,8 +3,10 @@
 //!
 //! ```text
 //! insert ─▶ queue of the CPU and the domain (read, write, discard, other)
-//! dispatch: the domain's batch while it lasts and has tokens, else the next domain; a token each, given back on completion
-//! timer (100 ms after the first completion): latencies by domain, in eighths of twice the target ─▶ tokens of each domain
+//! dispatch: the domain's batch while it lasts and has tokens, else the next domain;
+//!           a token each, given back on completion
+//! timer (100 ms after the first completion): latencies by domain,
+//!           in eighths of twice the target ─▶ tokens of each domain
 //! ```
 //!
 //! A domain whose latency is bad is throttled less. A domain whose latency is good is throttled

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! insert ─▶ class (real-time, best-effort, idle) ─▶ by sector and by age, reads and writes apart
-//! dispatch: has a lower class waited prio_aging_expire? that : the highest class that has anything waiting or in the device
+//! dispatch: has a lower class waited prio_aging_expire? that
+//!           : the highest class that has anything waiting or in the device
 //!           within a class as deadline: batches, writes_starved, the oldest if expired
 //! ```
 //!

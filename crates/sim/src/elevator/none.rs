@@ -2,7 +2,8 @@
 //! (`block/blk-mq.c`, 6.x).
 //!
 //! ```text
-//! bio ─▶ one of the eight youngest requests of its CPU (`blk_bio_list_merge`) ─▶ tail of its CPU's queue ─▶ CPUs in turn, a request each ─▶ device
+//! bio ─▶ one of the eight youngest requests of its CPU (`blk_bio_list_merge`)
+//!   ─▶ tail of its CPU's queue ─▶ CPUs in turn, a request each ─▶ device
 //! ```
 //!
 //! Requests stand in software queues only while the device has no room; then

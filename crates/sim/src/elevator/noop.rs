@@ -1,7 +1,8 @@
 //! noop: first in, first out, with merging (`block/noop-iosched.c`, 2.6.18 to 3.2).
 //!
 //! ```text
-//! bio ─▶ the request last merged or inserted, at either end ─▶ (from 2.6.19 on) any request that ends where the bio starts ─▶ tail of the queue
+//! bio ─▶ the request last merged or inserted, at either end
+//!   ─▶ (from 2.6.19 on) any request that ends where the bio starts ─▶ tail of the queue
 //! ```
 //!
 //! noop itself only keeps the queue; merging is the elevator core's. In 2.6.18 the core knew only

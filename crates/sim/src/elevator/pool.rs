@@ -2,9 +2,12 @@
 //! where it starts.
 //!
 //! ```text
-//! Pool      requests in a slab, named by Handle; slots are used again, so nothing is allocated per request
-//! Fifo      a doubly linked list through the slab, oldest first (the kernel's fifo_list and rq_list)
-//! EndHash   chains through the slab by last byte (`elv_rqhash_*`, block/elevator.c; before 2.6.19 one in each elevator)
+//! Pool      requests in a slab, named by Handle; slots are used again,
+//!           so nothing is allocated per request
+//! Fifo      a doubly linked list through the slab, oldest first
+//!           (the kernel's fifo_list and rq_list)
+//! EndHash   chains through the slab by last byte
+//!           (`elv_rqhash_*`, block/elevator.c; before 2.6.19 one in each elevator)
 //! ```
 
 use floodwall_device::{Nanos, Op};

@@ -2,7 +2,8 @@
 //! anticipatory, CFQ and BFQ have in common.
 //!
 //! ```text
-//! bio ─▶ last merged? ─▶ ends where it starts? (back) ─▶ starts where it ends? (front) ─▶ grow ─▶ does the neighbour touch now? absorb it
+//! bio ─▶ last merged? ─▶ ends where it starts? (back) ─▶ starts where it ends? (front)
+//!   ─▶ grow ─▶ does the neighbour touch now? absorb it
 //! ```
 //!
 //! `elv_merge`, `attempt_merge` (block/elevator.c, block/blk-merge.c). Positions and sizes in

@@ -1,7 +1,8 @@
 //! Commits of metadata.
 //!
 //! ```text
-//! join ─▶ running ── forced, or every few seconds ──▶ [ordered data] ─▶ blocks, wait ─▶ record (PREFLUSH, FUA), wait ─▶ committed
+//! join ─▶ running ── forced, or every few seconds ──▶ [ordered data] ─▶ blocks, wait
+//!   ─▶ record (PREFLUSH, FUA), wait ─▶ committed
 //! ```
 //!
 //! - jbd, jbd2: one commit at a time; callers that arrive meanwhile join the next. With

@@ -1,7 +1,8 @@
 //! The NFS client: pages are clean only when the server has committed them (fs/nfs/write.c).
 //!
 //! ```text
-//! dirty ─▶ WRITE (UNSTABLE, at most wsize) ─▶ answered ─▶ more than half of the file's pages, or all WRITEs of the file: COMMIT ─▶ clean
+//! dirty ─▶ WRITE (UNSTABLE, at most wsize) ─▶ answered
+//!   ─▶ more than half of the file's pages, or all WRITEs of the file: COMMIT ─▶ clean
 //! ```
 //!
 //! There is no elevator and no wbt: bios are RPCs, and the device behind them is a link with a

@@ -42,8 +42,10 @@ pub fn old_since(now: Nanos, knobs: &DirtyKnobs) -> Option<Nanos> {
 /// When periodic writeback of old data takes place.
 ///
 /// ```text
-/// 2.6.18   one timer for the machine: every interval, but not within a second of the last pass's end   (wb_kupdate)
-/// later    every flusher for itself: when it wakes and an interval has passed since its last pass's start (wb_check_old_data_flush)
+/// 2.6.18   one timer for the machine: every interval,
+///          but not within a second of the last pass's end                (wb_kupdate)
+/// later    every flusher for itself: when it wakes
+///          and an interval has passed since its last pass's start        (wb_check_old_data_flush)
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Periodic {

@@ -3,7 +3,9 @@
 //!
 //! ```text
 //! knobs + memory ─▶ thresholds (dirty, background) ─▶ freerun, setpoint ─▶ throttle
-//! bdi: a device's share of them          flush: what a flusher makes of them          nfs: the client's own limit
+//! bdi: a device's share of them
+//! flush: what a flusher makes of them
+//! nfs: the client's own limit
 //! ```
 //!
 //! Counts are pages of 4 KiB unless a name says otherwise; shares of a device are parts per million

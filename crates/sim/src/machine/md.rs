@@ -2,8 +2,11 @@
 //! raid1.c).
 //!
 //! ```text
-//! write ─▶ pending list, without an end ── somebody waits for it: at once; else when the array's plug is pulled ──▶ raid10d ─▶ slot ─▶ a member's elevator
-//! read ───────────────────────────────────────────────────────────────────────────────────────────────────────▶ slot ─▶ a member's elevator
+//! write ─▶ pending list, without an end
+//!            │ somebody waits for it: at once; else when the array's plug is pulled
+//!            ▼
+//!          raid10d ─▶ slot ─▶ a member's elevator
+//! read ─────────────▶ slot ─▶ a member's elevator
 //! ```
 //!
 //! A writing process never sleeps for a slot. So all pages of a flusher stand in the list at once,

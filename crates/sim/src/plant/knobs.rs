@@ -4,9 +4,9 @@
 //! | knob | what a write does besides |
 //! |---|---|
 //! | `vm.dirty_*` | of each pair the other half becomes 0; a hard limit is in force at once (6.x) |
-//! | `scheduler` | freezes the queue; `nr_requests` and `iosched.*` are the new elevator's own; bfq switches wbt off |
+//! | `scheduler` | freezes the queue; the new elevator's `nr_requests`, `iosched.*`; bfq: wbt off |
 //! | `nr_requests`, `max_sectors_kb`, `wbt_lat_usec` | freeze the queue (6.x) |
-//! | `GROUP:io.max`, `GROUP:memory.high` | nothing: the first `io.max` of a disk freezes no queue here |
+//! | `GROUP:io.max`, `GROUP:memory.high` | nothing: a disk's first `io.max` freezes no queue here |
 //! | `pid:N.ioprio`, `journal.ioprio` | nothing; there only under bfq (see [`super::priorities`]) |
 //! | `bdi.max_bytes`, `bdi.min_bytes` | kept as a share of the hard limit of this moment |
 

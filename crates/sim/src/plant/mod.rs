@@ -4,9 +4,12 @@
 //! ```text
 //! script: loads start and stop, bursts ─┐
 //!                                       ▼
-//! advance(100 ms) ─▶ machine 1 ─┐  each a device with its flusher, queue and loads; the next event of all of them comes first
-//!                    machine 2 ─┴─ one throttle, one memory: dirty pages of one count in the limits of the other
-//! observe() ◀─ meters, counters, levels          write() ─▶ the kernel's checks ─▶ knobs of the throttle, the queue, wbt
+//! advance(100 ms) ─▶ machine 1 ─┐  each a device with its flusher, queue and loads;
+//!                               │  the next event of all of them comes first
+//!                    machine 2 ─┴─ one throttle, one memory:
+//!                                  dirty pages of one count in the limits of the other
+//! observe() ◀─ meters, counters, levels
+//! write() ─▶ the kernel's checks ─▶ knobs of the throttle, the queue, wbt
 //! ```
 //!
 //! The number of steps in which a stretch of time passes makes no difference. Looking changes

@@ -2,18 +2,20 @@
 //! other.
 //!
 //! ```text
-//! FILE.toml ─ file::parse ─▶ Sweep ─┬─ Shard ─▶ the cells of one job of an array
-//!                                   ├─ Sweep::runs ─▶ what has to be simulated for them
-//!                                   ├─ Sweep::run ──▶ one cell's Figures            (a line of a journal)
-//!                                   └─ Sweep::row ──▶ Figures + those of the default ─▶ a row of the table
+//! FILE.toml ─ file::parse ─▶ Sweep
+//!   ├─ Shard ─▶ the cells of one job of an array
+//!   ├─ Sweep::runs ─▶ what has to be simulated for them
+//!   ├─ Sweep::run ──▶ one cell's Figures               (a line of a journal)
+//!   └─ Sweep::row ──▶ Figures + those of the default ─▶ a row of the table
 //! ```
 //!
 //! | word | meaning |
 //! |---|---|
 //! | axis | something that varies, and its values |
-//! | cell | one value of each axis: a machine, a scenario and a setting; numbered through the grid, the settings fastest |
+//! | cell | one value of each axis: a machine, a scenario and a setting |
+//! | a cell's number | its place in the grid, the settings fastest |
 //! | group | cells that differ in nothing but the setting |
-//! | default run | a group's machine under the default setting: what floods and bursts of the group are compared with |
+//! | default run | a group's machine, default setting: what its floods, bursts are compared with |
 //! | key | a digest of everything that a run's result depends on: runs with one key are one run |
 //!
 //! Each run is a function of its cell alone. Neither the number of threads nor that of shards can

@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! pages written ─▶ write_bandwidth (3 s) ─▶ avg_write_bandwidth (smoother) ─┐
-//! pages dirtied ─▶ dirty_rate ──────────────────────────────────────────────┴▶ balanced_dirty_ratelimit ─▶ dirty_ratelimit
+//! pages dirtied ─▶ dirty_rate ──────────────────────────────────────────────┤
+//! dirty_ratelimit ◀─ balanced_dirty_ratelimit ◀─────────────────────────────┘
 //! ```
 //!
 //! Rates are pages per second, times jiffies.

@@ -2,12 +2,13 @@
 //!
 //! ```text
 //! writer dirties pages ─▶ dirtied() ─ not yet ─▶ carries on
-//!                            └ time to look ─▶ balance() ─▶ Go          carry on
-//!                                                 ▲    ├──▶ Sleep       wait, then resume()
-//!                                                 │    ├──▶ WriteOut    submit pages oneself, then resume()
-//!                                                 │    └──▶ CongestionWait  wait for a queue, then resume()
-//!                                                 └──────────┘
-//! flusher: over_background(), chunk_pages(), writepages_begin(), writepages_end(), writeback_settled()
+//!                            └ time to look ─▶ balance() ─▶ Go              carry on
+//!                                                 ▲    ├──▶ Sleep           wait
+//!                                                 │    ├──▶ WriteOut        submit pages oneself
+//!                                                 │    └──▶ CongestionWait  wait for a queue
+//!                                                 └───────────┘ then resume()
+//! flusher: over_background(), chunk_pages(), writepages_begin(), writepages_end(),
+//!          writeback_settled()
 //! device:  completed()
 //! ```
 //!

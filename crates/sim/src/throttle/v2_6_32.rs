@@ -3,7 +3,8 @@
 //! ```text
 //! every 1,024 pages a CPU (8 once this device's limit has been exceeded):
 //!   until device's pages <= device's limit, or all pages < (background + limit) / 2:
-//!     write 1.5 × what was dirtied, if the device's dirty pages alone are above its limit; done, if so many have been found
+//!     write 1.5 × what was dirtied, if the device's dirty pages alone are above its limit;
+//!     done, if so many have been found
 //!     sleep 1, 2, 4 … ticks, up to 100 ms
 //!   start the device's flusher, if dirty > background
 //! ```

@@ -2,7 +2,8 @@
 //! that they dirtied.
 //!
 //! ```text
-//! every nr_dirtied_pause pages of a task (8 while the device is over its share; ratelimit_pages a CPU):
+//! every nr_dirtied_pause pages of a task
+//!     (8 while the device is over its share; ratelimit_pages a CPU):
 //!   dirty <= freerun: go on, look again after √room pages
 //!   every 200 ms: bandwidth, rate limit, hard limit in force     (estimate)
 //!   rate = dirty_ratelimit × position ratio                      (position)

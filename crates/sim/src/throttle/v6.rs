@@ -2,7 +2,8 @@
 //! cgroups.
 //!
 //! ```text
-//! every nr_dirtied_pause pages of a task (8 while the device is over its share; ratelimit_pages a CPU):
+//! every nr_dirtied_pause pages of a task
+//!     (8 while the device is over its share; ratelimit_pages a CPU):
 //!   for the machine and for the task's cgroup:
 //!     thresholds ─▶ below freerun in all of them: go on, look again after √room pages
 //!     shares of the device, position ratio                      (position; the lowest counts)

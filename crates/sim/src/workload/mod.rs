@@ -3,7 +3,8 @@
 //! ```text
 //! Load: a victim or flood of the scenario ── its Tasks: one a thread or stream
 //!
-//! task:  Next ─▶ Copy (CPU) ─▶ dirty ─▶ over a limit? ─▶ Balance: sleep, write out, or wait for congestion ─▶ …
+//! task:  Next ─▶ Copy (CPU) ─▶ dirty ─▶ over a limit? ─▶ Balance: sleep, write out,
+//!                                          │             or wait for congestion ─▶ …
 //!                                          └▶ victims: Sync ─▶ done, counted ─▶ Next
 //! ```
 //!

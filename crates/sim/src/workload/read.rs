@@ -3,7 +3,8 @@
 //! ```text
 //! page there? ─ yes ─▶ copy;  at the marker ─▶ the next window is read meanwhile
 //!      └ being read ─▶ wait
-//!      └ no ─▶ read a window: grows from 4 pages to `read_ahead_kb` while reads go on in order; just the pages asked for when they do not
+//!      └ no ─▶ read a window: grows from 4 pages to `read_ahead_kb` while reads go on in order;
+//!                             just the pages asked for when they do not
 //! ```
 //!
 //! mm/readahead.c `ondemand_readahead` (2.6.24 to 6.18; 2.6.18's older algorithm reads the same

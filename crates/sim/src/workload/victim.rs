@@ -2,7 +2,7 @@
 //! same on a real host).
 //!
 //! ```text
-//! commit   write ─▶ fsync (or one of its kin)         read   pread, past the page cache or through it
+//! commit   write ─▶ fsync (or one of its kin)      read   pread, past the page cache or through it
 //! ```
 
 use floodwall_device::{Nanos, Op};

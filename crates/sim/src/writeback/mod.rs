@@ -2,9 +2,11 @@
 //! mm/pdflush.c).
 //!
 //! ```text
-//! first dirty page ─▶ b_dirty ── old enough, or background ──▶ b_io ── a chunk each ──▶ clean: off the lists
-//!                        ▲                                       │
-//!                        └─ could not be written ────────────────┼─ chunk used up ─▶ b_more_io ─▶ b_io, next round
+//! first dirty page
+//!    ▼
+//! b_dirty ── old enough, or background ──▶ b_io ── a chunk each ──▶ clean: off the lists
+//!    ▲                                       │
+//!    └─ could not be written ────────────────┼─ chunk used up ─▶ b_more_io ─▶ b_io, next round
 //! ```
 //!
 //! A machine with control groups has a flusher for each of them beside the root group's, with

@@ -1,8 +1,9 @@
 //! A settings file as a setting to measure, knob by knob: it may come from another machine.
 //!
 //! ```text
-//! FILE.toml ─▶ each knob: is it known, is it here, does this kernel and disk take the value ─▶ Setting of those that are
-//!                                                              └ no: a warning, and the setting's name says what is left out
+//! FILE.toml ─▶ each knob: is it known, is it here, does this kernel and disk take the value
+//!                ├ yes ─▶ Setting of those knobs
+//!                └ no: a warning, and the setting's name says what is left out
 //! ```
 
 use floodwall_host::SysRoot;

@@ -2,7 +2,8 @@
 //! kernel alone.
 //!
 //! ```text
-//! round × kernel, in random order ─▶ guest: floodwall lab run PRESET -- floodwall bench --out RESULT .
+//! round × kernel, in random order
+//!        ─▶ guest: floodwall lab run PRESET -- floodwall bench --out RESULT .
 //! RESULT ─▶ a trial of the contest, judged as any other
 //! ```
 

@@ -1,7 +1,8 @@
 //! `floodwall probe`: processes that wait for a disk or flood it, live.
 //!
 //! ```text
-//! probe::Probe ─ wait an interval ─▶ Snapshot ─▶ text | json ─▶ stdout       again and again until interrupted
+//! probe::Probe ─ wait an interval ─▶ Snapshot ─▶ text | json ─▶ stdout
+//! again and again until interrupted
 //! ```
 
 mod json;

@@ -1,7 +1,8 @@
 //! Other managers that set the same knobs, and what to do about them.
 //!
 //! ```text
-//! host::managers (their files), knobs::rivals (who has the last word on what the plan changes) ─▶ lines under the difference | JSON
+//! host::managers (their files), knobs::rivals (who has the last word on what the plan changes)
+//!   ─▶ lines under the difference | JSON
 //! ```
 
 use std::fmt::Write;

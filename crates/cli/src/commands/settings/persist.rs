@@ -2,7 +2,8 @@
 //! units that only Floodwall writes.
 //!
 //! ```text
-//! settings, or what is applied now ─▶ knobs::persist::settle ─▶ the difference to what is kept, who else has a say ─▶ ask ─▶ write the files
+//! settings, or what is applied now ─▶ knobs::persist::settle
+//!   ─▶ the difference to what is kept, who else has a say ─▶ ask ─▶ write the files
 //! ```
 //!
 //! Nothing is changed in the kernel: that is `apply`'s, which can put it back.

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! --link, --rate, --device (measured) ─▶ Drain ┐
-//! --delay, --hard-delay ───────────────────────┼▶ knobs::size ─▶ sysctl lines | JSON | a file for apply | apply itself
-//! this machine's memory ───────────────────────┘
+//! --delay, --hard-delay ───────────────────────┼▶ knobs::size ─▶ sysctl lines | JSON |
+//! this machine's memory ───────────────────────┘                 a file for apply | apply itself
 //! ```
 
 use std::fmt::Write;

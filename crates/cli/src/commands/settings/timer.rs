@@ -1,10 +1,12 @@
 //! The process that ends a change applied `--for` a time. It survives the end of the terminal.
 //!
 //! ```text
-//! apply ─ spawns ─▶ timer: own session, SIGHUP and SIGINT ignored ─ "ready" ─▶ apply changes settings ─ ends or dies
+//! apply ─ spawns ─▶ timer: own session, SIGHUP and SIGINT ignored
+//!                     │ "ready" ─▶ apply changes settings ─ ends or dies
 //!                     │ end of file on stdin: apply is gone
 //!                     ├─ the journal has a change of that process cut short ─▶ recover
-//!                     └─ one that stands ─▶ wait for its deadline, or SIGTERM ─▶ put exactly that one back
+//!                     └─ one that stands ─▶ wait for its deadline, or SIGTERM
+//!                                           ├─▶ put exactly that one back
 //!                                           └─ somebody has put it back: nothing is left to do
 //! ```
 //!

@@ -1,8 +1,9 @@
 //! `--resume`: the trials of a stored search, if it was made here.
 //!
 //! ```text
-//! stored result ─▶ same loads, same device, same RAM, every knob as it was? ─┬ no: what differs, knob by knob, and nothing is measured
-//!                                                                           └ yes ─▶ its trials, without those that say nothing
+//! stored result ─▶ same loads, same device, same RAM, every knob as it was?
+//!                    ├ no: what differs, knob by knob, and nothing is measured
+//!                    └ yes ─▶ its trials, without those that say nothing
 //! ```
 //!
 //! A trial counts for a setting by comparison with others. Under other knobs, on another disk or

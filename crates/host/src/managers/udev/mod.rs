@@ -1,8 +1,9 @@
 //! udev rules that set a disk's queue, elevator or backing device, or a sysctl.
 //!
 //! ```text
-//! rules.d files (by name, masked by directory) → rule::parse → for every disk and event: device::fits → assignments
-//!                                                              GOTO, LABEL and ENV are followed within a file
+//! rules.d files (by name, masked by directory) → rule::parse
+//!   → for every disk and event: device::fits → assignments
+//!                               GOTO, LABEL and ENV are followed within a file
 //! ```
 //!
 //! Distributions ship a rule for each kind of disk, and Floodwall's own file has one for each disk.

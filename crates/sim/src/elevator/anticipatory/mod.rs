@@ -5,14 +5,18 @@
 //! ```text
 //! insert ─▶ by sector and by age, synchronous (reads, O_DIRECT writes) and asynchronous apart
 //! dispatch: anticipating, or the last batch still in the device? nothing
-//!           batch goes on? its next sector, or the oldest once per expire interval, or nothing yet: wait for the same process (antic_expire)
-//!           else the other class; a write batch has as many requests as took write_batch_expire last time
+//!           batch goes on? its next sector, or the oldest once per expire interval,
+//!             or nothing yet: wait for the same process (antic_expire)
+//!           else the other class; a write batch has as many requests
+//!             as took write_batch_expire last time
 //! ```
 //!
 //! Anticipation:
 //!
 //! ```text
-//! OFF ─ no better request ─▶ WAIT_REQ (the last read is in the device) ─ it completes ─▶ WAIT_NEXT (timer) ─ good request or timeout ─▶ FINISHED ─ any dispatch ─▶ OFF
+//! OFF ─ no better request ─▶ WAIT_REQ (the last read is in the device)
+//!   ─ it completes ─▶ WAIT_NEXT (timer)
+//!   ─ good request or timeout ─▶ FINISHED ─ any dispatch ─▶ OFF
 //! ```
 //!
 //! 2.6.32 differs in three points. A close request's distance grows in jiffies, not in ms. Write

@@ -2,11 +2,16 @@
 //! next (`block/bfq-iosched.c`, `block/bfq-wf2q.c`, 6.x).
 //!
 //! ```text
-//! insert ─▶ synchronous: the process's queue; asynchronous: one queue for each priority class and level
-//!           queue was idle? new budget, weight raised? ─▶ into the tree of its class; push aside who is served?
-//! select:   the eligible queue (start <= virtual time) with the earliest finish; served until its budget, its time (timeout_sync) or its requests are used up
-//! charge:   sectors; asynchronous ones count three times; a slow queue is charged for its time instead
-//! idle:     an empty synchronous queue keeps the device for slice_idle if that helps throughput or if its share would suffer;
+//! insert ─▶ synchronous: the process's queue
+//!           asynchronous: one queue for each priority class and level
+//!           queue was idle? new budget, weight raised? ─▶ into the tree of its class;
+//!           push aside who is served?
+//! select:   the eligible queue (start <= virtual time) with the earliest finish;
+//!           served until its budget, its time (timeout_sync) or its requests are used up
+//! charge:   sectors; asynchronous ones count three times;
+//!           a slow queue is charged for its time instead
+//! idle:     an empty synchronous queue keeps the device for slice_idle
+//!           if that helps throughput or if its share would suffer;
 //!           meanwhile those are served whose completions wake its process
 //! ```
 //!

@@ -2,7 +2,8 @@
 //! a player, weighs thirty times as much for a while.
 //!
 //! ```text
-//! idle for 2 s ─▶ interactive: × 30 until 3 to 25 s have passed (the slower the device, the longer) or 120,000 sectors have been served
+//! idle for 2 s ─▶ interactive: × 30 until 3 to 25 s have passed
+//!                 (the slower the device, the longer) or 120,000 sectors have been served
 //! slow and regular ─▶ soft real-time: × 3000 for 300 ms from each batch on
 //! created with seven others within 180 ms each ─▶ a large burst: not raised
 //! ```

@@ -2,10 +2,14 @@
 //! (`block/cfq-iosched.c`).
 //!
 //! ```text
-//! insert ─▶ reads: the process's queue; writes, synchronous or not: the asynchronous queue of the priority class
-//! turns:    real-time first ─▶ best effort, levels 0; 0, 1; 0, 1, 2; … , within a level who was served longest ago ─▶ idle, after 100 ms of silence
-//! a turn:   up to quantum requests at a time into a sorted dispatch list; a queue that idles keeps the device for its slice (100 ms),
-//!           one that does not loses its turn at once; the asynchronous one after 16 requests or 40 ms
+//! insert ─▶ reads: the process's queue
+//!           writes, synchronous or not: the asynchronous queue of the priority class
+//! turns:    real-time first ─▶ best effort, levels 0; 0, 1; 0, 1, 2; … ,
+//!           within a level who was served longest ago ─▶ idle, after 100 ms of silence
+//! a turn:   up to quantum requests at a time into a sorted dispatch list;
+//!           a queue that idles keeps the device for its slice (100 ms),
+//!           one that does not loses its turn at once;
+//!           the asynchronous one after 16 requests or 40 ms
 //! idling:   an empty queue of a reader keeps its turn for slice_idle (8 ms; 2 ms if it seeks)
 //! ```
 //!

@@ -2,11 +2,16 @@
 //! tree of due times (`block/cfq-iosched.c`, 2.6.32.71).
 //!
 //! ```text
-//! insert ─▶ synchronous (reads, WRITE_SYNC, O_DIRECT): the process's queue; the rest: the asynchronous queue of the priority class
-//! tree:     real-time, best effort, idle; within a class by jiffies + (busy queues - 1) * (180 ms - own slice) - what was left of the last slice
-//! a turn:   a request at a time; a synchronous queue waits slice_idle (8 ms, 2 ms if it seeks) for its process's next request
-//! limits:   no synchronous request while asynchronous ones are in the device (if the queue idles); no asynchronous one while synchronous are;
-//!           4 in the device beside others, 16 alone; asynchronous: one for each 100 ms since the last synchronous completion (low_latency)
+//! insert ─▶ synchronous (reads, WRITE_SYNC, O_DIRECT): the process's queue
+//!           the rest: the asynchronous queue of the priority class
+//! tree:     real-time, best effort, idle; within a class by jiffies
+//!           + (busy queues - 1) * (180 ms - own slice) - what was left of the last slice
+//! a turn:   a request at a time; a synchronous queue waits slice_idle (8 ms, 2 ms if it seeks)
+//!           for its process's next request
+//! limits:   no synchronous request while asynchronous ones are in the device
+//!           (if the queue idles); no asynchronous one while synchronous are;
+//!           4 in the device beside others, 16 alone;
+//!           asynchronous: one for each 100 ms since the last synchronous completion (low_latency)
 //! ```
 //!
 //! A synchronous request pushes an asynchronous queue aside, metadata one that has none. Queues of
