@@ -251,6 +251,17 @@ impl Paced {
     }
 }
 
+/// Which runs of a cell.
+type Side = fn(&Paced) -> &[Run];
+
+/// The number of cells for which something is true; a dash if no cell has such runs.
+fn counted(rows: &[(Cell, Paced)], side: Side, is: &dyn Fn(&Paced) -> bool) -> String {
+    if rows.iter().all(|(_, p)| side(p).is_empty()) {
+        return "–".to_owned();
+    }
+    rows.iter().filter(|(_, p)| is(p)).count().to_string()
+}
+
 fn reached(runs: &[Run], of: &dyn Fn(&Run) -> bool) -> bool {
     !runs.is_empty() && runs.iter().all(of)
 }
@@ -277,8 +288,7 @@ pub(super) fn section(rows: &[(Cell, Paced)], all: usize) -> String {
         FIXED.map(|percent| percent.to_string()).join(", "),
     );
     let mut figure = |name: &str, goal: &str, of: &dyn Fn(&Run) -> bool| {
-        let count =
-            |side: fn(&Paced) -> &[Run]| rows.iter().filter(|(_, p)| reached(side(p), of)).count();
+        let count = |side: Side| counted(rows, side, &|p| reached(side(p), of));
         let fixed = |p: &Paced| p.fixed.values().any(|runs| reached(runs, of));
         let [guard, asked, default] =
             [count(|p| &p.guard), count(|p| &p.asked), count(|p| &p.default)];
@@ -290,9 +300,7 @@ pub(super) fn section(rows: &[(Cell, Paced)], all: usize) -> String {
     }
     figure("the first three", "", &is_victims);
     figure("all four", "", &|r| GOALS.iter().all(|(_, _, of)| of(r)));
-    let not_dominated = |side: fn(&Paced) -> &[Run]| {
-        rows.iter().filter(|(_, p)| p.is_not_dominated(side(p))).count()
-    };
+    let not_dominated = |side: Side| counted(rows, side, &|p| p.is_not_dominated(side(p)));
     let (guard, asked) = (not_dominated(|p| &p.guard), not_dominated(|p| &p.asked));
     let _ = writeln!(out, "| not dominated by a fixed pace |  | {guard} | {asked} | – | – |");
     out.push_str(
@@ -358,6 +366,22 @@ mod tests {
         // Each figure is the worst machine's.
         let two = Worst::of(&[run(2.0, 0.6), run(3.0, 0.5)]);
         assert!((two.slower, two.flood) == (3.0, 0.5));
+    }
+
+    #[test]
+    fn cells_without_runs_of_a_kind_have_no_figures_of_it() {
+        let cell = crate::cells::all().remove(0);
+        let runs = vec![run(2.0, 0.9)];
+        let paced = Paced {
+            guard: runs.clone(),
+            default: runs.clone(),
+            fixed: [(10, runs)].into(),
+            ..Paced::default()
+        };
+        let text = section(&[(cell, paced)], 1);
+        assert!(text.contains("| all four |  | 1 | – | 1 | 1 |"), "{text}");
+        assert!(text.contains("| not dominated by a fixed pace |  | 1 | – | – | – |"), "{text}");
+        assert!(!text.contains("inf") && text.contains(" | 0, 0, – | "), "{text}");
     }
 
     #[test]
