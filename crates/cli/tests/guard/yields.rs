@@ -152,7 +152,7 @@ fn silent() -> Result<(), String> {
     for words in [
         "nothing was changed: ",
         &format!("{KNOB} is held by pid"),
-        "run floodwall guard pause --socket '",
+        "run floodwall guard pause --socket /",
     ] {
         if !told.contains(words) {
             return Err(told);
