@@ -149,9 +149,12 @@ fn a_setting_is_in_force_during_the_trial_and_gone_after_it() {
     assert_eq!(machine.nr_requests(), "256");
     // An empty setting writes nothing and reports the present values.
     let trial = rig.run(&scenario(), &Setting::default(), 2, &mut ()).unwrap();
-    for (knob, default) in
-        [("vm.dirty_ratio", "20"), ("vm.dirty_background_ratio", "10"), ("vm.dirty_bytes", "0")]
-    {
+    for (knob, default) in [
+        ("vm.dirty_ratio", "20"),
+        ("vm.dirty_background_ratio", "10"),
+        ("vm.dirty_bytes", "0"),
+        ("vm.dirty_background_bytes", "0"),
+    ] {
         assert_eq!(trial.setting.get(knob), Some(default));
     }
     assert!(rig.close().1.is_ok());

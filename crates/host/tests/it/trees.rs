@@ -112,9 +112,12 @@ fn the_settings_of_an_older_kernel() {
     assert_eq!(get("iosched.fifo_batch"), "16");
     assert_eq!(get("wbt_lat_usec"), "2000");
     assert_eq!(get("bdi.max_ratio"), "100");
-    for (knob, default) in
-        [("vm.dirty_ratio", "20"), ("vm.dirty_background_ratio", "10"), ("vm.dirty_bytes", "0")]
-    {
+    for (knob, default) in [
+        ("vm.dirty_ratio", "20"),
+        ("vm.dirty_background_ratio", "10"),
+        ("vm.dirty_bytes", "0"),
+        ("vm.dirty_background_bytes", "0"),
+    ] {
         assert_eq!(read.setting.get(knob), Some(default));
     }
     let lacking: Vec<&str> = read.missing.iter().map(|m| m.what.as_str()).collect();
