@@ -1,6 +1,7 @@
 //! A running guard's reports: the documents of its socket and of `--json`. Every number's name ends
 //! in its unit; unknown values are absent.
 
+use floodwall_model::message::first_of;
 use serde::{Deserialize, Serialize};
 
 /// The schema of [`Status`].
@@ -269,16 +270,6 @@ impl Entry {
         line.push_str(&self.why);
         line
     }
-}
-
-/// `a, b and 3 more`.
-fn first_of(all: &[String], most: usize) -> String {
-    let shown = all.len().min(most);
-    let mut text = all[..shown].join(", ");
-    if shown < all.len() {
-        text.push_str(&format!(" and {} more", all.len() - shown));
-    }
-    text
 }
 
 #[cfg(test)]

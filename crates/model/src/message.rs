@@ -1,4 +1,4 @@
-//! What people are told of an error.
+//! Pieces of messages for people: an error with its causes, the first of many names.
 
 use std::error::Error;
 use std::iter::successors;
@@ -16,6 +16,17 @@ pub fn line(error: &(dyn Error + 'static)) -> String {
         }
     }
     line
+}
+
+/// `a, b and 3 more`.
+#[must_use]
+pub fn first_of(all: &[String], most: usize) -> String {
+    let shown = all.len().min(most);
+    let mut text = all[..shown].join(", ");
+    if shown < all.len() {
+        text.push_str(&format!(" and {} more", all.len() - shown));
+    }
+    text
 }
 
 #[cfg(test)]

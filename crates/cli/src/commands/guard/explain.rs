@@ -146,7 +146,8 @@ fn waits(d: &Device) -> String {
             let verb = verb(&d.victims, "waits", "wait");
             format!(
                 "{who} {verb} for commits or reads; how long is not measured yet (fewer than five \
-                 have ended since the guard's last step, or within 8 s), and none is known to be stuck. The goal is {goal}"
+                 have ended since the guard's last step, or within 8 s), and none is known to be \
+                 stuck. The goal is {goal}"
             )
         }
         Some(pressure) => {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use floodwall_daemon::document::{Device, Entry, Status};
 use floodwall_model::calendar::moment;
+use floodwall_model::message::first_of;
 use floodwall_model::printable::printable;
 use floodwall_model::setting::is_priority;
 use floodwall_model::units::human_duration;
@@ -175,25 +176,17 @@ fn devices(devices: &[Device]) -> Vec<String> {
     lines
 }
 
-fn names(names: &[String]) -> String {
-    let mut text = names.iter().take(NAMES).cloned().collect::<Vec<_>>().join(", ");
-    if names.len() > NAMES {
-        text.push_str(&format!(" and {} more", names.len() - NAMES));
-    }
-    text
-}
-
 /// A device's victims and floods, the guard's actions on it and their reasons; empty without any.
 fn about(device: &Device) -> Vec<String> {
     let mut lines = Vec::new();
     if !device.victims.is_empty() {
-        lines.push(format!("  waits:  {}", names(&device.victims)));
+        lines.push(format!("  waits:  {}", first_of(&device.victims, NAMES)));
     }
     if !device.floods.is_empty() {
-        lines.push(format!("  floods: {}", names(&device.floods)));
+        lines.push(format!("  floods: {}", first_of(&device.floods, NAMES)));
     }
     if !device.raised.is_empty() {
-        lines.push(format!("  raised: {}", names(&device.raised)));
+        lines.push(format!("  raised: {}", first_of(&device.raised, NAMES)));
     }
     let own = |own: &Option<String>| {
         own.as_ref().map_or_else(String::new, |own| format!(" (yours: {own})"))

@@ -48,10 +48,7 @@ pub(crate) fn ask(held: &InTheWay) -> Result<(), String> {
 
 /// `sda.nr_requests is held by pid 4711 (floodwall guard)`.
 pub(super) fn told(held: &InTheWay) -> String {
-    let mut labels = held.labels.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
-    if held.labels.len() > NAMED {
-        labels.push_str(&format!(" and {} more", held.labels.len() - NAMED));
-    }
+    let labels = message::first_of(&held.labels, NAMED);
     let verb = if held.labels.len() == 1 { "is" } else { "are" };
     format!("{labels} {verb} held by {}", held.by)
 }

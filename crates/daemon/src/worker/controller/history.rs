@@ -13,6 +13,11 @@ use super::{Controller, Now, UNMET, levers};
 use crate::document::{Entry, LeftAlone};
 use crate::log::Priority;
 
+/// Whether something is done for victims.
+fn protects(state: State) -> bool {
+    matches!(state, State::Protect | State::Probe | State::Pace)
+}
+
 impl Controller {
     /// Into the history and the log.
     pub(super) fn note(&mut self, now: Now, report: Report, otherwise: &str) {
@@ -27,7 +32,6 @@ impl Controller {
             let written = writes.remove(&Some(id)).unwrap_or_default();
             self.counts.decisions += 1;
             self.counts.knob_writes += written.len() as u64;
-            let protects = |state| matches!(state, State::Protect | State::Probe | State::Pace);
             let begins = protects(decision.to) && !protects(decision.from);
             let (victims, floods) = if begins { self.guard.who(id) } else { Default::default() };
             let entry = Entry {
@@ -99,7 +103,7 @@ impl Controller {
             let record = self.records.entry(status.device).or_default();
             record.since.get_or_insert(now.instant);
             record.flooded.add(status.estimate.flooded_bytes, status.estimate.tick);
-            let protects = matches!(status.state, State::Protect | State::Probe | State::Pace);
+            let protects = protects(status.state);
             let harmed = protects && status.estimate.pressure.is_some_and(|p| p > HARMED);
             if !protects {
                 record.unmet_said = false;
