@@ -60,7 +60,7 @@ struct LeagueArgs {
     /// Every Nth cell, beginning with the Ith
     #[arg(long, value_name = "I/N", default_value = "1/1", value_parser = work::shard)]
     shard: (usize, usize),
-    /// Searches a cell, each with a seed of its own
+    /// Searches a cell, each with another seed
     #[arg(long, default_value_t = 3)]
     searches: u64,
     /// Run again, although it is there

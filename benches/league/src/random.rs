@@ -9,18 +9,17 @@
 //! differ by factors; choices evenly. Sources of the ranges, by class:
 //!
 //! - disk: data sheets from the Seagate Barracuda 7200.12 (2009: 125 MB/s, 8.5 ms, 32 MB) to the
-//!   Exos X20 (2021: 285 MB/s, 256 MB). Further 5,400 rpm desktop disks.
-//! - array: such disks behind a protected cache, from the Adaptec 5405Z (2009: 512 MB) to cards
+//!   Exos X20 (2021: 285 MB/s, 256 MB). Desktop disks of 5,400 rpm.
+//! - array: such disks behind a protected cache. From the Adaptec 5405Z (2009: 512 MB) to cards
 //!   with 2 GB (LSI 9361-8i).
-//! - SATA SSD: link rates of SATA 3 drives (500 to 560 MB/s), program times of TLC and MLC. Further
-//!   the SLC areas of data sheets (Samsung 860 EVO: 12 to 78 GB); how full and worn it is depends
-//!   on the user.
-//! - NVMe SSD: data sheets from PCIe 3 ×2 (1,700 MB/s) to PCIe 4 ×4 (7,000 MB/s), consumer and
-//!   data-centre (with power-loss protection) drives.
-//! - USB stick: erase blocks, open blocks and pauses as in A. Bergmann, "Optimizing Linux with
-//!   cheap flash drives", LWN 2011.
-//! - cloud volume: provisioned rates between Azure Premium SSD P10 (500 IOPS, 100 MB/s) and Amazon
-//!   EBS gp3's maximum (16,000 IOPS, 1,000 MiB/s). Latencies are one to a few milliseconds, as both
+//! - SATA SSD: link rates of SATA 3 drives (500 to 560 MB/s). Program times of TLC and MLC. SLC
+//!   areas of data sheets (Samsung 860 EVO: 12 to 78 GB). Fill and wear depend on the user.
+//! - NVMe SSD: data sheets from PCIe 3 ×2 (1,700 MB/s) to PCIe 4 ×4 (7,000 MB/s). Data-centre
+//!   drives have power-loss protection, consumer drives do not.
+//! - USB stick: erase blocks, open blocks and pauses as in Arnd Bergmann, "Optimizing Linux with
+//!   cheap flash drives" (LWN 2011).
+//! - cloud volume: from Azure Premium SSD P10 (500 IOPS, 100 MB/s) to Amazon EBS gp3's maximum
+//!   (16,000 IOPS, 1,000 MiB/s). Latencies are one to a few milliseconds, as both
 //!   providers state them.
 
 use floodwall_device::DeviceSpec;

@@ -1,11 +1,11 @@
 //! Prints how fast the models run in real time, on one core:
 //! `cargo run --release -p floodwall-device --example rate`.
 //!
-//! - Requests per second, closed loop, depth 32, random 4 KiB over the whole device: reads and
-//!   writes on the null device, an SSD and the ten-disk array.
-//! - The device's cost to a simulator: milliseconds for 30 s of virtual time on the ten-disk array,
-//!   from an empty cache on. Ten writers of random 16 KiB in 10 GiB run beside a sequential stream
-//!   of 1 MiB writes at depth 8. Five runs; the least and the median.
+//! - Requests per second on the null device, an SSD and the ten-disk array. The load is a closed
+//!   loop of depth 32: random 4 KiB over the whole device, reads and writes.
+//! - Milliseconds for 30 s of virtual time: the device's cost to a simulator. The ten-disk array
+//!   begins with an empty cache. Ten writers of random 16 KiB in 10 GiB run beside a sequential
+//!   stream of 1 MiB writes at depth 8. Five runs; the least and the median.
 
 #![allow(
     clippy::disallowed_macros,

@@ -219,11 +219,11 @@ impl DeviceStats {
 /// A storage device in virtual time.
 ///
 /// Three rules bind caller and model:
-/// - time does not run backwards. Before `submit(now, …)` the caller has collected everything due
-///   before `now` with `advance` (a device from [`DeviceSpec::build`](crate::DeviceSpec::build)
-///   does this itself if the caller has not);
-/// - `advance(to)` hands out completions in the order of their times, none later than `to`;
-/// - a request submitted is completed exactly once, unless the power fails.
+/// - Time does not run backwards. Before `submit(now, …)` the caller has collected everything due
+///   before `now` with `advance`. A device from [`DeviceSpec::build`](crate::DeviceSpec::build)
+///   does this itself.
+/// - `advance(to)` hands out completions up to `to`, in the order of their times.
+/// - A submitted request is completed exactly once, unless the power fails.
 pub trait Device: Send {
     /// Hands over a request at `now`.
     fn submit(&mut self, now: Nanos, request: Request);

@@ -5,12 +5,12 @@
 //!   → rest of the queue → io.cost → wbt → times → limits → a device's share of them → groups
 //! ```
 //!
-//! - The elevator goes first, because it resets the knobs that depend on it. wbt goes last, because
-//!   elevators and io.cost switch it.
+//! - The elevator goes first: it resets the knobs that depend on it. Elevators and io.cost switch
+//!   wbt, so wbt goes last.
 //! - A hard limit that rises goes before the background limit; one that falls goes after it. The
 //!   kernel silently halves a background limit that is not below the hard one.
-//! - Shares: the lower bound must never be above the upper one, and a strict limit is switched on
-//!   last and off first.
+//! - A share's lower bound is never above the upper one. A strict limit is switched on last and off
+//!   first.
 
 use crate::catalogue::{Knob, Scope, Unit};
 use crate::cell::{Cell, State};

@@ -9,11 +9,11 @@
 //!                       ─▶ there is no such process: it lives as long as the journal is marked
 //! ```
 //!
-//! - The mark is a lock that the kernel removes with the process ([`Store::mark`]). It tells of a
-//!   process in another PID namespace, which /proc does not show or numbers differently.
-//! - A thread with a pending SIGKILL never returns to user space (kernel/signal.c `get_signal`), so
-//!   it begins no other write. Its present write has no time limit: a queue must run dry before the
-//!   kernel changes it.
+//! - The mark is a lock that the kernel removes with the process ([`Store::mark`]). It also
+//!   tells of a process in another PID namespace, whose /proc differs.
+//! - A thread with a pending SIGKILL begins no other write: it never returns to user space
+//!   (kernel/signal.c `get_signal`). Its present write has no time limit: a queue must run dry
+//!   before the kernel changes it.
 //! - The kernel names that thread's present write (`/proc/PID/task/TID/syscall`). The journal
 //!   can't: on a full disk, values are put back without a record.
 

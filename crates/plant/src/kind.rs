@@ -5,8 +5,8 @@ use floodwall_knobs::Device;
 use floodwall_model::DeviceId;
 use floodwall_model::plant::DeviceKind;
 
-/// The kind that all queues of a unit have. [`DeviceKind::Unknown`] if they differ, if there is
-/// none, or if /sys does not tell.
+/// The kind that all queues of a unit have. [`DeviceKind::Unknown`] if they differ, if there are no
+/// queues, or if /sys does not tell.
 pub(crate) fn kind(root: &SysRoot, queues: &[Device]) -> DeviceKind {
     let mut kinds = queues.iter().map(|queue| of_disk(root, queue));
     let first = kinds.next().unwrap_or_default();

@@ -5,12 +5,13 @@
 //!                                 └─ Theil-Sen:    does it matter? ───────────┴─▶ Verdict
 //! ```
 //!
-//! A window is **steady** unless it shows a trend that is both *there* and *worth waiting for*:
-//! - *there*: the Mann-Kendall test (Mann 1945; Kendall 1975) finds it at the 5 % level, two-sided.
-//!   The test compares ranks, so a single stall or spike, or a device that jumps between two
-//!   speeds, is no trend, whatever its size;
-//! - *worth waiting for*: the Theil-Sen slope (Sen 1968; the median of the slopes between all
-//!   pairs) amounts to more than [`DRIFT_TOLERANCE`] of the median over the window.
+//! A window is **steady** unless it shows a trend that is both there and worth waiting for.
+//!
+//! - It is there if the Mann-Kendall test (Mann 1945; Kendall 1975) finds it at the 5 % level,
+//!   two-sided. The test compares ranks, so a device that jumps between two speeds shows no trend.
+//!   Nor does a single stall or spike of any size.
+//! - It is worth waiting for if the slope is large. The Theil-Sen slope (Sen 1968; the median of
+//!   the slopes between all pairs) must be over [`DRIFT_TOLERANCE`] of the median.
 //!
 //! Steady does not mean constant. A victim may alternate between 2,000 and 20 operations a second
 //! for as long as the flood lasts. That is its steady state, and it has to be measured.

@@ -10,10 +10,11 @@
 //! all that is in DATA, whatever the plan ─▶ a table a plan ─▶ docs/lab.md
 //! ```
 //!
-//! The figures are the victim's own: transactions a second and the time of each, from the logs of
-//! pgbench and sysbench, and from the clock of the program that talks to sqlite3. Every process
-//! ends with this one at the latest. A setting is put back by `floodwall rollback`, else by itself
-//! later. A trial that is there is not repeated, so that an interrupted run goes on where it was.
+//! The figures are the victim's own: transactions a second and the time of each. They come from the
+//! logs of pgbench and sysbench, and from the clock of the program that talks to sqlite3. Every
+//! process ends with this one at the latest. A setting is put back by `floodwall rollback`, else by
+//! itself later. A trial that is there is not repeated, so that an interrupted run goes on where it
+//! was.
 
 mod flood;
 mod mariadb;

@@ -1,5 +1,5 @@
-//! `floodwall status`: what is dirty, for which device, how long it takes to drain, the settings in
-//! force, and what is wrong with all that.
+//! `floodwall status`: the dirty data of each device, how long it takes to drain, the settings in
+//! force, and findings about them.
 //!
 //! ```text
 //! observe ─ wait a window ─ observe ─▶ host::status ─▶ host::findings ─▶ report::status ─▶ stdout

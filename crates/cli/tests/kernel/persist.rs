@@ -304,7 +304,7 @@ fn read_only() -> Result<(), String> {
 fn unprivileged() -> Result<(), String> {
     let machine = Machine::new()?;
     run("chmod", &["-R", "a+rX", &machine.directory.path().to_string_lossy()])?;
-    // The user nobody may not reach the program where it was built.
+    // The unprivileged user may not reach the program where it was built.
     let program = machine.directory.path().join("floodwall");
     fs::copy(env!("CARGO_BIN_EXE_floodwall"), &program).map_err(|e| e.to_string())?;
     let mut command = Command::new(program);

@@ -8,9 +8,9 @@
 //! - Mirrored writes go to every live copy and are done with the last. Reads go to one copy: the
 //!   one that the read continues, else an idle one. Failing both, md's `read_balance` decides:
 //!   rotating members by the nearest last transfer, others by the fewest requests.
-//! - A failed member gets nothing. Mirrors serve its reads; RAID 5 and 6 read the same range of all
+//! - A failed member gets nothing. Mirrors serve its reads. RAID 5 and 6 read the same range of
 //!   other live members instead, as many as data columns.
-//! - A read that a member answers with an error is tried again in the same two ways. A write that
+//! - A read that fails on a member is tried again in these ways. A write that
 //!   some copies refused has succeeded if one has not. (md would then drop the member; here it
 //!   stays.)
 //! - Parts cost nothing extra: md's work is microseconds against milliseconds. A RAID card's cost

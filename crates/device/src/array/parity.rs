@@ -1,11 +1,13 @@
 //! Writes to rows with parity.
 //!
-//! For each row that a write touches, with `d` data and `p` parity chunks:
-//! - full row: `d + p` writes and no read;
-//! - part of a row: *read-modify-write* reads the old data and the old parity (`touched + p`
-//!   reads). *Reconstruct-write* reads the data that the write leaves alone (`d − touched` reads).
-//!   The cheaper one is taken; then the touched data and the parity are written. Parity is touched
-//!   over the range of the chunk from the first byte written in any column to the last.
+//! A row has `d` data and `p` parity chunks.
+//!
+//! - A full row takes `d + p` writes and no read.
+//! - Part of a row has two ways. *Read-modify-write* reads the old data and the old parity
+//!   (`touched + p` reads). *Reconstruct-write* reads the data that the write leaves alone
+//!   (`d − touched` reads). The cheaper one is taken; then the touched data and the parity are
+//!   written. Parity is touched over the range of the chunk from the first byte written in any
+//!   column to the last.
 //!
 //! A row is worked on by one write at a time (md's stripe lock); others wait in order. A write
 //! never stands for more than its bytes. The md driver also merges neighbouring requests in its

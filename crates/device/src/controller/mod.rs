@@ -14,9 +14,9 @@
 //!   none of the cache. With `copies = 2`, software RAID above the card writes everything twice. It
 //!   is done once it is in. When the cache is full it waits, in the order of arrival, for the
 //!   destage to free space. In this queue a small synchronous write stands behind a flood: with `q`
-//!   bytes before it and a destage rate `r` it waits `q / r`. This queue makes loaded arrays
-//!   bistable: a cache with room answers in microseconds, a full one in `q / r`.
-//! - Destage goes over the offsets in one direction (an elevator, "C-SCAN"), joins neighbours up to
+//!   bytes before it and a destage rate `r` it waits `q / r`. So a loaded array is bistable: a
+//!   cache with room answers in microseconds, a full one in `q / r`.
+//! - Destage goes in one direction ("C-SCAN"). It joins neighbours up to
 //!   `destage_max`, and keeps at most `destage_depth` writes with the backing device. It runs while
 //!   the cache is above `high` (until below `low`), while a request waits for space or stability,
 //!   and when no command has come for `idle`. `backing_rate` bounds what passes between cache and
@@ -24,7 +24,7 @@
 //! - *Protected* (battery or flash behind it): FLUSH costs nothing and a power cut takes nothing.
 //!   *Volatile*: FLUSH waits until everything acknowledged before is on the backing device, then
 //!   flushes that. *Write-through*: every write is done when it is on the backing device. A failing
-//!   battery (`battery_until`) turns protected into write-through; data dirty at that moment is at
+//!   battery (`battery_until`) turns protected into write-through. Data dirty at that moment is at
 //!   risk until it is destaged.
 //! - Reads of ranges that are dirty in full are hits. There is no cache of clean data: in the
 //!   scenarios here the host's memory is larger than the card's.

@@ -7,10 +7,9 @@
 //! bounded map. Cleaning moves band by band after 1.1 s without a command, or at once when log or
 //! map is full.
 //!
-//! - A write that goes on where the previous one in its band ended, from the band's first byte on,
-//!   goes home directly.
-//! - Any other write is appended to the log (one map entry each). Full log or map: the band with
-//!   most in it is cleaned first, and the write waits.
+//! - A write at a band's first byte goes home directly. So does one that goes on where that ended.
+//! - Any other write is appended to the log (one map entry each). A full log or map
+//!   makes the write wait: the band with most in it is cleaned first.
 //! - Cleaning a band costs `2 × (positioning + band / rate)`.
 //!
 //! Reads of data still in the log are priced as if it were at home (an approximation: the log is at

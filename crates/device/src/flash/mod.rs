@@ -14,15 +14,14 @@
 //!   `dies × program_unit / program`.
 //! - A read occupies its die for `read` per page group. Reads overtake waiting programs, but not
 //!   the one under way: they wait for its end, or for `suspend` if the drive can suspend programs.
-//!   This is the read that stands behind a write. A program is suspended a few times and then goes
-//!   on to its end, or reads without end would keep a FLUSH waiting for ever.
-//! - Pages lie on dies by address (`page mod dies`); programs go to whichever die is free.
-//! - The SLC area takes `slc_size` bytes and is emptied while the drive is idle, at the slow
+//!   This is the read that stands behind a write. A program is suspended a few times only: reads
+//!   without end would keep a FLUSH waiting for ever.
+//! - Pages lie on dies by address (`page mod dies`). Programs go to any free die.
+//! - The SLC area takes `slc_size` bytes. It is emptied while the drive is idle, at the slow
 //!   program rate.
-//! - Garbage collection and utilisation: `wear.rs`. Its work is done in bursts of `gc_burst` on one
-//!   die.
-//! - Firmware pauses: every `stall_every` bytes written, nothing is accepted for `stall`.
-//! - The buffer is volatile unless the drive has power-loss protection. It is written out in order,
+//! - `wear.rs` has garbage collection and utilisation. It works in bursts of `gc_burst` on one die.
+//! - Firmware pauses for `stall` after every `stall_every` written bytes. It accepts nothing then.
+//! - Without power-loss protection the buffer is volatile. It is written out in order,
 //!   so the stable part is always a prefix of the accepted data (the drive's mapping journal is in
 //!   order). A FLUSH waits until the prefix reaches everything accepted before it.
 

@@ -190,9 +190,9 @@ impl DeviceSpec {
     /// Reads a device file.
     ///
     /// # Errors
-    /// [`SpecError::Syntax`] with the line for malformed TOML, unknown keys (with the nearest known
-    /// key) and values without or with wrong units; [`SpecError::Invalid`] for devices that can't
-    /// be.
+    /// [`SpecError::Syntax`] with the line, for malformed TOML, unknown keys (with the nearest
+    /// known one) and values without or with wrong units. [`SpecError::Invalid`] for devices that
+    /// can't be.
     pub fn parse(text: &str) -> Result<Self, SpecError> {
         let raw: raw::RawSpec = toml::from_str(text).map_err(|e| syntax_error(text, &e))?;
         raw.check()

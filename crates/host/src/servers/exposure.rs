@@ -14,11 +14,12 @@
 //! that wait for it, which count as under writeback, are at least *hard − background*. Three things
 //! can wait for it:
 //!
-//! - what the served queue holds: `nr_requests` × `max_sectors_kb` for each hardware queue;
-//! - what the flusher has marked and the queue has not taken yet: at most a chunk, which is an
-//!   eighth of the hard limit and [`CHUNK_BYTES`] (fs/fs-writeback.c `writeback_chunk_size`);
-//! - of a FUSE filesystem its share of the hard limit, which is strict (fs/fuse/inode.c
-//!   `fuse_bdi_init`): 1 %.
+//! - The served queue: `nr_requests` × `max_sectors_kb` for each hardware queue.
+//! - Pages that the flusher has marked and the queue has not taken yet. They are at most a chunk
+//!   (fs/fs-writeback.c `writeback_chunk_size`). It is an eighth of the hard limit and
+//!   [`CHUNK_BYTES`].
+//! - A FUSE filesystem's share of the hard limit: 1 %, and strict (fs/fuse/inode.c
+//!   `fuse_bdi_init`).
 
 use floodwall_model::Reading;
 use floodwall_model::printable::printable;

@@ -11,19 +11,19 @@
 //! close     ─▶ what is still ours is put back ─▶ closed
 //! ```
 //!
-//! - The journal's lock is held during `prepare` and `finish`, each of them short, but not during
-//!   `perform`: a write of `nr_requests` waits until the queue has run dry. Meanwhile other
-//!   processes can change and roll back settings.
-//! - Without the journal no new value is written, but held cells are still restored: a full disk
-//!   must not keep wrong values in force. Records that did not fit are remembered and appended once
+//! - The journal's lock is held during `prepare` and `finish`, which are short, but not during
+//!   `perform`. A write of `nr_requests` waits there until the queue has run dry. Meanwhile other
+//!   processes can change settings.
+//! - Without the journal no new value is written. Held cells are still restored: a full disk must
+//!   not keep wrong values in force. Records that did not fit are remembered and appended once
 //!   there is room.
-//! - A write causes no fsync. Records after `save` matter only within this boot, and a killed
-//!   process's appends stay in the page cache.
-//! - Recovery leaves a hold alone while its process lives ([`owner`](crate::owner)).
-//! - Recovery undoes the hold of a process that is gone before all other transactions. A hold is
-//!   always on top, because a change of one of its cells has the process yield that cell first.
-//! - If the process has been killed and is still inside a write, all cells are put back except
-//!   those that the write concerns.
+//! - A write causes no fsync. Records after `save` matter only within this boot. Appends of a
+//!   killed process stay in the page cache.
+//! - Recovery leaves a hold alone while its process lives ([`owner`](crate::owner)). The hold of a
+//!   process that is gone is undone before all other transactions. A hold is
+//!   always on top, because the process yields a cell before another changes it.
+//! - A killed process may still be inside a write. Then all cells are put back except those that
+//!   the write concerns.
 //! - *Yielding*: the process is asked for a cell that it holds ([`held`](crate::held)). It puts the
 //!   cell back and notes that it yields it. From then on it neither writes the cell nor puts it
 //!   back.

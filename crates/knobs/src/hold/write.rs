@@ -367,7 +367,7 @@ impl Session<'_> {
     }
 
     /// The cells that depend on an entry, with their states after a write of it. When the hold puts
-    /// values back, these are the saved states of its own cells. Otherwise they are the present
+    /// values back, these are the saved states of the hold's cells. Otherwise they are the present
     /// states, if the catalogue says that they are kept.
     fn beside(
         &self,

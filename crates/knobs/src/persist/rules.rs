@@ -10,11 +10,10 @@
 //! - **Events.** A disk is set when it is added. At boot the kernel's events are repeated once the
 //!   system's rules are there. A disk is also set when the kernel reports a change: a loop device
 //!   got its file, an array was started, a mapping was loaded. Synthetic change events are ignored:
-//!   `udevadm trigger`, and udev's own after a writer closes the disk. They would undo `floodwall
-//!   apply` at random moments.
-//! - **A match is positive.** A comparison with a file that is not there fails, `!=` too
-//!   (udev-rules.c `token_match_attr`): "if not this disk, skip" would set every disk that lacks
-//!   the file.
+//!   `udevadm trigger`, and udev's own after a writer closes the disk. They would undo
+//!   `floodwall apply` at random moments.
+//! - **A match is positive.** A comparison with a missing file fails, `!=` too. See udev-rules.c
+//!   `token_match_attr`. "If not this disk, skip" would set every disk that lacks the file.
 //! - **bdi.** Events of the subsystem bdi come with a number and no identity. The disk's directory
 //!   links to its bdi: `ATTR{bdi/…}`.
 //! - **Order.** An elevator goes before the knobs that it resets and before wbt. Shares go before

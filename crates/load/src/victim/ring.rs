@@ -44,7 +44,7 @@ pub(super) trait Ring {
     ///
     /// # Safety
     /// The entry's buffer must be valid, and not used otherwise, until [`Self::next`] has returned
-    /// its tag or the ring has been dropped without having been waited for.
+    /// its tag, or the ring is dropped without a wait.
     unsafe fn push(&mut self, step: Step, tag: u64, is_linked: bool) -> Result<(), Errno>;
 
     /// Submits the queued entries and waits for a completion, not longer than `timeout`. Fails if

@@ -7,8 +7,8 @@
 //!
 //! - jbd, jbd2: one commit at a time; callers that arrive meanwhile join the next. With
 //!   `data=ordered`, ext3 first writes and waits for the dirty data of *all* files
-//!   (`journal_submit_data_buffers`), so an fsync pays for the flood.
-//! - xfs: a commit is one record in the log, and eight in-core logs can be on their way at once. A
+//!   (`journal_submit_data_buffers`). So an fsync pays for the flood.
+//! - xfs: a commit is one record in the log. Eight in-core logs can be on their way at once. A
 //!   commit counts when all before it are written.
 //! - btrfs: the log tree's blocks, then the superblock.
 

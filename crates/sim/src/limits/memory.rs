@@ -26,9 +26,9 @@ pub struct Memory {
 impl Memory {
     /// Pages that the dirty ratios are ratios of; never 0 since 2.6.24.
     ///
-    /// - 2.6.18: all of it, whatever is in use (`get_dirty_limits`: `total_pages`);
-    /// - 2.6.32, 3.2: free and reclaimable, which includes anonymous memory while it could be
-    ///   swapped out (`determine_dirtyable_memory`, `global_reclaimable_pages`);
+    /// - 2.6.18: all pages (`get_dirty_limits`: `total_pages`).
+    /// - 2.6.32, 3.2: free and reclaimable pages. Anonymous memory counts while it could be swapped
+    ///   out (`determine_dirtyable_memory`, `global_reclaimable_pages`).
     /// - 6.x: free above the reserve, and page cache (`global_dirtyable_memory`).
     #[must_use]
     pub const fn dirtyable(&self, generation: Generation) -> u64 {

@@ -1,7 +1,7 @@
 //! I/O priorities while a plant runs: `pid:N.ioprio` of each load, and `journal.ioprio`.
 //!
 //! They are knobs while bfq is in force, and as long as they hold another value than at the start.
-//! bfq reads a thread's priority at its next request (block/bfq-iosched.c
+//! The elevator reads a thread's priority at its next request (block/bfq-iosched.c
 //! `bfq_check_ioprio_change`). A machine with control groups has none of them: the model's bfq has
 //! no groups.
 

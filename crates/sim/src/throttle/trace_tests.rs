@@ -6,10 +6,10 @@
 //! rate limit, just before the look that made it. Rows are in the order of the kernel's events. A
 //! trace lacks three things; rows that need them are left out and counted:
 //!
-//! - the average bandwidth in use: the next update shows it, unless a flusher or the work 200 ms
-//!   after writeback has moved it without a trace;
-//! - looks below freerun, which leave no trace but change the task's interval;
-//! - the device's share, where the run does not fix it: `wb_setpoint` shows it rounded.
+//! - The average bandwidth in use. The next update shows it, unless a flusher or the work 200 ms
+//!   after writeback has moved it meanwhile.
+//! - Looks below freerun. They leave no trace but change the task's interval.
+//! - The device's share, where the run does not fix it. `wb_setpoint` shows it rounded.
 
 use super::estimate::{Estimate, RateRules};
 use super::pause;

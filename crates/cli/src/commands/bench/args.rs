@@ -111,9 +111,9 @@ pub(crate) struct ScenarioArgs {
     /// or as --user.
     #[arg(long, value_name = "COMMAND")]
     flood_cmd: Vec<String>,
-    /// Run the scenario's commands as this user, in a directory of its own, without a terminal. Of
-    /// the environment they get PATH, LANG, LC_*, TERM, TZ and FLOODWALL_*, and HOME, USER,
-    /// LOGNAME and SHELL of that user. Without this option they run as the caller: under sudo
+    /// Run the scenario's commands as this user, in a scratch directory of that user, without a
+    /// terminal. Of the environment they get PATH, LANG, LC_*, TERM, TZ and FLOODWALL_*, and HOME,
+    /// USER, LOGNAME and SHELL of that user. Without this option they run as the caller: under sudo
     /// as root. Needs root.
     #[arg(long, value_name = "NAME")]
     pub(crate) user: Option<String>,
@@ -132,7 +132,7 @@ pub(crate) struct ScenarioArgs {
     /// Makes offsets and data repeatable.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Measure on filesystems without writeback of their own (tmpfs, overlay …) too.
+    /// Measure on filesystems without separate writeback (tmpfs, overlay …) too.
     #[arg(long)]
     pub(crate) force: bool,
     /// Keep victims and floods in one control group. By default each has its own, on cgroup v2, as

@@ -109,8 +109,8 @@ pub(crate) enum LabCommand {
 /// Which kernel the device is behind.
 #[derive(Args, Debug)]
 pub(crate) struct KernelArgs {
-    /// Run everything in a kernel of its own, without root: uml (user-mode Linux, Debian's package
-    /// user-mode-linux), a user-mode kernel's file, or an image that QEMU boots, such as
+    /// Run everything in a separate kernel, without root. KERNEL is uml (user-mode Linux, Debian's
+    /// package user-mode-linux), a user-mode kernel's file, or an image that QEMU boots, such as
     /// /boot/vmlinuz. The command is root there and sees this machine's files. Its writes stay in
     /// the guest's memory and go with it
     #[arg(long, value_name = "KERNEL")]

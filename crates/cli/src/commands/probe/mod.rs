@@ -33,10 +33,11 @@ const CLEAR: &str = "\u{1b}[2J\u{1b}[H";
 /// Watch who waits for which disk, and who floods it
 ///
 /// Per process: how long fsync, fdatasync, msync, sync and synchronous writes took as the caller
-/// saw it, reads that went to the disk, page cache dirtied and time asleep because too much was
-/// dirty. Per device: requests by kind, their time in the queue and in the device. As root this
-/// comes from the kernel's tracepoints, else from counters in /proc, which know less: what can't be
-/// seen is said first. Nothing is changed, and other tracers are not disturbed.
+/// saw it. Also its reads from the disk, the page cache that it dirtied, and the time that it slept
+/// because too much was dirty. Per device: requests by kind, their time in the queue and in the
+/// device. As root this comes from the kernel's tracepoints, else from counters in /proc, which
+/// know less: what can't be seen is said first. Nothing is changed, and other tracers are not
+/// disturbed.
 #[derive(clap::Args, Debug)]
 pub(crate) struct ProbeArgs {
     /// Show only these devices (sda, /dev/nvme0n1, 8:0) and who uses them; all that are used if

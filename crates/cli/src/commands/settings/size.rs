@@ -29,9 +29,9 @@ use crate::output;
 ///
 /// The background limit is what drains in --delay, the hard limit what drains in --hard-delay.
 /// Prints sysctl lines with what the kernel makes of them and what its defaults would cost on this
-/// machine. Nothing is changed unless --apply is given. --device measures how fast a device drains:
-/// a scratch file on it, up to --sample bytes for up to ten seconds, never the raw device; it is
-/// removed again.
+/// machine. Nothing is changed unless --apply is given. With --device a measurement shows how fast
+/// that device drains. It writes a scratch file on it, up to --sample bytes for up to ten seconds,
+/// and removes it; it never writes to the raw device.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   floodwall size --link 1Gbit/s

@@ -38,10 +38,10 @@ const SHORTEST: Duration = Duration::from_secs(60);
 
 /// Search for the best settings of this machine and device, unattended.
 ///
-/// Measures what is possible, tries limits around the device's drain rate, a paced flood, the
+/// Measures what is possible. Tries limits around the device's drain rate, a paced flood, the
 /// victims' priority, elevators and their tunables, queue depths, request sizes and writeback
-/// throttling together, drops what can't win, and measures the winner against the setting in force
-/// afresh. Every trial is put in force through the journal and taken back; the machine is left as
+/// throttling together. Drops what can't win, and measures the winner afresh against the setting in
+/// force. Every trial is put in force through the journal and taken back; the machine is left as
 /// it was unless --apply is given. Needs root, except with --sim.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
