@@ -13,6 +13,9 @@
 # make matrix  Debian's kernels from 5.10 to 7.x in QEMU, floodwall checked in each; writes docs/kernels.md (no root needed)
 # make bpf    the probe's programs for the kernel, compiled again from their source (clang)
 # make sanitize  the io_uring engine's memory under Miri and AddressSanitizer (a nightly toolchain with miri)
+# make cover  the share of lines that tests reach (COVER='-p floodwall-stats' for one crate)
+# make mutants  changes of stats, knobs and guard that no test notices; hours (MUTANTS='-p floodwall-stats' for one crate)
+# make fuzz   parsers of untrusted text under a fuzzer, FUZZ_SECONDS each (a nightly toolchain; FUZZ=journal for one)
 # make audit  licences, bans and sources of the dependencies
 
 CARGO ?= cargo
@@ -20,7 +23,7 @@ CARGO ?= cargo
 DIR ?= $(CURDIR)/target
 SIZE ?=
 
-.PHONY: all help check demo test fmt clippy doc unit bench lab-2010 lab-record lab-victims reproduce league frontier matrix bpf audit install-build install-test install-peers sanitize clean
+.PHONY: all help check demo test fmt clippy doc unit bench lab-2010 lab-record lab-victims reproduce league frontier matrix bpf audit cover mutants fuzz install-build install-test install-peers sanitize clean
 
 all:
 	$(CARGO) build --release --locked -p floodwall
@@ -115,6 +118,24 @@ sanitize: install-build
 	MIRIFLAGS="-Zmiri-ignore-leaks -Zmiri-disable-isolation" $(CARGO) +nightly miri test -p floodwall-load --lib -- victim::ring
 	$(ASAN) --lib -- --include-ignored
 	$(ASAN) --test it -- ring
+
+COVER ?= --workspace
+# rustc's own version of LLVM.
+cover: install-test
+	@./scripts/need llvm-cov-22:llvm-22
+	@command -v cargo-llvm-cov >/dev/null || $(CARGO) install --locked cargo-llvm-cov
+	LLVM_COV=llvm-cov-22 LLVM_PROFDATA=llvm-profdata-22 $(CARGO) llvm-cov --locked --summary-only $(COVER)
+
+MUTANTS ?= -p floodwall-stats -p floodwall-knobs -p floodwall-guard
+mutants: install-build
+	@command -v cargo-mutants >/dev/null || $(CARGO) install --locked cargo-mutants
+	$(CARGO) mutants --output target $(MUTANTS)
+
+FUZZ_SECONDS ?= 600
+fuzz: install-build
+	@./scripts/need c++:g++
+	@command -v cargo-fuzz >/dev/null || $(CARGO) install --locked cargo-fuzz
+	./scripts/fuzz $(FUZZ_SECONDS) $(FUZZ)
 
 audit:
 	@command -v cargo-deny >/dev/null || $(CARGO) install --locked cargo-deny

@@ -6,4 +6,4 @@ pub(crate) mod protocol;
 pub(crate) mod serve;
 
 pub use client::{ask, ask_to_yield};
-pub use protocol::{Reply, Request};
+pub use protocol::{Reply, Request, request};

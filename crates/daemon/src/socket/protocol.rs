@@ -105,7 +105,7 @@ pub(crate) fn line<T: Serialize>(body: &T) -> Result<String, serde_json::Error> 
 ///
 /// # Errors
 /// The error, in words for the sender.
-pub(crate) fn request(line: &[u8]) -> Result<Request, String> {
+pub fn request(line: &[u8]) -> Result<Request, String> {
     let value = versioned(line)?;
     let request = serde_json::from_value(value).map_err(|e| {
         format!("not understood: {e}; ask for status, history, pause, resume or yield")
