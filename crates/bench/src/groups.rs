@@ -29,7 +29,7 @@ use floodwall_host::task::read_group;
 use floodwall_model::setting::{FLOOD, VICTIM};
 use rustix::fs::{Access, access};
 
-use crate::BenchError;
+use crate::error::BenchError;
 
 /// Where cgroup v2 is mounted by convention.
 const MOUNT: &str = "/sys/fs/cgroup";

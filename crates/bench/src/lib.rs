@@ -12,6 +12,7 @@
 mod budget;
 pub mod device_lock;
 mod drain;
+mod error;
 pub mod groups;
 mod onlooker;
 mod phase;
@@ -20,5 +21,6 @@ pub mod scratch;
 pub mod setting_rig;
 pub mod space;
 
-pub use rig::{BenchError, HostRig, Options};
+pub use error::BenchError;
+pub use rig::{HostRig, Options};
 pub use setting_rig::{InForce, SettingError, SettingRig};

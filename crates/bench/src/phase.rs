@@ -22,8 +22,9 @@ use floodwall_stats::intervals::IntervalStore;
 use floodwall_stats::steady;
 
 use crate::budget::Budget;
+use crate::drain::drain_rate;
+use crate::error::BenchError;
 use crate::onlooker::{Onlooker, Sights};
-use crate::rig::BenchError;
 
 /// Sampling period of the warm-up.
 const WARMUP_TICK: Duration = Duration::from_millis(250);
@@ -37,9 +38,6 @@ const FILLING_PATIENCE: u32 = 4;
 /// The page cache is filling if the backlog grew by more than this share of the hard limit within a
 /// second.
 const FILLING_SHARE: f64 = 0.01;
-/// Below this much dirty and under writeback there is no backlog, and the device's rate is not its
-/// drain rate.
-const BACKLOG_BYTES: u64 = 16 << 20;
 
 /// Everything that a phase needs.
 pub(crate) struct PhaseRun<'a> {
@@ -414,13 +412,6 @@ fn broken(stop: &AtomicBool, reached: bool, loads: &Loads) -> Option<String> {
     (!reached || stop.load(Ordering::Relaxed)).then(|| "interrupted".to_owned())
 }
 
-/// The device's write rate, where the backlog makes it a drain rate.
-pub(crate) fn drain_rate(host: &HostSample, seconds: f64) -> Option<f64> {
-    let backlog = host.dirty_bytes? + host.writeback_bytes?;
-    (backlog >= BACKLOG_BYTES && seconds > 0.0)
-        .then_some(host.device?.written_bytes as f64 / seconds)
-}
-
 /// Collects a phase's measured part.
 struct Measured {
     origin: Instant,
@@ -641,22 +632,5 @@ mod tests {
         assert!(!passes_cache_midway(600, s(6), s(4), 512), "full already");
         assert!(!passes_cache_midway(20, s(2), s(4), 512), "never full");
         assert!(!passes_cache_midway(0, s(0), s(4), 512), "nothing written");
-    }
-
-    #[test]
-    fn only_a_backlogged_device_shows_its_drain_rate() {
-        let device = floodwall_model::trial::DeviceSample {
-            written_bytes: 50_000_000,
-            ..Default::default()
-        };
-        let host = |dirty| HostSample {
-            dirty_bytes: Some(dirty),
-            writeback_bytes: Some(0),
-            device: Some(device),
-            ..HostSample::default()
-        };
-        assert_eq!(drain_rate(&host(1 << 30), 0.5), Some(1e8));
-        assert_eq!(drain_rate(&host(1 << 20), 0.5), None);
-        assert_eq!(drain_rate(&HostSample::default(), 0.5), None);
     }
 }

@@ -20,8 +20,9 @@ use floodwall_model::rig::{Second, Step};
 use floodwall_model::scenario::parse_flood;
 use floodwall_model::{Bytes, Rate, Watch};
 
-use super::{BenchError, HostRig, free_space};
+use super::{HostRig, free_space};
 use crate::drain;
+use crate::error::BenchError;
 use crate::scratch::ScratchError;
 
 /// The scratch file's directory, below the rig's own.
