@@ -29,11 +29,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::catalogue::{Knob, Scope, Unit};
 use crate::clock::Clock;
-use crate::files::{Files, missing, read_line};
+use crate::files::{CGROUPS, Files, missing, read_line};
 use crate::line::Line;
 use crate::priority::{self, Priorities, Priority};
 use crate::systemd::{self, Limit, Origin};
-use crate::target::{CGROUPS, Target};
+use crate::target::Target;
 
 /// The kernel's pages are no larger on any architecture that it has.
 const LARGEST_PAGE_BYTES: u64 = 256 << 10;

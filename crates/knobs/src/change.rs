@@ -7,8 +7,8 @@ use floodwall_model::setting::VICTIM;
 
 use crate::catalogue::{Knob, Scope, find, knobs, nearest};
 use crate::cell::Cell;
+use crate::entry::Entry;
 use crate::files::Files;
-use crate::plan::Entry;
 use crate::systemd;
 use crate::target::{Device, Process, Target, TargetError};
 use crate::value::{Form, ValueError, check};

@@ -18,15 +18,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::catalogue::Knob;
 use crate::change::Change;
-use crate::hold;
+use crate::entry::Entry;
+use crate::hold::{describe, in_the_way};
 use crate::journal::{JournalError, Phase, Transaction};
 use crate::owner::{Life, life};
-use crate::plan::Entry;
 use crate::session::{Session, open};
 use crate::target::Target;
-
-/// The knob that brings other tunables with it.
-pub(crate) const SCHEDULER: &str = "scheduler";
 
 /// A knob by its place, as a process is asked for it: `nr_requests` or `journal.ioprio` of `8:0`,
 /// `GROUP:io.max`, `pid:4711:ioprio`.
@@ -91,21 +88,6 @@ pub enum Intention<'a> {
 /// A process that asks another one for knobs; `Err` says why that does not yield them.
 pub type Ask = fn(&InTheWay) -> Result<(), String>;
 
-/// The places of a hold's cells that are in the way of an entry. These are its own cell, the cells
-/// that a write of it changes, and for a tunable its elevator.
-pub(crate) fn in_the_way<'a>(
-    hold: &'a Transaction,
-    entry: &'a Entry,
-) -> impl Iterator<Item = usize> + 'a {
-    let is_in_the_way = |held: &Entry| {
-        held.cell == entry.cell && held.target == entry.target
-            || entry.resets(held)
-            || held.knob.name == SCHEDULER && held.resets(entry)
-    };
-    let entries = hold.entries.iter().enumerate();
-    entries.filter(move |(at, held)| hold.holds(*at) && is_in_the_way(held)).map(|(at, _)| at)
-}
-
 impl Session<'_> {
     /// The knobs that a living process holds in the way, for it to be asked.
     ///
@@ -138,7 +120,7 @@ impl Session<'_> {
             }
             let held: Vec<&Entry> = places.iter().filter_map(|at| hold.entries.get(*at)).collect();
             return Ok(Some(InTheWay {
-                by: hold::describe(&hold),
+                by: describe(&hold),
                 socket: hold.begin.socket.clone(),
                 knobs: held.iter().map(|entry| KnobName::of(entry.knob, &entry.target)).collect(),
                 labels: held.iter().map(|entry| entry.label()).collect(),

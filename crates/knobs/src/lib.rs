@@ -5,7 +5,7 @@
 //! catalogue   every knob: unit, range, quirks, source              (one static table)
 //!   change    "sda.scheduler=bfq" → knob, target, checked value
 //!   cell      what the kernel keeps behind one or two files; line: a line of a file that has many
-//!   plan      changes + current states → ordered steps, or a refusal
+//!   plan      changes + current states → entries, ordered steps, or a refusal
 //!   refuse    changes that would do harm, and notes about the others
 //!   journal   old and new values, fsynced before the first write
 //!   session   recover → apply | rollback; every write read back
@@ -13,7 +13,8 @@
 //!             until it ends
 //!   held      knobs of such a process in the way of a change, for which it is asked
 //!   owner     whether that process can still write
-//!   files     the kernel's files: live, or a captured tree
+//!   files     the kernel's files, read and written whole
+//!   kernel_files  … of this machine, or of a captured tree
 //!   priority  I/O priorities of threads, as if they were files
 //!   systemd   limits of systemd's units, as if they were files
 //! limited     groups that a plan holds to less, and raised threads in them
@@ -31,11 +32,14 @@ pub mod catalogue;
 pub mod cell;
 pub mod change;
 pub mod clock;
+mod entry;
+mod error;
 pub mod export;
 pub mod files;
 pub mod held;
 pub mod hold;
 pub mod journal;
+mod kernel_files;
 pub mod limited;
 pub mod limits;
 mod line;
@@ -60,10 +64,13 @@ pub mod value;
 
 pub use change::{Change, ChangeError};
 pub use clock::{Clock, SystemClock};
-pub use files::{Files, KernelFiles};
+pub use entry::{Entry, Step};
+pub use error::PlanError;
+pub use files::Files;
 pub use held::{Ask, InTheWay, Intention, KnobName};
 pub use hold::{HeldCell, Hold, HoldError, Prepared, Written};
-pub use plan::{Entry, Plan, PlanError, Step, plan};
+pub use kernel_files::KernelFiles;
+pub use plan::{Plan, plan};
 pub use priority::live::start_at;
 pub use refuse::servers::OVERRIDE;
 pub use run::StepError;

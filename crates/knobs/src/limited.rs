@@ -12,10 +12,11 @@ use floodwall_model::control_group::is_in;
 use floodwall_model::printable::printable;
 
 use crate::cell::{Cell, State};
+use crate::entry::Entry;
 use crate::files::{Files, read_line};
 use crate::journal::{Phase, Transaction};
 use crate::line::Line;
-use crate::plan::{Entry, Plan};
+use crate::plan::Plan;
 use crate::priority::{FILE, Priorities, Priority};
 use crate::session::boot_id;
 use crate::target::Target;

@@ -5,7 +5,8 @@
 
 use floodwall_model::Reading;
 
-use crate::cell::State;
+use crate::cell::{Cell, State};
+use crate::entry::Entry;
 use crate::files::{Files, read_line, read_number};
 
 /// The flusher never writes less at a time (fs/fs-writeback.c `MIN_WRITEBACK_PAGES`: 4 MiB for any
@@ -99,6 +100,29 @@ fn is_real_time(files: &dyn Files) -> bool {
 /// 32nd of the working limit. That limit equals the threshold unless it has just been lowered.
 fn plain_threshold(shown: u64, real_time: bool) -> u64 {
     if real_time { shown * 32 / 41 } else { shown }
+}
+
+/// The hard limit that a plan ends with.
+pub(crate) fn hard_limit(entries: &[Entry], files: &dyn Files) -> Option<State> {
+    let planned = entries.iter().find(|entry| matches!(entry.cell, Cell::Pair { hard: true, .. }));
+    match planned.and_then(|entry| entry.new.clone()) {
+        Some(state) => Some(state),
+        None => vm_limit(files, "dirty_bytes", "dirty_ratio", true),
+    }
+}
+
+/// The background limit that a plan ends with.
+pub(crate) fn background_limit(entries: &[Entry], files: &dyn Files) -> Option<State> {
+    let planned = entries.iter().find(|entry| matches!(entry.cell, Cell::Pair { hard: false, .. }));
+    match planned.and_then(|entry| entry.new.clone()) {
+        Some(state) => Some(state),
+        None => vm_limit(files, "dirty_background_bytes", "dirty_background_ratio", false),
+    }
+}
+
+fn vm_limit(files: &dyn Files, bytes: &str, ratio: &str, hard: bool) -> Option<State> {
+    let path = |name: &str| format!("/proc/sys/vm/{name}");
+    Cell::Pair { bytes: path(bytes), ratio: path(ratio), hard }.read(files).into_value()
 }
 
 #[cfg(test)]

@@ -14,9 +14,9 @@
 
 use crate::catalogue::{Knob, Scope, Unit};
 use crate::cell::{Cell, State};
+use crate::entry::{Entry, Step};
 use crate::files::Files;
 use crate::limits::Memory;
-use crate::plan::{Entry, Step};
 
 /// Sorts the wanted states of some entries into steps.
 pub(crate) fn order(entries: &[Entry], wanted: &[(usize, State)], files: &dyn Files) -> Vec<Step> {

@@ -21,9 +21,9 @@ use floodwall_host::task::{parse_stat, start_ticks};
 use rustix::io::Errno;
 
 use crate::catalogue::Scope;
+use crate::entry::Entry;
 use crate::files::Files;
 use crate::journal::{Begin, JournalError, Store};
-use crate::plan::Entry;
 
 /// SIGKILL among the pending signals of proc_pid_status(5).
 const KILLED: u64 = 1 << 8;

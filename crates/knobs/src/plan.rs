@@ -14,96 +14,16 @@ use std::fmt;
 use floodwall_host::queue::choices;
 use floodwall_model::{Bytes, Reading};
 
-use crate::catalogue::{Knob, Scope, knobs};
+use crate::catalogue::{Scope, knobs};
 use crate::cell::{Cell, State};
 use crate::change::Change;
-use crate::files::{Files, read_line};
+use crate::entry::{Entry, Step};
+use crate::error::PlanError;
+use crate::files::{CGROUPS, Files, read_line};
 use crate::limits::Memory;
 use crate::order::order;
 use crate::refuse;
-use crate::systemd::{self, Limit};
-use crate::target::{CGROUPS, Device, Target, TargetError};
-
-/// A cell that a plan changes, or that changes with one that it does.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
-    /// The knob that names it.
-    pub knob: &'static Knob,
-    /// The place that it belongs to.
-    pub target: Target,
-    /// Its state in the kernel.
-    pub cell: Cell,
-    /// Its state before; `None` if it is not there yet (the tunable of an elevator that the plan
-    /// switches to).
-    pub old: Option<State>,
-    /// The wanted state; `None` if it is saved only because the kernel may change it beside
-    /// another knob.
-    pub new: Option<State>,
-}
-
-impl Entry {
-    /// As people write the knob: `sda.scheduler`.
-    #[must_use]
-    pub fn label(&self) -> String {
-        self.target.label(self.knob)
-    }
-
-    /// A write of a unit's limit as a shell command.
-    fn systemctl(&self, to: &State) -> String {
-        let Some(limit) = Limit::parse(&to.path) else { return String::new() };
-        let before = limit.view_after(self.old.as_ref().map_or("", |old| &old.value));
-        let node = self.target.device().map_or_else(String::new, Device::node);
-        limit.commands(&before, &to.value, &node)
-    }
-
-    /// Whether writing this one may change the other by itself.
-    #[must_use]
-    pub fn resets(&self, other: &Self) -> bool {
-        self.knob.resets(other.knob)
-            && self.target.device().is_some()
-            && self.target.device() == other.target.device()
-    }
-}
-
-/// One step of a plan. A knob that already has its value when its turn comes is not written.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// Bring an entry to a state.
-    Set {
-        /// Which.
-        entry: usize,
-        /// Where to.
-        to: State,
-    },
-    /// Lower a hard limit by at most 10 % at a time, so that writers are slowed down and not
-    /// stopped.
-    Lower {
-        /// Which.
-        entry: usize,
-        /// Where to.
-        to: State,
-        /// The value in the kernel.
-        limit_bytes: u64,
-    },
-}
-
-impl Step {
-    /// The entry that it is about.
-    #[must_use]
-    pub fn entry(&self) -> usize {
-        match self {
-            Self::Set { entry, .. } | Self::Lower { entry, .. } => *entry,
-        }
-    }
-
-    /// Where it leads.
-    #[must_use]
-    pub fn to(&self) -> &State {
-        match self {
-            Self::Set { to, .. } | Self::Lower { to, .. } => to,
-        }
-    }
-}
+use crate::target::{Device, Target, TargetError};
 
 /// The steps of a change, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -163,108 +83,6 @@ impl Plan {
     }
 }
 
-/// Changes can't become a plan.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PlanError {
-    /// Two changes of one cell.
-    #[error("{}", twice(first, second))]
-    SameCell {
-        /// The one.
-        first: String,
-        /// The other.
-        second: String,
-    },
-    /// The kernel or the device does not have it.
-    #[error("{label} is not there: {why}{}", it_needs(needs))]
-    NotThere {
-        /// The knob.
-        label: String,
-        /// The missing thing.
-        why: String,
-        /// The requirement.
-        needs: &'static str,
-    },
-    /// There is no such control group.
-    #[error("{label}: there is no control group {CGROUPS}/{group}; {}", instead_of(group))]
-    NoGroup {
-        /// The knob.
-        label: String,
-        /// The group's path below the mount.
-        group: String,
-    },
-    /// There is no such control group, and none of version 2.
-    #[error("{label}: {why}")]
-    NoVersion2 {
-        /// The knob.
-        label: String,
-        /// Why, and what to do.
-        why: TargetError,
-    },
-    /// It may be there but can't be read, so it could not be put back.
-    #[error("{label} can't be read, so it could not be put back ({why})")]
-    Unreadable {
-        /// The knob.
-        label: String,
-        /// Why.
-        why: String,
-    },
-    /// The tunable of another elevator.
-    #[error(
-        "{label} belongs to {elevators}, and {device} runs {current}; add \
-         {device}.scheduler={first}"
-    )]
-    WrongElevator {
-        /// The knob.
-        label: String,
-        /// The elevators that have it.
-        elevators: String,
-        /// One of them.
-        first: &'static str,
-        /// The device.
-        device: String,
-        /// What runs, or is to run.
-        current: String,
-    },
-    /// Not an elevator of this kernel.
-    #[error("{device} has no scheduler '{name}'; it has {available}")]
-    UnknownElevator {
-        /// The device.
-        device: String,
-        /// The wanted elevator.
-        name: String,
-        /// The elevators that the file lists.
-        available: String,
-    },
-    /// Limits under which a userspace block server and the machine can wait for each other.
-    #[error("{label} is refused: {why}")]
-    WouldHang {
-        /// The knob.
-        label: String,
-        /// Which server, why, and what to do instead.
-        why: String,
-    },
-    /// Something that would do harm.
-    #[error("{label} is refused: {why}")]
-    Refused {
-        /// The knob.
-        label: String,
-        /// Why, and what to do instead.
-        why: String,
-    },
-}
-
-fn twice(first: &str, second: &str) -> String {
-    if first == second {
-        format!("{first} is given twice: give it once")
-    } else {
-        format!("{first} and {second} are two names of one limit: give one of them")
-    }
-}
-
-fn it_needs(text: &str) -> String {
-    if text.is_empty() { String::new() } else { format!("; it needs {text}") }
-}
-
 /// Makes a plan of changes.
 ///
 /// # Errors
@@ -307,15 +125,6 @@ fn wanted_state(entry: &Entry, entries: &[Entry]) -> Option<State> {
         .iter()
         .any(|other| other.knob.resets.iter().any(|reset| reset.keep && reset.covers(entry.knob)));
     if kept { entry.old.clone() } else { None }
-}
-
-/// What to name instead of a group that is not there.
-fn instead_of(group: &str) -> String {
-    // A unit's group is hardly ever at the top.
-    match systemd::section(group) {
-        Some(_) => format!("write unit:{group} for the unit's, wherever it is"),
-        None => "systemd-cgls shows those that there are, mkdir makes one".to_owned(),
-    }
 }
 
 fn entry_of(

@@ -7,10 +7,11 @@ use floodwall_model::{Bytes, DeviceId, Reading};
 use crate::catalogue::Scope;
 use crate::cell::{Cell, State};
 use crate::change::Change;
+use crate::entry::Entry;
+use crate::error::PlanError;
 use crate::files::{Files, read_line, read_number};
-use crate::limits::{FLUSHER_CHUNK_BYTES, Memory};
+use crate::limits::{FLUSHER_CHUNK_BYTES, Memory, background_limit, hard_limit};
 use crate::order::{is_share, ppm};
-use crate::plan::{Entry, PlanError};
 
 mod group;
 mod priority;
@@ -51,29 +52,6 @@ pub(crate) fn share_of(
     }
     let path = change.target.path(change.knob).replace("max_bytes", "max_ratio_fine");
     Ok(State { path, value: share.to_string() })
-}
-
-/// The hard limit that a plan ends with.
-pub(crate) fn hard_limit(entries: &[Entry], files: &dyn Files) -> Option<State> {
-    let planned = entries.iter().find(|entry| matches!(entry.cell, Cell::Pair { hard: true, .. }));
-    match planned.and_then(|entry| entry.new.clone()) {
-        Some(state) => Some(state),
-        None => vm_limit(files, "dirty_bytes", "dirty_ratio", true),
-    }
-}
-
-/// The background limit that a plan ends with.
-pub(crate) fn background_limit(entries: &[Entry], files: &dyn Files) -> Option<State> {
-    let planned = entries.iter().find(|entry| matches!(entry.cell, Cell::Pair { hard: false, .. }));
-    match planned.and_then(|entry| entry.new.clone()) {
-        Some(state) => Some(state),
-        None => vm_limit(files, "dirty_background_bytes", "dirty_background_ratio", false),
-    }
-}
-
-fn vm_limit(files: &dyn Files, bytes: &str, ratio: &str, hard: bool) -> Option<State> {
-    let path = |name: &str| format!("/proc/sys/vm/{name}");
-    Cell::Pair { bytes: path(bytes), ratio: path(ratio), hard }.read(files).into_value()
 }
 
 /// A bound of a device's share that the plan ends with, planned or in force, in parts per million:

@@ -16,8 +16,9 @@ use std::time::Duration;
 use floodwall_host::SysRoot;
 
 use crate::clock::Clock;
-use crate::files::{Files, imitation};
+use crate::files::Files;
 use crate::journal::{JournalError, Mark, Store};
+use crate::kernel_files::imitation;
 use crate::systemd::Limit;
 use crate::target::node_of;
 

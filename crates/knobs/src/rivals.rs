@@ -11,7 +11,8 @@ use floodwall_model::DeviceId;
 use floodwall_model::managers::{Claim, Managers, Standing};
 use serde::Serialize;
 
-use crate::plan::{Entry, Plan};
+use crate::entry::Entry;
+use crate::plan::Plan;
 
 /// A claim against one change of a plan.
 #[derive(Clone, Debug, PartialEq, Serialize)]

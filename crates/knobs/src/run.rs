@@ -9,10 +9,11 @@ use rustix::io::Errno;
 use crate::catalogue::Unit;
 use crate::cell::{Cell, State};
 use crate::clock::Clock;
+use crate::entry::{Entry, Step};
 use crate::files::{Files, read_line};
 use crate::journal::{Closing, JournalError, Record, Store, Transaction};
 use crate::limits::{FLUSHER_CHUNK_BYTES, Memory, dirty_bytes};
-use crate::plan::{Entry, Step, short};
+use crate::plan::short;
 use crate::systemd;
 
 /// Time between two steps of a hard limit: the kernel's own estimates move every 200 ms

@@ -24,15 +24,16 @@ use floodwall_host::task::start_ticks;
 use crate::cell::Cell;
 use crate::change::Change;
 use crate::clock::Clock;
+use crate::entry::Entry;
+use crate::error::PlanError;
 use crate::files::{Files, read_line};
-use crate::held::in_the_way;
-use crate::hold;
+use crate::hold::{self, in_the_way};
 use crate::journal::{
     Begin, Closing, JournalError, Phase, Record, SavedEntry, Store, Transaction, prune,
 };
 use crate::owner::{Life, Occupied, life};
 pub use crate::owner::{is_alive, is_at_it};
-use crate::plan::{Entry, Plan, PlanError, plan};
+use crate::plan::{Plan, plan};
 use crate::run::{Mode, Run, StepError};
 use crate::undo::Undone;
 

@@ -8,11 +8,9 @@ use floodwall_model::{DeviceId, Reading};
 use serde::{Deserialize, Serialize};
 
 use crate::catalogue::{Knob, Scope};
-use crate::files::{Files, read_line};
+use crate::files::{CGROUPS, Files, read_line};
 use crate::systemd;
 
-/// Where cgroup v2 is mounted by convention.
-pub(crate) const CGROUPS: &str = "/sys/fs/cgroup";
 /// Units are looked for this deep below it: a user's manager has its own some five levels down.
 const DEEPEST_GROUP: u32 = 8;
 
@@ -288,18 +286,6 @@ impl Target {
                 let groups = several.iter().map(below).collect::<Vec<_>>().join(", ");
                 Err(TargetError::SeveralUnits { name: full, groups })
             }
-        }
-    }
-
-    /// The same; a control group that systemd manages is changed through it from here on.
-    ///
-    /// # Errors
-    /// [`TargetError::Systemd`] if systemd runs and does not tell.
-    pub fn through_systemd(self, root: &SysRoot) -> Result<Self, TargetError> {
-        let Self::Group { path, device, .. } = self else { return Ok(self) };
-        match systemd::live::manages(root, &path) {
-            Ok(systemd) => Ok(Self::Group { path, device, systemd }),
-            Err(why) => Err(TargetError::Systemd { group: path, why }),
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use floodwall_host::SysRoot;
 
-use crate::files::KernelFiles;
+use crate::kernel_files::KernelFiles;
 
 /// The disk's number.
 pub(crate) const DISK: &str = "8:0";

@@ -7,9 +7,10 @@ use rustix::io::Errno;
 
 use crate::catalogue::Scope;
 use crate::cell::{Cell, State};
+use crate::entry::Entry;
 use crate::journal::{Closing, Phase, Record, SavedAt, SavedEntry};
 use crate::order::order;
-use crate::plan::{Entry, short};
+use crate::plan::short;
 use crate::run::{Mode, Run, StepError};
 use crate::systemd::live::in_words;
 use crate::target::Target;

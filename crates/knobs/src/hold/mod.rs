@@ -38,8 +38,9 @@ use floodwall_model::printable::printable;
 
 use crate::catalogue::{Knob, Scope};
 use crate::cell::{Cell, State};
+use crate::entry::Entry;
+use crate::error::PlanError;
 use crate::journal::{Begin, JournalError, Mark, Record, SavedEntry, Transaction};
-use crate::plan::{Entry, PlanError};
 use crate::run::StepError;
 use crate::target::Target;
 
@@ -50,6 +51,9 @@ pub use write::{Prepared, Written};
 pub const COMPACT_BYTES: u64 = 128 << 10;
 /// … and beyond this size also while cells are held: some thousand writes.
 const COMPACT_AT_ONCE_BYTES: u64 = 1 << 20;
+
+/// The knob that brings other tunables with it.
+pub(crate) const SCHEDULER: &str = "scheduler";
 
 /// A process steers, or something keeps it from doing so.
 #[derive(Debug, thiserror::Error)]
@@ -269,6 +273,21 @@ pub fn beneath<'a>(steering: &'a [Transaction], entry: &Entry, found: &'a State)
         hold.entries.get(at).filter(|_| is_its)?.old.as_ref()
     };
     steering.iter().find_map(saved).unwrap_or(found)
+}
+
+/// The places of a hold's cells that are in the way of an entry. These are its own cell, the cells
+/// that a write of it changes, and for a tunable its elevator.
+pub(crate) fn in_the_way<'a>(
+    hold: &'a Transaction,
+    entry: &'a Entry,
+) -> impl Iterator<Item = usize> + 'a {
+    let is_in_the_way = |held: &Entry| {
+        held.cell == entry.cell && held.target == entry.target
+            || entry.resets(held)
+            || held.knob.name == SCHEDULER && held.resets(entry)
+    };
+    let entries = hold.entries.iter().enumerate();
+    entries.filter(move |(at, held)| hold.holds(*at) && is_in_the_way(held)).map(|(at, _)| at)
 }
 
 /// The owner of a hold: `pid 4711 (floodwall guard)`.

@@ -11,16 +11,17 @@
 
 use floodwall_model::Reading;
 
-use super::{Hold, HoldError};
+use super::{Hold, HoldError, SCHEDULER};
 use crate::catalogue::{Knob, Scope};
 use crate::cell::{Cell, State};
 use crate::change::Change;
 use crate::clock::Clock;
+use crate::entry::Entry;
+use crate::error::PlanError;
 use crate::files::Files;
-use crate::held::SCHEDULER;
 use crate::journal::{JournalError, Reading as Found, Record, SavedAt, SavedEntry};
 use crate::limits::Memory;
-use crate::plan::{Entry, PlanError, short};
+use crate::plan::short;
 use crate::refuse;
 use crate::run::{Mode, StepError};
 use crate::session::Session;

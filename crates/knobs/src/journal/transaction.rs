@@ -4,8 +4,8 @@
 use super::record::{Begin, Closing, FORMAT, Reading, Record, SavedAt, SavedEntry};
 use crate::catalogue::find;
 use crate::cell::{Cell, State};
+use crate::entry::Entry;
 use crate::files::Files;
-use crate::plan::Entry;
 
 /// How far a transaction got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

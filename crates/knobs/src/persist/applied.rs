@@ -6,9 +6,10 @@ use floodwall_model::Reading;
 use crate::catalogue::knobs;
 use crate::cell::{Cell, State};
 use crate::change::Change;
+use crate::entry::Entry;
 use crate::files::Files;
 use crate::journal::{JournalError, Phase, Store};
-use crate::plan::{Entry, short};
+use crate::plan::short;
 use crate::session::log;
 use crate::value::{Form, check};
 

@@ -21,6 +21,7 @@ pub(crate) mod rules;
 mod settle;
 mod sysctl;
 pub(crate) mod units;
+mod value;
 
 use std::fmt;
 
@@ -34,30 +35,11 @@ pub use rules::PATH as RULES_PATH;
 pub use settle::{PersistError, Settled, settle};
 pub use sysctl::PATH as SYSCTL_PATH;
 pub use units::{Unit, UnitValue};
+pub use value::{Disk, Value};
 
 use crate::catalogue::{Knob, Scope};
 use crate::change::Change;
 use crate::target::{Device, Target};
-
-/// A knob and its value, in its file's unit.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Value {
-    /// The knob.
-    pub knob: &'static Knob,
-    /// Checked.
-    pub value: String,
-}
-
-/// A disk's settings.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Disk {
-    /// Its identity.
-    pub identity: Identity,
-    /// Its name when they were written, for people.
-    pub known_as: String,
-    /// Its knobs.
-    pub values: Vec<Value>,
-}
 
 /// The settings kept across boots.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -25,7 +25,7 @@
 use floodwall_host::SysRoot;
 
 use super::identity::{Identity, Key};
-use super::{Disk, Value};
+use super::value::{Disk, Value};
 use crate::catalogue::{Knob, Scope, knobs};
 use crate::order::rank_from_defaults;
 use crate::value::{Form, check};

@@ -9,7 +9,7 @@
 //! up to 6.14 need the ratio written twice; systemd-sysctl keeps one line a name. Their polling
 //! interval then stays that of the old bytes until the next change.
 
-use super::Value;
+use super::value::Value;
 use crate::catalogue::{Scope, knobs};
 use crate::value::{Form, check};
 

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::*;
 use crate::catalogue::find;
-use crate::files::KernelFiles;
+use crate::kernel_files::KernelFiles;
 use crate::testing::{Tree, machine, root_of};
 
 /// The machine with a serial number for its disk, and a udev.

@@ -14,7 +14,7 @@
 
 use floodwall_host::SysRoot;
 
-use super::Value;
+use super::value::Value;
 use crate::catalogue::{Knob, Scope, find};
 use crate::change::Change;
 use crate::systemd::{self, IO_MAX, section, unit_of};

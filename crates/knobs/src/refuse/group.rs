@@ -5,11 +5,10 @@ use floodwall_model::printable::printable;
 use floodwall_model::{Bytes, Reading};
 
 use crate::cell::{Cell, has_device_lines};
+use crate::entry::Entry;
 use crate::files::{Files, read_line, read_number};
-use crate::limits::{FLUSHER_CHUNK_BYTES, Memory};
+use crate::limits::{FLUSHER_CHUNK_BYTES, Memory, hard_limit};
 use crate::line::Line;
-use crate::plan::Entry;
-use crate::refuse::hard_limit;
 use crate::size::memory_high_of_paced;
 use crate::systemd::{self, Limit, Origin};
 use crate::target::Target;

@@ -3,8 +3,8 @@
 use floodwall_host::queue::{chosen, heeds_priority};
 use floodwall_model::setting::JOURNAL_PRIORITY;
 
+use crate::entry::Entry;
 use crate::files::{Files, read_line};
-use crate::plan::Entry;
 use crate::target::Target;
 
 /// Why a priority changes nothing here, as a note; `None` if a disk has the elevator that honours

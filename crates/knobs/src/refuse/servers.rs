@@ -16,11 +16,11 @@ use floodwall_model::status::{Served, Server};
 
 use crate::catalogue::Scope;
 use crate::cell::Cell;
+use crate::entry::Entry;
+use crate::error::PlanError;
 use crate::files::Files;
-use crate::limits::Memory;
+use crate::limits::{Memory, background_limit, hard_limit};
 use crate::order::ppm;
-use crate::plan::{Entry, PlanError};
-use crate::refuse::{background_limit, hard_limit};
 
 /// The option of `floodwall apply` and others that makes such a change all the same.
 pub const OVERRIDE: &str = "--allow-userspace-servers";

@@ -18,7 +18,7 @@ use rustix::process::{Pid, Signal};
 
 use super::{Limit, Origin, Shown, assignments, limits_another, properties, section, unit_of};
 use crate::files::write_once;
-use crate::target::Device;
+use crate::target::{Device, Target, TargetError};
 
 /// Where systemctl may be; the environment's PATH is not asked.
 const SYSTEMCTL: [&str; 2] = ["/usr/bin/systemctl", "/bin/systemctl"];
@@ -38,11 +38,25 @@ thread_local! {
     static SAID: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
+impl Target {
+    /// The same; a control group that systemd manages is changed through it from here on.
+    ///
+    /// # Errors
+    /// [`TargetError::Systemd`] if systemd runs and does not tell.
+    pub fn through_systemd(self, root: &SysRoot) -> Result<Self, TargetError> {
+        let Self::Group { path, device, .. } = self else { return Ok(self) };
+        match manages(root, &path) {
+            Ok(systemd) => Ok(Self::Group { path, device, systemd }),
+            Err(why) => Err(TargetError::Systemd { group: path, why }),
+        }
+    }
+}
+
 /// Whether systemd manages a control group, which is named below its mount.
 ///
 /// # Errors
 /// Why that can't be told.
-pub(crate) fn manages(root: &SysRoot, group: &str) -> Result<bool, String> {
+fn manages(root: &SysRoot, group: &str) -> Result<bool, String> {
     let unit = unit_of(group);
     if !root.is_live() || section(unit).is_none() || !root.exists(BOOTED) {
         return Ok(false);

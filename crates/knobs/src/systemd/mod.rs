@@ -32,7 +32,7 @@
 
 pub(crate) mod live;
 
-use crate::files::Files;
+use crate::files::{CGROUPS, Files};
 use crate::line::Line;
 
 /// Below it a path stands for a limit that is set at run time.
@@ -162,7 +162,7 @@ impl<'a> Limit<'a> {
 
     /// The kernel's file.
     pub(crate) fn kernel_file(&self) -> String {
-        format!("{}/{}/{}", crate::target::CGROUPS, self.group, self.file)
+        format!("{}/{}/{}", CGROUPS, self.group, self.file)
     }
 
     /// The drop-ins that `set-property --runtime` makes of it, and their directories.

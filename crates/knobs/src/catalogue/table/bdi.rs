@@ -1,8 +1,7 @@
 //! A backing device's share of the dirty limits: /sys/class/bdi/MAJ:MIN. NFS mounts have one too
 //! (0:NN).
 
-use super::BLANK;
-use crate::catalogue::{Knob, Scope, Unit};
+use crate::catalogue::knob::{BLANK, Knob, Scope, Unit};
 
 const BASE: Knob = Knob { scope: Scope::Bdi, unit: Unit::Percent, max: 100, ..BLANK };
 

@@ -1,8 +1,7 @@
 //! The io and memory controllers of cgroup v2: /sys/fs/cgroup/GROUP. Each file of io has a line for
 //! each device; a write changes the keys that it names.
 
-use super::BLANK;
-use crate::catalogue::{Knob, Reset, Scope, Unit};
+use crate::catalogue::knob::{BLANK, Knob, Reset, Scope, Unit};
 
 const BASE: Knob = Knob {
     scope: Scope::Cgroup,

@@ -1,8 +1,7 @@
 //! Tunables of mq-deadline, kyber and bfq: /sys/block/NAME/queue/iosched. They come and go with
 //! their elevator.
 
-use super::BLANK;
-use crate::catalogue::{Knob, Reset, Scope, Unit};
+use crate::catalogue::knob::{BLANK, Knob, Reset, Scope, Unit};
 
 const MQ_DEADLINE: Scope = Scope::Elevator(&["mq-deadline"]);
 const KYBER: Scope = Scope::Elevator(&["kyber"]);

@@ -1,7 +1,6 @@
 //! The machine's dirty limits and the flusher's times: /proc/sys/vm.
 
-use super::BLANK;
-use crate::catalogue::{Knob, Unit};
+use crate::catalogue::knob::{BLANK, Knob, Unit};
 
 const BASE: Knob = Knob { unit: Unit::Percent, max: 100, ..BLANK };
 

@@ -9,23 +9,7 @@ mod priority;
 mod queue;
 mod scsi;
 
-use super::{Knob, Scope, Unit};
-
-/// Defaults of an entry's fields; each part of the table states the values that its entries share.
-const BLANK: Knob = Knob {
-    name: "",
-    scope: Scope::Global,
-    unit: Unit::Count,
-    min: 0,
-    max: 0,
-    default: "",
-    needs: "",
-    adjusts: None,
-    resets: &[],
-    does: "",
-    quirks: &[],
-    source: "",
-};
+use super::knob::Knob;
 
 /// All parts, in the order of the documentation.
 pub(super) static ALL: [&[Knob]; 7] = [

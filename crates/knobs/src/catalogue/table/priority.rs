@@ -1,7 +1,6 @@
 //! I/O priorities of threads (ioprio_set(2)). No kernel file has them; a write touches no queue.
 
-use super::BLANK;
-use crate::catalogue::{Knob, Scope, Unit};
+use crate::catalogue::knob::{BLANK, Knob, Scope, Unit};
 
 const BASE: Knob = Knob {
     scope: Scope::Threads,

@@ -1,7 +1,6 @@
 //! A whole disk's request queue: /sys/block/NAME/queue. Each write freezes the queue for a moment.
 
-use super::BLANK;
-use crate::catalogue::{Knob, Reset, Scope, Unit};
+use crate::catalogue::knob::{BLANK, Knob, Reset, Scope, Unit};
 
 const BASE: Knob =
     Knob { scope: Scope::Queue, max: 2, needs: "a device with a request queue (not NFS)", ..BLANK };

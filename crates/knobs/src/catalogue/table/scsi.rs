@@ -1,6 +1,6 @@
 //! A SCSI disk below its request queue: /sys/block/NAME/device. A write freezes nothing.
 
-use crate::catalogue::{Knob, Scope, Unit};
+use crate::catalogue::knob::{Knob, Scope, Unit};
 
 pub(super) const KNOBS: &[Knob] = &[Knob {
     name: "device.queue_depth",
