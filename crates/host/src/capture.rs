@@ -11,35 +11,16 @@
 //! Unreadable files are listed as such, so that the tree tells the same as the machine.
 
 mod configuration;
+mod entry;
 
 use floodwall_model::Reading;
 
+use self::entry::resolved;
+pub use self::entry::{Content, Entry};
 use crate::memory::DIRTY_KNOBS;
 use crate::mounts::is_private_option;
 use crate::root::SysRoot;
 use crate::servers;
-
-/// One thing to store.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
-    /// Absolute, as on the machine.
-    pub path: String,
-    /// Its content.
-    pub content: Content,
-}
-
-/// The content of a path.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Content {
-    /// A file with this text.
-    Text(String),
-    /// A symbolic link to this target, relative.
-    Link(String),
-    /// A directory that counts even if it is empty.
-    Directory,
-    /// Something that could not be read.
-    Unreadable,
-}
 
 /// Files of the machine as a whole.
 const MACHINE: [&str; 11] = [
@@ -306,35 +287,9 @@ impl Collector<'_> {
     }
 }
 
-/// The absolute path of a relative link's target. In sysfs the directories above a link are real,
-/// so `..` can be taken literally.
-fn resolved(link: &str, target: &str) -> String {
-    let mut parts: Vec<&str> = link.split('/').filter(|p| !p.is_empty()).collect();
-    parts.pop();
-    for part in target.split('/') {
-        match part {
-            ".." => {
-                parts.pop();
-            }
-            "" | "." => {}
-            name => parts.push(name),
-        }
-    }
-    format!("/{}", parts.join("/"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn links_are_resolved_from_where_they_are() {
-        assert_eq!(
-            resolved("/sys/dev/block/8:1", "../../devices/pci/sda/sda1"),
-            "/sys/devices/pci/sda/sda1"
-        );
-        assert_eq!(resolved("/a/b", "../../../x"), "/x");
-    }
 
     #[test]
     fn servers_and_addresses_are_left_out() {

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 
 use floodwall_model::Reading;
 
-use super::{Content, Entry, resolved};
+use super::entry::{Content, Entry, resolved};
 use crate::managers;
 use crate::root::SysRoot;
 

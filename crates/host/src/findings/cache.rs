@@ -3,9 +3,10 @@
 use floodwall_model::finding::Severity;
 use floodwall_model::status::{Device, Queue};
 
+use super::facts::Facts;
+use super::found::Found;
 use super::remedy::word;
 use super::view::{Disk, disks, writable};
-use super::{Facts, Found};
 
 /// The kernel sends flushes and forced writes to a queue.
 fn sends_flushes(queue: &Queue) -> Option<bool> {

@@ -5,9 +5,10 @@ use floodwall_model::Reading;
 use floodwall_model::finding::Severity;
 use floodwall_model::status::Machine;
 
+use super::facts::Facts;
+use super::found::Found;
 use super::remedy::word;
 use super::view::{rate, size, time, writable};
-use super::{Facts, Found};
 use crate::bdi::NO_DEBUGFS;
 
 /// Less swap in use than this is no burden.

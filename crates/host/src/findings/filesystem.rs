@@ -4,10 +4,10 @@ use floodwall_model::Reading;
 use floodwall_model::finding::Severity;
 use floodwall_model::status::MountedOn;
 
-use super::limits::LONG_DRAIN_S;
+use super::facts::Facts;
+use super::found::Found;
 use super::remedy::{apply, own_share, word};
-use super::view::{HARD_DELAY_S, hard_limit, own_limit, size, speed, time, writable};
-use super::{Facts, Found};
+use super::view::{HARD_DELAY_S, LONG_DRAIN_S, hard_limit, own_limit, size, speed, time, writable};
 
 /// A journal that is committed less often loses more than the flusher's own 35 s would.
 const LONG_COMMIT_S: u64 = 60;

@@ -6,14 +6,15 @@
 //! a group about to be limited ──────┴▶ a process in it commits, and does not flood ─▶ why not
 //! ```
 
+use floodwall_model::DeviceId;
 use floodwall_model::control_group::is_in;
 use floodwall_model::finding::Severity;
 use floodwall_model::status::{Device, Status};
-use floodwall_model::{DeviceId, Reading};
 
 use super::control::charges_buffered_writes;
+use super::facts::{DiskUser, Facts};
+use super::found::Found;
 use super::view::{prefix, rate, speed, time, writable};
-use super::{Facts, Found};
 
 /// A process that dirties at this share of the drain rate or more is a flood.
 const FLOOD_SHARE: f64 = 0.25;
@@ -29,27 +30,6 @@ const OWN_UNIT: &str =
     "start the flood in a unit of its own (systemd-run --unit=flood COMMAND) and limit that";
 /// Commits within a window that a copy or a backup does not make at its end.
 const MANY_COMMITS: u64 = 5;
-
-/// One process that used a disk during the window, as a probe saw it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct DiskUser {
-    /// Its number.
-    pub pid: u32,
-    /// Its name (/proc/PID/comm).
-    pub name: String,
-    /// The whole disk.
-    pub disk: DeviceId,
-    /// How long its threads waited for commits and reads, in seconds, together.
-    pub waited_s: f64,
-    /// Of this, for commits.
-    pub committing_s: f64,
-    /// Commits that ended or were under way at the window's end.
-    pub commits: u64,
-    /// Page cache that it dirtied, in bytes.
-    pub dirtied_bytes: u64,
-    /// Its control group of version 2 ([`crate::task::read_group`]).
-    pub group: Reading<String>,
-}
 
 /// FW046: a process waits for a disk, and the flood runs in the same control group.
 pub(super) fn flood_among_victims(facts: Facts<'_>) -> Option<Found> {
@@ -184,6 +164,8 @@ fn device(status: &Status, disk: DeviceId) -> Option<&Device> {
 
 #[cfg(test)]
 mod tests {
+    use floodwall_model::Reading;
+
     use super::*;
     use crate::findings::testing::{Machine, found};
 

@@ -1,72 +1,12 @@
 //! Floodwall's own remains: interrupted and overdue changes, journals that can't be believed,
 //! values that other programs have changed.
-//!
-//! The caller reads the journal, because this crate knows nothing of its format.
 
+use floodwall_model::Reading;
 use floodwall_model::finding::Severity;
-use floodwall_model::{DeviceId, Reading};
 
+use super::facts::{ChangeFacts, ChangeState, Facts};
+use super::found::Found;
 use super::view::time;
-use super::{Facts, Found};
-
-/// The parts of a journal that matter for findings.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct JournalFacts {
-    /// Files that are not to be believed, each with the reason; `.bad` ones, set aside earlier,
-    /// are not among them.
-    pub unbelievable: Vec<(String, String)>,
-    /// Changes that are not over and that no process is making right now, the oldest first.
-    pub changes: Vec<ChangeFacts>,
-}
-
-/// How far a change got.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ChangeState {
-    /// Its process is gone and left it half-done, or half put back.
-    Interrupted,
-    /// Made; it can be rolled back.
-    Standing,
-    /// The machine has been booted since: only the journal is open.
-    EarlierBoot,
-}
-
-/// One change.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ChangeFacts {
-    /// Its number.
-    pub id: u64,
-    /// How far it got.
-    pub state: ChangeState,
-    /// The reason, in words.
-    pub why: String,
-    /// A guard's changes: those of a process that steered.
-    pub steers: bool,
-    /// By how many seconds the moment has passed at which it was to be put back; `None` if it has
-    /// none, or it lies ahead.
-    pub overdue_s: Option<f64>,
-    /// Whether it was meant to be put back by itself.
-    pub for_a_time: bool,
-    /// The knobs that it set.
-    pub knobs: Vec<KnobFacts>,
-}
-
-/// One knob of a change.
-#[derive(Clone, Debug, PartialEq)]
-pub struct KnobFacts {
-    /// With its place: `sda.scheduler`.
-    pub label: String,
-    /// Its name alone.
-    pub knob: String,
-    /// Its device; `None` for the machine's.
-    pub device: Option<DeviceId>,
-    /// The value that was set.
-    pub value: String,
-    /// Its present value.
-    pub found: Reading<String>,
-    /// Whether that is still the value that was set; absent or unreadable where that can't be
-    /// told.
-    pub is_ours: Reading<bool>,
-}
 
 fn is_stale(change: &ChangeFacts) -> bool {
     change.state != ChangeState::Standing || change.overdue_s.is_some()
@@ -155,6 +95,7 @@ pub(super) fn changed_by_others(facts: Facts<'_>) -> Option<Found> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::findings::KnobFacts;
     use crate::findings::testing::{Machine, found};
 
     fn change(id: u64, state: ChangeState, found: &str) -> ChangeFacts {

@@ -5,17 +5,16 @@ use floodwall_model::Reading;
 use floodwall_model::finding::Severity;
 use floodwall_model::status::Device;
 
+use super::facts::Facts;
+use super::found::Found;
+use super::kernel;
 use super::remedy::size_and_apply;
 use super::view::{
-    BACKGROUND_DELAY_S, FLUSHER_CHUNK_BYTES, HARD_DELAY_S, background_limit, hard_limit,
-    has_strict_limit, own_limit, rate, rate_source, size, speed, time, writable,
+    BACKGROUND_DELAY_S, FLUSHER_CHUNK_BYTES, HARD_DELAY_S, LONG_DRAIN_S, VERY_LONG_DRAIN_S,
+    background_limit, hard_limit, has_strict_limit, own_limit, rate, rate_source, size, speed,
+    time, writable,
 };
-use super::{Facts, Found, kernel};
 
-/// A victim that has to wait for everything dirty waits longer than people put up with …
-pub(super) const LONG_DRAIN_S: f64 = 5.0;
-/// … and longer than most programs' timeouts.
-pub(super) const VERY_LONG_DRAIN_S: f64 = 60.0;
 /// Pages by which one CPU's part of a global counter may differ from what has been added up
 /// (include/linux/vmstat.h: at most 125).
 const GLOBAL_DRIFT_PAGES: u64 = 125;

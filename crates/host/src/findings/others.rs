@@ -4,9 +4,10 @@ use floodwall_model::finding::Severity;
 use floodwall_model::managers::{Claim, Kind, Standing, cell};
 use floodwall_model::{Bytes, DeviceId, Managers, Reading};
 
-use super::journal::ChangeState;
+use super::facts::ChangeState;
+use super::facts::Facts;
+use super::found::Found;
 use super::remedy::word;
-use super::{Facts, Found};
 
 /// A knob in one place: its cell, and the device if it is not the machine's.
 type Spot<'a> = (&'a str, Option<DeviceId>);
@@ -260,8 +261,8 @@ mod tests {
     use floodwall_model::status::Missing;
 
     use super::*;
-    use crate::findings::journal::{ChangeFacts, KnobFacts};
     use crate::findings::testing::{Machine, found};
+    use crate::findings::{ChangeFacts, KnobFacts};
 
     fn tuned(knob: &str, value: &str) -> Claim {
         Claim {

@@ -4,9 +4,10 @@ use floodwall_model::Reading;
 use floodwall_model::finding::Severity;
 use floodwall_model::setting::JOURNAL_PRIORITY;
 
-use super::journal::ChangeState;
+use super::facts::ChangeState;
+use super::facts::Facts;
+use super::found::Found;
 use super::view::{Disk, disks, writable};
-use super::{Facts, Found};
 use crate::queue::heeds_priority;
 
 /// FW047: a priority is in force, and no disk that it could count for heeds it.
@@ -48,7 +49,7 @@ mod tests {
 
     use super::*;
     use crate::findings::ChangeFacts;
-    use crate::findings::journal::KnobFacts;
+    use crate::findings::KnobFacts;
     use crate::findings::testing::{Machine, disk, found};
 
     /// Best effort 0 for a process, in force, on a machine whose disk has such an elevator.

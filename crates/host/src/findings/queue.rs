@@ -4,9 +4,11 @@ use floodwall_model::Reading;
 use floodwall_model::finding::Severity;
 use floodwall_model::status::Queue;
 
+use super::facts::Facts;
+use super::found::Found;
+use super::kernel;
 use super::remedy::apply;
 use super::view::{Disk, disks, prefix, rate, rate_source, size, speed, time, writable};
-use super::{Facts, Found, kernel};
 
 /// A victim that waits behind everything in the queue should not wait longer.
 const FULL_QUEUE_S: f64 = 1.0;

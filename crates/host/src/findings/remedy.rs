@@ -3,8 +3,7 @@
 use floodwall_model::status::{Device, Status};
 
 use super::kernel;
-use super::limits::LONG_DRAIN_S;
-use super::view::{FLUSHER_CHUNK_BYTES, HARD_DELAY_S, prefix, rate, speed};
+use super::view::{FLUSHER_CHUNK_BYTES, HARD_DELAY_S, LONG_DRAIN_S, prefix, rate, speed};
 
 /// Two of the flusher's chunks: with less, writers stop again and again.
 const LEAST_BYTES: u64 = 2 * FLUSHER_CHUNK_BYTES;

@@ -3,9 +3,10 @@
 
 use floodwall_model::finding::Severity;
 
+use super::facts::Facts;
+use super::found::Found;
 use super::remedy::apply;
 use super::view::{background_limit, hard_limit, size};
-use super::{Facts, Found};
 use crate::servers::{self, Exposure, fuse_limits, gap};
 
 /// FW045: critical where the limits in force can hang a server, a note where lower ones could.

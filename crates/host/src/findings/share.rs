@@ -5,13 +5,14 @@ use floodwall_model::Reading;
 use floodwall_model::finding::Severity;
 use floodwall_model::status::Device;
 
-use super::limits::LONG_DRAIN_S;
+use super::facts::Facts;
+use super::found::Found;
+use super::kernel;
 use super::remedy::{apply, own_share, size_and_apply};
 use super::view::{
-    HARD_DELAY_S, background_limit, hard_limit, has_strict_limit, own_limit, prefix, rate,
-    rate_source, size, speed, time, writable,
+    HARD_DELAY_S, LONG_DRAIN_S, background_limit, hard_limit, has_strict_limit, own_limit, prefix,
+    rate, rate_source, size, speed, time, writable,
 };
-use super::{Facts, Found, kernel};
 
 /// Devices whose rates differ less share a limit well enough: the kernel divides it by how much
 /// each writes back.

@@ -4,10 +4,11 @@
 use floodwall_model::Reading;
 use floodwall_model::finding::Severity;
 
+use super::facts::Facts;
+use super::found::Found;
 use super::queue::{WBT_FLASH_US, WBT_ROTATING_US, is_throttled};
 use super::remedy::apply;
 use super::view::{disks, hard_limit, own_limit, size, time, writable};
-use super::{Facts, Found};
 
 /// Being passed over for less than this is no worse than a full queue may be (FW018).
 const LONG_EXPIRE_MS: u64 = 1000;

@@ -6,9 +6,11 @@
 
 use floodwall_model::finding::{Finding, Severity};
 
+use super::facts::Facts;
+use super::found::Found;
 use super::{
-    Facts, Found, cache, control, filesystem, groups, journal, limits, others, priority, queue,
-    server, share, starvation, times,
+    cache, control, filesystem, groups, journal, limits, others, priority, queue, server, share,
+    starvation, times,
 };
 
 /// One check.

@@ -4,10 +4,10 @@ use floodwall_model::Reading;
 use floodwall_model::finding::Severity;
 use floodwall_model::status::{Device, DrainSource};
 
-use super::limits::VERY_LONG_DRAIN_S;
+use super::facts::Facts;
+use super::found::Found;
 use super::remedy::size_and_apply;
-use super::view::{background_limit, rate, rate_source, size, speed, time};
-use super::{Facts, Found};
+use super::view::{VERY_LONG_DRAIN_S, background_limit, rate, rate_source, size, speed, time};
 
 /// A longer time to drain is not normal for a program that waits for an fsync.
 const LONG_BACKLOG_S: f64 = 10.0;

@@ -7,6 +7,10 @@ use floodwall_model::status::{Device, DrainSource, Queue, Status};
 use floodwall_model::units::human_duration;
 use floodwall_model::{Bytes, Rate, Reading};
 
+/// A victim that has to wait for everything dirty waits longer than people put up with …
+pub(super) const LONG_DRAIN_S: f64 = 5.0;
+/// … and longer than most programs' timeouts.
+pub(super) const VERY_LONG_DRAIN_S: f64 = 60.0;
 /// The flusher never writes less at a time (fs/fs-writeback.c `MIN_WRITEBACK_PAGES`: 4 MiB for any
 /// page size).
 pub(super) const FLUSHER_CHUNK_BYTES: u64 = 4 << 20;
