@@ -14,7 +14,7 @@ use floodwall_model::Setting;
 use floodwall_model::setting::{self, JOURNAL_PRIORITY, VICTIMS_PRIORITY};
 use serde::{Deserialize, Serialize};
 
-use crate::repeat::{person, quoted};
+use crate::words::{person, quoted};
 
 /// Stands for the unit that floods.
 const FLOOD: &str = "FLOOD.service";

@@ -42,5 +42,6 @@ pub mod timeline;
 mod told;
 pub mod verdict;
 mod view;
+mod words;
 
 pub use study::Study;

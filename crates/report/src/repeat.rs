@@ -9,6 +9,8 @@ use crate::keep;
 use crate::schema::Run;
 use crate::schema::contest::Outcome;
 use crate::study::Study;
+use crate::words::person;
+pub use crate::words::quoted;
 
 /// How a stored number is written in a scenario file: its key there, and its unit.
 const WITH_UNIT: &[(&str, &str, &str)] = &[
@@ -155,33 +157,6 @@ fn words(setting: &Setting) -> String {
     knobs.join(",")
 }
 
-/// `KNOB=VALUE`, a size with its unit, as people write it.
-pub(crate) fn person(knob: &str, value: &str) -> String {
-    let digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
-    // Of the keys of `io.max` two are sizes.
-    let pair = |pair: &str| match pair.split_once('=') {
-        Some(("rbps" | "wbps", size)) if digits(size) => format!("{pair}B"),
-        _ => pair.to_owned(),
-    };
-    let in_bytes = knob.ends_with("bytes") || knob.ends_with("memory.high");
-    let value = match value {
-        keys if keys.contains('=') => keys.split(' ').map(pair).collect::<Vec<_>>().join(" "),
-        size if in_bytes && digits(size) => format!("{size}B"),
-        other => other.to_owned(),
-    };
-    format!("{knob}={value}")
-}
-
-/// A word of a command line, quoted for a shell where it needs that.
-#[must_use]
-pub fn quoted(word: &str) -> String {
-    let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_=.,:/%+@".contains(&b);
-    if !word.is_empty() && word.bytes().all(plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', "'\\''"))
-}
-
 #[cfg(test)]
 mod tests {
     use floodwall_model::scenario::{
@@ -243,14 +218,5 @@ mod tests {
     fn what_is_no_scenario_has_no_file() {
         assert_eq!(scenario_toml(&Value::Null), None);
         assert_eq!(scenario_toml(&serde_json::json!({"name": "x", "victims": []})), None);
-    }
-
-    #[test]
-    fn words_are_safe_in_a_shell() {
-        assert_eq!(["a=b", "it's (1)", ""].map(quoted), ["a=b", r"'it'\''s (1)'", "''"]);
-        assert_eq!(
-            [("vm.dirty_bytes", "0"), ("scheduler", "none")].map(|(k, v)| person(k, v)),
-            ["vm.dirty_bytes=0B", "scheduler=none"]
-        );
     }
 }

@@ -8,12 +8,26 @@ use plotters::element::{Circle, Text};
 use plotters::series::LineSeries;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use plotters::style::{Color, IntoFont, RGBColor, ShapeStyle, TextStyle};
-use plotters_backend::FontStyle;
+use plotters_backend::{BackendCoord, FontStyle};
+use serde::Serialize;
 
-use super::Plot;
 use super::axis::Axis;
 use super::palette::{GREY, GRID, GROUND};
 use crate::sheet::{Backend, Never, UNIT};
+
+/// A plotting area in sheet units: left, top, width, height.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Plot(pub(crate) i32, pub(crate) i32, pub(crate) i32, pub(crate) i32);
+
+impl Plot {
+    /// A place as fractions of the area, to four digits: a tenth of a pixel.
+    pub(crate) fn share(self, (x, y): BackendCoord) -> (f64, f64) {
+        let of = |v: i32, low: i32, length: i32| {
+            (f64::from(v - low) / f64::from(length.max(1)) * 1e4).round() / 1e4
+        };
+        (of(x, self.0, self.2), of(y, self.1, self.3))
+    }
+}
 
 pub(super) type Area<'a> = DrawingArea<Backend<'a>, Shift>;
 pub(super) type Panel<'a> = ChartContext<'a, Backend<'a>, Cartesian2d<Axis, Axis>>;

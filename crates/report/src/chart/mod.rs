@@ -17,12 +17,12 @@ pub(crate) mod history;
 pub(crate) mod palette;
 pub(crate) mod percentiles;
 
-use plotters_backend::BackendCoord;
 use serde::Serialize;
 
 use crate::html::markup::slug;
 use crate::sheet::{Align, Ink, Shape, Sheet};
 use crate::study::Study;
+pub(crate) use frame::Plot;
 use frame::{LETTER, px, text_width};
 
 /// Width of a chart on a screen, in pixels.
@@ -126,20 +126,6 @@ pub(crate) struct Key {
     pub(crate) color: (u8, u8, u8),
     /// The name in the legend.
     pub(crate) name: String,
-}
-
-/// A plotting area in sheet units: left, top, width, height.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub(crate) struct Plot(pub(crate) i32, pub(crate) i32, pub(crate) i32, pub(crate) i32);
-
-impl Plot {
-    /// A place as fractions of the area, to four digits: a tenth of a pixel.
-    pub(crate) fn share(self, (x, y): BackendCoord) -> (f64, f64) {
-        let of = |v: i32, low: i32, length: i32| {
-            (f64::from(v - low) / f64::from(length.max(1)) * 1e4).round() / 1e4
-        };
-        (of(x, self.0, self.2), of(y, self.1, self.3))
-    }
 }
 
 /// The data of a chart's tooltips.

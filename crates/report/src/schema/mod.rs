@@ -14,6 +14,7 @@
 //! it does not know. Every number's name ends in its unit.
 
 pub mod contest;
+mod judge;
 mod wire;
 
 use std::io;
@@ -248,33 +249,11 @@ impl Document {
         self.trials.first().map(|t| t.setting.clone()).unwrap_or_default()
     }
 
-    /// Writes it as JSON, indented, with a newline at the end, in the memory that one interval
-    /// takes.
-    ///
-    /// # Errors
-    /// [`SchemaError::Io`] if `out` fails; [`SchemaError::Write`] if a histogram can't be encoded.
-    /// The text written until then is cut JSON.
-    pub fn write_json(&self, out: &mut (impl io::Write + ?Sized)) -> Result<(), SchemaError> {
-        wire::write(self, out)
-    }
-
-    /// What [`Document::write_json`] writes, as a text in memory: for small uses.
-    ///
-    /// # Errors
-    /// [`SchemaError::Write`] if a histogram can't be encoded.
-    pub fn to_json(&self) -> Result<String, SchemaError> {
-        let mut json = Vec::new();
-        self.write_json(&mut json)?;
-        String::from_utf8(json).map_err(|e| SchemaError::Write(e.to_string()))
-    }
-
-    /// Reads what [`Document::write_json`] wrote. Fields that this version does not know are
-    /// ignored.
-    ///
-    /// # Errors
-    /// [`SchemaError`] for anything that is not a result of schema [`SCHEMA`].
-    pub fn read(json: &str) -> Result<Self, SchemaError> {
-        wire::read(json)
+    /// The trials that the summary is of: all, or of a contest the reference's that count.
+    fn summarised_trials(&self) -> Vec<Trial> {
+        self.contest
+            .as_ref()
+            .map_or_else(|| self.trials.clone(), |contest| contest.counted(0, &self.trials))
     }
 
     /// Differences of a stored result from this one that make a comparison mean little: one phrase

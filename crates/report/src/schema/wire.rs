@@ -70,10 +70,38 @@ impl Serialize for ByOperation {
     }
 }
 
-pub(super) fn write(
-    document: &Document,
-    out: &mut (impl io::Write + ?Sized),
-) -> Result<(), SchemaError> {
+impl Document {
+    /// Writes it as JSON, indented, with a newline at the end, in the memory that one interval
+    /// takes.
+    ///
+    /// # Errors
+    /// [`SchemaError::Io`] if `out` fails; [`SchemaError::Write`] if a histogram can't be encoded.
+    /// The text written until then is cut JSON.
+    pub fn write_json(&self, out: &mut (impl io::Write + ?Sized)) -> Result<(), SchemaError> {
+        write(self, out)
+    }
+
+    /// What [`Document::write_json`] writes, as a text in memory: for small uses.
+    ///
+    /// # Errors
+    /// [`SchemaError::Write`] if a histogram can't be encoded.
+    pub fn to_json(&self) -> Result<String, SchemaError> {
+        let mut json = Vec::new();
+        self.write_json(&mut json)?;
+        String::from_utf8(json).map_err(|e| SchemaError::Write(e.to_string()))
+    }
+
+    /// Reads what [`Document::write_json`] wrote. Fields that this version does not know are
+    /// ignored.
+    ///
+    /// # Errors
+    /// [`SchemaError`] for anything that is not a result of schema [`SCHEMA`].
+    pub fn read(json: &str) -> Result<Self, SchemaError> {
+        read(json)
+    }
+}
+
+fn write(document: &Document, out: &mut (impl io::Write + ?Sized)) -> Result<(), SchemaError> {
     let contest = document.contest.as_ref();
     let recommended = contest.and_then(|c| c.recommended.as_ref());
     // A flattened `None` has no field.
@@ -223,7 +251,7 @@ struct Stored {
     trials: Vec<Trial>,
 }
 
-pub(super) fn read(json: &str) -> Result<Document, SchemaError> {
+fn read(json: &str) -> Result<Document, SchemaError> {
     /// The one field that says whether the others can be understood.
     #[derive(Deserialize)]
     struct Named {

@@ -9,7 +9,9 @@
 
 use floodwall_model::{Phase, PhaseKind};
 
-use super::{Recording, SeeksError, View};
+use super::error::SeeksError;
+use super::recording::Recording;
+use super::view::View;
 use crate::schema::Document;
 
 /// No picture shows less than this: a millisecond.

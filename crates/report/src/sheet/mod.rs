@@ -112,18 +112,6 @@ impl Sheet {
     pub fn size(&self) -> (u32, u32) {
         (self.width, self.height)
     }
-
-    /// An SVG document with a white ground, for a separate file.
-    #[must_use]
-    pub fn to_svg(&self, title: &str) -> String {
-        svg::document(self, title)
-    }
-
-    /// An `svg` element without ground or size, for a page that has both.
-    #[must_use]
-    pub(crate) fn to_element(&self) -> String {
-        svg::element(self)
-    }
 }
 
 /// What the charting library draws on.

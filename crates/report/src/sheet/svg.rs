@@ -11,29 +11,34 @@ use plotters_backend::BackendCoord;
 use super::{Align, Ink, Shape, Sheet};
 use crate::html::markup::escaped;
 
-/// With a ground, a size and a title, for a file.
-pub(super) fn document(sheet: &Sheet, title: &str) -> String {
-    let (width, height) = sheet.size();
-    let mut out = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{}\" height=\"{}\" {}>\n\
-         <title>{}</title>\n\
-         <rect width=\"{width}\" height=\"{height}\" fill=\"#ffffff\"/>\n",
-        width / sheet.unit,
-        height / sheet.unit,
-        attributes(sheet),
-        escaped(title),
-    );
-    body(&mut out, sheet);
-    out.push_str("</svg>\n");
-    out
-}
+impl Sheet {
+    /// An SVG document with a white ground, for a separate file.
+    #[must_use]
+    pub fn to_svg(&self, title: &str) -> String {
+        let (width, height) = self.size();
+        let mut out = format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{}\" height=\"{}\" {}>\n\
+             <title>{}</title>\n\
+             <rect width=\"{width}\" height=\"{height}\" fill=\"#ffffff\"/>\n",
+            width / self.unit,
+            height / self.unit,
+            attributes(self),
+            escaped(title),
+        );
+        body(&mut out, self);
+        out.push_str("</svg>\n");
+        out
+    }
 
-/// For a page, which names it and gives it its size.
-pub(super) fn element(sheet: &Sheet) -> String {
-    let mut out = format!("<svg {} aria-hidden=\"true\" focusable=\"false\">\n", attributes(sheet));
-    body(&mut out, sheet);
-    out.push_str("</svg>");
-    out
+    /// An `svg` element without ground or size, for a page that has both.
+    #[must_use]
+    pub(crate) fn to_element(&self) -> String {
+        let mut out =
+            format!("<svg {} aria-hidden=\"true\" focusable=\"false\">\n", attributes(self));
+        body(&mut out, self);
+        out.push_str("</svg>");
+        out
+    }
 }
 
 fn attributes(sheet: &Sheet) -> String {

@@ -2,7 +2,7 @@
 
 use floodwall_model::finding::{Finding, Severity};
 
-use super::Style;
+use super::style::Style;
 use super::table::paragraph;
 
 /// Where evidence and remedy begin.

@@ -10,30 +10,17 @@
 
 mod findings;
 mod notes;
+mod style;
 pub mod table;
 mod text;
 
 use floodwall_model::status::Status;
 use serde::Serialize;
 
+pub use style::Style;
+
 /// Name and version of the JSON document.
 pub const SCHEMA: &str = "floodwall/status/1";
-
-/// How text is laid out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Style {
-    /// Whether marks are coloured; the caller knows of terminals and `NO_COLOR`.
-    pub color: bool,
-    /// Columns to fit in; text that can't be wrapped may stand out.
-    pub width: usize,
-}
-
-impl Default for Style {
-    /// No colour, 100 columns.
-    fn default() -> Self {
-        Self { color: false, width: 100 }
-    }
-}
 
 /// A status for people.
 #[must_use]

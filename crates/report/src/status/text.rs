@@ -9,9 +9,9 @@ use floodwall_model::status::{
 use floodwall_model::units::human_duration;
 use floodwall_model::{Bytes, Rate, Reading};
 
-use super::Style;
 use super::findings::findings;
 use super::notes::Notes;
+use super::style::Style;
 use super::table::{Align, Column, paragraph, table};
 
 /// A process that waits for all dirty data (fsync of a large file, sync, a full journal) waits

@@ -6,11 +6,9 @@
 //! have said.
 
 use floodwall_model::Trial;
-use floodwall_model::trial::{Interval, OpLatencies, PhaseKind};
+use floodwall_model::trial::{Interval, OpLatencies, Phase, PhaseKind};
 use floodwall_stats::quantiles::percentile_ns;
 use floodwall_stats::stalls::DEAD_BELOW;
-
-use super::has_course;
 
 /// Moments at most: a wide chart has some 900 columns, and a curve takes two of them for each.
 const MOST: usize = 450;
@@ -111,6 +109,11 @@ fn moment(some: &[Interval], kind: PhaseKind, alone_iops: Option<f64>) -> Moment
         background_bytes: gauge(|h| h.background_threshold_bytes),
         is_dead: ops_per_s.zip(alone_iops).is_some_and(|(ops, alone)| ops < DEAD_BELOW * alone),
     }
+}
+
+/// Whether a phase has anything that goes on in time.
+fn has_course(phase: &Phase) -> bool {
+    !phase.intervals.is_empty()
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ pub(crate) use effects::{Effect, Trait, effects};
 pub(crate) use history::{History, Moment};
 pub(crate) use subject::{Role, Spot, Subject};
 
-use floodwall_model::trial::{Phase, PhaseKind};
+use floodwall_model::trial::PhaseKind;
 use floodwall_model::{LatencyCounts, Trial};
 
 use floodwall_stats::versus::Verdict;
@@ -152,9 +152,4 @@ impl<'a> Study<'a> {
 /// A setting's trials one after another.
 pub(crate) fn course(study: &Study<'_>, subject: &Subject) -> History {
     history::history(study.trials(subject).map(|(_, trial)| trial), study.alone_iops())
-}
-
-/// Whether a phase has anything that goes on in time.
-pub(crate) fn has_course(phase: &Phase) -> bool {
-    !phase.intervals.is_empty()
 }
