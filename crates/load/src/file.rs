@@ -6,7 +6,7 @@
 
 use std::io::IoSlice;
 use std::num::NonZeroU64;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -15,7 +15,6 @@ use rand_core::Rng;
 use rustix::fs::{self as rfs, Advice, Mode, OFlags};
 use rustix::io::{Errno, ReadWriteFlags, pwritev2};
 
-use crate::apart::path_of;
 use crate::buffer::{ALIGN, AlignedBuf, rng};
 use crate::dir::Dir;
 use crate::error::{CREATE, LoadError, MAKE_DIRECTORY};
@@ -271,4 +270,14 @@ pub(crate) fn make_dir(dir: &Dir, name: &str) -> Result<Dir, LoadError> {
 /// Makes a directory's entries stable.
 pub(crate) fn sync_dir(dir: &Dir) -> Result<(), LoadError> {
     retry(|| rfs::fsync(dir)).map_err(|e| LoadError::io("fsync", dir.path(), e))
+}
+
+/// An open file of this process as it, or a child that has inherited it, can open it again.
+fn path_of(fd: impl AsFd) -> PathBuf {
+    path_of_number(fd.as_fd().as_raw_fd())
+}
+
+/// The same by its number.
+pub(crate) fn path_of_number(fd: RawFd) -> PathBuf {
+    format!("/proc/self/fd/{fd}").into()
 }

@@ -13,7 +13,7 @@
 
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -27,28 +27,9 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::apart::FloodProcess;
 use crate::command::CommandRun;
 use crate::error::LoadError;
+use crate::finished::Finished;
+use crate::lock::lock;
 use crate::pace::Tickets;
-
-/// The work of a load from the last sample to its end, and the totals known only at the end.
-#[derive(Clone, Debug, Default)]
-pub struct Finished {
-    /// Since the last sample. When the load was asked to stop right after that, these are the
-    /// operations that were in flight then. The latencies include an open loop's unserved
-    /// operations, with their waiting time so far. It is a lower bound, without which a stall at
-    /// the end would be hidden. They are not in `ops`.
-    pub last: Delta,
-    /// Operations completed from start to end.
-    pub total_ops: u64,
-    /// Open loop: operations that fell due before the end and never got a turn.
-    pub unserved_ops: u64,
-    /// CPU time of the threads from start to end, user and kernel, in microseconds; `None` for a
-    /// command. The time of the kernel's own io_uring threads is not in it.
-    pub cpu_us: Option<u64>,
-    /// How often a command ran to its end and was started again; `None` for anything else.
-    pub command_runs: Option<u64>,
-    /// Why the load ended before it was asked to.
-    pub failure: Option<LoadError>,
-}
 
 /// A load that runs. Dropping it stops it and waits for it.
 #[derive(Debug)]
@@ -215,11 +196,6 @@ impl Worker<'_> {
 fn cpu_time() -> Duration {
     let t = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(t.tv_sec.max(0).cast_unsigned(), t.tv_nsec.clamp(0, 999_999_999) as u32)
-}
-
-/// A mutex whose holder panicked is still usable: all it guards here is plain data.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What one thread does: set up, [`Worker::arrive`], then work until [`Worker::stopping`].

@@ -8,7 +8,8 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
-use super::{Begin, Counters, Said, path_of_number};
+use super::{Begin, Counters, Said};
+use crate::file::path_of_number;
 use crate::running::Running;
 
 /// How often the counters are written.

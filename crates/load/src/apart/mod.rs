@@ -26,13 +26,15 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
+use floodwall_stats::recorder::Delta;
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::error::LoadError;
+use crate::finished::Finished;
 use crate::flood::order::Order;
-use crate::running::{Delta, Finished, lock};
+use crate::lock::lock;
 
 pub use child::serve;
 
@@ -111,16 +113,6 @@ pub(crate) struct FloodProcess {
     begin: Instant,
     /// Why it ended before it was asked to.
     failure: OnceLock<LoadError>,
-}
-
-/// An open file of this process as it, or a child that has inherited it, can open it again.
-pub(crate) fn path_of(fd: impl AsFd) -> PathBuf {
-    path_of_number(fd.as_fd().as_raw_fd())
-}
-
-/// The same by its number.
-pub(crate) fn path_of_number(fd: RawFd) -> PathBuf {
-    format!("/proc/self/fd/{fd}").into()
 }
 
 /// Lets a command's process inherit descriptors. They are open until it is spawned.

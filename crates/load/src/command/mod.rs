@@ -14,22 +14,24 @@
 //! (`setsid`) can be neither counted nor ended.
 
 mod group;
+mod start;
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use floodwall_model::printable::printable;
 use floodwall_model::trial::OpLatencies;
+use floodwall_stats::recorder::Delta;
 use rustix::fs::{Mode, OFlags, fchmod, fchown};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
@@ -37,9 +39,11 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, wa
 use crate::dir::Dir;
 use crate::error::{LoadError, MAKE_DIRECTORY};
 use crate::file::{NamedFile, retry};
-use crate::running::{Delta, Finished, Running, lock};
+use crate::finished::Finished;
+use crate::lock::lock;
 use crate::user::User;
 use group::{Io, Meter, members, read_io};
+pub(crate) use start::start;
 
 /// Time between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(5);
@@ -265,55 +269,6 @@ fn last_line(file: &File) -> Option<String> {
         .map(str::trim)
         .find(|line| !line.is_empty())
         .map(|line| printable(line).into_owned())
-}
-
-/// Starts a command and everything around it.
-pub(crate) fn start(
-    load: &CommandLoad,
-    proc_root: &Path,
-    cgroup: Option<Arc<File>>,
-) -> Result<Running, LoadError> {
-    let own_io = proc_root.join("self/io");
-    fs::read_to_string(&own_io).map_err(|e| LoadError::NoAccounting {
-        command: load.command.clone(),
-        path: own_io,
-        errno: Errno::from_io_error(&e).unwrap_or(Errno::IO),
-    })?;
-    let shared = Arc::new(Shared {
-        load: load.clone(),
-        cgroup,
-        proc_root: proc_root.to_owned(),
-        stop: AtomicBool::new(false),
-        asked: OnceLock::new(),
-        failure: OnceLock::new(),
-        group: Mutex::new(Group::default()),
-        runs: AtomicU64::new(0),
-        supervisor: OnceLock::new(),
-    });
-    let (started, first_start) = sync_channel(1);
-    let supervisor = {
-        let shared = Arc::clone(&shared);
-        let role = if load.role == Role::Victim { "victim" } else { "flood" };
-        thread::Builder::new()
-            .name(format!("fw-{role}-cmd"))
-            .spawn(move || shared.supervise(&started))
-            .map_err(|e| LoadError::Thread {
-                errno: Errno::from_io_error(&e).unwrap_or(Errno::AGAIN),
-            })?
-    };
-    let mut run = CommandRun {
-        shared,
-        supervisor: Some(supervisor),
-        begin: Instant::now(),
-        sampled: Io::default(),
-    };
-    match first_start.recv() {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => return Err(error),
-        Err(_) => return Err(LoadError::Panicked),
-    }
-    run.begin = Instant::now();
-    Ok(Running::of_command(run))
 }
 
 /// The process group of the current run.

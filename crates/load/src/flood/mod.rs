@@ -14,7 +14,9 @@
 
 mod map;
 pub(crate) mod order;
+mod place;
 mod small;
+mod start;
 mod stream;
 
 use std::path::{Path, PathBuf};
@@ -34,7 +36,9 @@ use crate::probe::Probe;
 use crate::running::Running;
 use crate::user::User;
 pub(crate) use map::Mapping;
-use order::{Order, start_streams};
+use order::Order;
+use place::{Place, Target, flags};
+use start::start_streams;
 
 /// A flood whose files exist as far as they must: it can be started as often as there are phases.
 #[derive(Debug)]
@@ -48,31 +52,6 @@ pub struct PreparedFlood {
 enum Inner {
     Streams(Vec<Arc<Place>>),
     Command(CommandLoad),
-}
-
-/// Where one stream writes.
-#[derive(Debug)]
-struct Place {
-    /// Bytes within which it stays.
-    space: u64,
-    /// Bytes of each write.
-    block: u64,
-    /// How it writes.
-    mode: WriteMode,
-    /// Its target: a file, or the directory of its small files.
-    target: Target,
-}
-
-#[derive(Debug)]
-enum Target {
-    /// Begins empty and is cut to nothing when the flood is discarded.
-    Grown(NamedFile),
-    /// Written beforehand over its whole length.
-    Filled(NamedFile),
-    /// A copy's source and destination.
-    Pair { source: NamedFile, destination: NamedFile },
-    /// The directory of many small files of this many bytes each.
-    Directory { dir: Dir, file: u64 },
 }
 
 /// Bytes of scratch space that a flood takes at the most: its size. `None` for a command, which
@@ -225,15 +204,6 @@ fn place(
     Ok(Place { space: share.space, block: share.block, mode: flood.mode, target })
 }
 
-/// How a file is opened for a mode.
-fn flags(mode: WriteMode) -> OFlags {
-    match mode {
-        WriteMode::Direct => OFlags::DIRECT,
-        WriteMode::Dsync => OFlags::DSYNC,
-        WriteMode::Buffered | WriteMode::DontCache | WriteMode::SyncFileRange => OFlags::empty(),
-    }
-}
-
 impl PreparedFlood {
     /// Its name in the scenario.
     #[must_use]
@@ -277,7 +247,8 @@ impl PreparedFlood {
         match &self.inner {
             Inner::Command(load) => command::start(load, proc_root, apart.group.clone()),
             Inner::Streams(places) => {
-                FloodProcess::start(apart, Order::of(self, places, seed)).map(Running::of_process)
+                FloodProcess::start(apart, Order::of(&self.flood, places, seed))
+                    .map(Running::of_process)
             }
         }
     }

@@ -4,41 +4,37 @@ use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use floodwall_model::Flood;
 use floodwall_model::scenario::{Data, FloodKind, WriteMode};
-use floodwall_stats::recorder::Recorder;
 use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 
-use super::stream::Stream;
-use super::{Place, PreparedFlood, Target, flags};
-use crate::apart::path_of_number;
+use super::place::{Place, Target, flags};
 use crate::dir::Dir;
 use crate::error::LoadError;
-use crate::file::NamedFile;
-use crate::pace::Limit;
-use crate::running::{self, Running, Work};
+use crate::file::{NamedFile, path_of_number};
 
 /// What a process is to do.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Order {
-    kind: FloodKind,
-    data: Data,
+    pub(super) kind: FloodKind,
+    pub(super) data: Data,
     /// Bytes a second over all streams.
-    rate: Option<f64>,
-    seed: u64,
-    places: Vec<OrderedPlace>,
+    pub(super) rate: Option<f64>,
+    pub(super) seed: u64,
+    pub(super) places: Vec<OrderedPlace>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct OrderedPlace {
-    space: u64,
-    block: u64,
-    mode: WriteMode,
-    target: OrderedTarget,
+pub(super) struct OrderedPlace {
+    pub(super) space: u64,
+    pub(super) block: u64,
+    pub(super) mode: WriteMode,
+    pub(super) target: OrderedTarget,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-enum OrderedTarget {
+pub(super) enum OrderedTarget {
     Grown(OrderedFile),
     Filled(OrderedFile),
     Pair { source: OrderedFile, destination: OrderedFile },
@@ -47,7 +43,7 @@ enum OrderedTarget {
 
 /// An open file that the child inherits.
 #[derive(Debug, Serialize, Deserialize)]
-struct OrderedFile {
+pub(super) struct OrderedFile {
     fd: RawFd,
     /// Its name, for messages.
     name: PathBuf,
@@ -91,7 +87,7 @@ impl OrderedTarget {
         }
     }
 
-    fn open(self, mode: WriteMode) -> Result<Target, LoadError> {
+    pub(super) fn open(self, mode: WriteMode) -> Result<Target, LoadError> {
         Ok(match self {
             Self::Grown(file) => Target::Grown(file.open(mode)?),
             Self::Filled(file) => Target::Filled(file.open(mode)?),
@@ -109,7 +105,7 @@ impl OrderedTarget {
 }
 
 impl Order {
-    pub(super) fn of(flood: &PreparedFlood, places: &[Arc<Place>], seed: u64) -> Self {
+    pub(super) fn of(flood: &Flood, places: &[Arc<Place>], seed: u64) -> Self {
         let place = |place: &Arc<Place>| OrderedPlace {
             space: place.space,
             block: place.block,
@@ -117,9 +113,9 @@ impl Order {
             target: OrderedTarget::of(&place.target),
         };
         Self {
-            kind: flood.flood.kind.clone(),
-            data: flood.flood.data,
-            rate: flood.flood.rate.map(|rate| rate.0),
+            kind: flood.kind.clone(),
+            data: flood.data,
+            rate: flood.rate.map(|rate| rate.0),
             seed,
             places: places.iter().map(place).collect(),
         }
@@ -129,41 +125,6 @@ impl Order {
     pub(crate) fn descriptors(&self) -> Vec<RawFd> {
         self.places.iter().flat_map(|place| place.target.descriptors()).collect()
     }
-
-    /// Starts it here, in the process that was ordered.
-    pub(crate) fn start(self) -> Result<Running, LoadError> {
-        let open = |place: OrderedPlace| {
-            let target = place.target.open(place.mode)?;
-            Ok(Arc::new(Place { space: place.space, block: place.block, mode: place.mode, target }))
-        };
-        let places = self.places.into_iter().map(open).collect::<Result<Vec<_>, LoadError>>()?;
-        start_streams(&places, &self.kind, self.data, self.rate, self.seed)
-    }
-}
-
-/// Starts a thread for each place.
-pub(super) fn start_streams(
-    places: &[Arc<Place>],
-    kind: &FloodKind,
-    data: Data,
-    rate: Option<f64>,
-    seed: u64,
-) -> Result<Running, LoadError> {
-    let limit = rate.map(|rate| Arc::new(Limit::new(rate)));
-    let work = places.iter().zip(0..).map(|(place, number)| {
-        let stream = Stream {
-            place: Arc::clone(place),
-            limit: limit.clone(),
-            kind: kind.clone(),
-            data,
-            streams: places.len() as u32,
-            seed,
-            number,
-        };
-        let work: Work = Box::new(move |worker| stream.run(worker));
-        (Recorder::new(&[]), work)
-    });
-    running::start("flood", work.collect(), None)
 }
 
 #[cfg(test)]

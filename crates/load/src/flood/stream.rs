@@ -7,8 +7,8 @@ use floodwall_model::scenario::{Data, FloodKind};
 use rand_core::Rng;
 
 use super::map::Mapping;
+use super::place::{Place, Target};
 use super::small::SmallFiles;
-use super::{Place, Target};
 use crate::buffer::{AlignedBuf, Blocks, rng, variety};
 use crate::error::LoadError;
 use crate::file::NamedFile;
