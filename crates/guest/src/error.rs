@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use floodwall_model::Bytes;
 
-use crate::memory;
+/// The least RAM that boots, makes an xfs filesystem and has something left for a device's contents.
+pub(crate) const LEAST: Bytes = Bytes::mib(512);
 
 /// Why a guest did not run its command to the end.
 #[derive(Debug, thiserror::Error)]
@@ -86,7 +87,7 @@ pub enum GuestError {
     /// There is less memory than asked for, or than a guest needs.
     #[error(
         "the guest needs {asked} of memory, and only {available} are free {place}; free some{less}",
-        less = if *asked > memory::LEAST { ", or give it less with --ram" } else { "" }
+        less = if *asked > LEAST { ", or give it less with --ram" } else { "" }
     )]
     Memory {
         /// The requested RAM.
@@ -97,10 +98,7 @@ pub enum GuestError {
         available: Bytes,
     },
     /// Less memory was asked for than a guest needs.
-    #[error(
-        "{asked} of memory are too few for a guest; give it at least {} with --ram",
-        memory::LEAST
-    )]
+    #[error("{asked} of memory are too few for a guest; give it at least {} with --ram", LEAST)]
     Small {
         /// The requested RAM.
         asked: Bytes,

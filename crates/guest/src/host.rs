@@ -6,11 +6,9 @@
 //!          outbox  frames, as the guest reads them ─▶ serial line
 //! ```
 
-use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,10 +16,10 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use floodwall_model::Bytes;
 use rustix::process::Signal;
 
 use crate::error::GuestError;
+use crate::guest::{CommandIo, Guest};
 use crate::kernel::Kernel;
 use crate::outbox::{Outbox, Room};
 use crate::process::{self, POLL, Process};
@@ -34,36 +32,6 @@ const END: Duration = Duration::from_secs(30);
 const POWER_OFF: Duration = Duration::from_secs(5);
 /// How long the last frames of a kernel that has ended are waited for.
 const LAST_WORDS: Duration = Duration::from_secs(2);
-
-/// A kernel that can be started, and the program that is its first process.
-#[derive(Clone, Debug)]
-pub struct Guest {
-    /// The kernel.
-    pub kernel: Kernel,
-    /// A program that calls [`crate::init::serve`] if its arguments are `init_args`, and
-    /// [`crate::launch()`] with the role and the command that follow `launch_args`.
-    pub program: PathBuf,
-    /// Arguments with which the program is the guest's first process.
-    pub init_args: Vec<String>,
-    /// Arguments with which the program becomes another one.
-    pub launch_args: Vec<String>,
-    /// The guest's RAM.
-    pub ram: Bytes,
-    /// The longest silence of a guest that is not ended. Its first process says something every
-    /// second.
-    pub silence: Duration,
-    /// Where the command's input and output are.
-    pub io: CommandIo,
-}
-
-/// Where the input of a guest's command comes from, and where its output goes.
-#[derive(Clone, Debug)]
-pub enum CommandIo {
-    /// This process's standard streams.
-    Inherit,
-    /// No input; stdout and stderr go to a file.
-    Log(Arc<File>),
-}
 
 impl Guest {
     /// Boots the kernel, runs the order in it, and ends the kernel. Gives the status of the order's

@@ -9,10 +9,8 @@ use std::path::{Path, PathBuf};
 use floodwall_model::Bytes;
 use rustix::fs::StatVfsMountFlags;
 
-use crate::error::GuestError;
+use crate::error::{GuestError, LEAST};
 
-/// The least that boots, makes an xfs filesystem and has something left for a device's contents.
-pub const LEAST: Bytes = Bytes::mib(512);
 /// `TMPFS_MAGIC` of linux/magic.h.
 const TMPFS: u64 = 0x0102_1994;
 

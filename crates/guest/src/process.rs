@@ -21,7 +21,7 @@ use rustix::fs::Access;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 
 use crate::error::GuestError;
-use crate::host::Guest;
+use crate::guest::Guest;
 use crate::kernel::Kernel;
 use crate::machine::{self, Start};
 use crate::wire::Order;

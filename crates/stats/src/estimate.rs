@@ -33,6 +33,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::share;
 use crate::student::{critical_t, two_sided_p};
+use crate::variance::variance_of_sum;
 
 /// Chance that an interval misses the truth: 5 %, half at each end.
 pub const MISS: f64 = 0.05;
@@ -139,12 +140,6 @@ fn rate((amount, seconds): (f64, f64)) -> Option<f64> {
 /// n^(1/3), at least 2.
 pub(crate) fn block_length(n: usize) -> usize {
     ((n as f64).cbrt().round() as usize).max(2)
-}
-
-/// Variance of the sum of residuals whose mean is 0; 0 of fewer than two.
-pub(crate) fn variance_of_sum(residuals: &[f64]) -> f64 {
-    let n = residuals.len() as f64;
-    if n < 2.0 { 0.0 } else { n / (n - 1.0) * residuals.iter().map(|r| r * r).sum::<f64>() }
 }
 
 /// How the rounds of a numerator and a denominator belong together.

@@ -37,4 +37,5 @@ pub mod stalls;
 pub mod steady;
 pub mod student;
 mod tail;
+mod variance;
 pub mod versus;

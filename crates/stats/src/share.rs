@@ -18,8 +18,8 @@
 //! References: E. L. Korn & B. I. Graubard, Survey Methodology 24 (1998) 193; C. J. Clopper & E. S.
 //! Pearson, Biometrika 26 (1934) 404; G. Y. Zou & A. Donner, Stat. Med. 27 (2008) 1693.
 
-use crate::estimate::variance_of_sum;
 use crate::student::{beta_quantile, critical_t};
+use crate::variance::variance_of_sum;
 
 /// Seconds that may all be in the same state: the kernel's flusher and ext4's journal wake up every
 /// 5 s, and devices empty their caches in between.

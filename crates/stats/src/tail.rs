@@ -26,10 +26,11 @@ use std::collections::BTreeMap;
 use floodwall_model::LatencyCounts;
 use floodwall_model::latency::bucket_high_ns;
 
-use crate::estimate::{Pairing, mean_difference, variance_of_sum};
+use crate::estimate::{Pairing, mean_difference};
 use crate::quantiles::{self, samples_needed};
 use crate::share;
 use crate::student::critical_t;
+use crate::variance::variance_of_sum;
 
 /// Share of the operations that are slower than the p99.
 const SLOWER: f64 = 0.01;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::parse::ScenarioError;
+use super::error::ScenarioError;
 use super::{Access, Data, Engine, Flood, FloodKind, SyncMethod, Victim, VictimKind, WriteMode};
 use crate::units::{Bytes, KIB, Rate, parse_duration};
 

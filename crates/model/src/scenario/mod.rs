@@ -9,6 +9,7 @@
 //! Everything here is already checked: a `Scenario` that exists can be run, given the space.
 
 mod builtin;
+mod error;
 mod loads;
 mod pace;
 mod parse;
@@ -23,8 +24,9 @@ use crate::trial::PhaseKind;
 use crate::units::{Bytes, Rate, human_duration};
 
 pub use builtin::{builtin, builtin_names, builtin_text};
+pub use error::ScenarioError;
 pub use pace::Pace;
-pub use parse::{ScenarioError, name_apart, parse};
+pub use parse::{name_apart, parse};
 pub use rate::{settle_rates, unsettled_rate};
 pub use spec::{command_flood, command_victim, parse_flood, parse_victim};
 

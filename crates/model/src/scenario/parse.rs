@@ -4,31 +4,11 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use super::error::ScenarioError;
 use super::loads::{RawFlood, RawVictim, WithUnit};
 use super::{Scenario, Timing};
 use crate::toml_text::place_and_message;
 use crate::units::Bytes;
-
-/// Why a scenario is not one. The message names the place and what to write instead.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ScenarioError {
-    /// The text is not what a scenario file looks like.
-    #[error("line {line}: {message}")]
-    Syntax {
-        /// Counted from 1.
-        line: usize,
-        /// The fault.
-        message: String,
-    },
-    /// The text is well formed, and its combination makes no sense.
-    #[error("{place}: {message}")]
-    Invalid {
-        /// Which victim, flood or table.
-        place: String,
-        /// The fault, and a correct value.
-        message: String,
-    },
-}
 
 /// Reads a scenario file.
 ///

@@ -1,7 +1,7 @@
 //! Victims and floods on the command line: `commit,threads=10,block=4KiB`.
 
+use super::error::ScenarioError;
 use super::loads::{RawFlood, RawVictim};
-use super::parse::ScenarioError;
 use super::{Flood, Victim};
 use crate::toml_text;
 
