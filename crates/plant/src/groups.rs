@@ -21,7 +21,7 @@ use floodwall_knobs::{Device, Files, Target};
 use floodwall_model::control_group::is_in;
 use floodwall_model::{DeviceId, Reading, Setting};
 
-use crate::writer::{Owner, owner};
+use crate::owner::{Owner, owner};
 
 /// A process's group is read again after this: a process may be moved.
 const REREAD: Duration = Duration::from_secs(1);

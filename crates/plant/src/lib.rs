@@ -26,6 +26,7 @@ mod identity;
 mod kind;
 mod levels;
 mod options;
+mod owner;
 mod plant;
 mod priorities;
 mod restore;

@@ -34,10 +34,11 @@ use crate::error::HostPlantError;
 use crate::groups::{Dirtied, Groups};
 use crate::levels::{Flood, Level, Machine, Turn, counters_of, flooded, put_down};
 use crate::options::Options;
-use crate::priorities::{self, Priorities, SavedCell, Sources};
+use crate::owner::{Owner, process_name};
+use crate::priorities::{Priorities, SavedCell, Sources};
 use crate::told::Event;
 use crate::units::{Units, Which, devices_of, read_units};
-use crate::writer::{Owner, Writer};
+use crate::writer::Writer;
 
 /// How long an opening plant waits for another process that changes settings.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -245,7 +246,7 @@ impl HostPlant {
             if let (Some(group), Some(unit)) = (&group, self.units.units.get(index)) {
                 dirtied.add(group, unit.id, device, process.dirtied_bytes.unwrap_or(0));
             }
-            let name = is_known.then(|| priorities::name(process.pid));
+            let name = is_known.then(|| process_name(process.pid));
             if let Some(unit) = self.units.units.get(index).filter(|_| is_known)
                 && process.calls.keys().any(|call| call.commits())
             {

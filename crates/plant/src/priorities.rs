@@ -20,8 +20,8 @@ use floodwall_knobs::{Device, Files, Process, Target};
 use floodwall_model::setting::{JOURNAL_PRIORITY, PROCESS};
 use floodwall_model::{DeviceId, Reading, Setting};
 
+use crate::owner::{Owner, owner, process_name};
 use crate::units::Unit;
-use crate::writer::{Owner, owner};
 
 /// The priority of a process's threads.
 const PRIORITY: &str = "ioprio";
@@ -74,11 +74,6 @@ pub(crate) struct Sources<'a> {
     pub(crate) in_use: &'a BTreeSet<Owner>,
     /// The value that is being written.
     pub(crate) pending: &'a dyn Fn(&Owner) -> Option<String>,
-}
-
-/// The name of a process in knobs: `pid:4711`.
-pub(crate) fn name(pid: u32) -> String {
-    format!("{PROCESS}{pid}")
 }
 
 impl Priorities {
@@ -162,7 +157,8 @@ impl Priorities {
     /// were not returned before, to be saved together.
     pub(crate) fn read_knobs(&mut self, from: &Sources<'_>, knobs: &mut Setting) -> Vec<SavedCell> {
         let its = self.committers.iter().filter(|(_, known)| known.is_of(from.unit.id));
-        let names: Vec<String> = its.map(|(pid, _)| format!("{}.{PRIORITY}", name(*pid))).collect();
+        let names: Vec<String> =
+            its.map(|(pid, _)| format!("{}.{PRIORITY}", process_name(*pid))).collect();
         let mut fresh = Vec::new();
         for name in names.into_iter().chain([JOURNAL_PRIORITY.to_owned()]) {
             if let Reading::Value(value) = self.read_knob(from, &name, knobs, &mut fresh) {

@@ -6,7 +6,7 @@ use floodwall_knobs::{HeldCell, KnobName};
 use floodwall_model::DeviceId;
 use floodwall_model::plant::PlantError;
 
-use crate::writer::owner;
+use crate::owner::owner;
 
 /// An event that the owner of a controller should know.
 #[derive(Clone, Debug, PartialEq)]

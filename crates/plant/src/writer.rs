@@ -30,8 +30,8 @@ use floodwall_knobs::{Files, Hold, HoldError, Recovery, Session, SystemClock, Ta
 use floodwall_model::DeviceId;
 use floodwall_model::plant::{KnobWrite, PlantError};
 
-use self::lanes::{Job, Lane, State, is_limit};
-pub(crate) use self::lanes::{Owner, owner};
+use self::lanes::{Job, Lane, State};
+use crate::owner::{Owner, is_limit};
 use crate::told::{Event, HeldKnob};
 
 /// How long [`Writer::write`] waits for a write to be over: a fifth of a controller's usual tick.

@@ -9,9 +9,10 @@ use floodwall_knobs::{Device, Fate, HoldError, KnobName, Target};
 use floodwall_model::DeviceId;
 use floodwall_model::plant::PlantError;
 
-use super::lanes::{Job, Lane, Owner, State, is_limit, owner};
+use super::lanes::{Job, Lane, State};
 use super::write::{refused, write_of};
 use super::{MOMENT, Shared, Writer, lock};
+use crate::owner::{Owner, is_limit, owner};
 use crate::told::{Closed, Event, HeldKnob};
 
 /// How long [`Writer::yield_knobs`] waits: most queues run dry within milliseconds, and the worker

@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use floodwall_knobs::catalogue::{Knob, Scope};
+use floodwall_knobs::catalogue::Knob;
 use floodwall_knobs::{Change, KnobName, Target};
 use floodwall_model::DeviceId;
 use floodwall_model::plant::{KnobWrite, PlantError};
 
-use crate::priorities;
+use crate::owner::{Owner, is_limit};
 use crate::told::{Event, HeldKnob};
 
 /// The most events that are kept until they are asked for.
@@ -23,29 +23,6 @@ pub(crate) enum Lane {
     /// group's memory is reclaimed (mm/memcontrol.c `memory_high_write`), and keeps no other write
     /// waiting. A priority does not wait for a queue to run dry.
     Limit(Owner),
-}
-
-/// The owner of a knob. A device is named by its number, as knobs has it. A limit of a control
-/// group is named by its file's path below the mount, after a slash, and so are priorities:
-/// `/pid:4711/ioprio`, `/8:0/journal.ioprio`. `None` is the machine.
-pub(crate) type Owner = Option<String>;
-
-pub(crate) fn owner(knob: &Knob, target: &Target) -> Owner {
-    match target {
-        Target::Group { path, .. } => Some(format!("/{path}/{}", knob.name)),
-        Target::Process(process) => {
-            Some(format!("/{}/{}", priorities::name(process.pid), knob.name))
-        }
-        Target::Device(device) if knob.scope == Scope::Journal => {
-            Some(format!("/{}/{}", device.number, knob.name))
-        }
-        other => other.device().map(|device| device.number.clone()),
-    }
-}
-
-/// Whether an owner is a limit of a control group or a priority.
-pub(crate) fn is_limit(owner: &Owner) -> bool {
-    owner.as_ref().is_some_and(|owner| owner.starts_with('/'))
 }
 
 /// A job of a lane's thread.

@@ -12,8 +12,9 @@ use floodwall_model::plant::{KnobWrite, PlantError};
 use floodwall_model::setting::is_passing;
 use rustix::io::Errno;
 
-use super::lanes::{Job, Lane, Owner, State, is_limit, owner};
+use super::lanes::{Job, Lane, State};
 use super::{MOMENT, NAP, Shared, Writer, lock};
+use crate::owner::{Owner, is_limit, owner};
 use crate::told::{Event, HeldKnob};
 
 impl Writer {
