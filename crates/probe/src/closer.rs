@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::bpf::Attached;
+use crate::bpf::attached::Attached;
 use crate::perf::Ring;
 
 /// Something that is closed when it is dropped.

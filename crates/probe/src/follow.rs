@@ -11,38 +11,17 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use floodwall_model::{DeviceId, LatencyCounts};
+use floodwall_model::DeviceId;
 
 use crate::event::Call;
 use crate::hash::Fast;
 use crate::histogram::Histogram;
+use crate::snapshot::Followed;
 
 /// Threads and processes remembered; further ones are not followed. Some 10 bytes each.
 const REMEMBERED: usize = 65_536;
 
-/// The operations of all processes of one tag in one window.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Followed {
-    /// Synchronous calls and direct writes that returned, by kind, as the caller saw them.
-    pub calls: BTreeMap<Call, LatencyCounts>,
-    /// Reads that a device answered, by device: programs are read too when they start, wherever
-    /// they are.
-    pub reads: BTreeMap<DeviceId, LatencyCounts>,
-}
-
-impl Followed {
-    /// Adds what a process did.
-    pub(crate) fn add(&mut self, process: &crate::snapshot::ProcessUse) {
-        for (call, counts) in &process.calls {
-            self.calls.entry(*call).or_default().merge(counts);
-        }
-        if let Some(device) = process.device.filter(|_| !process.reads.is_empty()) {
-            self.reads.entry(device).or_default().merge(&process.reads);
-        }
-    }
-}
-
-/// The same while it is counted.
+/// A [`Followed`] while it is counted.
 #[derive(Debug, Default)]
 pub(crate) struct FollowTally {
     pub(crate) calls: BTreeMap<Call, Histogram>,

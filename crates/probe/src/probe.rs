@@ -12,6 +12,7 @@
 //! ```
 
 mod open;
+mod source;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
@@ -36,7 +37,7 @@ use crate::tally::{Counted, Limits, Tally};
 use crate::threads::Threads;
 use crate::under_way::Committers;
 use crate::writers::{Dirtied, Writers};
-pub(crate) use open::Source;
+pub(crate) use source::Source;
 
 /// A call that is under way longer than this is checked to be still there: its end may have been
 /// among lost events.

@@ -11,7 +11,6 @@ use floodwall_model::trial::DeviceSample;
 use floodwall_model::{DeviceId, LatencyCounts};
 
 use crate::event::{Call, Class};
-pub use crate::follow::Followed;
 
 /// Where sight comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -125,6 +124,28 @@ pub struct Requests {
     pub queue: LatencyCounts,
     /// From the driver to completion.
     pub device: LatencyCounts,
+}
+
+/// The operations of all processes of one tag in one window.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Followed {
+    /// Synchronous calls and direct writes that returned, by kind, as the caller saw them.
+    pub calls: BTreeMap<Call, LatencyCounts>,
+    /// Reads that a device answered, by device: programs are read too when they start, wherever
+    /// they are.
+    pub reads: BTreeMap<DeviceId, LatencyCounts>,
+}
+
+impl Followed {
+    /// Adds what a process did.
+    pub(crate) fn add(&mut self, process: &ProcessUse) {
+        for (call, counts) in &process.calls {
+            self.calls.entry(*call).or_default().merge(counts);
+        }
+        if let Some(device) = process.device.filter(|_| !process.reads.is_empty()) {
+            self.reads.entry(device).or_default().merge(&process.reads);
+        }
+    }
 }
 
 /// What one process did to one device in one window.

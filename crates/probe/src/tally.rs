@@ -20,10 +20,10 @@ use std::time::Duration;
 use floodwall_model::DeviceId;
 
 use crate::event::{Call, Class, Event, Place, Record};
-use crate::follow::{FollowTally, Followed, Lineage};
+use crate::follow::{FollowTally, Lineage};
 use crate::hash::Fast;
 use crate::histogram::Histogram;
-use crate::snapshot::{OTHERS, ProcessUse, Requests};
+use crate::snapshot::{Followed, OTHERS, ProcessUse, Requests};
 
 /// The kind of an open file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

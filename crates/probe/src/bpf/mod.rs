@@ -10,15 +10,15 @@
 //! and maps are gone when this process is. Attaching is done here and not by `aya`: it needs
 //! tracefs mounted, and would switch on a perf event whose records nothing reads.
 
+pub(crate) mod attached;
 mod layout;
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use aya::maps::{Array, HashMap as Map, MapData};
-use aya::programs::tp_btf::BtfTracePointLink;
 use aya::programs::{Program, ProgramError};
 use aya::{Btf, Ebpf, EbpfLoader};
 use floodwall_host::SysRoot;
@@ -33,6 +33,7 @@ use crate::perf;
 use crate::snapshot::{Blind, ProcessUse, Requests};
 use crate::tally::Counted;
 use crate::tracefs::Tracefs;
+use attached::Attached;
 use layout::{CONTROL, DEVICE, DEVICE_KEY, HISTOGRAM, OUTSTANDING, PENDING, USE, USE_KEY};
 use layout::{device_id, histogram, u32_at, u64_at};
 
@@ -62,14 +63,6 @@ const SPARING: u32 = 2;
 /// Whether a program is one of those for writes.
 fn is_for_writes(program: &str) -> bool {
     program.split_once('_').is_some_and(|(_, call)| WRITES.contains(&call))
-}
-
-/// What keeps a program attached: dropping it detaches the program.
-#[derive(Debug)]
-#[expect(dead_code, reason = "held, never read")]
-pub(crate) enum Attached {
-    Event(OwnedFd),
-    Link(BtfTracePointLink),
 }
 
 /// Loaded programs and their maps.

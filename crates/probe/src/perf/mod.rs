@@ -12,6 +12,7 @@
 //! other tracers' events are their own.
 
 mod event;
+mod merge;
 mod ring;
 
 use std::io;

@@ -1,79 +1,19 @@
-//! The processors' ring buffers of events, shared with the kernel (perf_event_open(2), "MMAP
-//! layout"), and their events in the order of time.
+//! A processor's ring buffer of events, shared with the kernel (perf_event_open(2), "MMAP layout").
 #![allow(unsafe_code, reason = "memory that the kernel writes while we read")]
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use perf_event_open_sys::bindings::{PERF_RECORD_LOST, PERF_RECORD_SAMPLE, perf_event_mmap_page};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-use super::Perf;
 use crate::error::ProbeError;
-use crate::event::Record;
 
 /// Bytes of a record's header: `struct perf_event_header`.
 const HEADER: u64 = 8;
 /// Where a sample's raw data begin with the options of this module: header, process and thread
 /// (`PERF_SAMPLE_TID`), time (`PERF_SAMPLE_TIME`), length.
 const RAW: u64 = HEADER + 8 + 8 + 4;
-
-impl Perf {
-    /// Waits until a ring is half full, the time went by or a signal came.
-    ///
-    /// # Errors
-    /// [`ProbeError::Poll`].
-    pub(crate) fn wait(&self, time: Duration) -> Result<(), ProbeError> {
-        let mut fds: Vec<PollFd<'_>> =
-            self.processors.iter().map(|p| PollFd::new(p.ring.leader(), PollFlags::IN)).collect();
-        let timeout =
-            Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) };
-        match poll(&mut fds, Some(&timeout)) {
-            Ok(_) | Err(Errno::INTR) => Ok(()),
-            Err(e) => Err(ProbeError::Poll(e.into())),
-        }
-    }
-
-    /// Hands over the events up to `until_ns`, in the order of time. Younger ones stay for the next
-    /// look, because an older event of another processor could still be on its way. Returns how
-    /// many events had no room.
-    pub(crate) fn drain(&mut self, until_ns: u64, each: &mut dyn FnMut(&Record)) -> u64 {
-        let Self { decoder, processors, scratch, .. } = self;
-        let mut lost = 0;
-        let mut cursors: Vec<_> = processors.iter().map(|p| p.ring.cursor()).collect();
-        loop {
-            // The ring with the oldest record, and how far it may be read before another's turn
-            // comes.
-            let (mut first, mut oldest, mut second) = (usize::MAX, u64::MAX, until_ns);
-            for (at, cursor) in cursors.iter().enumerate() {
-                if cursor.next_ns < oldest {
-                    second = second.min(oldest);
-                    (first, oldest) = (at, cursor.next_ns);
-                } else {
-                    second = second.min(cursor.next_ns);
-                }
-            }
-            if oldest > until_ns || first == usize::MAX {
-                return lost;
-            }
-            let cursor = &mut cursors[first];
-            while cursor.next_ns <= second && cursor.next_ns != u64::MAX {
-                cursor.read(scratch, |raw| match raw {
-                    Raw::Sample { at_ns, pid, tid, data } => {
-                        if let Some(event) = decoder.decode(data) {
-                            each(&Record { at_ns, pid, tid, event });
-                        }
-                    }
-                    Raw::Lost(events) => lost += events,
-                    Raw::Other => {}
-                });
-            }
-        }
-    }
-}
 
 /// A mapped ring and the event that it belongs to.
 #[derive(Debug)]
@@ -91,7 +31,7 @@ pub(crate) struct Ring {
 unsafe impl Send for Ring {}
 
 /// A record that was read.
-enum Raw<'a> {
+pub(super) enum Raw<'a> {
     /// An event's time, process, thread and data.
     Sample { at_ns: u64, pid: u32, tid: u32, data: &'a [u8] },
     /// So many events had no room.
@@ -137,7 +77,7 @@ impl Ring {
     }
 
     /// What there is to read now.
-    fn cursor(&self) -> Cursor<'_> {
+    pub(super) fn cursor(&self) -> Cursor<'_> {
         // SAFETY: fields of the mapped page.
         let (head, tail) =
             unsafe { (&raw mut (*self.page).data_head, &raw mut (*self.page).data_tail) };
@@ -184,12 +124,12 @@ impl Drop for Ring {
 
 /// Reads one ring up to where it was filled when the reading began. Dropping it gives the space of
 /// the read records back to the kernel.
-struct Cursor<'a> {
+pub(super) struct Cursor<'a> {
     ring: &'a Ring,
     tail: u64,
     head: u64,
     /// Time of the next record; 0 for one that has none, [`u64::MAX`] at the end.
-    next_ns: u64,
+    pub(super) next_ns: u64,
 }
 
 impl Cursor<'_> {
@@ -218,7 +158,11 @@ impl Cursor<'_> {
     }
 
     /// The next record, or `None` at the end.
-    fn read<R>(&mut self, scratch: &mut Vec<u8>, use_it: impl FnOnce(Raw<'_>) -> R) -> Option<R> {
+    pub(super) fn read<R>(
+        &mut self,
+        scratch: &mut Vec<u8>,
+        use_it: impl FnOnce(Raw<'_>) -> R,
+    ) -> Option<R> {
         let Some((kind, size)) = self.header() else {
             // Nonsense in the ring would be met again and again.
             self.tail = self.head;
