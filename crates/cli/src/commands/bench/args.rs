@@ -13,9 +13,11 @@ use floodwall_model::scenario::{self, Flood, FloodKind, Pace, Scenario, Victim, 
 use floodwall_model::toml_text;
 use floodwall_model::units::{Bytes, UnitError, human_duration, parse_duration};
 
-use super::FLOOD_COMMAND;
 use crate::exit::UsageError;
 use crate::progress::Show;
+
+/// The hidden command of a flood's process.
+pub(crate) const FLOOD_COMMAND: &str = "flood-process";
 
 /// Measure the damage: synchronous I/O alone, a flood alone, both together.
 ///

@@ -20,7 +20,7 @@ use floodwall_report::schema::{Baseline, Document};
 use floodwall_report::verdict::{self, Outcome};
 use floodwall_report::{markdown, text, timeline};
 
-pub(crate) use args::{BenchArgs, ScenarioArgs};
+pub(crate) use args::{BenchArgs, FLOOD_COMMAND, ScenarioArgs};
 
 use crate::exit::{Exit, UsageError};
 use crate::input;
@@ -110,9 +110,6 @@ pub(crate) fn run(args: &BenchArgs, origin: Instant) -> anyhow::Result<Exit> {
         None => Ok(Exit::Done),
     }
 }
-
-/// The hidden command of a flood's process.
-pub(crate) const FLOOD_COMMAND: &str = "flood-process";
 
 /// Floods as its input orders, until that ends ([`floodwall_load::apart`]).
 ///

@@ -16,7 +16,7 @@ use floodwall_host::memory::read_memory;
 use floodwall_model::Bytes;
 
 use super::args::{GuestProcess, GuestRole, KernelArgs};
-use super::status_of;
+use super::command::{path_with_this_program, status_of};
 use crate::exit::{Exit, UsageError};
 use crate::output::notice;
 use crate::signals;
@@ -69,7 +69,7 @@ pub(crate) fn order(
         Kernel::Uml { .. } => UML,
         Kernel::Image { .. } => "qemu",
     };
-    let own_path = super::path_with_this_program().map(|path| ("PATH".into(), path));
+    let own_path = path_with_this_program().map(|path| ("PATH".into(), path));
     let dir = std::env::current_dir().context("can't tell the current directory")?;
     if let Some(path) = writable.iter().chain([&dir]).find(|path| path.to_str().is_none()) {
         let why = format!("'{}' is no UTF-8; a guest can't be told of it", path.display());

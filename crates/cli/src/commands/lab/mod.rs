@@ -1,15 +1,14 @@
 //! `floodwall lab`: virtual devices behind the real kernel.
 
 mod args;
+mod command;
 pub(crate) mod guest;
 mod seeks;
 mod text;
 
-use std::ffi::OsString;
 use std::io::Write;
-use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus};
+use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -23,6 +22,7 @@ use serde_json::json;
 
 pub(crate) use args::{Fs, GuestProcess, LabArgs, ServerArgs};
 use args::{KernelArgs, LabCommand, NameOrAll, UpArgs};
+use command::{path_with_this_program, status_of};
 
 use crate::exit::{Exit, MissingError, UsageError};
 use crate::output::{self, notice};
@@ -273,28 +273,6 @@ fn run_in(
     Ok(status_of(ran.status))
 }
 
-/// `PATH` with this program's directory at its end: what `lab run` runs is often this program
-/// again, and root's PATH seldom has the places where users install it. Absent if the directory is
-/// there already, or can't be.
-fn path_with_this_program() -> Option<OsString> {
-    let here = std::env::current_exe().ok()?.parent()?.to_owned();
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let mut dirs: Vec<PathBuf> =
-        std::env::split_paths(&path).filter(|d| !d.as_os_str().is_empty()).collect();
-    if dirs.contains(&here) {
-        return None;
-    }
-    dirs.push(here);
-    std::env::join_paths(dirs).ok()
-}
-
-/// A command's exit status as this program's; a command that a signal ended has 128 and the
-/// signal's number, as in a shell.
-fn status_of(status: ExitStatus) -> Exit {
-    let signal = status.signal().map(|signal| 128 + signal);
-    status.code().or(signal).and_then(|code| u8::try_from(code).ok()).map_or(Exit::Failed, Exit::Of)
-}
-
 fn record(
     lab: &Lab,
     name: &str,
@@ -357,11 +335,5 @@ mod tests {
         );
         // A file is no preset, even if it is there.
         assert!(text_of_preset("/etc/passwd").is_err());
-    }
-
-    #[test]
-    fn a_commands_end_becomes_ours() {
-        assert_eq!(status_of(ExitStatus::from_raw(7 << 8)), Exit::Of(7));
-        assert_eq!(status_of(ExitStatus::from_raw(15)), Exit::Of(143), "ended by SIGTERM");
     }
 }
