@@ -6,7 +6,12 @@ use floodwall_device::DeviceSpec;
 use floodwall_model::{Bytes, Scenario, scenario};
 use floodwall_sim::SimOptions;
 
-use crate::Pace;
+/// How long a cell is measured.
+#[derive(Clone, Copy)]
+pub(crate) struct Pace {
+    pub(crate) rounds: u32,
+    pub(crate) measure_s: u32,
+}
 
 /// Devices, by their presets' names.
 pub(crate) const DEVICES: [&str; 6] =

@@ -3,8 +3,7 @@
 
 use floodwall_model::Setting;
 
-use crate::Pace;
-use crate::cells::{Cell, Place};
+use crate::cells::{Cell, Pace, Place};
 
 /// The flood's group gets these shares of what the device takes from the flood alone.
 const GAINS: [(&str, f64); 3] = [("paced 87 %", 0.87), ("paced 75 %", 0.75), ("paced 50 %", 0.5)];

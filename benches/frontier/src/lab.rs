@@ -11,8 +11,7 @@ use floodwall_report::schema::contest::Contender;
 use published::interrupt;
 use published::origin::{self, Origin};
 
-use crate::Pace;
-use crate::cells::{Cell, FLOOD, Place};
+use crate::cells::{Cell, FLOOD, Pace, Place};
 use crate::data::{Row, Run};
 use crate::families;
 

@@ -24,7 +24,7 @@ use clap::Parser;
 use published::document::{mark_documents, replace_section};
 use published::{interrupt, origin};
 
-use cells::{Cell, Place};
+use cells::{Cell, Pace, Place};
 use data::Measured;
 
 /// Measure families of levers side by side and write docs/frontier.md.
@@ -62,13 +62,6 @@ struct Args {
     /// The document whose sections are written anew; pictures go into img beside it.
     #[arg(long, default_value = "docs/frontier.md")]
     out: PathBuf,
-}
-
-/// How long a cell is measured.
-#[derive(Clone, Copy)]
-pub(crate) struct Pace {
-    pub(crate) rounds: u32,
-    pub(crate) measure_s: u32,
 }
 
 fn main() -> anyhow::Result<()> {

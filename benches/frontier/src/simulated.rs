@@ -9,8 +9,7 @@ use floodwall_stats::versus::with_alone_of_round;
 use floodwall_tune::contest::{Alone, Contender, contest};
 use published::origin::{self, Origin};
 
-use crate::Pace;
-use crate::cells::{Cell, Place};
+use crate::cells::{Cell, Pace, Place};
 use crate::data::{Row, Run};
 use crate::families;
 

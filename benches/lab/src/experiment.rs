@@ -25,21 +25,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::devices::{self, Device, Floodwall, run_accepting};
-use crate::{record, setting, table};
+use crate::table::{self, PRESET, Plan, Row, Sysbench};
+use crate::{record, setting};
 
 /// What the figures depend on besides the machine.
 const INPUTS: [&str; 3] = ["lab", "device-presets", "published-figures"];
 
 /// Where the raw measurements are kept.
 pub(crate) const DATA: &str = "benches/lab/experiment-2010";
-
-/// How long and how often.
-#[derive(Clone, Copy, PartialEq, Deserialize, Serialize)]
-pub(crate) struct Plan {
-    pub(crate) seconds: u32,
-    pub(crate) rounds: u32,
-    pub(crate) file_gib: u64,
-}
 
 /// Where things are read and written.
 pub(crate) struct Files<'a> {
@@ -51,31 +44,10 @@ pub(crate) struct Files<'a> {
     pub(crate) data: &'a Path,
 }
 
-pub(crate) const PRESET: &str = "raid10-bbwc-2010";
 const SETTINGS: [(&str, &[&str]); 2] = [("default", &[]), ("15 MB", &["vm.dirty_bytes=15MB"])];
 
 /// Threads and block size in KiB of the published victims.
 const VICTIMS: [(u32, u32); 3] = [(10, 16), (1, 16), (1, 4)];
-
-/// One victim under one setting. Rates are commits a second, round by round.
-pub(crate) struct Row {
-    pub(crate) setting: &'static str,
-    pub(crate) threads: u32,
-    pub(crate) block_kib: u32,
-    pub(crate) idle: Vec<f64>,
-    pub(crate) beside: Vec<f64>,
-    pub(crate) p99: String,
-    pub(crate) dead: String,
-    pub(crate) sequential_mb_s: f64,
-    pub(crate) kept_up: String,
-}
-
-/// sysbench's own word: commits a second idle and beside dd, round by round.
-pub(crate) struct Sysbench {
-    pub(crate) setting: &'static str,
-    pub(crate) idle: Vec<f64>,
-    pub(crate) beside: Vec<f64>,
-}
 
 /// One measurement of the experiment, on a fresh device.
 #[derive(Clone, Copy)]

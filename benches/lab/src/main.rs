@@ -70,7 +70,7 @@ enum Command {
         #[command(flatten)]
         trial: victims::trial::Trial,
         #[command(flatten)]
-        load: victims::trial::Load,
+        load: victims::load::Load,
     },
     /// The same trial in a guest of user-mode Linux and on this machine, interleaved
     Guest(guest::Options),
@@ -117,12 +117,7 @@ fn main() -> anyhow::Result<()> {
         Command::Record { data, cells } => record::run(&floodwall, &data, cells),
         Command::Experiment { seconds, rounds, file_gib, published, out, data, cells } => {
             let files = experiment::Files { published: &published, out: &out, data: &data };
-            experiment::run(
-                &floodwall,
-                experiment::Plan { seconds, rounds, file_gib },
-                &files,
-                cells,
-            )
+            experiment::run(&floodwall, table::Plan { seconds, rounds, file_gib }, &files, cells)
         }
     }
 }

@@ -3,8 +3,38 @@
 use std::fmt::Write;
 
 use published::Experiment;
+use serde::{Deserialize, Serialize};
 
-use crate::experiment::{PRESET, Plan, Row, Sysbench};
+/// The device.
+pub(crate) const PRESET: &str = "raid10-bbwc-2010";
+
+/// How long and how often.
+#[derive(Clone, Copy, PartialEq, Deserialize, Serialize)]
+pub(crate) struct Plan {
+    pub(crate) seconds: u32,
+    pub(crate) rounds: u32,
+    pub(crate) file_gib: u64,
+}
+
+/// One victim under one setting. Rates are commits a second, round by round.
+pub(crate) struct Row {
+    pub(crate) setting: &'static str,
+    pub(crate) threads: u32,
+    pub(crate) block_kib: u32,
+    pub(crate) idle: Vec<f64>,
+    pub(crate) beside: Vec<f64>,
+    pub(crate) p99: String,
+    pub(crate) dead: String,
+    pub(crate) sequential_mb_s: f64,
+    pub(crate) kept_up: String,
+}
+
+/// sysbench's own word: commits a second idle and beside dd, round by round.
+pub(crate) struct Sysbench {
+    pub(crate) setting: &'static str,
+    pub(crate) idle: Vec<f64>,
+    pub(crate) beside: Vec<f64>,
+}
 
 /// The table.
 pub(crate) fn section(

@@ -22,8 +22,8 @@ use rand_core::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use serde::{Deserialize, Serialize};
 
-use crate::guard;
 use crate::stage::Stage;
+use crate::stored::{read, write};
 
 /// Where loads come and go: a disk, an SSD, an array with a cache, a volume over a network.
 const DEVICES: [&str; 4] = ["hdd-7200", "sata-ssd", "raid10-bbwc-2010", "cloud-gp3"];
@@ -107,12 +107,12 @@ pub(crate) fn run(
         println!("{}", section(&figures));
         return Ok(());
     }
-    guard::write(&data.join(FILE), &Conditions { origin, figures })
+    write(&data.join(FILE), &Conditions { origin, figures })
 }
 
 /// The section of the stored figures, and their origin; `None` without any.
 pub(crate) fn stored(data: &Path) -> anyhow::Result<Option<(&'static str, String, Origin)>> {
-    let stored: Option<Conditions> = guard::read(&data.join(FILE))?;
+    let stored: Option<Conditions> = read(&data.join(FILE))?;
     Ok(stored.map(|c| ("league-guard-conditions", section(&c.figures), c.origin)))
 }
 

@@ -22,6 +22,7 @@ mod prior;
 mod random;
 mod run;
 mod stage;
+mod stored;
 mod table;
 mod work;
 

@@ -24,7 +24,8 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use published::process;
 
-use super::trial::{Disk, name};
+use super::disk::Disk;
+use super::load::name;
 
 const SOURCE: &str = "/dev/shm";
 /// Longer than any device of the lab writes in a measurement of half a minute and its lead; zeros,

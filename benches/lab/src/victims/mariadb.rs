@@ -8,9 +8,10 @@ use std::time::Duration;
 use anyhow::Context;
 use serde_json::{Value, json};
 
+use super::database::Database;
+use super::load::Load;
 use super::postgres::logged;
 use super::summary::Measured;
-use super::trial::{Database, Load};
 use published::process::{end, finished, said, tied, tied_as, until};
 
 /// The number of Debian's user `nobody` and group `nogroup`. The package of the service would add a

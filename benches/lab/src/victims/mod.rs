@@ -16,8 +16,12 @@
 //! itself later. A trial that is there is not repeated, so that an interrupted run goes on where it
 //! was.
 
+mod database;
+mod disk;
 mod flood;
+pub(crate) mod load;
 mod mariadb;
+mod options;
 pub(crate) mod place;
 mod postgres;
 mod sqlite;
@@ -25,155 +29,26 @@ pub(crate) mod summary;
 pub(crate) mod trial;
 mod way;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, ensure};
 use published::origin::{self, Origin};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::devices::Floodwall;
 use crate::trials;
 use flood::Kind;
-use trial::{Load, SECONDS, Trial, Who, name};
-use way::Way;
+pub(crate) use options::Options;
+use trial::{Trial, Who};
 
 /// What the figures depend on besides the machine.
 const INPUTS: [&str; 3] = ["law", "lab", "device-presets"];
-/// The trials behind the tables of docs/lab.md.
-const DATA: &str = "benches/lab/victims";
-
-/// The plan, and where its results go.
-#[derive(clap::Args, Clone)]
-pub(crate) struct Options {
-    /// Device to measure on: a preset, or a file with a model
-    #[arg(long, default_value = "raid10-bbwc-2010")]
-    preset: String,
-    /// Elevator that the device is given, such as the mq-deadline of a disk; the loop device's own
-    /// without it
-    #[arg(long)]
-    scheduler: Option<String>,
-    /// Measure behind the kernel of a user-mode guest with so much memory
-    #[arg(long, value_name = "MEMORY")]
-    guest: Option<String>,
-    /// The guest's kernel: an image, in which the guard works, instead of user-mode Linux
-    #[arg(long, value_name = "FILE", requires = "guest")]
-    kernel: Option<PathBuf>,
-    #[command(flatten)]
-    load: Load,
-    /// Rounds of each
-    #[arg(long, default_value_t = 5)]
-    rounds: u32,
-    /// Which victims
-    #[arg(long, value_delimiter = ',', default_value = "postgres,sqlite")]
-    victims: Vec<Who>,
-    /// Beside which floods
-    #[arg(long, value_delimiter = ',', default_value = "copy")]
-    floods: Vec<Kind>,
-    /// Under what
-    #[arg(long, value_delimiter = ',', default_value = "default,15mb,guard")]
-    ways: Vec<Way>,
-    /// Where what was measured is kept
-    #[arg(long, default_value = DATA)]
-    data: PathBuf,
-    /// Where the guard's log goes
-    #[arg(long, default_value = "target/lab-victims")]
-    logs: PathBuf,
-    /// Measure at most this many trials now, the others in later runs
-    #[arg(long, default_value_t = usize::MAX, hide_default_value = true)]
-    trials: usize,
-    /// The document whose section is written anew; only printed without it
-    #[arg(long)]
-    out: Option<PathBuf>,
-}
-
-impl Options {
-    /// What a stored trial must agree with.
-    fn plan(&self) -> anyhow::Result<Value> {
-        let mut plan = self.load.plan();
-        plan["preset"] = json!(self.device());
-        if let Some(file) = self.model() {
-            let text = std::fs::read_to_string(file);
-            plan["model"] =
-                json!(text.with_context(|| format!("can't read '{}'", file.display()))?);
-        }
-        plan["scheduler"] = json!(self.scheduler);
-        // Absent in trials that are older than guests.
-        if let Some(memory) = &self.guest {
-            plan["guest"] = json!(memory);
-        }
-        if let Some(kernel) = &self.kernel {
-            plan["kernel"] = json!(stem(kernel));
-        }
-        Ok(plan)
-    }
-
-    /// The file of a model that is in no preset.
-    fn model(&self) -> Option<&Path> {
-        let is_file = self.preset.contains('/') || self.preset.ends_with(".toml");
-        is_file.then(|| Path::new(&self.preset))
-    }
-
-    /// The preset's name, or that of the model's file.
-    fn device(&self) -> String {
-        self.model().map_or_else(|| self.preset.clone(), stem)
-    }
-
-    /// Of a trial's file. The parts that have a default are absent then, as in older files.
-    fn name(&self, trial: Trial) -> String {
-        let Trial { who, flood, way, round } = trial;
-        let guest = self.guest.as_ref().map(|_| "guest".to_owned());
-        let rate = self.load.rate.map(|rate| rate.to_string());
-        let seconds = (self.load.seconds != SECONDS).then(|| format!("{}s", self.load.seconds));
-        let flood = (flood != Kind::Copy).then(|| name(flood));
-        let parts = [
-            Some(self.device()),
-            guest,
-            self.kernel.as_deref().map(stem),
-            Some(name(who)),
-            rate,
-            seconds,
-            flood,
-            Some(name(way)),
-            Some(round.to_string()),
-        ];
-        parts.into_iter().flatten().collect::<Vec<_>>().join("-")
-    }
-
-    /// A trial's file in a directory. A name may hold dots.
-    fn file(&self, dir: &Path, trial: Trial, extension: &str) -> PathBuf {
-        dir.join(format!("{}.{extension}", self.name(trial)))
-    }
-
-    /// Victims and floods in turn, and ways in an order that rotates with the round.
-    fn trials(&self) -> Vec<Trial> {
-        let mut all = Vec::new();
-        for round in 1..=self.rounds {
-            for &who in &self.victims {
-                for &flood in &self.floods {
-                    for at in 0..self.ways.len() {
-                        let way = self.ways[(at + round as usize - 1) % self.ways.len()];
-                        all.push(Trial { who, flood, way, round });
-                    }
-                }
-            }
-        }
-        all
-    }
-}
-
-/// A file's name without what is behind its last dot.
-fn stem(path: &Path) -> String {
-    path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
-}
-
 /// Measures the missing trials, and writes the tables of all that are kept.
 pub(crate) fn run(floodwall: &Floodwall, options: &Options) -> anyhow::Result<()> {
     for dir in [&options.data, &options.logs] {
         std::fs::create_dir_all(dir).with_context(|| format!("can't make '{}'", dir.display()))?;
     }
-    for way in &options.ways {
-        way.check(floodwall, options)?;
-    }
+    options.check(floodwall)?;
     ensure!(
         options.guest.is_none() || !options.floods.contains(&Kind::Load),
         "a guest's device has no room for the flood 'load'; leave it out"
@@ -275,7 +150,7 @@ mod tests {
         let text = std::fs::read_to_string(root.join("docs/lab.md")).unwrap();
         let sections = published::document::sections(&text).unwrap();
         let written = sections.iter().find(|section| section.name == "lab-victims").unwrap();
-        let data = root.join(DATA);
+        let data = root.join(options::DATA);
         if !data.is_dir() {
             // The table is older than the raw data that would be kept of it, and says so.
             assert!(

@@ -9,9 +9,11 @@ use anyhow::Context;
 use published::process::finished;
 use serde_json::{Value, json};
 
-use super::Options;
+use super::disk::Disk;
 use super::flood::Kind;
-use super::trial::{self, Disk, Load, Trial, name};
+use super::load::{Load, name};
+use super::options::Options;
+use super::trial::{self, Trial};
 use crate::devices::{Floodwall, output};
 
 /// The device. What floods write takes no memory, apart from loads and names of files: zeros.

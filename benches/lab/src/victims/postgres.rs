@@ -9,8 +9,9 @@ use std::time::Duration;
 use anyhow::Context;
 use serde_json::{Value, json};
 
+use super::database::Database;
+use super::load::Load;
 use super::summary::Measured;
-use super::trial::{Database, Load};
 use published::process::{end, finished, said, tied, tied_as, until};
 
 /// Debian's user of it.

@@ -10,8 +10,8 @@ use anyhow::{Context, ensure};
 use published::interrupt;
 use serde_json::{Value, json};
 
+use super::database::Database;
 use super::summary::Measured;
-use super::trial::Database;
 use published::process::{end, said, tied};
 
 const SETUP: &str = "PRAGMA synchronous=FULL; CREATE TABLE t(id INTEGER PRIMARY KEY, v BLOB);";

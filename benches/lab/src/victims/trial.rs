@@ -1,18 +1,20 @@
 //! One trial on a device that is there: a database, a way in force, the victim alone, the flood,
 //! the victim beside it.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use published::{interrupt, process};
 use serde_json::{Value, json};
 
+use super::database::Database;
+use super::disk::Disk;
 use super::flood::{Flood, Kind};
+use super::load::{Load, name};
 use super::mariadb::Mariadb;
 use super::postgres::Postgres;
 use super::sqlite::Sqlite;
-use super::summary::Measured;
 use super::way::{InForce, Way, knobs};
 use crate::devices::Floodwall;
 
@@ -22,69 +24,12 @@ const SETTLE: Duration = Duration::from_secs(5);
 /// and the kernel throttles it.
 const LEAD: Duration = Duration::from_secs(10);
 
-/// Of each measurement, unless others are asked for.
-pub(super) const SECONDS: u32 = 30;
-
-/// What the victim does, and for how long.
-#[derive(clap::Args, Clone)]
-pub(crate) struct Load {
-    /// Seconds of each measurement
-    #[arg(long, default_value_t = SECONDS, value_parser = clap::value_parser!(u32).range(5..=600))]
-    pub(super) seconds: u32,
-    /// Connections to PostgreSQL and to MariaDB
-    #[arg(long, default_value_t = 10)]
-    pub(super) clients: u32,
-    /// Size of the database: a unit is 16 MB of PostgreSQL (pgbench's scale) and 5 MB of MariaDB
-    #[arg(long, default_value_t = 20)]
-    pub(super) scale: u32,
-    /// Transactions a second that PostgreSQL is asked for, whatever it takes; as many as it can
-    /// without it
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
-    pub(super) rate: Option<u32>,
-    /// What the way 'paced' lets the flood write, a second
-    #[arg(long)]
-    pub(super) pace: Option<String>,
-}
-
-impl Load {
-    /// What a stored trial must agree with. `rate` and `pace` are absent where they are not asked
-    /// for.
-    pub(super) fn plan(&self) -> Value {
-        let mut plan =
-            json!({ "seconds": self.seconds, "clients": self.clients, "scale": self.scale });
-        if let Some(rate) = self.rate {
-            plan["rate"] = json!(rate);
-        }
-        if let Some(pace) = &self.pace {
-            plan["pace"] = json!(pace);
-        }
-        plan
-    }
-
-    /// The same as arguments.
-    pub(super) fn args(&self) -> Vec<String> {
-        let mut args = vec![
-            format!("--seconds={}", self.seconds),
-            format!("--clients={}", self.clients),
-            format!("--scale={}", self.scale),
-        ];
-        args.extend(self.rate.map(|rate| format!("--rate={rate}")));
-        args.extend(self.pace.as_ref().map(|pace| format!("--pace={pace}")));
-        args
-    }
-}
-
 /// A victim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Who {
     Postgres,
     Sqlite,
     Mariadb,
-}
-
-/// The name that a value has on the command line, in files and in tables.
-pub(super) fn name(of: impl clap::ValueEnum) -> String {
-    of.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
 
 /// Which one.
@@ -98,31 +43,6 @@ pub(crate) struct Trial {
     pub(super) way: Way,
     #[arg(long)]
     pub(super) round: u32,
-}
-
-/// A database that can be asked to commit.
-pub(super) trait Database {
-    /// Commits for so long.
-    fn run(&mut self, time: Duration) -> anyhow::Result<Measured>;
-    /// The process that serves it, if there is one before it is asked to commit.
-    fn process(&self) -> Option<u32> {
-        None
-    }
-    /// The command, in words, that loads lines of its standard input into a table of the database;
-    /// `FLOOD` in them stands for the table's name.
-    fn load(&self) -> Vec<String>;
-    /// Its version and settings, for the record.
-    fn about(&mut self) -> anyhow::Result<Value>;
-}
-
-/// The device of a trial.
-pub(super) struct Disk {
-    /// `/dev/loopN`.
-    pub(super) path: PathBuf,
-    /// Where it is mounted.
-    pub(super) dir: PathBuf,
-    /// The control group (cgroup v2) that the flood is put into; this program's without it.
-    pub(super) flood: Option<PathBuf>,
 }
 
 /// Measures. `log`: where the guard's log goes.

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use published::guarded::Guarded;
-use published::process::{finished, said};
+use published::process::finished;
 use serde_json::{Value, json};
 
-use super::Options;
-use super::trial::{Disk, Load};
+use super::disk::Disk;
+use super::load::Load;
 use crate::devices::Floodwall;
 
 /// A setting is put back automatically after this time and both measurements, unless it has been
@@ -20,10 +20,9 @@ const APPLIED_FOR: Duration = Duration::from_secs(20 * 60);
 
 /// The dirty domain of a paced flood.
 const DOMAIN: &str = "memory.high=128MiB";
-const NO_GROUP: &str = "the way 'paced' needs cgroup v2, which a guest has: --guest 6GiB";
-const NO_PACE: &str = "the way 'paced' needs a rate: --pace 100MB";
-const NO_TRACEPOINTS: &str =
-    "the guard needs tracepoints, which user-mode Linux has not: boot an image with --kernel FILE";
+pub(super) const NO_GROUP: &str =
+    "the way 'paced' needs cgroup v2, which a guest has: --guest 6GiB";
+pub(super) const NO_PACE: &str = "the way 'paced' needs a rate: --pace 100MB";
 const LIMIT: &str = "vm.dirty_bytes=15MB";
 /// What must read the same before and after.
 const KNOBS: [&str; 4] =
@@ -46,7 +45,7 @@ pub(super) enum Way {
 }
 
 impl Way {
-    fn is_guarded(self) -> bool {
+    pub(super) fn is_guarded(self) -> bool {
         matches!(self, Self::Guard | Self::LimitedGuard)
     }
 
@@ -74,22 +73,6 @@ impl Way {
                 vec![format!("{group}:{name}.io.max=wbps={pace}"), format!("{group}:{DOMAIN}")]
             }
         })
-    }
-
-    /// Whether this binary can do it, before anything is measured.
-    pub(super) fn check(self, floodwall: &Floodwall, options: &Options) -> anyhow::Result<()> {
-        if self == Self::Paced {
-            ensure!(options.guest.is_some(), NO_GROUP);
-            ensure!(options.load.pace.is_some(), NO_PACE);
-        }
-        if self.is_guarded() {
-            ensure!(options.guest.is_none() || options.kernel.is_some(), NO_TRACEPOINTS);
-            let help = said(
-                Command::new(&floodwall.program).args(["guard", "--help"]).stdin(Stdio::null()),
-            );
-            help.context("this floodwall has no guard; leave it out with --ways default,15mb")?;
-        }
-        Ok(())
     }
 }
 

@@ -9,144 +9,40 @@
 //! What a cell's file has is not run again while law, tuner, simulator and presets are what they
 //! were.
 
+mod args;
 mod paced;
 mod script;
 mod share;
+mod stored;
 mod table;
 mod yardstick;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::Context;
 use floodwall_guard::Decision;
 use floodwall_model::Setting;
 use published::document::replace_section;
 use published::origin::{self, Origin};
-use serde::{Deserialize, Serialize};
 
 use crate::cells::{self, Cell};
 use crate::data::Alone;
 use crate::measure::Place;
+use crate::stored::{read, write};
 use crate::{conditions, work};
+pub(crate) use args::GuardArgs;
+use args::Only;
 use paced::Paced;
-use script::Run;
+use script::{Run, log};
+use stored::{Draws, Guarded, MACHINES, seed};
 
-/// Machines with other seeds that the guard, the default and the finalists go through.
-pub(crate) const MACHINES: [u64; 6] = [101, 102, 103, 104, 105, 106];
 /// What the figures depend on.
 const INPUTS: [&str; 5] = ["law", "tuner", "simulator", "device-presets", "setting-presets"];
 /// The section with every preset.
 const PRESETS: &str = "guard-presets";
 /// Which cells are of drawn devices, in the directory of the data.
 const DRAWN: &str = "drawn.json";
-
-/// Which cells, and where the figures go.
-#[derive(clap::Args)]
-pub(crate) struct GuardArgs {
-    /// Only cells whose name contains one of these
-    cells: Vec<String>,
-    /// Cells at the same time; all cores if not given
-    #[arg(long)]
-    jobs: Option<usize>,
-    /// Only a part
-    #[arg(long, value_enum)]
-    only: Option<Only>,
-    /// Seed of the drawn devices, in hexadecimal; the first 8 digits of the commit that last
-    /// changed the law if not given
-    #[arg(long, value_name = "HEX", value_parser = seed)]
-    seed: Option<u32>,
-    /// Draws of six devices, each with the seed after the last one's; as many as are stored if not
-    /// given
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
-    draws: Option<u32>,
-    /// Run cells again, although they are there
-    #[arg(long)]
-    again: bool,
-    /// Days of random conditions
-    #[arg(long, default_value_t = 30)]
-    days: u64,
-    /// Begin with this day, and leave out the other conditions: a month in pieces
-    #[arg(long, default_value_t = 0)]
-    first_day: u64,
-    /// Where what was measured is kept
-    #[arg(long, default_value = "benches/league/data/guard")]
-    data: PathBuf,
-    /// Where the league's cells are kept
-    #[arg(long, default_value = "benches/league/data")]
-    league: PathBuf,
-    /// The document whose sections are written anew
-    #[arg(long, default_value = "docs/league.md")]
-    out: PathBuf,
-    /// The document with the table of all presets
-    #[arg(long, default_value = "docs/guard.md")]
-    presets_out: PathBuf,
-    /// Only measure and print; what was measured is kept
-    #[arg(long)]
-    pub(crate) dry_run: bool,
-    /// Print every decision of the guard in the cells that are run, on their first machine
-    #[arg(long)]
-    log: bool,
-}
-
-fn seed(text: &str) -> Result<u32, String> {
-    u32::from_str_radix(text, 16)
-        .map_err(|_| format!("'{text}' is no seed: write up to 8 hexadecimal digits"))
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Only {
-    /// The league's cells
-    Cells,
-    /// The league's cells with victims that ask for a third of their rate alone
-    Open,
-    /// The same victims on devices drawn at random
-    Drawn,
-    /// Ten committing threads on every preset, without a search for the best fixed setting where
-    /// there is no grid
-    Presets,
-    /// Floods in a separate control group, and victims at a third of their rate
-    Paced,
-    /// Moving conditions
-    Conditions,
-}
-
-/// The stored data of a cell.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Guarded {
-    origin: Origin,
-    /// The rates of the loads alone.
-    reference: Alone,
-    machines: Vec<u64>,
-    /// Fixed settings on the choosing machines: the mean of their scores' logarithms.
-    chosen_from: BTreeMap<String, f64>,
-    /// The default, finalists and the guard, machine by machine.
-    default: Vec<Run>,
-    finalists: BTreeMap<String, Vec<Run>>,
-    guard: Vec<Run>,
-}
-
-/// The draws of devices.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Draws {
-    /// The first draw's seed: eight hexadecimal digits.
-    seed: String,
-    /// How many; each further seed is one more.
-    count: u32,
-    /// The commit that last changed the law when the devices were drawn.
-    law: String,
-}
-
-impl Draws {
-    fn first(&self) -> anyhow::Result<u32> {
-        seed(&self.seed).map_err(anyhow::Error::msg)
-    }
-
-    fn cells(&self) -> anyhow::Result<Vec<Cell>> {
-        let first = self.first()?;
-        Ok(cells::drawn((0..self.count).map(|n| first.wrapping_add(n))))
-    }
-}
 
 /// Runs the missing parts and writes the sections.
 pub(crate) fn run(args: &GuardArgs) -> anyhow::Result<()> {
@@ -342,29 +238,4 @@ fn through(
         runs.push(run);
     }
     Ok((runs, decisions))
-}
-
-/// What the guard decided, line by line.
-fn log(cell: &Cell, decisions: &[Decision]) -> String {
-    let line = |d: &Decision| {
-        let at = d.at.as_secs_f64();
-        format!("{} {at:7.2} s {:>7} → {:7} [{}] {}\n", cell.name(), d.from, d.to, d.level, d.why)
-    };
-    decisions.iter().map(line).collect()
-}
-
-/// A stored file; `None` without one.
-pub(crate) fn read<T: serde::de::DeserializeOwned>(path: &Path) -> anyhow::Result<Option<T>> {
-    match std::fs::read_to_string(path) {
-        Ok(text) => serde_json::from_str(&text).map(Some).with_context(|| {
-            format!("'{}' was changed or cut; remove it to run it again", path.display())
-        }),
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(e) => Err(e).with_context(|| format!("can't read '{}'", path.display())),
-    }
-}
-
-pub(crate) fn write<T: Serialize>(path: &Path, what: &T) -> anyhow::Result<()> {
-    let text = serde_json::to_string(what)? + "\n";
-    std::fs::write(path, text).with_context(|| format!("can't write '{}'", path.display()))
 }

@@ -17,11 +17,12 @@ use floodwall_tune::objective::Reference;
 use published::origin::Origin;
 use serde::{Deserialize, Serialize};
 
-use super::script::{GRACE, LEAVE, MEET};
-use super::{GuardArgs, log, read, write};
+use super::args::GuardArgs;
+use super::script::{GRACE, LEAVE, MEET, log};
 use crate::cells::Cell;
 use crate::measure::{Place, rounded};
 use crate::stage::Stage;
+use crate::stored::{read, write};
 
 /// The section of `docs/league.md`.
 pub(super) const SECTION: &str = "league-guard-paced";

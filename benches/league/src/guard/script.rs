@@ -140,3 +140,12 @@ fn burst(
         ..phase
     }))
 }
+
+/// What the guard decided, line by line.
+pub(super) fn log(cell: &Cell, decisions: &[Decision]) -> String {
+    let line = |d: &Decision| {
+        let at = d.at.as_secs_f64();
+        format!("{} {at:7.2} s {:>7} → {:7} [{}] {}\n", cell.name(), d.from, d.to, d.level, d.why)
+    };
+    decisions.iter().map(line).collect()
+}

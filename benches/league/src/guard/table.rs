@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use super::script::{GRACE, LAST, LEAVE, MEET, Run};
 use super::share::{Mean, Share, Verdict, all, known};
+use super::stored::{Draws, Guarded, MACHINES};
 use super::yardstick::FINALISTS;
-use super::{Draws, Guarded, MACHINES};
 use crate::cells::Cell;
 use crate::random;
 
