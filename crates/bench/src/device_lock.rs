@@ -379,8 +379,7 @@ mod tests {
 
     #[test]
     fn what_is_shared_is_every_queue_and_every_disk_below() {
-        let tree =
-            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/hosts/server-md-crypt-lvm");
+        let tree = floodwall_testing::tree::host("server-md-crypt-lvm");
         let root = SysRoot::new(&tree).unwrap();
         let names = |dir: &str| {
             let location = floodwall_host::locate(&root, Path::new(dir)).unwrap();

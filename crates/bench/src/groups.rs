@@ -312,16 +312,14 @@ fn remove_stale(parent: &Path, namespace: &str) {
 
 #[cfg(test)]
 mod tests {
+    use floodwall_testing::tree::put;
+
     use super::*;
 
     /// Files in place of the kernel's: a write of `-io` replaces a file's text.
     fn switched_off(sibling: &[(&str, &str)]) -> bool {
         let dir = tempfile::tempdir().unwrap();
-        let put = |path: &str, text: &str| {
-            let path = dir.path().join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            File::create(path).unwrap().write_all(text.as_bytes()).unwrap();
-        };
+        let put = |path: &str, text: &str| put(&dir.path().join(path), text);
         put("cgroup.subtree_control", "io memory\n");
         for (file, text) in [("io.max", ""), ("io.weight", "default 100\n"), ("memory.low", "0\n")]
         {

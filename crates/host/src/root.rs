@@ -331,9 +331,7 @@ pub(crate) fn not_understood<T>(path: &str, text: &str) -> Reading<T> {
 /// Trees for tests.
 #[cfg(test)]
 pub(crate) mod testing {
-    use std::fs;
-    use std::io::Write;
-    use std::path::Path;
+    pub(crate) use floodwall_testing::tree::put;
 
     use super::SysRoot;
 
@@ -345,18 +343,6 @@ pub(crate) mod testing {
         }
         let root = SysRoot::new(dir.path()).unwrap();
         (dir, root)
-    }
-
-    /// Writes one file of a tree, with the directories above it.
-    pub(crate) fn put(path: &Path, text: &str) {
-        fs::DirBuilder::new().recursive(true).create(path.parent().unwrap()).unwrap();
-        if let Some(target) = text.strip_prefix("->") {
-            std::os::unix::fs::symlink(target, path).unwrap();
-            return;
-        }
-        let mut file = fs::OpenOptions::new().create(true).append(true).open(path).unwrap();
-        file.set_len(0).unwrap();
-        file.write_all(text.as_bytes()).unwrap();
     }
 }
 

@@ -397,9 +397,7 @@ mod tests {
 
     #[test]
     fn a_sole_device_without_counters_of_its_own_has_the_machines() {
-        let fixture = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("../../fixtures/hosts/vm-virtio-ext4");
-        let root = SysRoot::new(&fixture).unwrap();
+        let root = SysRoot::new(&floodwall_testing::tree::host("vm-virtio-ext4")).unwrap();
         let mut before = Observation::read(&root);
         before.stats.clear();
         let [row] = before.layout.rows.as_slice() else {

@@ -4,7 +4,6 @@
 #![expect(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
 use std::path::Path;
-use std::process::Command;
 
 use floodwall_host::locate::free_space;
 use floodwall_host::status::{Observation, status};
@@ -36,15 +35,9 @@ fn main() {
     ])
 }
 
-/// What a tool prints, without the last line end, or why it does not work here.
+/// What a tool prints, or why it does not work here.
 fn run(words: &[&str]) -> Result<String, String> {
-    match Command::new(words[0]).args(&words[1..]).output() {
-        Ok(output) if output.status.success() => {
-            Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned())
-        }
-        Ok(output) => Err(format!("{} ends with {}", words.join(" "), output.status)),
-        Err(e) => Err(format!("needs {}: {e}", words[0])),
-    }
+    floodwall_testing::process::run(words[0], &words[1..])
 }
 
 fn here() -> &'static Path {

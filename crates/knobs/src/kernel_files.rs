@@ -259,10 +259,7 @@ mod tests {
     fn tree(files: &[(&str, &str)]) -> (tempfile::TempDir, KernelFiles) {
         let dir = tempfile::tempdir().unwrap();
         for (path, text) in files {
-            let path = dir.path().join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            let mut file = std::fs::File::create(path).unwrap();
-            io::Write::write_all(&mut file, text.as_bytes()).unwrap();
+            floodwall_testing::tree::put(&dir.path().join(path), text);
         }
         let files = KernelFiles::new(&SysRoot::new(dir.path()).unwrap()).unwrap();
         (dir, files)

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use floodwall_host::SysRoot;
+use floodwall_testing::tree::put;
 
 use crate::kernel_files::KernelFiles;
 
@@ -65,15 +66,7 @@ pub(crate) fn machine() -> Tree {
 pub(crate) fn root_of(tree: &Tree) -> (tempfile::TempDir, SysRoot) {
     let dir = tempfile::tempdir().unwrap();
     for (path, text) in tree {
-        let path = dir.path().join(path.trim_start_matches('/'));
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        match text.trim().strip_prefix("->") {
-            Some(target) => std::os::unix::fs::symlink(target, path).unwrap(),
-            None => {
-                let mut file = std::fs::File::create(path).unwrap();
-                std::io::Write::write_all(&mut file, text.as_bytes()).unwrap();
-            }
-        }
+        put(&dir.path().join(path.trim_start_matches('/')), text);
     }
     let root = SysRoot::new(dir.path()).unwrap();
     (dir, root)

@@ -12,31 +12,15 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use floodwall_model::plant::Plant;
 use floodwall_plant::{HostPlant, Options};
+use floodwall_testing::disk::Loop;
 
 /// Looks that are averaged.
 const LOOKS: u32 = 40;
-
-fn losetup(arguments: &[&str]) -> String {
-    let output = Command::new("losetup").args(arguments).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8_lossy(&output.stdout).trim().to_owned()
-}
-
-struct Loops(Vec<String>);
-
-impl Drop for Loops {
-    fn drop(&mut self) {
-        for node in &self.0 {
-            let _ = Command::new("losetup").args(["--detach", node]).status();
-        }
-    }
-}
 
 /// Processor time of this process so far, in seconds (10 ms ticks): /proc/self/stat, fields 14 and
 /// 15.
@@ -57,17 +41,13 @@ fn cpu() -> f64 {
 fn main() {
     let devices: usize = std::env::args().nth(1).map_or(100, |n| n.parse().unwrap());
     let dry = Options { dry_run: true, ..Options::new("/nonexistent", "cost") };
-    let directory = std::env::temp_dir().join(format!("fwcost-{}", std::process::id()));
-    std::fs::create_dir(&directory).unwrap();
-    let mut loops = Loops(Vec::new());
+    let directory = tempfile::tempdir().unwrap();
+    let mut loops = Vec::new();
     for n in 0..devices {
-        let image = directory.join(n.to_string());
-        File::create(&image).unwrap().set_len(1 << 20).unwrap();
-        let node = losetup(&["--find", "--show", &image.to_string_lossy()]);
+        let device = Loop::over(&directory.path().join(n.to_string()), 1).unwrap();
         // Read once: a device that was never used is not looked at.
-        File::open(&node).unwrap().read_exact(&mut [0; 4096]).unwrap();
-        std::fs::remove_file(&image).unwrap();
-        loops.0.push(node);
+        File::open(device.node()).unwrap().read_exact(&mut [0; 4096]).unwrap();
+        loops.push(device);
     }
     let mut plant = HostPlant::open(&dry).unwrap();
     let begin = Instant::now();
@@ -115,5 +95,4 @@ fn main() {
     );
     let _ = plant.close(Duration::ZERO);
     drop(loops);
-    let _ = std::fs::remove_dir(&directory);
 }

@@ -1,4 +1,5 @@
-//! Tests that need something of the machine, and are ignored with the reason where it is missing.
+//! What tests have in common: their needs of the machine, and how they are ignored with the reason
+//! where one is missing; checks, programs, disks, and copies of captured machines.
 //!
 //! libtest can't ignore a test at run time. A suite whose tests need something therefore has
 //! `harness = false`, and a `main` that hands its tests to [`run`] or [`run_alone`].
@@ -8,12 +9,18 @@
 //!        └─ a reason ────────▶ ignored (reason)
 //! ```
 
+mod check;
+pub mod disk;
+pub mod process;
+pub mod tree;
+
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::OnceLock;
 
 use libtest_mimic::{Arguments, Completion, Failed};
 
+pub use check::{Message, ensure, equal, said, until};
 pub use libtest_mimic::Trial;
 
 /// Among a test's needs: to run as root.
@@ -57,8 +64,8 @@ pub fn lacks_user_mode_kernel(floodwall: &str) -> Option<String> {
     let boot = || {
         let words =
             ["lab", "run", "null", "--size", "64MiB", "--raw", "--kernel", "uml", "--", "true"];
-        let output = Command::new(floodwall).args(words).stdin(Stdio::null()).output().ok()?;
-        let said = String::from_utf8_lossy(&output.stderr);
+        let output = process::output(Command::new(floodwall).args(words)).ok()?;
+        let said = process::text(&output.stderr);
         let last = said.lines().last().unwrap_or_default().to_owned();
         // 4: a requirement is missing. Tests report all other failures.
         (output.status.code() == Some(4)).then_some(last)

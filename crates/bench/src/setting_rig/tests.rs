@@ -6,6 +6,7 @@ use std::fs;
 use floodwall_host::settings_in_force;
 use floodwall_knobs::{Hold, InTheWay};
 use floodwall_model::{DeviceId, scenario};
+use floodwall_testing::tree::put;
 
 use super::*;
 
@@ -43,9 +44,7 @@ impl Machine {
             write(&dir.path().join(path), text);
         }
         for link in ["sys/dev/block/8:0", "sys/class/block/sda"] {
-            let link = dir.path().join(link);
-            fs::create_dir_all(link.parent().unwrap()).unwrap();
-            std::os::unix::fs::symlink("../../devices/sda", link).unwrap();
+            put(&dir.path().join(link), "->../../devices/sda");
         }
         let root = SysRoot::new(dir.path()).unwrap();
         Self { dir, root }
@@ -84,10 +83,7 @@ fn nobody(held: &InTheWay) -> Result<(), String> {
 }
 
 fn write(path: &Path, text: &str) {
-    use std::io::Write;
-    fs::create_dir_all(path.parent().unwrap()).unwrap();
-    let mut file = fs::File::create(path).unwrap();
-    writeln!(file, "{text}").unwrap();
+    put(path, &format!("{text}\n"));
 }
 
 /// A rig that records the settings in force while it runs.

@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use floodwall_testing::process::{self, Log, run};
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
 
@@ -19,31 +18,9 @@ pub(crate) const FLOODWALL: &str = env!("CARGO_BIN_EXE_floodwall");
 /// dry.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a program printed on stdout.
-pub(crate) fn run(program: &str, arguments: &[&str]) -> Result<String, String> {
-    let output = Command::new(program)
-        .args(arguments)
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|e| format!("{program}: {e}"))?;
-    if output.status.success() {
-        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-    } else {
-        let err = String::from_utf8_lossy(&output.stderr);
-        Err(format!("{program} {arguments:?}: {}: {err}", output.status))
-    }
-}
-
 /// Waits until something is so.
 pub(crate) fn until(what: &str, is: impl Fn() -> bool) -> Result<(), String> {
-    let begin = Instant::now();
-    while !is() {
-        if begin.elapsed() > PATIENCE {
-            return Err(format!("not within {PATIENCE:?}: {what}"));
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    Ok(())
+    floodwall_testing::until(PATIENCE, what, is)
 }
 
 /// A device; taken down when it is dropped.
@@ -116,7 +93,7 @@ pub(crate) fn differences(
 pub(crate) struct Guard {
     pub(crate) child: Child,
     dir: tempfile::TempDir,
-    log: Arc<Mutex<String>>,
+    log: Log,
 }
 
 impl Guard {
@@ -144,17 +121,7 @@ impl Guard {
             .stderr(Stdio::piped())
             .spawn()
             .map_err(|e| e.to_string())?;
-        let log = Arc::new(Mutex::new(String::new()));
-        if let Some(err) = child.stderr.take() {
-            let lines = Arc::clone(&log);
-            std::thread::spawn(move || {
-                for line in BufReader::new(err).lines().map_while(Result::ok) {
-                    let mut log = lines.lock().unwrap();
-                    log.push_str(&line);
-                    log.push('\n');
-                }
-            });
-        }
+        let log = Log::of(child.stderr.take());
         let mut guard = Self { child, dir, log };
         let begin = Instant::now();
         while guard.status().is_null() {
@@ -172,7 +139,7 @@ impl Guard {
     }
 
     pub(crate) fn log(&self) -> String {
-        self.log.lock().unwrap().clone()
+        self.log.text()
     }
 
     /// `floodwall guard …` of it.
@@ -256,7 +223,5 @@ pub(crate) fn kill(pid: Pid, signal: Signal) -> Result<(), String> {
 }
 
 pub(crate) fn lives(pid: Pid) -> bool {
-    let stat =
-        fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
-    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+    process::lives(pid.as_raw_nonzero().get())
 }

@@ -7,9 +7,10 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use floodwall_testing::ROOT;
+use floodwall_testing::process::run;
 
 use crate::Test;
-use crate::bed::{Device, FLOODWALL, GOAL, Guard, differences, run};
+use crate::bed::{Device, FLOODWALL, GOAL, Guard, differences};
 use crate::load::Load;
 
 pub(crate) const TESTS: &[Test] = &[

@@ -5,10 +5,11 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use floodwall_testing::process::run;
 use serde_json::Value;
 
 use crate::Test;
-use crate::bed::{FLOODWALL, kill, run, until};
+use crate::bed::{FLOODWALL, kill, until};
 
 pub(crate) const TESTS: &[Test] = &[
     Test {

@@ -228,14 +228,7 @@ pub(crate) fn signal(pid: i32, signal: rustix::process::Signal) {
 
 /// Waits until something is so.
 pub(crate) fn until(what: &str, is: impl Fn() -> bool) -> Result<(), String> {
-    let begin = Instant::now();
-    while !is() {
-        if begin.elapsed() > PATIENCE {
-            return Err(format!("not within {PATIENCE:?}: {what}"));
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    Ok(())
+    floodwall_testing::until(PATIENCE, what, is)
 }
 
 /// An error unless `told` has these words, in this order.
@@ -256,7 +249,7 @@ pub(crate) fn equal<T: PartialEq + std::fmt::Debug>(
     is: T,
     should: T,
 ) -> Result<(), String> {
-    if is == should { Ok(()) } else { Err(format!("{what}: {is:?}, and should be {should:?}")) }
+    floodwall_testing::equal(is, should).map_err(|e| format!("{what}: {e}"))
 }
 
 pub(crate) fn said(bytes: &[u8]) -> String {

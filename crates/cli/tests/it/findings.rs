@@ -1,11 +1,12 @@
 //! Findings as people and scripts meet them: in `floodwall status` and `floodwall explain`.
 
+use floodwall_testing::tree::{copy_host, host};
 use serde_json::Value;
 
-use crate::{fixtures, floodwall, stderr, stdout};
+use crate::{floodwall, stderr, stdout};
 
 fn status(tree: &str, arguments: &[&str]) -> String {
-    let root = fixtures().join(tree);
+    let root = host(tree);
     let all =
         [&["status", "--seconds", "0.05", "--root", root.to_str().unwrap()], arguments].concat();
     let output = floodwall(&all);
@@ -58,11 +59,7 @@ fn a_captured_tree_without_a_later_moment_has_no_device_that_is_stuck() {
 fn a_change_that_stands_is_known_to_status() {
     let dir = tempfile::tempdir().unwrap();
     let tree = dir.path().canonicalize().unwrap().join("tree");
-    let copied = std::process::Command::new("cp")
-        .args(["-a", fixtures().join("debian-12").to_str().unwrap(), tree.to_str().unwrap()])
-        .status()
-        .unwrap();
-    assert!(copied.success());
+    copy_host("debian-12", &tree).unwrap();
     let root = tree.to_str().unwrap();
     let applied = floodwall(&["apply", "sda.nr_requests=32", "--yes", "--root", root]);
     assert_eq!(applied.status.code(), Some(0), "{}", stderr(&applied));

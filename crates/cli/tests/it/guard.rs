@@ -5,10 +5,10 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::sync::{Arc, Mutex};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use floodwall_testing::process::{Log, Process, lives};
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
 
@@ -20,8 +20,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// A guard in a separate directory; killed if a test fails.
 struct Guard {
     dir: tempfile::TempDir,
-    child: Child,
-    log: Arc<Mutex<String>>,
+    child: Process,
+    log: Log,
 }
 
 impl Guard {
@@ -68,16 +68,8 @@ impl Guard {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let log = Arc::new(Mutex::new(String::new()));
-        let (err, lines) = (child.stderr.take().unwrap(), Arc::clone(&log));
-        std::thread::spawn(move || {
-            for line in BufReader::new(err).lines().map_while(Result::ok) {
-                let mut log = lines.lock().unwrap();
-                log.push_str(&line);
-                log.push('\n');
-            }
-        });
-        Self { dir, child, log }
+        let log = Log::of(child.stderr.take());
+        Self { dir, child: Process(child), log }
     }
 
     fn running(config: &str, arguments: &[&str]) -> Self {
@@ -101,15 +93,12 @@ impl Guard {
     }
 
     fn log(&self) -> String {
-        self.log.lock().unwrap().clone()
+        self.log.text()
     }
 
     fn until(&self, what: &str, is: impl Fn() -> bool) {
-        let begin = Instant::now();
-        while !is() {
-            assert!(begin.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}\n{}", self.log());
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        let reached = floodwall_testing::until(PATIENCE, what, is);
+        assert!(reached.is_ok(), "{reached:?}\n{}", self.log());
     }
 
     fn worker(&self) -> i32 {
@@ -117,14 +106,14 @@ impl Guard {
     }
 
     fn signal(&self, signal: Signal) {
-        rustix::process::kill_process(Pid::from_child(&self.child), signal).unwrap();
+        rustix::process::kill_process(Pid::from_child(&self.child.0), signal).unwrap();
     }
 
     /// Its exit status, once it has ended.
     fn ended(&mut self) -> Option<i32> {
         let begin = Instant::now();
         loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
+            if let Some(status) = self.child.0.try_wait().unwrap() {
                 return status.code();
             }
             assert!(begin.elapsed() < PATIENCE, "it does not end\n{}", self.log());
@@ -133,20 +122,8 @@ impl Guard {
     }
 }
 
-impl Drop for Guard {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 fn kill(pid: i32, signal: Signal) {
     rustix::process::kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
-}
-
-fn lives(pid: i32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
 }
 
 #[test]
@@ -290,7 +267,7 @@ fn a_second_guard_is_told_who_is_first_and_leaves_it_alone() {
     assert_eq!(second.status.code(), Some(1));
     let said = stderr(&second);
     assert!(
-        said.contains(&format!("another guard (process {}) runs here", guard.child.id())),
+        said.contains(&format!("another guard (process {}) runs here", guard.child.0.id())),
         "{said}"
     );
     assert!(guard.ask(&["status"]).status.success());

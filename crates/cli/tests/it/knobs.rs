@@ -2,13 +2,14 @@
 //! changed and put back.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 use std::process::Output;
 
+use floodwall_testing::tree::{copy_host, put};
 use serde_json::Value;
 
-use crate::{fixtures, floodwall, stderr, stdout};
+use crate::{floodwall, stderr, stdout};
 
 /// A copy of a captured machine with a separate journal.
 pub(crate) struct Machine {
@@ -18,8 +19,17 @@ pub(crate) struct Machine {
 impl Machine {
     pub(crate) fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        copy(&fixtures().join("vm-virtio-ext4"), &directory.path().join("tree"));
+        copy_host("vm-virtio-ext4", &directory.path().join("tree")).unwrap();
         Self { directory }
+    }
+
+    /// The same with more files in its tree.
+    pub(crate) fn with(files: &[(&str, &str)]) -> Self {
+        let machine = Self::new();
+        for (path, text) in files {
+            put(&machine.tree().join(path), text);
+        }
+        machine
     }
 
     pub(crate) fn tree(&self) -> PathBuf {
@@ -75,22 +85,6 @@ impl Machine {
         let path = self.directory.path().join(name);
         fs::write(&path, text).unwrap();
         path.to_str().unwrap().to_owned()
-    }
-}
-
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
-        let (source, target) = (entry.path(), to.join(entry.file_name()));
-        let kind = entry.file_type().unwrap();
-        if kind.is_symlink() {
-            symlink(fs::read_link(&source).unwrap(), &target).unwrap();
-        } else if kind.is_dir() {
-            copy(&source, &target);
-        } else {
-            fs::copy(&source, &target).unwrap();
-            fs::set_permissions(&target, fs::Permissions::from_mode(0o644)).unwrap();
-        }
     }
 }
 
@@ -400,11 +394,7 @@ fn wrong_usage_is_told_with_a_remedy() {
 #[test]
 fn real_time_needs_an_end() {
     let machine = Machine::new();
-    let put = |path: &str, text: &str| {
-        let path = machine.tree().join(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, text).unwrap();
-    };
+    let put = |path: &str, text: &str| put(&machine.tree().join(path), text);
     put("proc/4711/stat", "4711 (postgres) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 815 0\n");
     put("proc/4711/ioprio", "none\n");
     for command in ["apply --yes", "apply --dry-run", "persist --yes"] {
@@ -421,11 +411,7 @@ fn real_time_needs_an_end() {
 #[test]
 fn a_group_whose_threads_were_raised_is_not_limited() {
     let machine = Machine::new();
-    let put = |path: &str, text: &str| {
-        let path = machine.tree().join(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, text).unwrap();
-    };
+    let put = |path: &str, text: &str| put(&machine.tree().join(path), text);
     put("proc/4711/stat", "4711 (postgres) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 815 0\n");
     put("proc/4711/comm", "postgres\n");
     put("proc/4711/cgroup", "0::/db/main\n");

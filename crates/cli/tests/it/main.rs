@@ -16,30 +16,26 @@ mod status;
 mod sweep;
 mod tune;
 
-use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
+
+use floodwall_testing::process::{output, text};
 
 /// Runs `floodwall` with these arguments.
 fn floodwall(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_floodwall")).args(args).stdin(Stdio::null()).output().unwrap()
+    output(Command::new(env!("CARGO_BIN_EXE_floodwall")).args(args)).unwrap()
 }
 
 fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
+    text(&output.stderr)
 }
 
 fn stdout(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned()
+    text(&output.stdout)
 }
 
 /// A directory on tmpfs, where nothing that is measured depends on a disk.
 fn tmpfs() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").unwrap()
-}
-
-/// The root of captured hosts.
-fn fixtures() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/hosts")
 }
 
 #[test]

@@ -1,9 +1,6 @@
 //! Other hands on the same knobs, told by `apply` and `diff`; and what `size --device` refuses.
 
 use std::fs;
-use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
-use std::process::Output;
 
 use floodwall_host::SysRoot;
 use floodwall_knobs::journal::DiskStore;
@@ -11,55 +8,8 @@ use floodwall_knobs::session::boot_id;
 use floodwall_knobs::{Change, KernelFiles, Session, SystemClock, Who};
 use serde_json::Value;
 
-use crate::{fixtures, floodwall, stderr, stdout, tmpfs};
-
-/// A captured machine with these files of other managers.
-struct Machine(tempfile::TempDir);
-
-impl Machine {
-    fn new(files: &[(&str, &str)]) -> Self {
-        let machine = Self(tempfile::tempdir().unwrap());
-        copy(&fixtures().join("vm-virtio-ext4"), &machine.tree());
-        for (path, text) in files {
-            let path = machine.tree().join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        }
-        machine
-    }
-
-    fn tree(&self) -> PathBuf {
-        self.0.path().canonicalize().unwrap().join("tree")
-    }
-
-    fn run(&self, command: &str) -> Output {
-        let tree = self.tree();
-        let mut arguments: Vec<&str> = command.split_whitespace().collect();
-        arguments.extend(["--root", tree.to_str().unwrap()]);
-        floodwall(&arguments)
-    }
-
-    fn done(&self, command: &str) -> String {
-        let output = self.run(command);
-        assert_eq!(output.status.code(), Some(0), "{command}: {}", stderr(&output));
-        stdout(&output)
-    }
-}
-
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
-        let (source, target) = (entry.path(), to.join(entry.file_name()));
-        let kind = entry.file_type().unwrap();
-        if kind.is_symlink() {
-            symlink(fs::read_link(&source).unwrap(), &target).unwrap();
-        } else if kind.is_dir() {
-            copy(&source, &target);
-        } else {
-            fs::write(&target, fs::read(&source).unwrap()).unwrap();
-        }
-    }
-}
+use crate::knobs::Machine;
+use crate::{floodwall, stderr, stdout, tmpfs};
 
 const TUNED: [(&str, &str); 4] = [
     ("etc/tuned/active_profile", "throughput-performance\n"),
@@ -72,7 +22,7 @@ const RULE: (&str, &str) =
 
 #[test]
 fn who_will_fight_a_change_is_told_under_the_difference() {
-    let machine = Machine::new(&[TUNED.as_slice(), &[RULE]].concat());
+    let machine = Machine::with(&[TUNED.as_slice(), &[RULE]].concat());
     let shown =
         machine.done("apply vm.dirty_bytes=64MiB vm.dirty_background_bytes=16MiB --dry-run");
     insta::assert_snapshot!(shown.lines().filter(|line| !line.starts_with("note")).collect::<Vec<_>>().join("\n"), @"
@@ -103,8 +53,8 @@ fn who_will_fight_a_change_is_told_under_the_difference() {
     );
     // Whether a disk is on USB is not looked into.
     let rule = "SUBSYSTEMS==\"usb\", ATTR{queue/read_ahead_kb}=\"1024\"\n";
-    let shown =
-        Machine::new(&[("etc/udev/rules.d/60-usb.rules", rule)]).done("diff vda.read_ahead_kb=512");
+    let shown = Machine::with(&[("etc/udev/rules.d/60-usb.rules", rule)])
+        .done("diff vda.read_ahead_kb=512");
     assert!(
         shown.contains(
             "\nvda.read_ahead_kb may be set by others too: a udev rule \
@@ -122,7 +72,7 @@ fn who_will_fight_a_change_is_told_under_the_difference() {
 
 #[test]
 fn differences_and_rivals_as_json() {
-    let machine = Machine::new(&TUNED);
+    let machine = Machine::with(&TUNED);
     let document: Value =
         serde_json::from_str(&machine.done("diff vm.dirty_bytes=64MiB --json")).unwrap();
     assert_eq!(document["schema"], "floodwall/diff/1");
@@ -155,7 +105,7 @@ fn differences_and_rivals_as_json() {
 
 #[test]
 fn a_guard_that_runs_is_named() {
-    let machine = Machine::new(&[
+    let machine = Machine::with(&[
         ("proc/4712/comm", "floodwall\n"),
         ("proc/4712/cmdline", "floodwall\0guard\0"),
     ]);
@@ -191,7 +141,7 @@ fn a_guard_that_runs_is_named() {
 
 #[test]
 fn what_size_works_out_goes_straight_into_apply() {
-    let machine = Machine::new(&[]);
+    let machine = Machine::with(&[]);
     let shown = machine.done("size --link 1Gbit/s --apply --yes");
     assert!(shown.contains("vm.dirty_bytes: dirty_ratio 20 -> dirty_bytes 201326592"), "{shown}");
     let vm =
@@ -209,7 +159,7 @@ fn what_size_works_out_goes_straight_into_apply() {
 fn what_can_not_be_measured_is_refused_before_anything_is_written() {
     let here = tmpfs();
     let directory = here.path().to_str().unwrap();
-    let machine = Machine::new(&[]);
+    let machine = Machine::with(&[]);
     let tree = machine.tree();
     for (arguments, message) in [
         (vec!["size", "--device", directory], "name a directory on a disk"),

@@ -1,8 +1,9 @@
 //! `floodwall status` on this machine and on captured ones.
 
+use floodwall_testing::tree::hosts;
 use serde_json::Value;
 
-use crate::{fixtures, floodwall, stderr, stdout};
+use crate::{floodwall, stderr, stdout};
 
 #[test]
 fn the_state_of_this_machine_is_shown_for_people_and_for_programs() {
@@ -17,7 +18,7 @@ fn the_state_of_this_machine_is_shown_for_people_and_for_programs() {
 #[test]
 fn every_captured_host_can_be_shown() {
     let mut shown = 0;
-    for host in std::fs::read_dir(fixtures()).unwrap().flatten().filter(|e| e.path().is_dir()) {
+    for host in std::fs::read_dir(hosts()).unwrap().flatten().filter(|e| e.path().is_dir()) {
         let root = host.path().to_string_lossy().into_owned();
         let output = floodwall(&["status", "--seconds", "0.1", "--root", &root]);
         assert!(output.status.success(), "{root}: {}", stderr(&output));

@@ -4,13 +4,15 @@
 use std::fs;
 use std::io::Write;
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use floodwall_testing::disk::{Disk, Mount};
+use floodwall_testing::ensure;
+use floodwall_testing::process::{json, run, told};
 use serde_json::Value;
 
-use crate::Test;
-use crate::disk::{Disk, run};
+use crate::{FLOODWALL, Test};
 
 pub(crate) const TESTS: &[Test] = &[
     Test { name: "four figures on ext4", needs: &["mkfs.ext4"], body: || four_figures("ext4") },
@@ -52,34 +54,22 @@ const SMALL: &[&str] =
 const SCENARIO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernel/bench.toml");
 
 fn floodwall(dir: &Path, more: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_floodwall"));
+    let mut command = Command::new(FLOODWALL);
     command.arg("bench").args(SMALL).arg(SCENARIO).args(more).arg(dir);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 
-fn check(condition: bool, message: impl FnOnce() -> String) -> Result<(), String> {
-    if condition { Ok(()) } else { Err(message()) }
-}
-
-fn text(output: &Output) -> String {
-    format!("{}: {}", output.status, String::from_utf8_lossy(&output.stderr))
-}
-
-fn json(output: &Output) -> Result<Value, String> {
-    serde_json::from_slice(&output.stdout).map_err(|e| format!("{e}: {}", text(output)))
-}
-
 /// Starts a run and waits until it works in its scratch directory.
 fn start(disk: &Disk, more: &[&str]) -> Result<Child, String> {
-    let mut child = floodwall(&disk.path(), more).spawn().map_err(|e| e.to_string())?;
+    let mut child = floodwall(disk.path(), more).spawn().map_err(|e| e.to_string())?;
     let begin = Instant::now();
     while disk.names().is_empty() {
         if let Some(status) = child.try_wait().map_err(|e| e.to_string())? {
             let output = child.wait_with_output().map_err(|e| e.to_string())?;
-            return Err(format!("ended before it began, {status}: {}", text(&output)));
+            return Err(format!("ended before it began, {status}: {}", told(&output)));
         }
-        check(begin.elapsed() < Duration::from_secs(20), || {
+        ensure(begin.elapsed() < Duration::from_secs(20), || {
             "the run did not begin within 20 s".into()
         })?;
         std::thread::sleep(Duration::from_millis(5));
@@ -92,18 +82,18 @@ fn signal(child: &Child, name: &str) -> Result<(), String> {
 }
 
 fn four_figures(fs_type: &str) -> Result<(), String> {
-    let disk = Disk::make(fs_type, 1024)?;
-    let output = floodwall(&disk.path(), &[]).output().map_err(|e| e.to_string())?;
-    check(matches!(output.status.code(), Some(0 | 3)), || text(&output))?;
+    let disk = Disk::new(fs_type, 1024)?;
+    let output = floodwall(disk.path(), &[]).output().map_err(|e| e.to_string())?;
+    ensure(matches!(output.status.code(), Some(0 | 3)), || told(&output))?;
     let json = json(&output)?;
-    check(json["schema"] == "floodwall/result/1", || json["schema"].to_string())?;
+    ensure(json["schema"] == "floodwall/result/1", || json["schema"].to_string())?;
     for figure in ["victim_kept", "flood_kept", "burst_kept", "dead_seconds"] {
         let value = &json["summary"][figure];
         let (low, at, high) =
             (value["low"].as_f64(), value["value"].as_f64(), value["high"].as_f64());
-        check(low <= at && at <= high && low.is_some(), || format!("{figure}: {value}"))?;
+        ensure(low <= at && at <= high && low.is_some(), || format!("{figure}: {value}"))?;
     }
-    check(json["trials"].as_array().is_some_and(|t| t.len() == 2), || "two rounds".into())?;
+    ensure(json["trials"].as_array().is_some_and(|t| t.len() == 2), || "two rounds".into())?;
     // The kernel's own counter is the witness: at least what the victims committed has reached the
     // device.
     for trial in json["trials"].as_array().into_iter().flatten() {
@@ -112,68 +102,68 @@ fn four_figures(fs_type: &str) -> Result<(), String> {
         {
             let committed = phase["victim"]["ops"].as_f64().unwrap_or(0.0) * 16384.0;
             let written = phase["device"]["written_bytes"].as_f64().unwrap_or(0.0);
-            check(written >= 0.9 * committed, || {
+            ensure(written >= 0.9 * committed, || {
                 format!("{committed} committed, {written} written")
             })?;
         }
     }
-    check(disk.names().is_empty(), || format!("left behind: {:?}", disk.names()))
+    ensure(disk.names().is_empty(), || format!("left behind: {:?}", disk.names()))
 }
 
 fn signals_leave_nothing() -> Result<(), String> {
-    let disk = Disk::make("ext4", 1024)?;
+    let disk = Disk::new("ext4", 1024)?;
     // From the first file being written to the middle of the phases.
     for (i, delay_ms) in [0, 30, 100, 300, 1000, 2500, 4000].into_iter().enumerate() {
         let name = ["INT", "TERM", "HUP"][i % 3];
-        let out = disk.path().parent().map(|p| p.join("out.json")).ok_or("no parent")?;
+        let out = disk.beside("out.json");
         let child = start(&disk, &["--out", &out.to_string_lossy()])?;
         std::thread::sleep(Duration::from_millis(delay_ms));
         signal(&child, name)?;
         let output = child.wait_with_output().map_err(|e| e.to_string())?;
-        check(output.status.code() == Some(1), || {
-            format!("{name} after {delay_ms} ms: {}", text(&output))
+        ensure(output.status.code() == Some(1), || {
+            format!("{name} after {delay_ms} ms: {}", told(&output))
         })?;
-        check(disk.names().is_empty(), || {
+        ensure(disk.names().is_empty(), || {
             format!("{name} after {delay_ms} ms left {:?}", disk.names())
         })?;
         let stored = fs::read_to_string(&out)
             .map_err(|e| format!("{name} after {delay_ms} ms, no result: {e}"))?;
         let stored: Value = serde_json::from_str(&stored).map_err(|e| e.to_string())?;
-        check(stored["status"]["state"] == "partial", || stored["status"].to_string())?;
+        ensure(stored["status"]["state"] == "partial", || stored["status"].to_string())?;
         fs::remove_file(&out).map_err(|e| e.to_string())?;
     }
     Ok(())
 }
 
 fn killed_run_is_cleaned() -> Result<(), String> {
-    let disk = Disk::make("ext4", 1024)?;
+    let disk = Disk::new("ext4", 1024)?;
     let mut child = start(&disk, &[])?;
     std::thread::sleep(Duration::from_millis(300));
     let clean = |path: &Path| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_floodwall"));
+        let mut command = Command::new(FLOODWALL);
         command.args(["bench", "--clean"]).arg(path).output().map_err(|e| e.to_string())
     };
-    clean(&disk.path())?;
-    check(disk.names().len() == 1, || "--clean removed a living run's files".into())?;
+    clean(disk.path())?;
+    ensure(disk.names().len() == 1, || "--clean removed a living run's files".into())?;
     child.kill().and_then(|()| child.wait()).map_err(|e| e.to_string())?;
     let left = disk.names();
-    check(left.len() == 1, || format!("a killed run leaves its directory: {left:?}"))?;
+    ensure(left.len() == 1, || format!("a killed run leaves its directory: {left:?}"))?;
     // The next run names it …
-    let next = floodwall(&disk.path(), &[]).output().map_err(|e| e.to_string())?;
-    check(text(&next).contains(&left[0]) && text(&next).contains("--clean"), || text(&next))?;
+    let next = floodwall(disk.path(), &[]).output().map_err(|e| e.to_string())?;
+    ensure(told(&next).contains(&left[0]) && told(&next).contains("--clean"), || told(&next))?;
     // … and --clean removes it.
-    let output = clean(&disk.path())?;
-    check(output.status.success() && disk.names().is_empty(), || {
-        format!("{} {:?}", text(&output), disk.names())
+    let output = clean(disk.path())?;
+    ensure(output.status.success() && disk.names().is_empty(), || {
+        format!("{} {:?}", told(&output), disk.names())
     })
 }
 
 fn second_is_refused() -> Result<(), String> {
-    let disk = Disk::make("ext4", 1024)?;
+    let disk = Disk::new("ext4", 1024)?;
     let mut first = start(&disk, &[])?;
-    let second = floodwall(&disk.path(), &[]).output().map_err(|e| e.to_string())?;
-    let told = text(&second);
-    check(
+    let second = floodwall(disk.path(), &[]).output().map_err(|e| e.to_string())?;
+    let told = told(&second);
+    ensure(
         second.status.code() == Some(1) && told.contains(&format!("process {}", first.id())),
         || told.clone(),
     )?;
@@ -182,43 +172,43 @@ fn second_is_refused() -> Result<(), String> {
 }
 
 fn read_only_is_refused() -> Result<(), String> {
-    let disk = Disk::make("ext4", 256)?;
-    disk.remount("ro")?;
-    let output = floodwall(&disk.path(), &[]).output().map_err(|e| e.to_string())?;
-    check(output.status.code() == Some(2) && text(&output).contains("read-only"), || text(&output))
+    let disk = Disk::new("ext4", 256)?;
+    disk.mount.remount("ro")?;
+    let output = floodwall(disk.path(), &[]).output().map_err(|e| e.to_string())?;
+    ensure(output.status.code() == Some(2) && told(&output).contains("read-only"), || told(&output))
 }
 
 fn too_little_space() -> Result<(), String> {
-    let disk = Disk::make("ext4", 512)?;
-    let mut command = Command::new(env!("CARGO_BIN_EXE_floodwall"));
+    let disk = Disk::new("ext4", 512)?;
+    let mut command = Command::new(FLOODWALL);
     let output =
         command.args(["bench", "--quick"]).arg(disk.path()).output().map_err(|e| e.to_string())?;
-    let told = text(&output);
-    check(
+    let told = told(&output);
+    ensure(
         output.status.code() == Some(2) && told.contains("are free") && told.contains("--size "),
         || told.clone(),
     )?;
-    check(disk.names().is_empty(), || format!("left behind: {:?}", disk.names()))
+    ensure(disk.names().is_empty(), || format!("left behind: {:?}", disk.names()))
 }
 
 /// Checks what a run that broke off midway leaves: exit 1, the cause, a partial result, a clean
 /// directory.
 fn broke_off(disk: &Disk, child: Child, out: &Path, causes: &[&str]) -> Result<(), String> {
     let output = child.wait_with_output().map_err(|e| e.to_string())?;
-    check(output.status.code() == Some(1), || text(&output))?;
-    check(causes.iter().any(|c| text(&output).contains(c)), || text(&output))?;
+    ensure(output.status.code() == Some(1), || told(&output))?;
+    ensure(causes.iter().any(|c| told(&output).contains(c)), || told(&output))?;
     let stored = fs::read_to_string(out)
-        .map_err(|e| format!("no partial result: {e}; {}", text(&output)))?;
+        .map_err(|e| format!("no partial result: {e}; {}", told(&output)))?;
     let stored: Value = serde_json::from_str(&stored).map_err(|e| e.to_string())?;
-    check(stored["status"]["state"] == "partial", || stored["status"].to_string())?;
-    check(disk.names().iter().all(|n| !n.starts_with(".floodwall")), || {
+    ensure(stored["status"]["state"] == "partial", || stored["status"].to_string())?;
+    ensure(disk.names().iter().all(|n| !n.starts_with(".floodwall")), || {
         format!("left behind: {:?}", disk.names())
     })
 }
 
 fn disk_fills_up() -> Result<(), String> {
-    let disk = Disk::make("ext4", 600)?;
-    let out = disk.path().parent().map(|p| p.join("out.json")).ok_or("no parent")?;
+    let disk = Disk::new("ext4", 600)?;
+    let out = disk.beside("out.json");
     let child = start(&disk, &["--rounds", "20", "--out", &out.to_string_lossy()])?;
     std::thread::sleep(Duration::from_millis(800));
     // Another writer takes the remaining space, until the run has met the end of the disk.
@@ -240,17 +230,13 @@ fn disk_fails() -> Result<(), String> {
     // The backing file's filesystem is smaller than the disk pretends to be: writes beyond it are
     // I/O errors.
     let host = tempfile::tempdir().map_err(|e| e.to_string())?;
-    let path = host.path().to_string_lossy().into_owned();
-    run("mount", &["-t", "tmpfs", "-o", "size=120m", "none", &path])?;
-    let result = Disk::make_in(host.path(), "ext4", 1024).and_then(|disk| {
-        let out = std::env::temp_dir().join(format!("floodwall-fail-{}.json", std::process::id()));
-        let growing =
-            ["--victim", "wal,preallocated=false,block=256KiB,size=300MiB", "--flood", "none"];
-        let path = out.to_string_lossy();
-        let more = [&growing[..], &["--measure", "10s", "--out", &path]].concat();
-        broke_off(&disk, start(&disk, &more)?, &out, &["rror", "read-only"])?;
-        fs::remove_file(&out).map_err(|e| e.to_string())
-    });
-    run("umount", &["-l", &path])?;
-    result
+    let small =
+        Mount::new(&["-t", "tmpfs", "-o", "size=120m", "none"], &host.path().join("small"))?;
+    let disk = Disk::new_in(small.path(), "ext4", 1024)?;
+    let out = host.path().join("out.json");
+    let growing =
+        ["--victim", "wal,preallocated=false,block=256KiB,size=300MiB", "--flood", "none"];
+    let path = out.to_string_lossy();
+    let more = [&growing[..], &["--measure", "10s", "--out", &path]].concat();
+    broke_off(&disk, start(&disk, &more)?, &out, &["rror", "read-only"])
 }

@@ -4,10 +4,13 @@
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::disk::run;
-use crate::{FUSE, Test};
+use floodwall_testing::disk::{Loop, Saved, read};
+use floodwall_testing::process::{Process, done, run};
+use floodwall_testing::{ensure, said, until};
+
+use crate::{FLOODWALL, FUSE, Test};
 
 pub(crate) const TESTS: &[Test] = &[
     Test {
@@ -63,37 +66,47 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const CHANGES: [&str; 3] = ["scheduler=none", "read_ahead_kb=64", "bdi.strict_limit=1"];
 
 /// A loop device without a filesystem, over a file or over a lab's model, and a separate journal.
+/// Its parts are dropped in this order.
 pub(crate) struct Device {
-    directory: tempfile::TempDir,
     node: String,
-    found: Vec<(PathBuf, String)>,
-    lab: Option<String>,
+    _found: Option<Saved>,
+    _attached: Attached,
+    directory: tempfile::TempDir,
+}
+
+/// What a device is there by.
+enum Attached {
+    File(#[expect(dead_code, reason = "dropping it detaches it")] Loop),
+    Lab(String),
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        if let Self::Lab(name) = self {
+            let _ = lab_down(name);
+        }
+    }
 }
 
 impl Device {
     fn new() -> Result<Self, String> {
-        let directory = tempfile::tempdir().map_err(|e| e.to_string())?;
-        let image = directory.path().join("image");
-        fs::File::create(&image)
-            .and_then(|file| file.set_len(64 << 20))
-            .map_err(|e| e.to_string())?;
-        let node =
-            run("losetup", &["--find", "--show", &image.to_string_lossy()])?.trim().to_owned();
-        Self::at(directory, node, None)
+        let directory = tempfile::tempdir().map_err(said("a directory"))?;
+        let device = Loop::over(&directory.path().join("image"), 64)?;
+        Self::at(directory, device.node().to_owned(), Attached::File(device))
     }
 
     /// A lab's device, which answers at once.
     pub(crate) fn lab(name: &str) -> Result<Self, String> {
-        let directory = tempfile::tempdir().map_err(|e| e.to_string())?;
+        let directory = tempfile::tempdir().map_err(said("a directory"))?;
         let name = format!("{name}-{}", std::process::id());
         let node = lab_up(&name)?;
-        Self::at(directory, node, Some(name))
+        Self::at(directory, node, Attached::Lab(name))
     }
 
-    fn at(directory: tempfile::TempDir, node: String, lab: Option<String>) -> Result<Self, String> {
-        let mut device = Self { directory, node, found: Vec::new(), lab };
+    fn at(directory: tempfile::TempDir, node: String, by: Attached) -> Result<Self, String> {
+        let mut device = Self { node, _found: None, _attached: by, directory };
         // Different from what the tests set, whatever an earlier user of the device left.
-        device.found = device.knobs();
+        device._found = Some(Saved::of(device.knobs().into_iter().map(|(path, _)| path)));
         device.write("queue/read_ahead_kb", "128")?;
         let offered = device.read("queue/scheduler").replace(['[', ']'], " ");
         let other = offered.split_whitespace().find(|name| *name != "none");
@@ -110,7 +123,7 @@ impl Device {
     }
 
     pub(crate) fn read(&self, file: &str) -> String {
-        fs::read_to_string(self.path(file)).unwrap_or_default().trim().to_owned()
+        read(&self.path(file))
     }
 
     pub(crate) fn write(&self, file: &str, value: &str) -> Result<(), String> {
@@ -125,7 +138,7 @@ impl Device {
     }
 
     fn floodwall(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_floodwall"));
+        let mut command = Command::new(FLOODWALL);
         let journal = self.directory.path().canonicalize().unwrap_or_default().join("journal");
         command.args(arguments).arg("--journal").arg(journal).stdin(Stdio::null());
         command
@@ -133,14 +146,7 @@ impl Device {
 
     /// Runs a command that must succeed, and gives what it printed.
     pub(crate) fn done(&self, arguments: &[&str]) -> Result<String, String> {
-        let output = self.floodwall(arguments).output().map_err(|e| e.to_string())?;
-        let (out, err) =
-            (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        if output.status.success() {
-            Ok(out.into_owned())
-        } else {
-            Err(format!("{arguments:?}: {out}{err}"))
-        }
+        done(&mut self.floodwall(arguments))
     }
 
     fn apply(&self, more: &[&str]) -> Result<String, String> {
@@ -163,28 +169,16 @@ impl Device {
     }
 
     pub(crate) fn until(&self, what: &str, holds: impl Fn() -> bool) -> Result<(), String> {
-        let end = Instant::now() + PATIENCE;
-        while !holds() {
-            if Instant::now() > end {
-                return Err(format!("not within {PATIENCE:?}: {what}; {:?}", self.knobs()));
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        Ok(())
+        until(PATIENCE, what, holds).map_err(|e| format!("{e}; {:?}", self.knobs()))
     }
-}
 
-impl Drop for Device {
-    fn drop(&mut self) {
-        for (path, value) in &self.found {
-            // `none [bfq]` is read, `bfq` is written.
-            let value = value.split(['[', ']']).nth(1).unwrap_or(value);
-            let _ = fs::write(path, value);
-        }
-        match &self.lab {
-            Some(name) => drop(lab_down(name)),
-            None => drop(run("losetup", &["-d", &self.node])),
-        }
+    /// Starts an `apply` and kills it so long after. Whether it had ended before.
+    fn killed_after(&self, arguments: &[&str], delay_ms: u64) -> Result<bool, String> {
+        let mut command = self.floodwall(arguments);
+        let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        let mut process = Process(child.map_err(said("floodwall"))?);
+        std::thread::sleep(Duration::from_millis(delay_ms));
+        Ok(process.0.try_wait().map_err(said("wait"))?.is_some())
     }
 }
 
@@ -201,16 +195,7 @@ pub(crate) fn lab_down(name: &str) -> Result<String, String> {
 
 /// Runs a command that must succeed, and gives what it printed.
 pub(crate) fn floodwall(arguments: &[&str]) -> Result<String, String> {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_floodwall"));
-    let output =
-        command.args(arguments).stdin(Stdio::null()).output().map_err(|e| e.to_string())?;
-    let (out, err) =
-        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    if output.status.success() {
-        Ok(out.into_owned())
-    } else {
-        Err(format!("{arguments:?}: {out}{err}"))
-    }
+    run(FLOODWALL, arguments)
 }
 
 fn kill(pid: u32, signal: rustix::process::Signal) -> Result<(), String> {
@@ -219,21 +204,17 @@ fn kill(pid: u32, signal: rustix::process::Signal) -> Result<(), String> {
     rustix::process::kill_process(pid, signal).map_err(|e| e.to_string())
 }
 
-pub(crate) fn expect(holds: bool, what: &str) -> Result<(), String> {
-    if holds { Ok(()) } else { Err(what.to_owned()) }
-}
-
 fn change_and_back(device: &Device) -> Result<(), String> {
     let before = device.knobs();
     let shown = device.apply(&[])?;
-    expect(shown.contains("read_ahead_kb: 128 -> 64"), &shown)?;
-    expect(device.read("queue/scheduler").contains("[none]"), "the scheduler was not changed")?;
-    expect(device.read("bdi/strict_limit") == "1", "the limit is not strict")?;
+    ensure(shown.contains("read_ahead_kb: 128 -> 64"), &shown)?;
+    ensure(device.read("queue/scheduler").contains("[none]"), "the scheduler was not changed")?;
+    ensure(device.read("bdi/strict_limit") == "1", "the limit is not strict")?;
     let difference = device.done(&["diff"])?;
-    expect(difference.contains("bdi.strict_limit: 0 -> 1"), &difference)?;
+    ensure(difference.contains("bdi.strict_limit: 0 -> 1"), &difference)?;
     device.done(&["rollback"])?;
-    expect(device.knobs() == before, &format!("{:?}, not {before:?}", device.knobs()))?;
-    expect(device.done(&["diff"])? == "no difference\n", "a difference is left")
+    ensure(device.knobs() == before, || format!("{:?}, not {before:?}", device.knobs()))?;
+    ensure(device.done(&["diff"])? == "no difference", "a difference is left")
 }
 
 fn several(first: &Device, second: &Device) -> Result<(), String> {
@@ -245,27 +226,19 @@ fn several(first: &Device, second: &Device) -> Result<(), String> {
     let apply = [&["apply", "--yes"], settings.as_slice()].concat();
     let shown = first.done(&apply)?;
     for device in [first, second] {
-        expect(shown.contains(&format!("{}.read_ahead_kb: 128 -> 64", device.name())), &shown)?;
-        expect(device.read("bdi/strict_limit") == "1", "a limit is not strict")?;
-        expect(device.read("queue/scheduler").contains("[none]"), "a scheduler was not changed")?;
+        ensure(shown.contains(&format!("{}.read_ahead_kb: 128 -> 64", device.name())), &shown)?;
+        ensure(device.read("bdi/strict_limit") == "1", "a limit is not strict")?;
+        ensure(device.read("queue/scheduler").contains("[none]"), "a scheduler was not changed")?;
     }
     let log = first.done(&["log"])?;
-    expect(log.matches("change ").count() == 1, &log)?;
+    ensure(log.matches("change ").count() == 1, &log)?;
     first.done(&["rollback"])?;
-    expect(knobs() == before, &format!("{:?}, not {before:?}", knobs()))?;
+    ensure(knobs() == before, || format!("{:?}, not {before:?}", knobs()))?;
     // Later and later, until it has ended before it is killed.
     for delay_ms in (0..600).step_by(2) {
-        let mut child = first
-            .floodwall(&apply)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .map_err(|e| e.to_string())?;
-        std::thread::sleep(Duration::from_millis(delay_ms));
-        let ended = child.try_wait().map_err(|e| e.to_string())?.is_some();
-        child.kill().and_then(|()| child.wait()).map_err(|e| e.to_string())?;
+        let ended = first.killed_after(&apply, delay_ms)?;
         first.done(&["rollback"])?;
-        expect(knobs() == before, &format!("{delay_ms} ms: {:?}, not {before:?}", knobs()))?;
+        ensure(knobs() == before, || format!("{delay_ms} ms: {:?}, not {before:?}", knobs()))?;
         if ended {
             return Ok(());
         }
@@ -276,14 +249,14 @@ fn several(first: &Device, second: &Device) -> Result<(), String> {
 fn for_a_time(device: &Device) -> Result<(), String> {
     let before = device.knobs();
     device.apply(&["--for", "2s"])?;
-    expect(device.knobs() != before, "nothing was changed")?;
+    ensure(device.knobs() != before, "nothing was changed")?;
     // What a closed terminal sends is not for it.
     let timer = device.timer().ok_or("nobody is there to put it back")?;
     kill(timer, rustix::process::Signal::HUP)?;
     kill(timer, rustix::process::Signal::INT)?;
     let session = fs::read_to_string(format!("/proc/{timer}/stat")).map_err(|e| e.to_string())?;
     let session = session.rsplit_once(") ").and_then(|(_, rest)| rest.split_whitespace().nth(3));
-    expect(session == Some(&timer.to_string()), "it is in somebody's session")?;
+    ensure(session == Some(&timer.to_string()), "it is in somebody's session")?;
     device.until("put back", || device.knobs() == before)?;
     device.until("the timer's end", || device.timer().is_none())
 }
@@ -291,9 +264,9 @@ fn for_a_time(device: &Device) -> Result<(), String> {
 fn put_back_by_hand(device: &Device) -> Result<(), String> {
     let before = device.knobs();
     device.apply(&["--for", "1h"])?;
-    expect(device.timer().is_some(), "nobody is there to put it back")?;
+    ensure(device.timer().is_some(), "nobody is there to put it back")?;
     device.done(&["rollback"])?;
-    expect(device.knobs() == before, &format!("{:?}, not {before:?}", device.knobs()))?;
+    ensure(device.knobs() == before, || format!("{:?}, not {before:?}", device.knobs()))?;
     device.until("the timer's end", || device.timer().is_none())
 }
 
@@ -303,9 +276,9 @@ fn killed_timer(device: &Device) -> Result<(), String> {
     kill(device.timer().ok_or("nobody is there to put it back")?, rustix::process::Signal::KILL)?;
     // The next command knows from the journal that the time is over, and does not ask.
     std::thread::sleep(Duration::from_millis(2100));
-    expect(device.knobs() != before, "somebody else has put it back")?;
+    ensure(device.knobs() != before, "somebody else has put it back")?;
     device.done(&["rollback"])?;
-    expect(device.knobs() == before, &format!("{:?}, not {before:?}", device.knobs()))
+    ensure(device.knobs() == before, || format!("{:?}, not {before:?}", device.knobs()))
 }
 
 fn killed_apply(device: &Device) -> Result<(), String> {
@@ -315,23 +288,11 @@ fn killed_apply(device: &Device) -> Result<(), String> {
             .concat();
     // Later and later, until it has ended before it is killed.
     for delay_ms in (0..600).step_by(3) {
-        let mut apply = device
-            .floodwall(&arguments)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .map_err(|e| e.to_string())?;
-        std::thread::sleep(Duration::from_millis(delay_ms));
-        let ended = apply.try_wait().map_err(|e| e.to_string())?.is_some();
-        if !ended {
-            kill(apply.id(), rustix::process::Signal::KILL)?;
-            apply.wait().map_err(|e| e.to_string())?;
-        }
+        let ended = device.killed_after(&arguments, delay_ms)?;
         device.until("the timer's end", || device.timer().is_none())?;
-        expect(
-            device.knobs() == before,
-            &format!("{delay_ms} ms: {:?}, not {before:?}", device.knobs()),
-        )?;
+        ensure(device.knobs() == before, || {
+            format!("{delay_ms} ms: {:?}, not {before:?}", device.knobs())
+        })?;
         if ended {
             return Ok(());
         }
@@ -345,21 +306,11 @@ fn killed_without_timer(device: &Device) -> Result<(), String> {
     // Later and later, until it has ended before it is killed; the last one stands and is put back
     // too.
     for delay_ms in 0..600 {
-        let mut apply = device
-            .floodwall(&arguments)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .map_err(|e| e.to_string())?;
-        std::thread::sleep(Duration::from_millis(delay_ms));
-        let ended = apply.try_wait().map_err(|e| e.to_string())?.is_some();
-        apply.kill().map_err(|e| e.to_string())?;
-        apply.wait().map_err(|e| e.to_string())?;
+        let ended = device.killed_after(&arguments, delay_ms)?;
         device.done(&["rollback"])?;
-        expect(
-            device.knobs() == before,
-            &format!("{delay_ms} ms: {:?}, not {before:?}", device.knobs()),
-        )?;
+        ensure(device.knobs() == before, || {
+            format!("{delay_ms} ms: {:?}, not {before:?}", device.knobs())
+        })?;
         if ended {
             return Ok(());
         }

@@ -4,7 +4,6 @@
 //! The binary is also the userspace block server of one test, behind a special argument.
 
 mod bench;
-mod disk;
 mod knobs;
 mod lab;
 mod persist;
@@ -42,6 +41,7 @@ fn main() {
     run_alone(tests.collect())
 }
 
+pub(crate) const FLOODWALL: &str = env!("CARGO_BIN_EXE_floodwall");
 /// Among what a test needs: FUSE, which labs stand on.
 pub(crate) const FUSE: &str = floodwall_testing::FUSE;
 /// Among what a test needs: a udev that runs, and no settings of this machine's own that are kept

@@ -11,9 +11,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use crate::disk::run;
-use crate::knobs::{Device, expect, floodwall, lab_down, lab_up};
-use crate::{FUSE, Test, UDEV};
+use floodwall_testing::disk::{Mount, read};
+use floodwall_testing::ensure;
+use floodwall_testing::process::{output, run, told};
+use floodwall_testing::tree::copy_host;
+
+use crate::knobs::{Device, floodwall, lab_down, lab_up};
+use crate::{FLOODWALL, FUSE, Test, UDEV};
 
 pub(crate) const TESTS: &[Test] = &[
     Test {
@@ -127,8 +131,7 @@ fn write(node: &str, file: &str, value: &str) -> Result<(), String> {
 /// Whether a device reads the kept values, and the values that it reads.
 fn holds(node: &str) -> (bool, String) {
     let directory = Path::new("/sys/block").join(node.trim_start_matches("/dev/"));
-    let read =
-        |file: &str| fs::read_to_string(directory.join(file)).unwrap_or_default().trim().to_owned();
+    let read = |file: &str| read(&directory.join(file));
     let found: Vec<String> =
         KEPT.iter().map(|(_, file, _)| format!("{file}: {}", read(file))).collect();
     let all =
@@ -154,12 +157,12 @@ fn hot_plug() -> Result<(), String> {
     let settings: Vec<&str> = KEPT.iter().map(|(setting, ..)| *setting).collect();
     let device = ["persist", "--yes", "--device", node.trim_start_matches("/dev/")];
     let shown = floodwall(&[&device, settings.as_slice()].concat())?;
-    expect(
+    ensure(
         shown.contains("is known after a boot by its backing file, /run/floodwall/lab/"),
         &shown,
     )?;
     settle()?;
-    expect(!holds(&node).0, "persist has changed the kernel")?;
+    ensure(!holds(&node).0, "persist has changed the kernel")?;
 
     // Gone, and back under the same name: the file below it is another one, and so may be its
     // number.
@@ -168,18 +171,18 @@ fn hot_plug() -> Result<(), String> {
     other
         .until("udev's writes", || holds(&node).0)
         .map_err(|e| format!("{e}; {}", holds(&node).1))?;
-    expect(!holds(&format!("/dev/{}", other.name())).0, "another lab's device was set too")?;
+    ensure(!holds(&format!("/dev/{}", other.name())).0, "another lab's device was set too")?;
 
     // A later change by a user survives events that are not about the device's appearance.
     write(&node, "queue/nr_requests", "24")?;
     write(&node, "uevent", "change")?;
     settle()?;
     let found = holds(&node).1;
-    expect(found.contains("nr_requests: 24"), &format!("set again without a reason: {found}"))?;
+    ensure(found.contains("nr_requests: 24"), || format!("set again without a reason: {found}"))?;
     // That it appears, as at boot, is a reason.
     write(&node, "uevent", "add")?;
     settle()?;
-    expect(holds(&node).0, &format!("not set when added: {}", holds(&node).1))?;
+    ensure(holds(&node).0, || format!("not set when added: {}", holds(&node).1))?;
 
     floodwall(&["unpersist", "--yes"])?;
     plugged.down()?;
@@ -189,39 +192,37 @@ fn hot_plug() -> Result<(), String> {
     settle()?;
     let found = holds(&node).1;
     let is_set = found.contains("strict_limit: 1") || found.contains("[mq-deadline]");
-    expect(!is_set, &format!("still set on {node} of {:?}: {found}", plugged.nodes))
+    ensure(!is_set, || format!("still set on {node} of {:?}: {found}", plugged.nodes))
 }
 
 /// A captured machine whose /etc is a filesystem of two pages.
 struct Machine {
+    etc: Mount,
     directory: tempfile::TempDir,
+}
+
+fn tree(directory: &tempfile::TempDir) -> PathBuf {
+    directory.path().canonicalize().unwrap_or_default().join("tree")
 }
 
 impl Machine {
     fn new() -> Result<Self, String> {
         let directory = tempfile::tempdir().map_err(|e| e.to_string())?;
-        let captured =
-            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/hosts/vm-virtio-ext4/.");
-        let machine = Self { directory };
-        let tree = machine.tree();
-        fs::create_dir(&tree).map_err(|e| e.to_string())?;
-        run("cp", &["-r", &captured.to_string_lossy(), &tree.to_string_lossy()])?;
+        let tree = tree(&directory);
+        copy_host("vm-virtio-ext4", &tree).map_err(|e| e.to_string())?;
         fs::create_dir_all(tree.join("usr/lib/udev")).map_err(|e| e.to_string())?;
         fs::write(tree.join("sys/class/block/vda/serial"), "S1\n").map_err(|e| e.to_string())?;
-        run("mount", &["-t", "tmpfs", "-o", "size=8k,mode=0755", "none", &machine.etc()])?;
-        Ok(machine)
+        let etc =
+            Mount::new(&["-t", "tmpfs", "-o", "size=8k,mode=0755", "none"], &tree.join("etc"))?;
+        Ok(Self { etc, directory })
     }
 
     fn tree(&self) -> PathBuf {
-        self.directory.path().canonicalize().unwrap_or_default().join("tree")
-    }
-
-    fn etc(&self) -> String {
-        self.tree().join("etc").to_string_lossy().into_owned()
+        tree(&self.directory)
     }
 
     fn command(&self, command: &str) -> Command {
-        let mut floodwall = Command::new(env!("CARGO_BIN_EXE_floodwall"));
+        let mut floodwall = Command::new(FLOODWALL);
         floodwall
             .args(command.split_whitespace())
             .arg("--root")
@@ -231,12 +232,12 @@ impl Machine {
     }
 
     fn run(&self, command: &str) -> Result<Output, String> {
-        self.command(command).output().map_err(|e| e.to_string())
+        output(&mut self.command(command))
     }
 
     /// Both files and everything else in /etc.
     fn files(&self) -> Result<Vec<(PathBuf, String)>, String> {
-        let found = run("find", &[&self.etc(), "-type", "f"])?;
+        let found = run("find", &[&self.etc.path().to_string_lossy(), "-type", "f"])?;
         let mut files: Vec<(PathBuf, String)> = found
             .lines()
             .filter(|path| !path.ends_with("/filler"))
@@ -244,12 +245,6 @@ impl Machine {
             .collect();
         files.sort();
         Ok(files)
-    }
-}
-
-impl Drop for Machine {
-    fn drop(&mut self) {
-        let _ = run("umount", &[&self.etc()]);
     }
 }
 
@@ -261,36 +256,33 @@ fn refused(
     message: &str,
 ) -> Result<(), String> {
     let before = machine.files()?;
-    let output = command.output().map_err(|e| e.to_string())?;
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    expect(
-        output.status.code() == Some(status) && said.contains(message),
-        &format!("{:?}: {said}", output.status),
-    )?;
+    let output = output(&mut command)?;
+    let is_told = told(&output).contains(message);
+    ensure(output.status.code() == Some(status) && is_told, || told(&output))?;
     let after = machine.files()?;
-    expect(before == after, &format!("{before:?} became {after:?}"))
+    ensure(before == after, || format!("{before:?} became {after:?}"))
 }
 
 fn full_disk() -> Result<(), String> {
     let machine = Machine::new()?;
     let output = machine.run("persist vm.dirty_ratio=5 --yes")?;
-    expect(output.status.success(), &String::from_utf8_lossy(&output.stderr))?;
+    ensure(output.status.success(), || told(&output))?;
     // One page is left: the first temporary file fits, the second does not.
     let both = "persist vm.dirty_ratio=6 vda.nr_requests=32 --yes";
     refused(&machine, machine.command(both), 1, "nothing was written: can't write")?;
-    fs::write(Path::new(&machine.etc()).join("filler"), "x").map_err(|e| e.to_string())?;
+    fs::write(machine.etc.path().join("filler"), "x").map_err(|e| e.to_string())?;
     refused(&machine, machine.command(both), 1, "No space left on device")?;
-    fs::remove_file(Path::new(&machine.etc()).join("filler")).map_err(|e| e.to_string())?;
+    fs::remove_file(machine.etc.path().join("filler")).map_err(|e| e.to_string())?;
     // Removing needs no room.
     let output = machine.run("unpersist --yes")?;
-    expect(output.status.success() && machine.files()?.is_empty(), "not removed")
+    ensure(output.status.success() && machine.files()?.is_empty(), "not removed")
 }
 
 fn read_only() -> Result<(), String> {
     let machine = Machine::new()?;
     let output = machine.run("persist vm.dirty_ratio=5 --yes")?;
-    expect(output.status.success(), &String::from_utf8_lossy(&output.stderr))?;
-    run("mount", &["-o", "remount,ro", &machine.etc()])?;
+    ensure(output.status.success(), || told(&output))?;
+    machine.etc.remount("ro")?;
     let command = "persist vm.dirty_ratio=6 --yes";
     refused(
         &machine,
@@ -306,12 +298,12 @@ fn unprivileged() -> Result<(), String> {
     run("chmod", &["-R", "a+rX", &machine.directory.path().to_string_lossy()])?;
     // The unprivileged user may not reach the program where it was built.
     let program = machine.directory.path().join("floodwall");
-    fs::copy(env!("CARGO_BIN_EXE_floodwall"), &program).map_err(|e| e.to_string())?;
+    fs::copy(FLOODWALL, &program).map_err(|e| e.to_string())?;
     let mut command = Command::new(program);
     command
         .args(["persist", "vm.dirty_ratio=5", "--yes", "--root"])
         .arg(machine.tree())
         .uid(NOBODY);
     refused(&machine, command, 4, "run this as root")?;
-    expect(!machine.tree().join(SYSCTL).exists(), "written")
+    ensure(!machine.tree().join(SYSCTL).exists(), "written")
 }

@@ -3,9 +3,12 @@
 
 use std::process::{Command, Stdio};
 
+use floodwall_testing::ensure;
+use floodwall_testing::process::{everything, output, run, told};
 use serde_json::Value;
 
-use crate::{FUSE, Test};
+use crate::knobs::floodwall;
+use crate::{FLOODWALL, FUSE, Test};
 
 pub(crate) const TESTS: &[Test] = &[
     Test {
@@ -30,25 +33,15 @@ pub(crate) const TESTS: &[Test] = &[
     },
 ];
 
-const FLOODWALL: &str = env!("CARGO_BIN_EXE_floodwall");
 /// Random reads, one at a time.
 const READS: u64 = 300;
 
-fn run(program: &str, arguments: &[&str]) -> Result<(String, String, Option<i32>), String> {
-    let output = Command::new(program)
-        .args(arguments)
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|e| format!("{program}: {e}"))?;
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    Ok((text(&output.stdout), text(&output.stderr), output.status.code()))
-}
-
-fn floodwall(arguments: &[&str]) -> Result<String, String> {
-    match run(FLOODWALL, arguments)? {
-        (out, _, Some(0)) => Ok(out),
-        (_, err, code) => Err(format!("floodwall {arguments:?}: {code:?}: {err}")),
-    }
+/// Fails unless a program ends with this status and its messages have these parts.
+fn says(program: &str, arguments: &[&str], status: i32, parts: &[&str]) -> Result<(), String> {
+    let output = output(Command::new(program).args(arguments))?;
+    let told = told(&output);
+    let is_so = output.status.code() == Some(status) && parts.iter().all(|p| told.contains(p));
+    ensure(is_so, || everything(&output))
 }
 
 /// Takes its lab down.
@@ -93,13 +86,10 @@ fn service_times() -> Result<(), String> {
     lines.push(line()?);
     let count = format!("--number_ios={READS}");
     let file = format!("--filename={device}");
-    let (_, err, code) = run(
+    run(
         "fio",
         &["--name=reads", "--direct=1", "--rw=randread", "--bs=4k", "--size=1GiB", &count, &file],
     )?;
-    if code != Some(0) {
-        return Err(err);
-    }
     // One whole window more.
     std::thread::sleep(std::time::Duration::from_millis(2200));
     let stopped = rustix::process::Pid::from_child(&probe);
@@ -153,31 +143,18 @@ fn missing() -> Result<(), String> {
         FLOODWALL,
         "probe",
     ];
-    let as_nobody = |more: &[&str]| run("setpriv", &[&nobody[..], more].concat());
-    let (_, err, code) = as_nobody(&["--source", "perf", "--count", "1"])?;
-    if code != Some(4) || !err.contains("run as root") {
-        return Err(format!("{code:?}: {err}"));
-    }
+    let as_nobody = |more: &[&str], status, parts: &[&str]| {
+        says("setpriv", &[&nobody[..], more].concat(), status, parts)
+    };
+    as_nobody(&["--source", "perf", "--count", "1"], 4, &["run as root"])?;
     // Without a wish it looks where it may, and says what it can't see.
-    let (out, err, code) = as_nobody(&["--count", "1", "--interval", "100ms"])?;
-    if code != Some(0)
-        || !err.contains("the counters in /proc")
-        || !err.contains("can't see who waits")
-    {
-        return Err(format!("{code:?}: {out}{err}"));
-    }
+    let parts = ["the counters in /proc", "can't see who waits"];
+    as_nobody(&["--count", "1", "--interval", "100ms"], 0, &parts)?;
     // A container, in which processes have other numbers.
     let contained =
         ["--pid", "--fork", "--mount-proc", FLOODWALL, "probe", "--source", "perf", "--count", "1"];
-    let (_, err, code) = run("unshare", &contained)?;
-    if code != Some(0) || !err.contains("can't see writes to O_SYNC files: in this container") {
-        return Err(format!("{code:?}: {err}"));
-    }
-    let (_, err, code) = run(FLOODWALL, &["probe", "no-such-disk"])?;
-    if code != Some(2) || !err.contains("'no-such-disk' is no block device") {
-        return Err(format!("{code:?}: {err}"));
-    }
-    Ok(())
+    says("unshare", &contained, 0, &["can't see writes to O_SYNC files: in this container"])?;
+    says(FLOODWALL, &["probe", "no-such-disk"], 2, &["'no-such-disk' is no block device"])
 }
 
 /// Shell commands after which tracefs is mounted nowhere, and after which it is.
@@ -191,10 +168,5 @@ fn looks_after(prepare: &str) -> Result<(), String> {
     let script = format!(
         "{prepare} || exit 77; exec '{FLOODWALL}' probe --source perf --count 1 --interval 100ms"
     );
-    let (_, err, code) = run("unshare", &["--mount", "/bin/sh", "-c", &script])?;
-    if code == Some(0) && err.contains("tracepoints (perf events)") {
-        Ok(())
-    } else {
-        Err(format!("{code:?}: {err}"))
-    }
+    says("unshare", &["--mount", "/bin/sh", "-c", &script], 0, &["tracepoints (perf events)"])
 }

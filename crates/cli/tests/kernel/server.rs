@@ -19,6 +19,9 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
+use floodwall_testing::disk::Disk;
+use floodwall_testing::process::{output, run, told};
+use floodwall_testing::{ensure, said, until};
 use fuser::{
     Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
     InitFlags, KernelConfig, LockOwner, MountOption, OpenFlags, ReplyAttr, ReplyData, ReplyEmpty,
@@ -26,12 +29,11 @@ use fuser::{
 };
 use rustix::process::{Signal, set_parent_process_death_signal};
 
-use crate::disk::{Disk, run};
-use crate::{FUSE, SHM_GIB, Test};
+use crate::{FLOODWALL, FUSE, SHM_GIB, Test};
 
 pub(crate) const TESTS: &[Test] = &[Test {
     name: "a limit that hangs a userspace block server is refused",
-    needs: &[FUSE, SHM_GIB, "mkfs.ext4", "losetup", "mountpoint", "dd", "timeout"],
+    needs: &[FUSE, SHM_GIB, "mkfs.ext4", "losetup", "dd", "timeout"],
     body: refused_and_rightly_so,
 }];
 
@@ -222,7 +224,7 @@ struct Served {
 impl Served {
     fn make() -> Result<Self, String> {
         // A loop device's worker may dirty any number of pages in memory.
-        let below = Disk::make_in(Path::new(SHM), "ext4", DISK_MIB)?;
+        let below = Disk::new_in(Path::new(SHM), "ext4", DISK_MIB)?;
         let backing = below.path().join("backing");
         File::create(&backing)
             .and_then(|f| f.set_len(DISK_BYTES))
@@ -239,9 +241,9 @@ impl Served {
             .map_err(said("the server"))?;
         let mut served = Self { server, dir, device: None, writers: Vec::new(), below };
         let file = served.dir.path().join("fuse/disk");
-        wait(Duration::from_secs(10), || file.exists()).ok_or("the server serves nothing")?;
+        until(Duration::from_secs(10), "the server serves a file", || file.exists())?;
         let arguments = ["--find", "--show", "--direct-io=on", &file.to_string_lossy()];
-        let device = run("losetup", &arguments)?.trim().to_owned();
+        let device = run("losetup", &arguments)?;
         served.device = Some(device.clone());
         run(
             "mkfs.ext4",
@@ -308,7 +310,7 @@ impl Drop for Served {
             let _ = run("losetup", &["-d", device]);
         }
         let _ = run("umount", &[&self.dir.path().join("fuse").to_string_lossy()]);
-        if wait(Duration::from_secs(10), || has_ended(&mut self.server)).is_none() {
+        if until(Duration::from_secs(10), "its end", || has_ended(&mut self.server)).is_err() {
             let _ = self.server.kill();
             let _ = self.server.wait();
         }
@@ -319,34 +321,12 @@ fn has_ended(child: &mut Child) -> bool {
     matches!(child.try_wait(), Ok(Some(_)))
 }
 
-fn said<E: std::fmt::Display>(what: &str) -> impl Fn(E) -> String + use<'_, E> {
-    move |error| format!("{what}: {error}")
-}
-
-fn wait(patience: Duration, mut is_so: impl FnMut() -> bool) -> Option<()> {
-    let end = Instant::now() + patience;
-    while !is_so() {
-        if Instant::now() > end {
-            return None;
-        }
-        thread::sleep(Duration::from_millis(20));
-    }
-    Some(())
+fn has_succeeded(child: &mut Child) -> bool {
+    matches!(child.try_wait(), Ok(Some(status)) if status.success())
 }
 
 fn floodwall(arguments: &[&str]) -> Result<Output, String> {
-    Command::new(env!("CARGO_BIN_EXE_floodwall"))
-        .args(arguments)
-        .output()
-        .map_err(said("floodwall"))
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-fn expect(what: &str, so: bool) -> Result<(), String> {
-    if so { Ok(()) } else { Err(what.to_owned()) }
+    output(Command::new(FLOODWALL).args(arguments))
 }
 
 const LOW: [&str; 2] = ["vm.dirty_bytes=16MiB", "vm.dirty_background_bytes=8MiB"];
@@ -368,31 +348,27 @@ fn refused_and_rightly_so() -> Result<(), String> {
     let words =
         [served.name(), &format!("pid {}", served.server.id()), "PR_SET_IO_FLUSHER", "backing"];
     for word in words.into_iter().chain(["--allow-userspace-servers"]) {
-        expect(
-            &format!("'{word}' is not in: {}", stderr(&refused)),
-            stderr(&refused).contains(word),
-        )?;
+        ensure(told(&refused).contains(word), || {
+            format!("'{word}' is not in: {}", told(&refused))
+        })?;
     }
-    expect("it is a refusal", refused.status.code() == Some(2))?;
+    ensure(refused.status.code() == Some(2), "it is a refusal")?;
     let after = fs::read_to_string("/proc/sys/vm/dirty_bytes").map_err(said("dirty_bytes"))?;
-    expect("nothing was changed", before == after)?;
+    ensure(before == after, "nothing was changed")?;
     let status = floodwall(&["status", "--seconds", "0.1", "--json"])?;
     let status = String::from_utf8_lossy(&status.stdout).into_owned();
-    expect("status has the finding", status.contains("FW045"))?;
+    ensure(status.contains("FW045"), "status has the finding")?;
     let persisted = floodwall(&["persist", "--dry-run", LOW[0], LOW[1]])?;
-    expect("persist refuses it too", persisted.status.code() == Some(2))?;
+    ensure(persisted.status.code() == Some(2), "persist refuses it too")?;
 
     // 2. So writers come to their end.
     let writer = served.write("a", 200)?;
-    let ended =
-        wait(PATIENCE, || matches!(writer.try_wait(), Ok(Some(status)) if status.success()));
-    ended.ok_or("a writer has not come to its end under the limits in force")?;
+    until(PATIENCE, "a writer's end under the limits in force", || has_succeeded(writer))?;
     drop(rescue);
 
     // 3. A strict limit of the device that the server writes to hangs nothing.
     let rescue = Rescue::arm(&served.server)?;
-    let number = run("mountpoint", &["-d", &served.below.path().to_string_lossy()])?;
-    let number = number.trim();
+    let number = served.below.id;
     let strict = format!("/sys/class/bdi/{number}");
     if Path::new(&strict).join("strict_limit").exists() {
         let device = fs::read_to_string(format!("/sys/dev/block/{number}/uevent"))
@@ -404,21 +380,19 @@ fn refused_and_rightly_so() -> Result<(), String> {
         let share =
             [format!("{device}.bdi.max_ratio_fine=1000"), format!("{device}.bdi.strict_limit=1")];
         let applied = apply(&[&share[0], &share[1]])?;
-        expect(&format!("a strict limit is none: {}", stderr(&applied)), applied.status.success())?;
+        ensure(applied.status.success(), || format!("a strict limit is none: {}", told(&applied)))?;
         let writer = served.write("b", 50)?;
-        let ended =
-            wait(PATIENCE, || matches!(writer.try_wait(), Ok(Some(status)) if status.success()));
-        ended.ok_or("a writer has not come to its end beside a strict limit")?;
+        until(PATIENCE, "a writer's end beside a strict limit", || has_succeeded(writer))?;
         // Under it the server would not hang at the machine's limit either.
         let back = floodwall(&["rollback", &journal[0], &journal[1]])?;
-        expect(&format!("put back: {}", stderr(&back)), back.status.success())?;
+        ensure(back.status.success(), || format!("put back: {}", told(&back)))?;
     }
     drop(rescue);
 
     // 4. Users who insist get the predicted hang.
     let rescue = Rescue::arm(&served.server)?;
     let insisted = apply(&[LOW[0], LOW[1], "--allow-userspace-servers"])?;
-    expect(&format!("the override counts: {}", stderr(&insisted)), insisted.status.success())?;
+    ensure(insisted.status.success(), || format!("the override counts: {}", told(&insisted)))?;
     // It hangs when the server's threads come to the limit before the flusher has cleaned enough.
     let end = Instant::now() + PATIENCE - Duration::from_secs(2);
     let mut hung = Ok(false);
@@ -430,13 +404,13 @@ fn refused_and_rightly_so() -> Result<(), String> {
     }
     let (written, _) = served.progress()?;
     drop(rescue);
-    let freed = wait(PATIENCE, || served.progress().is_ok_and(|(now, _)| now > written));
-    let ended = served.writers.iter_mut().all(|writer| {
-        wait(PATIENCE, || matches!(writer.try_wait(), Ok(Some(status)) if status.success()))
-            .is_some()
-    });
+    let goes_on = || served.progress().is_ok_and(|(now, _)| now > written);
+    let freed = until(PATIENCE, "a higher limit frees it", goes_on);
+    let mut writers = served.writers.iter_mut();
+    let ended = writers
+        .try_for_each(|writer| until(PATIENCE, "a freed writer's end", || has_succeeded(writer)));
     let back = floodwall(&["rollback", &journal[0], &journal[1]])?;
-    expect("the server hung under the limit that was refused", hung?)?;
-    expect("a higher limit frees it", freed.is_some() && ended)?;
-    expect(&format!("put back: {}", stderr(&back)), back.status.success())
+    ensure(hung?, "the server hung under the limit that was refused")?;
+    freed.and(ended)?;
+    ensure(back.status.success(), || format!("put back: {}", told(&back)))
 }

@@ -1,13 +1,14 @@
 //! `floodwall size --device` on a real filesystem over a loop device: measured, interrupted, and
 //! nothing left behind.
 
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use serde_json::Value;
+use floodwall_testing::disk::Disk;
+use floodwall_testing::ensure;
+use floodwall_testing::process::{everything, json, output, told};
 
-use crate::Test;
-use crate::disk::Disk;
+use crate::{FLOODWALL, Test};
 
 pub(crate) const TESTS: &[Test] = &[
     Test {
@@ -29,88 +30,59 @@ pub(crate) const TESTS: &[Test] = &[
 ];
 
 fn size(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_floodwall"));
+    let mut command = Command::new(FLOODWALL);
     command.arg("size").args(arguments).stdin(Stdio::null());
     command
 }
 
-fn expect(holds: bool, what: &str) -> Result<(), String> {
-    if holds { Ok(()) } else { Err(what.to_owned()) }
-}
-
-fn told(output: &Output) -> String {
-    let (out, err) =
-        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    format!("{out}{err}")
-}
-
-/// The name of the loop device that is mounted there.
-fn device(disk: &Disk) -> Result<String, String> {
-    let mounts = std::fs::read_to_string("/proc/self/mounts").map_err(|e| e.to_string())?;
-    let path = disk.path();
-    let line = mounts.lines().find(|line| line.split(' ').nth(1) == path.to_str());
-    let source = line.and_then(|line| line.split(' ').next()).ok_or("it is not mounted")?;
-    Ok(source.trim_start_matches("/dev/").to_owned())
-}
-
 fn measured() -> Result<(), String> {
-    let disk = Disk::make("ext4", 600)?;
-    let name = device(&disk)?;
+    let disk = Disk::new("ext4", 600)?;
+    let name = disk.device.name();
     // By its name, and by a directory on it.
-    for given in [name.as_str(), disk.path().to_str().ok_or("no path")?] {
-        let output = size(&["--device", given, "--sample", "192MiB", "--json"])
-            .output()
-            .map_err(|e| e.to_string())?;
-        expect(output.status.success(), &told(&output))?;
-        let document: Value = serde_json::from_slice(&output.stdout).map_err(|e| e.to_string())?;
+    for given in [name, disk.path().to_str().ok_or("no path")?] {
+        let output = output(&mut size(&["--device", given, "--sample", "192MiB", "--json"]))?;
+        ensure(output.status.success(), || told(&output))?;
+        let document = json(&output)?;
         let rate = document["measured"][0]["bytes_per_s"].as_f64().unwrap_or(0.0);
-        expect(
-            rate > 1e6 && document["drains"][0]["name"] == name.as_str(),
-            &document.to_string(),
-        )?;
+        ensure(rate > 1e6 && document["drains"][0]["name"] == name, || document.to_string())?;
         let limit = document["sizing"]["hard_bytes"].as_f64().unwrap_or(0.0);
-        expect((limit / (rate * 1.5) - 1.0).abs() < 0.01, &document.to_string())?;
-        expect(disk.names().is_empty(), &format!("left: {:?}", disk.names()))?;
+        ensure((limit / (rate * 1.5) - 1.0).abs() < 0.01, || document.to_string())?;
+        ensure(disk.names().is_empty(), || format!("left: {:?}", disk.names()))?;
     }
     // Straight into apply, without a write.
-    let output = size(&["--device", &name, "--sample", "192MiB", "--apply", "--dry-run"]).output();
-    let said = told(&output.map_err(|e| e.to_string())?);
-    expect(said.contains("drains ") && said.contains("/proc/sys/vm/dirty_bytes"), &said)
+    let mut command = size(&["--device", name, "--sample", "192MiB", "--apply", "--dry-run"]);
+    let said = everything(&output(&mut command)?);
+    ensure(said.contains("drains ") && said.contains("/proc/sys/vm/dirty_bytes"), &said)
 }
 
 fn several() -> Result<(), String> {
-    let disks = [Disk::make("ext4", 600)?, Disk::make("ext4", 600)?];
-    let names = [device(&disks[0])?, device(&disks[1])?];
+    let disks = [Disk::new("ext4", 600)?, Disk::new("ext4", 600)?];
+    let names = [disks[0].device.name(), disks[1].device.name()];
     // One by its name, one by a directory on it.
     let second = disks[1].path();
-    let given = ["--device", names[0].as_str(), "--device", second.to_str().ok_or("no path")?];
-    let output =
-        size(&[&given, ["--sample", "192MiB", "--json", "--hard-delay=1s"].as_slice()].concat())
-            .output()
-            .map_err(|e| e.to_string())?;
-    expect(output.status.success(), &told(&output))?;
-    let document: Value = serde_json::from_slice(&output.stdout).map_err(|e| e.to_string())?;
+    let given = ["--device", names[0], "--device", second.to_str().ok_or("no path")?];
+    let run = |more: &[&str]| output(&mut size(&[&given, more].concat()));
+    let output = run(&["--sample", "192MiB", "--json", "--hard-delay=1s"])?;
+    ensure(output.status.success(), || told(&output))?;
+    let document = json(&output)?;
     let rate = |at: usize| document["measured"][at]["bytes_per_s"].as_f64().unwrap_or(0.0);
     let hard = document["sizing"]["hard_bytes"].as_f64().unwrap_or(0.0);
     // A second of both together; each may hold its own share of it.
-    expect((hard / (rate(0) + rate(1)) - 1.0).abs() < 0.01, &document.to_string())?;
-    for (at, name) in names.iter().enumerate() {
+    ensure((hard / (rate(0) + rate(1)) - 1.0).abs() < 0.01, || document.to_string())?;
+    for (at, name) in names.into_iter().enumerate() {
         let share = &document["sizing"]["shares"][at];
         let part = share["max_ratio_ppm"].as_f64().unwrap_or(0.0) / 1e6;
-        expect(share["name"] == name.as_str(), &document.to_string())?;
-        expect((part * hard / rate(at) - 1.0).abs() < 0.01, &document.to_string())?;
+        ensure(share["name"] == name, || document.to_string())?;
+        ensure((part * hard / rate(at) - 1.0).abs() < 0.01, || document.to_string())?;
     }
-    expect(disks.iter().all(|disk| disk.names().is_empty()), "a scratch file is left")?;
+    ensure(disks.iter().all(|disk| disk.names().is_empty()), "a scratch file is left")?;
 
-    let output =
-        size(&[&given, ["--sample", "192MiB", "--apply", "--dry-run"].as_slice()].concat())
-            .output();
-    let said = told(&output.map_err(|e| e.to_string())?);
-    for name in &names {
-        expect(said.contains(&format!("{name}.bdi.max_ratio_fine: ")), &said)?;
-        expect(said.contains(&format!("{name}.bdi.strict_limit: 0 -> 1")), &said)?;
+    let said = everything(&run(&["--sample", "192MiB", "--apply", "--dry-run"])?);
+    for name in names {
+        ensure(said.contains(&format!("{name}.bdi.max_ratio_fine: ")), &said)?;
+        ensure(said.contains(&format!("{name}.bdi.strict_limit: 0 -> 1")), &said)?;
     }
-    expect(said.contains("/proc/sys/vm/dirty_bytes"), &said)
+    ensure(said.contains("/proc/sys/vm/dirty_bytes"), &said)
 }
 
 /// Bytes of the scratch file, as far as there is one.
@@ -121,7 +93,7 @@ fn written(disk: &Disk) -> u64 {
 }
 
 fn interrupted() -> Result<(), String> {
-    let disk = Disk::make("ext4", 600)?;
+    let disk = Disk::new("ext4", 600)?;
     let mut child = size(&["--device", disk.path().to_str().ok_or("no path")?])
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
@@ -136,12 +108,9 @@ fn interrupted() -> Result<(), String> {
         }
         std::thread::sleep(Duration::from_millis(5));
     }
-    let pid = i32::try_from(child.id())
-        .ok()
-        .and_then(rustix::process::Pid::from_raw)
-        .ok_or("no process")?;
+    let pid = rustix::process::Pid::from_child(&child);
     let _ = rustix::process::kill_process(pid, rustix::process::Signal::INT);
     let output = child.wait_with_output().map_err(|e| e.to_string())?;
-    expect(output.status.success() || told(&output).contains("interrupted"), &told(&output))?;
-    expect(disk.names().is_empty(), &format!("left: {:?}", disk.names()))
+    ensure(output.status.success() || told(&output).contains("interrupted"), || told(&output))?;
+    ensure(disk.names().is_empty(), || format!("left: {:?}", disk.names()))
 }

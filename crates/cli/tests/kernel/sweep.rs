@@ -2,11 +2,14 @@
 //! there is room.
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::path::Path;
+use std::process::{Command, Output};
 
-use crate::Test;
-use crate::disk::run;
+use floodwall_testing::disk::Mount;
+use floodwall_testing::ensure;
+use floodwall_testing::process::{output, told};
+
+use crate::{FLOODWALL, Test};
 
 pub(crate) const TESTS: &[Test] = &[Test {
     name: "a sweep whose disk fills up stops, and goes on where it was",
@@ -40,34 +43,9 @@ settle = "0s"
 device_cache = "1B"
 "#;
 
-/// A tmpfs of a few pages; dropping it unmounts it.
-struct Small(PathBuf);
-
-impl Small {
-    fn mount(at: &Path) -> Result<Self, String> {
-        fs::create_dir(at).map_err(|e| e.to_string())?;
-        run("mount", &["-t", "tmpfs", "-o", "size=4k", "none", &at.to_string_lossy()])?;
-        Ok(Self(at.to_owned()))
-    }
-
-    fn grow(&self, kib: u64) -> Result<(), String> {
-        run("mount", &["-o", &format!("remount,size={kib}k"), &self.0.to_string_lossy()]).map(drop)
-    }
-}
-
-impl Drop for Small {
-    fn drop(&mut self) {
-        let _ = run("umount", &["-l", &self.0.to_string_lossy()]);
-    }
-}
-
 fn sweep(file: &Path, out: &Path) -> Result<Output, String> {
-    Command::new(env!("CARGO_BIN_EXE_floodwall"))
-        .args(["sim", "sweep", "--quiet", "--jobs", "2", "-o"])
-        .args([out, file])
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|e| e.to_string())
+    let mut command = Command::new(FLOODWALL);
+    output(command.args(["sim", "sweep", "--quiet", "--jobs", "2", "-o"]).args([out, file]))
 }
 
 fn full() -> Result<(), String> {
@@ -77,15 +55,14 @@ fn full() -> Result<(), String> {
     fs::write(dir.path().join("tiny.toml"), TINY).map_err(|e| e.to_string())?;
     let whole = dir.path().join("whole.parquet");
     let reference = sweep(&file, &whole)?;
-    if !reference.status.success() {
-        return Err(String::from_utf8_lossy(&reference.stderr).into_owned());
-    }
-    let small = Small::mount(&dir.path().join("small"))?;
-    let out = small.0.join("out.parquet");
-    let journal = small.0.join("out.parquet.journal");
+    ensure(reference.status.success(), || told(&reference))?;
+    // A tmpfs of a few pages.
+    let small = Mount::new(&["-t", "tmpfs", "-o", "size=4k", "none"], &dir.path().join("small"))?;
+    let out = small.path().join("out.parquet");
+    let journal = small.path().join("out.parquet.journal");
     let (mut stops, mut of_table, mut kept) = (0, 0, 0);
     for kib in (4..).step_by(4) {
-        small.grow(kib)?;
+        small.remount(&format!("size={kib}k"))?;
         let output = sweep(&file, &out)?;
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         if output.status.success() {
@@ -98,8 +75,12 @@ fn full() -> Result<(), String> {
         if !fine || kib > 1024 {
             return Err(format!("at {kib} KiB: {:?} {said}", output.status));
         }
-        let names: Vec<_> =
-            fs::read_dir(&small.0).into_iter().flatten().flatten().map(|e| e.file_name()).collect();
+        let names: Vec<_> = fs::read_dir(small.path())
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|e| e.file_name())
+            .collect();
         if names != ["out.parquet.journal"] {
             return Err(format!("at {kib} KiB there is {names:?}"));
         }

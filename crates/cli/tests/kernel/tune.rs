@@ -7,10 +7,12 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use floodwall_testing::disk::{Disk, read};
+use floodwall_testing::ensure;
+use floodwall_testing::process::{json, run, told};
 use serde_json::Value;
 
-use crate::Test;
-use crate::disk::{Disk, run};
+use crate::{FLOODWALL, Test};
 
 pub(crate) const TESTS: &[Test] = &[
     Test {
@@ -94,22 +96,23 @@ struct Place {
 
 impl Place {
     fn new() -> Result<Self, String> {
-        let disk = Disk::make("ext4", 1024)?;
+        let disk = Disk::new("ext4", 1024)?;
         let files = tempfile::tempdir().map_err(|e| e.to_string())?;
         let mut scenario =
             fs::File::create(files.path().join("small.toml")).map_err(|e| e.to_string())?;
         scenario.write_all(SCENARIO.as_bytes()).map_err(|e| e.to_string())?;
         let mut place = Self { disk, files, before: Vec::new() };
-        place.before = place.knobs()?;
+        place.before = place.knobs();
         Ok(place)
     }
 
+    fn queue(&self) -> PathBuf {
+        PathBuf::from("/sys/block").join(self.disk.device.name()).join("queue")
+    }
+
     /// Every knob that these tests change.
-    fn knobs(&self) -> Result<Vec<(PathBuf, String)>, String> {
-        let source = run("findmnt", &["-no", "SOURCE", &self.disk.path().to_string_lossy()])?;
-        let queue = PathBuf::from("/sys/block")
-            .join(source.trim().trim_start_matches("/dev/"))
-            .join("queue");
+    fn knobs(&self) -> Vec<(PathBuf, String)> {
+        let queue = self.queue();
         let mut paths: Vec<PathBuf> =
             ["scheduler", "nr_requests", "max_sectors_kb", "read_ahead_kb", "wbt_lat_usec"]
                 .iter()
@@ -120,16 +123,12 @@ impl Place {
         {
             paths.push(PathBuf::from("/proc/sys/vm").join(limit));
         }
-        let read = |path: PathBuf| {
-            let text = fs::read_to_string(&path).unwrap_or_default().trim().to_owned();
-            (path, text)
-        };
-        Ok(paths.into_iter().map(read).collect())
+        paths.into_iter().map(|path| (path.clone(), read(&path))).collect()
     }
 
     fn command(&self, command: &str, more: &[&str]) -> Command {
         let journal = self.files.path().canonicalize().unwrap_or_default().join("journal");
-        let mut floodwall = Command::new(env!("CARGO_BIN_EXE_floodwall"));
+        let mut floodwall = Command::new(FLOODWALL);
         floodwall.arg(command).args(more).arg("--journal").arg(journal);
         if command != "rollback" {
             floodwall
@@ -151,11 +150,11 @@ impl Place {
             .spawn()
             .map_err(|e| e.to_string())?;
         let begin = Instant::now();
-        while self.knobs()? == self.before {
+        while self.knobs() == self.before {
             if child.try_wait().map_err(|e| e.to_string())?.is_some() {
-                return Err(text(&child.wait_with_output().map_err(|e| e.to_string())?));
+                return Err(told(&child.wait_with_output().map_err(|e| e.to_string())?));
             }
-            check(begin.elapsed() < Duration::from_secs(60), || {
+            ensure(begin.elapsed() < Duration::from_secs(60), || {
                 "no setting came into force within 60 s".into()
             })?;
             std::thread::sleep(Duration::from_millis(5));
@@ -164,25 +163,16 @@ impl Place {
     }
 
     fn is_as_before(&self) -> Result<(), String> {
-        let now = self.knobs()?;
-        check(now == self.before, || format!("{now:?}, not {:?}", self.before))?;
-        check(self.disk.names().is_empty(), || format!("left behind: {:?}", self.disk.names()))
+        let now = self.knobs();
+        ensure(now == self.before, || format!("{now:?}, not {:?}", self.before))?;
+        ensure(self.disk.names().is_empty(), || format!("left behind: {:?}", self.disk.names()))
     }
-}
-
-fn check(condition: bool, message: impl FnOnce() -> String) -> Result<(), String> {
-    if condition { Ok(()) } else { Err(message()) }
-}
-
-fn text(output: &Output) -> String {
-    format!("{}: {}", output.status, String::from_utf8_lossy(&output.stderr))
 }
 
 fn done(mut command: Command) -> Result<(Output, Value), String> {
     let output = command.output().map_err(|e| e.to_string())?;
-    check(matches!(output.status.code(), Some(0 | 3)), || text(&output))?;
-    let json =
-        serde_json::from_slice(&output.stdout).map_err(|e| format!("{e}: {}", text(&output)))?;
+    ensure(matches!(output.status.code(), Some(0 | 3)), || told(&output))?;
+    let json = json(&output)?;
     Ok((output, json))
 }
 
@@ -199,7 +189,7 @@ fn compared() -> Result<(), String> {
     let (_, json) = done(place.command("compare", &sets))?;
     place.is_as_before()?;
     let contenders = json["contenders"].as_array().ok_or("no contenders")?;
-    check(contenders.len() == 3, || json["contenders"].to_string())?;
+    ensure(contenders.len() == 3, || json["contenders"].to_string())?;
     for (i, knob, value) in [
         (0, "vm.dirty_ratio", "20"),
         (1, "vm.dirty_bytes", "67108864"),
@@ -208,9 +198,9 @@ fn compared() -> Result<(), String> {
     ] {
         for index in contenders[i]["trials"].as_array().into_iter().flatten() {
             let setting = &json["trials"][index.as_u64().unwrap_or(99) as usize]["setting"];
-            check(setting[knob] == value, || format!("{knob} read back as {}", setting[knob]))?;
+            ensure(setting[knob] == value, || format!("{knob} read back as {}", setting[knob]))?;
         }
-        check(contenders[i]["trials"].as_array().is_some_and(|t| t.len() == 2), || {
+        ensure(contenders[i]["trials"].as_array().is_some_and(|t| t.len() == 2), || {
             contenders[i]["trials"].to_string()
         })?;
     }
@@ -222,17 +212,16 @@ fn compared() -> Result<(), String> {
         .collect();
     let all =
         ["victim_iops", "victim_p99_us", "flood_bytes_per_s", "burst_bytes_per_s", "dead_share"];
-    check(figures == all, || contenders[1]["versus"].to_string())
+    ensure(figures == all, || contenders[1]["versus"].to_string())
 }
 
 /// A victim that is a command notes what ionice(1) says of itself and of the thread that commits
 /// its journal.
 fn priorities() -> Result<(), String> {
     let place = Place::new()?;
-    let source = run("findmnt", &["-no", "SOURCE", &place.disk.path().to_string_lossy()])?;
-    let task = format!("/sys/fs/ext4/{}/journal_task", source.trim().trim_start_matches("/dev/"));
-    let before =
-        run("ionice", &["-p", fs::read_to_string(&task).map_err(|e| e.to_string())?.trim()])?;
+    let task = format!("/sys/fs/ext4/{}/journal_task", place.disk.device.name());
+    let priority = || run("ionice", &["-p", &read(task.as_ref())]);
+    let before = priority()?;
     let notes = place.files.path().join("notes");
     let notes = notes.display();
     let victim = format!(
@@ -245,11 +234,11 @@ fn priorities() -> Result<(), String> {
     place.is_as_before()?;
     let setting = &json["trials"]
         [json["contenders"][1]["trials"][0].as_u64().unwrap_or(99) as usize]["setting"];
-    check(setting["victim.ioprio"] == "be/0" && setting["journal.ioprio"] == "be/1", || {
+    ensure(setting["victim.ioprio"] == "be/0" && setting["journal.ioprio"] == "be/1", || {
         setting.to_string()
     })?;
     let seen = fs::read_to_string(place.files.path().join("notes")).map_err(|e| e.to_string())?;
-    let default = format!("none: prio 0, {}", before.trim());
+    let default = format!("none: prio 0, {before}");
     let noted: Vec<bool> = seen
         .lines()
         .map(|line| match line {
@@ -262,12 +251,11 @@ fn priorities() -> Result<(), String> {
     let trials = json["trials"].as_array().ok_or("no trials")?;
     let raised = trials.iter().filter(|trial| trial["setting"]["victim.ioprio"] == "be/0").count();
     let noted = (noted.iter().filter(|raised| **raised).count(), noted.len());
-    check(noted == (raised, trials.len()) && raised > 1, || {
+    ensure(noted == (raised, trials.len()) && raised > 1, || {
         format!("{raised} of {} trials had the priority: {seen}", trials.len())
     })?;
-    let after =
-        run("ionice", &["-p", fs::read_to_string(&task).map_err(|e| e.to_string())?.trim()])?;
-    check(after == before, || format!("the journal's thread has {after}, not {before}"))
+    let after = priority()?;
+    ensure(after == before, || format!("the journal's thread has {after}, not {before}"))
 }
 
 fn each_elevator() -> Result<(), String> {
@@ -289,17 +277,14 @@ fn each_elevator() -> Result<(), String> {
     ))?;
     place.is_as_before()?;
     let contenders = json["contenders"].as_array().ok_or("no contenders")?;
-    let source = run("findmnt", &["-no", "SOURCE", &place.disk.path().to_string_lossy()])?;
-    let queue =
-        PathBuf::from("/sys/block").join(source.trim().trim_start_matches("/dev/")).join("queue");
-    let offered = fs::read_to_string(queue.join("scheduler")).map_err(|e| e.to_string())?;
-    check(contenders.len() == offered.split_whitespace().count(), || {
+    let offered = read(&place.queue().join("scheduler"));
+    ensure(contenders.len() == offered.split_whitespace().count(), || {
         format!("{} of {offered}", contenders.len())
     })?;
     for contender in contenders {
         for index in contender["trials"].as_array().into_iter().flatten() {
             let trial = &json["trials"][index.as_u64().unwrap_or(99) as usize];
-            check(trial["setting"]["scheduler"] == contender["name"], || {
+            ensure(trial["setting"]["scheduler"] == contender["name"], || {
                 trial["setting"].to_string()
             })?;
         }
@@ -321,8 +306,8 @@ fn refused() -> Result<(), String> {
     let (_, json) = done(place.command("compare", &sets))?;
     place.is_as_before()?;
     let why = json["contenders"][1]["failure"].as_str().unwrap_or_default().to_owned();
-    check(why.contains("fifo_batch"), || format!("'{why}'"))?;
-    check(json["contenders"][2]["trials"].as_array().is_some_and(|t| t.len() == 2), || {
+    ensure(why.contains("fifo_batch"), || format!("'{why}'"))?;
+    ensure(json["contenders"][2]["trials"].as_array().is_some_and(|t| t.len() == 2), || {
         "the others went on".into()
     })
 }
@@ -334,7 +319,7 @@ fn signalled() -> Result<(), String> {
         std::thread::sleep(Duration::from_millis(delay_ms));
         run("kill", &["-s", name, &child.id().to_string()])?;
         let output = child.wait_with_output().map_err(|e| e.to_string())?;
-        check(output.status.code() == Some(1), || format!("SIG{name}: {}", text(&output)))?;
+        ensure(output.status.code() == Some(1), || format!("SIG{name}: {}", told(&output)))?;
         place.is_as_before().map_err(|e| format!("SIG{name} after {delay_ms} ms: {e}"))?;
     }
     Ok(())
@@ -346,18 +331,15 @@ fn killed() -> Result<(), String> {
         let mut child = place.start()?;
         run("kill", &["-s", "KILL", &child.id().to_string()])?;
         child.wait().map_err(|e| e.to_string())?;
-        check(place.knobs()? != place.before, || "there was nothing to put back".into())?;
-        run(
-            env!("CARGO_BIN_EXE_floodwall"),
-            &["bench", "--clean", &place.disk.path().to_string_lossy()],
-        )?;
+        ensure(place.knobs() != place.before, || "there was nothing to put back".into())?;
+        run(FLOODWALL, &["bench", "--clean", &place.disk.path().to_string_lossy()])?;
         if by_hand {
             let output = place.command("rollback", &[]).output().map_err(|e| e.to_string())?;
-            check(output.status.success(), || text(&output))?;
+            ensure(output.status.success(), || told(&output))?;
         } else {
             let (output, _) = done(place.command("compare", &["--set", "read_ahead_kb=64"]))?;
-            check(text(&output).contains("of a run that was killed was put back"), || {
-                text(&output)
+            ensure(told(&output).contains("of a run that was killed was put back"), || {
+                told(&output)
             })?;
         }
         place.is_as_before()?;
@@ -371,11 +353,11 @@ fn tuned() -> Result<(), String> {
     let (output, json) = done(place.command("tune", &["--time", "60s"]))?;
     let seconds = begin.elapsed().as_secs_f64();
     place.is_as_before()?;
-    check(json["recommended"]["why"].as_str().is_some_and(|w| !w.is_empty()), || text(&output))?;
-    check(json["trials_run"].as_u64().is_some_and(|n| n >= 5), || json["trials_run"].to_string())?;
+    ensure(json["recommended"]["why"].as_str().is_some_and(|w| !w.is_empty()), || told(&output))?;
+    ensure(json["trials_run"].as_u64().is_some_and(|n| n >= 5), || json["trials_run"].to_string())?;
     // The files are written before the time begins; the device is a file on whatever disk this
     // machine has.
-    check(seconds < 150.0, || format!("{seconds} s for --time 60s"))
+    ensure(seconds < 150.0, || format!("{seconds} s for --time 60s"))
 }
 
 fn tune_signalled() -> Result<(), String> {
@@ -386,8 +368,8 @@ fn tune_signalled() -> Result<(), String> {
         std::thread::sleep(Duration::from_millis(delay_ms));
         run("kill", &["-s", name, &child.id().to_string()])?;
         let output = child.wait_with_output().map_err(|e| e.to_string())?;
-        check(matches!(output.status.code(), Some(1) | None), || {
-            format!("SIG{name}: {}", text(&output))
+        ensure(matches!(output.status.code(), Some(1) | None), || {
+            format!("SIG{name}: {}", told(&output))
         })?;
         place.is_as_before().map_err(|e| format!("SIG{name} after {delay_ms} ms: {e}"))?;
     }
@@ -402,8 +384,8 @@ fn second() -> Result<(), String> {
     let pid = child.id().to_string();
     child.wait().map_err(|e| e.to_string())?;
     let output = output?;
-    let said = text(&output);
-    check(output.status.code() == Some(1) && said.contains(&pid), || {
+    let said = told(&output);
+    ensure(output.status.code() == Some(1) && said.contains(&pid), || {
         format!("not a word of {pid}: {said}")
     })?;
     place.is_as_before()
@@ -422,8 +404,8 @@ fn nearly_full() -> Result<(), String> {
     let output = place.command("tune", &["--time", "60s"]).output().map_err(|e| e.to_string());
     fs::remove_file(&filler).map_err(|e| e.to_string())?;
     let output = output?;
-    let said = text(&output);
-    check(matches!(output.status.code(), Some(1 | 2)) && said.contains("that are free"), || {
+    let said = told(&output);
+    ensure(matches!(output.status.code(), Some(1 | 2)) && said.contains("that are free"), || {
         said.clone()
     })?;
     place.is_as_before()
@@ -432,10 +414,9 @@ fn nearly_full() -> Result<(), String> {
 /// A lab device loses power in the middle: the measurements are kept, the limits are put back.
 fn vanished() -> Result<(), String> {
     let place = Place::new()?;
-    let floodwall = env!("CARGO_BIN_EXE_floodwall");
     let name = format!("vanish-{}", std::process::id());
     run(
-        floodwall,
+        FLOODWALL,
         &[
             "lab", "up", "null", "--size", "2GiB", "--memory", "1GiB", "--fs", "ext4", "--name",
             &name,
@@ -444,7 +425,7 @@ fn vanished() -> Result<(), String> {
     let outcome = (|| {
         let mount = format!("/run/floodwall/lab/{name}/mnt");
         let out = place.files.path().join("out.json");
-        let mut command = Command::new(floodwall);
+        let mut command = Command::new(FLOODWALL);
         command
             .args([
                 "compare",
@@ -467,16 +448,16 @@ fn vanished() -> Result<(), String> {
             .stderr(Stdio::piped());
         let child = command.spawn().map_err(|e| e.to_string())?;
         let begin = Instant::now();
-        while place.knobs()? == place.before && begin.elapsed() < Duration::from_secs(60) {
+        while place.knobs() == place.before && begin.elapsed() < Duration::from_secs(60) {
             std::thread::sleep(Duration::from_millis(20));
         }
         std::thread::sleep(Duration::from_secs(12));
-        run(floodwall, &["lab", "powercut", &name])?;
+        run(FLOODWALL, &["lab", "powercut", &name])?;
         let output = child.wait_with_output().map_err(|e| e.to_string())?;
-        check(output.status.code() == Some(1), || text(&output))?;
-        check(out.exists(), || format!("nothing was kept: {}", text(&output)))
+        ensure(output.status.code() == Some(1), || told(&output))?;
+        ensure(out.exists(), || format!("nothing was kept: {}", told(&output)))
     })();
-    run(floodwall, &["lab", "down", &name])?;
+    run(FLOODWALL, &["lab", "down", &name])?;
     outcome?;
     place.is_as_before()
 }
@@ -490,13 +471,13 @@ fn foreign_file() -> Result<(), String> {
     let (output, json) =
         done(place.command("compare", &["--set", "default", "--set", &file.to_string_lossy()]))?;
     place.is_as_before()?;
-    let said = text(&output);
+    let said = told(&output);
     for part in
         ["was written for nvme7n1", "vm.dirty_byte is left out", "iosched.low_latency is left out"]
     {
-        check(said.contains(part), || format!("'{part}' is not in: {said}"))?;
+        ensure(said.contains(part), || format!("'{part}' is not in: {said}"))?;
     }
-    check(json["contenders"][1]["setting"] == serde_json::json!({"read_ahead_kb": "64"}), || {
+    ensure(json["contenders"][1]["setting"] == serde_json::json!({"read_ahead_kb": "64"}), || {
         json["contenders"][1]["setting"].to_string()
     })
 }

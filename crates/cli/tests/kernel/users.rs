@@ -5,9 +5,11 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::process::{Command, Output};
 
-use crate::{FUSE, Test};
+use floodwall_testing::ensure;
+use floodwall_testing::process::{output, text, told};
 
-const FLOODWALL: &str = env!("CARGO_BIN_EXE_floodwall");
+use crate::{FLOODWALL, FUSE, Test};
+
 /// A user that every machine has.
 const NOBODY: &str = "nobody";
 
@@ -27,11 +29,7 @@ pub(crate) const TESTS: &[Test] = &[
 
 fn floodwall(program: &[&str], args: &[&str]) -> Result<Output, String> {
     let all = [program, &[FLOODWALL], args].concat();
-    Command::new(all[0]).args(&all[1..]).output().map_err(|e| format!("{}: {e}", all[0]))
-}
-
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
+    output(Command::new(all[0]).args(&all[1..]))
 }
 
 fn bench() -> Result<(), String> {
@@ -53,9 +51,7 @@ fn bench() -> Result<(), String> {
         &[],
         &[&args[..], &["--victim-cmd", &command, "--user", NOBODY, &place]].concat(),
     )?;
-    if !matches!(output.status.code(), Some(0 | 3)) {
-        return Err(format!("{}: {}", output.status, said(&output)));
-    }
+    ensure(matches!(output.status.code(), Some(0 | 3)), || told(&output))?;
     let told = fs::read_to_string(&who).map_err(fail)?;
     if told.is_empty() || told.lines().any(|line| line != NOBODY) {
         return Err(format!("ran as {told:?}"));
@@ -71,11 +67,9 @@ fn lab() -> Result<(), String> {
     let args =
         ["lab", "run", "null", "--size", "64MiB", "--user", NOBODY, "--", "sh", "-c", script];
     let output = floodwall(&[], &args)?;
-    let told = String::from_utf8_lossy(&output.stdout).into_owned();
-    if output.status.success() && told == format!("{NOBODY}\n").repeat(3) {
-        return Ok(());
-    }
-    Err(format!("{}: {told:?} {}", output.status, said(&output)))
+    let printed = text(&output.stdout);
+    let is_all = output.status.success() && printed == format!("{NOBODY}\n").repeat(3);
+    ensure(is_all, || format!("{printed:?} {}", told(&output)))
 }
 
 fn refusals() -> Result<(), String> {
@@ -99,9 +93,8 @@ fn refusals() -> Result<(), String> {
     ];
     for (program, args, status, part) in cases {
         let output = floodwall(program, &args)?;
-        if output.status.code() != status || !said(&output).contains(part) {
-            return Err(format!("{}: {}", output.status, said(&output)));
-        }
+        let is_told = told(&output).contains(part);
+        ensure(output.status.code() == status && is_told, || told(&output))?;
     }
     Ok(())
 }

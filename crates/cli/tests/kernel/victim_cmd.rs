@@ -2,14 +2,14 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
+use floodwall_testing::disk::Disk;
+use floodwall_testing::ensure;
+use floodwall_testing::process::{json, output, text, told};
 use serde_json::Value;
 
-use crate::Test;
-use crate::disk::Disk;
-
-const FLOODWALL: &str = env!("CARGO_BIN_EXE_floodwall");
+use crate::{FLOODWALL, Test};
 
 pub(crate) const TESTS: &[Test] = &[
     Test {
@@ -41,7 +41,8 @@ const NEEDS: &[&str] = &["mkfs.ext4", "fio", "dd", "setpriv", "unshare"];
 /// and what was said beside it.
 fn bench(program: &[&str], command: &str, dir: &Path) -> Result<(Value, String), String> {
     let [first, rest @ ..] = program else { return Err("no program".into()) };
-    let output = Command::new(first)
+    let mut program = Command::new(first);
+    let program = program
         .args(rest)
         .args([
             "bench",
@@ -55,17 +56,10 @@ fn bench(program: &[&str], command: &str, dir: &Path) -> Result<(Value, String),
             "--no-burst",
         ])
         .args(["--flood", "none", "--victim-cmd", command])
-        .arg(dir)
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|e| format!("{first}: {e}"))?;
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    if !matches!(output.status.code(), Some(0 | 3)) {
-        return Err(format!("{}: {said}", output.status));
-    }
-    serde_json::from_slice(&output.stdout)
-        .map(|json| (json, said.clone()))
-        .map_err(|e| format!("{e}: {said}"))
+        .arg(dir);
+    let output = output(program)?;
+    ensure(matches!(output.status.code(), Some(0 | 3)), || told(&output))?;
+    Ok((json(&output)?, text(&output.stderr)))
 }
 
 fn victim(json: &Value) -> Result<&Value, String> {
@@ -102,7 +96,7 @@ fn fill_the_time(victim: &Value, kind: &str) -> Result<(), String> {
 }
 
 fn fsyncs() -> Result<(), String> {
-    let disk = Disk::make("ext4", 512)?;
+    let disk = Disk::new("ext4", 512)?;
     let told = disk.path().join("fio.json");
     let command = format!(
         "exec fio --name=victim --rw=randwrite --bs=4k --size=16m --fallocate=none \
@@ -110,7 +104,7 @@ fn fsyncs() -> Result<(), String> {
          --output-format=json --output='{}'",
         told.display()
     );
-    let (json, said) = bench(&[FLOODWALL], &command, &disk.path())?;
+    let (json, said) = bench(&[FLOODWALL], &command, disk.path())?;
     let fio = fs::read_to_string(&told).map_err(|e| e.to_string())?;
     // Warnings may come before the document.
     let fio = fio.find('{').map_or("", |at| &fio[at..]);
@@ -149,25 +143,25 @@ fn fsyncs() -> Result<(), String> {
 fn dsyncs() -> Result<(), String> {
     // Before such writes are known and watched a moment of the warm-up passes, so that fio's count
     // is another.
-    let disk = Disk::make("ext4", 512)?;
+    let disk = Disk::new("ext4", 512)?;
     let (json, said) = bench(
         &[FLOODWALL],
         "exec fio --name=victim --rw=randwrite --bs=4k --size=16m --fallocate=none \
          --create_fsync=0 --sync=dsync --time_based --runtime=600",
-        &disk.path(),
+        disk.path(),
     )?;
     fill_the_time(victim(&json)?, "write_us").map_err(|e| format!("{e}; {said}{:?}", unseen(&json)))
 }
 
 fn short_lived() -> Result<(), String> {
-    let disk = Disk::make("ext4", 512)?;
+    let disk = Disk::new("ext4", 512)?;
     let count: PathBuf = disk.path().join("count");
     let command = format!(
         "n=0; while :; do sh -c 'dd if=/dev/zero of=data bs=4k count=1 conv=notrunc,fdatasync \
          2>/dev/null'; n=$((n+1)); echo $n >'{}'; done",
         count.display()
     );
-    let (json, said) = bench(&[FLOODWALL], &command, &disk.path())?;
+    let (json, said) = bench(&[FLOODWALL], &command, disk.path())?;
     let made: f64 = fs::read_to_string(&count)
         .ok()
         .and_then(|n| n.trim().parse().ok())
@@ -182,11 +176,11 @@ fn short_lived() -> Result<(), String> {
 }
 
 fn client() -> Result<(), String> {
-    let disk = Disk::make("ext4", 512)?;
+    let disk = Disk::new("ext4", 512)?;
     let (json, _) = bench(
         &[FLOODWALL],
         "while :; do head -c 65536 /dev/zero | wc -c >/dev/null; done",
-        &disk.path(),
+        disk.path(),
     )?;
     let victim = victim(&json)?;
     let unseen = unseen(&json);
@@ -200,7 +194,7 @@ fn client() -> Result<(), String> {
 }
 
 fn without_privilege() -> Result<(), String> {
-    let disk = Disk::make("ext4", 512)?;
+    let disk = Disk::new("ext4", 512)?;
     fs::set_permissions(disk.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777))
         .map_err(|e| e.to_string())?;
     let command = "while :; do dd if=/dev/zero of=data bs=4k count=1 conv=notrunc,fdatasync \
@@ -216,7 +210,7 @@ fn without_privilege() -> Result<(), String> {
     ];
     let contained = ["unshare", "--pid", "--fork", "--mount-proc", FLOODWALL];
     for (program, why) in [(&nobody[..], "run as root"), (&contained, "in this container")] {
-        let (json, said) = bench(program, command, &disk.path())?;
+        let (json, said) = bench(program, command, disk.path())?;
         let victim = victim(&json)?;
         let unseen = unseen(&json);
         let told = unseen.iter().any(|u| u.contains(why)) && said.contains(why);

@@ -116,9 +116,8 @@ mod tests {
 
     #[test]
     fn managers_of_a_captured_machine_are_those_of_the_machine() {
-        let hosts = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/hosts");
         for name in ["debian-12", "rhel-8", "rhel-9", "ubuntu-24.04", "server-md-crypt-lvm"] {
-            let root = SysRoot::new(&hosts.join(name)).unwrap();
+            let root = SysRoot::new(&floodwall_testing::tree::host(name)).unwrap();
             let (_dir, stored) = captured(&root);
             assert_eq!(managers::read(&stored), managers::read(&root), "{name}");
         }

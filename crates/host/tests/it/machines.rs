@@ -8,9 +8,10 @@ use floodwall_host::findings::{CHECKS, Facts, JournalFacts, look};
 use floodwall_host::status::{Observation, status};
 use floodwall_host::{SysRoot, managers};
 use floodwall_model::Finding;
+use floodwall_testing::tree::host;
 
 use crate::large;
-use crate::support::{Machine, fixture, scratch};
+use crate::support::{Machine, scratch};
 
 /// Every stored tree.
 const STORED: [&str; 7] = [
@@ -104,7 +105,7 @@ fn findings_of_a_server_with_64_disks_and_2000_processes() {
 #[test]
 fn every_tree_says_where_it_comes_from() {
     for name in STORED {
-        let origin = std::fs::read_to_string(fixture(name).join("origin")).unwrap();
+        let origin = std::fs::read_to_string(host(name).join("origin")).unwrap();
         let first = origin.lines().next().unwrap();
         assert!(matches!(first, "captured" | "by hand"), "{name}: {first}");
     }

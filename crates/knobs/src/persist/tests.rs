@@ -55,9 +55,7 @@ impl Machine {
     }
 
     fn put(&self, path: &str, text: &str) {
-        let path = self.path(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::io::Write::write_all(&mut fs::File::create(path).unwrap(), text.as_bytes()).unwrap();
+        floodwall_testing::tree::put(&self.path(path), text);
     }
 }
 

@@ -6,6 +6,7 @@ use floodwall_knobs::session::boot_id;
 use floodwall_knobs::{
     Applied, ApplyError, Change, KernelFiles, Session, SystemClock, Undone, Who,
 };
+use floodwall_testing::equal;
 
 use crate::Body;
 use crate::disk::Disk;
@@ -46,22 +47,18 @@ pub(crate) fn rollback(disk: &Disk) -> Result<Vec<Undone>, String> {
         .map_err(|e| e.to_string())
 }
 
-pub(crate) fn expect<T: PartialEq + std::fmt::Debug>(found: T, wanted: T) -> Result<(), String> {
-    if found == wanted { Ok(()) } else { Err(format!("{found:?}, not {wanted:?}")) }
-}
-
 fn adjusted() -> Result<(), String> {
     let disk = Disk::new()?;
     let original = disk.all();
     let applied =
         apply(&disk, &["nr_requests=2", "read_ahead_kb=5"])?.map_err(|e| e.to_string())?;
-    expect(applied.adjusted.len(), 2)?;
-    expect(
+    equal(applied.adjusted.len(), 2)?;
+    equal(
         (disk.get("queue/nr_requests"), disk.get("queue/read_ahead_kb")),
         ("4".into(), "4".into()),
     )?;
     rollback(&disk)?;
-    expect(disk.all(), original)
+    equal(disk.all(), original)
 }
 
 fn refused() -> Result<(), String> {
@@ -71,8 +68,8 @@ fn refused() -> Result<(), String> {
         Ok(applied) => return Err(format!("{applied:?}")),
         Err(e) => e.to_string(),
     };
-    expect(error.ends_with("everything is as before"), true)?;
-    expect(disk.all(), original)
+    equal(error.ends_with("everything is as before"), true)?;
+    equal(disk.all(), original)
 }
 
 fn max_bytes() -> Result<(), String> {
@@ -83,9 +80,9 @@ fn max_bytes() -> Result<(), String> {
     // The kernel's own conversion back: the threshold moves with free memory, by far less than a
     // tenth in this time.
     let bytes: u64 = disk.get("bdi/max_bytes").parse().map_err(|_| "no bytes".to_owned())?;
-    expect(share > 0 && bytes.abs_diff(100 << 20) < 10 << 20, true)?;
+    equal(share > 0 && bytes.abs_diff(100 << 20) < 10 << 20, true)?;
     rollback(&disk)?;
-    expect(disk.all(), original)
+    equal(disk.all(), original)
 }
 
 fn another_disk() -> Result<(), String> {
@@ -95,8 +92,8 @@ fn another_disk() -> Result<(), String> {
     disk.attach_again()?;
     let undone = rollback(&disk)?;
     let told = undone.iter().map(ToString::to_string).collect::<String>();
-    expect(told.contains("is another disk now") || told.contains("is gone"), true)?;
-    expect(disk.get("queue/nr_requests"), "8".to_owned())
+    equal(told.contains("is another disk now") || told.contains("is gone"), true)?;
+    equal(disk.get("queue/nr_requests"), "8".to_owned())
 }
 
 fn throttling() -> Result<(), String> {
@@ -110,10 +107,10 @@ fn throttling() -> Result<(), String> {
     };
     let original = disk.all();
     apply(&disk, &["scheduler=bfq"])?.map_err(|e| e.to_string())?;
-    expect(disk.get("queue/wbt_lat_usec") == "0", !by_hand)?;
+    equal(disk.get("queue/wbt_lat_usec") == "0", !by_hand)?;
     // The same number as before: switched on all the same.
     apply(&disk, &["wbt_lat_usec=2000"])?.map_err(|e| e.to_string())?;
-    expect(disk.get("queue/wbt_lat_usec"), "2000".to_owned())?;
+    equal(disk.get("queue/wbt_lat_usec"), "2000".to_owned())?;
     rollback(&disk)?;
-    expect(disk.all(), original)
+    equal(disk.all(), original)
 }

@@ -7,9 +7,11 @@ use std::path::Path;
 
 use floodwall_host::SysRoot;
 use floodwall_knobs::catalogue::{Knob, find};
-use floodwall_knobs::journal::{DiskStore, JournalError, Mark, Store};
+use floodwall_knobs::journal::{DiskStore, JournalError};
 use floodwall_knobs::session::boot_id;
-use floodwall_knobs::{Change, Device, Files, KernelFiles, Session, SystemClock, Target, Who};
+use floodwall_knobs::{Change, Device, KernelFiles, Session, SystemClock, Target, Who};
+
+use crate::gate::{Gate, GatedFiles, GatedStore};
 
 /// Steers to the end …
 pub(crate) const STEER: &str = "steer";
@@ -19,106 +21,24 @@ pub(crate) const HOLD: &str = "hold";
 
 /// Counts writes of all kinds, and stops before them.
 #[derive(Default)]
-struct Gate {
+struct Stop {
     writes: Cell<u64>,
     /// Stops before this one; the earlier ones pass.
-    stop_before: u64,
+    before: u64,
 }
 
-impl Gate {
-    fn pass(&self) {
+impl Gate for Stop {
+    fn pass(&self) -> bool {
         let write = self.writes.get();
         self.writes.set(write + 1);
-        if write == self.stop_before {
+        if write == self.before {
             let mut out = std::io::stdout().lock();
             out.write_all(b"stopped\n").unwrap();
             out.flush().unwrap();
             // Ends when the parent does, or never: it kills us here.
             let _ = std::io::stdin().lock().read(&mut [0]);
         }
-    }
-}
-
-struct GatedFiles<'a>(&'a Gate, KernelFiles);
-
-impl Files for GatedFiles<'_> {
-    fn read(&self, path: &str) -> rustix::io::Result<String> {
-        self.1.read(path)
-    }
-
-    fn list(&self, path: &str) -> Vec<String> {
-        self.1.list(path)
-    }
-
-    fn link(&self, path: &str) -> rustix::io::Result<String> {
-        self.1.link(path)
-    }
-
-    fn write(&self, path: &str, value: &str) -> rustix::io::Result<()> {
-        self.0.pass();
-        self.1.write(path, value)
-    }
-
-    fn may_write(&self, path: &str) -> rustix::io::Result<()> {
-        self.1.may_write(path)
-    }
-
-    fn page_bytes(&self) -> u64 {
-        self.1.page_bytes()
-    }
-}
-
-struct GatedStore<'a>(&'a Gate, DiskStore);
-
-impl Store for GatedStore<'_> {
-    fn names(&self) -> Result<Vec<String>, JournalError> {
-        self.1.names()
-    }
-
-    fn read(&self, name: &str) -> Result<Vec<u8>, JournalError> {
-        self.1.read(name)
-    }
-
-    fn write_new(&self, name: &str, bytes: &[u8]) -> Result<(), JournalError> {
-        self.0.pass();
-        self.1.write_new(name, bytes)
-    }
-
-    fn rename(&self, from: &str, to: &str) -> Result<(), JournalError> {
-        self.0.pass();
-        self.1.rename(from, to)
-    }
-
-    fn append(&self, name: &str, bytes: &[u8]) -> Result<(), JournalError> {
-        self.0.pass();
-        self.1.append(name, bytes)
-    }
-
-    fn append_synced(&self, name: &str, bytes: &[u8]) -> Result<(), JournalError> {
-        self.0.pass();
-        self.1.append_synced(name, bytes)
-    }
-
-    fn length(&self, name: &str) -> Result<u64, JournalError> {
-        self.1.length(name)
-    }
-
-    fn truncate(&self, name: &str, bytes: u64) -> Result<(), JournalError> {
-        self.0.pass();
-        self.1.truncate(name, bytes)
-    }
-
-    fn remove(&self, name: &str) -> Result<(), JournalError> {
-        self.0.pass();
-        self.1.remove(name)
-    }
-
-    fn mark(&self) -> Result<Option<Mark>, JournalError> {
-        self.1.mark()
-    }
-
-    fn is_marked(&self) -> Result<bool, JournalError> {
-        self.1.is_marked()
+        true
     }
 }
 
@@ -146,13 +66,14 @@ const STEERED: [&str; 16] = [
 /// Steers until its writes are through and ends, or holds them until its stdin is closed. The
 /// journal's lock is held for one step at a time.
 fn steer(
-    gate: &Gate,
+    gate: &Stop,
     journal: &Path,
     root: &SysRoot,
     device: &Device,
     waits: bool,
 ) -> Result<(), String> {
-    let files = GatedFiles(gate, KernelFiles::new(root).map_err(|e| e.to_string())?);
+    let files = KernelFiles::new(root).map_err(|e| e.to_string())?;
+    let files = GatedFiles(gate, &files);
     let who = Who::this_process(&files);
     let locked = || loop {
         match DiskStore::open(journal, &who.describe()) {
@@ -162,7 +83,11 @@ fn steer(
             other => return other.map(|store| GatedStore(gate, store)).map_err(|e| e.to_string()),
         }
     };
-    fn on<'a>(files: &'a GatedFiles<'_>, store: &'a GatedStore<'_>, who: &Who) -> Session<'a> {
+    fn on<'a>(
+        files: &'a GatedFiles<'_, Stop>,
+        store: &'a GatedStore<'_, Stop>,
+        who: &Who,
+    ) -> Session<'a> {
         Session { files, store, clock: &SystemClock, who: who.clone(), boot_id: boot_id(files) }
     }
     let (mut hold, _) = on(&files, &locked()?, &who).hold("a test").map_err(|e| e.to_string())?;
@@ -216,13 +141,14 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     let [journal, device, stop_before, what @ ..] = arguments else {
         return Err("usage".to_owned());
     };
-    let gate = Gate { stop_before: stop_before.parse().unwrap_or(u64::MAX), ..Gate::default() };
+    let gate = Stop { before: stop_before.parse().unwrap_or(u64::MAX), ..Stop::default() };
     let root = SysRoot::live().map_err(|e| e.to_string())?;
     let device = Device::find(&root, device).map_err(|e| e.to_string())?;
     if what == [STEER] || what == [HOLD] {
         return steer(&gate, Path::new(journal), &root, &device, what == [HOLD]);
     }
-    let files = GatedFiles(&gate, KernelFiles::new(&root).map_err(|e| e.to_string())?);
+    let files = KernelFiles::new(&root).map_err(|e| e.to_string())?;
+    let files = GatedFiles(&gate, &files);
     let who = Who::this_process(&files);
     let store = DiskStore::open(Path::new(journal), &who.describe()).map_err(|e| e.to_string())?;
     let store = GatedStore(&gate, store);

@@ -1,13 +1,13 @@
-//! A loop device over a sparse file, with its queue and bdi knobs. Dropping it removes the device
-//! and restores its knobs.
+//! A loop device with its queue and bdi knobs. Dropping it restores its knobs and removes it.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use floodwall_host::SysRoot;
 use floodwall_knobs::Device;
+use floodwall_testing::disk::{Loop, Saved, read};
+use floodwall_testing::said;
 
 /// In the order in which they are put back: an elevator resets what follows.
 const QUEUE: [&str; 8] = [
@@ -32,37 +32,29 @@ const VM: [&str; 6] = [
 
 pub(crate) struct Disk {
     pub(crate) device: Device,
-    /// `/dev/loop0`.
-    node: String,
+    _found: Saved,
+    attached: Loop,
     /// The backing file and the journal are in here.
     directory: tempfile::TempDir,
-    /// As the kernel gave it to us: a loop device keeps its queue's settings from one file to the
-    /// next.
-    found: Vec<(PathBuf, String)>,
 }
 
 impl Disk {
     pub(crate) fn new() -> Result<Self, String> {
-        let directory = tempfile::tempdir().map_err(|e| e.to_string())?;
-        let node = attach(directory.path())?;
-        let root = SysRoot::live().map_err(|e| e.to_string())?;
-        let device = Device::find(&root, &node).map_err(|e| e.to_string())?;
-        let mut disk = Self { device, node, directory, found: Vec::new() };
-        disk.found = disk.plain_knobs();
-        Ok(disk)
+        let directory = tempfile::tempdir().map_err(said("a directory"))?;
+        let attached = Loop::over(&directory.path().join("disk"), 64)?;
+        let root = SysRoot::live().map_err(said("root"))?;
+        let device = Device::find(&root, attached.node()).map_err(said("device"))?;
+        Ok(Self { _found: Saved::of(files(&device)), device, attached, directory })
     }
 
-    /// Detaches the file and attaches it again. To the kernel it is another disk, under the same
-    /// number unless another process takes that first.
+    /// To the kernel it is another disk.
     pub(crate) fn attach_again(&mut self) -> Result<(), String> {
-        losetup(&["--detach", &self.node])?;
-        self.node = attach(self.directory.path())?;
-        Ok(())
+        self.attached.attach_again()
     }
 
     /// `/dev/loop0`.
     pub(crate) fn node(&self) -> &str {
-        &self.node
+        self.attached.node()
     }
 
     pub(crate) fn journal(&self) -> PathBuf {
@@ -87,93 +79,37 @@ impl Disk {
         format!("/sys/dev/block/{}/queue", self.device.number).into()
     }
 
-    fn bdi(&self) -> PathBuf {
-        format!("/sys/class/bdi/{}", self.device.number).into()
+    /// A knob's file: `queue/nr_requests`, `bdi/strict_limit`.
+    fn file(&self, knob: &str) -> PathBuf {
+        match knob.strip_prefix("bdi/") {
+            Some(file) => format!("/sys/class/bdi/{}/{file}", self.device.number).into(),
+            None => format!("/sys/dev/block/{}/{knob}", self.device.number).into(),
+        }
     }
 
-    /// Writes one of the device's knobs by hand, as an administrator would: `queue/nr_requests`,
-    /// `bdi/strict_limit`.
+    /// Writes one of the device's knobs by hand, as an administrator would.
     pub(crate) fn set(&self, knob: &str, value: &str) -> Result<(), String> {
-        let (place, file) = knob.split_once('/').unwrap();
-        let path = if place == "bdi" { self.bdi() } else { self.queue() }.join(file);
-        write(&path, value)
+        fs::write(self.file(knob), value).map_err(|e| format!("{knob} = {value}: {e}"))
     }
 
     pub(crate) fn get(&self, knob: &str) -> String {
-        let (place, file) = knob.split_once('/').unwrap();
-        read(&if place == "bdi" { self.bdi() } else { self.queue() }.join(file))
+        read(&self.file(knob))
     }
 
     /// Every knob of the device as it reads, and the machine's, which nothing here may change.
     pub(crate) fn all(&self) -> BTreeMap<PathBuf, String> {
-        let mut all: BTreeMap<PathBuf, String> = self.plain_knobs().into_iter().collect();
-        if let Ok(tunables) = fs::read_dir(self.queue().join("iosched")) {
-            all.extend(
-                tunables.map(|file| file.unwrap().path()).map(|path| (path.clone(), read(&path))),
-            );
-        }
-        all.extend(
-            VM.map(|name| Path::new("/proc/sys/vm").join(name))
-                .map(|path| (path.clone(), read(&path))),
-        );
-        all
-    }
-
-    fn plain_knobs(&self) -> Vec<(PathBuf, String)> {
-        let queue = QUEUE.iter().map(|name| self.queue().join(name));
-        let bdi = BDI.iter().map(|name| self.bdi().join(name));
-        queue
-            .chain(bdi)
-            .filter(|path| path.exists())
-            .map(|path| (path.clone(), read(&path)))
-            .collect()
+        let tunables = fs::read_dir(self.queue().join("iosched"));
+        let tunables = tunables.into_iter().flatten().flatten().map(|file| file.path());
+        let machine = VM.map(|name| Path::new("/proc/sys/vm").join(name));
+        let paths = files(&self.device).into_iter().filter(|path| path.exists());
+        let paths = paths.chain(tunables).chain(machine);
+        paths.map(|path| (path.clone(), read(&path))).collect()
     }
 }
 
-impl Drop for Disk {
-    fn drop(&mut self) {
-        for (path, value) in &self.found {
-            // `none [bfq]` is read, `bfq` is written.
-            let value = value.split(['[', ']']).nth(1).unwrap_or(value);
-            if read(path) != *value {
-                let _ = write(path, value);
-            }
-        }
-        let _ = losetup(&["--detach", &self.node]);
-    }
-}
-
-fn attach(directory: &Path) -> Result<String, String> {
-    let file = directory.join("disk");
-    fs::OpenOptions::new()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .open(&file)
-        .and_then(|file| file.set_len(64 << 20))
-        .map_err(|e| e.to_string())?;
-    losetup(&["--find", "--show", &file.to_string_lossy()])
-}
-
-fn losetup(arguments: &[&str]) -> Result<String, String> {
-    let output = Command::new("losetup").args(arguments).output().map_err(|e| e.to_string())?;
-    if output.status.success() {
-        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
-    } else {
-        Err(String::from_utf8_lossy(&output.stderr).trim().to_owned())
-    }
-}
-
-/// A file that can't be read reads as its error: that must come back too.
-fn read(path: &Path) -> String {
-    fs::read_to_string(path).map_or_else(|e| e.to_string(), |text| text.trim().to_owned())
-}
-
-fn write(path: &Path, value: &str) -> Result<(), String> {
-    use std::io::Write;
-    let written = fs::OpenOptions::new()
-        .write(true)
-        .open(path)
-        .and_then(|mut f| f.write_all(value.as_bytes()));
-    written.map_err(|e| format!("{} = {value}: {e}", path.display()))
+fn files(device: &Device) -> Vec<PathBuf> {
+    let number = &device.number;
+    let queue = QUEUE.map(|name| format!("/sys/dev/block/{number}/queue/{name}").into());
+    let bdi = BDI.map(|name| format!("/sys/class/bdi/{number}/{name}").into());
+    queue.into_iter().chain(bdi).collect()
 }

@@ -1,9 +1,11 @@
 //! SIGKILL at every write of a plan and of its undoing, and at random moments.
 
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+
+use floodwall_testing::process::Process;
+use floodwall_testing::{ensure, said};
 
 use crate::child::STEER;
 use crate::disk::Disk;
@@ -123,38 +125,22 @@ pub(crate) fn disk() -> Result<Disk, String> {
     Ok(disk)
 }
 
-/// A child process; killed at the latest when dropped.
-pub(crate) struct Process(pub(crate) Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// A process that changes settings: `what` is a plan, or `rollback`.
 pub(crate) fn start(disk: &Disk, stop_before: &str, what: &[&str]) -> Process {
-    let child = Command::new(std::env::current_exe().unwrap())
-        .args([CHILD, &disk.journal().to_string_lossy(), &disk.device.name, stop_before])
-        .args(what.iter().map(|setting| disk.spelled(setting)))
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    Process(child)
+    let journal = disk.journal().to_string_lossy().into_owned();
+    let mut words = vec![CHILD, &journal, &disk.device.name, stop_before];
+    words.extend(what.iter().map(|setting| disk.spelled(setting)));
+    Process::of_this_binary(&words, Stdio::piped()).unwrap()
 }
 
 /// Runs it up to a write and kills it there. `false` if it ended before.
 fn kill_before(disk: &Disk, write: u64, what: &[&str]) -> Result<bool, String> {
-    let Process(child) = &mut start(disk, &write.to_string(), what);
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).map_err(|e| e.to_string())?;
-    let stopped = line == "stopped\n";
+    let mut process = start(disk, &write.to_string(), what);
+    let stopped = process.says("stopped").is_ok();
     if stopped {
-        child.kill().map_err(|e| e.to_string())?;
+        process.0.kill().map_err(said("kill"))?;
     }
-    let status = child.wait().map_err(|e| e.to_string())?;
+    let status = process.0.wait().map_err(said("wait"))?;
     if !stopped && !status.success() {
         return Err(format!("{what:?} failed by itself before write {write}"));
     }
@@ -162,8 +148,8 @@ fn kill_before(disk: &Disk, write: u64, what: &[&str]) -> Result<bool, String> {
 }
 
 pub(crate) fn go_through(disk: &Disk, what: &[&str]) -> Result<(), String> {
-    let status = start(disk, "never", what).0.wait().map_err(|e| e.to_string())?;
-    if status.success() { Ok(()) } else { Err(format!("{what:?} failed")) }
+    let status = start(disk, "never", what).0.wait().map_err(said("wait"))?;
+    ensure(status.success(), || format!("{what:?} failed"))
 }
 
 pub(crate) fn same(
@@ -177,11 +163,7 @@ pub(crate) fn same(
         .filter(|(path, value)| now.get(*path) != Some(*value))
         .map(|(path, value)| format!("{}: {value} became {:?}", path.display(), now.get(path)))
         .collect();
-    if differs.is_empty() && now.len() == original.len() {
-        Ok(())
-    } else {
-        Err(format!("{when}: {differs:?}"))
-    }
+    ensure(differs.is_empty() && now.len() == original.len(), || format!("{when}: {differs:?}"))
 }
 
 fn killed_at_every_write() -> Result<(), String> {
@@ -200,7 +182,7 @@ fn killed_at_every_write() -> Result<(), String> {
         go_through(&disk, &["rollback"])?;
         same(&disk, &original, &format!("{what:?} rolled back"))?;
     }
-    if kills < 170 { Err(format!("only {kills} crash points")) } else { Ok(()) }
+    ensure(kills >= 170, || format!("only {kills} crash points"))
 }
 
 fn killed_at_every_write_of_undoing() -> Result<(), String> {
@@ -222,7 +204,7 @@ fn killed_at_every_write_of_undoing() -> Result<(), String> {
         kills += write;
         same(&disk, &original, &format!("{what:?} rolled back"))?;
     }
-    if kills < 80 { Err(format!("only {kills} crash points")) } else { Ok(()) }
+    ensure(kills >= 80, || format!("only {kills} crash points"))
 }
 
 fn killed_at_any_moment() -> Result<(), String> {
@@ -233,8 +215,7 @@ fn killed_at_any_moment() -> Result<(), String> {
         let Process(child) = &mut start(&disk, "never", what);
         // Spread over the life of the process by a step that divides nothing.
         std::thread::sleep(Duration::from_micros(round * 1_741 % 40_000));
-        child.kill().map_err(|e| e.to_string())?;
-        child.wait().map_err(|e| e.to_string())?;
+        child.kill().and_then(|()| child.wait()).map_err(said("kill"))?;
         go_through(&disk, &["rollback"])?;
         same(&disk, &original, &format!("round {round} of {what:?}"))?;
         SURVIVED.fetch_add(1, Ordering::Relaxed);
@@ -257,11 +238,9 @@ fn killed_with_priorities() -> Result<(), String> {
     let as_before = |when: &str| {
         go_through(&disk, &["rollback"])?;
         same(&disk, &original, when)?;
-        if all_shown(&threads.tids)? != priorities {
-            return Err(format!("{when}: priorities differ"));
-        }
+        ensure(all_shown(&threads.tids)? == priorities, || format!("{when}: priorities differ"))?;
         SURVIVED.fetch_add(1, Ordering::Relaxed);
-        Ok(())
+        Ok::<(), String>(())
     };
     let mut write = 0;
     while kill_before(&disk, write, &what)? {
@@ -272,8 +251,7 @@ fn killed_with_priorities() -> Result<(), String> {
     for round in 0_u64..150 {
         let Process(child) = &mut start(&disk, "never", &what);
         std::thread::sleep(Duration::from_micros(round * 1_741 % 40_000));
-        child.kill().map_err(|e| e.to_string())?;
-        child.wait().map_err(|e| e.to_string())?;
+        child.kill().and_then(|()| child.wait()).map_err(said("kill"))?;
         as_before(&format!("round {round}"))?;
     }
     Ok(())
@@ -290,7 +268,7 @@ fn killed_at_every_write_of_steering() -> Result<(), String> {
         write += 1;
     }
     same(&disk, &original, "steered to the end")?;
-    if write < 80 { Err(format!("only {write} crash points")) } else { Ok(()) }
+    ensure(write >= 80, || format!("only {write} crash points"))
 }
 
 fn killed_steering_at_any_moment() -> Result<(), String> {
@@ -299,8 +277,7 @@ fn killed_steering_at_any_moment() -> Result<(), String> {
     for round in 0_u64..60 {
         let Process(child) = &mut start(&disk, "never", &[STEER]);
         std::thread::sleep(Duration::from_micros(round * 1_741 % 60_000));
-        child.kill().map_err(|e| e.to_string())?;
-        child.wait().map_err(|e| e.to_string())?;
+        child.kill().and_then(|()| child.wait()).map_err(said("kill"))?;
         go_through(&disk, &["rollback"])?;
         same(&disk, &original, &format!("round {round} of steering"))?;
         SURVIVED.fetch_add(1, Ordering::Relaxed);

@@ -18,6 +18,7 @@
 mod changes;
 mod child;
 mod disk;
+mod gate;
 mod kill;
 mod plans;
 mod priorities;

@@ -7,15 +7,16 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use floodwall_host::SysRoot;
-use floodwall_knobs::journal::{DiskStore, JournalError, Mark, Store};
+use floodwall_knobs::journal::DiskStore;
 use floodwall_knobs::session::boot_id;
 use floodwall_knobs::{Change, Clock, Files, KernelFiles, Session, Who, plan};
-use rustix::io::Errno;
+use floodwall_testing::tree::copy_host;
 
-const TREE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/hosts/vm-virtio-ext4");
+use crate::gate::{Gate, GatedFiles, GatedStore};
+
 const VM: &str = "/proc/sys/vm";
 const QUEUE: &str = "/sys/dev/block/254:0/queue";
 const BDI: &str = "/sys/class/bdi/254:0";
@@ -153,8 +154,13 @@ impl Random {
 struct Fuse(Cell<Option<u64>>);
 
 impl Fuse {
-    /// Whether this write is still made.
-    fn burn(&self) -> bool {
+    fn is_blown(&self) -> bool {
+        self.0.get() == Some(0)
+    }
+}
+
+impl Gate for Fuse {
+    fn pass(&self) -> bool {
         match self.0.get() {
             None => true,
             Some(0) => false,
@@ -165,100 +171,12 @@ impl Fuse {
         }
     }
 
-    fn is_blown(&self) -> bool {
-        self.0.get() == Some(0)
-    }
-}
-
-struct FusedFiles<'a>(&'a Fuse, &'a KernelFiles);
-
-impl Files for FusedFiles<'_> {
-    fn read(&self, path: &str) -> rustix::io::Result<String> {
-        self.1.read(path)
-    }
-
-    fn list(&self, path: &str) -> Vec<String> {
-        self.1.list(path)
-    }
-
-    fn link(&self, path: &str) -> rustix::io::Result<String> {
-        self.1.link(path)
-    }
-
-    fn write(&self, path: &str, value: &str) -> rustix::io::Result<()> {
-        if self.0.burn() { self.1.write(path, value) } else { Err(Errno::IO) }
-    }
-
-    fn may_write(&self, path: &str) -> rustix::io::Result<()> {
-        self.1.may_write(path)
-    }
-
-    fn page_bytes(&self) -> u64 {
-        self.1.page_bytes()
-    }
-}
-
-struct FusedStore<'a>(&'a Fuse, DiskStore);
-
-impl FusedStore<'_> {
-    fn burn(&self) -> Result<(), JournalError> {
-        if self.0.burn() {
-            return Ok(());
-        }
-        let source = std::io::Error::other("killed");
-        Err(JournalError::Io { what: "write", path: PathBuf::from("journal"), source })
-    }
-}
-
-impl Store for FusedStore<'_> {
-    fn names(&self) -> Result<Vec<String>, JournalError> {
-        self.1.names()
-    }
-
-    fn read(&self, name: &str) -> Result<Vec<u8>, JournalError> {
-        self.1.read(name)
-    }
-
-    fn write_new(&self, name: &str, bytes: &[u8]) -> Result<(), JournalError> {
-        self.burn()?;
-        self.1.write_new(name, bytes)
-    }
-
-    fn rename(&self, from: &str, to: &str) -> Result<(), JournalError> {
-        self.burn()?;
-        self.1.rename(from, to)
-    }
-
-    fn append(&self, name: &str, bytes: &[u8]) -> Result<(), JournalError> {
-        // Killed within this very write: a part of the line is there.
-        if self.0.0.get() == Some(1) {
-            self.1.append(name, &bytes[..bytes.len() * (bytes.len() % 4) / 4])?;
-            self.0.0.set(Some(0));
-        }
-        self.burn()?;
-        self.1.append(name, bytes)
-    }
-
-    fn append_synced(&self, name: &str, bytes: &[u8]) -> Result<(), JournalError> {
-        self.append(name, bytes)
-    }
-
-    fn truncate(&self, name: &str, bytes: u64) -> Result<(), JournalError> {
-        self.burn()?;
-        self.1.truncate(name, bytes)
-    }
-
-    fn remove(&self, name: &str) -> Result<(), JournalError> {
-        self.burn()?;
-        self.1.remove(name)
-    }
-
-    fn mark(&self) -> Result<Option<Mark>, JournalError> {
-        self.1.mark()
-    }
-
-    fn is_marked(&self) -> Result<bool, JournalError> {
-        self.1.is_marked()
+    /// Killed within this very write: a part of the line is there.
+    fn torn(&self, bytes: usize) -> Option<usize> {
+        (self.0.get() == Some(1)).then(|| {
+            self.0.set(Some(0));
+            bytes * (bytes % 4) / 4
+        })
     }
 }
 
@@ -285,7 +203,7 @@ impl Machine {
         let directory = if shm.is_dir() { tempfile::tempdir_in(shm) } else { tempfile::tempdir() };
         let directory = directory.map_err(|e| e.to_string())?;
         let tree = directory.path().join("tree");
-        copy(Path::new(TREE), &tree).map_err(|e| e.to_string())?;
+        copy_host("vm-virtio-ext4", &tree).map_err(|e| e.to_string())?;
         calm(&tree.join("proc/vmstat")).map_err(|e| e.to_string())?;
         let root = SysRoot::new(&tree).map_err(|e| e.to_string())?;
         let files = KernelFiles::new(&root).map_err(|e| e.to_string())?;
@@ -309,7 +227,7 @@ impl Machine {
         let journal =
             self.directory.path().canonicalize().map_err(|e| e.to_string())?.join("journal");
         let store = DiskStore::open(&journal, "a test").map_err(|e| e.to_string())?;
-        let (files, store) = (FusedFiles(&fuse, &self.files), FusedStore(&fuse, store));
+        let (files, store) = (GatedFiles(&fuse, &self.files), GatedStore(&fuse, store));
         let who =
             Who { pid: 7, pid_start_ticks: 7, socket: None, uid: 0, command: "a test".to_owned() };
         act(&Session {
@@ -383,21 +301,4 @@ fn calm(vmstat: &Path) -> std::io::Result<()> {
         _ => format!("{line}\n"),
     };
     std::fs::write(vmstat, text.lines().map(calm).collect::<String>())
-}
-
-fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
-    std::fs::create_dir_all(to)?;
-    for entry in std::fs::read_dir(from)? {
-        let entry = entry?;
-        let (source, target) = (entry.path(), to.join(entry.file_name()));
-        let kind = entry.file_type()?;
-        if kind.is_symlink() {
-            std::os::unix::fs::symlink(std::fs::read_link(&source)?, &target)?;
-        } else if kind.is_dir() {
-            copy(&source, &target)?;
-        } else {
-            std::fs::write(&target, std::fs::read(&source)?)?;
-        }
-    }
-    Ok(())
 }

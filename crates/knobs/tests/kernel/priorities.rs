@@ -1,13 +1,14 @@
 //! I/O priorities of threads, held against ionice(1).
 
-use std::path::Path;
 use std::process::Command;
 use std::sync::mpsc;
 
-use floodwall_testing::lacks;
+use floodwall_testing::disk::Mount;
+use floodwall_testing::process::{done, run};
+use floodwall_testing::{equal, lacks, said};
 
 use crate::Body;
-use crate::changes::{apply, expect, rollback};
+use crate::changes::{apply, rollback};
 use crate::disk::Disk;
 
 pub(crate) const TESTS: &[(&str, Body)] = &[
@@ -47,27 +48,19 @@ impl Threads {
 
 /// What ionice(1) says of a thread: `none: prio 0`, `best-effort: prio 0`, `idle`.
 fn shown(tid: u32) -> Result<String, String> {
-    let output = Command::new("ionice")
-        .args(["-p", &tid.to_string()])
-        .output()
-        .map_err(|e| e.to_string())?;
-    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    run("ionice", &["-p", &tid.to_string()])
 }
 
 pub(crate) fn ionice(arguments: &[&str]) -> Result<(), String> {
-    let output = Command::new("ionice").args(arguments).output().map_err(|e| e.to_string())?;
-    expect(output.status.success(), true)
+    run("ionice", arguments).map(drop)
 }
 
 /// Of many threads in one call.
 pub(crate) fn all_shown(tids: &[u32]) -> Result<Vec<String>, String> {
-    let mut command = Command::new("ionice");
-    let output = command.arg("-p").args(tids.iter().map(u32::to_string)).output();
-    let output = output.map_err(|e| e.to_string())?;
-    let text = String::from_utf8_lossy(&output.stdout);
+    let text = done(Command::new("ionice").arg("-p").args(tids.iter().map(u32::to_string)))?;
     let shown: Vec<String> = text.lines().map(|line| line.trim().to_owned()).collect();
     // It says nothing of a thread that is gone.
-    expect((output.status.success(), shown.len()), (true, tids.len()))?;
+    equal(shown.len(), tids.len())?;
     Ok(shown)
 }
 
@@ -76,18 +69,18 @@ fn threads() -> Result<(), String> {
     let threads = Threads::start(3);
     ionice(&["-c3", "-p", &threads.tids[1].to_string()])?;
     let before = all_shown(&threads.tids)?;
-    expect(before[1].as_str(), "idle")?;
+    equal(before[1].as_str(), "idle")?;
     let change = format!("pid:{}.ioprio=be/0", std::process::id());
     apply(&disk, &[&change])?.map_err(|e| e.to_string())?;
-    expect(all_shown(&threads.tids)?, vec!["best-effort: prio 0".to_owned(); 3])?;
+    equal(all_shown(&threads.tids)?, vec!["best-effort: prio 0".to_owned(); 3])?;
     // A new thread inherits it.
     let new = Threads::start(1);
-    expect(shown(new.tids[0])?, "best-effort: prio 0".to_owned())?;
+    equal(shown(new.tids[0])?, "best-effort: prio 0".to_owned())?;
     let undone = rollback(&disk)?;
-    expect(undone.iter().all(|undone| undone.is_complete() && undone.closed), true)?;
-    expect(all_shown(&threads.tids)?, before)?;
-    expect(shown(new.tids[0])?, shown(std::process::id())?)?;
-    expect(shown(new.tids[0])?.starts_with("none"), true)
+    equal(undone.iter().all(|undone| undone.is_complete() && undone.closed), true)?;
+    equal(all_shown(&threads.tids)?, before)?;
+    equal(shown(new.tids[0])?, shown(std::process::id())?)?;
+    equal(shown(new.tids[0])?.starts_with("none"), true)
 }
 
 fn foreign() -> Result<(), String> {
@@ -98,48 +91,32 @@ fn foreign() -> Result<(), String> {
     ionice(&["-c2", "-n6", "-p", &threads.tids[2].to_string()])?;
     rollback(&disk)?;
     let after = all_shown(&threads.tids)?;
-    expect((after[0].starts_with("none"), after[2].as_str()), (true, "best-effort: prio 6"))
+    equal((after[0].starts_with("none"), after[2].as_str()), (true, "best-effort: prio 6"))
 }
 
 fn ended() -> Result<(), String> {
     let disk = Disk::new()?;
     let mut child = Command::new("sleep").arg("60").spawn().map_err(|e| e.to_string())?;
     apply(&disk, &[&format!("pid:{}.ioprio=be/2", child.id())])?.map_err(|e| e.to_string())?;
-    expect(shown(child.id())?, "best-effort: prio 2".to_owned())?;
+    equal(shown(child.id())?, "best-effort: prio 2".to_owned())?;
     let _ = child.kill();
     let _ = child.wait();
     let told: String = rollback(&disk)?.iter().map(ToString::to_string).collect();
-    expect(told.contains("has ended"), true)
+    equal(told.contains("has ended"), true)
 }
 
 fn journal() -> Result<(), String> {
     let disk = Disk::new()?;
-    let node = disk.node().to_owned();
-    let run = |program: &str, arguments: &[&str]| {
-        let output = Command::new(program).args(arguments).output().map_err(|e| e.to_string())?;
-        let why = String::from_utf8_lossy(&output.stderr).into_owned();
-        if output.status.success() { Ok(()) } else { Err(format!("{program}: {why}")) }
-    };
-    run("mkfs.ext4", &["-q", &node])?;
-    let mounted = tempfile::tempdir().map_err(|e| e.to_string())?;
-    run("mount", &[&node, &mounted.path().to_string_lossy()])?;
-    let checked = check_journal(&disk, &node);
-    run("umount", &[&mounted.path().to_string_lossy()])?;
-    checked
-}
-
-fn check_journal(disk: &Disk, node: &str) -> Result<(), String> {
-    let name = Path::new(node)
-        .file_name()
-        .map(|name| name.to_string_lossy().into_owned())
-        .unwrap_or_default();
-    let task = std::fs::read_to_string(format!("/sys/fs/ext4/{name}/journal_task"))
-        .map_err(|e| e.to_string())?;
+    run("mkfs.ext4", &["-q", disk.node()])?;
+    let directory = tempfile::tempdir().map_err(said("a directory"))?;
+    let _mounted = Mount::new(&[disk.node()], directory.path())?;
+    let task = std::fs::read_to_string(format!("/sys/fs/ext4/{}/journal_task", disk.device.name))
+        .map_err(said("journal_task"))?;
     let task: u32 = task.trim().parse().map_err(|_| format!("'{task}' is no thread"))?;
     // fs/ext4/super.c DEFAULT_JOURNAL_IOPRIO.
-    expect(shown(task)?, "best-effort: prio 3".to_owned())?;
-    apply(disk, &["journal.ioprio=be/0"])?.map_err(|e| e.to_string())?;
-    expect(shown(task)?, "best-effort: prio 0".to_owned())?;
-    rollback(disk)?;
-    expect(shown(task)?, "best-effort: prio 3".to_owned())
+    equal(shown(task)?, "best-effort: prio 3".to_owned())?;
+    apply(&disk, &["journal.ioprio=be/0"])?.map_err(|e| e.to_string())?;
+    equal(shown(task)?, "best-effort: prio 0".to_owned())?;
+    rollback(&disk)?;
+    equal(shown(task)?, "best-effort: prio 3".to_owned())
 }

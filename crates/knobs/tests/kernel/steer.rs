@@ -1,7 +1,7 @@
 //! A process that steers and an administrator beside it, on the real kernel; and the state after a
 //! new boot.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -10,10 +10,13 @@ use floodwall_host::SysRoot;
 use floodwall_knobs::journal::{Closing, DiskStore, Phase};
 use floodwall_knobs::session::{boot_id, log};
 use floodwall_knobs::{KernelFiles, Session, SystemClock, Who};
+use floodwall_testing::disk::read;
+use floodwall_testing::process::{Process, done, output, text, told};
+use floodwall_testing::{ensure, equal, said, until};
 
 use crate::child::HOLD;
 use crate::disk::Disk;
-use crate::kill::{Process, disk, go_through, same, start};
+use crate::kill::{disk, go_through, same, start};
 use crate::{Body, CHILD};
 
 pub(crate) const TESTS: &[(&str, Body)] = &[
@@ -30,12 +33,7 @@ fn holding(disk: &Disk) -> Result<Process, String> {
 }
 
 fn is_holding(disk: &Disk, mut process: Process) -> Result<Process, String> {
-    let mut line = String::new();
-    let stdout = process.0.stdout.as_mut().ok_or("no stdout")?;
-    BufReader::new(stdout).read_line(&mut line).map_err(|e| e.to_string())?;
-    if line != "stopped\n" {
-        return Err("it does not hold anything".to_owned());
-    }
+    process.says("stopped").map_err(said("it does not hold anything"))?;
     expect(disk, "queue/nr_requests", "16")?;
     expect(disk, "bdi/strict_limit", "1")?;
     Ok(process)
@@ -43,23 +41,20 @@ fn is_holding(disk: &Disk, mut process: Process) -> Result<Process, String> {
 
 fn expect(disk: &Disk, knob: &str, value: &str) -> Result<(), String> {
     let found = disk.get(knob);
-    if found == value { Ok(()) } else { Err(format!("{knob} reads {found}, not {value}")) }
+    ensure(found == value, || format!("{knob} reads {found}, not {value}"))
 }
 
 /// Has a process yield a knob.
 fn yields(process: &mut Process, knob: &str) -> Result<(), String> {
     let stdin = process.0.stdin.as_mut().ok_or("no stdin")?;
     writeln!(stdin, "{knob}").map_err(|e| e.to_string())?;
-    let mut line = String::new();
-    let stdout = process.0.stdout.as_mut().ok_or("no stdout")?;
-    BufReader::new(stdout).read_line(&mut line).map_err(|e| e.to_string())?;
-    if line == "yielded\n" { Ok(()) } else { Err(format!("it does not yield {knob}: {line}")) }
+    process.says("yielded").map_err(|e| format!("it does not yield {knob}: {e}"))
 }
 
 fn ends_well(mut process: Process) -> Result<(), String> {
     drop(process.0.stdin.take());
     let status = process.0.wait().map_err(|e| e.to_string())?;
-    if status.success() { Ok(()) } else { Err("it could not put everything back".to_owned()) }
+    ensure(status.success(), "it could not put everything back")
 }
 
 fn beside() -> Result<(), String> {
@@ -67,9 +62,7 @@ fn beside() -> Result<(), String> {
     let original = disk.all();
     go_through(&disk, &["max_sectors_kb=256"])?;
     let mut process = holding(&disk)?;
-    if go_through(&disk, &["nr_requests=64"]).is_ok() {
-        return Err("it was not asked".to_owned());
-    }
+    ensure(go_through(&disk, &["nr_requests=64"]).is_err(), "it was not asked")?;
     expect(&disk, "queue/nr_requests", "16")?;
     yields(&mut process, "nr_requests")?;
     expect(&disk, "queue/nr_requests", "100")?;
@@ -99,13 +92,8 @@ fn left_alone() -> Result<(), String> {
     process.0.kill().map_err(|e| e.to_string())?;
     // It is a zombie until its parent waits for it, so it counts as dead.
     let state = format!("/proc/{}/stat", process.0.id());
-    let begin = std::time::Instant::now();
-    while !std::fs::read_to_string(&state).unwrap_or_default().contains(") Z ") {
-        if begin.elapsed().as_secs() > 10 {
-            return Err("it does not die".to_owned());
-        }
-        std::thread::sleep(std::time::Duration::from_millis(1));
-    }
+    let is_dead = || read(state.as_ref()).contains(") Z ");
+    until(Duration::from_secs(10), "its death", is_dead)?;
     go_through(&disk, &["rollback"])?;
     same(&disk, &original, "its process is dead")?;
     drop(process);
@@ -126,23 +114,16 @@ fn in_namespace(disk: &Disk, what: &[&str]) -> Command {
 }
 
 fn is_refused(disk: &Disk, what: &str) -> Result<(), String> {
-    let output = in_namespace(disk, &[what]).output().map_err(|e| e.to_string())?;
-    let told = String::from_utf8_lossy(&output.stderr);
-    if !output.status.success() && told.trim_end().ends_with("stop that first") {
-        Ok(())
-    } else {
-        Err(format!("{what}: {}, {told}", output.status))
-    }
+    let output = output(&mut in_namespace(disk, &[what]))?;
+    let refused = text(&output.stderr).trim_end().ends_with("stop that first");
+    ensure(!output.status.success() && refused, || format!("{what}: {}", told(&output)))
 }
 
 fn from_elsewhere() -> Result<(), String> {
     let disk = disk()?;
     let original = disk.all();
     let mut process = holding(&disk)?;
-    let roll_back = || {
-        let there = in_namespace(&disk, &["rollback"]).status().map_err(|e| e.to_string())?;
-        if there.success() { Ok(()) } else { Err(format!("rollback: {there}")) }
-    };
+    let roll_back = || done(&mut in_namespace(&disk, &["rollback"])).map(drop);
     for what in ["nr_requests=64", HOLD] {
         is_refused(&disk, what)?;
     }
@@ -189,15 +170,10 @@ fn new_boot() -> Result<(), String> {
     let boot_id = format!("not {}", boot_id(&files));
     let session = Session { files: &files, store: &store, clock: &SystemClock, who, boot_id };
     let recovery = session.recover().map_err(|e| e.to_string())?;
-    if recovery.earlier_boots != [1] || !recovery.undone.is_empty() {
-        return Err(format!("{recovery:?}"));
-    }
+    let only_closed = recovery.earlier_boots == [1] && recovery.undone.is_empty();
+    ensure(only_closed, || format!("{recovery:?}"))?;
     same(&disk, &left, "a new boot has its own values")?;
     let logged = log(&store).map_err(|e| e.to_string())?;
     let phase = logged.first().and_then(|one| one.transaction.as_ref().ok()).map(|t| t.phase());
-    if phase == Some(Phase::Closed(Closing::EarlierBoot)) {
-        Ok(())
-    } else {
-        Err(format!("{phase:?}"))
-    }
+    equal(phase, Some(Phase::Closed(Closing::EarlierBoot)))
 }

@@ -6,9 +6,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use floodwall_lab::Filesystem;
+use floodwall_testing::{ensure, said};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::rig::{CLEAN_WITHIN, Load, Rig, ensure, said};
+use crate::rig::{CLEAN_WITHIN, Load, Rig};
 use crate::{KILLS, Test};
 
 pub(crate) const TESTS: &[Test] = &[Test {

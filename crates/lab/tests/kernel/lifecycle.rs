@@ -11,10 +11,12 @@ use std::time::Duration;
 
 use floodwall_lab::{Filesystem, LabError, LabState, Overflow};
 use floodwall_model::Bytes;
+use floodwall_testing::process::run;
+use floodwall_testing::{ensure, said};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::Test;
-use crate::rig::{GO_ON, Load, MAKER, Rig, ensure, lab, options, run, said};
+use crate::rig::{GO_ON, Load, MAKER, Rig, lab, options};
 
 pub(crate) const TESTS: &[Test] = &[
     Test {
@@ -531,7 +533,7 @@ fn rescued() -> Result<(), String> {
         kill(pid, Signal::STOP)?;
     }
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/lab-rescue");
-    run(&script.to_string_lossy(), &[&rig.root().to_string_lossy()])?;
+    run(script, &[&rig.root().to_string_lossy()])?;
     let left: Vec<String> = rig
         .left()
         .into_iter()

@@ -20,8 +20,9 @@ mod verify;
 use std::path::Path;
 
 use floodwall_lab::{Lab, Role, child};
+use floodwall_testing::process::Watchdog;
 
-use crate::rig::{CHILD, MAKER, Watchdog};
+use crate::rig::{CHILD, MAKER, rescue_current};
 
 /// How often a server is killed under load.
 pub(crate) const KILLS: usize = 20;
@@ -46,7 +47,7 @@ fn main() {
         [lifecycle::TESTS, verify::TESTS, kill::TESTS, powercut::TESTS].concat().into_iter();
     let tests = tests.map(|test| {
         let body = move || {
-            let _watchdog = Watchdog::new(test.name, test.seconds);
+            let _watchdog = Watchdog::new(test.name, test.seconds, rescue_current);
             (test.body)()
         };
         floodwall_testing::test(test.name, || missing(test.needs), body)

@@ -9,8 +9,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use floodwall_lab::{Filesystem, LabState};
+use floodwall_testing::process::run;
+use floodwall_testing::{ensure, said};
 
-use crate::rig::{Load, Rig, ensure, run, said};
+use crate::rig::{Load, Rig};
 use crate::{POWER_CUTS_EACH, Test};
 
 pub(crate) const TESTS: &[Test] = &[

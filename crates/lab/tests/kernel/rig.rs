@@ -6,13 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use floodwall_device::preset_text;
 use floodwall_lab::{Filesystem, Lab, LabInfo, UpOptions};
 use floodwall_model::Bytes;
+use floodwall_testing::{said, until};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 /// First argument of this binary when it runs as a part of a lab.
@@ -23,16 +22,6 @@ pub(crate) const MAKER: &str = "lab-maker";
 pub(crate) const CLEAN_WITHIN: Duration = Duration::from_secs(10);
 /// Never raised.
 pub(crate) static GO_ON: AtomicBool = AtomicBool::new(false);
-
-/// Turns any error into a test's failure.
-pub(crate) fn said<E: std::fmt::Display>(what: &str) -> impl Fn(E) -> String + '_ {
-    move |e| format!("{what}: {e}")
-}
-
-/// Fails a test with a message unless something holds.
-pub(crate) fn ensure(holds: bool, otherwise: impl FnOnce() -> String) -> Result<(), String> {
-    if holds { Ok(()) } else { Err(otherwise()) }
-}
 
 /// State directory of the test that runs, for the watchdog.
 static CURRENT: Mutex<Option<PathBuf>> = Mutex::new(None);
@@ -100,17 +89,8 @@ impl Rig {
 
     /// Waits until nothing is left.
     pub(crate) fn wait_clean(&self) -> Result<(), String> {
-        let deadline = Instant::now() + CLEAN_WITHIN;
-        loop {
-            let left = self.left();
-            if left.is_empty() {
-                return Ok(());
-            }
-            if Instant::now() > deadline {
-                return Err(format!("still there after {} s: {left:#?}", CLEAN_WITHIN.as_secs()));
-            }
-            thread::sleep(Duration::from_millis(20));
-        }
+        until(CLEAN_WITHIN, "nothing is left", || self.left().is_empty())
+            .map_err(|e| format!("{e}: {:#?}", self.left()))
     }
 }
 
@@ -181,49 +161,15 @@ impl Drop for Load {
     }
 }
 
-/// Runs a program to its end and returns what it wrote.
-pub(crate) fn run(program: &str, arguments: &[&str]) -> Result<String, String> {
-    let output = Command::new(program)
-        .args(arguments)
-        .stdin(Stdio::null())
-        .output()
-        .map_err(said(program))?;
-    let text = format!(
-        "{}{}",
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr)
-    );
-    ensure(output.status.success(), || {
-        format!("{program} {}: {}: {text}", arguments.join(" "), output.status)
-    })?;
-    Ok(text)
+/// Takes the labs of the test that runs down without their own program.
+pub(crate) fn rescue_current() {
+    if let Some(root) = &*CURRENT.lock().unwrap() {
+        rescue(root);
+    }
 }
 
 /// Takes labs down without their own program.
 fn rescue(root: &Path) {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/lab-rescue");
     let _ = Command::new(script).arg(root).status();
-}
-
-/// Ends the whole run if a test takes too long, after seeing to it that nothing stays stuck.
-pub(crate) struct Watchdog(#[allow(dead_code, reason = "dropping it ends the watch")] Sender<()>);
-
-impl Watchdog {
-    pub(crate) fn new(test: &'static str, seconds: u64) -> Self {
-        let (done, waiting) = channel();
-        thread::spawn(move || {
-            if waiting.recv_timeout(Duration::from_secs(seconds)) == Err(RecvTimeoutError::Timeout)
-            {
-                let _ = std::io::Write::write_all(
-                    &mut std::io::stderr().lock(),
-                    format!("{test} hangs after {seconds} s: taking everything down\n").as_bytes(),
-                );
-                if let Some(root) = &*CURRENT.lock().unwrap() {
-                    rescue(root);
-                }
-                std::process::exit(101);
-            }
-        });
-        Self(done)
-    }
 }

@@ -1,7 +1,10 @@
 //! Written data reads back, under load, whatever the model does; fio's checksums prove it.
 
+use floodwall_testing::process::run;
+use floodwall_testing::{ensure, said};
+
 use crate::Test;
-use crate::rig::{GO_ON, Rig, ensure, options, run, said};
+use crate::rig::{GO_ON, Rig, options};
 
 pub(crate) const TESTS: &[Test] = &[Test {
     name: "fio verifies what it wrote on several devices",

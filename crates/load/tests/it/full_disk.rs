@@ -1,12 +1,12 @@
 //! A disk that fills up: needs root, to mount a tiny tmpfs.
 
 use std::path::Path;
-use std::process::Command;
 use std::sync::atomic::AtomicBool;
 
 use floodwall_load::LoadError;
 use floodwall_model::Bytes;
 use floodwall_model::scenario::{Data, parse_flood, parse_victim};
+use floodwall_testing::disk::Mount;
 use floodwall_testing::{ROOT, Trial, lacks, tests};
 use rustix::io::Errno;
 
@@ -32,7 +32,8 @@ fn lacks_tmpfs() -> Option<String> {
 
 /// A tmpfs of 8 MiB, unmounted when dropped.
 struct Tiny {
-    dir: tempfile::TempDir,
+    mount: Mount,
+    _dir: tempfile::TempDir,
 }
 
 impl Tiny {
@@ -43,23 +44,13 @@ impl Tiny {
     /// With further mount options, each after a comma.
     fn mount_with(options: &str) -> Result<Self, String> {
         let dir = tempfile::tempdir().unwrap();
-        let mounted = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", &format!("size=8m,mode=700{options}"), "floodwall-test"])
-            .arg(dir.path())
-            .output()
-            .unwrap();
-        let why = || String::from_utf8_lossy(&mounted.stderr).trim().to_owned();
-        if mounted.status.success() { Ok(Self { dir }) } else { Err(why()) }
+        let options = format!("size=8m,mode=700{options}");
+        let words = ["-t", "tmpfs", "-o", &options, "floodwall-test"];
+        Ok(Self { mount: Mount::new(&words, dir.path())?, _dir: dir })
     }
 
     fn path(&self) -> &Path {
-        self.dir.path()
-    }
-}
-
-impl Drop for Tiny {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(self.dir.path()).status();
+        self.mount.path()
     }
 }
 

@@ -2,16 +2,15 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
 
 use floodwall_host::SysRoot;
 use floodwall_model::DeviceId;
 use floodwall_plant::units::{Unit, Units};
 use floodwall_plant::{HostPlantError, Which};
+use floodwall_testing::tree::{host, put};
 
 fn fixture(name: &str) -> SysRoot {
-    SysRoot::new(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/hosts").join(name))
-        .unwrap()
+    SysRoot::new(&host(name)).unwrap()
 }
 
 fn id(text: &str) -> DeviceId {
@@ -77,13 +76,7 @@ fn logical_volumes_on_one_disk_are_that_disk() {
 /// A tree with some disks: name, number, slaves, whether it has hardware queues.
 fn tree(disks: &[(&str, &str, &[&str], bool)]) -> (tempfile::TempDir, SysRoot) {
     let dir = tempfile::tempdir().unwrap();
-    let at = |path: String| -> PathBuf { dir.path().join(path) };
-    let put = |path: String, text: &str| {
-        let path = at(path);
-        fs::DirBuilder::new().recursive(true).create(path.parent().unwrap()).unwrap();
-        let mut file = fs::OpenOptions::new().create(true).append(true).open(path).unwrap();
-        std::io::Write::write_all(&mut file, text.as_bytes()).unwrap();
-    };
+    let put = |path: String, text: &str| put(&dir.path().join(path), text);
     let directory =
         |path: &str| fs::DirBuilder::new().recursive(true).create(dir.path().join(path)).unwrap();
     for (name, number, slaves, mq) in disks {
@@ -96,14 +89,14 @@ fn tree(disks: &[(&str, &str, &[&str], bool)]) -> (tempfile::TempDir, SysRoot) {
         put(format!("sys/class/bdi/{number}/max_ratio"), "100\n");
         directory("sys/block");
         directory("sys/dev/block");
-        symlink(format!("../devices/{name}"), at(format!("sys/block/{name}"))).unwrap();
-        symlink(format!("../../devices/{name}"), at(format!("sys/dev/block/{number}"))).unwrap();
+        put(format!("sys/block/{name}"), &format!("->../devices/{name}"));
+        put(format!("sys/dev/block/{number}"), &format!("->../../devices/{name}"));
         if *mq {
             directory(&format!("{here}/mq"));
         }
         directory(&format!("{here}/slaves"));
         for slave in *slaves {
-            symlink(format!("../../{slave}"), at(format!("{here}/slaves/{slave}"))).unwrap();
+            put(format!("{here}/slaves/{slave}"), &format!("->../../{slave}"));
         }
     }
     put("proc/self/mountinfo".to_owned(), "27 1 8:0 / / rw - ext4 /dev/sda rw\n");

@@ -6,12 +6,13 @@ use std::time::{Duration, Instant};
 
 use floodwall_guard::{Config, Guard};
 use floodwall_plant::{HostPlant, Options, Which};
+use floodwall_testing::{ensure, said};
 
+use crate::Test;
 use crate::disk::knobs;
 use crate::lab::Device;
 use crate::sense::GO_ON;
 use crate::worker::Worker;
-use crate::{Test, ensure, said};
 
 pub(crate) const TESTS: &[Test] = &[Test {
     name: "the_guard_protects_who_commits_and_gives_everything_back",

@@ -2,15 +2,17 @@
 //! back.
 
 use std::io::Write;
+use std::process::Stdio;
 use std::time::Duration;
 
 use floodwall_model::plant::{KnobWrite, Plant};
 use floodwall_plant::{HostPlant, Options, Which, restore};
+use floodwall_testing::process::Process;
+use floodwall_testing::{ensure, said};
 
-use crate::process::Process;
+use crate::Test;
 use crate::steer::{differs, disk};
 use crate::worker::Worker;
-use crate::{Test, ensure, said};
 
 pub(crate) const TESTS: &[Test] = &[Test {
     name: "killed_a_hundred_times_and_put_back_by_its_parent",
@@ -68,8 +70,9 @@ fn killed() -> Result<(), String> {
     let mut undone = 0;
     for round in 0..KILLS {
         let journal = disk.journal().to_string_lossy().into_owned();
-        let mut process = Process::start(&[STEERER, &journal, &disk.name], "steering\n")
-            .map_err(|e| format!("round {round}: {e}"))?;
+        let steer = [STEERER, &journal, &disk.name];
+        let mut process = Process::of_this_binary(&steer, Stdio::null())?;
+        process.says("steering").map_err(|e| format!("round {round}: {e}"))?;
         // Spread over some of its rounds by a step that divides nothing.
         std::thread::sleep(Duration::from_micros(round * 7_919 % 180_000));
         process.0.kill().map_err(said("kill"))?;

@@ -8,8 +8,7 @@ use std::sync::atomic::AtomicBool;
 use floodwall_device::preset_text;
 use floodwall_lab::{Filesystem, Lab, LabInfo, Role, UpOptions};
 use floodwall_model::{Bytes, DeviceId};
-
-use crate::said;
+use floodwall_testing::said;
 
 /// First argument of this binary when it runs as a part of a lab.
 pub(crate) const CHILD: &str = "lab-child";

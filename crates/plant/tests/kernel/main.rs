@@ -16,14 +16,13 @@ mod disk;
 mod guard;
 mod kill;
 mod lab;
-mod process;
 mod raise;
 mod sense;
 mod steer;
 mod stuck;
 mod worker;
 
-use std::time::Duration;
+use floodwall_testing::process::Watchdog;
 
 pub(crate) type Body = fn() -> Result<(), String>;
 
@@ -53,7 +52,7 @@ fn main() {
     let raise = raise::TESTS.iter().map(|test| (*test, raise::missing as fn() -> Option<String>));
     let tests = tests.chain(raise).map(|(test, missing)| {
         let body = move || {
-            let _watchdog = Watchdog::new(test.name, test.seconds);
+            let _watchdog = Watchdog::new(test.name, test.seconds, lab::rescue);
             (test.body)()
         };
         floodwall_testing::test(test.name, missing, body)
@@ -62,38 +61,8 @@ fn main() {
     floodwall_testing::run_alone(tests.collect())
 }
 
-/// Ends the whole run if a test takes too long.
-struct Watchdog(
-    #[allow(dead_code, reason = "dropping it ends the watch")] std::sync::mpsc::Sender<()>,
-);
-
-impl Watchdog {
-    fn new(test: &'static str, seconds: u64) -> Self {
-        let (done, waiting) = std::sync::mpsc::channel::<()>();
-        std::thread::spawn(move || {
-            let waited = waiting.recv_timeout(Duration::from_secs(seconds));
-            if waited == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
-                eprintln!("{test} hangs after {seconds} s: taking everything down");
-                lab::rescue();
-                std::process::exit(101);
-            }
-        });
-        Self(done)
-    }
-}
-
 /// The first requirement that this machine lacks.
 fn missing() -> Option<String> {
     let lab = floodwall_lab::Lab::check_host().err().map(|e| e.to_string());
     lab.or_else(|| floodwall_testing::lacks(&["losetup", "mkfs.ext4", "mount", "fsfreeze"]))
-}
-
-/// Turns any error into a test's failure.
-pub(crate) fn said<E: std::fmt::Display>(what: &str) -> impl Fn(E) -> String + '_ {
-    move |e| format!("{what}: {e}")
-}
-
-/// Fails a test with a message unless something holds.
-pub(crate) fn ensure(holds: bool, otherwise: impl FnOnce() -> String) -> Result<(), String> {
-    if holds { Ok(()) } else { Err(otherwise()) }
 }

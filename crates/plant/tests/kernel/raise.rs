@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use floodwall_guard::{Config, Guard};
@@ -10,13 +11,14 @@ use floodwall_host::SysRoot;
 use floodwall_host::queue::read_bfq_groups;
 use floodwall_model::plant::{Plant, PlantError};
 use floodwall_plant::{HostPlant, restore};
+use floodwall_testing::process::{Process, run};
+use floodwall_testing::{ensure, said};
 
-use crate::disk::{Disk, run};
-use crate::process::Process;
+use crate::Test;
+use crate::disk::Disk;
 use crate::sense::{GO_ON, look, options};
 use crate::steer::write;
 use crate::worker::Worker;
-use crate::{Test, ensure, said};
 
 pub(crate) const TESTS: &[Test] = &[
     Test { name: "who_commits_is_raised_and_gets_its_priority_back", seconds: 120, body: raised },
@@ -203,7 +205,9 @@ fn killed() -> Result<(), String> {
     let (disk, crowd) = begin()?;
     let own = priorities(crowd.pid())?[0].clone();
     let (journal, pid) = (disk.journal().to_string_lossy().into_owned(), crowd.pid().to_string());
-    let mut process = Process::start(&[RAISER, &journal, &disk.name, &pid], "raised\n")?;
+    let raise = [RAISER, &journal, &disk.name, &pid];
+    let mut process = Process::of_this_binary(&raise, Stdio::null())?;
+    process.says("raised")?;
     all_are(crowd.pid(), RAISED)?;
     process.0.kill().map_err(said("kill"))?;
     process.0.wait().map_err(said("wait"))?;

@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 use floodwall_guard::{is_flood, is_victim};
 use floodwall_model::plant::{Actor, DeviceObservation, Plant};
 use floodwall_plant::{Event, HostPlant, Options, Which};
+use floodwall_testing::{ensure, said};
 
+use crate::Test;
 use crate::disk::Disk;
 use crate::worker::Worker;
-use crate::{Test, ensure, said};
 
 pub(crate) const TESTS: &[Test] = &[
     Test { name: "commits_and_floods_are_seen_at_their_device", seconds: 120, body: seen },
@@ -65,7 +66,7 @@ fn seen() -> Result<(), String> {
     let mut plant = HostPlant::open(&options(&disk)).map_err(said("open"))?;
     plant.observe().map_err(said("observe"))?;
     let unit = plant.units().first().cloned().ok_or("no unit")?;
-    ensure(unit.mounts == [disk.mountpoint().canonicalize().unwrap().to_string_lossy()], || {
+    ensure(unit.mounts == [disk.path().canonicalize().unwrap().to_string_lossy()], || {
         format!("{unit:?}")
     })?;
     let committer = Worker::start(&["commit", &disk.file("c")])?;

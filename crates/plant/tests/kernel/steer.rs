@@ -8,11 +8,12 @@ use floodwall_knobs::session::boot_id;
 use floodwall_knobs::{Change, Device, KernelFiles, Session, SystemClock, Who};
 use floodwall_model::plant::{KnobWrite, Plant, PlantError};
 use floodwall_plant::{Event, HostPlant, HostPlantError, KnobName, restore};
+use floodwall_testing::{ensure, said};
 
+use crate::Test;
 use crate::disk::Disk;
 use crate::sense::{look, options};
 use crate::worker::Worker;
-use crate::{Test, ensure, said};
 
 pub(crate) const TESTS: &[Test] = &[
     Test { name: "what_is_written_is_in_force_and_comes_back", seconds: 120, body: there_and_back },

@@ -3,19 +3,21 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use floodwall_model::DeviceId;
 use floodwall_model::plant::{KnobWrite, Plant};
 use floodwall_plant::{HostPlant, Options, SourceKind, Which, restore};
+use floodwall_testing::disk::{Loop, Saved, read};
+use floodwall_testing::process::Process;
+use floodwall_testing::{ensure, said, until};
 
-use crate::disk::{Disk, knobs, run};
-use crate::process::Process;
+use crate::Test;
+use crate::disk::{Disk, knobs};
 use crate::steer::{apply, differs, disk, rollback};
-use crate::{Test, ensure, said};
 
 pub(crate) const TESTS: &[Test] = &[
     Test {
@@ -69,55 +71,31 @@ pub(crate) fn steer(arguments: &[String]) -> Result<(), String> {
 
 /// A loop device over a file on a disk's filesystem.
 struct Inner {
-    node: String,
-    name: String,
-    /// As the kernel gave it: a loop device keeps its queue's settings from one file to the next.
-    found: Vec<(&'static str, String)>,
+    _found: Saved,
+    device: Loop,
 }
 
 impl Inner {
     fn new(disk: &Disk) -> Result<Self, String> {
-        let file = disk.file("inner");
-        fs::File::create(&file).and_then(|f| f.set_len(16 << 20)).map_err(said("file"))?;
-        let node = run("losetup", &["--find", "--show", &file])?;
-        let name = node.trim_start_matches("/dev/").to_owned();
-        let mut inner = Self { node, name, found: Vec::new() };
+        let device = Loop::over(disk.file("inner").as_ref(), 16)?;
+        let queue = Path::new("/sys/block").join(device.name()).join("queue");
         // An elevator first, because it resets later knobs.
         let own = [("scheduler", "mq-deadline"), ("nr_requests", "100"), ("max_sectors_kb", "512")];
-        for (knob, _) in own {
-            let text = fs::read_to_string(inner.queue(knob)).map_err(said(knob))?;
-            // `none [bfq]` is read, `bfq` is written.
-            let value = text.split(['[', ']']).nth(1).unwrap_or(text.trim()).to_owned();
-            inner.found.push((knob, value));
-        }
+        let found = Saved::of(own.map(|(knob, _)| queue.join(knob)));
         for (knob, value) in own {
-            fs::write(inner.queue(knob), value).map_err(said(knob))?;
+            fs::write(queue.join(knob), value).map_err(said(knob))?;
         }
-        Ok(inner)
-    }
-
-    fn queue(&self, knob: &str) -> String {
-        format!("/sys/block/{}/queue/{knob}", self.name)
+        Ok(Self { _found: found, device })
     }
 
     fn is_in_flight(&self) -> bool {
-        let text =
-            fs::read_to_string(format!("/sys/block/{}/inflight", self.name)).unwrap_or_default();
-        text.split_whitespace().any(|number| number != "0")
-    }
-}
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        for (knob, value) in &self.found {
-            let _ = fs::write(self.queue(knob), value);
-        }
-        let _ = run("losetup", &["--detach", &self.node]);
+        let path = format!("/sys/block/{}/inflight", self.device.name());
+        read(path.as_ref()).split_whitespace().any(|number| number != "0")
     }
 }
 
 /// A frozen filesystem. Thawed when dropped, and when this process dies in any way.
-struct Frozen(Child);
+struct Frozen(Process);
 
 impl Frozen {
     fn new(disk: &Disk) -> Result<Self, String> {
@@ -125,22 +103,19 @@ impl Frozen {
             "fsfreeze --freeze \"$0\" && echo frozen; read -r _; exec fsfreeze --unfreeze \"$0\"";
         let child = Command::new("sh")
             .args(["-c", script])
-            .arg(disk.mountpoint())
+            .arg(disk.path())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .map_err(said("sh"))?;
-        let mut frozen = Self(child);
-        let line = next_line(&mut frozen.0)?;
-        ensure(line == "frozen\n", || "the filesystem can't be frozen".to_owned())?;
+        let mut frozen = Self(Process(child));
+        frozen.0.says("frozen").map_err(said("the filesystem can't be frozen"))?;
         Ok(frozen)
     }
-}
 
-impl Frozen {
     fn thaw(&mut self) {
-        drop(self.0.stdin.take());
-        let _ = self.0.wait();
+        drop(self.0.0.stdin.take());
+        let _ = self.0.0.wait();
     }
 }
 
@@ -150,29 +125,12 @@ impl Drop for Frozen {
     }
 }
 
-/// The next line that a process says, and not a byte more.
-fn next_line(child: &mut Child) -> Result<String, String> {
-    let mut line = String::new();
-    let stdout = child.stdout.as_mut().ok_or("no stdout")?;
-    BufReader::with_capacity(1, stdout).read_line(&mut line).map_err(said("stdout"))?;
-    Ok(line)
-}
-
-fn soon(what: &str, holds: impl Fn() -> bool) -> Result<(), String> {
-    let end = Instant::now() + SOON;
-    while !holds() {
-        ensure(Instant::now() < end, || format!("{what} does not come about"))?;
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    Ok(())
-}
-
 /// The states of a process's threads, its leader's first.
 fn states(pid: u32) -> Vec<char> {
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
     let mut threads: Vec<_> = threads.flatten().map(|thread| thread.path()).collect();
     threads.sort_by_key(|path| path.file_name().map(|name| *name != *pid.to_string()));
-    let state = |path: &std::path::PathBuf| {
+    let state = |path: &PathBuf| {
         let stat = fs::read_to_string(path.join("stat")).ok()?;
         stat.rsplit_once(") ")?.1.chars().next()
     };
@@ -199,22 +157,16 @@ impl Scene {
     fn new() -> Result<Self, String> {
         let disk = disk()?;
         let inner = Inner::new(&disk)?;
-        let inner_id =
-            fs::read_to_string(format!("/sys/block/{}/dev", inner.name)).map_err(said("dev"))?;
-        let inner_id = inner_id.trim().parse()?;
+        let inner_id = inner.device.id()?;
         let original = (disk.knobs(), knobs(inner_id));
-        let child = Command::new(std::env::current_exe().map_err(said("this binary"))?)
-            .args([STUCK, &disk.journal().to_string_lossy(), &disk.name, &inner.name])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(said("steerer"))?;
-        let mut process = Process(child);
-        ensure(next_line(&mut process.0)? == "steering\n", || "it does not steer".to_owned())?;
+        let journal = disk.journal().to_string_lossy().into_owned();
+        let steer = [STUCK, &journal, &disk.name, inner.device.name()];
+        let mut process = Process::of_this_binary(&steer, Stdio::piped())?;
+        process.says("steering")?;
         // Begins when its stdin is closed, by which time nothing comes through.
         let script = "read -r _; exec dd if=/dev/zero of=\"$0\" bs=4k count=1 oflag=direct";
         let child = Command::new("sh")
-            .args(["-c", script, &inner.node])
+            .args(["-c", script, inner.device.node()])
             .stdin(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
@@ -224,10 +176,10 @@ impl Scene {
         drop(request.0.stdin.take());
         let mut scene =
             Self { frozen, process, _request: request, inner, disk, inner_id, original };
-        soon("a request in flight", || scene.inner.is_in_flight())?;
-        let process = &mut scene.process.0;
-        process.stdin.as_mut().ok_or("no stdin")?.write_all(b"\n").map_err(said("stdin"))?;
-        ensure(next_line(process)? == "stuck\n", || "it is not stuck".to_owned())?;
+        until(SOON, "a request in flight", || scene.inner.is_in_flight())?;
+        let stdin = scene.process.0.stdin.as_mut().ok_or("no stdin")?;
+        stdin.write_all(b"\n").map_err(said("stdin"))?;
+        scene.process.says("stuck")?;
         Ok(scene)
     }
 
@@ -244,9 +196,9 @@ impl Scene {
 fn killed() -> Result<(), String> {
     let mut scene = Scene::new()?;
     let (pid, name, journal) =
-        (scene.process.0.id(), scene.inner.name.clone(), scene.disk.journal());
+        (scene.process.0.id(), scene.inner.device.name().to_owned(), scene.disk.journal());
     scene.process.0.kill().map_err(said("kill"))?;
-    soon("a thread that is left", || scene.states() == ['Z', 'D'])?;
+    until(SOON, "one thread is left", || scene.states() == ['Z', 'D'])?;
 
     let restored = restore(&journal, Duration::ZERO).map_err(said("restore"))?;
     let told = format!("change 1: {name}.nr_requests: not put back yet (pid {pid} ");
@@ -278,7 +230,7 @@ fn killed() -> Result<(), String> {
 fn ends() -> Result<(), String> {
     let mut scene = Scene::new()?;
     drop(scene.process.0.stdin.take());
-    soon("giving back beside a stuck queue", || scene.other_is_back().is_ok())?;
+    until(SOON, "everything else is given back", || scene.other_is_back().is_ok())?;
     ensure(scene.states().contains(&'D'), || {
         "it got through meanwhile: nothing was tested".to_owned()
     })?;

@@ -2,12 +2,12 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::FileExt;
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::said;
+use floodwall_testing::process::Process;
 
 /// First argument of this binary when it works.
 pub(crate) const WORKER: &str = "plant-worker";
@@ -80,47 +80,34 @@ pub(crate) fn run(arguments: &[String]) {
 
 /// A worker at work; killed when dropped.
 pub(crate) struct Worker {
-    child: Child,
+    process: Process,
     done: Arc<AtomicU64>,
 }
 
 impl Worker {
     pub(crate) fn start(arguments: &[&str]) -> Result<Self, String> {
-        let mut child = Command::new(std::env::current_exe().map_err(said("this binary"))?)
-            .arg(WORKER)
-            .args(arguments)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(said("worker"))?;
+        let mut process = Process::of_this_binary(&[&[WORKER], arguments].concat(), Stdio::null())?;
         let done = Arc::new(AtomicU64::new(0));
-        let (stdout, told) = (child.stdout.take().ok_or("no stdout")?, Arc::clone(&done));
+        let (stdout, told) = (process.0.stdout.take().ok_or("no stdout")?, Arc::clone(&done));
         std::thread::spawn(move || {
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
                 told.store(line.parse().unwrap_or(0), Ordering::Relaxed);
             }
         });
-        Ok(Self { child, done })
+        Ok(Self { process, done })
     }
 
     pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
+        self.process.0.id()
     }
 
     /// Kills it. It ends once the kernel lets it.
     pub(crate) fn kill(&mut self) {
-        let _ = self.child.kill();
+        let _ = self.process.0.kill();
     }
 
     /// Commits, or MiB written, so far.
     pub(crate) fn done(&self) -> u64 {
         self.done.load(Ordering::Relaxed)
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        self.kill();
-        let _ = self.child.wait();
     }
 }

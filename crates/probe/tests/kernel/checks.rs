@@ -9,8 +9,10 @@ use floodwall_model::LatencyCounts;
 use floodwall_model::trial::DeviceSample;
 use floodwall_probe::Probe;
 use floodwall_probe::{Call, Class, ProcessUse, Requests, Snapshot, SourceKind};
+use floodwall_testing::disk::Disk;
+use floodwall_testing::ensure;
+use floodwall_testing::process::run;
 
-use crate::disk::{Disk, run};
 use crate::worker::Worker;
 
 /// A name and a body.
@@ -37,8 +39,8 @@ const LEAST_SEEN: u64 = 1_000;
 
 static GO_ON: AtomicBool = AtomicBool::new(false);
 
-fn ensure(holds: bool, otherwise: impl FnOnce() -> String) -> Result<(), String> {
-    if holds { Ok(()) } else { Err(otherwise()) }
+fn disk() -> Result<Disk, String> {
+    Disk::new("ext4", 512)
 }
 
 fn open(source: SourceKind) -> Result<Probe, String> {
@@ -93,7 +95,7 @@ fn agree(what: &str, seen: &LatencyCounts, own: &LatencyCounts) -> Result<(), St
 }
 
 fn syncs(source: SourceKind) -> Result<(), String> {
-    let disk = Disk::new()?;
+    let disk = disk()?;
     let mut probe = open(source)?;
     let mut worker = Worker::start("sync", &[&disk.file("a"), "400"])?;
     let pid = worker.pid();
@@ -116,7 +118,7 @@ fn syncs(source: SourceKind) -> Result<(), String> {
 }
 
 fn synchronous_writes(source: SourceKind) -> Result<(), String> {
-    let disk = Disk::new()?;
+    let disk = disk()?;
     let mut probe = open(source)?;
     let mut worker = Worker::start("dsync", &[&disk.file("a"), "3000"])?;
     let pid = worker.pid();
@@ -142,7 +144,7 @@ fn synchronous_writes(source: SourceKind) -> Result<(), String> {
 }
 
 fn reads(source: SourceKind) -> Result<(), String> {
-    let disk = Disk::new()?;
+    let disk = disk()?;
     let file = disk.file("a");
     let mut writer = Worker::start("dirty", &[&file, "8"])?;
     writer.line()?;
@@ -177,7 +179,7 @@ fn reads(source: SourceKind) -> Result<(), String> {
 }
 
 fn bytes(source: SourceKind) -> Result<(), String> {
-    let disk = Disk::new()?;
+    let disk = disk()?;
     let mut probe = open(source)?;
     let mut worker = Worker::start("dirty", &[&disk.file("a"), "64"])?;
     let own: u64 = worker.line()?.parse().map_err(|_| "no figure")?;
@@ -202,7 +204,7 @@ fn bytes(source: SourceKind) -> Result<(), String> {
 }
 
 fn waited(source: SourceKind) -> Result<(), String> {
-    let disk = Disk::new()?;
+    let disk = disk()?;
     let mut probe = open(source)?;
     let script = format!(
         "for n in 1 2 3 4 5 6 7 8; do head -c 8388608 /dev/zero; sleep 0.2; done | dd of='{}' \
@@ -235,7 +237,7 @@ fn waited(source: SourceKind) -> Result<(), String> {
 
 /// A shell writes its log on one disk. Its children, and theirs, write 32 MiB each on another one.
 fn waited_elsewhere(source: SourceKind) -> Result<(), String> {
-    let (log, target) = (Disk::new()?, Disk::new()?);
+    let (log, target) = (disk()?, disk()?);
     let mut probe = open(source)?;
     let script = format!(
         "exec 3>>'{log}'; echo begin >&3; read go
@@ -317,7 +319,7 @@ fn cpu_us(who: libc::c_int) -> i64 {
 }
 
 fn followed(source: SourceKind) -> Result<(), String> {
-    let disk = Disk::new()?;
+    let disk = disk()?;
     // Calls of other processes are not counted: those of a thread that was there before.
     let file = disk.file("b");
     let (begin, begun) = std::sync::mpsc::channel();
@@ -357,7 +359,7 @@ fn followed(source: SourceKind) -> Result<(), String> {
 }
 
 fn ten_thousand(source: SourceKind) -> Result<(), String> {
-    let disk = Disk::new()?;
+    let disk = disk()?;
     let mut probe = open(source)?;
     let before = resident();
     let begin = (cpu_us(libc::RUSAGE_SELF), cpu_us(libc::RUSAGE_CHILDREN));
@@ -391,7 +393,7 @@ fn ten_thousand(source: SourceKind) -> Result<(), String> {
 }
 
 fn beside_another(source: SourceKind) -> Result<(), String> {
-    let disk = Disk::new()?;
+    let disk = disk()?;
     let mut first = open(source)?;
     let mut other = open(SourceKind::Perf)?;
     let mut worker = Worker::start("sync", &[&disk.file("a"), "100"])?;
@@ -435,7 +437,7 @@ fn open_tracepoints() -> usize {
 }
 
 fn paused(source: SourceKind) -> Result<(), String> {
-    let disk = Disk::new()?;
+    let disk = disk()?;
     let mut probe = Probe::open_sparing(Some(source)).map_err(|e| e.to_string())?;
     probe.sample_above(None);
     let seen = |probe: &mut Probe| {
@@ -484,7 +486,7 @@ fn paused(source: SourceKind) -> Result<(), String> {
 }
 
 fn hangs(source: SourceKind) -> Result<(), String> {
-    let disk = Disk::new()?;
+    let disk = disk()?;
     let mut probe = Probe::open_sparing(Some(source)).map_err(|e| e.to_string())?;
     // The call may be over before the probe looks.
     for _ in 0..10 {
@@ -523,7 +525,7 @@ fn hangs(source: SourceKind) -> Result<(), String> {
 }
 
 fn sampled(source: SourceKind) -> Result<(), String> {
-    let disk = Disk::new()?;
+    let disk = disk()?;
     let mut probe = Probe::open_sparing(Some(source)).map_err(|e| e.to_string())?;
     // Far below what any disk does.
     probe.sample_above(Some(20));

@@ -13,7 +13,6 @@
 )]
 
 mod checks;
-mod disk;
 mod object;
 mod worker;
 

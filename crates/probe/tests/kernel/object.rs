@@ -4,8 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use floodwall_testing::lacks;
-
-use crate::disk::run;
+use floodwall_testing::process::{done, run};
 
 fn path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src/bpf").join(name)
@@ -27,10 +26,7 @@ pub(crate) fn is_up_to_date() -> Result<(), String> {
     let directory = tempfile::tempdir().map_err(|e| e.to_string())?;
     let made = directory.path().join("probe.bpf.o");
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/bpf-object");
-    let output = Command::new(script).arg(&made).output().map_err(|e| e.to_string())?;
-    if !output.status.success() {
-        return Err(String::from_utf8_lossy(&output.stderr).into_owned());
-    }
+    done(Command::new(script).arg(&made))?;
     let [made, kept] =
         [made, path("probe.bpf.o")].map(|path| std::fs::read(path).unwrap_or_default());
     if made.is_empty() || made != kept {

@@ -7,6 +7,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use floodwall_model::LatencyCounts;
+use floodwall_testing::process::Process;
+use floodwall_testing::said;
 
 /// First argument of this binary when it works.
 pub(crate) const WORKER: &str = "probe-worker";
@@ -19,12 +21,7 @@ pub(crate) fn run(what: &str, arguments: &[String]) {
     match what {
         // FILE COUNT: fsync, fdatasync in turn.
         "sync" => {
-            let file = OpenOptions::new()
-                .create(true)
-                .truncate(true)
-                .write(true)
-                .open(&arguments[0])
-                .unwrap();
+            let file = made().open(&arguments[0]).unwrap();
             let mut took = Vec::new();
             for n in 0..number(1) {
                 file.write_all_at(&BLOCK, n % 64 * 4096).unwrap();
@@ -36,12 +33,7 @@ pub(crate) fn run(what: &str, arguments: &[String]) {
         }
         // FILE MIB: syncs twice, waits for a line, and then syncs much at once.
         "large" => {
-            let file = OpenOptions::new()
-                .create(true)
-                .truncate(true)
-                .write(true)
-                .open(&arguments[0])
-                .unwrap();
+            let file = made().open(&arguments[0]).unwrap();
             (0..2).for_each(|_| {
                 file.write_all_at(&BLOCK, 0).unwrap();
                 file.sync_all().unwrap();
@@ -55,13 +47,8 @@ pub(crate) fn run(what: &str, arguments: &[String]) {
         }
         // FILE MILLISECONDS: writes to a file opened with O_DSYNC.
         "dsync" => {
-            let file = OpenOptions::new()
-                .create(true)
-                .truncate(true)
-                .write(true)
-                .custom_flags(libc_o_dsync())
-                .open(&arguments[0])
-                .unwrap();
+            let dsync = rustix::fs::OFlags::DSYNC.bits() as i32;
+            let file = made().custom_flags(dsync).open(&arguments[0]).unwrap();
             let end = Instant::now() + Duration::from_millis(number(1));
             let mut took = Vec::new();
             while Instant::now() < end {
@@ -73,12 +60,7 @@ pub(crate) fn run(what: &str, arguments: &[String]) {
         }
         // FILE MIB: dirties page cache and stays until its stdin is closed.
         "dirty" => {
-            let file = OpenOptions::new()
-                .create(true)
-                .truncate(true)
-                .write(true)
-                .open(&arguments[0])
-                .unwrap();
+            let file = made().open(&arguments[0]).unwrap();
             for n in 0..number(1) * 256 {
                 file.write_all_at(&BLOCK, n * 4096).unwrap();
             }
@@ -120,8 +102,9 @@ pub(crate) fn run(what: &str, arguments: &[String]) {
     }
 }
 
-fn libc_o_dsync() -> i32 {
-    rustix::fs::OFlags::DSYNC.bits() as i32
+/// How a file is opened for writing.
+fn made() -> OpenOptions {
+    OpenOptions::new().create(true).truncate(true).write(true).clone()
 }
 
 /// A counter of this process in /proc/self/io.
@@ -143,31 +126,31 @@ fn command(what: &str, arguments: &[&str]) -> Command {
 
 /// A worker at work. Its output is read all along: a pipe may hold as little as a page, and a wait
 /// for its end would then last for ever.
-pub(crate) struct Worker(Child, Option<JoinHandle<std::io::Result<String>>>);
+pub(crate) struct Worker(Process, Option<JoinHandle<std::io::Result<String>>>);
 
 impl Worker {
     pub(crate) fn start(what: &str, arguments: &[&str]) -> Result<Self, String> {
-        let mut child = command(what, arguments).spawn().map_err(|e| e.to_string())?;
+        let mut child = command(what, arguments).spawn().map_err(said(what))?;
         let stdout = child.stdout.take().ok_or("no stdout")?;
         let reader = std::thread::spawn(move || {
             let mut line = String::new();
             std::io::BufRead::read_line(&mut std::io::BufReader::new(stdout), &mut line)
                 .map(|_| line)
         });
-        Ok(Self(child, Some(reader)))
+        Ok(Self(Process(child), Some(reader)))
     }
 
     pub(crate) fn pid(&self) -> u32 {
-        self.0.id()
+        self.0.0.id()
     }
 
     /// Lets it go on.
     pub(crate) fn go(&mut self) {
-        drop(self.0.stdin.take());
+        drop(self.0.0.stdin.take());
     }
 
     pub(crate) fn ended(&mut self) -> bool {
-        !matches!(self.0.try_wait(), Ok(None))
+        !matches!(self.0.0.try_wait(), Ok(None))
     }
 
     /// The line that it prints.
@@ -183,12 +166,5 @@ impl Worker {
     /// The latencies that it prints at its end.
     pub(crate) fn latencies(&mut self) -> Result<LatencyCounts, String> {
         Ok(LatencyCounts::from_values(self.line()?.split(' ').filter_map(|word| word.parse().ok())))
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }

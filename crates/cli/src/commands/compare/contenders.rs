@@ -261,25 +261,20 @@ fn no_preset(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use floodwall_testing::tree::put;
+
     use super::*;
 
     /// A disk `sda` with three elevators, as files.
     fn machine() -> (tempfile::TempDir, SysRoot) {
         let dir = tempfile::tempdir().unwrap();
-        let write = |path: &str, text: &str| {
-            let path = dir.path().join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        };
+        let write = |path: &str, text: &str| put(&dir.path().join(path), text);
         write("sys/devices/sda/dev", "8:0\n");
         write("sys/devices/sda/uevent", "DEVNAME=sda\n");
         write("sys/devices/sda/queue/scheduler", "none [mq-deadline] bfq\n");
         write("proc/version", "\n");
-        for class in ["sys/dev/block", "sys/class/block"] {
-            std::fs::create_dir_all(dir.path().join(class)).unwrap();
-        }
         for link in ["sys/dev/block/8:0", "sys/class/block/sda"] {
-            std::os::unix::fs::symlink("../../devices/sda", dir.path().join(link)).unwrap();
+            write(link, "->../../devices/sda");
         }
         let root = SysRoot::new(dir.path()).unwrap();
         (dir, root)
@@ -393,9 +388,7 @@ mod tests {
             ("sys/class/bdi/8:0/min_ratio_fine", "0\n"),
             ("sys/class/bdi/8:0/strict_limit", "0\n"),
         ] {
-            let path = dir.path().join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
+            put(&dir.path().join(path), text);
         }
         let sda = Device::find(&root, "sda").unwrap();
         let path = dir.path().join("both.toml");

@@ -54,8 +54,7 @@ mod tests {
             ("proc/sys/vm/dirty_expire_centisecs", "3000\n"),
             ("proc/sys/kernel/random/boot_id", "a\n"),
         ] {
-            fs::create_dir_all(tree.join(path).parent().unwrap()).unwrap();
-            fs::write(tree.join(path), text).unwrap();
+            floodwall_testing::tree::put(&tree.join(path), text);
         }
         let root = SysRoot::new(&tree).unwrap();
         let files = KernelFiles::new(&root).unwrap();

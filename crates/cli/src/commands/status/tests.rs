@@ -1,11 +1,10 @@
 //! Watching and windows on a fake clock; the output for each captured machine.
 
 use std::cell::Cell;
-use std::fs;
-use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use floodwall_probe::ProcessUse;
+use floodwall_testing::tree::{copy, copy_host, host, put};
 
 use super::*;
 
@@ -37,7 +36,7 @@ impl Clock for Fake<'_> {
         let left = self.waits_left.get();
         self.waits_left.set(left.saturating_sub(1));
         if let Some(later) = &self.later {
-            copy(later, self.tree, &|_| false);
+            copy(later, self.tree, &|_| false).unwrap();
         }
         left > 0
     }
@@ -70,10 +69,9 @@ fn shown(args: &[&str], waits: u32, terminal: bool) -> String {
 
 /// What a captured machine shows after one second.
 fn machine(name: &str, args: &[&str], is_root: bool) -> String {
-    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/hosts").join(name);
     let dir = tempfile::tempdir().unwrap();
-    copy(&fixture, dir.path(), &|path| path.ends_with("later"));
-    let later = Some(fixture.join("later"));
+    copy_host(name, dir.path()).unwrap();
+    let later = Some(host(name).join("later"));
     let clock = Fake { later, ..Fake::new(dir.path(), 1) };
     output(args, &clock, Screen { terminal: false, style: Style::default(), is_root })
 }
@@ -83,23 +81,6 @@ fn output(args: &[&str], clock: &Fake<'_>, screen: Screen) -> String {
     let mut out = Vec::new();
     show(&parsed(args), &root, clock, &mut out, screen).unwrap();
     String::from_utf8(out).unwrap()
-}
-
-fn copy(from: &Path, to: &Path, skip: &dyn Fn(&Path) -> bool) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let (source, target) = (entry.path(), to.join(entry.file_name()));
-        let kind = entry.file_type().unwrap();
-        if skip(&source) {
-        } else if kind.is_dir() {
-            copy(&source, &target, skip);
-        } else if kind.is_symlink() {
-            symlink(fs::read_link(&source).unwrap(), &target).unwrap();
-        } else {
-            fs::copy(&source, &target).unwrap();
-        }
-    }
 }
 
 #[test]
@@ -154,11 +135,7 @@ fn no_line_is_wider_than_a_hundred_columns() {
 #[test]
 fn the_mark_alone_is_coloured_and_only_when_asked() {
     let dir = tempfile::tempdir().unwrap();
-    copy(
-        &Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/hosts/server-md-crypt-lvm"),
-        dir.path(),
-        &|_| false,
-    );
+    copy_host("server-md-crypt-lvm", dir.path()).unwrap();
     let clock = |later| Fake { later, ..Fake::new(dir.path(), 1) };
     let style = Style { color: true, ..Style::default() };
     let coloured = output(&[], &clock(None), Screen { terminal: true, style, is_root: true });
@@ -186,12 +163,9 @@ fn documents_of_the_captured_machines() {
 #[test]
 fn a_flood_in_the_group_of_who_waits_is_found() {
     let dir = tempfile::tempdir().unwrap();
-    let fixture =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/hosts/server-md-crypt-lvm");
-    copy(&fixture, dir.path(), &|path| path.ends_with("later"));
+    copy_host("server-md-crypt-lvm", dir.path()).unwrap();
     let put = |folder: &str, file: &str, text: &str| {
-        fs::create_dir_all(dir.path().join(folder)).unwrap();
-        fs::write(dir.path().join(folder).join(file), text).unwrap();
+        put(&dir.path().join(folder).join(file), text);
     };
     put("sys/fs/cgroup", "cgroup.controllers", "cpu io memory\n");
     for process in ["proc/812", "proc/2441"] {
@@ -230,7 +204,7 @@ fn a_flood_in_the_group_of_who_waits_is_found() {
         devices: Vec::new(),
         processes: vec![postgres, rsync],
     };
-    let later = Some(fixture.join("later"));
+    let later = Some(host("server-md-crypt-lvm").join("later"));
     let clock = Fake { later, seen: Some(seen), ..Fake::new(dir.path(), 2) };
     let screen = Screen { terminal: false, style: Style::default(), is_root: true };
     let document: serde_json::Value =

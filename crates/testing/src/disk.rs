@@ -1,0 +1,217 @@
+//! Disks of a test: loop devices over sparse files, filesystems on them, and values of kernel
+//! files. Dropping them undoes everything. Sizes are in MiB.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use floodwall_model::DeviceId;
+
+use crate::process::run;
+use crate::said;
+
+/// A loop device. Dropping it detaches it.
+pub struct Loop {
+    image: PathBuf,
+    node: String,
+}
+
+impl Loop {
+    /// Over a sparse file, which is made if it is missing.
+    ///
+    /// # Errors
+    /// What went wrong.
+    pub fn over(image: &Path, mib: u64) -> Result<Self, String> {
+        sparse(image, mib)?;
+        Ok(Self { image: image.to_owned(), node: attach(image)? })
+    }
+
+    /// Detaches the file and attaches it again. To the kernel it is another disk, under the same
+    /// number unless another process takes that first.
+    ///
+    /// # Errors
+    /// What went wrong.
+    pub fn attach_again(&mut self) -> Result<(), String> {
+        run("losetup", &["--detach", &self.node])?;
+        self.node = attach(&self.image)?;
+        Ok(())
+    }
+
+    /// `/dev/loop0`.
+    #[must_use]
+    pub fn node(&self) -> &str {
+        &self.node
+    }
+
+    /// `loop0`.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.node.trim_start_matches("/dev/")
+    }
+
+    /// Its number.
+    ///
+    /// # Errors
+    /// What went wrong.
+    pub fn id(&self) -> Result<DeviceId, String> {
+        id(self.name())
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = run("losetup", &["--detach", &self.node]);
+    }
+}
+
+fn sparse(image: &Path, mib: u64) -> Result<(), String> {
+    let file = File::options().create(true).truncate(false).write(true).open(image);
+    file.and_then(|file| file.set_len(mib << 20)).map_err(said("a sparse file"))
+}
+
+fn attach(image: &Path) -> Result<String, String> {
+    run("losetup", &["--find", "--show", &image.to_string_lossy()])
+}
+
+/// The number of a block device: `loop0`.
+///
+/// # Errors
+/// What went wrong.
+pub fn id(name: &str) -> Result<DeviceId, String> {
+    fs::read_to_string(format!("/sys/block/{name}/dev")).map_err(said(name))?.trim().parse()
+}
+
+/// A mounted filesystem. Dropping it unmounts it.
+pub struct Mount(PathBuf);
+
+impl Mount {
+    /// Mounts by these words of mount(8), at a directory that is made if it is missing.
+    ///
+    /// # Errors
+    /// What went wrong.
+    pub fn new(words: &[&str], at: &Path) -> Result<Self, String> {
+        fs::create_dir_all(at).map_err(said("a mount point"))?;
+        run("mount", &[words, &[&at.to_string_lossy()]].concat())?;
+        Ok(Self(at.to_owned()))
+    }
+
+    /// Where it is mounted.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Changes mount options.
+    ///
+    /// # Errors
+    /// What went wrong.
+    pub fn remount(&self, options: &str) -> Result<(), String> {
+        let options = format!("remount,{options}");
+        run("mount", &["-o", &options, &self.0.to_string_lossy()]).map(drop)
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let at = self.0.to_string_lossy();
+        if run("umount", &[&at]).is_err() {
+            let _ = run("umount", &["-l", &at]);
+        }
+    }
+}
+
+/// A small filesystem on a loop device. Its parts are dropped in this order.
+pub struct Disk {
+    /// The filesystem.
+    pub mount: Mount,
+    /// What it is on.
+    pub device: Loop,
+    /// The device's number.
+    pub id: DeviceId,
+    /// The backing file and the mount point are in here.
+    directory: tempfile::TempDir,
+}
+
+impl Disk {
+    /// In the usual place of temporary files.
+    ///
+    /// # Errors
+    /// What went wrong.
+    pub fn new(fs_type: &str, mib: u64) -> Result<Self, String> {
+        Self::new_in(&std::env::temp_dir(), fs_type, mib)
+    }
+
+    /// With its backing file below a directory.
+    ///
+    /// # Errors
+    /// What went wrong.
+    pub fn new_in(below: &Path, fs_type: &str, mib: u64) -> Result<Self, String> {
+        let directory = tempfile::Builder::new().prefix("fwdisk").tempdir_in(below);
+        let directory = directory.map_err(said("a directory"))?;
+        let image = directory.path().join("image");
+        sparse(&image, mib)?;
+        let force = if fs_type == "ext4" { "-F" } else { "-f" };
+        // Before there is a device, whose counters stay at zero.
+        run(format!("mkfs.{fs_type}"), &["-q", force, &image.to_string_lossy()])?;
+        let device = Loop::over(&image, mib)?;
+        let id = device.id()?;
+        let mount = Mount::new(&[device.node()], &directory.path().join("mnt"))?;
+        Ok(Self { mount, device, id, directory })
+    }
+
+    /// Where it is mounted.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        self.mount.path()
+    }
+
+    /// The path of a file on it.
+    #[must_use]
+    pub fn file(&self, name: &str) -> String {
+        self.path().join(name).to_string_lossy().into_owned()
+    }
+
+    /// The path of a file beside it, which goes with it. It leads through no links.
+    #[must_use]
+    pub fn beside(&self, name: &str) -> PathBuf {
+        let directory = self.directory.path();
+        directory.canonicalize().unwrap_or_else(|_| directory.to_owned()).join(name)
+    }
+
+    /// The names in its root directory.
+    #[must_use]
+    pub fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.path()).into_iter().flatten().flatten();
+        let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        names.filter(|name| name != "lost+found").collect()
+    }
+}
+
+/// A kernel file's text. One that can't be read reads as its error: that must come back too.
+#[must_use]
+pub fn read(path: &Path) -> String {
+    fs::read_to_string(path).map_or_else(|e| e.to_string(), |text| text.trim().to_owned())
+}
+
+/// Kernel files and their texts. Dropping it writes back those that differ, in order: a loop device
+/// keeps its queue's settings from one file to the next.
+pub struct Saved(Vec<(PathBuf, String)>);
+
+impl Saved {
+    /// Of those paths that exist.
+    pub fn of(paths: impl IntoIterator<Item = PathBuf>) -> Self {
+        let here = paths.into_iter().filter(|path| path.exists());
+        Self(here.map(|path| (path.clone(), read(&path))).collect())
+    }
+}
+
+impl Drop for Saved {
+    fn drop(&mut self) {
+        for (path, text) in &self.0 {
+            // `none [bfq]` is read, `bfq` is written.
+            let value = text.split(['[', ']']).nth(1).unwrap_or(text);
+            if read(path) != *text {
+                let _ = fs::write(path, value);
+            }
+        }
+    }
+}
