@@ -5,7 +5,6 @@
 //! changes (asked for, or applied now: applied) ─▶ settle ─▶ Persisted ─ merge
 //!   ─▶ difference, files (text) ─▶ disk: written whole or not at all
 //! all files ─▶ read ─▶ Kept { Persisted, whose each file is }
-//!   ─▶ Kept::value_of: what a boot will set a knob to
 //! identity: what a disk is known by        sysctl, rules, units: the formats, there and back
 //! mark: whose a file is
 //! ```
@@ -63,14 +62,6 @@ const CELLS: [[&str; 2]; 5] = [
 
 fn one_cell(a: &Knob, b: &Knob) -> bool {
     a.name == b.name || CELLS.iter().any(|names| names.contains(&a.name) && names.contains(&b.name))
-}
-
-/// The last value of a knob's cell.
-fn last_of<'a>(
-    values: impl DoubleEndedIterator<Item = &'a Value>,
-    knob: &Knob,
-) -> Option<&'a Value> {
-    values.rev().find(|value| one_cell(value.knob, knob))
 }
 
 /// Puts a value in the place of the one of the same cell.
@@ -341,31 +332,6 @@ impl Kept {
         self.files()
             .find(|(other, _)| *other == path)
             .map_or(&FileState::Absent, |(_, state)| state)
-    }
-
-    /// The value that Floodwall's files will set at the next boot or when the disk appears; `None`
-    /// if they do not name the knob. Either name of a pair finds it: asked for `vm.dirty_ratio`,
-    /// the answer may be in `vm.dirty_bytes`. Whether another file has the last word is another
-    /// question.
-    #[must_use]
-    pub fn value_of(&self, root: &SysRoot, knob: &Knob, target: &Target) -> Option<&Value> {
-        match target {
-            Target::Machine => last_of(self.settings.machine.iter(), knob),
-            Target::Device(device) => last_of(self.of_device(root, device).into_iter(), knob),
-            Target::Group { .. } | Target::Process(_) | Target::Victims => None,
-        }
-    }
-
-    /// The values that Floodwall's files will set when a disk appears; of two for one knob the
-    /// later one counts. Costs nothing where no disk's settings are kept.
-    #[must_use]
-    pub fn of_device(&self, root: &SysRoot, device: &Device) -> Vec<&Value> {
-        if self.settings.disks.is_empty() {
-            return Vec::new();
-        }
-        let known_by = identity::candidates(root, &device.number);
-        let disks = self.settings.disks.iter().filter(|disk| known_by.contains(&disk.identity));
-        disks.flat_map(|disk| &disk.values).collect()
     }
 }
 
