@@ -86,7 +86,7 @@ fn main() -> anyhow::Result<ExitCode> {
 }
 
 fn measure(args: &Args) -> anyhow::Result<()> {
-    let stop = scratch::stop_flag()?;
+    let stop = published::interrupt::install()?;
     let floodwall = args
         .floodwall
         .canonicalize()

@@ -2,21 +2,8 @@
 //! short of SIGKILL.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use anyhow::Context;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-
-/// Raised by the signals that end a program, so that it ends by itself and what it made is dropped.
-pub(crate) fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
-    let flag = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        signal_hook::flag::register(signal, Arc::clone(&flag))
-            .context("can't install signal handlers")?;
-    }
-    Ok(flag)
-}
 
 /// A directory that is removed with everything in it when this is dropped.
 pub(crate) struct Scratch(PathBuf);

@@ -51,6 +51,19 @@ impl Device<'_> {
         serde_json::from_str(&stats).context("lab stats --json")
     }
 
+    /// A benchmark of it, in full.
+    pub(crate) fn bench(&self, scenario: &str) -> anyhow::Result<Value> {
+        let file = scenario_file(scenario)?;
+        let mut command = Command::new(&self.floodwall.program);
+        command
+            .args(["bench", "--json", "--progress", "never", "--scenario"])
+            .arg(file.path())
+            .arg(self.dir()?);
+        // 3: measured, not conclusive; the figures count all the same.
+        let json = run_accepting(&mut command, &[0, 3])?;
+        serde_json::from_str(&json).context("bench --json")
+    }
+
     /// Where it is mounted.
     pub(crate) fn dir(&self) -> anyhow::Result<&Path> {
         self.mount.as_deref().context("the device is not mounted")
@@ -69,6 +82,14 @@ impl Drop for Device<'_> {
             eprintln!("{error:#}");
         }
     }
+}
+
+/// A file with a scenario; gone when dropped.
+pub(crate) fn scenario_file(text: &str) -> anyhow::Result<tempfile::NamedTempFile> {
+    let file =
+        tempfile::Builder::new().suffix(".toml").tempfile().context("a file for the scenario")?;
+    std::fs::write(file.path(), text).context("can't write the scenario")?;
+    Ok(file)
 }
 
 /// Runs a command to its end and returns what it printed.

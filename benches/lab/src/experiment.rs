@@ -24,7 +24,7 @@ use published::{Experiment, interrupt};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::devices::{self, Device, Floodwall, run_accepting};
+use crate::devices::{self, Device, Floodwall};
 use crate::table::{self, PRESET, Plan, Row, Sysbench};
 use crate::{record, setting};
 
@@ -184,17 +184,7 @@ fn bench(floodwall: &Floodwall, plan: Plan, threads: u32, block_kib: u32) -> any
          device_cache = \"384MiB\"\n",
         plan.file_gib, plan.rounds, plan.seconds
     );
-    let file = std::env::temp_dir().join(format!("lab-2010-{}.toml", std::process::id()));
-    std::fs::write(&file, scenario).context("can't write the scenario")?;
-    let mut command = Command::new(&floodwall.program);
-    command
-        .args(["bench", "--json", "--progress", "never", "--scenario"])
-        .arg(&file)
-        .arg(device.dir()?);
-    // 3: measured, not conclusive; the figures count all the same.
-    let json = run_accepting(&mut command, &[0, 3]);
-    std::fs::remove_file(&file).context("can't remove the scenario")?;
-    let json: Value = serde_json::from_str(&json?).context("bench --json")?;
+    let json = device.bench(&scenario)?;
     let stats = device.stats()?;
     Ok(
         json!({ "summary": json["summary"], "phases": record::phases(&json), "lab": stats["timings"] }),

@@ -18,7 +18,7 @@ use anyhow::Context;
 use published::origin::{self, Origin};
 use serde_json::{Value, json};
 
-use crate::devices::{Floodwall, run_accepting};
+use crate::devices::{Floodwall, run_accepting, scenario_file};
 use crate::record::phases;
 use crate::trials;
 use crate::victims::summary::Rounds;
@@ -126,9 +126,7 @@ pub(crate) fn run(floodwall: &Floodwall, options: &Options) -> anyhow::Result<()
 }
 
 fn measure(floodwall: &Floodwall, preset: &str, place: &str, round: u32) -> anyhow::Result<Value> {
-    let scenario =
-        tempfile::Builder::new().suffix(".toml").tempfile().context("a file for the scenario")?;
-    std::fs::write(scenario.path(), SCENARIO).context("can't write the scenario")?;
+    let scenario = scenario_file(SCENARIO)?;
     let script = format!(
         "floodwall apply --yes --for 10m {LIMITS} >/dev/null || exit 1
          floodwall bench --json --progress never --scenario {} .; status=$?

@@ -10,12 +10,11 @@
 //! latencies.
 
 use std::path::Path;
-use std::process::Command;
 
 use anyhow::Context;
 use serde_json::{Value, json};
 
-use crate::devices::{Floodwall, run_accepting};
+use crate::devices::Floodwall;
 use crate::setting;
 
 /// Presets of three kinds of device, and the size of each one's cache at most.
@@ -74,18 +73,7 @@ fn measure(
     let knobs: Vec<String> = knobs.iter().map(|knob| knob.replace("DEV", &name)).collect();
     let knobs: Vec<&str> = knobs.iter().map(String::as_str).collect();
     let scenario = scenario(cache);
-    let bench: Value = setting::with(&knobs, || {
-        let file = std::env::temp_dir().join(format!("lab-record-{}.toml", std::process::id()));
-        std::fs::write(&file, &scenario).context("can't write the scenario")?;
-        let mut command = Command::new(&floodwall.program);
-        command
-            .args(["bench", "--json", "--progress", "never", "--scenario"])
-            .arg(&file)
-            .arg(device.dir()?);
-        let json = run_accepting(&mut command, &[0, 3]);
-        std::fs::remove_file(&file).context("can't remove the scenario")?;
-        serde_json::from_str(&json?).context("bench --json")
-    })?;
+    let bench = setting::with(&knobs, || device.bench(&scenario))?;
     let stats = device.stats()?;
     let host = &bench["host"];
     Ok(json!({

@@ -12,17 +12,17 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 static RAISED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 const POLL: Duration = Duration::from_millis(50);
 
-/// From now on these signals only raise a flag.
+/// From now on these signals only raise a flag, which is returned.
 ///
 /// # Errors
 /// Handlers that can't be installed.
-pub fn install() -> anyhow::Result<()> {
+pub fn install() -> anyhow::Result<Arc<AtomicBool>> {
     let flag = RAISED.get_or_init(Arc::default);
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, Arc::clone(flag))
             .context("can't install signal handlers")?;
     }
-    Ok(())
+    Ok(Arc::clone(flag))
 }
 
 fn raised() -> bool {

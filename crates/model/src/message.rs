@@ -1,5 +1,6 @@
 //! Pieces of messages for people: an error with its causes, the first of many names.
 
+use std::borrow::Borrow;
 use std::error::Error;
 use std::iter::successors;
 
@@ -20,7 +21,7 @@ pub fn line(error: &(dyn Error + 'static)) -> String {
 
 /// `a, b and 3 more`.
 #[must_use]
-pub fn first_of(all: &[String], most: usize) -> String {
+pub fn first_of<S: Borrow<str>>(all: &[S], most: usize) -> String {
     let shown = all.len().min(most);
     let mut text = all[..shown].join(", ");
     if shown < all.len() {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use floodwall_model::message::first_of;
 use floodwall_model::printable::printable;
 use floodwall_model::status::{
     Device, DrainSource, Leaf, LimitKnob, Machine, MountedOn, Queue, Status, Writers,
@@ -340,13 +341,7 @@ fn elsewhere(status: &Status, style: Style) -> Vec<String> {
     }
     let mut lines = vec![String::new(), "not counted for any device above".to_owned()];
     for (filesystem, why, points) in kinds {
-        let more = if points.len() > 3 {
-            format!(" and {} more", points.len() - 3)
-        } else {
-            String::new()
-        };
-        let named: Vec<&str> = points.iter().take(3).copied().collect();
-        let text = format!("{}{more} ({filesystem}): {why}", named.join(", "));
+        let text = format!("{} ({filesystem}): {why}", first_of(&points, 3));
         lines.extend(paragraph("", 2, &text, style.width));
     }
     lines
