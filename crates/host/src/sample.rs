@@ -64,7 +64,11 @@ impl Sampler {
             steal_ms: since(self.before.steal_ms, now.steal_ms),
             device: self.before.devices.as_ref().zip(now.devices.as_ref()).and_then(
                 |(before, after)| {
-                    before.iter().zip(after).map(|(a, b)| diskstats::between(a, b)).reduce(together)
+                    before
+                        .iter()
+                        .zip(after)
+                        .map(|(a, b)| diskstats::between(a, b))
+                        .reduce(DeviceSample::beside)
                 },
             ),
         };
@@ -100,22 +104,6 @@ impl Sampler {
             devices: known(missing, "device", devices),
             steal_ms: known(missing, "steal_ms", memory::read_steal_ms(&self.root)),
         }
-    }
-}
-
-/// Two devices as one: amounts add; the busy time is that of the busier, so that it stays a share
-/// of the time.
-fn together(a: DeviceSample, b: DeviceSample) -> DeviceSample {
-    let sum = u64::saturating_add;
-    DeviceSample {
-        read_ops: sum(a.read_ops, b.read_ops),
-        read_bytes: sum(a.read_bytes, b.read_bytes),
-        write_ops: sum(a.write_ops, b.write_ops),
-        written_bytes: sum(a.written_bytes, b.written_bytes),
-        flush_ops: a.flush_ops.zip(b.flush_ops).map(|(a, b)| sum(a, b)),
-        busy_ms: a.busy_ms.max(b.busy_ms),
-        weighted_ms: sum(a.weighted_ms, b.weighted_ms),
-        in_flight: sum(a.in_flight, b.in_flight),
     }
 }
 

@@ -240,6 +240,25 @@ pub struct DeviceSample {
     pub in_flight: u64,
 }
 
+impl DeviceSample {
+    /// Two devices as one: amounts add; the busy time is that of the busier, so that it stays a
+    /// share of the time.
+    #[must_use]
+    pub fn beside(self, other: Self) -> Self {
+        let sum = u64::saturating_add;
+        Self {
+            read_ops: sum(self.read_ops, other.read_ops),
+            read_bytes: sum(self.read_bytes, other.read_bytes),
+            write_ops: sum(self.write_ops, other.write_ops),
+            written_bytes: sum(self.written_bytes, other.written_bytes),
+            flush_ops: self.flush_ops.zip(other.flush_ops).map(|(a, b)| sum(a, b)),
+            busy_ms: self.busy_ms.max(other.busy_ms),
+            weighted_ms: sum(self.weighted_ms, other.weighted_ms),
+            in_flight: sum(self.in_flight, other.in_flight),
+        }
+    }
+}
+
 /// What one victim or flood did in the measured part of a phase.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct LoadTotals {

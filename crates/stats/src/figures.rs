@@ -69,6 +69,15 @@ pub struct Summary {
     pub burst_bytes_per_s: Option<f64>,
 }
 
+impl Summary {
+    /// Share of the seconds beside the flood that were dead; `None` where that is not known.
+    #[must_use]
+    pub fn dead_share(&self) -> Option<f64> {
+        let seconds = (self.of_seconds > 0).then_some(self.of_seconds as f64)?;
+        Some(self.dead_seconds?.value / seconds)
+    }
+}
+
 /// A figure that could not be computed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unknown {
@@ -181,11 +190,11 @@ fn pairing(rounds: usize, a: &[&Phase], b: &[&Phase]) -> Pairing {
     if a.len() == rounds && b.len() == rounds { Pairing::Rounds } else { Pairing::Independent }
 }
 
-fn ops_rounds(phases: &[&Phase]) -> Vec<Round> {
+pub(crate) fn ops_rounds(phases: &[&Phase]) -> Vec<Round> {
     phases.iter().map(|p| Round::new(windows(p).iter().map(|w| (w.ops, w.seconds)))).collect()
 }
 
-fn flood_rounds(phases: &[&Phase]) -> Vec<Round> {
+pub(crate) fn flood_rounds(phases: &[&Phase]) -> Vec<Round> {
     phases
         .iter()
         .map(|p| Round::new(p.intervals.iter().map(|i| (i.flood_bytes as f64, i.seconds))))

@@ -124,14 +124,9 @@ fn merge_host(a: &HostSample, b: &HostSample) -> HostSample {
         psi_io_full_us: sum(a.psi_io_full_us, b.psi_io_full_us),
         steal_ms: sum(a.steal_ms, b.steal_ms),
         device: a.device.zip(b.device).map(|(a, b)| DeviceSample {
-            read_ops: a.read_ops + b.read_ops,
-            read_bytes: a.read_bytes + b.read_bytes,
-            write_ops: a.write_ops + b.write_ops,
-            written_bytes: a.written_bytes + b.written_bytes,
-            flush_ops: sum(a.flush_ops, b.flush_ops),
             busy_ms: a.busy_ms + b.busy_ms,
-            weighted_ms: a.weighted_ms + b.weighted_ms,
             in_flight: b.in_flight,
+            ..a.beside(b)
         }),
     }
 }

@@ -25,7 +25,7 @@ use floodwall_model::trial::{Phase, PhaseKind, Trial};
 use serde::{Deserialize, Serialize};
 
 use crate::estimate::{Estimate, MISS, Pairing, Ratio, Round, mean_and_variance, mean_rate, p_of};
-use crate::figures::rate_alone;
+use crate::figures::{flood_rounds, ops_rounds, rate_alone};
 use crate::quantiles::{Percentiles, TailKind, samples_needed};
 use crate::share;
 use crate::stalls::{self, Window, windows};
@@ -264,8 +264,8 @@ fn compare(
         (compared.value, compared.reference) = (p99(a), p99(b));
     }
     let found = match figure {
-        Figure::VictimIops => rates(&ops(a), &ops(b), pairing),
-        Figure::FloodBytesPerS => rates(&flooded(a), &flooded(b), pairing),
+        Figure::VictimIops => rates(&ops_rounds(a), &ops_rounds(b), pairing),
+        Figure::FloodBytesPerS => rates(&flood_rounds(a), &flood_rounds(b), pairing),
         Figure::BurstBytesPerS => rates(&bursts(a), &bursts(b), pairing),
         Figure::VictimP99Us | Figure::VictimSlowestUs => tails(a, b, pairing),
         Figure::DeadShare => match alone {
@@ -400,17 +400,6 @@ fn of_rounds(trials: &[Trial], kind: PhaseKind) -> Vec<(u32, &Phase)> {
     }
     complete.sort_by_key(|(round, _)| *round);
     complete
-}
-
-fn ops(phases: &[&Phase]) -> Vec<Round> {
-    phases.iter().map(|p| Round::new(windows(p).iter().map(|w| (w.ops, w.seconds)))).collect()
-}
-
-fn flooded(phases: &[&Phase]) -> Vec<Round> {
-    phases
-        .iter()
-        .map(|p| Round::new(p.intervals.iter().map(|i| (i.flood_bytes as f64, i.seconds))))
-        .collect()
 }
 
 fn bursts(phases: &[&Phase]) -> Vec<Round> {

@@ -79,9 +79,7 @@ impl Subject {
 
     /// Share of the seconds beside the flood that were dead.
     pub(crate) fn dead_share(&self) -> Option<f64> {
-        let summary = self.summary.as_ref()?;
-        let seconds = (summary.of_seconds > 0).then_some(summary.of_seconds as f64)?;
-        Some(summary.dead_seconds?.value / seconds)
+        self.summary.as_ref()?.dead_share()
     }
 }
 
