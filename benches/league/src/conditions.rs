@@ -427,7 +427,8 @@ fn two_devices(slow: &str) -> anyhow::Result<Vec<Figure>> {
             0.9,
         ),
         figure(
-            "the fast one's victim beside its copy with the guard, of that without the slow one's flood",
+            "the fast one's victim beside its copy with the guard, of that without the slow one's \
+             flood",
             db / db_alone,
             "90 %",
             0.9,

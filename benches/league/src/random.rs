@@ -182,7 +182,8 @@ impl Flash {
             draw.between(2.0, 20.0),
         );
         let what = format!(
-            "link {:.0} MB/s, {} dies that program {rate:.0} MB/s{}, buffer {} MiB{}, {:.0} % full{}",
+            "link {:.0} MB/s, {} dies that program {rate:.0} MB/s{}, buffer {} MiB{}, {:.0} % \
+             full{}",
             self.link_mb_s,
             self.channels * self.dies,
             if has_slc { format!(", SLC area of {slc:.0} GB") } else { String::new() },

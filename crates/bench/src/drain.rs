@@ -73,7 +73,8 @@ fn drain_by(
     let (synced, waited) = means.write_back(directory);
     if waited {
         watch.warn(
-            "can't start a thread (see ulimit -u): Ctrl-C had to wait until all dirty pages were written",
+            "can't start a thread (see ulimit -u): Ctrl-C had to wait until all dirty pages were \
+             written",
         );
     }
     let begin = Instant::now();

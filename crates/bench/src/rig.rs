@@ -157,8 +157,8 @@ impl HostRig {
         let filesystem = &location.mount.fs_type;
         if groups.is_ok() && !charges_writeback(filesystem) {
             location.notes.push(format!(
-                "{filesystem} does not charge writeback to control groups: limits of the floods' group \
-                 don't hold what it writes through the page cache"
+                "{filesystem} does not charge writeback to control groups: limits of the floods' \
+                 group don't hold what it writes through the page cache"
             ));
         }
         Ok(Self {

@@ -84,7 +84,8 @@ pub enum SettingError {
     Change(#[from] ChangeError),
     /// A knob of the victims' or the floods' group, which the rig does not have.
     #[error(
-        "{name} can't be set: the benchmark has no control group '{group}' here ({why}); leave {} out",
+        "{name} can't be set: the benchmark has no control group '{group}' here ({why}); leave {} \
+         out",
         what_to_leave_out(why)
     )]
     NoGroup {

@@ -37,7 +37,8 @@ pub(crate) fn check(path: &Path) -> Result<(), DaemonError> {
     }
     let (directory, path) = (directory.display(), path.display());
     let why = format!(
-        "there is no directory '{directory}' for '{path}'; make it first, or name a socket elsewhere"
+        "there is no directory '{directory}' for '{path}'; make it first, or name a socket \
+         elsewhere"
     );
     Err(DaemonError::Usage(why))
 }

@@ -289,8 +289,8 @@ mod tests {
         };
         assert_eq!(
             entry.line(),
-            "sda: watch → protect (bfq, 4 requests); wrote nr_requests 64 → 4, max_sectors_kb 1280 → 128; \
-             victims wait 3.1 × the goal of 20.0ms"
+            "sda: watch → protect (bfq, 4 requests); wrote nr_requests 64 → 4, max_sectors_kb 1280 \
+             → 128; victims wait 3.1 × the goal of 20.0ms"
         );
         entry.victims = vec!["postgres (41)".into()];
         entry.floods = (0..4).map(|n| format!("cp ({n})")).collect();

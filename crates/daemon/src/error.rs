@@ -39,7 +39,8 @@ pub enum DaemonError {
     },
     /// A guard that runs gave no answer that is understood.
     #[error(
-        "the guard at '{}' gave no answer; one that hangs is started again within seconds, ask again",
+        "the guard at '{}' gave no answer; one that hangs is started again within seconds, ask \
+         again",
         .socket.display()
     )]
     NoAnswer {

@@ -77,7 +77,8 @@ impl Lock {
                 let process =
                     if holder.is_empty() { String::new() } else { format!(" (process {holder})") };
                 return Err(DaemonError::Failed(format!(
-                    "another guard{process} runs here; ask it with floodwall guard status, or stop it first"
+                    "another guard{process} runs here; ask it with floodwall guard status, or stop \
+                     it first"
                 )));
             }
             Err(e) => return Err(e).doing(fail),

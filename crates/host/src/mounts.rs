@@ -123,7 +123,8 @@ pub fn without_own_writeback(mount: &Mount) -> Option<&'static str> {
             Some("it lives in memory: nothing is ever written back to a device")
         }
         "overlay" | "aufs" | "unionfs" | "ecryptfs" => Some(
-            "it is stacked on other directories: dirty pages belong to the filesystem below its upper one",
+            "it is stacked on other directories: dirty pages belong to the filesystem below its \
+             upper one",
         ),
         "zfs" => Some(
             "it keeps dirty data in its own cache, not in the page cache: the kernel's dirty \

@@ -147,7 +147,8 @@ fn drop_in(root: &SysRoot, changes: &[&Change]) -> Result<String, ExportError> {
         let node = device.as_ref().map(|device| {
             units::link_to(root, device).unwrap_or_else(|| {
                 named_as_now =
-                    "# Disks are named as they are now; the kernel may name them otherwise after a boot.\n";
+                    "# Disks are named as they are now; the kernel may name them otherwise after a \
+                     boot.\n";
                 device.node()
             })
         });
@@ -356,8 +357,8 @@ mod tests {
             Format::SystemdDropIn,
         ] {
             let error = exported(format, &["a.slice/b:memory.high=1GiB"]).unwrap_err();
-            let why = "a.slice/b is no unit of systemd's, and no format keeps its settings; run its \
-                       processes as a unit, or write the value where the group is made";
+            let why = "a.slice/b is no unit of systemd's, and no format keeps its settings; run \
+                       its processes as a unit, or write the value where the group is made";
             assert!(error.ends_with(why), "{error}");
         }
     }

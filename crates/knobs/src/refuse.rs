@@ -173,7 +173,8 @@ fn limit_notes(entries: &[Entry], files: &dyn Files, memory: &Memory, notes: &mu
         && background >= hard
     {
         notes.push(format!(
-            "the background limit ({}) is not below the hard limit ({}): the kernel silently uses {}",
+            "the background limit ({}) is not below the hard limit ({}): the kernel silently uses \
+             {}",
             Bytes(background),
             Bytes(hard),
             Bytes(hard / 2)
@@ -195,7 +196,8 @@ fn limit_notes(entries: &[Entry], files: &dyn Files, memory: &Memory, notes: &mu
         && background < FLUSHER_CHUNK_BYTES
     {
         notes.push(format!(
-            "a background limit of {} is less than one of the flusher's chunks of {}: it never rests",
+            "a background limit of {} is less than one of the flusher's chunks of {}: it never \
+             rests",
             Bytes(background),
             Bytes(FLUSHER_CHUNK_BYTES)
         ));
@@ -211,7 +213,8 @@ fn limit_notes(entries: &[Entry], files: &dyn Files, memory: &Memory, notes: &mu
             {
                 let (holder, percent) = (holder(&name, files), share as f64 / 1e4);
                 notes.push(format!(
-                    "{holder} may hold {percent} % of the hard limit: its share in bytes changes with it"
+                    "{holder} may hold {percent} % of the hard limit: its share in bytes changes \
+                     with it"
                 ));
             }
         }
@@ -282,7 +285,8 @@ fn device_notes(entry: &Entry, entries: &[Entry], files: &dyn Files, notes: &mut
     }
     if entry.knob.name.starts_with("bdi.min_") && scales_twice(files) {
         notes.push(format!(
-            "{label}: Linux 6.2 to 6.7 scale it twice and may refuse it; then everything is put back"
+            "{label}: Linux 6.2 to 6.7 scale it twice and may refuse it; then everything is put \
+             back"
         ));
     }
 }

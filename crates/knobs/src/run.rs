@@ -93,12 +93,13 @@ impl StepError {
             Errno::NODEV | Errno::NOENT | Errno::NXIO => "it is gone".to_owned(),
             Errno::BUSY => "it stayed busy; try again".to_owned(),
             Errno::INVAL if entry.knob.unit == Unit::Elevator => {
-                let listed =
-                    read_line(files, &to.path).map(|text| choices(&text).collect::<Vec<_>>().join(", "));
+                let listed = read_line(files, &to.path)
+                    .map(|text| choices(&text).collect::<Vec<_>>().join(", "));
                 format!("no such elevator; it has {}", listed.into_value().unwrap_or_default())
             }
             Errno::INVAL if entry.knob.name.starts_with("bdi.min_") => {
-                "invalid; Linux 6.2 to 6.7 take only 0, and all devices' shares must stay below 100 %"
+                "invalid; Linux 6.2 to 6.7 take only 0, and all devices' shares must stay below \
+                 100 %"
                     .to_owned()
             }
             other => io::Error::from(other).to_string(),

@@ -55,7 +55,8 @@ pub enum TargetError {
     },
     /// systemd runs and does not say whether it manages a group.
     #[error(
-        "can't tell whether systemd manages '{group}': {why}; try again when systemctl status answers"
+        "can't tell whether systemd manages '{group}': {why}; try again when systemctl status \
+         answers"
     )]
     Systemd {
         /// The group's path.
@@ -411,8 +412,8 @@ fn for_next_start(unit: &str) -> String {
         return String::new();
     }
     format!(
-        "; to limit its next start: systemctl set-property {unit} IOWriteBandwidthMax='/dev/DISK 60M' \
-         MemoryHigh=256M"
+        "; to limit its next start: systemctl set-property {unit} IOWriteBandwidthMax='/dev/DISK \
+         60M' MemoryHigh=256M"
     )
 }
 

@@ -31,7 +31,8 @@ pub enum LoadError {
     },
     /// A file turned out shorter than it was made.
     #[error(
-        "can't read {path} at {offset}: the file ends there; something else shortened it while the load ran"
+        "can't read {path} at {offset}: the file ends there; something else shortened it while the \
+         load ran"
     )]
     Shortened {
         /// Which file.
@@ -114,7 +115,8 @@ pub enum LoadError {
     Panicked,
     /// A command that is a load could not be started.
     #[error(
-        "can't start command '{command}': {errno}; /bin/sh must exist and the scratch directory be accessible"
+        "can't start command '{command}': {errno}; /bin/sh must exist and the scratch directory be \
+         accessible"
     )]
     Spawn {
         /// The command.
@@ -216,7 +218,8 @@ fn advice(operation: &str, errno: Errno) -> &'static str {
         Errno::MFILE | Errno::NFILE => "; use fewer files, or raise the limit (ulimit -n)",
         Errno::ACCESS | Errno::PERM => "; choose a directory that you may write in",
         Errno::FBIG => {
-            "; the filesystem's or this process's largest file (ulimit -f) is smaller: use more files"
+            "; the filesystem's or this process's largest file (ulimit -f) is smaller: use more \
+             files"
         }
         Errno::NOMEM => "; memory or address space (ulimit -v) ran out: make size smaller",
         _ => "",
@@ -249,7 +252,8 @@ mod tests {
         );
         let block = LoadError::Misaligned { block: Bytes(512), align: 4096, path: "/mnt".into() };
         assert!(block.to_string().starts_with(
-            "block 512 B is not aligned for direct I/O on this filesystem: needs a multiple of 4096 B"
+            "block 512 B is not aligned for direct I/O on this filesystem: needs a multiple of \
+             4096 B"
         ));
     }
 }

@@ -49,7 +49,8 @@ impl Restored {
         }
         for (name, why) in &self.recovery.set_aside {
             lines.push(format!(
-                "journal {name} is not to be believed ({why}): set aside, nothing of it was put back"
+                "journal {name} is not to be believed ({why}): set aside, nothing of it was put \
+                 back"
             ));
         }
         lines.extend(

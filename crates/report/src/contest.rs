@@ -217,7 +217,8 @@ fn notes(document: &Document, contest: &Contest, rows: &[usize]) -> Vec<String> 
     {
         let (a, b) = (&reference.name, &other.name);
         notes.push(format!(
-            "{a} and {b} are shown by the trials made after the choice, other settings by the race's"
+            "{a} and {b} are shown by the trials made after the choice, other settings by the \
+             race's"
         ));
     }
     for (name, why) in

@@ -61,7 +61,8 @@ pub fn line(second: &Second<'_>, phase: PhaseKind, step: &str, interval: &Interv
 
 fn columns([elapsed, phase, ops, flood, p50, p99, max, dirty, drain]: [String; 9]) -> String {
     format!(
-        "{elapsed:>7}  {phase:<18} {ops:>9} {flood:>10} {p50:>9} {p99:>9} {max:>9} {dirty:>10} {drain:>9}"
+        "{elapsed:>7}  {phase:<18} {ops:>9} {flood:>10} {p50:>9} {p99:>9} {max:>9} {dirty:>10} \
+         {drain:>9}"
     )
 }
 

@@ -113,7 +113,8 @@ fn compare(
             ),
         };
         let text = format!(
-            "not conclusive: while {flood}, {operations} went from {from}/s to {to}/s ({share} %), but {but}"
+            "not conclusive: while {flood}, {operations} went from {from}/s to {to}/s ({share} %), \
+             but {but}"
         );
         return (Outcome::Inconclusive, text);
     }
@@ -165,7 +166,8 @@ fn nothing_to_compare(words: &Words, both: &PhaseFigures) -> String {
     let Words { operations, flood, .. } = words;
     let rate = count(both.iops.unwrap_or(0.0));
     format!(
-        "while {flood}, there were {rate} {operations} a second, but the victim alone was not measured"
+        "while {flood}, there were {rate} {operations} a second, but the victim alone was not \
+         measured"
     )
 }
 

@@ -286,9 +286,8 @@ fn beside_systemd() -> anyhow::Result<&'static str> {
     floodwall(&["rollback"])?;
     is("default 300", "after the rollback")?;
     systemctl(&["stop", NEIGHBOUR])?;
-    Ok(
-        "a weight that apply set is kept by a daemon-reload, and rollback leaves what set-property set since",
-    )
+    Ok("a weight that apply set is kept by a daemon-reload, and rollback leaves what set-property \
+         set since")
 }
 
 /// Runs systemctl, which has to succeed; what it printed.

@@ -199,9 +199,9 @@ fn a_knob_of_the_floods_group_is_refused_in_one_group_before_anything_is_measure
     for command in [&["compare", "--set", "default"][..], &["tune"]] {
         let output = floodwall(&[command, &same, &[journal.to_str().unwrap()], &loads].concat());
         assert_eq!(output.status.code(), Some(2), "{command:?}: {}", stderr(&output));
-        let refused = "flood:memory.high can't be set: the benchmark has no control group 'flood' here \
-                       (--same-group keeps victims and floods in one group); leave --same-group or the \
-                       knob out";
+        let refused = "flood:memory.high can't be set: the benchmark has no control group 'flood' \
+                       here (--same-group keeps victims and floods in one group); leave \
+                       --same-group or the knob out";
         assert!(stderr(&output).contains(refused), "{command:?}: {}", stderr(&output));
     }
 }

@@ -128,7 +128,8 @@ fn service_times() -> Result<(), String> {
     }
     if own_us < mean_us * 0.97 || own_us > mean_us + late_us + mean_us * 0.1 + 500.0 {
         return Err(format!(
-            "a mean of {own_us} µs seen; the model took {mean_us} µs, and answered {late_us} µs late"
+            "a mean of {own_us} µs seen; the model took {mean_us} µs, and answered {late_us} µs \
+             late"
         ));
     }
     Ok(())

@@ -131,7 +131,8 @@ fn fsyncs() -> Result<(), String> {
         || iops * 2.0 > ops
     {
         return Err(format!(
-            "{ops} operations, {iops} a second, {by_interval} by interval, {with_histogram} histograms"
+            "{ops} operations, {iops} a second, {by_interval} by interval, {with_histogram} \
+             histograms"
         ));
     }
     match unseen(&json).as_slice() {

@@ -53,7 +53,8 @@ pub(super) fn goal(text: &str) -> Result<Duration, String> {
     if goal < LEAST_GOAL {
         let least = human_duration(LEAST_GOAL);
         return Err(format!(
-            "p99 = {text} is less than queue lengths can steer; write {least} or more, or leave it out"
+            "p99 = {text} is less than queue lengths can steer; write {least} or more, or leave it \
+             out"
         ));
     }
     if goal > MOST_GOAL {

@@ -138,8 +138,8 @@ mod tests {
 
     #[test]
     fn another_socket_is_a_reason_only_where_none_was_named() {
-        let starts = "it may be starting, or starting its worker again (everything is put back then): \
-                      try again in a few seconds";
+        let starts = "it may be starting, or starting its worker again (everything is put back \
+                      then): try again in a few seconds";
         assert_eq!(why_not(Some(Path::new("/run/x.sock"))), starts);
         assert!(why_not(None).starts_with(starts) && why_not(None).ends_with("--socket"));
     }

@@ -33,7 +33,8 @@ impl Supervisor<'_> {
             Ok(child) => child,
             Err(e) => {
                 let why = format!(
-                    "; can't start the process that puts back what it held: {e}; run floodwall rollback"
+                    "; can't start the process that puts back what it held: {e}; run floodwall \
+                     rollback"
                 );
                 return (why, false);
             }

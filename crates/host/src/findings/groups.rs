@@ -48,7 +48,8 @@ pub(super) fn flood_among_victims(facts: Facts<'_>) -> Option<Found> {
         let beside = |user: &&DiskUser| is_other(user, victim) && floods(user) && is_beside(user);
         let Some(flood) = facts.disk_users.iter().find(beside) else { continue };
         let evidence = format!(
-            "threads of {} ({}) waited {} for {} within {}; {} ({}) dirties {}, and both are in {group}",
+            "threads of {} ({}) waited {} for {} within {}; {} ({}) dirties {}, and both are in \
+             {group}",
             victim.name,
             victim.pid,
             time(victim.waited_s),

@@ -111,7 +111,8 @@ pub(super) fn halved(facts: Facts<'_>) -> Option<Found> {
         (None, Some(bytes)) if bytes >= hard => (
             Severity::Warning,
             format!(
-                "vm.dirty_background_bytes={bytes} is not below the {} that vm.dirty_ratio={} comes to",
+                "vm.dirty_background_bytes={bytes} is not below the {} that vm.dirty_ratio={} \
+                 comes to",
                 size(hard),
                 hard_ratio?
             ),

@@ -84,7 +84,8 @@ pub(super) fn share_not_strict(facts: Facts<'_>) -> Option<Found> {
         };
         let share = (hard as f64 * percent / 100.0) as u64;
         let evidence = format!(
-            "{}: max_ratio is {percent} % ({}), but {why}: it may hold {} before anybody is slowed down",
+            "{}: max_ratio is {percent} % ({}), but {why}: it may hold {} before anybody is slowed \
+             down",
             device.name,
             size(share),
             size(freerun)

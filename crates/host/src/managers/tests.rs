@@ -201,7 +201,8 @@ fn tuned_sets_what_its_profile_says_and_sysctl_d_is_applied_over_its_sysctls() {
     ");
     files.push(("etc/tuned/tuned-main.conf", "reapply_sysctl = 0\n"));
     assert!(shown(&files).contains(
-        "vm.dirty_expire_centisecs=500 /usr/lib/tuned/profiles/throughput-performance/tuned.conf:5 wins"
+        "vm.dirty_expire_centisecs=500 /usr/lib/tuned/profiles/throughput-performance/tuned.conf:5 \
+         wins"
     ));
 }
 

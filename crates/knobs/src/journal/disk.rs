@@ -405,7 +405,8 @@ mod tests {
         std::fs::create_dir(&open).unwrap();
         std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o777)).unwrap();
         assert!(refusal(&open).ends_with(
-            "open' in the journal's path can be written by others (mode 0777); make it root's, mode 0700"
+            "open' in the journal's path can be written by others (mode 0777); make it root's, \
+             mode 0700"
         ));
         assert!(refusal(&open.join("below")).contains("can be written by others"));
         // The sticky bit is enough above, never for the directory itself.

@@ -85,7 +85,8 @@ fn too_low(entry: &Entry, entries: &[Entry], files: &dyn Files) -> Option<String
         Reading::Value(used) => used,
         other => {
             return Some(format!(
-                "its memory besides page cache can't be read ({}); a limit could starve its processes",
+                "its memory besides page cache can't be read ({}); a limit could starve its \
+                 processes",
                 other.why().unwrap_or_default()
             ));
         }
@@ -179,9 +180,8 @@ pub(super) fn misses_writeback(entry: &Entry, entries: &[Entry], files: &dyn Fil
     let no_memory = match high {
         Reading::Value(high) if high == "max" => Some(format!(
             "without {group}:memory.high its writes fill the whole machine's dirty limit, where \
-             every writer is \
-             slowed down; set that too ({group}:memory.high={}, and more by what its processes use; \
-             floodwall explain memory.high)",
+             every writer is slowed down; set that too ({group}:memory.high={}, and more by what \
+             its processes use; floodwall explain memory.high)",
             memory_high_of_paced(rate.parse().unwrap_or_default())
         )),
         Reading::Value(_) => None,

@@ -27,7 +27,8 @@ const BEFORE: &[&[&str]] = &[
     &["/proc/sys/vm/dirty_ratio=100", "/proc/sys/vm/dirty_background_ratio=50"],
     &[
         "/run/systemd/system.control/system.slice/b.service/memory.high=500000000",
-        "/run/systemd/system.control/system.slice/b.service/io.max=8:0 rbps=9 wbps=max riops=max wiops=max",
+        "/run/systemd/system.control/system.slice/b.service/io.max=8:0 rbps=9 wbps=max riops=max \
+         wiops=max",
     ],
 ];
 

@@ -328,7 +328,8 @@ fn nothing_is_laid_over_what_is_set_for_a_time() {
     let error = world.apply(&["nr_requests=8"]).unwrap_err().to_string();
     assert_eq!(
         error,
-        "nothing was changed: sda.nr_requests is set for a time by change 1; floodwall rollback ends it"
+        "nothing was changed: sda.nr_requests is set for a time by change 1; floodwall rollback \
+         ends it"
     );
     world.apply(&["read_ahead_kb=64"]).unwrap();
     world.session().rollback(0).unwrap();

@@ -303,7 +303,8 @@ impl Victim {
         let per_file = self.size.0 / u64::from(self.files);
         if self.block.0 > per_file {
             return Err(format!(
-                "block ({}) is larger than a file ({} over {} files); make size larger or block smaller",
+                "block ({}) is larger than a file ({} over {} files); make size larger or block \
+                 smaller",
                 self.block, self.size, self.files
             ));
         }
@@ -431,7 +432,8 @@ impl Flood {
             let per_stream = size.0 / u64::from(self.streams);
             if self.block.0 > per_stream {
                 return Err(format!(
-                    "block ({}) is larger than a stream's share of the space ({size} over {} streams)",
+                    "block ({}) is larger than a stream's share of the space ({size} over {} \
+                     streams)",
                     self.block, self.streams
                 ));
             }
@@ -443,7 +445,8 @@ impl Flood {
         }
         if self.mode == WriteMode::Direct && !self.block.0.is_multiple_of(512) {
             return Err(format!(
-                "block ({}) is not a multiple of 512 B, which direct I/O needs; use one, such as 1MiB",
+                "block ({}) is not a multiple of 512 B, which direct I/O needs; use one, such as \
+                 1MiB",
                 self.block
             ));
         }

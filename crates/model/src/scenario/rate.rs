@@ -11,7 +11,8 @@ pub fn unsettled_rate(scenario: &Scenario) -> Option<String> {
     let victim = scenario.victims.iter().find(|victim| victim.rate_percent.is_some())?;
     let name = &victim.name;
     Some(format!(
-        "victim '{name}': nobody has measured what it does alone; give its rate per second, such as 500/s"
+        "victim '{name}': nobody has measured what it does alone; give its rate per second, such \
+         as 500/s"
     ))
 }
 

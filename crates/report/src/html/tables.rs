@@ -323,7 +323,8 @@ fn trials(out: &mut String, study: &Study<'_>, prefix: &str) {
     table(
         out,
         &format!("{prefix}trials"),
-        "Every trial as it ran; rates are of the phase with victim and flood together where there is one.",
+        "Every trial as it ran; rates are of the phase with victim and flood together where there \
+         is one.",
         &columns,
         &rows,
     );

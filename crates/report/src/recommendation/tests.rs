@@ -32,7 +32,8 @@ fn the_gain_and_its_price() {
     ];
     assert_eq!(
         gains(&all, "commits"),
-        "p99 from 1.40 s to 31.0 ms, 21.2× the commits, dead seconds 0 % of the time instead of 100 %"
+        "p99 from 1.40 s to 31.0 ms, 21.2× the commits, dead seconds 0 % of the time instead of \
+         100 %"
     );
     assert_eq!(price(&all), "the flood runs at 88 %, bursts are accepted at 100 % (the same)");
 }

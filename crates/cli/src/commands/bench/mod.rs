@@ -276,7 +276,8 @@ fn show_scenario(name: &str) -> anyhow::Result<Exit> {
         let hint = toml_text::nearest(name, scenario::builtin_names())
             .map_or_else(String::new, |near| format!("; did you mean '{near}'?"));
         UsageError(format!(
-            "there is no built-in scenario '{name}'{hint} (floodwall bench --list-scenarios names them)"
+            "there is no built-in scenario '{name}'{hint} (floodwall bench --list-scenarios names \
+             them)"
         ))
     })?;
     output::result(text)?;

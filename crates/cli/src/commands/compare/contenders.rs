@@ -186,7 +186,8 @@ fn setting(
     }
     if setting.is_empty() {
         return Err(UsageError(format!(
-            "'{text}' sets nothing: write KNOB=VALUE[,KNOB=VALUE…], preset:NAME, FILE.toml or default"
+            "'{text}' sets nothing: write KNOB=VALUE[,KNOB=VALUE…], preset:NAME, FILE.toml or \
+             default"
         ))
         .into());
     }

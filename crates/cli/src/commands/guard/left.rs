@@ -23,7 +23,8 @@ pub(super) fn told(journal: Option<&Path>) -> Option<String> {
         n => (format!("{n} settings"), "them"),
     };
     Some(format!(
-        "a guard that was killed has left {settings} in force: floodwall guard restore puts {them} back"
+        "a guard that was killed has left {settings} in force: floodwall guard restore puts {them} \
+         back"
     ))
 }
 

@@ -29,7 +29,8 @@ fn by_hand(journal: &Path) -> anyhow::Result<bool> {
     }
     if !restored.steering.is_empty() {
         output::notice(
-            "floodwall: a guard that runs puts everything back itself: floodwall guard pause, or stop it",
+            "floodwall: a guard that runs puts everything back itself: floodwall guard pause, or \
+             stop it",
         );
     }
     Ok(restored.is_complete())

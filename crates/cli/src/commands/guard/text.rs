@@ -98,8 +98,8 @@ fn head(status: &Status, reach: &Reach) -> Vec<String> {
         None => {
             let assumed = micros(explain::ASSUMED_GOAL_US);
             format!(
-                "9 of 10 operations within four times what they take without a flood ({assumed} until \
-                 they were seen without one)"
+                "9 of 10 operations within four times what they take without a flood ({assumed} \
+                 until they were seen without one)"
             )
         }
     };
@@ -381,7 +381,8 @@ mod tests {
         let text = status(&Status { paused: Some(held), ..document() }, &USUAL);
         assert!(
             text.contains(
-                "PAUSED: still held: sda.nr_requests 8 (yours: 64); 'floodwall guard resume' ends it"
+                "PAUSED: still held: sda.nr_requests 8 (yours: 64); 'floodwall guard resume' ends \
+                 it"
             ),
             "{text}"
         );

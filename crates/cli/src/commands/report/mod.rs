@@ -131,12 +131,15 @@ fn check(args: &ReportArgs) -> anyhow::Result<()> {
 /// Refuses a name that promises another format than HTML.
 fn check_name(path: &Path) -> anyhow::Result<()> {
     match path.extension().map(|extension| extension.to_string_lossy().to_lowercase()) {
-        Some(extension) if !matches!(extension.as_str(), "html" | "htm") => Err(UsageError(format!(
-            "'{}': --out writes an HTML page; name it {}, or use --svg DIR or --png DIR for pictures",
-            path.display(),
-            path.with_extension("html").display()
-        ))
-        .into()),
+        Some(extension) if !matches!(extension.as_str(), "html" | "htm") => {
+            Err(UsageError(format!(
+                "'{}': --out writes an HTML page; name it {}, or use --svg DIR or --png DIR for \
+             pictures",
+                path.display(),
+                path.with_extension("html").display()
+            ))
+            .into())
+        }
         _ => Ok(()),
     }
 }

@@ -53,8 +53,8 @@ const NAP: Duration = Duration::from_millis(50);
 fn refuse_endless_real_time(changes: &[Change]) -> Result<(), UsageError> {
     match changes.iter().find(|change| change.value.starts_with("rt/")) {
         Some(change) => Err(UsageError(format!(
-            "{}: real time goes before everything else and can starve writeback until all writers stop: \
-             use be/0, or floodwall apply --for 10m, which puts it back",
+            "{}: real time goes before everything else and can starve writeback until all writers \
+             stop: use be/0, or floodwall apply --for 10m, which puts it back",
             change.label()
         ))),
         None => Ok(()),

@@ -19,7 +19,8 @@ pub(super) const KNOBS: &[Knob] = &[
             "The kernel keeps a ratio of the hard limit of that moment: what max_bytes reads \
              drifts with free memory, and writing back what was read may fail. Floodwall works the \
              ratio out itself, writes max_ratio_fine, and saves that.",
-            "A size that comes to less than a millionth of the limit becomes a ratio of 0; refused here.",
+            "A size that comes to less than a millionth of the limit becomes a ratio of 0; refused \
+             here.",
             "Kernels from 6.5 to 6.12 at least divide by zero if it is written while the hard \
              limit is 0: the kernel's file is never written.",
             "Without bdi.strict_limit it does not hold anybody back while the machine as a whole \
@@ -34,7 +35,8 @@ pub(super) const KNOBS: &[Knob] = &[
         default: "100",
         does: "Largest share of the hard limit that the device may hold dirty, in percent.",
         quirks: &[
-            "One cell with max_ratio_fine, which is saved and written where there is one (Linux 6.2).",
+            "One cell with max_ratio_fine, which is saved and written where there is one (Linux \
+             6.2).",
             "0 together with strict_limit stops every writer to the device; refused.",
         ],
         source: "mm/page-writeback.c bdi_set_max_ratio, __wb_calc_thresh",
@@ -60,7 +62,8 @@ pub(super) const KNOBS: &[Knob] = &[
              max_ratio.",
             "Linux 6.2 to 6.7 scale it twice: every value but 0 is refused by the kernel, and \
              small values of min_ratio_fine are taken as percent. What is read back is compared \
-             with what was written, and a share that such a kernel could not take back is not changed.",
+             with what was written, and a share that such a kernel could not take back is not \
+             changed.",
         ],
         source: "mm/page-writeback.c __bdi_set_min_ratio",
         ..BASE

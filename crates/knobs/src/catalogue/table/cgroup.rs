@@ -68,7 +68,8 @@ pub(super) const KNOBS: &[Knob] = &[
         min: 1,
         max: 10_000,
         default: "100",
-        does: "A group's share of a device, for io.cost; without a device the group's share of all.",
+        does: "A group's share of a device, for io.cost; without a device the group's share of \
+               all.",
         quirks: &[
             "Without io.cost.qos switched on it does nothing; bfq has a file of its own.",
             "For a unit that systemd manages the group's own weight is IOWeight=, set with \
@@ -83,7 +84,8 @@ pub(super) const KNOBS: &[Knob] = &[
         max: 1000,
         default: "100",
         needs: "CONFIG_BFQ_GROUP_IOSCHED; a device's own weight needs bfq in use there (Linux 5.4)",
-        does: "A group's share of the devices that run bfq; without a device the group's share of all.",
+        does: "A group's share of the devices that run bfq; without a device the group's share of \
+               all.",
         quirks: &[
             "The root group has none.",
             "A write without a device drops the weights of single devices; refused while there are \

@@ -60,7 +60,8 @@ pub(super) const KNOBS: &[Knob] = &[
         unit: Unit::Count,
         max: 1_000_000,
         default: "16",
-        does: "How many requests are sent in the order of their place before deadlines are looked at.",
+        does: "How many requests are sent in the order of their place before deadlines are looked \
+               at.",
         ..BASE
     },
     Knob {
@@ -181,7 +182,8 @@ pub(super) const KNOBS: &[Knob] = &[
             Reset { knob: "iosched.slice_idle_us", keep: false },
             Reset { knob: "iosched.slice_idle", keep: false },
         ],
-        does: "One request in the device at a time, and idling always: bandwidth shares hold exactly.",
+        does: "One request in the device at a time, and idling always: bandwidth shares hold \
+               exactly.",
         quirks: &[
             "Switching it on raises slice_idle to 8 ms, and switching it off leaves it there: it \
              is saved with it.",
@@ -194,7 +196,8 @@ pub(super) const KNOBS: &[Knob] = &[
         unit: Unit::Flag,
         max: 1,
         default: "1",
-        does: "Raises the weight of interactive and soft real-time processes thirtyfold for some seconds.",
+        does: "Raises the weight of interactive and soft real-time processes thirtyfold for some \
+               seconds.",
         ..BASE_BFQ
     },
 ];

@@ -12,7 +12,8 @@ pub(super) const KNOBS: &[Knob] = &[
         max: i64::MAX,
         default: "0 (the ratio is in force)",
         needs: "a kernel after 2.6.24 (there in 2.6.32)",
-        does: "Hard limit in bytes: above it everybody who writes to the page cache is made to wait.",
+        does: "Hard limit in bytes: above it everybody who writes to the page cache is made to \
+               wait.",
         quirks: &[
             "One cell with vm.dirty_ratio: writing one zeroes the other. Byte mode is left by \
              writing the ratio; 0 is refused by the kernel.",
@@ -35,12 +36,14 @@ pub(super) const KNOBS: &[Knob] = &[
     Knob {
         name: "vm.dirty_ratio",
         default: "20",
-        does: "Hard limit in percent of the memory that can be dirtied (free + page cache, not all of RAM).",
+        does: "Hard limit in percent of the memory that can be dirtied (free + page cache, not all \
+               of RAM).",
         quirks: &[
             "In byte mode it reads 0, and writing 0 is then \"no change\": byte mode stays on. \
              Floodwall writes 1 first.",
             "Kernels up to 6.14 at least (no longer 6.18) compute the working limit from the old \
-             bytes when byte mode is left: Floodwall writes the ratio twice, with different values.",
+             bytes when byte mode is left: Floodwall writes the ratio twice, with different \
+             values.",
             "0 without a byte limit stops every writer; refused.",
             "On kernels before 2.6.24 it is a share of all RAM.",
         ],
@@ -54,7 +57,8 @@ pub(super) const KNOBS: &[Knob] = &[
         max: i64::MAX,
         default: "0 (the ratio is in force)",
         needs: "a kernel after 2.6.24 (there in 2.6.32)",
-        does: "Background limit in bytes: above it the flusher starts to write, while writers go on.",
+        does: "Background limit in bytes: above it the flusher starts to write, while writers go \
+               on.",
         quirks: &[
             "One cell with vm.dirty_background_ratio: writing one zeroes the other. 0 is refused \
              by the kernel.",

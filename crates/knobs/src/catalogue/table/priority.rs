@@ -20,7 +20,8 @@ pub(super) const KNOBS: &[Knob] = &[
              only with CONFIG_BFQ_GROUP_IOSCHED. mq-deadline orders by the class alone (Linux \
              5.14), and commits share its tags with the flood. kyber and none ignore it.",
             "It counts for what a thread submits itself: reads, direct I/O and the data that its \
-             fsync writes. The flusher submits buffered writes: idle for a flood does nothing for them.",
+             fsync writes. The flusher submits buffered writes: idle for a flood does nothing for \
+             them.",
             "ext4 commits its journal in a thread of its own: raise journal.ioprio along with it. \
              xfs and btrfs commit in the caller's thread, mostly.",
             "rt goes before everything else and can starve writeback until the dirty limit stops \

@@ -22,7 +22,8 @@ pub(super) const KNOBS: &[Knob] = &[
              it, and written after it.",
             "bfq switches writeback throttling (wbt) off unless somebody has set wbt_lat_usec by \
              hand; leaving bfq switches it on again.",
-            "An elevator built as a module is listed only once loaded; naming it makes the kernel load it.",
+            "An elevator built as a module is listed only once loaded; naming it makes the kernel \
+             load it.",
             "dm and md devices built on bios have none.",
         ],
         source: "block/elevator.c elv_iosched_store, elevator_set_default; block/bfq-iosched.c \
@@ -42,7 +43,8 @@ pub(super) const KNOBS: &[Knob] = &[
         does: "How many requests may wait in the queue: with max_sectors_kb it bounds how much \
             flood stands ahead of a victim.",
         quirks: &[
-            "More than 2048, or with none more than the hardware's depth, is refused by the kernel.",
+            "More than 2048, or with none more than the hardware's depth, is refused by the \
+             kernel.",
             "The kernel may answer \"busy\" (seen in 6.18); Floodwall tries again.",
             "A switch of the elevator resets it; a change resets mq-deadline's async_depth, and \
              scales the queue's.",
@@ -79,7 +81,8 @@ pub(super) const KNOBS: &[Knob] = &[
         quirks: &[
             "More than max_hw_sectors_kb is cut to it (seen on 6.18) or refused (older kernels); \
              less than a page is refused.",
-            "A write sets read_ahead_kb back to the device's default (seen on 6.18); Floodwall keeps it.",
+            "A write sets read_ahead_kb back to the device's default (seen on 6.18); Floodwall \
+             keeps it.",
         ],
         source: "block/blk-sysfs.c queue_max_sectors_store; block/blk-settings.c \
             blk_apply_bdi_limits",
@@ -112,7 +115,8 @@ pub(super) const KNOBS: &[Knob] = &[
         does: "Writeback throttling: the read latency above which the queue lets less background \
             writing through; 0 switches it off.",
         quirks: &[
-            "Any value but the one in force marks it as set by hand: bfq then no longer switches it off.",
+            "Any value but the one in force marks it as set by hand: bfq then no longer switches \
+             it off.",
             "Writing the value that it already holds does not switch it on again where bfq has \
              switched it off; Floodwall writes another value first.",
             "Kernels up to 5.15 at least (no longer 6.5) print the target even while it is off.",

@@ -19,7 +19,8 @@ pub(super) const KNOBS: &[Knob] = &[Knob {
         "It shortens the device's queue and leaves nr_requests alone: an elevator's classes and \
          weights can act on what waits.",
         "More than the adapter's can_queue is refused by the kernel.",
-        "The kernel lowers it while the device answers that its queue is full, and raises it again later.",
+        "The kernel lowers it while the device answers that its queue is full, and raises it again \
+         later.",
         "1 switches native command queueing of a SATA disk off.",
     ],
     source: "drivers/scsi/scsi_sysfs.c sdev_store_queue_depth; drivers/ata/libata-sata.c \
