@@ -114,9 +114,14 @@ fn replace(
     drop(buffered);
     temporary.as_file().sync_all()?;
     temporary.persist(path)?;
-    // The new name is durable too. Not every filesystem can do that; the file is there in any case.
-    let _ = File::open(directory_of(path)).and_then(|directory| directory.sync_all());
+    sync_directory(path);
     Ok(())
+}
+
+/// Makes a new file's name durable too. Not every filesystem can do that; the file is there in any
+/// case.
+pub(crate) fn sync_directory(path: &Path) {
+    let _ = File::open(directory_of(path)).and_then(|directory| directory.sync_all());
 }
 
 /// A new file in the same directory with an unpredictable name. It is made with `O_EXCL` and has
@@ -166,11 +171,12 @@ fn target_of(path: &Path, is_trusted: impl Fn(u32) -> bool) -> io::Result<PathBu
 
 /// Checks that a file could be written later, so that an hour's measurement is not lost for a
 /// misspelt directory. Makes a temporary neighbour and removes it again: in some directories, such
-/// as /proc, only the attempt tells. A file that is there is not touched.
+/// as /proc, only the attempt tells. A file that is there is not touched. Returns the path behind
+/// links.
 ///
 /// # Errors
 /// [`UsageError`] with the reason.
-pub(crate) fn check_writable(path: &Path) -> anyhow::Result<()> {
+pub(crate) fn check_writable(path: &Path) -> anyhow::Result<PathBuf> {
     let usage =
         |why: String| Err(UsageError(format!("can't write '{}': {why}", path.display())).into());
     let target = match target_of(path, is_trusted) {
@@ -188,7 +194,7 @@ pub(crate) fn check_writable(path: &Path) -> anyhow::Result<()> {
         // To open a pipe would wait for its reader, and to close it would tell him that all is
         // over.
         Ok(_) => match rustix::fs::access(&target, rustix::fs::Access::WRITE_OK) {
-            Ok(()) => return Ok(()),
+            Ok(()) => return Ok(target),
             Err(e) => {
                 return usage(format!(
                     "it can't be written ({}); name another file",
@@ -204,7 +210,7 @@ pub(crate) fn check_writable(path: &Path) -> anyhow::Result<()> {
         return usage(format!("there is no directory '{}'; make it first", parent.display()));
     }
     match temporary_beside(&target) {
-        Ok(_) => Ok(()),
+        Ok(_) => Ok(target),
         Err(e) => usage(format!("no file can be made in its directory ({e}); name another file")),
     }
 }

@@ -19,7 +19,6 @@
 //! | `machine` | puts them together and lets time pass |
 //! | `plant` | lives on while somebody looks at it and turns its knobs, as a [`Plant`] |
 //! | `rig`, `phase`, `setup`, `settings` | a scenario under a setting as a [`Trial`] |
-//! | `sweep` | grids and random samples of machines and settings, a run a cell |
 //!
 //! Times are [`floodwall_device::Nanos`], sizes bytes unless a name says pages (4 KiB), rates pages
 //! or bytes per second as the kernel keeps them. Pure: no file, no clock, no environment, no
@@ -53,7 +52,6 @@ mod scan;
 mod settings;
 mod setup;
 mod slab;
-pub mod sweep;
 pub mod throttle;
 pub mod wbt;
 mod workload;

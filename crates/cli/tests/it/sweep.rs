@@ -1,13 +1,12 @@
-//! `floodwall sim sweep`: the table does not depend on threads, shards or interruptions, and
-//! mistakes say what to do.
+//! `floodwall sim sweep`: rows do not depend on threads, shards or interruptions, and mistakes say
+//! what to do.
 
-use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use parquet::file::reader::{FileReader, SerializedFileReader};
-use parquet::record::Field;
+use serde_json::Value;
 
 use crate::{floodwall, stderr, stdout};
 
@@ -54,6 +53,11 @@ impl Place {
         Self(dir)
     }
 
+    /// Of enough cells to be met under way.
+    fn long() -> Self {
+        Self::new(&SWEEP.replace("kernel =", "seed = [1, 2, 3, 4]\nkernel ="))
+    }
+
     fn at(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
@@ -77,78 +81,83 @@ impl Place {
     fn refused(&self, args: &[&str]) -> String {
         let output = self.sweep(args);
         assert_eq!(output.status.code(), Some(2), "{args:?}: {}", stderr(&output));
+        assert_eq!(stderr(&output).lines().count(), 1, "{}", stderr(&output));
         stderr(&output)
     }
 
-    fn bytes(&self, name: &str) -> Vec<u8> {
-        fs::read(self.at(name)).unwrap()
+    /// The rows of parts in the order of their cells, and in the order in which they were written.
+    fn rows(&self, parts: &[&str]) -> Vec<Value> {
+        let text: String = parts.iter().map(|p| fs::read_to_string(self.at(p)).unwrap()).collect();
+        let mut rows: Vec<Value> =
+            text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        rows.sort_by_key(|row| row["cell"].as_u64());
+        rows
+    }
+
+    /// Starts a sweep and waits until some rows are on disk.
+    fn under_way(&self, rows: usize) -> Child {
+        let mut command = self.command(&["small.toml", "--jobs", "1", "-o", "t.jsonl"]);
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let until = Instant::now() + Duration::from_secs(60);
+        while self.lines() < rows && child.try_wait().unwrap().is_none() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        child
+    }
+
+    /// Whole lines of what [`under_way`](Self::under_way) writes.
+    fn lines(&self) -> usize {
+        fs::read(self.at("t.jsonl")).map_or(0, |b| b.iter().filter(|b| **b == b'\n').count())
     }
 }
 
-fn rows(path: &Path) -> Vec<Vec<(String, Field)>> {
-    let reader = SerializedFileReader::new(File::open(path).unwrap()).unwrap();
-    let rows = reader.get_row_iter(None).unwrap();
-    rows.map(|row| row.unwrap().into_columns()).collect()
-}
-
-fn field(row: &[(String, Field)], name: &str) -> Field {
-    row.iter().find(|(n, _)| n == name).unwrap().1.clone()
-}
-
 #[test]
-fn the_bytes_do_not_depend_on_threads_or_shards() {
+fn rows_do_not_depend_on_threads_or_shards() {
     let place = Place::new(SWEEP);
-    place.done(&["small.toml", "--jobs", "1", "-o", "one.parquet"]);
-    let whole = place.bytes("one.parquet");
-    place.done(&["small.toml", "--jobs", "2", "-o", "two.parquet"]);
-    assert!(place.bytes("two.parquet") == whole);
+    place.done(&["small.toml", "--jobs", "1"]);
+    let whole = place.rows(&["small.jsonl"]);
+    assert_eq!(whole.len(), 24);
+    place.done(&["small.toml", "--jobs", "2", "-o", "two.jsonl"]);
+    assert_eq!(place.rows(&["two.jsonl"]), whole);
     for (shards, jobs) in [(2, "1"), (7, "2")] {
-        let mut merge = vec!["merge".to_owned(), "-o".to_owned(), "merged.parquet".to_owned()];
-        // The last first: their order does not matter.
-        for k in (1..=shards).rev() {
+        let mut parts = Vec::new();
+        for k in 1..=shards {
             let shard = format!("{k}/{shards}");
-            place.done(&["small.toml", "--jobs", jobs, "--shard", &shard]);
-            merge.push(format!("small-{k}-of-{shards}.parquet"));
+            let part = format!("small-{k}-of-{shards}.jsonl");
+            let said = place.done(&["small.toml", "--jobs", jobs, "--shard", &shard]);
+            let cells = place.rows(&[&part]).len();
+            assert_eq!(said, format!("small, shard {shard}: {cells} cells in '{part}'\n"));
+            parts.push(part);
         }
-        let merge: Vec<&str> = merge.iter().map(String::as_str).collect();
-        assert_eq!(place.done(&merge), "small: 24 cells in 'merged.parquet'\n");
-        assert!(place.bytes("merged.parquet") == whole, "{shards} shards");
-        if shards == 7 {
-            let message = place.refused(&merge[..merge.len() - 2]);
-            assert!(message.contains("cells are missing: give shard 1/7, 2/7 too"), "{message}");
+        let mut rows = place.rows(&parts.iter().map(String::as_str).collect::<Vec<_>>());
+        // A row names its shard, and nothing else of it differs.
+        for row in &mut rows {
+            assert!(row["shard"].as_str().unwrap().ends_with(&format!("/{shards}")));
+            row["shard"] = "1/1".into();
         }
+        assert_eq!(rows, whole, "{shards} shards");
     }
-    assert_eq!(
-        fs::read_dir(place.0.path())
-            .unwrap()
-            .filter(|e| { e.as_ref().unwrap().file_name().to_string_lossy().ends_with(".journal") })
-            .count(),
-        0
-    );
+    // A part of another shard is refused, and stays.
+    let message = place.refused(&["small.toml", "--shard", "1/2", "-o", "small-2-of-2.jsonl"]);
+    let expected = "'small-2-of-2.jsonl' is of shard 2/2, not 1/2: give that to go on, remove \
+                    the part to begin anew, or name another file with -o";
+    assert!(message.contains(expected), "{message}");
 }
 
 #[test]
-fn a_table_has_figures_and_the_reasons_of_those_that_can_not_be() {
+fn rows_have_figures_and_the_reasons_of_those_that_can_not_be() {
     let place = Place::new(SWEEP);
-    let output = place.sweep(&["small.toml", "-o", "t.parquet"]);
-    assert_eq!(stdout(&output), "small: 24 cells in 't.parquet'\n");
-    assert!(
-        stderr(&output).contains("of 24 cells could not be run (column error), such as: "),
-        "{}",
-        stderr(&output)
-    );
-    let rows = rows(&place.at("t.parquet"));
-    assert_eq!(rows.len(), 24);
+    let output = place.sweep(&["small.toml", "-o", "t.jsonl"]);
+    assert_eq!(stdout(&output), "small: 24 cells in 't.jsonl'\n");
+    let said = stderr(&output);
+    assert!(said.contains("of 24 cells could not be run (column error), such as: "), "{said}");
+    let rows = place.rows(&["t.jsonl"]);
     for (i, row) in rows.iter().enumerate() {
-        assert_eq!(field(row, "cell"), Field::Long(i as i64));
-        let text = |name| match field(row, name) {
-            Field::Str(text) => text,
-            other => panic!("{name} is {other:?}"),
-        };
-        let (kernel, scheduler) = (text("kernel"), text("scheduler"));
-        if (kernel.as_str(), scheduler.as_str()) == ("2.6.32", "kyber") {
-            assert!(text("error").contains("kyber") && field(row, "victim_kept") == Field::Null);
-        } else if field(row, "error") == Field::Null {
+        assert_eq!((&row["cell"], &row["of_cells"]), (&i.into(), &24.into()));
+        if (&row["kernel"], &row["scheduler"]) == (&"2.6.32".into(), &"kyber".into()) {
+            assert!(row["error"].as_str().unwrap().contains("kyber"), "{row}");
+            assert!(row["victim_kept"].is_null());
+        } else if row["error"].is_null() {
             for name in [
                 "victim_kept",
                 "flood_kept",
@@ -156,97 +165,77 @@ fn a_table_has_figures_and_the_reasons_of_those_that_can_not_be() {
                 "victim_alone_iops",
                 "victim_alone_p50_us",
             ] {
-                assert!(
-                    matches!(field(row, name), Field::Double(n) if n >= 0.0),
-                    "{name}: {:?}",
-                    field(row, name)
-                );
+                assert!(row[name].as_f64().is_some_and(|n| n >= 0.0), "{name}: {row}");
             }
         }
-        let limit = if i % 2 == 0 { Field::Null } else { Field::Long(16 << 20) };
-        assert_eq!(field(row, "vm.dirty_bytes"), limit);
+        let limit = if i % 2 == 0 { Value::Null } else { (16 << 20).into() };
+        assert_eq!(row["vm.dirty_bytes"], limit);
+        // All rows have the same columns.
+        assert!(row.as_object().unwrap().keys().eq(rows[0].as_object().unwrap().keys()));
     }
-    let ran = rows.iter().filter(|row| field(row, "error") == Field::Null).count();
+    let ran = rows.iter().filter(|row| row["error"].is_null()).count();
     assert!((8..24).contains(&ran), "{ran}");
+    let impossible = "baseline = false\n[machine]\ndevice = \"null\"\nkernel = \"2.6.32\"\n\
+                      [knobs]\nscheduler = \"kyber\"\n";
+    let output = Place::new(impossible).sweep(&["small.toml"]);
+    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
 }
 
-fn lines(journal: &Path) -> usize {
-    fs::read(journal).map_or(0, |bytes| bytes.iter().filter(|b| **b == b'\n').count())
-}
-
-/// Starts a sweep and waits until some runs are in its journal.
-fn under_way(place: &Place, out: &str) -> Child {
-    let mut child = place
-        .command(&["small.toml", "--jobs", "1", "-o", out])
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let journal = place.at(&format!("{out}.journal"));
-    let until = Instant::now() + Duration::from_secs(60);
-    while lines(&journal) < 4 && child.try_wait().unwrap().is_none() && Instant::now() < until {
-        std::thread::sleep(Duration::from_millis(1));
+#[test]
+fn a_sweep_that_is_killed_goes_on_and_ends_with_the_same_rows() {
+    let place = Place::long();
+    place.done(&["small.toml", "-o", "whole.jsonl"]);
+    // Killed again and again, each time further on.
+    for rows in [1, 7, 20] {
+        let mut child = place.under_way(rows);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!((rows..96).contains(&place.lines()), "it was too quick to be killed");
     }
-    child
+    let kept = place.lines();
+    // The last one was met inside a write.
+    let mut torn = fs::read(place.at("t.jsonl")).unwrap();
+    torn.extend_from_slice(b"{\"cell\":17,\"swe");
+    fs::write(place.at("t.jsonl"), torn).unwrap();
+    let output = place.sweep(&["small.toml", "-o", "t.jsonl"]);
+    let said = stderr(&output);
+    assert!(output.status.success(), "{said}");
+    let dropped = format!("line {} was cut short and is dropped: its cell is run again", kept + 1);
+    assert!(said.contains(&dropped), "{said}");
+    assert!(said.contains(&format!("going on: {kept} of 96 cells are in 't.jsonl'")), "{said}");
+    assert_eq!(place.rows(&["t.jsonl"]), place.rows(&["whole.jsonl"]));
+    let again = place.sweep(&["small.toml", "-o", "t.jsonl"]);
+    assert!(again.status.success() && stderr(&again).contains("nothing to do"));
+    assert_eq!(place.lines(), 96);
 }
 
 #[test]
-fn a_sweep_that_is_killed_goes_on_and_ends_with_the_same_bytes() {
-    // Long enough to be met under way.
-    let place = Place::new(&SWEEP.replace("kernel =", "seed = [1, 2, 3, 4]\nkernel ="));
-    place.done(&["small.toml", "-o", "whole.parquet"]);
-    let mut child = under_way(&place, "t.parquet");
-    child.kill().unwrap();
-    child.wait().unwrap();
-    assert!(!place.at("t.parquet").exists(), "it was too quick to be killed");
-    let kept = lines(&place.at("t.parquet.journal"));
-    let output = place.sweep(&["small.toml", "-o", "t.parquet"]);
-    assert!(
-        output.status.success() && stderr(&output).contains("going on: "),
-        "{}",
-        stderr(&output)
-    );
-    assert!(stderr(&output).contains(&format!("{} of ", kept - 1)), "{}", stderr(&output));
-    assert!(place.bytes("t.parquet") == place.bytes("whole.parquet"));
-    assert!(!place.at("t.parquet.journal").exists());
-    let again = place.sweep(&["small.toml", "-o", "t.parquet"]);
-    assert!(
-        again.status.success() && stderr(&again).contains("nothing to do"),
-        "{}",
-        stderr(&again)
-    );
-}
-
-#[test]
-fn a_signal_ends_it_with_what_is_kept() {
-    let place = Place::new(&SWEEP.replace("kernel =", "seed = [1, 2, 3, 4]\nkernel ="));
-    let child = under_way(&place, "t.parquet");
+fn a_signal_ends_it_and_another_sweep_does_not_go_on() {
+    let place = Place::long();
+    let child = place.under_way(4);
     let id = rustix::process::Pid::from_child(&child);
-    rustix::process::kill_process(id, rustix::process::Signal::TERM).unwrap();
+    rustix::process::kill_process(id, rustix::process::Signal::INT).unwrap();
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    let said = stderr(&output);
-    assert!(
-        said.contains("runs are kept in 't.parquet.journal'; give the same command again to go on"),
-        "{said}"
+    let kept = place.lines();
+    let said = format!(
+        "stopped: {kept} of 96 cells are in 't.jsonl'; give the same command again to go on\n"
     );
-    // A sweep that is another one meanwhile does not go on.
+    assert!(stderr(&output).ends_with(&said), "{}", stderr(&output));
+    // A file that the sweep names has changed meanwhile.
     fs::write(place.at("tiny.toml"), TINY.replace("4KiB", "8KiB")).unwrap();
-    let message = place.refused(&["small.toml", "-o", "t.parquet"]);
-    assert!(
-        message.contains("'t.parquet.journal'") && message.contains("undo that to go on"),
-        "{message}"
-    );
+    let message = place.refused(&["small.toml", "-o", "t.jsonl"]);
+    assert!(message.contains("'t.jsonl' has rows of another sweep"), "{message}");
+    assert_eq!(place.lines(), kept);
     fs::write(place.at("tiny.toml"), TINY).unwrap();
-    place.done(&["small.toml", "-o", "t.parquet"]);
-}
-
-#[test]
-fn a_table_of_another_sweep_is_not_overwritten() {
-    let place = Place::new(SWEEP);
-    fs::write(place.at("t.parquet"), "mine").unwrap();
-    let message = place.refused(&["small.toml", "-o", "t.parquet"]);
-    assert!(message.contains("remove it, or name another file with -o"), "{message}");
-    assert_eq!(place.bytes("t.parquet"), b"mine");
+    // So has floodwall.
+    let part = fs::read_to_string(place.at("t.jsonl")).unwrap();
+    let version = concat!("\"", env!("CARGO_PKG_VERSION"), "+");
+    fs::write(place.at("old.jsonl"), part.replace(version, "\"0.0.9+")).unwrap();
+    let message = place.refused(&["small.toml", "-o", "old.jsonl"]);
+    assert!(message.contains("'old.jsonl' has rows of floodwall 0.0.9+"), "{message}");
+    place.done(&["small.toml", "-o", "t.jsonl", "--quiet"]);
+    assert_eq!(place.rows(&["t.jsonl"]).len(), 96);
 }
 
 #[test]
@@ -254,17 +243,15 @@ fn cells_are_listed_and_estimated() {
     let place = Place::new(&format!("{SWEEP}[sample]\ncells = 3\nseed = 5\n"));
     let list = place.done(&["small.toml", "--list"]);
     assert_eq!(list.lines().count(), 4);
-    assert!(list.starts_with("cell\tkey\tdevice\tscenario\tkernel\tram_bytes\tfs\t"), "{list}");
+    assert!(list.starts_with("cell\tdevice\tscenario\tkernel\tram_bytes\tfs\t"), "{list}");
+    assert!(list.lines().all(|l| l.split('\t').count() == 15), "{list}");
     assert_eq!(place.done(&["small.toml", "--list"]), list);
     let estimate = place.done(&["small.toml", "--dry-run", "--jobs", "2"]);
-    assert!(
-        estimate.starts_with(
-            "small: 3 cells, a sample of 24 (device 2 × kernel 2 × scheduler 3 × vm.dirty_bytes 2)\n"
-        ),
-        "{estimate}"
-    );
+    let first = "small: 3 cells, a sample of 24 \
+                 (device 2 × kernel 2 × scheduler 3 × vm.dirty_bytes 2)\n";
+    assert!(estimate.starts_with(first), "{estimate}");
     assert!(estimate.contains("on 2 threads like this one"), "{estimate}");
-    assert!(!place.at("small.parquet").exists() && !place.at("small.parquet.journal").exists());
+    assert!(!place.at("small.jsonl").exists());
 }
 
 #[test]
@@ -277,13 +264,51 @@ fn wrong_usage_has_status_2_and_says_what_to_do() {
         ),
         (&["nowhere.toml"], "can't read the sweep 'nowhere.toml'"),
         (&["small.toml", "--shard", "0/2"], "for an index that begins at 0, add 1"),
-        (&[], "name a sweep's file"),
-        (&["merge", "-o", "x.parquet", "tiny.toml"], "'tiny.toml' is no sweep's table"),
+        (&[], "<FILE.toml>"),
     ] {
         let output = place.sweep(args);
-        assert_ne!(output.status.code(), Some(0));
+        assert_eq!(output.status.code(), Some(2));
         assert!(stderr(&output).contains(part), "{args:?}: {}", stderr(&output));
     }
+    let place = Place::new(SWEEP);
+    fs::write(place.at("t.jsonl"), "mine").unwrap();
+    let message = place.refused(&["small.toml", "-o", "t.jsonl"]);
+    assert!(message.contains("'t.jsonl' is there and holds no sweep; remove it, or"), "{message}");
+    assert_eq!(fs::read(place.at("t.jsonl")).unwrap(), b"mine");
     let help = stdout(&floodwall(&["sim", "--help"]));
     assert!(help.contains("sweep") && help.contains("--device"), "{help}");
+}
+
+#[test]
+fn a_sweep_that_can_not_write_stops_and_goes_on_with_more_room() {
+    let place = Place::new(SWEEP);
+    place.done(&["small.toml", "-o", "whole.jsonl"]);
+    let mut kept = 0;
+    // In blocks of 512 bytes. With the signal ignored, a write beyond the limit fails after its
+    // first part, as on a full disk.
+    for blocks in [1, 10, 25] {
+        let limited = format!(
+            "trap '' XFSZ; ulimit -f {blocks}; exec '{}' sim sweep small.toml -o t.jsonl",
+            env!("CARGO_BIN_EXE_floodwall")
+        );
+        let output =
+            Command::new("sh").args(["-c", &limited]).current_dir(place.0.path()).output().unwrap();
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(place.lines() >= kept, "{kept}");
+        kept = place.lines();
+        let message = format!(
+            "can't write 't.jsonl': File too large (os error 27); {kept} cells are in it: make \
+             room, then give the same command again to go on"
+        );
+        assert!(said.contains(&message), "{said}");
+        assert!(fs::read(place.at("t.jsonl")).unwrap().ends_with(if kept > 0 {
+            b"\n"
+        } else {
+            b""
+        }));
+    }
+    assert!(kept > 2);
+    place.done(&["small.toml", "-o", "t.jsonl"]);
+    assert_eq!(place.rows(&["t.jsonl"]), place.rows(&["whole.jsonl"]));
 }

@@ -10,7 +10,6 @@ mod persist;
 mod probe;
 mod server;
 mod size;
-mod sweep;
 mod tune;
 mod users;
 mod victim_cmd;
@@ -30,7 +29,6 @@ fn main() {
         .chain(size::TESTS)
         .chain(persist::TESTS)
         .chain(lab::TESTS)
-        .chain(sweep::TESTS)
         .chain(tune::TESTS)
         .chain(probe::TESTS)
         .chain(server::TESTS)

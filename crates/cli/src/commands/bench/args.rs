@@ -155,8 +155,11 @@ impl ScenarioArgs {
     /// The scenario that was asked for, and what the user should know of it.
     pub(crate) fn scenario(&self) -> anyhow::Result<(Scenario, Vec<String>)> {
         let mut scenario = match &self.scenario {
-            Some(name) => named(name)?,
-            None => named(scenario::builtin_names().next().unwrap_or_default())?,
+            Some(name) => named_scenario(name, Path::new(""))?,
+            None => {
+                let first = scenario::builtin_names().next().unwrap_or_default();
+                named_scenario(first, Path::new(""))?
+            }
         };
         if let Some(victims) = self.victims()? {
             scenario.victims = victims;
@@ -276,12 +279,12 @@ impl ScenarioArgs {
     }
 }
 
-/// A built-in scenario by name, or a file by path.
-fn named(name: &str) -> anyhow::Result<Scenario> {
+/// A built-in scenario by name, or a file by its path below a directory.
+pub(crate) fn named_scenario(name: &str, directory: &Path) -> anyhow::Result<Scenario> {
     if let Some(builtin) = scenario::builtin(name) {
         return Ok(builtin?);
     }
-    let path = Path::new(name);
+    let path = directory.join(name);
     if !name.contains(['/', '.']) && !path.exists() {
         let hint = toml_text::nearest(name, scenario::builtin_names())
             .map_or_else(String::new, |near| format!("; did you mean '{near}'?"));

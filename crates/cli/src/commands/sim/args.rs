@@ -1,6 +1,6 @@
 //! What `floodwall sim` takes, and the machine that follows from it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{ArgGroup, Args, Subcommand};
 use floodwall_device::DeviceSpec;
@@ -106,7 +106,7 @@ pub(crate) enum SimCommand {
 /// A knob with its full name in a setting of a simulated machine. Knobs of the victims' threads
 /// (`victim.ioprio`) and of a control group of the victims or floods (`flood:io.max`) are known
 /// too.
-pub(crate) fn known(name: &str) -> Option<(String, &'static Knob)> {
+fn known(name: &str) -> Option<(String, &'static Knob)> {
     if let Some((group, knob)) =
         name.split_once(':').filter(|(group, _)| [VICTIM, FLOOD].contains(group))
     {
@@ -118,6 +118,38 @@ pub(crate) fn known(name: &str) -> Option<(String, &'static Knob)> {
         Some(knob) => Some((knob.name.to_owned(), knob)),
         None => catalogue::knobs().find(of_victims).map(|knob| (name.to_owned(), knob)),
     }
+}
+
+/// The name of a knob of a simulated machine as a setting spells it.
+pub(crate) fn knob_name(name: &str) -> Result<String, String> {
+    match known(name) {
+        Some((name, _)) => Ok(name),
+        // Tunables of elevators that are gone: the model knows them.
+        None if name.starts_with("iosched.") => Ok(name.to_owned()),
+        None => {
+            let near = catalogue::nearest(name).join(" or ");
+            let hint = if near.is_empty() { near } else { format!("; did you mean {near}?") };
+            Err(format!("there is no knob '{name}'{hint}"))
+        }
+    }
+}
+
+/// A knob's value as the kernel's file takes it, from what a person writes.
+pub(crate) fn knob_value(knob: &str, given: &str) -> Result<String, String> {
+    match known(knob) {
+        Some((_, knob)) => value::check(knob, given, Form::Person).map_err(|e| e.to_string()),
+        None => Ok(given.trim().to_owned()),
+    }
+}
+
+/// A preset by name, or a device file by its path below a directory.
+pub(crate) fn device_of(name: &str, directory: &Path) -> Result<DeviceSpec, String> {
+    if !name.contains(['/', '.']) {
+        return DeviceSpec::preset(name).map_err(|e| e.to_string());
+    }
+    let text = std::fs::read_to_string(directory.join(name))
+        .map_err(|e| format!("can't read the device file '{name}': {e}"))?;
+    DeviceSpec::parse(&text).map_err(|e| format!("'{name}': {e}"))
 }
 
 fn bytes(text: &str) -> Result<Bytes, UnitError> {
@@ -192,14 +224,9 @@ impl SimArgs {
             .collect()
     }
 
-    fn device(&self) -> anyhow::Result<DeviceSpec> {
+    fn device(&self) -> Result<DeviceSpec, UsageError> {
         let name = self.device.as_deref().unwrap_or_default();
-        if !name.contains(['/', '.']) {
-            return Ok(DeviceSpec::preset(name).map_err(|e| UsageError(format!("--device: {e}")))?);
-        }
-        let text = std::fs::read_to_string(name)
-            .map_err(|e| UsageError(format!("can't read the device file '{name}': {e}")))?;
-        Ok(DeviceSpec::parse(&text).map_err(|e| UsageError(format!("'{name}': {e}")))?)
+        device_of(name, Path::new("")).map_err(|e| UsageError(format!("--device: {e}")))
     }
 
     /// The setting that was asked for, its values as the kernel's files take them.
@@ -209,27 +236,9 @@ impl SimArgs {
             let (name, given) = text.split_once('=').ok_or_else(|| {
                 UsageError(format!("--set {text}: write KNOB=VALUE, such as vm.dirty_bytes=64MiB"))
             })?;
-            let name = name.trim();
-            let (name, value) = match known(name) {
-                Some((name, knob)) => {
-                    let value = value::check(knob, given, Form::Person);
-                    (name, value.map_err(|e| UsageError(format!("--set {text}: {e}")))?)
-                }
-                // Tunables of elevators that are gone: the model knows them.
-                None if name.starts_with("iosched.") => (name.to_owned(), given.trim().to_owned()),
-                None => {
-                    let near = catalogue::nearest(name);
-                    let hint = if near.is_empty() {
-                        String::new()
-                    } else {
-                        format!("; did you mean {}?", near.join(" or "))
-                    };
-                    return Err(UsageError(format!(
-                        "--set {text}: there is no knob '{name}'{hint}"
-                    ))
-                    .into());
-                }
-            };
+            let wrong = |e| UsageError(format!("--set {text}: {e}"));
+            let name = knob_name(name.trim()).map_err(wrong)?;
+            let value = knob_value(&name, given).map_err(wrong)?;
             setting.0.insert(name, value);
         }
         Ok(setting)

@@ -20,7 +20,7 @@ use floodwall_report::{markdown, text, timeline};
 use floodwall_sim::SimRig;
 use floodwall_sim::explain::{Explained, at_percentile};
 
-pub(crate) use args::{SimArgs, known};
+pub(crate) use args::{SimArgs, device_of, knob_name, knob_value};
 
 use self::args::SimCommand;
 use crate::commands::bench::settle_rates;

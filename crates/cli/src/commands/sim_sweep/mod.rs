@@ -1,232 +1,187 @@
 //! `floodwall sim sweep` simulates a grid or a sample of machines and settings on all cores and
-//! writes one Parquet file.
+//! writes a row a cell.
 //!
 //! ```text
-//! FILE.toml ─▶ Sweep ─▶ shard's cells ─▶ runs ─┬─ kept in OUT.journal already
-//!                                              └─ workers ─▶ OUT.journal (fsynced) ─▶ rows ─▶ OUT
+//! FILE.toml ─▶ Sweep ─▶ shard's cells, less those in OUT.jsonl ─▶ runs ─▶ workers ─▶ OUT.jsonl
 //! ```
 //!
-//! No ending (a signal, a full disk, a lost machine) loses a run that the journal has; the same
-//! command goes on from there. The journal is removed once the table is on disk.
+//! No ending (a signal, a full disk, a lost machine) loses a row that the part has; the same
+//! command goes on from there. Neither threads nor shards change a row, except for the shard that
+//! it names.
 
 mod args;
-mod build;
 mod estimate;
-mod journal;
-mod library;
-mod merge;
-mod table;
+mod file;
+mod part;
+mod plan;
+mod shard;
+#[cfg(test)]
+mod testing;
 mod workers;
 
 use std::collections::HashMap;
-use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
-use anyhow::Context;
-use floodwall_sim::sweep::{self, Figures, Key, Run, Sweep, Value, Which};
+use floodwall_model::Setting;
+use floodwall_model::units::human_duration;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde_json::Value as Json;
 
 pub(crate) use args::SweepArgs;
 
-use self::args::SweepCommand;
-use self::journal::Journal;
-use self::library::Files;
-use self::table::{Facts, Table};
+use self::file::DEFAULT;
+use self::part::{Origin, Part, Row};
+use self::plan::{Figures, Run, Sweep};
+use self::shard::Shard;
 use crate::exit::{Exit, UsageError};
 use crate::output::{self, notice};
 use crate::signals;
 
-/// The version that tables name.
-const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// How often a line says the progress where there is no terminal.
+const LINE_EVERY: Duration = Duration::from_secs(30);
 
 /// Runs the command.
 ///
 /// # Errors
 /// Any failure of the run; [`Exit::of`] turns it into a status.
 pub(crate) fn run(args: &SweepArgs) -> anyhow::Result<Exit> {
-    if let Some(SweepCommand::Merge(merge)) = &args.command {
-        return merge::run(merge);
-    }
-    let (sweep, out) = read(args)?;
-    let cells = sweep.cells(args.shard);
-    let runs = sweep.runs(&cells);
+    let shown = args.file.display();
+    let text = std::fs::read_to_string(&args.file)
+        .map_err(|e| UsageError(format!("can't read the sweep '{shown}': {e}")))?;
+    let directory = args.file.parent().unwrap_or(Path::new(""));
+    let sweep = file::parse(&text, directory).map_err(|e| UsageError(format!("'{shown}': {e}")))?;
+    let cells = args.shard.deal(&sweep.cells, sweep.group);
     if args.list {
         return list(&sweep, &cells);
     }
     if args.dry_run {
-        output::result(&estimate::text(&sweep, args.shard, &runs, args.jobs()))?;
+        output::result(&estimate::text(&sweep, args.shard, &cells, args.jobs()))?;
         return Ok(Exit::Done);
     }
-    let facts = Facts {
-        name: sweep.name().to_owned(),
-        fingerprint: sweep.fingerprint(&build::identity()?),
-        version: VERSION.to_owned(),
-        cells: sweep.len(),
-        shard: args.shard,
-    };
-    if is_complete(&out, &facts)? {
-        notice(&format!("'{}' has every cell of this sweep already: nothing to do", out.display()));
+    let (origin, out) = (Origin::of(&sweep, args.shard)?, args.out());
+    let mut part = Part::open(&out, &origin)?;
+    let (before, all, shown) = (part.cells.len(), cells.len(), out.display());
+    let pending: Vec<u64> = cells.into_iter().filter(|cell| !part.cells.contains(cell)).collect();
+    if pending.is_empty() && all > 0 {
+        notice(&format!("'{shown}' has every cell of this sweep already: nothing to do"));
         return Ok(Exit::Done);
     }
-    output::check_writable(&out)?;
-    let (mut journal, mut known) = Journal::open(&Journal::path_of(&out), &facts)?;
-    simulate(args, &sweep, &runs, &mut journal, &mut known)?;
-    let rows = rows(&sweep, &cells, &known)?;
-    let unable = rows.iter().filter(|row| reason(&sweep, row).is_some()).count();
-    let table = Table { facts, columns: sweep.columns(), rows };
-    table.write(&out).with_context(|| {
-        format!(
-            "the table is not written, all of its runs are kept in '{}'; give the same command \
-            again once that is mended",
-            journal.path().display()
-        )
-    })?;
-    journal.remove()?;
-    report(&sweep, &table, &out, unable)
-}
-
-/// The sweep that was asked for, and where its table goes.
-fn read(args: &SweepArgs) -> anyhow::Result<(Sweep, PathBuf)> {
-    let Some(path) = &args.file else {
-        return Err(UsageError(
-            "name a sweep's file, or merge and the tables to put together".into(),
-        )
-        .into());
-    };
-    let shown = path.display();
-    let text = std::fs::read_to_string(path)
-        .map_err(|e| UsageError(format!("can't read the sweep '{shown}': {e}")))?;
-    let sweep = sweep::parse(&text, &Files::beside(path))
-        .map_err(|e| UsageError(format!("'{shown}': {e}")))?;
-    Ok((sweep, args.out(path)))
-}
-
-/// Whether the table is there already. One of something else is not overwritten.
-fn is_complete(out: &Path, facts: &Facts) -> anyhow::Result<bool> {
-    if !out.exists() {
-        return Ok(false);
-    }
-    match Table::facts_of(out) {
-        Ok(there) if there.fingerprint == facts.fingerprint && there.shard == facts.shard => {
-            Ok(true)
-        }
-        Ok(there) if there.fingerprint == facts.fingerprint => {
-            let (shown, shard) = (out.display(), there.shard);
-            Err(UsageError(format!(
-                "'{shown}' is shard {shard} of this sweep; name another file \
-                with -o"
-            ))
-            .into())
-        }
-        _ => Err(UsageError(format!(
-            "'{}' is there already and is not this sweep's: its file, a file that it names or \
-             floodwall changed since, or it never was; remove it, or name another file with -o",
-            out.display()
-        ))
-        .into()),
-    }
-}
-
-/// Does the runs that the journal does not have, and keeps each as soon as it is done.
-fn simulate(
-    args: &SweepArgs,
-    sweep: &Sweep,
-    runs: &[Run],
-    journal: &mut Journal,
-    known: &mut HashMap<Key, Figures>,
-) -> anyhow::Result<()> {
-    let pending: Vec<Run> =
-        runs.iter().copied().filter(|run| !known.contains_key(&run.key)).collect();
-    if pending.len() < runs.len() {
-        let kept = runs.len() - pending.len();
-        notice(&format!(
-            "going on: {kept} of {} runs are in '{}'",
-            runs.len(),
-            journal.path().display()
-        ));
+    if before > 0 {
+        notice(&format!("going on: {before} of {all} cells are in '{shown}'"));
     }
     let stop = signals::stop_flag()?;
-    let mut progress = workers::Meter::new(runs.len(), runs.len() - pending.len(), args.quiet);
-    workers::run(sweep, &pending, args.jobs(), &stop, &mut progress, |done| {
-        journal.append(&done).map_err(|e| {
-            let (path, kept, all) = (journal.path().display(), known.len(), runs.len());
-            anyhow::anyhow!(
-                "can't write '{path}': {e}; {kept} of {all} runs are kept: make room, then give \
-                 the same command again to go on"
-            )
-        })?;
-        known.extend(done.into_iter().map(|(run, figures)| (run.key, figures)));
+    let runs = sweep.runs(&pending);
+    let mut progress = Progress::new(all, before, args.quiet);
+    let mut waiting = Waiting { sweep: &sweep, defaults: HashMap::new(), ended: Vec::new() };
+    let ended = workers::run(&sweep, &runs, args.jobs(), &stop, |run, figures| {
+        part.append(waiting.rows(&origin, run, figures))?;
+        progress.show(part.cells.len());
         Ok(())
-    })?;
-    if stop.load(Ordering::Relaxed) && known.len() < runs.len() {
-        let (kept, all, path) = (known.len(), runs.len(), journal.path().display());
+    });
+    progress.bar.finish_and_clear();
+    ended.and_then(|()| part.sync())?;
+    let kept = part.cells.len();
+    if kept < all {
         anyhow::bail!(
-            "stopped: {kept} of {all} runs are kept in '{path}'; give the same command again to go on"
+            "stopped: {kept} of {all} cells are in '{shown}'; give the same command again to go on"
         );
     }
-    Ok(())
-}
-
-fn rows(
-    sweep: &Sweep,
-    cells: &[u64],
-    known: &HashMap<Key, Figures>,
-) -> anyhow::Result<Vec<Vec<Option<Value>>>> {
-    let row = |cell: &u64| {
-        let figures = known.get(&sweep.key(Which::Cell(*cell)));
-        let figures = figures
-            .with_context(|| format!("cell {cell} was not run: this is a bug of floodwall's"))?;
-        let default = sweep.default_of(*cell).and_then(|key| known.get(&key));
-        Ok(sweep.row(*cell, figures, default))
-    };
-    cells.iter().map(row).collect()
-}
-
-/// Why a row's cell could not be run.
-fn reason<'a>(sweep: &Sweep, row: &'a [Option<Value>]) -> Option<&'a str> {
-    let at = sweep.columns().iter().position(|column| column.name == "error")?;
-    match row.get(at)? {
-        Some(Value::Text(why)) => Some(why),
-        _ => None,
-    }
-}
-
-fn report(sweep: &Sweep, table: &Table, out: &Path, unable: usize) -> anyhow::Result<Exit> {
-    let cells = table.rows.len();
-    let shard = table.facts.shard;
-    let part =
-        if shard == sweep::Shard::WHOLE { String::new() } else { format!(", shard {shard}") };
-    output::result(&format!("{}{part}: {cells} cells in '{}'\n", sweep.name(), out.display()))?;
-    if unable > 0 {
-        let first = table.rows.iter().find_map(|row| reason(sweep, row)).unwrap_or_default();
+    let shard = if args.shard == Shard::WHOLE { "" } else { &format!(", shard {}", args.shard) };
+    output::result(&format!("{}{shard}: {all} cells in '{shown}'\n", sweep.name))?;
+    if let (unable, Some(reason)) = (part.unable, &part.reason) {
         notice(&format!(
-            "{unable} of {cells} cells could not be run (column error), such as: {first}"
+            "{unable} of {all} cells could not be run (column error), such as: {reason}"
         ));
     }
-    Ok(if unable == cells && cells > 0 { Exit::Inconclusive } else { Exit::Done })
+    Ok(if part.unable == all && all > 0 { Exit::Inconclusive } else { Exit::Done })
 }
 
-/// The cells of a shard, a line each: number, key, machine and setting, between tabs.
-fn list(sweep: &Sweep, cells: &[u64]) -> anyhow::Result<Exit> {
-    let columns = sweep.columns();
-    let end =
-        columns.iter().position(|column| column.name == "victim_kept").unwrap_or(columns.len());
-    let names: Vec<&str> = columns[..end].iter().map(|column| column.name.as_str()).collect();
-    let nothing = Figures::default();
-    output::result_with(|out| {
-        writeln!(out, "{}", names.join("\t"))?;
-        for cell in cells {
-            let mut line = String::new();
-            for (i, value) in sweep.row(*cell, &nothing, None)[..end].iter().enumerate() {
-                let tab = if i > 0 { "\t" } else { "" };
-                let _ = match value {
-                    None => write!(line, "{tab}default"),
-                    Some(Value::Integer(n)) => write!(line, "{tab}{n}"),
-                    Some(Value::Real(n)) => write!(line, "{tab}{n}"),
-                    Some(Value::Text(text)) => write!(line, "{tab}{text}"),
-                };
+/// Runs that have ended. Their rows wait for the default run of their group.
+struct Waiting<'a> {
+    sweep: &'a Sweep,
+    /// By group.
+    defaults: HashMap<u64, Figures>,
+    ended: Vec<(&'a Run, Figures)>,
+}
+
+impl<'a> Waiting<'a> {
+    /// The rows that have all they need, now that one more run has ended.
+    fn rows(&mut self, origin: &'a Origin, run: &'a Run, figures: Figures) -> Vec<Row<'a>> {
+        let Self { sweep, ref mut defaults, ref mut ended } = *self;
+        if run.setting.is_empty() {
+            defaults.insert(run.group, figures.clone());
+        }
+        ended.push((run, figures));
+        let ready = |(run, _): &mut (&Run, _)| !sweep.baseline || defaults.contains_key(&run.group);
+        let mut rows = Vec::new();
+        for (run, mut figures) in ended.extract_if(.., ready) {
+            if sweep.baseline
+                && let Some(default) = defaults.get(&run.group)
+            {
+                figures = figures.beside(default);
             }
-            writeln!(out, "{line}")?;
+            let row = |cell| Row::new(sweep, origin, cell, shown(&run.setting), figures.clone());
+            rows.extend(run.cells.iter().copied().map(row));
+        }
+        rows
+    }
+}
+
+/// Progress on stderr: a bar on a terminal, else a line now and then.
+struct Progress {
+    bar: ProgressBar,
+    lines: bool,
+    said: Instant,
+}
+
+impl Progress {
+    /// For so many cells; some of them were done before.
+    fn new(all: usize, before: usize, quiet: bool) -> Self {
+        let bar = if quiet || !output::stderr_is_terminal() {
+            ProgressBar::with_draw_target(Some(all as u64), ProgressDrawTarget::hidden())
+        } else {
+            ProgressBar::new(all as u64)
+        };
+        let form = "{bar:40} {percent:>3} %  {pos} of {len} cells, {per_sec}, about {eta} left";
+        let style = ProgressStyle::with_template(form);
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        bar.set_position(before as u64);
+        // What was done before says nothing of how fast it goes.
+        bar.reset_eta();
+        Self { lines: !quiet && bar.is_hidden(), bar, said: Instant::now() }
+    }
+
+    fn show(&mut self, done: usize) {
+        self.bar.set_position(done as u64);
+        if self.lines && self.said.elapsed() >= LINE_EVERY {
+            self.said = Instant::now();
+            let (all, left) = (self.bar.length().unwrap_or(0), human_duration(self.bar.eta()));
+            notice(&format!("{done} of {all} cells, about {left} left"));
+        }
+    }
+}
+
+/// A setting as a row shows it.
+fn shown(setting: &Setting) -> String {
+    if setting.is_empty() { DEFAULT.to_owned() } else { setting.to_string() }
+}
+
+/// The cells, a line each: number, machine and setting, between tabs.
+fn list(sweep: &Sweep, cells: &[u64]) -> anyhow::Result<Exit> {
+    let names: Vec<&str> = sweep.axes.iter().map(|axis| axis.name.as_str()).collect();
+    output::result_with(|out| {
+        writeln!(out, "cell\t{}\tsetting", names.join("\t"))?;
+        for cell in cells {
+            write!(out, "{cell}")?;
+            for (_, value) in sweep.columns(*cell) {
+                match value {
+                    Json::Null => write!(out, "\t{DEFAULT}")?,
+                    Json::String(text) => write!(out, "\t{text}")?,
+                    number => write!(out, "\t{number}")?,
+                }
+            }
+            writeln!(out, "\t{}", shown(&sweep.cell(*cell).setting))?;
         }
         Ok(())
     })?;
