@@ -9,17 +9,17 @@
 //! switches writeback throttling off. A new number of requests moves some tunables. Moved knobs are
 //! read once the change is in force. They are put back with the knob that moved them.
 
+mod failures;
+mod passing;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use floodwall_model::plant::{KnobWrite, Plant, PlantError};
-use floodwall_model::setting::{JOURNAL_PRIORITY, is_passing, is_priority};
-use floodwall_model::{DeviceId, Reading, Setting};
+use floodwall_model::setting::{is_passing, is_priority};
+use floodwall_model::{DeviceId, Setting};
 
-use crate::Report;
-use crate::config::{LIMITS_AGAIN, RETRIES, RETRY};
-use crate::pace::limits;
-use crate::raise::is_unset;
+use crate::report::Report;
 
 /// The knob that moves most others, and the other that moves some.
 const ELEVATOR: &str = "scheduler";
@@ -102,11 +102,6 @@ fn order(knob: &str) -> u32 {
     }
 }
 
-/// How long after so many failures a write is tried again.
-fn pause(failures: u32) -> Duration {
-    RETRY * 2u32.pow(failures.min(RETRIES))
-}
-
 /// Whether a knob reads the value that could not be written to it.
 fn reads_as<P: Plant + ?Sized>(plant: &mut P, write: &KnobWrite) -> bool {
     let knobs = plant.knobs().ok();
@@ -168,132 +163,6 @@ impl Held {
         self.has(ELEVATOR) && !self.unknown.contains(name) && !self.would_overwrite()
     }
 
-    /// Reads the limits of a control group: once an encounter, and again after [`LIMITS_AGAIN`] if
-    /// one was absent. A unit that starts again has a new group of the same path, and an
-    /// administrator may have set other limits.
-    ///
-    /// # Errors
-    /// [`PlantError::Lost`] if the plant's knobs can't be read.
-    pub(crate) fn meet_group<P: Plant + ?Sized>(
-        &mut self,
-        plant: &mut P,
-        device: DeviceId,
-        now: Duration,
-        group: &str,
-    ) -> Result<(), PlantError> {
-        let has_all = limits(group).iter().all(|limit| self.own.get(limit).is_some());
-        if self.groups.get(group).is_some_and(|then| has_all || now - *then < LIMITS_AGAIN) {
-            return Ok(());
-        }
-        self.meet(plant, device, &limits(group))?;
-        self.groups.insert(group.to_owned(), now);
-        Ok(())
-    }
-
-    /// Takes in the administrator's values of limits and priorities that are not written.
-    fn meet<P: Plant + ?Sized>(
-        &mut self,
-        plant: &mut P,
-        device: DeviceId,
-        knobs: &[String],
-    ) -> Result<(), PlantError> {
-        let knobs: Vec<String> =
-            knobs.iter().filter(|knob| !self.written.contains_key(*knob)).cloned().collect();
-        for (knob, reading) in knobs.iter().zip(plant.read_passing(device, &knobs)?) {
-            match reading {
-                Reading::Value(value) => self.own.0.insert(knob.clone(), value),
-                Reading::Absent(_) => self.own.0.remove(knob),
-                Reading::Unreadable(_) => None,
-            };
-        }
-        Ok(())
-    }
-
-    /// Reads the priorities of processes that are not known yet, every [`LIMITS_AGAIN`].
-    ///
-    /// # Errors
-    /// [`PlantError::Lost`] if the plant's knobs can't be read.
-    pub(crate) fn meet_processes<P: Plant + ?Sized>(
-        &mut self,
-        plant: &mut P,
-        device: DeviceId,
-        now: Duration,
-        priorities: &[String],
-    ) -> Result<(), PlantError> {
-        let is_known = |knob: &String| knob == JOURNAL_PRIORITY || self.own.get(knob).is_some();
-        if priorities.iter().all(is_known) || now.saturating_sub(self.met) < LIMITS_AGAIN {
-            return Ok(());
-        }
-        self.met = now;
-        self.meet(plant, device, priorities)
-    }
-
-    /// Those of these priorities that the guard may raise: they are there, and no administrator has
-    /// set them.
-    pub(crate) fn raisable(&self, priorities: Vec<String>) -> Vec<String> {
-        priorities.into_iter().filter(|knob| self.has(knob) && is_unset(knob, &self.own)).collect()
-    }
-
-    /// Reads the written limits and priorities again, every [`LIMITS_AGAIN`]. One that reads
-    /// another value belongs to another program: `systemctl daemon-reload` sets `memory.high`
-    /// anew. A pace without it fills the machine's dirty limit.
-    ///
-    /// # Errors
-    /// [`PlantError::Lost`] if the plant's knobs can't be read.
-    pub(crate) fn check_limits<P: Plant + ?Sized>(
-        &mut self,
-        plant: &mut P,
-        device: DeviceId,
-        now: Duration,
-        report: &mut Report,
-    ) -> Result<(), PlantError> {
-        let limits: Vec<String> =
-            self.written.keys().filter(|knob| is_passing(knob)).cloned().collect();
-        if limits.is_empty() || now.saturating_sub(self.checked) < LIMITS_AGAIN {
-            return Ok(());
-        }
-        self.checked = now;
-        let readings = plant.read_passing(device, &limits)?;
-        for (limit, reading) in limits.into_iter().zip(readings) {
-            let value = match reading {
-                Reading::Value(value) => value,
-                Reading::Absent(_) => {
-                    self.lose(&limit);
-                    continue;
-                }
-                Reading::Unreadable(_) => continue,
-            };
-            let reads = [(limit.clone(), value)].into_iter().collect();
-            if let Some(why) = self.somebody_elses(&limit, &reads) {
-                let value = self.written(&limit).unwrap_or_default().to_owned();
-                let write = KnobWrite { device: Some(device), knob: limit, value };
-                self.leave_to_them(write, &reads, why, report);
-            }
-        }
-        Ok(())
-    }
-
-    /// A control group or a process has gone, and its limit or priority with it.
-    fn lose(&mut self, limit: &str) {
-        self.written.remove(limit);
-        self.own.0.remove(limit);
-    }
-
-    /// Forgets the control groups and processes of an encounter that is over, once their limits and
-    /// priorities are back.
-    pub(crate) fn forget_passing(&mut self) {
-        if self.written.keys().any(|knob| is_passing(knob)) {
-            return;
-        }
-        self.groups.clear();
-        self.own.0.retain(|knob, _| !is_passing(knob));
-        let stays = |knob: &String| !is_passing(knob) || self.yielded.contains(knob);
-        self.left_alone.retain(stays);
-        self.theirs.retain(stays);
-        self.later.retain(|knob, _| !is_passing(knob));
-        self.late.retain(|knob, _| !is_passing(knob));
-    }
-
     /// The device was gone and is back, with these values. Knobs that still read the guard's value
     /// are taken back later. The other values count as the administrator's.
     pub(crate) fn returned(&mut self, reads: &Setting) {
@@ -353,32 +222,6 @@ impl Held {
             self.own.0.insert(ELEVATOR.to_owned(), elevator.to_owned());
         }
         Ok(Some(reads))
-    }
-
-    /// Tells limits and priorities that can't be read from those that have gone. Both are missing
-    /// among all knobs.
-    fn find_unreadable<P: Plant + ?Sized>(
-        &mut self,
-        plant: &mut P,
-        device: DeviceId,
-        reads: &mut Setting,
-    ) -> Result<(), PlantError> {
-        self.unreadable.clear();
-        let all = self.written.keys().chain(self.failed.iter().map(|(write, _)| &write.knob));
-        let is_missing = |knob: &&String| is_passing(knob) && reads.get(knob).is_none();
-        let missing: Vec<String> = all.filter(is_missing).cloned().collect();
-        if missing.is_empty() {
-            return Ok(());
-        }
-        let readings = plant.read_passing(device, &missing)?;
-        for (knob, reading) in missing.into_iter().zip(readings) {
-            match reading {
-                Reading::Value(value) => drop(reads.0.insert(knob, value)),
-                Reading::Absent(_) => {}
-                Reading::Unreadable(why) => drop(self.unreadable.insert(knob, why)),
-            }
-        }
-        Ok(())
     }
 
     /// Takes everything back at once, with the knobs that came with the guard's elevator. Reports
@@ -501,171 +344,9 @@ impl Held {
         }
     }
 
-    /// Why a knob belongs to another program; `None` if it does not.
-    fn somebody_elses<'a>(&'a self, knob: &str, reads: &'a Setting) -> Option<String> {
-        // Single threads of a process may differ: they come and go.
-        let common =
-            |value: &'a str| if is_priority(knob) { value.split(' ').next() } else { Some(value) };
-        let (found, expected) =
-            (reads.get(knob).and_then(common), self.expected(knob).and_then(common));
-        (found != expected).then(|| {
-            let (found, expected) = (found.unwrap_or("nothing"), expected.unwrap_or("nothing"));
-            format!("it reads {found}, not {expected} as it was left: somebody else has set it")
-        })
-    }
-
-    /// Finds knobs that another program has set and that a new elevator would change, and leaves
-    /// them alone.
-    fn find_theirs(&mut self, device: DeviceId, reads: &Setting, report: &mut Report) {
-        let follows: Vec<String> =
-            self.own.0.keys().filter(|knob| follows_elevator(knob)).cloned().collect();
-        for knob in follows {
-            if let (Some(why), Some(value)) = (self.somebody_elses(&knob, reads), reads.get(&knob))
-            {
-                let write = KnobWrite { device: Some(device), value: value.to_owned(), knob };
-                self.leave_to_them(write, reads, why, report);
-            }
-        }
-    }
-
-    /// Whether a new elevator would overwrite a value that another program has set.
-    fn would_overwrite(&self) -> bool {
-        self.theirs.iter().any(|knob| follows_elevator(knob))
-    }
-
-    /// Leaves a knob to the program that has set it. If an elevator would change it, its value
-    /// counts as the administrator's. It then comes back with the administrator's elevator.
-    fn leave_to_them(
-        &mut self,
-        write: KnobWrite,
-        reads: &Setting,
-        why: String,
-        report: &mut Report,
-    ) {
-        let knob = write.knob.clone();
-        if let Some(theirs) =
-            reads.get(&knob).filter(|_| knob == ELEVATOR || follows_elevator(&knob))
-        {
-            self.own.0.insert(knob.clone(), theirs.to_owned());
-        }
-        self.theirs.insert(knob.clone());
-        self.give_up(&knob, PlantError::Refused { write, why }, report);
-    }
-
-    /// Leaves a knob to the program that has asked for it. The plant puts it back, with the knobs
-    /// that it had moved.
-    pub(crate) fn yield_knob(&mut self, knob: &str) {
-        if knob == ELEVATOR || knob == REQUESTS {
-            self.unread = false;
-            self.moved.retain(|knob, _| !follows_elevator(knob));
-        }
-        self.written.remove(knob);
-        self.moved.remove(knob);
-        self.later.remove(knob);
-        self.theirs.insert(knob.to_owned());
-        self.left_alone.insert(knob.to_owned());
-        self.yielded.insert(knob.to_owned());
-    }
-
-    /// A wanted value could not be written.
-    fn not_written(
-        &mut self,
-        write: KnobWrite,
-        now: Duration,
-        error: PlantError,
-        report: &mut Report,
-    ) {
-        let KnobWrite { knob, value, .. } = write;
-        if let PlantError::Lost { .. } = error {
-            let (times, again) = self.later.entry(knob).or_default();
-            *again = now + pause(*times);
-            *times += 1;
-            if *times == 1 {
-                report.left_alone.push(error);
-            }
-        } else if knob == ELEVATOR {
-            self.unknown.insert(value);
-        } else if let Some(elevator) = self.written(ELEVATOR).filter(|_| follows_elevator(&knob)) {
-            // The elevator does not take the value, such as so many requests: it is not tried
-            // again.
-            self.unknown.insert(elevator.to_owned());
-        } else {
-            // Not tried again. The value that is in force already is still taken back.
-            self.left_alone.insert(knob);
-            report.left_alone.push(error);
-        }
-    }
-
-    /// Learns of writes that failed after the plant had accepted them. Such a knob reads the value
-    /// from before, not one of another program.
-    fn learn_failures(&mut self, now: Duration, reads: &Setting, report: &mut Report) {
-        for (write, error) in std::mem::take(&mut self.failed) {
-            let knob = write.knob.clone();
-            let Some(found) = reads.get(&knob).map(str::to_owned) else {
-                if self.unreadable.contains_key(&knob) {
-                    self.failed.push((write, error));
-                }
-                continue;
-            };
-            let own = self.own.get(&knob).map(str::to_owned);
-            self.moved.remove(&knob);
-            if own.as_ref() == Some(&found) {
-                self.written.remove(&knob);
-            } else {
-                let failures = self.late.get(&knob).copied().unwrap_or(0);
-                let written = Written { value: found, failures, again: Duration::ZERO };
-                self.written.insert(knob.clone(), written);
-            }
-            if own.as_ref() != Some(&write.value) {
-                self.not_written(write, now, error, report);
-            } else if self.written.contains_key(&knob) {
-                *self.late.entry(knob.clone()).or_default() += 1;
-                self.could_not_take_back(&knob, now, error, report);
-            }
-        }
-    }
-
     /// The value that a knob should read if no other program has set it.
     fn expected(&self, knob: &str) -> Option<&str> {
         self.written(knob).or(self.moved.get(knob).map(String::as_str)).or(self.own.get(knob))
-    }
-
-    /// Tries again later, each time after twice as long. Reports the first failure and the last.
-    fn could_not_take_back(
-        &mut self,
-        knob: &str,
-        now: Duration,
-        error: PlantError,
-        report: &mut Report,
-    ) {
-        let Some(written) = self.written.get_mut(knob) else {
-            self.moved.remove(knob);
-            report.left_alone.push(error);
-            return;
-        };
-        written.failures += 1;
-        written.again = now + pause(written.failures - 1);
-        let failures = written.failures;
-        // A lost journal, or a knob that can't be read for now, is no fault of the knob.
-        if failures >= RETRIES && !matches!(error, PlantError::Lost { .. }) {
-            let error = match error {
-                PlantError::Refused { write, why } => PlantError::Refused {
-                    write,
-                    why: format!("{why}; tried {failures} times, write it yourself"),
-                },
-                other => other,
-            };
-            self.give_up(knob, error, report);
-        } else if failures == 1 {
-            report.left_alone.push(error);
-        }
-    }
-
-    fn give_up(&mut self, knob: &str, error: PlantError, report: &mut Report) {
-        self.left_alone.insert(knob.to_owned());
-        self.written.remove(knob);
-        self.moved.remove(knob);
-        report.left_alone.push(error);
     }
 
     /// Reads the knobs that moved with a change of the elevator or of the number of requests.

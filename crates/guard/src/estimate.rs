@@ -11,24 +11,23 @@
 //! The base is not the smallest median, unlike a network's base delay. A controller's empty cache
 //! answers ten times faster than the controller can sustain, and no setting gives that back.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::fmt;
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use floodwall_model::LatencyCounts;
-use floodwall_model::control_group::is_in;
-use floodwall_model::plant::{Actor, DeviceObservation, Observation};
+use floodwall_model::plant::{Actor, DeviceObservation};
 
-use crate::Now;
 use crate::config::{
-    BACKLOG, BASE_MULTIPLE, BASE_WINDOW, Config, DRAIN_WINDOW, FLOOD_COMMIT, FLOOD_RATE, FLUSHING,
-    LATENCY_WINDOW, LEAST_GOAL, LEAST_OPERATIONS, LEAST_OWN_GOAL, LONGEST_TICK, MOST_DRAIN_WINDOW,
+    BACKLOG, BASE_MULTIPLE, BASE_WINDOW, Config, DRAIN_WINDOW, FLUSHING, LATENCY_WINDOW,
+    LEAST_GOAL, LEAST_OPERATIONS, LEAST_OWN_GOAL, LONGEST_TICK, MOST_DRAIN_WINDOW,
     MOST_LATENCY_WINDOW, MOST_SLOWER, P99_OPERATIONS, PRESENCE, SHORT_FLUSHING, STRETCH,
-    UNKNOWN_GOAL, VICTIMS_GROUP, prior, rank,
+    UNKNOWN_GOAL, prior, rank,
 };
 use crate::filter::{Typical, Windowed};
-use crate::learnt::Memory;
-use crate::who::Who;
+use crate::groups::{Groups, Unpaced};
+use crate::look::{Now, Pulled};
+use crate::memory::Memory;
+use crate::who::{Who, is_flood, is_victim};
 
 /// The largest number of readers' request slots counts for so long.
 const READERS_WINDOW: Duration = Duration::from_secs(5);
@@ -58,12 +57,7 @@ pub(crate) struct Estimator {
     committer_seen: Option<Duration>,
     flood_seen: Option<Duration>,
     was_backlogged: bool,
-    /// Control groups in which victims were seen, and when.
-    victims_groups: BTreeMap<String, Duration>,
-    /// The one control group of the floods that were seen last, if it holds no victim.
-    floods_group: Option<String>,
-    /// The reason why no group can be paced.
-    unpaced: Option<Unpaced>,
+    groups: Groups,
     /// Victims were seen without a flood.
     seen_alone: bool,
     memory: Memory,
@@ -94,46 +88,6 @@ impl Slower {
         if let (Some(alike), Some(typical)) = (self.alike, self.since.get()) {
             self.times = self.times.min((typical / alike).max(1.0));
         }
-    }
-}
-
-/// The levers during a measurement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Pulled {
-    Nothing,
-    /// Pulled in some other way, or not in force yet.
-    Somehow,
-    /// The flood's control group holds it to a rate.
-    Paced,
-    /// The queue is as short as it gets. Latencies then serve as the base if victims were never
-    /// seen alone.
-    Shortest,
-}
-
-/// Why a flood can't be paced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unpaced {
-    /// No control group of the unified hierarchy is known for it.
-    NoGroup,
-    /// The floods are in several groups.
-    SeveralGroups,
-    /// Its group holds a victim, or a process that may be one.
-    WithVictim,
-    /// The guard can't set io.max or memory.high of its group.
-    NoLimits,
-    /// It wrote more than its pace.
-    Ignored,
-}
-
-impl fmt::Display for Unpaced {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::NoGroup => "its control group is not known (pacing needs cgroup v2)",
-            Self::SeveralGroups => "the floods are in several control groups",
-            Self::WithVictim => "its control group holds a victim, too",
-            Self::NoLimits => "the guard can't set io.max and memory.high of its control group",
-            Self::Ignored => "it wrote more than it was allowed to",
-        })
     }
 }
 
@@ -234,12 +188,15 @@ impl Estimator {
             committer_seen: None,
             flood_seen: None,
             was_backlogged: false,
-            victims_groups: BTreeMap::new(),
-            floods_group: None,
-            unpaced: None,
+            groups: Groups::default(),
             seen_alone: false,
             memory: Memory::default(),
         }
+    }
+
+    /// The control groups of victims and floods.
+    pub(crate) fn groups(&self) -> &Groups {
+        &self.groups
     }
 
     pub(crate) fn memory(&self) -> &Memory {
@@ -268,7 +225,7 @@ impl Estimator {
 
     /// Drops latencies that are not judged any more.
     fn forget_latencies(&mut self, at: Duration) {
-        let mut count = self.latencies().count();
+        let mut count: u64 = self.recent.iter().map(|(_, counts)| counts.count()).sum();
         while let Some((then, oldest)) = self.recent.front() {
             count -= oldest.count();
             let is_needed = count < P99_OPERATIONS && *then + MOST_LATENCY_WINDOW > at;
@@ -340,7 +297,7 @@ impl Estimator {
         if victims().any(|a| !a.commits.is_empty() || a.waiting > 0 && a.dirtied_bytes > 0) {
             self.committer_seen = Some(at);
         }
-        self.tell_groups(now, &seen.actors, pulled == Pulled::Paced);
+        self.groups.look(now, &seen.actors, self.flood_seen, pulled == Pulled::Paced);
         let mut latencies = LatencyCounts::default();
         let (mut oldest, mut readers) = (Duration::ZERO, 0);
         let (mut under_way, mut own_bytes) = (Duration::ZERO, 0);
@@ -419,7 +376,7 @@ impl Estimator {
             queue_delay: drain
                 .map(|rate| Duration::from_secs_f64((queued / rate.max(1.0)).min(1e6))),
             tick: if believed { tick } else { Duration::ZERO },
-            unpaced: self.unpaced,
+            unpaced: self.groups.unpaced(),
         }
     }
 
@@ -445,56 +402,6 @@ impl Estimator {
             if is_free || self.most_drain.get() < Some(rate) {
                 self.most_drain.add(tick, rate);
             }
-        }
-    }
-
-    /// The control group that holds all floods and no victim, if one does.
-    pub(crate) fn floods_group(&self) -> Option<&str> {
-        self.floods_group.as_deref()
-    }
-
-    /// A flood's own program reads, too: a process that only reads keeps no group from being paced.
-    fn tell_groups(&mut self, now: &Now<'_>, actors: &[Actor], is_paced: bool) {
-        let (at, tick) = (now.seen.at, now.tick);
-        self.victims_groups.extend(now.committing.iter().map(|group| (group.clone(), at)));
-        // A commit that is stuck does not end.
-        for waiting in actors.iter().filter(|actor| actor.waiting > 0) {
-            if let Some(seen) =
-                waiting.group.as_ref().and_then(|group| self.victims_groups.get_mut(group))
-            {
-                *seen = at;
-            }
-        }
-        self.victims_groups.retain(|_, seen| at - *seen < VICTIMS_GROUP);
-        if self.flood_seen.is_none_or(|seen| at - seen >= PRESENCE) {
-            (self.floods_group, self.unpaced) = (None, None);
-        }
-        // A process that looks like a flood while commits are unseen may be a victim.
-        let is_known = |actor: &&Actor| !now.seen.missed_waits && is_flood(actor, tick);
-        let mut floods = actors.iter().filter(is_known).map(|flood| &flood.group);
-        if let Some(first) = floods.next() {
-            let is_one = floods.all(|group| group == first);
-            self.floods_group = first.clone().filter(|_| is_one);
-            self.unpaced = match (is_one, first) {
-                (false, _) => Some(Unpaced::SeveralGroups),
-                (true, None) => Some(Unpaced::NoGroup),
-                (true, Some(_)) => None,
-            };
-        }
-        // A limit of a group holds the groups below it, too.
-        let committers = &self.victims_groups;
-        let of_victims =
-            self.floods_group.take_if(|flood| committers.keys().any(|group| is_in(group, flood)));
-        // One that waits, and has ended no read, may be committing: no pace begins meanwhile.
-        let waits =
-            |actor: &&Actor| actor.waiting > 0 && actor.reads.is_empty() && is_victim(actor, tick);
-        let all = now.seen.devices.iter().flat_map(|device| &device.actors);
-        let mut waiting = all.filter(waits).filter_map(|actor| actor.group.as_ref());
-        let of_waiting = self
-            .floods_group
-            .take_if(|flood| !is_paced && waiting.any(|group| is_in(group, flood)));
-        if of_victims.or(of_waiting).is_some() {
-            self.unpaced = Some(Unpaced::WithVictim);
         }
     }
 
@@ -535,27 +442,6 @@ impl Estimator {
         };
         (pressure, all.count())
     }
-}
-
-/// Whether an actor floods: it dirtied much within a tick, and made little of that stable.
-#[must_use]
-pub fn is_flood(actor: &Actor, tick: Duration) -> bool {
-    let much = actor.dirtied_bytes as f64 >= FLOOD_RATE * tick.as_secs_f64();
-    much && actor.dirtied_bytes >= FLOOD_COMMIT * actor.commits.count()
-}
-
-/// The control groups in which a process has committed, on whatever device: `memory.high` holds a
-/// group back on all of them.
-pub(crate) fn committing_groups(seen: &Observation, tick: Duration) -> BTreeSet<String> {
-    let actors = seen.devices.iter().flat_map(|device| &device.actors);
-    let committing = actors.filter(|actor| is_victim(actor, tick) && actor.commits.count() > 0);
-    committing.filter_map(|actor| actor.group.clone()).collect()
-}
-
-/// Whether an actor is a victim: it waits, or has waited within a tick, and does not flood.
-#[must_use]
-pub fn is_victim(actor: &Actor, tick: Duration) -> bool {
-    !is_flood(actor, tick) && (actor.waiting > 0 || actor.operations() > 0)
 }
 
 fn nanoseconds(ns: f64) -> Duration {

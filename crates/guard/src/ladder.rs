@@ -25,7 +25,8 @@ use crate::config::{
     PROBE_WAIT, REST_SLOTS, ROOM,
 };
 use crate::estimate::Estimate;
-use crate::levers::{Level, Offers};
+use crate::level::Level;
+use crate::levers::Offers;
 
 /// The wait is that of so many last slots.
 const JUDGED: usize = 4;

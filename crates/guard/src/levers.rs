@@ -1,36 +1,24 @@
-//! The levers as knobs, in steps from the administrator's settings.
+//! Which levers a device has, the steps from one level to the next, and the knobs of a level.
 //!
 //! ```text
-//! elevator      0: the administrator's   1 … 4: bfq, mq-deadline, kyber, none
-//! depth         0: the administrator's   1: 32 requests   2: 16   3: 8   4: 4
-//! size          0: the administrator's   1: 512 KiB a request   2: 256   3: 128   4: 64   5: 32
-//! throttling    the administrator's, or off
-//! priority      under bfq the threads of victims that commit are raised, or are not
-//! limit level   0: the administrator's   1: drain rate × 0.5 s, strict, for this device alone
-//!                                        2: half of that …   down to 16 MiB
+//! the administrator's values, the kernel's refusals ─▶ Offers ─┬─▶ first level, recipes, lengths
+//! a level and a step ──────────────────────────────────────────┴─▶ the next level ─▶ knobs
 //! ```
 //!
 //! Limits are kept as a share of the hard limit (`bdi.max_ratio_fine`), as the kernel keeps them.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
-use std::str::FromStr;
-use std::time::Duration;
 
 use crate::act::Held;
-use crate::config::{ABOVE_BACKLOG, FIRST_LIMIT, LEAST_LIMIT, LIMIT_TRIAL, RAMP};
+use crate::config::{LIMIT_TRIAL, RAMP};
 use crate::estimate::Estimate;
+use crate::level::{
+    DEPTH, ELEVATORS, Level, SHALLOWEST, SIZE, SMALLEST, elevator_level, elevator_name,
+};
+use crate::limit::{DRIFT, Ramp, last_limit};
 use crate::pace::limits;
 
-/// Elevators by their level, from 1 on. One that a device lacks is refused once and not tried
-/// again.
-const ELEVATORS: [&str; 4] = ["bfq", "mq-deadline", "kyber", "none"];
-/// Requests of the depths from 1 on. 4 is the kernel's least.
-const DEPTH: [u32; 4] = [32, 16, 8, 4];
-/// KiB a request of the sizes from 1 on.
-const SIZE: [u32; 5] = [512, 256, 128, 64, 32];
-const SHALLOWEST: u8 = DEPTH.len() as u8;
-const SMALLEST: u8 = SIZE.len() as u8;
 /// Depths and sizes with which encounters begin, from the longest queue to the shortest.
 const QUEUE: [(u8, u8); 6] = [(3, 1), (3, 2), (3, 3), (4, 3), (4, 4), (4, 5)];
 /// An elevator (`None`: the administrator's), a depth and a size.
@@ -52,90 +40,6 @@ const FOR_READS: [Recipe; 4] =
 const QUEUE_SHARE: f64 = 0.5;
 /// Parts per million of the whole.
 const PPM: f64 = 1e6;
-/// A limit is written again if it is off by more than this share: it is a share of the hard limit,
-/// which moves with free memory.
-const DRIFT: f64 = 0.1;
-
-/// How far the levers are pulled.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Level {
-    /// The elevator; 0: the administrator's.
-    pub elevator: u8,
-    /// The step of the number of requests; 0: the administrator's.
-    pub depth: u8,
-    /// The step of the size of requests; 0: the administrator's.
-    pub size: u8,
-    /// Whether writeback throttling is off; else as the administrator has it.
-    pub wbt_off: bool,
-    /// Whether victims keep their I/O priority although the elevator would heed a higher one.
-    pub unraised: bool,
-    /// The step of the limits; 0: the administrator's.
-    pub limit: u32,
-}
-
-impl fmt::Display for Level {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let elevator = elevator_name(self.elevator).unwrap_or("own elevator");
-        f.write_str(elevator)?;
-        if let Some(requests) = self.requests() {
-            write!(f, ", {requests} requests")?;
-        }
-        if let Some(kib) = self.kib() {
-            write!(f, ", {kib} KiB")?;
-        }
-        if self.wbt_off {
-            f.write_str(", no wbt")?;
-        }
-        if self.unraised {
-            f.write_str(", not raised")?;
-        }
-        if self.limit > 0 {
-            write!(f, ", limit {}", self.limit)?;
-        }
-        Ok(())
-    }
-}
-
-impl FromStr for Level {
-    type Err = String;
-
-    /// The inverse of its text.
-    fn from_str(text: &str) -> Result<Self, String> {
-        let mut parts = text.split(", ");
-        let elevator = match parts.next().unwrap_or_default() {
-            "own elevator" => 0,
-            name => elevator_level(name),
-        };
-        let mut level = Self { elevator, ..Self::default() };
-        let step = |ours: &[u32], number: &str| {
-            let number: Option<u32> = number.parse().ok();
-            ours.iter().position(|n| Some(*n) == number).map_or(0, |i| i as u8 + 1)
-        };
-        for part in parts {
-            if let Some(requests) = part.strip_suffix(" requests") {
-                level.depth = step(&DEPTH, requests);
-            } else if let Some(kib) = part.strip_suffix(" KiB") {
-                level.size = step(&SIZE, kib);
-            } else if let Some(limit) = part.strip_prefix("limit ") {
-                level.limit = limit.parse().unwrap_or(0);
-            }
-            level.wbt_off |= part == "no wbt";
-            level.unraised |= part == "not raised";
-        }
-        // A part that means nothing here is missing in the text of the level.
-        (level.to_string() == text).then_some(level).ok_or_else(|| format!("'{text}' is no level"))
-    }
-}
-
-/// The elevator of a level; `None`: the administrator's.
-fn elevator_name(level: u8) -> Option<&'static str> {
-    usize::from(level).checked_sub(1).and_then(|i| ELEVATORS.get(i).copied())
-}
-
-/// The level of an elevator; 0 if it is not in [`ELEVATORS`].
-fn elevator_level(name: &str) -> u8 {
-    ELEVATORS.iter().position(|ours| *ours == name).map_or(0, |i| i as u8 + 1)
-}
 
 /// Which levers a device has.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -218,6 +122,24 @@ impl<'a> Offers<'a> {
         }
     }
 
+    /// The first level of an encounter: the requests in the queue take half of the goal.
+    pub(crate) fn first(&self, estimate: &Estimate) -> Level {
+        let queue = |length: (u8, u8)| self.queue(Level::default(), length);
+        let shortest = QUEUE[QUEUE.len() - 1];
+        if estimate.base.is_none() && !estimate.goal_is_given {
+            // Behind the shortest queue a victim waits about as long as alone, so the base is
+            // learnt there.
+            return queue(shortest);
+        }
+        let drain = estimate.drain_or_prior();
+        let room = drain * estimate.goal.as_secs_f64() * QUEUE_SHARE;
+        let bytes = |(depth, size): (u8, u8)| {
+            let level = Level { depth, size, ..Level::default() };
+            f64::from(level.requests().unwrap_or(0)) * f64::from(level.kib().unwrap_or(0)) * 1024.0
+        };
+        queue(QUEUE.into_iter().find(|q| bytes(*q) <= room).unwrap_or(shortest))
+    }
+
     /// The levels that an encounter with an unknown device tries first.
     pub(crate) fn recipes(&self, reads: bool) -> VecDeque<Level> {
         let recipes: &[Recipe] = if reads { &FOR_READS } else { &FOR_COMMITS };
@@ -249,6 +171,11 @@ impl<'a> Offers<'a> {
         let elevator = if elevator == self.own { 0 } else { elevator };
         let level = Level { elevator, ..Level::default() };
         self.has_elevator(elevator).then(|| self.queue(level, (depth, size)))
+    }
+
+    /// Whether the elevator of a level is bfq.
+    pub(crate) fn is_bfq(&self, level: Level) -> bool {
+        elevator_name(level.elevator).or(elevator_name(self.own)) == Some("bfq")
     }
 
     pub(crate) fn has_elevator(&self, level: u8) -> bool {
@@ -345,7 +272,7 @@ impl Step {
             }
             Self::Raise => offers.raise.then_some(Level { unraised: !level.unraised, ..level }),
             Self::Wbt => {
-                let bfq = level.is_bfq(offers);
+                let bfq = offers.is_bfq(level);
                 (offers.wbt && !bfq).then_some(Level { wbt_off: !level.wbt_off, ..level })
             }
             Self::Limit if level.limit > 0 => Some(Level { limit: 0, ..level }),
@@ -356,131 +283,6 @@ impl Step {
                 soon.then(|| Level { limit: last_limit(e), ..level })
             }
             _ => None,
-        }
-    }
-}
-
-impl Level {
-    /// Whether every lever is the administrator's.
-    #[must_use]
-    pub fn is_free(self) -> bool {
-        self == Self::default()
-    }
-
-    /// How far the queue is shortened: the steps of the number and of the size of requests
-    /// together; 0: as the administrator has it.
-    #[must_use]
-    pub fn queue(self) -> u32 {
-        u32::from(self.depth) + u32::from(self.size)
-    }
-
-    /// The knobs that it sets.
-    pub(crate) fn knobs(self) -> impl Iterator<Item = &'static str> {
-        let all = [
-            (self.elevator > 0, "scheduler"),
-            (self.depth > 0, "nr_requests"),
-            (self.size > 0, "max_sectors_kb"),
-            (self.wbt_off, "wbt_lat_usec"),
-            (self.limit > 0, "bdi.max_ratio_fine"),
-            (self.limit > 0, "bdi.strict_limit"),
-        ];
-        all.into_iter().filter(|(is_set, _)| *is_set).map(|(_, knob)| knob)
-    }
-
-    /// Whether the elevator is bfq.
-    pub(crate) fn is_bfq(self, offers: &Offers<'_>) -> bool {
-        elevator_name(self.elevator).or(elevator_name(offers.own)) == Some("bfq")
-    }
-
-    /// Whether the queue is as short as it gets.
-    pub(crate) fn has_shortest_queue(self) -> bool {
-        self.depth == SHALLOWEST && self.size == SMALLEST
-    }
-
-    fn requests(self) -> Option<u32> {
-        usize::from(self.depth).checked_sub(1).and_then(|i| DEPTH.get(i).copied())
-    }
-
-    fn kib(self) -> Option<u32> {
-        usize::from(self.size).checked_sub(1).and_then(|i| SIZE.get(i).copied())
-    }
-
-    /// The first level of an encounter: the requests in the queue take half of the goal.
-    pub(crate) fn first(estimate: &Estimate, offers: &Offers<'_>) -> Self {
-        let queue = |length: (u8, u8)| offers.queue(Self::default(), length);
-        let shortest = QUEUE[QUEUE.len() - 1];
-        if estimate.base.is_none() && !estimate.goal_is_given {
-            // Behind the shortest queue a victim waits about as long as alone, so the base is
-            // learnt there.
-            return queue(shortest);
-        }
-        let drain = estimate.drain_or_prior();
-        let room = drain * estimate.goal.as_secs_f64() * QUEUE_SHARE;
-        let bytes = |(depth, size): (u8, u8)| {
-            let level = Self { depth, size, ..Self::default() };
-            f64::from(level.requests().unwrap_or(0)) * f64::from(level.kib().unwrap_or(0)) * 1024.0
-        };
-        queue(QUEUE.into_iter().find(|q| bytes(*q) <= room).unwrap_or(shortest))
-    }
-
-    /// Half of the way back for limits, all of it for queue and elevator. A queue has to run dry
-    /// for each change, and a short queue does so soon.
-    pub(crate) fn half(self) -> Self {
-        Self { limit: self.limit / 2, ..Self::default() }
-    }
-}
-
-/// The limit of a level in bytes.
-pub(crate) fn limit_bytes(level: u32, drain_bytes_per_s: f64) -> u64 {
-    let first = drain_bytes_per_s * FIRST_LIMIT.as_secs_f64();
-    ((first / f64::from(1u32 << (level - 1).min(30))) as u64).max(LEAST_LIMIT)
-}
-
-/// Whether a limit level is the last that changes anything.
-pub(crate) fn is_last_limit(level: u32, estimate: &Estimate) -> bool {
-    estimate
-        .drain_bytes_per_s
-        .is_none_or(|drain| level > 0 && limit_bytes(level, drain) == LEAST_LIMIT)
-}
-
-/// The first limit level that is as low as limits get.
-pub(crate) fn last_limit(estimate: &Estimate) -> u32 {
-    (1..=30).find(|level| is_last_limit(*level, estimate)).unwrap_or(0)
-}
-
-/// Time to drain the bytes that a limit level allows.
-pub(crate) fn limit_time(level: u32, estimate: &Estimate) -> Option<Duration> {
-    let drain = estimate.drain_bytes_per_s.filter(|_| level > 0)?;
-    Some(Duration::from_secs_f64(limit_bytes(level, drain) as f64 / drain.max(1.0)))
-}
-
-/// A device's limit on its way down to its target, in bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Ramp(Option<f64>);
-
-impl Ramp {
-    /// One tick. The limit rises at once. It falls at half of the drain rate, and never below the
-    /// device's backlog: the kernel stops all writers of a device above its limit, victims too.
-    pub(crate) fn tick(&mut self, level: u32, estimate: &Estimate, hard_limit: Option<u64>) {
-        let (Some(drain), Some(hard), true) = (estimate.drain_bytes_per_s, hard_limit, level > 0)
-        else {
-            self.0 = None;
-            return;
-        };
-        let target = limit_bytes(level, drain) as f64;
-        let there = estimate.backlog_bytes as f64;
-        let now = self
-            .0
-            .unwrap_or_else(|| (there * ABOVE_BACKLOG).clamp(target, (hard as f64).max(target)));
-        let lower = (now - drain * RAMP * estimate.tick.as_secs_f64()).max(there.min(now));
-        self.0 = Some(lower.max(target));
-    }
-
-    /// Whether the limit has reached its target.
-    pub(crate) fn is_at_target(self, level: u32, estimate: &Estimate) -> bool {
-        match (self.0, estimate.drain_bytes_per_s) {
-            (Some(now), Some(drain)) => now <= limit_bytes(level, drain) as f64 * (1.0 + DRIFT),
-            _ => true,
         }
     }
 }
@@ -515,7 +317,7 @@ pub(crate) fn wanted(
         wanted.insert("max_sectors_kb".to_owned(), kib.to_string());
     }
     if let (Some(limit), Some(hard), Some(most)) =
-        (ramp.0, hard_limit.filter(|hard| *hard > 0), number("bdi.max_ratio_fine"))
+        (ramp.bytes(), hard_limit.filter(|hard| *hard > 0), number("bdi.max_ratio_fine"))
     {
         let value = ((limit / hard as f64 * PPM) as u64).clamp(1, most);
         let now: Option<u64> =
@@ -532,9 +334,13 @@ pub(crate) fn wanted(
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use floodwall_model::Setting;
 
     use super::*;
+    use crate::config::LEAST_LIMIT;
+    use crate::limit::{is_last_limit, limit_bytes};
 
     fn offers() -> Offers<'static> {
         Offers { depth: true, size: true, ..Offers::default() }
@@ -588,14 +394,14 @@ mod tests {
     #[test]
     fn the_first_level_leaves_half_of_the_goal_to_the_flood() {
         let first = |e: &Estimate| {
-            let level = Level::first(e, &offers());
+            let level = offers().first(e);
             (level.requests(), level.kib())
         };
         // 100 MB/s, 20 ms: half of it is 1 MB, less than 8 × 128 KiB.
         assert_eq!(first(&estimate(100e6, 20)), (Some(4), Some(128)));
         assert_eq!(first(&estimate(3e9, 20)), (Some(8), Some(512)));
         assert_eq!(first(&estimate(1e6, 20)), (Some(4), Some(32)));
-        assert!(Level::first(&Estimate::default(), &offers()).has_shortest_queue());
+        assert!(offers().first(&Estimate::default()).has_shortest_queue());
         let unknown =
             Estimate { drain_bytes_per_s: None, prior_bytes_per_s: 100e6, ..estimate(1.0, 20) };
         assert_eq!(first(&unknown), (Some(4), Some(128)));
@@ -655,7 +461,7 @@ mod tests {
         // The limit rises at once, and is dropped at level 0.
         e.drain_bytes_per_s = Some(4e8);
         ramp.tick(1, &e, Some(1 << 30));
-        assert_eq!(ramp, Ramp(Some(2e8)));
+        assert_eq!(ramp.bytes(), Some(2e8));
         ramp.tick(0, &e, Some(1 << 30));
         assert!(wanted(Level::default(), ramp, &held, Some(1 << 30)).is_empty());
     }

@@ -44,81 +44,47 @@ pub mod config;
 mod decide;
 mod estimate;
 mod filter;
+mod groups;
 mod ladder;
 mod learnt;
+mod level;
 mod levers;
+mod limit;
+mod look;
+mod memory;
 mod own_sync;
 mod pace;
 mod raise;
+mod report;
+mod state;
 mod who;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use floodwall_model::plant::{DeviceObservation, KnobWrite, Observation, Plant, PlantError};
+use floodwall_model::plant::{DeviceObservation, Observation, Plant, PlantError};
 use floodwall_model::{DeviceId, Setting};
 
 pub use config::{Config, Mode};
-pub use decide::State;
-pub use estimate::{Estimate, Unpaced, is_flood, is_victim};
-pub use learnt::{Aged, Alone, KnownLevel, KnownPace, Learnt};
-pub use levers::Level;
+pub use estimate::Estimate;
+pub use groups::Unpaced;
+pub use level::Level;
+pub use memory::{Aged, Alone, KnownLevel, KnownPace, Learnt};
+pub use report::{Decision, Report, Status};
+pub use state::State;
+pub use who::{is_flood, is_victim};
 
 use act::Held;
 use climb::Whole;
 use config::GONE;
 use decide::Machine;
-use estimate::{Estimator, Pulled, committing_groups};
-use levers::{Offers, Ramp};
+use estimate::Estimator;
+use levers::Offers;
+use limit::{Ramp, limit_time};
+use look::{Now, Pulled};
 use own_sync::OwnSyncs;
 use pace::Pace;
 use raise::{Committers, RAISED};
-
-/// One decision: what changed about a device, and why.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Decision {
-    /// When, by the plant's clock.
-    pub at: Duration,
-    /// Which device.
-    pub device: DeviceId,
-    /// State before.
-    pub from: State,
-    /// State after.
-    pub to: State,
-    /// How far the levers are pulled now.
-    pub level: Level,
-    /// Why, with the figures that decided.
-    pub why: String,
-}
-
-/// The outcome of a tick.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Report {
-    /// Changes of state and level.
-    pub decisions: Vec<Decision>,
-    /// Knobs that were written.
-    pub writes: Vec<KnobWrite>,
-    /// Writes that failed, and knobs that another program has set. The guard leaves such a knob
-    /// alone, or tries again later.
-    pub left_alone: Vec<PlantError>,
-}
-
-/// The guard's view of one device.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Status {
-    /// Which device.
-    pub device: DeviceId,
-    /// The state of the control law.
-    pub state: State,
-    /// How far the levers are pulled.
-    pub level: Level,
-    /// Measurements of the device.
-    pub estimate: Estimate,
-    /// Time to drain as many bytes as the limit allows; `None` without a limit.
-    pub limit_time: Option<Duration>,
-    /// Bytes a second that a paced flood may write; `None` if none is paced.
-    pub pace_bytes_per_s: Option<f64>,
-}
 
 struct Device {
     estimator: Estimator,
@@ -235,7 +201,7 @@ impl Guard {
             state: d.machine.state,
             level: d.machine.level,
             estimate: d.last.clone(),
-            limit_time: levers::limit_time(d.machine.level.limit, &d.last),
+            limit_time: limit_time(d.machine.level.limit, &d.last),
             pace_bytes_per_s: d.machine.pace.as_ref().map(Pace::rate),
         })
     }
@@ -283,21 +249,6 @@ impl Guard {
             }
         }
         Ok(())
-    }
-}
-
-/// One look at all devices.
-struct Now<'a> {
-    seen: &'a Observation,
-    /// Time since the look before.
-    tick: Duration,
-    /// Control groups in which a process has committed since then.
-    committing: BTreeSet<String>,
-}
-
-impl<'a> Now<'a> {
-    fn new(seen: &'a Observation, tick: Duration) -> Self {
-        Self { seen, tick, committing: committing_groups(seen, tick) }
     }
 }
 
@@ -352,7 +303,6 @@ impl Device {
             self.estimator.memory_mut().paced_at(pace.rate());
         }
         let mut estimate = self.estimator.update(config, now, look, pulled);
-        self.last = estimate.clone();
         let goal = config.goal.or((config.mode == Mode::Protect).then_some(estimate.goal));
         let whole = Whole {
             wait_s: estimate.wait_alone.map(|wait| wait.as_secs_f64()),
@@ -362,7 +312,7 @@ impl Device {
             mode: config.mode,
         };
         let (from, before) = (self.machine.state, self.machine.level);
-        let floods_group = self.estimator.floods_group().map(str::to_owned);
+        let floods_group = self.estimator.groups().flood().map(str::to_owned);
         match &floods_group {
             Some(group) if estimate.victims && estimate.floods => {
                 self.held.meet_group(plant, look.id, seen.at, group)?;
@@ -380,9 +330,9 @@ impl Device {
                 Some(group) if self.machine.is_ignored_by(group) => Some(Unpaced::Ignored),
                 Some(_) => None,
             };
-            self.last.unpaced = estimate.unpaced;
         }
-        let has_bfq = self.machine.level.is_bfq(&offers) && !look.changing;
+        self.last = estimate.clone();
+        let has_bfq = offers.is_bfq(self.machine.level) && !look.changing;
         let raisable = if has_bfq && estimate.victims && estimate.floods {
             let priorities = self.committers.knobs(seen.at);
             self.held.meet_processes(plant, look.id, seen.at, &priorities)?;

@@ -12,7 +12,7 @@ use floodwall_model::plant::{Actor, Observation};
 use floodwall_model::{DeviceId, LatencyCounts};
 
 use crate::config::PRESENCE;
-use crate::estimate::is_flood;
+use crate::who::is_flood;
 
 /// Actors whose flooded bytes may not be stable yet.
 #[derive(Clone, Debug, Default)]
@@ -76,7 +76,7 @@ mod tests {
     use floodwall_model::trial::DeviceSample;
 
     use super::*;
-    use crate::estimate::is_victim;
+    use crate::who::is_victim;
 
     const TICK: Duration = Duration::from_millis(250);
 

@@ -17,9 +17,9 @@ use floodwall_model::Setting;
 use floodwall_model::plant::Actor;
 use floodwall_model::setting::JOURNAL_PRIORITY;
 
-use crate::Now;
 use crate::config::{MOST_RAISED, RAISE_AFTER, RAISED_FOR};
-use crate::estimate::{is_flood, is_victim};
+use crate::look::Now;
+use crate::who::{is_flood, is_victim};
 
 /// The priority of raised threads: the first of the usual class. A real-time class could starve
 /// writeback, until the dirty limit stops the victims' own writes.

@@ -1,12 +1,11 @@
-//! Names of the victims and floods of a device that were seen within [`PRESENCE`].
+//! Which actors are victims and floods, and the names of those seen within [`PRESENCE`].
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use floodwall_model::plant::Actor;
 
-use crate::config::PRESENCE;
-use crate::estimate::{is_flood, is_victim};
+use crate::config::{FLOOD_COMMIT, FLOOD_RATE, PRESENCE};
 
 /// Names of each kind that are kept: a machine may have ten thousand writers.
 const MOST_NAMES: usize = 64;
@@ -37,4 +36,17 @@ impl Who {
             kind.retain(|_, seen| at.saturating_sub(*seen) < PRESENCE);
         }
     }
+}
+
+/// Whether an actor floods: it dirtied much within a tick, and made little of that stable.
+#[must_use]
+pub fn is_flood(actor: &Actor, tick: Duration) -> bool {
+    let much = actor.dirtied_bytes as f64 >= FLOOD_RATE * tick.as_secs_f64();
+    much && actor.dirtied_bytes >= FLOOD_COMMIT * actor.commits.count()
+}
+
+/// Whether an actor is a victim: it waits, or has waited within a tick, and does not flood.
+#[must_use]
+pub fn is_victim(actor: &Actor, tick: Duration) -> bool {
+    !is_flood(actor, tick) && (actor.waiting > 0 || actor.operations() > 0)
 }

@@ -3,7 +3,7 @@ use floodwall_model::LatencyCounts;
 use floodwall_model::latency::bucket_of;
 
 use crate::act::Held;
-use crate::config::Mode;
+use crate::config::{DEAD_S, Mode};
 
 const TICK: Duration = Duration::from_millis(250);
 
@@ -96,7 +96,7 @@ fn it_climbs_to_the_best_level_and_stays() {
 #[test]
 fn what_hurts_costs_a_second_and_an_elevator_two() {
     let mut bench = Bench::new();
-    let first = Level::first(&estimate(1.0, 1.0), &offers());
+    let first = offers().first(&estimate(1.0, 1.0));
     let worth = move |level: Level| if level == first { (0.5, 0.5) } else { (0.01, 0.5) };
     let (mut level, mut since, mut stays) = (Level::default(), Duration::ZERO, Vec::new());
     for _ in 0..4 * 60 {
@@ -112,7 +112,7 @@ fn what_hurts_costs_a_second_and_an_elevator_two() {
     let tried = || stays.iter().filter(|(level, _)| *level != first && !level.is_free());
     assert!(tried().count() >= 8, "{stays:?}");
     for (level, stayed) in tried() {
-        let dead = if level.is_bfq(&offers()) { 2.0 * DEAD_S } else { DEAD_S };
+        let dead = if offers().is_bfq(*level) { 2.0 * DEAD_S } else { DEAD_S };
         // Whole slots are judged.
         let most = SETTLE + Duration::from_secs_f64(dead + 0.5);
         assert!(*stayed <= most, "{level} for {stayed:?}");
@@ -182,7 +182,7 @@ fn a_device_that_becomes_slower_is_told_from_victims_that_do() {
 #[test]
 fn what_a_short_encounter_has_not_tried_is_tried_in_the_next() {
     let mut bench = Bench::new();
-    let first = Level::first(&estimate(1.0, 1.0), &offers());
+    let first = offers().first(&estimate(1.0, 1.0));
     let seen = |bench: &mut Bench, seconds: u64| {
         let mut seen = Vec::new();
         for _ in 0..4 * seconds {
@@ -320,7 +320,7 @@ fn a_level_without_the_guards_elevator_is_in_force_once_another_program_has_it()
     let mut bench = Bench::new();
     bench.run(120, &worth);
     let best = bench.machine.best;
-    assert!(bench.machine.level == best && best.is_bfq(&theirs));
+    assert!(bench.machine.level == best && theirs.is_bfq(best));
     let told = bench.machine.tick(bench.now + TICK, &estimate(0.3, 0.5), &WHOLE, &theirs, true);
     assert!(told.is_some_and(|told| told.why.contains("another program")));
     assert_eq!(

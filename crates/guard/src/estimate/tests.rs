@@ -1,5 +1,5 @@
 use floodwall_model::DeviceId;
-use floodwall_model::plant::DeviceKind;
+use floodwall_model::plant::{DeviceKind, Observation};
 use floodwall_model::trial::DeviceSample;
 
 use super::*;
@@ -177,7 +177,7 @@ fn floods_can_be_paced_in_a_group_that_no_victim_is_in() {
         let mut bench = Bench::new();
         let why =
             looks.into_iter().map(|actors| bench.tick(0, 100, actors).unpaced).last().unwrap();
-        bench.estimator.floods_group().map(str::to_owned).ok_or(why)
+        bench.estimator.groups().flood().map(str::to_owned).ok_or(why)
     };
     let in_copy = Ok("copy".to_owned());
     let not = |why: Unpaced| Err(Some(why));
@@ -213,11 +213,11 @@ fn a_victim_that_is_seen_one_second_in_eight_keeps_its_group_from_being_paced() 
         bench.tick(0, 0, vec![]);
     }
     bench.tick(0, 100, vec![group(flood())]);
-    assert_eq!(bench.estimator.floods_group(), None);
+    assert_eq!(bench.estimator.groups().flood(), None);
     while bench.at < Duration::from_secs(21) {
         bench.tick(0, 100, vec![group(flood())]);
     }
-    assert_eq!(bench.estimator.floods_group(), Some("app"), "it is gone");
+    assert_eq!(bench.estimator.groups().flood(), Some("app"), "it is gone");
 }
 
 #[test]
@@ -226,15 +226,15 @@ fn no_pace_begins_while_a_process_of_the_group_waits() {
     let waits = || group(Actor { waiting: 1, ..Actor::default() });
     let mut bench = Bench::new();
     bench.tick(0, 100, vec![group(flood()), waits()]);
-    assert_eq!(bench.estimator.floods_group(), None);
+    assert_eq!(bench.estimator.groups().flood(), None);
     // A backup's reading half waits for reads.
     let reads = LatencyCounts::from_values(vec![1_000_000; 9]);
     bench.tick(0, 100, vec![group(flood()), Actor { reads, ..waits() }]);
-    assert_eq!(bench.estimator.floods_group(), Some("app"));
+    assert_eq!(bench.estimator.groups().flood(), Some("app"));
     // A pace goes on. The flood's own commits wait too.
     bench.pulled = Pulled::Paced;
     bench.tick(0, 100, vec![group(flood()), waits()]);
-    assert_eq!(bench.estimator.floods_group(), Some("app"));
+    assert_eq!(bench.estimator.groups().flood(), Some("app"));
 }
 
 #[test]
@@ -245,18 +245,18 @@ fn a_flood_has_a_group_once_its_commits_would_be_seen() {
     let unseen = Actor { dirtied_bytes: 12 << 20, ..Actor::default() };
     let seen = bench.tick(0, 100, vec![group("db", unseen)]);
     assert!(seen.floods, "it is met at once");
-    assert_eq!(bench.estimator.floods_group(), None);
+    assert_eq!(bench.estimator.groups().flood(), None);
     // A commit that is seen is one.
     bench.tick(0, 100, vec![group("copy", victim(5, 1))]);
     bench.missed_waits = false;
     bench.tick(0, 100, vec![group("copy", flood())]);
-    assert_eq!(bench.estimator.floods_group(), None);
+    assert_eq!(bench.estimator.groups().flood(), None);
     let mut bench = Bench::new();
     bench.tick(0, 100, vec![group("copy", flood())]);
-    assert_eq!(bench.estimator.floods_group(), Some("copy"));
+    assert_eq!(bench.estimator.groups().flood(), Some("copy"));
     bench.missed_waits = true;
     bench.tick(0, 100, vec![group("db", flood())]);
-    assert_eq!(bench.estimator.floods_group(), Some("copy"), "it goes on");
+    assert_eq!(bench.estimator.groups().flood(), Some("copy"), "it goes on");
 }
 
 #[test]
@@ -277,7 +277,7 @@ fn a_group_that_commits_on_another_device_is_not_paced() {
         let seen = Observation { at: TICK, devices, ..Observation::default() };
         let mut estimator = Estimator::new();
         estimator.update(&Config::default(), &Now::new(&seen, TICK), &flooded, Pulled::Nothing);
-        estimator.floods_group().map(str::to_owned)
+        estimator.groups().flood().map(str::to_owned)
     };
     assert_eq!(told(vec![flooded.clone()]).as_deref(), Some("app"));
     assert_eq!(told(vec![flooded.clone(), other]), None);
