@@ -234,7 +234,10 @@ impl HostPlant {
         let mut actors: HashMap<usize, Vec<Actor>> = HashMap::new();
         let mut elsewhere = 0;
         let mut dirtied = Dirtied::default();
-        for process in snapshot.processes.iter().filter(|process| !process.is_flusher()) {
+        // The journal of this process waits for a disk as well: that is no victim to protect.
+        let own = std::process::id();
+        let others = snapshot.processes.iter().filter(|process| process.pid != own);
+        for process in others.filter(|process| !process.is_flusher()) {
             let unit = process.device.and_then(|device| Some((device, self.units.of(device)?)));
             let Some((device, index)) = unit else {
                 elsewhere += process.actors().map(|actor| flooded(&actor)).sum::<u64>();

@@ -14,9 +14,10 @@
 //! differ is left out.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
 
 use floodwall_host::layout::Layout;
-use floodwall_host::{SysRoot, bdi, block, queue};
+use floodwall_host::{SysRoot, bdi, block, locate, queue};
 use floodwall_knobs::Device;
 use floodwall_model::DeviceId;
 use floodwall_model::plant::DeviceKind;
@@ -78,6 +79,8 @@ pub struct Units {
     pub left_out: Vec<LeftOut>,
     /// Names of devices that were to be steered and are absent ([`Units::read_again`]).
     pub absent: Vec<String>,
+    /// Where the filesystems of named directories were mounted when they were first looked for.
+    mounted: BTreeMap<String, PathBuf>,
     of: HashMap<DeviceId, usize>,
 }
 
@@ -181,21 +184,27 @@ impl Units {
         };
         let wanted = names.iter().map(place).collect::<Result<_, _>>()?;
         self.keep(&wanted);
+        let directories = names.iter().filter(|name| is_directory(name));
+        let mounted =
+            directories.filter_map(|name| Some((name.clone(), mount_point(root, name).ok()?)));
+        self.mounted = mounted.collect();
         Ok(self)
     }
 
     /// Reads the devices again, on a machine whose devices come and go. Names without a device are
-    /// [absent](Self::absent) and left out, and the others stay. `None` if the machine's devices
-    /// can't be read at all.
+    /// [absent](Self::absent) and left out, and the others stay. So are directories whose filesystem
+    /// is no longer mounted where it was: without it they are on the filesystem below, which nobody
+    /// has named. `None` if the machine's devices can't be read at all.
     #[must_use]
-    pub fn read_again(root: &SysRoot, which: &Which) -> Option<Self> {
+    pub fn read_again(&self, root: &SysRoot, which: &Which) -> Option<Self> {
         let directories = ["/sys/block", "/sys/dev/block"];
         directories.iter().find_map(|directory| root.list(directory).into_value())?;
         let mut units = Self::read(root);
         if let Which::Named(names) = which {
             let mut wanted = BTreeSet::new();
             for name in names {
-                match units.place(root, name) {
+                let is_there = self.is_mounted_as_before(root, name);
+                match is_there.and_then(|()| units.place(root, name)) {
                     Ok(index) => {
                         wanted.insert(index);
                     }
@@ -207,7 +216,16 @@ impl Units {
             }
             units.keep(&wanted);
         }
+        units.mounted.clone_from(&self.mounted);
         Some(units)
+    }
+
+    fn is_mounted_as_before(&self, root: &SysRoot, name: &str) -> Result<(), String> {
+        let Some(before) = self.mounted.get(name) else { return Ok(()) };
+        let now = mount_point(root, name)?;
+        (now == *before)
+            .then_some(())
+            .ok_or_else(|| format!("its filesystem is no longer mounted at '{}'", before.display()))
     }
 
     /// The index of the unit that a name means.
@@ -238,9 +256,8 @@ impl Units {
         {
             return Ok(id);
         }
-        if name.starts_with('/') && !name.starts_with("/dev/") {
-            let place = floodwall_host::locate(root, std::path::Path::new(name))
-                .map_err(|e| e.to_string())?;
+        if is_directory(name) {
+            let place = locate(root, Path::new(name)).map_err(|e| e.to_string())?;
             return Ok(place.queue_device.unwrap_or(place.mount.device));
         }
         floodwall_probe::device(root, name)
@@ -265,6 +282,17 @@ impl Units {
     pub fn get(&self, id: DeviceId) -> Option<&Unit> {
         self.units.get(self.of(id)?).filter(|unit| unit.id == id)
     }
+}
+
+/// Whether a name is that of a directory, not of a device.
+fn is_directory(name: &str) -> bool {
+    name.starts_with('/') && !name.starts_with("/dev/")
+}
+
+/// Where a directory's filesystem is mounted.
+fn mount_point(root: &SysRoot, directory: &str) -> Result<PathBuf, String> {
+    let place = locate(root, Path::new(directory)).map_err(|e| e.to_string())?;
+    Ok(place.mount.mountpoint)
 }
 
 fn unattributed(name: &str, mount: Option<&str>) -> Option<LeftOut> {

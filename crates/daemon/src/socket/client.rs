@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::io::{BufRead, BufReader, ErrorKind, Write};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -33,7 +34,14 @@ fn socket(named: Option<&Path>) -> PathBuf {
         default_socket()
     };
     let simulated = simulated_socket();
-    if !usual.exists() && simulated.exists() { simulated } else { usual }
+    if !usual.exists() && is_own(&simulated) { simulated } else { usual }
+}
+
+/// Whether a socket is this user's: any user may make one in the directory for temporary files, and
+/// answer there.
+fn is_own(socket: &Path) -> bool {
+    let owner = std::fs::symlink_metadata(socket).map(|socket| socket.uid());
+    owner.is_ok_and(|owner| owner == rustix::process::geteuid().as_raw())
 }
 
 /// Asks the running guard, at the socket that is named or where it usually is.
@@ -135,6 +143,19 @@ pub(super) fn exchange(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_simulated_guard_is_asked_only_at_a_socket_of_this_user() {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("x.sock");
+        assert!(!is_own(&socket));
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        assert!(is_own(&socket));
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(&socket, Some(65534), None).unwrap();
+            assert!(!is_own(&socket));
+        }
+    }
 
     #[test]
     fn another_socket_is_a_reason_only_where_none_was_named() {

@@ -102,7 +102,7 @@ impl HostPlant {
         self.refreshed = snapshot.at;
         self.mounts_changed = false;
         // An unreadable /sys says nothing about which devices exist.
-        let Some(units) = Units::read_again(&self.root, &self.which) else { return };
+        let Some(units) = self.units.read_again(&self.root, &self.which) else { return };
         self.units = units;
         // A name, a path or a number may be another device's than before.
         self.find_excluded();

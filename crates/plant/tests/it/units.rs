@@ -183,7 +183,7 @@ fn a_named_device_that_goes_leaves_the_others_and_may_come_back() {
     let (dir, root) = tree(&disks);
     let which = Which::Named(vec!["8:0".to_owned(), "8:16".to_owned()]);
     let names = |root: &SysRoot| {
-        let units = Units::read_again(root, &which)?;
+        let units = Units::default().read_again(root, &which)?;
         Some((
             units.units.iter().map(|unit| unit.name.clone()).collect::<Vec<_>>().join(" "),
             units.absent,
@@ -201,4 +201,27 @@ fn a_named_device_that_goes_leaves_the_others_and_may_come_back() {
     // A tree that can't be read is not one without disks.
     let (_empty, nothing) = tree(&[]);
     assert_eq!(names(&nothing), None);
+}
+
+#[test]
+fn a_directory_whose_filesystem_is_unmounted_means_no_other_disk() {
+    let disks: [(&str, &str, &[&str], bool); 2] =
+        [("sda", "8:0", &[], true), ("sdb", "8:16", &[], true)];
+    let (dir, root) = tree(&disks);
+    let mounts = |text: &str| put(&dir.path().join("proc/self/mountinfo"), text);
+    let below = "27 1 8:0 / / rw - ext4 /dev/sda rw\n";
+    let both = format!("{below}28 27 8:16 / /srv rw - ext4 /dev/sdb rw\n");
+    put(&dir.path().join("srv/data/table"), "");
+    mounts(&both);
+    let names = ["/srv/data".to_owned()];
+    let which = Which::Named(names.to_vec());
+    let of = |units: &Units| units.units.iter().map(|u| u.name.clone()).collect::<Vec<_>>();
+    let first = Units::read(&root).named(&root, &names).unwrap();
+    assert_eq!(of(&first), ["sdb"]);
+    mounts(below);
+    let without = first.read_again(&root, &which).unwrap();
+    assert_eq!((of(&without), without.absent.as_slice()), (vec![], names.as_slice()));
+    assert!(without.left_out.iter().any(|l| l.why.contains("no longer mounted at '/srv'")));
+    mounts(&both);
+    assert_eq!(of(&without.read_again(&root, &which).unwrap()), ["sdb"]);
 }
