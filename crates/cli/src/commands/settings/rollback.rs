@@ -1,5 +1,6 @@
 //! `floodwall rollback`: puts back changed values that are still Floodwall's.
 
+use floodwall_host::managers;
 use floodwall_knobs::rehearsal::{RehearsedClock, RehearsedFiles, RehearsedStore};
 use floodwall_knobs::{Intention, SystemClock};
 
@@ -43,6 +44,12 @@ pub(crate) fn run(args: &RollbackArgs) -> anyhow::Result<Exit> {
     text::tell(&recovery);
     if undone.is_empty() && recovery.is_empty() {
         output::result("nothing to put back\n")?;
+        // A guard's values are its own to put back, and somebody may take them for a change.
+        let others = managers::floodwalls(&place.root, Some(std::process::id()));
+        for guard in others.iter().filter(|name| name.ends_with(managers::STEERS)) {
+            let pause = "floodwall guard pause puts back what it has set";
+            output::notice(&format!("note: {guard}; {pause}"));
+        }
     }
     for one in &undone {
         output::result(&text::undone(one))?;
