@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::{HostPlant, Known};
 use crate::identity::{DeviceIdentity, identities};
 use crate::told::Event;
-use crate::units::{LeftOut, Unit, Units, Which, devices_of};
+use crate::units::{LeftOut, Unit, Which, devices_of};
 
 /// Devices and mounts are read again after this at the latest, in looks' time …
 const REFRESH: Duration = Duration::from_secs(60);

@@ -163,7 +163,8 @@ fn tell_held(place: &Place, changes: &[Change]) -> anyhow::Result<bool> {
     let held = place.in_the_way(Intention::Apply(changes))?;
     if let Some(held) = &held {
         notice(&format!(
-            "note: {}, which is asked to put that back and leave it alone until it is started again",
+            "note: {}, which is asked to put that back and leave it alone until it is started \
+             again",
             held::told(held)
         ));
     }
