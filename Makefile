@@ -14,7 +14,7 @@
 # make bpf    the probe's programs for the kernel, compiled again from their source (clang)
 # make sanitize  the io_uring engine's memory under Miri and AddressSanitizer (a nightly toolchain with miri)
 # make cover  the share of lines that tests reach (COVER='-p floodwall-stats' for one crate)
-# make mutants  changes of stats, knobs and guard that no test notices; hours (MUTANTS='-p floodwall-stats' for one crate)
+# make mutants  changes of stats, knobs and guard that their tests do not notice; hours, no root (MUTANTS='-p floodwall-stats' for one crate)
 # make fuzz   parsers of untrusted text under a fuzzer, FUZZ_SECONDS each (a nightly toolchain; FUZZ=journal for one)
 # make audit  licences, bans and sources of the dependencies
 
@@ -127,7 +127,9 @@ cover: install-test
 	LLVM_COV=llvm-cov-22 LLVM_PROFDATA=llvm-profdata-22 $(CARGO) llvm-cov --locked --summary-only $(COVER)
 
 MUTANTS ?= -p floodwall-stats -p floodwall-knobs -p floodwall-guard
+# As root a changed program would write to this machine's kernel files.
 mutants: install-build
+	@[ "$$(id -u)" != 0 ] || { echo "make mutants: changed programs must not run as root; run it as another user" >&2; exit 4; }
 	@command -v cargo-mutants >/dev/null || $(CARGO) install --locked cargo-mutants
 	$(CARGO) mutants --output target $(MUTANTS)
 

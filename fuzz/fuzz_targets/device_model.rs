@@ -1,4 +1,4 @@
-//! Device models. A model that is accepted can be built.
+//! Device models.
 
 #![no_main]
 

@@ -8,7 +8,8 @@ use std::sync::OnceLock;
 
 use floodwall_host::SysRoot;
 
-/// A copy of `fixtures/hosts/NAME` in memory.
+/// A copy of `fixtures/hosts/NAME` in the directory for temporary files. It stays until the process
+/// that runs the targets removes that directory (`scripts/fuzz`).
 #[derive(Debug)]
 pub struct Tree {
     dir: tempfile::TempDir,
@@ -25,7 +26,7 @@ impl Tree {
 
     fn copy_of(name: &str) -> Self {
         let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/hosts").join(name);
-        let dir = tempfile::tempdir_in("/dev/shm").expect("/dev/shm can be written");
+        let dir = tempfile::tempdir().expect("the directory for temporary files can be written");
         let mut files = Vec::new();
         copy(&fixture, dir.path(), Path::new(""), &mut files).expect("the fixture can be copied");
         files.sort();

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use floodwall_model::Bytes;
 
-/// The least RAM that boots, makes an xfs filesystem and has something left for a device's contents.
+/// The least RAM that boots, makes an xfs filesystem and leaves something for a device's contents.
 pub(crate) const LEAST: Bytes = Bytes::mib(512);
 
 /// Why a guest did not run its command to the end.

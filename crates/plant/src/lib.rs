@@ -44,4 +44,4 @@ pub use options::Options;
 pub use plant::HostPlant;
 pub use restore::{Restored, restore};
 pub use told::{Closed, Event, HeldKnob, Yielded};
-pub use units::{LeftOut, Unit, Which};
+pub use units::{LeftOut, Unit, Which, mount_points};

@@ -1,5 +1,6 @@
 //! Options of a plant.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use floodwall_probe::SourceKind;
@@ -13,6 +14,9 @@ pub struct Options {
     pub journal: PathBuf,
     /// Which devices.
     pub devices: Which,
+    /// Where the filesystems of named directories were mounted earlier
+    /// ([`crate::mount_points`]).
+    pub mounted: BTreeMap<String, PathBuf>,
     /// Devices that observations leave out: a name, a path below /dev or a number. A later device
     /// of that name counts, too.
     pub exclude: Vec<String>,
@@ -34,6 +38,7 @@ impl Options {
         Self {
             journal,
             devices: Which::All,
+            mounted: BTreeMap::new(),
             exclude: Vec::new(),
             source: None,
             dry_run: false,

@@ -115,7 +115,9 @@ impl HostPlant {
         let root = SysRoot::live()?;
         let kernel_files = || KernelFiles::new(&root).map_err(HostPlantError::Files);
         let files = kernel_files()?;
-        let units = read_units(&root, &options.devices)?;
+        // Before the units are read: a filesystem may be mounted meanwhile.
+        let mounts = File::open("/proc/self/mountinfo").ok();
+        let units = read_units(&root, &options.devices, &options.mounted)?;
         if units.units.is_empty() {
             let left =
                 units.left_out.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
@@ -155,7 +157,7 @@ impl HostPlant {
             units,
             known: BTreeMap::new(),
             writer,
-            mounts: File::open("/proc/self/mountinfo").ok(),
+            mounts,
             refreshed: Duration::ZERO,
             mounts_changed: false,
             turn: Turn::default(),
@@ -235,8 +237,8 @@ impl HostPlant {
         let mut elsewhere = 0;
         let mut dirtied = Dirtied::default();
         // The journal of this process waits for a disk as well: that is no victim to protect.
-        let own = std::process::id();
-        let others = snapshot.processes.iter().filter(|process| process.pid != own);
+        let own = (!self.probe.has_own_numbers()).then(std::process::id);
+        let others = snapshot.processes.iter().filter(|process| Some(process.pid) != own);
         for process in others.filter(|process| !process.is_flusher()) {
             let unit = process.device.and_then(|device| Some((device, self.units.of(device)?)));
             let Some((device, index)) = unit else {

@@ -79,7 +79,7 @@ pub struct Units {
     pub left_out: Vec<LeftOut>,
     /// Names of devices that were to be steered and are absent ([`Units::read_again`]).
     pub absent: Vec<String>,
-    /// Where the filesystems of named directories were mounted when they were first looked for.
+    /// Where the filesystems of named directories were mounted when last they counted.
     mounted: BTreeMap<String, PathBuf>,
     of: HashMap<DeviceId, usize>,
 }
@@ -174,37 +174,42 @@ impl Units {
         found
     }
 
-    /// Keeps the named units.
+    /// Keeps the named units. `mounted` tells where the filesystems of named directories were
+    /// mounted earlier ([`mount_points`]).
     ///
     /// # Errors
     /// [`HostPlantError::Device`] for a name that means nothing, or a device that can't be steered.
-    pub fn named(mut self, root: &SysRoot, names: &[String]) -> Result<Self, HostPlantError> {
-        let place = |name: &String| {
-            self.place(root, name).map_err(|why| HostPlantError::Device { name: name.clone(), why })
-        };
-        let wanted = names.iter().map(place).collect::<Result<_, _>>()?;
+    pub fn named(
+        mut self,
+        root: &SysRoot,
+        names: &[String],
+        mounted: &BTreeMap<String, PathBuf>,
+    ) -> Result<Self, HostPlantError> {
+        self.mounted.clone_from(mounted);
+        let mut wanted = BTreeSet::new();
+        for name in names {
+            let place = self.place(root, name);
+            let wrong = |why| HostPlantError::Device { name: name.clone(), why };
+            wanted.insert(place.map_err(wrong)?);
+        }
         self.keep(&wanted);
-        let directories = names.iter().filter(|name| is_directory(name));
-        let mounted =
-            directories.filter_map(|name| Some((name.clone(), mount_point(root, name).ok()?)));
-        self.mounted = mounted.collect();
         Ok(self)
     }
 
     /// Reads the devices again, on a machine whose devices come and go. Names without a device are
-    /// [absent](Self::absent) and left out, and the others stay. So are directories whose filesystem
-    /// is no longer mounted where it was: without it they are on the filesystem below, which nobody
-    /// has named. `None` if the machine's devices can't be read at all.
+    /// [absent](Self::absent) and left out, and the others stay. A directory is absent while its
+    /// filesystem is not mounted: the filesystem below it is another one. `None` if the machine's
+    /// devices can't be read at all.
     #[must_use]
     pub fn read_again(&self, root: &SysRoot, which: &Which) -> Option<Self> {
         let directories = ["/sys/block", "/sys/dev/block"];
         directories.iter().find_map(|directory| root.list(directory).into_value())?;
         let mut units = Self::read(root);
+        units.mounted.clone_from(&self.mounted);
         if let Which::Named(names) = which {
             let mut wanted = BTreeSet::new();
             for name in names {
-                let is_there = self.is_mounted_as_before(root, name);
-                match is_there.and_then(|()| units.place(root, name)) {
+                match units.place(root, name) {
                     Ok(index) => {
                         wanted.insert(index);
                     }
@@ -216,20 +221,11 @@ impl Units {
             }
             units.keep(&wanted);
         }
-        units.mounted.clone_from(&self.mounted);
         Some(units)
     }
 
-    fn is_mounted_as_before(&self, root: &SysRoot, name: &str) -> Result<(), String> {
-        let Some(before) = self.mounted.get(name) else { return Ok(()) };
-        let now = mount_point(root, name)?;
-        (now == *before)
-            .then_some(())
-            .ok_or_else(|| format!("its filesystem is no longer mounted at '{}'", before.display()))
-    }
-
     /// The index of the unit that a name means.
-    fn place(&self, root: &SysRoot, name: &str) -> Result<usize, String> {
+    fn place(&mut self, root: &SysRoot, name: &str) -> Result<usize, String> {
         let id = self.find(root, name)?;
         self.of(id).ok_or_else(|| {
             let known = self.left_out.iter().find(|left| left.what == name);
@@ -250,7 +246,7 @@ impl Units {
     }
 
     /// The device that a name means: a device's name or number, a mount's number, or a directory.
-    fn find(&self, root: &SysRoot, name: &str) -> Result<DeviceId, String> {
+    fn find(&mut self, root: &SysRoot, name: &str) -> Result<DeviceId, String> {
         if let Ok(id) = name.parse::<DeviceId>()
             && self.of.contains_key(&id)
         {
@@ -258,6 +254,16 @@ impl Units {
         }
         if is_directory(name) {
             let place = locate(root, Path::new(name)).map_err(|e| e.to_string())?;
+            let now = &place.mount.mountpoint;
+            if let Some(before) = self.mounted.get(name)
+                && !now.starts_with(before)
+            {
+                let (now, before) = (now.display(), before.display());
+                return Err(format!(
+                    "it is on the filesystem at '{now}' now, no longer on that at '{before}'"
+                ));
+            }
+            self.mounted.insert(name.to_owned(), now.clone());
             return Ok(place.queue_device.unwrap_or(place.mount.device));
         }
         floodwall_probe::device(root, name)
@@ -289,10 +295,17 @@ fn is_directory(name: &str) -> bool {
     name.starts_with('/') && !name.starts_with("/dev/")
 }
 
-/// Where a directory's filesystem is mounted.
-fn mount_point(root: &SysRoot, directory: &str) -> Result<PathBuf, String> {
-    let place = locate(root, Path::new(directory)).map_err(|e| e.to_string())?;
-    Ok(place.mount.mountpoint)
+/// Where the filesystems of those names that are directories of this machine are mounted. Without a
+/// filesystem that was unmounted, a directory is on another disk.
+#[must_use]
+pub fn mount_points(names: &[String]) -> BTreeMap<String, PathBuf> {
+    let Ok(root) = SysRoot::live() else { return BTreeMap::new() };
+    let directories = names.iter().filter(|name| is_directory(name));
+    let place = |name: &String| {
+        let place = locate(&root, Path::new(name)).ok()?;
+        Some((name.clone(), place.mount.mountpoint))
+    };
+    directories.filter_map(place).collect()
 }
 
 fn unattributed(name: &str, mount: Option<&str>) -> Option<LeftOut> {
@@ -453,11 +466,15 @@ impl Groups {
 }
 
 /// The units of this machine, all or those that were named.
-pub(crate) fn read_units(root: &SysRoot, which: &Which) -> Result<Units, HostPlantError> {
+pub(crate) fn read_units(
+    root: &SysRoot,
+    which: &Which,
+    mounted: &BTreeMap<String, PathBuf>,
+) -> Result<Units, HostPlantError> {
     let units = Units::read(root);
     match which {
         Which::All => Ok(units),
-        Which::Named(names) => units.named(root, names),
+        Which::Named(names) => units.named(root, names, mounted),
     }
 }
 

@@ -142,9 +142,10 @@ pub(super) fn drawn(cells: &[(Cell, Guarded)], draws: &Draws) -> anyhow::Result<
     let first = Some(draws.first()?);
     let law = draws.law.get(..12).unwrap_or(&draws.law);
     let mut out = format!(
-        "{} draws of {} devices, with the seeds from `{}` on, the law's last commit being \
+        "{} {} of {} devices, with the seeds from `{}` on, the law's last commit being \
          `{law}`.\n\n",
         draws.count,
+        if draws.count == 1 { "draw" } else { "draws" },
         random::CLASSES.len(),
         draws.seed,
     );

@@ -15,6 +15,7 @@
 
 mod values;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -23,7 +24,7 @@ use std::time::Duration;
 
 use floodwall_guard::Mode;
 use floodwall_model::toml_text;
-use floodwall_plant::SourceKind;
+use floodwall_plant::{SourceKind, mount_points};
 use serde::{Deserialize, Serialize};
 use toml::{Spanned, Value};
 
@@ -85,6 +86,8 @@ pub(crate) struct Settings {
     pub(crate) mode: Mode,
     /// Only these; empty: all.
     pub(crate) devices: Vec<String>,
+    /// Where the filesystems of those that are directories were mounted at the start.
+    pub(crate) mounted: BTreeMap<String, PathBuf>,
     /// Not these.
     pub(crate) exclude: Vec<String>,
     pub(crate) dry_run: bool,
@@ -157,16 +160,19 @@ impl Settings {
     /// [`DaemonError::Usage`] with the file's line or the flag, and what to do.
     pub(crate) fn read(args: &Flags) -> Result<Self, DaemonError> {
         let path = args.config.clone().unwrap_or_else(|| PathBuf::from(FILE));
-        match fs::read_to_string(&path) {
-            Ok(text) => Self::parse(args, Some(&path), &text),
+        let settings = match fs::read_to_string(&path) {
+            Ok(text) => Self::parse(args, Some(&path), &text)?,
             Err(e) if e.kind() == ErrorKind::NotFound && args.config.is_none() => {
-                Self::parse(args, None, "")
+                Self::parse(args, None, "")?
             }
-            Err(e) => Err(DaemonError::Usage(format!(
-                "can't read '{}': {e}; name another with --config",
-                path.display()
-            ))),
-        }
+            Err(e) => {
+                return Err(DaemonError::Usage(format!(
+                    "can't read '{}': {e}; name another with --config",
+                    path.display()
+                )));
+            }
+        };
+        Ok(Self { mounted: mount_points(&settings.devices), ..settings })
     }
 
     /// The same from a file's text.
@@ -217,6 +223,7 @@ impl Settings {
                 .or(mode)
                 .unwrap_or_default(),
             devices: chosen(&args.devices, devices),
+            mounted: BTreeMap::new(),
             exclude: chosen(&args.exclude, exclude),
             dry_run: args.dry_run || dry_run.unwrap_or(false),
             source: match &args.source {

@@ -37,6 +37,7 @@ pub(crate) fn open_host(settings: &Settings) -> Result<HostPlant, DaemonError> {
     };
     let options = Options {
         devices,
+        mounted: settings.mounted.clone(),
         exclude: settings.exclude.clone(),
         source: settings.source_kind(),
         dry_run: settings.dry_run,

@@ -310,7 +310,12 @@ impl<'a> Supervisor<'a> {
             return;
         }
         self.notifier.reloading();
-        match Settings::read(self.args) {
+        let read = Settings::read(self.args).map(|mut settings| {
+            // A directory may have lost its filesystem since the start.
+            settings.mounted.extend(self.settings.mounted.clone());
+            settings
+        });
+        match read {
             Ok(settings) => match worker {
                 Some(worker) => {
                     worker.order(&Order::Settings(Box::new(settings.clone())));

@@ -1,7 +1,7 @@
 //! Everything that checks conclude from.
 //!
-//! The caller reads the journal, because this crate knows nothing of its format, and asks a probe for
-//! the users of disks.
+//! The caller reads the journal, because this crate knows nothing of its format, and asks a probe
+//! for the users of disks.
 
 use floodwall_model::status::Status;
 use floodwall_model::{DeviceId, Managers, Reading};

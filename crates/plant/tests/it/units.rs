@@ -1,5 +1,6 @@
 //! Which queue and which limits belong to which device.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::symlink;
 
@@ -160,7 +161,7 @@ fn devices_are_named_as_people_do() {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let root = fixture("server-md-crypt-lvm");
         Units::read(&root)
-            .named(&root, &names)
+            .named(&root, &names, &BTreeMap::new())
             .map(|units| units.units.iter().map(|u| u.name.clone()).collect::<Vec<_>>())
     };
     assert_eq!(named(&["sda"]).unwrap(), ["sda"]);
@@ -216,12 +217,25 @@ fn a_directory_whose_filesystem_is_unmounted_means_no_other_disk() {
     let names = ["/srv/data".to_owned()];
     let which = Which::Named(names.to_vec());
     let of = |units: &Units| units.units.iter().map(|u| u.name.clone()).collect::<Vec<_>>();
-    let first = Units::read(&root).named(&root, &names).unwrap();
+    let nothing = BTreeMap::new();
+    let first = Units::read(&root).named(&root, &names, &nothing).unwrap();
     assert_eq!(of(&first), ["sdb"]);
     mounts(below);
     let without = first.read_again(&root, &which).unwrap();
     assert_eq!((of(&without), without.absent.as_slice()), (vec![], names.as_slice()));
-    assert!(without.left_out.iter().any(|l| l.why.contains("no longer mounted at '/srv'")));
+    assert!(without.left_out.iter().any(|l| l.why.contains("no longer on that at '/srv'")));
+    // Another plant of the same guard knows where the filesystem was.
+    let srv = BTreeMap::from([(names[0].clone(), "/srv".into())]);
+    assert!(Units::read(&root).named(&root, &names, &srv).is_err());
     mounts(&both);
     assert_eq!(of(&without.read_again(&root, &which).unwrap()), ["sdb"]);
+    // A filesystem may be mounted later than the guard starts, and counts from then on.
+    mounts(below);
+    let early = Units::read(&root).named(&root, &names, &nothing).unwrap();
+    assert_eq!(of(&early), ["sda"]);
+    mounts(&both);
+    let late = early.read_again(&root, &which).unwrap();
+    assert_eq!(of(&late), ["sdb"]);
+    mounts(below);
+    assert_eq!(late.read_again(&root, &which).unwrap().absent, names);
 }

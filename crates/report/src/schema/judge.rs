@@ -6,8 +6,8 @@
 //! Document::judge ─▶ sentence, table, cards, charts, JSON, Markdown
 //! ```
 //!
-//! [`Document::judge`] is the only place where they are made: when a command ends, and when a stored
-//! result is shown.
+//! [`Document::judge`] is the only place where they are made: when a command ends, and when a
+//! stored result is shown.
 
 use floodwall_model::{Scenario, Trial};
 use floodwall_stats::figures::{Reference, Summary, summarise};

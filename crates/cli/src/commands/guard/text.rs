@@ -121,9 +121,7 @@ fn head(status: &Status, reach: &Reach) -> Vec<String> {
         lines.push(format!("PAUSED: {back}; {end}"));
     }
     if status.source == "sim" {
-        let simulated = "SIMULATED: the devices below are a simulated machine's; this guard steers no \
-                         disk of this machine";
-        lines.push(simulated.to_owned());
+        lines.push("SIMULATED: no disk of this machine is steered".to_owned());
     }
     if status.dry_run {
         lines.push("DRY RUN: nothing is written; what follows is what it would do".into());

@@ -44,7 +44,7 @@ pub(crate) fn run(args: &RollbackArgs) -> anyhow::Result<Exit> {
     text::tell(&recovery);
     if undone.is_empty() && recovery.is_empty() {
         output::result("nothing to put back\n")?;
-        // A guard's values are its own to put back, and somebody may take them for a change.
+        // A guard puts its own values back. An administrator may take them for a change.
         let others = managers::floodwalls(&place.root, Some(std::process::id()));
         for guard in others.iter().filter(|name| name.ends_with(managers::STEERS)) {
             let pause = "floodwall guard pause puts back what it has set";

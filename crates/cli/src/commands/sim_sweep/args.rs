@@ -12,8 +12,8 @@ use super::shard::Shard;
 /// Many simulated cells into one file: a grid, or a random sample of one, over machines, scenarios
 /// and settings.
 ///
-/// Runs on all cores and writes JSON Lines, a row a cell. A row is on disk as soon as its cell is
-/// done, so that the same command goes on after an interruption. DuckDB and pyarrow read the files
+/// Runs on all cores and writes JSON Lines, a row a cell. A row is appended once its cell and its
+/// machine's default run are done, so that the same command goes on after an interruption. DuckDB and pyarrow read the files
 /// of all shards together.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:

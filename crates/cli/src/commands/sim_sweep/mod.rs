@@ -5,7 +5,7 @@
 //! FILE.toml ─▶ Sweep ─▶ shard's cells, less those in OUT.jsonl ─▶ runs ─▶ workers ─▶ OUT.jsonl
 //! ```
 //!
-//! No ending (a signal, a full disk, a lost machine) loses a row that the part has; the same
+//! No ending but a lost machine's (a signal, a full disk) loses a row that the part has; the same
 //! command goes on from there. Neither threads nor shards change a row, except for the shard that
 //! it names.
 

@@ -191,6 +191,12 @@ impl Part {
             unable: 0,
             reason: None,
         };
+        let foreign =
+            || usage("is there and holds no sweep; remove it, or name another file with -o".into());
+        let begin = reader.fill_buf().with_context(fail)?;
+        if !begin.starts_with(BEGIN) && !BEGIN.starts_with(begin) {
+            return foreign();
+        }
         let (mut line, mut number, mut damaged) = (Vec::new(), 0, None);
         while reader.read_until(b'\n', &mut line).with_context(fail)? > 0 {
             number += 1;
@@ -207,14 +213,8 @@ impl Part {
                 (Some(_), Some(first)) => {
                     return usage(format!("is damaged: remove its line {first} to go on"));
                 }
-                (None, _)
-                    if number == 1 && !(line.starts_with(BEGIN) || BEGIN.starts_with(&line)) =>
-                {
-                    return usage(
-                        "is there and holds no sweep; remove it, or name another file with -o"
-                            .into(),
-                    );
-                }
+                // A crash tears a line. It does not make another row of it.
+                (None, _) if line.ends_with(b"\n") && is_json(&line) => return foreign(),
                 (None, first) => damaged = first.or(Some(number)),
             }
             line.clear();
@@ -272,6 +272,10 @@ impl Part {
             self.reason = self.reason.take().or(error);
         }
     }
+}
+
+fn is_json(line: &[u8]) -> bool {
+    serde_json::from_slice::<Json>(line).is_ok()
 }
 
 #[cfg(test)]

@@ -122,7 +122,7 @@ fn what_is_not_this_shards_part_is_refused_with_what_to_do() {
     // A row that was damaged by hand costs no other.
     fs::write(&path, whole.replacen("device", "\"", 1)).unwrap();
     assert!(refused(&path, &own).contains("is damaged: remove its line 1 to go on"));
-    for foreign in ["mine", "{\"a\":1}\n", "\n", "[1, 2]\n"] {
+    for foreign in ["mine", "{\"a\":1}\n", "\n", "[1, 2]\n", "{\"cell\":1,\"x\":2}\n"] {
         fs::write(&path, foreign).unwrap();
         assert!(refused(&path, &own).contains("holds no sweep; remove it, or name another file"));
     }
