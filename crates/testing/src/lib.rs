@@ -39,10 +39,6 @@ pub fn image() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/kernel/vmlinuz")
 }
 
-/// Directories of programs, root's included: the `PATH` of an ordinary user may lack them.
-const PROGRAMS: [&str; 6] =
-    ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
-
 /// Why a test can't run here: the first of its needs that this machine lacks. A need is [`ROOT`],
 /// [`IMAGE`], an absolute path that exists, or else the name of a program.
 #[must_use]
@@ -51,7 +47,9 @@ pub fn lacks(needs: &[&str]) -> Option<String> {
         ROOT => rustix::process::geteuid().is_root(),
         IMAGE => image().exists(),
         path if path.starts_with('/') => Path::new(path).exists(),
-        program => PROGRAMS.iter().any(|directory| Path::new(directory).join(program).exists()),
+        program => {
+            process::PROGRAMS.iter().any(|directory| Path::new(directory).join(program).exists())
+        }
     };
     needs.iter().find(|need| !is_here(need)).map(|need| format!("needs {need}"))
 }

@@ -7,7 +7,11 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::{PROGRAMS, ensure, said};
+use crate::{ensure, said};
+
+/// Directories of programs, root's included: the `PATH` of an ordinary user may lack them.
+pub(crate) const PROGRAMS: [&str; 6] =
+    ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
 
 /// Runs a program, root's included, that has to succeed, and returns what it printed, without the
 /// last line end.
