@@ -176,7 +176,8 @@ fn paces(who: Who) -> Result<(), String> {
         }
         sh -c 'echo $$ > /sys/fs/cgroup/victim/cgroup.procs
             exec dd if=/dev/zero of=db bs=4k count=1000000 oflag=dsync conv=notrunc' 2>/dev/null & db=$!
-        sleep 2
+        commits() { [ \"$(sed -n 's/^syscw: //p' /proc/$db/io)\" -ge 10 ]; }
+        await commits
         floodwall apply --yes victim:$device.io.max=wbps=40MB 2>&1; echo apply $?
         guard
         copy; await is_paced; echo paced; await tells_its_pace
