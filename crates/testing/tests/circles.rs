@@ -143,7 +143,7 @@ fn a_known_import_is_of_a_circle() {
     );
 }
 
-/// What is wrong with a tree of these ties; nothing if it is empty.
+/// The faults of a tree of these ties; none if it is empty.
 fn problems(mut ties: Ties, known: impl IntoIterator<Item = (String, String)>) -> String {
     let mut found = String::new();
     let cut: Vec<_> = known.into_iter().map(|pair| (ties.remove(&pair).is_some(), pair)).collect();
