@@ -9,6 +9,10 @@ use floodwall_model::DeviceId;
 use crate::process::run;
 use crate::said;
 
+/// Dirty limits of a new device (Documentation/ABI/testing/sysfs-class-bdi).
+const NEW_LIMITS: [(&str, &str); 3] =
+    [("strict_limit", "0"), ("min_ratio_fine", "0"), ("max_ratio_fine", "1000000")];
+
 /// A loop device. Dropping it detaches it.
 pub struct Loop {
     image: PathBuf,
@@ -16,13 +20,22 @@ pub struct Loop {
 }
 
 impl Loop {
-    /// Over a sparse file, which is made if it is missing.
+    /// Over a sparse file, which is made if it is missing. Its dirty limits are those of a new
+    /// device, even after a test that was killed.
     ///
     /// # Errors
     /// What went wrong.
     pub fn over(image: &Path, mib: u64) -> Result<Self, String> {
         sparse(image, mib)?;
-        Ok(Self { image: image.to_owned(), node: attach(image)? })
+        let device = Self { image: image.to_owned(), node: attach(image)? };
+        let bdi = Path::new("/sys/class/bdi").join(device.id()?.to_string());
+        for (limit, new) in NEW_LIMITS {
+            let file = bdi.join(limit);
+            if file.exists() && read(&file) != new {
+                fs::write(&file, new).map_err(said(limit))?;
+            }
+        }
+        Ok(device)
     }
 
     /// Detaches the file and attaches it again. To the kernel it is another disk, under the same

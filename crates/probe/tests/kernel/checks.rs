@@ -529,7 +529,7 @@ fn sampled(source: SourceKind) -> Result<(), String> {
     let mut probe = Probe::open_sparing(Some(source)).map_err(|e| e.to_string())?;
     // Far below what any disk does.
     probe.sample_above(Some(20));
-    let mut worker = Worker::start("sync", &[&disk.file("a"), "6000"])?;
+    let mut worker = Worker::start("sync", &[&disk.file("a"), "6000", "3000"])?;
     let pid = worker.pid();
     let mut all = Vec::new();
     while !worker.ended() {

@@ -19,11 +19,12 @@ const BLOCK: [u8; 4096] = [7; 4096];
 pub(crate) fn run(what: &str, arguments: &[String]) {
     let number = |at: usize| arguments[at].parse::<u64>().unwrap();
     match what {
-        // FILE COUNT: fsync, fdatasync in turn.
+        // FILE COUNT [MILLISECONDS]: fsync, fdatasync in turn, for at least so long.
         "sync" => {
             let file = made().open(&arguments[0]).unwrap();
-            let mut took = Vec::new();
-            for n in 0..number(1) {
+            let least = Duration::from_millis(arguments.get(2).map_or(0, |_| number(2)));
+            let (mut took, start) = (Vec::new(), Instant::now());
+            for n in (0..).take_while(|n| *n < number(1) || start.elapsed() < least) {
                 file.write_all_at(&BLOCK, n % 64 * 4096).unwrap();
                 let begin = Instant::now();
                 if n % 2 == 0 { file.sync_all() } else { file.sync_data() }.unwrap();
