@@ -18,6 +18,8 @@ use super::view::{prefix, rate, speed, time, writable};
 
 /// A process that dirties at this share of the drain rate or more is a flood.
 const FLOOD_SHARE: f64 = 0.25;
+/// More than a database dirties for one commit, on average.
+const LARGE_COMMIT_BYTES: u64 = 1 << 20;
 /// A process that waits for this share of the window or more is a victim.
 const WAITING_SHARE: f64 = 0.1;
 /// The share of the drain rate that the remedy leaves to the flood.
@@ -30,6 +32,10 @@ const OWN_UNIT: &str =
     "start the flood in a unit of its own (systemd-run --unit=flood COMMAND) and limit that";
 /// Commits within a window that a copy or a backup does not make at its end.
 const MANY_COMMITS: u64 = 5;
+/// The same where commits take [`SLOW_SHARE`] of the window, because the disk is slow.
+const MANY_SLOW_COMMITS: u64 = 2;
+/// See [`MANY_SLOW_COMMITS`].
+const SLOW_SHARE: f64 = 0.5;
 
 /// FW046: a process waits for a disk, and the flood runs in the same control group.
 pub(super) fn flood_among_victims(facts: Facts<'_>) -> Option<Found> {
@@ -104,7 +110,8 @@ pub fn victim_in(path: &str, status: &Status, users: &[DiskUser]) -> Option<Stri
         let same = |user: &&DiskUser| user.name == victim.name && user.disk == victim.disk;
         let alike = users.iter().filter(may_be_victim).filter(same);
         let commits: u64 = alike.map(|user| user.commits).sum();
-        if commits >= MANY_COMMITS {
+        let is_slow = victim.committing_s >= SLOW_SHARE * window_s;
+        if commits >= if is_slow { MANY_SLOW_COMMITS } else { MANY_COMMITS } {
             return Some(format!(
                 "{who} commits again and again ({commits} times within {} on {disk}), as a \
                  database does, and a limit would hold it back; {OWN_UNIT}",
@@ -115,9 +122,12 @@ pub fn victim_in(path: &str, status: &Status, users: &[DiskUser]) -> Option<Stri
     None
 }
 
-/// Whether a process dirties so much of its disk's drain rate that it is a flood.
+/// Whether a process dirties so much of its disk's drain rate that it is a flood. A database that
+/// commits all of it in small pieces leaves nothing dirty. On a slow disk such commits may be all
+/// that the drain rate is known from.
 fn floods(user: &DiskUser, rate: f64, window_s: f64) -> bool {
-    user.dirtied_bytes as f64 >= FLOOD_SHARE * rate * window_s
+    let commits_pieces = user.dirtied_bytes < LARGE_COMMIT_BYTES * user.commits;
+    user.dirtied_bytes as f64 >= FLOOD_SHARE * rate * window_s && !commits_pieces
 }
 
 /// Whether a process uses a victim's disk and is another program: a database's own writers belong
@@ -254,6 +264,18 @@ mod tests {
             system.slice/postgresql.service commits again and again (5 times within 1.00 s on \
             sda), as a database does, and a limit would hold it back; start the flood in a unit of \
             its own (systemd-run --unit=flood COMMAND) and limit that");
+        // A slow disk, and nothing floods: two commits fill the window.
+        let slow = |m: &mut Machine| {
+            m.disk_users.truncate(1);
+            m.disk_users[0].commits = 2;
+        };
+        assert!(refused("system.slice", slow).unwrap().contains("(2 times within 1.00 s on sda)"));
+        // It dirties at half of a slow disk's rate, and commits each piece.
+        let pieces = |m: &mut Machine| {
+            m.disk_users.truncate(1);
+            (m.disk_users[0].commits, m.disk_users[0].dirtied_bytes) = (200, 60_000_000);
+        };
+        assert!(refused("system.slice", pieces).unwrap().contains("commits again and again"));
         // The rate of its disk is not known.
         let unknown = |m: &mut Machine| m.status.devices.clear();
         assert!(refused("system.slice", unknown).unwrap().contains(" on 8:0, "));
