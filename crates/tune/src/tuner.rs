@@ -18,20 +18,25 @@
 
 use std::collections::BTreeMap;
 
-use floodwall_model::{PhaseKind, Rig, Scenario, Trial, Watch};
-use floodwall_stats::versus::{Compared, Figure, Verdict};
+use floodwall_model::{PhaseKind, Rig, Scenario, Watch};
+use floodwall_stats::versus::{Figure, Verdict};
 
 use crate::contest::Contender;
-use crate::objective::{Kept, Objective, Reference, kept, pooled};
+use crate::objective::{Kept, Reference, kept, pooled};
 use crate::pollution::Listener;
 use crate::race::{self, Candidate};
 use crate::random::Random;
 use crate::space::Space;
 
+mod options;
+mod outcome;
 mod trials;
 mod verdict;
 
-use verdict::{decide, recommend, rounds_to_show};
+use verdict::{FINAL_ROUNDS, LEAST_FINAL_ROUNDS, decide, recommend, rounds_to_show};
+
+pub use options::{Clock, Earlier, Options, Stage, Turn};
+pub use outcome::{Final, Outcome, Recommendation};
 
 /// Share of the time in which the reference is measured, about.
 const REFERENCE_SHARE: f64 = 0.15;
@@ -41,13 +46,7 @@ const FINAL_SHARE: f64 = 0.35;
 /// length find less: in its first seconds, before it meets the dirty limit for good, a flood
 /// behaves differently.
 const RACE_TRIALS: f64 = 14.0;
-/// Rounds of a final while nothing is known of how large the difference will be; phases get shorter
-/// for it.
-const FINAL_ROUNDS: u32 = 6;
-/// With fewer hardly a difference parts, however large: of two rounds a t test asks for thirteen
-/// standard errors, of three for four.
-const LEAST_FINAL_ROUNDS: u32 = 4;
-/// And at the most; what time is left beyond that is the race's.
+/// Rounds of a final at the most; what time is left beyond that is the race's.
 const MOST_FINAL_ROUNDS: u32 = 10;
 /// And at the most while the price, what flood and bursts lose, can't be told.
 const MOST_PRICE_ROUNDS: u32 = 30;
@@ -63,121 +62,6 @@ const LONGER: f64 = 3.0;
 const SHORTEST_S: f64 = 4.0;
 /// A phase's time beside its measured part, before any is known.
 const OVERHEAD_S: f64 = 7.0;
-
-/// The task of a search.
-#[derive(Clone, Debug, Default)]
-pub struct Options {
-    /// The time that it may take, in seconds.
-    pub seconds: f64,
-    /// The score that it maximises.
-    pub objective: Objective,
-    /// Decides orders.
-    pub seed: u64,
-    /// Trials of an earlier, interrupted search on the same rig and scenario, each with its
-    /// requested setting.
-    pub earlier: Vec<Earlier>,
-    /// Settings that race beside those of the space, each with its name.
-    pub also: Vec<Contender>,
-}
-
-/// A setting that was tried before.
-#[derive(Clone, Debug, Default)]
-pub struct Earlier {
-    /// Its name.
-    pub name: String,
-    /// The setting that was asked for.
-    pub setting: floodwall_model::Setting,
-    /// Its trials.
-    pub trials: Vec<Trial>,
-    /// Trials that others disturbed, or that ended early: kept, and not counted.
-    pub disturbed: Vec<Trial>,
-}
-
-/// A search's source of time.
-pub enum Clock<'a> {
-    /// Seconds since it began.
-    Wall(&'a mut dyn FnMut() -> f64),
-    /// What trials say of themselves: each begins at 0 (a simulator's).
-    Trials,
-}
-
-/// Part of a search.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
-    /// Victims and floods alone.
-    Reference,
-    /// Candidates against each other.
-    Race,
-    /// Whether the winner is better.
-    Final,
-}
-
-/// A trial is about to run.
-#[derive(Clone, Copy, Debug)]
-pub struct Turn<'a> {
-    /// Part of the search.
-    pub stage: Stage,
-    /// Counted from 1 over the whole search.
-    pub round: u32,
-    /// The candidate's name.
-    pub name: &'a str,
-    /// Time spent so far, in seconds.
-    pub spent_s: f64,
-}
-
-/// The outcome of a search.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Recommendation {
-    /// The winner is better than the default.
-    Winner,
-    /// Nothing promised to be better than the default.
-    Default,
-    /// It can't be told whether the winner is better; how long it would take to, if that can be
-    /// told.
-    Undecided {
-        /// Seconds of trials; `None`: the difference is too small to be worth it.
-        settle_s: Option<f64>,
-    },
-    /// The search ended before its final.
-    NotMeasured {
-        /// Why.
-        why: String,
-    },
-}
-
-/// The deciding trials in figures.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Final {
-    /// Winner against default, figure by figure.
-    pub compared: Vec<Compared>,
-    /// The winner's score over the default's.
-    pub factor: f64,
-    /// How likely such a difference is by chance; `None` with fewer than two rounds.
-    pub p: Option<f64>,
-}
-
-/// A search's result.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Outcome {
-    /// All candidates that ran; the first is the default. Its trials include the reference's.
-    pub candidates: Vec<Candidate>,
-    /// Victims and floods alone under the default; `None` if that could not be measured.
-    pub reference: Option<Reference>,
-    /// How many points the space has.
-    pub space: usize,
-    /// The best of the race.
-    pub winner: Option<usize>,
-    /// The deciding trials, if there were any.
-    pub last: Option<Final>,
-    /// What follows.
-    pub recommendation: Recommendation,
-    /// Trials of this run.
-    pub trials_run: u32,
-    /// Whether a signal asked to stop.
-    pub interrupted: bool,
-    /// Seconds spent.
-    pub seconds: f64,
-}
 
 /// Searches. `space_of` makes the space once the drain rate is known; `tell` hears of each trial
 /// before it runs.

@@ -3,11 +3,13 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use floodwall_model::Setting;
+use floodwall_model::{Setting, Trial};
 use floodwall_stats::frontier::Point as Shares;
+use floodwall_stats::versus::Compared;
 
 use super::trials::IN_VAIN;
 use super::*;
+use crate::objective::Objective;
 use crate::space::{Description, Kind, Point};
 use crate::testing::{SurfaceRig, Truth, disk, scenario};
 

@@ -5,9 +5,15 @@ use floodwall_stats::estimate::mean_and_variance;
 use floodwall_stats::student::critical_t;
 use floodwall_stats::versus::{SIGNIFICANT, Verdict, paired_p, versus, with_alone};
 
-use super::{FINAL_ROUNDS, Final, LEAST_FINAL_ROUNDS, Outcome, Recommendation};
+use super::outcome::{Final, Outcome, Recommendation};
 use crate::objective::{Kept, Objective, Reference, kept, percent_of, pooled};
 
+/// Rounds of a final while nothing is known of how large the difference will be; phases get shorter
+/// for it.
+pub(super) const FINAL_ROUNDS: u32 = 6;
+/// With fewer hardly a difference parts, however large: of two rounds a t test asks for thirteen
+/// standard errors, of three for four.
+pub(super) const LEAST_FINAL_ROUNDS: u32 = 4;
 /// A difference that needs more rounds than this can't be settled.
 const HOPELESS_ROUNDS: f64 = 200.0;
 
