@@ -19,6 +19,7 @@
 mod device;
 mod layout;
 mod parity;
+mod rows;
 
 use std::collections::VecDeque;
 
@@ -28,7 +29,7 @@ use crate::slab::Slab;
 use crate::time::Nanos;
 
 use layout::{Layout, Part};
-use parity::{Rows, Task};
+use rows::{Rows, Task};
 
 pub use layout::Level as RaidLevel;
 

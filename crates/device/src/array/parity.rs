@@ -15,40 +15,12 @@
 //! written; its data is made up from the others. That is read-modify-write if the missing chunk is
 //! not touched, else reconstruct-write.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
+use super::rows::{Piece, Task};
 use super::{Array, Owner, Sub};
 use crate::device::{Op, Request};
 use crate::time::Nanos;
-
-/// A member's range within a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Piece {
-    member: usize,
-    offset: u64,
-    len: u64,
-}
-
-/// One row's share of a write.
-pub(super) struct Task {
-    pub(super) parent: usize,
-    pub(super) remaining: u32,
-    pub(super) failures: u32,
-    row: u64,
-    request: Request,
-    reads: Vec<Piece>,
-    writes: Vec<Piece>,
-}
-
-/// Rows that are worked on, with the tasks that wait for them.
-#[derive(Default)]
-pub(super) struct Rows(BTreeMap<u64, VecDeque<usize>>);
-
-impl Rows {
-    pub(super) fn clear(&mut self) {
-        self.0.clear();
-    }
-}
 
 impl Array {
     /// Cuts a write into rows and starts the idle ones.
