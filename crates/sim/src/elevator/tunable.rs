@@ -103,17 +103,22 @@ macro_rules! tunables {
             /// Sets a tunable by its name in sysfs.
             ///
             /// # Errors
-            /// [`TunableError`](super::TunableError) for an unknown name, for a value that is not a
-            /// whole number, for a number outside the kernel's range.
-            pub fn set(&mut self, name: &str, value: &str) -> Result<(), super::TunableError> {
-                match super::tunable::bare_name(name) {
+            /// [`TunableError`](crate::elevator::TunableError) for an unknown name, for a value that
+            /// is not a whole number, for a number outside the kernel's range.
+            pub fn set(
+                &mut self,
+                name: &str,
+                value: &str,
+            ) -> Result<(), $crate::elevator::TunableError> {
+                use $crate::elevator::tunable;
+                match tunable::bare_name(name) {
                     $( $name => {
                         let (min, max) = ($min as i64, $max as i64);
-                        let number = super::tunable::parse($elevator, $name, value, min, max)?;
+                        let number = tunable::parse($elevator, $name, value, min, max)?;
                         self.$field = number as $type;
                         Ok(())
                     } )+
-                    other => Err(super::tunable::unknown($elevator, other, Self::NAMES)),
+                    other => Err(tunable::unknown($elevator, other, Self::NAMES)),
                 }
             }
 

@@ -1,11 +1,9 @@
 //! Budgets: the service of a queue in a turn, its charge, and the reasons for which its turn ends.
 
 use super::super::pool::Handle;
-use super::{Bfq, MS, Now, Reason, SECTOR};
+use super::state::{Bfq, DEFAULT_MAX_BUDGET, MS, Now, Reason, SECTOR};
 use crate::request::IoRequest;
 
-/// Greatest budget before the device's rate is known, sectors (`bfq_default_max_budget`).
-pub(super) const DEFAULT_MAX_BUDGET: i64 = 16 * 1024;
 /// Budgets given before estimates are believed, as the decaying count has it
 /// (`bfq_stats_min_budgets`).
 const ENOUGH_BUDGETS: u64 = 194;
@@ -24,60 +22,6 @@ const RATE_SHIFT: u32 = 16;
 const RATE_MIN_SAMPLES: u64 = 32;
 const RATE_MIN_INTERVAL_NS: u64 = 300 * MS;
 const RATE_INTERVAL_NS: u64 = 1000 * MS;
-
-/// Estimates how fast the device is at its best, from the requests sent to it
-/// (`bfq_update_peak_rate`).
-#[derive(Clone, Copy, Debug)]
-pub(super) struct PeakRate {
-    /// Sectors per µs, `<< 16`.
-    pub(super) rate: u64,
-    /// Where the last request ended, bytes.
-    pub(super) last_position: u64,
-    samples: u64,
-    sequential: u64,
-    sectors: u64,
-    greatest_sectors: u64,
-    first: u64,
-    last: u64,
-    pub(super) last_completion: u64,
-    interval: u64,
-}
-
-impl PeakRate {
-    pub(super) const fn new(rotational: bool) -> Self {
-        Self {
-            rate: reference_rate(rotational) * 2 / 3,
-            last_position: 0,
-            samples: 0,
-            sequential: 0,
-            sectors: 0,
-            greatest_sectors: 0,
-            first: 0,
-            last: 0,
-            last_completion: 0,
-            interval: 0,
-        }
-    }
-
-    /// Starts counting again (`bfq_reset_rate_computation`).
-    const fn restart(&mut self, first: Option<u64>, now_ns: u64) {
-        let Some(sectors) = first else {
-            self.samples = 0;
-            return;
-        };
-        self.first = now_ns;
-        self.last = now_ns;
-        self.samples = 1;
-        self.sequential = 0;
-        self.sectors = sectors;
-        self.greatest_sectors = sectors;
-    }
-}
-
-/// Rate of the device against which weight raising was tuned (`ref_rate`), sectors per µs `<< 16`.
-pub(super) const fn reference_rate(rotational: bool) -> u64 {
-    if rotational { 14_000 } else { 33_000 }
-}
 
 impl Bfq {
     /// The greatest budget, as far as it is known (`bfq_max_budget`).

@@ -3,7 +3,7 @@
 
 use super::super::history::sample_valid;
 use super::budget::{SEEK_SECTORS, SHORT_NS, SMALL_SECTORS};
-use super::{Bfq, CLASSES, MS, Now, Queue, Reason, SECTOR};
+use super::state::{Bfq, CLASSES, MS, Now, Queue, Reason, SECTOR};
 use crate::request::{IoRequest, PriorityClass};
 
 /// A smaller request than this is worth waiting for others to join it, sectors.

@@ -7,74 +7,11 @@
 //! going. There are as many queues as processes: sorted vectors stand for the kernel's trees, with
 //! the same order.
 
-use super::{Bfq, CLASSES, Now};
+use super::state::{Bfq, CLASSES, Now};
+use super::tree::{ServiceTree, Tree};
 
 /// Fixed point of virtual time (`WFQ_SERVICE_SHIFT`).
 const SERVICE_SHIFT: u32 = 22;
-
-/// Which tree a queue is in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Tree {
-    /// None: it is served, or forgotten.
-    None,
-    /// Waiting for service.
-    Active,
-    /// Empty, its finish still ahead of virtual time.
-    Idle,
-}
-
-/// A queue's scheduling state (`struct bfq_entity`).
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Entity {
-    pub(super) start: u64,
-    pub(super) finish: u64,
-    /// Service that it may have in this turn, and that it has had, sectors.
-    pub(super) budget: i64,
-    pub(super) service: i64,
-    pub(super) weight: u64,
-    pub(super) own_weight: u64,
-    /// The weight must be calculated again before the queue next enters a tree.
-    pub(super) weight_changed: bool,
-    pub(super) tree: Tree,
-    /// Its weight is in the sum of its class.
-    pub(super) counted: bool,
-}
-
-impl Entity {
-    pub(super) const fn new(weight: u64) -> Self {
-        Self {
-            start: 0,
-            finish: 0,
-            budget: 0,
-            service: 0,
-            weight,
-            own_weight: weight,
-            weight_changed: false,
-            tree: Tree::None,
-            counted: false,
-        }
-    }
-}
-
-/// The queues of a priority class (`struct bfq_service_tree`).
-#[derive(Clone, Debug)]
-pub(super) struct ServiceTree {
-    /// By finish, equal ones in the order in which they came.
-    active: Vec<u32>,
-    idle: Vec<u32>,
-    pub(super) vtime: u64,
-    pub(super) weight_sum: u64,
-}
-
-impl ServiceTree {
-    pub(super) const fn new() -> Self {
-        Self { active: Vec::new(), idle: Vec::new(), vtime: 0, weight_sum: 0 }
-    }
-
-    pub(super) fn active(&self) -> &[u32] {
-        &self.active
-    }
-}
 
 /// Service in virtual time (`bfq_delta`).
 fn delta(service: u64, weight: u64) -> u64 {

@@ -3,7 +3,9 @@
 use super::super::tests::{
     at_level, classed, dispatched, drain, from, merged, read, request_of, write,
 };
+use super::state::{NORMAL_WEIGHT, Queue, Waker, process_key, weight_of};
 use super::*;
+use crate::request::{LEVELS, NORMAL_LEVEL, PriorityClass};
 
 fn bfq() -> Bfq {
     Bfq::new(250, true, true, BfqTunables::new(250))

@@ -1,7 +1,7 @@
 //! A request comes into its queue, a queue is chosen, a request goes to the device.
 
 use super::super::pool::Handle;
-use super::{Bfq, MS, Now, Reason, better, is_sync};
+use super::state::{Bfq, MS, Now, Reason, better, is_sync};
 use crate::request::{IoRequest, PriorityClass};
 
 impl Bfq {
