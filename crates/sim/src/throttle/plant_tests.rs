@@ -5,8 +5,10 @@
 //! compared with the promises of the algorithms: one writer at the drain rate and the setpoint, N
 //! writers an N-th each. Dirty pages never exceed the limit by more than one look.
 
+use floodwall_device::Nanos;
+
 use super::*;
-use crate::limits::Limit;
+use crate::limits::{BdiLimits, Limit};
 
 /// A tick at 250 Hz: timers go off at no other moments.
 const STEP: Nanos = Nanos::from_millis(4);
