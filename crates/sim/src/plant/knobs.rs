@@ -15,7 +15,8 @@ use floodwall_model::plant::{KnobWrite, Knobs, PlantError};
 use floodwall_model::setting::is_priority;
 use floodwall_model::{DeviceId, Setting};
 
-use super::{SimPlant, priorities};
+use super::priorities;
+use super::state::SimPlant;
 use crate::block::Change;
 use crate::elevator::ElevatorKind;
 use crate::error::SimError;

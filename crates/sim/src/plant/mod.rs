@@ -20,6 +20,7 @@
 mod knobs;
 mod priorities;
 mod sense;
+mod state;
 #[cfg(test)]
 mod tests;
 
@@ -28,19 +29,18 @@ use std::time::Duration;
 use floodwall_device::Nanos;
 use floodwall_model::plant::{KnobWrite, Knobs, Observation, Plant, PlantError};
 use floodwall_model::trial::{BurstTotals, OpLatencies};
-use floodwall_model::{Bytes, DeviceId, Scenario, Setting};
+use floodwall_model::{DeviceId, Setting};
 
-use crate::block::Counters;
-use crate::elevator::QueueFacts;
 use crate::error::SimError;
 use crate::groups;
-use crate::kernel::Generation;
-use crate::limits::BdiLimits;
 use crate::machine::Machine;
 use crate::rig::{SimOptions, SimRig};
 use crate::setup::{self, Loads, Placed};
 use crate::throttle::BdiId;
 use crate::workload::{Program, seeded};
+use state::{Device, Writing};
+
+pub use state::{Burst, Happening, PlantDevice, SimPlant};
 
 /// First disk's major number, and minor numbers from one disk to the next (drivers/scsi/sd.c).
 const SD_MAJOR: u32 = 8;
@@ -48,78 +48,6 @@ const SD_MINORS: u32 = 16;
 
 /// Why a plant of several devices takes no knobs of groups.
 const NO_GROUPS: &str = "the loads of several devices are in one control group; leave it out";
-
-/// One device of a plant with what uses it.
-#[derive(Clone, Debug)]
-pub struct PlantDevice {
-    /// The device, its filesystem and its queue; kernel, RAM, CPUs and ticks have to be the same
-    /// for all devices of a plant.
-    pub options: SimOptions,
-    /// Its victims and floods, by their names; nothing else of the scenario counts. None runs
-    /// before it is started.
-    pub scenario: Scenario,
-}
-
-/// Something that happens to a plant.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Happening {
-    /// A victim or flood begins (again).
-    Start(String),
-    /// A victim or flood begins nothing more.
-    Stop(String),
-    /// A burst: so many bytes are written to a device as fast as the kernel takes them.
-    Burst(DeviceId, Bytes),
-}
-
-/// A burst and what became of it.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Burst {
-    /// The device.
-    pub device: DeviceId,
-    /// When it began.
-    pub begin: Duration,
-    /// Bytes and time, once all is accepted.
-    pub totals: Option<BurstTotals>,
-}
-
-/// What belongs to a device beside its machine.
-struct Device {
-    id: DeviceId,
-    options: SimOptions,
-    facts: QueueFacts,
-    /// Commands that a queue's device can take at once, and that it is given.
-    depth: u32,
-    given: u32,
-    loads: Loads,
-    /// The values set for its queue, for the next elevator.
-    setting: Setting,
-    max_sectors_kb: u32,
-    bdi: BdiId,
-    limits: BdiLimits,
-    before: Counters,
-}
-
-/// A burst with the load that writes it.
-struct Writing {
-    machine: usize,
-    load: usize,
-    bytes: u64,
-    burst: Burst,
-}
-
-/// See the [module](self).
-pub struct SimPlant {
-    generation: Generation,
-    machines: Vec<Machine>,
-    devices: Vec<Device>,
-    /// Which machine holds the throttle that all share.
-    holder: usize,
-    now: Nanos,
-    /// In the order of time, then of insertion; past events are gone.
-    script: Vec<(Nanos, Happening)>,
-    bursts: Vec<Writing>,
-    waits: OpLatencies,
-}
 
 impl SimPlant {
     /// A machine under a setting, with nothing running. The devices get the numbers 8:0, 8:16 and

@@ -10,7 +10,7 @@ use floodwall_model::priority::NotAPriority;
 use floodwall_model::setting::{JOURNAL_PRIORITY, PROCESS};
 use floodwall_model::{Priority, Setting};
 
-use super::Device;
+use super::state::Device;
 use crate::fs::FsKind;
 use crate::kernel::Generation;
 use crate::machine::Machine;

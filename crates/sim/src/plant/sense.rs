@@ -6,7 +6,8 @@ use floodwall_model::plant::{Actor, DeviceKind, DeviceObservation, Observation};
 use floodwall_model::setting::{FLOOD, VICTIM};
 use floodwall_model::trial::OpLatencies;
 
-use super::{Device, SimPlant, priorities};
+use super::priorities;
+use super::state::{Device, SimPlant};
 use crate::machine::Machine;
 use crate::page_cache::PAGE_SHIFT;
 use crate::sample::device_since;

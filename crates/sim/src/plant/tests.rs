@@ -3,11 +3,13 @@
 
 use floodwall_device::spec::{Fault, FaultKind};
 use floodwall_device::{DeviceSpec, fault::Disturbance};
+use floodwall_model::Bytes;
 use floodwall_model::plant::{Actor, DeviceObservation};
 use floodwall_model::scenario::{self, parse_flood, parse_victim};
 
 use super::*;
 use crate::fs::FsKind;
+use crate::kernel::Generation;
 
 fn options(device: &str) -> SimOptions {
     SimOptions { ram: Bytes::gib(2), ..SimOptions::new(DeviceSpec::preset(device).unwrap()) }
