@@ -14,10 +14,6 @@ use std::fmt;
 use floodwall_device::Nanos;
 use floodwall_model::units::human_duration;
 
-use crate::block::Times;
-use crate::fs::SyncJob;
-use crate::machine::Machine;
-
 /// One operation's time, in nanoseconds each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Explained {
@@ -104,35 +100,6 @@ pub fn at_percentile(operations: &[Explained], percentile: f64) -> Option<Explai
     sorted.sort_by_key(|o| o.latency);
     let rank = (percentile / 100.0 * sorted.len() as f64).ceil() as usize;
     sorted.get(rank.clamp(1, sorted.len().max(1)) - 1).map(|o| **o)
-}
-
-impl Machine {
-    /// An operation is over: notes the parts of its time if an explainer is there.
-    pub(crate) fn explain_operation(&mut self, t: usize, job: Option<&SyncJob>) {
-        let Some(explainer) = &mut self.explainer else { return };
-        let Some(since) = explainer.since else { return };
-        let task = &self.tasks[t];
-        let end = self.now + crate::cost::WAKE;
-        let times = match job {
-            Some(job) if job.waited_for_pages() => job.critical,
-            _ => self.processes[task.process.0 as usize].last,
-        };
-        let began = task.op.since;
-        let clipped = |from: Nanos, to: Nanos| to.since(from.max(began));
-        let Times { asked, gated, queued, dispatched, done } = times;
-        let [_, journal, flush] = job.map_or([Nanos::ZERO; 3], |j| j.waited);
-        explainer.operations.push(Explained {
-            at: end.since(since),
-            latency: end.since(began),
-            throttled: task.throttled,
-            gate: clipped(asked, gated),
-            slot: clipped(gated, queued),
-            elevator: clipped(queued, dispatched),
-            device: clipped(dispatched, done),
-            journal,
-            flush,
-        });
-    }
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@
 use floodwall_device::Nanos;
 
 use crate::extent::ExtentSet;
-use crate::machine::ProcessIndex;
+use crate::request::ProcessIndex;
 
 /// log2 of the page size.
 pub(crate) const PAGE_SHIFT: u32 = 12;

@@ -7,6 +7,10 @@ use floodwall_model::Priority;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProcessId(pub u32);
 
+/// A process of the machine, by its place in the list of all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct ProcessIndex(pub(crate) u32);
+
 /// What the submitter said about a request (`REQ_*` flags of `include/linux/blk_types.h`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Flags {

@@ -2,9 +2,8 @@
 
 use floodwall_device::{Nanos, Op};
 
-use crate::machine::ProcessIndex;
 use crate::page_cache::InodeId;
-use crate::request::Flags;
+use crate::request::{Flags, ProcessIndex};
 
 /// The receiver of a bio's completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -18,42 +18,12 @@
 
 use floodwall_device::Nanos;
 
-use super::{Bio, BlockLayer, Done, Submitted};
+use super::bio::{Bio, Done};
+use super::state::{BlockLayer, Change, Submitted};
 use crate::elevator::{Elevator, TunableError};
 use crate::kernel::Generation;
-use crate::machine::ProcessIndex;
+use crate::request::ProcessIndex;
 use crate::wbt::Wbt;
-
-/// The new values. Several at once count as written one after the other.
-#[derive(Default)]
-pub(crate) struct Change {
-    /// Another elevator, with the number of slots that it brings, and whether wbt gives way to it.
-    pub(crate) elevator: Option<(Box<dyn Elevator>, u32, bool)>,
-    pub(crate) nr_requests: Option<u32>,
-    /// Longest request in bytes.
-    pub(crate) max_bytes: Option<u64>,
-    /// wbt's target in microseconds; inner `None`: its default.
-    pub(crate) wbt_us: Option<Option<u64>>,
-    /// Tunables that were written after `nr_requests`, which resets some.
-    tunables: Vec<(String, String)>,
-}
-
-/// Processes that wait outside a frozen queue.
-#[derive(Default)]
-pub(super) struct Freezer {
-    change: Option<Change>,
-    outside: Vec<ProcessIndex>,
-    /// Processes that were outside and may come in, as if for the first time.
-    let_in: Vec<bool>,
-    /// Processes inside that wait for a slot or at the gate.
-    inside: u32,
-}
-
-impl Freezer {
-    pub(super) fn add_process(&mut self) {
-        self.let_in.push(false);
-    }
-}
 
 impl BlockLayer {
     /// Submits a bio. `woken`: the process waited and was named.

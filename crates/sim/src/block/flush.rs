@@ -14,94 +14,13 @@
 //! Before 2.6.37 a barrier did more: everything that the elevator had was sent and waited for
 //! first, and what came later waited behind (block/blk-barrier.c, `QUEUE_ORDERED_DRAIN_FLUSH`).
 
-use std::collections::VecDeque;
-
 use floodwall_device::{Nanos, Op};
 
-use super::{Bio, BlockLayer, Done, NIL, Node, Times};
-use crate::machine::ProcessIndex;
-use crate::request::Flags;
+use super::bio::{Bio, Done, End, Times};
+use super::flush_queue::{PENDING_TIMEOUT, Stage};
+use super::state::{BlockLayer, NIL, Node};
+use crate::request::{Flags, ProcessIndex};
 use crate::wbt::Track;
-
-/// How long a flush waits for sequences under way (`FLUSH_PENDING_TIMEOUT`).
-const PENDING_TIMEOUT: Nanos = Nanos::from_secs(5);
-
-/// Where in its sequence a bio is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
-    /// Waits for the flush before its data.
-    Before,
-    /// Its data is on its way.
-    Data,
-    /// Waits for the flush after its data.
-    After,
-}
-
-/// The flushes of a queue.
-#[derive(Debug)]
-pub(super) struct FlushQueue {
-    volatile: bool,
-    fua: bool,
-    /// Barriers drain the queue (before 2.6.37).
-    drains: bool,
-    /// Bios that wait for the next FLUSH.
-    pending: Vec<u32>,
-    pending_since: Nanos,
-    /// Bios that wait for the one in the device.
-    running: Vec<u32>,
-    in_device: bool,
-    /// Data writes of sequences on their way.
-    data: u32,
-    /// Barriers that wait for the queue to drain, the first possibly under way.
-    barriers: VecDeque<u32>,
-    /// Whether the first of them is under way.
-    barrier_runs: bool,
-    /// Requests that came after a barrier.
-    held: Vec<u32>,
-}
-
-impl FlushQueue {
-    pub(super) fn new(volatile: bool, fua: bool, drains: bool) -> Self {
-        Self {
-            volatile,
-            fua,
-            drains,
-            pending: Vec::new(),
-            pending_since: Nanos::ZERO,
-            running: Vec::new(),
-            in_device: false,
-            data: 0,
-            barriers: VecDeque::new(),
-            barrier_runs: false,
-            held: Vec::new(),
-        }
-    }
-
-    pub(super) fn volatile(&self) -> bool {
-        self.volatile
-    }
-
-    /// Whether new requests wait behind a barrier.
-    pub(super) fn holds_back(&self) -> bool {
-        !self.barriers.is_empty()
-    }
-
-    pub(super) fn hold(&mut self, slot: u32) {
-        self.held.push(slot);
-    }
-
-    /// Whether no sequence is under way.
-    pub(super) fn is_idle(&self) -> bool {
-        let waiting = self.pending.is_empty() && self.running.is_empty() && self.held.is_empty();
-        waiting && self.barriers.is_empty() && !self.in_device && self.data == 0
-    }
-
-    /// When a pending flush starts even if writes are under way.
-    pub(super) fn timeout(&self) -> Option<Nanos> {
-        let waits = !self.pending.is_empty() && !self.in_device && self.data > 0;
-        waits.then(|| self.pending_since + PENDING_TIMEOUT)
-    }
-}
 
 impl BlockLayer {
     /// Whether a bio takes more than one step, or none.
@@ -171,7 +90,7 @@ impl BlockLayer {
         }
         f.in_device = true;
         std::mem::swap(&mut f.pending, &mut f.running);
-        let bio = Bio::new(Op::Flush, 0, 0, Flags::default(), super::End::Record(0));
+        let bio = Bio::new(Op::Flush, 0, 0, Flags::default(), End::Record(0));
         let io = self.io_of(now, ProcessIndex(u32::MAX), &bio);
         let slot = self.request(now, io, NIL, None, Track::No);
         self.bypass.push_back(slot);

@@ -9,8 +9,7 @@ use std::collections::VecDeque;
 
 use floodwall_device::Nanos;
 
-use crate::machine::ProcessIndex;
-use crate::request::IoRequest;
+use crate::request::{IoRequest, ProcessIndex};
 use crate::wbt::{Track, Wbt};
 
 /// For how long a writer's sleep in `balance_dirty_pages` counts as recent (`wb_recent_wait`).

@@ -356,8 +356,8 @@ mod tests {
 
     use super::*;
     use crate::block::End;
-    use crate::machine::ProcessIndex;
     use crate::request::Flags;
+    use crate::request::ProcessIndex;
 
     fn bio(op: Op, len: u64) -> Bio {
         Bio::new(op, 0, len, Flags::default(), End::Process(ProcessIndex(0)))

@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use floodwall_device::Nanos;
 
 use crate::kernel::Generation;
-use crate::machine::ProcessIndex;
+use crate::request::ProcessIndex;
 
 /// Requests that a batcher may take (`BLK_BATCH_REQ`).
 const BATCH_REQUESTS: u32 = 32;

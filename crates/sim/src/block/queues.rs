@@ -12,7 +12,7 @@ use floodwall_device::Nanos;
 
 use super::gate::Gate;
 use super::pool::RequestPool;
-use crate::machine::ProcessIndex;
+use crate::request::ProcessIndex;
 use crate::wbt::Wbt;
 
 /// Which member queue a place on the device belongs to.

@@ -15,9 +15,8 @@
 
 use floodwall_device::Op;
 
-use super::FsKind;
+use super::kind::FsKind;
 use crate::block::{Bio, End, Times};
-use crate::limits::nfs::{Congestion, default_congestion_kib};
 use crate::machine::Machine;
 use crate::page_cache::InodeId;
 use crate::request::Flags;
@@ -27,20 +26,6 @@ use crate::request::Flags;
 pub(crate) const WSIZE: u64 = 1 << 20;
 /// RPCs that may be under way: TCP has no practical limit (`tcp_max_slot_table_entries` is 65536).
 pub(crate) const SLOTS: u32 = 4_096;
-
-/// The client's state beside the page cache.
-#[derive(Debug)]
-pub(crate) struct NfsClient {
-    congestion: Congestion,
-    /// Pages of WRITEs that are not answered.
-    on_their_way: u64,
-}
-
-impl NfsClient {
-    pub(crate) fn new(ram_pages: u64) -> Self {
-        Self { congestion: Congestion::new(default_congestion_kib(ram_pages)), on_their_way: 0 }
-    }
-}
 
 impl Machine {
     /// Whether flushers have to wait before they send more.

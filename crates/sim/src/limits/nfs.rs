@@ -63,6 +63,20 @@ impl Congestion {
     }
 }
 
+/// The client's state beside the page cache.
+#[derive(Debug)]
+pub(crate) struct NfsClient {
+    pub(crate) congestion: Congestion,
+    /// Pages of WRITEs that are not answered.
+    pub(crate) on_their_way: u64,
+}
+
+impl NfsClient {
+    pub(crate) fn new(ram_pages: u64) -> Self {
+        Self { congestion: Congestion::new(default_congestion_kib(ram_pages)), on_their_way: 0 }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -32,40 +32,15 @@ use std::collections::VecDeque;
 
 use floodwall_device::Nanos;
 
+use super::state::{Kthrotld, Wb};
 use crate::block::{Bio, End, IoMax};
 use crate::event::Event;
 use crate::groups::GroupLimits;
-use crate::machine::{Machine, ProcessIndex, Role};
+use crate::machine::{Machine, Role};
 use crate::page_cache::WbPages;
+use crate::request::ProcessIndex;
 use crate::throttle::jiffies::Clock;
-use crate::throttle::{BdiId, MemcgCounts, WbId};
-use crate::writeback::Flusher;
-
-/// A writeback context (`struct bdi_writeback`).
-#[derive(Debug)]
-pub(crate) struct Wb {
-    pub(crate) id: WbId,
-    pub(crate) flusher: Flusher,
-    /// Whether [`Event::Bandwidth`] is on its way.
-    pub(crate) bandwidth_due: bool,
-}
-
-impl Wb {
-    pub(super) fn new(id: WbId, flusher: ProcessIndex) -> Self {
-        Self { id, flusher: Flusher::new(flusher), bandwidth_due: false }
-    }
-}
-
-/// The limits of all groups, and the worker that submits the bios that they held back.
-#[derive(Debug)]
-pub(crate) struct Kthrotld {
-    process: ProcessIndex,
-    limits: IoMax,
-    /// Bios that may go on, to be submitted when the worker has no others.
-    ready: VecDeque<Bio>,
-    /// Which setting of the timer counts.
-    timer: u32,
-}
+use crate::throttle::{BdiId, MemcgCounts};
 
 impl Machine {
     /// Makes the control groups, each with a writeback context and a flusher (`cgwb_create`).

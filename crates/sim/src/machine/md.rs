@@ -17,22 +17,12 @@
 
 use std::collections::VecDeque;
 
+use super::state::Md;
 use crate::block::Bio;
 use crate::event::Event;
-use crate::machine::{Machine, ProcessIndex, Role};
-use crate::request::Flags;
+use crate::machine::{Machine, Role};
+use crate::request::{Flags, ProcessIndex};
 use crate::throttle::jiffies::Clock;
-
-/// The thread's list.
-#[derive(Debug)]
-pub(crate) struct Md {
-    process: ProcessIndex,
-    pending: VecDeque<Bio>,
-    clock: Clock,
-    /// The plug's timer runs; it counts if this is its number.
-    plugged: Option<u32>,
-    plugs: u32,
-}
 
 impl Machine {
     /// Writes go through an array's thread from now on.

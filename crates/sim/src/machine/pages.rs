@@ -6,8 +6,9 @@ use crate::block::Times;
 use crate::event::Event;
 use crate::fs::FsKind;
 use crate::kernel::Generation;
-use crate::machine::{Machine, ProcessIndex};
+use crate::machine::Machine;
 use crate::page_cache::InodeId;
+use crate::request::ProcessIndex;
 use crate::throttle::{Dirtier, Seen, WbCounts};
 
 /// How long after an inode's last page left writeback the bandwidth is looked at again

@@ -14,8 +14,10 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::block::Change;
-use crate::elevator::{Dispatch, ElevatorKind, Merge, Noop, TunableError, offered};
-use crate::request::{IoRequest, PriorityClass};
+use crate::elevator::{Dispatch, Elevator, ElevatorKind, Merge, Noop, TunableError, offered};
+use crate::fs::FsKind;
+use crate::kernel::Generation;
+use crate::request::{IoRequest, PriorityClass, ProcessIndex};
 use crate::rig::{SimOptions, SimRig};
 use crate::setup::Loads;
 

@@ -4,8 +4,8 @@
 use floodwall_device::Nanos;
 use rand_core::Rng;
 
+use super::task::{FloodKind, Program, State};
 use super::victim::pages_of;
-use super::{FloodKind, Program, State};
 use crate::cost;
 use crate::fs::{Extent, SyncJob};
 use crate::kernel::Generation;

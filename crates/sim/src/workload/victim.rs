@@ -9,13 +9,14 @@ use floodwall_device::{Nanos, Op};
 use floodwall_model::scenario::{Access, SyncMethod};
 
 use super::meter::Kind;
-use super::{Program, State};
-use crate::block::{Bio, End};
+use super::task::{Program, State};
+use crate::block::{Bio, End, Times};
 use crate::cost;
+use crate::explain::Explained;
 use crate::fs::{Extent, SyncJob};
 use crate::machine::Machine;
 use crate::page_cache::PAGE_SHIFT;
-use crate::request::Flags;
+use crate::request::{Flags, ProcessIndex};
 
 /// Pages that bytes `offset..offset + len` touch.
 pub(super) fn pages_of(offset: u64, len: u64) -> (u64, u64) {
@@ -101,14 +102,7 @@ impl Machine {
     }
 
     /// One transfer in requests of at most the longest length.
-    fn put_pieces(
-        &mut self,
-        process: crate::machine::ProcessIndex,
-        op: Op,
-        at: u64,
-        len: u64,
-        flags: Flags,
-    ) {
+    fn put_pieces(&mut self, process: ProcessIndex, op: Op, at: u64, len: u64, flags: Flags) {
         let most = self.block.max_bytes();
         let mut done = 0;
         while done < len {
@@ -194,5 +188,32 @@ impl Machine {
         task.cpu += cost::WAKE;
         task.busy = false;
         task.state = State::Next;
+    }
+
+    /// An operation is over: notes the parts of its time if an explainer is there.
+    fn explain_operation(&mut self, t: usize, job: Option<&SyncJob>) {
+        let Some(explainer) = &mut self.explainer else { return };
+        let Some(since) = explainer.since else { return };
+        let task = &self.tasks[t];
+        let end = self.now + cost::WAKE;
+        let times = match job {
+            Some(job) if job.waited_for_pages() => job.critical,
+            _ => self.processes[task.process.0 as usize].last,
+        };
+        let began = task.op.since;
+        let clipped = |from: Nanos, to: Nanos| to.since(from.max(began));
+        let Times { asked, gated, queued, dispatched, done } = times;
+        let [_, journal, flush] = job.map_or([Nanos::ZERO; 3], |j| j.waited);
+        explainer.operations.push(Explained {
+            at: end.since(since),
+            latency: end.since(began),
+            throttled: task.throttled,
+            gate: clipped(asked, gated),
+            slot: clipped(gated, queued),
+            elevator: clipped(queued, dispatched),
+            device: clipped(dispatched, done),
+            journal,
+            flush,
+        });
     }
 }

@@ -5,77 +5,20 @@
 
 use floodwall_device::{Nanos, Op};
 
+use super::lists::{Pass, Progress, Visit, Why};
 use crate::block::{Bio, End};
 use crate::cost;
 use crate::fs::FsKind;
 use crate::kernel::Generation;
-use crate::machine::{Machine, ProcessIndex};
+use crate::machine::Machine;
 use crate::page_cache::{InodeId, List, PAGE_SHIFT};
-use crate::request::Flags;
+use crate::request::{Flags, ProcessIndex};
 
 /// Bios made before they are submitted: a plug's worth.
 const BATCH: usize = 32;
 /// Pages that a chunk of xfs of 2.6.32 reaches at most, for each nominal page. The first cluster
 /// has four times as many, then each call adds two.
 const CLUSTERED: u64 = 6;
-
-/// Why pages are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Why {
-    /// Over the background limit.
-    Background,
-    /// Old data.
-    Periodic,
-    /// A writer of 2.6 over the hard limit writes for itself.
-    Throttled,
-}
-
-/// How far a pass came.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Progress {
-    /// It sleeps, and its process is stepped when it can go on.
-    Blocked,
-    /// pdflush does not sleep for a slot: it comes back when the queue is no longer congested.
-    Congested,
-    /// It is over.
-    Finished,
-}
-
-/// See the [module](self).
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Pass {
-    /// Number of the writeback context whose files it goes over.
-    wb: usize,
-    pub(crate) why: Why,
-    /// Pages that it may still write.
-    left: u64,
-    /// Pages submitted, as the kernel counts them.
-    pub(crate) written: u64,
-    older_than: Option<Nanos>,
-    visit: Option<Visit>,
-    /// Pages submitted when the lists were last refilled; `None` before the first time.
-    round: Option<u64>,
-}
-
-/// The file that is being written.
-#[derive(Clone, Copy, Debug)]
-struct Visit {
-    inode: InodeId,
-    /// Pages of its chunk that are left.
-    left: u64,
-    /// What the chunk was in the kernel's count.
-    chunk: u64,
-    /// Used up of it in that count.
-    counted: u64,
-    /// From here on (`writeback_index`).
-    cursor: u64,
-}
-
-impl Pass {
-    pub(crate) fn new(wb: usize, why: Why, pages: u64, older_than: Option<Nanos>) -> Self {
-        Self { wb, why, left: pages, written: 0, older_than, visit: None, round: None }
-    }
-}
 
 impl Machine {
     /// Lets a pass go on until it sleeps or is over.
