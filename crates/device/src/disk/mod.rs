@@ -30,196 +30,26 @@ pub(crate) mod geometry;
 mod buffer;
 mod device;
 mod shingle;
+mod state;
 
-use std::collections::VecDeque;
-
-use buffer::{Buffer, Hit};
-use geometry::{Geometry, Mechanics, Parked, Spot};
-use shingle::{Route, Shingle, ShingleParams};
+use buffer::Hit;
+use geometry::Spot;
+use shingle::Route;
+use state::{Begun, Choice, Flush, Forced, Overdue, Queued, Work};
 
 use crate::device::{Completion, Op, Request};
-use crate::dirty::{DirtyMap, Run};
-use crate::events::EventQueue;
-use crate::lane::Lane;
 use crate::time::Nanos;
 
 pub use geometry::Mechanics as DiskMechanics;
 pub use shingle::ShingleParams as DiskShingles;
-
-/// What a disk is made of.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct DiskParams {
-    /// Platters and arm.
-    pub mechanics: Mechanics,
-    /// Electronics per command.
-    pub command: Nanos,
-    /// Interface, in bytes per second: 300 MB/s for SATA 3 Gbit/s (8b/10b coded).
-    pub link_rate: f64,
-    /// Commands among which it chooses; 1 without native queueing.
-    pub queue_depth: u32,
-    /// How long a command may be passed over.
-    pub age_limit: Nanos,
-    /// Bytes that it reads ahead, at most; 0 switches the read buffer off.
-    pub read_ahead: u64,
-    /// Segments of the read buffer.
-    pub segments: u32,
-    /// Volatile write cache in bytes; 0 means that writes go through.
-    pub write_cache: u64,
-    /// Shingled recording, if it has it.
-    pub shingles: Option<ShingleParams>,
-}
+pub use state::{Disk, DiskParams};
 
 /// How many dirty ranges on either side of the head are considered: as many as a command queue has.
 const NEIGHBOURS: usize = 16;
 /// Longest single write-back, so that a read does not wait for more than about 10 ms of it.
 const DESTAGE_MAX: u64 = 1 << 20;
 
-#[derive(Clone, Copy)]
-struct Queued {
-    request: Request,
-    spot: Spot,
-    arrived: Nanos,
-}
-
-/// What the head is doing.
-enum Work {
-    Read {
-        id: u64,
-        offset: u64,
-        len: u64,
-        arrived: Nanos,
-    },
-    /// A write past the cache.
-    Write {
-        id: u64,
-        offset: u64,
-        len: u64,
-    },
-    Destage(Run),
-    /// Moving a band's data home from the media cache of a shingled drive.
-    Clean,
-}
-
-struct Forced {
-    id: u64,
-    offset: u64,
-    len: u64,
-    arrived: Nanos,
-}
-
-struct Flush {
-    id: u64,
-    epoch: u64,
-    arrived: Nanos,
-}
-
-/// Work that has waited too long.
-#[derive(Clone, Copy)]
-enum Overdue {
-    /// The oldest command of the queue.
-    Command,
-    /// The oldest FUA write.
-    Forced,
-    /// The oldest FLUSH: what it covers goes out before any command.
-    Flush,
-}
-
-/// What the head could do next.
-#[derive(Clone, Copy)]
-enum Choice {
-    /// A command, by its place in the queue, and where a read would find its data, if that is
-    /// known.
-    Queue(usize, Option<Hit>),
-    /// The dirty range that begins there.
-    Dirty(u64),
-}
-
-/// What the heads have done.
-#[derive(Clone, Copy, Default)]
-struct Counts {
-    read_bytes: u64,
-    write_bytes: u64,
-    busy_ns: u64,
-    seeks: u64,
-    seek_bytes: u64,
-}
-
-/// A command that was begun when it was handed over, before it arrives, and how things stood
-/// before: see [`Disk::begin`].
-struct Begun {
-    at: Nanos,
-    request: Request,
-    head: Parked,
-    head_offset: u64,
-    counts: Counts,
-}
-
-/// See the [module](self).
-pub struct Disk {
-    p: DiskParams,
-    geometry: Geometry,
-    /// Angle of the platters at time zero, as a time.
-    phase: Nanos,
-    /// Commands on their way in.
-    arrivals: EventQueue<Request>,
-    /// How many of them can be complete before the head is free again.
-    urgent: usize,
-    begun: Option<Begun>,
-    /// Commands that will be done at a known time.
-    done: EventQueue<Completion>,
-    /// Commands that are done at the moment that is being handled.
-    ready: Vec<Completion>,
-    command_free: Nanos,
-    link: Lane,
-    /// The commands that it may choose from, oldest first.
-    queue: Vec<Queued>,
-    /// Commands beyond the queue's depth.
-    backlog: VecDeque<Queued>,
-    head: Parked,
-    /// Where the head's last transfer ended, as an offset.
-    head_offset: u64,
-    work: Option<(Nanos, Work)>,
-    buffer: Buffer,
-    cache: DirtyMap,
-    /// Writers that wait for space in the cache.
-    waiting: VecDeque<Request>,
-    forced: Vec<Forced>,
-    flushes: VecDeque<Flush>,
-    shingle: Option<Shingle>,
-    counts: Counts,
-}
-
 impl Disk {
-    /// `phase` is where the platters stand at time zero: disks of an array do not turn in step.
-    #[must_use]
-    pub fn new(p: DiskParams, phase: Nanos) -> Self {
-        let geometry = Geometry::new(p.mechanics);
-        Self {
-            p,
-            phase,
-            arrivals: EventQueue::new(),
-            urgent: 0,
-            begun: None,
-            done: EventQueue::new(),
-            ready: Vec::new(),
-            command_free: Nanos::ZERO,
-            link: Lane::new(p.link_rate),
-            queue: Vec::new(),
-            backlog: VecDeque::new(),
-            head: Parked::OUTSIDE,
-            head_offset: 0,
-            work: None,
-            buffer: Buffer::new(p.segments as usize, p.read_ahead, p.mechanics.capacity),
-            cache: DirtyMap::new(),
-            waiting: VecDeque::new(),
-            forced: Vec::new(),
-            flushes: VecDeque::new(),
-            shingle: p.shingles.map(Shingle::new),
-            counts: Counts::default(),
-            geometry,
-        }
-    }
-
     /// A command is done at `at`.
     fn done(&mut self, now: Nanos, at: Nanos, id: u64) {
         let completion = Completion { id, at, result: Ok(()) };

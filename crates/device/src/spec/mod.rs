@@ -14,6 +14,8 @@
 //! and change it.
 
 mod check;
+mod media;
+mod place;
 mod raw;
 mod units;
 
