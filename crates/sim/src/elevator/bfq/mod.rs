@@ -28,7 +28,7 @@
 //! Times are in jiffies where the kernel uses them and in nanoseconds elsewhere. Rates are in
 //! sectors per µs `<< 16`.
 //!
-//! Levels are weights ([`weight_of`]). With `CONFIG_BFQ_GROUP_IOSCHED` weights also share out the
+//! Levels are weights (`weight_of`). With `CONFIG_BFQ_GROUP_IOSCHED` weights also share out the
 //! request slots (`bfqq_request_over_limit`). A kernel without it enforces no share: a flood's
 //! asynchronous writes may fill all their slots. Nothing else differs between the two if all
 //! processes are in one control group.
