@@ -12,13 +12,12 @@
 //! when memory runs out.
 
 use std::path::Path;
-use std::process::{Child, Stdio};
 use std::time::Duration;
 
-use crate::child::Role;
 use crate::error::LabError;
 use crate::process;
-use crate::state::{Spec, StateDir};
+use crate::role::Role;
+use crate::state::StateDir;
 use crate::teardown::{self, By};
 
 /// How long a guardian waits for a lock that should be free.
@@ -36,7 +35,8 @@ pub(crate) fn main(state: &Path) -> Result<(), LabError> {
     process::survive_memory_shortage();
     let spec = state.spec()?;
     let starting = state.lock_to_start(START)?;
-    let mut server = start_server(&state, &spec).inspect_err(|e| state.leave_error(e))?;
+    let server = state.enter("guardian").and_then(|()| Role::Server.start(&state, &spec));
+    let mut server = server.inspect_err(|e| state.leave_error(e))?;
     drop(starting);
     // This fails for a process that is not a child of this one; the server is a child.
     let _ = server.wait();
@@ -45,27 +45,4 @@ pub(crate) fn main(state: &Path) -> Result<(), LabError> {
         return Ok(());
     }
     teardown::take_down(&state, By::Guardian(&spec.token))
-}
-
-fn start_server(state: &StateDir, spec: &Spec) -> Result<Child, LabError> {
-    state.enter("guardian")?;
-    Role::Server
-        .command(spec, state.path())
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(state.log()?)
-        .spawn()
-        .map_err(|error| LabError::Command { command: spec.program.display().to_string(), error })
-}
-
-/// Starts a guardian in the background.
-pub(crate) fn start(state: &StateDir, spec: &Spec) -> Result<Child, LabError> {
-    Role::Guardian
-        .command(spec, state.path())
-        .current_dir("/")
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(state.log()?)
-        .spawn()
-        .map_err(|error| LabError::Command { command: spec.program.display().to_string(), error })
 }

@@ -1,128 +1,15 @@
-//! Mounts: finding them by device, making a filesystem, mounting, and unmounting what may be dead.
+//! The table of mounts.
 //!
-//! Mounts are always looked up in `/proc/self/mountinfo` (proc_pid_mountinfo(5)), never by looking
-//! at a path: a path below a dead mount can block.
+//! A mount is always looked up in `/proc/self/mountinfo` (proc_pid_mountinfo(5)), never by its
+//! path: a path below a dead mount can block.
 
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
-
-use floodwall_model::Bytes;
-use rustix::io::Errno;
-use rustix::ioctl::{Opcode, Setter};
-use rustix::mount::{MountFlags, UnmountFlags};
-use serde::{Deserialize, Serialize};
 
 use crate::error::LabError;
-
-/// A filesystem that the lab can make and mount.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Filesystem {
-    /// xfs.
-    Xfs,
-    /// ext4.
-    Ext4,
-    /// btrfs.
-    Btrfs,
-}
-
-impl Filesystem {
-    /// As `mount -t` calls it.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Xfs => "xfs",
-            Self::Ext4 => "ext4",
-            Self::Btrfs => "btrfs",
-        }
-    }
-
-    /// The Debian package with its tools.
-    #[must_use]
-    pub const fn package(self) -> &'static str {
-        match self {
-            Self::Xfs => "xfsprogs",
-            Self::Ext4 => "e2fsprogs",
-            Self::Btrfs => "btrfs-progs",
-        }
-    }
-
-    /// The smallest device that its mkfs takes (mkfs.xfs since xfsprogs 5.19; mkfs.btrfs with one
-    /// device and its defaults; mke2fs with a journal of 1,024 blocks).
-    #[must_use]
-    pub const fn least(self) -> Bytes {
-        match self {
-            Self::Xfs => Bytes::mib(300),
-            Self::Ext4 => Bytes::mib(2),
-            Self::Btrfs => Bytes::mib(109),
-        }
-    }
-
-    fn mkfs(self) -> String {
-        format!("mkfs.{}", self.name())
-    }
-
-    /// mkfs is quiet and does not ask. It discards nothing, since the device is empty, and leaves
-    /// nothing for later: ext4 would initialise its tables in the background, during the first
-    /// minutes of a measurement.
-    const fn mkfs_arguments(self) -> &'static [&'static str] {
-        match self {
-            Self::Xfs => &["-q", "-f", "-K"],
-            Self::Ext4 => &["-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"],
-            Self::Btrfs => &["-q", "-f", "-K"],
-        }
-    }
-
-    /// Where its mkfs is: root's `PATH` often lacks the sbin directories.
-    fn find_mkfs(self) -> Result<PathBuf, LabError> {
-        let name = self.mkfs();
-        ["/usr/sbin", "/sbin", "/usr/local/sbin", "/usr/bin", "/bin"]
-            .iter()
-            .map(|dir| Path::new(dir).join(&name))
-            .find(|path| path.exists())
-            .ok_or(LabError::NoMkfs { program: name, package: self.package() })
-    }
-
-    /// Whether its mkfs is there.
-    ///
-    /// # Errors
-    /// [`LabError::NoMkfs`], with the package.
-    pub fn check(self) -> Result<(), LabError> {
-        self.find_mkfs().map(drop)
-    }
-
-    /// Makes the filesystem on a device.
-    pub(crate) fn make(self, device: &Path) -> Result<(), LabError> {
-        let program = self.find_mkfs()?;
-        let output = Command::new(&program)
-            .args(self.mkfs_arguments())
-            .arg(device)
-            .stdin(Stdio::null())
-            .output()
-            .map_err(|error| LabError::Command { command: program.display().to_string(), error })?;
-        if output.status.success() {
-            return Ok(());
-        }
-        let said = String::from_utf8_lossy(&output.stderr);
-        let mut lines = said.lines().map(str::trim).filter(|l| !l.is_empty());
-        // mkfs.xfs explains its options after the error, the others begin with their version.
-        let telling = if self == Self::Xfs { lines.next() } else { lines.next_back() };
-        let said = telling.map_or_else(|| output.status.to_string(), str::to_owned);
-        Err(LabError::MkfsFailed { program: self.mkfs(), device: device.into(), said })
-    }
-
-    /// Mounts a device.
-    pub(crate) fn mount(self, device: &Path, dir: &Path) -> Result<(), LabError> {
-        rustix::mount::mount(device, dir, self.name(), MountFlags::empty(), None)
-            .map_err(|e| LabError::io("mount", dir, e))
-    }
-}
 
 /// One line of mountinfo.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -220,86 +107,6 @@ pub(crate) fn check_mount_point(dir: &Path) -> Result<PathBuf, LabError> {
         return Err(refused("something is mounted there; choose another directory, or unmount it"));
     }
     Ok(real)
-}
-
-/// How often a busy filesystem is tried again.
-const TRY_EVERY: Duration = Duration::from_millis(20);
-
-/// How hard to try.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Force {
-    /// Like umount(8), again and again while it is busy, for this long.
-    No(Duration),
-    /// Out of the tree at once; it ends when its last user does.
-    Lazy,
-}
-
-/// Unmounts; a directory where nothing is mounted (any more) is fine.
-///
-/// # Errors
-/// [`LabError::Busy`], or what the kernel answers.
-pub(crate) fn unmount(dir: &Path, force: Force) -> Result<(), LabError> {
-    let flags = match force {
-        Force::No(_) => UnmountFlags::NOFOLLOW,
-        Force::Lazy => UnmountFlags::NOFOLLOW | UnmountFlags::DETACH,
-    };
-    let began = Instant::now();
-    let mut done = rustix::mount::unmount(dir, flags);
-    while done == Err(Errno::BUSY)
-        && matches!(force, Force::No(patience) if began.elapsed() < patience)
-    {
-        thread::sleep(TRY_EVERY);
-        done = rustix::mount::unmount(dir, flags);
-    }
-    match done {
-        Ok(()) | Err(Errno::INVAL | Errno::NOENT) => Ok(()),
-        Err(Errno::BUSY) => Err(LabError::Busy {
-            device: dir.into(),
-            pids: crate::process::users_of_directory(dir),
-        }),
-        Err(errno) => Err(LabError::io("unmount", dir, errno)),
-    }
-}
-
-/// `FS_IOC_SHUTDOWN`, `_IOR('X', 125, __u32)`: understood by xfs, ext4, f2fs and btrfs from 6.19
-/// on.
-const FS_IOC_SHUTDOWN: Opcode = rustix::ioctl::opcode::read::<u32>(b'X', 125);
-/// Without writing the log first.
-const NO_LOG_FLUSH: u32 = 2;
-
-/// Makes a filesystem fail every access from now on, so that no process goes on writing into it, or
-/// waits for it. Says whether the filesystem could.
-#[allow(unsafe_code, reason = "ioctl")]
-pub(crate) fn shut_down(dir: &Path) -> bool {
-    let Ok(root) = File::open(dir) else { return false };
-    // SAFETY: the request reads one u32, which Setter points at.
-    unsafe { rustix::ioctl::ioctl(&root, Setter::<FS_IOC_SHUTDOWN, u32>::new(NO_LOG_FLUSH)) }
-        .is_ok()
-}
-
-/// Ends a FUSE connection from outside: every process that waits for its server gets an error.
-/// `mount` is its mount.
-pub(crate) fn abort_fuse(mount: &Mount) {
-    // The connection's name is the minor number of the mount's device
-    // (Documentation/filesystems/fuse.rst).
-    let number = mount.dev.split_once(':').map_or("", |(_, minor)| minor);
-    let control = Path::new("/sys/fs/fuse/connections").join(number).join("abort");
-    let aborted = File::options()
-        .write(true)
-        .open(control)
-        .and_then(|mut f| io::Write::write_all(&mut f, b"1"));
-    if aborted.is_err() {
-        // Where that filesystem is not mounted: a forced unmount does the same (fuse_umount_begin).
-        let flags = UnmountFlags::FORCE | UnmountFlags::DETACH | UnmountFlags::NOFOLLOW;
-        let _ = rustix::mount::unmount(&mount.dir, flags);
-    }
-}
-
-/// A figure of `/proc/meminfo`; `None` where the kernel does not say.
-pub(crate) fn memory(name: &str) -> Option<Bytes> {
-    let text = fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(':'))?;
-    Some(Bytes::kib(line.trim().strip_suffix("kB")?.trim().parse().ok()?))
 }
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 
 use crate::error::LabError;
-use crate::mounts::Filesystem;
+use crate::filesystem::Filesystem;
 use crate::process::Process;
 
 /// Where labs are unless told otherwise.

@@ -21,9 +21,10 @@ use rustix::process::Signal;
 use crate::control::{self, Request};
 use crate::error::LabError;
 use crate::loopdev::{self, LoopDevice};
-use crate::mounts::{self, Force, Mount};
+use crate::mounts::{self, Mount};
 use crate::server::SUBTYPE;
 use crate::state::StateDir;
+use crate::unmount::{Force, abort_fuse, shut_down, unmount};
 
 /// The process that asks for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,7 +108,7 @@ fn fuse_mount(state: &StateDir) -> Option<Mount> {
 /// Fails everything that waits for the server.
 fn abort(state: &StateDir) {
     if let Some(mount) = fuse_mount(state) {
-        mounts::abort_fuse(&mount);
+        abort_fuse(&mount);
     }
 }
 
@@ -137,15 +138,14 @@ fn unmount_all(state: &StateDir, device: &LoopDevice, alive: bool) -> Result<Vec
     for mount in mounts::of_device(&device.path(), device.dev().as_deref())? {
         if !alive {
             // Otherwise writers would go on filling the page cache of a dead disk.
-            mounts::shut_down(&mount.dir);
+            shut_down(&mount.dir);
         }
         let patience = if alive { SETTLE } else { Duration::ZERO };
-        match within(UNMOUNT, || abort(state), || mounts::unmount(&mount.dir, Force::No(patience)))
-        {
+        match within(UNMOUNT, || abort(state), || unmount(&mount.dir, Force::No(patience))) {
             Err(LabError::Busy { pids, .. }) => {
                 holders.extend(pids);
-                mounts::shut_down(&mount.dir);
-                within(UNMOUNT, || abort(state), || mounts::unmount(&mount.dir, Force::Lazy))?;
+                shut_down(&mount.dir);
+                within(UNMOUNT, || abort(state), || unmount(&mount.dir, Force::Lazy))?;
             }
             other => other?,
         }
@@ -156,9 +156,9 @@ fn unmount_all(state: &StateDir, device: &LoopDevice, alive: bool) -> Result<Vec
 /// Unmounts the FUSE file, which ends the server.
 fn unmount_fuse(state: &StateDir) -> Result<(), LabError> {
     while let Some(mount) = fuse_mount(state) {
-        if mounts::unmount(&mount.dir, Force::No(Duration::ZERO)).is_err() {
-            mounts::abort_fuse(&mount);
-            mounts::unmount(&mount.dir, Force::Lazy)?;
+        if unmount(&mount.dir, Force::No(Duration::ZERO)).is_err() {
+            abort_fuse(&mount);
+            unmount(&mount.dir, Force::Lazy)?;
         }
     }
     Ok(())

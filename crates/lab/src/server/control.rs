@@ -5,10 +5,10 @@ use std::io::{self, BufReader, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::fuse::Reply;
+use super::thread;
 use crate::control::{self, Answer, LabStats, PowerCut, Request, StoreStats};
 use crate::engine::{Engine, Pace};
 use crate::error::LabError;
@@ -43,7 +43,7 @@ impl Control {
         let listener =
             UnixListener::bind(&path).map_err(|e| LabError::io("listen on", &path, e))?;
         let control = Arc::new(Self { spec, engine, callers: AtomicUsize::new(0) });
-        super::spawn("lab-control", move || {
+        thread::spawn("lab-control", move || {
             for stream in listener.incoming().flatten() {
                 if control.callers.fetch_add(1, Ordering::Relaxed) < CALLERS {
                     let control = control.clone();
@@ -52,7 +52,7 @@ impl Control {
                         let _ = control.serve(stream);
                         control.callers.fetch_sub(1, Ordering::Relaxed);
                     };
-                    if super::spawn("lab-caller", serve).is_ok() {
+                    if thread::spawn("lab-caller", serve).is_ok() {
                         continue;
                     }
                 }
@@ -176,7 +176,7 @@ impl Control {
                 if hung_up(stream) {
                     return Ok(());
                 }
-                thread::sleep(RECORD_EVERY);
+                std::thread::sleep(RECORD_EVERY);
             }
         }
     }

@@ -15,10 +15,10 @@
 
 mod control;
 mod fuse;
+mod thread;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
 
 use floodwall_device::DeviceSpec;
@@ -76,7 +76,7 @@ fn serve(state: &StateDir) -> Result<(), LabError> {
 
     let timer = {
         let engine = engine.clone();
-        spawn("lab-timer", move || {
+        thread::spawn("lab-timer", move || {
             process::run_first();
             engine.run_timer();
         })?
@@ -107,14 +107,4 @@ fn spill_file(dir: &Path) -> Result<std::fs::File, LabError> {
     let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
     let file = rustix::fs::open(dir, flags, Mode::RUSR | Mode::WUSR);
     file.map(Into::into).map_err(|e| LabError::io("make a spill file in", dir, e))
-}
-
-fn spawn(
-    name: &str,
-    run: impl FnOnce() + Send + 'static,
-) -> Result<thread::JoinHandle<()>, LabError> {
-    thread::Builder::new()
-        .name(name.into())
-        .spawn(run)
-        .map_err(|e| LabError::io("start a thread of", name, e))
 }

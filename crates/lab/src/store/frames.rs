@@ -12,15 +12,22 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use super::StoreError;
+use super::pages::PAGE;
 
-/// Size of a page and of a frame.
-pub(crate) const PAGE: usize = 4096;
 /// Frames in a block: 2 MiB, so that memory is asked for and given back in pieces that the kernel
 /// likes.
 const BLOCK_FRAMES: u32 = 512;
 /// Marks a frame in the spill file.
 const SPILLED: u32 = 1 << 31;
+
+/// Why contents could not be kept or read.
+#[derive(Debug)]
+pub(crate) enum StoreError {
+    /// The memory limit is reached and there is no spill file.
+    Full,
+    /// The spill file can't be read or written.
+    Spill(std::io::Error),
+}
 
 /// Where a page's contents are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -19,30 +19,21 @@
 //! that rely on fsync, and it is counted.
 
 mod frames;
+mod pages;
 mod undo;
 
 use std::collections::BTreeMap;
 
-pub(crate) use frames::{Beyond, PAGE};
+pub(crate) use frames::{Beyond, StoreError};
 use frames::{Frame, Frames};
+use pages::{PAGE, SECTOR, pieces, sectors};
 pub(crate) use undo::Gone;
 use undo::Undo;
 
 /// Pages in a leaf of the map: 2 MiB of the device.
 const LEAF_PAGES: usize = 512;
-/// A sector, the smallest piece that a device writes whole.
-const SECTOR: usize = 512;
 /// What holes read as; as long as the longest read (1 MiB).
 static ZEROS: [u8; 1 << 20] = [0; 1 << 20];
-
-/// Why contents could not be kept or read.
-#[derive(Debug)]
-pub(crate) enum StoreError {
-    /// The memory limit is reached and there is no spill file.
-    Full,
-    /// The spill file can't be read or written.
-    Spill(std::io::Error),
-}
 
 /// What a store holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -291,31 +282,6 @@ impl Store {
         }
         Ok(undone)
     }
-}
-
-/// A range as pieces of pages: page number, offset in it, range of the caller's buffer.
-fn pieces(offset: u64, len: u64) -> impl Iterator<Item = (u64, usize, std::ops::Range<usize>)> {
-    let end = offset + len;
-    let mut from = offset;
-    std::iter::from_fn(move || {
-        (from < end).then(|| {
-            let page = from / PAGE as u64;
-            let to = end.min((page + 1) * PAGE as u64);
-            let piece = (
-                page,
-                (from % PAGE as u64) as usize,
-                (from - offset) as usize..(to - offset) as usize,
-            );
-            from = to;
-            piece
-        })
-    })
-}
-
-/// The sectors of a page that a range touches, one bit each.
-fn sectors(at: usize, len: usize) -> u8 {
-    let (first, end) = (at / SECTOR, (at + len).div_ceil(SECTOR));
-    (((1u16 << end) - 1) & !((1u16 << first) - 1)) as u8
 }
 
 /// Whether all bytes are zero. Looks at 64 bytes at a time, which compiles to vector instructions,

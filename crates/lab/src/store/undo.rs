@@ -6,7 +6,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use super::frames::{Frame, Frames};
-use super::{PAGE, SECTOR, sectors};
+use super::pages::{PAGE, SECTOR, pieces, sectors};
 
 /// One page that one write changed.
 pub(super) struct Entry {
@@ -92,7 +92,7 @@ impl Gone {
     ) -> Self {
         let mut pages = Vec::new();
         for (offset, len, since) in lost {
-            for (page, at, range) in super::pieces(offset, len) {
+            for (page, at, range) in pieces(offset, len) {
                 debug_assert!(at + range.len() <= PAGE && at / SECTOR < 8);
                 pages.push((page, sectors(at, range.len()), since));
             }
