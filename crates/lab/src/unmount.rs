@@ -75,10 +75,7 @@ pub(crate) fn abort_fuse(mount: &Mount) {
     // (Documentation/filesystems/fuse.rst).
     let number = mount.dev.split_once(':').map_or("", |(_, minor)| minor);
     let control = Path::new("/sys/fs/fuse/connections").join(number).join("abort");
-    let aborted = File::options()
-        .write(true)
-        .open(control)
-        .and_then(|mut f| f.write_all(b"1"));
+    let aborted = File::options().write(true).open(control).and_then(|mut f| f.write_all(b"1"));
     if aborted.is_err() {
         // Where that filesystem is not mounted: a forced unmount does the same (fuse_umount_begin).
         let flags = UnmountFlags::FORCE | UnmountFlags::DETACH | UnmountFlags::NOFOLLOW;

@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
-use floodwall_device::{DeviceStats, LostExtent, LostWrites, Null, Profile};
+use floodwall_device::{Completion, DeviceStats, LostExtent, LostWrites, Null, Profile};
 
 use super::*;
 use crate::store::Beyond;
