@@ -11,7 +11,8 @@ use std::time::Instant;
 use rustix::io::Errno;
 
 use super::group::Io;
-use super::{CommandLoad, CommandRun, Group, Role, Shared};
+use super::load::{CommandLoad, Role};
+use super::run::{CommandRun, Group, Shared};
 use crate::error::LoadError;
 use crate::running::Running;
 
