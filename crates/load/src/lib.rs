@@ -34,7 +34,7 @@ mod finished;
 mod flood;
 mod lock;
 mod pace;
-mod probe;
+mod preflight;
 mod running;
 mod sys;
 mod user;

@@ -2,7 +2,8 @@
 //! temporary file. A load that can't work is thus known before gigabytes are written for another.
 //!
 //! ```text
-//! Probe::with(dir, …) ── makes dir/.probe ── direct_io, length, mapping, descriptors ── removes it
+//! Preflight::with(dir, …) ── makes dir/.probe ── direct_io, length, mapping, descriptors
+//!                         ── removes it
 //! ```
 //!
 //! Lengths and alignments are bytes.
@@ -25,20 +26,20 @@ use crate::flood::Mapping;
 const NAME: &str = ".probe";
 
 /// A temporary file that stands for those to come.
-pub(crate) struct Probe<'d> {
+pub(crate) struct Preflight<'d> {
     dir: &'d Dir,
     file: NamedFile,
 }
 
-impl Probe<'_> {
+impl Preflight<'_> {
     /// Makes the file in `dir`, asks and removes it.
     pub(crate) fn with(
         dir: &Dir,
-        ask: impl FnOnce(&Probe<'_>) -> Result<(), LoadError>,
+        ask: impl FnOnce(&Preflight<'_>) -> Result<(), LoadError>,
     ) -> Result<(), LoadError> {
-        let probe = Probe { dir, file: NamedFile::create(dir, NAME, OFlags::RDWR)? };
-        let answer = ask(&probe);
-        dir.remove_file(NAME).map_err(|e| probe.file.failed("remove", e))?;
+        let preflight = Preflight { dir, file: NamedFile::create(dir, NAME, OFlags::RDWR)? };
+        let answer = ask(&preflight);
+        dir.remove_file(NAME).map_err(|e| preflight.file.failed("remove", e))?;
         answer
     }
 
@@ -103,11 +104,11 @@ impl Probe<'_> {
     /// What offsets and lengths of direct I/O on this file must be multiples of; `None` if it has
     /// none.
     fn direct_alignment(&self) -> Result<Option<u64>, LoadError> {
-        let probe = &self.file;
+        let file = &self.file;
         // Without this an empty file may answer for its directory's defaults only.
-        probe.write_all_at(AlignedBuf::zeroed(ALIGN).bytes(), 0)?;
-        let stat = rfs::statx(&probe.fd, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN)
-            .map_err(|e| probe.failed("statx", e))?;
+        file.write_all_at(AlignedBuf::zeroed(ALIGN).bytes(), 0)?;
+        let stat = rfs::statx(&file.fd, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN)
+            .map_err(|e| file.failed("statx", e))?;
         if StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::DIOALIGN) {
             return Ok(
                 (stat.stx_dio_offset_align > 0).then(|| u64::from(stat.stx_dio_offset_align))
@@ -116,14 +117,14 @@ impl Probe<'_> {
         let direct = match self.dir.file(NAME, OFlags::RDWR | OFlags::DIRECT) {
             Ok(fd) => fd,
             Err(Errno::INVAL) => return Ok(None),
-            Err(e) => return Err(probe.failed("open with O_DIRECT", e)),
+            Err(e) => return Err(file.failed("open with O_DIRECT", e)),
         };
         let buffer = AlignedBuf::zeroed(64 << 10);
         for align in (9..=16).map(|shift| 1usize << shift) {
             match write_all_at(direct.as_fd(), &buffer.bytes()[..align], align as u64) {
                 Ok(()) => return Ok(Some(align as u64)),
                 Err(Errno::INVAL) => {}
-                Err(e) => return Err(probe.failed("write with O_DIRECT", e)),
+                Err(e) => return Err(file.failed("write with O_DIRECT", e)),
             }
         }
         Ok(None)

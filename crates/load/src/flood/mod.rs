@@ -32,7 +32,7 @@ use crate::command::{self, CommandLoad, Role};
 use crate::dir::Dir;
 use crate::error::{LoadError, MAKE_DIRECTORY};
 use crate::file::{NamedFile, make_dir, sync_dir};
-use crate::probe::Probe;
+use crate::preflight::Preflight;
 use crate::running::Running;
 use crate::user::User;
 pub(crate) use map::Mapping;
@@ -83,17 +83,17 @@ pub fn check_flood(dir: &Dir, flood: &Flood) -> Result<(), LoadError> {
         FloodKind::Files { file } => (file.0, 3),
         _ => (share.space, 1),
     };
-    Probe::with(dir, |probe| {
-        probe.length(longest)?;
+    Preflight::with(dir, |preflight| {
+        preflight.length(longest)?;
         if flood.kind == FloodKind::Mmap {
-            probe.mapping(share.space)?;
+            preflight.mapping(share.space)?;
         }
         match flood.mode {
-            WriteMode::Direct => probe.direct_io(flood.block)?,
-            WriteMode::DontCache => probe.dont_cache()?,
+            WriteMode::Direct => preflight.direct_io(flood.block)?,
+            WriteMode::DontCache => preflight.dont_cache()?,
             WriteMode::Buffered | WriteMode::Dsync | WriteMode::SyncFileRange => {}
         }
-        probe.descriptors(files * u64::from(flood.streams))
+        preflight.descriptors(files * u64::from(flood.streams))
     })
 }
 

@@ -6,8 +6,9 @@ use floodwall_model::scenario::VictimKind;
 use rand_core::Rng;
 use rand_pcg::Pcg64Mcg;
 
-use super::Job;
 use super::files::{Files, Record};
+use super::job::Job;
+use super::kind::read_percent;
 use crate::buffer::rng;
 use crate::error::LoadError;
 use crate::pace::{Tickets, sleep_until};
@@ -60,7 +61,7 @@ impl<'a> Chooser<'a> {
                 Way::Sequential { next: begin, begin, end: share(thread + 1).max(begin + 1) }
             }
             VictimKind::Wal { .. } => Way::Append { file: (thread as usize) % files.files.len() },
-            ref kind => Way::Random { read_percent: u64::from(super::read_percent(kind)) },
+            ref kind => Way::Random { read_percent: u64::from(read_percent(kind)) },
         };
         Self { files, way, rng: rng(job.seed, thread), total, record: None }
     }

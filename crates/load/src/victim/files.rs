@@ -7,11 +7,11 @@ use floodwall_model::Victim;
 use floodwall_model::scenario::{Access, Engine, SyncMethod, VictimKind};
 use rustix::fs::OFlags;
 
-use super::sync_method;
+use super::kind::{access, sync_method};
 use crate::dir::Dir;
 use crate::error::LoadError;
 use crate::file::{NamedFile, sync_dir};
-use crate::probe::Probe;
+use crate::preflight::Preflight;
 
 /// The files of one victim. One descriptor a file, whatever the number of threads, as in sysbench:
 /// fsync on a shared file is the published case.
@@ -51,12 +51,12 @@ pub(super) fn check(dir: &Dir, victim: &Victim) -> Result<(), LoadError> {
             what: format!("a block of {} in each of {} files", victim.block, victim.files),
         });
     }
-    Probe::with(dir, |probe| {
+    Preflight::with(dir, |preflight| {
         if victim.kind.is_direct() {
-            probe.direct_io(victim.block)?;
+            preflight.direct_io(victim.block)?;
         }
-        probe.length(len)?;
-        probe.descriptors(descriptors(victim))
+        preflight.length(len)?;
+        preflight.descriptors(descriptors(victim))
     })
 }
 
@@ -109,16 +109,6 @@ impl Files {
         sync_dir(&dir)?;
         let logs = files.iter().map(|_| Log::new(len / victim.block.0, growing)).collect();
         Ok(Self { dir, files, slots: len / victim.block.0, block: victim.block.0, logs, flags })
-    }
-}
-
-/// What the page cache does for its reads, if it reads.
-pub(super) fn access(kind: &VictimKind) -> Option<Access> {
-    match kind {
-        VictimKind::Read { access }
-        | VictimKind::Scan { access }
-        | VictimKind::Mixed { access, .. } => Some(*access),
-        VictimKind::Commit { .. } | VictimKind::Wal { .. } | VictimKind::Command { .. } => None,
     }
 }
 

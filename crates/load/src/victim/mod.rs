@@ -22,6 +22,8 @@
 
 mod choose;
 mod files;
+mod job;
+mod kind;
 mod psync;
 mod ring;
 mod uring;
@@ -31,8 +33,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use floodwall_model::Victim;
-use floodwall_model::scenario::{Engine, SyncMethod, VictimKind};
-use floodwall_stats::recorder::{Op, Recorder};
+use floodwall_model::scenario::{Engine, VictimKind};
+use floodwall_stats::recorder::Recorder;
 
 use crate::command::{self, CommandLoad, Role};
 use crate::dir::Dir;
@@ -42,6 +44,8 @@ use crate::pace::Tickets;
 use crate::running::{self, OpenLoop, Running, Work};
 use crate::user::User;
 use files::Files;
+use job::Job;
+use kind::{kinds_of, read_percent};
 
 /// A victim whose files exist: it can be started as often as there are phases.
 #[derive(Debug)]
@@ -79,7 +83,7 @@ pub fn check_victim(dir: &Dir, victim: &Victim) -> Result<(), LoadError> {
         return Ok(());
     }
     if victim.engine == Engine::IoUring {
-        uring::probe(victim.depth)?;
+        uring::check(victim.depth)?;
     }
     files::check(dir, victim)
 }
@@ -166,45 +170,5 @@ impl PreparedVictim {
         let open_loop = tickets
             .map(|tickets| OpenLoop { tickets, read_percent: read_percent(&self.victim.kind) });
         running::start("victim", work, open_loop)
-    }
-}
-
-/// What one thread of a victim has to do.
-struct Job {
-    victim: Victim,
-    files: Arc<Files>,
-    /// The open loop's operations; `None` in a closed loop.
-    tickets: Option<Arc<Tickets>>,
-    seed: u64,
-    /// Counts from 0.
-    thread: u32,
-}
-
-/// How the victim makes its writes stable, if it writes.
-fn sync_method(kind: &VictimKind) -> Option<SyncMethod> {
-    match kind {
-        VictimKind::Commit { sync, .. }
-        | VictimKind::Wal { sync, .. }
-        | VictimKind::Mixed { sync, .. } => Some(*sync),
-        VictimKind::Read { .. } | VictimKind::Scan { .. } | VictimKind::Command { .. } => None,
-    }
-}
-
-/// Share of reads among its operations, in percent.
-fn read_percent(kind: &VictimKind) -> u32 {
-    match kind {
-        VictimKind::Read { .. } | VictimKind::Scan { .. } => 100,
-        VictimKind::Mixed { read_percent, .. } => *read_percent,
-        VictimKind::Commit { .. } | VictimKind::Wal { .. } | VictimKind::Command { .. } => 0,
-    }
-}
-
-/// The histograms that it needs.
-fn kinds_of(kind: &VictimKind) -> &'static [Op] {
-    match kind {
-        VictimKind::Read { .. } | VictimKind::Scan { .. } => &[Op::Read],
-        VictimKind::Mixed { .. } => &Op::ALL,
-        _ if sync_method(kind).is_some_and(SyncMethod::is_open_flag) => &[Op::Commit, Op::Write],
-        _ => &[Op::Commit, Op::Write, Op::Sync],
     }
 }

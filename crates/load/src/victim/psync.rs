@@ -10,8 +10,9 @@ use floodwall_model::scenario::{Access, Data, SyncMethod, VictimKind};
 use floodwall_stats::recorder::Op;
 
 use super::choose::{Chooser, Schedule, Target, ns_between};
-use super::files::{access, file_name};
-use super::{Job, sync_method};
+use super::files::file_name;
+use super::job::Job;
+use super::kind::{access, read_percent, sync_method};
 use crate::buffer::{AlignedBuf, Blocks, rng};
 use crate::error::LoadError;
 use crate::file::NamedFile;
@@ -35,7 +36,7 @@ pub(super) fn run(job: &Job, worker: &mut Worker<'_>) -> Result<(), LoadError> {
     let own = own_files(job, &chooser)?;
     let mut blocks = blocks(job, VARIETY, 0);
     let mut read_buffer =
-        AlignedBuf::zeroed(if super::read_percent(&job.victim.kind) > 0 { block } else { 0 });
+        AlignedBuf::zeroed(if read_percent(&job.victim.kind) > 0 { block } else { 0 });
     let sync = sync_method(&job.victim.kind).unwrap_or(SyncMethod::Fsync);
     let eviction = Eviction::new(job, &chooser);
 

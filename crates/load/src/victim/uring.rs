@@ -18,9 +18,10 @@ use floodwall_stats::recorder::{Op, Recorder};
 use rustix::io::Errno;
 
 use super::choose::{Chooser, Schedule, Target, Turn, ns_between};
+use super::job::Job;
+use super::kind::{read_percent, sync_method};
 use super::psync::{Eviction, blocks, make_stable, own_files};
 use super::ring::{Buffers, Done, Flight, Kernel};
-use super::{Job, sync_method};
 use crate::buffer::AlignedBuf;
 use crate::error::LoadError;
 use crate::file::NamedFile;
@@ -30,8 +31,8 @@ use crate::running::Worker;
 /// Longest wait for a completion while a ticket is held, so that the stop flag stays in view.
 const SLICE: Duration = Duration::from_millis(20);
 
-/// Whether the kernel allows a ring of this depth.
-pub(super) fn probe(depth: u32) -> Result<(), LoadError> {
+/// Refuses a depth of which the kernel allows no ring.
+pub(super) fn check(depth: u32) -> Result<(), LoadError> {
     new_ring(depth).map(drop)
 }
 
@@ -59,7 +60,7 @@ pub(super) fn run(job: &Job, worker: &mut Worker<'_>) -> Result<(), LoadError> {
     let chooser = Chooser::new(job);
     let own = own_files(job, &chooser)?;
     let ring = new_ring(job.victim.depth)?;
-    let reads = super::read_percent(&job.victim.kind) > 0;
+    let reads = read_percent(&job.victim.kind) > 0;
     let now = Instant::now();
     let buffers = (0..job.victim.depth).map(|i| Buffers {
         // A pool of one block: the stamps tell its blocks apart.
