@@ -18,7 +18,6 @@ mod values;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::ErrorKind;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -28,8 +27,9 @@ use floodwall_plant::{SourceKind, mount_points};
 use serde::{Deserialize, Serialize};
 use toml::{Spanned, Value};
 
+pub(crate) use self::values::Listen;
 use self::values::{
-    HISTORY, check_names, goal, history, listen, mode, names, socket_path, source, text,
+    HISTORY, SOCKET, check_names, goal, history, listen, mode, names, socket_path, source, text,
 };
 use crate::error::DaemonError;
 
@@ -37,7 +37,6 @@ use crate::error::DaemonError;
 pub(crate) const FILE: &str = "/etc/floodwall/guard.toml";
 /// Everything of a running guard: its lock and its socket.
 pub(crate) const DIRECTORY: &str = "/run/floodwall";
-const SOCKET: &str = "/run/floodwall/guard.sock";
 
 /// A guard's command-line flags; each overrides the configuration file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -66,15 +65,6 @@ pub struct Flags {
     pub sim: Option<String>,
     /// Where journals are kept.
     pub journal: PathBuf,
-}
-
-/// Where metrics are served.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Listen {
-    /// A port on loopback.
-    Tcp(SocketAddr),
-    /// A Unix socket.
-    Unix(PathBuf),
 }
 
 /// Everything that a guard is told.

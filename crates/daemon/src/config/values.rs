@@ -8,10 +8,11 @@ use std::time::Duration;
 use floodwall_guard::Mode;
 use floodwall_guard::config::LEAST_GOAL;
 use floodwall_model::units::{human_duration, parse_duration};
+use serde::{Deserialize, Serialize};
 use toml::Value;
 
-use super::{Listen, SOCKET};
-
+/// Where a guard answers.
+pub(super) const SOCKET: &str = "/run/floodwall/guard.sock";
 /// A longer goal for one operation makes no sense: every device is faster without a guard.
 const MOST_GOAL: Duration = Duration::from_secs(60);
 /// Decisions that are kept.
@@ -19,6 +20,15 @@ pub(super) const HISTORY: usize = 1000;
 const MOST_HISTORY: usize = 100_000;
 /// Bytes that a Unix socket's path may have (`sun_path`, unix(7), without the final zero).
 const LONGEST_SOCKET: usize = 107;
+
+/// Where metrics are served.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Listen {
+    /// A port on loopback.
+    Tcp(SocketAddr),
+    /// A Unix socket.
+    Unix(PathBuf),
+}
 
 pub(super) fn text<'a>(value: &'a Value, key: &str, example: &str) -> Result<&'a str, String> {
     value.as_str().ok_or_else(|| format!("{key} = {value} is no text; write {key} = \"{example}\""))

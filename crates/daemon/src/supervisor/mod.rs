@@ -13,6 +13,7 @@
 //! them (`floodwall guard restore`), so that no write can hold this one up.
 
 mod child;
+mod lifecycle;
 mod notify;
 mod restore;
 
