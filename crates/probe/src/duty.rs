@@ -4,10 +4,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::error::ProbeError;
+use crate::open_file::Files;
 use crate::perf::Perf;
 use crate::probe::{Probe, Source, now_ns};
 use crate::samples::Samples;
-use crate::tally::Files;
 use crate::under_way::{Inside, inside};
 
 /// How often it is checked whether the operations of a sample have ended.
@@ -36,7 +36,7 @@ impl Probe {
             pieces.extend(bpf.detach());
         }
         self.closer.close(pieces);
-        self.tally.forget_all();
+        self.aggregator.forget_all();
         self.samples.attach(now, false);
     }
 
@@ -76,7 +76,7 @@ impl Probe {
             match &mut self.source {
                 Source::Proc => {}
                 // If it ends meanwhile, the record of that is read later.
-                Source::Perf(_) => self.tally.is_inside(pid, tid, call, fd, now_ns()),
+                Source::Perf(_) => self.aggregator.is_inside(pid, tid, call, fd, now_ns()),
                 Source::Bpf(bpf, _) => {
                     let device = fd.and_then(|fd| self.files.file(pid, fd)?.device);
                     let Some(device) = device else { continue };
@@ -137,7 +137,7 @@ impl Probe {
                 }
             }
             let mut nap = Duration::from_nanos(until - now).min(Duration::from_millis(100));
-            if !self.samples.is_counting() && self.tally.is_idle() {
+            if !self.samples.is_counting() && self.aggregator.is_idle() {
                 self.source.perf().into_iter().for_each(Perf::ignore_ends);
             } else if !self.samples.is_counting()
                 && self.source.perf().is_some_and(|perf| perf.sees_ends())

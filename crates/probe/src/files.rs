@@ -11,7 +11,7 @@ use floodwall_host::{SysRoot, block, topology};
 use floodwall_model::{DeviceId, Reading};
 
 use crate::hash::Fast;
-use crate::tally::{Files, OpenFile};
+use crate::open_file::{Files, OpenFile};
 
 /// Windows for which an answer is believed. Numbers of files and processes are used again, but
 /// seldom for another device within seconds.

@@ -23,12 +23,12 @@ const REMEMBERED: usize = 65_536;
 
 /// A [`Followed`] while it is counted.
 #[derive(Debug, Default)]
-pub(crate) struct FollowTally {
+pub(crate) struct FollowCounts {
     pub(crate) calls: BTreeMap<Call, Histogram>,
     pub(crate) reads: BTreeMap<DeviceId, Histogram>,
 }
 
-impl FollowTally {
+impl FollowCounts {
     pub(crate) fn take(&mut self) -> Followed {
         Followed {
             calls: self.calls.iter_mut().map(|(call, h)| (*call, h.take())).collect(),

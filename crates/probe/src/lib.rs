@@ -2,16 +2,17 @@
 //!
 //! ```text
 //! tracefs format files ─▶ format ─▶ tracepoints (Decoder) ─┐
-//! perf events ─▶ perf (rings, merged by time) ─ records ───┴─▶ event ─▶ tally ─▶ snapshot
-//! bpf (maps of programs in the kernel) ────────────────────────────────────▲
-//! /proc/PID/{io,fdinfo,comm}, diskstats ─▶ writers, threads, files, disks ▲
+//! perf events ─▶ perf (rings, merged by time) ─ records ───┴─▶ event ─▶ aggregator ─▶ snapshot
+//! bpf (maps of programs in the kernel) ─────────────────────────────────────────▲
+//! /proc/PID/{io,fdinfo,comm}, diskstats ─▶ writers, threads, files, disks ──────▲
 //! ```
 //!
-//! `format`, `tracepoints`, `event`, `tally`, `follow`, `sync_writers`, `dirtied` and `snapshot`
-//! are pure; the rest reads. Nothing is written, not even below /sys/kernel/tracing: perf events
+//! `format`, `tracepoints`, `event`, `aggregator`, `follow`, `sync_writers`, `dirtied` and
+//! `snapshot` are pure; the rest reads. Nothing is written, not even below /sys/kernel/tracing: perf events
 //! are private to this process, and gone when it ends. Times are nanoseconds of CLOCK_MONOTONIC,
 //! sizes bytes.
 
+mod aggregator;
 mod bpf;
 mod closer;
 mod dirtied;
@@ -24,12 +25,12 @@ mod follow;
 pub mod format;
 mod hash;
 mod histogram;
+mod open_file;
 mod perf;
 mod probe;
 mod samples;
 pub mod snapshot;
 mod sync_writers;
-pub mod tally;
 mod threads;
 mod tracefs;
 pub mod tracepoints;

@@ -3,8 +3,8 @@
 //! ```text
 //! open ─▶ bpf, else perf, else proc            what the one can't do is said,
 //!                                              and what the next can't see
-//! wait ─▶ rings drained into the tally         as often as they fill
-//! snapshot ─▶ tally + /proc/PID/io + /proc/diskstats + PSI ─▶ Snapshot
+//! wait ─▶ rings drained into the aggregator    as often as they fill
+//! snapshot ─▶ aggregator + /proc/PID/io + /proc/diskstats + PSI ─▶ Snapshot
 //! open_following, follow ─▶ … ─▶ followed      the same for one thread's children and theirs,
 //!                                              and nothing else
 //! open_sparing, pause ⇄ resume                 as little as a controller needs,
@@ -25,15 +25,17 @@ use floodwall_model::DeviceId;
 use floodwall_model::trial::DeviceSample;
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::aggregator::{Aggregator, Limits};
 use crate::closer::{Closer, Piece};
 use crate::dirtied;
 use crate::disks::Disks;
 use crate::error::ProbeError;
 use crate::files::OpenFiles;
 use crate::samples::{Samples, scale};
-use crate::snapshot::{Blind, DeviceUse, FollowedWindow, OTHERS, ProcessUse, Snapshot, SourceKind};
+use crate::snapshot::{
+    Blind, Counted, DeviceUse, FollowedWindow, OTHERS, ProcessUse, Snapshot, SourceKind,
+};
 use crate::sync_writers::SyncWriters;
-use crate::tally::{Counted, Limits, Tally};
 use crate::threads::Threads;
 use crate::under_way::Committers;
 use crate::writers::{Dirtied, Writers};
@@ -58,7 +60,7 @@ pub struct Probe {
     pub(crate) root: SysRoot,
     pub(crate) source: Source,
     blind: Vec<Blind>,
-    pub(crate) tally: Tally,
+    pub(crate) aggregator: Aggregator,
     pub(crate) files: OpenFiles,
     writers: Writers,
     threads: Threads,
@@ -131,7 +133,7 @@ impl Probe {
         self.drain(now);
         self.forget_lost_calls(now);
         let disks = self.read_disks();
-        self.tally.in_flight(|id| disks.get(&id).map(|d| d.in_flight));
+        self.aggregator.in_flight(|id| disks.get(&id).map(|d| d.in_flight));
         let counted = self.counted(now);
         let mut processes = counted.processes;
         let operations = |p: &ProcessUse| {
@@ -195,7 +197,7 @@ impl Probe {
     /// Processes started since the probe was opened are recognised too, as long as no wait or look
     /// has happened since. Only what [`Self::open_following`] opened can.
     pub fn follow(&mut self, thread: u32, tag: u32) {
-        self.tally.follow(thread, tag);
+        self.aggregator.follow(thread, tag);
     }
 
     /// The operations of followed processes, since the last call or since the probe was opened.
@@ -204,7 +206,7 @@ impl Probe {
         self.drain(now);
         self.forget_lost_calls(now);
         let disks = self.read_disks();
-        self.tally.in_flight(|id| disks.get(&id).map(|d| d.in_flight));
+        self.aggregator.in_flight(|id| disks.get(&id).map(|d| d.in_flight));
         let counted = self.counted(now);
         let window = FollowedWindow {
             lost_events: std::mem::take(&mut self.lost),
@@ -221,14 +223,14 @@ impl Probe {
             return self.counters.clone();
         }
         let sees_requests = self.sparing || matches!(self.source, Source::Perf(_));
-        let seen = sees_requests.then(|| self.tally.devices_seen());
+        let seen = sees_requests.then(|| self.aggregator.devices_seen());
         self.disks.read(&self.root, seen.as_deref())
     }
 
     /// From now on, only those operations of followed processes count that are under way now.
     /// (Counted in the kernel, later ones do too.)
     pub fn follow_no_further(&mut self) {
-        self.tally.follow_until(now_ns());
+        self.aggregator.follow_until(now_ns());
     }
 
     fn next_window(&mut self, now: u64) {
@@ -248,19 +250,19 @@ impl Probe {
     }
 
     pub(crate) fn drain(&mut self, until_ns: u64) {
-        let Self { source, tally, files, lost, .. } = self;
+        let Self { source, aggregator, files, lost, .. } = self;
         if let Some(perf) = source.perf() {
-            let had_no_room = perf.drain(until_ns, &mut |record| tally.count(record, files));
+            let had_no_room = perf.drain(until_ns, &mut |record| aggregator.count(record, files));
             if had_no_room > 0 {
                 *lost += had_no_room;
-                tally.events_lost();
+                aggregator.events_lost();
             }
         }
     }
 
     /// The counts of this window, from the kernel and from here.
     fn counted(&mut self, now: u64) -> Counted {
-        let mut counted = self.tally.take(now, &mut self.files);
+        let mut counted = self.aggregator.take(now, &mut self.files);
         let is_paused = self.is_paused();
         if let Source::Bpf(bpf, _) = &mut self.source
             && !is_paused
@@ -269,7 +271,7 @@ impl Probe {
             // Processes started since the rings were read may have been counted already.
             self.drain(now_ns());
             for process in &counted.processes {
-                if let Some(tag) = self.tally.tag(process.pid) {
+                if let Some(tag) = self.aggregator.tag(process.pid) {
                     counted.followed.entry(tag).or_default().add(process);
                 }
             }
@@ -281,7 +283,7 @@ impl Probe {
                 }
             }
         }
-        self.tally.end_window();
+        self.aggregator.end_window();
         counted
     }
 
@@ -297,7 +299,7 @@ impl Probe {
                 text.split(' ').next().is_some_and(|n| n.parse::<i64>().is_ok_and(|n| n >= 0))
             });
             if !inside {
-                self.tally.forget(tid);
+                self.aggregator.forget(tid);
                 if let Source::Bpf(bpf, _) = &mut self.source {
                     bpf.forget(pid, tid);
                 }
@@ -347,7 +349,7 @@ impl Probe {
     fn calls_for(&self, now: u64, least: Duration) -> Vec<(u32, u32)> {
         match &self.source {
             Source::Bpf(bpf, _) if !self.is_paused() => bpf.long_calls(now, least),
-            _ => self.tally.long_calls(now, least),
+            _ => self.aggregator.long_calls(now, least),
         }
     }
 
@@ -360,12 +362,15 @@ impl Probe {
         {
             self.is_blind("processors that came", &e);
         }
-        let Self { source, files, tally, sync_writers, .. } = self;
+        let Self { source, files, aggregator, sync_writers, .. } = self;
         let mut writes_synchronously = |pid| files.writes_synchronously(pid);
         let watched = match source {
             Source::Perf(perf) if !self.own_numbers => {
-                let threads =
-                    sync_writers.watch(window, tally.take_writers(), &mut writes_synchronously);
+                let threads = sync_writers.watch(
+                    window,
+                    aggregator.take_writers(),
+                    &mut writes_synchronously,
+                );
                 let watched = perf.watch_writes(&threads);
                 self.unwatched = (threads.len() - perf.watched().len()) as u32;
                 watched

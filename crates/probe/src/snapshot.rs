@@ -148,6 +148,19 @@ impl Followed {
     }
 }
 
+/// The counts of one window, by one way to count.
+#[derive(Debug, Default)]
+pub(crate) struct Counted {
+    /// By process and device; without names and without dirtied bytes.
+    pub(crate) processes: Vec<ProcessUse>,
+    /// By device and class.
+    pub(crate) devices: BTreeMap<DeviceId, BTreeMap<Class, Requests>>,
+    /// Operations counted for [`OTHERS`].
+    pub(crate) folded: u64,
+    /// By tag, the operations of followed processes, however many they are.
+    pub(crate) followed: BTreeMap<u32, Followed>,
+}
+
 /// What one process did to one device in one window.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ProcessUse {

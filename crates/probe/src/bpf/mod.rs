@@ -10,13 +10,14 @@
 //! and maps are gone when this process is. Attaching is done here and not by `aya`: it needs
 //! tracefs mounted, and would switch on a perf event whose records nothing reads.
 
+mod attach;
 pub(crate) mod attached;
+mod counts;
+mod error;
 mod layout;
 
 use std::collections::BTreeMap;
-use std::io::ErrorKind;
-use std::os::fd::AsFd;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use aya::maps::{Array, HashMap as Map, MapData};
 use aya::programs::{Program, ProgramError};
@@ -26,21 +27,19 @@ use floodwall_model::DeviceId;
 
 use crate::closer::Piece;
 use crate::error::ProbeError;
-use crate::event::{Call, Class};
+use crate::event::Call;
 use crate::files::OpenFiles;
 use crate::format::Format;
-use crate::perf;
-use crate::snapshot::{Blind, ProcessUse, Requests};
-use crate::tally::Counted;
+use crate::snapshot::{Blind, Counted};
 use crate::tracefs::Tracefs;
+use attach::attach;
 use attached::Attached;
-use layout::{CONTROL, DEVICE, DEVICE_KEY, HISTOGRAM, OUTSTANDING, PENDING, USE, USE_KEY};
-use layout::{device_id, histogram, u32_at, u64_at};
+use counts::{Processes, pending_of, read_of, requests_of, use_of};
+use error::{failed, refused};
+use layout::{CONTROL, DEVICE, DEVICE_KEY, OUTSTANDING, PENDING, USE, USE_KEY, u32_at, u64_at};
 
 /// What clang made of `probe.bpf.c`; for little-endian machines.
 static OBJECT: &[u8] = aya::include_bytes_aligned!("probe.bpf.o");
-/// `enum kind` beyond the calls.
-const READ: u32 = 8;
 /// Programs of these calls are attached on demand only.
 const WRITES: [&str; 5] = ["write", "pwrite64", "writev", "pwritev", "pwritev2"];
 /// The programs on raw tracepoints, and the tracepoints.
@@ -54,8 +53,6 @@ const REQUESTS: [(&str, &str); 4] = [
 /// not see which thread asks for a request, so writes to `O_SYNC` files have no device.
 const NEEDED: [&str; 5] =
     ["enter_fsync", "exit_fsync", "request_made", "request_issued", "request_done"];
-/// A program that is being detached can't be attached: longest wait for its end.
-const DETACHING: Duration = Duration::from_millis(500);
 /// Flags of `struct control`.
 const CLOSED: u32 = 1;
 const SPARING: u32 = 2;
@@ -89,30 +86,6 @@ pub(crate) struct Bpf {
 impl std::fmt::Debug for Bpf {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Bpf").field("epoch", &self.epoch).finish_non_exhaustive()
-    }
-}
-
-/// An error with all its causes: `aya` says only the outermost.
-fn failed(what: &str, why: &dyn std::error::Error) -> ProbeError {
-    let mut text = format!("{what}: {why}");
-    let mut cause = why.source();
-    while let Some(error) = cause {
-        // The verifier's log has many lines.
-        let said = error.to_string();
-        let said = said.lines().next().unwrap_or_default();
-        if !text.contains(said) {
-            text += &format!(": {said}");
-        }
-        cause = error.source();
-    }
-    refused(text)
-}
-
-fn refused(why: String) -> ProbeError {
-    ProbeError::Bpf {
-        why,
-        remedy: "it needs root (CAP_BPF, CAP_PERFMON), /sys/kernel/btf/vmlinux and \
-            CONFIG_BPF_EVENTS; use --source perf",
     }
 }
 
@@ -353,7 +326,7 @@ impl Bpf {
         let mut counted =
             Counted { folded: folded.saturating_sub(self.folded), ..Counted::default() };
         self.folded = folded;
-        let mut processes: BTreeMap<(u32, Option<DeviceId>), ProcessUse> = BTreeMap::new();
+        let mut processes = Processes::new();
         take_each(&mut self.uses, before, |key, value| {
             let _ = use_of(key, value, files, &mut processes);
         });
@@ -399,29 +372,6 @@ fn map<M: TryFrom<aya::maps::Map, Error = aya::maps::MapError>>(
     M::try_from(map).map_err(|e| failed(name, &e))
 }
 
-fn attach(root: &SysRoot, program: &mut Program, at: Option<&u16>) -> Result<Attached, ProbeError> {
-    match (program, at) {
-        (Program::TracePoint(program), Some(at)) => {
-            let fd = program.fd().map_err(|e| failed("a program", &e))?;
-            let deadline = Instant::now() + DETACHING;
-            loop {
-                match perf::run_at(root, *at, fd.as_fd()) {
-                    Ok(event) => return Ok(Attached::Event(event)),
-                    Err(e) if e.kind() == ErrorKind::AlreadyExists && Instant::now() < deadline => {
-                        std::thread::sleep(DETACHING / 100);
-                    }
-                    Err(e) => return Err(failed("attaching", &e)),
-                }
-            }
-        }
-        (Program::BtfTracePoint(program), _) => {
-            let link = program.attach().and_then(|id| program.take_link(id));
-            link.map(Attached::Link).map_err(|e| failed("attaching", &e))
-        }
-        _ => Err(refused("a program of another kind".to_owned())),
-    }
-}
-
 /// Removes all of a set's entries and hands them over, one after another: together they may be
 /// 17 MB.
 fn take_each<const K: usize, const V: usize>(
@@ -437,84 +387,4 @@ fn take_each<const K: usize, const V: usize>(
             each(&key, &value);
         }
     }
-}
-
-type Processes = BTreeMap<(u32, Option<DeviceId>), ProcessUse>;
-
-fn entry(processes: &mut Processes, pid: u32, device: Option<DeviceId>) -> &mut ProcessUse {
-    processes.entry((pid, device)).or_insert_with(|| ProcessUse {
-        pid,
-        device,
-        ..ProcessUse::default()
-    })
-}
-
-/// `struct use_key` and `struct use`.
-fn use_of(
-    key: &[u8],
-    value: &[u8],
-    files: &mut OpenFiles,
-    processes: &mut Processes,
-) -> Option<()> {
-    let (pid, dev, kind) = (u32_at(key, 4)?, u32_at(key, 8)?, u32_at(key, 12)?);
-    let took = histogram(value.get(24..24 + HISTOGRAM)?)?;
-    let comm = value.get(8..24)?;
-    let name = &comm[..comm.iter().position(|b| *b == 0).unwrap_or(comm.len())];
-    if !name.is_empty() {
-        files.called(pid, &String::from_utf8_lossy(name));
-    }
-    if kind == READ {
-        let process = entry(processes, pid, Some(device_id(dev)));
-        process.reads = took;
-        process.read_bytes = u64_at(value, 0)?;
-        return Some(());
-    }
-    let device = files.device_of_filesystem(device_id(dev));
-    let calls = &mut entry(processes, pid, device).calls;
-    calls.entry(*Call::ALL.get(kind as usize)?).or_default().merge(&took);
-    Some(())
-}
-
-/// `struct device_key` and `struct device`.
-fn requests_of(
-    key: &[u8],
-    value: &[u8],
-    devices: &mut BTreeMap<DeviceId, BTreeMap<Class, Requests>>,
-) -> Option<()> {
-    let class = *Class::ALL.get(u32_at(key, 8)? as usize)?;
-    let requests = Requests {
-        bytes: u64_at(value, 0)?,
-        queue: histogram(value.get(8..8 + HISTOGRAM)?)?,
-        device: histogram(value.get(8 + HISTOGRAM..8 + 2 * HISTOGRAM)?)?,
-    };
-    devices.entry(device_id(u32_at(key, 4)?)).or_default().insert(class, requests);
-    Some(())
-}
-
-/// A call under way: thread and process, `struct pending`.
-fn pending_of(
-    id: u64,
-    value: &[u8],
-    now_ns: u64,
-    files: &mut OpenFiles,
-    processes: &mut Processes,
-) -> Option<()> {
-    let pid = (id >> 32) as u32;
-    let device = files.device_of_filesystem(device_id(u32_at(value, 8)?));
-    entry(processes, pid, device).waits(now_ns, u64_at(value, 0)?);
-    Some(())
-}
-
-/// A request under way, `struct outstanding`; only reads have a waiting process.
-fn read_of(
-    value: &[u8],
-    now_ns: u64,
-    files: &mut OpenFiles,
-    processes: &mut Processes,
-) -> Option<()> {
-    let pid = u32_at(value, 16).filter(|pid| *pid != 0)?;
-    let device = device_id(u32_at(value, 20)?);
-    files.name(pid);
-    entry(processes, pid, Some(device)).waits(now_ns, u64_at(value, 8)?);
-    Some(())
 }

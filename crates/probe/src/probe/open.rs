@@ -7,6 +7,7 @@ use floodwall_host::memory::read_io_pressure;
 
 use super::source::{Source, Use, own_numbers, unseen_by};
 use super::{Probe, SYNC_WRITES, now_ns};
+use crate::aggregator::{Aggregator, Limits};
 use crate::closer::Closer;
 use crate::disks::Disks;
 use crate::error::ProbeError;
@@ -14,7 +15,6 @@ use crate::files::OpenFiles;
 use crate::samples::Samples;
 use crate::snapshot::{Blind, SourceKind};
 use crate::sync_writers::SyncWriters;
-use crate::tally::{Limits, Tally};
 use crate::threads::Threads;
 use crate::under_way::Committers;
 use crate::writers::Writers;
@@ -122,7 +122,7 @@ impl Probe {
             root,
             source,
             blind,
-            tally: Tally::new(Limits::default())
+            aggregator: Aggregator::new(Limits::default())
                 .asked_when_issued(asked_when_issued)
                 .reads_only(sparing),
             writers: Writers::default(),

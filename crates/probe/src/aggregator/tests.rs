@@ -1,4 +1,5 @@
 use super::*;
+use crate::open_file::OpenFile;
 
 const SDA: DeviceId = DeviceId { major: 8, minor: 0 };
 const SDB: DeviceId = DeviceId { major: 8, minor: 16 };
@@ -20,9 +21,10 @@ impl Files for Open {
 }
 
 /// Events of process 100, whose threads are 100 and up, in microseconds.
-fn feed(tally: &mut Tally, events: &[(u64, u32, Event)]) {
+fn feed(aggregator: &mut Aggregator, events: &[(u64, u32, Event)]) {
     for (at_us, tid, event) in events {
-        tally.count(&Record { at_ns: at_us * 1000, pid: 100, tid: *tid, event: *event }, &mut Open);
+        aggregator
+            .count(&Record { at_ns: at_us * 1000, pid: 100, tid: *tid, event: *event }, &mut Open);
     }
 }
 
@@ -56,9 +58,9 @@ fn us(values: &[u64]) -> floodwall_model::LatencyCounts {
 
 #[test]
 fn calls_of_threads_are_told_apart_and_counted_for_their_process() {
-    let mut tally = Tally::default();
+    let mut aggregator = Aggregator::new(Limits::default());
     feed(
-        &mut tally,
+        &mut aggregator,
         &[
             (0, 100, enter(Call::Fsync, 3)),
             (10, 101, enter(Call::Fdatasync, 3)),
@@ -68,7 +70,7 @@ fn calls_of_threads_are_told_apart_and_counted_for_their_process() {
             (810, 100, exit(Call::Fsync)),
         ],
     );
-    let counted = tally.take(1_000_000, &mut Open);
+    let counted = aggregator.take(1_000_000, &mut Open);
     let [process] = counted.processes.as_slice() else { panic!("{counted:?}") };
     assert_eq!((process.pid, process.device, process.waiting), (100, Some(SDA), 0));
     assert_eq!(process.calls[&Call::Fsync], us(&[500, 300]));
@@ -78,29 +80,29 @@ fn calls_of_threads_are_told_apart_and_counted_for_their_process() {
 
 #[test]
 fn a_call_that_failed_or_was_not_seen_to_begin_is_not_counted() {
-    let mut tally = Tally::default();
+    let mut aggregator = Aggregator::new(Limits::default());
     let failed = Event::Exit { call: Call::Fsync, ok: false };
     feed(
-        &mut tally,
+        &mut aggregator,
         &[(5, 100, exit(Call::Fsync)), (10, 100, enter(Call::Fsync, 3)), (20, 100, failed)],
     );
     // Its end was lost, and another call began since.
     feed(
-        &mut tally,
+        &mut aggregator,
         &[
             (30, 100, enter(Call::Fsync, 3)),
             (40, 100, enter(Call::Sync, 3)),
             (50, 100, exit(Call::Fsync)),
         ],
     );
-    assert!(tally.take(1_000_000, &mut Open).processes.is_empty());
+    assert!(aggregator.take(1_000_000, &mut Open).processes.is_empty());
 }
 
 #[test]
 fn where_a_call_sent_requests_is_its_device_whatever_its_file_says() {
-    let mut tally = Tally::default();
+    let mut aggregator = Aggregator::new(Limits::default());
     feed(
-        &mut tally,
+        &mut aggregator,
         &[
             (0, 100, enter(Call::Fsync, 9)),
             (1, 100, queued(8, Class::SyncWrite)),
@@ -109,7 +111,7 @@ fn where_a_call_sent_requests_is_its_device_whatever_its_file_says() {
             (20, 101, exit(Call::Fsync)),
         ],
     );
-    let devices: Vec<_> = tally
+    let devices: Vec<_> = aggregator
         .take(0, &mut Open)
         .processes
         .iter()
@@ -120,18 +122,18 @@ fn where_a_call_sent_requests_is_its_device_whatever_its_file_says() {
 
 #[test]
 fn writes_count_by_how_their_file_was_opened() {
-    let mut tally = Tally::default();
+    let mut aggregator = Aggregator::new(Limits::default());
     for (at, fd) in [(0, 3), (100, 4), (200, 5), (300, 9)] {
         feed(
-            &mut tally,
+            &mut aggregator,
             &[(at, 100, Event::EnterWrite { fd }), (at + 7, 100, Event::ExitWrite { ok: true })],
         );
     }
     feed(
-        &mut tally,
+        &mut aggregator,
         &[(400, 100, Event::EnterWrite { fd: 3 }), (400, 101, Event::EnterWrite { fd: 4 })],
     );
-    let counted = tally.take(500_000, &mut Open);
+    let counted = aggregator.take(500_000, &mut Open);
     let [process] = counted.processes.as_slice() else { panic!("{counted:?}") };
     assert_eq!(process.device, Some(SDB));
     assert_eq!(
@@ -146,9 +148,9 @@ fn writes_count_by_how_their_file_was_opened() {
 
 #[test]
 fn a_request_s_time_is_split_where_it_was_issued() {
-    let mut tally = Tally::default();
+    let mut aggregator = Aggregator::new(Limits::default());
     feed(
-        &mut tally,
+        &mut aggregator,
         &[
             (0, 200, queued(8, Class::AsyncWrite)),
             (10, 200, queued(64, Class::Read)),
@@ -164,7 +166,7 @@ fn a_request_s_time_is_split_where_it_was_issued() {
             (400, 0, done(7)),
         ],
     );
-    let counted = tally.take(1_000_000, &mut Open);
+    let counted = aggregator.take(1_000_000, &mut Open);
     let of = &counted.devices[&SDA];
     assert_eq!(
         (of[&Class::Read].queue.clone(), of[&Class::Read].device.clone()),
@@ -185,9 +187,9 @@ fn a_request_s_time_is_split_where_it_was_issued() {
 
 #[test]
 fn what_is_under_way_is_waited_for_until_it_ends_or_is_merged() {
-    let mut tally = Tally::default();
+    let mut aggregator = Aggregator::new(Limits::default());
     feed(
-        &mut tally,
+        &mut aggregator,
         &[
             (0, 100, enter(Call::Fsync, 3)),
             (100, 101, queued(8, Class::Read)),
@@ -196,17 +198,17 @@ fn what_is_under_way_is_waited_for_until_it_ends_or_is_merged() {
             (400, 103, queued(24, Class::AsyncWrite)),
         ],
     );
-    let [process] = &tally.take(1_000_000, &mut Open).processes[..] else { panic!() };
+    let [process] = &aggregator.take(1_000_000, &mut Open).processes[..] else { panic!() };
     assert_eq!((process.waiting, process.oldest), (2, Duration::from_millis(1)));
     feed(
-        &mut tally,
+        &mut aggregator,
         &[
             (1500, 100, exit(Call::Fsync)),
             (1600, 101, issued(8, Class::Read, 4096)),
             (1700, 0, done(8)),
         ],
     );
-    let [process] = &tally.take(2_000_000, &mut Open).processes[..] else { panic!() };
+    let [process] = &aggregator.take(2_000_000, &mut Open).processes[..] else { panic!() };
     assert_eq!(
         (process.waiting, process.calls[&Call::Fsync].clone(), process.reads.clone()),
         (0, us(&[1500]), us(&[1600]))
@@ -215,10 +217,10 @@ fn what_is_under_way_is_waited_for_until_it_ends_or_is_merged() {
 
 #[test]
 fn sleeps_add_up_for_the_device_that_they_are_for() {
-    let mut tally = Tally::default();
+    let mut aggregator = Aggregator::new(Limits::default());
     let sleep = |device, pause_ms| Event::Balanced { device, pause_ms };
     feed(
-        &mut tally,
+        &mut aggregator,
         &[
             (0, 100, sleep(Some(SDB), 100)),
             (1, 101, sleep(Some(SDB), 40)),
@@ -226,7 +228,7 @@ fn sleeps_add_up_for_the_device_that_they_are_for() {
             (3, 100, sleep(None, 8)),
         ],
     );
-    let shown: Vec<_> = tally
+    let shown: Vec<_> = aggregator
         .take(0, &mut Open)
         .processes
         .iter()
@@ -237,9 +239,9 @@ fn sleeps_add_up_for_the_device_that_they_are_for() {
 
 #[test]
 fn threads_that_write_synchronously_by_themselves_are_told_once() {
-    let mut tally = Tally::default();
+    let mut aggregator = Aggregator::new(Limits::default());
     feed(
-        &mut tally,
+        &mut aggregator,
         &[
             (0, 100, enter(Call::Fsync, 3)),
             (1, 100, queued(8, Class::SyncWrite)),
@@ -248,8 +250,8 @@ fn threads_that_write_synchronously_by_themselves_are_told_once() {
             (4, 102, queued(32, Class::AsyncWrite)),
         ],
     );
-    assert_eq!(tally.take_writers(), [(100, 101)]);
-    assert_eq!(tally.take_writers(), []);
+    assert_eq!(aggregator.take_writers(), [(100, 101)]);
+    assert_eq!(aggregator.take_writers(), []);
 }
 
 #[test]
@@ -261,34 +263,39 @@ fn a_request_that_is_sent_at_once_belongs_to_its_sender_where_queueing_is_not_to
         (3, 103, issued(24, Class::Read, 4096)),
         (250, 0, done(24)),
     ];
-    let seen = |mut tally: Tally| {
-        feed(&mut tally, &events);
-        let reads = tally.take(0, &mut Open).processes.iter().map(|p| p.reads.count()).sum::<u64>();
-        (tally.take_writers(), reads)
+    let seen = |mut aggregator: Aggregator| {
+        feed(&mut aggregator, &events);
+        let reads =
+            aggregator.take(0, &mut Open).processes.iter().map(|p| p.reads.count()).sum::<u64>();
+        (aggregator.take_writers(), reads)
     };
-    assert_eq!(seen(Tally::default().asked_when_issued(true)), (vec![(100, 101), (100, 102)], 1));
-    assert_eq!(seen(Tally::default()), (vec![(100, 102)], 0));
+    assert_eq!(
+        seen(Aggregator::new(Limits::default()).asked_when_issued(true)),
+        (vec![(100, 101), (100, 102)], 1)
+    );
+    assert_eq!(seen(Aggregator::new(Limits::default())), (vec![(100, 102)], 0));
 }
 
 #[test]
 fn ten_thousand_processes_take_no_more_than_the_limit_and_lose_no_operation() {
     let limits = Limits { uses: 50, calls: 20, requests: 30 };
-    let mut tally = Tally::new(limits);
+    let mut aggregator = Aggregator::new(limits);
     for pid in 1..=10_000 {
         for (at_ns, event) in [(0, enter(Call::Fsync, 3)), (1000, exit(Call::Fsync))] {
-            tally.count(&Record { at_ns, pid, tid: pid, event }, &mut Open);
+            aggregator.count(&Record { at_ns, pid, tid: pid, event }, &mut Open);
         }
     }
     // None of these ends.
     for pid in 1..=10_000 {
-        tally.count(&Record { at_ns: 0, pid, tid: pid, event: enter(Call::Fsync, 3) }, &mut Open);
-        tally.count(
+        aggregator
+            .count(&Record { at_ns: 0, pid, tid: pid, event: enter(Call::Fsync, 3) }, &mut Open);
+        aggregator.count(
             &Record { at_ns: 0, pid, tid: 0, event: queued(u64::from(pid), Class::Read) },
             &mut Open,
         );
     }
-    assert!(tally.calls.len() <= 20 && tally.requests.len() <= 30);
-    let counted = tally.take(1_000_000, &mut Open);
+    assert!(aggregator.calls.len() <= 20 && aggregator.requests.iter().count() <= 30);
+    let counted = aggregator.take(1_000_000, &mut Open);
     assert!(counted.processes.len() <= 51, "{}", counted.processes.len());
     assert_eq!(
         counted
@@ -304,44 +311,44 @@ fn ten_thousand_processes_take_no_more_than_the_limit_and_lose_no_operation() {
 
 #[test]
 fn after_a_loss_no_request_is_waited_for_that_may_have_ended() {
-    let mut tally = Tally::default();
-    feed(&mut tally, &[(0, 100, queued(8, Class::Read)), (1, 100, enter(Call::Fsync, 3))]);
-    tally.events_lost();
-    let counted = tally.take(10_000_000_000, &mut Open);
+    let mut aggregator = Aggregator::new(Limits::default());
+    feed(&mut aggregator, &[(0, 100, queued(8, Class::Read)), (1, 100, enter(Call::Fsync, 3))]);
+    aggregator.events_lost();
+    let counted = aggregator.take(10_000_000_000, &mut Open);
     // The call may still be under way; a check of the process can tell.
     assert_eq!(counted.processes.iter().map(|p| p.waiting).sum::<u32>(), 1);
-    assert_eq!(tally.long_calls(10_000_000_000, Duration::from_secs(5)), [(100, 100)]);
-    tally.forget(100);
-    assert!(tally.take(11_000_000_000, &mut Open).processes.is_empty());
+    assert_eq!(aggregator.long_calls(10_000_000_000, Duration::from_secs(5)), [(100, 100)]);
+    aggregator.forget(100);
+    assert!(aggregator.take(11_000_000_000, &mut Open).processes.is_empty());
 }
 
 #[test]
 fn more_requests_than_the_device_says_are_outstanding_are_not_waited_for() {
-    let mut tally = Tally::default();
+    let mut aggregator = Aggregator::new(Limits::default());
     let reads: Vec<_> = (0..5).map(|n| (n, 100, queued(8 * n, Class::Read))).collect();
-    feed(&mut tally, &reads);
-    let waiting = |tally: &mut Tally| {
-        tally
+    feed(&mut aggregator, &reads);
+    let waiting = |aggregator: &mut Aggregator| {
+        aggregator
             .take(1_000_000, &mut Open)
             .processes
             .first()
             .map(|p| (p.waiting, p.oldest.as_micros()))
     };
-    tally.in_flight(|_| None);
-    assert_eq!(waiting(&mut tally), Some((5, 1000)));
-    tally.in_flight(|device| (device == SDA).then_some(2));
+    aggregator.in_flight(|_| None);
+    assert_eq!(waiting(&mut aggregator), Some((5, 1000)));
+    aggregator.in_flight(|device| (device == SDA).then_some(2));
     // The youngest two are left.
-    assert_eq!(waiting(&mut tally), Some((2, 997)));
-    tally.in_flight(|_| Some(0));
-    assert_eq!(waiting(&mut tally), None);
+    assert_eq!(waiting(&mut aggregator), Some((2, 997)));
+    aggregator.in_flight(|_| Some(0));
+    assert_eq!(waiting(&mut aggregator), None);
 }
 
 #[test]
 fn who_is_followed_is_counted_whole_however_many_processes_and_by_what_had_begun() {
-    let mut tally = Tally::new(Limits { uses: 2, ..Limits::default() });
-    tally.follow(11, 1);
+    let mut aggregator = Aggregator::new(Limits { uses: 2, ..Limits::default() });
+    aggregator.follow(11, 1);
     let mut feed = |at_us: u64, pid: u32, tid: u32, event: Event| {
-        tally.count(&Record { at_ns: at_us * 1000, pid, tid, event }, &mut Open);
+        aggregator.count(&Record { at_ns: at_us * 1000, pid, tid, event }, &mut Open);
     };
     // Thread 11 of process 10 starts ten processes; each syncs once and is gone.
     for n in 0..10 {
@@ -358,27 +365,30 @@ fn who_is_followed_is_counted_whole_however_many_processes_and_by_what_had_begun
     feed(21_000, 300, 301, queued(8, Class::Read));
     feed(21_010, 300, 301, issued(8, Class::Read, 4096));
     feed(21_300, 0, 0, done(8));
-    let counted = tally.take(22_000_000, &mut Open);
-    tally.end_window();
-    tally.end_window();
+    let counted = aggregator.take(22_000_000, &mut Open);
+    aggregator.end_window();
+    aggregator.end_window();
     assert!(counted.processes.len() <= 3 && counted.folded > 5, "{counted:?}");
     let followed = &counted.followed[&1];
     assert_eq!(
         (&followed.calls[&Call::Fsync], &followed.reads[&SDA]),
         (&us(&[100; 10]), &us(&[300]))
     );
-    assert_eq!((tally.tag(109), tally.tag(300)), (None, Some(1)));
+    assert_eq!((aggregator.tag(109), aggregator.tag(300)), (None, Some(1)));
     // What begins after the last moment does not count, what ends after it does.
     let mut feed = |at_us: u64, event: Event| {
-        tally.count(&Record { at_ns: at_us * 1000, pid: 300, tid: 300, event }, &mut Open);
+        aggregator.count(&Record { at_ns: at_us * 1000, pid: 300, tid: 300, event }, &mut Open);
     };
     feed(30_000, enter(Call::Fsync, 3));
-    tally.follow_until(31_000_000);
+    aggregator.follow_until(31_000_000);
     let mut feed = |at_us: u64, event: Event| {
-        tally.count(&Record { at_ns: at_us * 1000, pid: 300, tid: 300, event }, &mut Open);
+        aggregator.count(&Record { at_ns: at_us * 1000, pid: 300, tid: 300, event }, &mut Open);
     };
     feed(40_000, exit(Call::Fsync));
     feed(40_001, enter(Call::Fsync, 3));
     feed(40_002, exit(Call::Fsync));
-    assert_eq!(tally.take(50_000_000, &mut Open).followed[&1].calls[&Call::Fsync], us(&[10_000]));
+    assert_eq!(
+        aggregator.take(50_000_000, &mut Open).followed[&1].calls[&Call::Fsync],
+        us(&[10_000])
+    );
 }
