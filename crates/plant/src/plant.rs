@@ -8,36 +8,32 @@
 //! ```
 
 mod back;
+mod change;
 mod devices;
+mod observe;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use floodwall_host::SysRoot;
 use floodwall_host::memory::DIRTY_KNOBS;
-use floodwall_host::{SysRoot, bdi};
-use floodwall_knobs::catalogue::{Knob, Scope, find};
-use floodwall_knobs::value::{Form, check};
-use floodwall_knobs::{Change, Device, KernelFiles, Target, Who};
-use floodwall_model::plant::{
-    Actor, DeviceObservation, KnobWrite, Knobs, Observation, Plant, PlantError,
-};
+use floodwall_knobs::{Device, KernelFiles, Who};
+use floodwall_model::plant::{KnobWrite, Knobs, Observation, Plant, PlantError};
 use floodwall_model::setting::{is_passing, is_priority};
-use floodwall_model::trial::DeviceSample;
 use floodwall_model::{DeviceId, Reading, Setting};
-use floodwall_probe::{Blind, Probe, Snapshot, SourceKind};
+use floodwall_probe::{Blind, Probe, SourceKind};
 
-use crate::attention::{Attention, Look, glances, sees_all};
-use crate::cells::{ahead, read_knobs};
+use crate::attention::{Attention, glances};
+use crate::cells::read_knobs;
 use crate::error::HostPlantError;
-use crate::groups::{Dirtied, Groups};
-use crate::levels::{Flood, Level, Machine, Turn, counters_of, flooded, put_down};
+use crate::groups::Groups;
+use crate::levels::{Flood, Level, Machine, Turn};
 use crate::options::Options;
-use crate::owner::{Owner, process_name};
+use crate::owner::Owner;
 use crate::priorities::{Priorities, SavedCell, Sources};
-use crate::told::Event;
-use crate::units::{Units, Which, devices_of, read_units};
+use crate::units::{Units, Which, read_units};
 use crate::writer::Writer;
 
 /// How long an opening plant waits for another process that changes settings.
@@ -226,199 +222,6 @@ impl HostPlant {
         if let (Some(writer), false) = (&self.writer, cells.is_empty()) {
             writer.save(unit, cells);
         }
-    }
-
-    /// An observation from the probe's snapshot and the figures of dirty pages.
-    fn see(&mut self, snapshot: &Snapshot) -> Result<Observation, PlantError> {
-        let machine = Machine::read(&self.root, &mut self.buffer);
-        let sees_waits =
-            self.probe.source() != SourceKind::Proc && snapshot.attached >= snapshot.window / 2;
-        let mut actors: HashMap<usize, Vec<Actor>> = HashMap::new();
-        let mut elsewhere = 0;
-        let mut dirtied = Dirtied::default();
-        // The journal of this process waits for a disk as well: that is no victim to protect.
-        let own = (!self.probe.has_own_numbers()).then(std::process::id);
-        let others = snapshot.processes.iter().filter(|process| Some(process.pid) != own);
-        for process in others.filter(|process| !process.is_flusher()) {
-            let unit = process.device.and_then(|device| Some((device, self.units.of(device)?)));
-            let Some((device, index)) = unit else {
-                elsewhere += process.actors().map(|actor| flooded(&actor)).sum::<u64>();
-                continue;
-            };
-            let is_known = !self.probe.has_own_numbers();
-            let group =
-                is_known.then(|| self.groups.of(&self.root, process.pid, snapshot.at)).flatten();
-            if let (Some(group), Some(unit)) = (&group, self.units.units.get(index)) {
-                dirtied.add(group, unit.id, device, process.dirtied_bytes.unwrap_or(0));
-            }
-            let name = is_known.then(|| process_name(process.pid));
-            if let Some(unit) = self.units.units.get(index).filter(|_| is_known)
-                && process.calls.keys().any(|call| call.commits())
-            {
-                self.priorities.commits(&self.root, process.pid, unit.id, snapshot.at);
-            }
-            let its = process.actors();
-            let its =
-                its.map(|actor| Actor { group: group.clone(), process: name.clone(), ..actor });
-            let is_known = |actor: &Actor| sees_waits || !self.attention.is_committer(actor);
-            let its = its.filter(is_known);
-            actors.entry(index).or_default().extend(its);
-        }
-        let in_use = self.in_use();
-        self.groups.look(&self.root, snapshot.at, dirtied, &in_use);
-        let ended = self.priorities.look(&self.root, snapshot.at, &in_use);
-        if let Some(writer) = &self.writer {
-            writer.put_back_limits(&ended);
-        }
-        let counters: HashMap<DeviceId, DeviceSample> = snapshot
-            .devices
-            .iter()
-            .map(|device| (device.id, device.counters.unwrap_or_default()))
-            .collect();
-        let its_turn = self.turn.next(self.units.units.len());
-        let just_gone = std::mem::take(&mut self.just_gone);
-        let mut devices = Vec::new();
-        let mut come = Vec::new();
-        for (index, unit) in self.units.units.iter().enumerate() {
-            // Without counters the device is unused since the machine was booted.
-            let used =
-                unit.queues.is_empty() || unit.members.iter().any(|id| counters.contains_key(id));
-            if !used || just_gone.contains(&unit.id) {
-                continue;
-            }
-            let known = self.known.entry(unit.id).or_insert_with(|| {
-                come.push(Event::Came { id: unit.id, name: unit.name.clone() });
-                Known {
-                    name: unit.name.clone(),
-                    devices: devices_of(unit).cloned().collect(),
-                    ..Known::default()
-                }
-            });
-            let actors = actors.remove(&index).unwrap_or_default();
-            let mut sample = counters_of(unit, &counters);
-            let before = known.level;
-            known.active = !actors.is_empty()
-                || sample.write_ops > 0
-                || sample.in_flight > 0
-                || before.is_some_and(|level| !level.is_clean());
-            if known.active
-                || !std::mem::replace(&mut known.asked, true)
-                || its_turn(index)
-                || unit.queues.is_empty()
-            {
-                known.level =
-                    Level::read(&self.root, unit.limits.iter().map(|device| &device.number));
-                let leaves_out = |device: &Device| !bdi::counts_groups(&self.root, &device.number);
-                if unit.limits.iter().any(leaves_out) {
-                    let groups = self.groups.backlog(&self.root, unit.id);
-                    known.level = known.level.map(|level| level.with_groups(groups));
-                }
-            }
-            if unit.queues.is_empty()
-                && let (Some(before), Some(now)) = (before, known.level)
-            {
-                // There are no requests to count: the bytes written back stand for them.
-                sample.written_bytes = now.written.saturating_sub(before.written);
-                sample.in_flight = u64::from(now.writeback > 0);
-            }
-            devices.push(DeviceObservation {
-                id: unit.id,
-                kind: unit.kind,
-                counters: sample,
-                dirty_bytes: known.level.map(|level| level.dirty),
-                writeback_bytes: known.level.map(|level| level.writeback),
-                changing: self.writer.as_ref().is_some_and(|writer| writer.is_changing(unit.id)),
-                actors,
-            });
-            if known.active
-                && !std::mem::replace(&mut known.saved, true)
-                && let Some(writer) = &self.writer
-            {
-                // Saved at its first activity, and not when the first write is due.
-                writer.save(unit.id, ahead(unit));
-            }
-        }
-        if !come.is_empty() {
-            self.find_excluded();
-        }
-        come.into_iter().for_each(|event| self.tell(event));
-        put_down(&machine, &mut devices, elsewhere, &mut self.flood);
-        let is_needed = self.attention.next(&Look {
-            at: snapshot.at,
-            window: snapshot.window,
-            sees_waits,
-            devices: &devices,
-            dirty: machine.backlog(),
-            steers: self
-                .writer
-                .as_ref()
-                .is_some_and(|writer| !writer.units_held().is_empty() || !in_use.is_empty()),
-        });
-        if is_needed {
-            self.probe.resume().map_err(lost)?;
-        } else {
-            self.probe.pause();
-        }
-        Ok(Observation {
-            at: snapshot.at,
-            dirty_bytes: machine.dirty,
-            writeback_bytes: machine.writeback,
-            hard_limit_bytes: machine.hard_limit,
-            background_limit_bytes: machine.background_limit,
-            missed_waits: !sees_waits || !sees_all(snapshot.attached, snapshot.window),
-            devices,
-        })
-    }
-
-    /// The changes of all cells that one write concerns.
-    fn changes(&self, write: &KnobWrite) -> Result<Vec<Change>, PlantError> {
-        let refused = |why: String| PlantError::Refused { write: write.clone(), why };
-        if is_priority(&write.knob) {
-            let id =
-                write.device.ok_or_else(|| refused("say on which device it commits".to_owned()))?;
-            let unit = self.units.get(id).ok_or(PlantError::NoDevice(id))?;
-            let targets = self.priorities.targets(unit, &write.knob, &self.files);
-            let change = |(knob, target): (&'static Knob, Target)| {
-                let value =
-                    check(knob, &write.value, Form::Kernel).map_err(|e| refused(e.to_string()))?;
-                Ok(Change { knob, target, value })
-            };
-            let changes: Vec<Change> =
-                targets.into_iter().map(change).collect::<Result<_, PlantError>>()?;
-            let gone =
-                || refused("nothing of this name commits on this device any more".to_owned());
-            return if changes.is_empty() { Err(gone()) } else { Ok(changes) };
-        }
-        if let Some((group, _)) = write.knob.rsplit_once(':') {
-            let limit = write.device.and_then(|unit| self.groups.limit(unit, &write.knob));
-            let gone = || refused(format!("{group} does not write to this device any more"));
-            let (knob, target) = limit.ok_or_else(gone)?;
-            let value =
-                check(knob, &write.value, Form::Kernel).map_err(|e| refused(e.to_string()))?;
-            return Ok(vec![Change { knob, target, value }]);
-        }
-        let knob = find(&write.knob).ok_or_else(|| refused("there is no such knob".to_owned()))?;
-        let value = check(knob, &write.value, Form::Kernel).map_err(|e| refused(e.to_string()))?;
-        let targets: Vec<Target> = match (write.device, knob.scope) {
-            (None, Scope::Global) => vec![Target::Machine],
-            (None, _) => return Err(refused("it is a device's knob; say which device".to_owned())),
-            (Some(id), Scope::Queue | Scope::Elevator(_) | Scope::Scsi) => {
-                let unit = self.units.get(id).ok_or(PlantError::NoDevice(id))?;
-                unit.queues.iter().cloned().map(Target::Device).collect()
-            }
-            (Some(id), Scope::Bdi) => {
-                let unit = self.units.get(id).ok_or(PlantError::NoDevice(id))?;
-                unit.limits.iter().cloned().map(Target::Device).collect()
-            }
-            (Some(_), _) => return Err(refused("it is not a device's knob".to_owned())),
-        };
-        if targets.is_empty() {
-            return Err(refused("the device does not have it".to_owned()));
-        }
-        Ok(targets
-            .into_iter()
-            .map(|target| Change { knob, target, value: value.clone() })
-            .collect())
     }
 }
 
