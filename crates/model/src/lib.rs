@@ -12,7 +12,8 @@
 //! managers   other hands on the same knobs: who sets what, and who has the last word
 //! message    what people are told of an error
 //! printable  names and messages made safe for a terminal
-//! status     a machine's write path at one moment; readings that say why they are missing
+//! reading    a value of the kernel, or why it is missing
+//! status     a machine's write path at one moment
 //! toml_text  what the author of a TOML file is told
 //! trial      one scenario run under one setting, with everything measured
 //! rig        whatever can run a trial
@@ -33,6 +34,7 @@ pub mod message;
 pub mod plant;
 pub mod printable;
 pub mod priority;
+mod reading;
 pub mod rig;
 pub mod scenario;
 pub mod setting;
@@ -46,9 +48,9 @@ pub use latency::LatencyCounts;
 pub use managers::Managers;
 pub use plant::Plant;
 pub use priority::Priority;
+pub use reading::Reading;
 pub use rig::{Rig, RigError, Watch};
 pub use scenario::{Flood, Scenario, Timing, Victim};
 pub use setting::Setting;
-pub use status::Reading;
 pub use trial::{HostSample, Interval, Phase, PhaseKind, Trial};
 pub use units::{Bytes, DeviceId, Rate};

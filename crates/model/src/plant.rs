@@ -16,8 +16,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::latency::LatencyCounts;
+use crate::reading::Reading;
 use crate::setting::Setting;
-use crate::status::Reading;
 use crate::trial::DeviceSample;
 use crate::units::DeviceId;
 
