@@ -92,7 +92,7 @@ pub struct Counts {
 }
 
 /// Upper bounds of the first buckets of [`Ticks`], in seconds; the last bucket has none.
-pub const TICK_BUCKETS_S: [f64; 8] = [0.000_1, 0.000_3, 0.001, 0.003, 0.01, 0.03, 0.1, 1.0];
+pub(crate) const TICK_BUCKETS_S: [f64; 8] = [0.000_1, 0.000_3, 0.001, 0.003, 0.01, 0.03, 0.1, 1.0];
 
 /// How long looking, deciding and writing took.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -23,7 +23,7 @@ pub fn directory(bdi: &str) -> String {
 ///
 /// Where the backing device itself is not known, every limit is missing for that reason.
 #[must_use]
-pub fn read_limits(root: &SysRoot, bdi: &Reading<String>) -> DeviceLimits {
+pub(crate) fn read_limits(root: &SysRoot, bdi: &Reading<String>) -> DeviceLimits {
     let number = |name: &str| {
         bdi.as_ref().and_then(|bdi| root.parse::<u64>(&format!("{}/{name}", directory(bdi))))
     };
@@ -127,7 +127,7 @@ const FILESYSTEMS: &str = "/proc/filesystems";
 pub(crate) const NO_DEBUGFS: &str = "this kernel is built without debugfs (CONFIG_DEBUG_FS)";
 
 /// The reason wherever debugfs refuses access.
-pub const NEEDS_ROOT: &str = "needs root (debugfs)";
+pub(crate) const NEEDS_ROOT: &str = "needs root (debugfs)";
 
 #[cfg(test)]
 mod tests {

@@ -121,7 +121,7 @@ fn read_model(root: &SysRoot, dir: &str) -> Reading<String> {
 }
 
 /// The driver behind a block device (`sd`, `virtio_blk`, `nvme`); absent for virtual devices.
-pub fn read_driver(root: &SysRoot, id: DeviceId) -> Reading<String> {
+pub(crate) fn read_driver(root: &SysRoot, id: DeviceId) -> Reading<String> {
     let dir = directory(id);
     // An NVMe namespace's device is its controller, whose device has the driver.
     root.link_name(&format!("{dir}/device/driver"))
@@ -130,7 +130,7 @@ pub fn read_driver(root: &SysRoot, id: DeviceId) -> Reading<String> {
 
 /// Whether a loop device reads and writes its file past the page cache (drivers/block/loop.c
 /// `loop_attr_dio_show`); absent for all others.
-pub fn read_loop_direct_io(root: &SysRoot, id: DeviceId) -> Reading<bool> {
+pub(crate) fn read_loop_direct_io(root: &SysRoot, id: DeviceId) -> Reading<bool> {
     root.parse::<u8>(&format!("{}/loop/dio", directory(id))).map(|dio| dio != 0)
 }
 

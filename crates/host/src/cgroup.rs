@@ -38,7 +38,7 @@ pub fn read_backlog(root: &SysRoot, directory: &str) -> Reading<GroupBacklog> {
 
 /// The backlog of all groups below a mount together, in bytes; 0 without the memory controller.
 #[must_use]
-pub fn backlog_of_all(root: &SysRoot, mount: &str) -> u64 {
+pub(crate) fn backlog_of_all(root: &SysRoot, mount: &str) -> u64 {
     let names = root.list(mount).into_value().unwrap_or_default();
     let top =
         names.iter().filter_map(|name| read_backlog(root, &format!("{mount}/{name}")).into_value());

@@ -20,7 +20,7 @@ const ROUTE_REJECT: u32 = 0x200;
 
 /// The link to an address; without one, that of the only interface that is up and tells its speed.
 #[must_use]
-pub fn read_link(root: &SysRoot, address: Option<&str>) -> Reading<Link> {
+pub(crate) fn read_link(root: &SysRoot, address: Option<&str>) -> Reading<Link> {
     let routed = address
         .and_then(|text| text.parse::<IpAddr>().ok())
         .and_then(|address| route(root, address));

@@ -83,14 +83,14 @@ pub fn read_thresholds(root: &SysRoot) -> Thresholds {
 
 /// Reads a knob of /proc/sys/vm that holds one number.
 #[must_use]
-pub fn read_vm(root: &SysRoot, name: &str) -> Reading<u64> {
+pub(crate) fn read_vm(root: &SysRoot, name: &str) -> Reading<u64> {
     root.parse(&format!("/proc/sys/vm/{name}"))
 }
 
 /// Which of the two knobs of a limit is in force: bytes if they are not zero, else the ratio
 /// (mm/page-writeback.c `domain_dirty_limits`).
 #[must_use]
-pub fn read_limit_knob(root: &SysRoot, bytes: &str, ratio: &str) -> Reading<LimitKnob> {
+pub(crate) fn read_limit_knob(root: &SysRoot, bytes: &str, ratio: &str) -> Reading<LimitKnob> {
     let percent = || read_vm(root, ratio).map(LimitKnob::RatioPercent);
     match read_vm(root, bytes) {
         Reading::Value(0) => percent(),
@@ -103,7 +103,7 @@ pub fn read_limit_knob(root: &SysRoot, bytes: &str, ratio: &str) -> Reading<Limi
 
 /// Reads the knobs behind the limits as they are, the ones that are not in force included.
 #[must_use]
-pub fn read_dirty_knobs(root: &SysRoot) -> DirtyKnobs {
+pub(crate) fn read_dirty_knobs(root: &SysRoot) -> DirtyKnobs {
     // Negative times are legal to the kernel (`proc_dointvec` on an unsigned number).
     let signed = |name: &str| root.parse::<i64>(&format!("/proc/sys/vm/{name}"));
     DirtyKnobs {
@@ -164,7 +164,7 @@ fn two_decimals(value: f32) -> f64 {
 /// `cpu`, 8th value). One tick is 10 ms: `USER_HZ` is 100 on every architecture but Alpha and
 /// IA-64.
 #[must_use]
-pub fn read_steal_ms(root: &SysRoot) -> Reading<u64> {
+pub(crate) fn read_steal_ms(root: &SysRoot) -> Reading<u64> {
     let path = "/proc/stat";
     root.read(path).and_then(|text| {
         let line = text.lines().find(|line| line.starts_with("cpu ")).unwrap_or_default();
@@ -198,7 +198,7 @@ pub fn read_cpus(root: &SysRoot) -> Reading<u64> {
 
 /// Time since boot in seconds.
 #[must_use]
-pub fn read_uptime_s(root: &SysRoot) -> Reading<f64> {
+pub(crate) fn read_uptime_s(root: &SysRoot) -> Reading<f64> {
     let path = "/proc/uptime";
     root.read(path).and_then(|text| match text.split_whitespace().next().map(str::parse::<f64>) {
         Some(Ok(seconds)) if seconds.is_finite() && seconds >= 0.0 => Reading::Value(seconds),

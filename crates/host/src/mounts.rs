@@ -115,7 +115,7 @@ pub fn covering<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
 /// The reason why a filesystem's dirty pages are not written back to a separate device or server;
 /// `None` if they are.
 #[must_use]
-pub fn without_own_writeback(mount: &Mount) -> Option<&'static str> {
+pub(crate) fn without_own_writeback(mount: &Mount) -> Option<&'static str> {
     let fs_type = mount.fs_type.as_str();
     let has = |option: &str| mount.options.iter().any(|o| o == option);
     match fs_type {
@@ -149,7 +149,7 @@ pub fn without_own_writeback(mount: &Mount) -> Option<&'static str> {
 /// Whether a mount option names or addresses a server or a user: nothing that a status or a
 /// captured tree should tell others.
 #[must_use]
-pub fn is_private_option(option: &str) -> bool {
+pub(crate) fn is_private_option(option: &str) -> bool {
     const PRIVATE: [&str; 9] = [
         "addr=",
         "clientaddr=",
@@ -169,7 +169,7 @@ const FUSE: &str = "it is FUSE: writes go straight to its server process, or are
 
 /// Filesystems that show the kernel's state.
 #[must_use]
-pub fn is_kernel_interface(fs_type: &str) -> bool {
+pub(crate) fn is_kernel_interface(fs_type: &str) -> bool {
     matches!(
         fs_type,
         "autofs"

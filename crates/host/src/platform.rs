@@ -10,7 +10,7 @@ use crate::root::{SysRoot, not_understood};
 /// CPUs that the kernel could have (`nr_cpu_ids`): its per-CPU counters are as many, however few
 /// are online.
 #[must_use]
-pub fn read_possible_cpus(root: &SysRoot) -> Reading<u64> {
+pub(crate) fn read_possible_cpus(root: &SysRoot) -> Reading<u64> {
     let path = "/sys/devices/system/cpu/possible";
     // `0-7`, or `0,2-7`: the last number is the highest.
     root.read_line(path).and_then(|text| {
@@ -24,7 +24,7 @@ pub fn read_possible_cpus(root: &SysRoot) -> Reading<u64> {
 /// Whether a hypervisor is below: hypervisors set the CPUID bit that /proc/cpuinfo shows as the
 /// flag `hypervisor`. Only x86 has it.
 #[must_use]
-pub fn read_hypervisor_flag(root: &SysRoot) -> Reading<bool> {
+pub(crate) fn read_hypervisor_flag(root: &SysRoot) -> Reading<bool> {
     root.read("/proc/cpuinfo").map(|text| {
         text.lines()
             .filter(|line| line.starts_with("flags"))
@@ -35,7 +35,7 @@ pub fn read_hypervisor_flag(root: &SysRoot) -> Reading<bool> {
 /// The sign of a container. Its configuration files are the container's, while the kernel and its
 /// knobs are the host's.
 #[must_use]
-pub fn read_container(root: &SysRoot, mounts: &[Mount]) -> Reading<String> {
+pub(crate) fn read_container(root: &SysRoot, mounts: &[Mount]) -> Reading<String> {
     // Docker, Podman and systemd-nspawn leave a mark.
     let marks = ["/.dockerenv", "/run/.containerenv", "/run/systemd/container"];
     if let Some(mark) = marks.into_iter().find(|mark| root.exists(mark)) {
@@ -53,7 +53,7 @@ pub fn read_container(root: &SysRoot, mounts: &[Mount]) -> Reading<String> {
 /// Whether this thread runs under a real-time or deadline policy: such a reader is shown higher
 /// thresholds than other tasks have (mm/page-writeback.c `domain_dirty_limits`).
 #[must_use]
-pub fn read_is_real_time(root: &SysRoot) -> Reading<bool> {
+pub(crate) fn read_is_real_time(root: &SysRoot) -> Reading<bool> {
     let path = "/proc/thread-self/stat";
     root.read_line(path).and_then(|stat| {
         // proc_pid_stat(5): field 41 is the policy. The name in field 2 may hold anything, so

@@ -21,7 +21,7 @@ const CHECKED_WRITERS: usize = 64;
 
 /// Every process's write counters at one moment.
 #[derive(Clone, Debug, Default)]
-pub struct Processes {
+pub(crate) struct Processes {
     /// In the order of their numbers.
     counters: Vec<Counters>,
     unreadable: u64,
@@ -38,7 +38,7 @@ struct Counters {
 }
 
 /// Reads the counters of all processes; one that ends meanwhile is left out.
-pub fn read_processes(root: &SysRoot) -> Reading<Processes> {
+pub(crate) fn read_processes(root: &SysRoot) -> Reading<Processes> {
     root.list("/proc").map(|names| {
         let mut pids: Vec<u32> = names.iter().filter_map(|name| name.parse().ok()).collect();
         pids.sort_unstable();
@@ -77,7 +77,7 @@ fn counters(pid: u32, text: &[u8]) -> Option<Counters> {
 /// that it wrote counts. One that ended meanwhile is not seen: its parent inherits its counters,
 /// and does not count as their writer.
 #[must_use]
-pub fn writers(
+pub(crate) fn writers(
     root: &SysRoot,
     before: &Reading<Processes>,
     after: &Reading<Processes>,

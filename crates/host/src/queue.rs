@@ -61,7 +61,7 @@ pub fn choices(text: &str) -> impl Iterator<Item = &str> {
 /// The elevator in use. `none` alone, without brackets, is what bio-based devices (dm, md) and
 /// kernels before 4.12 print.
 #[must_use]
-pub fn read_scheduler(root: &SysRoot, disk: DeviceId) -> Reading<String> {
+pub(crate) fn read_scheduler(root: &SysRoot, disk: DeviceId) -> Reading<String> {
     let path = format!("{}/scheduler", directory(disk));
     root.read_line(&path).and_then(|text| match chosen(&text) {
         Some(name) => Reading::Value(name.to_owned()),
@@ -95,7 +95,7 @@ pub fn read_bfq_groups(root: &SysRoot) -> Reading<bool> {
 }
 
 /// The depth of the device's own queue, as a knob.
-pub const DEPTH_KNOB: &str = "device.queue_depth";
+pub(crate) const DEPTH_KNOB: &str = "device.queue_depth";
 
 /// How many requests a disk behind the SCSI layer is given at once (drivers/scsi/scsi_sysfs.c).
 /// Others have none.

@@ -95,8 +95,8 @@ impl SysRoot {
     }
 
     /// The same tree, of a kernel with another page size.
-    #[must_use]
-    pub fn with_page_bytes(mut self, page_bytes: u64) -> Self {
+    #[cfg(test)]
+    pub(crate) fn with_page_bytes(mut self, page_bytes: u64) -> Self {
         self.page_bytes = page_bytes;
         self
     }

@@ -13,7 +13,7 @@ use crate::topology;
 
 /// Reads the swap areas in use, those in compressed memory (zram) left out: they wait for no disk.
 #[must_use]
-pub fn read_swaps(root: &SysRoot, mounts: &[Mount]) -> Reading<Vec<Swap>> {
+pub(crate) fn read_swaps(root: &SysRoot, mounts: &[Mount]) -> Reading<Vec<Swap>> {
     root.read("/proc/swaps")
         .map(|text| text.lines().skip(1).filter_map(|line| swap(root, mounts, line)).collect())
 }

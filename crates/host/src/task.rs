@@ -35,7 +35,7 @@ pub fn read_stat(root: &SysRoot, pid: u32, buffer: &mut Vec<u8>) -> Option<Stat>
 }
 
 /// Reads /proc/PID/task/TID/stat.
-pub fn read_thread_stat(root: &SysRoot, pid: u32, tid: &str) -> Reading<Stat> {
+pub(crate) fn read_thread_stat(root: &SysRoot, pid: u32, tid: &str) -> Reading<Stat> {
     let path = format!("/proc/{pid}/task/{tid}/stat");
     root.read_line(&path).and_then(|text| match parse_stat(text.as_bytes()) {
         Some(stat) => Reading::Value(stat),

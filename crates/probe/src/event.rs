@@ -112,7 +112,7 @@ impl Class {
     ///
     /// `None` for an empty write that only asks for a flush: the flush itself has separate events.
     #[must_use]
-    pub fn from_rwbs(rwbs: &[u8]) -> Option<Self> {
+    pub(crate) fn from_rwbs(rwbs: &[u8]) -> Option<Self> {
         let (preflush, operation, flags) = match rwbs {
             [b'F', operation, flags @ ..] => (true, *operation, flags),
             [operation, flags @ ..] => (false, *operation, flags),

@@ -29,7 +29,7 @@ mod open_file;
 mod perf;
 mod probe;
 mod samples;
-pub mod snapshot;
+mod snapshot;
 mod sync_writers;
 mod threads;
 mod tracefs;

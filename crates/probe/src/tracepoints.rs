@@ -143,7 +143,7 @@ pub const ALWAYS: &[Wanted] = &[
 
 /// What programs in the kernel leave to perf events: it is rare, and its arguments differ from
 /// kernel to kernel.
-pub const BESIDE_BPF: &[Wanted] = &[wanted("writeback/balance_dirty_pages", Kind::Balanced)];
+pub(crate) const BESIDE_BPF: &[Wanted] = &[wanted("writeback/balance_dirty_pages", Kind::Balanced)];
 
 /// The tracepoints that follow the children of a process, including processes that live for
 /// milliseconds.
