@@ -86,7 +86,7 @@ fn main() -> anyhow::Result<ExitCode> {
 }
 
 fn measure(args: &Args) -> anyhow::Result<()> {
-    let stop = published::interrupt::install()?;
+    let stop = processes::interrupt::install()?;
     let floodwall = args
         .floodwall
         .canonicalize()

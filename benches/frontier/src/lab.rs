@@ -8,7 +8,7 @@ use floodwall_knobs::value::as_written;
 use floodwall_model::Setting;
 use floodwall_report::schema::Document;
 use floodwall_report::schema::contest::Contender;
-use published::interrupt;
+use processes::interrupt;
 use published::origin::{self, Origin};
 
 use crate::cells::{Cell, FLOOD, Pace, Place};

@@ -21,8 +21,9 @@ mod table;
 use std::path::PathBuf;
 
 use clap::Parser;
+use processes::interrupt;
 use published::document::{mark_documents, replace_section};
-use published::{interrupt, origin};
+use published::origin;
 
 use cells::{Cell, Pace, Place};
 use data::Measured;

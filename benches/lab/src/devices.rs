@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use anyhow::{Context, bail};
-use published::interrupt;
+use processes::interrupt;
 use serde_json::Value;
 
 /// The binary.

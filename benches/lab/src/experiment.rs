@@ -18,9 +18,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use anyhow::Context;
+use processes::interrupt;
+use published::Experiment;
 use published::document::replace_section;
 use published::origin::{self, Origin};
-use published::{Experiment, interrupt};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 

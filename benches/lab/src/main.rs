@@ -105,7 +105,7 @@ enum Command {
 
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
-    published::interrupt::install()?;
+    processes::interrupt::install()?;
     let floodwall = devices::Floodwall::new(&args.floodwall)?;
     match args.command {
         Command::Figures { rounds } => figures::run(&floodwall, rounds),

@@ -45,7 +45,7 @@ pub(crate) fn build(repository: &Path) -> anyhow::Result<Built> {
             .current_dir(repository)
             .stdout(Stdio::piped())
             .stderr(Stdio::inherit());
-        let output = published::interrupt::output(&mut command)?;
+        let output = processes::interrupt::output(&mut command)?;
         anyhow::ensure!(output.status.success(), "the build for the guests failed");
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     };

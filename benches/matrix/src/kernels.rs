@@ -130,7 +130,7 @@ impl Apt {
         let mut command = Command::new(program);
         // APT_CONFIG is read first; this machine's own configuration would be read after it.
         command.args(args).env("APT_CONFIG", self.dir.join("apt.conf")).current_dir(&self.dir);
-        published::process::said(&mut command)
+        processes::child::said(&mut command)
     }
 
     /// Adds the packages of a kernel that `name` stands for, with their versions: the metapackage
@@ -163,7 +163,7 @@ impl Apt {
         for (name, version) in packages {
             // apt writes a version's colon as %3a.
             let deb = self.dir.join(format!("{name}_{}_amd64.deb", version.replace(':', "%3a")));
-            published::process::said(Command::new("dpkg-deb").arg("-x").arg(&deb).arg(dir.path()))?;
+            processes::child::said(Command::new("dpkg-deb").arg("-x").arg(&deb).arg(dir.path()))?;
             std::fs::remove_file(&deb)?;
         }
         decompress(dir.path())?;
@@ -197,7 +197,7 @@ fn decompress(dir: &Path) -> anyhow::Result<()> {
         }
     }
     for some in packed.chunks(500) {
-        published::process::said(Command::new("xz").arg("-d").args(some))?;
+        processes::child::said(Command::new("xz").arg("-d").args(some))?;
     }
     Ok(())
 }

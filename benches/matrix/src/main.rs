@@ -70,7 +70,7 @@ fn main() -> anyhow::Result<ExitCode> {
         return guest::work(rest).map(|()| ExitCode::SUCCESS);
     }
     let args = Args::parse();
-    published::interrupt::install()?;
+    processes::interrupt::install()?;
     run(&args)
 }
 
@@ -118,7 +118,7 @@ fn check(
     let kernel = match kernels::fetch(source, cache) {
         Ok(kernel) => kernel,
         Err(why) => {
-            published::interrupt::check()?;
+            processes::interrupt::check()?;
             data.left_out = Some(format!("{why:#}"));
             return Ok(data);
         }
@@ -152,7 +152,7 @@ fn check(
             }
         });
         if let Err(why) = booted {
-            published::interrupt::check()?;
+            processes::interrupt::check()?;
             data.cut_short(Outcome::Failed(format!("{why:#}")));
             break;
         }

@@ -13,7 +13,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use published::{interrupt, process};
+use processes::{child, interrupt};
 
 use crate::said::Said;
 
@@ -40,7 +40,7 @@ pub(crate) struct Boot<'a> {
 /// The guest ended or was silent before it was done; with the last of its console.
 pub(crate) fn boot(boot: &Boot, heard: &mut dyn FnMut(Said)) -> anyhow::Result<()> {
     // Beside other work; and no guest outlives this program.
-    let mut command = process::tied("KILL", "nice");
+    let mut command = child::tied("KILL", "nice");
     // Emulation runs everywhere; a /dev/kvm below another hypervisor may exist and never boot
     // anything. The two processors share one thread. With a thread each (QEMU 7.2) a kernel hung
     // now and then when tracepoints were switched on, which patches its code.

@@ -185,7 +185,7 @@ pub(crate) fn write_disk(built: &Built, repository: &Path, image: &Path) -> anyh
     mkfs.args(["-q", "-F", "-E", "root_owner=0:0", "-d"]).arg(root).arg(image).arg(DISK);
     // An ordinary user's PATH may lack it.
     mkfs.env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin");
-    published::process::said(&mut mkfs).map(drop)
+    processes::child::said(&mut mkfs).map(drop)
 }
 
 /// Writes the first root filesystem.

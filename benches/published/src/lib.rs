@@ -1,12 +1,8 @@
 //! Common parts of the programs below `benches`: published measurements of others
-//! (`measurements.toml`), documents with generated tables and the origin of these. A third part
-//! ends the programs when they are interrupted.
+//! (`measurements.toml`), documents with generated tables and the origin of these.
 
 pub mod document;
-pub mod guarded;
-pub mod interrupt;
 pub mod origin;
-pub mod process;
 
 use std::path::Path;
 

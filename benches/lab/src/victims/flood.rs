@@ -22,7 +22,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use published::process;
+use processes::child;
 
 use super::disk::Disk;
 use super::load::name;
@@ -196,9 +196,9 @@ impl Passes {
         let mut words = self.words(pass)?.into_iter();
         let program = words.next().context("no flood")?;
         let mut command = match &self.group {
-            None => process::tied("KILL", &program),
+            None => child::tied("KILL", &program),
             Some(group) => {
-                let mut command = process::tied("KILL", "sh");
+                let mut command = child::tied("KILL", "sh");
                 command.args(["-c", "echo $$ >\"$1\" && shift && exec \"$@\"", "sh"]);
                 command.arg(group.join("cgroup.procs")).arg(&program);
                 command
@@ -218,7 +218,7 @@ impl Passes {
         shared.progress().pid = if is_load { 0 } else { child.id() };
         let status = loop {
             if shared.stop.load(Relaxed) {
-                process::end(&mut child, "TERM", Duration::from_secs(60))?;
+                child::end(&mut child, "TERM", Duration::from_secs(60))?;
                 break None;
             }
             let mut progress = shared.progress();
@@ -279,7 +279,7 @@ impl Flood {
             bail!("the flood failed: {why}");
         }
         let progress = self.shared.progress();
-        Ok(progress.done + process::bytes_written(progress.pid))
+        Ok(progress.done + child::bytes_written(progress.pid))
     }
 }
 

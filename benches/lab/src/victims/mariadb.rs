@@ -12,7 +12,7 @@ use super::database::Database;
 use super::load::Load;
 use super::postgres::logged;
 use super::summary::Measured;
-use published::process::{end, finished, said, tied, tied_as, until};
+use processes::child::{end, finished, said, tied, tied_as, until};
 
 /// The number of Debian's user `nobody` and group `nogroup`. The package of the service would add a
 /// user `mysql`.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, ensure};
-use published::process::said;
+use processes::child::said;
 use serde_json::{Value, json};
 
 use super::flood::Kind;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::Context;
-use published::process::finished;
+use processes::child::finished;
 use serde_json::{Value, json};
 
 use super::disk::Disk;

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::database::Database;
 use super::load::Load;
 use super::summary::Measured;
-use published::process::{end, finished, said, tied, tied_as, until};
+use processes::child::{end, finished, said, tied, tied_as, until};
 
 /// Debian's user of it.
 const USER: &str = "postgres";

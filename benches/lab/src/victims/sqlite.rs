@@ -7,12 +7,12 @@ use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, ensure};
-use published::interrupt;
+use processes::interrupt;
 use serde_json::{Value, json};
 
 use super::database::Database;
 use super::summary::Measured;
-use published::process::{end, said, tied};
+use processes::child::{end, said, tied};
 
 const SETUP: &str = "PRAGMA synchronous=FULL; CREATE TABLE t(id INTEGER PRIMARY KEY, v BLOB);";
 /// One transaction; the answer comes when it is stable.

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use published::{interrupt, process};
+use processes::{child, interrupt};
 use serde_json::{Value, json};
 
 use super::database::Database;
@@ -60,7 +60,7 @@ pub(super) fn measure(
         Who::Sqlite => Box::new(Sqlite::make(&disk.dir)?),
         Who::Mariadb => Box::new(Mariadb::make(&disk.dir, load)?),
     };
-    process::finished(std::process::Command::new("sync").arg("-f").arg(&disk.dir))?;
+    child::finished(std::process::Command::new("sync").arg("-f").arg(&disk.dir))?;
     interrupt::sleep(SETTLE)?;
     let in_force = InForce::put(floodwall, trial.way, disk, load, database.process(), log)?;
     let alone = database.run(time)?;

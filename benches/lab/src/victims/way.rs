@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use published::guarded::Guarded;
-use published::process::finished;
+use processes::child::finished;
+use processes::guarded::Guarded;
 use serde_json::{Value, json};
 
 use super::disk::Disk;

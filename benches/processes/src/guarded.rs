@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 
-use crate::process::{end, said, tied, until};
+use crate::child::{end, said, tied, until};
 
 /// The time until the guard answers, and until it has put everything back. It waits for a slow
 /// queue to run dry for 45 s, and then the guard's parent tries for a minute.

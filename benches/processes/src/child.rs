@@ -4,8 +4,9 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::interrupt;
 use anyhow::{Context, bail};
+
+use crate::interrupt;
 
 const POLL: Duration = Duration::from_millis(50);
 
