@@ -34,7 +34,7 @@ use crate::state::State;
 
 /// The state machine of one device.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Machine {
+pub(crate) struct StateMachine {
     pub(crate) state: State,
     /// The level that is wanted now.
     pub(crate) level: Level,
@@ -92,7 +92,7 @@ fn because(why: String) -> Option<Move> {
     Some(Move { why, slower: None })
 }
 
-impl Machine {
+impl StateMachine {
     /// Whether operations that end now have waited behind requests from before the last step.
     pub(crate) fn is_unsettled(&self, now: Duration) -> bool {
         let holds = self.pace.as_ref().is_some_and(|pace| pace.holds(now));

@@ -77,7 +77,7 @@ pub use who::{is_flood, is_victim};
 use act::Held;
 use climb::Whole;
 use config::GONE;
-use decide::Machine;
+use decide::StateMachine;
 use estimate::Estimator;
 use levers::Offers;
 use limit::{Ramp, limit_time};
@@ -88,7 +88,7 @@ use raise::{Committers, RAISED};
 
 struct Device {
     estimator: Estimator,
-    machine: Machine,
+    machine: StateMachine,
     committers: Committers,
     held: Held,
     ramp: Ramp,
@@ -256,7 +256,7 @@ impl Device {
     fn new(own: Setting) -> Self {
         Self {
             estimator: Estimator::new(),
-            machine: Machine::default(),
+            machine: StateMachine::default(),
             committers: Committers::default(),
             held: Held::new(own),
             ramp: Ramp::default(),
@@ -271,7 +271,7 @@ impl Device {
     fn returned(&mut self, reads: &Setting) {
         self.held.returned(reads);
         (self.estimator, self.machine, self.ramp) =
-            (Estimator::new(), Machine::default(), Ramp::default());
+            (Estimator::new(), StateMachine::default(), Ramp::default());
         self.absent = false;
     }
 

@@ -45,7 +45,7 @@ fn estimate(victims: f64, flood: f64) -> Estimate {
 }
 
 struct Bench {
-    machine: Machine,
+    machine: StateMachine,
     now: Duration,
     /// When a try began.
     tries: Vec<(Duration, Level)>,
@@ -53,7 +53,7 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
-        Self { machine: Machine::default(), now: Duration::ZERO, tries: Vec::new() }
+        Self { machine: StateMachine::default(), now: Duration::ZERO, tries: Vec::new() }
     }
 
     /// Runs so many seconds on a device that gives each level the shares that `worth` says.
@@ -272,7 +272,7 @@ fn a_flood_is_paced_at_once_although_its_drain_rate_is_not_known() {
     // Victims that wait already have the flood held to its floor first.
     for (pressure, rate) in [(0.9, 40e6), (1.1, 8e6)] {
         let e = Estimate { pressure: Some(pressure), backlog_bytes: 1 << 30, ..unknown.clone() };
-        let mut machine = Machine::default();
+        let mut machine = StateMachine::default();
         machine.tick(TICK, &e, &WHOLE, &offers, true);
         assert_eq!((machine.state, machine.level), (State::Pace, Level::default()));
         assert_eq!(machine.pace.map(|pace| pace.rate()), Some(rate));
@@ -291,7 +291,7 @@ fn a_flood_that_can_be_paced_only_later_is_paced_then_and_not_after_it_ignored_t
     let (alone, grouped) = (Offers::of(&held, None, None), Offers::of(&held, None, Some("copy")));
     let e =
         Estimate { most_drain_bytes_per_s: Some(1e8), pressure: Some(3.0), ..estimate(0.1, 0.5) };
-    let mut machine = Machine::default();
+    let mut machine = StateMachine::default();
     let mut now = TICK;
     machine.tick(now, &e, &WHOLE, &alone, true);
     assert_eq!(machine.state, State::Protect);

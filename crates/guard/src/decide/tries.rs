@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::{Machine, Move, because};
+use super::{Move, StateMachine, because};
 use crate::climb::{Tally, Whole};
 use crate::config::{
     BETTER, CHANGED, CLEARLY_WORSE, DEAD_S, ENOUGH_OPERATIONS, FIRST_REST, GOOD, HARMED,
@@ -42,7 +42,7 @@ impl Watched {
     }
 }
 
-impl Machine {
+impl StateMachine {
     /// The first levels are to be tried.
     pub(super) fn begin_tries(&mut self, kind: usize, offers: &Offers<'_>) {
         (self.patience, self.step) = (PATIENCE, None);
