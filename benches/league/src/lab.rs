@@ -90,15 +90,15 @@ struct OnLab {
     #[serde(default, skip_serializing_if = "Origin::is_empty")]
     origin: Origin,
     setting: Setting,
-    contenders: Vec<Contender>,
+    contenders: Vec<MeasuredSetting>,
     /// Without and with the guard, in a separate run with longer phases.
     #[serde(default)]
-    guard: Vec<Contender>,
+    guard: Vec<MeasuredSetting>,
 }
 
 /// A setting of the comparison.
 #[derive(Debug, Serialize, Deserialize)]
-struct Contender {
+struct MeasuredSetting {
     name: String,
     iops: f64,
     p99_us: f64,
@@ -287,7 +287,8 @@ fn guard(
     if measured.kernel.is_empty() {
         measured.kernel = without["host"]["kernel"].as_str().unwrap_or_default().to_owned();
     }
-    let named = |name: &str, result: &Value| Contender { name: name.into(), ..contender(result) };
+    let named =
+        |name: &str, result: &Value| MeasuredSetting { name: name.into(), ..contender(result) };
     measured.guard = vec![named("default", &without), named("guard", &with)];
     Ok(())
 }
@@ -300,10 +301,10 @@ fn kept(directory: &Path, name: &str, text: &str) -> anyhow::Result<Value> {
     serde_json::from_str(text).with_context(|| format!("'{}'", path.display()))
 }
 
-fn contender(c: &Value) -> Contender {
+fn contender(c: &Value) -> MeasuredSetting {
     let known = |path: &str| c.pointer(path).and_then(Value::as_f64);
     let number = |path: &str| known(path).unwrap_or(0.0);
-    Contender {
+    MeasuredSetting {
         name: c["name"].as_str().unwrap_or_default().to_owned(),
         iops: number("/summary/both/iops"),
         p99_us: number("/summary/both/operation_us/p99"),
@@ -382,7 +383,7 @@ pub(crate) fn section(data: &Path) -> anyhow::Result<(String, Origin)> {
     Ok((out, Origin::of_parts(all.iter().map(|cell| &cell.origin))))
 }
 
-fn table<'a>(out: &mut String, cells: impl Iterator<Item = (&'a str, &'a [Contender])>) {
+fn table<'a>(out: &mut String, cells: impl Iterator<Item = (&'a str, &'a [MeasuredSetting])>) {
     out.push_str(
         "| cell | setting | victim, per second | × default | p99 | dead seconds | flood kept | \
          burst kept |\n|---|---|---|---|---|---|---|---|\n",

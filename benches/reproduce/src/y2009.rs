@@ -19,7 +19,7 @@ use crate::table::number;
 
 /// Constants of the machine that are not published.
 #[derive(Clone, Copy)]
-struct Machine {
+struct Assumptions {
     /// What counts as a read.
     page_kib: u64,
     /// Random readers beside the scans.
@@ -28,17 +28,17 @@ struct Machine {
     read_threads: u32,
 }
 
-const ASSUMED: Machine = Machine { page_kib: 8, queries: 16, read_threads: 4 };
+const ASSUMED: Assumptions = Assumptions { page_kib: 8, queries: 16, read_threads: 4 };
 
 /// Other values, one at a time.
-fn others() -> [Machine; 6] {
+fn others() -> [Assumptions; 6] {
     [
-        Machine { page_kib: 4, ..ASSUMED },
-        Machine { page_kib: 16, ..ASSUMED },
-        Machine { queries: 4, ..ASSUMED },
-        Machine { queries: 64, ..ASSUMED },
-        Machine { read_threads: 2, ..ASSUMED },
-        Machine { read_threads: 8, ..ASSUMED },
+        Assumptions { page_kib: 4, ..ASSUMED },
+        Assumptions { page_kib: 16, ..ASSUMED },
+        Assumptions { queries: 4, ..ASSUMED },
+        Assumptions { queries: 64, ..ASSUMED },
+        Assumptions { read_threads: 2, ..ASSUMED },
+        Assumptions { read_threads: 8, ..ASSUMED },
     ]
 }
 
@@ -47,7 +47,9 @@ const ELEVATORS: [&str; 4] = ["noop", "deadline", "anticipatory", "cfq"];
 
 pub(crate) fn section(published: &Path) -> anyhow::Result<String> {
     let published = Experiment::read(published, "mysql_raid10_2009")?;
-    let read = |machine: Machine| cells::all(&ELEVATORS, |elevator| reads_per_s(elevator, machine));
+    let read = |assumptions: Assumptions| {
+        cells::all(&ELEVATORS, |elevator| reads_per_s(elevator, assumptions))
+    };
     let found = read(ASSUMED)?;
     let others = others().into_iter().map(read).collect::<anyhow::Result<Vec<_>>>()?;
     let mut out = String::from(
@@ -102,7 +104,7 @@ fn order(ranges: &[(f64, f64)], found: &[f64]) -> (usize, usize) {
     })
 }
 
-fn reads_per_s(elevator: &str, machine: Machine) -> anyhow::Result<f64> {
+fn reads_per_s(elevator: &str, assumptions: Assumptions) -> anyhow::Result<f64> {
     let options = SimOptions {
         generation: Generation::K2_6_18,
         ram: Bytes::gib(16),
@@ -113,11 +115,11 @@ fn reads_per_s(elevator: &str, machine: Machine) -> anyhow::Result<f64> {
     let setting: Setting = [("scheduler".to_owned(), elevator.to_owned())].into_iter().collect();
     let test = TableScans {
         scans: 8,
-        read_threads: machine.read_threads,
+        read_threads: assumptions.read_threads,
         extent: Bytes::kib(512),
         table: Bytes::gib(300),
-        queries: machine.queries,
-        page: Bytes::kib(machine.page_kib),
+        queries: assumptions.queries,
+        page: Bytes::kib(assumptions.page_kib),
         warmup_s: 5,
         seconds: 30,
     };

@@ -121,7 +121,7 @@ impl fmt::Display for Undone {
 }
 
 /// How to undo one entry.
-enum Verdict {
+enum Decision {
     /// Write the old value, if the knob does not have it by then.
     Restore { changed: bool },
     /// Another program's value: leave it. If restoring another knob resets it, write it again.
@@ -149,39 +149,39 @@ impl Run<'_> {
         // Each question to a systemd that does not answer takes its whole time again.
         let timeout = in_words(Errno::TIMEDOUT);
         let mut is_silent = false;
-        let verdicts: Vec<Verdict> = entries
+        let decisions: Vec<Decision> = entries
             .iter()
             .zip(&waits)
             .enumerate()
             .map(|(index, (entry, waits))| match waits {
                 // A hold saves more than it writes.
                 Some(why) if self.transaction.holds(index) => {
-                    Verdict::Over(Fate::Waits { why: why.clone() })
+                    Decision::Over(Fate::Waits { why: why.clone() })
                 }
-                Some(_) => Verdict::Over(Fate::Unchanged),
+                Some(_) => Decision::Over(Fate::Unchanged),
                 None if is_silent && matches!(entry.cell, Cell::Property { .. }) => {
-                    Verdict::Over(Fate::Failed { why: timeout.clone() })
+                    Decision::Over(Fate::Failed { why: timeout.clone() })
                 }
                 None => {
-                    let verdict = self.judge(index, entry, &entries);
+                    let decision = self.judge(index, entry, &entries);
                     is_silent |=
-                        matches!(&verdict, Verdict::Over(Fate::Failed { why }) if *why == timeout);
-                    verdict
+                        matches!(&decision, Decision::Over(Fate::Failed { why }) if *why == timeout);
+                    decision
                 }
             })
             .collect();
-        let wanted: Vec<(usize, State)> = verdicts
+        let wanted: Vec<(usize, State)> = decisions
             .iter()
             .enumerate()
-            .filter_map(|(index, verdict)| {
-                Some((index, self.goal(index, verdict, &verdicts, &entries)?))
+            .filter_map(|(index, decision)| {
+                Some((index, self.goal(index, decision, &decisions, &entries)?))
             })
             .collect();
         // Another program's values that this undoing resets. They are noted in the journal, so that
         // a later undoing brings them back too.
         let kept = wanted
             .iter()
-            .filter(|(index, _)| matches!(verdicts.get(*index), Some(Verdict::Keep { .. })));
+            .filter(|(index, _)| matches!(decisions.get(*index), Some(Decision::Keep { .. })));
         let cells: Vec<SavedAt> = kept
             .filter_map(|(at, found)| {
                 let cell =
@@ -208,17 +208,17 @@ impl Run<'_> {
                 *failure = failed.or(failure.take());
             }
         }
-        let fates: Vec<(String, Fate)> = verdicts
+        let fates: Vec<(String, Fate)> = decisions
             .into_iter()
             .zip(&entries)
             .zip(failures)
             .enumerate()
-            .map(|(index, ((verdict, entry), failure))| {
+            .map(|(index, ((decision, entry), failure))| {
                 let fate = match failure {
                     Some(why) if is_silent && matches!(entry.cell, Cell::Property { .. }) => {
                         Fate::Failed { why }
                     }
-                    failure => self.fate(index, entry, verdict, failure),
+                    failure => self.fate(index, entry, decision, failure),
                 };
                 (entry.label(), fate)
             })
@@ -229,25 +229,25 @@ impl Run<'_> {
         undone
     }
 
-    fn judge(&self, index: usize, entry: &Entry, entries: &[Entry]) -> Verdict {
+    fn judge(&self, index: usize, entry: &Entry, entries: &[Entry]) -> Decision {
         if let Err(why) = entry.target.check(self.files) {
             if self.transaction.begin.steers && matches!(entry.target, Target::Process(_)) {
                 // A hold has raised whoever came. A process that has ended needs nothing back.
-                return Verdict::Over(Fate::Unchanged);
+                return Decision::Over(Fate::Unchanged);
             }
             let left = entry.old.as_ref().and_then(|old| entry.cell.left_behind(old, self.files));
             return match left {
                 Some(left)
                     if left.as_ref().is_none_or(|limit| self.transaction.owns(index, limit)) =>
                 {
-                    Verdict::Restore { changed: true }
+                    Decision::Restore { changed: true }
                 }
-                _ => Verdict::Over(Fate::Vanished { why }),
+                _ => Decision::Over(Fate::Vanished { why }),
             };
         }
         let Some(old) = &entry.old else {
             // The tunable of an elevator that came with the change goes with it.
-            return Verdict::Over(Fate::Unchanged);
+            return Decision::Over(Fate::Unchanged);
         };
         let yielded = self.transaction.yielded(index);
         let found = entry.cell.read(self.files);
@@ -257,27 +257,27 @@ impl Run<'_> {
             && yielded.is_none()
             && entry.cell.rest(self.files).is_some_and(|rest| self.transaction.owns(index, &rest))
         {
-            return Verdict::Restore { changed: true };
+            return Decision::Restore { changed: true };
         }
         match found {
             // The process that asked for a cell reports it.
             Reading::Value(found) if yielded.is_some() => {
-                Verdict::Keep { found, ours: None, told: yielded == Some(false) }
+                Decision::Keep { found, ours: None, told: yielded == Some(false) }
             }
             Reading::Value(found) if entry.cell.same(&found, old) => {
-                Verdict::Restore { changed: false }
+                Decision::Restore { changed: false }
             }
             Reading::Value(found)
                 if self.transaction.owns(index, &found) || self.has_ours(index, entry, &found) =>
             {
-                Verdict::Restore { changed: true }
+                Decision::Restore { changed: true }
             }
             Reading::Value(found) => {
                 // A hold saves more than it writes.
                 let told = !self.transaction.begin.steers || self.transaction.is_touched(index);
-                Verdict::Keep { found, ours: self.transaction.last_reading(index).cloned(), told }
+                Decision::Keep { found, ours: self.transaction.last_reading(index).cloned(), told }
             }
-            Reading::Absent(_) if yielded.is_some() => Verdict::Over(Fate::Unchanged),
+            Reading::Absent(_) if yielded.is_some() => Decision::Over(Fate::Unchanged),
             Reading::Absent(why) => {
                 let scheduler = entries.iter().enumerate().find(|(_, other)| {
                     other.knob.name == "scheduler" && other.target == entry.target
@@ -294,12 +294,12 @@ impl Run<'_> {
                     });
                 // It went and comes with its elevator; only its value is checked.
                 if comes_back {
-                    Verdict::Restore { changed: false }
+                    Decision::Restore { changed: false }
                 } else {
-                    Verdict::Over(Fate::Vanished { why })
+                    Decision::Over(Fate::Vanished { why })
                 }
             }
-            Reading::Unreadable(why) => Verdict::Over(Fate::Failed { why }),
+            Reading::Unreadable(why) => Decision::Over(Fate::Failed { why }),
         }
     }
 
@@ -308,12 +308,18 @@ impl Run<'_> {
         entry.cell.has_ours(found, |state| self.transaction.owns(index, state))
     }
 
-    fn fate(&self, index: usize, entry: &Entry, verdict: Verdict, failure: Option<String>) -> Fate {
-        match verdict {
-            Verdict::Over(fate) => fate,
-            Verdict::Keep { told: false, .. } => Fate::Unchanged,
-            Verdict::Keep { found, ours, .. } => Fate::Foreign { ours, found },
-            Verdict::Restore { changed } => {
+    fn fate(
+        &self,
+        index: usize,
+        entry: &Entry,
+        decision: Decision,
+        failure: Option<String>,
+    ) -> Fate {
+        match decision {
+            Decision::Over(fate) => fate,
+            Decision::Keep { told: false, .. } => Fate::Unchanged,
+            Decision::Keep { found, ours, .. } => Fate::Foreign { ours, found },
+            Decision::Restore { changed } => {
                 let now = entry.cell.read(self.files);
                 match (&entry.old, now.value()) {
                     // Another program has set the other threads.
@@ -354,13 +360,13 @@ impl Run<'_> {
     fn goal(
         &self,
         index: usize,
-        verdict: &Verdict,
-        verdicts: &[Verdict],
+        decision: &Decision,
+        decisions: &[Decision],
         entries: &[Entry],
     ) -> Option<State> {
         let entry = entries.get(index)?;
-        match verdict {
-            Verdict::Restore { .. } => {
+        match decision {
+            Decision::Restore { .. } => {
                 let old = entry.old.as_ref()?;
                 let is_ours = |state: &State| self.transaction.owns(index, state);
                 Some(match entry.cell.read(self.files) {
@@ -368,13 +374,13 @@ impl Run<'_> {
                     _ => old.clone(),
                 })
             }
-            Verdict::Keep { found, .. } => {
-                let reset = entries.iter().zip(verdicts).any(|(other, verdict)| {
-                    matches!(verdict, Verdict::Restore { changed: true }) && other.resets(entry)
+            Decision::Keep { found, .. } => {
+                let reset = entries.iter().zip(decisions).any(|(other, decision)| {
+                    matches!(decision, Decision::Restore { changed: true }) && other.resets(entry)
                 });
                 reset.then(|| found.clone())
             }
-            Verdict::Over(_) => None,
+            Decision::Over(_) => None,
         }
     }
 }

@@ -17,7 +17,7 @@ const IN_TURN: usize = 8;
 
 /// The machine's figures, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Machine {
+pub(crate) struct MachineLevel {
     pub(crate) dirty: Option<u64>,
     pub(crate) writeback: Option<u64>,
     pub(crate) hard_limit: Option<u64>,
@@ -48,7 +48,7 @@ pub(crate) fn flooded(actor: &Actor) -> u64 {
 /// dirtied for devices that are not steered, or not known. While they are more, no other device
 /// becomes the flooded one.
 pub(crate) fn put_down(
-    machine: &Machine,
+    machine: &MachineLevel,
     devices: &mut [DeviceObservation],
     elsewhere: u64,
     flood: &mut Option<Flood>,
@@ -75,7 +75,7 @@ pub(crate) fn put_down(
     }
 }
 
-impl Machine {
+impl MachineLevel {
     /// Bytes dirty and under writeback; none where the kernel does not say.
     pub(crate) fn backlog(&self) -> u64 {
         self.dirty.unwrap_or(0) + self.writeback.unwrap_or(0)
@@ -188,10 +188,13 @@ mod tests {
 
     #[test]
     fn without_debugfs_the_flooded_device_has_what_floods_dirtied_for_it() {
-        let mut machine =
-            Machine { dirty: Some(90 * MIB), writeback: Some(10 * MIB), ..Machine::default() };
+        let mut machine = MachineLevel {
+            dirty: Some(90 * MIB),
+            writeback: Some(10 * MIB),
+            ..MachineLevel::default()
+        };
         let mut flood = None;
-        let mut look = |machine: &Machine, dirtied: [u64; 2], known: Option<u64>| {
+        let mut look = |machine: &MachineLevel, dirtied: [u64; 2], known: Option<u64>| {
             let mut devices = vec![device(0, dirtied[0], &[]), device(16, dirtied[1], &[])];
             devices[0].dirty_bytes = known;
             put_down(machine, &mut devices, 0, &mut flood);
@@ -227,8 +230,11 @@ mod tests {
 
     #[test]
     fn a_flood_of_another_device_is_not_put_down_to_a_steered_one() {
-        let machine =
-            Machine { dirty: Some(900 * MIB), writeback: Some(100 * MIB), ..Machine::default() };
+        let machine = MachineLevel {
+            dirty: Some(900 * MIB),
+            writeback: Some(100 * MIB),
+            ..MachineLevel::default()
+        };
         let mut flood = None;
         let mut look = |dirtied: u64, commits: &[u64], elsewhere: u64| {
             let mut devices = vec![device(0, dirtied, commits)];

@@ -29,7 +29,7 @@ use crate::attention::{Attention, glances};
 use crate::cells::read_knobs;
 use crate::error::HostPlantError;
 use crate::groups::Groups;
-use crate::levels::{Flood, Level, Machine, Turn};
+use crate::levels::{Flood, Level, MachineLevel, Turn};
 use crate::options::Options;
 use crate::owner::Owner;
 use crate::priorities::{Priorities, SavedCell, Sources};
@@ -182,7 +182,7 @@ impl HostPlant {
         if self.probe.is_paused() {
             left = glances(time, |glance| {
                 self.probe.wait(glance, stop).map_err(lost)?;
-                let machine = Machine::read(&self.root, &mut self.buffer);
+                let machine = MachineLevel::read(&self.root, &mut self.buffer);
                 let is_sign =
                     !stop.load(Ordering::Relaxed) && self.attention.is_sign(machine.backlog());
                 if is_sign {

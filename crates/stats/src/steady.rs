@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! series ─▶ last `window` values ─┬─ Mann-Kendall: is there a trend at all? ──┐
-//!                                 └─ Theil-Sen:    does it matter? ───────────┴─▶ Verdict
+//!                                 └─ Theil-Sen:    does it matter? ───────────┴─▶ Steadiness
 //! ```
 //!
 //! A window is **steady** unless it shows a trend that is both there and worth waiting for.
@@ -48,7 +48,7 @@ pub const MIN_WINDOW: usize = 5;
 
 /// What the test says.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Verdict {
+pub struct Steadiness {
     /// Whether the last window shows no trend that matters. Never true when the series is too
     /// short.
     pub steady: bool,
@@ -61,12 +61,12 @@ pub struct Verdict {
 /// Judges the last `window` values of a series (operations or bytes a second, one value a tick, in
 /// order); a window under [`MIN_WINDOW`] is taken as [`MIN_WINDOW`].
 #[must_use]
-pub fn judge(series: &[f64], window: usize) -> Verdict {
+pub fn judge(series: &[f64], window: usize) -> Steadiness {
     let window = window.max(MIN_WINDOW);
-    let verdict = |steady, reason| Verdict { steady, too_short: false, reason };
+    let verdict = |steady, reason| Steadiness { steady, too_short: false, reason };
     let Some(start) = series.len().checked_sub(window) else {
         let reason = format!("too short to tell: {} of {window} samples", series.len());
-        return Verdict { steady: false, too_short: true, reason };
+        return Steadiness { steady: false, too_short: true, reason };
     };
     let last = &series[start..];
     if last.iter().any(|v| !v.is_finite()) {

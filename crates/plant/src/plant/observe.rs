@@ -13,7 +13,7 @@ use super::{HostPlant, Known, lost};
 use crate::attention::{Look, sees_all};
 use crate::cells::ahead;
 use crate::groups::Dirtied;
-use crate::levels::{Level, Machine, counters_of, flooded, put_down};
+use crate::levels::{Level, MachineLevel, counters_of, flooded, put_down};
 use crate::owner::process_name;
 use crate::told::Event;
 use crate::units::devices_of;
@@ -21,7 +21,7 @@ use crate::units::devices_of;
 impl HostPlant {
     /// An observation from the probe's snapshot and the figures of dirty pages.
     pub(super) fn see(&mut self, snapshot: &Snapshot) -> Result<Observation, PlantError> {
-        let machine = Machine::read(&self.root, &mut self.buffer);
+        let machine = MachineLevel::read(&self.root, &mut self.buffer);
         let sees_waits =
             self.probe.source() != SourceKind::Proc && snapshot.attached >= snapshot.window / 2;
         let mut actors: HashMap<usize, Vec<Actor>> = HashMap::new();
