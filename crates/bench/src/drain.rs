@@ -14,6 +14,7 @@ use floodwall_host::Sampler;
 use floodwall_load::{Dir, LoadError, sleep_until};
 use floodwall_model::rig::{Second, Step};
 use floodwall_model::{Bytes, HostSample, Interval, Rate, Watch};
+use floodwall_stats::phase::drain_rate;
 use rustix::io::Errno;
 
 use crate::error::BenchError;
@@ -33,16 +34,6 @@ const FOREIGN_DIRTY: f64 = 0.25;
 const USUAL_DIRTY: u64 = 64 << 20;
 /// Share of the pause in which some task waits for I/O (PSI `some`).
 const FOREIGN_PRESSURE: f64 = 0.3;
-/// Below this much dirty and under writeback there is no backlog, and the device's rate is not its
-/// drain rate.
-const BACKLOG_BYTES: u64 = 16 << 20;
-
-/// The device's write rate, where the backlog makes it a drain rate.
-pub(crate) fn drain_rate(host: &HostSample, seconds: f64) -> Option<f64> {
-    let backlog = host.dirty_bytes? + host.writeback_bytes?;
-    (backlog >= BACKLOG_BYTES && seconds > 0.0)
-        .then_some(host.device?.written_bytes as f64 / seconds)
-}
 
 /// Writes back the dirty pages of the directory's filesystem, and waits until its device is idle.
 ///
@@ -279,19 +270,5 @@ mod tests {
             said(HostSample { psi_io_some_us: Some(600_000), ..quiet })
                 .contains("waits for I/O 60 %")
         );
-    }
-
-    #[test]
-    fn only_a_backlogged_device_shows_its_drain_rate() {
-        let device = DeviceSample { written_bytes: 50_000_000, ..DeviceSample::default() };
-        let host = |dirty| HostSample {
-            dirty_bytes: Some(dirty),
-            writeback_bytes: Some(0),
-            device: Some(device),
-            ..HostSample::default()
-        };
-        assert_eq!(drain_rate(&host(1 << 30), 0.5), Some(1e8));
-        assert_eq!(drain_rate(&host(1 << 20), 0.5), None);
-        assert_eq!(drain_rate(&HostSample::default(), 0.5), None);
     }
 }

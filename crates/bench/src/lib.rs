@@ -14,6 +14,7 @@ pub mod device_lock;
 mod drain;
 mod error;
 pub mod groups;
+mod live;
 mod onlooker;
 mod phase;
 pub mod rig;

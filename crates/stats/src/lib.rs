@@ -6,6 +6,7 @@
 //! quantiles   LatencyCounts ─▶ percentiles
 //! hlog        Trials ─▶ HdrHistogram interval log
 //! intervals   a phase's intervals in bounded memory
+//! phase       loads on a host ─▶ warm-up, seconds measured ─▶ Phase
 //! steady      a series ─▶ is the load warmed up?
 //! stalls      operations second by second ─▶ dead seconds, stalls
 //! estimate    rounds of seconds ─▶ a rate or a ratio of rates with its 95 % interval
@@ -28,6 +29,7 @@ pub mod figures;
 pub mod frontier;
 pub mod hlog;
 pub mod intervals;
+pub mod phase;
 pub mod quantiles;
 #[cfg(test)]
 mod random;

@@ -95,7 +95,7 @@ fn kind(spec: &DeviceSpec) -> DeviceKind {
 fn victim(placed: &Placed, machine: &mut Machine, waits: &mut OpLatencies) -> Actor {
     let now = machine.now;
     let load = &mut machine.loads[placed.load];
-    let (done, block) = (load.meter.take(), load.block);
+    let ((done, reads), block) = (load.meter.take_with_read_calls(), load.block);
     let tasks = || machine.tasks.iter().filter(|t| t.load == placed.load);
     let inside = || tasks().filter_map(call_since);
     waits.merge(&done.latencies);
@@ -107,7 +107,7 @@ fn victim(placed: &Placed, machine: &mut Machine, waits: &mut OpLatencies) -> Ac
         process: Some(priorities::process(placed.load)),
         dirtied_bytes: commits.count() * block,
         commits,
-        reads: done.read_calls,
+        reads,
         waiting: inside().count() as u32,
         oldest: inside().map(|since| now.since(since)).max().unwrap_or_default().into(),
     }

@@ -5,6 +5,7 @@ use floodwall_device::Nanos;
 use floodwall_model::LatencyCounts;
 use floodwall_model::latency::{BUCKETS, bucket_of};
 use floodwall_model::trial::OpLatencies;
+use floodwall_stats::recorder::Delta;
 
 /// One kind of operation.
 #[derive(Clone, Debug)]
@@ -55,17 +56,6 @@ pub(crate) enum Kind {
     Read,
 }
 
-/// Operations between two samples.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Delta {
-    /// Whole operations: commits, reads, blocks of a flood.
-    pub(crate) ops: u64,
-    pub(crate) bytes: u64,
-    pub(crate) latencies: OpLatencies,
-    /// Reads as a tracer sees them: from the call, where `latencies` begins when a read is due.
-    pub(crate) read_calls: LatencyCounts,
-}
-
 /// See the [module](self).
 #[derive(Clone, Debug)]
 pub(crate) struct Meter {
@@ -113,6 +103,12 @@ impl Meter {
 
     /// The counts since the last call.
     pub(crate) fn take(&mut self) -> Delta {
+        self.take_with_read_calls().0
+    }
+
+    /// The same, and reads as a tracer sees them: from the call, where a [`Delta`] has them from
+    /// when they were due.
+    pub(crate) fn take_with_read_calls(&mut self) -> (Delta, LatencyCounts) {
         let [commit, write, sync, read] = &mut self.kinds;
         let latencies = OpLatencies {
             commit: commit.take(),
@@ -121,12 +117,8 @@ impl Meter {
             read: read.take(),
         };
         self.since_start += self.ops;
-        Delta {
-            ops: std::mem::take(&mut self.ops),
-            bytes: std::mem::take(&mut self.bytes),
-            latencies,
-            read_calls: self.read_calls.take(),
-        }
+        let (ops, bytes) = (std::mem::take(&mut self.ops), std::mem::take(&mut self.bytes));
+        (Delta { ops, bytes, latencies }, self.read_calls.take())
     }
 }
 
