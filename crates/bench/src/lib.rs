@@ -16,6 +16,7 @@ mod error;
 pub mod groups;
 mod live;
 mod onlooker;
+mod options;
 mod phase;
 pub mod rig;
 pub mod scratch;
@@ -23,5 +24,6 @@ pub mod setting_rig;
 pub mod space;
 
 pub use error::BenchError;
-pub use rig::{HostRig, Options};
+pub use options::Options;
+pub use rig::HostRig;
 pub use setting_rig::{InForce, SettingError, SettingRig};

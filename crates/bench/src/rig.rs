@@ -4,82 +4,40 @@
 //! open (checks, device lock, scratch directory) → prepare (files) → run × rounds
 //!                                                                 → close (everything gone)
 //!
-//! run:  for each phase, in an order that rotates with the round:
-//!         discard the floods' backlog → drain → settle → phase::run
+//! run (round.rs):  for each phase, in an order that rotates with the round:
+//!                    discard the floods' backlog → drain → settle → phase::run
 //! ```
 //!
 //! Rotating the order keeps the after-effects of a phase (a full device cache, a warm one) from
 //! always hitting the same successor.
 
 mod drain_rate;
+mod prepared;
+mod round;
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use floodwall_host::locate::{self, LocateError, Location};
 use floodwall_host::mounts::charges_writeback;
 use floodwall_host::{HostFacts, Sampler, SysRoot, memory, settings_in_force};
-use floodwall_load::{Apart, Dir, PreparedFlood, PreparedVictim, User};
+use floodwall_load::Dir;
 use floodwall_model::rig::{Second, Step};
-use floodwall_model::scenario::{Data, unsettled_rate};
 use floodwall_model::setting::VICTIMS_PRIORITY;
 use floodwall_model::status::Missing;
-use floodwall_model::trial::Warmup;
-use floodwall_model::{Bytes, Phase, PhaseKind, Rig, RigError, Scenario, Setting, Trial, Watch};
+use floodwall_model::{Bytes, Rig, RigError, Scenario, Setting, Trial, Watch};
 
 pub use drain_rate::{Bounds, DrainRate};
+use prepared::Prepared;
 
-use crate::budget::Budget;
 use crate::device_lock::{self, DeviceLock};
-use crate::drain;
 use crate::error::BenchError;
-use crate::groups::{self, Groups};
+use crate::groups::Groups;
 use crate::onlooker::Sights;
-use crate::phase::{self, PhaseRun};
+use crate::options::{Options, SAME_GROUP};
 use crate::scratch::{Scratch, ScratchError};
 use crate::space::{self, Room};
-
-/// Why there are no groups of victims and floods where the user wants none.
-pub(crate) const SAME_GROUP: &str = "--same-group keeps victims and floods in one group";
-
-/// How a host rig is opened.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Measure also on filesystems that leave writeback to another one.
-    pub force: bool,
-    /// Makes offsets and data repeatable.
-    pub seed: u64,
-    /// When the program began: the run's time axis.
-    pub origin: Instant,
-    /// Set to end the run.
-    pub stop: Arc<AtomicBool>,
-    /// The user that runs commands; the caller if absent.
-    pub user: Option<User>,
-    /// The program, with its arguments, that floods as a separate process
-    /// ([`floodwall_load::apart::serve`]). Without it, floods are threads of this process and in
-    /// its control group.
-    pub flood_command: Vec<PathBuf>,
-    /// Leave victims and floods in one control group.
-    pub same_group: bool,
-}
-
-impl Options {
-    /// Nothing forced, loads as threads of the caller.
-    #[must_use]
-    pub fn new(origin: Instant, stop: Arc<AtomicBool>) -> Self {
-        Self {
-            force: false,
-            seed: 0,
-            origin,
-            stop,
-            user: None,
-            flood_command: Vec::new(),
-            same_group: true,
-        }
-    }
-}
 
 /// This host, one directory of it.
 #[derive(Debug)]
@@ -101,25 +59,6 @@ pub struct HostRig {
     /// Operations seen of victims that are commands.
     sights: Sights,
     first_operation: Option<Duration>,
-}
-
-/// A scenario whose files are written.
-#[derive(Debug)]
-struct Prepared {
-    scenario: Scenario,
-    victims: Vec<PreparedVictim>,
-    floods: Vec<PreparedFlood>,
-}
-
-impl Prepared {
-    /// Whether a scenario works on these files: other rates, durations and phases make no others.
-    fn has_the_files_of(&self, scenario: &Scenario) -> bool {
-        let (here, there) = (&self.scenario.victims, &scenario.victims);
-        let mut pairs = here.iter().zip(there);
-        here.len() == there.len()
-            && pairs.all(|(a, b)| a.is_same_but_for_rate(b))
-            && self.scenario.floods == scenario.floods
-    }
 }
 
 impl HostRig {
@@ -296,35 +235,19 @@ impl HostRig {
                 });
             }
         };
-        let (dir, stop) = (self.scratch.dir(), &*self.options.stop);
-        let user = self.options.user.as_ref();
-        // All refusals come before the first gigabyte is written.
-        scenario.victims.iter().try_for_each(|victim| floodwall_load::check_victim(dir, victim))?;
-        scenario.floods.iter().try_for_each(|flood| floodwall_load::check_flood(dir, flood))?;
-        let (mut victims, mut floods) = (Vec::new(), Vec::new());
-        for (i, victim) in scenario.victims.iter().enumerate() {
-            let seed = self.options.seed.wrapping_add(i as u64);
-            victims.push(floodwall_load::prepare_victim(
-                dir,
-                victim,
-                user,
-                seed,
-                &mut progress,
-                stop,
-            )?);
-        }
-        for (i, flood) in scenario.floods.iter().enumerate() {
-            let seed = self.options.seed.wrapping_add(1_000 + i as u64);
-            let prepare =
-                || floodwall_load::prepare_flood(dir, flood, user, seed, &mut progress, stop);
-            floods.push(groups::as_flood(&self.groups, prepare)??);
-        }
+        let prepared = Prepared::write(
+            scenario,
+            self.scratch.dir(),
+            &self.options,
+            &self.groups,
+            &mut progress,
+        )?;
         self.first_operation = first;
         self.sights = Sights::new(scenario, &self.root, &self.location);
-        if stop.load(Ordering::Relaxed) {
+        if self.options.stop.load(Ordering::Relaxed) {
             return Err(BenchError::Interrupted);
         }
-        self.prepared = Some(Prepared { scenario: scenario.clone(), victims, floods });
+        self.prepared = Some(prepared);
         Ok(())
     }
 
@@ -336,81 +259,6 @@ impl HostRig {
         drop(self.prepared);
         Ok(self.scratch.remove()?)
     }
-
-    /// Runs the phases of one round into `trial`.
-    fn run_phases(&mut self, trial: &mut Trial, watch: &mut dyn Watch) -> Result<(), BenchError> {
-        let Some(prepared) = &self.prepared else { return Err(BenchError::Interrupted) };
-        let scenario = &prepared.scenario;
-        if let Some(why) = unsettled_rate(scenario) {
-            return Err(BenchError::Unsettled(why));
-        }
-        let kinds = scenario.phase_kinds();
-        let with_intervals = kinds.iter().filter(|kind| **kind != PhaseKind::Burst).count();
-        let budget = Budget::of_phase(with_intervals, scenario.timing.rounds);
-        let stop = &*self.options.stop;
-        let proc_root = self.root.path().join("proc");
-        let apart = (!self.options.flood_command.is_empty()).then(|| Apart {
-            command: self.options.flood_command.clone(),
-            group: self.groups.as_ref().ok().and_then(Groups::flood),
-        });
-        for i in 0..kinds.len() {
-            let kind = kinds[(i + trial.round as usize - 1) % kinds.len()];
-            clear_backlog(
-                &prepared.floods,
-                &self.groups,
-                self.scratch.dir(),
-                &mut self.sampler,
-                &self.options,
-                trial.round,
-                watch,
-            )?;
-            drain::settle(&mut self.sampler, scenario.timing.settle, stop, trial.round, watch)?;
-            let phase = match (kind, scenario.burst) {
-                (PhaseKind::Burst, Some(bytes)) => {
-                    let data = scenario.floods.first().map_or(Data::Random, |f| f.data);
-                    // A burst stands for some other program, which is not in the floods' group.
-                    burst(self.scratch.dir(), bytes, data, &self.options, trial.round, watch)?
-                }
-                _ => phase::run(
-                    PhaseRun {
-                        kind,
-                        round: trial.round,
-                        victims: &prepared.victims,
-                        floods: &prepared.floods,
-                        timing: &scenario.timing,
-                        sampler: &mut self.sampler,
-                        stop,
-                        origin: self.options.origin,
-                        seed: self
-                            .options
-                            .seed
-                            .wrapping_add(u64::from(trial.round) << 32 | (i as u64) << 16),
-                        proc_root: &proc_root,
-                        budget,
-                        sights: &mut self.sights,
-                        apart: apart.as_ref(),
-                        priority: trial.setting.get(VICTIMS_PRIORITY),
-                    },
-                    watch,
-                )?,
-            };
-            let cut_short = phase.cut_short.clone();
-            trial.phases.push(phase);
-            if let Some(cause) = cut_short {
-                return Err(BenchError::CutShort(cause));
-            }
-        }
-        // The last phase's writeback errors have to come out too.
-        clear_backlog(
-            &prepared.floods,
-            &self.groups,
-            self.scratch.dir(),
-            &mut self.sampler,
-            &self.options,
-            trial.round,
-            watch,
-        )
-    }
 }
 
 /// Free space on a directory's filesystem.
@@ -418,47 +266,6 @@ fn free_space(dir: &Dir) -> Result<Bytes, LocateError> {
     let fs = rustix::fs::fstatvfs(dir)
         .map_err(|e| LocateError::Directory { path: dir.path().to_owned(), source: e.into() })?;
     Ok(Bytes(fs.f_bavail.saturating_mul(fs.f_frsize)))
-}
-
-/// Throws the floods' backlog away, writes back what else is dirty and waits until the device is
-/// idle.
-fn clear_backlog(
-    floods: &[PreparedFlood],
-    groups: &Result<Groups, String>,
-    directory: &Dir,
-    sampler: &mut Sampler,
-    options: &Options,
-    round: u32,
-    watch: &mut dyn Watch,
-) -> Result<(), BenchError> {
-    groups::as_flood(groups, || floods.iter().try_for_each(PreparedFlood::discard))??;
-    drain::drain(directory, sampler, &options.stop, options.origin, round, watch)
-}
-
-fn burst(
-    dir: &Dir,
-    bytes: Bytes,
-    data: Data,
-    options: &Options,
-    round: u32,
-    watch: &mut dyn Watch,
-) -> Result<Phase, BenchError> {
-    watch.step(Step { what: "measuring", phase: Some(PhaseKind::Burst), round, expected_s: 1.0 });
-    let start_s = options.origin.elapsed().as_secs_f64();
-    let totals =
-        floodwall_load::burst(dir, bytes, data, options.seed ^ u64::from(round), &options.stop)?;
-    Ok(Phase {
-        kind: PhaseKind::Burst,
-        start_s,
-        seconds: totals.seconds,
-        warmup: Warmup { verdict: "a burst has no warm-up".into(), ..Warmup::default() },
-        intervals: Vec::new(),
-        overrun: floodwall_model::trial::OpLatencies::default(),
-        victims: Vec::new(),
-        floods: Vec::new(),
-        burst: Some(totals),
-        cut_short: options.stop.load(Ordering::Relaxed).then(|| "interrupted".to_owned()),
-    })
 }
 
 impl Rig for HostRig {
@@ -481,17 +288,11 @@ impl Rig for HostRig {
             .map_or(Ok(()), |(knob, value)| {
                 Err(BenchError::SettingNotInForce(format!("{knob}={value}")))
             })
-            .and_then(|()| match &mut self.prepared {
-                Some(p) if p.has_the_files_of(scenario) => {
-                    for (prepared, victim) in p.victims.iter_mut().zip(&scenario.victims) {
-                        prepared.set_rate(victim.rate);
-                    }
-                    p.scenario = scenario.clone();
-                    Ok(())
-                }
-                _ => self.prepare(scenario, watch),
+            .and_then(|()| {
+                let taken_over = self.prepared.as_mut().is_some_and(|p| p.take_over(scenario));
+                if taken_over { Ok(()) } else { self.prepare(scenario, watch) }
             })
-            .and_then(|()| self.run_phases(&mut trial, watch));
+            .and_then(|()| self.run_round(&mut trial, watch));
         match result {
             Ok(()) => Ok(trial),
             Err(e) => Err(RigError {

@@ -2,9 +2,11 @@
 
 use std::cell::RefCell;
 use std::fs;
+use std::path::PathBuf;
 
 use floodwall_host::settings_in_force;
-use floodwall_knobs::{Hold, InTheWay};
+use floodwall_knobs::journal::{DiskStore, JournalError};
+use floodwall_knobs::{Hold, InTheWay, KernelFiles, Session, SystemClock, Who, session};
 use floodwall_model::{DeviceId, scenario};
 use floodwall_testing::tree::put;
 
@@ -270,10 +272,10 @@ fn a_change_by_somebody_else_fails_the_trial_and_is_left_alone() {
 fn what_a_killed_run_left_is_put_back_by_the_next() {
     let machine = Machine::new();
     let mut rig = machine.rig(|_| Ok(()));
-    rig.keeper.put_in_force(&wanted(), Err("its victims and floods have none"), 10.0).unwrap();
+    rig.applier.put_in_force(&wanted(), Err("its victims and floods have none"), 10.0).unwrap();
     assert_eq!(machine.nr_requests(), "8");
     // Killed: nothing is put back, and the kernel drops the lock.
-    rig.keeper.open = None;
+    rig.applier.open = None;
     drop(rig);
     assert_eq!(machine.nr_requests(), "8");
     let fake = Fake { machine: &machine, does: |_| Ok(()), seen: Vec::new() };
@@ -293,7 +295,7 @@ fn what_a_killed_run_left_is_put_back_by_the_next() {
 fn a_stop_while_a_setting_is_applied_puts_it_back() {
     let machine = Machine::new();
     let mut rig = machine.rig(|_| Ok(()));
-    rig.keeper.clock.0.store(true, Ordering::Relaxed);
+    rig.applier.clock.0.store(true, Ordering::Relaxed);
     let error = rig.run(&scenario(), &wanted(), 1, &mut ()).unwrap_err();
     assert!(error.interrupted, "{error}");
     assert_eq!(machine.nr_requests(), "256");

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::{ArgGroup, Args};
-use floodwall_bench::rig::Options;
+use floodwall_bench::Options;
 use floodwall_load::User;
 use floodwall_model::scenario::{self, Flood, FloodKind, Pace, Scenario, Victim, VictimKind};
 use floodwall_model::toml_text;
