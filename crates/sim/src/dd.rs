@@ -56,7 +56,7 @@ mod tests {
 
     use super::*;
     use crate::fs::FsKind;
-    use crate::rig::SimOptions;
+    use crate::options::SimOptions;
 
     #[test]
     fn over_nfs_small_limits_let_link_and_disks_work_at_the_same_time() {

@@ -11,7 +11,8 @@ use floodwall_model::{Bytes, Setting};
 
 use crate::error::SimError;
 use crate::fs::FsKind;
-use crate::rig::{SimOptions, SimRig};
+use crate::options::SimOptions;
+use crate::rig::SimRig;
 use crate::workload::{Chooser, Program, VictimProgram, Way, seeded};
 
 /// What to do to the device.

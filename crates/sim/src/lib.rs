@@ -18,7 +18,7 @@
 //! | `block`, `wbt`, `elevator`, `driver` | block/, and what a device's driver says |
 //! | `machine` | puts them together and lets time pass |
 //! | `plant` | lives on while somebody looks at it and turns its knobs, as a [`Plant`] |
-//! | `rig`, `phase`, `setup`, `settings` | a scenario under a setting as a [`Trial`] |
+//! | `options`, `rig`, `phase`, `setup`, `settings` | a scenario under a setting as a [`Trial`] |
 //!
 //! Times are [`floodwall_device::Nanos`], sizes bytes unless a name says pages (4 KiB), rates pages
 //! or bytes per second as the kernel keeps them. Pure: no file, no clock, no environment, no
@@ -42,6 +42,7 @@ mod groups;
 pub mod kernel;
 pub mod limits;
 mod machine;
+mod options;
 mod page_cache;
 mod phase;
 pub mod plant;
@@ -61,6 +62,7 @@ pub use dd::DdResult;
 pub use disktest::{DiskTest, DiskTestResult};
 pub use error::SimError;
 pub use fs::{FsKind, UnknownFs};
+pub use options::SimOptions;
 pub use plant::{PlantDevice, SimPlant};
-pub use rig::{ExplainedPhase, SimOptions, SimRig};
+pub use rig::{ExplainedPhase, SimRig};
 pub use scan::{ScanResult, TableScans};

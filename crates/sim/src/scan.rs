@@ -106,7 +106,7 @@ mod tests {
 
     use super::*;
     use crate::kernel::Generation;
-    use crate::rig::SimOptions;
+    use crate::options::SimOptions;
 
     #[test]
     fn cfq_idles_for_read_threads_that_go_elsewhere() {

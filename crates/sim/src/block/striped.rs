@@ -40,6 +40,21 @@ impl Striped {
         Self { members, stripes, depth, turn: 0 }
     }
 
+    /// The elevators of all member queues as one; there must be at least one.
+    pub(crate) fn one(
+        mut elevators: Vec<Box<dyn Elevator>>,
+        chunk: u64,
+        depth: u32,
+    ) -> Box<dyn Elevator> {
+        match elevators.pop() {
+            Some(only) if elevators.is_empty() => only,
+            last => {
+                elevators.extend(last);
+                Box::new(Self::new(elevators, chunk, depth))
+            }
+        }
+    }
+
     fn member(&mut self, offset: u64) -> &mut Member {
         &mut self.members[self.stripes.member(offset)]
     }

@@ -107,7 +107,8 @@ mod tests {
     use crate::block::End;
     use crate::fs::FsKind;
     use crate::kernel::Generation;
-    use crate::rig::{SimOptions, SimRig};
+    use crate::options::SimOptions;
+    use crate::rig::SimRig;
 
     const WAITED_FOR: Flags = Flags { sync: true, idle: false, meta: false, background: false };
 

@@ -17,8 +17,9 @@ use crate::block::Change;
 use crate::elevator::{Dispatch, Elevator, ElevatorKind, Merge, Noop, TunableError, offered};
 use crate::fs::FsKind;
 use crate::kernel::Generation;
+use crate::options::SimOptions;
 use crate::request::{IoRequest, PriorityClass, ProcessIndex};
-use crate::rig::{SimOptions, SimRig};
+use crate::rig::SimRig;
 use crate::setup::Loads;
 
 /// What a device was asked for: operation, first byte, length, when it was submitted and when it

@@ -17,14 +17,13 @@ use floodwall_model::{DeviceId, Setting};
 
 use super::priorities;
 use super::state::SimPlant;
-use crate::block::Change;
+use crate::block::{Change, Striped};
 use crate::elevator::ElevatorKind;
 use crate::error::SimError;
 use crate::fs::FsKind;
 use crate::groups;
 use crate::kernel::Generation;
 use crate::limits::{BdiContext, BdiLimits, DirtyKnobs, KnobError, Limit};
-use crate::rig::one_elevator;
 use crate::settings::{self, Queue};
 
 /// The least that `nr_requests` can be; less is taken as this (`BLKDEV_MIN_RQ`).
@@ -244,7 +243,7 @@ fn write_queue(
             let yields = value == "bfq";
             let slots = queue.nr_requests * members;
             let elevators = std::mem::take(&mut queue.elevators);
-            change.elevator = Some((one_elevator(elevators, chunk, device.given), slots, yields));
+            change.elevator = Some((Striped::one(elevators, chunk, device.given), slots, yields));
         }
         "nr_requests" => change.nr_requests = Some(queue.nr_requests * members),
         "max_sectors_kb" => {

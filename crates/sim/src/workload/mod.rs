@@ -23,6 +23,5 @@ mod task;
 mod victim;
 
 pub(crate) use choose::{Chooser, Way, seeded};
-pub(crate) use meter::Meter;
 pub(crate) use pace::{Limit, Tickets};
 pub(crate) use task::{FloodKind, FloodProgram, Load, Program, State, Task, VictimProgram};
