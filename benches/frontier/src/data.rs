@@ -1,8 +1,5 @@
 //! A cell's file.
 
-use std::path::Path;
-
-use anyhow::Context;
 use floodwall_model::Setting;
 use floodwall_stats::figures::Summary;
 use published::origin::Origin;
@@ -41,22 +38,4 @@ pub(crate) struct Row {
     /// Why it has no figures: the kernel has no such knob …
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) failure: Option<String>,
-}
-
-/// A cell's file; `None` where it was never measured.
-pub(crate) fn read(path: &Path) -> anyhow::Result<Option<Measured>> {
-    if !path.exists() {
-        return Ok(None);
-    }
-    let text = std::fs::read_to_string(path)
-        .with_context(|| format!("can't read '{}'", path.display()))?;
-    serde_json::from_str(&text).map(Some).with_context(|| format!("'{}'", path.display()))
-}
-
-/// Writes a cell's file.
-pub(crate) fn write(path: &Path, measured: &Measured) -> anyhow::Result<()> {
-    let text = serde_json::to_string(measured)? + "\n";
-    let written = std::fs::create_dir_all(path.parent().unwrap_or(path))
-        .and_then(|()| std::fs::write(path, text));
-    written.with_context(|| format!("can't write '{}'", path.display()))
 }

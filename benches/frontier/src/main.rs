@@ -23,7 +23,7 @@ use std::path::PathBuf;
 use clap::Parser;
 use processes::interrupt;
 use published::document::{mark_documents, replace_section};
-use published::origin;
+use published::{origin, stored};
 
 use cells::{Cell, Pace, Place};
 use data::Measured;
@@ -98,7 +98,7 @@ fn is_wanted(cell: &Cell, parts: &[String]) -> bool {
 /// Measures what a cell lacks.
 fn measure(args: &Args, pace: Pace, cell: &Cell) -> anyhow::Result<()> {
     let path = args.data.join(cell.name() + ".json");
-    let mut known = data::read(&path)?.unwrap_or_default();
+    let mut known: Measured = stored::read(&path)?.unwrap_or_default();
     let wants_lab = !args.no_lab && (known.lab.is_none() || args.again);
     let wants_sim = !args.no_sim && (known.sim.is_none() || args.again);
     if args.missing {
@@ -114,12 +114,12 @@ fn measure(args: &Args, pace: Pace, cell: &Cell) -> anyhow::Result<()> {
     if wants_lab && cell.place.is_here() {
         eprintln!("{}: behind a real kernel", cell.name());
         known.lab = Some(lab::measure(cell, pace, &args.floodwall, &args.raw)?);
-        data::write(&path, &known)?;
+        stored::write(&path, &known)?;
     }
     if wants_sim {
         eprintln!("{}: in the simulator", cell.name());
         known.sim = Some(simulated::measure(cell, pace, known.lab.as_ref())?);
-        data::write(&path, &known)?;
+        stored::write(&path, &known)?;
     }
     Ok(())
 }
@@ -131,7 +131,7 @@ fn write(args: &Args, root: &std::path::Path) -> anyhow::Result<()> {
             .into_iter()
             .filter(|cell| cell.place == place)
             .filter_map(|cell| {
-                let read = data::read(&args.data.join(cell.name() + ".json"));
+                let read = stored::read(&args.data.join(cell.name() + ".json"));
                 read.map(|data| Some((cell, data?))).transpose()
             })
             .collect::<anyhow::Result<_>>()?;

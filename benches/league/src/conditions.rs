@@ -18,12 +18,12 @@ use floodwall_model::scenario::{self, parse_flood, parse_victim};
 use floodwall_model::{Bytes, Setting};
 use floodwall_sim::{PlantDevice, SimOptions};
 use published::origin::Origin;
+use published::stored::{read, write};
 use rand_core::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use serde::{Deserialize, Serialize};
 
 use crate::stage::Stage;
-use crate::stored::{read, write};
 
 /// Where loads come and go: a disk, an SSD, an array with a cache, a volume over a network.
 const DEVICES: [&str; 4] = ["hdd-7200", "sata-ssd", "raid10-bbwc-2010", "cloud-gp3"];

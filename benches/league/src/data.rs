@@ -98,19 +98,6 @@ pub(crate) fn origin<'a>(cells: impl Iterator<Item = &'a CellData>) -> Origin {
 }
 
 impl CellData {
-    /// Reads a cell's file; `None` without one.
-    pub(crate) fn read(path: &Path) -> anyhow::Result<Option<Self>> {
-        let text = match std::fs::read_to_string(path) {
-            Ok(text) => text,
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Err(e) => return Err(e).with_context(|| format!("can't read '{}'", path.display())),
-        };
-        let data = serde_json::from_str(&text).with_context(|| {
-            format!("'{}' was changed or cut; remove it to run the cell again", path.display())
-        })?;
-        Ok(Some(data))
-    }
-
     /// Writes it whole or not at all.
     pub(crate) fn write(&self, path: &Path) -> anyhow::Result<()> {
         let beside = path.with_extension("new");
@@ -127,6 +114,8 @@ impl CellData {
 
 #[cfg(test)]
 mod tests {
+    use published::stored;
+
     use super::*;
 
     #[test]
@@ -134,7 +123,7 @@ mod tests {
         let dir = std::env::temp_dir().join(format!("league-data-{}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();
         let path = dir.join("cell.json");
-        assert_eq!(CellData::read(&path).unwrap(), None);
+        assert_eq!(stored::read::<CellData>(&path).unwrap(), None);
         let mut data = CellData::default();
         let setting: Setting = [("scheduler".to_owned(), "bfq".to_owned())].into_iter().collect();
         data.measured.insert(setting.to_string(), Measured { score: -0.3, ..Measured::default() });
@@ -145,12 +134,14 @@ mod tests {
             best: vec![setting.clone()],
         });
         data.write(&path).unwrap();
-        let read = CellData::read(&path).unwrap().unwrap();
+        let read = stored::read::<CellData>(&path).unwrap().unwrap();
         assert_eq!(read, data);
         assert_eq!(read.of(&setting).unwrap().score, -0.3);
         let text = std::fs::read_to_string(&path).unwrap();
         std::fs::write(&path, &text[..text.len() / 2]).unwrap();
-        assert!(CellData::read(&path).unwrap_err().to_string().contains("changed or cut"));
+        assert!(
+            stored::read::<CellData>(&path).unwrap_err().to_string().contains("changed or cut")
+        );
         std::fs::remove_dir_all(&dir).unwrap();
     }
 }

@@ -20,6 +20,7 @@ use processes::guarded::Guarded;
 use processes::interrupt;
 use published::document::replace_section;
 use published::origin::{self, Origin};
+use published::stored;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -127,7 +128,7 @@ pub(crate) fn run(args: &LabArgs) -> anyhow::Result<()> {
         let cell = cell.with_context(|| format!("no cell is called '{name}'"))?;
         let path = args.data.join(format!("{name}.json"));
         let mut measured =
-            read(&path)?.unwrap_or_else(|| OnLab { cell: cell.name(), ..OnLab::default() });
+            stored::read(&path)?.unwrap_or_else(|| OnLab { cell: cell.name(), ..OnLab::default() });
         let (searches, guards) =
             (measured.contenders.is_empty() && !args.only_guard, measured.guard.is_empty());
         if !searches && !guards {
@@ -156,15 +157,6 @@ pub(crate) fn run(args: &LabArgs) -> anyhow::Result<()> {
     let (section, origin) = section(&args.data)?;
     println!("{section}");
     replace_section(&args.out, "league-lab", "league lab", &section, &origin, &root)
-}
-
-fn read(path: &Path) -> anyhow::Result<Option<OnLab>> {
-    if !path.exists() {
-        return Ok(None);
-    }
-    let text = std::fs::read_to_string(path)
-        .with_context(|| format!("can't read '{}'", path.display()))?;
-    serde_json::from_str(&text).map(Some).with_context(|| format!("'{}'", path.display()))
 }
 
 /// A device with a filesystem, taken down whatever happens.

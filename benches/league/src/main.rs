@@ -22,7 +22,6 @@ mod prior;
 mod random;
 mod run;
 mod stage;
-mod stored;
 mod table;
 mod work;
 
@@ -30,7 +29,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
 use published::document::{mark_documents, replace_section};
-use published::origin;
+use published::{origin, stored};
 
 /// Put settings side by side in the simulator and write docs/league.md.
 #[derive(Parser)]
@@ -139,7 +138,7 @@ fn league(args: &LeagueArgs) -> anyhow::Result<()> {
     let mut there = Vec::new();
     let all = cells::all();
     for cell in &all {
-        let Some(data) = data::CellData::read(&path(cell))? else { continue };
+        let Some(data) = stored::read::<data::CellData>(&path(cell))? else { continue };
         let Some(grid) = &data.grid else { continue };
         // A quick look of an earlier run is no exhaustive grid.
         if args.every != 1 || grid.points == cells::points(cell, data.reference.drain_bytes_per_s)?

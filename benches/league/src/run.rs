@@ -17,6 +17,7 @@ use floodwall_tune::objective::{Objective, Reference, pooled};
 use floodwall_tune::space::Space;
 use floodwall_tune::tuner::{Clock, Options, Outcome, Recommendation, tune};
 use published::origin::{self, Origin};
+use published::stored;
 
 use crate::cells::{self, Cell};
 use crate::contenders;
@@ -53,7 +54,7 @@ pub(crate) fn cell(
     let place = Place { machine: cell.machine(1)?, scenario: cell.scenario()? };
     let reference = place.reference()?;
     let alone = Alone::from(&reference);
-    let mut data = match CellData::read(path)? {
+    let mut data = match stored::read::<CellData>(path)? {
         Some(data) if data.reference == alone => data,
         Some(_) => {
             tell("its data are of another simulator: begun anew");

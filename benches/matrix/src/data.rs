@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anyhow::Context;
 use published::origin::Origin;
+use published::stored;
 use serde::{Deserialize, Serialize};
 
 use crate::said::{Outcome, Said};
@@ -80,14 +81,7 @@ impl KernelData {
     /// # Errors
     /// A file that can't be read or understood.
     pub(crate) fn read(dir: &Path, name: &str) -> anyhow::Result<Option<Self>> {
-        let path = dir.join(format!("{name}.json"));
-        match std::fs::read_to_string(&path) {
-            Ok(text) => serde_json::from_str(&text)
-                .with_context(|| format!("'{}'", path.display()))
-                .map(Some),
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
-            Err(e) => Err(e).with_context(|| format!("can't read '{}'", path.display())),
-        }
+        stored::read(&dir.join(format!("{name}.json")))
     }
 
     pub(crate) fn write(&self, dir: &Path) -> anyhow::Result<()> {

@@ -3,6 +3,7 @@
 
 pub mod document;
 pub mod origin;
+pub mod stored;
 
 use std::path::Path;
 

@@ -16,7 +16,7 @@ pub(super) struct Prepared {
 }
 
 impl Prepared {
-    /// Writes the files, each victim's and flood's with a seed of its own. `progress` gets the
+    /// Writes the files. Each victim and each flood has a seed of its own. `progress` gets the
     /// bytes of each step.
     ///
     /// # Errors
