@@ -91,12 +91,17 @@ impl Supervisor<'_> {
             if begin.elapsed() >= patience {
                 return None;
             }
-            self.notifier.alive();
-            match self.events.recv_timeout(NAP) {
-                Ok(Event::Signal(SIGINT | SIGTERM)) => self.stopping = true,
-                Err(RecvTimeoutError::Disconnected) => thread::sleep(NAP),
-                _ => {}
-            }
+            self.nap();
+        }
+    }
+
+    /// Lets a moment pass in a wait for a process, in which signals are handled.
+    pub(super) fn nap(&mut self) {
+        self.notifier.alive();
+        match self.events.recv_timeout(NAP) {
+            Ok(Event::Signal(SIGINT | SIGTERM)) => self.stopping = true,
+            Err(RecvTimeoutError::Disconnected) => thread::sleep(NAP),
+            _ => {}
         }
     }
 

@@ -2,14 +2,10 @@
 
 use std::os::unix::process::CommandExt;
 use std::process::Stdio;
-use std::sync::mpsc::RecvTimeoutError;
-use std::thread;
 use std::time::Instant;
 
-use signal_hook::consts::{SIGINT, SIGTERM};
-
 use super::child::this_program;
-use super::{Event, HANG, NAP, Supervisor};
+use super::{HANG, Supervisor};
 use crate::log::Priority;
 use crate::restore;
 
@@ -65,12 +61,7 @@ impl Supervisor<'_> {
                     "still putting back what the worker held: a queue has to run dry",
                 );
             }
-            self.notifier.alive();
-            match self.events.recv_timeout(NAP) {
-                Ok(Event::Signal(SIGINT | SIGTERM)) => self.stopping = true,
-                Err(RecvTimeoutError::Disconnected) => thread::sleep(NAP),
-                _ => {}
-            }
+            self.nap();
         }
     }
 }
