@@ -20,12 +20,11 @@ use floodwall_device::fault::Disturbance;
 use floodwall_device::spec::{Fault, FaultKind};
 use floodwall_model::{Rig, RigError, Scenario, Setting, Trial, Watch};
 use floodwall_sim::{SimOptions, SimRig};
+use floodwall_stats::random::Random;
 use floodwall_tune::objective::Reference;
 use floodwall_tune::tuner::{Clock, Options, tune};
 use published::document::replace_section;
 use published::origin::{self, Origin};
-use rand_core::{Rng, SeedableRng};
-use rand_pcg::Pcg64Mcg;
 use serde::{Deserialize, Serialize};
 
 use crate::cells::{self, Cell};
@@ -60,15 +59,12 @@ pub(crate) struct NoiseArgs {
 /// A machine whose device is of another speed in every trial.
 struct Noisy {
     machine: SimOptions,
-    random: Pcg64Mcg,
+    random: Random,
 }
 
 impl Noisy {
     fn slowness(&mut self) -> f64 {
-        let unit = |r: &mut Pcg64Mcg| (r.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
-        // Nearly normal: the sum of twelve uniforms.
-        let z = (0..12).map(|_| unit(&mut self.random)).sum::<f64>() - 6.0;
-        (SIGMA * z.abs()).exp()
+        (SIGMA * self.random.normal().abs()).exp()
     }
 }
 
@@ -190,7 +186,7 @@ fn one(cell: &Cell, seed: u64) -> anyhow::Result<Search> {
     let machine = cell.machine(seed)?;
     let scenario = cell.scenario()?;
     let in_force = SimRig::new(machine.clone()).check(&scenario, &Setting::default())?;
-    let mut rig = Noisy { machine: machine.clone(), random: Pcg64Mcg::seed_from_u64(seed) };
+    let mut rig = Noisy { machine: machine.clone(), random: Random::seeded(seed) };
     let options = Options { seconds: SEARCH_S, seed, ..Options::default() };
     let mut space_of = |reference: &Reference| cells::space(&machine, &in_force, reference);
     let outcome =

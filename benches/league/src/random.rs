@@ -23,30 +23,25 @@
 //!   providers state them.
 
 use floodwall_device::DeviceSpec;
-use rand_core::{Rng, SeedableRng};
-use rand_pcg::Pcg64Mcg;
+use floodwall_stats::random::Random;
 
 /// Classes of devices, by name.
 pub(crate) const CLASSES: [&str; 6] =
     ["drawn-disk", "drawn-array", "drawn-sata-ssd", "drawn-nvme", "drawn-usb-stick", "drawn-cloud"];
 
 /// A stream of draws.
-struct Draw(Pcg64Mcg);
+struct Draw(Random);
 
 impl Draw {
-    fn unit(&mut self) -> f64 {
-        (self.0.next_u64() >> 11) as f64 / (1u64 << 53) as f64
-    }
-
     /// Evenly by the logarithm, to three digits.
     fn between(&mut self, low: f64, high: f64) -> f64 {
-        let value = (low.ln() + (high / low).ln() * self.unit()).exp();
+        let value = (low.ln() + (high / low).ln() * self.0.unit()).exp();
         let digit = 10f64.powf(value.log10().floor() - 2.0);
         (value / digit).round() * digit
     }
 
     fn one_of<T: Copy>(&mut self, choices: &[T]) -> T {
-        choices[((self.unit() * choices.len() as f64) as usize).min(choices.len() - 1)]
+        choices[((self.0.unit() * choices.len() as f64) as usize).min(choices.len() - 1)]
     }
 }
 
@@ -54,7 +49,7 @@ impl Draw {
 pub(crate) fn spec(class: &str, seed: u32) -> anyhow::Result<DeviceSpec> {
     let number = CLASSES.iter().position(|name| *name == class);
     let number = number.ok_or_else(|| anyhow::anyhow!("'{class}' is no class of drawn devices"))?;
-    let mut draw = Draw(Pcg64Mcg::seed_from_u64(u64::from(seed) << 8 | number as u64));
+    let mut draw = Draw(Random::seeded(u64::from(seed) << 8 | number as u64));
     let (description, tables) = match class {
         "drawn-disk" => {
             let cache = draw.one_of(&[16, 32, 64, 128, 256]);
@@ -149,10 +144,10 @@ struct Flash {
 impl Flash {
     fn table(&self, draw: &mut Draw) -> (String, String) {
         let program = draw.between(0.6, 3.5);
-        let has_slc = !self.protected && draw.unit() < 0.8;
+        let has_slc = !self.protected && draw.0.unit() < 0.8;
         let slc = draw.between(6.0, 80.0);
         let filled = draw.between(0.2, 0.95);
-        let worn = draw.unit() < 0.5;
+        let worn = draw.0.unit() < 0.5;
         // Four planes of 16 KiB a die.
         let rate = f64::from(self.channels * self.dies) * 65_536.0 / program / 1e3;
         let slc_lines = if has_slc {
@@ -212,7 +207,7 @@ fn sata_ssd(draw: &mut Draw) -> (String, String) {
 }
 
 fn nvme(draw: &mut Draw) -> (String, String) {
-    let protected = draw.unit() < 0.5;
+    let protected = draw.0.unit() < 0.5;
     let flash = Flash {
         link_mb_s: draw.between(1700.0, 7000.0),
         read_latency_us: draw.between(4.0, 15.0),
@@ -293,7 +288,7 @@ mod tests {
 
     #[test]
     fn draws_fill_their_range_evenly_by_the_logarithm() {
-        let mut draw = Draw(Pcg64Mcg::seed_from_u64(1));
+        let mut draw = Draw(Random::seeded(1));
         let values: Vec<f64> = (0..4000).map(|_| draw.between(1.0, 100.0)).collect();
         assert!(values.iter().all(|v| (1.0..=100.0).contains(v)));
         let below = values.iter().filter(|v| **v < 10.0).count();

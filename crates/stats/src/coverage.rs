@@ -58,10 +58,6 @@ const LOGNORMAL: Device = Device {
     phase_s: 12,
 };
 
-fn normal(random: &mut Random) -> f64 {
-    (0..12).map(|_| random.unit()).sum::<f64>() - 6.0
-}
-
 fn exponential(mean: f64, random: &mut Random) -> f64 {
     -mean * (1.0 - random.unit()).ln()
 }
@@ -79,7 +75,7 @@ fn seconds(device: &Device, luck: f64, random: &mut Random) -> Vec<Second> {
     let mut state = usize::from(random.unit() * (good + bad) >= good);
     let mut left = exponential(device.sojourn_s[state], random);
     let mut second = || {
-        let luck = luck * (device.seconds * normal(random)).exp();
+        let luck = luck * (device.seconds * random.normal()).exp();
         let (mut ops, mut rest) = ([0.0; 2], 1.0);
         while rest > 0.0 {
             let stay = left.min(rest);
@@ -133,9 +129,9 @@ fn phase(kind: PhaseKind, seconds: &[Second], rates: [f64; 2]) -> Phase {
 
 /// One round: the victim alone and beside the flood, with the same luck.
 fn trial(device: &Device, round: u32, random: &mut Random) -> Trial {
-    let luck = (device.rounds * normal(random)).exp();
+    let luck = (device.rounds * random.normal()).exp();
     let alone = Device { rates: [ALONE; 2], seconds: 0.05, ..*device };
-    let own = (0.05 * normal(random)).exp();
+    let own = (0.05 * random.normal()).exp();
     let phases = vec![
         phase(PhaseKind::Victim, &seconds(&alone, luck * own, random), alone.rates),
         phase(PhaseKind::Both, &seconds(device, luck, random), device.rates),

@@ -16,6 +16,7 @@
 //! versus      Trials of several settings, a reference ─▶ ratios with intervals,
 //!                                                        which differences are real
 //! frontier    figures of several settings ─▶ those that no other beats
+//! random      a seed ─▶ random numbers
 //! student     t distribution: p-values and quantiles
 //! ```
 //!
@@ -31,8 +32,7 @@ pub mod hlog;
 pub mod intervals;
 pub mod phase;
 pub mod quantiles;
-#[cfg(test)]
-mod random;
+pub mod random;
 pub mod recorder;
 mod share;
 pub mod stalls;

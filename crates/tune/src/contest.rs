@@ -10,9 +10,9 @@
 //! up, a neighbour that wakes) hit all alike.
 
 use floodwall_model::{Rig, RigError, Scenario, Setting, Trial, Watch};
+use floodwall_stats::random::Random;
 
 use crate::pollution::Listener;
-use crate::random::Random;
 
 /// A named setting.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -17,7 +17,6 @@ pub mod contest;
 pub mod objective;
 pub mod pollution;
 pub mod race;
-mod random;
 pub mod space;
 mod surrogate;
 #[cfg(test)]

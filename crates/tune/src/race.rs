@@ -16,9 +16,9 @@ use std::collections::BTreeSet;
 
 use floodwall_model::{Setting, Trial};
 use floodwall_stats::estimate::mean_and_variance;
+use floodwall_stats::random::Random;
 
 use crate::contest::Contender;
-use crate::random::Random;
 use crate::space::{Point, Space};
 use crate::surrogate::{Seen, Surrogate};
 

@@ -5,8 +5,8 @@ use floodwall_model::{
     HostSample, LatencyCounts, Phase, PhaseKind, Rig, RigError, Scenario, Setting, Trial, Watch,
     scenario as scenarios,
 };
+use floodwall_stats::random::Random;
 
-use crate::random::Random;
 use crate::space::Description;
 
 /// A disk of a large machine under the settings that most kernels boot with; how fast it drains is

@@ -19,13 +19,13 @@
 use std::collections::BTreeMap;
 
 use floodwall_model::{PhaseKind, Rig, Scenario, Watch};
+use floodwall_stats::random::Random;
 use floodwall_stats::versus::{Figure, Verdict};
 
 use crate::contest::Contender;
 use crate::objective::{Kept, Reference, kept, pooled};
 use crate::pollution::Listener;
 use crate::race::{self, Candidate};
-use crate::random::Random;
 use crate::space::Space;
 
 mod options;

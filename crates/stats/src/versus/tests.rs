@@ -56,12 +56,11 @@ fn trial(round: u32, made: &Made) -> Trial {
 /// Rounds around a level, each round off by `spread` of it, seconds by a tenth.
 fn rounds(n: u32, level: f64, spread: f64, seed: u64) -> Vec<Trial> {
     let mut random = Random::seeded(seed);
-    let mut normal = move || (0..12).map(|_| random.unit()).sum::<f64>() - 6.0;
     (1..=n)
         .map(|round| {
-            let luck = (spread * normal()).exp();
+            let luck = (spread * random.normal()).exp();
             let second = |n: f64| (level * luck * (1.0 + 0.1 * n)).max(0.0) as u32;
-            let beside = (0..12).map(|_| second(normal())).collect();
+            let beside = (0..12).map(|_| second(random.normal())).collect();
             let made = Made {
                 alone: 1_000,
                 beside,

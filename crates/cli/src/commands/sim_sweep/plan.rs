@@ -15,8 +15,7 @@ use floodwall_model::scenario::settle_rates;
 use floodwall_model::{Rig, RigError, Scenario, Setting, Trial, Watch};
 use floodwall_sim::{SimOptions, SimRig};
 use floodwall_stats::figures::{PhaseFigures, Reference, Summary, summarise};
-use rand_core::{Rng, SeedableRng};
-use rand_pcg::Pcg64Mcg;
+use floodwall_stats::random::Random;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use twox_hash::XxHash64;
@@ -230,11 +229,10 @@ impl Sweep {
 /// Floyd's algorithm (Bentley & Floyd 1987): every subset of that size is as likely as any other,
 /// and the grid is never listed.
 fn draw(below: u64, count: u64, seed: u64) -> Vec<u64> {
-    let mut random = Pcg64Mcg::seed_from_u64(seed);
+    let mut random = Random::seeded(seed);
     let mut chosen = BTreeSet::new();
     for last in below - count..below {
-        // By multiplication (Lemire 2019) without rejection: the bias is below n / 2^64.
-        let drawn = ((u128::from(random.next_u64()) * u128::from(last + 1)) >> 64) as u64;
+        let drawn = random.below(last + 1);
         if !chosen.insert(drawn) {
             chosen.insert(last);
         }
