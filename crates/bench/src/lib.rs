@@ -10,12 +10,12 @@
 //! [`scratch::leftovers`] finds.
 
 mod budget;
+mod command_probe;
 pub mod device_lock;
 mod drain;
 mod error;
 pub mod groups;
 mod live;
-mod onlooker;
 mod options;
 mod phase;
 pub mod rig;

@@ -12,9 +12,9 @@ use floodwall_model::{Phase, PhaseKind, Timing, Watch};
 use floodwall_stats::phase::{self, LoadedHost, Loads, Plan, Sample};
 
 use crate::budget::Budget;
+use crate::command_probe::{CommandCounts, CommandProbe};
 use crate::error::BenchError;
 use crate::live::LiveSecond;
-use crate::onlooker::{Onlooker, Sights};
 
 /// Everything that a phase needs.
 pub(crate) struct PhaseRun<'a> {
@@ -33,7 +33,7 @@ pub(crate) struct PhaseRun<'a> {
     /// The data that the phase may keep.
     pub(crate) budget: Budget,
     /// How victims that are commands are counted.
-    pub(crate) sights: &'a mut Sights,
+    pub(crate) command_counts: &'a mut CommandCounts,
     /// How floods are started in another process.
     pub(crate) apart: Option<&'a Apart>,
     /// The victims' I/O priority; none if they have the caller's.
@@ -68,24 +68,25 @@ struct ThisHost<'a> {
     run: PhaseRun<'a>,
     loads: Loads<Running>,
     /// Looks at what commands do, where it can.
-    onlooker: Option<Onlooker>,
-    /// Why it looks no more.
-    sight_lost: Option<String>,
+    probe: Option<CommandProbe>,
+    /// Why it can look no more.
+    probe_lost: Option<String>,
     live: LiveSecond,
 }
 
 impl<'a> ThisHost<'a> {
     fn start(run: PhaseRun<'a>) -> Result<Self, BenchError> {
-        let looked_at = if run.victims.is_empty() { Ok(None) } else { Onlooker::open(run.sights) };
-        let mut onlooker = looked_at.map_err(BenchError::CutShort)?;
+        let opened =
+            if run.victims.is_empty() { Ok(None) } else { CommandProbe::open(run.command_counts) };
+        let mut probe = opened.map_err(BenchError::CutShort)?;
         // Floods first: a command takes a moment to start.
         let floods = start_floods(&run)?;
         let victims = start_victims(&run)?;
-        if let Some(onlooker) = &mut onlooker {
-            onlooker.follow(&victims);
+        if let Some(probe) = &mut probe {
+            probe.follow(&victims);
         }
         let (loads, live) = (Loads { victims, floods }, LiveSecond::new(run.origin));
-        Ok(Self { run, loads, onlooker, sight_lost: None, live })
+        Ok(Self { run, loads, probe, probe_lost: None, live })
     }
 }
 
@@ -125,10 +126,10 @@ impl LoadedHost for ThisHost<'_> {
 
     fn wait_until(&mut self, moment: Duration) {
         let end = self.run.origin + moment;
-        match &mut self.onlooker {
-            Some(onlooker) => {
-                let slept = onlooker.sleep_until(end, self.run.stop);
-                self.sight_lost = slept.err().map(|e| e.to_string());
+        match &mut self.probe {
+            Some(probe) => {
+                let slept = probe.sleep_until(end, self.run.stop);
+                self.probe_lost = slept.err().map(|e| e.to_string());
             }
             None => {
                 sleep_until(end, self.run.stop);
@@ -138,8 +139,8 @@ impl LoadedHost for ThisHost<'_> {
 
     fn sample(&mut self) -> Sample {
         let mut loads = self.loads.as_mut().map(Running::sample);
-        if let Some(onlooker) = &mut self.onlooker {
-            onlooker.replace(&mut loads.victims, self.run.sights);
+        if let Some(probe) = &mut self.probe {
+            probe.replace(&mut loads.victims, self.run.command_counts);
         }
         Sample { loads, host: self.run.sampler.sample() }
     }
@@ -150,7 +151,7 @@ impl LoadedHost for ThisHost<'_> {
         }
         let interrupted =
             || self.run.stop.load(Ordering::Relaxed).then(|| "interrupted".to_owned());
-        self.sight_lost.clone().or_else(interrupted)
+        self.probe_lost.clone().or_else(interrupted)
     }
 
     fn show_warmup(&mut self, sample: &Sample, tick: Duration, watch: &mut dyn Watch) {
@@ -158,21 +159,21 @@ impl LoadedHost for ThisHost<'_> {
     }
 
     fn warmed_up(&mut self) {
-        if let Some(onlooker) = &self.onlooker {
-            onlooker.decide(self.run.sights);
+        if let Some(probe) = &self.probe {
+            probe.decide(self.run.command_counts);
         }
     }
 
     /// The victims are told first, so that none starts an operation that no flood disturbs any
     /// more.
     fn stop(mut self) -> (Loads<LoadTotals>, Option<String>) {
-        if let Some(onlooker) = &mut self.onlooker {
-            onlooker.stopping();
+        if let Some(probe) = &mut self.probe {
+            probe.stopping();
         }
         self.loads.iter_mut().for_each(Running::ask_to_stop);
         let mut finished = self.loads.map(Running::finish);
-        if let Some(onlooker) = self.onlooker {
-            onlooker.finish(&mut finished.victims, self.run.sights);
+        if let Some(probe) = self.probe {
+            probe.finish(&mut finished.victims, self.run.command_counts);
         }
         let failure = finished.iter().find_map(|f| f.failure.as_ref().map(ToString::to_string));
         (finished.map(totals), failure)

@@ -31,10 +31,10 @@ use floodwall_model::{Bytes, Rig, RigError, Scenario, Setting, Trial, Watch};
 pub use drain_rate::{Bounds, DrainRate};
 use prepared::Prepared;
 
+use crate::command_probe::CommandCounts;
 use crate::device_lock::{self, DeviceLock};
 use crate::error::BenchError;
 use crate::groups::Groups;
-use crate::onlooker::Sights;
 use crate::options::{Options, SAME_GROUP};
 use crate::scratch::{Scratch, ScratchError};
 use crate::space::{self, Room};
@@ -57,7 +57,7 @@ pub struct HostRig {
     /// The groups of victims and floods, or why they could not be made.
     groups: Result<Groups, String>,
     /// Operations seen of victims that are commands.
-    sights: Sights,
+    command_counts: CommandCounts,
     first_operation: Option<Duration>,
 }
 
@@ -112,7 +112,7 @@ impl HostRig {
             _lock: lock,
             options,
             prepared: None,
-            sights: Sights::default(),
+            command_counts: CommandCounts::default(),
             first_operation: None,
         })
     }
@@ -180,7 +180,7 @@ impl HostRig {
     /// [`Self::prepare`] on, in more detail after the first phase.
     #[must_use]
     pub fn unseen(&self) -> Vec<Missing> {
-        self.sights.missing()
+        self.command_counts.missing()
     }
 
     /// The space that a scenario may take.
@@ -243,7 +243,7 @@ impl HostRig {
             &mut progress,
         )?;
         self.first_operation = first;
-        self.sights = Sights::new(scenario, &self.root, &self.location);
+        self.command_counts = CommandCounts::new(scenario, &self.root, &self.location);
         if self.options.stop.load(Ordering::Relaxed) {
             return Err(BenchError::Interrupted);
         }

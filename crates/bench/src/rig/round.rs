@@ -86,7 +86,7 @@ impl HostRig {
             seed: options.seed.wrapping_add(u64::from(trial.round) << 32 | at << 16),
             proc_root: &self.root.path().join("proc"),
             budget: Budget::of_phase(with_intervals, scenario.timing.rounds),
-            sights: &mut self.sights,
+            command_counts: &mut self.command_counts,
             apart: apart.as_ref(),
             priority: trial.setting.get(VICTIMS_PRIORITY),
         };

@@ -35,7 +35,7 @@ const READS_JUDGED: usize = JUDGED / 2;
 
 /// How a command's operations are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sight {
+enum Visibility {
     Undecided,
     Seen,
     Unseen,
@@ -43,9 +43,9 @@ enum Sight {
 
 /// The operations seen of a scenario's commands, over all phases.
 #[derive(Debug, Default)]
-pub(crate) struct Sights {
+pub(crate) struct CommandCounts {
     /// By victim: its name, and how it is counted.
-    commands: BTreeMap<usize, (String, Sight)>,
+    commands: BTreeMap<usize, (String, Visibility)>,
     /// The disks whose reads count.
     disks: BTreeSet<DeviceId>,
     /// Why nothing can be seen, if it can't.
@@ -55,29 +55,29 @@ pub(crate) struct Sights {
     unwatched: u32,
 }
 
-impl Sights {
+impl CommandCounts {
     /// Finds out whether the commands of a scenario can be looked at.
     pub(crate) fn new(scenario: &Scenario, root: &SysRoot, location: &Location) -> Self {
         let is_command = |kind: &VictimKind| matches!(kind, VictimKind::Command { .. });
         let victims = scenario.victims.iter().enumerate().filter(|(_, v)| is_command(&v.kind));
         let commands: BTreeMap<_, _> =
-            victims.map(|(at, v)| (at, (v.name.clone(), Sight::Undecided))).collect();
+            victims.map(|(at, v)| (at, (v.name.clone(), Visibility::Undecided))).collect();
         let disks = disks_below(root, location);
-        let mut sights = Self { commands, disks, ..Self::default() };
-        if !sights.commands.is_empty() {
-            sights.blocked = Probe::open_following(None).err().map(|e| e.to_string());
+        let mut counts = Self { commands, disks, ..Self::default() };
+        if !counts.commands.is_empty() {
+            counts.blocked = Probe::open_following(None).err().map(|e| e.to_string());
         }
-        sights
+        counts
     }
 
     /// The missing values of the commands in a result.
     pub(crate) fn missing(&self) -> Vec<Missing> {
         let missing = |what: String, why: String| Missing { what, why };
         let mut all = Vec::new();
-        for (name, sight) in self.commands.values() {
-            let why = match (&self.blocked, sight) {
+        for (name, how) in self.commands.values() {
+            let why = match (&self.blocked, how) {
                 (Some(why), _) => why,
-                (None, Sight::Unseen) => {
+                (None, Visibility::Unseen) => {
                     "at the end of its first warm-up no synchronous call of it and no read from \
                      this disk was seen (a client of a server that was \
                      started elsewhere?)"
@@ -150,32 +150,32 @@ impl Seen {
     }
 }
 
-/// Looks on through one phase.
+/// The probe of the commands in one phase.
 #[derive(Debug)]
-pub(crate) struct Onlooker {
+pub(crate) struct CommandProbe {
     probe: Probe,
     /// By victim.
     seen: BTreeMap<usize, Seen>,
 }
 
-impl Onlooker {
+impl CommandProbe {
     /// Opens the probe, if there is a command to look at and it can be looked at; call it before
     /// the command is started.
     ///
     /// # Errors
     /// Why it can't any more: phases whose operations are not of one kind can't be compared.
-    pub(crate) fn open(sights: &mut Sights) -> Result<Option<Self>, String> {
-        let wanted = sights.commands.values().any(|(_, sight)| *sight != Sight::Unseen);
-        if !wanted || sights.blocked.is_some() {
+    pub(crate) fn open(counts: &mut CommandCounts) -> Result<Option<Self>, String> {
+        let wanted = counts.commands.values().any(|(_, how)| *how != Visibility::Unseen);
+        if !wanted || counts.blocked.is_some() {
             return Ok(None);
         }
         match Probe::open_following(None) {
             Ok(probe) => Ok(Some(Self { probe, seen: BTreeMap::new() })),
-            Err(e) if sights.commands.values().any(|(_, sight)| *sight == Sight::Seen) => {
+            Err(e) if counts.commands.values().any(|(_, how)| *how == Visibility::Seen) => {
                 Err(format!("the command can't be looked at any more: {e}"))
             }
             Err(e) => {
-                sights.blocked = Some(e.to_string());
+                counts.blocked = Some(e.to_string());
                 Ok(None)
             }
         }
@@ -194,7 +194,7 @@ impl Onlooker {
     /// Sleeps, and takes in what happens meanwhile. `false` if `stop` was raised.
     ///
     /// # Errors
-    /// [`ProbeError`] if sight was lost.
+    /// [`ProbeError`] if the probe failed.
     pub(crate) fn sleep_until(
         &mut self,
         end: Instant,
@@ -205,8 +205,8 @@ impl Onlooker {
     }
 
     /// Replaces the counters' values by the operations seen since the last call.
-    pub(crate) fn replace(&mut self, victims: &mut [Delta], sights: &mut Sights) {
-        for (at, latencies) in self.take(sights) {
+    pub(crate) fn replace(&mut self, victims: &mut [Delta], counts: &mut CommandCounts) {
+        for (at, latencies) in self.take(counts) {
             if let Some(delta) = victims.get_mut(at) {
                 delta.ops = latencies.operations().count();
                 delta.latencies = latencies;
@@ -215,11 +215,11 @@ impl Onlooker {
     }
 
     /// The warm-up is over: a command without seen operations is not counted by the probe.
-    pub(crate) fn decide(&self, sights: &mut Sights) {
-        for (at, (_, sight)) in &mut sights.commands {
-            if *sight == Sight::Undecided {
+    pub(crate) fn decide(&self, counts: &mut CommandCounts) {
+        for (at, (_, how)) in &mut counts.commands {
+            if *how == Visibility::Undecided {
                 let seen = self.seen.get(at).is_some_and(Seen::is_at_work);
-                *sight = if seen { Sight::Seen } else { Sight::Unseen };
+                *how = if seen { Visibility::Seen } else { Visibility::Unseen };
             }
         }
     }
@@ -230,8 +230,8 @@ impl Onlooker {
     }
 
     /// The victims have ended.
-    pub(crate) fn finish(mut self, victims: &mut [Finished], sights: &mut Sights) {
-        for (at, latencies) in self.take(sights) {
+    pub(crate) fn finish(mut self, victims: &mut [Finished], counts: &mut CommandCounts) {
+        for (at, latencies) in self.take(counts) {
             if let Some(finished) = victims.get_mut(at) {
                 finished.last.ops = latencies.operations().count();
                 finished.last.latencies = latencies;
@@ -241,22 +241,22 @@ impl Onlooker {
     }
 
     /// The operations of the commands counted by the probe.
-    fn take(&mut self, sights: &mut Sights) -> Vec<(usize, OpLatencies)> {
+    fn take(&mut self, counts: &mut CommandCounts) -> Vec<(usize, OpLatencies)> {
         let mut window = self.probe.followed();
-        sights.lost_events += window.lost_events;
-        sights.folded += window.folded_operations;
-        sights.unwatched = sights.unwatched.max(window.unwatched_threads);
+        counts.lost_events += window.lost_events;
+        counts.folded += window.folded_operations;
+        counts.unwatched = counts.unwatched.max(window.unwatched_threads);
         let mut all = Vec::new();
         for (at, seen) in &mut self.seen {
             let followed = window.by_tag.remove(&(*at as u32)).unwrap_or_default();
-            let latencies = latencies(&followed, &sights.disks);
+            let latencies = latencies(&followed, &counts.disks);
             seen.add(&latencies);
-            let counts = match sights.commands.get(at).map(|(_, sight)| *sight) {
-                Some(Sight::Seen) => true,
-                Some(Sight::Undecided) => seen.is_at_work(),
+            let is_counted = match counts.commands.get(at).map(|(_, how)| *how) {
+                Some(Visibility::Seen) => true,
+                Some(Visibility::Undecided) => seen.is_at_work(),
                 _ => false,
             };
-            if counts {
+            if is_counted {
                 all.push((*at, latencies));
             }
         }
@@ -337,17 +337,18 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_named_with_the_command() {
-        let mut sights = Sights::default();
-        assert_eq!(sights.missing(), []);
-        sights.commands =
-            [(0, ("db".into(), Sight::Seen)), (2, ("client".into(), Sight::Unseen))].into();
-        let missing = sights.missing();
+        let mut counts = CommandCounts::default();
+        assert_eq!(counts.missing(), []);
+        counts.commands =
+            [(0, ("db".into(), Visibility::Seen)), (2, ("client".into(), Visibility::Unseen))]
+                .into();
+        let missing = counts.missing();
         assert_eq!((missing.len(), missing[0].what.as_str()), (1, "fsync and its kin of 'client'"));
-        sights.lost_events = 12;
-        assert!(sights.missing()[1].why.starts_with("12 events"), "{:?}", sights.missing());
-        sights.blocked = Some("can't open a perf event".into());
+        counts.lost_events = 12;
+        assert!(counts.missing()[1].why.starts_with("12 events"), "{:?}", counts.missing());
+        counts.blocked = Some("can't open a perf event".into());
         assert!(
-            sights.missing()[..2]
+            counts.missing()[..2]
                 .iter()
                 .all(|m| m.why.starts_with("can't open a perf event; its read and write"))
         );
