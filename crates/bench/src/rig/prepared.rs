@@ -16,7 +16,7 @@ pub(super) struct Prepared {
 }
 
 impl Prepared {
-    /// Writes the files. Each victim and each flood has a seed of its own. `progress` gets the
+    /// Writes the files, with different seeds for all victims and floods. `progress` gets the
     /// bytes of each step.
     ///
     /// # Errors
