@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::Context;
 use floodwall_host::SysRoot;
 use floodwall_knobs::journal::DiskStore;
-use floodwall_knobs::{Change, KernelFiles, Session, SystemClock, Who, session};
+use floodwall_knobs::{Change, KernelFiles, Session, SystemClock, Who, journal};
 
 /// Where journals are.
 const JOURNAL: &str = "/var/lib/floodwall/journal";
@@ -27,7 +27,7 @@ pub(crate) fn with<T>(
         files: &files,
         store: &store,
         clock: &SystemClock,
-        boot_id: session::boot_id(&files),
+        boot_id: journal::boot_id(&files),
         who,
     };
     let changes =

@@ -79,7 +79,7 @@ pub fn find(name: &str) -> Option<&'static Preset> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::change::Change;
+    use crate::plan::change::Change;
     use crate::plan::plan;
     use crate::testing::{files_of, machine};
 

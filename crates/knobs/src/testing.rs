@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use floodwall_host::SysRoot;
 use floodwall_testing::tree::put;
 
-use crate::kernel_files::KernelFiles;
+use crate::apply::kernel_files::KernelFiles;
 
 /// The disk's number.
 pub(crate) const DISK: &str = "8:0";

@@ -8,7 +8,7 @@ use floodwall_host::SysRoot;
 use floodwall_knobs::journal::{DiskStore, JournalError, Transaction};
 use floodwall_knobs::owner::{Life, life};
 use floodwall_knobs::{
-    Fate, KernelFiles, Recovery, Session, SystemClock, Undone, Who, hold, session,
+    Fate, KernelFiles, Recovery, Session, SystemClock, Undone, Who, hold, journal,
 };
 
 use crate::error::HostPlantError;
@@ -108,7 +108,7 @@ fn once(journal: &Path, files: &KernelFiles, all: &mut Restored) -> Result<State
     }
     let who = Who::this_process(files);
     let store = DiskStore::open(journal, &who.describe())?;
-    let boot_id = session::boot_id(files);
+    let boot_id = journal::boot_id(files);
     let session =
         Session { files, store: &store, clock: &SystemClock, who, boot_id: boot_id.clone() };
     let recovery = session.recover()?;
@@ -118,7 +118,7 @@ fn once(journal: &Path, files: &KernelFiles, all: &mut Restored) -> Result<State
     add(&mut all.recovery.undone, recovery.undone);
     add(&mut all.recovery.expired, recovery.expired);
     all.recovery.set_aside.extend(recovery.set_aside);
-    let open = session::open(&store, &boot_id)?.into_iter();
+    let open = journal::open(&store, &boot_id)?.into_iter();
     let lives: Vec<(Life, Transaction)> = open
         .filter(|t| t.begin.steers && !tried.contains(&t.begin.id))
         .map(|t| Ok((life(files, &store, &t.begin)?, t)))

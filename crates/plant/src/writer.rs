@@ -75,7 +75,7 @@ impl Writer {
         why: &str,
         patience: Duration,
     ) -> Result<(Self, Recovery), HoldError> {
-        let boot_id = floodwall_knobs::session::boot_id(&files);
+        let boot_id = floodwall_knobs::journal::boot_id(&files);
         let end = Instant::now() + patience;
         let store = loop {
             match DiskStore::open(&journal, &who.describe()) {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use floodwall_host::SysRoot;
 use floodwall_knobs::journal::{DiskStore, JournalError, Phase};
 use floodwall_knobs::{
-    Ask, Change, Clock, Device, Intention, KernelFiles, Session, SystemClock, Target, Who, session,
+    Ask, Change, Clock, Device, Intention, KernelFiles, Session, SystemClock, Target, Who, journal,
 };
 use floodwall_model::Setting;
 
@@ -71,7 +71,7 @@ impl Applier {
         let left_by_a_trial = |t: &floodwall_knobs::journal::Transaction| {
             t.phase() == Phase::Standing && t.begin.boot_id == session.boot_id && t.begin.why == WHY
         };
-        let standing = session::log(session.store)?
+        let standing = journal::log(session.store)?
             .into_iter()
             .rev()
             .filter_map(|logged| logged.transaction.ok());
@@ -137,7 +137,7 @@ impl Applier {
             store: self.store.as_ref().ok_or(JournalError::ReadOnly)?,
             clock: &self.clock,
             who: self.who.clone(),
-            boot_id: session::boot_id(&self.files),
+            boot_id: journal::boot_id(&self.files),
         })
     }
 

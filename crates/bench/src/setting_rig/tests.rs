@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use floodwall_host::settings_in_force;
 use floodwall_knobs::journal::{DiskStore, JournalError};
-use floodwall_knobs::{Hold, InTheWay, KernelFiles, Session, SystemClock, Who, session};
+use floodwall_knobs::{Hold, InTheWay, KernelFiles, Session, SystemClock, Who, journal};
 use floodwall_model::{DeviceId, scenario};
 use floodwall_testing::tree::put;
 
@@ -318,7 +318,7 @@ fn as_guard<T>(act: impl FnOnce(&Session<'_>, &mut Option<Hold>) -> T) -> T {
         let Guard { files, journal, hold } = guard.as_mut().unwrap();
         let who = Who { pid_start_ticks: 1, ..Who::this_process(&*files) };
         let store = DiskStore::open(journal, "a guard").unwrap();
-        let boot_id = session::boot_id(&*files);
+        let boot_id = journal::boot_id(&*files);
         act(&Session { files: &*files, store: &store, clock: &SystemClock, who, boot_id }, hold)
     })
 }

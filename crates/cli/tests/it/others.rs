@@ -3,8 +3,7 @@
 use std::fs;
 
 use floodwall_host::SysRoot;
-use floodwall_knobs::journal::DiskStore;
-use floodwall_knobs::session::boot_id;
+use floodwall_knobs::journal::{DiskStore, boot_id};
 use floodwall_knobs::{Change, KernelFiles, Session, SystemClock, Who};
 use serde_json::Value;
 

@@ -7,12 +7,27 @@
 //! ```
 //!
 //! A *knob* is a name that people use (`vm.dirty_bytes`, `bdi.max_bytes`). A
-//! [cell](crate::cell::Cell) is a value in the kernel: `vm.dirty_bytes` and `vm.dirty_ratio` are
-//! two names of one cell.
+//! [cell](cell::Cell) is a value in the kernel: `vm.dirty_bytes` and `vm.dirty_ratio` are two names
+//! of one cell.
+//!
+//! ```text
+//! value      a value as people write it, checked      target   the place that a knob belongs to
+//! cell       what the kernel keeps behind one or two files; line: a line of a file that has many
+//! files      the kernel's files, read and written whole: a trait
+//! priority   I/O priorities of threads, as if they were files
+//! systemd    limits of systemd's units, as if they were files
+//! ```
 
+pub mod cell;
+pub mod files;
 mod knob;
+pub(crate) mod line;
 mod markdown;
+pub(crate) mod priority;
+pub(crate) mod systemd;
 mod table;
+pub mod target;
+pub mod value;
 
 pub use knob::{Knob, Reset, Scope, Unit};
 pub use markdown::{markdown, page};

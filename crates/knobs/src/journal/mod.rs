@@ -21,7 +21,7 @@
 //! ```
 //!
 //! A *hold* is a transaction of a process that steers: it lives on and writes its knobs again and
-//! again ([`crate::hold`]).
+//! again ([`crate::apply::hold`]).
 //!
 //! ```text
 //! begin {…, steers}                       as above, without entries
@@ -40,12 +40,16 @@
 //! reading, or a write that was under way, explains it.
 
 mod disk;
+pub(crate) mod log;
+pub mod owner;
 mod prune;
 mod record;
 mod store;
 mod transaction;
 
 pub use disk::DiskStore;
+pub use log::{Logged, boot_id, kept_aside, log, open, phase};
+pub use owner::{is_alive, is_at_it};
 pub use prune::CLOSED_KEPT;
 pub(crate) use prune::prune;
 pub(crate) use record::checksum;

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::cell::State;
-use crate::target::Target;
+use crate::catalogue::cell::State;
+use crate::catalogue::target::Target;
 
 /// Written in every first line; anything else is not replayed.
 pub(super) const FORMAT: &str = "floodwall-journal/1";

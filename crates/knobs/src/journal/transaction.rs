@@ -2,10 +2,10 @@
 //! that is found later. Also the present values of a transaction's entries.
 
 use super::record::{Begin, Closing, FORMAT, Reading, Record, SavedAt, SavedEntry};
+use crate::catalogue::cell::{Cell, State};
+use crate::catalogue::files::Files;
 use crate::catalogue::find;
-use crate::cell::{Cell, State};
-use crate::entry::Entry;
-use crate::files::Files;
+use crate::plan::entry::Entry;
 
 /// How far a transaction got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub enum Phase {
     Interrupted,
     /// Applied; it can be rolled back.
     Standing,
-    /// A process steers, or has lost its life at it ([`crate::owner`]).
+    /// A process steers, or has lost its life at it ([`crate::journal::owner`]).
     Steering,
     /// Cut short while it was being undone.
     Undoing,
@@ -364,7 +364,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::target::Target;
+    use crate::catalogue::target::Target;
 
     fn state(file: &str, value: &str) -> State {
         State { path: format!("/proc/sys/vm/{file}"), value: value.to_owned() }

@@ -3,15 +3,14 @@
 
 use floodwall_model::Reading;
 
+use crate::catalogue::cell::{Cell, State};
+use crate::catalogue::files::Files;
 use crate::catalogue::knobs;
-use crate::cell::{Cell, State};
-use crate::change::Change;
-use crate::entry::Entry;
-use crate::files::Files;
-use crate::journal::{JournalError, Phase, Store};
+use crate::catalogue::value::{Form, check};
+use crate::journal::{JournalError, Phase, Store, log};
+use crate::plan::change::Change;
+use crate::plan::entry::Entry;
 use crate::plan::short;
-use crate::session::log;
-use crate::value::{Form, check};
 
 /// Changes that stand.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

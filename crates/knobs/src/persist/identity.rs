@@ -22,7 +22,7 @@ use std::fmt;
 
 use floodwall_host::SysRoot;
 
-use crate::target::Device;
+use crate::catalogue::target::Device;
 
 /// What udev's rules compare to know a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -6,7 +6,7 @@
 //!   ─▶ difference, files (text) ─▶ disk: written whole or not at all
 //! all files ─▶ read ─▶ Kept { Persisted, whose each file is }
 //! identity: what a disk is known by        sysctl, rules, units: the formats, there and back
-//! mark: whose a file is
+//! mark: whose a file is                    export: the same settings in other programs' formats
 //! ```
 //!
 //! Each setting is kept once, in the file that carries it out: what is read back is what a boot
@@ -14,12 +14,13 @@
 
 mod applied;
 mod disk;
+pub mod export;
 mod identity;
 mod mark;
-pub(crate) mod rules;
+mod rules;
 mod settle;
 mod sysctl;
-pub(crate) mod units;
+mod units;
 mod value;
 
 use std::fmt;
@@ -36,9 +37,9 @@ pub use sysctl::PATH as SYSCTL_PATH;
 pub use units::{Unit, UnitValue};
 pub use value::{Disk, Value};
 
+use crate::catalogue::target::{Device, Target};
 use crate::catalogue::{Knob, Scope};
-use crate::change::Change;
-use crate::target::{Device, Target};
+use crate::plan::change::Change;
 
 /// The settings kept across boots.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -26,9 +26,9 @@ use floodwall_host::SysRoot;
 
 use super::identity::{Identity, Key};
 use super::value::{Disk, Value};
+use crate::catalogue::value::{Form, check};
 use crate::catalogue::{Knob, Scope, knobs};
-use crate::order::rank_from_defaults;
-use crate::value::{Form, check};
+use crate::plan::order::rank_from_defaults;
 
 /// Where it is.
 pub const PATH: &str = "/etc/udev/rules.d/99-zz-floodwall.rules";

@@ -7,17 +7,17 @@ use floodwall_host::SysRoot;
 
 use super::identity::{NoIdentity, identify, matches};
 use super::{Disk, Persisted, Unit, UnitValue, Value, rules, units};
+use crate::catalogue::cell::{Cell, State};
+use crate::catalogue::files::Files;
+use crate::catalogue::systemd;
+use crate::catalogue::target::{Device, Target};
 use crate::catalogue::{Knob, Scope, find};
-use crate::cell::{Cell, State};
-use crate::change::Change;
-use crate::entry::Entry;
-use crate::error::PlanError;
-use crate::files::Files;
-use crate::limits::Memory;
+use crate::plan::change::Change;
+use crate::plan::entry::Entry;
+use crate::plan::error::PlanError;
+use crate::plan::limits::Memory;
+use crate::plan::refuse;
 use crate::plan::{plan, short};
-use crate::refuse;
-use crate::systemd;
-use crate::target::{Device, Target};
 
 /// Where a systemd is.
 const SYSTEMD: [&str; 3] =

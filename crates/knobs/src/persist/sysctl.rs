@@ -10,8 +10,8 @@
 //! interval then stays that of the old bytes until the next change.
 
 use super::value::Value;
+use crate::catalogue::value::{Form, check};
 use crate::catalogue::{Scope, knobs};
-use crate::value::{Form, check};
 
 /// Where it is.
 pub const PATH: &str = "/etc/sysctl.d/99-zz-floodwall.conf";

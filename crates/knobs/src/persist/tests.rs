@@ -3,7 +3,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
 use super::*;
-use crate::kernel_files::KernelFiles;
+use crate::apply::kernel_files::KernelFiles;
 use crate::testing::{Tree, machine, root_of};
 
 /// The machine with a serial number for its disk, and a udev.

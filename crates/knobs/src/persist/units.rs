@@ -15,11 +15,11 @@
 use floodwall_host::SysRoot;
 
 use super::value::Value;
+use crate::catalogue::systemd::{self, IO_MAX, section, unit_of};
+use crate::catalogue::target::{Device, Target};
+use crate::catalogue::value::{Form, check};
 use crate::catalogue::{Knob, Scope, find};
-use crate::change::Change;
-use crate::systemd::{self, IO_MAX, section, unit_of};
-use crate::target::{Device, Target};
-use crate::value::{Form, check};
+use crate::plan::change::Change;
 
 /// Where administrators' drop-ins are.
 const TOP: &str = "/etc/systemd/system";
@@ -235,7 +235,7 @@ pub(crate) fn refusal(root: &SysRoot, change: &Change) -> Option<String> {
         _ if change.knob.scope == Scope::Threads && section != "Service" => {
             Some(format!("a priority is a service's; set {wanted} in the services of {unit}"))
         }
-        _ => device.as_ref().and_then(|device| systemd::live::takes_another(root, device)),
+        _ => device.as_ref().and_then(|device| systemd::ask::takes_another(root, device)),
     }
 }
 
@@ -253,7 +253,7 @@ fn manager_of(group: &str) -> Option<&str> {
 pub(super) fn overruled(root: &SysRoot, unit: &Unit) -> Result<Option<String>, String> {
     let all = unit.values.iter().flat_map(|one| settings(&one.value, one.node.as_deref()));
     let names: Vec<&str> = all.map(|(name, _)| name).collect();
-    let drop_ins = systemd::live::lasting_drop_ins(root, &unit.name)?;
+    let drop_ins = systemd::ask::lasting_drop_ins(root, &unit.name)?;
     let read = |path: &str| root.read(path).into_value().unwrap_or_default();
     Ok(systemd::stronger(drop_ins.iter().map(String::as_str), read, |_| NAME.to_owned(), &names))
 }

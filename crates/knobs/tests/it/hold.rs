@@ -2,8 +2,7 @@
 //! process that is gone.
 
 use floodwall_knobs::catalogue::find;
-use floodwall_knobs::journal::{Closing, Phase, Record, Store, Transaction};
-use floodwall_knobs::session::{is_alive, log};
+use floodwall_knobs::journal::{Closing, Phase, Record, Store, Transaction, is_alive, log};
 use floodwall_knobs::{
     ApplyError, Device, Files, Hold, HoldError, Intention, Session, StepError, Target,
 };

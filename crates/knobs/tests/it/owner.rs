@@ -1,9 +1,8 @@
 //! Owners of holds: processes that have been killed and are still inside a write, and processes
 //! that /proc does not show.
 
-use floodwall_knobs::journal::{Begin, Store, Transaction};
+use floodwall_knobs::journal::{Begin, Store, Transaction, log};
 use floodwall_knobs::owner::{self, Life};
-use floodwall_knobs::session::log;
 use floodwall_knobs::{ApplyError, Fate, Files, Hold, HoldError, Intention, Session};
 use rustix::io::Errno;
 

@@ -1,8 +1,7 @@
 //! Applying, rolling back, and the state afterwards.
 
-use floodwall_knobs::journal::{CLOSED_KEPT, Phase, Store};
+use floodwall_knobs::journal::{CLOSED_KEPT, Phase, Store, log};
 use floodwall_knobs::rehearsal::{RehearsedClock, RehearsedFiles, RehearsedStore};
-use floodwall_knobs::session::log;
 use floodwall_knobs::{ApplyError, Fate, Session};
 use rustix::io::Errno;
 

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use floodwall_host::SysRoot;
-use floodwall_knobs::journal::DiskStore;
-use floodwall_knobs::session::boot_id;
+use floodwall_knobs::journal::{DiskStore, boot_id};
 use floodwall_knobs::{Change, Clock, Device, KernelFiles, Session, Who};
 
 /// A machine of an older kind (no `_fine` ratios, no diskseq) with control groups.

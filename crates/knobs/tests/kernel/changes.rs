@@ -1,8 +1,7 @@
 //! The kernel's treatment of written values.
 
 use floodwall_host::SysRoot;
-use floodwall_knobs::journal::DiskStore;
-use floodwall_knobs::session::boot_id;
+use floodwall_knobs::journal::{DiskStore, boot_id};
 use floodwall_knobs::{
     Applied, ApplyError, Change, KernelFiles, Session, SystemClock, Undone, Who,
 };

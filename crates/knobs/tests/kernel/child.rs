@@ -7,8 +7,7 @@ use std::path::Path;
 
 use floodwall_host::SysRoot;
 use floodwall_knobs::catalogue::{Knob, find};
-use floodwall_knobs::journal::{DiskStore, JournalError};
-use floodwall_knobs::session::boot_id;
+use floodwall_knobs::journal::{DiskStore, JournalError, boot_id};
 use floodwall_knobs::{Change, Device, KernelFiles, Session, SystemClock, Target, Who};
 
 use crate::gate::{Gate, GatedFiles, GatedStore};

@@ -10,8 +10,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use floodwall_host::SysRoot;
-use floodwall_knobs::journal::DiskStore;
-use floodwall_knobs::session::boot_id;
+use floodwall_knobs::journal::{DiskStore, boot_id};
 use floodwall_knobs::{Change, Clock, Files, KernelFiles, Session, Who, plan};
 use floodwall_testing::tree::copy_host;
 

@@ -7,8 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use floodwall_host::SysRoot;
-use floodwall_knobs::journal::{Closing, DiskStore, Phase};
-use floodwall_knobs::session::{boot_id, log};
+use floodwall_knobs::journal::{Closing, DiskStore, Phase, boot_id, log};
 use floodwall_knobs::{KernelFiles, Session, SystemClock, Who};
 use floodwall_testing::disk::read;
 use floodwall_testing::process::{Process, done, output, text, told};

@@ -3,8 +3,7 @@
 use std::time::{Duration, Instant};
 
 use floodwall_host::SysRoot;
-use floodwall_knobs::journal::{DiskStore, JournalError};
-use floodwall_knobs::session::boot_id;
+use floodwall_knobs::journal::{DiskStore, JournalError, boot_id};
 use floodwall_knobs::{Change, Device, KernelFiles, Session, SystemClock, Who};
 use floodwall_model::plant::{KnobWrite, Plant, PlantError};
 use floodwall_plant::{Event, HostPlant, HostPlantError, KnobName, restore};

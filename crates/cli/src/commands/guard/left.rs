@@ -7,8 +7,7 @@
 use std::path::Path;
 
 use floodwall_host::SysRoot;
-use floodwall_knobs::journal::{DiskStore, JournalError};
-use floodwall_knobs::session::{boot_id, is_alive, open};
+use floodwall_knobs::journal::{DiskStore, JournalError, boot_id, is_alive, open};
 use floodwall_knobs::{KernelFiles, hold};
 
 use super::args;

@@ -8,8 +8,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use floodwall_knobs::journal::{JournalError, Phase, Store, Transaction};
-use floodwall_knobs::session::{is_alive, log};
+use floodwall_knobs::journal::{JournalError, Phase, Store, Transaction, is_alive, log};
 use floodwall_knobs::{ApplyError, Change, Intention, Plan, plan};
 use floodwall_model::calendar::moment;
 use floodwall_model::units::{human_duration, parse_duration};

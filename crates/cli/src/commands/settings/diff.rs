@@ -5,9 +5,8 @@ use std::fmt::Write;
 
 use floodwall_knobs::catalogue::{Scope, knobs};
 use floodwall_knobs::cell::{Cell, State};
-use floodwall_knobs::journal::{Phase, Transaction};
+use floodwall_knobs::journal::{Phase, Transaction, boot_id, log};
 use floodwall_knobs::plan::short;
-use floodwall_knobs::session::{boot_id, log};
 use floodwall_knobs::value::{Form, check};
 use floodwall_knobs::{Change, Device, Entry, Plan, Target, plan};
 use floodwall_model::Reading;

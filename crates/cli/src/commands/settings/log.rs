@@ -2,9 +2,10 @@
 
 use std::fmt::Write;
 
-use floodwall_knobs::journal::{Closing, Phase, Transaction};
+use floodwall_knobs::journal::{
+    Closing, Logged, Phase, Transaction, boot_id, is_alive, kept_aside, log,
+};
 use floodwall_knobs::plan::short;
-use floodwall_knobs::session::{Logged, boot_id, is_alive, kept_aside, log};
 use floodwall_knobs::{HeldCell, hold};
 use floodwall_model::calendar::moment;
 use floodwall_model::printable::printable;

@@ -32,8 +32,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use floodwall_host::SysRoot;
-use floodwall_knobs::journal::{DiskStore, JournalError, Store};
-use floodwall_knobs::session::boot_id;
+use floodwall_knobs::journal::{DiskStore, JournalError, Store, boot_id};
 use floodwall_knobs::{Change, Clock, Device, KernelFiles, Session, SystemClock, Who};
 
 use crate::exit::UsageError;

@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use floodwall_host::managers;
+use floodwall_knobs::journal::boot_id;
 use floodwall_knobs::persist::{self, Etc, FileState, Kept, PersistError, Persisted, Written};
-use floodwall_knobs::session::boot_id;
 use floodwall_knobs::{Change, plan};
 use floodwall_model::managers::{Claim, Standing, cell};
 

@@ -1,6 +1,6 @@
 //! The texts of these commands.
 
-use floodwall_knobs::session::Recovery;
+use floodwall_knobs::Recovery;
 use floodwall_knobs::{Fate, Plan, Undone};
 
 use crate::output::notice;

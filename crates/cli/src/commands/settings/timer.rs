@@ -20,8 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context;
-use floodwall_knobs::journal::{JournalError, Phase, Transaction};
-use floodwall_knobs::session::{self, boot_id, log};
+use floodwall_knobs::journal::{self, JournalError, Phase, Transaction, boot_id, log};
 use floodwall_knobs::{Clock, Intention, SystemClock};
 use rustix::time::{ClockId, clock_gettime};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -138,7 +137,7 @@ fn find(place: &Place, args: &TimerArgs) -> anyhow::Result<Option<Transaction>> 
 /// succeed.
 fn is_over(place: &Place, id: u64) -> bool {
     match place.read_journal() {
-        Ok(Some(store)) => matches!(session::phase(&store, id), Ok(None | Some(Phase::Closed(_)))),
+        Ok(Some(store)) => matches!(journal::phase(&store, id), Ok(None | Some(Phase::Closed(_)))),
         Ok(None) => true,
         Err(_) => false,
     }

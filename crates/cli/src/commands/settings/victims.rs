@@ -11,9 +11,8 @@ use std::time::Duration;
 
 use floodwall_host::findings::{DiskUser, victim_in};
 use floodwall_host::status::{Observation, status};
-use floodwall_knobs::journal::Transaction;
+use floodwall_knobs::journal::{Transaction, log};
 use floodwall_knobs::limited::{Limited, limited, raised_in};
-use floodwall_knobs::session::log;
 use floodwall_knobs::{Plan, PlanError};
 use floodwall_model::status::Status;
 use floodwall_probe::{Probe, SourceKind};

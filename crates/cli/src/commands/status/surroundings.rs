@@ -2,7 +2,7 @@
 //! managers of the same knobs, and the users of the disks.
 //!
 //! ```text
-//! journal ─ knobs::session::log ─▶ JournalFacts ┐
+//! journal ─ knobs::journal::log ─▶ JournalFacts ┐
 //! managers' configuration ─ host::managers ─────┼▶ host::findings
 //! a probe's window, /proc/PID/cgroup ─ DiskUser ┘
 //! ```
@@ -12,8 +12,9 @@
 
 use floodwall_host::findings::{ChangeFacts, ChangeState, Facts, JournalFacts, KnobFacts, look};
 use floodwall_host::{SysRoot, managers};
-use floodwall_knobs::journal::{Begin, DiskStore, JournalError, Phase, Transaction};
-use floodwall_knobs::session::{boot_id, is_alive, is_at_it, log};
+use floodwall_knobs::journal::{
+    Begin, DiskStore, JournalError, Phase, Transaction, boot_id, is_alive, is_at_it, log,
+};
 use floodwall_knobs::{Entry, KernelFiles, hold};
 use floodwall_model::status::Status;
 use floodwall_model::{Managers, Reading};
