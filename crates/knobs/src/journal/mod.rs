@@ -45,6 +45,7 @@ pub mod owner;
 mod prune;
 mod record;
 mod store;
+mod trace;
 mod transaction;
 
 pub use disk::DiskStore;

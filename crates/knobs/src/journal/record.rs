@@ -4,8 +4,10 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::catalogue::cell::State;
+use crate::catalogue::cell::{Cell, State};
+use crate::catalogue::find;
 use crate::catalogue::target::Target;
+use crate::plan::entry::Entry;
 
 /// Written in every first line; anything else is not replayed.
 pub(super) const FORMAT: &str = "floodwall-journal/1";
@@ -59,6 +61,42 @@ pub struct SavedEntry {
     pub old: Option<State>,
     /// The wanted state; none if it is saved because another write may change it.
     pub new: Option<State>,
+}
+
+impl From<&Entry> for SavedEntry {
+    fn from(entry: &Entry) -> Self {
+        Self {
+            knob: entry.knob.name.to_owned(),
+            target: entry.target.clone(),
+            old: entry.old.clone(),
+            new: entry.new.clone(),
+        }
+    }
+}
+
+impl SavedEntry {
+    /// Accepts an entry only if it agrees with the catalogue: the knob exists, the file is that knob's,
+    /// and each value is one line.
+    pub(super) fn believed(&self) -> Result<Entry, String> {
+        let knob = find(&self.knob).ok_or_else(|| format!("there is no knob '{}'", self.knob))?;
+        if !self.target.is_well_formed() || !self.target.suits(knob.scope) {
+            return Err(format!("{} does not belong where it says", self.knob));
+        }
+        let path = self.old.as_ref().or(self.new.as_ref()).map(|state| state.path.as_str());
+        let cell = Cell::of_saved(knob, &self.target, path.unwrap_or_default());
+        for state in self.old.iter().chain(&self.new) {
+            if !cell.admits(state) {
+                return Err(format!("'{state}' is not a value of {}", self.target.label(knob)));
+            }
+        }
+        Ok(Entry {
+            knob,
+            target: self.target.clone(),
+            cell,
+            old: self.old.clone(),
+            new: self.new.clone(),
+        })
+    }
 }
 
 /// A cell that is saved after the beginning, and its place among the entries: the next one, or that

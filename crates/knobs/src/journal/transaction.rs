@@ -2,9 +2,9 @@
 //! that is found later. Also the present values of a transaction's entries.
 
 use super::record::{Begin, Closing, FORMAT, Reading, Record, SavedAt, SavedEntry};
-use crate::catalogue::cell::{Cell, State};
+use super::trace::{Trace, learn};
+use crate::catalogue::cell::State;
 use crate::catalogue::files::Files;
-use crate::catalogue::find;
 use crate::plan::entry::Entry;
 
 /// How far a transaction got.
@@ -59,7 +59,8 @@ impl Transaction {
         if begin.format != FORMAT {
             return Err(format!("its format is '{}', not {FORMAT}", begin.format));
         }
-        let entries = begin.entries.iter().map(believe).collect::<Result<Vec<_>, _>>()?;
+        let entries =
+            begin.entries.iter().map(SavedEntry::believed).collect::<Result<Vec<_>, _>>()?;
         let mut transaction = Self::new(begin, entries);
         for (n, line) in lines {
             let record = Record::parse(line).map_err(|why| numbered(n, why))?;
@@ -88,7 +89,7 @@ impl Transaction {
             Record::Save { cells } => {
                 let mut known = self.entries.len();
                 for SavedAt { at, cell } in cells {
-                    let new = believe(cell)?;
+                    let new = cell.believed()?;
                     match self.entries.get(*at) {
                         Some(old) if old.cell == new.cell && old.target == new.target => {}
                         None if *at == known => known += 1,
@@ -141,7 +142,7 @@ impl Transaction {
     pub fn push(&mut self, record: Record) {
         if let Record::Save { cells } = &record {
             for SavedAt { at, cell } in cells {
-                let Ok(entry) = believe(cell) else { continue };
+                let Ok(entry) = cell.believed() else { continue };
                 match (self.entries.get_mut(*at), self.traces.get_mut(*at)) {
                     (Some(known), Some(trace)) => {
                         *known = entry;
@@ -154,7 +155,7 @@ impl Transaction {
                 }
             }
         }
-        self.learn(&record);
+        learn(&self.entries, &mut self.traces, &record);
         let of_entries = matches!(
             record,
             Record::Intent { .. }
@@ -190,10 +191,7 @@ impl Transaction {
         let (Some(entry), Some(trace)) = (self.entries.get(index), self.traces.get(index)) else {
             return false;
         };
-        let ours = |state: &State| entry.cell.follows(state, found);
-        trace.unforeseeable
-            || trace.last.as_ref().is_some_and(ours)
-            || trace.under_way.iter().any(ours)
+        trace.explains(entry, found)
     }
 
     /// Whether a write that may change an entry has begun and has not been read back.
@@ -209,10 +207,7 @@ impl Transaction {
         let (Some(entry), Some(trace)) = (self.entries.get(index), self.traces.get(index)) else {
             return false;
         };
-        let differs =
-            |last: &State| !entry.old.as_ref().is_some_and(|old| entry.cell.same(old, last));
-        trace.yielded.is_none()
-            && (trace.is_under_way() || trace.last.as_ref().is_some_and(differs))
+        trace.holds(entry)
     }
 
     /// Whether an entry was ever written, beside another one included, since it was saved.
@@ -232,46 +227,6 @@ impl Transaction {
     #[must_use]
     pub fn last_reading(&self, index: usize) -> Option<&State> {
         self.traces.get(index)?.last.as_ref()
-    }
-
-    /// Applies a record to the entries.
-    fn learn(&mut self, record: &Record) {
-        match record {
-            Record::Intent { entry: at, to } => {
-                let Some(cause) = self.entries.get(*at) else { return };
-                for (entry, trace) in self.entries.iter().zip(&mut self.traces) {
-                    if cause.resets(entry) {
-                        (trace.touched, trace.unforeseeable) = (true, true);
-                    }
-                }
-                if let Some(trace) = self.traces.get_mut(*at) {
-                    trace.touched = true;
-                    trace.unforeseeable |= cause.knob.adjusts.is_some();
-                    trace.under_way.push(to.clone());
-                }
-            }
-            Record::Done { readings } | Record::Commit { readings } => {
-                for reading in readings {
-                    if let Some(trace) = self.traces.get_mut(reading.entry) {
-                        *trace = Trace {
-                            last: reading.state.clone(),
-                            touched: true,
-                            yielded: trace.yielded,
-                            ..Trace::default()
-                        };
-                    }
-                }
-            }
-            Record::Yield { entry, asked } => {
-                if let Some(trace) = self.traces.get_mut(*entry) {
-                    trace.yielded = Some(*asked);
-                }
-            }
-            Record::Begin(_)
-            | Record::Save { .. }
-            | Record::Undo { .. }
-            | Record::Closed { .. } => {}
-        }
     }
 
     /// The records of a hold without its history: begin, saved values, last readings, cells given
@@ -303,60 +258,6 @@ impl Transaction {
         }
         records
     }
-}
-
-/// An entry's history in the records.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Trace {
-    /// The last value read back; none if there was none, or it was not there.
-    last: Option<State>,
-    /// Written since, or about to be.
-    under_way: Vec<State>,
-    /// A write under way whose outcome can't be foreseen: the kernel adjusts it, or resets this
-    /// entry beside another one.
-    unforeseeable: bool,
-    touched: bool,
-    yielded: Option<bool>,
-}
-
-impl Trace {
-    fn is_under_way(&self) -> bool {
-        self.unforeseeable || !self.under_way.is_empty()
-    }
-}
-
-impl From<&Entry> for SavedEntry {
-    fn from(entry: &Entry) -> Self {
-        Self {
-            knob: entry.knob.name.to_owned(),
-            target: entry.target.clone(),
-            old: entry.old.clone(),
-            new: entry.new.clone(),
-        }
-    }
-}
-
-/// Accepts an entry only if it agrees with the catalogue: the knob exists, the file is that knob's,
-/// and each value is one line.
-fn believe(saved: &SavedEntry) -> Result<Entry, String> {
-    let knob = find(&saved.knob).ok_or_else(|| format!("there is no knob '{}'", saved.knob))?;
-    if !saved.target.is_well_formed() || !saved.target.suits(knob.scope) {
-        return Err(format!("{} does not belong where it says", saved.knob));
-    }
-    let path = saved.old.as_ref().or(saved.new.as_ref()).map(|state| state.path.as_str());
-    let cell = Cell::of_saved(knob, &saved.target, path.unwrap_or_default());
-    for state in saved.old.iter().chain(&saved.new) {
-        if !cell.admits(state) {
-            return Err(format!("'{state}' is not a value of {}", saved.target.label(knob)));
-        }
-    }
-    Ok(Entry {
-        knob,
-        target: saved.target.clone(),
-        cell,
-        old: saved.old.clone(),
-        new: saved.new.clone(),
-    })
 }
 
 #[cfg(test)]

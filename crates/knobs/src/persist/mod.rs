@@ -20,6 +20,7 @@ mod mark;
 mod rules;
 mod settle;
 mod sysctl;
+mod told_apart;
 mod units;
 mod value;
 
@@ -30,10 +31,11 @@ use floodwall_model::Reading;
 
 pub use applied::{Applied, applied};
 pub use disk::{Etc, Written};
-pub use identity::{Identity, Key, NoIdentity, identify, identify_all, matches};
+pub use identity::{Identity, Key, matches};
 pub use rules::PATH as RULES_PATH;
 pub use settle::{PersistError, Settled, settle};
 pub use sysctl::PATH as SYSCTL_PATH;
+pub use told_apart::{NoIdentity, identify, identify_all};
 pub use units::{Unit, UnitValue};
 pub use value::{Disk, Value};
 

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use floodwall_host::SysRoot;
 
-use super::identity::{NoIdentity, identify, matches};
+use super::identity::matches;
+use super::told_apart::{NoIdentity, identify};
 use super::{Disk, Persisted, Unit, UnitValue, Value, rules, units};
 use crate::catalogue::cell::{Cell, State};
 use crate::catalogue::files::Files;
