@@ -187,9 +187,8 @@ fn bench(floodwall: &Floodwall, plan: Plan, threads: u32, block_kib: u32) -> any
     );
     let json = device.bench(&scenario)?;
     let stats = device.stats()?;
-    Ok(
-        json!({ "summary": json["summary"], "phases": record::phases(&json), "lab": stats["timings"] }),
-    )
+    let phases = record::phases(&json);
+    Ok(json!({ "summary": json["summary"], "phases": phases, "lab": stats["timings"] }))
 }
 
 fn row(found: &Value, setting: &'static str, threads: u32, block_kib: u32) -> anyhow::Result<Row> {

@@ -140,6 +140,7 @@ fn measure(floodwall: &Floodwall, preset: &str, place: &str, round: u32) -> anyh
     }
     let text = run_accepting(command.args(["--", "sh", "-c", &script]), &[0, 3])?;
     let bench: Value = serde_json::from_str(&text).context("bench --json")?;
+    let host = &bench["host"];
     Ok(json!({
         "preset": preset,
         "place": place,
@@ -147,7 +148,7 @@ fn measure(floodwall: &Floodwall, preset: &str, place: &str, round: u32) -> anyh
         "scenario": SCENARIO,
         "limits": LIMITS,
         "origin": Origin::now(&origin::root()?, &INPUTS)?,
-        "host": { "kernel": bench["host"]["kernel"], "ram_bytes": bench["host"]["ram_bytes"], "cpus": bench["host"]["cpus"] },
+        "host": { "kernel": host["kernel"], "ram_bytes": host["ram_bytes"], "cpus": host["cpus"] },
         "late": text.contains("did not keep up with its model"),
         "phases": phases(&bench),
     }))

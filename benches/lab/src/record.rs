@@ -76,6 +76,7 @@ fn measure(
     let bench = setting::with(&knobs, || device.bench(&scenario))?;
     let stats = device.stats()?;
     let host = &bench["host"];
+    let lateness = &stats["timings"]["lateness"];
     Ok(json!({
         "preset": preset,
         "size": SIZE,
@@ -85,7 +86,7 @@ fn measure(
         "setting": bench["trials"][0]["setting"],
         "summary": bench["summary"],
         "phases": phases(&bench),
-        "lateness_us": { "p50": stats["timings"]["lateness"]["p50_us"], "p99": stats["timings"]["lateness"]["p99_us"] },
+        "lateness_us": { "p50": lateness["p50_us"], "p99": lateness["p99_us"] },
         "kept_up": stats["timings"]["kept_up"],
     }))
 }

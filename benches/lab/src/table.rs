@@ -46,10 +46,9 @@ pub(crate) fn section(
     let shown = |value: Option<f64>| value.map_or("–".into(), |v| format!("{v:.0}"));
     let mut out = format!(
         "Preset `{PRESET}` behind the real kernel, xfs, {} s a phase, {} rounds; the file has {} \
-         GiB (published: 10). Rates are commits a second: \
-         the mean, and in brackets each round's. \"15 MB\" is `vm.dirty_bytes` = 15,000,000 (the \
-         kernel then begins to write at half of it). \
-         p99 in ms; *dead* are seconds with under a tenth of the idle rate.\n\n",
+         GiB (published: 10). Rates are commits a second: the mean, and in brackets each round's. \
+         \"15 MB\" is `vm.dirty_bytes` = 15,000,000: the kernel begins to write at half of it. \
+         Latencies are in ms. *Dead* are seconds with under a tenth of the idle rate.\n\n",
         plan.seconds, plan.rounds, plan.file_gib
     );
     out.push_str(

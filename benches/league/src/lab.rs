@@ -368,8 +368,8 @@ pub(crate) fn section(data: &Path) -> anyhow::Result<(String, Origin)> {
         ));
     }
     out.push_str(
-        "\nThe guard, in a run of its own with longer phases; it knows nothing of the \
-        device when it begins:\n\n",
+        "\nThe guard, in a separate run with longer phases. It knows nothing of the device when it \
+        begins:\n\n",
     );
     table(&mut out, all.iter().map(|cell| (cell.cell.as_str(), cell.guard.as_slice())));
     Ok((out, Origin::of_parts(all.iter().map(|cell| &cell.origin))))
@@ -422,7 +422,8 @@ mod tests {
     fn a_comparison_is_read_by_the_names_of_the_schema() {
         let json = serde_json::json!({"name": "tune", "summary": {
             "both": {"iops": 700.0, "operation_us": {"p99": 31_000.0}}, "of_seconds": 80,
-            "victim_kept": {"value": 0.5}, "flood_kept": {"value": 0.8}, "burst_kept": {"value": 1.0}, "dead_seconds": {"value": 3}}});
+            "victim_kept": {"value": 0.5}, "flood_kept": {"value": 0.8},
+            "burst_kept": {"value": 1.0}, "dead_seconds": {"value": 3}}});
         let c = contender(&json);
         assert_eq!((c.iops, c.p99_us, c.dead_seconds, c.of_seconds), (700.0, 31_000.0, 3.0, 80.0));
         assert_eq!((c.victim_kept, c.flood_kept, c.burst_kept), (0.5, 0.8, Some(1.0)));

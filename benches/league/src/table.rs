@@ -112,7 +112,8 @@ fn summary(rows: &[Row<'_>]) -> String {
     let _ = writeln!(
         out,
         "| figure | goal | measured |\n|---|---|---|\n\
-         | cells whose first search reaches {:.0} % of the best grid point's score | {} | {cells} |\n\
+         | cells whose first search reaches {:.0} % of the best grid point's score | {} | \
+         {cells} |\n\
          | searches that do | {all} | {reached} |\n\
          | the middle of their shares | – | {:.1} % |\n\
          | the least | – | {} |\n\
@@ -131,9 +132,9 @@ fn summary(rows: &[Row<'_>]) -> String {
 
 fn tables(rows: &[Row<'_>]) -> anyhow::Result<String> {
     let mut out = format!(
-        "Scores in percent, in {ROUNDS} fresh rounds of 30 s that chose nothing; `tune` with \
-         {SEARCH_S:.0} s, its first search; *of best*: all its searches, with 95 % intervals. \
-         Behind ± is the standard error.\n"
+        "Scores in percent, in {ROUNDS} rounds of 30 s from which nothing was chosen. `tune` is \
+         its first search, with {SEARCH_S:.0} s. *Of best* has all its searches, with 95 % \
+         intervals. Behind ± is the standard error.\n"
     );
     let names: Vec<&str> = contenders::all()?.iter().map(|(name, _)| *name).collect();
     let mut device = "";

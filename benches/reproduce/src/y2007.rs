@@ -70,8 +70,9 @@ pub(crate) fn section(published: &Path) -> anyhow::Result<String> {
         "### RAID 1 behind a 3ware card, 2007\n\n\
          Preset `{PRESET}`, kernel 2.6.18, disktest on the block device: 4 KiB, 4 threads, direct, \
          30 s. Transfers a second; the goal is 15 %. The column of {FITTED} is fitted; a figure \
-         within 5 % of it is its neighbour. *Range*: one at a time, 1 to 32 commands at a disk, \
-         128 KiB to 2 MiB read ahead, 64 or 112 MiB of cache, 65 or 75 MB/s outside.\n\n{}\n{}",
+         within 5 % of it is its neighbour.\n\n\
+         *Range*, with one change at a time: 1 to 32 commands at a disk; 128 KiB to 2 MiB read \
+         ahead; 64 or 112 MiB of cache; 65 or 75 MB/s outside.\n\n{}\n{}",
         table("published", &all),
         ordering(&published, &cells, &found)?
     ))

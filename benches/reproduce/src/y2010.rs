@@ -94,19 +94,19 @@ pub(crate) fn section(published: &Path) -> anyhow::Result<String> {
     };
     Ok(format!(
         "### Ten-disk array with a protected cache, 2010\n\n\
-         Kernel 2.6.32, 6 GiB of RAM, xfs; 10 GiB file, {ROUNDS} rounds of 30 s. Rates within 25 \
-         %, latencies within a factor of 10 are the goal. \
-         Published averages of one thread are the reciprocals of its rates, and published counts \
-         30 s of them: they are no figures of their own. \
-         *Range*: one at a time, 100 to 1,000 ticks a second, CPU 30 % faster and slower, one \
-         queue or five, the rate between card and disks (502 or 600, and 1,200 MB/s), \
-         the card's cache written back from a tenth or half full, 8 or 16 writes at a time, seeks \
+         Kernel 2.6.32, 6 GiB of RAM, xfs; 10 GiB file, {ROUNDS} rounds of 30 s. The goal is \
+         rates within 25 %, latencies within a factor of 10. Published averages and counts of one \
+         thread follow from its published rates, so the table leaves them out.\n\n\
+         *Range*, with one change at a time: 100 to 1,000 ticks a second; CPU 30 % faster and \
+         slower; one queue or five; the rate between card and disks (502 or 600, and 1,200 MB/s); \
+         the card's cache written back from a tenth or half full; 8 or 16 writes at a time; seeks \
          of 8.5 or 9.5 ms.\n\n\
          #### The preset as it ships\n\n`{PRESET}`: what passes between card and disks limits \
          dd.\n\n{}\n\
          #### A machine that dd limits\n\nThe same with 1,200 MB/s between card and disks, 250 \
-         ticks a second, a CPU at 286 % of today's cost, a queue for each mirrored pair. \
-         dd's 251 and 216 MB/s chose it, so what it says of 15 MB is no prediction.\n\n{}",
+         ticks a second, a CPU at 286 % of today's cost, a queue for each mirrored pair. These \
+         values were chosen so that dd reaches its 251 and 216 MB/s. So figures at 15 MB are no \
+         predictions.\n\n{}",
         table("published", &ranged(&Machine::shipped())?),
         table("published", &ranged(&Machine::by_dd())?),
     ))

@@ -88,13 +88,12 @@ pub(crate) fn section(published: &Path) -> anyhow::Result<String> {
     Ok(format!(
         "### File server on gigabit Ethernet, 2016\n\n\
          Preset `usb3-btrfs-nas-2016` (without its link for the local figure), kernel 3.2 or \
-         later, {RAM} of RAM in the client; \
-         `dd bs=1M count=1000 conv=fdatasync`. The goal is 10 %. The disks are fitted on the local \
-         figure, the link on the asynchronous one. \
-         The server's RAM was chosen as 8 GiB when the 44 MB/s were known, and that figure depends \
-         on it most; the 56 MB/s follow from the same server. \
-         *Range*: one at a time, 2 to 16 GiB of RAM in the server, 0.1 to 1 ms for a round \
-         trip.\n\n{}",
+         later, {RAM} of RAM in the client; `dd bs=1M count=1000 conv=fdatasync`. The goal is 10 \
+         %. The disks are fitted on the local figure, the link on the asynchronous one. The \
+         server's RAM was chosen as 8 GiB when the 44 MB/s were known, and they depend on it most. \
+         The 56 MB/s follow from the same server.\n\n\
+         *Range*, with one change at a time: 2 to 16 GiB of RAM in the server; 0.1 to 1 ms for a \
+         round trip.\n\n{}",
         table("published", &all)
     ))
 }

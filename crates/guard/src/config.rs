@@ -212,8 +212,8 @@ pub const RECOVER_STEP: Duration = Duration::from_millis(500);
 pub const FIRST_SHARE: f64 = 0.5;
 /// A paced flood never has less than this share, so that it ends one day.
 pub const LEAST_SHARE: f64 = 0.1;
-/// A pace is never below this, in bytes a second: a device that completes nothing for a moment
-/// shows a drain rate of zero, and the kernel refuses a limit of zero (block/blk-throttle.c).
+/// The lowest pace, in bytes a second. A device that completes nothing for a moment has a drain
+/// rate of zero, and the kernel refuses a limit of zero (block/blk-throttle.c).
 pub const LEAST_PACE: f64 = 1e6;
 /// A lever that does not help is judged after so long. A device's cache may be full of earlier
 /// writes of the flood.

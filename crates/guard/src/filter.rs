@@ -123,7 +123,10 @@ mod tests {
                 let (count, below) = (alive().count(), |m: f64| alive().filter(|v| *v < m).count());
                 match typical.get() {
                     None => prop_assert!(count < Typical::LEAST),
-                    Some(m) => prop_assert!(below(m) <= (count - 1) / 2 && alive().filter(|v| *v <= m).count() > (count - 1) / 2),
+                    Some(m) => prop_assert!(
+                        below(m) <= (count - 1) / 2
+                            && alive().filter(|v| *v <= m).count() > (count - 1) / 2
+                    ),
                 }
             }
         }

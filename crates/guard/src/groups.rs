@@ -60,7 +60,7 @@ impl Groups {
         self.flood.as_deref()
     }
 
-    /// Why there is none.
+    /// Why the flood can't be paced.
     pub(crate) fn unpaced(&self) -> Option<Unpaced> {
         self.unpaced
     }

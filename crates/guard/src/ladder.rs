@@ -356,7 +356,7 @@ mod tests {
         let steps = bench.steps.len();
         bench.run(15, &|_| (1.0, 0.5 * DRAIN));
         assert_eq!(bench.steps.len(), steps, "it rests for 16 s");
-        // What they waited for besides the queue has gone.
+        // Now the queue alone makes them wait.
         let now = bench.now;
         bench.ladder.rest(now, now + Duration::from_secs(3600));
         bench.run(30, &linear(1.0));

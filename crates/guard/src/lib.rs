@@ -23,13 +23,14 @@
 //!   and no backlog has to drain for it.
 //! - A flood whose control group holds no victim is paced instead. It writes at the highest rate at
 //!   which victims keep their goal. The queue is made short if the flood ignores its pace.
-//! - Where bfq is in force, victims that commit are raised by I/O priority, which freezes nothing:
-//!   in mode `protect` together with the short queue, in mode `balance` before it.
+//! - Where bfq is in force, victims that commit get a higher I/O priority, which freezes nothing.
+//!   Mode `protect` does so together with the short queue, mode `balance` before it.
 //! - In mode `protect` a model chooses the queue's length: the longest at which victims keep their
 //!   goal. If none does, the guard tries other levels. In mode `balance` it always does.
-//! - It tries one step aside for a few seconds: a shorter or longer queue, another elevator,
-//!   victims not raised, no writeback throttling, a strict limit. A step is kept if the score grows
-//!   ([`Mode`]). From the second round on, each failing try triples the wait, up to an hour.
+//! - It tries one neighbouring level for a few seconds: a shorter or longer queue, another
+//!   elevator, victims not raised, no writeback throttling, a strict limit. A level is kept if the
+//!   score grows ([`Mode`]). From the second round on, each failing try triples the wait, up to an
+//!   hour.
 //! - If victims and flood slow down together, the device has become slower. If victims alone do,
 //!   conditions have changed. Tries begin anew in both cases.
 //! - Limits fall no faster than the backlog drains, because the kernel stops every writer above a

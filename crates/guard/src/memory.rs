@@ -32,7 +32,7 @@ const SLOWER: f64 = 0.5;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Learnt {
-    /// The most that it drains while no lever is pulled, or more.
+    /// Upper bound of what it drains while no lever is pulled.
     pub drain_bytes_per_s: Option<Aged<f64>>,
     /// The victims' latency without a flood.
     pub alone: Option<Aged<Alone>>,

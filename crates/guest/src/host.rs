@@ -59,8 +59,7 @@ impl Guest {
         status
     }
 
-    /// Has KVM run an image's guests where it works: where the caller may use it, and a kernel
-    /// begins to run soon.
+    /// Uses KVM for an image's guests if it works: the caller may use it, and a kernel starts soon.
     ///
     /// # Errors
     /// QEMU can't be started.

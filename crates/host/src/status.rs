@@ -47,7 +47,7 @@ pub struct Observation {
 /// Dirty data of control groups that is too little to matter for a device's figures.
 const GROUPS_COUNT_BYTES: u64 = 1 << 20;
 
-/// Said of a device whose own counters can't be read, where the machine's must be its.
+/// Note on a device whose own counters can't be read. The machine's counters are used instead.
 const SOLE_NOTE: &str =
     "dirty and writeback are the machine's: no other device holds a mounted filesystem";
 

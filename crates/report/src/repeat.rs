@@ -54,7 +54,7 @@ pub fn scenario_toml(stored: &Value) -> Option<String> {
         }
     }
     let read: Scenario = scenario::parse(&out).ok()?;
-    // The file has no place for what a stored scenario says beside the loads.
+    // A stored scenario may hold keys that a scenario file does not have.
     (serde_json::to_value(&read).ok()? == *stored).then_some(out)
 }
 

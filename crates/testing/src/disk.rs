@@ -136,7 +136,7 @@ impl Drop for Mount {
 pub struct Disk {
     /// The filesystem.
     pub mount: Mount,
-    /// What it is on.
+    /// The loop device below it.
     pub device: Loop,
     /// The device's number.
     pub id: DeviceId,

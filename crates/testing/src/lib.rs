@@ -1,5 +1,5 @@
-//! What tests have in common: their needs of the machine, and how they are ignored with the reason
-//! where one is missing; checks, programs, disks, and copies of captured machines.
+//! Shared parts of tests: checks, programs, disks, and copies of captured machines. A test whose
+//! need of the machine is not met is ignored with the reason.
 //!
 //! libtest can't ignore a test at run time. A suite whose tests need something therefore has
 //! `harness = false`, and a `main` that hands its tests to [`run`] or [`run_alone`].
@@ -110,7 +110,9 @@ pub fn test<R: Outcome>(
 #[macro_export]
 macro_rules! tests {
     ($lacks:expr => $($function:ident),+ $(,)?) => {
-        vec![$($crate::test($crate::path(module_path!(), stringify!($function)), $lacks, $function)),+]
+        vec![$($crate::test(
+            $crate::path(module_path!(), stringify!($function)), $lacks, $function
+        )),+]
     };
     ($($function:ident),+ $(,)?) => { $crate::tests![|| None => $($function),+] };
 }

@@ -57,7 +57,7 @@ pub fn everything(output: &Output) -> String {
 /// The JSON that a command printed.
 ///
 /// # Errors
-/// Why it is none, with the command's messages.
+/// The output is no JSON: why, with the command's messages.
 pub fn json(output: &Output) -> Result<serde_json::Value, String> {
     serde_json::from_slice(&output.stdout).map_err(|e| format!("{e}: {}", told(output)))
 }

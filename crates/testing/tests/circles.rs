@@ -4,15 +4,14 @@
 //! lib.rs, main.rs ─▶ modules, without cfg(test) ─▶ names written ─▶ defining files ─▶ circles
 //! ```
 //!
-//! A file depends on another one of its crate if it writes a name that the other one defines: in a
-//! `use`, or as a path in code, in a macro's arguments or in an attribute. A name counts for the
-//! file that defines it, through whatever `use` or `pub use` it is reached. So
+//! A file depends on another one of its crate if it writes a name that the other one defines. The
+//! name may be in a `use`, or a path in code, in a macro's arguments or in an attribute. It counts
+//! for the file that defines it, not for a file that re-exports it. Consequences:
 //!
-//! - a `mod.rs` or `lib.rs` that only declares and re-exports its children (`mod x; pub use x::Y;`)
-//!   does not depend on them, and nothing depends on it;
-//! - one whose own code uses a child, while the child uses a name that the parent defines, makes a
-//!   circle with it;
-//! - a `mod x;`, a path that names a whole module, a method's call and a field's access are no
+//! - A `mod.rs` or `lib.rs` that only declares and re-exports its children (`mod x; pub use x::Y;`)
+//!   does not depend on them, and nothing depends on it.
+//! - A parent and a child that each use a name of the other make a circle.
+//! - A `mod x;`, a path that names a whole module, a method's call and a field's access are no
 //!   dependence. An `impl` names its type, and so depends on the file of the type.
 //!
 //! Modules inside a file belong to the file.
@@ -225,7 +224,7 @@ impl Modules {
         this
     }
 
-    /// The module that defines what is written in another one, and the name there. `None` for a
+    /// The module that defines a path written in module `from`, and the name there. `None` for a
     /// whole module, and for names of other crates or of the module itself.
     fn definition(&self, from: usize, written: &[String], depth: usize) -> Option<(usize, String)> {
         let (first, rest) = written.split_first()?;

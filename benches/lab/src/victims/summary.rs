@@ -48,6 +48,7 @@ impl Measured {
 
     pub(super) fn json(&self) -> Value {
         let at = |fraction| self.latencies.nearest_rank_ns(fraction).map(|ns| ns / 1000);
+        let buckets = self.latencies.buckets();
         json!({
             "seconds": self.seconds,
             "per_second": self.per_second(),
@@ -56,7 +57,7 @@ impl Measured {
             "p50_us": at(0.5),
             "p99_us": at(0.99),
             "max_us": at(1.0),
-            "buckets_ns": self.latencies.buckets().map(|(bucket, n)| (bucket_low_ns(bucket), n)).collect::<Vec<_>>(),
+            "buckets_ns": buckets.map(|(bucket, n)| (bucket_low_ns(bucket), n)).collect::<Vec<_>>(),
         })
     }
 }
@@ -105,17 +106,17 @@ pub(super) fn section(trials: &[Value]) -> anyhow::Result<String> {
         trials.iter().map(|t| (t["plan"].to_string(), &t["plan"])).collect();
     let mut out = String::from(
         "*Alone* and *beside* the flood are in the same trial, on a fresh device with xfs. *Dead* \
-         are seconds with under a tenth of the \
-         transactions alone, all rounds together. The flood \"copy\" is `cp` of a large file, \
-         \"backup\" `tar c` of large files, \"archive\" `tar x` of \
-         small files, \"load\" a bulk load into the victim's own database (SQLite: into a second \
-         one). \"15mb\" is `floodwall apply vm.dirty_bytes=15MB`; \
-         \"limited-guard\" the guard with that in force; \"short\" mq-deadline with 8 requests of \
-         128 KiB; \"priority\" bfq \
-         and the server's processes at best-effort 0; \"paced\" `io.max` and `memory.high=128MiB` \
-         of the flood's control group. Figures are geometric means over the rounds \
-         with 95 % intervals; a p99 needs 100 transactions in every round. *Late*: rounds in which \
-         the lab did not keep up with its model.\n",
+         are seconds with under a tenth of the transactions alone, all rounds together.\n\n\
+         Floods: \"copy\" is `cp` of a large file, \"backup\" `tar c` of large files, \"archive\" \
+         `tar x` of small files. \"load\" is a bulk load into the victim's own database (SQLite: \
+         into a second one).\n\n\
+         Settings: \"15mb\" is `floodwall apply vm.dirty_bytes=15MB`, \"limited-guard\" the guard \
+         with that in force. \"short\" is mq-deadline with 8 requests of 128 KiB. \"priority\" is \
+         bfq with the server's processes at best-effort 0. \"paced\" is `io.max` and \
+         `memory.high=128MiB` of the flood's control group.\n\n\
+         Figures are geometric means over the rounds with 95 % intervals; a p99 needs 100 \
+         transactions in every round. *Late*: rounds in which the lab did not keep up with its \
+         model.\n",
     );
     for plan in plans.values() {
         let of_plan: Vec<&Value> = trials.iter().filter(|trial| trial["plan"] == **plan).collect();
@@ -259,7 +260,7 @@ mod tests {
     #[test]
     fn a_row_has_a_mean_with_its_interval_and_no_p99_of_few_transactions() {
         let trial = |way: &str, alone: f64, beside: f64, late: bool| {
-            let half = |per_second: f64| json!({ "seconds": 30.0, "per_second": per_second, "p99_us": 2500 });
+            let half = |rate: f64| json!({ "seconds": 30.0, "per_second": rate, "p99_us": 2500 });
             json!({ "plan": { "preset": "hdd-7200", "seconds": 30 }, "victim": "sqlite", "way": way,
                     "alone": half(alone), "beside": half(beside), "dead_seconds": 2,
                     "copy": { "bytes": 3e9, "seconds": 30.0 }, "lab": { "kept_up": !late } })
@@ -274,21 +275,22 @@ mod tests {
         // √(4 × 1) = 2; two rounds: t = 12.706, half = t × ln(4) / 2 = 8.807, 2 × e^8.807 = 13365.
         assert_eq!(
             rows[0],
-            "| sqlite | copy | default | 2 | 100 (100 to 100) | 2.0 (0.0 to 13365) | 2.0 % (0.0 % \
-             to 13365.3 %) | \
-             2.50 ms (2.50 ms to 2.50 ms) | – | 4 of 60 | 100 (100 to 100) | 1 |"
+            "| sqlite | copy | default | 2 | 100 (100 to 100) | 2.0 (0.0 to 13365) | \
+             2.0 % (0.0 % to 13365.3 %) | 2.50 ms (2.50 ms to 2.50 ms) | – | 4 of 60 | \
+             100 (100 to 100) | 1 |"
         );
         assert_eq!(
             rows[1],
-            "| sqlite | copy | guard | 1 | 100 | 90 | 90.0 % | 2.50 ms | 2.50 ms | 2 of 30 | 100 | 0 |"
+            "| sqlite | copy | guard | 1 | 100 | 90 | 90.0 % | 2.50 ms | 2.50 ms | 2 of 30 | \
+             100 | 0 |"
         );
     }
 
     #[test]
     fn long_trials_compare_their_halves_and_floods_have_rows_of_their_own() {
         let trial = |flood: &str, each_second: &[u32]| {
-            json!({ "plan": { "preset": "hdd-7200", "seconds": 60 }, "victim": "mariadb", "way": "guard",
-                    "beside": { "each_second": each_second },
+            json!({ "plan": { "preset": "hdd-7200", "seconds": 60 },
+                    "victim": "mariadb", "way": "guard", "beside": { "each_second": each_second },
                     "flood": { "kind": flood, "bytes": 6e9, "seconds": 60.0 } })
         };
         // Ratios of 1/2 and 2: one on the average.

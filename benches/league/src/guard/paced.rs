@@ -275,12 +275,12 @@ fn is_victims(run: &Run) -> bool {
 /// The section, of as many cells as there should be.
 pub(super) fn section(rows: &[(Cell, Paced)], all: usize) -> String {
     let mut out = format!(
-        "{} of {all} cells are measured, on {} machines each. Victims run at a third of their rate alone, \
-         from {MEET} s before the flood to {} s after it came. The flood is in a separate control group. \
-         A cell reaches a goal if it does on every machine. *With \
-         --p99*: the guard's goal is {MOST_P99:.0} times the p99 before the flood, and 2 ms at \
-         least. *Some fixed pace*: at least one of {} % of the flood's rate alone, in force from \
-         the beginning, reaches it.\n\n\
+        "{} of {all} cells are measured, on {} machines each. Victims run at a third of their rate \
+         alone, from {MEET} s before the flood to {} s after it came. The flood is in a separate \
+         control group. A cell reaches a goal if it does on every machine. *With --p99*: the \
+         guard's goal is {MOST_P99:.0} times the p99 before the flood, and 2 ms at least. *Some \
+         fixed pace*: one in force from the beginning reaches it, of {} % of the flood's rate \
+         alone.\n\n\
          | figure | goal | cells with the guard | with --p99 | without | some fixed pace |\n\
          |---|---|---|---|---|---|\n",
         rows.len(),

@@ -1,4 +1,4 @@
-//! What is stored: a cell's data, and the draws of devices.
+//! Stored data of a cell, and of the draws of devices.
 
 use std::collections::BTreeMap;
 

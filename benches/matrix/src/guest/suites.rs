@@ -111,10 +111,9 @@ mod tests {
     fn results_of_both_harnesses_are_counted_and_failures_keep_their_words() {
         let mut seen = Seen::default();
         let printed = "running 4 tests\ntest a ... ok\ntest b ... ignored (needs root)\n\
-            test c   ... FAILED\n\
-                       test d ... ignored, needs fio\n\nfailures:\n\n---- c ----\n\
-                       nr_requests is 8\n\nfailures:\n    c\n\n\
-                       test result: FAILED. 1 passed; 1 failed; 2 ignored; 0 measured; 0 filtered out\n";
+            test c   ... FAILED\ntest d ... ignored, needs fio\n\nfailures:\n\n---- c ----\n\
+            nr_requests is 8\n\nfailures:\n    c\n\n\
+            test result: FAILED. 1 passed; 1 failed; 2 ignored; 0 measured; 0 filtered out\n";
         let results: Vec<String> = printed.lines().filter_map(|line| seen.take(line)).collect();
         assert_eq!(results, ["a ok", "b left out", "c FAILED", "d left out"]);
         assert_eq!(

@@ -5,7 +5,7 @@ use std::fs;
 use crate::chromium::{Browser, SCREEN};
 use crate::results::{floodwall, text};
 
-/// Trials that the report is of.
+/// Trials of the search that is reported.
 const TRIALS: usize = 100;
 /// How often it is opened, each time in a new browser.
 const TIMES: usize = 7;

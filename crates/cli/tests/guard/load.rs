@@ -13,9 +13,9 @@ use rustix::fs::{Advice, fadvise};
 pub(crate) const COMMAND: &str = "guard-load";
 /// What a victim commits at once.
 const BLOCK: usize = 16 << 10;
-/// What a flood writes before it begins anew; zeros, which take no memory of a lab.
+/// Bytes that a flood writes before it begins anew. They are zeros, which take no memory of a lab.
 const FLOOD: u64 = 1 << 30;
-/// The bytes that it asks to be written back at once.
+/// Bytes that a flood writes between two requests for writeback.
 const PIECE: NonZeroU64 = NonZeroU64::new(8 << 20).unwrap();
 
 /// Runs as a load until it is killed.

@@ -113,8 +113,8 @@ fn scrape() -> Result<(), String> {
         query("floodwall_guard_state{state=~\"protect|probe\"} == 1")
             .is_ok_and(|found| !found.is_empty())
     })?;
-    // A metric that Prometheus took for another type, or dropped, is not there; those of a backlog
-    // come with it.
+    // Prometheus has no series for a metric that it dropped or took for another type. These begin
+    // once there is a backlog.
     for family in [
         "drain_rate_bytes_per_second",
         "base_latency_seconds",

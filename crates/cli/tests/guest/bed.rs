@@ -191,7 +191,7 @@ pub(crate) fn run(command: &mut Command, input: &[u8]) -> Result<Output, String>
     let watched = child.id() as i32;
     let (done, waits) = std::sync::mpsc::channel::<()>();
     std::thread::spawn(move || {
-        // A command that does not read has ended; its status tells.
+        // Writing fails if the command has ended. Its exit status is checked instead.
         let _ = stdin.as_mut().map(|stdin| stdin.write_all(&input));
     });
     std::thread::spawn(move || {

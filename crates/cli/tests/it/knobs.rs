@@ -150,7 +150,7 @@ fn a_rehearsed_rollback_says_what_it_would_leave_alone() {
 had set dirty_bytes 67108864)
 "
     );
-    // It is what a rollback then does.
+    // The rollback does what its dry run said.
     let said = machine.done("rollback");
     assert!(
         said.contains("read_ahead_kb: 8192 again") && said.contains("nr_requests: left at 48"),

@@ -227,7 +227,7 @@ fn a_killed_persist_leaves_whole_files_and_nobody_is_kept_out() {
         [SYSCTL, RULES].map(|name| text(&machine, name))
     });
     for delay_us in (0..20_000).step_by(250) {
-        // Persists the setting that is not there now.
+        // Persists the one of the two settings that is not persisted now.
         let now = usize::from(text(&machine, SYSCTL) == whole[1][0]);
         let mut persist = machine.start(settings[1 - now]);
         std::thread::sleep(std::time::Duration::from_micros(delay_us));

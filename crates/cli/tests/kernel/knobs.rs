@@ -250,7 +250,7 @@ fn for_a_time(device: &Device) -> Result<(), String> {
     let before = device.knobs();
     device.apply(&["--for", "2s"])?;
     ensure(device.knobs() != before, "nothing was changed")?;
-    // What a closed terminal sends is not for it.
+    // The timer ignores the signals that a closed terminal sends.
     let timer = device.timer().ok_or("nobody is there to put it back")?;
     kill(timer, rustix::process::Signal::HUP)?;
     kill(timer, rustix::process::Signal::INT)?;

@@ -15,7 +15,8 @@ pub(crate) const TESTS: &[Test] = &[
     Test { name: "lab up without FUSE", needs: &["unshare", "mkfs.xfs"], body: no_fuse },
 ];
 
-/// What `lab up` prints on stderr, and its exit status, where `hide` was run first.
+/// The stderr and exit status of `lab up`, in a mount namespace in which the shell command `hide`
+/// ran first.
 fn up_where(hide: &str) -> Result<(String, Option<i32>), String> {
     let state = tempfile::tempdir().map_err(|e| e.to_string())?;
     let script = format!(

@@ -44,7 +44,7 @@ fn says(program: &str, arguments: &[&str], status: i32, parts: &[&str]) -> Resul
     ensure(is_so, || everything(&output))
 }
 
-/// Takes its lab down.
+/// A lab by its name. Dropping it takes the lab down.
 struct Lab(String);
 
 impl Drop for Lab {

@@ -209,7 +209,7 @@ fn a_flood_that_used_little_for_long_rises_soon_once_it_wants_more() {
         assert!(tick > 1200 || pace.rate == 50e6);
     }
     assert_eq!(pace.rate, 100e6);
-    // Neither does a look after a suspend hold it up.
+    // A look after a suspend does not delay the rise either.
     let mut pace = Pace::begin(Duration::ZERO, "flood", None, &estimate(0.5));
     let hour = Duration::from_secs(3600);
     pace.tick(hour, &Estimate { tick: Duration::ZERO, ..estimate(0.1) });

@@ -14,7 +14,7 @@ use super::view::{Disk, disks, prefix, rate, rate_source, size, speed, time, wri
 const FULL_QUEUE_S: f64 = 1.0;
 /// The remedy's value.
 const SHORT_QUEUE_S: f64 = 0.25;
-/// Of a request this size a disk that seeks still spends most of its time writing.
+/// The remedy's request size. A disk that seeks still spends most of its time writing with it.
 const REQUEST_KIB: u64 = 256;
 /// wbt's target for a medium that seeks, and that for one that does not (block/blk-wbt.c
 /// `wbt_default_latency_nsec`).
@@ -369,7 +369,8 @@ mod tests {
         machine.status.devices[0].driver = Reading::Value("virtio_blk".into());
         let one = found(&machine, "FW021").unwrap();
         insta::assert_snapshot!(one.evidence[0], @"sda: rotational=1 from a hypervisor's disk \
-            (driver virtio_blk), which says so of any storage; wbt's target is 75000 µs because of it");
+            (driver virtio_blk), which says so of any storage; wbt's target is 75000 µs because \
+            of it");
         insta::assert_snapshot!(one.remedy, @"echo 0 > /sys/block/sda/queue/rotational && \
             floodwall apply sda.wbt_lat_usec=2000   # if the storage is flash");
         assert_eq!((one.severity, found(&machine, "FW020")), (Severity::Note, None));

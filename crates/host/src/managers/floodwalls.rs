@@ -9,7 +9,7 @@ const LOCK: &str = "/var/lib/floodwall/journal/lock";
 /// Words of a guard's command line with which it steers nothing.
 const HARMLESS: [&str; 7] =
     ["status", "history", "pause", "resume", "restore", "--dry-run", "--sim"];
-/// Ends a guard's name.
+/// Last words of the text about a guard. They tell it from other processes.
 pub const STEERS: &str = "steers settings";
 /// The name of Floodwall's processes.
 const COMM: &str = "floodwall";

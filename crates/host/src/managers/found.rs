@@ -8,7 +8,7 @@ use super::glob;
 use super::reach::Owner;
 use crate::root::SysRoot;
 
-/// How files begin that floodwall writes, and what removes them.
+/// First words of files that floodwall writes, and how to remove such a file.
 const OURS: [(&str, &str); 2] = [
     ("# Written by floodwall persist", "floodwall unpersist"),
     ("# Written by floodwall export", "write the file again with floodwall export, or remove it"),

@@ -82,8 +82,8 @@ pub(super) fn read(root: &SysRoot, device: Option<&Device>, path: &str) -> anyho
     Ok(usable)
 }
 
-/// Why changes can't be made here. That they can't be read, or could hang a server, is
-/// no reason yet: the run says so if it has to.
+/// Why changes can't be made here. Knobs that can't be read, and servers that could hang, are left
+/// to the run, which reports them.
 fn impossible(changes: &[Change], files: &KernelFiles) -> Option<PlanError> {
     let later =
         |e: &PlanError| matches!(e, PlanError::Unreadable { .. } | PlanError::WouldHang { .. });

@@ -100,13 +100,13 @@ pub(crate) fn run(args: &SweepArgs) -> anyhow::Result<Exit> {
 /// Runs that have ended. Their rows wait for the default run of their group.
 struct Waiting<'a> {
     sweep: &'a Sweep,
-    /// By group.
+    /// Figures of the default runs by group.
     defaults: HashMap<u64, Figures>,
     ended: Vec<(&'a Run, Figures)>,
 }
 
 impl<'a> Waiting<'a> {
-    /// The rows that have all they need, now that one more run has ended.
+    /// Adds a run that has ended. Returns all rows that are now complete.
     fn rows(&mut self, origin: &'a Origin, run: &'a Run, figures: Figures) -> Vec<Row<'a>> {
         let Self { sweep, ref mut defaults, ref mut ended } = *self;
         if run.setting.is_empty() {
@@ -147,7 +147,7 @@ impl Progress {
         let style = ProgressStyle::with_template(form);
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         bar.set_position(before as u64);
-        // What was done before says nothing of how fast it goes.
+        // Cells of an earlier run say nothing about this run's speed.
         bar.reset_eta();
         Self { lines: !quiet && bar.is_hidden(), bar, said: Instant::now() }
     }

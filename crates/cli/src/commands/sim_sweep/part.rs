@@ -35,14 +35,14 @@ const SELF: &str = "/proc/self/exe";
 /// How often rows are synced. More often, a slow disk would hold up all workers.
 const SYNC_EVERY: Duration = Duration::from_secs(1);
 
-/// What a row belongs to.
+/// The sweep, build and shard that a row belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Origin {
     /// Digest of the sweep.
     pub(super) sweep: String,
     /// Cells of the whole sweep.
     of_cells: u64,
-    /// Which floodwall.
+    /// The build of floodwall.
     build: String,
     /// The shard.
     shard: String,
@@ -213,7 +213,7 @@ impl Part {
                 (Some(_), Some(first)) => {
                     return usage(format!("is damaged: remove its line {first} to go on"));
                 }
-                // A crash tears a line. It does not make another row of it.
+                // A crash cuts a line short. A whole line of other JSON is from another program.
                 (None, _) if line.ends_with(b"\n") && is_json(&line) => return foreign(),
                 (None, first) => damaged = first.or(Some(number)),
             }

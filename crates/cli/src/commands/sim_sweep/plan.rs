@@ -279,19 +279,19 @@ pub(super) struct Figures {
     flood_beside_bytes_per_s: Option<f64>,
     burst_bytes_per_s: Option<f64>,
     simulated_s: Option<f64>,
-    /// Why the machine, the scenario or the setting can't be.
+    /// Why the machine, the scenario or the setting is impossible.
     pub(super) error: Option<String>,
     /// Warnings of the run.
     pub(super) note: Option<String>,
 }
 
 impl Figures {
-    /// Of a run that can't be.
+    /// Figures of an impossible run.
     pub(super) fn impossible(why: String) -> Self {
         Self { error: Some(why), ..Self::default() }
     }
 
-    /// Of all rounds of a run.
+    /// Figures over all rounds of a run.
     fn of(trials: &[Trial]) -> Self {
         let summary = summarise(trials, Reference::InForce);
         let end = |t: &Trial| t.phases.iter().map(|p| p.start_s + p.seconds).fold(0.0, f64::max);

@@ -7,8 +7,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// From so many groups a shard on, dealing out whole groups leaves no shard with more than a
-/// quarter above its fair share.
+/// With at least so many groups for each shard, whole groups are dealt out. No shard then has over
+/// a quarter more than its fair share.
 const GROUPS_A_SHARD: u64 = 4;
 
 /// One of so many parts of a sweep.
@@ -24,7 +24,7 @@ impl Shard {
     /// The whole sweep.
     pub(super) const WHOLE: Self = Self { number: 1, of: 1 };
 
-    /// Of a sweep's cells, ascending, in groups of that size: those of this shard.
+    /// This shard's part of a sweep's cells, which ascend. `group` is the number of cells a group.
     pub(super) fn deal(self, cells: &[u64], group: u64) -> Vec<u64> {
         let groups: Vec<&[u64]> = cells.chunk_by(|a, b| a / group == b / group).collect();
         let (first, step) = (self.number as usize - 1, self.of as usize);

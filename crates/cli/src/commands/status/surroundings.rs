@@ -170,7 +170,7 @@ fn knob(
     let set = transaction.last_reading(index).unwrap_or(new);
     let found = match entry.target.check(files) {
         Err(why) => Reading::Absent(why),
-        // What a process that steers has written for now is on top of it.
+        // A guard writes over a setting for a while. The setting below is meant.
         _ => entry.cell.read(files).map(|found| hold::beneath(steering, entry, &found).clone()),
     };
     let name = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
