@@ -22,23 +22,7 @@ ram = "1GiB"
 scheduler = ["noop", "none", "kyber"]
 vm.dirty_bytes = ["default", "16MiB"]
 "#;
-const TINY: &str = r#"
-name = "tiny"
-burst = "1MiB"
-[[victim]]
-kind = "commit"
-block = "4KiB"
-size = "1MiB"
-[[flood]]
-kind = "seq"
-size = "32MiB"
-[timing]
-rounds = 1
-measure = "1s"
-warmup_max = "1s"
-settle = "10ms"
-device_cache = "1B"
-"#;
+const TINY: &str = include_str!("../../src/commands/sim_sweep/tiny.toml");
 const DISK: &str = include_str!("../../../device/presets/cloud-gp3.toml");
 
 /// A directory with a sweep in it.
