@@ -47,6 +47,7 @@ test: install-test fmt clippy doc unit
 
 fmt:
 	$(CARGO) fmt --all --check
+	./scripts/lines
 
 clippy:
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings

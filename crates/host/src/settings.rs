@@ -115,7 +115,8 @@ mod tests {
         let shown = read.setting.to_string();
         assert_eq!(
             shown,
-            "bdi.max_ratio=100,iosched.slice_idle=8,nr_requests=8,scheduler=bfq,vm.dirty_bytes=15000000,vm.dirty_ratio=0"
+            "bdi.max_ratio=100,iosched.slice_idle=8,nr_requests=8,scheduler=bfq,\
+             vm.dirty_bytes=15000000,vm.dirty_ratio=0"
         );
         let strict = read.missing.iter().find(|m| m.what == "bdi.strict_limit").unwrap();
         assert_eq!(strict.why, "absent: /sys/class/bdi/8:0/strict_limit does not exist");

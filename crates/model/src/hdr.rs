@@ -128,7 +128,12 @@ mod tests {
         fn encoding_and_decoding_is_exact(
             // From nanoseconds to minutes, with repeats.
             values in prop::collection::vec(
-                prop_oneof![0u64..300, 1_000u64..2_000_000, 1_000_000u64..100_000_000_000, Just(MAX_NS)],
+                prop_oneof![
+                    0u64..300,
+                    1_000u64..2_000_000,
+                    1_000_000u64..100_000_000_000,
+                    Just(MAX_NS),
+                ],
                 1..2_500,
             ),
         ) {

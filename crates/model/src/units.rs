@@ -422,7 +422,8 @@ mod tests {
 
         #[test]
         fn an_argument_reads_back_exactly(n in any::<u64>(), unit in 0usize..6) {
-            let bytes = Bytes(n / 1_000_000_000_000 * [1, KIB, MIB, 1_000, 1_000_000, 7][unit] % u64::MAX);
+            let unit = [1, KIB, MIB, 1_000, 1_000_000, 7][unit];
+            let bytes = Bytes(n / 1_000_000_000_000 * unit % u64::MAX);
             let text = bytes.as_argument();
             prop_assert!(!text.contains(' '));
             prop_assert_eq!(text.parse::<Bytes>(), Ok(bytes), "{}", text);

@@ -320,27 +320,25 @@ mod tests {
     #[test]
     fn a_comparison() {
         insta::assert_snapshot!(shown(&contest(None)), @"
-        copy-vs-database: a database commits (4 threads, 16 KiB, fsync) while one large file is written
-        beside it
-        machine   Linux 6.18.5, 4 CPUs, 16 GiB RAM, Debian GNU/Linux 12 (bookworm)
-        device    sda (ATA ST1000DM003, 932 GiB, seeks), ext4 on sda1 on sda
-        setting   dirty limit 20 %, background 10 %, scheduler mq-deadline, nr_requests 256, wbt 75 ms
+copy-vs-database: a database commits (4 threads, 16 KiB, fsync) while one large file is written
+beside it
+machine   Linux 6.18.5, 4 CPUs, 16 GiB RAM, Debian GNU/Linux 12 (bookworm)
+device    sda (ATA ST1000DM003, 932 GiB, seeks), ext4 on sda1 on sda
+setting   dirty limit 20 %, background 10 %, scheduler mq-deadline, nr_requests 256, wbt 75 ms
 
-                       commits/s      p99  slowest   dead      victim_kept       flood_kept       burst_kept
-        default             40.8   1.17 s   3.20 s    75%   2.7% (1.6–4.6)      87% (86–88)  100% (95.7–105)
-        2010-15MB            301  12.1 ms   3.20 s     0%      20% (20–20)      87% (86–88)  100% (95.7–105)
-        a setting whose name is long
-                          failed
-                                                                                 in brackets: 95 % intervals
+               commits/s      p99  slowest   dead      victim_kept       flood_kept       burst_kept
+default             40.8   1.17 s   3.20 s    75%   2.7% (1.6–4.6)      87% (86–88)  100% (95.7–105)
+2010-15MB            301  12.1 ms   3.20 s     0%      20% (20–20)      87% (86–88)  100% (95.7–105)
+a setting whose name is long
+                  failed
+                                                                         in brackets: 95 % intervals
 
-        2010-15MB against default: better: commits 7.39× (4.30 – 12.7), p99 12.1 ms instead of \
-        1.17 s (1.0 %
-        (1.0 – 1.0)), dead seconds 0 % of the time instead of 75 %; the same: flood 100 % (100 – 100),
-        bursts 100 % (100 – 100)
-        a setting whose name is long: failed: the kernel refused sda.scheduler = cfq: no such \
-        elevator; it
-        has none, bfq
-        note: 2010-15MB is vm.dirty_bytes=15000000
+2010-15MB against default: better: commits 7.39× (4.30 – 12.7), p99 12.1 ms instead of 1.17 s (1.0 %
+(1.0 – 1.0)), dead seconds 0 % of the time instead of 75 %; the same: flood 100 % (100 – 100),
+bursts 100 % (100 – 100)
+a setting whose name is long: failed: the kernel refused sda.scheduler = cfq: no such elevator; it
+has none, bfq
+note: 2010-15MB is vm.dirty_bytes=15000000
         ");
     }
 

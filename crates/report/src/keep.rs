@@ -159,31 +159,38 @@ mod tests {
     #[test]
     fn a_paced_flood_is_a_unit_with_two_limits() {
         let paced = [("flood:io.max", "wbps=180000000"), ("flood:memory.high", "134217728")];
-        insta::assert_snapshot!(kept(&paced, Some("sda")), @r"
-        Part of it is about units that the search does not know. Replace FLOOD.service by the unit that floods (backup.service):
-          floodwall apply --device sda unit:FLOOD.service:io.max=wbps=180000000B unit:FLOOD.service:memory.high=134217728B
-        It is kept across boots by:
-          floodwall persist --device sda unit:FLOOD.service:io.max=wbps=180000000B unit:FLOOD.service:memory.high=134217728B
+        insta::assert_snapshot!(kept(&paced, Some("sda")), @"
+Part of it is about units that the search does not know. Replace FLOOD.service by the unit that \
+floods (backup.service):
+  floodwall apply --device sda unit:FLOOD.service:io.max=wbps=180000000B \
+unit:FLOOD.service:memory.high=134217728B
+It is kept across boots by:
+  floodwall persist --device sda unit:FLOOD.service:io.max=wbps=180000000B \
+unit:FLOOD.service:memory.high=134217728B
         ");
         // As it reads back, and of a named disk.
         let read_back = [("flood:sdb.io.max", "rbps=max wbps=180000000 riops=max wiops=max")];
-        insta::assert_snapshot!(kept(&read_back, Some("sda")), @r"
-        Part of it is about units that the search does not know. Replace FLOOD.service by the unit that floods (backup.service):
-          floodwall apply --device sda 'unit:FLOOD.service:sdb.io.max=rbps=max wbps=180000000B riops=max wiops=max'
-        It is kept across boots by:
-          floodwall persist --device sda 'unit:FLOOD.service:sdb.io.max=rbps=max wbps=180000000B riops=max wiops=max'
+        insta::assert_snapshot!(kept(&read_back, Some("sda")), @"
+Part of it is about units that the search does not know. Replace FLOOD.service by the unit that \
+floods (backup.service):
+  floodwall apply --device sda 'unit:FLOOD.service:sdb.io.max=rbps=max wbps=180000000B riops=max \
+wiops=max'
+It is kept across boots by:
+  floodwall persist --device sda 'unit:FLOOD.service:sdb.io.max=rbps=max wbps=180000000B riops=max \
+wiops=max'
         ");
     }
 
     #[test]
     fn knobs_that_no_file_keeps_are_named() {
         let raised = [("victim.ioprio", "be/0"), ("journal.ioprio", "be/0"), ("scheduler", "bfq")];
-        insta::assert_snapshot!(kept(&raised, Some("sda")), @r"
-        Part of it is about units that the search does not know. Replace VICTIM.service by the unit that waits (postgresql.service; Debian: postgresql@15-main.service):
-          floodwall apply --device sda journal.ioprio=be/0 scheduler=bfq unit:VICTIM.service:ioprio=be/0
-        It is kept across boots by:
-          floodwall persist --device sda scheduler=bfq unit:VICTIM.service:ioprio=be/0
-        Not kept across boots: journal.ioprio. floodwall persist says what to do instead.
+        insta::assert_snapshot!(kept(&raised, Some("sda")), @"
+Part of it is about units that the search does not know. Replace VICTIM.service by the unit that \
+waits (postgresql.service; Debian: postgresql@15-main.service):
+  floodwall apply --device sda journal.ioprio=be/0 scheduler=bfq unit:VICTIM.service:ioprio=be/0
+It is kept across boots by:
+  floodwall persist --device sda scheduler=bfq unit:VICTIM.service:ioprio=be/0
+Not kept across boots: journal.ioprio. floodwall persist says what to do instead.
         ");
         let weight = kept(&[("flood:io.bfq.weight", "10")], Some("sda"));
         assert!(!weight.contains("floodwall persist --"), "{weight}");

@@ -103,17 +103,12 @@ mod tests {
             line(&at(3_642.4, None), PhaseKind::Both, "measuring", &blind),
         ];
         insta::assert_snapshot!(lines.join("\n"), @"
-        elapsed  phase                  ops/s      flood       p50       p99       max      dirty     drain
-              7  victim                 1,508          –   1.03 ms   1.06 ms   1.06 ms     400 \
-              kB         –
-             40  both, warming up         160   217 MB/s   20.0 ms   20.0 ms   20.0 ms    1503 \
-             MB    6.83 s
-             41  both                       1   217 MB/s         –         –    1.17 s    1504 \
-             MB    6.83 s
-           3641  flood                      –   251 MB/s         –         –         –    1504 \
-           MB         –
-           3642  both                       1   217 MB/s         –         –    1.17 \
-           s          –         –
+elapsed  phase                  ops/s      flood       p50       p99       max      dirty     drain
+      7  victim                 1,508          –   1.03 ms   1.06 ms   1.06 ms     400 kB         –
+     40  both, warming up         160   217 MB/s   20.0 ms   20.0 ms   20.0 ms    1503 MB    6.83 s
+     41  both                       1   217 MB/s         –         –    1.17 s    1504 MB    6.83 s
+   3641  flood                      –   251 MB/s         –         –         –    1504 MB         –
+   3642  both                       1   217 MB/s         –         –    1.17 s          –         –
         ");
         assert!(lines.iter().all(|l| l.chars().count() <= 100));
     }

@@ -151,33 +151,35 @@ mod tests {
 
     #[test]
     fn damage() {
-        insta::assert_snapshot!(bench(&Made::damage().document()), @r"
-        **While one file was written beside it, commits fell from 1,516/s to 40.8/s (2.7 %): p99 went from 1.06 ms to 1.17 s, and in 27 of 36 seconds the victim got less than a tenth of its speed.**
+        insta::assert_snapshot!(bench(&Made::damage().document()), @"
+**While one file was written beside it, commits fell from 1,516/s to 40.8/s (2.7 %): p99 went from \
+1.06 ms to 1.17 s, and in 27 of 36 seconds the victim got less than a tenth of its speed.**
 
-        | figure | value | 95 % interval | |
-        |---|--:|--:|---|
-        | `victim_kept` | 2.7 % | 0.91 – 7.9 | of its speed alone |
-        | `flood_kept` | 87 % | 86 – 88 | of its speed alone |
-        | `burst_kept` | 100 % | 95.7 – 105 | compared with itself, 2.11 GB/s: no baseline was given |
-        | `dead_seconds` | 27 s | 2.95 – 36.0 | of 36 s beside the flood |
+| figure | value | 95 % interval | |
+|---|--:|--:|---|
+| `victim_kept` | 2.7 % | 0.91 – 7.9 | of its speed alone |
+| `flood_kept` | 87 % | 86 – 88 | of its speed alone |
+| `burst_kept` | 100 % | 95.7 – 105 | compared with itself, 2.11 GB/s: no baseline was given |
+| `dead_seconds` | 27 s | 2.95 – 36.0 | of 36 s beside the flood |
 
-        | | victim alone | flood alone | both |
-        |---|--:|--:|--:|
-        | commits/s | 1,516 | – | 40.8 |
-        | p50 | 1.03 ms | – | 20.1 ms |
-        | p99 | 1.06 ms | – | 1.17 s |
-        | p99.9 | 1.06 ms | – | 3.20 s |
-        | max | 1.06 ms | – | 3.20 s |
-        | worst second | 1,508/s | – | 1/s |
-        | dead seconds | 0 of 36 | – | 27 of 36 |
-        | longest stall | 0 s | – | 3 s |
-        | flood | – | 251 MB/s | 218 MB/s |
+| | victim alone | flood alone | both |
+|---|--:|--:|--:|
+| commits/s | 1,516 | – | 40.8 |
+| p50 | 1.03 ms | – | 20.1 ms |
+| p99 | 1.06 ms | – | 1.17 s |
+| p99.9 | 1.06 ms | – | 3.20 s |
+| max | 1.06 ms | – | 3.20 s |
+| worst second | 1,508/s | – | 1/s |
+| dead seconds | 0 of 36 | – | 27 of 36 |
+| longest stall | 0 s | – | 3 s |
+| flood | – | 251 MB/s | 218 MB/s |
 
-        - scenario: copy-vs-database: a database commits (4 threads, 16 KiB, fsync) while one large file is written beside it
-        - machine: Linux 6.18.5, 4 CPUs, 16 GiB RAM, Debian GNU/Linux 12 (bookworm)
-        - device: sda (ATA ST1000DM003, 932 GiB, seeks), ext4 on sda1 on sda
-        - setting: dirty limit 20 %, background 10 %, scheduler mq-deadline, nr\_requests 256, wbt 75 ms
-        - run: 3 rounds, 12 s a phase, 5 min 5 s in all
+- scenario: copy-vs-database: a database commits (4 threads, 16 KiB, fsync) while one large file \
+is written beside it
+- machine: Linux 6.18.5, 4 CPUs, 16 GiB RAM, Debian GNU/Linux 12 (bookworm)
+- device: sda (ATA ST1000DM003, 932 GiB, seeks), ext4 on sda1 on sda
+- setting: dirty limit 20 %, background 10 %, scheduler mq-deadline, nr\\_requests 256, wbt 75 ms
+- run: 3 rounds, 12 s a phase, 5 min 5 s in all
         ");
     }
 

@@ -115,32 +115,32 @@ mod tests {
     #[test]
     fn damage() {
         insta::assert_snapshot!(shown(&Made::damage().document()), @"
-        copy-vs-database: a database commits (4 threads, 16 KiB, fsync) while one large file is written
-        beside it
-        machine   Linux 6.18.5, 4 CPUs, 16 GiB RAM, Debian GNU/Linux 12 (bookworm)
-        device    sda (ATA ST1000DM003, 932 GiB, seeks), ext4 on sda1 on sda
-        setting   dirty limit 20 %, background 10 %, scheduler mq-deadline, nr_requests 256, wbt 75 ms
-        run       3 rounds, 12 s a phase, 5 min 5 s in all
+copy-vs-database: a database commits (4 threads, 16 KiB, fsync) while one large file is written
+beside it
+machine   Linux 6.18.5, 4 CPUs, 16 GiB RAM, Debian GNU/Linux 12 (bookworm)
+device    sda (ATA ST1000DM003, 932 GiB, seeks), ext4 on sda1 on sda
+setting   dirty limit 20 %, background 10 %, scheduler mq-deadline, nr_requests 256, wbt 75 ms
+run       3 rounds, 12 s a phase, 5 min 5 s in all
 
-                           victim alone     flood alone            both
-        commits/s                 1,516               –            40.8
-        p50                     1.03 ms               –         20.1 ms
-        p99                     1.06 ms               –          1.17 s
-        p99.9                   1.06 ms               –          3.20 s
-        max                     1.06 ms               –          3.20 s
-        worst second            1,508/s               –             1/s
-        dead seconds            0 of 36               –        27 of 36
-        longest stall               0 s               –             3 s
-        flood                         –        251 MB/s        218 MB/s
+                   victim alone     flood alone            both
+commits/s                 1,516               –            40.8
+p50                     1.03 ms               –         20.1 ms
+p99                     1.06 ms               –          1.17 s
+p99.9                   1.06 ms               –          3.20 s
+max                     1.06 ms               –          3.20 s
+worst second            1,508/s               –             1/s
+dead seconds            0 of 36               –        27 of 36
+longest stall               0 s               –             3 s
+flood                         –        251 MB/s        218 MB/s
 
-        victim_kept       2.7 %  (0.91 – 7.9)      of its speed alone
-        flood_kept         87 %  (86 – 88)         of its speed alone
-        burst_kept        100 %  (95.7 – 105)      compared with itself, 2.11 GB/s: no baseline was given
-        dead_seconds       27 s  (2.95 – 36.0)     of 36 s beside the flood
-                                 in brackets: 95 % intervals
+victim_kept       2.7 %  (0.91 – 7.9)      of its speed alone
+flood_kept         87 %  (86 – 88)         of its speed alone
+burst_kept        100 %  (95.7 – 105)      compared with itself, 2.11 GB/s: no baseline was given
+dead_seconds       27 s  (2.95 – 36.0)     of 36 s beside the flood
+                         in brackets: 95 % intervals
 
-        While one file was written beside it, commits fell from 1,516/s to 40.8/s (2.7 %): p99 went from
-        1.06 ms to 1.17 s, and in 27 of 36 seconds the victim got less than a tenth of its speed.
+While one file was written beside it, commits fell from 1,516/s to 40.8/s (2.7 %): p99 went from
+1.06 ms to 1.17 s, and in 27 of 36 seconds the victim got less than a tenth of its speed.
         ");
     }
 
@@ -160,35 +160,34 @@ mod tests {
         )
         .unwrap();
         insta::assert_snapshot!(shown(&document), @"
-        copy-vs-database: a database commits (4 threads, 16 KiB, fsync) while one large file is written
-        beside it
-        machine   Linux 6.18.5, 4 CPUs, 16 GiB RAM, Debian GNU/Linux 12 (bookworm)
-        device    sda (ATA ST1000DM003, 932 GiB, seeks), ext4 on sda1 on sda
-        setting   dirty limit 20 %, background 10 %, scheduler mq-deadline, nr_requests 256, wbt 75 ms
-        run       3 rounds, 12 s a phase, 5 min 5 s in all
-        baseline  default.json, dirty limit 20 %, background 10 %, scheduler mq-deadline, \
-        nr_requests 256,
-                  wbt 75 ms
+copy-vs-database: a database commits (4 threads, 16 KiB, fsync) while one large file is written
+beside it
+machine   Linux 6.18.5, 4 CPUs, 16 GiB RAM, Debian GNU/Linux 12 (bookworm)
+device    sda (ATA ST1000DM003, 932 GiB, seeks), ext4 on sda1 on sda
+setting   dirty limit 20 %, background 10 %, scheduler mq-deadline, nr_requests 256, wbt 75 ms
+run       3 rounds, 12 s a phase, 5 min 5 s in all
+baseline  default.json, dirty limit 20 %, background 10 %, scheduler mq-deadline, nr_requests 256,
+          wbt 75 ms
 
-                           victim alone     flood alone            both
-        commits/s                 1,516               –           1,491
-        p50                     1.03 ms               –         1.08 ms
-        p99                     1.06 ms               –         1.11 ms
-        p99.9                   1.06 ms               –         1.11 ms
-        max                     1.06 ms               –          3.20 s
-        worst second            1,508/s               –         1,490/s
-        dead seconds            0 of 36               –         0 of 36
-        longest stall               0 s               –             0 s
-        flood                         –        251 MB/s        218 MB/s
+                   victim alone     flood alone            both
+commits/s                 1,516               –           1,491
+p50                     1.03 ms               –         1.08 ms
+p99                     1.06 ms               –         1.11 ms
+p99.9                   1.06 ms               –         1.11 ms
+max                     1.06 ms               –          3.20 s
+worst second            1,508/s               –         1,490/s
+dead seconds            0 of 36               –         0 of 36
+longest stall               0 s               –             0 s
+flood                         –        251 MB/s        218 MB/s
 
-        victim_kept      98.4 %  (97.1 – 99.6)     of its speed alone
-        flood_kept         43 %  (43 – 44)         of its speed alone under the baseline
-        burst_kept        100 %  (95.7 – 105)      of a burst under the baseline, now 2.11 GB/s
-        dead_seconds        0 s  (0 – 28.8)        of 36 s beside the flood
-                                 in brackets: 95 % intervals
+victim_kept      98.4 %  (97.1 – 99.6)     of its speed alone
+flood_kept         43 %  (43 – 44)         of its speed alone under the baseline
+burst_kept        100 %  (95.7 – 105)      of a burst under the baseline, now 2.11 GB/s
+dead_seconds        0 s  (0 – 28.8)        of 36 s beside the flood
+                         in brackets: 95 % intervals
 
-        No damage: while one file was written beside it, commits kept 98.4 % of their speed (1,491/s of
-        1,516/s), and p99 went from 1.06 ms to 1.11 ms.
+No damage: while one file was written beside it, commits kept 98.4 % of their speed (1,491/s of
+1,516/s), and p99 went from 1.06 ms to 1.11 ms.
         ");
     }
 
@@ -213,41 +212,40 @@ mod tests {
         document.trials[0].phases.truncate(3);
         document.summary = document.recomputed_summary();
         insta::assert_snapshot!(shown(&document), @"
-        copy-vs-database: a database commits (4 threads, 16 KiB, fsync) while one large file is written
-        beside it
-        machine   Linux 6.18.5, 4 CPUs, 16 GiB RAM, Debian GNU/Linux 12 (bookworm)
-        device    sda (ATA ST1000DM003, 932 GiB, seeks), ext4 on sda1 on sda
-        setting   dirty limit 20 %, background 10 %, scheduler mq-deadline, nr_requests 256, wbt 75 ms
-        run       1 round, 12 s a phase, 5 min 5 s in all, partial: no space left on the device
+copy-vs-database: a database commits (4 threads, 16 KiB, fsync) while one large file is written
+beside it
+machine   Linux 6.18.5, 4 CPUs, 16 GiB RAM, Debian GNU/Linux 12 (bookworm)
+device    sda (ATA ST1000DM003, 932 GiB, seeks), ext4 on sda1 on sda
+setting   dirty limit 20 %, background 10 %, scheduler mq-deadline, nr_requests 256, wbt 75 ms
+run       1 round, 12 s a phase, 5 min 5 s in all, partial: no space left on the device
 
-                           victim alone     flood alone            both
-        commits/s                 1,508               –            40.8
-        p50                     1.03 ms               –         20.1 ms
-        p99                     1.06 ms               –          1.17 s
-        p99.9                   1.06 ms               –               –
-        max                     1.06 ms               –          3.20 s
-        worst second            1,508/s               –             1/s
-        dead seconds            0 of 12               –         9 of 12
-        longest stall               0 s               –             3 s
-        flood                         –        251 MB/s        217 MB/s
+                   victim alone     flood alone            both
+commits/s                 1,508               –            40.8
+p50                     1.03 ms               –         20.1 ms
+p99                     1.06 ms               –          1.17 s
+p99.9                   1.06 ms               –               –
+max                     1.06 ms               –          3.20 s
+worst second            1,508/s               –             1/s
+dead seconds            0 of 12               –         9 of 12
+longest stall               0 s               –             3 s
+flood                         –        251 MB/s        217 MB/s
 
-        victim_kept       2.7 %  (one round: no interval) of its speed alone
-        flood_kept         86 %  (one round: no interval) of its speed alone
-        burst_kept            –                           no burst was measured
-        dead_seconds        9 s  (one round: no interval) of 12 s beside the flood
+victim_kept       2.7 %  (one round: no interval) of its speed alone
+flood_kept         86 %  (one round: no interval) of its speed alone
+burst_kept            –                           no burst was measured
+dead_seconds        9 s  (one round: no interval) of 12 s beside the flood
 
-        note: the floods were shrunk to 2 GiB: only 3 GiB are free, and the run must leave a tenth of the
-              space
-        note: one round does not tell how much rounds differ: no intervals; run two or more
-        note: round 1, phase both was cut short: no space left on the device
-        note: 1 of 3 phases began before the load was steady; the first was round 1, phase both: not steady
-              after 5 s: victims: still falling by 80 % of the median
-        note: not measured: psi io, wbt_lat_usec (the reasons are in the JSON)
+note: the floods were shrunk to 2 GiB: only 3 GiB are free, and the run must leave a tenth of the
+      space
+note: one round does not tell how much rounds differ: no intervals; run two or more
+note: round 1, phase both was cut short: no space left on the device
+note: 1 of 3 phases began before the load was steady; the first was round 1, phase both: not steady
+      after 5 s: victims: still falling by 80 % of the median
+note: not measured: psi io, wbt_lat_usec (the reasons are in the JSON)
 
-        Partial result (no space left on the device): while one file was written beside it, \
-        commits fell
-        from 1,508/s to 40.8/s (2.7 %): p99 went from 1.06 ms to 1.17 s, and in 9 of 12 seconds the victim
-        got less than a tenth of its speed.
+Partial result (no space left on the device): while one file was written beside it, commits fell
+from 1,508/s to 40.8/s (2.7 %): p99 went from 1.06 ms to 1.17 s, and in 9 of 12 seconds the victim
+got less than a tenth of its speed.
         ");
     }
 
@@ -259,25 +257,25 @@ mod tests {
         made.scenario.victims =
             vec![floodwall_model::scenario::command_victim("pgbench -T 60").unwrap()];
         insta::assert_snapshot!(shown(&made.document()), @"
-        copy-vs-database: a database commits (4 threads, 16 KiB, fsync) while one large file is written
-        beside it
-        machine   Linux 6.18.5, 4 CPUs, 16 GiB RAM, Debian GNU/Linux 12 (bookworm)
-        device    sda (ATA ST1000DM003, 932 GiB, seeks), ext4 on sda1 on sda
-        setting   dirty limit 20 %, background 10 %, scheduler mq-deadline, nr_requests 256, wbt 75 ms
-        run       3 rounds, 12 s a phase, 5 min 5 s in all
+copy-vs-database: a database commits (4 threads, 16 KiB, fsync) while one large file is written
+beside it
+machine   Linux 6.18.5, 4 CPUs, 16 GiB RAM, Debian GNU/Linux 12 (bookworm)
+device    sda (ATA ST1000DM003, 932 GiB, seeks), ext4 on sda1 on sda
+setting   dirty limit 20 %, background 10 %, scheduler mq-deadline, nr_requests 256, wbt 75 ms
+run       3 rounds, 12 s a phase, 5 min 5 s in all
 
-                           victim alone
-        I/O calls/s               1,516
-        worst second            1,508/s
-        dead seconds            0 of 36
-        longest stall               0 s
+                   victim alone
+I/O calls/s               1,516
+worst second            1,508/s
+dead seconds            0 of 36
+longest stall               0 s
 
-        victim_kept           –                    a victim beside a flood was not measured
-        flood_kept            –                    a flood beside a victim was not measured
-        burst_kept            –                    no burst was measured
-        dead_seconds          –                    a victim beside a flood was not measured
+victim_kept           –                    a victim beside a flood was not measured
+flood_kept            –                    a flood beside a victim was not measured
+burst_kept            –                    no burst was measured
+dead_seconds          –                    a victim beside a flood was not measured
 
-        Nothing flooded: there were 1,516 I/O calls a second.
+Nothing flooded: there were 1,516 I/O calls a second.
         ");
     }
 

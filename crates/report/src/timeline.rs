@@ -208,7 +208,8 @@ fn line(
 ) {
     let _ = writeln!(
         out,
-        "{s:>5} {phase:<9}{ops:>8}{p99:>9}{max:>9}{flood:>10}{dirty:>10}{writeback:>10}{written:>10}{flushes:>7}{util:>6}{psi:>6}"
+        "{s:>5} {phase:<9}{ops:>8}{p99:>9}{max:>9}{flood:>10}{dirty:>10}{writeback:>10}\
+         {written:>10}{flushes:>7}{util:>6}{psi:>6}"
     );
 }
 
@@ -231,13 +232,22 @@ mod tests {
     #[test]
     fn as_csv() {
         insta::assert_snapshot!(csv(&short()), @"
-        round,phase,start_s,seconds,victim_iops,victim_bytes_per_s,p50_us,p99_us,max_us,flood_bytes_per_s,dirty_bytes,writeback_bytes,dirty_threshold_bytes,background_threshold_bytes,device_reads_per_s,device_read_bytes_per_s,device_writes_per_s,device_written_bytes_per_s,device_flushes_per_s,device_utilisation_percent,device_mean_queue_requests,device_in_flight_requests,psi_io_some_percent,psi_io_full_percent,steal_ms_per_s
-        1,victim,100,1,1508,24707072,1028.095,1055.759,1055.759,,400000,0,3200000000,1600000000,2,8192,900,24000000,14,99.8,31,32,1.2,,3
-        1,victim,101,1,1508,24707072,1028.095,1055.759,1055.759,,400000,0,3200000000,1600000000,2,8192,900,24000000,14,99.8,31,32,1.2,,3
-        1,flood,120,1,,,,,,251000000,1500000000,67108864,3200000000,1600000000,2,8192,900,216000000,14,99.8,31,32,93,,3
-        1,flood,121,1,,,,,,251000000,1501000000,67108864,3200000000,1600000000,2,8192,900,216000000,14,99.8,31,32,93,,3
-        1,both,140,1,1,16384,,,1170000,217000000,1500000000,67108864,3200000000,1600000000,2,8192,900,216000000,14,99.8,31,32,93,,3
-        1,both,141,1,1,16384,,,1170000,217000000,,,,,,,,,,,,,,,
+round,phase,start_s,seconds,victim_iops,victim_bytes_per_s,p50_us,p99_us,max_us,flood_bytes_per_s,\
+dirty_bytes,writeback_bytes,dirty_threshold_bytes,background_threshold_bytes,device_reads_per_s,\
+device_read_bytes_per_s,device_writes_per_s,device_written_bytes_per_s,device_flushes_per_s,\
+device_utilisation_percent,device_mean_queue_requests,device_in_flight_requests,\
+psi_io_some_percent,psi_io_full_percent,steal_ms_per_s
+1,victim,100,1,1508,24707072,1028.095,1055.759,1055.759,,400000,0,3200000000,1600000000,2,8192,900,\
+24000000,14,99.8,31,32,1.2,,3
+1,victim,101,1,1508,24707072,1028.095,1055.759,1055.759,,400000,0,3200000000,1600000000,2,8192,900,\
+24000000,14,99.8,31,32,1.2,,3
+1,flood,120,1,,,,,,251000000,1500000000,67108864,3200000000,1600000000,2,8192,900,216000000,14,\
+99.8,31,32,93,,3
+1,flood,121,1,,,,,,251000000,1501000000,67108864,3200000000,1600000000,2,8192,900,216000000,14,\
+99.8,31,32,93,,3
+1,both,140,1,1,16384,,,1170000,217000000,1500000000,67108864,3200000000,1600000000,2,8192,900,\
+216000000,14,99.8,31,32,93,,3
+1,both,141,1,1,16384,,,1170000,217000000,,,,,,,,,,,,,,,
         ");
     }
 

@@ -434,7 +434,8 @@ mod tests {
     proptest! {
         #[test]
         fn deltas_add_up_to_what_was_recorded(
-            steps in prop::collection::vec((0usize..3, 0usize..4, 0u64..1 << 44, any::<bool>()), 0..200),
+            steps in prop::collection::vec(
+                (0usize..3, 0usize..4, 0u64..1 << 44, any::<bool>()), 0..200),
         ) {
             let recorders: Vec<_> = (0..3).map(|_| Arc::new(Recorder::new(&Op::ALL))).collect();
             let mut sampler = Sampler::new(recorders.iter().cloned());

@@ -198,7 +198,9 @@ impl Page<'_> {
     }
 
     pub(crate) fn resize(&self, v: Viewport) -> Result<(), String> {
-        let metrics = json!({"width": v.width, "height": v.height, "deviceScaleFactor": 1, "mobile": v.width < 600});
+        let mobile = v.width < 600;
+        let metrics = json!({"width": v.width, "height": v.height, "deviceScaleFactor": 1,
+                             "mobile": mobile});
         self.call("Emulation.setDeviceMetricsOverride", metrics).map(drop)
     }
 
@@ -261,7 +263,8 @@ impl Page<'_> {
         };
         let text = if key == "Enter" { "\r" } else { "" };
         for kind in ["keyDown", "keyUp"] {
-            let event = json!({"type": kind, "key": key, "code": key, "windowsVirtualKeyCode": code, "text": text});
+            let event = json!({"type": kind, "key": key, "code": key,
+                               "windowsVirtualKeyCode": code, "text": text});
             self.call("Input.dispatchKeyEvent", event)?;
         }
         Ok(())

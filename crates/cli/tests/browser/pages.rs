@@ -150,9 +150,11 @@ fn hovers() -> Result<(), String> {
         equal("before", tip(page, "frontier-f")?, String::new())?;
         // Over the mark of the setting that others are compared with.
         let at = page.eval(
-            "(() => { const d = JSON.parse(document.querySelector('#frontier-f script').textContent); const p = d.points.find(p => p.name === 'default'); \
-             const s = document.querySelector('#frontier-f .wide svg').viewBox.baseVal; const [l, \
-             t, w, h] = d.plots[0]; \
+            "(() => { const d = \
+             JSON.parse(document.querySelector('#frontier-f script').textContent); \
+             const p = d.points.find(p => p.name === 'default'); \
+             const s = document.querySelector('#frontier-f .wide svg').viewBox.baseVal; \
+             const [l, t, w, h] = d.plots[0]; \
              return [(l + p.at[0][0] * w) / s.width, (t + p.at[0][1] * h) / s.height]; })()",
         )?;
         let share = |i: usize| at[i].as_f64().unwrap_or(0.5);
@@ -167,9 +169,11 @@ fn hovers() -> Result<(), String> {
         // The ring is where the mark is: the library's and the script's idea of a place are the
         // same.
         let off = page.number(
-            "(() => { const r = document.querySelector('#frontier-f .cursor').getBoundingClientRect(); const [x, y] = [r.left + r.width / 2, r.top + r.height / 2]; \
-             return Math.min(...[...document.querySelectorAll('#frontier-f .wide circle')].map(c \
-             => { const b = c.getBoundingClientRect(); \
+            "(() => { const r = \
+             document.querySelector('#frontier-f .cursor').getBoundingClientRect(); \
+             const [x, y] = [r.left + r.width / 2, r.top + r.height / 2]; \
+             return Math.min(...[...document.querySelectorAll('#frontier-f .wide circle')]\
+             .map(c => { const b = c.getBoundingClientRect(); \
              return Math.hypot(b.left + b.width / 2 - x, b.top + b.height / 2 - y); })); })()",
         )?;
         that(&format!("the ring is {off} pixels off"), off < 2.0)?;
@@ -221,8 +225,10 @@ fn chooses() -> Result<(), String> {
     with("tune", SCREEN, |page| {
         let count = "document.querySelectorAll('#time figure').length";
         let before = page.number(count)?;
-        page.eval("(s => \
-            { s.selectedIndex = 1; s.dispatchEvent(new Event('change')); })(document.getElementById('other'))")?;
+        page.eval(
+            "(s => { s.selectedIndex = 1; s.dispatchEvent(new Event('change')); })\
+             (document.getElementById('other'))",
+        )?;
         equal("figures", page.number(count)?, before + 1.0)?;
         page.point_at("#other-time .plot", 0.5, 0.5)?;
         let said = page.text("document.querySelector('#other-time .tip').textContent")?;
@@ -238,8 +244,9 @@ fn fits_a_phone() -> Result<(), String> {
             equal("width of the page", wide, f64::from(PHONE.width))?;
             // The drawing is made for the width: letters of 13 pixels stay 12 or more.
             let small = page.number(
-                "Math.min(...[...document.querySelectorAll('.plot')].map(p => \
-                 { const s = p.querySelector('.narrow svg'); return s.getBoundingClientRect().width / s.viewBox.baseVal.width * 26; }))",
+                "Math.min(...[...document.querySelectorAll('.plot')].map(p => { \
+                 const s = p.querySelector('.narrow svg'); \
+                 return s.getBoundingClientRect().width / s.viewBox.baseVal.width * 26; }))",
             )?;
             that(&format!("letters of {small} pixels"), small >= 12.0)?;
             page.point_at("#latency-f .narrow svg", 0.5, 0.5)?;

@@ -52,7 +52,8 @@ fn charged(who: Who) -> Result<(), String> {
     // its boot.
     let script = format!(
         "groups=/sys/fs/cgroup; number=$(cat /sys/block/${{FLOODWALL_LAB_DEVICE#/dev/}}/dev)
-         stat() {{ echo \"$1 $(cut -d' ' -f1 /proc/uptime) $(grep \"^$number \" $groups/$2/io.stat)\"; }}
+         now() {{ cut -d' ' -f1 /proc/uptime; }}
+         stat() {{ echo \"$1 $(now) $(grep \"^$number \" $groups/$2/io.stat)\"; }}
          cat $groups/cgroup.controllers
          echo $$ > $groups/flood/cgroup.procs
          dd if=/dev/zero of=file bs=1M count=64 conv=fsync 2>/dev/null
@@ -168,7 +169,8 @@ fn delegated(_: Who) -> Result<(), String> {
          chown 65534 /tmp/user
          cat > /tmp/bench <<'END'
          exec setpriv --reuid=65534 --regid=65534 --clear-groups floodwall bench \
-             --victim-cmd 'cat /proc/self/cgroup >> /tmp/user/seen; sleep 1000' {BRIEF} > /tmp/result
+             --victim-cmd 'cat /proc/self/cgroup >> /tmp/user/seen; sleep 1000' {BRIEF} \
+             > /tmp/result
 END
          sh /tmp/bench 2>&1; grep -o 'this process may make no control group.*lets it' /tmp/result
          sh -c 'echo $$ > /sys/fs/cgroup/user/cgroup.procs; exec sh /tmp/bench' 2>/dev/null

@@ -161,21 +161,27 @@ fn paces(who: Who) -> Result<(), String> {
             n=0
             until $1; do
                 sleep 0.5; n=$((n + 1))
-                [ $n -lt 240 ] || \
-                { echo \"never $1: $(limits)\"; floodwall guard history; cat /run/guard.log; exit 1; }
+                [ $n -lt 240 ] || {
+                    echo \"never $1: $(limits)\"
+                    floodwall guard history; cat /run/guard.log; exit 1
+                }
             done
         }
         answers() { floodwall guard status >/dev/null 2>&1; }
         # A guard that its watchdog has ended starts again, and tells nothing meanwhile.
         tells_its_pace() { floodwall guard status 2>&1 | grep 'pace '; }
-        guard() { floodwall guard --device $device --p99 300ms 2>/run/guard.log & guard=$!; await answers; }
+        guard() {
+            floodwall guard --device $device --p99 300ms 2>/run/guard.log & guard=$!
+            await answers
+        }
         copy() {
             sh -c 'echo $$ > /sys/fs/cgroup/flood/cgroup.procs; exec dd if=/dev/zero of=big bs=1M' \
             2>/dev/null &
             copy=$!
         }
         sh -c 'echo $$ > /sys/fs/cgroup/victim/cgroup.procs
-            exec dd if=/dev/zero of=db bs=4k count=1000000 oflag=dsync conv=notrunc' 2>/dev/null & db=$!
+            exec dd if=/dev/zero of=db bs=4k count=1000000 oflag=dsync conv=notrunc' 2>/dev/null &
+        db=$!
         commits() { [ \"$(sed -n 's/^syscw: //p' /proc/$db/io)\" -ge 10 ]; }
         await commits
         floodwall apply --yes victim:$device.io.max=wbps=40MB 2>&1; echo apply $?

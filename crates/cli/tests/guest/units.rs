@@ -190,9 +190,9 @@ fn kept(_: Who) -> Result<(), String> {
          $inside floodwall rollback > /dev/null; high back
          $inside floodwall unpersist --yes 2>&1; $inside systemctl daemon-reload
          show > /run/after; diff /run/before /run/after && echo as before
-         $inside sh -c 'mkdir -p /etc/systemd/system/service.d && cd /etc/systemd/system/service.d &&
-             printf \"[Service]\\nIOSchedulingClass = idle\\n\" > 60-idle.conf && systemctl \
-             daemon-reload'
+         $inside sh -c 'dir=/etc/systemd/system/service.d && mkdir -p $dir && cd $dir &&
+             printf \"[Service]\\nIOSchedulingClass = idle\\n\" > 60-idle.conf &&
+             systemctl daemon-reload'
          $inside floodwall persist --yes unit:plain:ioprio=be/7 2>&1; echo status $?",
     )?;
     in_order(

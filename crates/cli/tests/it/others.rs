@@ -24,7 +24,8 @@ fn who_will_fight_a_change_is_told_under_the_difference() {
     let machine = Machine::with(&[TUNED.as_slice(), &[RULE]].concat());
     let shown =
         machine.done("apply vm.dirty_bytes=64MiB vm.dirty_background_bytes=16MiB --dry-run");
-    insta::assert_snapshot!(shown.lines().filter(|line| !line.starts_with("note")).collect::<Vec<_>>().join("\n"), @"
+    let shown: Vec<&str> = shown.lines().filter(|line| !line.starts_with("note")).collect();
+    insta::assert_snapshot!(shown.join("\n"), @"
     vm.dirty_bytes: dirty_ratio 20 -> dirty_bytes 67108864
     vm.dirty_background_bytes: dirty_background_ratio 10 -> dirty_background_bytes 16777216
     vm.dirty_bytes is set by others too: TuneD's profile throughput-performance \

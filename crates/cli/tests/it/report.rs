@@ -241,8 +241,10 @@ fn what_can_not_be_read_whole_is_refused_at_once() {
 #[test]
 fn a_recording_of_the_same_time_is_shown_and_another_is_refused() {
     let (_dir, _, of) = directory();
-    let recording = "time_us,offset_bytes,size_bytes,operation,fua,depth,queue_us,service_us,lateness_us,result\n\
-        # {\"name\":\"disk\",\"preset\":\"hdd-7200\",\"size_bytes\":8589934592,\"time_zero_unix_s\":1795229426.5}\n\
+    let recording = "time_us,offset_bytes,size_bytes,operation,fua,depth,queue_us,service_us,\
+        lateness_us,result\n\
+        # {\"name\":\"disk\",\"preset\":\"hdd-7200\",\"size_bytes\":8589934592,\
+        \"time_zero_unix_s\":1795229426.5}\n\
         1000.000,0,4096,read,0,1,0.000,8000.000,50.000,ok\n\
         90000000.000,1048576,4096,write,0,2,7000.000,4000.000,50.000,ok\n";
     fs::write(of("rec.csv"), recording).unwrap();

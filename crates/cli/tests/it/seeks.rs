@@ -7,7 +7,8 @@ use crate::{floodwall, stderr, stdout, tmpfs};
 
 const RECORDING: &str = "\
 time_us,offset_bytes,size_bytes,operation,fua,depth,queue_us,service_us,lateness_us,result
-# {\"name\":\"disk\",\"preset\":\"hdd-7200\",\"size_bytes\":8589934592,\"time_zero_unix_s\":1795229426.5}
+# {\"name\":\"disk\",\"preset\":\"hdd-7200\",\"size_bytes\":8589934592,\
+\"time_zero_unix_s\":1795229426.5}
 1000.000,0,4096,read,0,1,0.000,8000.000,50.000,ok
 2000.000,1048576,4096,write,0,2,7000.000,4000.000,50.000,ok
 13000.000,0,0,flush,0,1,0.000,5000.000,50.000,ok

@@ -52,7 +52,8 @@ cd /
 part() { echo "=== $1"; }
 serve() {
     mkdir -p /run/server /run/client /var/lib/nfs/v4recovery
-    floodwall lab up sata-ssd --name disk --size 2GiB --memory 1GiB --fs ext4 --mount /run/server >&2
+    floodwall lab up sata-ssd --name disk --size 2GiB --memory 1GiB --fs ext4 \
+        --mount /run/server >&2
     mount -t nfsd nfsd /proc/fs/nfsd
     : > /var/lib/nfs/etab
     exportfs -o rw,$1,no_root_squash,no_subtree_check,fsid=0,insecure 127.0.0.1:/run/server
@@ -126,11 +127,13 @@ fn an_nfs_export_is_as_safe_in_a_power_cut_as_its_option_says() {
             serve {option}
             head -c 33554432 /dev/urandom > /dev/shm/data
             dd if=/dev/shm/data of=/run/client/f bs=1M conv=fsync 2>/dev/null
-            part waits; awk '/^(Dirty|Writeback):/ {{ kib += $2 }} END {{ print kib }}' /proc/meminfo
+            part waits
+            awk '/^(Dirty|Writeback):/ {{ kib += $2 }} END {{ print kib }}' /proc/meminfo
             end
             floodwall lab powercut disk >&2
             floodwall lab powerup disk >&2
-            part came-through; if cmp -s /dev/shm/data /run/server/f; then echo all; else echo not all; fi
+            part came-through
+            if cmp -s /dev/shm/data /run/server/f; then echo all; else echo not all; fi
             "#
         ));
         let waits: u64 = part(&said, "waits").trim().parse().unwrap();
@@ -158,7 +161,8 @@ fn a_guard_names_an_nfs_mount_and_leaves_its_limits_alone() {
         part before; limits
         floodwall guard 2>/run/guard.log & guard=$!
         dd if=/dev/zero of=/run/client/f bs=1M count=100 conv=fsync 2>/dev/null
-        # A busy emulated processor may keep the guard from answering, and its supervisor then starts it again.
+        # A busy emulated processor may keep the guard from answering. Its supervisor then starts
+        # it again.
         part status
         for try in $(seq 60); do
             if floodwall guard status 2>/run/why; then break; fi

@@ -36,10 +36,11 @@ const CUT: &str = r#"
 cut() {
     name=disk-$1-${try:-0}; at=/run/$name; own=/tmp/$name
     mkdir -p $at $own
-    floodwall lab up sata-ssd --name $name --size 1GiB --memory 512MiB --fs FS --mount $at >&2 2>$own/up
+    floodwall lab up sata-ssd --name $name --size 1GiB --memory 512MiB --fs FS \
+        --mount $at >&2 2>$own/up
     stat=/sys/block/$(floodwall lab list | sed -n "s|^ *$name .*/dev/\(loop[0-9]*\),.*|\1|p")/stat
-    job="--name=v --filename=$at/f --size=64m --rw=randwrite --bs=4k --verify=crc32c --sync=$1 --rate_iops=1500
-        --direct=1 --ioengine=psync --randrepeat=1 --aux-path=$own"
+    job="--name=v --filename=$at/f --size=64m --rw=randwrite --bs=4k --verify=crc32c --sync=$1
+        --rate_iops=1500 --direct=1 --ioengine=psync --randrepeat=1 --aux-path=$own"
     dd if=/dev/zero of=$at/f bs=1M count=64 conv=fsync 2>$own/dd
     [ $1 = none ] || dd if=/dev/zero of=$at/flood bs=1M count=100 2>$own/flood &
     flood=$!
@@ -53,7 +54,8 @@ cut() {
     status=0
     fio $job --verify_state_load=1 --verify_only --output=$own/read 2>$own/verify || status=$?
     echo "$1: $(cat $own/cut)"
-    echo "$1: verify ended with $status, $(grep -c 'bad magic\|crc32c: verify failed' $own/verify || true) bad blocks told"
+    bad=$(grep -c 'bad magic\|crc32c: verify failed' $own/verify || true)
+    echo "$1: verify ended with $status, $bad bad blocks told"
     echo "$1:$(grep -o 'total=[0-9]*' $own/read) read"
     floodwall lab down $name >&2
 }

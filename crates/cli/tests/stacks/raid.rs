@@ -38,10 +38,12 @@ size=512MiB
 up() { for name; do floodwall lab up sata-ssd --name $name --size $size --memory 200MiB >&2; done; }
 dev() { floodwall lab list | awk -v name=$1 '$1 == name { sub(",", "", $3); print $3 }'; }
 raid() { to=/dev/md$1 level=$2; shift 2
-    mdadm --create $to --run --level=$level --raid-devices=$# --metadata=1.2 --assume-clean "$@" >&2; }
+    mdadm --create $to --run --level=$level --raid-devices=$# --metadata=1.2 --assume-clean \
+        "$@" >&2; }
 map() { dmsetup create $1 --table "$2" && dmsetup mknodes; }
 sectors() { blockdev --getsz $1; }
-put() { mkfs.ext4 -q -F -E lazy_itable_init=0,lazy_journal_init=0,nodiscard $1 && mkdir -p $2 && mount $1 $2; }
+put() { mkfs.ext4 -q -F -E lazy_itable_init=0,lazy_journal_init=0,nodiscard $1 &&
+    mkdir -p $2 && mount $1 $2; }
 part() { echo "=== $1"; }
 "#;
 
@@ -179,10 +181,12 @@ fn status_follows_the_device_mapper_down_to_the_disks() {
         put /dev/mapper/thin /run/thin; put /dev/mapper/slow /run/slow
         part kernel
         for name in thin slow; do
-            echo $name $(basename $(readlink -f /sys/dev/block/$(dmsetup info -c --noheadings -o major,minor $name)))
+            number=$(dmsetup info -c --noheadings -o major,minor $name)
+            echo $name $(basename $(readlink -f /sys/dev/block/$number))
         done
         part devices; echo "data $data"; echo "meta $(dev meta)"; echo "plain $plain"
-        part slaves; for d in /sys/block/dm-*; do echo "$(cat $d/dm/name) $(ls $d/slaves | xargs)"; done
+        part slaves
+        for d in /sys/block/dm-*; do echo "$(cat $d/dm/name) $(ls $d/slaves | xargs)"; done
         part status; floodwall status --seconds 0.2 --json
         "#,
     );

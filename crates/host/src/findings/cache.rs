@@ -152,8 +152,9 @@ mod tests {
         let mut stacked = machine.stacked("dm-0", vec![machine.leaf("sdz")]);
         stacked.queue.write_cache = through();
         machine.status.devices.push(stacked);
-        insta::assert_snapshot!(found(&machine, "FW026").unwrap().evidence[0], @"dm-0: \
-            queue/write_cache is 'write through', but sdz below has a volatile cache ('write back')");
+        insta::assert_snapshot!(found(&machine, "FW026").unwrap().evidence[0], @"\
+            dm-0: queue/write_cache is 'write through', but sdz below has a volatile cache \
+            ('write back')");
     }
 
     #[test]

@@ -149,7 +149,8 @@ mod tests {
         machine.status.machine.cgroup_v1_controllers = vec!["cpu".into()];
         assert_eq!(found(&machine, "FW034"), None);
         machine.status.machine.cgroup_v2_controllers = Reading::Value(vec!["memory".into()]);
-        insta::assert_snapshot!(found(&machine, "FW034").unwrap().evidence[0], @"cgroup.controllers of version 2 lacks io");
+        insta::assert_snapshot!(found(&machine, "FW034").unwrap().evidence[0], @"\
+            cgroup.controllers of version 2 lacks io");
         machine.status.machine.cgroup_v2_controllers = Reading::Unreadable("no".into());
         assert_eq!(found(&machine, "FW034"), None);
     }

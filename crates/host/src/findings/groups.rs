@@ -243,7 +243,11 @@ mod tests {
         let elsewhere = |m: &mut Machine| {
             m.disk_users[1].group = Reading::Value("/user.slice".into());
         };
-        insta::assert_snapshot!(refused("system.slice/postgresql.service", |_| {}).unwrap(), @"postgres (7) in system.slice/postgresql.service waited 800 ms of 1.00 s for commits on sda, and a limit would hold it back too; the flood is cp (9) in system.slice/postgresql.service, which dirties 190 MB/s: start the flood in a unit of its own (systemd-run --unit=flood COMMAND) and limit that");
+        insta::assert_snapshot!(refused("system.slice/postgresql.service", |_| {}).unwrap(), @"\
+            postgres (7) in system.slice/postgresql.service waited 800 ms of 1.00 s for commits on \
+            sda, and a limit would hold it back too; the flood is cp (9) in \
+            system.slice/postgresql.service, which dirties 190 MB/s: start the flood in a unit of \
+            its own (systemd-run --unit=flood COMMAND) and limit that");
         insta::assert_snapshot!(refused("system.slice", elsewhere).unwrap(), @"postgres (7) in \
             system.slice/postgresql.service waited 800 ms of 1.00 s for commits on sda, and a \
             limit would hold it back too; the flood is cp (9) in user.slice, which dirties 190 \

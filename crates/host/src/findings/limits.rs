@@ -317,7 +317,8 @@ mod tests {
         machine.limits(4_000_000, 1_000_000);
         let one = found(&machine, "FW002").unwrap();
         assert_eq!(one.severity, Severity::Critical);
-        insta::assert_snapshot!(one.evidence[0], @"the hard limit is 4 MB, less than one chunk of 4 MiB");
+        insta::assert_snapshot!(one.evidence[0], @"the hard limit is 4 MB, \
+            less than one chunk of 4 MiB");
         machine.limits(15_000_000, 4_000_000);
         assert_eq!(found(&machine, "FW002"), None);
         let mut other = disk("sdb");
@@ -343,10 +344,18 @@ mod tests {
             found(&machine, "FW003").map(|found| found.evidence[0].clone())
         };
         let gib = 1 << 30;
-        insta::assert_snapshot!(evidence((100 << 20, 0), (200 << 20, 0), (100 << 20, 50 << 20)).unwrap(), @"vm.dirty_background_bytes=209715200 is not below vm.dirty_bytes=104857600");
-        insta::assert_snapshot!(evidence((0, 5), (0, 10), (gib, gib / 2)).unwrap(), @"vm.dirty_background_ratio=10 is not below vm.dirty_ratio=5");
-        insta::assert_snapshot!(evidence((0, 20), (2 * gib, 0), (gib, gib / 2)).unwrap(), @"vm.dirty_background_bytes=2147483648 is not below the 1 GiB that vm.dirty_ratio=20 comes to");
-        insta::assert_snapshot!(evidence((15_003_648, 0), (0, 10), (15_003_648, 7_499_776)).unwrap(), @"vm.dirty_background_ratio=10 comes to more than vm.dirty_bytes=15003648; 7324 KiB is in force");
+        let (mib100, mib200) = (100 << 20, 200 << 20);
+        insta::assert_snapshot!(evidence((mib100, 0), (mib200, 0), (mib100, 50 << 20)).unwrap(), @"\
+            vm.dirty_background_bytes=209715200 is not below vm.dirty_bytes=104857600");
+        insta::assert_snapshot!(evidence((0, 5), (0, 10), (gib, gib / 2)).unwrap(), @"\
+            vm.dirty_background_ratio=10 is not below vm.dirty_ratio=5");
+        insta::assert_snapshot!(evidence((0, 20), (2 * gib, 0), (gib, gib / 2)).unwrap(), @"\
+            vm.dirty_background_bytes=2147483648 is not below the 1 GiB that vm.dirty_ratio=20 \
+            comes to");
+        let bytes = 15_003_648;
+        insta::assert_snapshot!(evidence((bytes, 0), (0, 10), (bytes, 7_499_776)).unwrap(), @"\
+            vm.dirty_background_ratio=10 comes to more than vm.dirty_bytes=15003648; 7324 KiB is \
+            in force");
         assert_eq!(evidence((0, 20), (0, 10), (gib, gib / 2)), None);
         assert_eq!(evidence((100 << 20, 0), (20 << 20, 0), (100 << 20, 20 << 20)), None);
         assert_eq!(evidence((4 * gib, 0), (0, 1), (4 * gib, gib / 8)), None);
@@ -375,7 +384,9 @@ mod tests {
         let mut machine = Machine::healthy();
         machine.limits(192 << 20, 4096);
         machine.status.machine.dirty_knobs.background_bytes = Reading::Value(5);
-        insta::assert_snapshot!(found(&machine, "FW006").unwrap().evidence[0], @"vm.dirty_background_bytes=5 comes to 4 KiB, less than one chunk of 4 MiB of the flusher");
+        insta::assert_snapshot!(found(&machine, "FW006").unwrap().evidence[0], @"\
+            vm.dirty_background_bytes=5 comes to 4 KiB, less than one chunk of 4 MiB of the \
+            flusher");
         insta::assert_snapshot!(found(&machine, "FW006").unwrap().remedy, @"floodwall apply \
             vm.dirty_background_bytes=32MiB");
         machine.limits(4 << 20, 1 << 20);

@@ -88,7 +88,10 @@ mod tests {
             (one.severity, one.subjects.as_slice()),
             (Severity::Critical, ["nbd0".to_owned()].as_slice())
         );
-        insta::assert_snapshot!(one.evidence[0], @r"nbd0: served by pid 4711 (nbd\u{1b}-server), which has /srv/disk.img open for buffered writes without PR_SET_IO_FLUSHER; up to 188 MiB can wait for it, 160 MiB are between the limits");
+        insta::assert_snapshot!(one.evidence[0], @"\
+            nbd0: served by pid 4711 (nbd\\u{1b}-server), which has /srv/disk.img open for \
+            buffered writes without PR_SET_IO_FLUSHER; up to 188 MiB can wait for it, 160 MiB are \
+            between the limits");
         assert_eq!(
             one.remedy,
             "floodwall apply vm.dirty_bytes=263MiB vm.dirty_background_bytes=65MiB"

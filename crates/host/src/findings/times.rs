@@ -159,7 +159,8 @@ mod tests {
         assert_eq!(one.severity, Severity::Warning);
         machine.status.devices[0].drain.rate_bytes_per_s = Reading::Value(0.0);
         let one = found(&machine, "FW012").unwrap();
-        insta::assert_snapshot!(one.evidence[0], @"sda: 4 GiB wait and nothing was written in 1.00 s");
+        insta::assert_snapshot!(one.evidence[0], @"sda: 4 GiB wait and \
+            nothing was written in 1.00 s");
         assert_eq!((one.severity, one.cost_s), (Severity::Critical, None));
         insta::assert_snapshot!(one.remedy, @"dmesg --level=err,warn | tail -n 50");
         machine = Machine::healthy();

@@ -43,8 +43,9 @@ pub fn page(results: &[(Study<'_>, Figures)]) -> String {
     }
     let _ = write!(
         out,
-        "</main>\n<footer>Written by floodwall {}. Everything here is computed from the stored results; \
-         <code>floodwall report</code> writes it again, on any machine.</footer>\n<script>\n\
+        "</main>\n<footer>Written by floodwall {}. Everything here is computed from the stored \
+         results; <code>floodwall report</code> writes it again, on any machine.</footer>\n\
+         <script>\n\
          {SCRIPT}</script>\n</body>\n</html>\n",
         env!("CARGO_PKG_VERSION"),
     );

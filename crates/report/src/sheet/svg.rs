@@ -170,15 +170,18 @@ mod tests {
 
     #[test]
     fn shapes_become_elements() {
-        insta::assert_snapshot!(sheet().to_svg("a <title>"), @r##"
-        <svg xmlns="http://www.w3.org/2000/svg" width="100" height="50" viewBox="0 0 200 100" fill="none" stroke-linejoin="round" stroke-linecap="round" font-family="system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif">
-        <title>a &lt;title&gt;</title>
-        <rect width="200" height="100" fill="#ffffff"/>
-        <path d="M1 2h2v7l7 -5" stroke="#0072b2" stroke-width="3"/>
-        <path d="M0 0h4v4z" fill="#0072b2" fill-opacity="0.25"/>
-        <text x="5" y="6" text-anchor="end" dy=".35em" fill="#0072b2" font-size="26" font-weight="600" transform="rotate(270 5 6)">a &lt; b &amp; &quot;c&quot;</text>
-        </svg>
-        "##);
+        insta::assert_snapshot!(sheet().to_svg("a <title>"), @"
+<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"100\" height=\"50\" viewBox=\"0 0 200 100\" \
+fill=\"none\" stroke-linejoin=\"round\" stroke-linecap=\"round\" \
+font-family=\"system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif\">
+<title>a &lt;title&gt;</title>
+<rect width=\"200\" height=\"100\" fill=\"#ffffff\"/>
+<path d=\"M1 2h2v7l7 -5\" stroke=\"#0072b2\" stroke-width=\"3\"/>
+<path d=\"M0 0h4v4z\" fill=\"#0072b2\" fill-opacity=\"0.25\"/>
+<text x=\"5\" y=\"6\" text-anchor=\"end\" dy=\".35em\" fill=\"#0072b2\" font-size=\"26\" \
+font-weight=\"600\" transform=\"rotate(270 5 6)\">a &lt; b &amp; &quot;c&quot;</text>
+</svg>
+        ");
     }
 
     #[test]

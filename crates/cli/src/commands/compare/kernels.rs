@@ -48,8 +48,9 @@ const POLL: Duration = Duration::from_millis(50);
 pub(crate) struct KernelArgs {
     /// A kernel to compare, as in 'lab run --kernel': uml, a user-mode kernel's file, or an image;
     /// twice or more. Every trial boots a guest. Needs no root and no DIR.
-    #[arg(long, value_name = "[NAME=]KERNEL", requires = "device",
-          conflicts_with_all = ["set", "each", "dir", "journal", "force", "allow_userspace_servers"])]
+    #[arg(long, value_name = "[NAME=]KERNEL", requires = "device", conflicts_with_all = [
+        "set", "each", "dir", "journal", "force", "allow_userspace_servers",
+    ])]
     pub(super) kernel: Vec<String>,
     /// The guests' device: a preset of 'floodwall lab list', or a file.
     #[arg(long, value_name = "PRESET|FILE", requires = "kernel")]

@@ -37,8 +37,10 @@ use kernels::{Guests, KernelArgs};
 /// of a virtual device, without root.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  floodwall compare --set default --set 'scheduler=none,vm.dirty_bytes=15MB' --set preset:cachyos /srv
-  floodwall compare --set now=default --set small=vm.dirty_bytes=15MB --rounds 8 --out result.json /srv
+  floodwall compare --set default --set 'scheduler=none,vm.dirty_bytes=15MB' \
+  --set preset:cachyos /srv
+  floodwall compare --set now=default --set small=vm.dirty_bytes=15MB --rounds 8 \
+  --out result.json /srv
   floodwall compare --each scheduler --victim read,threads=8 --flood none /data
   floodwall compare --kernel old=uml --kernel new=./usr/bin/linux.uml --device hdd-7200
 
@@ -48,7 +50,9 @@ device offers), nr_requests, max_sectors_kb, wbt_lat_usec, read_ahead_kb, vm.dir
 others with a grid (docs/tuning.md).
 Exit status 3: measured, and nothing is better or worse.")]
 #[command(args_override_self = true)]
-#[command(group(ArgGroup::new("what").args(["set", "each", "kernel"]).required(true).multiple(true)))]
+#[command(group(
+    ArgGroup::new("what").args(["set", "each", "kernel"]).required(true).multiple(true)
+))]
 pub(crate) struct CompareArgs {
     #[command(flatten)]
     place: WhereArgs,

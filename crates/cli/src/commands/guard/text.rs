@@ -324,39 +324,41 @@ mod tests {
 
     #[test]
     fn what_it_does_and_why_is_on_one_page() {
-        insta::assert_snapshot!(status(&document(), &USUAL), @r"
-        guard 0.1.0 (process 4711) for 1 h 7 min; looking through perf; no configuration file
-        mode protect: the goal first, then the flood; goal: 9 of 10 operations within four times what they take without a flood (50.0 ms until they were seen without one)
+        insta::assert_snapshot!(status(&document(), &USUAL), @"
+guard 0.1.0 (process 4711) for 1 h 7 min; looking through perf; no configuration file
+mode protect: the goal first, then the flood; goal: 9 of 10 operations within four times what they \
+take without a flood (50.0 ms until they were seen without one)
 
-        sda: postgres (41) waits 16.2 ms for a commit or a read, within the goal of
-          20.0 ms; without a flood the median is 5.00 ms. cp (0), cp (1) and 6 more
-          flood the disk, so the guard keeps the queue short (nr_requests 4 instead of
-          64) and gives postgres (41) and ext4's journal a higher I/O priority. Nothing
-          that the guard can do keeps the goal: the best that it has found stays, and
-          goes back by itself, 3 s after the flood or the wait has ended. To keep the
-          goal: stop the flood; to let the flood go on unhindered:
-          'floodwall guard pause --for 10m'.
+sda: postgres (41) waits 16.2 ms for a commit or a read, within the goal of
+  20.0 ms; without a flood the median is 5.00 ms. cp (0), cp (1) and 6 more
+  flood the disk, so the guard keeps the queue short (nr_requests 4 instead of
+  64) and gives postgres (41) and ext4's journal a higher I/O priority. Nothing
+  that the guard can do keeps the goal: the best that it has found stays, and
+  goes back by itself, 3 s after the flood or the wait has ended. To keep the
+  goal: stop the flood; to let the flood go on unhindered:
+  'floodwall guard pause --for 10m'.
 
-        sdb: nothing floods. Everything is as you have it.
+sdb: nothing floods. Everything is as you have it.
 
-        The guard leaves some knobs alone, whatever is said above: see the list below.
+The guard leaves some knobs alone, whatever is said above: see the list below.
 
-        DEVICE  STATE       FOR  LEVERS           PRESSURE     GOAL    ALONE    DRAINS  BACKLOG
-        sda     protect  12.0 s  bfq, 4 requests      0.81  20.0 ms  5.00 ms  100 MB/s   812 MB
-        sdb     free        0 s  –                       –  50.0 ms        –         –      0 B
+DEVICE  STATE       FOR  LEVERS           PRESSURE     GOAL    ALONE    DRAINS  BACKLOG
+sda     protect  12.0 s  bfq, 4 requests      0.81  20.0 ms  5.00 ms  100 MB/s   812 MB
+sdb     free        0 s  –                       –  50.0 ms        –         –      0 B
 
-        sda
-          waits:  postgres (41)
-          floods: cp (0), cp (1), cp (2), cp (3), cp (4), cp (5) and 2 more
-          raised: postgres (41), ext4's journal
-          holds:  nr_requests 4 (yours: 64)
-          known:  drains 121 MB/s, learnt 3 days ago
-          no lever meets the goal; the best that there is is in force
-          last:   2001-09-09 01:46:40 UTC, watch → protect (bfq, 4 requests); wrote nr_requests 64 → 4; victims wait 3.1 × the goal of 20.0ms
+sda
+  waits:  postgres (41)
+  floods: cp (0), cp (1), cp (2), cp (3), cp (4), cp (5) and 2 more
+  raised: postgres (41), ext4's journal
+  holds:  nr_requests 4 (yours: 64)
+  known:  drains 121 MB/s, learnt 3 days ago
+  no lever meets the goal; the best that there is is in force
+  last:   2001-09-09 01:46:40 UTC, watch → protect (bfq, 4 requests); wrote nr_requests 64 → 4; \
+victims wait 3.1 × the goal of 20.0ms
 
-        left alone: sdb nr_requests: somebody else has written 32
-        not steered: nfs at '/srv': no queue
-        2 decisions, 2 knob writes; looked 1 times, 400 µs on average and 400 µs at most; 0 events lost
+left alone: sdb nr_requests: somebody else has written 32
+not steered: nfs at '/srv': no queue
+2 decisions, 2 knob writes; looked 1 times, 400 µs on average and 400 µs at most; 0 events lost
         ");
     }
 
@@ -364,7 +366,8 @@ mod tests {
     fn a_goal_of_the_administrators_is_kept_by_fewer_operations_too() {
         let given = Status { p99_us: Some(20_000.0), ..Status::default() };
         insta::assert_snapshot!(head(&given, &USUAL)[1], @"mode protect: the goal first, then the \
-            flood; goal: 99 of 100 operations (9 of 10 while fewer than 100 end within 8 s) within 20.0 ms");
+            flood; goal: 99 of 100 operations (9 of 10 while fewer than 100 end within 8 s) \
+            within 20.0 ms");
     }
 
     #[test]

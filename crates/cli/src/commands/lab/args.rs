@@ -167,7 +167,8 @@ pub(crate) struct SeeksArgs {
     #[arg(long, value_name = "N", requires = "phase")]
     pub(crate) round: Option<u32>,
     /// The most marks for requests: fewer make a smaller file, and a mark stands for more of them
-    #[arg(long, value_name = "N", default_value_t = floodwall_report::seeks::MARKS as u32, value_parser = clap::value_parser!(u32).range(100..=1_000_000))]
+    #[arg(long, value_name = "N", default_value_t = floodwall_report::seeks::MARKS as u32,
+          value_parser = clap::value_parser!(u32).range(100..=1_000_000))]
     pub(crate) marks: u32,
     /// The picture
     #[arg(long, short, value_name = "FILE.svg")]

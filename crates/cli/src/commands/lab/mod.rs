@@ -200,7 +200,7 @@ fn list(lab: &Lab, json: bool) -> anyhow::Result<Exit> {
     if json {
         let presets: Vec<_> = presets
             .iter()
-            .map(|(name, model, description)| json!({"name": name, "model": model, "description": description}))
+            .map(|(name, model, what)| json!({"name": name, "model": model, "description": what}))
             .collect();
         // Not an empty list: a user without access to the devices must not read that none exist.
         output::json(&to_json(&json!({ "presets": presets, "devices": labs.ok() }))?)?;

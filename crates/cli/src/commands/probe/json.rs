@@ -39,15 +39,18 @@ fn device(device: &DeviceUse) -> Value {
     });
     let counters = device.counters.as_ref().map(|c| {
         json!({
-            "read_ops": c.read_ops, "read_bytes": c.read_bytes, "write_ops": c.write_ops, "written_bytes": c.written_bytes,
-            "flush_ops": c.flush_ops, "busy_ms": c.busy_ms, "weighted_ms": c.weighted_ms, "in_flight": c.in_flight,
+            "read_ops": c.read_ops, "read_bytes": c.read_bytes,
+            "write_ops": c.write_ops, "written_bytes": c.written_bytes,
+            "flush_ops": c.flush_ops, "busy_ms": c.busy_ms,
+            "weighted_ms": c.weighted_ms, "in_flight": c.in_flight,
         })
     });
     json!({ "id": device.id, "name": device.name, "counters": counters, "requests": requests })
 }
 
 fn request(requests: &Requests) -> Value {
-    json!({ "bytes": requests.bytes, "queue_us": latency(&requests.queue), "device_us": latency(&requests.device) })
+    let (queue, device) = (latency(&requests.queue), latency(&requests.device));
+    json!({ "bytes": requests.bytes, "queue_us": queue, "device_us": device })
 }
 
 fn process(process: &ProcessUse) -> Value {
@@ -57,9 +60,11 @@ fn process(process: &ProcessUse) -> Value {
         .map(|(call, counts)| (call.name().to_owned(), latency(counts)))
         .collect();
     json!({
-        "pid": process.pid, "name": process.name, "device": process.device, "calls_us": calls, "reads_us": latency(&process.reads),
-        "read_bytes": process.read_bytes, "waiting": process.waiting, "oldest_us": process.oldest.as_micros() as u64,
-        "throttled_us": process.throttled.as_micros() as u64, "dirtied_bytes": process.dirtied_bytes, "flooded_bytes": process.flooded_bytes,
+        "pid": process.pid, "name": process.name, "device": process.device,
+        "calls_us": calls, "reads_us": latency(&process.reads), "read_bytes": process.read_bytes,
+        "waiting": process.waiting, "oldest_us": process.oldest.as_micros() as u64,
+        "throttled_us": process.throttled.as_micros() as u64,
+        "dirtied_bytes": process.dirtied_bytes, "flooded_bytes": process.flooded_bytes,
     })
 }
 
@@ -67,6 +72,7 @@ fn process(process: &ProcessUse) -> Value {
 /// figure can be computed again.
 fn latency(counts: &LatencyCounts) -> Value {
     let us = |ns: Option<u64>| ns.map(|ns| ns as f64 / 1e3);
+    let buckets = counts.buckets();
     json!({
         "count": counts.count(),
         "mean": counts.mean_ns().map(|ns| ns / 1e3),
@@ -75,6 +81,6 @@ fn latency(counts: &LatencyCounts) -> Value {
         "p99": us(counts.nearest_rank_ns(0.99)),
         "p999": us(counts.nearest_rank_ns(0.999)),
         "max": us((!counts.is_empty()).then_some(counts.max_ns())),
-        "buckets_ns": counts.buckets().map(|(bucket, n)| (bucket_low_ns(bucket), n)).collect::<Vec<_>>(),
+        "buckets_ns": buckets.map(|(bucket, n)| (bucket_low_ns(bucket), n)).collect::<Vec<_>>(),
     })
 }

@@ -23,8 +23,10 @@ use crate::exit::UsageError;
 /// real time. The same command prints the same bytes on any machine.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  floodwall sim --device raid10-bbwc-2010 --scenario copy-vs-database-2010 --kernel 2.6.32 --ram 6GiB
-  floodwall sim --device hdd-7200 --fs ext4 --set vm.dirty_bytes=64MiB --set scheduler=none --explain
+  floodwall sim --device raid10-bbwc-2010 --scenario copy-vs-database-2010 --kernel 2.6.32 \
+  --ram 6GiB
+  floodwall sim --device hdd-7200 --fs ext4 --set vm.dirty_bytes=64MiB --set scheduler=none \
+  --explain
   floodwall sim --device sata-ssd --set scheduler=bfq --set victim.ioprio=be/0
   floodwall sim --device ./my-disk.toml --victim commit,threads=4 --flood seq --json
   floodwall sim --device raid10-bbwc-2010 --set flood:io.max=wbps=180MB --set \
@@ -32,7 +34,8 @@ use crate::exit::UsageError;
 
 Devices: `floodwall lab list` names the presets. Kernels: 2.6.18, 2.6.32, 3.2, 6.18 (any 6.x is \
 taken as 6.18). Filesystems: xfs, ext4, ext3, ext3-writeback, btrfs, raw, nfs, nfs-async.
-A knob that the kernel did not have is refused with what it had; what is not set has the kernel's default.
+A knob that the kernel did not have is refused with what it had; what is not set has the \
+kernel's default.
 Commands of your own, --size and --force are for real machines, and refused here.")]
 #[command(
     args_override_self = true,
@@ -60,7 +63,8 @@ pub(crate) struct SimArgs {
     #[arg(long = "set", value_name = "KNOB=VALUE")]
     set: Vec<String>,
     /// CPUs.
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 2,
+          value_parser = clap::value_parser!(u32).range(1..))]
     cpus: u32,
     /// Timer ticks a second: 100, 250 or 1000; as kernels of that release were mostly built if not
     /// given.

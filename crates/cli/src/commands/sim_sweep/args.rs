@@ -13,8 +13,8 @@ use super::shard::Shard;
 /// and settings.
 ///
 /// Runs on all cores and writes JSON Lines, a row a cell. A row is appended once its cell and its
-/// machine's default run are done, so that the same command goes on after an interruption. DuckDB and pyarrow read the files
-/// of all shards together.
+/// machine's default run are done, so that the same command goes on after an interruption. DuckDB
+/// and pyarrow read the files of all shards together.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   floodwall sim sweep limits.toml --dry-run

@@ -222,200 +222,192 @@ fn a_flood_in_the_group_of_who_waits_is_found() {
 #[test]
 fn a_captured_machine() {
     insta::assert_snapshot!(machine("vm-virtio-ext4", &[], true), @"
-    machine    Linux 6.18.44, up 54 min 38 s, 23.5 GiB of RAM, cgroup v2
-    now        1.23 GiB dirty, 0 B under writeback
-    limits     hard 2.56 GiB (vm.dirty_ratio = 20 %): writers stop; background 1.28 GiB
-               (vm.dirty_background_ratio = 10 %): the flusher starts
-    age        dirty data is due after 30.0 s, looked for every 5.00 s
-    pressure   in the last 10 s some task waited for I/O 0.4 % of the time, every task 0.0 %
+machine    Linux 6.18.44, up 54 min 38 s, 23.5 GiB of RAM, cgroup v2
+now        1.23 GiB dirty, 0 B under writeback
+limits     hard 2.56 GiB (vm.dirty_ratio = 20 %): writers stop; background 1.28 GiB
+           (vm.dirty_background_ratio = 10 %): the flusher starts
+age        dirty data is due after 30.0 s, looked for every 5.00 s
+pressure   in the last 10 s some task waited for I/O 0.4 % of the time, every task 0.0 %
 
-    devices
-      vda  disk, 256 GiB: / (ext4)
+devices
+  vda  disk, 256 GiB: / (ext4)
 
-       DEVICE     DIRTY  WRITEBACK    WRITES  DRAINS AT  DRAINED IN  HARD LIMIT  BACKGROUND
-                                                                             IN          IN
-    !  vda     1.24 GiB        0 B  228 MB/s  ~150 MB/s      8.84 s      18.3 s      9.13 s
-      ! takes over 1 s to drain, !! over 10 s or does not drain at all: an fsync may take as long
-      ~ the kernel's estimate, may be old
+   DEVICE     DIRTY  WRITEBACK    WRITES  DRAINS AT  DRAINED IN  HARD LIMIT  BACKGROUND
+                                                                         IN          IN
+!  vda     1.24 GiB        0 B  228 MB/s  ~150 MB/s      8.84 s      18.3 s      9.13 s
+  ! takes over 1 s to drain, !! over 10 s or does not drain at all: an fsync may take as long
+  ~ the kernel's estimate, may be old
 
-      DEVICE  SCHEDULER    REQUESTS  LARGEST      WBT  CACHE          SHARE  SHARE  STRICT
-                                                                        NOW    MAX
-      vda     mq-deadline       256    4 MiB  75.0 ms  write back  2.55 GiB  100 %  no
+  DEVICE  SCHEDULER    REQUESTS  LARGEST      WBT  CACHE          SHARE  SHARE  STRICT
+                                                                    NOW    MAX
+  vda     mq-deadline       256    4 MiB  75.0 ms  write back  2.55 GiB  100 %  no
 
-    who dirtied most in the last 1.00 s (one process could not be looked at)
-       PID  COMMAND                       DIRTIES  TAKES BACK
-      7233  dd                           209 MB/s       0 B/s
-      6841  kworker/u8:3-events_unbound  164 kB/s       0 B/s
+who dirtied most in the last 1.00 s (one process could not be looked at)
+   PID  COMMAND                       DIRTIES  TAKES BACK
+  7233  dd                           209 MB/s       0 B/s
+  6841  kworker/u8:3-events_unbound  164 kB/s       0 B/s
 
-    findings
-      FW001 warning   the hard limit takes long to drain
-                      vda: 2.56 GiB at 150 MB/s (the kernel's estimate) take 18.3 s
-                try:  floodwall size --rate vda=150MB/s --toml > limits.toml && floodwall apply
-                      limits.toml
-      FW018 note      a full queue takes long to work off
-                      vda: 256 requests of 4 MiB are 1 GiB, at 150 MB/s (the kernel's estimate) 7.15 s;
-                      wbt keeps most of it out while reads are slow
-                try:  floodwall apply vda.max_sectors_kb=256 vda.nr_requests=143
-      FW021 note      the rotational flag can't be believed
-                      vda: rotational=1 from a hypervisor's disk (driver virtio_blk), which says so of
-                      any storage; wbt's target is 75000 µs because of it
-                try:  echo 0 > /sys/block/vda/queue/rotational && floodwall apply \
-                vda.wbt_lat_usec=2000
-                      # if the storage is flash
-      FW034 note      control groups can't hold buffered writes
-                      cgroup.controllers of version 2 lacks memory and io
-                try:  grubby --update-kernel=ALL --args=systemd.unified_cgroup_hierarchy=1   # or in
-                      GRUB_CMDLINE_LINUX; then reboot
-      floodwall explain FW001 tells what it means and when to ignore it
+findings
+  FW001 warning   the hard limit takes long to drain
+                  vda: 2.56 GiB at 150 MB/s (the kernel's estimate) take 18.3 s
+            try:  floodwall size --rate vda=150MB/s --toml > limits.toml && floodwall apply
+                  limits.toml
+  FW018 note      a full queue takes long to work off
+                  vda: 256 requests of 4 MiB are 1 GiB, at 150 MB/s (the kernel's estimate) 7.15 s;
+                  wbt keeps most of it out while reads are slow
+            try:  floodwall apply vda.max_sectors_kb=256 vda.nr_requests=143
+  FW021 note      the rotational flag can't be believed
+                  vda: rotational=1 from a hypervisor's disk (driver virtio_blk), which says so of
+                  any storage; wbt's target is 75000 µs because of it
+            try:  echo 0 > /sys/block/vda/queue/rotational && floodwall apply vda.wbt_lat_usec=2000
+                  # if the storage is flash
+  FW034 note      control groups can't hold buffered writes
+                  cgroup.controllers of version 2 lacks memory and io
+            try:  grubby --update-kernel=ALL --args=systemd.unified_cgroup_hierarchy=1   # or in
+                  GRUB_CMDLINE_LINUX; then reboot
+  floodwall explain FW001 tells what it means and when to ignore it
     ");
 }
 
 #[test]
 fn a_server_with_a_stack_of_devices() {
     insta::assert_snapshot!(machine("server-md-crypt-lvm", &[], true), @"
-    machine    Linux 5.15.0-91-generic, up 100 days, 62.6 GiB of RAM, cgroup v2
-    now        6.88 GiB dirty, 264 MiB under writeback
-    limits     hard 12.4 GiB (vm.dirty_ratio = 20 %): writers stop; background 6.20 GiB
-               (vm.dirty_background_ratio = 10 %): the flusher starts
-    age        dirty data is due after 30.0 s, looked for every 5.00 s
-    pressure   in the last 10 s some task waited for I/O 41.2 % of the time, every task 33.7 %
+machine    Linux 5.15.0-91-generic, up 100 days, 62.6 GiB of RAM, cgroup v2
+now        6.88 GiB dirty, 264 MiB under writeback
+limits     hard 12.4 GiB (vm.dirty_ratio = 20 %): writers stop; background 6.20 GiB
+           (vm.dirty_background_ratio = 10 %): the flusher starts
+age        dirty data is due after 30.0 s, looked for every 5.00 s
+pressure   in the last 10 s some task waited for I/O 41.2 % of the time, every task 33.7 %
 
-    devices
-      sda             disk, Samsung SSD 870, 3.64 TiB: / (ext4 on sda2), /boot/efi (vfat on sda1)
-      dm-1            lvm 'vg-srv', 2000 GiB: /srv (xfs), /srv/exports (xfs); dm-1 → dm-0 → md0 → sdb +
-                      sdc
-      dm-2            lvm 'vg-pg', 1000 GiB: /var/lib/postgresql (ext4); dm-2 → dm-0 → md0 → sdb + sdc
-      btrfs-1         btrfs: /backup (btrfs); btrfs-1 → sdd + sde
-      loop0           loop over /srv/images/build image.img, 20 GiB: /build (ext4); loop0 → dm-1 → dm-0
-                      → md0 → sdb + sdc
-      server:/exports/archive
-                      nfs4: /mnt/archive copies (nfs4)
+devices
+  sda             disk, Samsung SSD 870, 3.64 TiB: / (ext4 on sda2), /boot/efi (vfat on sda1)
+  dm-1            lvm 'vg-srv', 2000 GiB: /srv (xfs), /srv/exports (xfs); dm-1 → dm-0 → md0 → sdb +
+                  sdc
+  dm-2            lvm 'vg-pg', 1000 GiB: /var/lib/postgresql (ext4); dm-2 → dm-0 → md0 → sdb + sdc
+  btrfs-1         btrfs: /backup (btrfs); btrfs-1 → sdd + sde
+  loop0           loop over /srv/images/build image.img, 20 GiB: /build (ext4); loop0 → dm-1 → dm-0
+                  → md0 → sdb + sdc
+  server:/exports/archive
+                  nfs4: /mnt/archive copies (nfs4)
 
-        DEVICE             DIRTY  WRITEBACK     WRITES   DRAINS AT  DRAINED IN  HARD \
-        LIMIT  BACKGROUND
-                                                                                        IN          IN
-        sda             1480 KiB        0 B   524 kB/s   ~215 MB/s     7.05 ms      62.0 \
-        s      31.0 s
-    !!  dm-1            6124 MiB    201 MiB   126 MB/s    126 MB/s      52.7 s  1 min 46 \
-    s      52.9 s
-        dm-2             180 KiB        0 B  24.6 kB/s  ~98.3 MB/s     1.88 ms  2 min 16 \
-        s      67.8 s
-        btrfs-1            2 MiB        0 B      0 \
-        B/s        ?[1]        ?[1]        ?[1]        ?[1]
-        loop0                0 B        0 B      0 B/s        ?[2]         0 \
-        s        ?[2]        ?[2]
-    !!  server:/export   900 MiB     64 MiB       ?[3]   41.9 MB/s      24.1 s  5 min 18 s  2 min 39 s
-        s/archive
-      ! takes over 1 s to drain, !! over 10 s or does not drain at all: an fsync may take as long
-      ~ the kernel's estimate, may be old
+    DEVICE             DIRTY  WRITEBACK     WRITES   DRAINS AT  DRAINED IN  HARD LIMIT  BACKGROUND
+                                                                                    IN          IN
+    sda             1480 KiB        0 B   524 kB/s   ~215 MB/s     7.05 ms      62.0 s      31.0 s
+!!  dm-1            6124 MiB    201 MiB   126 MB/s    126 MB/s      52.7 s  1 min 46 s      52.9 s
+    dm-2             180 KiB        0 B  24.6 kB/s  ~98.3 MB/s     1.88 ms  2 min 16 s      67.8 s
+    btrfs-1            2 MiB        0 B      0 B/s        ?[1]        ?[1]        ?[1]        ?[1]
+    loop0                0 B        0 B      0 B/s        ?[2]         0 s        ?[2]        ?[2]
+!!  server:/export   900 MiB     64 MiB       ?[3]   41.9 MB/s      24.1 s  5 min 18 s  2 min 39 s
+    s/archive
+  ! takes over 1 s to drain, !! over 10 s or does not drain at all: an fsync may take as long
+  ~ the kernel's estimate, may be old
 
-      DEVICE          SCHEDULER    REQUESTS   LARGEST      WBT  CACHE          SHARE  SHARE  STRICT
-                                                                                 NOW    MAX
-      sda             mq-deadline        64  1280 KiB  2.00 ms  write back  2.48 GiB  100 %  ?[4]
-      dm-1            none              128  1280 KiB     ?[5]  write back   9728 MB  100 %  ?[4]
-      dm-2            none              128  1280 KiB     ?[5]  write back   400 KiB  100 %  ?[4]
-      btrfs-1         ?[6]             ?[6]      ?[6]     ?[6]  ?[6]         100 KiB  100 %  ?[4]
-      loop0           none              128  1280 KiB  75.0 ms  write back       0 B  100 %  ?[4]
-      server:/export  ?[7]             ?[7]      ?[7]     ?[7]  ?[7]         1536 MB  100 %  ?[4]
-      s/archive
-      sdb             mq-deadline        64  1280 KiB  75.0 ms  write back         -      -  -
-      sdc             mq-deadline        64  1280 KiB  75.0 ms  write back         -      -  -
-      sdd             mq-deadline        64  1280 KiB  75.0 ms  write back         -      -  -
-      sde             mq-deadline        64  1280 KiB  75.0 ms  write back         -      -  -
+  DEVICE          SCHEDULER    REQUESTS   LARGEST      WBT  CACHE          SHARE  SHARE  STRICT
+                                                                             NOW    MAX
+  sda             mq-deadline        64  1280 KiB  2.00 ms  write back  2.48 GiB  100 %  ?[4]
+  dm-1            none              128  1280 KiB     ?[5]  write back   9728 MB  100 %  ?[4]
+  dm-2            none              128  1280 KiB     ?[5]  write back   400 KiB  100 %  ?[4]
+  btrfs-1         ?[6]             ?[6]      ?[6]     ?[6]  ?[6]         100 KiB  100 %  ?[4]
+  loop0           none              128  1280 KiB  75.0 ms  write back       0 B  100 %  ?[4]
+  server:/export  ?[7]             ?[7]      ?[7]     ?[7]  ?[7]         1536 MB  100 %  ?[4]
+  s/archive
+  sdb             mq-deadline        64  1280 KiB  75.0 ms  write back         -      -  -
+  sdc             mq-deadline        64  1280 KiB  75.0 ms  write back         -      -  -
+  sdd             mq-deadline        64  1280 KiB  75.0 ms  write back         -      -  -
+  sde             mq-deadline        64  1280 KiB  75.0 ms  write back         -      -  -
 
-    not counted for any device above
-      /var/lib/docker/overlay2/one/merged, /var/lib/docker/overlay2/two/merged (overlay): it is stacked
-      on other directories: dirty pages belong to the filesystem below its upper one
-      /var/lib/lxcfs (fuse.lxcfs): it is FUSE: writes go straight to its server process, or are held to
-      1 % of the limits (fs/fuse/inode.c)
+not counted for any device above
+  /var/lib/docker/overlay2/one/merged, /var/lib/docker/overlay2/two/merged (overlay): it is stacked
+  on other directories: dirty pages belong to the filesystem below its upper one
+  /var/lib/lxcfs (fuse.lxcfs): it is FUSE: writes go straight to its server process, or are held to
+  1 % of the limits (fs/fuse/inode.c)
 
-    who dirtied most in the last 1.00 s
-       PID  COMMAND     DIRTIES  TAKES BACK
-      2441  rsync      118 MB/s       0 B/s
-      2507  cp        61.0 MB/s   20.0 MB/s
-      3100  tar        410 kB/s       0 B/s
-       812  postgres  24.6 kB/s       0 B/s
+who dirtied most in the last 1.00 s
+   PID  COMMAND     DIRTIES  TAKES BACK
+  2441  rsync      118 MB/s       0 B/s
+  2507  cp        61.0 MB/s   20.0 MB/s
+  3100  tar        410 kB/s       0 B/s
+   812  postgres  24.6 kB/s       0 B/s
 
-    findings
-      FW001 critical  the hard limit takes long to drain
-                      server:/exports/archive: 12.4 GiB at 41.9 MB/s (seen during the window) take 5 min
-                      18 s
-                      dm-2: 12.4 GiB at 98.3 MB/s (the kernel's estimate) take 2 min 16 s
-                      dm-1: 12.4 GiB at 126 MB/s (seen during the window) take 1 min 46 s
-                      and 1 more
-                try:  floodwall size --rate 138MB/s --toml > limits.toml && floodwall apply limits.toml
-      FW012 warning   what is dirty now takes long to drain
-                      dm-1: 6325 MiB wait at 126 MB/s (seen during the window): 52.7 s
-                      server:/exports/archive: 964 MiB wait at 41.9 MB/s (seen during the window): 24.1
-                      s
-                try:  the same as for FW001
-      FW013 warning   a slow device shares the limit with a fast one
-                      server:/exports/archive drains 41.9 MB/s (seen during the window), sda 215 MB/s;
-                      alone it may fill the 12.4 GiB that both share: 5 min 18 s
-                try:  floodwall size --rate 0:51=41.9MB/s --toml > limits.toml && floodwall apply
-                      limits.toml
-      floodwall explain FW001 tells what it means and when to ignore it
+findings
+  FW001 critical  the hard limit takes long to drain
+                  server:/exports/archive: 12.4 GiB at 41.9 MB/s (seen during the window) take 5 min
+                  18 s
+                  dm-2: 12.4 GiB at 98.3 MB/s (the kernel's estimate) take 2 min 16 s
+                  dm-1: 12.4 GiB at 126 MB/s (seen during the window) take 1 min 46 s
+                  and 1 more
+            try:  floodwall size --rate 138MB/s --toml > limits.toml && floodwall apply limits.toml
+  FW012 warning   what is dirty now takes long to drain
+                  dm-1: 6325 MiB wait at 126 MB/s (seen during the window): 52.7 s
+                  server:/exports/archive: 964 MiB wait at 41.9 MB/s (seen during the window): 24.1
+                  s
+            try:  the same as for FW001
+  FW013 warning   a slow device shares the limit with a fast one
+                  server:/exports/archive drains 41.9 MB/s (seen during the window), sda 215 MB/s;
+                  alone it may fill the 12.4 GiB that both share: 5 min 18 s
+            try:  floodwall size --rate 0:51=41.9MB/s --toml > limits.toml && floodwall apply
+                  limits.toml
+  floodwall explain FW001 tells what it means and when to ignore it
 
-    [1]  absent: it was not backlogged during the window, and the kernel has no estimate of it now
-    [2]  absent: it was not backlogged during the window, and the kernel has never measured it (its
-         estimate is still the first guess, 100 MB/s)
-    [3]  absent: nfs4 has no block device
-    [4]  absent: the kernel has no strict_limit to set (it came with Linux 6.2)
-    [5]  absent: this queue has no wbt_lat_usec: no writeback throttling
-    [6]  absent: btrfs has no request queue of its own
-    [7]  absent: nfs4 has no request queue of its own
+[1]  absent: it was not backlogged during the window, and the kernel has no estimate of it now
+[2]  absent: it was not backlogged during the window, and the kernel has never measured it (its
+     estimate is still the first guess, 100 MB/s)
+[3]  absent: nfs4 has no block device
+[4]  absent: the kernel has no strict_limit to set (it came with Linux 6.2)
+[5]  absent: this queue has no wbt_lat_usec: no writeback throttling
+[6]  absent: btrfs has no request queue of its own
+[7]  absent: nfs4 has no request queue of its own
     ");
 }
 
 #[test]
 fn a_container_without_privileges() {
     insta::assert_snapshot!(machine("container-overlay", &[], false), @"
-    machine    Linux 6.1.0-18-cloud-amd64, up 4 days, 7.64 GiB of RAM, cgroup v2
-    now        24 MiB dirty, 0 B under writeback
-    limits     hard ?[1] (vm.dirty_bytes = 256 MiB): writers stop; background ?[1]
-               (vm.dirty_background_bytes = 64 MiB): the flusher starts
-    age        dirty data is due after 30.0 s, looked for every 5.00 s
-    pressure   in the last 10 s some task waited for I/O ?[2] of the time, every task ?[2]
+machine    Linux 6.1.0-18-cloud-amd64, up 4 days, 7.64 GiB of RAM, cgroup v2
+now        24 MiB dirty, 0 B under writeback
+limits     hard ?[1] (vm.dirty_bytes = 256 MiB): writers stop; background ?[1]
+           (vm.dirty_background_bytes = 64 MiB): the flusher starts
+age        dirty data is due after 30.0 s, looked for every 5.00 s
+pressure   in the last 10 s some task waited for I/O ?[2] of the time, every task ?[2]
 
-    devices
-      nvme0n1  disk, Amazon Elastic Block Store, 466 GiB: /etc/resolv.conf (ext4 on nvme0n1p1),
-               /etc/hosts (ext4 on nvme0n1p1), /data (ext4 on nvme0n1p1)
-      259:9    xfs: /mnt/detached (xfs); not followed further: 259:9: absent: \
-      /sys/dev/block/259:9/dev
-               does not exist
+devices
+  nvme0n1  disk, Amazon Elastic Block Store, 466 GiB: /etc/resolv.conf (ext4 on nvme0n1p1),
+           /etc/hosts (ext4 on nvme0n1p1), /data (ext4 on nvme0n1p1)
+  259:9    xfs: /mnt/detached (xfs); not followed further: 259:9: absent: /sys/dev/block/259:9/dev
+           does not exist
 
-      DEVICE   DIRTY  WRITEBACK     WRITES  DRAINS AT  DRAINED IN  HARD LIMIT  BACKGROUND
-                                                                           IN          IN
-      nvme0n1   ?[3]       ?[3]  21.0 MB/s       ?[3]        ?[3]        ?[1]        ?[1]
-      259:9     ?[4]       ?[4]       ?[5]       ?[4]        ?[4]        ?[1]        ?[1]
+  DEVICE   DIRTY  WRITEBACK     WRITES  DRAINS AT  DRAINED IN  HARD LIMIT  BACKGROUND
+                                                                       IN          IN
+  nvme0n1   ?[3]       ?[3]  21.0 MB/s       ?[3]        ?[3]        ?[1]        ?[1]
+  259:9     ?[4]       ?[4]       ?[5]       ?[4]        ?[4]        ?[1]        ?[1]
 
-      DEVICE   SCHEDULER  REQUESTS  LARGEST   WBT  CACHE       SHARE  SHARE  STRICT
-                                                                 NOW    MAX
-      nvme0n1  none           1023  512 KiB   off  write back   ?[3]  100 %  no
-      259:9    ?[4]           ?[4]     ?[4]  ?[4]  ?[4]         ?[4]   ?[4]  ?[4]
+  DEVICE   SCHEDULER  REQUESTS  LARGEST   WBT  CACHE       SHARE  SHARE  STRICT
+                                                             NOW    MAX
+  nvme0n1  none           1023  512 KiB   off  write back   ?[3]  100 %  no
+  259:9    ?[4]           ?[4]     ?[4]  ?[4]  ?[4]         ?[4]   ?[4]  ?[4]
 
-    not counted for any device above
-      / (overlay): it is stacked on other directories: dirty pages belong to the filesystem below its
-      upper one
+not counted for any device above
+  / (overlay): it is stacked on other directories: dirty pages belong to the filesystem below its
+  upper one
 
-    who dirtied most in the last 1.00 s (one process could not be looked at)
-      PID  COMMAND    DIRTIES  TAKES BACK
-        7  app      21.0 MB/s       0 B/s
+who dirtied most in the last 1.00 s (one process could not be looked at)
+  PID  COMMAND    DIRTIES  TAKES BACK
+    7  app      21.0 MB/s       0 B/s
 
-    findings
-      FW035 note      pressure stall information is off
-                      /proc/pressure/io does not exist, on 6.1.0-18-cloud-amd64
-                try:  grubby --update-kernel=ALL --args=psi=1   # or in GRUB_CMDLINE_LINUX; then reboot
-      floodwall explain FW035 tells what it means and when to ignore it
+findings
+  FW035 note      pressure stall information is off
+                  /proc/pressure/io does not exist, on 6.1.0-18-cloud-amd64
+            try:  grubby --update-kernel=ALL --args=psi=1   # or in GRUB_CMDLINE_LINUX; then reboot
+  floodwall explain FW035 tells what it means and when to ignore it
 
-    [1]  unreadable: /proc/vmstat: Is a directory (os error 21)
-    [2]  absent: /proc/pressure/io does not exist
-    [3]  unreadable: /sys/kernel/debug/bdi/259:0/stats: Is a directory (os error 21); needs root
-         (debugfs)
-    [4]  absent: /sys/dev/block/259:9/dev does not exist
-    [5]  absent: /proc/diskstats does not list 259:9
+[1]  unreadable: /proc/vmstat: Is a directory (os error 21)
+[2]  absent: /proc/pressure/io does not exist
+[3]  unreadable: /sys/kernel/debug/bdi/259:0/stats: Is a directory (os error 21); needs root
+     (debugfs)
+[4]  absent: /sys/dev/block/259:9/dev does not exist
+[5]  absent: /proc/diskstats does not list 259:9
 
-    root would add: what is dirty for each device and how fast that drains; the writes of one more
-                    process
+root would add: what is dirty for each device and how fast that drains; the writes of one more
+                process
     ");
 }

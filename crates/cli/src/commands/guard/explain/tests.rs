@@ -121,8 +121,9 @@ fn a_pace_while_little_is_known() {
     ");
     let assumed =
         Device { pressure: Some(0.5), base_us: None, goal_us: ASSUMED_GOAL_US, ..paced(0.0) };
-    insta::assert_snapshot!(waits(&assumed), @r"
-    postgres (41) waits 25.0 ms for a commit or a read, within the goal of 50.0 ms, assumed until victims were seen without a flood.
+    insta::assert_snapshot!(waits(&assumed), @"
+postgres (41) waits 25.0 ms for a commit or a read, within the goal of 50.0 ms, assumed until \
+victims were seen without a flood.
     ");
     let given = Device { goal_is_given: true, ..assumed };
     insta::assert_snapshot!(waits(&given), @"postgres (41) waits 25.0 ms for a commit or a read, \
