@@ -105,7 +105,7 @@ fn measure(args: &Args) -> anyhow::Result<()> {
         let stored = Stored::new(place, device, workload, args.seconds, rounds);
         print!("{}", table::table(&stored));
         if let Some(data) = &args.data {
-            stored.write(&data.join(format!("{name}.json")))?;
+            published::stored::write_pretty(&data.join(format!("{name}.json")), &stored)?;
         }
     }
     if args.only.is_empty() {
@@ -116,7 +116,11 @@ fn measure(args: &Args) -> anyhow::Result<()> {
 
 /// Every stored workload.
 fn stored(data: &Path) -> anyhow::Result<Vec<Stored>> {
-    WORKLOADS.iter().map(|(name, ..)| Stored::read(&data.join(format!("{name}.json")))).collect()
+    let read = |name: &str| {
+        let path = data.join(format!("{name}.json"));
+        published::stored::read(&path)?.with_context(|| format!("there is no '{}'", path.display()))
+    };
+    WORKLOADS.iter().map(|(name, ..)| read(name)).collect()
 }
 
 fn write_document(document: &Path, data: &Path) -> anyhow::Result<()> {

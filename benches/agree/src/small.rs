@@ -5,9 +5,9 @@ use std::process::Command;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::Context;
+use floodwall_stats::estimate::median;
 use serde_json::Value;
 
-use crate::table::median;
 use crate::tools;
 
 pub(crate) fn figures(floodwall: &Path, tmpfs: &Path, stop: &AtomicBool) -> anyhow::Result<String> {

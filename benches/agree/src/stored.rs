@@ -3,7 +3,6 @@
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::Context;
 use published::origin::Origin;
 use serde::{Deserialize, Serialize};
 
@@ -69,17 +68,5 @@ impl Stored {
         let (place, device) = (place.to_owned(), device.to_owned());
         let origin = Origin::now(Path::new(ROOT), &INPUTS).unwrap_or_default();
         Self { place, device, workload, seconds, machine: Machine::this(), origin, rounds }
-    }
-
-    pub(crate) fn read(path: &Path) -> anyhow::Result<Self> {
-        let text = std::fs::read_to_string(path)
-            .with_context(|| format!("can't read '{}'", path.display()))?;
-        serde_json::from_str(&text)
-            .with_context(|| format!("'{}' holds no stored runs", path.display()))
-    }
-
-    pub(crate) fn write(&self, path: &Path) -> anyhow::Result<()> {
-        let text = serde_json::to_string_pretty(self)? + "\n";
-        std::fs::write(path, text).with_context(|| format!("can't write '{}'", path.display()))
     }
 }

@@ -2,17 +2,11 @@
 
 use std::fmt::Write;
 
+use floodwall_stats::estimate::median;
+
 use crate::compare::{Ratio, Round, Verdict, decided, ratio};
 use crate::stored::Stored;
 use crate::tools::{Measured, Tool};
-
-/// The median of some numbers; `None` of none.
-pub(crate) fn median(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    let upper = *values.get(middle)?;
-    Some(if values.len() % 2 == 1 { upper } else { f64::midpoint(values[middle - 1], upper) })
-}
 
 type Figure = fn(&Measured) -> Option<f64>;
 

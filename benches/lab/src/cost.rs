@@ -14,9 +14,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use floodwall_stats::estimate::median;
 use serde_json::Value;
 
-use crate::devices::{Device, Floodwall, median, run};
+use crate::devices::{Device, Floodwall, run};
 
 /// What to measure.
 #[derive(clap::Args)]
@@ -267,9 +268,9 @@ fn beside(
             "  {:<14} {:>7.0} commits/s, {:>6.2} % of the rate without ({least:.1} to {most:.1}), \
              {:>5.2} % of one core",
             arm.name,
-            median(&rates[at]).unwrap_or(0.0),
-            median(&kept).unwrap_or(0.0),
-            100.0 * median(&shares[at]).unwrap_or(0.0),
+            median(rates[at].clone()).unwrap_or(0.0),
+            median(kept).unwrap_or(0.0),
+            100.0 * median(shares[at].clone()).unwrap_or(0.0),
         );
     }
     Ok(())

@@ -122,15 +122,3 @@ fn succeeded(output: &Output, name: &str, accepted: &[i32]) -> anyhow::Result<()
     }
     Ok(())
 }
-
-/// The middle of some numbers.
-pub(crate) fn median(values: &[f64]) -> Option<f64> {
-    let mut sorted: Vec<f64> = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let middle = sorted.len() / 2;
-    match sorted.len() {
-        0 => None,
-        n if n % 2 == 1 => Some(sorted[middle]),
-        _ => Some((sorted[middle - 1] + sorted[middle]) / 2.0),
-    }
-}

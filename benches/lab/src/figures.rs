@@ -3,9 +3,10 @@
 use std::process::Command;
 
 use anyhow::Context;
+use floodwall_stats::estimate::median;
 use serde_json::Value;
 
-use crate::devices::{Device, Floodwall, median};
+use crate::devices::{Device, Floodwall};
 
 /// Idle figures that a preset must show: name, what, fio's arguments, published or data sheet,
 /// unit.
@@ -112,7 +113,7 @@ pub(crate) fn run(floodwall: &Floodwall, rounds: u32) -> anyhow::Result<()> {
                 idle.figure,
             )?);
         }
-        let measured = median(&values).unwrap_or(f64::NAN);
+        let measured = median(values).unwrap_or(f64::NAN);
         println!(
             "  {:<20} {:<18} {:>8.1} {:<5} expected {:>7.1}, ratio {:.3}; lateness {}",
             idle.preset,
@@ -186,7 +187,7 @@ fn null_device(floodwall: &Floodwall, rounds: u32) -> anyhow::Result<()> {
         for _ in 0..rounds {
             values.push(number(&fio(&device, 5, args)?, figure)?);
         }
-        println!("  {what:<28} {:>7.2} {unit}", median(&values).unwrap_or(f64::NAN) / scale);
+        println!("  {what:<28} {:>7.2} {unit}", median(values).unwrap_or(f64::NAN) / scale);
     }
     Ok(())
 }

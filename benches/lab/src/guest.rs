@@ -16,6 +16,7 @@ use std::process::Command;
 
 use anyhow::Context;
 use published::origin::{self, Origin};
+use published::stored;
 use serde_json::{Value, json};
 
 use crate::devices::{Floodwall, run_accepting, scenario_file};
@@ -112,7 +113,7 @@ pub(crate) fn run(floodwall: &Floodwall, options: &Options) -> anyhow::Result<()
                 }
                 eprintln!("{preset}, {place}, round {round} of {}", options.rounds);
                 let measured = measure(floodwall, preset, place, round)?;
-                trials::write(&path, &measured)?;
+                stored::write(&path, &measured)?;
             }
         }
     }

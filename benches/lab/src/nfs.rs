@@ -14,6 +14,7 @@ use std::process::Command;
 use anyhow::Context;
 use published::Experiment;
 use published::origin::{self, Origin};
+use published::stored;
 use serde_json::{Value, json};
 
 use crate::devices::{Floodwall, run as run_command};
@@ -68,7 +69,7 @@ pub(crate) fn run(floodwall: &Floodwall, options: &Options) -> anyhow::Result<()
         ]);
         let printed = run_command(command.arg(root.join(SCRIPT)).arg("1"))?;
         let origin = Origin::now(&root, &INPUTS)?;
-        trials::write(
+        stored::write(
             &path,
             &json!({ "round": round, "ram": RAM, "origin": origin, "printed": printed }),
         )?;

@@ -6,9 +6,7 @@
 //! gives the same trial every time.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
-use anyhow::Context;
 use floodwall_model::Setting;
 use published::origin::Origin;
 use serde::{Deserialize, Serialize};
@@ -98,15 +96,6 @@ pub(crate) fn origin<'a>(cells: impl Iterator<Item = &'a CellData>) -> Origin {
 }
 
 impl CellData {
-    /// Writes it whole or not at all.
-    pub(crate) fn write(&self, path: &Path) -> anyhow::Result<()> {
-        let beside = path.with_extension("new");
-        let json = serde_json::to_string(self)? + "\n";
-        std::fs::write(&beside, json)
-            .and_then(|()| std::fs::rename(&beside, path))
-            .with_context(|| format!("can't write '{}'", path.display()))
-    }
-
     pub(crate) fn of(&self, setting: &Setting) -> Option<&Measured> {
         self.measured.get(&setting.to_string())
     }
@@ -133,7 +122,7 @@ mod tests {
             centi_scores: vec![Some(-31), None],
             best: vec![setting.clone()],
         });
-        data.write(&path).unwrap();
+        stored::write(&path, &data).unwrap();
         let read = stored::read::<CellData>(&path).unwrap().unwrap();
         assert_eq!(read, data);
         assert_eq!(read.of(&setting).unwrap().score, -0.3);

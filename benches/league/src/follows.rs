@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use published::document::{Section, sections};
 use published::origin::Origin;
-use published::stored;
+use published::stored::read;
 
 use crate::{cells, data, guard, lab, prior, table};
 
@@ -36,7 +36,7 @@ fn follows(name: &str, rendered: &str, origin: &Origin) {
 fn the_cells_tables_follow_from_the_stored_cells() {
     let stored = root().join("benches/league/data");
     let read = |cell: cells::Cell| {
-        let data = stored::read::<data::CellData>(&stored.join(cell.name() + ".json")).unwrap();
+        let data = read::<data::CellData>(&stored.join(cell.name() + ".json")).unwrap();
         (cell, data.unwrap_or_else(|| panic!("{} is not stored", cell.name())))
     };
     let there: Vec<_> = cells::all().into_iter().map(read).collect();

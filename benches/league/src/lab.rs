@@ -139,10 +139,7 @@ pub(crate) fn run(args: &LabArgs) -> anyhow::Result<()> {
         let now = Origin::now(&root, &INPUTS)?;
         let is_new = measured.contenders.is_empty() && measured.guard.is_empty();
         measured.origin = if is_new { now } else { Origin::of_parts([&measured.origin, &now]) };
-        let keep = |measured: &OnLab| {
-            std::fs::write(&path, serde_json::to_string_pretty(measured)? + "\n")
-                .with_context(|| format!("can't write '{}'", path.display()))
-        };
+        let keep = |measured: &OnLab| stored::write_pretty(&path, measured);
         if searches {
             let place = Place::up(&program, &cell)?;
             search(&mut measured, &place, &cell, args)?;
@@ -337,17 +334,7 @@ fn printed(command: &Command, output: &Output) -> anyhow::Result<String> {
 
 /// The section from the stored data, and its origin.
 pub(crate) fn section(data: &Path) -> anyhow::Result<(String, Origin)> {
-    let mut all: Vec<OnLab> = Vec::new();
-    for entry in
-        std::fs::read_dir(data).with_context(|| format!("can't read '{}'", data.display()))?
-    {
-        let path = entry?.path();
-        if path.extension().is_some_and(|e| e == "json") {
-            let text = std::fs::read_to_string(&path)?;
-            all.push(serde_json::from_str(&text).with_context(|| format!("'{}'", path.display()))?);
-        }
-    }
-    all.sort_by(|a, b| a.cell.cmp(&b.cell));
+    let all: Vec<OnLab> = stored::read_all(data)?.into_values().collect();
     let mut out = String::new();
     table(&mut out, all.iter().map(|cell| (cell.cell.as_str(), cell.contenders.as_slice())));
     out.push('\n');

@@ -20,7 +20,9 @@ use floodwall_model::plant::DeviceKind;
 use floodwall_sim::PlantDevice;
 use published::document::replace_section;
 use published::origin::{self, Origin};
-use published::stored;
+#[cfg(test)]
+use published::stored::read;
+use published::stored::write;
 use serde::{Deserialize, Serialize};
 
 use crate::measure::rounded;
@@ -90,7 +92,7 @@ pub(crate) fn run(args: &PriorArgs) -> anyhow::Result<()> {
     let section = section(&all);
     println!("{section}");
     if !args.dry_run {
-        stored::write(&args.data, &all)?;
+        write(&args.data, &all)?;
         replace_section(&args.out, SECTION, "league prior", &section, &all.origin, &root)?;
     }
     Ok(())
@@ -142,14 +144,14 @@ fn section(all: &Drained) -> String {
 /// The stored section.
 #[cfg(test)]
 pub(crate) fn stored(data: &Path) -> anyhow::Result<Option<(&'static str, String, Origin)>> {
-    let stored: Option<Drained> = stored::read(data)?;
+    let stored: Option<Drained> = read(data)?;
     Ok(stored.map(|all| (SECTION, section(&all), all.origin)))
 }
 
 /// By kind, what the law takes and what the stored draws say.
 #[cfg(test)]
 pub(crate) fn taken(data: &Path) -> anyhow::Result<Vec<(&'static str, f64, f64)>> {
-    let all: Drained = stored::read(data)?.unwrap_or_default();
+    let all: Drained = read(data)?.unwrap_or_default();
     Ok(KINDS
         .map(|(name, kind, classes)| (name, prior(kind), at(&of(&all, classes), QUARTER)))
         .to_vec())

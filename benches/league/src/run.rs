@@ -69,7 +69,7 @@ pub(crate) fn cell(
     let before = data.wall_s;
     let keep = |data: &mut CellData| {
         data.wall_s = (before + begin.elapsed().as_secs_f64()).round();
-        data.write(path)
+        stored::write(path, data)
     };
     let in_force =
         SimRig::new(place.machine.clone()).check(&place.scenario, &Setting::default())?;

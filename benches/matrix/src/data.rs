@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use anyhow::Context;
 use published::origin::Origin;
 use published::stored;
 use serde::{Deserialize, Serialize};
@@ -85,9 +84,6 @@ impl KernelData {
     }
 
     pub(crate) fn write(&self, dir: &Path) -> anyhow::Result<()> {
-        std::fs::create_dir_all(dir)?;
-        let path = dir.join(format!("{}.json", self.name));
-        let text = serde_json::to_string_pretty(self)? + "\n";
-        std::fs::write(&path, text).with_context(|| format!("can't write '{}'", path.display()))
+        stored::write_pretty(&dir.join(format!("{}.json", self.name)), self)
     }
 }

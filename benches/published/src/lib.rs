@@ -1,5 +1,6 @@
 //! Common parts of the programs below `benches`: published measurements of others
-//! (`measurements.toml`), documents with generated tables and the origin of these.
+//! (`measurements.toml`), stored measurements, and documents with generated tables and their
+//! origin.
 
 pub mod document;
 pub mod origin;

@@ -1,5 +1,7 @@
-//! Files with what was measured.
+//! JSON files of measurements.
 
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::Path;
 
 use anyhow::Context;
@@ -15,18 +17,49 @@ pub fn read<T: DeserializeOwned>(path: &Path) -> anyhow::Result<Option<T>> {
         Ok(text) => serde_json::from_str(&text).map(Some).with_context(|| {
             format!("'{}' was changed or cut; remove it to run it again", path.display())
         }),
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
         Err(e) => Err(e).with_context(|| format!("can't read '{}'", path.display())),
     }
 }
 
-/// Stores one, and makes its directory if it is missing.
+/// All files of a directory, by their names without `.json`.
+///
+/// # Errors
+/// A directory or a file that can't be read or understood.
+pub fn read_all<T: DeserializeOwned>(directory: &Path) -> anyhow::Result<BTreeMap<String, T>> {
+    let entries = std::fs::read_dir(directory)
+        .with_context(|| format!("can't read '{}'", directory.display()))?;
+    let mut all = BTreeMap::new();
+    for entry in entries {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "json") {
+            let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            all.extend(read(&path)?.map(|stored| (name, stored)));
+        }
+    }
+    Ok(all)
+}
+
+/// Writes a file whole or not at all, in one line.
 ///
 /// # Errors
 /// A file that can't be written.
 pub fn write<T: Serialize>(path: &Path, what: &T) -> anyhow::Result<()> {
-    let text = serde_json::to_string(what)? + "\n";
+    replace(path, &serde_json::to_string(what)?)
+}
+
+/// The same, indented.
+///
+/// # Errors
+/// A file that can't be written.
+pub fn write_pretty<T: Serialize>(path: &Path, what: &T) -> anyhow::Result<()> {
+    replace(path, &serde_json::to_string_pretty(what)?)
+}
+
+fn replace(path: &Path, json: &str) -> anyhow::Result<()> {
+    let beside = path.with_extension("new");
     std::fs::create_dir_all(path.parent().unwrap_or(path))
-        .and_then(|()| std::fs::write(path, text))
+        .and_then(|()| std::fs::write(&beside, format!("{json}\n")))
+        .and_then(|()| std::fs::rename(&beside, path))
         .with_context(|| format!("can't write '{}'", path.display()))
 }

@@ -6,11 +6,13 @@ use anyhow::Context;
 use floodwall_device::DeviceSpec;
 use floodwall_model::{Bytes, Rig, Setting, Trial, scenario};
 use floodwall_sim::{SimOptions, SimRig};
+use floodwall_stats::estimate::median;
 use floodwall_stats::figures::{PhaseFigures, Reference, Summary, summarise};
+use published::stored;
 use serde_json::Value;
 
 use crate::cells;
-use crate::table::{Basis, Goal, Line, median, table};
+use crate::table::{Basis, Goal, Line, table};
 
 /// Knobs that a recorded setting must not hand to the simulator: they describe the loop device, not
 /// a choice.
@@ -41,26 +43,13 @@ pub(crate) fn section(data: &Path) -> anyhow::Result<String> {
 }
 
 fn read(data: &Path) -> anyhow::Result<Vec<Recorded>> {
-    let entries =
-        std::fs::read_dir(data).with_context(|| format!("can't read '{}'", data.display()))?;
-    let mut recorded = Vec::new();
-    for entry in entries {
-        let path = entry?.path();
-        if path.extension().is_some_and(|e| e == "json") {
-            let text = std::fs::read_to_string(&path)
-                .with_context(|| format!("can't read '{}'", path.display()))?;
-            let value =
-                serde_json::from_str(&text).with_context(|| format!("'{}'", path.display()))?;
-            let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-            recorded.push(Recorded { name, value });
-        }
-    }
+    let all = stored::read_all(data)?.into_iter();
+    let recorded: Vec<_> = all.map(|(name, value)| Recorded { name, value }).collect();
     anyhow::ensure!(
         !recorded.is_empty(),
         "nothing is recorded in '{}': run make lab-record",
         data.display()
     );
-    recorded.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(recorded)
 }
 
@@ -187,7 +176,7 @@ fn errors(lines: &[Line]) -> String {
             .filter_map(|l| Some(error(l.simulated? / l.expected?)))
             .filter(|e| e.is_finite())
             .collect();
-        median(&errors).unwrap_or(f64::NAN)
+        median(errors).unwrap_or(f64::NAN)
     };
     format!(
         "Median error of the rates: {:.0} %; median factor of the p99: {:.2}.\n",

@@ -7,8 +7,7 @@ use anyhow::Context;
 use floodwall_device::DeviceSpec;
 use floodwall_model::{Rig, Scenario, Setting, scenario};
 use floodwall_sim::{SimOptions, SimRig};
-
-use crate::table::median;
+use floodwall_stats::estimate::median;
 
 /// Runs of each length.
 const RUNS: u32 = 7;
@@ -35,7 +34,7 @@ pub(crate) fn section() -> anyhow::Result<String> {
                 trial.phases.iter().flat_map(|p| &p.intervals).filter_map(|i| i.host.device);
             operations = device.map(|d| d.read_ops + d.write_ops + d.flush_ops.unwrap_or(0)).sum();
         }
-        let wall = median(&walls).context("no runs")?;
+        let wall = median(walls).context("no runs")?;
         out.push_str(&format!(
             "| {seconds} s | {virtual_s:.0} | {:.1} | {:.0} | {:.2} |\n",
             wall * 1e3,

@@ -183,17 +183,6 @@ pub(crate) fn number(value: Option<f64>) -> String {
     }
 }
 
-/// The middle of some numbers.
-pub(crate) fn median(values: &[f64]) -> Option<f64> {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    match sorted.len() {
-        0 => None,
-        n if n % 2 == 1 => sorted.get(n / 2).copied(),
-        n => Some((sorted.get(n / 2 - 1)? + sorted.get(n / 2)?) / 2.0),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -13,11 +13,12 @@ use floodwall_model::trial::PhaseKind;
 use floodwall_model::{Bytes, LatencyCounts, Rig, Scenario, Setting, Trial, scenario};
 use floodwall_sim::kernel::Generation;
 use floodwall_sim::{SimOptions, SimRig};
+use floodwall_stats::estimate::median;
 use floodwall_stats::figures::{PhaseFigures, Reference, summarise};
 use published::Experiment;
 
 use crate::cells;
-use crate::table::{Basis, Goal, Line, median, preset_with, table, widen};
+use crate::table::{Basis, Goal, Line, preset_with, table, widen};
 
 const PRESET: &str = "raid10-bbwc-2010";
 /// Name, and `vm.dirty_bytes`.
@@ -252,7 +253,7 @@ fn latency_lines(published: &Experiment, cell: &Cell, trials: &[Trial], by_dd: b
                     cell.threads, cell.block_kib, cell.setting
                 ),
                 expected,
-                simulated: median(&rounds),
+                simulated: median(rounds),
                 goal: Goal::Factor(10.0),
                 // The shortest commit of an idle array chose the cache's latency.
                 basis: if idle && figure == "min_ms" {

@@ -33,6 +33,7 @@ use std::path::Path;
 
 use anyhow::{Context, ensure};
 use published::origin::{self, Origin};
+use published::stored;
 use serde_json::Value;
 
 use crate::devices::Floodwall;
@@ -68,7 +69,7 @@ pub(crate) fn run(floodwall: &Floodwall, options: &Options) -> anyhow::Result<()
         let mut result =
             measure(floodwall, options, trial, &options.file(&options.logs, trial, "log"))?;
         result["plan"] = plan.clone();
-        trials::write(&path, &result)?;
+        stored::write(&path, &result)?;
         measured += 1;
     }
     let section = section(&options.data)?;
@@ -83,9 +84,7 @@ fn section(data: &Path) -> anyhow::Result<(String, Origin)> {
 
 /// Whether there is a trial of the same plan.
 fn is_stored(path: &Path, plan: &Value) -> anyhow::Result<bool> {
-    let is_there =
-        path.try_exists().with_context(|| format!("can't look for '{}'", path.display()))?;
-    Ok(is_there && trials::read(path)?.get("plan") == Some(plan))
+    Ok(stored::read::<Value>(path)?.is_some_and(|trial| trial.get("plan") == Some(plan)))
 }
 
 fn measure(

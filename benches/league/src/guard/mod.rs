@@ -25,11 +25,11 @@ use floodwall_guard::Decision;
 use floodwall_model::Setting;
 use published::document::replace_section;
 use published::origin::{self, Origin};
+use published::stored::{read, write};
 
 use crate::cells::{self, Cell};
 use crate::data::Alone;
 use crate::measure::Place;
-use crate::stored::{read, write};
 use crate::{conditions, work};
 pub(crate) use args::GuardArgs;
 use args::Only;

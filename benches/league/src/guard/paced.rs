@@ -15,6 +15,7 @@ use floodwall_model::{Setting, scenario};
 use floodwall_sim::PlantDevice;
 use floodwall_tune::objective::Reference;
 use published::origin::Origin;
+use published::stored::{read, write};
 use serde::{Deserialize, Serialize};
 
 use super::args::GuardArgs;
@@ -22,7 +23,6 @@ use super::script::{GRACE, LEAVE, MEET, log};
 use crate::cells::Cell;
 use crate::measure::{Place, rounded};
 use crate::stage::Stage;
-use crate::stored::{read, write};
 
 /// The section of `docs/league.md`.
 pub(super) const SECTION: &str = "league-guard-paced";

@@ -17,7 +17,7 @@ use std::time::Duration;
 use floodwall_model::Setting;
 use floodwall_sim::SimRig;
 use floodwall_tune::objective::{Objective, Reference};
-use published::stored;
+use published::stored::read;
 
 use super::script::{self, Run};
 use crate::cells::{self, Cell};
@@ -58,11 +58,11 @@ pub(crate) fn choose(
     held: Vec<Setting>,
     tell: &dyn Fn(&str),
 ) -> anyhow::Result<Known> {
-    let mut candidates =
-        match stored::read::<CellData>(&league.join(cell.closed_loop().name() + ".json"))? {
-            Some(data) => of_league(&data)?,
-            None => looked_at(place, reference, tell)?,
-        };
+    let stored = league.join(cell.closed_loop().name() + ".json");
+    let mut candidates = match read::<CellData>(&stored)? {
+        Some(data) => of_league(&data)?,
+        None => looked_at(place, reference, tell)?,
+    };
     if cell.drawn.is_some() {
         for seed in 1..=SEARCHES {
             tell(&format!("search {seed} of {SEARCHES}"));
