@@ -173,10 +173,9 @@ fn section(noise: &Noise) -> String {
     let wrong = gains.iter().filter(|gain| **gain <= 0.0).count();
     let (total, right) = (noise.searches.len(), gains.len() - wrong);
     format!(
-        "Of {total} searches of {SEARCH_S:.0} s, over all cells, on devices whose speed is drawn \
-         anew for each trial (e^({SIGMA} · |z|) times slower): {right} recommended \
-         what is better than the default, {wrong} ({:.1} %; goal: under 5 %) what is not, {} \
-         nothing.\n",
+        "{total} searches of {SEARCH_S:.0} s, over all cells, on devices whose speed is drawn \
+         anew for each trial (e^({SIGMA} · |z|) times slower). {right} recommended a setting \
+         better than the default, {wrong} ({:.1} %; goal: under 5 %) one that is not, {} none.\n",
         100.0 * wrong as f64 / total.max(1) as f64,
         total - gains.len()
     )

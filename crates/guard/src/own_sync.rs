@@ -22,7 +22,7 @@ pub(crate) struct OwnSyncs(BTreeMap<(DeviceId, String), Flood>);
 struct Flood {
     /// When it flooded last.
     at: Duration,
-    /// The last look at which it waited for its own data, if it has since.
+    /// The last look at which it waited for the data of this flood.
     waited: Option<Duration>,
 }
 

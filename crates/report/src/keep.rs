@@ -42,8 +42,8 @@ pub struct Keep {
 }
 
 impl Keep {
-    /// Of a setting on a device, by the kernel's name; `None` if none of its knobs is of a
-    /// benchmark's own victims or floods.
+    /// For a setting on a device, by the kernel's name. `None` if no knob belongs to victims or
+    /// floods.
     #[must_use]
     pub fn of(setting: &Setting, device: Option<&str>) -> Option<Self> {
         if !setting.0.keys().any(|name| of_unit(name).is_some()) {

@@ -26,7 +26,7 @@ use crate::exit::UsageError;
 fn check_captured(root: &SysRoot) -> Result<(), UsageError> {
     let holds = |name: &str| match root.path().join(name).read_dir() {
         Ok(mut entries) => entries.next().is_some(),
-        // Without permission to look, the directory may be there.
+        // A directory that this user may not list counts as full.
         Err(e) => !matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory),
     };
     if root.is_live() || holds("proc") || holds("sys") {

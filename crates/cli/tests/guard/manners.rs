@@ -214,7 +214,7 @@ fn somebody_else() -> Result<(), String> {
             .find_map(|h| h["knob"].as_str().filter(|k| *k == "max_sectors_kb").map(str::to_owned))
     };
     let file = Path::new("/sys/block").join(&device.name).join("queue/max_sectors_kb");
-    // A write that the guard tells of may still wait for the queue to run dry.
+    // The guard reports a write while the kernel may still wait for the queue to run dry.
     let own = fs::read_to_string(&file).map_err(|e| e.to_string())?;
     let in_force = || fs::read_to_string(&file).is_ok_and(|now| now != own);
     guard.until("it holds max_sectors_kb", || held().is_some() && in_force())?;

@@ -212,7 +212,7 @@ fn a_signal_ends_it_and_another_sweep_does_not_go_on() {
     assert!(message.contains("'t.jsonl' has rows of another sweep"), "{message}");
     assert_eq!(place.lines(), kept);
     fs::write(place.at("tiny.toml"), TINY).unwrap();
-    // So has floodwall.
+    // Floodwall has changed: the rows are from another version.
     let part = fs::read_to_string(place.at("t.jsonl")).unwrap();
     let version = concat!("\"", env!("CARGO_PKG_VERSION"), "+");
     fs::write(place.at("old.jsonl"), part.replace(version, "\"0.0.9+")).unwrap();

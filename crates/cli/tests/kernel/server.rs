@@ -41,7 +41,7 @@ pub(crate) const TESTS: &[Test] = &[Test {
 pub(crate) const CHILD: &str = "serve-a-disk";
 /// How long the machine may hang.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Without one byte written for so long the server hangs: a page takes microseconds.
+/// The server hangs if it has written nothing for so long: a page takes microseconds.
 const HUNG: Duration = Duration::from_secs(4);
 /// Where the disk is that the server writes to, and its size.
 const SHM: &str = "/dev/shm";

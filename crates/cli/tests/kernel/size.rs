@@ -85,7 +85,7 @@ fn several() -> Result<(), String> {
     ensure(said.contains("/proc/sys/vm/dirty_bytes"), &said)
 }
 
-/// Size of the scratch file in bytes; 0 if there is none.
+/// Size of the scratch file in bytes; 0 without one.
 fn written(disk: &Disk) -> u64 {
     let scratch = disk.names().into_iter().find(|name| name.starts_with(".floodwall-bench-"));
     let file = scratch.map(|name| disk.path().join(name).join("drain/data-0000"));

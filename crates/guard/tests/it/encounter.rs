@@ -114,8 +114,7 @@ fn readers_are_left_alone_while_they_keep_their_goal_and_helped_when_they_miss_i
         run.until(36);
         run
     };
-    // Beside sixteen readers a disk writes nearly nothing at any length of the queue at which they
-    // are not dead.
+    // Any queue that leaves sixteen readers alive leaves nearly no writes to a disk.
     for (device, least) in [("raid10-bbwc-2010", 0.5), ("hdd-7200", 0.005)] {
         let (with, without) = (reads(device, true), reads(device, false));
         let alone = with.iops(3, 6);

@@ -43,7 +43,7 @@ pub(super) fn stale(facts: Facts<'_>) -> Option<Found> {
     found.remedied_by(if of_guards { "floodwall guard restore" } else { "floodwall rollback" })
 }
 
-/// Its knobs; a guard's are in its records, so the change has its reason's name.
+/// Names the knobs of a change. A guard's change has none of its own, so its reason is named.
 fn labels(change: &ChangeFacts) -> String {
     if change.knobs.is_empty() {
         return change.why.clone();

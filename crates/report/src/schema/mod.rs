@@ -59,7 +59,7 @@ pub enum SchemaError {
     /// An index of a contest points outside its list.
     #[error("can't read the result: {place}; {CHANGED}")]
     Index {
-        /// What names what.
+        /// The wrong index, in words.
         place: String,
     },
     /// The result could not be turned into JSON.

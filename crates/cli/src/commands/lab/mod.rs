@@ -292,7 +292,7 @@ fn record(
         };
     };
     output::check_writable(path)?;
-    // Before the file that is there is emptied.
+    // A wrong name must not empty an existing file.
     lab.stats(name)?;
     let file =
         std::fs::File::create(path).with_context(|| format!("can't write '{}'", path.display()))?;

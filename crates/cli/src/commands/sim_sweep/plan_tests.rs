@@ -47,7 +47,7 @@ fn a_groups_default_runs_once_and_is_the_cell_that_has_it() {
     let runs = without.runs(&without.cells);
     assert_eq!((without.cells.len(), runs.len()), (12, 16));
     assert_eq!((runs[0].cells.len(), runs[0].setting.is_empty()), (0, true));
-    // Alone, a cell needs its group's default.
+    // A sweep of one cell runs its group's default as well.
     let cells = |runs: Vec<Run>| runs.into_iter().map(|run| run.cells).collect::<Vec<_>>();
     assert_eq!(cells(s.runs(&[7])), [vec![], vec![7]]);
     let alone = sweep(&format!("baseline = false\n{GRID}"));
