@@ -13,6 +13,8 @@
 
 use std::time::Duration;
 
+use floodwall_host::SysRoot;
+use floodwall_host::memory::read_memory;
 use floodwall_model::units::{UnitError, human_duration};
 use floodwall_model::{Bytes, Rate};
 use serde::Serialize;
@@ -63,6 +65,22 @@ pub struct Machine {
     pub ram_bytes: Option<u64>,
     /// CPUs that the kernel could have (/sys/devices/system/cpu/possible), if it is known.
     pub possible_cpus: Option<u64>,
+}
+
+impl Machine {
+    /// This machine, or that of a captured tree.
+    #[must_use]
+    pub fn read(root: &SysRoot) -> Self {
+        // `0-7`, or `0,2-7`: the last number is the highest.
+        let possible = root.read_line("/sys/devices/system/cpu/possible").into_value();
+        let last =
+            possible.and_then(|text| text.rsplit([',', '-']).next()?.trim().parse::<u64>().ok());
+        Self {
+            page_bytes: root.page_bytes(),
+            ram_bytes: read_memory(root).total_bytes.into_value(),
+            possible_cpus: last.map(|last| last + 1),
+        }
+    }
 }
 
 /// Limits can't be worked out.
@@ -116,6 +134,25 @@ pub struct Sizing {
     pub defaults: Vec<DefaultCost>,
     /// What to know, for people.
     pub notes: Vec<String>,
+}
+
+impl Sizing {
+    /// The limits as people write settings: knobs and values.
+    #[must_use]
+    pub fn settings(&self) -> Vec<(String, String)> {
+        let mut settings = vec![
+            ("vm.dirty_background_bytes".to_owned(), format!("{}B", self.background_bytes)),
+            ("vm.dirty_bytes".to_owned(), format!("{}B", self.hard_bytes)),
+        ];
+        for share in &self.shares {
+            settings.push((
+                format!("{}.bdi.max_ratio_fine", share.name),
+                share.max_ratio_ppm.to_string(),
+            ));
+            settings.push((format!("{}.bdi.strict_limit", share.name), "1".to_owned()));
+        }
+        settings
+    }
 }
 
 /// One device's share of the hard limit. It holds only under `bdi.strict_limit`.

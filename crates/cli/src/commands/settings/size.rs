@@ -10,7 +10,6 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use floodwall_host::SysRoot;
-use floodwall_host::memory::read_memory;
 use floodwall_knobs::Change;
 use floodwall_knobs::size::{
     Delays, Drain, Machine, Sizing, memory_high_of_paced, parse_link, size,
@@ -130,7 +129,7 @@ pub(crate) fn run(args: &SizeArgs) -> anyhow::Result<Exit> {
     check_names(&drains)?;
     let delays = Delays { background: args.delay, hard: args.hard_delay };
     let sizing =
-        size(&drains, delays, machine(&place.root)).map_err(|e| UsageError(e.to_string()))?;
+        size(&drains, delays, Machine::read(&place.root)).map_err(|e| UsageError(e.to_string()))?;
     if args.json {
         let measured: Vec<_> = measured.iter().map(Measured::document).collect();
         let document = json!({
@@ -157,22 +156,8 @@ fn changes(place: &Place, sizing: &Sizing) -> anyhow::Result<Vec<Change>> {
     let parse = |(knob, value): (String, String)| {
         Change::parse(&place.root, None, &format!("{knob}={value}"))
     };
-    let changes = settings(sizing).into_iter().map(parse).collect::<Result<Vec<Change>, _>>();
+    let changes = sizing.settings().into_iter().map(parse).collect::<Result<Vec<Change>, _>>();
     Ok(changes.map_err(|e| UsageError(e.to_string()))?)
-}
-
-/// The limits as people write settings.
-fn settings(sizing: &Sizing) -> Vec<(String, String)> {
-    let mut settings = vec![
-        ("vm.dirty_background_bytes".to_owned(), format!("{}B", sizing.background_bytes)),
-        ("vm.dirty_bytes".to_owned(), format!("{}B", sizing.hard_bytes)),
-    ];
-    for share in &sizing.shares {
-        settings
-            .push((format!("{}.bdi.max_ratio_fine", share.name), share.max_ratio_ppm.to_string()));
-        settings.push((format!("{}.bdi.strict_limit", share.name), "1".to_owned()));
-    }
-    settings
 }
 
 /// Beside a measured device every other one needs a name.
@@ -198,17 +183,6 @@ fn check_names(drains: &[Drain]) -> anyhow::Result<()> {
         );
     }
     Ok(())
-}
-
-fn machine(root: &SysRoot) -> Machine {
-    // `0-7`, or `0,2-7`: the last number is the highest.
-    let possible = root.read_line("/sys/devices/system/cpu/possible").into_value();
-    let last = possible.and_then(|text| text.rsplit([',', '-']).next()?.trim().parse::<u64>().ok());
-    Machine {
-        page_bytes: root.page_bytes(),
-        ram_bytes: read_memory(root).total_bytes.into_value(),
-        possible_cpus: last.map(|last| last + 1),
-    }
 }
 
 /// The rates and delays behind the limits, for a first line.
@@ -294,7 +268,7 @@ fn toml_file(drains: &[Drain], delays: Delays, sizing: &Sizing) -> String {
     let quoted = |text: String| toml::Value::String(text).to_string();
     let mut text =
         format!("why = {}\n\n[settings]\n", quoted(format!("sized for {}", basis(drains, delays))));
-    for (knob, value) in settings(sizing) {
+    for (knob, value) in sizing.settings() {
         // The machine's own names are keys as they are; a device's may hold anything.
         let key = if knob.starts_with("vm.") { knob } else { quoted(knob) };
         let _ = writeln!(text, "{key} = {}", quoted(value));
