@@ -56,4 +56,4 @@ pub(crate) use prune::prune;
 pub(crate) use record::checksum;
 pub use record::{Begin, Closing, Reading, Record, SavedAt, SavedEntry};
 pub use store::{JournalError, Mark, Store};
-pub use transaction::{Phase, Transaction};
+pub use transaction::{Now, Phase, Transaction};

@@ -1,6 +1,8 @@
 //! The meaning of a journal's records: how far a transaction got, and which process wrote a value
 //! that is found later. Also the present values of a transaction's entries.
 
+use floodwall_model::Reading as Value;
+
 use super::record::{Begin, Closing, FORMAT, Reading, Record, SavedAt, SavedEntry};
 use super::trace::{Trace, learn};
 use crate::catalogue::cell::State;
@@ -20,6 +22,22 @@ pub enum Phase {
     Undoing,
     /// Over.
     Closed(Closing),
+}
+
+/// How an entry of a change that stands is now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Now {
+    /// As it was before the change.
+    AsBefore,
+    /// As the change has set it, or as another program has since.
+    At {
+        /// The value.
+        state: State,
+        /// Whether the change has set it.
+        ours: bool,
+    },
+    /// It can't be read.
+    Unknown(String),
 }
 
 /// One transaction as its records tell it.
@@ -192,6 +210,21 @@ impl Transaction {
             return false;
         };
         trace.explains(entry, found)
+    }
+
+    /// How an entry is now; `None` if there is no such entry.
+    #[must_use]
+    pub fn now(&self, index: usize, files: &dyn Files) -> Option<Now> {
+        let entry = self.entries.get(index)?;
+        Some(match entry.cell.read(files) {
+            Value::Value(now)
+                if entry.old.as_ref().is_some_and(|old| entry.cell.same(old, &now)) =>
+            {
+                Now::AsBefore
+            }
+            Value::Value(now) => Now::At { ours: self.owns(index, &now), state: now },
+            Value::Absent(why) | Value::Unreadable(why) => Now::Unknown(why),
+        })
     }
 
     /// Whether a write that may change an entry has begun and has not been read back.

@@ -29,6 +29,13 @@ impl Entry {
         self.target.label(self.knob)
     }
 
+    /// Whether the wanted state, if there is one, is another one than the old one.
+    #[must_use]
+    pub fn is_changed(&self) -> bool {
+        let new = self.new.as_ref();
+        new.is_some_and(|new| !self.cell.way(self.old.as_ref(), new).is_empty())
+    }
+
     /// A write of a unit's limit as a shell command.
     pub(crate) fn systemctl(&self, to: &State) -> String {
         let Some(limit) = Limit::parse(&to.path) else { return String::new() };

@@ -10,6 +10,7 @@
 //!
 //! ```text
 //! change   "sda.scheduler=bfq" → knob, target, checked value
+//! defaults the kernel's defaults as changes
 //! entry    what a plan is made of; order: which write comes first
 //! refuse   changes that would do harm, and notes about the others; error: refusals in words
 //! limits   the machine's memory and dirty limits; size: limits from bandwidth × delay
@@ -17,6 +18,7 @@
 //! ```
 
 pub mod change;
+mod defaults;
 pub(crate) mod entry;
 pub(crate) mod error;
 pub mod limits;
@@ -24,6 +26,8 @@ pub(crate) mod order;
 pub(crate) mod refuse;
 pub mod rivals;
 pub mod size;
+
+pub use defaults::defaults;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -261,14 +265,10 @@ fn check_available(change: &Change, files: &dyn Files) -> Result<(), PlanError> 
 
 /// Drops entries that are as asked for already, unless one that is not resets them.
 fn keep_what_changes(asked: Vec<Entry>) -> Vec<Entry> {
-    let changes = |entry: &Entry| match (&entry.old, &entry.new) {
-        (Some(old), Some(new)) => !entry.cell.way(Some(old), new).is_empty(),
-        _ => true,
-    };
-    let changing: Vec<Entry> = asked.iter().filter(|entry| changes(entry)).cloned().collect();
+    let changing: Vec<Entry> = asked.iter().filter(|entry| entry.is_changed()).cloned().collect();
     asked
         .into_iter()
-        .filter(|entry| changes(entry) || changing.iter().any(|other| other.resets(entry)))
+        .filter(|entry| entry.is_changed() || changing.iter().any(|other| other.resets(entry)))
         .collect()
 }
 

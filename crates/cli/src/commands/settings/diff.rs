@@ -3,13 +3,9 @@
 
 use std::fmt::Write;
 
-use floodwall_knobs::catalogue::{Scope, knobs};
-use floodwall_knobs::cell::{Cell, State};
-use floodwall_knobs::journal::{Phase, Transaction, boot_id, log};
-use floodwall_knobs::plan::short;
-use floodwall_knobs::value::{Form, check};
-use floodwall_knobs::{Change, Device, Entry, Plan, Target, plan};
-use floodwall_model::Reading;
+use floodwall_knobs::journal::{Now, Phase, Transaction, boot_id, log};
+use floodwall_knobs::plan::{defaults, short};
+use floodwall_knobs::{Entry, Plan, plan};
 use floodwall_model::calendar::moment;
 use serde_json::{Value, json};
 
@@ -55,7 +51,7 @@ pub(crate) fn run(args: &DiffArgs) -> anyhow::Result<Exit> {
     let device = place.device(args.device.as_deref())?;
     let changes = match args.what.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["journal"] => return against_journal(&place, args.json),
-        ["default"] => defaults(&place, device.as_ref()),
+        ["default"] => defaults(device.as_ref(), &place.files),
         several if several.iter().any(|what| matches!(*what, "journal" | "default")) => {
             let why = "'journal' and 'default' stand alone: name one of them, or settings";
             return Err(UsageError(why.to_owned()).into());
@@ -85,37 +81,9 @@ fn print_json(document: &Value) -> anyhow::Result<()> {
 
 /// A plan's changes, as `floodwall log --json` shows them.
 fn wanted(plan: &Plan) -> Vec<Value> {
-    let changed = |entry: &&Entry| match (&entry.old, &entry.new) {
-        (Some(old), Some(new)) => !entry.cell.way(Some(old), new).is_empty(),
-        (None, new) => new.is_some(),
-        (Some(_), None) => false,
-    };
     let one =
         |entry: &Entry| json!({ "knob": entry.label(), "now": entry.old, "wanted": entry.new });
-    plan.entries.iter().filter(changed).map(one).collect()
-}
-
-/// The defaults of this machine's knobs that are the same on every machine.
-fn defaults(place: &Place, device: Option<&Device>) -> Vec<Change> {
-    let mut cells = Vec::new();
-    let mut changes = Vec::new();
-    for knob in knobs() {
-        let target = match (knob.scope, device) {
-            (Scope::Global, _) => Target::Machine,
-            (Scope::Queue | Scope::Elevator(_) | Scope::Bdi | Scope::Scsi, Some(device)) => {
-                Target::Device(device.clone())
-            }
-            _ => continue,
-        };
-        // Where the default depends on the device it is a sentence, and no value.
-        let Ok(value) = check(knob, knob.default, Form::Kernel) else { continue };
-        let cell = Cell::of(knob, &target, &place.files);
-        if cell.read(&place.files).value().is_some() && !cells.contains(&cell) {
-            cells.push(cell);
-            changes.push(Change { knob, target, value });
-        }
-    }
-    changes
+    plan.entries.iter().filter(|entry| entry.is_changed()).map(one).collect()
 }
 
 /// The effects of standing changes, newest first.
@@ -164,26 +132,6 @@ fn against_journal(place: &Place, as_json: bool) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// How an entry of a change that stands is now.
-enum Now {
-    /// As it was before the change.
-    AsBefore,
-    /// As the change has set it, or as another program has since.
-    At { state: State, ours: bool },
-    /// It can't be read.
-    Unknown(String),
-}
-
-fn now(place: &Place, transaction: &Transaction, index: usize, entry: &Entry) -> Now {
-    match entry.cell.read(&place.files) {
-        Reading::Value(now) if entry.old.as_ref().is_some_and(|old| entry.cell.same(old, &now)) => {
-            Now::AsBefore
-        }
-        Reading::Value(now) => Now::At { ours: transaction.owns(index, &now), state: now },
-        Reading::Absent(why) | Reading::Unreadable(why) => Now::Unknown(why),
-    }
-}
-
 fn paragraph(place: &Place, transaction: &Transaction) -> String {
     let begin = &transaction.begin;
     let mut told = format!("change {}, {}: {}\n", begin.id, moment(begin.at_unix_s), begin.why);
@@ -191,13 +139,13 @@ fn paragraph(place: &Place, transaction: &Transaction) -> String {
         let label = entry.label();
         let before =
             entry.old.as_ref().map_or("(not there)".to_owned(), |state| short(&label, state));
-        let now = match now(place, transaction, index, entry) {
-            Now::AsBefore => continue,
-            Now::At { state, ours: true } => short(&label, &state),
-            Now::At { state, ours: false } => {
+        let now = match transaction.now(index, &place.files) {
+            None | Some(Now::AsBefore) => continue,
+            Some(Now::At { state, ours: true }) => short(&label, &state),
+            Some(Now::At { state, ours: false }) => {
                 format!("{} (not by this change)", short(&label, &state))
             }
-            Now::Unknown(why) => format!("({why})"),
+            Some(Now::Unknown(why)) => format!("({why})"),
         };
         let _ = writeln!(told, "  {label}: {before} -> {now}");
     }
@@ -206,7 +154,7 @@ fn paragraph(place: &Place, transaction: &Transaction) -> String {
 
 fn document(place: &Place, transaction: &Transaction) -> Value {
     let begin = &transaction.begin;
-    let setting = |(index, entry): (usize, &Entry)| match now(place, transaction, index, entry) {
+    let setting = |(index, entry): (usize, &Entry)| match transaction.now(index, &place.files)? {
         Now::AsBefore => None,
         Now::At { state, ours } => Some(
             json!({ "knob": entry.label(), "before": entry.old, "now": state, "by_this_change": ours }),
