@@ -2,6 +2,7 @@
 
 use std::io::ErrorKind;
 
+use super::owner::is_alive;
 use super::store::{JournalError, Store};
 use super::transaction::{Phase, Transaction};
 use crate::catalogue::files::{Files, read_line};
@@ -51,6 +52,23 @@ pub fn open(store: &dyn Store, boot_id: &str) -> Result<Vec<Transaction>, Journa
         |t: &Transaction| t.begin.boot_id == boot_id && !matches!(t.phase(), Phase::Closed(_));
     let all = log(store)?.into_iter().filter_map(|logged| logged.transaction.ok());
     Ok(all.filter(is_open).collect())
+}
+
+/// The numbers of changes that a recovery would put back because they were cut short, and of holds
+/// whose process is gone.
+///
+/// # Errors
+/// [`JournalError`] if the journal can't be read.
+pub fn cut_short(store: &dyn Store, files: &dyn Files) -> Result<Vec<u64>, JournalError> {
+    let mut ids = Vec::new();
+    for transaction in log(store)?.into_iter().filter_map(|logged| logged.transaction.ok()) {
+        let (begin, phase) = (&transaction.begin, transaction.phase());
+        let is_open = matches!(phase, Phase::Interrupted | Phase::Undoing | Phase::Steering);
+        if is_open && !(begin.steers && is_alive(files, store, begin)?) {
+            ids.push(begin.id);
+        }
+    }
+    Ok(ids)
 }
 
 /// Invalid journals that were set aside, with the reason, ordered by name. Their changes have not

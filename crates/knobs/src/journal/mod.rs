@@ -49,7 +49,7 @@ mod trace;
 mod transaction;
 
 pub use disk::DiskStore;
-pub use log::{Logged, boot_id, kept_aside, log, open, phase};
+pub use log::{Logged, boot_id, cut_short, kept_aside, log, open, phase};
 pub use owner::{is_alive, is_at_it};
 pub use prune::CLOSED_KEPT;
 pub(crate) use prune::prune;

@@ -8,7 +8,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use floodwall_knobs::journal::{JournalError, Phase, Store, Transaction, is_alive, log};
+use floodwall_knobs::journal::{Store, cut_short};
 use floodwall_knobs::{ApplyError, Change, Intention, Plan, plan};
 use floodwall_model::calendar::moment;
 use floodwall_model::units::{human_duration, parse_duration};
@@ -173,22 +173,11 @@ fn tell_held(place: &Place, changes: &[Change]) -> anyhow::Result<bool> {
 /// Prints what would be done.
 fn rehearse(place: &Place, changes: &[Change], time: Option<Duration>) -> anyhow::Result<Exit> {
     if let Some(store) = place.read_journal()? {
-        let cut_short = |transaction: &Transaction| {
-            let open = matches!(
-                transaction.phase(),
-                Phase::Interrupted | Phase::Undoing | Phase::Steering
-            );
-            let begin = &transaction.begin;
-            Ok::<_, JournalError>(open && !(begin.steers && is_alive(&place.files, &store, begin)?))
-        };
-        for transaction in log(&store)?.into_iter().filter_map(|logged| logged.transaction.ok()) {
-            if cut_short(&transaction)? {
-                let id = transaction.begin.id;
-                notice(&format!(
-                    "change {id} was interrupted and would be put back first: see floodwall \
-                     rollback --dry-run"
-                ));
-            }
+        for id in cut_short(&store, &place.files)? {
+            notice(&format!(
+                "change {id} was interrupted and would be put back first: see floodwall \
+                 rollback --dry-run"
+            ));
         }
     }
     let plan = plan(changes, &place.files)?;
