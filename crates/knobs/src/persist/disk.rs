@@ -56,6 +56,31 @@ struct Pending {
     before: Option<Vec<u8>>,
 }
 
+impl Kept {
+    /// Refuses to write over a file that is not Floodwall's. Files that stay as they are may have
+    /// any owner.
+    ///
+    /// # Errors
+    /// [`PersistError::NotOurs`].
+    pub fn refuse_foreign(
+        &self,
+        root: &SysRoot,
+        files: &[(String, Option<String>)],
+    ) -> Result<(), PersistError> {
+        let is_written =
+            |path: &str| files.iter().any(|(other, text)| other == path && text.is_some());
+        for (path, state) in self.files().filter(|(path, _)| is_written(path)) {
+            if matches!(state, FileState::Edited | FileState::Foreign(_)) {
+                return Err(PersistError::NotOurs {
+                    path: shown(root, path),
+                    why: state.to_string(),
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
 impl Etc {
     /// Opens /etc to change the kept settings. Makes it if it is missing.
     ///

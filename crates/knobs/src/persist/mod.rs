@@ -6,6 +6,7 @@
 //!   ─▶ difference, files (text) ─▶ disk: written whole or not at all
 //! all files ─▶ read ─▶ Kept { Persisted, whose each file is }
 //! identity: what a disk is known by        sysctl, rules, units: the formats, there and back
+//! others: whose line wins at a boot
 //! mark: whose a file is                    export: the same settings in other programs' formats
 //! ```
 //!
@@ -17,6 +18,7 @@ mod disk;
 pub mod export;
 mod identity;
 mod mark;
+mod others;
 mod rules;
 mod settle;
 mod sysctl;
@@ -32,6 +34,7 @@ use floodwall_model::Reading;
 pub use applied::{Applied, applied};
 pub use disk::{Etc, Written};
 pub use identity::{Identity, Key, matches};
+pub use others::others;
 pub use rules::PATH as RULES_PATH;
 pub use settle::{PersistError, Settled, settle};
 pub use sysctl::PATH as SYSCTL_PATH;

@@ -16,7 +16,6 @@ use floodwall_host::managers;
 use floodwall_knobs::journal::boot_id;
 use floodwall_knobs::persist::{self, Etc, FileState, Kept, PersistError, Persisted, Written};
 use floodwall_knobs::{Change, plan};
-use floodwall_model::managers::{Claim, Standing, cell};
 
 use super::{Place, PlaceArgs, ask, refuse_endless_real_time, sources, victims};
 use crate::exit::{Exit, UsageError};
@@ -80,7 +79,7 @@ pub(crate) fn run(args: &PersistArgs) -> anyhow::Result<Exit> {
     let base = if args.replace { Persisted::default() } else { kept.settings.clone() };
     let settled = persist::settle(&place.root, &place.files, &base, &changes)?;
     let files = settled.settings.files();
-    refuse_foreign(&place, &kept, &files)?;
+    kept.refuse_foreign(&place.root, &files)?;
     let difference = kept.settings.difference(&settled.settings);
     let mut shown: String = difference.iter().map(|line| format!("{line}\n")).collect();
     if difference.is_empty() {
@@ -110,7 +109,7 @@ pub(crate) fn run(args: &PersistArgs) -> anyhow::Result<Exit> {
         notice(&told(&place, one));
     }
     reload(&place, &written);
-    for line in others(&place) {
+    for line in persist::others(&managers::read(&place.root).claims) {
         notice(&line);
     }
     if !settled.not_in_force.is_empty() {
@@ -144,21 +143,6 @@ fn asked(place: &Place, args: &PersistArgs) -> anyhow::Result<Vec<Change>> {
         return Err(UsageError(why.to_owned()).into());
     }
     Ok(applied.changes)
-}
-
-/// Refuses before anything is shown or asked. Files that stay as they are may have any owner.
-fn refuse_foreign(
-    place: &Place,
-    kept: &Kept,
-    files: &[(String, Option<String>)],
-) -> Result<(), PersistError> {
-    let is_written = |path: &str| files.iter().any(|(other, text)| other == path && text.is_some());
-    for (path, state) in kept.files().filter(|(path, _)| is_written(path)) {
-        if matches!(state, FileState::Edited | FileState::Foreign(_)) {
-            return Err(PersistError::NotOurs { path: below(place, path), why: state.to_string() });
-        }
-    }
-    Ok(())
 }
 
 /// The files as they would be.
@@ -226,55 +210,6 @@ pub(super) fn reload(place: &Place, written: &[Written]) {
              after some seconds",
         );
     }
-}
-
-/// Other managers that set the same knobs as our files: those that overrule them, and those that
-/// they overrule. Asked once the files are there, so that the answer is true of the next boot.
-fn others(place: &Place) -> Vec<String> {
-    let claims = managers::read(&place.root).claims;
-    let ours = |source: &str| {
-        [persist::SYSCTL_PATH, persist::RULES_PATH].iter().any(|path| source.starts_with(path))
-    };
-    let is_same = |one: &Claim, other: &Claim| {
-        one.place == other.place && cell(&one.knob) == cell(&other.knob)
-    };
-    let mut lines = Vec::new();
-    for claim in &claims {
-        let by = match &claim.standing {
-            Standing::Overridden { by } => by,
-            Standing::Uncertain { why } => {
-                let is_kept = |other: &Claim| {
-                    ours(&other.file) && other.standing == Standing::Wins && is_same(other, claim)
-                };
-                if let Some(kept) = claims.iter().find(|other| is_kept(other)) {
-                    let (label, settle) = (kept.label(), &claim.settle);
-                    lines.push(format!(
-                        "warning: {label} may not stay: {claim} ({why}); to settle it: {settle}"
-                    ));
-                }
-                continue;
-            }
-            Standing::Wins => continue,
-        };
-        match (ours(&claim.file), ours(by)) {
-            (true, false) => {
-                let winner =
-                    claims.iter().find(|other| other.source() == *by && is_same(other, claim));
-                let (who, settle) = match winner {
-                    Some(winner) => {
-                        (winner.to_string(), format!("; to settle it: {}", winner.settle))
-                    }
-                    None => (by.clone(), String::new()),
-                };
-                lines.push(format!("warning: {} will not stay: {who}{settle}", claim.label()));
-            }
-            (false, true) => lines.push(format!("note: overrules {claim}")),
-            _ => {}
-        }
-    }
-    // Two lines of Floodwall may write one file.
-    lines.dedup();
-    lines
 }
 
 /// The outcome for a file.
