@@ -6,8 +6,8 @@
 //! ioprio_set(2) of each thread ◀─ the same text
 //! ```
 //!
-//! No kernel file holds them. [`crate::apply::priority`] gives them paths, so that a plan, a journal
-//! and an undoing treat them like a file:
+//! No kernel file holds them. [`crate::apply::priority`] gives them paths, so that a plan, a
+//! journal and an undoing treat them like a file:
 //!
 //! | path | threads |
 //! |---|---|

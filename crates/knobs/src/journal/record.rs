@@ -75,8 +75,8 @@ impl From<&Entry> for SavedEntry {
 }
 
 impl SavedEntry {
-    /// Accepts an entry only if it agrees with the catalogue: the knob exists, the file is that knob's,
-    /// and each value is one line.
+    /// The entry, accepted only if it agrees with the catalogue: the knob exists, the file is that
+    /// knob's, and each value is one line.
     pub(super) fn believed(&self) -> Result<Entry, String> {
         let knob = find(&self.knob).ok_or_else(|| format!("there is no knob '{}'", self.knob))?;
         if !self.target.is_well_formed() || !self.target.suits(knob.scope) {
