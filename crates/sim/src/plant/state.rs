@@ -11,7 +11,7 @@ use crate::elevator::QueueFacts;
 use crate::kernel::Generation;
 use crate::limits::BdiLimits;
 use crate::machine::Machine;
-use crate::rig::SimOptions;
+use crate::options::SimOptions;
 use crate::setup::Loads;
 use crate::throttle::BdiId;
 
