@@ -2,7 +2,7 @@
 //! second by second, stop.
 //!
 //! ```text
-//! loads started ─▶ warm-up: sample every 250 ms ─ steady, or time up ─▶ measure every second ─▶ stop
+//! start loads ─▶ warm-up: sample every 250 ms ─ steady or time up ─▶ measure every second ─▶ stop
 //!                           and the floods past the device's cache                               │
 //!                                          operations still in flight count with their latency ◀─┘
 //! ```
