@@ -2,14 +2,15 @@
 //! changed them.
 //!
 //! ```text
-//! crates/guard/src, … ─▶ code without comments, tests and layout ─▶ XXH64
-//!                     ─▶ law 3f0c… (afbd7cd83500)
+//! crates/guard/src, … ─▶ items of code, sorted ─▶ XXH64 ─▶ law 3f0c… (afbd7cd83500)
 //! ```
 //!
 //! A table is stale once the digest of one of its inputs differs from the stored one. Comments,
-//! tests and layout are left out of the digest, because they change no figure. Of the statistics
-//! (`crates/stats`) only the course of a phase and the random numbers are
-//! inputs.
+//! tests, layout and the file that an item stands in are left out of the digest, because they
+//! change no figure. Of the statistics (`crates/stats`) only the course of a phase and the random
+//! numbers are inputs.
+
+mod code;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -199,20 +200,19 @@ fn digest(root: &Path, paths: &[&str]) -> anyhow::Result<String> {
     for path in paths {
         collect(root, Path::new(path), &mut files)?;
     }
-    files.sort();
-    let mut content = String::new();
+    let mut parts = Vec::new();
     for file in &files {
         let text = std::fs::read_to_string(root.join(file))
             .with_context(|| format!("can't read '{}'", file.display()))?;
-        content.push_str(&file.to_string_lossy());
-        content.push('\0');
-        content.push_str(&code(
-            &text,
-            if file.extension().is_some_and(|e| e == "rs") { "//" } else { "#" },
-        ));
-        content.push('\0');
+        if file.extension().is_some_and(|extension| extension == "rs") {
+            let items = code::items(&text);
+            parts.extend(items.with_context(|| format!("can't parse '{}'", file.display()))?);
+        } else {
+            parts.push(format!("{}\0{}", file.display(), without_comments(&text)));
+        }
     }
-    Ok(format!("{:016x}", XxHash64::oneshot(0, content.as_bytes())))
+    parts.sort();
+    Ok(format!("{:016x}", XxHash64::oneshot(0, parts.join("\0").as_bytes())))
 }
 
 /// All files below `path` that are no tests, relative to `root`. An object file follows from the
@@ -236,21 +236,10 @@ fn collect(root: &Path, path: &Path, files: &mut Vec<PathBuf>) -> anyhow::Result
     Ok(())
 }
 
-/// A source without comment lines, white space and the tests at its end.
-fn code(text: &str, comment: &str) -> String {
-    let mut code = String::new();
-    let mut lines = text.lines().peekable();
-    while let Some(line) = lines.next() {
-        if line == "#[cfg(test)]" && lines.peek().is_some_and(|next| next.starts_with("mod ")) {
-            // `mod tests;` is a separate file, and code may follow.
-            if lines.next().is_some_and(|next| next.ends_with('{')) {
-                break;
-            }
-        } else if !line.trim_start().starts_with(comment) {
-            code.extend(line.chars().filter(|c| !c.is_whitespace()));
-        }
-    }
-    code
+/// A text without comment lines and white space.
+fn without_comments(text: &str) -> String {
+    let lines = text.lines().filter(|line| !line.trim_start().starts_with('#'));
+    lines.flat_map(str::chars).filter(|c| !c.is_whitespace()).collect()
 }
 
 #[cfg(test)]
@@ -283,6 +272,10 @@ mod tests {
         for text in ["fn step() -> u32 { 9 }\n", "fn step() -> u32 { 8 }\nfn more() {}\n", ""] {
             assert_ne!(origin(text), origin(law), "{text}");
         }
+        let moved = root("mod step;\n");
+        let step = "use super::Wait;\npub(super) fn step() -> u32 { 8 }\n";
+        std::fs::write(moved.path().join("crates/guard/src/step.rs"), step).unwrap();
+        assert_eq!(Origin::now(moved.path(), &["law"]).unwrap(), origin(law));
         let with_tests = root(law);
         std::fs::write(with_tests.path().join("crates/guard/src/climb_tests.rs"), "fn t() {}")
             .unwrap();

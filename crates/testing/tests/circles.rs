@@ -25,11 +25,6 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use syn::visit::{self, Visit};
 use syn::{Item, UseTree};
 
-/// Dependences that close the circles that are left: package, file, and the file it depends on.
-/// Without them there is no circle, and each of them alone makes one. So the list only shrinks.
-/// Stored measurements depend on the code of most of these files.
-const KNOWN: [(&str, &str, &str); 0] = [];
-
 /// From file to file, the names that tie them.
 type Ties = BTreeMap<(String, String), BTreeSet<String>>;
 
@@ -49,9 +44,7 @@ fn no_files_depend_on_each_other_in_a_circle() {
         }
     }
     assert!(ties.len() > 1_000, "only {} ties found", ties.len());
-    let path = |package: &str, file: &str| format!("{package}/src/{file}");
-    let known = KNOWN.map(|(package, from, to)| (path(package, from), path(package, to)));
-    let problems = problems(ties, known);
+    let problems = problems(&ties);
     assert!(problems.is_empty(), "{problems}");
 }
 
@@ -64,7 +57,7 @@ fn what_counts_is_a_name_where_it_is_defined() {
         for (name, text) in [("lib.rs", lib), ("a.rs", a), ("b/mod.rs", b), ("b/c.rs", "")] {
             fs::write(src.join(name), text).unwrap();
         }
-        problems(ties_of(dir.path(), &src), [])
+        problems(&ties_of(dir.path(), &src))
     };
     let lib = "mod a;\nmod b;\npub use a::A;\npub use b::{B, make};\n";
     let b = "mod c;\nuse crate::A;\npub struct B(A);\n";
@@ -94,30 +87,11 @@ fn what_counts_is_a_name_where_it_is_defined() {
     assert!(problems.contains("src/lib.rs -> src/a.rs: A\n"), "{problems}");
 }
 
-#[test]
-fn a_known_import_is_of_a_circle() {
-    let pair = |from: &str, to: &str| (from.to_owned(), to.to_owned());
-    let tie = |from, to| (pair(from, to), BTreeSet::from(["X".to_owned()]));
-    let ties = Ties::from([tie("a", "b"), tie("b", "c"), tie("c", "a")]);
-    assert_eq!(problems(ties.clone(), [pair("c", "a")]), "");
-    let unneeded = "is in KNOWN and closes no circle: ";
-    assert_eq!(
-        problems(ties, [pair("c", "a"), pair("b", "c"), pair("b", "d")]),
-        format!("{unneeded}c -> a\n{unneeded}b -> c\n{unneeded}b -> d\n")
-    );
-}
-
-/// The faults of a tree of these ties; none if it is empty.
-fn problems(mut ties: Ties, known: impl IntoIterator<Item = (String, String)>) -> String {
+/// The circles of these ties; none if it is empty.
+fn problems(ties: &Ties) -> String {
     let mut found = String::new();
-    let cut: Vec<_> = known.into_iter().map(|pair| (ties.remove(&pair).is_some(), pair)).collect();
-    let reached = reached(&ties);
+    let reached = reached(ties);
     let reaches = |from: &str, to: &str| reached.get(from).is_some_and(|all| all.contains(to));
-    for (is_tie, (from, to)) in &cut {
-        if !is_tie || !reaches(to, from) {
-            found += &format!("is in KNOWN and closes no circle: {from} -> {to}\n");
-        }
-    }
     let mut done = BTreeSet::new();
     for file in reached.keys().filter(|file| reaches(file, file)) {
         let is_mutual = |other: &&str| reaches(file, other) && reaches(other, file);
@@ -126,7 +100,7 @@ fn problems(mut ties: Ties, known: impl IntoIterator<Item = (String, String)>) -
             continue;
         }
         found += &format!("circle of {} files:\n", circle.len());
-        for ((from, to), names) in &ties {
+        for ((from, to), names) in ties {
             if circle.contains(&from.as_str()) && circle.contains(&to.as_str()) {
                 let names: Vec<&str> = names.iter().map(String::as_str).collect();
                 found += &format!("  {from} -> {to}: {}\n", names.join(", "));

@@ -1,0 +1,158 @@
+//! What of a Rust source decides what a program does: its items, without what only says where they
+//! stand and who may use them.
+//!
+//! ```text
+//! source ─▶ items, modules opened, impls taken apart ─▶ tokens without docs, `pub` and paths
+//! ```
+
+use proc_macro2::{Delimiter, Spacing, TokenStream, TokenTree};
+use quote::ToTokens;
+use syn::{Attribute, ImplItem, Item};
+
+/// The items of a source, tests, imports and declarations of modules left out.
+///
+/// # Errors
+/// A source that is no Rust.
+pub(super) fn items(source: &str) -> syn::Result<Vec<String>> {
+    let mut found = Vec::new();
+    take(syn::parse_file(source)?.items, &mut found);
+    Ok(found)
+}
+
+fn take(items: Vec<Item>, found: &mut Vec<String>) {
+    for item in items {
+        match item {
+            Item::Use(_) => {}
+            Item::Mod(module) => {
+                if !is_test(&module.attrs) {
+                    take(module.content.map_or_else(Vec::new, |(_, items)| items), found);
+                }
+            }
+            // Methods may move to another `impl` of their type.
+            Item::Impl(mut all) if all.trait_.is_none() && !is_test(&all.attrs) => {
+                for method in std::mem::take(&mut all.items) {
+                    if !matches!(&method, ImplItem::Fn(method) if is_test(&method.attrs)) {
+                        all.items = vec![method];
+                        found.push(plain(all.to_token_stream()));
+                    }
+                }
+            }
+            Item::Fn(function) if is_test(&function.attrs) => {}
+            Item::Impl(all) if is_test(&all.attrs) => {}
+            other => found.push(plain(other.to_token_stream())),
+        }
+    }
+}
+
+fn is_test(attributes: &[Attribute]) -> bool {
+    attributes.iter().any(|attribute| {
+        attribute.path().is_ident("cfg")
+            && attribute.meta.require_list().is_ok_and(|list| list.tokens.to_string() == "test")
+    })
+}
+
+/// Tokens without `pub`, docs and the modules of a path.
+fn plain(tokens: TokenStream) -> String {
+    let mut text = String::new();
+    let mut tokens = tokens.into_iter().peekable();
+    while let Some(token) = tokens.next() {
+        match token {
+            TokenTree::Group(group) => {
+                let (open, close) = match group.delimiter() {
+                    Delimiter::Parenthesis => ("(", ")"),
+                    Delimiter::Brace => ("{", "}"),
+                    Delimiter::Bracket => ("[", "]"),
+                    Delimiter::None => ("", ""),
+                };
+                text.push_str(open);
+                text.push_str(&plain(group.stream()));
+                text.push_str(close);
+            }
+            TokenTree::Ident(word) if word == "pub" => {
+                tokens.next_if(is_scope);
+            }
+            TokenTree::Punct(hash) if hash.as_char() == '#' && tokens.next_if(is_doc).is_some() => {
+            }
+            TokenTree::Ident(word) if is_module(&word.to_string()) && is_path(&mut tokens) => {
+                tokens.by_ref().take(2).for_each(drop);
+            }
+            // How a string is broken into lines is layout.
+            TokenTree::Literal(literal) => match syn::parse_str(&literal.to_string()) {
+                Ok(syn::Lit::Str(string)) => text.push_str(&format!("{:?}", string.value())),
+                _ => text.push_str(&literal.to_string()),
+            },
+            // So is a comma before a closing bracket.
+            TokenTree::Punct(comma) if comma.as_char() == ',' && tokens.peek().is_none() => {}
+            other => {
+                text.push_str(&other.to_string());
+                text.push(' ');
+            }
+        }
+    }
+    text
+}
+
+/// `(crate)`, `(super)`, `(in crate::sim)`.
+fn is_scope(token: &TokenTree) -> bool {
+    let first = match token {
+        TokenTree::Group(group) if group.delimiter() == Delimiter::Parenthesis => {
+            group.stream().into_iter().next()
+        }
+        _ => None,
+    };
+    matches!(first, Some(TokenTree::Ident(word))
+        if ["crate", "super", "self", "in"].contains(&word.to_string().as_str()))
+}
+
+/// `[doc = "…"]`.
+fn is_doc(token: &TokenTree) -> bool {
+    matches!(token, TokenTree::Group(group)
+        if group.stream().into_iter().next().is_some_and(|word| word.to_string() == "doc"))
+}
+
+fn is_module(word: &str) -> bool {
+    word.chars().all(|c| c.is_lowercase() || c == '_' || c.is_ascii_digit())
+}
+
+/// Whether `::` follows, and then a name: no generic argument.
+fn is_path(tokens: &mut (impl Iterator<Item = TokenTree> + Clone)) -> bool {
+    let mut ahead = tokens.clone();
+    let colon = |token: Option<TokenTree>, spacing| {
+        matches!(token, Some(TokenTree::Punct(colon))
+            if colon.as_char() == ':' && colon.spacing() == spacing)
+    };
+    colon(ahead.next(), Spacing::Joint)
+        && colon(ahead.next(), Spacing::Alone)
+        && matches!(ahead.next(), Some(TokenTree::Ident(_)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_item_is_the_same_wherever_it_stands_and_however_it_is_laid_out() {
+        let law = "impl Law { fn step(&self) -> Wait { Wait::new(\"a b\") } }";
+        let same = [
+            "use crate::wait::Wait;\n/// Doc.\nimpl Law {\n    /// Doc.\n    pub(crate) fn step(&self) \
+             -> Wait {\n        super::wait::Wait::new(\n            \"a \\\n             b\",\n        \
+             )\n    }\n}",
+            "mod law { impl Law { pub fn step(&self) -> Wait { Wait::new(\"a b\") } } }",
+            "#[cfg(test)]\nimpl Law { fn test() {} }\nimpl Law { fn step(&self) -> Wait { \
+             Wait::new(\"a b\") } }",
+        ];
+        for source in same {
+            assert_eq!(items(source).unwrap(), items(law).unwrap(), "{source}");
+        }
+        let others = [
+            "impl Rule { fn step(&self) -> Wait { Wait::new(\"a b\") } }",
+            "impl Law { fn step(&self) -> Wait { Rest::new(\"a b\") } }",
+            "impl Law { fn step(&self) -> Wait { Wait::new(\"a  b\") } }",
+            "impl Law { #[inline] fn step(&self) -> Wait { Wait::new(\"a b\") } }",
+        ];
+        for source in others {
+            assert_ne!(items(source).unwrap(), items(law).unwrap(), "{source}");
+        }
+        assert!(items("fn step( {}").is_err());
+    }
+}
