@@ -29,7 +29,7 @@ pub const INPUTS: [(&str, &[&str]); 12] = [
     ("lab", &["crates/lab/src", "crates/device/src"]),
     ("engines", &["crates/load/src/victim"]),
     ("device-presets", &["crates/device/presets"]),
-    ("setting-presets", &["crates/knobs/src/presets.rs"]),
+    ("setting-presets", &["crates/knobs/src/catalogue/presets.rs"]),
     ("published-figures", &["benches/published/measurements.toml"]),
     ("lab-trials", &["benches/lab/data"]),
     ("settings", &["crates/knobs/src", "crates/plant/src"]),

@@ -11,8 +11,7 @@
 //!   persist     the same settings across boots, as files of sysctl.d, udev and systemd
 //! ```
 //!
-//! Each folder uses those above it, and `persist` not `apply`. [`presets`] are settings that others
-//! have published.
+//! Each folder uses those above it, and `persist` not `apply`.
 //!
 //! Sizes are bytes unless a name says otherwise; times in files are in the unit that the file's
 //! name ends in.
@@ -22,7 +21,6 @@ pub mod catalogue;
 pub mod journal;
 pub mod persist;
 pub mod plan;
-pub mod presets;
 #[cfg(test)]
 mod testing;
 
@@ -37,7 +35,7 @@ pub use apply::undo::{Fate, Undone};
 pub use apply::{Applied, ApplyError, Recovery, clock, held, hold, limited, rehearsal};
 pub use catalogue::files::Files;
 pub use catalogue::target::{Device, Process, Target, TargetError};
-pub use catalogue::{cell, files, target, value};
+pub use catalogue::{cell, files, presets, target, value};
 pub use journal::owner;
 pub use persist::export;
 pub use plan::change::{Change, ChangeError};

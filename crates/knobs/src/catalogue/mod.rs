@@ -16,6 +16,7 @@
 //! files      the kernel's files, read and written whole: a trait
 //! priority   I/O priorities of threads, as if they were files
 //! systemd    limits of systemd's units, as if they were files
+//! presets    settings that others have published
 //! ```
 
 pub mod cell;
@@ -23,6 +24,7 @@ pub mod files;
 mod knob;
 pub(crate) mod line;
 mod markdown;
+pub mod presets;
 pub(crate) mod priority;
 pub(crate) mod systemd;
 mod table;
