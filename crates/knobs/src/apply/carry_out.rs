@@ -89,7 +89,8 @@ pub enum ApplyError {
     },
     /// A step failed; what had been done was undone.
     #[error("{cause}; \
-        {}", if undone.is_complete() { "everything is as before" } else { "not everything could be put back: run floodwall rollback" })]
+        {}", if undone.is_complete() { "everything is as before" } else {
+        "not everything could be put back: run floodwall rollback" })]
     RolledBack {
         /// The failed step.
         cause: StepError,

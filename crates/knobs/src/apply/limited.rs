@@ -224,7 +224,10 @@ mod tests {
         insta::assert_snapshot!(refusals(&tree, &[high, "pid:7.ioprio=be/0"]).unwrap(), @"these \
             settings give process 7 (postgres) priority be/0, as to a victim, and a limit would \
             hold it back; limit the group of the flood");
-        insta::assert_snapshot!(refusals(&tree, &[high, "a.slice/db.service:ioprio=be/3"]).unwrap(), @"these settings give the processes in a.slice/db.service priority be/3, as to a victim, and a limit would hold it back; limit the group of the flood");
+        let of_group = "a.slice/db.service:ioprio=be/3";
+        insta::assert_snapshot!(refusals(&tree, &[high, of_group]).unwrap(), @"\
+            these settings give the processes in a.slice/db.service priority be/3, as to a victim, \
+            and a limit would hold it back; limit the group of the flood");
         let flood = "a.slice/backup.service:ioprio=be/0";
         for harmless in ["pid:7.ioprio=be/4", "pid:7.ioprio=idle", flood] {
             assert_eq!(refusals(&tree, &[high, harmless]), None, "{harmless}");

@@ -164,8 +164,8 @@ impl Run<'_> {
                 }
                 None => {
                     let decision = self.judge(index, entry, &entries);
-                    is_silent |=
-                        matches!(&decision, Decision::Over(Fate::Failed { why }) if *why == timeout);
+                    is_silent |= matches!(&decision, Decision::Over(Fate::Failed { why })
+                            if *why == timeout);
                     decision
                 }
             })

@@ -450,7 +450,8 @@ mod tests {
 
     #[test]
     fn times_are_whole() {
-        insta::assert_snapshot!(refusal("vm.dirty_expire_centisecs", "15ms"), @"vm.dirty_expire_centisecs: '15ms' is not a whole number of centiseconds");
+        insta::assert_snapshot!(refusal("vm.dirty_expire_centisecs", "15ms"), @"\
+            vm.dirty_expire_centisecs: '15ms' is not a whole number of centiseconds");
         insta::assert_snapshot!(refusal("vm.dirty_ratio", "x"), @"vm.dirty_ratio: 'x' is not a \
             number of percent");
     }

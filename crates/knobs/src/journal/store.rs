@@ -142,6 +142,7 @@ impl JournalError {
     /// Whether a privilege or a writable filesystem is missing.
     #[must_use]
     pub fn lacks_privilege(&self) -> bool {
-        matches!(self, Self::Io { source, .. } if matches!(source.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem))
+        matches!(self, Self::Io { source, .. } if matches!(source.kind(),
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem))
     }
 }

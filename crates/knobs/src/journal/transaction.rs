@@ -359,7 +359,9 @@ mod tests {
 
     #[test]
     fn a_line_is_json_with_its_checksum() {
-        insta::assert_snapshot!(intent("15000000").line(), @r#"{"sum":"5f3d8ca2a88286c6","record":{"intent":{"entry":0,"to":{"path":"/proc/sys/vm/dirty_bytes","value":"15000000"}}}}"#);
+        insta::assert_snapshot!(intent("15000000").line(), @"\
+            {\"sum\":\"5f3d8ca2a88286c6\",\"record\":{\"intent\":{\"entry\":0,\
+            \"to\":{\"path\":\"/proc/sys/vm/dirty_bytes\",\"value\":\"15000000\"}}}}");
     }
 
     #[test]
@@ -393,9 +395,8 @@ mod tests {
         let (transaction, _) =
             Transaction::parse(Record::Begin(hold.clone()).line().as_bytes()).unwrap();
         assert_eq!(transaction.begin, hold);
-        assert!(
-            matches!(transaction.compacted(|_| true).first(), Some(Record::Begin(b)) if b.socket == hold.socket)
-        );
+        assert!(matches!(transaction.compacted(|_| true).first(), Some(Record::Begin(b))
+                if b.socket == hold.socket));
     }
 
     #[test]
@@ -443,9 +444,16 @@ mod tests {
             no knob 'vm.nonsense'");
         insta::assert_snapshot!(refusal(&|b| b.format = "other/2".into()), @"its format is \
             'other/2', not floodwall-journal/1");
-        insta::assert_snapshot!(refusal(&|b| b.entries[1].new = Some(state("dirty_expire_centisecs", "1\n2"))), @r"'1\u{a}2 > /proc/sys/vm/dirty_expire_centisecs' is not a value of vm.dirty_expire_centisecs");
+        let lines = state("dirty_expire_centisecs", "1\n2");
+        insta::assert_snapshot!(refusal(&|b| b.entries[1].new = Some(lines.clone())), @"\
+            '1\\u{a}2 > /proc/sys/vm/dirty_expire_centisecs' is not a value of \
+            vm.dirty_expire_centisecs");
         let group = Target::Group { path: "../../etc".into(), device: None, systemd: false };
-        insta::assert_snapshot!(refusal(&|b| { b.entries[0].knob = "io.weight".into(); b.entries[0].target = group.clone(); }), @"io.weight does not belong where it says");
+        let elsewhere = |b: &mut Begin| {
+            b.entries[0].knob = "io.weight".into();
+            b.entries[0].target = group.clone();
+        };
+        insta::assert_snapshot!(refusal(&elsewhere), @"io.weight does not belong where it says");
     }
 
     #[test]

@@ -38,7 +38,8 @@ const HEAD: &str = "\
 ACTION!=\"add|change\", GOTO=\"floodwall_end\"
 SUBSYSTEM!=\"block\", GOTO=\"floodwall_end\"
 ENV{DEVTYPE}!=\"disk\", GOTO=\"floodwall_end\"
-# Not a change of the disk, but made by udevadm trigger or after a write: what was set since is left alone.
+# Not a change of the disk, but made by udevadm trigger or after a write: what was set since is \
+left alone.
 ACTION==\"change\", ENV{SYNTH_UUID}==\"?*\", GOTO=\"floodwall_end\"
 ENV{DM_UDEV_DISABLE_OTHER_RULES_FLAG}==\"1\", GOTO=\"floodwall_end\"
 ";

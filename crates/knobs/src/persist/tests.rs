@@ -74,8 +74,9 @@ const ALL: &[&str] = &[
 fn both_files_say_it_in_the_order_that_the_kernel_needs() {
     let machine = Machine::new();
     machine.keep(ALL);
-    insta::assert_snapshot!(machine.text(SYSCTL_PATH), @r"
-    # Written by floodwall persist; floodwall unpersist removes it. Edited by hand it is nobody's but yours.
+    insta::assert_snapshot!(machine.text(SYSCTL_PATH), @"
+    # Written by floodwall persist; floodwall unpersist removes it. Edited by hand it is nobody's \
+    but yours.
     # floodwall-persist/1 fdddbc30bb854bb4
     vm.dirty_expire_centisecs = 1000
     vm.dirty_background_bytes = 16777216
@@ -83,13 +84,17 @@ fn both_files_say_it_in_the_order_that_the_kernel_needs() {
     ");
     let rules = machine.text(RULES_PATH);
     let sum = rules.lines().nth(1).unwrap().rsplit_once(' ').unwrap().1.to_owned();
-    insta::assert_snapshot!(rules.replace(&sum, "SUM"), @r#"
-    # Written by floodwall persist; floodwall unpersist removes it. Edited by hand it is nobody's but yours.
+    // Its two longest lines are wrapped.
+    let wrapped = rules.replace(". Edited", ".\nEdited").replace(": what", ":\nwhat");
+    insta::assert_snapshot!(wrapped.replace(&sum, "SUM"), @r#"
+    # Written by floodwall persist; floodwall unpersist removes it.
+    Edited by hand it is nobody's but yours.
     # floodwall-persist/1 SUM
     ACTION!="add|change", GOTO="floodwall_end"
     SUBSYSTEM!="block", GOTO="floodwall_end"
     ENV{DEVTYPE}!="disk", GOTO="floodwall_end"
-    # Not a change of the disk, but made by udevadm trigger or after a write: what was set since is left alone.
+    # Not a change of the disk, but made by udevadm trigger or after a write:
+    what was set since is left alone.
     ACTION=="change", ENV{SYNTH_UUID}=="?*", GOTO="floodwall_end"
     ENV{DM_UDEV_DISABLE_OTHER_RULES_FLAG}=="1", GOTO="floodwall_end"
 
@@ -428,7 +433,8 @@ const DROP_IN: &str = "/etc/systemd/system/backup.service.d/49-floodwall.conf";
 fn units_have_a_drop_in_each() {
     let machine = Machine::of(&with_units());
     let written = machine.keep(OF_UNITS);
-    insta::assert_snapshot!(machine.text(DROP_IN).lines().skip(2).collect::<Vec<_>>().join("\n"), @r"
+    let below_the_head = machine.text(DROP_IN).lines().skip(2).collect::<Vec<_>>().join("\n");
+    insta::assert_snapshot!(below_the_head, @r"
     [Service]
     MemoryHigh=1073741824
     IOWriteBandwidthMax=/dev/disk/by-id/ata-S1 50000000
@@ -487,18 +493,31 @@ fn what_no_drop_in_can_keep_is_refused() {
     let refused = |tree: &Tree, text: &str| {
         Machine::of(tree).settle(&Persisted::default(), &[text]).unwrap_err()
     };
-    insta::assert_snapshot!(refused(&tree, "unit:run-1.scope:memory.high=1GiB"), @"system.slice/run-1.scope:memory.high=1073741824 can't be kept: a scope ends with its processes; set MemoryHigh=1073741824 where it is made, or in its slice");
-    insta::assert_snapshot!(refused(&tree, "unit:backup:memory.high=1GiB"), @"system.slice/backup.service:memory.high=1073741824 can't be kept: backup.service is transient; set MemoryHigh=1073741824 where it is made, as in systemd-run -p");
-    insta::assert_snapshot!(refused(&tree, "a.slice/b:memory.high=1GiB"), @"a.slice/b:memory.high=1073741824 can't be kept: a.slice/b is no unit of systemd's, and no format keeps its settings; run its processes as a unit, or write the value where the group is made");
+    insta::assert_snapshot!(refused(&tree, "unit:run-1.scope:memory.high=1GiB"), @"\
+        system.slice/run-1.scope:memory.high=1073741824 can't be kept: a scope ends with its \
+        processes; set MemoryHigh=1073741824 where it is made, or in its slice");
+    insta::assert_snapshot!(refused(&tree, "unit:backup:memory.high=1GiB"), @"\
+        system.slice/backup.service:memory.high=1073741824 can't be kept: backup.service is \
+        transient; set MemoryHigh=1073741824 where it is made, as in systemd-run -p");
+    insta::assert_snapshot!(refused(&tree, "a.slice/b:memory.high=1GiB"), @"\
+        a.slice/b:memory.high=1073741824 can't be kept: a.slice/b is no unit of systemd's, and no \
+        format keeps its settings; run its processes as a unit, or write the value where the group \
+        is made");
     insta::assert_snapshot!(refused(&tree, "system.slice:ioprio=be/0"), @"system.slice:ioprio=be/0 \
         can't be kept: a priority is a service's; set IOSchedulingClass=best-effort \
         IOSchedulingPriority=0 in the services of system.slice");
-    insta::assert_snapshot!(refused(&tree, "a.slice:sda.io.bfq.weight=50"), @"a.slice:sda.io.bfq.weight=50 can't be kept: systemd has no setting for it; run floodwall apply from a unit at boot");
+    insta::assert_snapshot!(refused(&tree, "a.slice:sda.io.bfq.weight=50"), @"\
+        a.slice:sda.io.bfq.weight=50 can't be kept: systemd has no setting for it; run floodwall \
+        apply from a unit at boot");
     tree.insert(
         "/sys/fs/cgroup/machine.slice/c.service/system.slice/backup.service/memory.high".into(),
         "max\n".into(),
     );
-    insta::assert_snapshot!(refused(&tree, "machine.slice/c.service/system.slice/backup.service:memory.high=1GiB"), @"machine.slice/c.service/system.slice/backup.service:memory.high=1073741824 can't be kept: backup.service belongs to a container or another manager, c.service; set MemoryHigh=1073741824 there");
+    let of_container = "machine.slice/c.service/system.slice/backup.service:memory.high=1GiB";
+    insta::assert_snapshot!(refused(&tree, of_container), @"\
+        machine.slice/c.service/system.slice/backup.service:memory.high=1073741824 can't be kept: \
+        backup.service belongs to a container or another manager, c.service; set \
+        MemoryHigh=1073741824 there");
     let mut tree = with_units();
     let mut put = |path: &str, text: &str| tree.insert(path.to_owned(), format!("{text}\n"));
     put("/sys/dev/block/253:0", "->../../devices/dm-0");
@@ -506,10 +525,15 @@ fn what_no_drop_in_can_keep_is_refused() {
     put("/sys/devices/dm-0/dev", "253:0");
     put("/sys/devices/dm-0/uevent", "DEVNAME=dm-0");
     put("/sys/devices/dm-0/slaves/sda1", "->../../sda/sda1");
-    insta::assert_snapshot!(refused(&tree, "unit:backup:dm-0.io.latency=target=5000"), @"system.slice/backup.service:dm-0.io.latency=target=5000 can't be kept: systemd takes dm-0 for the disk below it, sda; name that");
+    insta::assert_snapshot!(refused(&tree, "unit:backup:dm-0.io.latency=target=5000"), @"\
+        system.slice/backup.service:dm-0.io.latency=target=5000 can't be kept: systemd takes dm-0 \
+        for the disk below it, sda; name that");
     let mut tree = with_units();
     tree.remove("/dev/disk/by-id/ata-S1");
-    insta::assert_snapshot!(refused(&tree, "unit:backup:sda.io.max=wbps=50MB"), @"system.slice/backup.service:sda.io.max=wbps=50000000 can't be kept: nothing in /dev/disk/by-id leads to sda, and its name may be another's after a boot; name a path of it in the unit: systemctl edit backup.service");
+    insta::assert_snapshot!(refused(&tree, "unit:backup:sda.io.max=wbps=50MB"), @"\
+        system.slice/backup.service:sda.io.max=wbps=50000000 can't be kept: nothing in \
+        /dev/disk/by-id leads to sda, and its name may be another's after a boot; name a path of \
+        it in the unit: systemctl edit backup.service");
     tree.remove("/usr/lib/systemd/systemd");
     insta::assert_snapshot!(refused(&tree, "unit:backup:memory.high=1GiB"), @"a unit's settings \
         can't be kept: there is no systemd here to set them; run floodwall apply at boot");

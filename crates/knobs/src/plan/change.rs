@@ -402,7 +402,8 @@ mod tests {
             its next start: systemctl set-property mysql.service IOWriteBandwidthMax='/dev/DISK \
             60M' MemoryHigh=256M");
         insta::assert_snapshot!(label("unit:gone.scope:memory.high=1GiB"), @"no unit with the \
-            control group 'gone.scope' runs (a stopped one has none); systemctl status lists units");
+            control group 'gone.scope' runs (a stopped one has none); systemctl status lists \
+            units");
         // An empty wrapper of several instances, as Debian's postgresql.service.
         insta::assert_snapshot!(label("unit:redis:ioprio=be/0"), @"no unit with the control group \
             'redis.service' runs (a stopped one has none); these of its name do: redis@7.service, \

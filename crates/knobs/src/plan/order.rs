@@ -65,7 +65,8 @@ fn rank(
         Scope::RootCgroup => 51,
         Scope::Global => match (&entry.cell, now) {
             (Cell::Pair { hard: true, .. }, Some(now)) => {
-                let falls = matches!((memory.limit_bytes(to), memory.limit_bytes(now)), (Some(a), Some(b)) if a < b);
+                let falls = matches!((memory.limit_bytes(to), memory.limit_bytes(now)),
+                    (Some(a), Some(b)) if a < b);
                 if falls { 73 } else { 71 }
             }
             (Cell::Pair { .. }, _) => 72,

@@ -403,12 +403,14 @@ mod tests {
             size(&[drain("usb", bytes_per_s)], DELAYS, MACHINE).map(|s| s.notes.join("\n"))
         };
         insta::assert_snapshot!(told(4_000_000).unwrap(), @"
-        the hard limit of 6 MB is less than two of the flusher's chunks of 4 MiB: writers will often stop
+        the hard limit of 6 MB is less than two of the flusher's chunks of 4 MiB: writers will \
+        often stop
         the background limit of 1 MB is less than one of the flusher's chunks of 4 MiB: the \
         flusher never rests
         ");
         insta::assert_snapshot!(told(1_000_000).unwrap_err(), @"1500 kB is less than one of the \
-            flusher's chunks of 4 MiB, which would stop writers again and again: give a longer delay");
+            flusher's chunks of 4 MiB, which would stop writers again and again: give a longer \
+            delay");
         let many = Machine { possible_cpus: Some(128), ..MACHINE };
         let sizing = size(&[drain("sda", 40_000_000)], DELAYS, many).unwrap();
         insta::assert_snapshot!(sizing.notes.join("\n"), @"with 128 CPUs the kernel's counters are \
@@ -420,17 +422,22 @@ mod tests {
         assert_eq!(size(&[], DELAYS, MACHINE), Err(SizeError::NoDrain));
         assert!(matches!(size(&[drain("sda", 0)], DELAYS, MACHINE), Err(SizeError::NoRate(_))));
         let turned = Delays { background: DELAYS.hard, hard: DELAYS.background };
-        insta::assert_snapshot!(size(&[drain("sda", 1 << 30)], turned, MACHINE).unwrap_err(), @"the hard delay (250 ms) must be longer than the background delay (1.50 s): the kernel would halve the background limit");
+        insta::assert_snapshot!(size(&[drain("sda", 1 << 30)], turned, MACHINE).unwrap_err(), @"\
+            the hard delay (250 ms) must be longer than the background delay (1.50 s): the kernel \
+            would halve the background limit");
     }
 
     proptest! {
         #[test]
-        fn limits_are_in_order_and_shares_fit(rates in proptest::collection::vec(1_u64..20_000_000_000, 1..6)) {
+        fn limits_are_in_order_and_shares_fit(
+            rates in proptest::collection::vec(1_u64..20_000_000_000, 1..6)
+        ) {
             let drains: Vec<Drain> = rates.iter().map(|rate| drain("x", *rate)).collect();
             if let Ok(sizing) = size(&drains, DELAYS, MACHINE) {
                 prop_assert!(sizing.effective_background_bytes < sizing.effective_hard_bytes);
                 prop_assert!(sizing.hard_bytes >= FLUSHER_CHUNK_BYTES);
-                prop_assert!(sizing.shares.iter().all(|share| (1..=1_000_000).contains(&share.max_ratio_ppm)));
+                let mut ratios = sizing.shares.iter().map(|share| share.max_ratio_ppm);
+                prop_assert!(ratios.all(|ppm| (1..=1_000_000).contains(&ppm)));
                 let sum: u64 = sizing.shares.iter().map(|share| share.max_bytes).sum();
                 prop_assert!(sum <= sizing.hard_bytes);
             }

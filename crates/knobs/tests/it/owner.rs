@@ -57,12 +57,15 @@ fn all_but_the_stuck_queue_of_a_killed_process_comes_back_at_once_and_that_when_
     assert!(matches!(life(&world, &begin(&world)), Life::Ending(_)));
     let recovery = world.session().recover().unwrap();
     let [undone] = recovery.undone.as_slice() else { panic!("{recovery:?}") };
-    insta::assert_snapshot!(undone.to_string(), @r"
-    sda.max_sectors_kb: not put back yet (pid 8 (floodwall guard) has been killed and is still inside a write)
+    insta::assert_snapshot!(undone.to_string(), @"
+    sda.max_sectors_kb: not put back yet (pid 8 (floodwall guard) has been killed and is still \
+    inside a write)
     sda.bdi.max_ratio_fine: 1000000 again
     sda.bdi.strict_limit: 0 again
-    sda.nr_requests: not put back yet (pid 8 (floodwall guard) has been killed and is still inside a write)
-    sda.iosched.async_depth: not put back yet (pid 8 (floodwall guard) has been killed and is still inside a write)
+    sda.nr_requests: not put back yet (pid 8 (floodwall guard) has been killed and is still inside \
+    a write)
+    sda.iosched.async_depth: not put back yet (pid 8 (floodwall guard) has been killed and is \
+    still inside a write)
     ");
     assert!(!undone.closed && !undone.is_complete() && undone.waits() && !undone.has_failed());
     assert!(recovery.incomplete().is_some() && recovery.failed().is_none());

@@ -125,8 +125,10 @@ fn a_ratio_of_zero_comes_back_from_byte_mode() {
 #[test]
 fn two_names_of_one_cell_are_one() {
     let world = World::new();
-    insta::assert_snapshot!(refusal(&world, &["vm.dirty_bytes=64MiB", "vm.dirty_ratio=5"]), @"vm.dirty_bytes and vm.dirty_ratio are two names of one limit: give one of them");
-    insta::assert_snapshot!(refusal(&world, &["bdi.max_bytes=64MiB", "bdi.max_ratio=5"]), @"sda.bdi.max_bytes and sda.bdi.max_ratio are two names of one limit: give one of them");
+    insta::assert_snapshot!(refusal(&world, &["vm.dirty_bytes=64MiB", "vm.dirty_ratio=5"]), @"\
+        vm.dirty_bytes and vm.dirty_ratio are two names of one limit: give one of them");
+    insta::assert_snapshot!(refusal(&world, &["bdi.max_bytes=64MiB", "bdi.max_ratio=5"]), @"\
+        sda.bdi.max_bytes and sda.bdi.max_ratio are two names of one limit: give one of them");
 }
 
 #[test]
@@ -146,8 +148,12 @@ fn max_bytes_becomes_a_ratio_of_the_limit_that_the_plan_ends_with() {
 #[test]
 fn max_bytes_that_would_round_to_zero_exceed_the_limit_or_divide_by_zero_are_refused() {
     let world = World::new();
-    insta::assert_snapshot!(refusal(&world, &["bdi.max_bytes=4KiB", "vm.dirty_ratio=100"]), @"sda.bdi.max_bytes is refused: 4 KiB is less than a millionth of the hard limit of 19.1 GiB and would become a share of zero; give at least 24 KiB");
-    insta::assert_snapshot!(refusal(&world, &["bdi.max_bytes=100MiB", "vm.dirty_bytes=64MiB"]), @"sda.bdi.max_bytes is refused: 100 MiB is more than the hard limit of 64 MiB; raise vm.dirty_bytes or give less");
+    insta::assert_snapshot!(refusal(&world, &["bdi.max_bytes=4KiB", "vm.dirty_ratio=100"]), @"\
+        sda.bdi.max_bytes is refused: 4 KiB is less than a millionth of the hard limit of 19.1 GiB \
+        and would become a share of zero; give at least 24 KiB");
+    insta::assert_snapshot!(refusal(&world, &["bdi.max_bytes=100MiB", "vm.dirty_bytes=64MiB"]), @"\
+        sda.bdi.max_bytes is refused: 100 MiB is more than the hard limit of 64 MiB; raise \
+        vm.dirty_bytes or give less");
     world.kernel.put("/proc/sys/vm/dirty_ratio", "0");
     insta::assert_snapshot!(refusal(&world, &["bdi.max_bytes=64MiB"]), @"sda.bdi.max_bytes is \
         refused: the hard limit is zero; set vm.dirty_ratio or vm.dirty_bytes first");
@@ -178,7 +184,9 @@ fn percent_is_saved_and_written_in_millionths() {
 #[test]
 fn a_strict_limit_of_zero_is_refused() {
     let world = World::new();
-    insta::assert_snapshot!(refusal(&world, &["bdi.max_ratio=0", "bdi.strict_limit=1"]), @"sda.bdi.max_ratio is refused: a strict limit of zero stops every writer to the device; give a bdi.max_ratio_fine above 0");
+    insta::assert_snapshot!(refusal(&world, &["bdi.max_ratio=0", "bdi.strict_limit=1"]), @"\
+        sda.bdi.max_ratio is refused: a strict limit of zero stops every writer to the device; \
+        give a bdi.max_ratio_fine above 0");
     world.kernel.put(&format!("{BDI}/strict_limit"), "1");
     assert!(world.apply(&["bdi.max_ratio=0"]).is_err());
 }
@@ -198,7 +206,9 @@ fn the_lower_share_never_passes_the_upper_one() {
         (world.kernel.bdi("max_ratio_fine"), world.kernel.bdi("min_ratio_fine")),
         ("10000".into(), "0".into())
     );
-    insta::assert_snapshot!(refusal(&world, &["bdi.min_ratio_fine=50000"]), @"sda.bdi.min_ratio_fine is refused: the device's lower bound would be above its upper bound; change both");
+    insta::assert_snapshot!(refusal(&world, &["bdi.min_ratio_fine=50000"]), @"\
+        sda.bdi.min_ratio_fine is refused: the device's lower bound would be above its upper \
+        bound; change both");
 }
 
 #[test]
@@ -327,7 +337,9 @@ fn tunables_need_their_elevator() {
     let world = World::new();
     insta::assert_snapshot!(refusal(&world, &["iosched.low_latency=0"]), @"sda.iosched.low_latency \
         belongs to bfq, and sda runs mq-deadline; add sda.scheduler=bfq");
-    insta::assert_snapshot!(refusal(&world, &["iosched.fifo_batch=1", "scheduler=kyber"]), @"sda.iosched.fifo_batch belongs to mq-deadline, and sda runs kyber; add sda.scheduler=mq-deadline");
+    insta::assert_snapshot!(refusal(&world, &["iosched.fifo_batch=1", "scheduler=kyber"]), @"\
+        sda.iosched.fifo_batch belongs to mq-deadline, and sda runs kyber; add \
+        sda.scheduler=mq-deadline");
     insta::assert_snapshot!(refusal(&world, &["scheduler=cfq"]), @"sda has no scheduler 'cfq'; it \
         has none, mq-deadline, kyber, bfq");
 }

@@ -287,9 +287,8 @@ fn a_value_past_systemd_that_is_not_ours_is_left() {
     let file = format!("/sys/fs/cgroup/{GROUP}/io.max");
     world.kernel.put(&file, "8:0 rbps=max wbps=9 riops=max wiops=max");
     let (_, undone) = world.session().rollback(0).unwrap();
-    assert!(
-        matches!(&undone[0].entries[0].1, Fate::Failed { why } if why.contains("written past systemd"))
-    );
+    assert!(matches!(&undone[0].entries[0].1, Fate::Failed { why }
+            if why.contains("written past systemd")));
 }
 
 #[test]

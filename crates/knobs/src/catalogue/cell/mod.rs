@@ -185,7 +185,8 @@ impl Cell {
         match self {
             Self::Priorities(_) => {
                 a.path == b.path
-                    && matches!((priorities(a), priorities(b)), (Some(a), Some(b)) if a.common == b.common)
+                    && matches!((priorities(a), priorities(b)), (Some(a), Some(b))
+                        if a.common == b.common)
             }
             Self::Keyed { .. } => {
                 a.path == b.path && Line::parse(&a.value).same(&Line::parse(&b.value))
@@ -217,7 +218,8 @@ impl Cell {
                 let is_cut = |w: u64, f: u64| f <= w && w - f < LARGEST_PAGE_BYTES;
                 self.same(written, found)
                     || (written.path == found.path
-                        && matches!((number(written), number(found)), (Some(w), Some(f)) if is_cut(w, f)))
+                        && matches!((number(written), number(found)), (Some(w), Some(f))
+                            if is_cut(w, f)))
             }
             _ => self.same(written, found),
         }

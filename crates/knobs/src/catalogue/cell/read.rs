@@ -167,7 +167,8 @@ fn read_property(files: &dyn Files, group: &str, limit: &Cell) -> Reading<State>
 /// Whether the kernel has cut a size to whole pages (mm/page_counter.c `page_counter_memparse`).
 fn is_cut(says: &State, holds: &State, files: &dyn Files) -> bool {
     let number = |state: &State| state.value.parse::<u64>();
-    matches!((number(says), number(holds)), (Ok(says), Ok(holds)) if says - says % files.page_bytes().max(1) == holds)
+    matches!((number(says), number(holds)), (Ok(says), Ok(holds))
+        if says - says % files.page_bytes().max(1) == holds)
 }
 
 /// Whether a group may have the files of a controller: `io` for `io.max`.

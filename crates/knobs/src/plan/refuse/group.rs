@@ -279,14 +279,18 @@ mod tests {
     #[test]
     fn memory_is_not_limited_below_what_the_processes_use() {
         let tree = groups();
-        insta::assert_snapshot!(planned(&tree, "a.slice/b.service:memory.high=159MiB"), @"a.slice/b.service:memory.high is refused: its processes use 120 MiB besides page cache, and less than 40 MiB above that stops their writes; give at least 160 MiB");
-        insta::assert_snapshot!(planned(&tree, "a.slice/b.service:memory.high=160MiB"), @"a.slice/b.service:memory.high: max -> 167772160");
+        insta::assert_snapshot!(planned(&tree, "a.slice/b.service:memory.high=159MiB"), @"\
+            a.slice/b.service:memory.high is refused: its processes use 120 MiB besides page \
+            cache, and less than 40 MiB above that stops their writes; give at least 160 MiB");
+        insta::assert_snapshot!(planned(&tree, "a.slice/b.service:memory.high=160MiB"), @"\
+            a.slice/b.service:memory.high: max -> 167772160");
         assert_eq!(planned(&tree, "a.slice/b.service:memory.high=max"), "");
         insta::assert_snapshot!(planned(&tree, "a.slice:memory.high=1GiB"), @"a.slice:memory.high \
             is refused: its memory besides page cache can't be read (absent: \
             /sys/fs/cgroup/a.slice/memory.stat does not exist); a limit could starve its \
             processes");
-        insta::assert_snapshot!(planned(&tree, "a.slice/b.service:memory.high=1000000000"), @"memory.high: '1000000000' needs a unit: 1000000000B is 1 GB, 1000000000MiB is 954 TiB");
+        insta::assert_snapshot!(planned(&tree, "a.slice/b.service:memory.high=1000000000"), @"\
+            memory.high: '1000000000' needs a unit: 1000000000B is 1 GB, 1000000000MiB is 954 TiB");
     }
 
     #[test]
@@ -313,7 +317,9 @@ mod tests {
             (floodwall explain FW034); without it raise the database instead: \
             pid:NUMBER-OF-THE-DATABASE.ioprio=be/0");
         tree.insert("/sys/fs/cgroup/cgroup.controllers".into(), "io memory\n".into());
-        insta::assert_snapshot!(planned(&tree, "backup.service:memory.high=1GiB"), @"backup.service:memory.high: there is no control group /sys/fs/cgroup/backup.service; write unit:backup.service for the unit's, wherever it is");
+        insta::assert_snapshot!(planned(&tree, "backup.service:memory.high=1GiB"), @"\
+            backup.service:memory.high: there is no control group /sys/fs/cgroup/backup.service; \
+            write unit:backup.service for the unit's, wherever it is");
         insta::assert_snapshot!(planned(&tree, "nosuch:memory.high=1GiB"), @"nosuch:memory.high: \
             there is no control group /sys/fs/cgroup/nosuch; systemd-cgls shows those that there \
             are, mkdir makes one");
@@ -342,10 +348,15 @@ mod tests {
             "8:0 rbps=max wbps=1000000 riops=max wiops=max\n".into(),
         );
         tree.insert("/sys/fs/cgroup/a.slice/memory.high".into(), format!("{}\n", 500 * MIB));
-        insta::assert_snapshot!(planned(&tree, "a.slice/b.service:sda.io.max=wbps=5MB"), @r"
-        a.slice/b.service:sda.io.max: 8:0 rbps=max wbps=max riops=max wiops=max -> 8:0 rbps=max wbps=5000000 riops=max wiops=max
-        a.slice/b.service:sda.io.max: a.slice above it has a tighter limit, wbps=1000000, which applies
-        a.slice/b.service:sda.io.max: without a.slice/b.service:memory.high its writes fill the whole machine's dirty limit, where every writer is slowed down; set that too (a.slice/b.service:memory.high=64MiB, and more by what its processes use; floodwall explain memory.high)
+        insta::assert_snapshot!(planned(&tree, "a.slice/b.service:sda.io.max=wbps=5MB"), @"
+        a.slice/b.service:sda.io.max: 8:0 rbps=max wbps=max riops=max wiops=max -> 8:0 rbps=max \
+        wbps=5000000 riops=max wiops=max
+        a.slice/b.service:sda.io.max: a.slice above it has a tighter limit, wbps=1000000, which \
+        applies
+        a.slice/b.service:sda.io.max: without a.slice/b.service:memory.high its writes fill the \
+        whole machine's dirty limit, where every writer is slowed down; set that too \
+        (a.slice/b.service:memory.high=64MiB, and more by what its processes use; floodwall \
+        explain memory.high)
         ");
         insta::assert_snapshot!(planned(&tree, "a.slice/b.service:memory.high=1GiB"), @r"
         a.slice/b.service:memory.high: max -> 1073741824
@@ -359,9 +370,11 @@ mod tests {
     fn buffered_writes_of_a_group_without_the_memory_controller_are_not_its_own() {
         let mut tree = groups();
         tree.insert("/sys/fs/cgroup/c.slice/io.max".into(), "\n".into());
-        insta::assert_snapshot!(planned(&tree, "c.slice:sda.io.max=wbps=5MB"), @r"
-        c.slice:sda.io.max: 8:0 rbps=max wbps=max riops=max wiops=max -> 8:0 rbps=max wbps=5000000 riops=max wiops=max
-        c.slice:sda.io.max: the group has no memory controller, so the kernel charges its buffered writes to the root group; enable memory in cgroup.subtree_control above it
+        insta::assert_snapshot!(planned(&tree, "c.slice:sda.io.max=wbps=5MB"), @"
+        c.slice:sda.io.max: 8:0 rbps=max wbps=max riops=max wiops=max -> 8:0 rbps=max wbps=5000000 \
+        riops=max wiops=max
+        c.slice:sda.io.max: the group has no memory controller, so the kernel charges its buffered \
+        writes to the root group; enable memory in cgroup.subtree_control above it
         ");
         assert!(!planned(&tree, "c.slice:sda.io.max=rbps=5MB").contains("controller"));
     }
@@ -376,16 +389,23 @@ mod tests {
                          32 1 8:1 / /ro ro - vfat /dev/sda1 ro\n";
         tree.insert("/proc/self/mountinfo".into(), mountinfo.into());
         let told = planned(&tree, "a.slice/b.service:sda.io.max=wbps=5MB");
-        insta::assert_snapshot!(told.lines().last().unwrap_or_default(), @"a.slice/b.service:sda.io.max: the kernel charges no control group for writeback of vfat on /boot/efi: the limit does not hold what is written there through the page cache");
+        insta::assert_snapshot!(told.lines().last().unwrap_or_default(), @"\
+            a.slice/b.service:sda.io.max: the kernel charges no control group for writeback of \
+            vfat on /boot/efi: the limit does not hold what is written there through the page \
+            cache");
         assert!(!planned(&tree, "a.slice/b.service:sda.io.max=rbps=5MB").contains("vfat"));
     }
 
     #[test]
     fn a_weight_for_all_devices_does_not_drop_those_of_single_ones() {
         let mut tree = groups();
-        insta::assert_snapshot!(planned(&tree, "a.slice:io.bfq.weight=50"), @"a.slice:io.bfq.weight: default 100 -> default 50");
+        insta::assert_snapshot!(planned(&tree, "a.slice:io.bfq.weight=50"), @"\
+            a.slice:io.bfq.weight: default 100 -> default 50");
         tree.insert("/sys/fs/cgroup/a.slice/io.bfq.weight".into(), "default 100\n8:0 500\n".into());
-        insta::assert_snapshot!(planned(&tree, "a.slice:io.bfq.weight=50"), @"a.slice:io.bfq.weight is refused: the kernel would drop the weights that a.slice has for single devices; set those instead (a.slice:DEVICE.io.bfq.weight=…)");
-        insta::assert_snapshot!(planned(&tree, "a.slice:sda.io.bfq.weight=50"), @"a.slice:sda.io.bfq.weight: 8:0 500 -> 8:0 50");
+        insta::assert_snapshot!(planned(&tree, "a.slice:io.bfq.weight=50"), @"\
+            a.slice:io.bfq.weight is refused: the kernel would drop the weights that a.slice has \
+            for single devices; set those instead (a.slice:DEVICE.io.bfq.weight=…)");
+        insta::assert_snapshot!(planned(&tree, "a.slice:sda.io.bfq.weight=50"), @"\
+            a.slice:sda.io.bfq.weight: 8:0 500 -> 8:0 50");
     }
 }

@@ -196,7 +196,12 @@ mod tests {
 
     #[test]
     fn a_limit_that_can_hang_a_server_is_refused_with_who_why_and_what_to_do() {
-        insta::assert_snapshot!(planned(&served(PLAIN), &["vm.dirty_bytes=15MB"]).unwrap_err(), @"vm.dirty_bytes is refused: loop0 and /fuse: served by pid 70 (serve), which has /srv/disk.img open for buffered writes without PR_SET_IO_FLUSHER; the machine can hang: up to 166 MiB can wait for it, and only 7326 KiB are between the limits; give at least vm.dirty_bytes=267MiB vm.dirty_background_bytes=66MiB, or let the server set PR_SET_IO_FLUSHER or write with O_DIRECT, or add --allow-userspace-servers");
+        insta::assert_snapshot!(planned(&served(PLAIN), &["vm.dirty_bytes=15MB"]).unwrap_err(), @"\
+            vm.dirty_bytes is refused: loop0 and /fuse: served by pid 70 (serve), which has \
+            /srv/disk.img open for buffered writes without PR_SET_IO_FLUSHER; the machine can \
+            hang: up to 166 MiB can wait for it, and only 7326 KiB are between the limits; give at \
+            least vm.dirty_bytes=267MiB vm.dirty_background_bytes=66MiB, or let the server set \
+            PR_SET_IO_FLUSHER or write with O_DIRECT, or add --allow-userspace-servers");
     }
 
     #[test]
