@@ -63,7 +63,8 @@ pub enum SimError {
     },
     /// A knob that the model takes with the setting that a machine starts under, and no later.
     #[error(
-        "{knob} can't change while the simulated machine runs; give it with the setting it starts under"
+        "{knob} can't change while the simulated machine runs; give it with the setting it \
+         starts under"
     )]
     Fixed {
         /// The knob.
@@ -82,8 +83,8 @@ pub enum SimError {
     /// A priority under bfq beside limits of a control group.
     #[error(
         "{knob} under bfq together with {group} is not modelled: the kernel's bfq weighs a \
-         priority within its control group, and the model's has no groups; leave out one of them, or take \
-         another scheduler"
+         priority within its control group, and the model's has no groups; leave out one of them, \
+         or take another scheduler"
     )]
     PriorityInGroups {
         /// The priority.

@@ -391,7 +391,8 @@ mod tests {
                 // Between two rounds: what one bio lacks, a slice, and the timer's rounding, by one
                 // tick or eight.
                 let least = rate as f64 * (time - 9.0 / f64::from(hz)) - len as f64;
-                prop_assert!(bytes >= least.min(rate as f64 * time), "{bytes} of {least} after {time}");
+                let least = least.min(rate as f64 * time);
+                prop_assert!(bytes >= least, "{bytes} of {least} after {time}");
             }
             prop_assert!(last > Nanos::ZERO || len as f64 / rate as f64 + 1.0 > seconds as f64);
         }

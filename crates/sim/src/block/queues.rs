@@ -143,7 +143,11 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+        #![proptest_config(ProptestConfig {
+            cases: 64,
+            failure_persistence: None,
+            ..ProptestConfig::default()
+        })]
 
         /// For any distribution of requests over the members, none exceeds its slots or the write
         /// limit of its gate. A process that one member refuses finds the others open.
@@ -177,7 +181,8 @@ mod tests {
                     slots[member].push((io, track));
                     prop_assert!(slots[member].len() as u32 <= SLOTS, "{slots:?}");
                 } else {
-                    prop_assert_eq!(slots[member].len() as u32, SLOTS, "refused although it had room");
+                    let used = slots[member].len() as u32;
+                    prop_assert_eq!(used, SLOTS, "refused although it had room");
                     gate.released(now, io.id, track, &mut woken);
                 }
                 prop_assert_eq!(queue.pool.used() as usize, slots[member].len());

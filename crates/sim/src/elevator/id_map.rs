@@ -99,7 +99,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn behaves_like_a_map(steps in prop::collection::vec((0_u64..200, any::<u32>(), prop::bool::ANY), 0..600)) {
+        fn behaves_like_a_map(
+            steps in prop::collection::vec((0_u64..200, any::<u32>(), prop::bool::ANY), 0..600)
+        ) {
             let mut map = IdMap::new();
             let mut oracle = BTreeMap::new();
             for (key, value, insert) in steps {

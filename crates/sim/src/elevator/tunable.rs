@@ -103,8 +103,8 @@ macro_rules! tunables {
             /// Sets a tunable by its name in sysfs.
             ///
             /// # Errors
-            /// [`TunableError`](crate::elevator::TunableError) for an unknown name, for a value that
-            /// is not a whole number, for a number outside the kernel's range.
+            /// [`TunableError`](crate::elevator::TunableError) for an unknown name, for a value
+            /// that is not a whole number, for a number outside the kernel's range.
             pub fn set(
                 &mut self,
                 name: &str,

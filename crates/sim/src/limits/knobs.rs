@@ -274,11 +274,15 @@ mod tests {
             0 to 100, not 101");
         insta::assert_snapshot!(told(Generation::K6, "vm.dirty_bytes", "4096"), @"vm.dirty_bytes \
             is 8192 to 17592186040320 (to leave bytes, set vm.dirty_ratio), not 4096");
-        insta::assert_snapshot!(told(Generation::K6, "vm.dirty_background_bytes", "0"), @"vm.dirty_background_bytes is 1 to 17592186040320 (to leave bytes, set vm.dirty_background_ratio), not 0");
+        insta::assert_snapshot!(told(Generation::K6, "vm.dirty_background_bytes", "0"), @"\
+            vm.dirty_background_bytes is 1 to 17592186040320 (to leave bytes, set \
+            vm.dirty_background_ratio), not 0");
         insta::assert_snapshot!(told(Generation::K6, "vm.dirty_bytes", "15MB"), @"vm.dirty_bytes \
             is a whole number, not '15MB'");
-        insta::assert_snapshot!(told(Generation::K6, "vm.dirty_writeback_centisecs", "-1"), @"vm.dirty_writeback_centisecs is 0 to 2147483647, not -1");
+        insta::assert_snapshot!(told(Generation::K6, "vm.dirty_writeback_centisecs", "-1"), @"\
+            vm.dirty_writeback_centisecs is 0 to 2147483647, not -1");
         let both = setting(&[("vm.dirty_ratio", "20"), ("vm.dirty_bytes", "15000000")]);
-        insta::assert_snapshot!(DirtyKnobs::from_setting(Generation::K6, &both).unwrap_err(), @"vm.dirty_ratio and vm.dirty_bytes are one limit: one of them is 0, or leave it out");
+        insta::assert_snapshot!(DirtyKnobs::from_setting(Generation::K6, &both).unwrap_err(), @"\
+            vm.dirty_ratio and vm.dirty_bytes are one limit: one of them is 0, or leave it out");
     }
 }

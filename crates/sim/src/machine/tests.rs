@@ -322,7 +322,9 @@ proptest! {
         elevator in prop::sample::select(vec!["none", "mq-deadline", "kyber"]),
         threads in 1u32..6,
         block in prop::sample::select(vec!["4KiB", "16KiB", "20KiB"]),
-        flood in prop::sample::select(vec!["seq,block=1KiB,size=256MiB", "random,size=64MiB,streams=2", "files,size=64MiB"]),
+        flood in prop::sample::select(vec![
+            "seq,block=1KiB,size=256MiB", "random,size=64MiB,streams=2", "files,size=64MiB",
+        ]),
         limit in prop::sample::select(vec!["8388608", "67108864", "0"]),
         groups in prop::sample::select(vec![
             &[][..],
@@ -355,7 +357,8 @@ proptest! {
         prop_assert_eq!(machine.cache.dirtied, machine.cache.written + machine.cache.discarded);
         let log = log.lock().unwrap();
         prop_assert!(log.iter().all(|(.., done)| done.is_some()));
-        let on_device: u64 = log.iter().filter(|(r, ..)| matches!(r.op, Op::Write { .. })).map(|(r, ..)| r.len).sum();
+        let writes = log.iter().filter(|(r, ..)| matches!(r.op, Op::Write { .. }));
+        let on_device: u64 = writes.map(|(r, ..)| r.len).sum();
         let journal = machine.fs.journal.bytes_written();
         prop_assert_eq!(on_device, machine.cache.written * 4096 + journal);
     }
@@ -375,7 +378,8 @@ proptest! {
         // writer of 2.6 may go on once it has written its share, so the limit holds only on
         // average.
         let pages = megabytes << 8;
-        let slack = pages / 16 + 64 * u64::from(streams) + if kernel == Generation::K2_6_32 { pages / 4 + 3_072 } else { 0 };
+        let average = if kernel == Generation::K2_6_32 { pages / 4 + 3_072 } else { 0 };
+        let slack = pages / 16 + 64 * u64::from(streams) + average;
         prop_assert!(machine.cache.most <= pages + slack, "{} of {pages}", machine.cache.most);
         prop_assert!(machine.cache.most >= pages / 2, "{} of {pages}", machine.cache.most);
     }

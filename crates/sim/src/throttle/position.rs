@@ -249,15 +249,20 @@ mod tests {
         /// More dirty pages never make writers faster, on the machine's curve or on a strict
         /// device's.
         #[test]
-        fn the_curve_falls(setpoint in 1u64..1 << 32, above in 1u64..1 << 32, dirty in 0u64..1 << 33, more in 0u64..1 << 20) {
-            let limit = setpoint + above;
-            prop_assert!(polynomial(setpoint, dirty, limit) >= polynomial(setpoint, dirty + more, limit));
+        fn the_curve_falls(
+            setpoint in 1u64..1 << 32, above in 1u64..1 << 32,
+            dirty in 0u64..1 << 33, more in 0u64..1 << 20
+        ) {
+            let at = |dirty| polynomial(setpoint, dirty, setpoint + above);
+            prop_assert!(at(dirty) >= at(dirty + more));
         }
 
         /// The fixed-point curve is the real one but for what truncation takes: 1/1024 of x, three
         /// times that of x³, 1/1024 for each shift; and the odd divisor.
         #[test]
-        fn the_curve_is_the_cubic(thresh in 4_000u64..1 << 30, share in 1u64..99, at in 0u64..=1000) {
+        fn the_curve_is_the_cubic(
+            thresh in 4_000u64..1 << 30, share in 1u64..99, at in 0u64..=1000
+        ) {
             let t = Thresholds { dirty: thresh, background: thresh * share / 100 };
             let (freerun, setpoint) = (t.freerun(), t.setpoint(thresh));
             let dirty = freerun + (thresh - freerun) * at / 1000;

@@ -211,7 +211,9 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn everything_is_served_once_with_all_its_bytes(steps in prop::collection::vec(step(), 1..120)) {
+    fn everything_is_served_once_with_all_its_bytes(
+        steps in prop::collection::vec(step(), 1..120)
+    ) {
         for (name, mut elevator) in every_elevator() {
             let mut driver = Driver {
                 elevator: elevator.as_mut(),
@@ -229,16 +231,20 @@ proptest! {
     /// one request a millisecond. After its expiry, only the batches that may still be ahead of it
     /// pass by.
     #[test]
-    fn the_deadline_family_starves_nobody(page in 0_u64..1000, flood in prop::collection::vec(0_u64..1000, 64), is_read in any::<bool>()) {
+    fn the_deadline_family_starves_nobody(
+        page in 0_u64..1000, flood in prop::collection::vec(0_u64..1000, 64),
+        is_read in any::<bool>()
+    ) {
         let expiry_ms: u64 = if is_read { 500 } else { 5000 };
+        let [ours, other]: [fn(u64, u64, u64) -> IoRequest; 2] =
+            if is_read { [super::read, super::write] } else { [super::write, super::read] };
         for (generation, kind) in [
             (Generation::K2_6_18, ElevatorKind::Deadline),
             (Generation::K2_6_32, ElevatorKind::Deadline),
             (Generation::K6, ElevatorKind::MqDeadline),
         ] {
             let mut elevator = build(kind, &QueueFacts::new(generation)).unwrap();
-            let ours = if is_read { super::read(1, page * 10, 1) } else { super::write(1, page * 10, 1) };
-            elevator.insert(Nanos::ZERO, ours);
+            elevator.insert(Nanos::ZERO, ours(1, page * 10, 1));
             let mut id = 2;
             let mut served_at = None;
             for ms in 0..expiry_ms + 1000 {
@@ -246,8 +252,7 @@ proptest! {
                 // The queue never runs empty of the flood.
                 for at in &flood[..if ms == 0 { 64 } else { 1 }] {
                     let at = (at + ms * 7) % 1000 * 10 + 5;
-                    let other = if is_read { super::write(id, at, 1) } else { super::read(id, at, 1) };
-                    elevator.insert(now, other);
+                    elevator.insert(now, other(id, at, 1));
                     id += 1;
                 }
                 let Dispatch::Request(request) = elevator.dispatch(now, 0) else { panic!() };
