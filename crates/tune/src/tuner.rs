@@ -182,7 +182,8 @@ impl Search<'_> {
             // A setting that was never tried has no verdict.
             if outcome.candidates.iter().skip(1).all(|c| c.trials.is_empty() && c.failure.is_none())
             {
-                let why = "the time was over before anything but the setting in force was tried: give more";
+                let why = "the time was over before anything but the setting in force was tried: \
+                           give more";
                 return Err(Stop { why: why.into(), interrupted: false });
             }
         }
