@@ -316,7 +316,8 @@ mod tests {
 
     use super::*;
 
-    const HEADING: &str = "time_us,offset_bytes,size_bytes,operation,fua,depth,queue_us,service_us,lateness_us,result\n";
+    const HEADING: &str = "time_us,offset_bytes,size_bytes,operation,fua,depth,queue_us,\
+        service_us,lateness_us,result\n";
 
     fn error(lines: &str) -> String {
         Recording::parse(&format!("{HEADING}{lines}")).unwrap_err().to_string()
@@ -325,7 +326,9 @@ mod tests {
     #[test]
     fn requests_come_in_the_order_of_their_arrival_with_what_the_comments_say() {
         let text = format!(
-            "{HEADING}# {{\"name\":\"a\",\"preset\":\"hdd-7200\",\"size_bytes\":1024,\"time_zero_unix_s\":5.5}}\n\
+            "{HEADING}\
+             # {{\"name\":\"a\",\"preset\":\"hdd-7200\",\"size_bytes\":1024,\
+             \"time_zero_unix_s\":5.5}}\n\
              # 3 requests missing: they came faster than they were read\n\
              20.5,0,0,flush,0,1,1.0,2.5,0.1,ok\n\
              10.0,4096,512,write,1,2,0.5,0.25,0.1,error\n\
@@ -354,7 +357,8 @@ mod tests {
 
     #[test]
     fn columns_in_another_order_and_unknown_ones_are_fine() {
-        let text = "result,colour,time_us,size_bytes,offset_bytes,operation,fua,queue_us,service_us\r\n\
+        let text = "result,colour,time_us,size_bytes,offset_bytes,operation,fua,queue_us,\
+                    service_us\r\n\
                     ok,blue,1,512,1024,discard,0,2,3\r\n";
         let recording = Recording::parse(text).unwrap();
         assert_eq!(recording.requests[0].offset_bytes, 1024);
@@ -392,23 +396,30 @@ mod tests {
                 Recording::parse(&HEADING.replace("fua", "result")).unwrap_err().to_string(),
             ]
             .join("\n"),
-            @r#"
+            @"
         line 3: 9 fields under a heading of 10; the file was changed or cut
         line 4: time_us is '-1', which is not a time in microseconds; the file was changed or cut
-        line 2: offset_bytes is 'x', which is not a whole number of bytes; the file was changed or cut
-        line 2: operation is 'seek', which is not read, write, flush, discard or write_zeroes; the file was changed or cut
+        line 2: offset_bytes is 'x', which is not a whole number of bytes; the file was changed or \
+        cut
+        line 2: operation is 'seek', which is not read, write, flush, discard or write_zeroes; the \
+        file was changed or cut
         line 2: fua is 'yes', which is not 0 or 1; the file was changed or cut
         line 2: queue_us is 'NaN', which is not a time in microseconds; the file was changed or cut
         line 2: result is 'fine', which is not ok or error; the file was changed or cut
-        line 2: offset_bytes is '18446744073709551615', which is not on any device, its size added; the file was changed or cut
+        line 2: offset_bytes is '18446744073709551615', which is not on any device, its size \
+        added; the file was changed or cut
         line 2: 1 fields under a heading of 10; the file was changed or cut
-        line 2: can't read whose recording this is (invalid type: integer `1`, expected a string at line 1 column 9); the file was changed or cut
+        line 2: can't read whose recording this is (invalid type: integer `1`, expected a string \
+        at line 1 column 9); the file was changed or cut
         the recording has no requests; record while something uses the device
-        line 1: a recording begins with the names of its columns (time_us,offset_bytes,…), not with '{"schema": 1}'; make one with 'floodwall lab record NAME --out FILE.csv'
-        line 1: a recording begins with the names of its columns (time_us,offset_bytes,…), not with ''; make one with 'floodwall lab record NAME --out FILE.csv'
-        line 1: the heading has 0 columns 'offset_bytes' instead of one; record it again with this version
+        line 1: a recording begins with the names of its columns (time_us,offset_bytes,…), not \
+        with '{\"schema\": 1}'; make one with 'floodwall lab record NAME --out FILE.csv'
+        line 1: a recording begins with the names of its columns (time_us,offset_bytes,…), not \
+        with ''; make one with 'floodwall lab record NAME --out FILE.csv'
+        line 1: the heading has 0 columns 'offset_bytes' instead of one; record it again with this \
+        version
         line 1: the heading has 0 columns 'fua' instead of one; record it again with this version
-        "#
+        "
         );
     }
 
@@ -422,7 +433,8 @@ mod tests {
         #[test]
         fn an_error_names_the_line_that_is_broken(good in 0usize..20, after in 0usize..5) {
             let line = "1.5,0,512,read,0,1,2,3,0,ok\n";
-            let text = format!("{}{}{}", line.repeat(good), "1.5,0,512,read,0,1,2,3,0,ok,more\n", line.repeat(after));
+            let broken = "1.5,0,512,read,0,1,2,3,0,ok,more\n";
+            let text = format!("{}{broken}{}", line.repeat(good), line.repeat(after));
             let expected = format!("line {}: 11 fields", good + 2);
             let message = error(&text);
             prop_assert!(message.starts_with(&expected), "{}", message);

@@ -240,7 +240,9 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
     #[test]
-    fn marks_stand_for_every_request_and_keep_the_outline(requests in requests(), most in 100usize..400) {
+    fn marks_stand_for_every_request_and_keep_the_outline(
+        requests in requests(), most in 100usize..400
+    ) {
         let recording = recording(requests);
         let span = Span::new(&recording, None, &View::default()).unwrap();
         let frame = Frame { span: &span, offsets: 0..=1 << 40, width_px: 1_000, height_px: 300 };
