@@ -152,7 +152,9 @@ mod tests {
         /// Against a list that is sorted anew each time. Few different times make ties, many events
         /// reach the heap.
         #[test]
-        fn agrees_with_a_stable_sort(steps in prop::collection::vec((0u64..40, prop::bool::weighted(0.7)), 1..300)) {
+        fn agrees_with_a_stable_sort(
+            steps in prop::collection::vec((0u64..40, prop::bool::weighted(0.7)), 1..300)
+        ) {
             let mut queue = EventQueue::new();
             let mut list: Vec<(Nanos, usize)> = Vec::new();
             for (n, (at, push)) in steps.into_iter().enumerate() {

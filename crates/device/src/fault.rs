@@ -269,8 +269,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_inverse_is_the_first_moment(own in 0u64..5_000, permille in 1_000u64..20_000, length in 0u64..99) {
-            let slow = Disturbance::Slow { factor_permille: permille, from: Nanos(100), to: Nanos(700) };
+        fn the_inverse_is_the_first_moment(
+            own in 0u64..5_000, factor_permille in 1_000u64..20_000, length in 0u64..99
+        ) {
+            let slow = Disturbance::Slow { factor_permille, from: Nanos(100), to: Nanos(700) };
             let stall = Disturbance::Stall { every: Nanos(100), length: Nanos(length) };
             for d in [slow, stall] {
                 let t = d.outer(Nanos(own));

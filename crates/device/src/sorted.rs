@@ -370,7 +370,8 @@ mod tests {
                 match found {
                     // Sweeps take several at once.
                     Some((first, _)) if kind < 4 => {
-                        let taken: Vec<(u64, usize)> = map.rest_of_block(at).take(n % 5 + 1).collect();
+                        let taken: Vec<(u64, usize)> =
+                            map.rest_of_block(at).take(n % 5 + 1).collect();
                         let expected: Vec<(u64, usize)> =
                             tree.range(key..).take(taken.len()).map(|(k, v)| (*k, *v)).collect();
                         prop_assert_eq!(&taken, &expected);
@@ -395,7 +396,8 @@ mod tests {
             let all: Vec<(u64, usize)> = tree.into_iter().collect();
             prop_assert_eq!(map.iter().collect::<Vec<_>>(), all.clone());
             let end = map.at_or_after(u64::MAX);
-            prop_assert_eq!(map.descending(end).collect::<Vec<_>>(), all.into_iter().rev().collect::<Vec<_>>());
+            let falling: Vec<(u64, usize)> = all.into_iter().rev().collect();
+            prop_assert_eq!(map.descending(end).collect::<Vec<_>>(), falling);
         }
     }
 }

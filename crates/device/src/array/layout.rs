@@ -173,7 +173,8 @@ mod tests {
             which in 0usize..5, offset in 0u64..4000, len in 1u64..2000
         ) {
             let (level, members) = [
-                (Level::Raid0, 3), (Level::Raid1, 2), (Level::Raid10, 6), (Level::Raid5, 4), (Level::Raid6, 5)
+                (Level::Raid0, 3), (Level::Raid1, 2), (Level::Raid10, 6), (Level::Raid5, 4),
+                (Level::Raid6, 5)
             ][which];
             let l = layout(level, members);
             let mut addresses: Vec<u64> = Vec::new();

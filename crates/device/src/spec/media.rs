@@ -112,7 +112,8 @@ impl RawFlash {
         }
         if !(self.spare > 0.0 && self.spare <= 10.0) {
             return place.err(format!(
-                "spare = {}: garbage collection needs flash beyond the capacity; write 0.07 for 7 %",
+                "spare = {}: garbage collection needs flash beyond the capacity; write 0.07 \
+                 for 7 %",
                 self.spare
             ));
         }

@@ -249,7 +249,8 @@ const KNOWN: &[(&str, [u64; 3])] = &[
     ("usb3-btrfs-nas-2016", [0x99e9_9250_aeee_e416, 0x5065_0b09_d58f_136f, 0x2b2f_61ae_3608_eb04]),
     ("null", [0x1ee1_4b1e_00b6_9317, 0x8872_6fdf_aaad_2300, 0xc0af_d6db_8274_cec5]),
     ("ten disks", [0xdac8_4ee0_13d9_c7c7, 0x86a6_a340_cd0c_7bc2, 0xf51f_20c1_bf82_111f]),
-    ("ten disks, write-through", [0x3b3a_39f4_2ea1_06cf, 0x0adc_f14a_2fcc_dd2e, 0xa5d6_bd60_d5e7_288f]),
+    ("ten disks, \
+        write-through", [0x3b3a_39f4_2ea1_06cf, 0x0adc_f14a_2fcc_dd2e, 0xa5d6_bd60_d5e7_288f]),
     ("ten disks, a small \
         cache", [0x66a6_6fe4_8dbd_d474, 0xf439_37f7_7021_33c3, 0x6bf7_d708_0c98_e356]),
     ("a disk without a \

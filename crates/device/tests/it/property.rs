@@ -304,7 +304,11 @@ fn trace_of(name: &str, spec: &DeviceSpec, steps: &[Step], seed: u64) -> Vec<Com
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 8, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 8,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn every_request_completes_once_in_time_order_and_not_too_soon(steps in steps()) {
