@@ -204,7 +204,8 @@ pub enum LabError {
     },
     /// A command to be run on a lab could not be started.
     #[error("can't run '{command}': \
-        {error}{}", if error.kind() == io::ErrorKind::NotFound { "; name it in full if it is not in PATH" } else { "" })]
+        {error}{}", if error.kind() == io::ErrorKind::NotFound {
+        "; name it in full if it is not in PATH" } else { "" })]
     Command {
         /// The command.
         command: String,
@@ -329,7 +330,8 @@ mod tests {
         let taken = LabError::NameTaken { name: "usb".into(), half_made: true };
         assert_eq!(
             taken.to_string(),
-            "a lab device named 'usb' exists, half made; choose another name, or 'floodwall lab down usb'"
+            "a lab device named 'usb' exists, half made; choose another name, or \
+             'floodwall lab down usb'"
         );
         let memory = LabError::Memory {
             asked: Bytes::gib(4),

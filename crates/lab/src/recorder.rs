@@ -163,7 +163,8 @@ mod tests {
         let line = about.line().unwrap();
         assert_eq!(
             line,
-            "# {\"name\":\"a\",\"preset\":\"two\\nlines\",\"size_bytes\":4096,\"time_zero_unix_s\":1500000000.0}\n"
+            "# {\"name\":\"a\",\"preset\":\"two\\nlines\",\"size_bytes\":4096,\
+             \"time_zero_unix_s\":1500000000.0}\n"
         );
     }
 

@@ -98,9 +98,12 @@ impl Control {
 
     fn powercut(&self) -> Answer {
         match self.engine.powercut() {
-            Ok(cut) => Answer::PowerCut(PowerCut { lost_bytes: cut.lost_bytes, in_flight: cut.in_flight }),
+            Ok(cut) => {
+                Answer::PowerCut(PowerCut { lost_bytes: cut.lost_bytes, in_flight: cut.in_flight })
+            }
             Err(StoreError::Full) => Answer::Failed {
-                said: "the power is off, but older contents did not all fit into memory; give the lab more"
+                said: "the power is off, but older contents did not all fit into memory; give \
+                       the lab more"
                     .into(),
             },
             Err(StoreError::Spill(e)) => {

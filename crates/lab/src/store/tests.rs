@@ -125,8 +125,12 @@ proptest! {
     #[test]
     fn agrees_with_an_array(history in steps(), spill in any::<bool>(), since_back in 0u64..6) {
         let sectors = 64usize;
-        let beyond = if spill { Beyond::Spill(tempfile::tempfile().unwrap()) } else { Beyond::NoSpace };
-        let mut store = Store::new(if spill { 16 * KIB } else { 1 << 20 }, beyond);
+        let (memory, beyond) = if spill {
+            (16 * KIB, Beyond::Spill(tempfile::tempfile().unwrap()))
+        } else {
+            (1 << 20, Beyond::NoSpace)
+        };
+        let mut store = Store::new(memory, beyond);
         let base = (1 << 21) - 16 * KIB; // across two leaves
         // Per sector: (version, value) of every write still volatile, on top of the stable value.
         let mut model: Vec<(u8, Vec<(u64, u8)>)> = vec![(0, Vec::new()); sectors];
@@ -135,7 +139,8 @@ proptest! {
             version += 1;
             match *step {
                 Step::Write(o, l, b) => {
-                    store.write(base + o * 512, &vec![b; (l * 512) as usize], Some(version)).unwrap();
+                    let data = vec![b; (l * 512) as usize];
+                    store.write(base + o * 512, &data, Some(version)).unwrap();
                     for s in o..o + l { model[s as usize].1.push((version, b)); }
                 }
                 Step::Zero(o, l) => {
@@ -170,12 +175,14 @@ proptest! {
         // lower.
         let since = version.saturating_sub(since_back);
         let half = sectors as u64 / 2;
-        store.roll_back(&Gone::new([(base + half * 512, half * 512, since)], BTreeSet::new())).unwrap();
+        let gone = Gone::new([(base + half * 512, half * 512, since)], BTreeSet::new());
+        store.roll_back(&gone).unwrap();
         let all = read(&store, base, sectors * 512);
         for (s, m) in model.iter().enumerate() {
             let survives = |w: &&(u64, u8)| s < half as usize || w.0 < since;
             let expected = m.1.iter().rfind(survives).map_or(m.0, |w| w.1);
-            prop_assert!(all[s * 512..][..512].iter().all(|b| *b == expected), "sector {s} after the cut");
+            let sector = &all[s * 512..][..512];
+            prop_assert!(sector.iter().all(|b| *b == expected), "sector {s} after the cut");
         }
         prop_assert_eq!(store.usage().undo_bytes, 0);
     }
