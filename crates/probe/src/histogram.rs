@@ -52,7 +52,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn counting_one_by_one_equals_counting_together(values in prop::collection::vec(0u64..20_000_000_000, 0..200)) {
+        fn counting_one_by_one_equals_counting_together(
+            values in prop::collection::vec(0u64..20_000_000_000, 0..200)
+        ) {
             let mut histogram = Histogram::default();
             values.iter().for_each(|ns| histogram.record(*ns));
             prop_assert_eq!(histogram.take(), LatencyCounts::from_values(values));

@@ -8,9 +8,9 @@
 //! ```
 //!
 //! `format`, `tracepoints`, `event`, `aggregator`, `follow`, `sync_writers`, `dirtied` and
-//! `snapshot` are pure; the rest reads. Nothing is written, not even below /sys/kernel/tracing: perf events
-//! are private to this process, and gone when it ends. Times are nanoseconds of CLOCK_MONOTONIC,
-//! sizes bytes.
+//! `snapshot` are pure; the rest reads. Nothing is written, not even below /sys/kernel/tracing:
+//! perf events are private to this process, and gone when it ends. Times are nanoseconds of
+//! CLOCK_MONOTONIC, sizes bytes.
 
 mod aggregator;
 mod bpf;

@@ -439,7 +439,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_record_makes_the_decoder_panic(bytes in prop::collection::vec(any::<u8>(), 0..160), which in any::<prop::sample::Index>()) {
+        fn no_record_makes_the_decoder_panic(
+            bytes in prop::collection::vec(any::<u8>(), 0..160),
+            which in any::<prop::sample::Index>()
+        ) {
             static NEWEST: std::sync::LazyLock<(Decoder, Vec<u16>)> = std::sync::LazyLock::new(|| {
                 let decoder = decoder(&kernels().pop().unwrap());
                 let ids = decoder.layouts.keys().copied().collect();

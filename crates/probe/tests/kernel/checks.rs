@@ -241,7 +241,8 @@ fn waited_elsewhere(source: SourceKind) -> Result<(), String> {
     let mut probe = open(source)?;
     let script = format!(
         "exec 3>>'{log}'; echo begin >&3; read go
-         dd if=/dev/zero of='{a}' bs=1M count=32; sh -c \"dd if=/dev/zero of='{b}' bs=1M count=32; :\"
+         dd if=/dev/zero of='{a}' bs=1M count=32; \
+         sh -c \"dd if=/dev/zero of='{b}' bs=1M count=32; :\"
          echo end >&3; echo; read go",
         log = log.file("log"),
         a = target.file("a"),
