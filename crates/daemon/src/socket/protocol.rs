@@ -197,8 +197,8 @@ mod tests {
             request(br#"{"version":1,"do":"history"}"#),
             Ok(Request::History { last: None })
         );
-        let limit =
-            br#"{"version":1,"do":"yield","knobs":[{"knob":"system.slice/backup.service:memory.high"}]}"#;
+        let limit = b"{\"version\":1,\"do\":\"yield\",\
+            \"knobs\":[{\"knob\":\"system.slice/backup.service:memory.high\"}]}";
         assert_eq!(request(limit), Ok(Request::Yield { knobs: vec![self::limit()] }));
         for (knobs, named) in [
             (r#"[{"knob":"pid:4711:ioprio"}]"#, (None, "pid:4711:ioprio")),
