@@ -7,7 +7,8 @@ use std::process::{Child, Command, Stdio};
 
 /// Remembers the last group that it was told; kills it when its input ends without an empty line,
 /// that is when floodwall has died.
-const GUARDIAN: &str = r#"group=; while read -r line; do group=$line; done; [ -z "$group" ] || kill -s KILL -- "-$group""#;
+const GUARDIAN: &str = "group=; while read -r line; do group=$line; done; \
+    [ -z \"$group\" ] || kill -s KILL -- \"-$group\"";
 
 /// Kills the command's group if floodwall dies without a chance to.
 pub(super) struct Guardian {
