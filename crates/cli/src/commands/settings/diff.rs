@@ -156,9 +156,9 @@ fn document(place: &Place, transaction: &Transaction) -> Value {
     let begin = &transaction.begin;
     let setting = |(index, entry): (usize, &Entry)| match transaction.now(index, &place.files)? {
         Now::AsBefore => None,
-        Now::At { state, ours } => Some(
-            json!({ "knob": entry.label(), "before": entry.old, "now": state, "by_this_change": ours }),
-        ),
+        Now::At { state, ours } => Some(json!({
+            "knob": entry.label(), "before": entry.old, "now": state, "by_this_change": ours,
+        })),
         Now::Unknown(why) => {
             Some(json!({ "knob": entry.label(), "before": entry.old, "now": null, "error": why }))
         }

@@ -182,7 +182,10 @@ const UDEVADM: [&str; 3] = ["/usr/bin/udevadm", "/bin/udevadm", "/sbin/udevadm"]
 /// within three seconds of its last check. A systemd reload is left out, because it would put
 /// changed drop-ins in force at once.
 pub(super) fn reload(place: &Place, written: &[Written]) {
-    let changed = |one: &Written| matches!(one, Written::Replaced(path) | Written::Removed(path) if path == persist::RULES_PATH);
+    let changed = |one: &Written| {
+        matches!(one, Written::Replaced(path) | Written::Removed(path)
+            if path == persist::RULES_PATH)
+    };
     let of_unit = |one: &Written| {
         matches!(one, Written::Replaced(path) | Written::Removed(path)
             if path != persist::RULES_PATH && path != persist::SYSCTL_PATH)
