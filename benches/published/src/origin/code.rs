@@ -133,13 +133,24 @@ mod tests {
     #[test]
     fn an_item_is_the_same_wherever_it_stands_and_however_it_is_laid_out() {
         let law = "impl Law { fn step(&self) -> Wait { Wait::new(\"a b\") } }";
+        let elsewhere = r#"
+            use crate::wait::Wait;
+            /// Doc.
+            impl Law {
+                /// Doc.
+                pub(crate) fn step(&self) -> Wait {
+                    super::wait::Wait::new(
+                        "a \
+                         b",
+                    )
+                }
+            }
+        "#;
         let same = [
-            "use crate::wait::Wait;\n/// Doc.\nimpl Law {\n    /// Doc.\n    pub(crate) fn step(&self) \
-             -> Wait {\n        super::wait::Wait::new(\n            \"a \\\n             b\",\n        \
-             )\n    }\n}",
+            elsewhere,
             "mod law { impl Law { pub fn step(&self) -> Wait { Wait::new(\"a b\") } } }",
-            "#[cfg(test)]\nimpl Law { fn test() {} }\nimpl Law { fn step(&self) -> Wait { \
-             Wait::new(\"a b\") } }",
+            "#[cfg(test)]\nimpl Law { fn test() {} }\n\
+             impl Law { fn step(&self) -> Wait { Wait::new(\"a b\") } }",
         ];
         for source in same {
             assert_eq!(items(source).unwrap(), items(law).unwrap(), "{source}");
