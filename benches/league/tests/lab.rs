@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Writes down its arguments; a search takes as long as it may.
+/// In place of `floodwall`: writes down its arguments. Its search takes a minute.
 const SCRIPT: &str = r#"#!/bin/sh
 echo "$*" >> "$(dirname "$0")/asked"
 case "$1 $2" in

@@ -6,9 +6,9 @@
 //! ```
 //!
 //! A table is stale once the digest of one of its inputs differs from the stored one. Comments,
-//! tests, layout and the file that an item stands in are left out of the digest, because they
-//! change no figure. Of the statistics (`crates/stats`) only the course of a phase and the random
-//! numbers are inputs.
+//! tests, layout and the file that an item of Rust stands in are left out of the digest, because
+//! they change no figure. Of the statistics (`crates/stats`) only the course of a phase and the
+//! random numbers are inputs.
 
 mod code;
 
@@ -208,7 +208,8 @@ fn digest(root: &Path, paths: &[&str]) -> anyhow::Result<String> {
             let items = code::items(&text);
             parts.extend(items.with_context(|| format!("can't parse '{}'", file.display()))?);
         } else {
-            parts.push(format!("{}\0{}", file.display(), without_comments(&text)));
+            let comment = if file.extension().is_some_and(|e| e == "c") { "//" } else { "#" };
+            parts.push(format!("{}\0{}", file.display(), without_comments(&text, comment)));
         }
     }
     parts.sort();
@@ -228,7 +229,7 @@ fn collect(root: &Path, path: &Path, files: &mut Vec<PathBuf>) -> anyhow::Result
     {
         let name = entry?.file_name();
         let text = name.to_string_lossy();
-        let is_test = text == "tests" || text.ends_with("tests.rs");
+        let is_test = text == "tests" || text.ends_with("tests.rs") || text == "testing.rs";
         if !is_test && !text.starts_with('.') && !text.ends_with(".o") {
             collect(root, &path.join(&name), files)?;
         }
@@ -237,8 +238,8 @@ fn collect(root: &Path, path: &Path, files: &mut Vec<PathBuf>) -> anyhow::Result
 }
 
 /// A text without comment lines and white space.
-fn without_comments(text: &str) -> String {
-    let lines = text.lines().filter(|line| !line.trim_start().starts_with('#'));
+fn without_comments(text: &str, comment: &str) -> String {
+    let lines = text.lines().filter(|line| !line.trim_start().starts_with(comment));
     lines.flat_map(str::chars).filter(|c| !c.is_whitespace()).collect()
 }
 

@@ -103,7 +103,7 @@ pub struct Ticks {
     pub sum_s: f64,
     /// The longest one.
     pub longest_s: f64,
-    /// How many took at most [`TICK_BUCKETS_S`], each counted in the first that it fits.
+    /// How many took at most `TICK_BUCKETS_S`, each counted in the first that it fits.
     pub buckets: [u64; TICK_BUCKETS_S.len() + 1],
 }
 

@@ -153,8 +153,8 @@ impl Slot {
         share(self.flood() / whole.drain.max(1.0))
     }
 
-    /// Logarithm of the score without the charge for dead time. In mode protect the part of a
-    /// flood's share that is below its floor counts three times.
+    /// Logarithm of the score, before dead seconds lower it. In mode protect a flood that gets less
+    /// than [`FLOOR`] of the drain rate loses [`FLOOR_WEIGHT`] times as much again.
     fn worth(&self, whole: &Whole) -> f64 {
         let (victims, floods) = (self.victims(whole), self.floods(whole));
         if whole.protects() {

@@ -30,7 +30,7 @@ const MODULES: [&str; 3] = ["virtio_pci", "9pnet_virtio", "9p"];
 /// Loaded before all others where it is a module: libcrc32c, which filesystems depend on, asks for
 /// the algorithm by its name (lib/libcrc32c.c), which `depends=` does not tell.
 const CRC32C: &str = "crc32c_generic";
-/// Where the modules are. Their names begin with their number.
+/// Where the modules are. Their names begin with their place in the order of loading.
 const DIR: &str = "/floodwall-modules";
 /// Tells the program that it was started again. (Through 9p, statfs(2) tells the host's type of
 /// filesystem.)

@@ -48,7 +48,7 @@ pub mod locate;
 pub mod managers;
 pub mod memory;
 pub mod mounts;
-mod platform;
+pub mod platform;
 mod process;
 pub mod queue;
 pub mod root;

@@ -10,7 +10,7 @@ use crate::root::{SysRoot, not_understood};
 /// CPUs that the kernel could have (`nr_cpu_ids`): its per-CPU counters are as many, however few
 /// are online.
 #[must_use]
-pub(crate) fn read_possible_cpus(root: &SysRoot) -> Reading<u64> {
+pub fn read_possible_cpus(root: &SysRoot) -> Reading<u64> {
     let path = "/sys/devices/system/cpu/possible";
     // `0-7`, or `0,2-7`: the last number is the highest.
     root.read_line(path).and_then(|text| {

@@ -42,4 +42,4 @@ pub use plan::change::{Change, ChangeError};
 pub use plan::entry::{Entry, Step};
 pub use plan::error::PlanError;
 pub use plan::refuse::servers::OVERRIDE;
-pub use plan::{Plan, change, limits, plan, rivals, size};
+pub use plan::{Plan, change, plan, rivals, size};

@@ -45,7 +45,7 @@ pub trait Plant {
     /// What happened since the last call, and how things stand.
     ///
     /// # Errors
-    /// [`PlantError`] if the sensors are lost. One that sees less than it might leaves `None`.
+    /// [`PlantError`] if the sensors are lost. What a plant can't see of all this is `None`.
     fn observe(&mut self) -> Result<Observation, PlantError>;
 
     /// Writes one knob, like a write to its file. The kernel's checks apply, and so do its side

@@ -1,5 +1,5 @@
 //! The threads whose writes are worth watching: threads (or processes) that have files open with
-//! `O_SYNC` or `O_DIRECT`. Pure.
+//! `O_DSYNC` (which `O_SYNC` includes) or `O_DIRECT`. Pure.
 //!
 //! ```text
 //! sent a synchronous request outside of a call ─▶ has such a file open?

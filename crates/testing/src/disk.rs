@@ -9,9 +9,15 @@ use floodwall_model::DeviceId;
 use crate::process::run;
 use crate::said;
 
-/// Dirty limits of a new device (Documentation/ABI/testing/sysfs-class-bdi).
-const NEW_LIMITS: [(&str, &str); 3] =
-    [("strict_limit", "0"), ("min_ratio_fine", "0"), ("max_ratio_fine", "1000000")];
+/// Dirty limits of a new device (Documentation/ABI/testing/sysfs-class-bdi). Linux before 6.2 has
+/// the last two alone.
+const NEW_LIMITS: [(&str, &str); 5] = [
+    ("strict_limit", "0"),
+    ("min_ratio_fine", "0"),
+    ("max_ratio_fine", "1000000"),
+    ("min_ratio", "0"),
+    ("max_ratio", "100"),
+];
 
 /// A loop device. Dropping it detaches it.
 pub struct Loop {

@@ -48,6 +48,33 @@ fn no_files_depend_on_each_other_in_a_circle() {
     assert!(problems.is_empty(), "{problems}");
 }
 
+/// ARCHITECTURE.md tells the order of these folders.
+#[test]
+fn a_folder_of_knobs_uses_only_those_before_it() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let folder = |file: &str| {
+        let (folder, _) = file.strip_prefix("crates/knobs/src/")?.split_once('/')?;
+        Some(folder.to_owned())
+    };
+    let mut used: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for (from, to) in ties_of(&root, &root.join("crates/knobs/src")).into_keys() {
+        if let Some((from, to)) = folder(&from).zip(folder(&to)).filter(|(from, to)| from != to) {
+            used.entry(from).or_default().insert(to);
+        }
+    }
+    let expected = [
+        ("apply", vec!["catalogue", "journal", "plan"]),
+        ("journal", vec!["catalogue", "plan"]),
+        ("persist", vec!["catalogue", "journal", "plan"]),
+        ("plan", vec!["catalogue"]),
+    ];
+    let used: Vec<(&str, Vec<&str>)> = used
+        .iter()
+        .map(|(from, to)| (from.as_str(), to.iter().map(String::as_str).collect()))
+        .collect();
+    assert_eq!(used, expected);
+}
+
 #[test]
 fn what_counts_is_a_name_where_it_is_defined() {
     let dir = tempfile::tempdir().unwrap();

@@ -4,10 +4,20 @@
 //! ```text
 //! source ─▶ items, modules opened, impls taken apart ─▶ tokens without docs, `pub` and paths
 //! ```
+//!
+//! Another function of the same name, in another module, is not told apart.
 
 use proc_macro2::{Delimiter, Spacing, TokenStream, TokenTree};
 use quote::ToTokens;
-use syn::{Attribute, ImplItem, Item};
+use syn::Item;
+
+/// How the tokens of a test begin.
+const TEST: &str = "# [cfg (test )]";
+/// Types that are written like modules.
+const TYPES: [&str; 17] = [
+    "bool", "char", "f32", "f64", "i8", "i16", "i32", "i64", "i128", "isize", "str", "u8", "u16",
+    "u32", "u64", "u128", "usize",
+];
 
 /// The items of a source, tests, imports and declarations of modules left out.
 ///
@@ -21,34 +31,25 @@ pub(super) fn items(source: &str) -> syn::Result<Vec<String>> {
 
 fn take(items: Vec<Item>, found: &mut Vec<String>) {
     for item in items {
+        let whole = plain(item.to_token_stream());
         match item {
+            _ if whole.starts_with(TEST) => {}
             Item::Use(_) => {}
             Item::Mod(module) => {
-                if !is_test(&module.attrs) {
-                    take(module.content.map_or_else(Vec::new, |(_, items)| items), found);
-                }
+                take(module.content.map_or_else(Vec::new, |(_, items)| items), found);
             }
             // Methods may move to another `impl` of their type.
-            Item::Impl(mut all) if all.trait_.is_none() && !is_test(&all.attrs) => {
+            Item::Impl(mut all) if all.trait_.is_none() => {
                 for method in std::mem::take(&mut all.items) {
-                    if !matches!(&method, ImplItem::Fn(method) if is_test(&method.attrs)) {
+                    if !plain(method.to_token_stream()).starts_with(TEST) {
                         all.items = vec![method];
                         found.push(plain(all.to_token_stream()));
                     }
                 }
             }
-            Item::Fn(function) if is_test(&function.attrs) => {}
-            Item::Impl(all) if is_test(&all.attrs) => {}
-            other => found.push(plain(other.to_token_stream())),
+            _ => found.push(whole),
         }
     }
-}
-
-fn is_test(attributes: &[Attribute]) -> bool {
-    attributes.iter().any(|attribute| {
-        attribute.path().is_ident("cfg")
-            && attribute.meta.require_list().is_ok_and(|list| list.tokens.to_string() == "test")
-    })
 }
 
 /// Tokens without `pub`, docs and the modules of a path.
@@ -111,7 +112,8 @@ fn is_doc(token: &TokenTree) -> bool {
 }
 
 fn is_module(word: &str) -> bool {
-    word.chars().all(|c| c.is_lowercase() || c == '_' || c.is_ascii_digit())
+    let is_lower = |c: char| c.is_lowercase() || c == '_' || c.is_ascii_digit();
+    word.chars().all(is_lower) && !TYPES.contains(&word)
 }
 
 /// Whether `::` follows, and then a name: no generic argument.
@@ -164,6 +166,9 @@ mod tests {
         for source in others {
             assert_ne!(items(source).unwrap(), items(law).unwrap(), "{source}");
         }
+        let most = |of: &str| items(&format!("const MOST: u64 = {of}::MAX as u64;")).unwrap();
+        assert_ne!(most("u32"), most("u64"));
+        assert!(items("#[cfg(test)]\nconst A: u8 = 1;").unwrap().is_empty());
         assert!(items("fn step( {}").is_err());
     }
 }

@@ -18,7 +18,8 @@ use super::view::{prefix, rate, speed, time, writable};
 
 /// A process that dirties at this share of the drain rate or more is a flood.
 const FLOOD_SHARE: f64 = 0.25;
-/// More than a database dirties for one commit, on average.
+/// More than a database dirties for one commit, on average. The guard, which looks on for longer,
+/// calls a process a flood from 4 MiB on.
 const LARGE_COMMIT_BYTES: u64 = 1 << 20;
 /// A process that waits for this share of the window or more is a victim.
 const WAITING_SHARE: f64 = 0.1;
@@ -32,9 +33,10 @@ const OWN_UNIT: &str =
     "start the flood in a unit of its own (systemd-run --unit=flood COMMAND) and limit that";
 /// Commits within a window that a copy or a backup does not make at its end.
 const MANY_COMMITS: u64 = 5;
-/// The same where commits take [`SLOW_SHARE`] of the window, because the disk is slow.
-const MANY_SLOW_COMMITS: u64 = 2;
-/// See [`MANY_SLOW_COMMITS`].
+/// The same of one process whose commits take [`SLOW_SHARE`] of the window. A copy that ends syncs
+/// its file and its directory.
+const MANY_SLOW_COMMITS: u64 = 3;
+/// The share of the window that commits of a slow disk take.
 const SLOW_SHARE: f64 = 0.5;
 
 /// FW046: a process waits for a disk, and the flood runs in the same control group.
@@ -111,7 +113,7 @@ pub fn victim_in(path: &str, status: &Status, users: &[DiskUser]) -> Option<Stri
         let alike = users.iter().filter(may_be_victim).filter(same);
         let commits: u64 = alike.map(|user| user.commits).sum();
         let is_slow = victim.committing_s >= SLOW_SHARE * window_s;
-        if commits >= if is_slow { MANY_SLOW_COMMITS } else { MANY_COMMITS } {
+        if commits >= MANY_COMMITS || (is_slow && victim.commits >= MANY_SLOW_COMMITS) {
             return Some(format!(
                 "{who} commits again and again ({commits} times within {} on {disk}), as a \
                  database does, and a limit would hold it back; {OWN_UNIT}",
@@ -268,12 +270,12 @@ mod tests {
             system.slice/postgresql.service commits again and again (5 times within 1.00 s on \
             sda), as a database does, and a limit would hold it back; start the flood in a unit of \
             its own (systemd-run --unit=flood COMMAND) and limit that");
-        // A slow disk, and nothing floods: two commits fill the window.
+        // A slow disk, and nothing floods: three commits fill the window.
         let slow = |m: &mut Machine| {
             m.disk_users.truncate(1);
-            m.disk_users[0].commits = 2;
+            m.disk_users[0].commits = 3;
         };
-        assert!(refused("system.slice", slow).unwrap().contains("(2 times within 1.00 s on sda)"));
+        assert!(refused("system.slice", slow).unwrap().contains("(3 times within 1.00 s on sda)"));
         // It dirties at half of a slow disk's rate, and commits each piece.
         let pieces = |m: &mut Machine| {
             m.disk_users.truncate(1);
@@ -289,7 +291,13 @@ mod tests {
     fn a_group_without_a_victim_is_limited() {
         assert_eq!(refused("system.slice/backup.service", |_| {}), None);
         assert_eq!(refused("system.slice/postgres", |_| {}), None);
-        let nothing: [fn(&mut Machine); 6] = [
+        let nothing: [fn(&mut Machine); 7] = [
+            // Two copies that end, each with its last commits.
+            |m| {
+                m.disk_users[0].commits = 2;
+                m.disk_users[1] = m.disk_users[0].clone();
+                m.disk_users[1].pid = 8;
+            },
             // A copy's own commit at its end, during the copy and after it.
             |m| m.disk_users[0].dirtied_bytes = 60_000_000,
             |m| m.disk_users.truncate(1),

@@ -12,8 +12,8 @@ use crate::catalogue::cell::{Cell, State};
 use crate::catalogue::files::{Files, read_line};
 use crate::catalogue::systemd;
 use crate::journal::{Closing, JournalError, Record, Store, Transaction};
+use crate::plan::dirty_limit::{FLUSHER_CHUNK_BYTES, Memory, dirty_bytes};
 use crate::plan::entry::{Entry, Step};
-use crate::plan::limits::{FLUSHER_CHUNK_BYTES, Memory, dirty_bytes};
 use crate::plan::short;
 
 /// Between two attempts at a file that says "busy" (`nr_requests` in 6.18), and how many.

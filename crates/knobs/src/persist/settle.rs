@@ -14,9 +14,9 @@ use crate::catalogue::systemd;
 use crate::catalogue::target::{Device, Target};
 use crate::catalogue::{Knob, Scope, find};
 use crate::plan::change::Change;
+use crate::plan::dirty_limit::Memory;
 use crate::plan::entry::Entry;
 use crate::plan::error::PlanError;
-use crate::plan::limits::Memory;
 use crate::plan::refuse;
 use crate::plan::{plan, short};
 

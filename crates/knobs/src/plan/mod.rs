@@ -9,19 +9,19 @@
 //! Reads and never writes; a `--dry-run` prints [`Plan::writes`].
 //!
 //! ```text
-//! change   "sda.scheduler=bfq" → knob, target, checked value
-//! defaults the kernel's defaults as changes
-//! entry    what a plan is made of; order: which write comes first
-//! refuse   changes that would do harm, and notes about the others; error: refusals in words
-//! limits   the machine's memory and dirty limits; size: limits from bandwidth × delay
-//! rivals   other managers that will fight a plan
+//! change       "sda.scheduler=bfq" → knob, target, checked value
+//! defaults     the kernel's defaults as changes
+//! entry        what a plan is made of; order: which write comes first
+//! refuse       changes that would do harm, and notes about the others; error: refusals in words
+//! dirty_limit  the machine's memory and its limits in pages; size: limits from bandwidth × delay
+//! rivals       other managers that will fight a plan
 //! ```
 
 pub mod change;
 mod defaults;
+pub(crate) mod dirty_limit;
 pub(crate) mod entry;
 pub(crate) mod error;
-pub mod limits;
 pub(crate) mod order;
 pub(crate) mod refuse;
 pub mod rivals;
@@ -40,9 +40,9 @@ use crate::catalogue::files::{CGROUPS, Files, read_line};
 use crate::catalogue::target::{Device, Target, TargetError};
 use crate::catalogue::{Scope, knobs};
 use crate::plan::change::Change;
+use crate::plan::dirty_limit::Memory;
 use crate::plan::entry::{Entry, Step};
 use crate::plan::error::PlanError;
-use crate::plan::limits::Memory;
 use crate::plan::order::order;
 
 /// The steps of a change, in order.

@@ -15,8 +15,8 @@
 use crate::catalogue::cell::{Cell, State};
 use crate::catalogue::files::Files;
 use crate::catalogue::{Knob, Scope, Unit};
+use crate::plan::dirty_limit::Memory;
 use crate::plan::entry::{Entry, Step};
-use crate::plan::limits::Memory;
 
 /// Sorts the wanted states of some entries into steps.
 pub(crate) fn order(entries: &[Entry], wanted: &[(usize, State)], files: &dyn Files) -> Vec<Step> {

@@ -9,17 +9,18 @@
 //!
 //! The rule was published in 2016 for an NFS client on 1 Gbit/s Ethernet, counted as 1024³ / 8
 //! bytes a second. The flusher starts at 0.25 s of that rate (33,554,432 bytes), and writers wait
-//! from 1.5 s (201,326,592 bytes). Pure: reads no file.
+//! from 1.5 s (201,326,592 bytes). Pure, but for [`Machine::read`].
 
 use std::time::Duration;
 
 use floodwall_host::SysRoot;
 use floodwall_host::memory::read_memory;
+use floodwall_host::platform::read_possible_cpus;
 use floodwall_model::units::{UnitError, human_duration};
 use floodwall_model::{Bytes, Rate};
 use serde::Serialize;
 
-use crate::plan::limits::FLUSHER_CHUNK_BYTES;
+use crate::plan::dirty_limit::FLUSHER_CHUNK_BYTES;
 
 /// The published delays: 250 ms before the flusher starts, 1.5 s before writers wait.
 pub const DELAYS: Delays =
@@ -71,14 +72,10 @@ impl Machine {
     /// This machine, or that of a captured tree.
     #[must_use]
     pub fn read(root: &SysRoot) -> Self {
-        // `0-7`, or `0,2-7`: the last number is the highest.
-        let possible = root.read_line("/sys/devices/system/cpu/possible").into_value();
-        let last =
-            possible.and_then(|text| text.rsplit([',', '-']).next()?.trim().parse::<u64>().ok());
         Self {
             page_bytes: root.page_bytes(),
             ram_bytes: read_memory(root).total_bytes.into_value(),
-            possible_cpus: last.map(|last| last + 1),
+            possible_cpus: read_possible_cpus(root).into_value(),
         }
     }
 }

@@ -54,9 +54,9 @@ pub(super) fn info(state: &StateDir) -> LabInfo {
         Ok(spec) if spec.boot_id != state::boot_id() => {
             half_made("it was made before the last boot")
         }
-        Ok(_) if state.is_going() => half_made("somebody began to take it down"),
+        Ok(_) if state.is_going() => half_made("a process began to take it down"),
         Ok(_) if !state.is_ready() && state.maker_alive() => LabState::Starting,
-        Ok(_) if !state.is_ready() => half_made("whoever brought it up did not finish"),
+        Ok(_) if !state.is_ready() => half_made("the process that brought it up did not finish"),
         Ok(_) if !state.server_alive() => half_made("its server is gone"),
         Ok(_) if devices.is_empty() => half_made("it has no loop device"),
         Ok(_) => match control::ask(&state.name(), &state.control(), &Request::Stats) {

@@ -188,7 +188,7 @@ impl<R: Ring> Flight<R> {
     }
 
     /// Begins to write a block of `len` bytes and, after it, its sync. Fails if the slot is in use
-    /// or its blocks are shorter.
+    /// or the slot's blocks are shorter.
     pub(super) fn write(
         &mut self,
         slot: usize,

@@ -33,7 +33,7 @@ impl Role {
     }
 }
 
-/// A setting.
+/// A setting with its figures, as the study shows it.
 #[derive(Clone, Debug)]
 pub(crate) struct Subject {
     /// Its index among the contenders.

@@ -15,8 +15,8 @@
 //!
 //! Source: mm/page-writeback.c of 6.14 to 6.18.
 
+mod balance_dirty_pages;
 mod domain;
-mod look;
 #[cfg(test)]
 mod tests;
 

@@ -34,7 +34,7 @@ pub struct Loads<T> {
 }
 
 impl<T> Loads<T> {
-    /// Of each load something else.
+    /// Applies `f` to the item of each load.
     pub fn map<U>(self, mut f: impl FnMut(T) -> U) -> Loads<U> {
         Loads {
             victims: self.victims.into_iter().map(&mut f).collect(),
@@ -42,7 +42,7 @@ impl<T> Loads<T> {
         }
     }
 
-    /// The same, borrowed.
+    /// Borrows the item of each load.
     pub fn as_mut(&mut self) -> Loads<&mut T> {
         Loads {
             victims: self.victims.iter_mut().collect(),
@@ -115,14 +115,14 @@ pub trait LoadedHost: Sized {
     /// The warm-up is over.
     fn warmed_up(&mut self) {}
 
-    /// Stops the loads and waits for operations in flight. Returns those with their latencies, for
-    /// each load beside its totals from start to end, and why a load had ended before, if one had.
-    /// Operations that ended since the last sample are not counted in `ops` and `bytes`.
+    /// Stops the loads and waits for operations in flight. Returns the totals of each load, whose
+    /// latencies are those of the operations in flight, and why a load had ended before, if one
+    /// had. Operations that ended since the last sample are not counted in `ops` and `bytes`.
     fn stop(self) -> (Loads<LoadTotals>, Option<String>);
 }
 
-/// In seconds, rounded once, so that equal nanoseconds are the same figure in a simulator's result
-/// as they are there.
+/// Seconds. One division, as in `Nanos::as_secs_f64` of the device models: the last digit of a
+/// simulated result depends on it.
 pub(super) fn seconds(time: Duration) -> f64 {
     time.as_nanos() as f64 / 1e9
 }

@@ -15,7 +15,7 @@ use floodwall_model::units::{human_duration, parse_duration};
 
 use super::others::Others;
 use super::timer::Timer;
-use super::{Place, PlaceArgs, ask, held, refuse_endless_real_time, sources, text, victims};
+use super::{Place, PlaceArgs, ask, held, refuse_endless_real_time, refuse_victims, sources, text};
 use crate::exit::Exit;
 use crate::output::{self, notice};
 use crate::signals;
@@ -130,7 +130,7 @@ pub(super) fn make(
     if recover(place)? {
         shown = plan(changes, &place.files)?;
     }
-    victims::refuse(place, &shown)?;
+    refuse_victims::refuse(place, &shown)?;
     show(place, changes, &shown)?;
     // A value may be in force because a guard has written it for now.
     if !tell_held(place, changes)? && shown.is_empty() {
@@ -181,7 +181,7 @@ fn rehearse(place: &Place, changes: &[Change], time: Option<Duration>) -> anyhow
         }
     }
     let plan = plan(changes, &place.files)?;
-    victims::refuse(place, &plan)?;
+    refuse_victims::refuse(place, &plan)?;
     show(place, changes, &plan)?;
     tell_held(place, changes)?;
     if !plan.is_empty() {

@@ -17,13 +17,13 @@ pub(crate) mod log;
 mod measure;
 mod others;
 pub(crate) mod persist;
+mod refuse_victims;
 pub(crate) mod rollback;
 pub(crate) mod size;
 pub(crate) mod sources;
 mod text;
 pub(crate) mod timer;
 pub(crate) mod unpersist;
-mod victims;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

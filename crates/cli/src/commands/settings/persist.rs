@@ -17,7 +17,7 @@ use floodwall_knobs::journal::boot_id;
 use floodwall_knobs::persist::{self, Etc, FileState, Kept, PersistError, Persisted, Written};
 use floodwall_knobs::{Change, plan};
 
-use super::{Place, PlaceArgs, ask, refuse_endless_real_time, sources, victims};
+use super::{Place, PlaceArgs, ask, refuse_endless_real_time, refuse_victims, sources};
 use crate::exit::{Exit, UsageError};
 use crate::output::{self, notice};
 
@@ -73,7 +73,7 @@ pub(crate) fn run(args: &PersistArgs) -> anyhow::Result<Exit> {
     refuse_endless_real_time(&changes)?;
     // A change without a plan now is refused below, or is for the next boot alone.
     if let Ok(plan) = plan(&changes, &place.files) {
-        victims::refuse(&place, &plan)?;
+        refuse_victims::refuse(&place, &plan)?;
     }
     let kept = persist::read(&place.root);
     let base = if args.replace { Persisted::default() } else { kept.settings.clone() };

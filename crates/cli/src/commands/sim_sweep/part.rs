@@ -124,7 +124,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// What going on needs of a row.
+/// What a sweep that is resumed needs of a row.
 #[derive(Deserialize)]
 struct Kept {
     cell: u64,

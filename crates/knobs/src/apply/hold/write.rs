@@ -21,9 +21,9 @@ use crate::catalogue::target::Target;
 use crate::catalogue::{Knob, Scope};
 use crate::journal::{JournalError, Reading as Found, Record, SavedAt, SavedEntry};
 use crate::plan::change::Change;
+use crate::plan::dirty_limit::Memory;
 use crate::plan::entry::Entry;
 use crate::plan::error::PlanError;
-use crate::plan::limits::Memory;
 use crate::plan::refuse;
 use crate::plan::short;
 

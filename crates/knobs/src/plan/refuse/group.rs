@@ -9,8 +9,8 @@ use crate::catalogue::files::{Files, read_line, read_number};
 use crate::catalogue::line::Line;
 use crate::catalogue::systemd::{self, Limit, Origin};
 use crate::catalogue::target::Target;
+use crate::plan::dirty_limit::{FLUSHER_CHUNK_BYTES, Memory, hard_limit};
 use crate::plan::entry::Entry;
-use crate::plan::limits::{FLUSHER_CHUNK_BYTES, Memory, hard_limit};
 use crate::plan::size::memory_high_of_paced;
 
 /// The least that must fit below a group's dirty limit. With less, writers stop for each of the

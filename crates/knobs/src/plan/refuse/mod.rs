@@ -8,9 +8,9 @@ use crate::catalogue::Scope;
 use crate::catalogue::cell::{Cell, State};
 use crate::catalogue::files::{Files, read_line, read_number};
 use crate::plan::change::Change;
+use crate::plan::dirty_limit::{FLUSHER_CHUNK_BYTES, Memory, background_limit, hard_limit};
 use crate::plan::entry::Entry;
 use crate::plan::error::PlanError;
-use crate::plan::limits::{FLUSHER_CHUNK_BYTES, Memory, background_limit, hard_limit};
 use crate::plan::order::{is_share, ppm};
 
 mod group;

@@ -17,9 +17,9 @@ use floodwall_model::status::{Served, Server};
 use crate::catalogue::Scope;
 use crate::catalogue::cell::Cell;
 use crate::catalogue::files::Files;
+use crate::plan::dirty_limit::{Memory, background_limit, hard_limit};
 use crate::plan::entry::Entry;
 use crate::plan::error::PlanError;
-use crate::plan::limits::{Memory, background_limit, hard_limit};
 use crate::plan::order::ppm;
 
 /// The option of `floodwall apply` and others that makes such a change all the same.

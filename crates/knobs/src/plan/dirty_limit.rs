@@ -11,11 +11,11 @@ use crate::plan::entry::Entry;
 
 /// The flusher never writes less at a time (fs/fs-writeback.c `MIN_WRITEBACK_PAGES`: 4 MiB for any
 /// page size).
-pub const FLUSHER_CHUNK_BYTES: u64 = 4 << 20;
+pub(crate) const FLUSHER_CHUNK_BYTES: u64 = 4 << 20;
 
 /// The inputs of the kernel's limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Memory {
+pub(crate) struct Memory {
     page_bytes: u64,
     /// The base of percentages: free memory and page cache. An estimate: it moves all the time.
     dirtyable_bytes: Option<u64>,
@@ -24,7 +24,7 @@ pub struct Memory {
 impl Memory {
     /// Reads it.
     #[must_use]
-    pub fn read(files: &dyn Files) -> Self {
+    pub(crate) fn read(files: &dyn Files) -> Self {
         let page_bytes = files.page_bytes();
         let vmstat = files.read("/proc/vmstat").unwrap_or_default();
         let pages = |name: &str| counter(&vmstat, name);
@@ -49,7 +49,7 @@ impl Memory {
 
     /// A limit in bytes; `None` if it is a ratio and the memory is not known.
     #[must_use]
-    pub fn limit_bytes(&self, state: &State) -> Option<u64> {
+    pub(crate) fn limit_bytes(&self, state: &State) -> Option<u64> {
         let value: u64 = state.value.parse().ok()?;
         if state.path.ends_with("_bytes") {
             return Some(value.div_ceil(self.page_bytes) * self.page_bytes);
@@ -59,7 +59,7 @@ impl Memory {
 
     /// A limit as a share of the memory that may be dirty; `None` if that is not known.
     #[must_use]
-    pub fn share(&self, state: &State) -> Option<f64> {
+    pub(crate) fn share(&self, state: &State) -> Option<f64> {
         let all = self.dirtyable_bytes.filter(|all| *all > 0)?;
         Some(self.limit_bytes(state)? as f64 / all as f64)
     }
@@ -67,7 +67,7 @@ impl Memory {
     /// A device's share of a hard limit in parts per million, as the kernel would work it out
     /// (`bdi_ratio_from_pages`): whole pages, rounded down. `None` if the limit is zero.
     #[must_use]
-    pub fn share_ppm(&self, bytes: u64, limit_bytes: u64) -> Option<u64> {
+    pub(crate) fn share_ppm(&self, bytes: u64, limit_bytes: u64) -> Option<u64> {
         let limit_pages = limit_bytes.div_ceil(self.page_bytes);
         let share = u128::from(bytes / self.page_bytes) * 1_000_000;
         share.checked_div(u128::from(limit_pages)).map(|ppm| u64::try_from(ppm).unwrap_or(u64::MAX))
@@ -76,7 +76,7 @@ impl Memory {
 
 /// Dirty and under writeback now, in bytes: what a limit below it would stop writers for.
 #[must_use]
-pub fn dirty_bytes(files: &dyn Files) -> Option<u64> {
+pub(crate) fn dirty_bytes(files: &dyn Files) -> Option<u64> {
     let vmstat = files.read("/proc/vmstat").ok()?;
     let pages = counter(&vmstat, "nr_dirty")? + counter(&vmstat, "nr_writeback")?;
     Some(pages * files.page_bytes())
