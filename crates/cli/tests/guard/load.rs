@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use rustix::fs::{Advice, fadvise};
+use rustix::process::{Signal, set_parent_process_death_signal};
 
 /// The first argument of a load.
 pub(crate) const COMMAND: &str = "guard-load";
@@ -18,8 +19,9 @@ const FLOOD: u64 = 1 << 30;
 /// Bytes that a flood writes between two requests for writeback.
 const PIECE: NonZeroU64 = NonZeroU64::new(8 << 20).unwrap();
 
-/// Runs as a load until it is killed.
+/// Runs as a load until it is killed, or the test's process ends.
 pub(crate) fn run(what: &str, directory: &Path) {
+    set_parent_process_death_signal(Some(Signal::KILL)).unwrap();
     let file = directory.join(what);
     match what {
         "victim" => victim(&file),
