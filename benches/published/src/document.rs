@@ -13,7 +13,7 @@ use std::path::Path;
 
 use anyhow::Context;
 
-use crate::origin::Origin;
+use crate::origin::{Origin, Sources};
 
 const WITH: (&str, &str) = ("<!-- measured with: ", " -->");
 const STALE: &str = "> **Stale**: ";
@@ -33,7 +33,7 @@ pub fn replace_section(
     root: &Path,
 ) -> anyhow::Result<()> {
     let old = read(path)?;
-    let text = headed(section, origin, root)?;
+    let text = headed(section, origin, &mut Sources::below(root))?;
     write(path, &old, &with_section(&old, name, command, &text))
 }
 
@@ -41,7 +41,8 @@ pub fn replace_section(
 /// each.
 ///
 /// # Errors
-/// As [`mark_stale`].
+/// A section without an end; an origin that can't be understood; files and sources that can't be
+/// read, or documents that can't be written.
 pub fn mark_documents(root: &Path) -> anyhow::Result<Vec<String>> {
     let docs = root.join("docs");
     let entries =
@@ -50,10 +51,11 @@ pub fn mark_documents(root: &Path) -> anyhow::Result<Vec<String>> {
     paths.retain(|path| path.extension().is_some_and(|e| e == "md"));
     paths.sort();
     let mut lines = Vec::new();
+    let mut now = Sources::below(root);
     for path in paths {
         let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         lines.extend(
-            mark_stale(&path, root)?.iter().map(|name| format!("docs/{file}: {name} is stale")),
+            mark_stale(&path, &mut now)?.iter().map(|name| format!("docs/{file}: {name} is stale")),
         );
     }
     Ok(lines)
@@ -64,12 +66,12 @@ pub fn mark_documents(root: &Path) -> anyhow::Result<Vec<String>> {
 ///
 /// # Errors
 /// As [`replace_section`]; a section without an end; an origin that can't be understood.
-pub fn mark_stale(path: &Path, root: &Path) -> anyhow::Result<Vec<String>> {
+fn mark_stale(path: &Path, now: &mut Sources) -> anyhow::Result<Vec<String>> {
     let old = read(path)?;
     let mut new = old.clone();
     let mut stale = Vec::new();
     for Section { name, command, text, origin } in sections(&old)? {
-        let text = headed(&text, &origin, root)?;
+        let text = headed(&text, &origin, now)?;
         if text.contains(STALE) {
             stale.push(name.clone());
         }
@@ -127,7 +129,7 @@ pub fn sections(document: &str) -> anyhow::Result<Vec<Section>> {
 }
 
 /// A section behind its origin, and behind the stale mark if an input has changed since.
-fn headed(section: &str, origin: &Origin, root: &Path) -> anyhow::Result<String> {
+fn headed(section: &str, origin: &Origin, now: &mut Sources) -> anyhow::Result<String> {
     if origin.is_empty() {
         return Ok(format!(
             "{STALE}what these figures were measured with was not recorded.\n\n{section}"
@@ -135,7 +137,7 @@ fn headed(section: &str, origin: &Origin, root: &Path) -> anyhow::Result<String>
     }
     let head = format!("{}{origin}{}\n", WITH.0, WITH.1);
     let changed: Vec<String> = origin
-        .changed(root)?
+        .changed(now)?
         .into_iter()
         .map(|(input, commit)| format!("{input} (measured at {commit})"))
         .collect();
@@ -194,18 +196,18 @@ mod tests {
         let origin = Origin::now(dir.path(), &["law"]).unwrap();
         replace_section(&document, "x", "make x", "| 1 |\n", &origin, dir.path()).unwrap();
         let fresh = std::fs::read_to_string(&document).unwrap();
-        assert!(mark_stale(&document, dir.path()).unwrap().is_empty());
+        assert!(mark_stale(&document, &mut Sources::below(dir.path())).unwrap().is_empty());
         assert_eq!(std::fs::read_to_string(&document).unwrap(), fresh);
 
         std::fs::write(law.join("lib.rs"), "fn two() {}").unwrap();
-        assert_eq!(mark_stale(&document, dir.path()).unwrap(), ["x"]);
+        assert_eq!(mark_stale(&document, &mut Sources::below(dir.path())).unwrap(), ["x"]);
         let stale = std::fs::read_to_string(&document).unwrap();
         assert!(
             stale.contains(
                 "> **Stale**: changed since these figures were measured: law (measured at "
             )
         );
-        mark_stale(&document, dir.path()).unwrap();
+        mark_stale(&document, &mut Sources::below(dir.path())).unwrap();
         assert_eq!(std::fs::read_to_string(&document).unwrap(), stale, "marked once");
         let section = sections(&stale).unwrap().remove(0);
         let expected = ("x".to_owned(), "make x".to_owned(), "| 1 |\n".to_owned(), origin.clone());
@@ -215,7 +217,7 @@ mod tests {
         replace_section(&document, "x", "make x", "| 1 |\n", &origin, dir.path()).unwrap();
         assert_eq!(std::fs::read_to_string(&document).unwrap(), stale);
         std::fs::write(law.join("lib.rs"), "fn one() {}").unwrap();
-        assert!(mark_stale(&document, dir.path()).unwrap().is_empty());
+        assert!(mark_stale(&document, &mut Sources::below(dir.path())).unwrap().is_empty());
         assert_eq!(std::fs::read_to_string(&document).unwrap(), fresh);
     }
 
@@ -229,7 +231,7 @@ mod tests {
         )
         .unwrap();
         for _ in 0..2 {
-            assert_eq!(mark_stale(&document, dir.path()).unwrap(), ["x"]);
+            assert_eq!(mark_stale(&document, &mut Sources::below(dir.path())).unwrap(), ["x"]);
             let text = std::fs::read_to_string(&document).unwrap();
             assert_eq!(
                 text,
@@ -244,6 +246,7 @@ mod tests {
     fn every_generated_section_of_the_documents_can_be_read() {
         let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
         let mut found = Vec::new();
+        let mut now = Sources::below(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."));
         for entry in std::fs::read_dir(docs).unwrap() {
             let path = entry.unwrap().path();
             if path.extension().is_some_and(|e| e == "md") {
@@ -257,10 +260,7 @@ mod tests {
                 );
                 for section in read {
                     // Only known inputs.
-                    section
-                        .origin
-                        .changed(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."))
-                        .unwrap();
+                    section.origin.changed(&mut now).unwrap();
                     found.push(section.name);
                 }
             }

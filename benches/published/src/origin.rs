@@ -87,15 +87,14 @@ impl Origin {
         self.0.is_empty()
     }
 
-    /// The inputs that differ from the sources below `root`, with the commits of the figures that
-    /// do.
+    /// The inputs that differ from the sources, with the commits of the figures that do.
     ///
     /// # Errors
     /// An input that is not in [`INPUTS`]; sources that can't be read.
-    pub fn changed(&self, root: &Path) -> anyhow::Result<Vec<(String, String)>> {
+    pub(crate) fn changed(&self, now: &mut Sources) -> anyhow::Result<Vec<(String, String)>> {
         let mut changed = Vec::new();
         for (input, stamps) in &self.0 {
-            let now = digest(root, paths(input)?)?;
+            let now = now.digest(input)?;
             let other = stamps.iter().filter(|stamp| stamp.digest != now);
             let commits: Vec<&str> = other.map(|stamp| stamp.commit.as_str()).collect();
             if !commits.is_empty() {
@@ -103,6 +102,29 @@ impl Origin {
             }
         }
         Ok(changed)
+    }
+}
+
+/// The sources of the inputs as they are now. Many sections have one input: its digest is worked
+/// out once.
+pub(crate) struct Sources {
+    root: PathBuf,
+    digests: BTreeMap<String, String>,
+}
+
+impl Sources {
+    /// Those below `root`, the repository's directory.
+    pub(crate) fn below(root: &Path) -> Self {
+        Self { root: root.to_owned(), digests: BTreeMap::new() }
+    }
+
+    fn digest(&mut self, input: &str) -> anyhow::Result<String> {
+        if let Some(known) = self.digests.get(input) {
+            return Ok(known.clone());
+        }
+        let digest = digest(&self.root, paths(input)?)?;
+        self.digests.insert(input.to_owned(), digest.clone());
+        Ok(digest)
     }
 }
 
@@ -290,12 +312,12 @@ mod tests {
         let dir = root("fn step() {}");
         let stored = Origin::now(dir.path(), &["law"]).unwrap();
         assert_eq!(stored.to_string().parse::<Origin>().unwrap(), stored);
-        assert!(stored.changed(dir.path()).unwrap().is_empty());
+        assert!(stored.changed(&mut Sources::below(dir.path())).unwrap().is_empty());
         let older: Origin = "law 0123456789abcdef 76289a3d179f".parse().unwrap();
         let mixed = Origin::of_parts([&stored, &older]);
         assert!(Origin::of_parts([&stored, &Origin::default()]).is_empty());
         assert_eq!(mixed.to_string().parse::<Origin>().unwrap(), mixed);
-        let changed = mixed.changed(dir.path()).unwrap();
+        let changed = mixed.changed(&mut Sources::below(dir.path())).unwrap();
         assert_eq!(changed[0].0, "law");
         assert_eq!(changed[0].1, "76289a3d179f");
         let unknown = Origin::now(dir.path(), &["weather"]).unwrap_err().to_string();
@@ -308,6 +330,6 @@ mod tests {
         let names: Vec<&str> = INPUTS.iter().map(|(name, _)| *name).collect();
         let origin = Origin::now(&root, &names).unwrap();
         assert_eq!(origin.to_string().matches("; ").count() + 1, INPUTS.len());
-        assert!(origin.changed(&root).unwrap().is_empty());
+        assert!(origin.changed(&mut Sources::below(&root)).unwrap().is_empty());
     }
 }

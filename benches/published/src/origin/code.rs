@@ -9,7 +9,7 @@
 
 use proc_macro2::{Delimiter, Spacing, TokenStream, TokenTree};
 use quote::ToTokens;
-use syn::Item;
+use syn::{Attribute, ImplItem, Item, Lit};
 
 /// How the tokens of a test begin.
 const TEST: &str = "# [cfg (test )]";
@@ -31,25 +31,30 @@ pub(super) fn items(source: &str) -> syn::Result<Vec<String>> {
 
 fn take(items: Vec<Item>, found: &mut Vec<String>) {
     for item in items {
-        let whole = plain(item.to_token_stream());
         match item {
-            _ if whole.starts_with(TEST) => {}
             Item::Use(_) => {}
+            Item::Mod(module) if is_test(&module.attrs) => {}
             Item::Mod(module) => {
                 take(module.content.map_or_else(Vec::new, |(_, items)| items), found);
             }
             // Methods may move to another `impl` of their type.
-            Item::Impl(mut all) if all.trait_.is_none() => {
+            Item::Impl(mut all) if all.trait_.is_none() && !is_test(&all.attrs) => {
                 for method in std::mem::take(&mut all.items) {
-                    if !plain(method.to_token_stream()).starts_with(TEST) {
+                    if !matches!(&method, ImplItem::Fn(method) if is_test(&method.attrs)) {
                         all.items = vec![method];
                         found.push(plain(all.to_token_stream()));
                     }
                 }
             }
-            _ => found.push(whole),
+            other => {
+                found.extend(Some(plain(other.to_token_stream())).filter(|t| !t.starts_with(TEST)));
+            }
         }
     }
+}
+
+fn is_test(attributes: &[Attribute]) -> bool {
+    attributes.iter().any(|attribute| plain(attribute.to_token_stream()) == TEST)
 }
 
 /// Tokens without `pub`, docs and the modules of a path.
@@ -78,10 +83,10 @@ fn plain(tokens: TokenStream) -> String {
                 tokens.by_ref().take(2).for_each(drop);
             }
             // How a string is broken into lines is layout.
-            TokenTree::Literal(literal) => match syn::parse_str(&literal.to_string()) {
-                Ok(syn::Lit::Str(string)) => text.push_str(&format!("{:?}", string.value())),
-                _ => text.push_str(&literal.to_string()),
-            },
+            TokenTree::Literal(literal) => text.push_str(&match Lit::new(literal) {
+                Lit::Str(string) => format!("{:?}", string.value()),
+                other => other.to_token_stream().to_string(),
+            }),
             // So is a comma before a closing bracket.
             TokenTree::Punct(comma) if comma.as_char() == ',' && tokens.peek().is_none() => {}
             other => {
