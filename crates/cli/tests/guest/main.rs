@@ -12,7 +12,7 @@ mod streams;
 mod units;
 
 use floodwall_guest::{Uml, memory};
-use floodwall_testing::{lacks, lacks_user_mode_kernel, run, run_alone};
+use floodwall_testing::{lacks, lacks_user_mode_kernel};
 use landlock::{AccessFs, CompatLevel, Compatible, Ruleset, RulesetAttr};
 
 use crate::bed::{RAM, Who};
@@ -43,14 +43,8 @@ fn main() {
             ));
         }
     }
-    // Only emulated machines are left, which are too slow beside each other.
-    if lacks_user_mode_kernel(FLOODWALL).is_some() {
-        run_alone(tests)
-    }
-    run(tests)
+    floodwall_testing::run(tests)
 }
-
-const FLOODWALL: &str = env!("CARGO_BIN_EXE_floodwall");
 
 /// Among what a test needs: a kernel that keeps processes from files.
 pub(crate) const LANDLOCK: &str = "Landlock";
@@ -100,7 +94,7 @@ fn missing(who: Who, needs: &[&str]) -> Option<String> {
     lacks(&["linux.uml"])
         .or_else(kernel)
         .or_else(room)
-        .or_else(|| lacks_user_mode_kernel(FLOODWALL))
+        .or_else(|| lacks_user_mode_kernel(env!("CARGO_BIN_EXE_floodwall")))
         .or_else(|| lacks(who.needs()))
         .or_else(landlock)
         .or_else(|| lacks(&others))
