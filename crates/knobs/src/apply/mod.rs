@@ -16,8 +16,8 @@
 //! ```
 
 mod carry_out;
-pub mod clock;
-pub mod held;
+pub(crate) mod clock;
+pub(crate) mod held;
 pub mod hold;
 pub(crate) mod kernel_files;
 pub mod limited;

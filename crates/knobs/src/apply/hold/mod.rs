@@ -20,13 +20,13 @@
 //! - A write causes no fsync. Records after `save` matter only within this boot. Appends of a
 //!   killed process stay in the page cache.
 //! - Recovery leaves a hold alone while its process lives ([`owner`](crate::journal::owner)). The
-//!   hold of a process that is gone is undone before all other transactions. A hold is always on
-//!   top, because the process yields a cell before another changes it.
+//!   hold of a process that is gone is undone before all other transactions. A hold is always
+//!   the last change of a cell: its process yields the cell before another process changes it.
 //! - A killed process may still be inside a write. Then all cells are put back except those that
 //!   the write concerns.
-//! - *Yielding*: the process is asked for a cell that it holds ([`held`](crate::apply::held)). It
-//!   puts the cell back and notes that it yields it. From then on it neither writes the cell nor
-//!   puts it back.
+//! - *Yielding*: the process is asked for a cell that it holds ([`Ask`](crate::Ask)). It puts the
+//!   cell back and notes that it yields it. From then on it neither writes the cell nor puts it
+//!   back.
 //! - If a cell does not read what the hold wrote, another program has changed it. The hold gives it
 //!   up and neither writes it nor puts it back.
 //! - The file is rewritten once it exceeds [`COMPACT_BYTES`]; finished records are dropped.
