@@ -43,7 +43,7 @@ pub(super) fn stale(facts: Facts<'_>) -> Option<Found> {
     found.remedied_by(if of_guards { "floodwall guard restore" } else { "floodwall rollback" })
 }
 
-/// Names the knobs of a change. A guard's change has none of its own, so its reason is named.
+/// Names the knobs of a change. A guard's change names no knobs: its reason is given instead.
 fn labels(change: &ChangeFacts) -> String {
     if change.knobs.is_empty() {
         return change.why.clone();
