@@ -12,13 +12,13 @@ use floodwall_testing::{IMAGE, image};
 
 use crate::bed::{Bed, Who, end_of, equal, in_order, run, said, signal, text, until};
 use crate::place::refuses;
-use crate::{Once, Test};
+use crate::{KVM, Once, Test};
 
 const NEEDS: &[&str] = &["qemu-system-x86_64", "ldd", IMAGE];
 /// Emulated, an unoptimised guard can't keep up with a flood's events. `make bench` runs an
 /// optimised one.
 const FAST: &[&str] = if cfg!(debug_assertions) {
-    &["qemu-system-x86_64", "ldd", IMAGE, "mkfs.ext4", "/dev/kvm"]
+    &["qemu-system-x86_64", "ldd", IMAGE, "mkfs.ext4", KVM]
 } else {
     &["qemu-system-x86_64", "ldd", IMAGE, "mkfs.ext4"]
 };
@@ -62,6 +62,14 @@ pub(crate) fn is_hidden(who: Who) -> Option<String> {
     let (_, hidden) = image.ancestors().enumerate().find(is_hidden)?;
     (who == Who::Ordinary)
         .then(|| format!("everybody has to be able to read '{}'", hidden.display()))
+}
+
+/// Why KVM can't run an image here: `/dev/kvm` may be there and boot nothing.
+pub(crate) fn lacks_kvm() -> Option<String> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_floodwall"));
+    command.args(["lab", "run", "null", "--size", "64MiB", "--raw", "--kernel"]);
+    let output = command.arg(image()).args(["--", "true"]).output().ok()?;
+    said(&output.stderr).contains("without KVM").then(|| "needs a KVM that boots an image".into())
 }
 
 /// `lab run` of a device that takes no time behind an image, with a directory that it may write to.

@@ -49,6 +49,9 @@ fn main() {
 /// Among what a test needs: a kernel that keeps processes from files.
 pub(crate) const LANDLOCK: &str = "Landlock";
 
+/// Among what a test needs: virtual machines at the processor's own speed.
+pub(crate) const KVM: &str = "KVM";
+
 /// Whether this kernel has Landlock. Nothing is restricted.
 fn has_landlock() -> bool {
     let set = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
@@ -84,12 +87,14 @@ fn missing(who: Who, needs: &[&str]) -> Option<String> {
         || memory::choose(&["/dev/shm".into()], Some(RAM), None).err().map(|e| e.to_string());
     let landlock =
         || (needs.contains(&LANDLOCK) && !has_landlock()).then(|| "needs Landlock".to_owned());
-    let others: Vec<&str> = needs.iter().copied().filter(|need| *need != LANDLOCK).collect();
+    let is_other = |need: &&str| ![LANDLOCK, KVM].contains(need);
+    let others: Vec<&str> = needs.iter().copied().filter(is_other).collect();
     if needs.contains(&floodwall_testing::IMAGE) {
         return lacks(&others)
             .or_else(|| images::is_hidden(who))
             .or_else(room)
-            .or_else(|| lacks(who.needs()));
+            .or_else(|| lacks(who.needs()))
+            .or_else(|| needs.contains(&KVM).then(images::lacks_kvm).flatten());
     }
     lacks(&["linux.uml"])
         .or_else(kernel)
