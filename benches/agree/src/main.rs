@@ -65,7 +65,7 @@ struct Args {
     document: Option<PathBuf>,
 }
 
-/// Name, where, what.
+/// The workloads: name, medium (`disk` or `tmpfs`), threads and block size.
 const WORKLOADS: [(&str, &str, Workload); 3] = [
     ("disk-1x4KiB", "disk", Workload { threads: 1, block_bytes: 4096 }),
     ("disk-4x16KiB", "disk", Workload { threads: 4, block_bytes: 16384 }),

@@ -65,7 +65,7 @@ impl Place {
     }
 }
 
-/// One cell.
+/// A kernel, a device, a victim and a flood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cell {
     pub(crate) place: Place,

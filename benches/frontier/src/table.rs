@@ -173,7 +173,7 @@ fn table(out: &mut String, cells: &[&(Cell, Measured)]) {
     }
 }
 
-/// Cells that no kernel has been measured with, folded away.
+/// Cells that were not measured with a kernel, in a `<details>` block.
 fn simulated_alone(out: &mut String, cells: &[&(Cell, Measured)]) {
     if cells.is_empty() {
         return;

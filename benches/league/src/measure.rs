@@ -56,7 +56,7 @@ impl Place {
         kept(&trial, reference).ok_or_else(|| "the trial has no complete phase".to_owned())
     }
 
-    /// A setting in fresh, long rounds.
+    /// Measures a setting in long rounds, of random numbers that no search has seen.
     pub(crate) fn judge(
         &self,
         setting: &Setting,

@@ -43,7 +43,7 @@ mod tests {
     use floodwall_model::scenario::MAX_ROUNDS;
     use floodwall_model::trial::OpLatencies;
     use floodwall_model::{Interval, LatencyCounts};
-    use floodwall_stats::intervals::IntervalStore;
+    use floodwall_stats::interval_store::IntervalStore;
 
     use super::*;
 

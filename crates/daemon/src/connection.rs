@@ -60,7 +60,7 @@ impl Drop for Seat {
     }
 }
 
-/// Accepts for ever, a thread a connection; those that are too many get `full`.
+/// Accepts for ever, with a thread for each connection. Connections beyond the limit get `full`.
 pub(crate) fn accept<S: Timed>(
     mut next: impl FnMut() -> io::Result<S> + Send + 'static,
     full: String,

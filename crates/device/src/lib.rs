@@ -19,7 +19,6 @@ pub mod cheap;
 pub mod cloud;
 pub mod controller;
 mod device;
-mod dirty;
 pub mod disk;
 mod events;
 pub mod fault;
@@ -34,6 +33,7 @@ mod slab;
 mod sorted;
 pub mod spec;
 mod time;
+mod write_cache;
 
 pub use device::{
     Completion, Device, DeviceStats, IoError, LostExtent, LostWrites, Op, Profile, Request,

@@ -9,8 +9,10 @@
 //! switches writeback throttling off. A new number of requests moves some tunables. Moved knobs are
 //! read once the change is in force. They are put back with the knob that moved them.
 
+mod elevator;
 mod failures;
 mod passing;
+mod theirs;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -155,12 +157,6 @@ impl Held {
     /// Whether the guard may write a knob: it exists and is not left alone.
     pub(crate) fn has(&self, knob: &str) -> bool {
         self.own.get(knob).is_some() && !self.left_alone.contains(knob)
-    }
-
-    /// Whether an elevator may be tried. One that was refused is not tried again. None is tried
-    /// that would overwrite a value of another program.
-    pub(crate) fn has_elevator(&self, name: &str) -> bool {
-        self.has(ELEVATOR) && !self.unknown.contains(name) && !self.would_overwrite()
     }
 
     /// The device was gone and is back, with these values. Knobs that still read the guard's value

@@ -313,7 +313,7 @@ impl StateMachine {
     ) -> Option<Move> {
         let kind = usize::from(e.readers > 0);
         let is_recent = |then: Duration| now - then < FORGET;
-        let is_to_be_had = |level: &Level| offers.has_elevator(level.elevator);
+        let is_to_be_had = |level: &Level| offers.may_switch_elevator(level.elevator);
         let known = self.known[kind]
             .filter(|(level, then)| is_usable(*then, now, e) && is_to_be_had(level));
         if let Some((known, _)) = known {

@@ -77,7 +77,7 @@ impl<'a> Offers<'a> {
             group: floods_group.filter(|group| limits(group).iter().all(|limit| held.has(limit))),
             raise: false,
             elevator_is_theirs: !held.has("scheduler"),
-            elevators: ELEVATORS.map(|name| name != own && held.has_elevator(name)),
+            elevators: ELEVATORS.map(|name| name != own && held.may_switch_elevator(name)),
             depth: held.has("nr_requests"),
             size: held.has("max_sectors_kb"),
             wbt: held.has("wbt_lat_usec") && held.own().get("wbt_lat_usec") != Some("0"),
@@ -170,7 +170,7 @@ impl<'a> Offers<'a> {
         let elevator = elevator.map_or(0, elevator_level);
         let elevator = if elevator == self.own { 0 } else { elevator };
         let level = Level { elevator, ..Level::default() };
-        self.has_elevator(elevator).then(|| self.queue(level, (depth, size)))
+        self.may_switch_elevator(elevator).then(|| self.queue(level, (depth, size)))
     }
 
     /// Whether the elevator of a level is bfq.
@@ -178,7 +178,7 @@ impl<'a> Offers<'a> {
         elevator_name(level.elevator).or(elevator_name(self.own)) == Some("bfq")
     }
 
-    pub(crate) fn has_elevator(&self, level: u8) -> bool {
+    pub(crate) fn may_switch_elevator(&self, level: u8) -> bool {
         usize::from(level)
             .checked_sub(1)
             .is_none_or(|i| self.elevators.get(i).is_some_and(|has| *has))
@@ -258,7 +258,7 @@ impl Step {
                 Some(Level { size: if size <= offers.above.1 { 0 } else { size }, ..level })
             }
             Self::Elevator(elevator)
-                if elevator != level.elevator && offers.has_elevator(elevator) =>
+                if elevator != level.elevator && offers.may_switch_elevator(elevator) =>
             {
                 Some(Level { elevator, unraised: false, ..level })
             }

@@ -88,7 +88,7 @@ fn best(candidates: impl Iterator<Item = Candidate>) -> Option<String> {
 }
 
 /// /proc/net/route: interface, destination, gateway, flags, references, use, metric, mask …;
-/// addresses are the big-endian number's bytes, read as a number of this machine
+/// an address is printed as the native number whose bytes in memory are in network order
 /// (net/ipv4/fib_trie.c `fib_route_seq_show`).
 fn v4(line: &str, address: Ipv4Addr) -> Option<Candidate> {
     let words: Vec<&str> = line.split_whitespace().collect();

@@ -81,8 +81,9 @@ impl Lineage {
         }
     }
 
-    /// The window is over: those that ended before it did all they will ever do. (Counts in the
-    /// kernel have windows that begin and end a moment earlier.)
+    /// Forgets the threads that had ended before the window that is over. Those that ended
+    /// during it stay for one more: the kernel's counts have windows that begin and end a moment
+    /// earlier.
     pub(crate) fn forget_ended(&mut self) {
         for tid in self.ended_before.drain() {
             self.tags.remove(&tid);

@@ -126,7 +126,7 @@ pub struct Requests {
     pub device: LatencyCounts,
 }
 
-/// The operations of all processes of one tag in one window.
+/// What the processes followed under one tag did in one window.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Followed {
     /// Synchronous calls and direct writes that returned, by kind, as the caller saw them.

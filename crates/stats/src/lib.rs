@@ -5,13 +5,13 @@
 //! recorder    live latency counters ─▶ LatencyCounts
 //! quantiles   LatencyCounts ─▶ percentiles
 //! hlog        Trials ─▶ HdrHistogram interval log
-//! intervals   a phase's intervals in bounded memory
+//! interval_store  a phase's intervals in bounded memory
 //! phase       loads on a host ─▶ warm-up, seconds measured ─▶ Phase
 //! steady      a series ─▶ is the load warmed up?
 //! stalls      operations second by second ─▶ dead seconds, stalls
 //! estimate    rounds of seconds ─▶ a rate or a ratio of rates with its 95 % interval
 //! share       rounds ─▶ a share of time with its interval
-//! tail        rounds of latencies ─▶ p99 with its interval
+//! p99         rounds of latencies ─▶ p99 with its interval
 //! figures     Trials ─▶ victim_kept, flood_kept, burst_kept, dead_seconds
 //! versus      Trials of several settings, a reference ─▶ ratios with intervals,
 //!                                                        which differences are real
@@ -29,7 +29,8 @@ pub mod estimate;
 pub mod figures;
 pub mod frontier;
 pub mod hlog;
-pub mod intervals;
+pub mod interval_store;
+mod p99;
 pub mod phase;
 pub mod quantiles;
 pub mod random;
@@ -38,6 +39,5 @@ mod share;
 pub mod stalls;
 pub mod steady;
 pub mod student;
-mod tail;
 mod variance;
 pub mod versus;

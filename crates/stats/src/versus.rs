@@ -8,7 +8,7 @@
 //!                              ─ Holm over contenders ─▶ better | worse | noise
 //! ```
 //!
-//! **One test.** The interval is that of [`crate::estimate`] (dead seconds: `share`; p99: `tail`),
+//! **One test.** The interval is that of [`crate::estimate`] (dead seconds: `share`; p99: `p99`),
 //! paired where both ran in the same rounds. Its p is the chance of a miss at which the interval
 //! just reaches "no difference". So p ≤ 5 % says the same as a 95 % interval that leaves "no
 //! difference" out.
@@ -26,11 +26,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::estimate::{Estimate, MISS, Pairing, Ratio, Round, mean_and_variance, mean_rate, p_of};
 use crate::figures::{flood_rounds, ops_rounds, rate_alone};
+use crate::p99::{self, Tails};
 use crate::quantiles::{Percentiles, TailKind, samples_needed};
 use crate::share;
 use crate::stalls::{self, Window, windows};
 use crate::student::two_sided_p;
-use crate::tail::{self, Tails};
 
 /// A difference is real if chance alone would give it, or any other of its family, this seldom.
 pub const SIGNIFICANT: f64 = MISS;
@@ -324,7 +324,7 @@ fn tails(a: &[&Phase], b: &[&Phase], pairing: Pairing) -> Result<Found, String> 
         });
     };
     let (value, reference) = (x.p99_us, y.p99_us);
-    let ends = |miss| tail::ratio_ends(&x, &y, pairing, miss);
+    let ends = |miss| p99::ratio_ends(&x, &y, pairing, miss);
     let difference =
         Some(Estimate::new(value / reference, ends(MISS), ours.len().min(theirs.len())));
     let p = p_of(1.0, ends);

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// It, and where it is mounted.
+/// A device and its mount point.
 pub(super) struct Disk {
     /// `/dev/loopN`.
     pub(super) path: PathBuf,

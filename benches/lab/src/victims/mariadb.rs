@@ -77,7 +77,7 @@ impl Mariadb {
         Ok(mariadb)
     }
 
-    /// Its client, in words.
+    /// The client's command line.
     fn client(&self) -> Vec<String> {
         let socket = format!("--socket={}", self.socket.display());
         ["mariadb", "--no-defaults", "--batch", "-N", "-u", "root", &socket]

@@ -86,7 +86,7 @@ pub(super) struct InForce<'a> {
     knobs: Vec<String>,
 }
 
-/// The limits as they read now.
+/// The `vm.dirty_*` values in force, as `name=value`.
 pub(super) fn knobs() -> Vec<String> {
     let read = |name: &str| {
         std::fs::read_to_string(Path::new("/proc/sys/vm").join(name)).unwrap_or_default()

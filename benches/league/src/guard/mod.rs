@@ -135,8 +135,8 @@ pub(crate) fn sections(data: &Path) -> anyhow::Result<Vec<(&'static str, String,
     Ok(sections)
 }
 
-/// The stored measurements of cells, by the end of their files' names, and what all were measured
-/// with.
+/// Reads the file of each cell: the cell's name and `end`. Gives the measurements, and what they
+/// were all measured with.
 fn stored<T: serde::de::DeserializeOwned>(
     data: &Path,
     cells: Vec<Cell>,

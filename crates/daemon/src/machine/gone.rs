@@ -7,7 +7,7 @@ use floodwall_model::plant::{KnobWrite, Knobs, Observation, Plant, PlantError};
 
 use crate::machine::Machine;
 
-/// See the [module](self).
+/// A machine that refuses everything.
 pub(crate) struct Gone;
 
 impl Gone {

@@ -59,7 +59,7 @@ pub(crate) trait Machine: Plant {
         Vec::new()
     }
 
-    /// News since the last call.
+    /// Messages for the log since the last call.
     fn news(&mut self) -> Vec<(Priority, String)> {
         Vec::new()
     }

@@ -34,11 +34,11 @@ mod device;
 use std::collections::VecDeque;
 
 use crate::device::{Completion, Device, DeviceStats, Op, Request};
-use crate::dirty::{DirtyMap, Run};
 use crate::events::{EventQueue, or_never};
 use crate::lane::Lane;
 use crate::slab::Slab;
 use crate::time::Nanos;
+use crate::write_cache::{DirtyMap, Run};
 
 /// What becomes of a write that the cache has taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

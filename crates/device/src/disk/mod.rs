@@ -27,13 +27,13 @@
 
 pub(crate) mod geometry;
 
-mod buffer;
 mod device;
+mod read_buffer;
 mod shingle;
 mod state;
 
-use buffer::Hit;
 use geometry::Spot;
+use read_buffer::Hit;
 use shingle::Route;
 use state::{Begun, Choice, Flush, Forced, Overdue, Queued, Work};
 

@@ -2,14 +2,14 @@
 
 use std::collections::VecDeque;
 
-use super::buffer::{Buffer, Hit};
 use super::geometry::{Geometry, Mechanics, Parked, Spot};
+use super::read_buffer::{Buffer, Hit};
 use super::shingle::{Shingle, ShingleParams};
 use crate::device::{Completion, Request};
-use crate::dirty::{DirtyMap, Run};
 use crate::events::EventQueue;
 use crate::lane::Lane;
 use crate::time::Nanos;
+use crate::write_cache::{DirtyMap, Run};
 
 /// What a disk is made of.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,12 +1,11 @@
-//! Writes that fail, and knobs that another program has set or has asked for.
+//! Writes that fail: when they are tried again, and when a knob is given up.
 
 use std::time::Duration;
 
+use floodwall_model::Setting;
 use floodwall_model::plant::{KnobWrite, PlantError};
-use floodwall_model::setting::is_priority;
-use floodwall_model::{DeviceId, Setting};
 
-use super::{ELEVATOR, Held, REQUESTS, Written, follows_elevator};
+use super::{ELEVATOR, Held, Written, follows_elevator};
 use crate::config::{RETRIES, RETRY};
 use crate::report::Report;
 
@@ -16,72 +15,6 @@ fn pause(failures: u32) -> Duration {
 }
 
 impl Held {
-    /// Why a knob belongs to another program; `None` if it does not.
-    pub(super) fn somebody_elses<'a>(&'a self, knob: &str, reads: &'a Setting) -> Option<String> {
-        // Single threads of a process may differ: they come and go.
-        let common =
-            |value: &'a str| if is_priority(knob) { value.split(' ').next() } else { Some(value) };
-        let (found, expected) =
-            (reads.get(knob).and_then(common), self.expected(knob).and_then(common));
-        (found != expected).then(|| {
-            let (found, expected) = (found.unwrap_or("nothing"), expected.unwrap_or("nothing"));
-            format!("it reads {found}, not {expected} as it was left: somebody else has set it")
-        })
-    }
-
-    /// Finds knobs that another program has set and that a new elevator would change, and leaves
-    /// them alone.
-    pub(super) fn find_theirs(&mut self, device: DeviceId, reads: &Setting, report: &mut Report) {
-        let follows: Vec<String> =
-            self.own.0.keys().filter(|knob| follows_elevator(knob)).cloned().collect();
-        for knob in follows {
-            if let (Some(why), Some(value)) = (self.somebody_elses(&knob, reads), reads.get(&knob))
-            {
-                let write = KnobWrite { device: Some(device), value: value.to_owned(), knob };
-                self.leave_to_them(write, reads, why, report);
-            }
-        }
-    }
-
-    /// Whether a new elevator would overwrite a value that another program has set.
-    pub(super) fn would_overwrite(&self) -> bool {
-        self.theirs.iter().any(|knob| follows_elevator(knob))
-    }
-
-    /// Leaves a knob to the program that has set it. If an elevator would change it, its value
-    /// counts as the administrator's. It then comes back with the administrator's elevator.
-    pub(super) fn leave_to_them(
-        &mut self,
-        write: KnobWrite,
-        reads: &Setting,
-        why: String,
-        report: &mut Report,
-    ) {
-        let knob = write.knob.clone();
-        if let Some(theirs) =
-            reads.get(&knob).filter(|_| knob == ELEVATOR || follows_elevator(&knob))
-        {
-            self.own.0.insert(knob.clone(), theirs.to_owned());
-        }
-        self.theirs.insert(knob.clone());
-        self.give_up(&knob, PlantError::Refused { write, why }, report);
-    }
-
-    /// Leaves a knob to the program that has asked for it. The plant puts it back, with the knobs
-    /// that it had moved.
-    pub(crate) fn yield_knob(&mut self, knob: &str) {
-        if knob == ELEVATOR || knob == REQUESTS {
-            self.unread = false;
-            self.moved.retain(|knob, _| !follows_elevator(knob));
-        }
-        self.written.remove(knob);
-        self.moved.remove(knob);
-        self.later.remove(knob);
-        self.theirs.insert(knob.to_owned());
-        self.left_alone.insert(knob.to_owned());
-        self.yielded.insert(knob.to_owned());
-    }
-
     /// A wanted value could not be written.
     pub(super) fn not_written(
         &mut self,
@@ -171,7 +104,7 @@ impl Held {
         }
     }
 
-    fn give_up(&mut self, knob: &str, error: PlantError, report: &mut Report) {
+    pub(super) fn give_up(&mut self, knob: &str, error: PlantError, report: &mut Report) {
         self.left_alone.insert(knob.to_owned());
         self.written.remove(knob);
         self.moved.remove(knob);

@@ -197,7 +197,7 @@ impl StateMachine {
         offers: &Offers<'_>,
     ) -> Option<Move> {
         let level = self.level;
-        let is_refused = !offers.has_elevator(level.elevator);
+        let is_refused = !offers.may_switch_elevator(level.elevator);
         let watched = self.watch(now, e, whole);
         let is_enough = watched.is_enough(OPENING_S);
         // The effect of bfq shows late.
@@ -234,7 +234,7 @@ impl StateMachine {
             self.go(now, next, offers);
             return because(format!("{why}; trying {next}"));
         }
-        let is_to_be_had = |level: &Level| offers.has_elevator(level.elevator);
+        let is_to_be_had = |level: &Level| offers.may_switch_elevator(level.elevator);
         self.best = self.best_seen(whole, is_to_be_had).unwrap_or(self.best);
         let mut why = format!("{why}; {} is the best of {}", self.best, self.tallies.len());
         self.go(now, self.best, offers);
@@ -280,7 +280,9 @@ impl StateMachine {
         offers: &Offers<'_>,
         in_force: bool,
     ) -> Option<Move> {
-        if self.level.elevator != self.best.elevator && !offers.has_elevator(self.level.elevator) {
+        if self.level.elevator != self.best.elevator
+            && !offers.may_switch_elevator(self.level.elevator)
+        {
             // The elevator was refused.
             self.tried.insert(self.level);
             self.step = None;

@@ -36,7 +36,7 @@ fn main() {
     }
     let name = "bpf: the object is what clang makes of its source";
     tests.push(test(name, object::missing, object::is_up_to_date));
-    // Each counts what the machine does.
+    // One at a time: each counts all I/O of the machine.
     run_alone(tests)
 }
 

@@ -5,7 +5,7 @@ use floodwall_model::LatencyCounts;
 use floodwall_model::hdr::decode;
 use floodwall_model::status::Missing;
 use floodwall_model::trial::OpLatencies;
-use floodwall_stats::intervals::IntervalStore;
+use floodwall_stats::interval_store::IntervalStore;
 use proptest::prelude::*;
 use serde_json::Value;
 

@@ -6,7 +6,7 @@ use floodwall_model::trial::{LoadTotals, OpLatencies, Warmup};
 use floodwall_model::{Interval, Phase, PhaseKind};
 
 use super::setup::{Loads, Plan, Sample, seconds};
-use crate::intervals::IntervalStore;
+use crate::interval_store::IntervalStore;
 
 /// The measured part until now.
 pub(super) struct Measured {
