@@ -314,6 +314,23 @@ impl Interval {
 }
 
 impl Phase {
+    /// A burst as a phase. It has no warm-up, no intervals and no loads.
+    #[must_use]
+    pub fn of_burst(start_s: f64, totals: BurstTotals, cut_short: Option<String>) -> Self {
+        Self {
+            kind: PhaseKind::Burst,
+            start_s,
+            seconds: totals.seconds,
+            warmup: Warmup { verdict: "a burst has no warm-up".into(), ..Warmup::default() },
+            intervals: Vec::new(),
+            overrun: OpLatencies::default(),
+            victims: Vec::new(),
+            floods: Vec::new(),
+            burst: Some(totals),
+            cut_short,
+        }
+    }
+
     /// Victim operations completed in the measured part.
     #[must_use]
     pub fn victim_ops(&self) -> u64 {

@@ -6,7 +6,6 @@ use floodwall_load::{Apart, PreparedFlood};
 use floodwall_model::rig::Step;
 use floodwall_model::scenario::{Data, unsettled_rate};
 use floodwall_model::setting::VICTIMS_PRIORITY;
-use floodwall_model::trial::{OpLatencies, Warmup};
 use floodwall_model::{Bytes, Phase, PhaseKind, Trial, Watch};
 
 use super::HostRig;
@@ -27,14 +26,13 @@ impl HostRig {
         if let Some(why) = unsettled_rate(&prepared.scenario) {
             return Err(BenchError::Unsettled(why));
         }
-        let kinds = prepared.scenario.phase_kinds();
+        let kinds = prepared.scenario.phases_of_round(trial.round);
         let settle = prepared.scenario.timing.settle;
-        for i in 0..kinds.len() {
-            let kind = kinds[(i + trial.round as usize - 1) % kinds.len()];
+        for (at, kind) in (0..).zip(kinds) {
             self.clear_backlog(trial.round, watch)?;
             let (sampler, stop) = (&mut self.sampler, &*self.options.stop);
             drain::settle(sampler, settle, stop, trial.round, watch)?;
-            let phase = self.run_phase(kind, i as u64, trial, watch)?;
+            let phase = self.run_phase(kind, at, trial, watch)?;
             let cut_short = phase.cut_short.clone();
             trial.phases.push(phase);
             if let Some(cause) = cut_short {
@@ -102,23 +100,13 @@ impl HostRig {
         round: u32,
         watch: &mut dyn Watch,
     ) -> Result<Phase, BenchError> {
-        let kind = PhaseKind::Burst;
-        watch.step(Step { what: "measuring", phase: Some(kind), round, expected_s: 1.0 });
+        let phase = Some(PhaseKind::Burst);
+        watch.step(Step { what: "measuring", phase, round, expected_s: 1.0 });
         let options = &self.options;
         let start_s = options.origin.elapsed().as_secs_f64();
         let seed = options.seed ^ u64::from(round);
         let totals = floodwall_load::burst(self.scratch.dir(), bytes, data, seed, &options.stop)?;
-        Ok(Phase {
-            kind,
-            start_s,
-            seconds: totals.seconds,
-            warmup: Warmup { verdict: "a burst has no warm-up".into(), ..Warmup::default() },
-            intervals: Vec::new(),
-            overrun: OpLatencies::default(),
-            victims: Vec::new(),
-            floods: Vec::new(),
-            burst: Some(totals),
-            cut_short: options.stop.load(Ordering::Relaxed).then(|| "interrupted".to_owned()),
-        })
+        let cut_short = options.stop.load(Ordering::Relaxed).then(|| "interrupted".to_owned());
+        Ok(Phase::of_burst(start_s, totals, cut_short))
     }
 }

@@ -104,6 +104,19 @@ mod tests {
     }
 
     #[test]
+    fn each_round_begins_one_phase_later() {
+        use crate::trial::PhaseKind as K;
+        let full = builtin("copy-vs-database").unwrap().unwrap();
+        let round = |n| full.phases_of_round(n);
+        assert_eq!(round(1), [K::Victim, K::Flood, K::Both, K::Burst]);
+        assert_eq!(round(2), [K::Flood, K::Both, K::Burst, K::Victim]);
+        assert_eq!(round(4), [K::Burst, K::Victim, K::Flood, K::Both]);
+        assert_eq!(round(5), round(1));
+        let nothing = Scenario { victims: Vec::new(), floods: Vec::new(), burst: None, ..full };
+        assert_eq!(nothing.phases_of_round(2), []);
+    }
+
+    #[test]
     fn the_2010_scenario_is_the_published_one() {
         let s = builtin("copy-vs-database-2010").unwrap().unwrap();
         let v = &s.victims[0];

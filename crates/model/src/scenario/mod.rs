@@ -430,6 +430,16 @@ impl Scenario {
         possible.into_iter().filter_map(|(kind, can)| can.then_some(kind)).filter(wanted).collect()
     }
 
+    /// The phases of a round, counted from 1, in the order in which they run. Each round begins one
+    /// phase later than the round before, so that no phase always runs first.
+    #[must_use]
+    pub fn phases_of_round(&self, round: u32) -> Vec<PhaseKind> {
+        let mut kinds = self.phase_kinds();
+        let first = (round as usize).saturating_sub(1) % kinds.len().max(1);
+        kinds.rotate_left(first);
+        kinds
+    }
+
     /// Seconds that the measured parts, warm-ups and pauses take at the most, over all rounds;
     /// prefill and drain come on top.
     #[must_use]

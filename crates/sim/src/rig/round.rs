@@ -3,7 +3,7 @@
 use floodwall_device::Nanos;
 use floodwall_model::rig::Step;
 use floodwall_model::scenario::unsettled_rate;
-use floodwall_model::trial::{BurstTotals, OpLatencies, Warmup};
+use floodwall_model::trial::BurstTotals;
 use floodwall_model::{Bytes, Phase, PhaseKind, Scenario, Setting, Trial, Watch, setting};
 
 use super::{ExplainedPhase, SimRig};
@@ -38,9 +38,7 @@ impl SimRig {
         let scenario = self.fit(scenario, &machine);
         let loads = Loads::place(&mut machine, &scenario, seed)?;
         machine.explainer = self.options.explain.then(Explainer::default);
-        let kinds = scenario.phase_kinds();
-        for i in 0..kinds.len() {
-            let kind = kinds[(i + round as usize - 1) % kinds.len()];
+        for kind in scenario.phases_of_round(round) {
             prepare(&mut machine, &loads, &scenario, round, watch);
             let phase = match (kind, scenario.burst) {
                 (PhaseKind::Burst, Some(bytes)) => burst(&mut machine, bytes, round, watch),
@@ -104,16 +102,5 @@ fn burst(machine: &mut Machine, bytes: Bytes, round: u32, watch: &mut dyn Watch)
     machine.run_while(begin + DRAIN, |m| !m.load_stopped(load));
     let seconds = machine.now.since(begin).as_secs_f64();
     machine.cache.truncate(file);
-    Phase {
-        kind: PhaseKind::Burst,
-        start_s: begin.as_secs_f64(),
-        seconds,
-        warmup: Warmup { verdict: "a burst has no warm-up".into(), ..Warmup::default() },
-        intervals: Vec::new(),
-        overrun: OpLatencies::default(),
-        victims: Vec::new(),
-        floods: Vec::new(),
-        burst: Some(BurstTotals { bytes: bytes.0, seconds }),
-        cut_short: None,
-    }
+    Phase::of_burst(begin.as_secs_f64(), BurstTotals { bytes: bytes.0, seconds }, None)
 }
