@@ -10,8 +10,7 @@ use floodwall_host::task::start_ticks;
 use crate::apply::clock::Clock;
 use crate::apply::run::{Mode, Run};
 use crate::catalogue::files::Files;
-use crate::journal::log::file_name;
-use crate::journal::{Begin, JournalError, Record, SavedEntry, Store, Transaction};
+use crate::journal::{self, Begin, JournalError, SavedEntry, Store, Transaction};
 use crate::plan::entry::Entry;
 
 /// The process that changes settings.
@@ -80,7 +79,7 @@ impl Session<'_> {
         }
     }
 
-    /// Writes the first record of a new transaction, durably, and gives its file.
+    /// Begins a transaction of this process in the journal, and gives its file.
     pub(crate) fn begin_transaction(
         &self,
         entries: Vec<Entry>,
@@ -88,12 +87,9 @@ impl Session<'_> {
         expires_at_unix_s: Option<u64>,
         steers: bool,
     ) -> Result<(String, Transaction), JournalError> {
-        let last =
-            self.store.names()?.iter().filter_map(|name| name.get(..6)?.parse::<u64>().ok()).max();
-        let id = last.unwrap_or(0) + 1;
         let begin = Begin {
             format: Begin::format(),
-            id,
+            id: journal::next_id(self.store)?,
             boot_id: self.boot_id.clone(),
             pid: self.who.pid,
             pid_start_ticks: self.who.pid_start_ticks,
@@ -106,9 +102,6 @@ impl Session<'_> {
             steers,
             entries: entries.iter().map(SavedEntry::from).collect(),
         };
-        let (fresh, name) = (format!("{id:06}.new"), file_name(id));
-        self.store.write_new(&fresh, Record::Begin(begin.clone()).line().as_bytes())?;
-        self.store.rename(&fresh, &name)?;
-        Ok((name, Transaction::new(begin, entries)))
+        journal::begin(self.store, begin, entries)
     }
 }

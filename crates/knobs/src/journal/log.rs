@@ -21,7 +21,7 @@ pub struct Logged {
 }
 
 /// How journals' names end …
-const JOURNAL: &str = ".jsonl";
+pub(super) const JOURNAL: &str = ".jsonl";
 /// … and those of journals that were set aside.
 const ASIDE: &str = ".jsonl.bad";
 
@@ -124,6 +124,6 @@ fn logged(store: &dyn Store, name: String) -> Result<Logged, JournalError> {
 }
 
 /// The file of a transaction's journal.
-pub(crate) fn file_name(id: u64) -> String {
+pub(super) fn file_name(id: u64) -> String {
     format!("{id:06}{JOURNAL}")
 }

@@ -39,8 +39,9 @@
 //! process's writes stay in the page cache. A value found later is *ours* if the journal's last
 //! reading, or a write that was under way, explains it.
 
+mod begin;
 mod disk;
-pub(crate) mod log;
+mod log;
 pub mod owner;
 mod prune;
 mod record;
@@ -48,6 +49,7 @@ mod store;
 mod trace;
 mod transaction;
 
+pub(crate) use begin::{begin, next_id, write_whole};
 pub use disk::DiskStore;
 pub use log::{Logged, boot_id, cut_short, kept_aside, log, open, phase};
 pub use owner::{is_alive, is_at_it};

@@ -10,7 +10,7 @@ use crate::apply::undo::Undone;
 use crate::catalogue::cell::{Cell, State};
 use crate::catalogue::target::Target;
 use crate::catalogue::{Knob, knobs};
-use crate::journal::{JournalError, Record, SavedAt, Transaction};
+use crate::journal::{self, JournalError, Record, SavedAt, Transaction};
 use crate::plan::entry::{Entry, Step};
 use crate::plan::order::order;
 
@@ -230,9 +230,7 @@ impl Session<'_> {
         if length > hold.length / 2 {
             return Ok(());
         }
-        let fresh = format!("{}.new", hold.name.trim_end_matches(".jsonl"));
-        self.store.write_new(&fresh, text.as_bytes())?;
-        self.store.rename(&fresh, &hold.name)?;
+        journal::write_whole(self.store, &hold.name, &text)?;
         let (transaction, _) = Transaction::parse(text.as_bytes())
             .map_err(|why| JournalError::Foreign { name: hold.name.clone(), why })?;
         (hold.transaction, hold.length, hold.owed) = (transaction, length, Vec::new());
