@@ -21,12 +21,13 @@ const GLANCE: Duration = Duration::from_millis(100);
 /// Victims have to be seen meanwhile.
 const SOON: Duration = Duration::from_millis(150);
 
-/// Bytes dirty and under writeback on one device that may be a flood's (guard: 8 MiB).
-const BACKLOG: u64 = 4 << 20;
-/// Bytes a second that a flooding process dirties (guard: 4 MB).
-const RATE: f64 = 2e6;
-/// Bytes that a process makes stable at a time and more: a flood's (guard: 4 MiB).
-const COMMIT: u64 = 2 << 20;
+// The signs of a flood are half of what the guard acts on: the tracepoints are open before it acts.
+/// Bytes dirty and under writeback on one device (guard: 8 MiB).
+const SIGN_BACKLOG: u64 = 4 << 20;
+/// Bytes a second that a process dirties (guard: 4 MB).
+const SIGN_RATE: f64 = 2e6;
+/// Bytes that a process dirties for each of its commits (guard: 4 MiB).
+const SIGN_COMMIT: u64 = 2 << 20;
 /// The tracepoints stay open for so long after the last sign. The guard takes a flood for present
 /// for 3 s, and learns nothing about victims alone before that.
 const LINGER: Duration = Duration::from_secs(4);
@@ -103,8 +104,8 @@ impl Attention {
         self.commits.retain(|_, seen| at.saturating_sub(*seen) < COMMITS);
         let mut floods = false;
         for actor in actors() {
-            let much = actor.dirtied_bytes as f64 >= RATE * window.as_secs_f64();
-            let stays = actor.dirtied_bytes >= COMMIT * actor.commits.count();
+            let much = actor.dirtied_bytes as f64 >= SIGN_RATE * window.as_secs_f64();
+            let stays = actor.dirtied_bytes >= SIGN_COMMIT * actor.commits.count();
             if look.sees_waits && !actor.commits.is_empty() && !stays {
                 self.commits.insert(actor.who.clone(), at);
             } else if look.sees_waits && much {
@@ -114,7 +115,7 @@ impl Attention {
         }
         let backlog =
             |d: &DeviceObservation| d.dirty_bytes.unwrap_or(0) + d.writeback_bytes.unwrap_or(0);
-        if look.steers || look.devices.iter().any(|d| backlog(d) >= BACKLOG) || floods {
+        if look.steers || look.devices.iter().any(|d| backlog(d) >= SIGN_BACKLOG) || floods {
             self.sign = Some(at);
             self.was_false = false;
         } else if self.alarm {
@@ -138,7 +139,7 @@ impl Attention {
     /// have begun. After a false alarm the next sample comes first: a disk that is not steered
     /// may be flooded for hours.
     pub(crate) fn is_sign(&mut self, dirty: u64) -> bool {
-        self.alarm = !self.was_false && dirty >= self.dirty.saturating_add(BACKLOG);
+        self.alarm = !self.was_false && dirty >= self.dirty.saturating_add(SIGN_BACKLOG);
         self.alarm
     }
 
@@ -151,6 +152,7 @@ impl Attention {
 
 #[cfg(test)]
 mod tests {
+    use floodwall_guard::config::{BACKLOG, FLOOD_COMMIT, FLOOD_RATE};
     use floodwall_model::plant::DeviceKind;
     use floodwall_model::trial::DeviceSample;
     use floodwall_model::{DeviceId, LatencyCounts};
@@ -200,6 +202,12 @@ mod tests {
     }
 
     #[test]
+    fn a_sign_is_half_of_what_the_guard_acts_on() {
+        assert_eq!(2 * SIGN_BACKLOG, BACKLOG);
+        assert_eq!((2.0 * SIGN_RATE, 2 * SIGN_COMMIT), (FLOOD_RATE, FLOOD_COMMIT));
+    }
+
+    #[test]
     fn without_signs_a_second_in_eight_is_looked_at() {
         let mut bench = Bench::new();
         let open: Vec<bool> =
@@ -213,7 +221,7 @@ mod tests {
     #[test]
     fn each_sign_of_a_flood_keeps_the_tracepoints_open_and_for_a_while_after() {
         let signs: [(&str, u64, Vec<Actor>, bool); 3] = [
-            ("a backlog", BACKLOG, vec![], false),
+            ("a backlog", SIGN_BACKLOG, vec![], false),
             ("a writer", 0, vec![writer("cp", 600_000)], false),
             ("a knob that is held", 0, vec![], true),
         ];
@@ -235,21 +243,21 @@ mod tests {
     #[test]
     fn between_looks_growing_dirty_pages_are_a_sign() {
         let mut bench = Bench::new();
-        bench.look(BACKLOG - 1, vec![], false);
-        assert!(!bench.attention.is_sign(2 * BACKLOG - 2));
-        assert!(bench.attention.is_sign(2 * BACKLOG - 1));
+        bench.look(SIGN_BACKLOG - 1, vec![], false);
+        assert!(!bench.attention.is_sign(2 * SIGN_BACKLOG - 2));
+        assert!(bench.attention.is_sign(2 * SIGN_BACKLOG - 1));
         // A flood of another device: the next alarm is heard after the next sample began.
         bench.look(0, vec![], false);
         let deaf = (0..100).take_while(|_| {
-            let is_deaf = !bench.attention.is_sign(2 * BACKLOG);
+            let is_deaf = !bench.attention.is_sign(2 * SIGN_BACKLOG);
             bench.look(0, vec![], false);
             is_deaf
         });
         assert_eq!(deaf.count() as u32 * TICK, PERIOD - TICK);
         // A real one.
         bench.look(0, vec![], false);
-        bench.look(BACKLOG, vec![], false);
-        assert!(bench.attention.is_sign(3 * BACKLOG));
+        bench.look(SIGN_BACKLOG, vec![], false);
+        assert!(bench.attention.is_sign(3 * SIGN_BACKLOG));
     }
 
     #[test]

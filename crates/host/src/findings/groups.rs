@@ -18,9 +18,9 @@ use super::view::{prefix, rate, speed, time, writable};
 
 /// A process that dirties at this share of the drain rate or more is a flood.
 const FLOOD_SHARE: f64 = 0.25;
-/// More than a database dirties for one commit, on average. The guard, which looks on for longer,
-/// calls a process a flood from 4 MiB on.
-const LARGE_COMMIT_BYTES: u64 = 1 << 20;
+/// More than a database dirties for one commit, on average. The guard's figure is 4 MiB. On a slow
+/// disk a copy dirties less than that within the window, and its only commit would excuse it.
+const LARGEST_PIECE_BYTES: u64 = 1 << 20;
 /// A process that waits for this share of the window or more is a victim.
 const WAITING_SHARE: f64 = 0.1;
 /// The share of the drain rate that the remedy leaves to the flood.
@@ -128,7 +128,7 @@ pub fn victim_in(path: &str, status: &Status, users: &[DiskUser]) -> Option<Stri
 /// commits all of it in small pieces leaves nothing dirty. On a slow disk such commits may be all
 /// that the drain rate is known from.
 fn floods(user: &DiskUser, rate: f64, window_s: f64) -> bool {
-    let commits_pieces = user.dirtied_bytes < LARGE_COMMIT_BYTES * user.commits;
+    let commits_pieces = user.dirtied_bytes < LARGEST_PIECE_BYTES * user.commits;
     user.dirtied_bytes as f64 >= FLOOD_SHARE * rate * window_s && !commits_pieces
 }
 
