@@ -22,6 +22,7 @@ use processes::interrupt;
 use published::Experiment;
 use published::document::replace_section;
 use published::origin::{self, Origin};
+use published::stored;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -111,8 +112,6 @@ pub(crate) fn run(
     most: usize,
 ) -> anyhow::Result<()> {
     let root = origin::root()?;
-    std::fs::create_dir_all(files.data)
-        .with_context(|| format!("can't make '{}'", files.data.display()))?;
     let missing: Vec<Cell> = Cell::all()
         .filter(|cell| !matches!(cell.stored(files.data), Ok(stored) if stored.plan == plan))
         .collect();
@@ -121,8 +120,7 @@ pub(crate) fn run(
         let origin = Origin::now(&root, &INPUTS)?;
         let stored = Stored { plan, origin, measured: cell.measure(floodwall, plan)? };
         let path = cell.path(files.data);
-        std::fs::write(&path, serde_json::to_string(&stored)? + "\n")
-            .with_context(|| format!("can't write '{}'", path.display()))?;
+        stored::write(&path, &stored)?;
     }
     if missing.len() > most {
         eprintln!("{} cells are still to be measured: run it again to go on", missing.len() - most);

@@ -12,6 +12,7 @@
 use std::path::Path;
 
 use anyhow::Context;
+use published::stored;
 use serde_json::{Value, json};
 
 use crate::devices::Floodwall;
@@ -33,7 +34,6 @@ const SIZE: &str = "32GiB";
 
 /// Measures the trials missing in `data`, at most `most` of them.
 pub(crate) fn run(floodwall: &Floodwall, data: &Path, most: usize) -> anyhow::Result<()> {
-    std::fs::create_dir_all(data).with_context(|| format!("can't make '{}'", data.display()))?;
     let cells =
         PRESETS.iter().flat_map(|preset| SETTINGS.iter().map(move |setting| (preset, setting)));
     let missing = cells.filter(|((preset, _), (name, _))| !path(data, preset, name).exists());
@@ -41,8 +41,7 @@ pub(crate) fn run(floodwall: &Floodwall, data: &Path, most: usize) -> anyhow::Re
         eprintln!("{preset}, {name}");
         let measured = measure(floodwall, preset, cache, knobs)?;
         let path = path(data, preset, name);
-        std::fs::write(&path, serde_json::to_string_pretty(&measured)? + "\n")
-            .with_context(|| format!("can't write '{}'", path.display()))?;
+        stored::write_pretty(&path, &measured)?;
     }
     Ok(())
 }

@@ -285,8 +285,7 @@ fn guard(
 /// A result, once it is on disk as it is.
 fn kept(directory: &Path, name: &str, text: &str) -> anyhow::Result<Value> {
     let path = directory.join(name);
-    let written = std::fs::create_dir_all(directory).and_then(|()| std::fs::write(&path, text));
-    written.with_context(|| format!("can't write '{}'", path.display()))?;
+    stored::write_text(&path, text)?;
     serde_json::from_str(text).with_context(|| format!("'{}'", path.display()))
 }
 

@@ -14,7 +14,6 @@ use std::sync::PoisonError;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use anyhow::Context;
 use floodwall_device::Nanos;
 use floodwall_device::fault::Disturbance;
 use floodwall_device::spec::{Fault, FaultKind};
@@ -25,6 +24,7 @@ use floodwall_tune::objective::Reference;
 use floodwall_tune::tuner::{Clock, Options, tune};
 use published::document::replace_section;
 use published::origin::{self, Origin};
+use published::stored;
 use serde::{Deserialize, Serialize};
 
 use crate::cells::{self, Cell};
@@ -121,9 +121,7 @@ pub(crate) fn run(args: &NoiseArgs) -> anyhow::Result<()> {
     if args.dry_run {
         return Ok(());
     }
-    let text = serde_json::to_string(&noise)? + "\n";
-    std::fs::write(&args.data, text)
-        .with_context(|| format!("can't write '{}'", args.data.display()))?;
+    stored::write(&args.data, &noise)?;
     replace_section(&args.out, "league-noise", "league noise", &section, &noise.origin, &root)
 }
 

@@ -14,6 +14,7 @@ use std::path::Path;
 use anyhow::Context;
 
 use crate::origin::{Origin, Sources};
+use crate::stored;
 
 const WITH: (&str, &str) = ("<!-- measured with: ", " -->");
 const STALE: &str = "> **Stale**: ";
@@ -165,10 +166,7 @@ fn read(path: &Path) -> anyhow::Result<String> {
 }
 
 fn write(path: &Path, old: &str, new: &str) -> anyhow::Result<()> {
-    if old == new {
-        return Ok(());
-    }
-    std::fs::write(path, new).with_context(|| format!("can't write '{}'", path.display()))
+    if old == new { Ok(()) } else { stored::write_text(path, new) }
 }
 
 #[cfg(test)]

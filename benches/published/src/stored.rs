@@ -1,19 +1,24 @@
-//! JSON files of measurements.
+//! Files of measurements, in JSON, and how they and the documents are written.
 
 use std::collections::BTreeMap;
-use std::io::ErrorKind;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use anyhow::Context;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+/// Of a new file, less what the umask takes.
+const NEW_FILE_MODE: u32 = 0o666;
+
 /// A stored file; `None` without one.
 ///
 /// # Errors
 /// A file that can't be read or understood.
 pub fn read<T: DeserializeOwned>(path: &Path) -> anyhow::Result<Option<T>> {
-    match std::fs::read_to_string(path) {
+    match fs::read_to_string(path) {
         Ok(text) => serde_json::from_str(&text).map(Some).with_context(|| {
             format!("'{}' was changed or cut; remove it to run it again", path.display())
         }),
@@ -27,8 +32,8 @@ pub fn read<T: DeserializeOwned>(path: &Path) -> anyhow::Result<Option<T>> {
 /// # Errors
 /// A directory or a file that can't be read or understood.
 pub fn read_all<T: DeserializeOwned>(directory: &Path) -> anyhow::Result<BTreeMap<String, T>> {
-    let entries = std::fs::read_dir(directory)
-        .with_context(|| format!("can't read '{}'", directory.display()))?;
+    let entries =
+        fs::read_dir(directory).with_context(|| format!("can't read '{}'", directory.display()))?;
     let mut all = BTreeMap::new();
     for entry in entries {
         let path = entry?.path();
@@ -45,7 +50,7 @@ pub fn read_all<T: DeserializeOwned>(directory: &Path) -> anyhow::Result<BTreeMa
 /// # Errors
 /// A file that can't be written.
 pub fn write<T: Serialize>(path: &Path, what: &T) -> anyhow::Result<()> {
-    replace(path, &serde_json::to_string(what)?)
+    write_text(path, &(serde_json::to_string(what)? + "\n"))
 }
 
 /// The same, indented.
@@ -53,13 +58,44 @@ pub fn write<T: Serialize>(path: &Path, what: &T) -> anyhow::Result<()> {
 /// # Errors
 /// A file that can't be written.
 pub fn write_pretty<T: Serialize>(path: &Path, what: &T) -> anyhow::Result<()> {
-    replace(path, &serde_json::to_string_pretty(what)?)
+    write_text(path, &(serde_json::to_string_pretty(what)? + "\n"))
 }
 
-fn replace(path: &Path, json: &str) -> anyhow::Result<()> {
-    let beside = path.with_extension("new");
-    std::fs::create_dir_all(path.parent().unwrap_or(path))
-        .and_then(|()| std::fs::write(&beside, format!("{json}\n")))
-        .and_then(|()| std::fs::rename(&beside, path))
-        .with_context(|| format!("can't write '{}'", path.display()))
+/// The same of a text as it is.
+///
+/// # Errors
+/// A file that can't be written.
+pub fn write_text(path: &Path, text: &str) -> anyhow::Result<()> {
+    replace(path, text).with_context(|| format!("can't write '{}'", path.display()))
+}
+
+/// The temporary file goes with its handle, unless it becomes the file.
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let directory = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    fs::create_dir_all(directory)?;
+    let mode = fs::Permissions::from_mode(NEW_FILE_MODE);
+    let mut temporary = tempfile::Builder::new().permissions(mode).tempfile_in(directory)?;
+    temporary.write_all(text.as_bytes())?;
+    temporary.as_file().sync_all()?;
+    temporary.persist(path)?;
+    File::open(directory)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_written_whole_or_not_at_all() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("below/x.json");
+        write(&path, &[1, 2]).unwrap();
+        write(&path, &[3]).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "[3]\n");
+        // A directory of this name can't be replaced: nothing is left beside it.
+        let taken = dir.path().join("below/taken.json");
+        fs::create_dir_all(&taken).unwrap();
+        assert!(write(&taken, &[1]).is_err());
+        assert_eq!(fs::read_dir(dir.path().join("below")).unwrap().count(), 2);
+    }
 }
