@@ -13,9 +13,10 @@
 //! | `page_cache`, `extent` | dirty and writeback pages, as ranges |
 //! | `limits`, `throttle` | mm/page-writeback.c |
 //! | `groups` | control groups of victims and floods: `io.max`, `memory.high` |
-//! | `writeback` | fs/fs-writeback.c, pdflush |
+//! | `writeback` | fs/fs-writeback.c, mm/pdflush.c |
 //! | `fs` | fsync and journals of xfs, ext3, ext4, btrfs |
 //! | `block`, `wbt`, `elevator`, `driver` | block/, and what a device's driver says |
+//! | `eras` | the parts that only kernels before 6.x had, and which kernel has which |
 //! | `machine` | puts them together and lets time pass |
 //! | `plant` | lives on while somebody looks at it and turns its knobs, as a [`Plant`] |
 //! | `options`, `rig`, `phase`, `setup`, `settings` | a scenario under a setting as a [`Trial`] |
@@ -33,13 +34,13 @@ mod dd;
 mod disktest;
 mod driver;
 pub mod elevator;
+pub mod eras;
 mod error;
 mod event;
 pub mod explain;
 mod extent;
 mod fs;
 mod groups;
-pub mod kernel;
 pub mod limits;
 mod machine;
 mod options;
@@ -60,6 +61,7 @@ mod writeback;
 
 pub use dd::DdResult;
 pub use disktest::{DiskTest, DiskTestResult};
+pub use eras::kernel;
 pub use error::SimError;
 pub use fs::{FsKind, UnknownFs};
 pub use options::SimOptions;

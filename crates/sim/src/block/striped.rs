@@ -139,7 +139,7 @@ mod tests {
     use floodwall_device::Op;
 
     use super::*;
-    use crate::elevator::Noop;
+    use crate::eras::elevator::Noop;
     use crate::request::{Flags, NORMAL_LEVEL, PriorityClass};
 
     fn request(id: u64, offset: u64) -> IoRequest {

@@ -6,16 +6,16 @@
 
 /// Mean time between the completion of a request and the next one of the same process, in jiffies.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct ThinkTime {
+pub(crate) struct ThinkTime {
     /// Weight of the samples: 0 at first, 255 at most.
-    pub(super) samples: u64,
+    pub(crate) samples: u64,
     total: u64,
     /// Mean, jiffies.
-    pub(super) mean: u64,
+    pub(crate) mean: u64,
 }
 
 impl ThinkTime {
-    pub(super) const fn update(&mut self, jiffies: u64) {
+    pub(crate) const fn update(&mut self, jiffies: u64) {
         self.samples = (7 * self.samples + 256) / 8;
         self.total = (7 * self.total + 256 * jiffies) / 8;
         self.mean = (self.total + 128) / self.samples;
@@ -25,18 +25,18 @@ impl ThinkTime {
 /// Mean distance between the end of a request and the start of the next one of the same process, in
 /// sectors of 512 bytes.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct SeekDistance {
+pub(crate) struct SeekDistance {
     /// Weight of the samples: 0 at first, 255 at most.
-    pub(super) samples: u64,
+    pub(crate) samples: u64,
     total: u64,
     /// Mean, sectors.
-    pub(super) mean: u64,
+    pub(crate) mean: u64,
 }
 
 impl SeekDistance {
     /// Takes a distance in; a single long one (page-in, metadata) counts for no more than four
     /// times the mean and a bit.
-    pub(super) fn update(&mut self, sectors: u64) {
+    pub(crate) fn update(&mut self, sectors: u64) {
         let slack = if self.samples <= 60 { 2 * 1024 * 1024 } else { 2 * 1024 * 64 };
         let sectors = sectors.min(self.mean * 4 + slack);
         self.samples = (7 * self.samples + 256) / 8;
@@ -46,7 +46,7 @@ impl SeekDistance {
 }
 
 /// Whether a mean rests on enough to be believed (`sample_valid`): three samples.
-pub(super) const fn sample_valid(samples: u64) -> bool {
+pub(crate) const fn sample_valid(samples: u64) -> bool {
     samples > 80
 }
 
@@ -54,7 +54,7 @@ pub(super) const fn sample_valid(samples: u64) -> bool {
 /// (`as_choose_req`, `cfq_choose_req`), all in bytes. The nearer one ahead wins. Going back costs
 /// `penalty` times as much and is considered up to `back_max` only. Of two positions further
 /// behind, the one furthest behind wins.
-pub(super) const fn first_is_better(
+pub(crate) const fn first_is_better(
     last: u64,
     back_max: u64,
     penalty: u64,

@@ -6,7 +6,7 @@
 
 /// A map from `u64` to `V`.
 #[derive(Clone, Debug)]
-pub(super) struct IdMap<V> {
+pub(crate) struct IdMap<V> {
     slots: Vec<Option<(u64, V)>>,
     len: usize,
 }
@@ -14,11 +14,11 @@ pub(super) struct IdMap<V> {
 impl<V: Copy> IdMap<V> {
     const INITIAL_SLOTS: usize = 64;
 
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { slots: vec![None; Self::INITIAL_SLOTS], len: 0 }
     }
 
-    pub(super) fn get(&self, key: u64) -> Option<V> {
+    pub(crate) fn get(&self, key: u64) -> Option<V> {
         let mask = self.slots.len() - 1;
         let mut at = home(key, mask);
         while let Some((found, value)) = self.slots[at] {
@@ -31,7 +31,7 @@ impl<V: Copy> IdMap<V> {
     }
 
     /// Stores a value, replacing what the key had.
-    pub(super) fn insert(&mut self, key: u64, value: V) {
+    pub(crate) fn insert(&mut self, key: u64, value: V) {
         if (self.len + 1) * 4 > self.slots.len() * 3 {
             self.grow();
         }
@@ -48,7 +48,7 @@ impl<V: Copy> IdMap<V> {
         self.len += 1;
     }
 
-    pub(super) fn remove(&mut self, key: u64) -> Option<V> {
+    pub(crate) fn remove(&mut self, key: u64) -> Option<V> {
         let mask = self.slots.len() - 1;
         let mut at = home(key, mask);
         loop {

@@ -8,40 +8,40 @@ const UPTIME_S: u64 = 300;
 
 /// Converts virtual time to ticks and back. A tick is `1 s / HZ`.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Clock {
+pub(crate) struct Clock {
     hz: u64,
     tick_ns: u64,
 }
 
 impl Clock {
     /// A clock with `hz` ticks a second; `hz` divides 1000 (`build` has checked it).
-    pub(super) const fn new(hz: u32) -> Self {
+    pub(crate) const fn new(hz: u32) -> Self {
         let hz = if hz == 0 { 1 } else { hz as u64 };
         Self { hz, tick_ns: 1_000_000_000 / hz }
     }
 
     /// Ticks a second.
-    pub(super) const fn hz(self) -> u64 {
+    pub(crate) const fn hz(self) -> u64 {
         self.hz
     }
 
     /// `jiffies` at this moment.
-    pub(super) const fn jiffies(self, now: Nanos) -> u64 {
+    pub(crate) const fn jiffies(self, now: Nanos) -> u64 {
         now.0 / self.tick_ns + UPTIME_S * self.hz
     }
 
     /// The first moment at which `jiffies` has this value.
-    pub(super) const fn at(self, jiffies: u64) -> Nanos {
+    pub(crate) const fn at(self, jiffies: u64) -> Nanos {
         Nanos(jiffies.saturating_sub(UPTIME_S * self.hz).saturating_mul(self.tick_ns))
     }
 
     /// `msecs_to_jiffies`: rounded up.
-    pub(super) const fn ticks(self, ms: u64) -> u64 {
+    pub(crate) const fn ticks(self, ms: u64) -> u64 {
         ms.saturating_mul(self.hz).div_ceil(1000)
     }
 
     /// `jiffies_to_msecs`.
-    pub(super) const fn to_ms(self, jiffies: u64) -> u64 {
+    pub(crate) const fn to_ms(self, jiffies: u64) -> u64 {
         jiffies * 1000 / self.hz
     }
 }

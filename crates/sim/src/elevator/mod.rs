@@ -10,58 +10,43 @@
 //! and the depth of the device. Flushes bypass every elevator: they are handed out before anything
 //! else (`blk_mq_insert_request`, 6.18; drained barriers before 2.6.37).
 //!
-//! | file | algorithm | kernels |
-//! |---|---|---|
-//! | `noop` | first in, first out | 2.6.18 to 3.2 |
-//! | `deadline` | sectors in order, bounded waiting | 2.6.18 to 3.2 |
-//! | `anticipatory` | deadline that waits for the next read of the same process | 2.6.18, 2.6.32 |
-//! | `cfq_18`, `cfq_32` | time slices for each process | 2.6.18; 2.6.32, 3.2 |
-//! | `none` | a queue for each CPU, straight to the device | 6.x |
-//! | `mq_deadline` | deadline by I/O priority class | 6.x |
-//! | `kyber` | as many requests of a kind in the device as its latency allows | 6.x |
-//! | `bfq` | budgets of sectors for each process | 6.x |
+//! | file | algorithm |
+//! |---|---|
+//! | `none` | a queue for each CPU, straight to the device |
+//! | `mq_deadline` | deadline by I/O priority class |
+//! | `kyber` | as many requests of a kind in the device as its latency allows |
+//! | `bfq` | budgets of sectors for each process |
 //!
-//! Shared parts: `pool` (requests, queues by age, the merge hash), `sorted` (queues by position,
-//! merging), `history` (think times and seek distances). Smaller ones are `jiffies`, `id_map` and
-//! `tunable`.
+//! These are of 6.x; older kernels' are in [`crate::eras`]. Shared parts: `pool` (requests, queues
+//! by age, the merge hash), `sorted` (queues by position, merging), `history` (think times and seek
+//! distances). Smaller ones are `jiffies`, `id_map` and `tunable`.
 //!
 //! [`build`] makes an elevator; [`offered`] says which kernel had which.
 
-mod anticipatory;
 mod bfq;
-mod cfq_18;
-mod cfq_32;
-mod deadline;
-mod history;
-mod id_map;
-mod jiffies;
-mod kind;
+pub(crate) mod history;
+pub(crate) mod id_map;
+pub(crate) mod jiffies;
+pub(crate) mod kind;
 mod kyber;
 mod mq_deadline;
 mod none;
-mod noop;
-mod pool;
-mod sorted;
+pub(crate) mod pool;
+pub(crate) mod sorted;
 #[cfg(test)]
-mod tests;
-mod tunable;
+pub(crate) mod tests;
+pub(crate) mod tunable;
 
 use floodwall_device::Nanos;
 
 use crate::request::{IoRequest, ProcessId};
 
-pub use anticipatory::{Anticipatory, AnticipatoryTunables};
+pub use crate::eras::parts::{BuildError, QueueFacts, build, default_for, offered};
 pub use bfq::{Bfq, BfqTunables};
-pub use cfq_18::{Cfq18, Cfq18Tunables};
-pub use cfq_32::{Cfq32, Cfq32Tunables};
-pub use deadline::{Deadline, DeadlineTunables};
-pub use kind::{
-    BuildError, ElevatorKind, QueueFacts, UnknownElevator, build, default_for, offered,
-};
+pub use kind::{ElevatorKind, UnknownElevator};
 pub use kyber::{Kyber, KyberTunables};
 pub use mq_deadline::{MqDeadline, MqDeadlineTunables};
 pub use none::NoElevator;
-pub use noop::Noop;
 pub use tunable::TunableError;
 
 /// What [`Elevator::dispatch`] says.

@@ -22,10 +22,9 @@ use std::collections::VecDeque;
 
 use floodwall_device::{Nanos, Op};
 
-use super::deadline::direction_of;
 use super::jiffies::Clock;
 use super::pool::Handle;
-use super::sorted::{Rules, SortedQueues};
+use super::sorted::{READ, Rules, SortedQueues, WRITE, direction_of};
 use super::tunable::tunables;
 use super::{Dispatch, Elevator, Merge, TunableError};
 use crate::request::{IoRequest, PriorityClass};
@@ -65,8 +64,6 @@ impl Default for MqDeadlineTunables {
     }
 }
 
-const READ: usize = 0;
-const WRITE: usize = 1;
 const CLASSES: usize = 3;
 
 /// The mq-deadline elevator.

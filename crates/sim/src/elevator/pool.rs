@@ -19,16 +19,16 @@ const NIL: u32 = u32::MAX;
 
 /// Names a waiting request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Handle(u32);
+pub(crate) struct Handle(u32);
 
 /// A waiting request and its places in the lists.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Entry {
-    pub(super) request: IoRequest,
+pub(crate) struct Entry {
+    pub(crate) request: IoRequest,
     /// When its deadline is, or when it came; the elevator says which. Jiffies.
-    pub(super) stamp: u64,
+    pub(crate) stamp: u64,
     /// The queue it is in.
-    pub(super) queue: u32,
+    pub(crate) queue: u32,
     older: u32,
     newer: u32,
     chain_previous: u32,
@@ -37,7 +37,7 @@ pub(super) struct Entry {
 
 /// The slab of waiting requests.
 #[derive(Clone, Debug)]
-pub(super) struct Pool {
+pub(crate) struct Pool {
     entries: Vec<Entry>,
     /// First free slot; the others follow through `newer`.
     free: u32,
@@ -45,16 +45,16 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    pub(super) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self { entries: Vec::new(), free: NIL, len: 0 }
     }
 
     /// Number of waiting requests.
-    pub(super) const fn len(&self) -> usize {
+    pub(crate) const fn len(&self) -> usize {
         self.len
     }
 
-    pub(super) fn add(&mut self, request: IoRequest, queue: u32, stamp: u64) -> Handle {
+    pub(crate) fn add(&mut self, request: IoRequest, queue: u32, stamp: u64) -> Handle {
         let entry = Entry {
             request,
             stamp,
@@ -76,7 +76,7 @@ impl Pool {
     }
 
     /// Gives the slot back; the request must be out of every list.
-    pub(super) fn take(&mut self, handle: Handle) -> IoRequest {
+    pub(crate) fn take(&mut self, handle: Handle) -> IoRequest {
         let entry = &mut self.entries[handle.0 as usize];
         entry.newer = self.free;
         self.free = handle.0;
@@ -84,27 +84,27 @@ impl Pool {
         entry.request
     }
 
-    pub(super) fn entry(&self, handle: Handle) -> &Entry {
+    pub(crate) fn entry(&self, handle: Handle) -> &Entry {
         &self.entries[handle.0 as usize]
     }
 
-    pub(super) fn request(&self, handle: Handle) -> &IoRequest {
+    pub(crate) fn request(&self, handle: Handle) -> &IoRequest {
         &self.entries[handle.0 as usize].request
     }
 
-    pub(super) fn stamp_mut(&mut self, handle: Handle) -> &mut u64 {
+    pub(crate) fn stamp_mut(&mut self, handle: Handle) -> &mut u64 {
         &mut self.entries[handle.0 as usize].stamp
     }
 
     /// Lengthens a request by what touches its end.
-    pub(super) fn grow_back(&mut self, handle: Handle, bytes: u64, queued: Nanos) {
+    pub(crate) fn grow_back(&mut self, handle: Handle, bytes: u64, queued: Nanos) {
         let request = &mut self.entries[handle.0 as usize].request;
         request.len += bytes;
         request.queued = request.queued.min(queued);
     }
 
     /// Lengthens a request by what touches its start.
-    pub(super) fn grow_front(&mut self, handle: Handle, bytes: u64, queued: Nanos) {
+    pub(crate) fn grow_front(&mut self, handle: Handle, bytes: u64, queued: Nanos) {
         let request = &mut self.entries[handle.0 as usize].request;
         request.offset -= bytes;
         request.len += bytes;
@@ -112,12 +112,12 @@ impl Pool {
     }
 
     /// The request that came next after this one into the same queue.
-    pub(super) fn newer(&self, handle: Handle) -> Option<Handle> {
+    pub(crate) fn newer(&self, handle: Handle) -> Option<Handle> {
         some(self.entries[handle.0 as usize].newer)
     }
 
     /// The request that came last before this one into the same queue.
-    pub(super) fn older(&self, handle: Handle) -> Option<Handle> {
+    pub(crate) fn older(&self, handle: Handle) -> Option<Handle> {
         some(self.entries[handle.0 as usize].older)
     }
 }
@@ -128,30 +128,30 @@ const fn some(slot: u32) -> Option<Handle> {
 
 /// A queue by age.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Fifo {
+pub(crate) struct Fifo {
     oldest: u32,
     newest: u32,
     len: u32,
 }
 
 impl Fifo {
-    pub(super) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self { oldest: NIL, newest: NIL, len: 0 }
     }
 
-    pub(super) const fn is_empty(&self) -> bool {
+    pub(crate) const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    pub(super) const fn oldest(&self) -> Option<Handle> {
+    pub(crate) const fn oldest(&self) -> Option<Handle> {
         some(self.oldest)
     }
 
-    pub(super) const fn newest(&self) -> Option<Handle> {
+    pub(crate) const fn newest(&self) -> Option<Handle> {
         some(self.newest)
     }
 
-    pub(super) fn push(&mut self, pool: &mut Pool, handle: Handle) {
+    pub(crate) fn push(&mut self, pool: &mut Pool, handle: Handle) {
         let newest = self.newest;
         let entry = &mut pool.entries[handle.0 as usize];
         entry.older = newest;
@@ -165,7 +165,7 @@ impl Fifo {
         self.len += 1;
     }
 
-    pub(super) fn unlink(&mut self, pool: &mut Pool, handle: Handle) {
+    pub(crate) fn unlink(&mut self, pool: &mut Pool, handle: Handle) {
         let Entry { older, newer, .. } = pool.entries[handle.0 as usize];
         if older == NIL {
             self.oldest = newer;
@@ -182,7 +182,7 @@ impl Fifo {
 
     /// Moves `handle` right before `older_one` in the same queue (`list_move`, when a younger
     /// request takes an older one in).
-    pub(super) fn move_before(&mut self, pool: &mut Pool, handle: Handle, older_one: Handle) {
+    pub(crate) fn move_before(&mut self, pool: &mut Pool, handle: Handle, older_one: Handle) {
         self.unlink(pool, handle);
         let before = pool.entries[older_one.0 as usize].older;
         pool.entries[handle.0 as usize].older = before;
@@ -198,19 +198,19 @@ impl Fifo {
 }
 
 /// Whether a request may ever be merged (`rq_mergeable`: no flush, no FUA, no write of zeroes).
-pub(super) const fn mergeable(request: &IoRequest) -> bool {
+pub(crate) const fn mergeable(request: &IoRequest) -> bool {
     matches!(request.op, Op::Read | Op::Write { fua: false } | Op::Discard)
 }
 
 /// Whether two pieces may become one request (`blk_rq_merge_ok`): mergeable, the same operation,
 /// and where `same_class` the same I/O priority.
-pub(super) fn compatible(a: &IoRequest, b: &IoRequest, same_class: bool) -> bool {
+pub(crate) fn compatible(a: &IoRequest, b: &IoRequest, same_class: bool) -> bool {
     mergeable(a) && mergeable(b) && a.op == b.op && (!same_class || a.priority() == b.priority())
 }
 
 /// Waiting requests by their last byte.
 #[derive(Clone, Debug)]
-pub(super) struct EndHash {
+pub(crate) struct EndHash {
     heads: Vec<u32>,
 }
 
@@ -218,7 +218,7 @@ impl EndHash {
     /// 64 chains in the kernel (`ELV_HASH_ENTRIES`); 256 here, which changes no result.
     const CHAINS: usize = 256;
 
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { heads: vec![NIL; Self::CHAINS] }
     }
 
@@ -227,7 +227,7 @@ impl EndHash {
     }
 
     /// Puts a request in, if it may be merged at all.
-    pub(super) fn insert(&mut self, pool: &mut Pool, handle: Handle) {
+    pub(crate) fn insert(&mut self, pool: &mut Pool, handle: Handle) {
         let entry = &mut pool.entries[handle.0 as usize];
         if !mergeable(&entry.request) {
             return;
@@ -243,7 +243,7 @@ impl EndHash {
     }
 
     /// Takes a request out; call it before its end changes.
-    pub(super) fn remove(&mut self, pool: &mut Pool, handle: Handle) {
+    pub(crate) fn remove(&mut self, pool: &mut Pool, handle: Handle) {
         let Entry { request, chain_previous, chain_next, .. } = pool.entries[handle.0 as usize];
         if !mergeable(&request) {
             return;
@@ -259,7 +259,7 @@ impl EndHash {
     }
 
     /// The youngest request that ends at `offset` and that `accept` takes.
-    pub(super) fn ending_at(
+    pub(crate) fn ending_at(
         &self,
         pool: &Pool,
         offset: u64,

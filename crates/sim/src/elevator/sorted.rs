@@ -16,6 +16,15 @@ use super::history::first_is_better;
 use super::pool::{EndHash, Entry, Fifo, Handle, Pool, compatible, mergeable};
 use crate::request::IoRequest;
 
+/// Numbers of the queues of deadline, mq-deadline and anticipatory.
+pub(crate) const READ: usize = 0;
+pub(crate) const WRITE: usize = 1;
+
+/// The data direction of a request: everything but a read counts as a write.
+pub(crate) const fn direction_of(request: &IoRequest) -> usize {
+    if request.is_read() { READ } else { WRITE }
+}
+
 /// One queue: the same requests by first byte and by age.
 #[derive(Clone, Debug)]
 struct Queue {
@@ -29,27 +38,27 @@ struct Queue {
 
 /// What merging may do.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Rules {
+pub(crate) struct Rules {
     /// Greatest size of a request, bytes.
-    pub(super) max_bytes: u64,
+    pub(crate) max_bytes: u64,
     /// Queue in which to look for a request that starts where the bio ends.
-    pub(super) front: Option<u32>,
+    pub(crate) front: Option<u32>,
     /// Whether only requests of the same I/O priority class may become one (blk-mq).
-    pub(super) same_class: bool,
+    pub(crate) same_class: bool,
 }
 
 /// How far and at what price a head goes back for a request.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Reach {
+pub(crate) struct Reach {
     /// Not farther than this, bytes.
-    pub(super) back_max: u64,
+    pub(crate) back_max: u64,
     /// What going back costs, compared with going ahead.
-    pub(super) penalty: u64,
+    pub(crate) penalty: u64,
 }
 
 /// Why a request leaves its place while a bio is merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Leaving {
+pub(crate) enum Leaving {
     /// It now starts earlier and is sorted in again.
     Moves,
     /// It becomes part of its neighbour and is gone.
@@ -58,7 +67,7 @@ pub(super) enum Leaving {
 
 /// Queues over one pool of requests.
 #[derive(Clone, Debug)]
-pub(super) struct SortedQueues {
+pub(crate) struct SortedQueues {
     pool: Pool,
     queues: Vec<Queue>,
     ends: EndHash,
@@ -67,7 +76,7 @@ pub(super) struct SortedQueues {
 }
 
 impl SortedQueues {
-    pub(super) fn new(queues: u32) -> Self {
+    pub(crate) fn new(queues: u32) -> Self {
         let mut made =
             Self { pool: Pool::new(), queues: Vec::new(), ends: EndHash::new(), last_merge: None };
         for _ in 0..queues {
@@ -77,29 +86,29 @@ impl SortedQueues {
     }
 
     /// Another queue; they are numbered from zero.
-    pub(super) fn add_queue(&mut self) -> u32 {
+    pub(crate) fn add_queue(&mut self) -> u32 {
         self.queues.push(Queue { by_position: VecDeque::new(), by_age: Fifo::new() });
         self.queues.len() as u32 - 1
     }
 
     /// Number of requests in all queues.
-    pub(super) const fn len(&self) -> usize {
+    pub(crate) const fn len(&self) -> usize {
         self.pool.len()
     }
 
-    pub(super) fn queue_is_empty(&self, queue: u32) -> bool {
+    pub(crate) fn queue_is_empty(&self, queue: u32) -> bool {
         self.queues[queue as usize].by_age.is_empty()
     }
 
-    pub(super) fn request(&self, handle: Handle) -> &IoRequest {
+    pub(crate) fn request(&self, handle: Handle) -> &IoRequest {
         self.pool.request(handle)
     }
 
-    pub(super) fn entry(&self, handle: Handle) -> &Entry {
+    pub(crate) fn entry(&self, handle: Handle) -> &Entry {
         self.pool.entry(handle)
     }
 
-    pub(super) fn insert(&mut self, queue: u32, request: IoRequest, stamp: u64) -> Handle {
+    pub(crate) fn insert(&mut self, queue: u32, request: IoRequest, stamp: u64) -> Handle {
         let handle = self.pool.add(request, queue, stamp);
         self.sort_in(handle);
         self.queues[queue as usize].by_age.push(&mut self.pool, handle);
@@ -110,7 +119,7 @@ impl SortedQueues {
         handle
     }
 
-    pub(super) fn remove(&mut self, handle: Handle) -> IoRequest {
+    pub(crate) fn remove(&mut self, handle: Handle) -> IoRequest {
         self.sort_out(handle);
         let queue = self.pool.entry(handle).queue as usize;
         self.queues[queue].by_age.unlink(&mut self.pool, handle);
@@ -122,30 +131,30 @@ impl SortedQueues {
     }
 
     /// The request that has waited longest.
-    pub(super) fn oldest(&self, queue: u32) -> Option<Handle> {
+    pub(crate) fn oldest(&self, queue: u32) -> Option<Handle> {
         self.queues[queue as usize].by_age.oldest()
     }
 
     /// The request with the lowest position.
-    pub(super) fn first(&self, queue: u32) -> Option<Handle> {
+    pub(crate) fn first(&self, queue: u32) -> Option<Handle> {
         self.queues[queue as usize].by_position.front().map(|&(_, handle)| handle)
     }
 
     /// The first request at or after a position.
-    pub(super) fn first_from(&self, queue: u32, offset: u64) -> Option<Handle> {
+    pub(crate) fn first_from(&self, queue: u32, offset: u64) -> Option<Handle> {
         let by_position = &self.queues[queue as usize].by_position;
         let at = by_position.partition_point(|&(position, _)| position < offset);
         by_position.get(at).map(|&(_, handle)| handle)
     }
 
     /// The request after this one by position.
-    pub(super) fn next(&self, handle: Handle) -> Option<Handle> {
+    pub(crate) fn next(&self, handle: Handle) -> Option<Handle> {
         let (by_position, at) = self.place(handle);
         by_position.get(at + 1).map(|&(_, handle)| handle)
     }
 
     /// The request before this one by position.
-    pub(super) fn previous(&self, handle: Handle) -> Option<Handle> {
+    pub(crate) fn previous(&self, handle: Handle) -> Option<Handle> {
         let (by_position, at) = self.place(handle);
         at.checked_sub(1).and_then(|at| by_position.get(at)).map(|&(_, handle)| handle)
     }
@@ -153,14 +162,14 @@ impl SortedQueues {
     /// The request after `handle` that suits a head at `head` best: the next by position, or from
     /// the start again, or the one before (`as_find_next_rq`, `cfq_find_next_rq`,
     /// `bfq_find_next_rq`).
-    pub(super) fn next_for_head(&self, handle: Handle, head: u64, reach: Reach) -> Option<Handle> {
+    pub(crate) fn next_for_head(&self, handle: Handle, head: u64, reach: Reach) -> Option<Handle> {
         let queue = self.pool.entry(handle).queue;
         let next = self.next(handle).or_else(|| self.first(queue).filter(|&first| first != handle));
         self.better(next, self.previous(handle), head, reach)
     }
 
     /// Which of two requests suits a head better (`as_choose_req`, `cfq_choose_req`).
-    pub(super) fn better(
+    pub(crate) fn better(
         &self,
         a: Option<Handle>,
         b: Option<Handle>,
@@ -208,7 +217,7 @@ impl SortedQueues {
     /// Joins a bio to a request that it touches and that `may_join` accepts. `leaving` is called
     /// with every request that is about to leave its place, while it is still there. So holders of
     /// a reference to it can point elsewhere.
-    pub(super) fn merge(
+    pub(crate) fn merge(
         &mut self,
         bio: &IoRequest,
         rules: Rules,

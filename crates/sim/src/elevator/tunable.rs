@@ -50,18 +50,18 @@ pub enum TunableError {
 }
 
 /// A tunable's name without the directory that it may be written with.
-pub(super) fn bare_name(name: &str) -> &str {
+pub(crate) fn bare_name(name: &str) -> &str {
     name.strip_prefix("iosched/").unwrap_or(name)
 }
 
 /// The error for a name that is not among `known`.
-pub(super) fn unknown(elevator: &'static str, name: &str, known: &[&str]) -> TunableError {
+pub(crate) fn unknown(elevator: &'static str, name: &str, known: &[&str]) -> TunableError {
     let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
     TunableError::Unknown { elevator, name: name.to_owned(), known }
 }
 
 /// Reads a whole number within a range.
-pub(super) fn parse(
+pub(crate) fn parse(
     elevator: &'static str,
     name: &'static str,
     value: &str,
@@ -131,4 +131,4 @@ macro_rules! tunables {
     };
 }
 
-pub(super) use tunables;
+pub(crate) use tunables;

@@ -10,7 +10,6 @@
 //! request slot or the wbt gate. Nothing recurses: a woken process goes into a queue, in order.
 
 mod groups;
-mod md;
 mod pages;
 mod process;
 mod run;
@@ -19,4 +18,4 @@ mod state;
 mod tests;
 
 pub(crate) use process::Role;
-pub(crate) use state::{Machine, MachineParams, memory_of};
+pub(crate) use state::{Machine, MachineParams, Md, memory_of};

@@ -48,7 +48,7 @@ impl Process {
     }
 
     /// Adds many, the first first, behind those that it has.
-    pub(super) fn queue_all(&mut self, bios: VecDeque<Bio>) {
+    pub(crate) fn queue_all(&mut self, bios: VecDeque<Bio>) {
         match self.fifo.is_empty() {
             true => self.fifo = bios,
             false => self.fifo.extend(bios),

@@ -98,13 +98,13 @@ pub(super) struct Kthrotld {
 
 /// The thread of a software RAID and its list.
 #[derive(Debug)]
-pub(super) struct Md {
-    pub(super) process: ProcessIndex,
-    pub(super) pending: VecDeque<Bio>,
-    pub(super) clock: Clock,
+pub(crate) struct Md {
+    pub(crate) process: ProcessIndex,
+    pub(crate) pending: VecDeque<Bio>,
+    pub(crate) clock: Clock,
     /// The plug's timer runs; it counts if this is its number.
-    pub(super) plugged: Option<u32>,
-    pub(super) plugs: u32,
+    pub(crate) plugged: Option<u32>,
+    pub(crate) plugs: u32,
 }
 
 /// See the [module](super).
@@ -142,7 +142,7 @@ pub(crate) struct Machine {
     /// Processes that wait for a queue to leave congestion, with their tokens.
     pub(super) congestion_waiters: Vec<(ProcessIndex, u32)>,
     /// The thread of a software RAID, where there is one.
-    pub(super) md: Option<Md>,
+    pub(crate) md: Option<Md>,
     /// The groups' `io.max`, where any is set.
     pub(super) kthrotld: Option<Kthrotld>,
     pub(super) woken: Vec<ProcessIndex>,

@@ -14,7 +14,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::block::Change;
-use crate::elevator::{Dispatch, Elevator, ElevatorKind, Merge, Noop, TunableError, offered};
+use crate::elevator::{Dispatch, Elevator, ElevatorKind, Merge, TunableError, offered};
+use crate::eras::elevator::Noop;
 use crate::fs::FsKind;
 use crate::kernel::Generation;
 use crate::options::SimOptions;

@@ -5,6 +5,7 @@ use floodwall_model::{Bytes, Setting};
 use super::SimRig;
 use crate::block::{LoopDriver, QueueParams, RequestPool, Striped, Stripes};
 use crate::elevator::{Elevator, NoElevator};
+use crate::eras::parts;
 use crate::error::SimError;
 use crate::fs::{FsKind, NFS_SLOTS, NFS_WSIZE};
 use crate::groups;
@@ -45,7 +46,7 @@ impl SimRig {
         let facts = o.facts();
         let machine =
             throttle::Machine { hz: facts.hz, cpus: facts.cpus, possible_cpus: facts.cpus };
-        let throttle = throttle::new(generation, machine, knobs, &memory);
+        let throttle = parts::throttle(generation, machine, knobs, &memory);
         let thresholds = throttle.thresholds(&memory);
         let dirtyable = memory.dirtyable(generation);
         if thresholds.dirty > dirtyable {

@@ -8,7 +8,8 @@
 use floodwall_device::Nanos;
 
 use super::*;
-use crate::limits::{BdiLimits, Limit};
+use crate::kernel::Generation;
+use crate::limits::{BdiLimits, DirtyKnobs, Limit, Memory};
 
 /// A tick at 250 Hz: timers go off at no other moments.
 const STEP: Nanos = Nanos::from_millis(4);
@@ -65,7 +66,7 @@ struct Plant {
 
 impl Plant {
     fn new(generation: Generation, knobs: DirtyKnobs, devices: &[(u64, BdiLimits)]) -> Self {
-        let mut throttle = super::new(generation, MACHINE, knobs, &MEMORY);
+        let mut throttle = crate::eras::parts::throttle(generation, MACHINE, knobs, &MEMORY);
         let wbs = devices.iter().map(|(drain, limits)| {
             let bdi = throttle.add_bdi(*limits);
             let id = throttle.add_wb(bdi, None);

@@ -1,8 +1,8 @@
 //! The tree of due times, the queue whose turn it is, and whether its next request may go to the
 //! device.
 
-use super::super::pool::Handle;
 use super::{ASYNC, Cfq32, LEVELS, is_sync, next_after};
+use crate::elevator::pool::Handle;
 use crate::request::{IoRequest, PriorityClass};
 
 impl Cfq32 {

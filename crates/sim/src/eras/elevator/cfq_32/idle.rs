@@ -1,7 +1,7 @@
 //! Idling for a process, the conditions under which that pays, and preemption.
 
-use super::super::history::sample_valid;
 use super::{Cfq32, PAGE, SECTOR, SEEKY_SECTORS, is_sync};
+use crate::elevator::history::sample_valid;
 use crate::request::{IoRequest, PriorityClass};
 
 /// For a queue that seeks an idle wait is no longer than this, ms (`CFQ_MIN_TT`).

@@ -1,7 +1,7 @@
 //! Hand-worked traces of the anticipatory elevator.
 
-use super::super::tests::{dispatched, drain, from, read, request_of, write};
 use super::*;
+use crate::elevator::tests::{dispatched, drain, from, read, request_of, write};
 
 fn anticipatory(old: bool) -> Anticipatory {
     Anticipatory::new(old, 1000, AnticipatoryTunables::new(1000))

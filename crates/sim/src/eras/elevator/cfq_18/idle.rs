@@ -1,7 +1,7 @@
 //! Idling for a reader, the conditions under which that pays, and preemption.
 
-use super::super::history::sample_valid;
 use super::{Cfq18, SECTOR};
+use crate::elevator::history::sample_valid;
 use crate::request::{IoRequest, PriorityClass};
 
 /// A process whose mean seek is longer than this many sectors seeks (`CIC_SEEKY`).

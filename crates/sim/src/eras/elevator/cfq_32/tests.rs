@@ -1,7 +1,9 @@
 //! Hand-worked traces of CFQ in 2.6.32.
 
-use super::super::tests::{at_level, classed, dispatched, from, merged, read, request_of, write};
 use super::*;
+use crate::elevator::tests::{
+    at_level, classed, dispatched, from, merged, read, request_of, write,
+};
 
 fn cfq() -> Cfq32 {
     Cfq32::new(1000, true, Cfq32Tunables::new(1000))

@@ -13,9 +13,9 @@ use std::collections::VecDeque;
 
 use floodwall_device::{Nanos, Op};
 
-use super::pool::{EndHash, Fifo, Handle, Pool, compatible, mergeable};
-use super::tunable::{bare_name, unknown};
-use super::{Dispatch, Elevator, Merge, TunableError};
+use crate::elevator::pool::{EndHash, Fifo, Handle, Pool, compatible, mergeable};
+use crate::elevator::tunable::{bare_name, unknown};
+use crate::elevator::{Dispatch, Elevator, Merge, TunableError};
 use crate::request::IoRequest;
 
 /// First in, first out.
@@ -160,8 +160,8 @@ impl Elevator for Noop {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{drain, merged, write};
     use super::*;
+    use crate::elevator::tests::{drain, merged, write};
 
     #[test]
     fn keeps_the_order_of_arrival() {

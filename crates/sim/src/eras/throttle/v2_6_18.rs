@@ -13,12 +13,12 @@
 
 use floodwall_device::Nanos;
 
-use super::jiffies::Clock;
-use super::{
-    BdiId, Dirtier, Machine, MemcgId, Ruling, Seen, TaskId, TaskTraits, Throttle, Verdict, WbId,
-};
 use crate::kernel::Generation;
 use crate::limits::{self, BdiLimits, DirtyKnobs, Memory, Thresholds, flush};
+use crate::throttle::jiffies::Clock;
+use crate::throttle::{
+    BdiId, Dirtier, Machine, MemcgId, Ruling, Seen, TaskId, TaskTraits, Throttle, Verdict, WbId,
+};
 
 /// Pages that a CPU dirties between two looks once the limit has been exceeded.
 const POLL_WHEN_EXCEEDED: u64 = 8;

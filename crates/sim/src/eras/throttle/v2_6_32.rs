@@ -15,14 +15,14 @@
 
 use floodwall_device::Nanos;
 
-use super::jiffies::Clock;
 use super::proportions::{FRAC_BASE, Global, Local};
 use super::v2_6_18::ratelimit_pages;
-use super::{
-    BdiId, Dirtier, Machine, MemcgId, Ruling, Seen, TaskId, TaskTraits, Throttle, Verdict, WbId,
-};
 use crate::kernel::Generation;
 use crate::limits::{self, BdiLimits, DirtyKnobs, Memory, PPM, Thresholds, flush};
+use crate::throttle::jiffies::Clock;
+use crate::throttle::{
+    BdiId, Dirtier, Machine, MemcgId, Ruling, Seen, TaskId, TaskTraits, Throttle, Verdict, WbId,
+};
 
 /// Pages that a CPU dirties between two looks once the device's limit has been exceeded.
 const POLL_WHEN_EXCEEDED: u64 = 8;

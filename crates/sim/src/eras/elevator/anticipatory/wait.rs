@@ -1,8 +1,8 @@
 //! Waiting for the next request of a process: whether it pays, for how long, and the history of
 //! processes that decides it.
 
-use super::super::pool::Handle;
 use super::{Anticipation, Anticipatory, SECTOR, is_sync};
+use crate::elevator::pool::Handle;
 use crate::request::{IoRequest, ProcessId};
 
 const fn decay(value: u64) -> u64 {

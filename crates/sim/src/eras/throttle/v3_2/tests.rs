@@ -1,7 +1,7 @@
 //! Decisions of single looks, with figures worked out by hand.
 
-use super::super::WbCounts;
 use super::*;
+use crate::throttle::WbCounts;
 
 const MACHINE: Machine = Machine { hz: 250, cpus: 2, possible_cpus: 2 };
 /// 1,000,000 pages dirtyable: limit 200,000, background 100,000, freerun 150,000, setpoint 175,000.

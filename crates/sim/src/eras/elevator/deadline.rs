@@ -22,11 +22,11 @@ use std::collections::VecDeque;
 
 use floodwall_device::{Nanos, Op};
 
-use super::jiffies::Clock;
-use super::pool::Handle;
-use super::sorted::{Leaving, Rules, SortedQueues};
-use super::tunable::tunables;
-use super::{Dispatch, Elevator, Merge, TunableError};
+use crate::elevator::jiffies::Clock;
+use crate::elevator::pool::Handle;
+use crate::elevator::sorted::{Leaving, READ, Rules, SortedQueues, WRITE, direction_of};
+use crate::elevator::tunable::tunables;
+use crate::elevator::{Dispatch, Elevator, Merge, TunableError};
 use crate::request::IoRequest;
 
 tunables! {
@@ -56,9 +56,6 @@ impl Default for DeadlineTunables {
         }
     }
 }
-
-const READ: usize = 0;
-const WRITE: usize = 1;
 
 /// The deadline elevator.
 #[derive(Clone, Debug)]
@@ -159,11 +156,6 @@ impl Deadline {
     }
 }
 
-/// The data direction of a request: everything but a read counts as a write.
-pub(super) const fn direction_of(request: &IoRequest) -> usize {
-    if request.is_read() { READ } else { WRITE }
-}
-
 impl Elevator for Deadline {
     fn name(&self) -> &'static str {
         "deadline"
@@ -228,8 +220,8 @@ impl Elevator for Deadline {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{dispatched, drain, drain_at, merged, read, request_of, write};
     use super::*;
+    use crate::elevator::tests::{dispatched, drain, drain_at, merged, read, request_of, write};
 
     fn deadline(old: bool) -> Deadline {
         Deadline::new(old, 1000, DeadlineTunables::default())

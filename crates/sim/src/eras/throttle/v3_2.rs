@@ -18,17 +18,17 @@ mod tests;
 
 use floodwall_device::Nanos;
 
-use super::estimate::{DirtyLimit, Estimate, RateRules};
-use super::jiffies::Clock;
-use super::position::{self, Control};
 use super::proportions::{Global, Local};
 use super::v2_6_32::{bdi_share, max_prop_frac, percent, period_pages};
-use super::{
+use crate::kernel::Generation;
+use crate::limits::{self, BdiLimits, DirtyKnobs, Limit, Memory, Thresholds, flush};
+use crate::throttle::estimate::{DirtyLimit, Estimate, RateRules};
+use crate::throttle::jiffies::Clock;
+use crate::throttle::position::{self, Control};
+use crate::throttle::{
     BdiId, Dirtier, Machine, MemcgId, Ruling, Seen, TaskId, TaskTraits, Throttle, Verdict, WbId,
     pause, stat_error,
 };
-use crate::kernel::Generation;
-use crate::limits::{self, BdiLimits, DirtyKnobs, Limit, Memory, Thresholds, flush};
 
 /// Pages that a task dirties between two looks, at most, while its device is over its share.
 const POLL_WHEN_EXCEEDED: u64 = 8;

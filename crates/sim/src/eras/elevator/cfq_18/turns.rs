@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use super::super::pool::Handle;
 use super::{Cfq18, LEVELS, List};
+use crate::elevator::pool::Handle;
 use crate::request::{IoRequest, PriorityClass};
 
 impl Cfq18 {

@@ -32,13 +32,13 @@ use std::collections::VecDeque;
 
 use floodwall_device::{Nanos, Op};
 
-use super::history::{SeekDistance, ThinkTime, sample_valid};
-use super::id_map::IdMap;
-use super::jiffies::Clock;
-use super::pool::Handle;
-use super::sorted::{Leaving, Reach, Rules, SortedQueues};
-use super::tunable::tunables;
-use super::{Dispatch, Elevator, Merge, TunableError};
+use crate::elevator::history::{SeekDistance, ThinkTime, sample_valid};
+use crate::elevator::id_map::IdMap;
+use crate::elevator::jiffies::Clock;
+use crate::elevator::pool::Handle;
+use crate::elevator::sorted::{Leaving, Reach, Rules, SortedQueues};
+use crate::elevator::tunable::tunables;
+use crate::elevator::{Dispatch, Elevator, Merge, TunableError};
 use crate::request::{IoRequest, PRIORITIES, PriorityClass, ProcessId};
 
 tunables! {

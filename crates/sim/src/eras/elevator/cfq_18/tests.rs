@@ -1,9 +1,9 @@
 //! Hand-worked traces of CFQ in 2.6.18.
 
-use super::super::tests::{
+use super::*;
+use crate::elevator::tests::{
     at_level, classed, dispatched, drain, from, merged, read, request_of, write,
 };
-use super::*;
 
 fn cfq() -> Cfq18 {
     Cfq18::new(1000, Cfq18Tunables::new(1000))

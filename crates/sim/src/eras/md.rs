@@ -17,28 +17,28 @@
 
 use std::collections::VecDeque;
 
-use super::state::Md;
 use crate::block::Bio;
 use crate::event::Event;
+use crate::machine::Md;
 use crate::machine::{Machine, Role};
 use crate::request::{Flags, ProcessIndex};
 use crate::throttle::jiffies::Clock;
 
 impl Machine {
     /// Writes go through an array's thread from now on.
-    pub(super) fn add_md(&mut self, hz: u32) {
+    pub(crate) fn add_md(&mut self, hz: u32) {
         let process = self.add_process(Role::Md);
         let clock = Clock::new(hz, false);
         self.md = Some(Md { process, pending: VecDeque::new(), clock, plugged: None, plugs: 0 });
     }
 
     /// Whether a process's writes are the array's to submit.
-    pub(super) fn through_md(&self, process: ProcessIndex) -> bool {
+    pub(crate) fn through_md(&self, process: ProcessIndex) -> bool {
         self.md.as_ref().is_some_and(|md| md.process != process)
     }
 
     /// `make_request`: a write joins the list.
-    pub(super) fn md_write(&mut self, mut bio: Bio) {
+    pub(crate) fn md_write(&mut self, mut bio: Bio) {
         let now = self.now;
         let Some(md) = &mut self.md else { return };
         bio.times.asked = now;
@@ -59,7 +59,7 @@ impl Machine {
     }
 
     /// A process waits for something that may be in the list (`raid10_unplug`).
-    pub(super) fn md_run(&mut self) {
+    pub(crate) fn md_run(&mut self) {
         if let Some(md) = &self.md
             && !md.pending.is_empty()
         {
@@ -69,7 +69,7 @@ impl Machine {
     }
 
     /// The plug's time is up.
-    pub(super) fn md_unplug(&mut self, plug: u32) {
+    pub(crate) fn md_unplug(&mut self, plug: u32) {
         if let Some(md) = &mut self.md
             && md.plugged == Some(plug)
         {
@@ -80,7 +80,7 @@ impl Machine {
     }
 
     /// `flush_pending_writes`: takes the list as it is, submits it, looks again.
-    pub(super) fn md_step(&mut self) {
+    pub(crate) fn md_step(&mut self) {
         loop {
             let Some(md) = &mut self.md else { return };
             let process = md.process;

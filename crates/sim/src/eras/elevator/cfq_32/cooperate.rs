@@ -1,8 +1,8 @@
 //! Queues of processes that read interleaved parts of the same area: found by position, merged into
 //! one, and split again when that one seeks.
 
-use super::super::history::sample_valid;
 use super::{Cfq32, SECTOR, SEEKY_SECTORS};
+use crate::elevator::history::sample_valid;
 use crate::request::{IoRequest, PriorityClass, ProcessId};
 
 impl Cfq32 {
