@@ -41,7 +41,7 @@ const FLOOR_WEIGHT: f64 = 2.0;
 /// The most slots that a level keeps.
 const SLOTS: usize = 24;
 /// How long a slot is kept: devices change by themselves. It is long enough for three times
-/// [`crate::config::LAST_SLOTS`] of the longest slots, which [`Tally::slowdown`] compares.
+/// [`crate::config::LAST_SLOTS`] of the longest slots, which [`Samples::slowdown`] compares.
 const MEMORY: Duration = Duration::from_secs(40);
 /// A slot lasts for so many operations of a victim that is alone …
 const SLOT_OPERATIONS: f64 = 5.0;
@@ -167,7 +167,7 @@ impl Slot {
 
 /// The recent slots of a level.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Tally {
+pub(crate) struct Samples {
     slots: VecDeque<Slot>,
     open: Slot,
     /// Totals of this visit.
@@ -182,7 +182,7 @@ pub(crate) struct Fresh {
     pub(crate) operations: f64,
 }
 
-impl Tally {
+impl Samples {
     /// One tick at the level.
     pub(crate) fn add(&mut self, now: Duration, e: &Estimate, whole: &Whole) {
         self.open.add(e);

@@ -20,7 +20,7 @@ mod tries;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use crate::climb::{Tally, Whole};
+use crate::climb::{Samples, Whole};
 use crate::config::{
     BACKLOG, FIRST_REST, FORGET, HARMED, Mode, PATIENCE, RECOVER_STEP, SETTLE, SETTLE_BFQ, THREAT,
 };
@@ -61,9 +61,9 @@ pub(crate) struct StateMachine {
     /// When victims and floods were last both present under protection.
     met: Duration,
     /// Samples of levels, over all visits since conditions changed.
-    tallies: BTreeMap<Level, Tally>,
+    samples: BTreeMap<Level, Samples>,
     /// Samples of a level that takes long to settle, until it has settled.
-    unsettled: Tally,
+    unsettled: Samples,
     /// The administrator's choice, as of this tick.
     mode: Mode,
     /// The queue's length in mode protect, until no length keeps the goal. Tries follow then.
@@ -169,7 +169,7 @@ impl StateMachine {
             State::Free => None,
             State::Watch if !both => self.enter(now, State::Free, gone(e)),
             State::Watch => {
-                let own = self.tally(Level::default());
+                let own = self.samples_of(Level::default());
                 own.add(now, e, whole);
                 self.own_wait_s = own.last(own.fresh().slots, whole).map(|(wait, _)| wait);
                 self.threat(e).and_then(|why| self.meet(now, e, offers, why))
@@ -235,7 +235,7 @@ impl StateMachine {
         }
         if state == State::Watch {
             self.own_wait_s = None;
-            self.tallies.remove(&Level::default());
+            self.samples.remove(&Level::default());
         }
         (self.state, self.since) = (state, now);
         because(why)
@@ -319,7 +319,7 @@ impl StateMachine {
         if let Some((known, _)) = known {
             self.best = known;
             self.opening.clear();
-            self.tallies.clear();
+            self.samples.clear();
             self.begin_ladder(now);
             if kind != self.kind {
                 (self.patience, self.step) = (PATIENCE, None);
@@ -335,7 +335,7 @@ impl StateMachine {
                 self.best = Level::default();
                 self.opening.push_front(first);
             }
-            self.tallies.clear();
+            self.samples.clear();
             self.begin_ladder(now);
         }
         self.kind = kind;
@@ -368,15 +368,15 @@ impl StateMachine {
         let (was, is) = (offers.is_bfq(self.level), offers.is_bfq(level));
         self.settle = if is && !was { SETTLE_BFQ } else { SETTLE };
         (self.level, self.stepped, self.begun) = (level, now, now);
-        self.tallies.entry(level).or_default().enter();
-        self.unsettled = Tally::default();
+        self.samples.entry(level).or_default().enter();
+        self.unsettled = Samples::default();
     }
 
     /// The elevator belongs to another program: the guard's own is no longer in force.
     fn without_elevator(&mut self, now: Duration, offers: &Offers<'_>) -> Option<Move> {
         self.best.elevator = 0;
         self.opening.retain(|level| level.elevator == 0);
-        self.tallies.retain(|level, _| level.elevator == 0);
+        self.samples.retain(|level, _| level.elevator == 0);
         self.step.take_if(|step| step.is_elevator());
         if !matches!(self.state, State::Protect | State::Probe) {
             self.level.elevator = 0;

@@ -19,7 +19,7 @@
 
 use std::time::Duration;
 
-use crate::climb::{Tally, Whole};
+use crate::climb::{Samples, Whole};
 use crate::config::{
     BASE_MULTIPLE, FLOOR_GAIN, HURTS, LEAST_SHARE, LEAST_TRIAL, MISSED, MOST_PROBE_WAIT, PROBE,
     PROBE_WAIT, REST_SLOTS, ROOM,
@@ -100,18 +100,18 @@ impl Ladder {
         self.rest = (self.rest * 2).min(MOST_PROBE_WAIT);
     }
 
-    /// One tick. `tally`: the samples at `level`, which is in force and has settled.
+    /// One tick. `samples` are those of `level`, which is in force and has settled.
     pub(crate) fn tick(
         &mut self,
         now: Duration,
         level: Level,
-        tally: &Tally,
+        samples: &Samples,
         whole: &Whole,
         e: &Estimate,
         offers: &Offers<'_>,
     ) -> Turn {
-        let slots = tally.fresh().slots.min(JUDGED);
-        let (Some(goal), Some((wait, flood))) = (whole.goal_s, tally.last(slots, whole)) else {
+        let slots = samples.fresh().slots.min(JUDGED);
+        let (Some(goal), Some((wait, flood))) = (whole.goal_s, samples.last(slots, whole)) else {
             return Turn::Stay;
         };
         if wait <= goal {
@@ -234,7 +234,7 @@ mod tests {
     struct Bench {
         ladder: Ladder,
         level: Level,
-        tally: Tally,
+        samples: Samples,
         now: Duration,
         steps: Vec<f64>,
         is_exhausted: bool,
@@ -255,7 +255,7 @@ mod tests {
             Self {
                 ladder: Ladder::begin(Duration::ZERO, None),
                 level: Level { depth, size, ..Level::default() },
-                tally: Tally::default(),
+                samples: Samples::default(),
                 now: Duration::ZERO,
                 steps: Vec::new(),
                 is_exhausted: false,
@@ -283,12 +283,12 @@ mod tests {
                     tick: TICK,
                     ..Estimate::default()
                 };
-                self.tally.add(self.now, &e, &whole);
-                match self.ladder.tick(self.now, self.level, &self.tally, &whole, &e, &offers()) {
+                self.samples.add(self.now, &e, &whole);
+                match self.ladder.tick(self.now, self.level, &self.samples, &whole, &e, &offers()) {
                     Turn::Stay => {}
                     Turn::To(level, _) => {
                         self.level = level;
-                        self.tally = Tally::default();
+                        self.samples = Samples::default();
                         self.steps.push(offers().queue_bytes(level));
                     }
                     Turn::Exhausted(..) => self.is_exhausted = true,

@@ -20,7 +20,6 @@
 //! attributes that it writes below `/sys/block` belong to its loop device and have the values
 //! that a disk's driver would give.
 
-mod child;
 mod control;
 mod engine;
 mod error;
@@ -39,7 +38,8 @@ mod store;
 mod teardown;
 mod unmount;
 
-pub use child::child;
+use std::path::Path;
+
 pub use control::{LabStats, PowerCut, StoreStats};
 pub use error::LabError;
 pub use filesystem::Filesystem;
@@ -48,3 +48,16 @@ pub use lab::{Downed, Lab, LabInfo, LabState, Ran, UpOptions};
 pub use meter::{Timing, Timings};
 pub use role::Role;
 pub use state::{DEFAULT_ROOT, MountAt, Overflow};
+
+/// Does a child process's work. The program that [`Lab`] was told of calls this when it finds
+/// `--role ROLE --state DIR` behind the arguments that it gave, and ends when it returns.
+///
+/// # Errors
+/// Why the server could not start, or what the guardian could not take down. They are in the lab's
+/// `log` and `error` files as well.
+pub fn child(role: Role, state: &Path) -> Result<(), LabError> {
+    match role {
+        Role::Server => server::main(state),
+        Role::Guardian => guardian::main(state),
+    }
+}

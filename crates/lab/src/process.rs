@@ -6,6 +6,7 @@ use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::num::NonZeroU64;
 use std::path::Path;
+use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -15,6 +16,7 @@ use rustix::mm::MlockAllFlags;
 use rustix::process::{Pid, PidfdFlags, Signal};
 use serde::{Deserialize, Serialize};
 
+use crate::error::LabError;
 use crate::mounts::{self, Mount};
 
 /// A process: its number, and when it started (clock ticks since boot), which together are unique
@@ -104,6 +106,17 @@ pub(crate) fn run_first() {
     if set != 0 {
         let _ = rustix::process::setpriority_process(None, -20);
     }
+}
+
+/// Starts a thread with a name.
+pub(crate) fn start_thread(
+    name: &str,
+    run: impl FnOnce() + Send + 'static,
+) -> Result<JoinHandle<()>, LabError> {
+    Builder::new()
+        .name(name.into())
+        .spawn(run)
+        .map_err(|e| LabError::io("start a thread of", name, e))
 }
 
 /// Takes this process off the list of those that are killed when memory runs out.

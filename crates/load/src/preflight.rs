@@ -2,7 +2,7 @@
 //! temporary file. A load that can't work is thus known before gigabytes are written for another.
 //!
 //! ```text
-//! Preflight::with(dir, …) ── makes dir/.probe ── direct_io, length, mapping, descriptors
+//! Preflight::with(dir, …) ── makes dir/.preflight ── direct_io, length, mapping, descriptors
 //!                         ── removes it
 //! ```
 //!
@@ -23,7 +23,7 @@ use crate::file::{NamedFile, write_all_at};
 use crate::flood::Mapping;
 
 /// The temporary file's name. No load's directory has it: those have no dot.
-const NAME: &str = ".probe";
+const NAME: &str = ".preflight";
 
 /// A temporary file that stands for those to come.
 pub(crate) struct Preflight<'d> {

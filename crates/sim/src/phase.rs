@@ -10,7 +10,7 @@ use floodwall_stats::phase::{self, LoadedHost, Loads, Plan, Sample};
 
 use crate::machine::Machine;
 use crate::sample::Sampler;
-use crate::setup::{self, Placed};
+use crate::setup::{Placed, PlacedLoads};
 
 /// Intervals kept of one phase, and bytes that they may take.
 const INTERVALS: usize = 400;
@@ -22,7 +22,7 @@ const OVERRUN: Nanos = Nanos::from_secs(600);
 pub(crate) struct PhaseRun<'a> {
     pub(crate) kind: PhaseKind,
     pub(crate) round: u32,
-    pub(crate) loads: &'a setup::Loads,
+    pub(crate) loads: &'a PlacedLoads,
     pub(crate) timing: &'a Timing,
 }
 

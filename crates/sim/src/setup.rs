@@ -21,7 +21,7 @@ const FLOODS_FROM: u64 = 1_000;
 
 /// A scenario's loads on a machine, by their indexes there.
 #[derive(Debug, Default)]
-pub(crate) struct Loads {
+pub(crate) struct PlacedLoads {
     pub(crate) victims: Vec<Placed>,
     pub(crate) floods: Vec<Placed>,
 }
@@ -67,7 +67,7 @@ pub(crate) fn check(scenario: &Scenario) -> Result<(), SimError> {
     Ok(())
 }
 
-impl Loads {
+impl PlacedLoads {
     /// Lays out a scenario whose sizes are settled.
     pub(crate) fn place(
         machine: &mut Machine,

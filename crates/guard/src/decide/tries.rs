@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::{Move, StateMachine, because};
-use crate::climb::{Tally, Whole};
+use crate::climb::{Samples, Whole};
 use crate::config::{
     BETTER, CHANGED, CLEARLY_WORSE, DEAD_S, ENOUGH_OPERATIONS, FIRST_REST, GOOD, HARMED,
     HOPELESS_SLOTS, LAST_SLOTS, LIMIT_TRIAL, MOST_PATIENCE, MOST_S, Mode, NOT_IN_FORCE, OPENING_S,
@@ -19,7 +19,7 @@ use crate::state::State;
 /// The level under trial, as measured so far.
 struct Watched {
     is_settled: bool,
-    trial: Tally,
+    trial: Samples,
     /// Dead seconds since the trial began, settled or not.
     dead_s: f64,
 }
@@ -64,7 +64,7 @@ impl StateMachine {
     ) -> Option<Option<Move>> {
         let mut ladder = self.ladder.take()?;
         let best = self.best;
-        match ladder.tick(now, best, self.tally(best), whole, e, offers) {
+        match ladder.tick(now, best, self.samples_of(best), whole, e, offers) {
             Turn::Exhausted(why) => {
                 let is_length =
                     |level: &Level| Level { depth: best.depth, size: best.size, ..*level } == best;
@@ -80,7 +80,7 @@ impl StateMachine {
                 }
                 self.opening = offers.besides(level, e);
                 self.opening.push_back(level);
-                self.tallies.retain(|other, _| *other == level);
+                self.samples.retain(|other, _| *other == level);
                 Some(because(format!("{why}; other levers are tried")))
             }
             Turn::Stay => {
@@ -98,13 +98,13 @@ impl StateMachine {
 
     /// The level with the best score of some that were seen lately.
     fn best_seen(&self, whole: &Whole, is_one: impl Fn(&Level) -> bool) -> Option<Level> {
-        let seen = self.tallies.iter().filter(|(level, _)| is_one(level));
-        let scores = seen.filter_map(|(level, tally)| Some((tally.score(whole)?.0, *level)));
+        let seen = self.samples.iter().filter(|(level, _)| is_one(level));
+        let scores = seen.filter_map(|(level, samples)| Some((samples.score(whole)?.0, *level)));
         scores.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, level)| level)
     }
 
-    pub(super) fn tally(&mut self, level: Level) -> &mut Tally {
-        self.tallies.entry(level).or_default()
+    pub(super) fn samples_of(&mut self, level: Level) -> &mut Samples {
+        self.samples.entry(level).or_default()
     }
 
     pub(super) fn protect(
@@ -123,16 +123,16 @@ impl StateMachine {
             && let Some(first) = self.opening.pop_front()
         {
             // Its samples are from the flood's beginning.
-            self.tallies.remove(&self.best);
+            self.samples.remove(&self.best);
             self.best = first;
             self.go(now, first, offers);
             self.next = now + FIRST_REST;
             return because(format!("raised victims wait {pressure:.1} × the goal, too"));
         }
         let best = self.best;
-        let tally = self.tally(best);
-        tally.add(now, e, whole);
-        if let Some((wait, flood)) = tally.slowdown(LAST_SLOTS) {
+        let samples = self.samples_of(best);
+        samples.add(now, e, whole);
+        if let Some((wait, flood)) = samples.slowdown(LAST_SLOTS) {
             let changed = |factor: f64| !(1.0 / CHANGED..=CHANGED).contains(&factor);
             if changed(wait) && changed(flood) && (wait > 1.0) == (flood > 1.0) {
                 // Both changed at once and no knob was written: the device has changed.
@@ -153,20 +153,20 @@ impl StateMachine {
             return adjusted;
         }
         if now < self.next && self.mode == Mode::Balance
-            || self.tally(best).fresh().slots < REST_SLOTS
+            || self.samples_of(best).fresh().slots < REST_SLOTS
         {
             return None;
         }
-        let tally = self.tally(best);
-        let why = described(tally, whole);
+        let samples = self.samples_of(best);
+        let why = described(samples, whole);
         if let Some(level) = self.opening.pop_front() {
             // Its samples are from the flood's beginning.
-            self.tallies.remove(&best);
+            self.samples.remove(&best);
             self.step = None;
             self.go(now, level, offers);
             return self.enter(now, State::Probe, format!("{why}: trying {level}, and others"));
         }
-        let less = self.tally(best).victims_have_less(whole);
+        let less = self.samples_of(best).victims_have_less(whole);
         // A change of the elevator costs most, so the first round leaves it out.
         let first_round = self.patience <= PATIENCE;
         let steps = self
@@ -202,9 +202,9 @@ impl StateMachine {
         let is_enough = watched.is_enough(OPENING_S);
         // The effect of bfq shows late.
         let most_dead = if self.settle > SETTLE { 2.0 * DEAD_S } else { DEAD_S };
-        let victims = |tally: &Tally| tally.victims(whole);
+        let victims = |samples: &Samples| samples.victims(whole);
         let best = self
-            .tallies
+            .samples
             .iter()
             .filter(|(other, _)| **other != level)
             .filter_map(|(_, t)| victims(t));
@@ -225,7 +225,7 @@ impl StateMachine {
         if is_enough && is_known && is_good {
             self.opening.clear();
         }
-        let is_first = offers.raise && !self.tallies.keys().any(|level| level.unraised);
+        let is_first = offers.raise && !self.samples.keys().any(|level| level.unraised);
         if is_first && is_enough && !(is_known && is_good) {
             // Raising may cost the flood more than it gives. No queue freezes to find out.
             self.opening.push_front(Level { unraised: true, ..level });
@@ -236,7 +236,7 @@ impl StateMachine {
         }
         let is_to_be_had = |level: &Level| offers.may_switch_elevator(level.elevator);
         self.best = self.best_seen(whole, is_to_be_had).unwrap_or(self.best);
-        let mut why = format!("{why}; {} is the best of {}", self.best, self.tallies.len());
+        let mut why = format!("{why}; {} is the best of {}", self.best, self.samples.len());
         self.go(now, self.best, offers);
         self.next = now + REST;
         if self.mode == Mode::Protect {
@@ -252,11 +252,11 @@ impl StateMachine {
     fn watch(&mut self, now: Duration, e: &Estimate, whole: &Whole) -> Watched {
         let is_settled = now - self.stepped >= self.settle;
         if is_settled {
-            self.tally(self.level).add(now, e, whole);
+            self.samples_of(self.level).add(now, e, whole);
         } else if now - self.stepped >= SETTLE {
             self.unsettled.add(now, e, whole);
         }
-        let trial = self.tally(self.level).clone();
+        let trial = self.samples_of(self.level).clone();
         let dead_s = trial.dead_s(whole) + self.unsettled.dead_s(whole);
         let trial = if is_settled { trial } else { self.unsettled.clone() };
         Watched { is_settled, trial, dead_s }
@@ -265,8 +265,8 @@ impl StateMachine {
     /// Conditions have changed: earlier results say little.
     fn begin_anew(&mut self, now: Duration) {
         self.ladder = self.ladder.as_ref().map(|_| Ladder::begin(now, None));
-        self.tallies.retain(|level, _| *level == self.best);
-        self.tally(self.best).keep_last(LAST_SLOTS);
+        self.samples.retain(|level, _| *level == self.best);
+        self.samples_of(self.best).keep_last(LAST_SLOTS);
         self.tried.clear();
         (self.step, self.patience, self.next) =
             (None, (self.patience / PATIENCE_GROWTH).max(PATIENCE), now);
@@ -291,10 +291,10 @@ impl StateMachine {
         }
         let level = self.level;
         let watched = self.watch(now, e, whole);
-        let (trial, tally) = (&watched.trial, self.tally(self.best).clone());
-        let usual_dead_s = tally.dead_share(whole) * (now - self.stepped).as_secs_f64();
+        let (trial, samples) = (&watched.trial, self.samples_of(self.best).clone());
+        let usual_dead_s = samples.dead_share(whole) * (now - self.stepped).as_secs_f64();
         // For example, a limit comes down and no victim is served meanwhile.
-        let usual = tally.rates(whole).map_or(Duration::ZERO, |(wait, _)| wait);
+        let usual = samples.rates(whole).map_or(Duration::ZERO, |(wait, _)| wait);
         let is_stuck =
             !in_force && now - self.since > NOT_IN_FORCE && e.oldest > STUCK.max(usual * 10);
         if is_stuck || watched.dead_s >= DEAD_S && watched.dead_s > usual_dead_s {
@@ -305,15 +305,17 @@ impl StateMachine {
         if !watched.is_settled {
             return None;
         }
-        let ((here, noise_here), (there, noise_there)) = (trial.score(whole)?, tally.score(whole)?);
+        let ((here, noise_here), (there, noise_there)) =
+            (trial.score(whole)?, samples.score(whole)?);
         let gain = here - there;
-        let harm = trial.victims(whole).zip(tally.victims(whole)).map(|(here, there)| there - here);
+        let harm =
+            trial.victims(whole).zip(samples.victims(whole)).map(|(here, there)| there - here);
         let enough = watched.is_enough(TRY_S);
         let hopeless = watched.is_hopeless(harm);
         if !enough && !hopeless {
             return None;
         }
-        let (before, after) = (described(&tally, whole), described(trial, whole));
+        let (before, after) = (described(&samples, whole), described(trial, whole));
         let factor = gain.exp();
         if enough && gain > noise_here.hypot(noise_there).max(BETTER) {
             self.tried.clear();
@@ -349,7 +351,7 @@ impl StateMachine {
 }
 
 /// A level's rates as text.
-fn described(tally: &Tally, whole: &Whole) -> String {
-    let Some((wait, flood)) = tally.rates(whole) else { return "nothing seen".into() };
+fn described(samples: &Samples, whole: &Whole) -> String {
+    let Some((wait, flood)) = samples.rates(whole) else { return "nothing seen".into() };
     format!("victims wait {wait:.1?}, the flood has {:.1} MB/s", flood / 1e6)
 }

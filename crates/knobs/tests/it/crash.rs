@@ -96,7 +96,7 @@ fn world(before: usize, dirty_pages: u64) -> World {
 
 /// How the cases went.
 #[derive(Default)]
-struct Tally {
+struct Counts {
     applied: Cell<u32>,
     killed: Cell<u32>,
     killed_undoing: Cell<u32>,
@@ -109,7 +109,7 @@ fn survives(
     dirty_pages: u64,
     picks: &[Option<usize>],
     kills: [u64; 3],
-    tally: &Tally,
+    counts: &Counts,
 ) -> Result<(), TestCaseError> {
     let world = world(before, dirty_pages);
     let original = world.kernel.all();
@@ -127,15 +127,15 @@ fn survives(
     fuse.arm(Some(kills[0]));
     let outcome = world.session().apply(&changes, "crash");
     if fuse.is_blown() {
-        count(&tally.killed);
+        count(&counts.killed);
     } else if outcome.is_ok_and(|done| done.id.is_some()) {
-        count(&tally.applied);
+        count(&counts.applied);
     }
     for writes in &kills[1..] {
         fuse.arm(Some(*writes));
         let _ = world.session().rollback(0);
         if fuse.is_blown() {
-            count(&tally.killed_undoing);
+            count(&counts.killed_undoing);
         }
     }
     fuse.arm(None);
@@ -149,21 +149,21 @@ fn survives(
 
 /// Some thousand cases of a seed.
 fn many(seed: u8) {
-    let tally = Tally::default();
+    let counts = Counts::default();
     let rng = TestRng::from_seed(RngAlgorithm::XorShift, &[seed; 16]);
     let config = Config { cases: CASES_PER_SEED, failure_persistence: None, ..Config::default() };
     let dirty = prop_oneof![9 => Just(100_u64), 1 => Just(400_000)];
     let input = (0..BEFORE.len(), dirty, picks(), 0_u64..40, 0_u64..30, 0_u64..30);
     TestRunner::new_with_rng(config, rng)
         .run(&input, |(before, dirty, picks, first, second, third)| {
-            survives(before, dirty, &picks, [first, second, third], &tally)
+            survives(before, dirty, &picks, [first, second, third], &counts)
         })
         .unwrap();
     // The cases are worth something: many were cut short, many got through and were undone.
     let many = CASES_PER_SEED / 5;
-    assert!(tally.killed.get() > many, "{} killed", tally.killed.get());
-    assert!(tally.killed_undoing.get() > many, "{} killed undoing", tally.killed_undoing.get());
-    assert!(tally.applied.get() > many, "{} applied", tally.applied.get());
+    assert!(counts.killed.get() > many, "{} killed", counts.killed.get());
+    assert!(counts.killed_undoing.get() > many, "{} killed undoing", counts.killed_undoing.get());
+    assert!(counts.applied.get() > many, "{} applied", counts.applied.get());
 }
 
 /// 10,000 random plans and crash points in all, in tests that run beside each other.

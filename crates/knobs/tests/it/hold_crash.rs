@@ -70,7 +70,7 @@ fn deed() -> impl Strategy<Value = Deed> {
 const GUARD: u32 = 8;
 
 #[derive(Default)]
-struct Tally {
+struct Counts {
     killed: Cell<u32>,
     killed_steering: Cell<u32>,
     written: Cell<u32>,
@@ -85,7 +85,7 @@ fn count(counter: &Cell<u32>) {
 struct Case<'a> {
     world: World,
     hold: Option<Hold>,
-    tally: &'a Tally,
+    counts: &'a Counts,
 }
 
 impl Case<'_> {
@@ -95,7 +95,7 @@ impl Case<'_> {
             changes.pop();
         }
         if self.world.session().apply(&changes, "by hand").is_ok() {
-            count(&self.tally.applied);
+            count(&self.counts.applied);
         }
     }
 
@@ -118,7 +118,7 @@ impl Case<'_> {
                     .write(hold, &change(STEERED[*which]))
                     .is_ok_and(|written| written.is_some())
                 {
-                    count(&self.tally.written);
+                    count(&self.counts.written);
                 }
             }
             (Deed::Back(nth), Some(hold)) => {
@@ -151,7 +151,7 @@ impl Case<'_> {
                     .collect();
                 let of = which.map_or(Intention::Rollback(0), |_| Intention::Apply(&changes));
                 if self.world.ask(&session, hold, of) {
-                    count(&self.tally.yielded);
+                    count(&self.counts.yielded);
                 }
             }
             (Deed::Apply(which), _) => self.apply(*which),
@@ -179,9 +179,9 @@ fn survives(
     deeds: &[Deed],
     kills: &[(usize, u64)],
     undoing: u64,
-    tally: &Tally,
+    counts: &Counts,
 ) -> Result<(), TestCaseError> {
-    let mut case = Case { world: World::new(), hold: None, tally };
+    let mut case = Case { world: World::new(), hold: None, counts };
     for (path, value) in [
         ("nr_requests", "100"),
         ("iosched/fifo_batch", "4"),
@@ -202,10 +202,10 @@ fn survives(
         case.world.kernel.fuse.arm(kill);
         case.do_it(deed);
         if case.world.kernel.fuse.is_blown() {
-            count(&tally.killed);
+            count(&counts.killed);
             case.world.kernel.fuse.arm(None);
             if Case::is_the_guards(deed) {
-                count(&tally.killed_steering);
+                count(&counts.killed_steering);
                 case.world.process(GUARD, 'S', 0);
                 case.hold = None;
                 case.steer();
@@ -235,21 +235,21 @@ fn survives(
 }
 
 fn many(seed: u8) {
-    let tally = Tally::default();
+    let counts = Counts::default();
     let rng = TestRng::from_seed(RngAlgorithm::XorShift, &[seed; 16]);
     let config = Config { cases: CASES_PER_SEED, failure_persistence: None, ..Config::default() };
     let kills = proptest::collection::vec((0_usize..12, 0_u64..12), 1..3);
     let input = (proptest::collection::vec(deed(), 1..12), kills, 0_u64..30);
     TestRunner::new_with_rng(config, rng)
-        .run(&input, |(deeds, kills, undoing)| survives(&deeds, &kills, undoing, &tally))
+        .run(&input, |(deeds, kills, undoing)| survives(&deeds, &kills, undoing, &counts))
         .unwrap();
     let few = CASES_PER_SEED / 10;
     for (what, counter) in [
-        ("killed", &tally.killed),
-        ("killed steering", &tally.killed_steering),
-        ("written", &tally.written),
-        ("yielded", &tally.yielded),
-        ("applied", &tally.applied),
+        ("killed", &counts.killed),
+        ("killed steering", &counts.killed_steering),
+        ("written", &counts.written),
+        ("yielded", &counts.yielded),
+        ("applied", &counts.applied),
     ] {
         assert!(counter.get() > few, "{} {what}", counter.get());
     }

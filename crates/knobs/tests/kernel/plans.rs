@@ -104,7 +104,7 @@ const BEFORE: [&[(&str, &str, &str)]; 5] = [
 
 /// How many cases, and how many processes in them were cut short.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Tally {
+pub(crate) struct Counts {
     pub(crate) plans: u32,
     pub(crate) kills: u32,
 }
@@ -113,18 +113,18 @@ pub(crate) struct Tally {
 ///
 /// # Errors
 /// The first case after which a knob is not what it was, with its number.
-pub(crate) fn run(cases: u32) -> Result<Tally, String> {
+pub(crate) fn run(cases: u32) -> Result<Counts, String> {
     let half = |seed: u64, cases: u32| {
         let machine = Machine::new()?;
-        let mut tally = Tally::default();
+        let mut counts = Counts::default();
         let mut random = Random(seed);
         for number in 0..cases {
             let kills = machine
                 .survives(&mut random)
                 .map_err(|why| format!("case {seed}-{number}: {why}"))?;
-            tally = Tally { plans: tally.plans + 1, kills: tally.kills + kills };
+            counts = Counts { plans: counts.plans + 1, kills: counts.kills + kills };
         }
-        Ok(tally)
+        Ok(counts)
     };
     let (one, two) = std::thread::scope(|scope| {
         let other = scope.spawn(move || half(2, cases / 2));
@@ -133,8 +133,8 @@ pub(crate) fn run(cases: u32) -> Result<Tally, String> {
             other.join().unwrap_or_else(|_| Err("a thread panicked".to_owned())),
         )
     });
-    let (one, two): (Tally, Tally) = (one?, two?);
-    Ok(Tally { plans: one.plans + two.plans, kills: one.kills + two.kills })
+    let (one, two): (Counts, Counts) = (one?, two?);
+    Ok(Counts { plans: one.plans + two.plans, kills: one.kills + two.kills })
 }
 
 /// xorshift64*: the same cases every time.

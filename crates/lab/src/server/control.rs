@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::fuse::Reply;
-use super::thread;
 use crate::control::{self, Answer, LabStats, PowerCut, Request, StoreStats};
 use crate::engine::{Engine, Pace};
 use crate::error::LabError;
+use crate::process;
 use crate::recorder::{About, HEADER};
 use crate::state::{Spec, StateDir};
 use crate::store::StoreError;
@@ -43,7 +43,7 @@ impl Control {
         let listener =
             UnixListener::bind(&path).map_err(|e| LabError::io("listen on", &path, e))?;
         let control = Arc::new(Self { spec, engine, callers: AtomicUsize::new(0) });
-        thread::spawn("lab-control", move || {
+        process::start_thread("lab-control", move || {
             for stream in listener.incoming().flatten() {
                 if control.callers.fetch_add(1, Ordering::Relaxed) < CALLERS {
                     let control = control.clone();
@@ -52,7 +52,7 @@ impl Control {
                         let _ = control.serve(stream);
                         control.callers.fetch_sub(1, Ordering::Relaxed);
                     };
-                    if thread::spawn("lab-caller", serve).is_ok() {
+                    if process::start_thread("lab-caller", serve).is_ok() {
                         continue;
                     }
                 }

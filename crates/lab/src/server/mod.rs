@@ -15,7 +15,6 @@
 
 mod control;
 mod fuse;
-mod thread;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -76,7 +75,7 @@ fn serve(state: &StateDir) -> Result<(), LabError> {
 
     let timer = {
         let engine = engine.clone();
-        thread::spawn("lab-timer", move || {
+        process::start_thread("lab-timer", move || {
             process::run_first();
             engine.run_timer();
         })?

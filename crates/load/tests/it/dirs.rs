@@ -36,9 +36,9 @@ pub(crate) fn tests() -> Vec<Trial> {
 fn no_load_writes_through_a_symlink() {
     let (dir, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let link = |name: &str| symlink(outside.path().join("hit"), dir.path().join(name)).unwrap();
-    link(".probe");
+    link(".preflight");
     check_victim(dir.path(), &parse_victim("commit,size=1MiB").unwrap()).unwrap_err();
-    fs::remove_file(dir.path().join(".probe")).unwrap();
+    fs::remove_file(dir.path().join(".preflight")).unwrap();
     link("burst");
     burst(dir.path(), Bytes(1), Data::Zero, 1, &AtomicBool::new(false)).unwrap_err();
 

@@ -34,7 +34,7 @@ use crate::verdict::{Words, verdict};
 const FEW: usize = 2;
 
 /// Of many contenders, how many differ really and which way.
-fn tally(reference: &str, others: &[Contender]) -> String {
+fn summary(reference: &str, others: &[Contender]) -> String {
     let has = |c: &Contender, verdict| c.versus.iter().any(|v| v.verdict == verdict);
     let count = |of: &dyn Fn(&Contender) -> bool| others.iter().filter(|c| of(c)).count();
     let failed = count(&|c| c.failure.is_some());
@@ -89,7 +89,7 @@ impl<'a> Study<'a> {
                     few.iter().map(|c| crate::contest::sentence(self.document, contest, c) + ".");
                 said.collect::<Vec<_>>().join(" ")
             }
-            many => tally(&contest.contenders[0].name, many),
+            many => summary(&contest.contenders[0].name, many),
         }
     }
 

@@ -21,7 +21,7 @@ use crate::kernel::Generation;
 use crate::options::SimOptions;
 use crate::request::{IoRequest, PriorityClass, ProcessIndex};
 use crate::rig::SimRig;
-use crate::setup::Loads;
+use crate::setup::PlacedLoads;
 
 /// What a device was asked for: operation, first byte, length, when it was submitted and when it
 /// was done.
@@ -87,12 +87,16 @@ fn scenario(victims: &[&str], floods: &[&str]) -> Scenario {
 }
 
 /// A machine with everything running.
-fn running(options: SimOptions, setting: &Setting, scenario: &Scenario) -> (Machine, Loads, Log) {
+fn running(
+    options: SimOptions,
+    setting: &Setting,
+    scenario: &Scenario,
+) -> (Machine, PlacedLoads, Log) {
     let log = Log::default();
     let (mut machine, _) = SimRig::new(options).build(setting, 0).unwrap();
     let spied = Arc::clone(&log);
     machine.block.wrap_device(|inner| Box::new(Spy { inner, log: spied }));
-    let loads = Loads::place(&mut machine, scenario, 7).unwrap();
+    let loads = PlacedLoads::place(&mut machine, scenario, 7).unwrap();
     for placed in loads.floods.iter().chain(&loads.victims) {
         machine.start_load(placed.load);
     }
@@ -100,7 +104,7 @@ fn running(options: SimOptions, setting: &Setting, scenario: &Scenario) -> (Mach
 }
 
 /// Stops everything and waits for requests under way.
-fn stop(machine: &mut Machine, loads: &Loads) {
+fn stop(machine: &mut Machine, loads: &PlacedLoads) {
     let all: Vec<usize> = loads.floods.iter().chain(&loads.victims).map(|p| p.load).collect();
     all.iter().for_each(|load| machine.stop_load(*load));
     let limit = machine.now + Nanos::from_secs(3_600);
@@ -168,7 +172,7 @@ fn submitted(fs: &str, pairs: &[(&str, &str)]) -> [BTreeSet<(PriorityClass, u8)>
     change.elevator = Some((recording, 256, false));
     machine.block.change(Nanos::ZERO, change);
     let scenario = scenario(&["commit,threads=2,size=4MiB"], &["seq,size=512MiB"]);
-    let loads = Loads::place(&mut machine, &scenario, 7).unwrap();
+    let loads = PlacedLoads::place(&mut machine, &scenario, 7).unwrap();
     for placed in loads.floods.iter().chain(&loads.victims) {
         machine.start_load(placed.load);
     }

@@ -36,7 +36,7 @@ use crate::groups;
 use crate::machine::Machine;
 use crate::options::SimOptions;
 use crate::rig::SimRig;
-use crate::setup::{self, Loads, Placed};
+use crate::setup::{self, Placed, PlacedLoads};
 use crate::throttle::BdiId;
 use crate::workload::{Program, seeded};
 use state::{Device, Writing};
@@ -100,7 +100,7 @@ impl SimPlant {
             bdi
         };
         let seed = options.seed.wrapping_add((i as u64) << 32);
-        let loads = self.with(i, |m| Loads::place(m, &scenario, seed))?;
+        let loads = self.with(i, |m| PlacedLoads::place(m, &scenario, seed))?;
         let machine = &self.machines[i];
         let device = Device {
             id: DeviceId { major: SD_MAJOR, minor: SD_MINORS * i as u32 },

@@ -12,7 +12,7 @@ use crate::kernel::Generation;
 use crate::limits::BdiLimits;
 use crate::machine::Machine;
 use crate::options::SimOptions;
-use crate::setup::Loads;
+use crate::setup::PlacedLoads;
 use crate::throttle::BdiId;
 
 /// One device of a plant with what uses it.
@@ -56,7 +56,7 @@ pub(super) struct Device {
     /// Commands that a queue's device can take at once, and that it is given.
     pub(super) depth: u32,
     pub(super) given: u32,
-    pub(super) loads: Loads,
+    pub(super) loads: PlacedLoads,
     /// The values set for its queue, for the next elevator.
     pub(super) setting: Setting,
     pub(super) max_sectors_kb: u32,

@@ -152,7 +152,7 @@ fn a_plant_of_one_device_is_the_machine_that_the_rig_runs() {
     let parts = with(3);
     let rig = SimRig::new(parts.options.clone());
     let (mut machine, _) = rig.build(&Setting::default(), 0).unwrap();
-    let loads = Loads::place(&mut machine, &parts.scenario, 3).unwrap();
+    let loads = PlacedLoads::place(&mut machine, &parts.scenario, 3).unwrap();
     machine.start_load(loads.floods[0].load);
     machine.start_load(loads.victims[0].load);
     machine.run_until(Nanos::from_secs(5));

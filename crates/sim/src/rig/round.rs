@@ -11,7 +11,7 @@ use crate::error::SimError;
 use crate::explain::Explainer;
 use crate::machine::Machine;
 use crate::phase::{self, PhaseRun};
-use crate::setup::Loads;
+use crate::setup::PlacedLoads;
 use crate::workload::{Program, seeded};
 
 /// How long a backlog may take to drain between phases.
@@ -36,7 +36,7 @@ impl SimRig {
         let seed = self.options.seed.wrapping_add(u64::from(round) << 32);
         let (mut machine, _) = self.build(setting, u64::from(round) << 32)?;
         let scenario = self.fit(scenario, &machine);
-        let loads = Loads::place(&mut machine, &scenario, seed)?;
+        let loads = PlacedLoads::place(&mut machine, &scenario, seed)?;
         machine.explainer = self.options.explain.then(Explainer::default);
         for kind in scenario.phases_of_round(round) {
             prepare(&mut machine, &loads, &scenario, round, watch);
@@ -68,7 +68,7 @@ impl SimRig {
 /// The known state that every phase starts from: no backlog, and the device left alone for a while.
 fn prepare(
     machine: &mut Machine,
-    loads: &Loads,
+    loads: &PlacedLoads,
     scenario: &Scenario,
     round: u32,
     watch: &mut dyn Watch,
