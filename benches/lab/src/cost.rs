@@ -14,6 +14,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use floodwall_model::proc_stat::ProcStat;
 use floodwall_stats::estimate::median;
 use serde_json::Value;
 
@@ -87,9 +88,8 @@ impl Guard {
     /// Seconds of processor time so far.
     fn cpu_s(&self) -> f64 {
         let ticks = |pid: u32| {
-            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-            let fields = stat.rsplit_once(") ").map_or("", |(_, fields)| fields);
-            fields.split(' ').skip(11).take(2).filter_map(|n| n.parse::<f64>().ok()).sum::<f64>()
+            let stat = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
+            ProcStat::parse(&stat).and_then(ProcStat::cpu_ticks).unwrap_or(0) as f64
         };
         self.processes().into_iter().map(ticks).sum::<f64>() / TICKS
     }

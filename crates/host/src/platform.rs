@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use floodwall_model::Reading;
+use floodwall_model::proc_stat::ProcStat;
 
 use crate::mounts::{self, Mount};
 use crate::root::{SysRoot, not_understood};
@@ -56,13 +57,9 @@ pub(crate) fn read_container(root: &SysRoot, mounts: &[Mount]) -> Reading<String
 pub(crate) fn read_is_real_time(root: &SysRoot) -> Reading<bool> {
     let path = "/proc/thread-self/stat";
     root.read_line(path).and_then(|stat| {
-        // proc_pid_stat(5): field 41 is the policy. The name in field 2 may hold anything, so
-        // counting starts behind it.
-        let policy = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split_whitespace().nth(38));
-        match policy.map(str::parse::<u32>) {
-            // SCHED_FIFO, SCHED_RR, SCHED_DEADLINE.
-            Some(Ok(policy)) => Reading::Value(matches!(policy, 1 | 2 | 6)),
-            _ => not_understood(path, &stat),
+        match ProcStat::parse(stat.as_bytes()).and_then(ProcStat::is_real_time) {
+            Some(is_real_time) => Reading::Value(is_real_time),
+            None => not_understood(path, &stat),
         }
     })
 }

@@ -9,6 +9,7 @@
 use std::fmt::Display;
 
 use floodwall_model::Reading;
+use floodwall_model::proc_stat::ProcStat;
 
 use crate::root::{SysRoot, not_understood};
 use crate::text::number_after;
@@ -81,25 +82,17 @@ pub fn read_threads_written(root: &SysRoot, pid: u32, buffer: &mut Vec<u8>) -> O
 /// is no such line. Numbers are reused; a number with its start is unique.
 #[must_use]
 pub fn start_ticks(stat: &[u8]) -> Option<u64> {
-    // The 22nd field of proc_pid_stat(5); the number and the name are the first two.
-    behind_name(stat)?.nth(19)?.parse().ok()
-}
-
-/// The fields of `pid (comm) state ppid pgrp session tty tpgid flags minflt cminflt …` from the
-/// state on; the name may hold anything, brackets and spaces too.
-fn behind_name(stat: &[u8]) -> Option<std::str::SplitWhitespace<'_>> {
-    let after = stat.iter().rposition(|b| *b == b')')?;
-    Some(std::str::from_utf8(stat.get(after + 1..)?).ok()?.split_whitespace())
+    ProcStat::parse(stat)?.start_ticks()
 }
 
 /// The text of /proc/PID/stat or /proc/PID/task/TID/stat; `None` if it is no such line.
 #[must_use]
 pub fn parse_stat(stat: &[u8]) -> Option<Stat> {
-    let mut fields = behind_name(stat)?;
+    let stat = ProcStat::parse(stat)?;
     Some(Stat {
-        parent: fields.nth(1)?.parse().ok()?,
-        flags: fields.nth(4)?.parse().ok()?,
-        children_faults: fields.nth(1)?.parse().ok()?,
+        parent: stat.parent()?,
+        flags: stat.flags()?,
+        children_faults: stat.children_faults()?,
     })
 }
 

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
+use floodwall_model::proc_stat::ProcStat;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -35,14 +36,9 @@ impl Process {
 
     /// A process by its number, if it lives.
     fn of(pid: i32) -> Option<Self> {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The command's name is in parentheses and may hold anything; state is field 3, starttime
-        // field 22 (proc_pid_stat(5)).
-        let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
-        if matches!(fields.next()?, "Z" | "X") {
-            return None;
-        }
-        Some(Self { pid, started: fields.nth(18)?.parse().ok()? })
+        let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+        let stat = ProcStat::parse(&stat).filter(|stat| !stat.has_ended())?;
+        Some(Self { pid, started: stat.start_ticks()? })
     }
 
     /// Whether it still lives (a zombie does not).

@@ -19,6 +19,7 @@
 //! rig        whatever can run a trial
 //! plant      whatever a controller steers: sensors and knobs
 //! priority   a thread's I/O priority, as text
+//! proc_stat  a line of /proc/PID/stat
 //! ```
 //!
 //! Pure: no file, no clock, no environment. Times are nanoseconds (`_ns`), seconds (`_s`) or
@@ -34,6 +35,7 @@ pub mod message;
 pub mod plant;
 pub mod printable;
 pub mod priority;
+pub mod proc_stat;
 mod reading;
 pub mod rig;
 pub mod scenario;

@@ -16,26 +16,17 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use floodwall_model::plant::Plant;
+use floodwall_model::proc_stat::ProcStat;
 use floodwall_plant::{HostPlant, Options};
 use floodwall_testing::disk::Loop;
 
 /// Looks that are averaged.
 const LOOKS: u32 = 40;
 
-/// Processor time of this process so far, in seconds (10 ms ticks): /proc/self/stat, fields 14 and
-/// 15.
+/// Processor time of this process so far, in seconds (10 ms ticks).
 fn cpu() -> f64 {
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
-    let fields: Vec<u64> = stat
-        .rsplit_once(") ")
-        .unwrap()
-        .1
-        .split(' ')
-        .skip(11)
-        .take(2)
-        .map(|n| n.parse().unwrap())
-        .collect();
-    (fields[0] + fields[1]) as f64 / 100.0
+    let stat = std::fs::read("/proc/self/stat").unwrap();
+    ProcStat::parse(&stat).and_then(ProcStat::cpu_ticks).unwrap() as f64 / 100.0
 }
 
 fn main() {

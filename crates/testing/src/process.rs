@@ -7,6 +7,8 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use floodwall_model::proc_stat::ProcStat;
+
 use crate::{ensure, said};
 
 /// Directories of programs, root's included: the `PATH` of an ordinary user may lack them.
@@ -101,8 +103,8 @@ impl Process {
 /// Whether a process runs: a zombie does not.
 #[must_use]
 pub fn lives(pid: i32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+    let stat = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
+    ProcStat::parse(&stat).is_some_and(|stat| !stat.has_ended())
 }
 
 /// The lines that a child writes, read as they come.

@@ -4,9 +4,10 @@
 //! bytes.
 
 use floodwall_model::Reading;
+use floodwall_model::proc_stat::ProcStat;
 
 use crate::catalogue::cell::{Cell, State};
-use crate::catalogue::files::{Files, read_line, read_number};
+use crate::catalogue::files::{Files, read_number};
 use crate::plan::entry::Entry;
 
 /// The flusher never writes less at a time (fs/fs-writeback.c `MIN_WRITEBACK_PAGES`: 4 MiB for any
@@ -89,11 +90,8 @@ fn counter(vmstat: &str, name: &str) -> Option<u64> {
 /// Whether this thread runs under a real-time or deadline policy: such a reader is shown a higher
 /// threshold than other tasks have (`domain_dirty_limits` asks `rt_or_dl_task(current)`).
 fn is_real_time(files: &dyn Files) -> bool {
-    // proc_pid_stat(5): field 41 is the policy. The name in field 2 may hold anything, so counting
-    // starts behind it.
-    let Reading::Value(stat) = read_line(files, "/proc/thread-self/stat") else { return false };
-    let Some((_, rest)) = stat.rsplit_once(") ") else { return false };
-    matches!(rest.split_whitespace().nth(38), Some("1" | "2" | "6"))
+    let stat = files.read("/proc/thread-self/stat").unwrap_or_default();
+    ProcStat::parse(stat.as_bytes()).and_then(ProcStat::is_real_time).unwrap_or(false)
 }
 
 /// The threshold of ordinary tasks. The kernel raises a real-time reader's by a quarter and by a

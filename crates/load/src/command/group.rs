@@ -9,6 +9,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use floodwall_model::proc_stat::ProcStat;
 use rustix::io::Errno;
 use rustix::process::Pid;
 
@@ -82,23 +83,11 @@ pub(super) fn members(proc_root: &Path, group: Pid) -> io::Result<Vec<Member>> {
         };
         // A process that ends between the two calls is not a member any more.
         let Ok(stat) = fs::read(entry.path().join("stat")) else { continue };
-        if let Some((state, pgrp)) = state_and_group(&String::from_utf8_lossy(&stat))
-            && pgrp == group
-        {
-            found.push(Member { pid, zombie: matches!(state, 'Z' | 'X') });
-        }
+        let stat = ProcStat::parse(&stat).filter(|stat| stat.group() == Some(group));
+        found.extend(stat.map(|stat| Member { pid, zombie: stat.has_ended() }));
     }
     found.sort_unstable();
     Ok(found)
-}
-
-/// From `/proc/PID/stat`: `pid (comm) state ppid pgrp …`. The name may hold anything, spaces and
-/// parentheses included.
-fn state_and_group(stat: &str) -> Option<(char, i32)> {
-    let mut fields = stat.get(stat.rfind(')')? + 1..)?.split_ascii_whitespace();
-    let state = fields.next()?.chars().next()?;
-    let pgrp = fields.nth(1)?.parse().ok()?;
-    Some((state, pgrp))
 }
 
 /// The counters of a group's processes together.
@@ -157,13 +146,9 @@ fn is_ending(proc_root: &Path, pid: i32) -> bool {
     const EXITING: u64 = 4;
     let stat = fs::read(proc_root.join(pid.to_string()).join("stat"));
     stat.map_or(true, |stat| {
-        flags(&String::from_utf8_lossy(&stat)).is_some_and(|flags| flags & EXITING != 0)
+        let flags = ProcStat::parse(&stat).and_then(ProcStat::flags);
+        flags.is_some_and(|flags| flags & EXITING != 0)
     })
-}
-
-/// From `/proc/PID/stat`: `pid (comm) state ppid pgrp session tty tpgid flags …`.
-fn flags(stat: &str) -> Option<u64> {
-    stat.get(stat.rfind(')')? + 1..)?.split_ascii_whitespace().nth(6)?.parse().ok()
 }
 
 /// Adds up a group's counters over its life and over the groups of later runs; never goes back.
@@ -200,13 +185,6 @@ impl Meter {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_name_with_parentheses_and_spaces_is_skipped() {
-        assert_eq!(state_and_group("42 (a) b) (c) S 1 77 77 0 -1"), Some(('S', 77)));
-        assert_eq!(state_and_group("42 (truncated"), None);
-        assert_eq!(flags("42 (a) b) (c) Z 1 77 77 0 -1 4228364 0"), Some(4_228_364));
-    }
 
     #[test]
     fn counters_are_read_by_name() {

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use floodwall_model::DeviceId;
 use floodwall_model::plant::{KnobWrite, Plant};
+use floodwall_model::proc_stat::ProcStat;
 use floodwall_plant::{HostPlant, Options, SourceKind, Which, restore};
 use floodwall_testing::disk::{Loop, Saved, read};
 use floodwall_testing::process::Process;
@@ -130,10 +131,7 @@ fn states(pid: u32) -> Vec<char> {
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
     let mut threads: Vec<_> = threads.flatten().map(|thread| thread.path()).collect();
     threads.sort_by_key(|path| path.file_name().map(|name| *name != *pid.to_string()));
-    let state = |path: &PathBuf| {
-        let stat = fs::read_to_string(path.join("stat")).ok()?;
-        stat.rsplit_once(") ")?.1.chars().next()
-    };
+    let state = |path: &PathBuf| ProcStat::parse(&fs::read(path.join("stat")).ok()?)?.state();
     threads.iter().filter_map(state).collect()
 }
 
