@@ -63,7 +63,7 @@ impl<R: Respond> Engine<R> {
             capacity: device.capacity(),
             store: RwLock::new(store),
             model: Mutex::new(Model::new(device)),
-            meter: Mutex::new((Meter::new(), Recorder::new(CAPACITY))),
+            meter: Mutex::new((Meter::default(), Recorder::new(CAPACITY))),
             wake: Condvar::new(),
             start: Instant::now(),
         }

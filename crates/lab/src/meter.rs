@@ -9,36 +9,9 @@
 use std::collections::BTreeMap;
 
 use floodwall_device::Op;
-use floodwall_model::latency::{BUCKETS, LatencyCounts, bucket_high_ns, bucket_of};
+use floodwall_model::histogram::Histogram;
+use floodwall_model::latency::{LatencyCounts, bucket_high_ns};
 use serde::{Deserialize, Serialize};
-
-/// A histogram that is being filled.
-#[derive(Clone)]
-pub(crate) struct Histogram {
-    buckets: Box<[u64]>,
-    sum_ns: u64,
-    max_ns: u64,
-}
-
-impl Histogram {
-    fn new() -> Self {
-        Self { buckets: vec![0; BUCKETS].into_boxed_slice(), sum_ns: 0, max_ns: 0 }
-    }
-
-    fn count(&mut self, ns: u64) {
-        self.buckets[bucket_of(ns)] += 1;
-        self.sum_ns = self.sum_ns.saturating_add(ns);
-        self.max_ns = self.max_ns.max(ns);
-    }
-
-    fn counts(&self) -> LatencyCounts {
-        LatencyCounts::from_buckets(
-            self.buckets.iter().copied().enumerate(),
-            self.sum_ns,
-            self.max_ns,
-        )
-    }
-}
 
 /// A finished histogram with the figures that people read.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -94,7 +67,7 @@ impl Timing {
 }
 
 /// Histograms of one lab device since it came up. A copy is a snapshot, for readers without haste.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(crate) struct Meter {
     read: Histogram,
     write: Histogram,
@@ -104,16 +77,6 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    pub(crate) fn new() -> Self {
-        Self {
-            read: Histogram::new(),
-            write: Histogram::new(),
-            flush: Histogram::new(),
-            other: Histogram::new(),
-            lateness: Histogram::new(),
-        }
-    }
-
     pub(crate) fn count(&mut self, op: Op, service_ns: u64, late_ns: u64) {
         let histogram = match op {
             Op::Read => &mut self.read,
@@ -121,8 +84,8 @@ impl Meter {
             Op::Flush => &mut self.flush,
             Op::Discard | Op::WriteZeroes => &mut self.other,
         };
-        histogram.count(service_ns);
-        self.lateness.count(late_ns);
+        histogram.record(service_ns);
+        self.lateness.record(late_ns);
     }
 
     pub(crate) fn timings(&self) -> Timings {
@@ -194,7 +157,7 @@ mod tests {
 
     #[test]
     fn a_lab_keeps_up_while_lateness_is_a_tenth_of_service() {
-        let mut meter = Meter::new();
+        let mut meter = Meter::default();
         assert_eq!(meter.timings().kept_up, None);
         for _ in 0..99 {
             meter.count(Op::Read, 1_000_000, 90_000);
@@ -212,7 +175,7 @@ mod tests {
 
     #[test]
     fn a_run_is_judged_by_itself() {
-        let mut meter = Meter::new();
+        let mut meter = Meter::default();
         (0..100).for_each(|_| meter.count(Op::Read, 1_000_000, 500_000));
         let before = meter.timings();
         assert_eq!(before.kept_up, Some(false));
@@ -232,7 +195,7 @@ mod tests {
 
     #[test]
     fn a_device_without_service_time_says_nothing_about_keeping_up() {
-        let mut meter = Meter::new();
+        let mut meter = Meter::default();
         meter.count(Op::Read, 0, 5_000);
         assert_eq!(meter.timings().kept_up, None);
     }

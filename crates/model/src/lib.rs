@@ -3,6 +3,7 @@
 //! ```text
 //! units      Bytes, Rate, DeviceId: parsed from and printed with their units
 //! latency    the log-linear buckets in which every latency is counted
+//! histogram  latencies being counted, one by one
 //! hdr        counted latencies as HdrHistograms, their stored form
 //! scenario   victims + floods + sizes + durations, from TOML, a command line or the built-in list
 //! setting    a set of knob values
@@ -29,6 +30,7 @@ pub mod calendar;
 pub mod control_group;
 pub mod finding;
 pub mod hdr;
+pub mod histogram;
 pub mod latency;
 pub mod managers;
 pub mod message;

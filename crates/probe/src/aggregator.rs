@@ -19,11 +19,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use floodwall_model::DeviceId;
+use floodwall_model::histogram::Histogram;
 
 use crate::event::{Call, Class, Event, Place, Record};
 use crate::follow::{FollowCounts, Lineage};
 use crate::hash::Fast;
-use crate::histogram::Histogram;
 use crate::open_file::Files;
 use crate::snapshot::{Counted, OTHERS, ProcessUse, Requests};
 use in_flight::InFlight;

@@ -12,10 +12,10 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use floodwall_model::DeviceId;
+use floodwall_model::histogram::Histogram;
 
 use crate::event::Call;
 use crate::hash::Fast;
-use crate::histogram::Histogram;
 use crate::snapshot::Followed;
 
 /// Threads and processes remembered; further ones are not followed. Some 10 bytes each.

@@ -24,7 +24,6 @@ mod files;
 mod follow;
 pub mod format;
 mod hash;
-mod histogram;
 mod open_file;
 mod perf;
 mod probe;

@@ -3,49 +3,9 @@
 
 use floodwall_device::Nanos;
 use floodwall_model::LatencyCounts;
-use floodwall_model::latency::{BUCKETS, bucket_of};
+use floodwall_model::histogram::Histogram;
 use floodwall_model::trial::OpLatencies;
 use floodwall_stats::recorder::Delta;
-
-/// One kind of operation.
-#[derive(Clone, Debug)]
-struct Counters {
-    counts: Vec<u32>,
-    /// Range of buckets that were touched.
-    touched: (usize, usize),
-    sum: u64,
-    max: u64,
-}
-
-impl Counters {
-    fn new() -> Self {
-        Self { counts: Vec::new(), touched: (BUCKETS, 0), sum: 0, max: 0 }
-    }
-
-    fn add(&mut self, latency: Nanos) {
-        if self.counts.is_empty() {
-            self.counts.resize(BUCKETS, 0);
-        }
-        let bucket = bucket_of(latency.0);
-        self.counts[bucket] += 1;
-        self.touched = (self.touched.0.min(bucket), self.touched.1.max(bucket + 1));
-        self.sum += latency.0;
-        self.max = self.max.max(latency.0);
-    }
-
-    fn take(&mut self) -> LatencyCounts {
-        let (from, to) = self.touched;
-        if from >= to {
-            return LatencyCounts::default();
-        }
-        let counts = &mut self.counts[from..to];
-        let pairs = counts.iter().enumerate().map(|(i, n)| (from + i, u64::from(*n)));
-        let taken = LatencyCounts::from_buckets(pairs, self.sum, self.max);
-        counts.fill(0);
-        (self.touched, self.sum, self.max) = ((BUCKETS, 0), 0, 0);
-        taken
-    }
-}
 
 /// A kind of operation, as [`OpLatencies`] has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,10 +17,10 @@ pub(crate) enum Kind {
 }
 
 /// See the [module](self).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Meter {
-    kinds: [Counters; 4],
-    read_calls: Counters,
+    kinds: [Histogram; 4],
+    read_calls: Histogram,
     ops: u64,
     bytes: u64,
     /// Operations since the load was started.
@@ -68,26 +28,16 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    pub(crate) fn new() -> Self {
-        Self {
-            kinds: [(); 4].map(|()| Counters::new()),
-            read_calls: Counters::new(),
-            ops: 0,
-            bytes: 0,
-            since_start: 0,
-        }
-    }
-
     /// Counts how long something took; commits and reads are whole operations.
     pub(crate) fn record(&mut self, kind: Kind, latency: Nanos) {
         self.ops += u64::from(matches!(kind, Kind::Commit | Kind::Read));
-        self.kinds[kind as usize].add(latency);
+        self.kinds[kind as usize].record(latency.0);
     }
 
     /// Counts a read: how long it took since it was due, and since its call.
     pub(crate) fn record_read(&mut self, since_due: Nanos, since_call: Nanos) {
         self.record(Kind::Read, since_due);
-        self.read_calls.add(since_call);
+        self.read_calls.record(since_call.0);
     }
 
     /// Counts bytes moved.
@@ -128,7 +78,7 @@ mod tests {
 
     #[test]
     fn a_sample_holds_what_was_added_since_the_last() {
-        let mut meter = Meter::new();
+        let mut meter = Meter::default();
         meter.record(Kind::Commit, Nanos(5_000));
         meter.record(Kind::Write, Nanos(1_000));
         meter.add_bytes(4096);

@@ -17,7 +17,7 @@ impl Machine {
     pub(crate) fn add_load(&mut self, group: u32, block: u64, files: Vec<InodeId>) -> usize {
         let logs = vec![0; files.len()];
         self.loads.push(Load {
-            meter: Meter::new(),
+            meter: Meter::default(),
             running: false,
             began: Nanos::ZERO,
             group,

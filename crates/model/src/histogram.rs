@@ -1,15 +1,14 @@
-//! Latencies being counted: the sparse form of `model::latency`'s buckets, growing one operation at
-//! a time.
+//! Latencies being counted: the sparse form of the [buckets](crate::latency), growing one operation
+//! at a time.
 //!
-//! Dense counters would take 37 KB each, and there is one a process, device and kind of operation;
-//! real latencies fill a few hundred buckets.
+//! Dense counters would take 37 KB each, and the probe has one for each process, device and kind of
+//! operation; real latencies fill a few hundred buckets.
 
-use floodwall_model::LatencyCounts;
-use floodwall_model::latency::bucket_of;
+use crate::latency::{LatencyCounts, bucket_of};
 
 /// A histogram that grows.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Histogram {
+pub struct Histogram {
     /// `(bucket, count)`, ascending.
     buckets: Vec<(u16, u32)>,
     sum_ns: u64,
@@ -19,7 +18,7 @@ pub(crate) struct Histogram {
 impl Histogram {
     /// Counts one operation.
     #[inline]
-    pub(crate) fn record(&mut self, ns: u64) {
+    pub fn record(&mut self, ns: u64) {
         self.sum_ns = self.sum_ns.saturating_add(ns);
         self.max_ns = self.max_ns.max(ns);
         let bucket = bucket_of(ns) as u16;
@@ -30,13 +29,14 @@ impl Histogram {
     }
 
     /// The counts.
-    pub(crate) fn counts(&self) -> LatencyCounts {
+    #[must_use]
+    pub fn counts(&self) -> LatencyCounts {
         let buckets = self.buckets.iter().map(|(b, n)| (usize::from(*b), u64::from(*n)));
         LatencyCounts::from_buckets(buckets, self.sum_ns, self.max_ns)
     }
 
     /// The counts so far; begins again.
-    pub(crate) fn take(&mut self) -> LatencyCounts {
+    pub fn take(&mut self) -> LatencyCounts {
         let counts = self.counts();
         self.buckets.clear();
         (self.sum_ns, self.max_ns) = (0, 0);
