@@ -22,10 +22,6 @@ use serde::Serialize;
 
 use crate::plan::dirty_limit::FLUSHER_CHUNK_BYTES;
 
-/// The published delays: 250 ms before the flusher starts, 1.5 s before writers wait.
-pub const DELAYS: Delays =
-    Delays { background: Duration::from_millis(250), hard: Duration::from_millis(1500) };
-
 /// Seconds of its rate that a paced group may have in memory.
 const PACED_S: u64 = 3;
 /// The least for a group whose rate is low.
@@ -337,6 +333,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    /// The published delays: 250 ms before the flusher starts, 1.5 s before writers wait.
+    const DELAYS: Delays =
+        Delays { background: Duration::from_millis(250), hard: Duration::from_millis(1500) };
 
     const MACHINE: Machine =
         Machine { page_bytes: 4096, ram_bytes: Some(64 << 30), possible_cpus: Some(8) };

@@ -185,12 +185,6 @@ impl Wbt {
         }
     }
 
-    /// The queue's depth has changed; scaling starts anew. All waiters may try again.
-    pub fn set_queue_depth(&mut self, queue_depth: u32) {
-        self.depth = Depth::new(queue_depth);
-        self.reset();
-    }
-
     fn reset(&mut self) {
         self.depth.restart();
         self.limits = self.depth.limits(self.target > Nanos::ZERO);

@@ -231,7 +231,4 @@ fn settings() {
     assert_eq!(start_all(&mut wbt, now, BACKGROUND, false), 1000);
     assert!(wbt.set_latency_us(None));
     assert_eq!(wbt.latency_us(), 2_000);
-    // Another depth starts the scaling anew.
-    wbt.set_queue_depth(8);
-    assert_eq!(wbt.limits(), Limits { max: 8, normal: 4, background: 2 });
 }
