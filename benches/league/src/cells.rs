@@ -124,7 +124,7 @@ impl Cell {
 /// What a machine has to choose from without groups, priorities and tunables: the grids of
 /// docs/league.md. `floodwall tune --sim` has those as well.
 pub(crate) fn space(machine: &SimOptions, in_force: &Setting, reference: &Reference) -> Space {
-    let offered = floodwall_sim::elevator::offered(machine.generation);
+    let offered = floodwall_sim::eras::parts::offered(machine.generation);
     let names = offered.iter().map(|kind| kind.name().to_owned()).collect();
     let strict_limit = machine.generation == Generation::K6;
     Space::of(&Description::of_machine(in_force, names, machine.ram.0, strict_limit, reference))

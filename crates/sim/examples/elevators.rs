@@ -18,7 +18,8 @@ use std::error::Error;
 use std::time::Instant;
 
 use floodwall_device::{Nanos, Op};
-use floodwall_sim::elevator::{Dispatch, Elevator, QueueFacts, build, offered};
+use floodwall_sim::elevator::{Dispatch, Elevator};
+use floodwall_sim::eras::parts::{QueueFacts, build, offered};
 use floodwall_sim::kernel::Generation;
 use floodwall_sim::request::{Flags, IoRequest, NORMAL_LEVEL, PriorityClass, ProcessId};
 

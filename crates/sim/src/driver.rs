@@ -22,7 +22,8 @@
 use floodwall_device::DeviceSpec;
 use floodwall_device::spec::Medium;
 
-use crate::elevator::{self, ElevatorKind};
+use crate::elevator::ElevatorKind;
+use crate::eras::parts;
 use crate::kernel::Generation;
 
 /// Bytes per second of the fastest SATA link (6 Gbit/s, 8b/10b coded); a drive with a faster one is
@@ -77,7 +78,7 @@ impl Driver {
     pub(crate) fn default_elevator(self, generation: Generation) -> ElevatorKind {
         match (self.kind, generation) {
             (Kind::Loop, Generation::K6) => ElevatorKind::None,
-            _ => elevator::default_for(generation, self.hardware_queues()),
+            _ => parts::default_for(generation, self.hardware_queues()),
         }
     }
 

@@ -4,7 +4,7 @@ use floodwall_device::DeviceSpec;
 use floodwall_model::Bytes;
 
 use crate::driver::Driver;
-use crate::elevator::QueueFacts;
+use crate::eras::parts::QueueFacts;
 use crate::fs::FsKind;
 use crate::kernel::Generation;
 

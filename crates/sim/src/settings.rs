@@ -10,7 +10,8 @@ use floodwall_model::setting::{JOURNAL_PRIORITY, VICTIMS_PRIORITY};
 use floodwall_model::{Priority, Setting};
 
 use crate::driver::Driver;
-use crate::elevator::{self, Elevator, ElevatorKind, QueueFacts};
+use crate::elevator::{Elevator, ElevatorKind};
+use crate::eras::parts::{self, QueueFacts};
 use crate::error::SimError;
 use crate::fs::FsKind;
 use crate::groups;
@@ -187,7 +188,7 @@ impl Queue {
         };
         let make = |nr_requests| -> Result<Box<dyn Elevator>, SimError> {
             let mut elevator =
-                elevator::build(kind, facts).map_err(|e| SimError::Elevator(e.to_string()))?;
+                parts::build(kind, facts).map_err(|e| SimError::Elevator(e.to_string()))?;
             elevator.depth_updated(nr_requests);
             for (name, value) in &setting.0 {
                 if let Some(tunable) = name.strip_prefix("iosched.") {

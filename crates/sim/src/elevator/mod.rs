@@ -22,6 +22,9 @@
 //! distances). Smaller ones are `jiffies`, `id_map` and `tunable`.
 //!
 //! [`build`] makes an elevator; [`offered`] says which kernel had which.
+//!
+//! [`build`]: crate::eras::parts::build
+//! [`offered`]: crate::eras::parts::offered
 
 mod bfq;
 pub(crate) mod history;
@@ -41,7 +44,6 @@ use floodwall_device::Nanos;
 
 use crate::request::{IoRequest, ProcessId};
 
-pub use crate::eras::parts::{BuildError, QueueFacts, build, default_for, offered};
 pub use bfq::{Bfq, BfqTunables};
 pub use kind::{ElevatorKind, UnknownElevator};
 pub use kyber::{Kyber, KyberTunables};

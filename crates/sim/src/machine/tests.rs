@@ -14,8 +14,9 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::block::Change;
-use crate::elevator::{Dispatch, Elevator, ElevatorKind, Merge, TunableError, offered};
+use crate::elevator::{Dispatch, Elevator, ElevatorKind, Merge, TunableError};
 use crate::eras::elevator::Noop;
+use crate::eras::parts::offered;
 use crate::fs::FsKind;
 use crate::kernel::Generation;
 use crate::options::SimOptions;

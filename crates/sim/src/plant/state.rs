@@ -7,7 +7,7 @@ use floodwall_model::trial::{BurstTotals, OpLatencies};
 use floodwall_model::{Bytes, DeviceId, Scenario, Setting};
 
 use crate::block::Counters;
-use crate::elevator::QueueFacts;
+use crate::eras::parts::QueueFacts;
 use crate::kernel::Generation;
 use crate::limits::BdiLimits;
 use crate::machine::Machine;

@@ -182,7 +182,7 @@ pub(super) fn of_sim(
     in_force: &floodwall_model::Setting,
     reference: &Reference,
 ) -> Description {
-    let offered = floodwall_sim::elevator::offered(options.generation);
+    let offered = floodwall_sim::eras::parts::offered(options.generation);
     let names = offered.iter().map(|kind| kind.name().to_owned()).collect();
     let strict_limit = options.generation == Generation::K6;
     // A RAID card is one disk to the kernel, whatever is behind it.

@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, VecDeque};
 use floodwall_device::{Nanos, Op};
 use proptest::prelude::*;
 
-use super::super::{Dispatch, Elevator, ElevatorKind, QueueFacts, build, offered};
+use super::super::{Dispatch, Elevator, ElevatorKind};
+use crate::eras::parts::{QueueFacts, build, offered};
 use crate::kernel::Generation;
 use crate::request::{Flags, IoRequest, LEVELS, NORMAL_LEVEL, PriorityClass, ProcessId};
 
