@@ -76,8 +76,8 @@ impl Driver {
 
     /// The elevator that a kernel gives such a device.
     pub(crate) fn default_elevator(self, generation: Generation) -> ElevatorKind {
-        match (self.kind, generation) {
-            (Kind::Loop, Generation::K6) => ElevatorKind::None,
+        match self.kind {
+            Kind::Loop if generation.is_multiqueue() => ElevatorKind::None,
             _ => parts::default_for(generation, self.hardware_queues()),
         }
     }

@@ -112,8 +112,8 @@ pub enum SimError {
         generation: Generation,
         /// The requested filesystem.
         fs: FsKind,
-        /// A filesystem that the kernel had.
-        other: &'static str,
+        /// Other filesystems that the kernel had, separated by commas.
+        other: String,
     },
     /// RAM that does not hold what may be dirty in it.
     #[error(

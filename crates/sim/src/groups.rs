@@ -64,7 +64,7 @@ pub(crate) fn first_knob(setting: &Setting) -> Option<&str> {
 /// The generation, if it has none.
 pub(crate) fn is_known(name: &str, generation: Generation) -> Result<bool, Generation> {
     match split(name) {
-        Some(_) if generation < Generation::K6 => Err(generation),
+        Some(_) if !generation.has_groups() => Err(generation),
         found => Ok(found.is_some()),
     }
 }

@@ -4,7 +4,6 @@ use floodwall_device::Nanos;
 use floodwall_model::trial::{DeviceSample, HostSample};
 
 use crate::block::Counters;
-use crate::kernel::Generation;
 use crate::machine::Machine;
 use crate::page_cache::PAGE_SHIFT;
 
@@ -51,7 +50,7 @@ pub(crate) fn device_since(
         read_bytes: now.read_bytes - before.read_bytes,
         write_ops: now.writes - before.writes,
         written_bytes: now.write_bytes - before.write_bytes,
-        flush_ops: (machine.generation == Generation::K6).then_some(now.flushes - before.flushes),
+        flush_ops: machine.generation.counts_flushes().then_some(now.flushes - before.flushes),
         busy_ms: ms(now.busy, before.busy),
         weighted_ms: ms(now.weighted, before.weighted),
         in_flight: u64::from(machine.block.outstanding()),

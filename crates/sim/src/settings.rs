@@ -16,7 +16,7 @@ use crate::error::SimError;
 use crate::fs::FsKind;
 use crate::groups;
 use crate::kernel::Generation;
-use crate::limits::{DirtyKnobs, Limit};
+use crate::limits::{self, DIRTY_KNOBS, DirtyKnobs, Limit};
 use crate::wbt::Wbt;
 
 /// A queue's knobs, with the first generation that had each.
@@ -58,7 +58,7 @@ impl Priorities {
             Some((_, Ok(priority))) => Ok(Some(priority)),
             Some((text, Err(takes @ NotAPriority))) => Err(value(knob, text, takes.to_string())),
         };
-        let has_thread = fs == FsKind::Ext4 && generation == Generation::K6;
+        let has_thread = fs == FsKind::Ext4 && generation.shows_journal_thread();
         let journal = match read(JOURNAL_PRIORITY)? {
             Some(_) if !has_thread => {
                 let needs = "ext4, which commits its journal in a thread of its own";
@@ -197,7 +197,7 @@ impl Queue {
             }
             Ok(elevator)
         };
-        let new = generation == Generation::K6;
+        let new = generation.is_multiqueue();
         let requests = match (new, kind) {
             (true, ElevatorKind::None) => depth,
             (true, _) => (2 * depth.min(128)).max(4),
@@ -207,8 +207,8 @@ impl Queue {
         let nr_requests = number(setting, "nr_requests", 4, most)?.unwrap_or(requests);
         let elevators =
             (0..members.max(1)).map(|_| make(nr_requests)).collect::<Result<Vec<_>, _>>()?;
-        let sectors = if new { 4096 } else { 512 };
-        let max_sectors_kb = number(setting, "max_sectors_kb", 4, 32_767)?.unwrap_or(sectors);
+        let max_sectors_kb =
+            number(setting, "max_sectors_kb", 4, 32_767)?.unwrap_or(generation.max_sectors_kb());
         let read_ahead_kb = number(setting, "read_ahead_kb", 0, 1 << 20)?.unwrap_or(128);
         let wbt = if new { Some(wbt(setting, facts, kind, given, volatile)?) } else { None };
         Ok(Self { elevators, nr_requests, max_sectors_kb, read_ahead_kb, wbt })
@@ -278,7 +278,7 @@ pub(crate) fn dirty_in_force(knobs: &DirtyKnobs, generation: Generation, setting
             Limit::Bytes(bytes) => (0, bytes),
         };
         put(ratio_knob, ratio);
-        if generation > Generation::K2_6_18 {
+        if limits::has(DIRTY_KNOBS, generation, bytes_knob) {
             put(bytes_knob, bytes);
         }
     }

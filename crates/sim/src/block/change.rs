@@ -21,7 +21,6 @@ use floodwall_device::Nanos;
 use super::bio::{Bio, Done};
 use super::state::{BlockLayer, Change, Submitted};
 use crate::elevator::{Elevator, TunableError};
-use crate::kernel::Generation;
 use crate::request::ProcessIndex;
 use crate::wbt::Wbt;
 
@@ -81,7 +80,7 @@ impl BlockLayer {
         pending.nr_requests = change.nr_requests.or(pending.nr_requests.take());
         pending.max_bytes = change.max_bytes.or(pending.max_bytes.take());
         pending.wbt_us = change.wbt_us.or(pending.wbt_us.take());
-        let freezes = self.generation == Generation::K6 || pending.elevator.is_some();
+        let freezes = self.generation.is_multiqueue() || pending.elevator.is_some();
         if freezes {
             self.thaw(now);
         } else if let Some(change) = self.freezer.change.take() {

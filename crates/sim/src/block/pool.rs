@@ -1,74 +1,46 @@
 //! Request slots: how many requests may exist, and which processes wait for one.
 //!
-//! - up to 3.2 (`get_request`, block/ll_rw_blk.c and blk-core.c): `nr_requests` for each of two
-//!   classes (2.6.18: reads and writes; later: synchronous and asynchronous). A class is
-//!   *congested* from 7/8 of them on until it falls below 13/16. When it is *full*, only *batchers*
-//!   get more, up to one and a half times as many. A batcher is a process that has just slept, for
-//!   32 requests or 20 ms. The others sleep, first come, first woken.
-//! - 6.x (`blk_mq_get_tag`): one pool of `nr_requests` tags; an elevator may keep some requests to
-//!   a part of them.
+//! - blk-mq (`blk_mq_get_tag`): one pool of `nr_requests` tags; an elevator may keep some requests
+//!   to a part of them.
+//! - before: `nr_requests` for each of two classes, with [`Batching`].
 
 use std::collections::VecDeque;
 
 use floodwall_device::Nanos;
 
-use crate::kernel::Generation;
+use crate::eras::batching::Batching;
 use crate::request::ProcessIndex;
-
-/// Requests that a batcher may take (`BLK_BATCH_REQ`).
-const BATCH_REQUESTS: u32 = 32;
-/// For how long it is one (`BLK_BATCH_TIME`, HZ/50).
-const BATCH_TIME: Nanos = Nanos::from_millis(20);
-
-/// A process's licence to take requests of a full queue (`ioc_batching`).
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Batch {
-    left: u32,
-    since: Nanos,
-}
-
-impl Batch {
-    fn is_on(&self, now: Nanos) -> bool {
-        self.left == BATCH_REQUESTS || self.left > 0 && now < self.since + BATCH_TIME
-    }
-
-    fn begin(&mut self, now: Nanos) {
-        if !self.is_on(now) {
-            *self = Self { left: BATCH_REQUESTS, since: now };
-        }
-    }
-}
 
 /// One class of requests.
 #[derive(Clone, Debug, Default)]
 struct Class {
     used: u32,
-    full: bool,
-    congested: bool,
     waiting: VecDeque<ProcessIndex>,
 }
 
 /// All slots of a queue.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestPool {
-    one_pool: bool,
     size: u32,
     classes: [Class; 2],
-    batches: Vec<Batch>,
+    /// Before blk-mq only.
+    batching: Option<Batching>,
 }
 
 impl RequestPool {
-    pub(crate) fn new(generation: Generation, size: u32) -> Self {
+    /// `one`: a pool of tags (blk-mq), not of two classes.
+    pub(crate) fn new(one: bool, size: u32) -> Self {
         Self {
-            one_pool: generation == Generation::K6,
             size,
             classes: [Class::default(), Class::default()],
-            batches: Vec::new(),
+            batching: (!one).then(Batching::default),
         }
     }
 
     pub(crate) fn add_process(&mut self) {
-        self.batches.push(Batch::default());
+        if let Some(batching) = &mut self.batching {
+            batching.add_process();
+        }
     }
 
     /// Slots, of each class where there are two.
@@ -79,9 +51,10 @@ impl RequestPool {
     /// Changes the number of slots; all waiting processes may try again (`blk_update_nr_requests`).
     pub(crate) fn resize(&mut self, size: u32, woken: &mut Vec<ProcessIndex>) {
         self.size = size;
-        for class in &mut self.classes {
-            class.congested = class.used + 1 > size - size / 8;
-            class.full = class.used + 1 > size;
+        for (number, class) in self.classes.iter_mut().enumerate() {
+            if let Some(batching) = &mut self.batching {
+                batching.resize(number, class.used, size);
+            }
             woken.extend(class.waiting.drain(..));
         }
     }
@@ -90,14 +63,14 @@ impl RequestPool {
         self.classes.iter().map(|c| c.used).sum()
     }
 
-    /// Whether a class is congested.
+    /// Whether a class is congested; never with tags.
     pub(crate) fn congested(&self, class: usize) -> bool {
-        self.classes[class].congested
+        self.batching.as_ref().is_some_and(|batching| batching.congested(class))
     }
 
-    /// Takes a slot. `limit`: how many of all slots a request of this kind may use (6.x). If no
-    /// slot is free, the process is queued and has to try again when it is woken (`woken`: this is
-    /// that attempt).
+    /// Takes a slot. `limit`: how many of all tags a request of this kind may use. If no slot is
+    /// free, the process is queued and has to try again when it is woken (`woken`: this is that
+    /// attempt).
     pub(crate) fn take(
         &mut self,
         now: Nanos,
@@ -106,71 +79,42 @@ impl RequestPool {
         process: ProcessIndex,
         woken: bool,
     ) -> bool {
-        let got = if self.one_pool {
-            self.used() < limit.min(self.size)
-        } else {
-            let batch = &mut self.batches[process.0 as usize];
-            if woken {
-                batch.begin(now);
+        let used = self.used();
+        let got = match &mut self.batching {
+            None => used < limit.min(self.size),
+            Some(batching) => {
+                if woken {
+                    batching.woken(now, process);
+                }
+                batching.admits(now, class, process, self.classes[class].used, self.size)
             }
-            Self::take_batched(&mut self.classes[class], batch, now, self.size)
         };
+        let class = &mut self.classes[class];
         if got {
-            self.classes[class].used += 1;
+            class.used += 1;
         } else if woken {
-            self.classes[class].waiting.push_front(process);
+            class.waiting.push_front(process);
         } else {
-            self.classes[class].waiting.push_back(process);
+            class.waiting.push_back(process);
         }
         got
-    }
-
-    /// `get_request` of 2.6.18 and 2.6.32.
-    fn take_batched(class: &mut Class, batch: &mut Batch, now: Nanos, size: u32) -> bool {
-        // queue_congestion_on_threshold: n - n/8 + 1.
-        if class.used + 1 > size - size / 8 {
-            if class.used + 1 >= size {
-                if !class.full {
-                    batch.begin(now);
-                    class.full = true;
-                } else if !batch.is_on(now) {
-                    return false;
-                }
-            }
-            class.congested = true;
-        }
-        if class.used >= 3 * size / 2 {
-            return false;
-        }
-        if batch.is_on(now) {
-            batch.left -= 1;
-        }
-        true
     }
 
     /// Gives a slot back. Appends processes that may try again to `woken`. Returns whether the
     /// class has just left congestion.
     pub(crate) fn give_back(&mut self, class: usize, woken: &mut Vec<ProcessIndex>) -> bool {
-        let size = self.size;
-        let one_pool = self.one_pool;
         let c = &mut self.classes[class];
         c.used = c.used.saturating_sub(1);
-        if one_pool {
+        let Some(batching) = &mut self.batching else {
             // Reads and writes wait apart only so that one that an elevator keeps short does not
             // stand before the others.
             woken.extend(self.classes.iter_mut().filter_map(|c| c.waiting.pop_front()));
             return false;
-        }
-        // queue_congestion_off_threshold: n - n/8 - n/16 - 1.
-        let left = c.congested && c.used < (size - size / 8 - size / 16).saturating_sub(1);
-        if left {
-            c.congested = false;
-        }
-        if c.used < size {
+        };
+        if c.used < self.size {
             woken.extend(c.waiting.pop_front());
-            c.full = false;
         }
-        left
+        batching.freed(class, c.used, self.size)
     }
 }
 
@@ -180,7 +124,7 @@ mod tests {
 
     #[test]
     fn an_old_queue_is_congested_at_113_full_at_128_and_over_at_192() {
-        let mut pool = RequestPool::new(Generation::K2_6_32, 128);
+        let mut pool = RequestPool::new(false, 128);
         pool.add_process();
         pool.add_process();
         let mut taken = 0;
@@ -208,7 +152,7 @@ mod tests {
 
     #[test]
     fn tags_are_one_pool_of_which_some_requests_get_a_part() {
-        let mut pool = RequestPool::new(Generation::K6, 4);
+        let mut pool = RequestPool::new(true, 4);
         pool.add_process();
         assert!((0..3).all(|_| pool.take(Nanos(0), 1, 3, ProcessIndex(0), false)));
         assert!(!pool.take(Nanos(0), 1, 3, ProcessIndex(0), false));

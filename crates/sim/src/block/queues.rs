@@ -119,8 +119,8 @@ mod tests {
     const DEPTH: u32 = 32;
 
     fn queues(members: u32, generation: Generation) -> Queues {
-        let pool = RequestPool::new(generation, SLOTS);
-        let wbt = (generation == Generation::K6).then(|| Wbt::new(250, DEPTH, false, false));
+        let pool = RequestPool::new(generation.is_multiqueue(), SLOTS);
+        let wbt = generation.is_multiqueue().then(|| Wbt::new(250, DEPTH, false, false));
         let mut queues = Queues::new(Stripes { members, chunk: CHUNK }, &pool, wbt.as_ref());
         (0..PROCESSES).for_each(|_| queues.add_process());
         queues
@@ -207,7 +207,7 @@ mod tests {
             let second = (100..200).filter(|process| take(1, *process)).count() as u32;
             assert!((SLOTS - 1..=SLOTS * 3 / 2).contains(&first), "{generation}: {first}");
             assert_eq!(second, first, "{generation}");
-            assert!(queues.congested(1) == (generation != Generation::K6), "{generation}");
+            assert!(queues.congested(1) != generation.is_multiqueue(), "{generation}");
             assert_eq!(queues.slots(), 3 * SLOTS);
         }
     }

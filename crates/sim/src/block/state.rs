@@ -175,7 +175,7 @@ impl BlockLayer {
             flushing: false,
             max_bytes: p.max_bytes,
             queues: Queues::new(p.stripes, &p.pool, p.wbt.as_ref()),
-            flush: FlushQueue::new(volatile, p.fua, p.generation != Generation::K6),
+            flush: FlushQueue::new(volatile, p.fua, p.generation.drains_for_barriers()),
             freezer: Freezer::default(),
             bypass: VecDeque::new(),
             requests: Slab::new(),

@@ -5,7 +5,6 @@ use floodwall_device::{Nanos, Op};
 use super::bio::{Bio, Done};
 use super::flush_queue::Stage;
 use super::state::{BlockLayer, Entry, NIL, Node, SLOT_BITS, Submitted, slot_of};
-use crate::kernel::Generation;
 use crate::request::{IoRequest, ProcessId, ProcessIndex, class_and_level};
 use crate::wbt::Track;
 
@@ -74,10 +73,7 @@ impl BlockLayer {
     /// In 2.6.18 reads and writes have separate slots. Later kernels separate synchronous and
     /// asynchronous requests. 6.x counts them together.
     fn class_of(&self, io: &IoRequest) -> u8 {
-        let sync = match self.generation {
-            Generation::K2_6_18 => io.is_read(),
-            _ => io.is_read() || io.flags.sync,
-        };
+        let sync = io.is_read() || io.flags.sync && self.generation.has_sync_writes();
         u8::from(!sync)
     }
 
@@ -91,7 +87,7 @@ impl BlockLayer {
         let subject = bio.submitter.filter(|_| !by_process).unwrap_or(caller);
         let (class, level) = class_and_level(self.priority(subject));
         // Before blk-mq, elevators see the log as a separate process.
-        let known_as = if self.generation == Generation::K6 { caller } else { process };
+        let known_as = if self.generation.is_multiqueue() { caller } else { process };
         IoRequest {
             id: 0,
             op: bio.op,
@@ -195,7 +191,7 @@ impl BlockLayer {
     }
 
     fn add_to_plug(&mut self, now: Nanos, process: ProcessIndex, slot: u32) {
-        if self.generation != Generation::K6 && self.generation != Generation::K3_2 {
+        if !self.generation.plugs_by_task() {
             // The queue's plug (until 4 requests or 3 ms) is left out. A process that waits for a
             // request unplugs at once, and a flusher fills the plug in no time.
             self.insert(now, slot);
@@ -215,7 +211,7 @@ impl BlockLayer {
         }
         let io = self.requests.get(slot).io;
         // Merged with what came in while it stood in the plug.
-        if self.generation == Generation::K6
+        if self.generation.is_multiqueue()
             && let Some(into) = self.merge_into_elevator(now, &io)
         {
             let gone = *self.requests.get(slot);

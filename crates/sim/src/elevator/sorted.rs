@@ -16,7 +16,7 @@ use super::history::first_is_better;
 use super::pool::{EndHash, Entry, Fifo, Handle, Pool, compatible, mergeable};
 use crate::request::IoRequest;
 
-/// Numbers of the queues of deadline, mq-deadline and anticipatory.
+/// Data directions, as deadline and mq-deadline number their queues.
 pub(crate) const READ: usize = 0;
 pub(crate) const WRITE: usize = 1;
 

@@ -1,4 +1,5 @@
-//! The kernel generations that the simulator knows, and what each of them had.
+//! The kernel generations that the simulator knows, and what a stage that all of them share asks of
+//! its kernel.
 
 use std::fmt;
 use std::str::FromStr;
@@ -26,6 +27,112 @@ pub enum Generation {
     K3_2,
     /// blk-mq, wbt, per-device limits, strict limits, cgroup domains.
     K6,
+}
+
+/// The conditions of shared stages. A stage asks for what its kernel does, and does not know the
+/// version.
+impl Generation {
+    /// `vm.dirty_ratio` at boot, in percent.
+    pub(crate) const fn dirty_ratio(self) -> u8 {
+        if matches!(self, Self::K2_6_18) { 40 } else { 20 }
+    }
+
+    /// `max_sectors_kb` unless set (`BLK_DEF_MAX_SECTORS`).
+    pub(crate) const fn max_sectors_kb(self) -> u32 {
+        if self.is_multiqueue() { 4096 } else { 512 }
+    }
+
+    /// blk-mq: one pool of tags, wbt, the journal's thread known to elevators by those it works
+    /// for, requests merged again when the plug is flushed.
+    pub(crate) const fn is_multiqueue(self) -> bool {
+        matches!(self, Self::K6)
+    }
+
+    /// A barrier drains the queue (before 2.6.37; 3.2 is modelled like that, too).
+    pub(crate) const fn drains_for_barriers(self) -> bool {
+        !self.is_multiqueue()
+    }
+
+    /// Each task has a plug (`struct blk_plug`, since 2.6.39).
+    pub(crate) const fn plugs_by_task(self) -> bool {
+        matches!(self, Self::K3_2 | Self::K6)
+    }
+
+    /// Writes say that a process waits for them. 2.6.18 tells reads from writes alone.
+    pub(crate) const fn has_sync_writes(self) -> bool {
+        !matches!(self, Self::K2_6_18)
+    }
+
+    /// Writeback says whether it is for the background limit or age (`wbc_to_write_flags`).
+    pub(crate) const fn marks_background(self) -> bool {
+        matches!(self, Self::K6)
+    }
+
+    /// Old data and the background limit are pdflush's, one timer for the machine, and it leaves
+    /// congested queues alone.
+    pub(crate) const fn has_pdflush(self) -> bool {
+        matches!(self, Self::K2_6_18)
+    }
+
+    /// Background writeback starts only when a writer asks. Since 2.6.37 flushers look for
+    /// themselves (`wb_check_background_flush`).
+    pub(crate) const fn asks_flushers(self) -> bool {
+        matches!(self, Self::K2_6_18 | Self::K2_6_32)
+    }
+
+    /// One pass through the files may be all (`wb_writeback` of 2.6.32: "didn't write everything
+    /// and we don't have more IO, bail").
+    pub(crate) const fn sweeps_once(self) -> bool {
+        matches!(self, Self::K2_6_32)
+    }
+
+    /// xfs writes the dirty neighbours of a page along with it (2.6.31 to 2.6.35).
+    pub(crate) const fn xfs_clusters(self) -> bool {
+        matches!(self, Self::K2_6_32)
+    }
+
+    /// The data that an fsync of xfs submits is marked as waited for (`xfs_submit_ioend_bio`, since
+    /// 2.6.33).
+    pub(crate) const fn xfs_marks_syncs(self) -> bool {
+        matches!(self, Self::K3_2 | Self::K6)
+    }
+
+    /// All journals mark their writes as synchronous and idle, which exempts them from wbt (xfs
+    /// always; jbd2 since 6.8).
+    pub(crate) const fn exempts_journals(self) -> bool {
+        matches!(self, Self::K3_2 | Self::K6)
+    }
+
+    /// The throttle counts how often the write path is gone through, not pages (2.6).
+    pub(crate) const fn counts_visits(self) -> bool {
+        matches!(self, Self::K2_6_18 | Self::K2_6_32)
+    }
+
+    /// Bandwidth is estimated once more after an inode's last page has left writeback
+    /// (`wb_inode_writeback_end`, 5.15 and later).
+    pub(crate) const fn settles_writeback(self) -> bool {
+        matches!(self, Self::K6)
+    }
+
+    /// A software RAID submits all writes in one thread. Later kernels' arrays are not modelled.
+    pub(crate) const fn has_raid_thread(self) -> bool {
+        matches!(self, Self::K2_6_32)
+    }
+
+    /// Control groups have `io.max`, and dirty limits by `memory.high`.
+    pub(crate) const fn has_groups(self) -> bool {
+        matches!(self, Self::K6)
+    }
+
+    /// A kernel shows which thread commits an ext4 journal (`journal_task`, since 4.20).
+    pub(crate) const fn shows_journal_thread(self) -> bool {
+        matches!(self, Self::K6)
+    }
+
+    /// The device's counters have flushes (since 5.5).
+    pub(crate) const fn counts_flushes(self) -> bool {
+        matches!(self, Self::K6)
+    }
 }
 
 impl fmt::Display for Generation {

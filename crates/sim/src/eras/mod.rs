@@ -32,7 +32,13 @@
 //! | `throttle/v2_6_32` | `balance_dirty_pages`, `get_dirty_limits` | 2.6.32 |
 //! | `throttle/v3_2` | `balance_dirty_pages`, `bdi_dirty_limit` | 3.2 |
 //! | `throttle/proportions` | lib/proportions.c | 2.6.32, 3.2 |
+//! | `limits` | `get_dirty_limits`, `determine_dirtyable_memory` | 2.6.18 to 3.2 |
+//! | `batching` | `get_request`, `freed_request` | 2.6.18 to 3.2 |
 //! | `md` | drivers/md/raid10.c, raid1.c | 2.6.32 |
+//!
+//! Two files know all kernels. `parts` says which elevators and filesystems a kernel has, and
+//! builds its elevator and throttle. `kernel` answers what the shared stages ask of it. Besides
+//! them, only tables of knobs name versions: the first that had each.
 //!
 //! Stages that old and new kernels share stay in their folders: pools and sorted queues of
 //! requests, think times, position control and pauses, the flusher's lists, journals.
@@ -41,8 +47,10 @@
 //! 2.6.32 (`cfq_32`, `v2_6_32`, `md`); RAID 1 of 2007 and the MySQL scans of 2009 on 2.6.18 (its
 //! four elevators).
 
+pub(crate) mod batching;
 pub mod elevator;
 pub mod kernel;
+pub mod limits;
 mod md;
 pub mod parts;
 pub mod throttle;

@@ -1,5 +1,5 @@
-//! A kernel's parts: which elevators it offers and how they are built, and how it makes writers
-//! wait.
+//! A kernel's parts: which elevators it offers and how they are built, which filesystems it has,
+//! and how it makes writers wait.
 
 use thiserror::Error;
 
@@ -13,6 +13,7 @@ use crate::elevator::{
     Bfq, BfqTunables, Elevator, ElevatorKind, Kyber, KyberTunables, MqDeadline, MqDeadlineTunables,
     NoElevator,
 };
+use crate::fs::FsKind;
 use crate::kernel::Generation;
 use crate::limits::{DirtyKnobs, Memory};
 use crate::throttle::{Machine, Throttle, v6};
@@ -158,6 +159,19 @@ pub fn build(kind: ElevatorKind, facts: &QueueFacts) -> Result<Box<dyn Elevator>
         ElevatorKind::Kyber => Box::new(Kyber::new(release, hz, cpus, KyberTunables::default())),
         ElevatorKind::Bfq => Box::new(Bfq::new(hz, rotational, bfq_groups, BfqTunables::new(hz))),
     })
+}
+
+impl FsKind {
+    /// Whether a kernel of this generation had it.
+    #[must_use]
+    pub fn existed_in(self, generation: Generation) -> bool {
+        match self {
+            Self::Ext4 => generation >= Generation::K2_6_32,
+            Self::Btrfs => generation >= Generation::K3_2,
+            Self::Ext3Writeback | Self::Ext3 => generation <= Generation::K3_2,
+            Self::Xfs | Self::Raw | Self::Nfs { .. } => true,
+        }
+    }
 }
 
 /// The throttle of a generation.

@@ -18,7 +18,6 @@ use super::journal::{BLOCK, Phase, Record};
 use super::kind::FsKind;
 use crate::block::{Bio, End};
 use crate::event::Event;
-use crate::kernel::Generation;
 use crate::machine::Machine;
 use crate::page_cache::InodeId;
 use crate::request::{Flags, ProcessIndex};
@@ -214,7 +213,7 @@ impl Machine {
             self.fs.journal.phase = Phase::DataWait { inode: 0 };
             return;
         }
-        let sync = self.fs.journal.synchronous && self.generation != Generation::K2_6_18;
+        let sync = self.fs.journal.synchronous && self.generation.has_sync_writes();
         let flags = Flags { sync, ..Flags::default() };
         let next = self.submit_batch(process, InodeId(inode), page, u64::MAX, flags);
         self.fs.journal.phase = match next {

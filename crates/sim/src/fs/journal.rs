@@ -129,16 +129,9 @@ impl Journal {
     /// What journal writes say of themselves: exempt from wbt where they are synchronous and idle
     /// (xfs always; jbd2 since 6.8).
     pub(super) fn flags(&self) -> Flags {
-        match self.generation {
-            Generation::K6 | Generation::K3_2 => {
-                Flags { sync: true, idle: true, meta: true, background: false }
-            }
-            Generation::K2_6_32 => {
-                let sync = self.synchronous || self.kind == FsKind::Xfs;
-                Flags { sync, meta: true, ..Flags::default() }
-            }
-            Generation::K2_6_18 => Flags::default(),
-        }
+        let (idle, meta) = (self.generation.exempts_journals(), self.generation.has_sync_writes());
+        let sync = idle || meta && (self.synchronous || self.kind == FsKind::Xfs);
+        Flags { sync, idle, meta, background: false }
     }
 
     /// Whether records carry PREFLUSH and FUA: always, but for ext3, whose barriers are off by

@@ -5,8 +5,6 @@ use std::str::FromStr;
 
 use floodwall_device::Nanos;
 
-use crate::kernel::Generation;
-
 /// A filesystem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FsKind {
@@ -67,17 +65,6 @@ impl fmt::Display for FsKind {
 }
 
 impl FsKind {
-    /// Whether a kernel of this generation had it.
-    #[must_use]
-    pub fn existed_in(self, generation: Generation) -> bool {
-        match self {
-            Self::Ext4 => generation >= Generation::K2_6_32,
-            Self::Btrfs => generation >= Generation::K3_2,
-            Self::Ext3Writeback | Self::Ext3 => generation <= Generation::K3_2,
-            Self::Xfs | Self::Raw | Self::Nfs { .. } => true,
-        }
-    }
-
     /// What the tick of a file's times is: ext3 keeps whole seconds, the others what the kernel's
     /// coarse clock shows.
     pub(super) fn time_granule(self, hz: u32) -> Nanos {

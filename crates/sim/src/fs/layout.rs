@@ -52,7 +52,7 @@ impl Filesystem {
     /// Whether the data that an fsync submits is marked as waited for: not by xfs before 2.6.33
     /// (`xfs_submit_ioend_bio`).
     pub(super) fn syncs_say_so(&self, generation: Generation) -> bool {
-        generation > Generation::K2_6_32 || self.kind != FsKind::Xfs
+        generation.xfs_marks_syncs() || self.kind != FsKind::Xfs
     }
 
     /// A new directory: its files lie together, apart from other directories'.

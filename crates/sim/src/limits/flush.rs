@@ -4,32 +4,21 @@
 use floodwall_device::Nanos;
 
 use super::DirtyKnobs;
-use crate::kernel::Generation;
 
 /// Pages that a flusher writes of one file at least before it turns to the next: 4 MiB
 /// (`MAX_WRITEBACK_PAGES` up to 3.1, `MIN_WRITEBACK_PAGES` since).
 pub const MIN_CHUNK_PAGES: u64 = 1024;
 
-/// How many pages of one file are written at once (`writeback_chunk_size`, fs/fs-writeback.c).
+/// How many pages of one file are written at once (`writeback_chunk_size`, fs/fs-writeback.c, since
+/// 3.2; before, always 1024).
 ///
-/// Up to 2.6.32 always 1024. Since 3.2 they are half a second of the device's bandwidth (pages/s),
-/// at most an eighth of the hard limit in force. The kernel adds 1024 and rounds down to a multiple
-/// of 1024. `nr_pages`: how many the flusher is to write at all (a very large number for background
-/// writeback).
+/// Half a second of the device's bandwidth (pages/s), at most an eighth of the hard limit in force.
+/// The kernel adds 1024 and rounds down to a multiple of 1024. `nr_pages`: how many the flusher is
+/// to write at all (a very large number for background writeback).
 #[must_use]
-pub fn chunk_pages(
-    generation: Generation,
-    avg_bandwidth: u64,
-    dirty_limit: u64,
-    nr_pages: u64,
-) -> u64 {
-    match generation {
-        Generation::K2_6_18 | Generation::K2_6_32 => MIN_CHUNK_PAGES,
-        Generation::K3_2 | Generation::K6 => {
-            let pages = (avg_bandwidth / 2).min(dirty_limit / 8).min(nr_pages);
-            (pages + MIN_CHUNK_PAGES) / MIN_CHUNK_PAGES * MIN_CHUNK_PAGES
-        }
-    }
+pub fn chunk_pages(avg_bandwidth: u64, dirty_limit: u64, nr_pages: u64) -> u64 {
+    let pages = (avg_bandwidth / 2).min(dirty_limit / 8).min(nr_pages);
+    (pages + MIN_CHUNK_PAGES) / MIN_CHUNK_PAGES * MIN_CHUNK_PAGES
 }
 
 /// Files first dirtied at this moment or before it are old; `None` while nothing can be
@@ -81,23 +70,23 @@ pub fn next_kupdate(started: Nanos, ended: Nanos, knobs: &DirtyKnobs) -> Option<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernel::Generation;
 
     const DEFAULTS: DirtyKnobs = DirtyKnobs::defaults(Generation::K6);
 
     #[test]
     fn a_chunk_is_half_a_second_of_bandwidth_between_4_mib_and_an_eighth_of_the_limit() {
         // 200 MB/s: 48,828 pages/s, half a second 24,414 pages, + 1024 rounded down to 24 * 1024.
-        assert_eq!(chunk_pages(Generation::K6, 48_828, 1_000_000, u64::MAX), 24_576);
+        assert_eq!(chunk_pages(48_828, 1_000_000, u64::MAX), 24_576);
         // A limit of 100,000 pages: 12,500 + 1024 = 13 * 1024 + 212.
-        assert_eq!(chunk_pages(Generation::K6, 48_828, 100_000, u64::MAX), 13_312);
+        assert_eq!(chunk_pages(48_828, 100_000, u64::MAX), 13_312);
         // A limit of 15 MB: 3663 / 8 = 457 pages; 1024 all the same, more than a quarter of the
         // limit.
-        assert_eq!(chunk_pages(Generation::K6, 48_828, 3_663, u64::MAX), 1_024);
+        assert_eq!(chunk_pages(48_828, 3_663, u64::MAX), 1_024);
         // The initial estimate, 100 MB/s: 25,600 pages/s, so 12,800 + 1024 = 13 * 1024 + 512.
-        assert_eq!(chunk_pages(Generation::K3_2, 25_600, 1_000_000, u64::MAX), 13_312);
+        assert_eq!(chunk_pages(25_600, 1_000_000, u64::MAX), 13_312);
         // The sum is rounded down, so that a multiple of 1024 gets one more.
-        assert_eq!(chunk_pages(Generation::K6, 48_828, 1_000_000, 2_048), 3_072);
-        assert_eq!(chunk_pages(Generation::K2_6_32, 48_828, 1_000_000, u64::MAX), 1_024);
+        assert_eq!(chunk_pages(48_828, 1_000_000, 2_048), 3_072);
     }
 
     #[test]

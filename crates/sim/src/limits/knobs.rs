@@ -101,12 +101,8 @@ impl DirtyKnobs {
     /// What a kernel boots with (mm/page-writeback.c).
     #[must_use]
     pub const fn defaults(generation: Generation) -> Self {
-        let dirty = match generation {
-            Generation::K2_6_18 => 40,
-            Generation::K2_6_32 | Generation::K3_2 | Generation::K6 => 20,
-        };
         Self {
-            dirty: Limit::Ratio(dirty),
+            dirty: Limit::Ratio(generation.dirty_ratio()),
             background: Limit::Ratio(10),
             writeback_centisecs: 500,
             expire_centisecs: 3000,
@@ -156,13 +152,18 @@ impl DirtyKnobs {
     }
 }
 
+/// Whether the generation had a knob of a table.
+pub(crate) fn has(table: &[(&str, Generation)], generation: Generation, name: &str) -> bool {
+    table.iter().any(|(knob, since)| *knob == name && *since <= generation)
+}
+
 /// Refuses a knob that the generation did not have, and names the ones that it had.
 pub(super) fn known(
     table: &[(&'static str, Generation)],
     generation: Generation,
     name: &str,
 ) -> Result<(), KnobError> {
-    if table.iter().any(|(knob, since)| *knob == name && *since <= generation) {
+    if has(table, generation, name) {
         return Ok(());
     }
     let had: Vec<&str> =

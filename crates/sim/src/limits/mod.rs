@@ -1,5 +1,5 @@
 //! The limits of dirty memory: the knobs, the memory that they are a share of, and the thresholds.
-//! Pure arithmetic, by generation.
+//! Pure arithmetic, of 6.x where [`crate::eras::limits`] has that of older kernels.
 //!
 //! ```text
 //! knobs + memory ─▶ thresholds (dirty, background) ─▶ freerun, setpoint ─▶ throttle
@@ -19,6 +19,7 @@ pub mod nfs;
 mod thresholds;
 
 pub use bdi::{BDI_KNOBS, BdiContext, BdiLimits, PPM};
+pub(crate) use knobs::has;
 pub use knobs::{DIRTY_KNOBS, DirtyKnobs, KnobError, Limit};
 pub use memory::Memory;
 pub use thresholds::{Thresholds, global, memcg};

@@ -5,7 +5,6 @@ use floodwall_device::Nanos;
 use crate::block::Times;
 use crate::event::Event;
 use crate::fs::FsKind;
-use crate::kernel::Generation;
 use crate::machine::Machine;
 use crate::page_cache::InodeId;
 use crate::request::ProcessIndex;
@@ -56,10 +55,7 @@ impl Machine {
         if first {
             self.inode_dirtied(inode);
         }
-        let counted = match self.generation {
-            Generation::K2_6_18 | Generation::K2_6_32 => visits,
-            Generation::K3_2 | Generation::K6 => added,
-        };
+        let counted = if self.generation.counts_visits() { visits } else { added };
         self.throttle.dirtied(who, counted)
     }
 
@@ -102,7 +98,7 @@ impl Machine {
         self.woken = woken;
         if self.cache.inode(inode).writeback.is_empty()
             && !self.wbs[wb].bandwidth_due
-            && self.generation == Generation::K6
+            && self.generation.settles_writeback()
         {
             self.wbs[wb].bandwidth_due = true;
             self.at(self.now + BANDWIDTH_DELAY, Event::Bandwidth { wb: wb as u32 });

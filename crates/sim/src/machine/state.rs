@@ -196,7 +196,7 @@ impl Machine {
         machine.add_process(Role::Flusher(0));
         let journal = machine.add_process(Role::Journal);
         machine.block.set_priority(journal, p.priorities.journal);
-        if p.software_raid && p.generation == Generation::K2_6_32 {
+        if p.software_raid && p.generation.has_raid_thread() {
             machine.add_md(p.hz);
         }
         machine.add_groups(bdi, p.groups);

@@ -23,7 +23,7 @@ use crate::error::SimError;
 use crate::fs::FsKind;
 use crate::groups;
 use crate::kernel::Generation;
-use crate::limits::{BdiContext, BdiLimits, DirtyKnobs, KnobError, Limit};
+use crate::limits::{self, BDI_KNOBS, BdiContext, BdiLimits, DirtyKnobs, KnobError, Limit};
 use crate::settings::{self, Queue};
 
 /// The least that `nr_requests` can be; less is taken as this (`BLKDEV_MIN_RQ`).
@@ -36,8 +36,8 @@ pub(super) fn of_queue(knob: &str) -> bool {
 
 /// `max_sectors_kb` of a setting, or the kernel's default.
 pub(super) fn max_sectors_kb(setting: &Setting, generation: Generation) -> u32 {
-    let default = if generation == Generation::K6 { 4096 } else { 512 };
-    setting.get("max_sectors_kb").and_then(|text| text.trim().parse().ok()).unwrap_or(default)
+    let given = setting.get("max_sectors_kb").and_then(|text| text.trim().parse().ok());
+    given.unwrap_or(generation.max_sectors_kb())
 }
 
 fn context(plant: &SimPlant, device: usize) -> BdiContext {
@@ -89,16 +89,18 @@ pub(super) fn read(plant: &SimPlant) -> Knobs {
         priorities::read(device, machine, setting);
         let mut put = |knob: &str, value: String| setting.0.insert(knob.to_owned(), value);
         let limits = &device.limits;
-        if generation >= Generation::K2_6_32 {
-            put("bdi.min_ratio", (limits.min_ppm / 10_000).to_string());
-            put("bdi.max_ratio", (limits.max_ppm / 10_000).to_string());
-        }
-        if generation >= Generation::K6 {
-            put("bdi.min_ratio_fine", limits.min_ppm.to_string());
-            put("bdi.max_ratio_fine", limits.max_ppm.to_string());
-            put("bdi.min_bytes", limits.min_bytes(thresholds).to_string());
-            put("bdi.max_bytes", limits.max_bytes(thresholds).to_string());
-            put("bdi.strict_limit", u8::from(limits.strict).to_string());
+        for (knob, value) in [
+            ("bdi.min_ratio", u64::from(limits.min_ppm / 10_000)),
+            ("bdi.max_ratio", u64::from(limits.max_ppm / 10_000)),
+            ("bdi.min_ratio_fine", u64::from(limits.min_ppm)),
+            ("bdi.max_ratio_fine", u64::from(limits.max_ppm)),
+            ("bdi.min_bytes", limits.min_bytes(thresholds)),
+            ("bdi.max_bytes", limits.max_bytes(thresholds)),
+            ("bdi.strict_limit", u64::from(limits.strict)),
+        ] {
+            if limits::has(BDI_KNOBS, generation, knob) {
+                put(knob, value.to_string());
+            }
         }
     }
     knobs

@@ -12,7 +12,6 @@ use floodwall_model::{Priority, Setting};
 
 use super::state::Device;
 use crate::fs::FsKind;
-use crate::kernel::Generation;
 use crate::machine::Machine;
 use crate::settings::Priorities;
 
@@ -32,7 +31,7 @@ fn all(device: &Device, machine: &Machine) -> Vec<(String, Option<usize>, Priori
     for (load, own) in victims.chain(floods) {
         known.push((format!("{}.ioprio", process(load)), Some(load), own));
     }
-    if options.fs == FsKind::Ext4 && machine.generation == Generation::K6 {
+    if options.fs == FsKind::Ext4 && machine.generation.shows_journal_thread() {
         known.push((JOURNAL_PRIORITY.to_owned(), None, own.journal));
     }
     let has_bfq = machine.block.elevator().name() == "bfq" && device.facts.bfq_groups;

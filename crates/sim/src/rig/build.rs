@@ -9,7 +9,6 @@ use crate::eras::parts;
 use crate::error::SimError;
 use crate::fs::{FsKind, NFS_SLOTS, NFS_WSIZE};
 use crate::groups;
-use crate::kernel::Generation;
 use crate::limits::{BdiContext, BdiLimits, DirtyKnobs, PAGE_SIZE};
 use crate::machine::{Machine, MachineParams, memory_of};
 use crate::options::SimOptions;
@@ -115,12 +114,9 @@ impl SimRig {
 fn check(o: &SimOptions) -> Result<(), SimError> {
     let generation = o.generation;
     if !o.fs.existed_in(generation) {
-        let other = match generation {
-            Generation::K6 => "ext4, btrfs",
-            Generation::K3_2 => "ext3, ext4, btrfs",
-            Generation::K2_6_32 => "ext3, ext4",
-            Generation::K2_6_18 => "ext3",
-        };
+        let mut others = vec![FsKind::Ext3, FsKind::Ext4, FsKind::Btrfs];
+        others.retain(|fs| fs.existed_in(generation));
+        let other = others.iter().map(FsKind::to_string).collect::<Vec<_>>().join(", ");
         return Err(SimError::Filesystem { generation, fs: o.fs, other });
     }
     if o.ram < LEAST_RAM {
@@ -139,7 +135,7 @@ fn queue_params(o: &SimOptions, queue: &mut Queue, depth: u32, given: u32) -> Qu
         given: given * members,
         // A request of md's goes to one member.
         max_bytes: if members > 1 { most.min(chunk) } else { most },
-        pool: RequestPool::new(o.generation, queue.nr_requests),
+        pool: RequestPool::new(o.generation.is_multiqueue(), queue.nr_requests),
         wbt: queue.wbt.take(),
         stripes: Stripes { members, chunk },
         fua: driver.fua(),
@@ -154,7 +150,7 @@ fn rpcs(o: &SimOptions) -> QueueParams {
         depth: NFS_SLOTS,
         given: NFS_SLOTS,
         max_bytes: NFS_WSIZE,
-        pool: RequestPool::new(Generation::K6, NFS_SLOTS),
+        pool: RequestPool::new(true, NFS_SLOTS),
         wbt: None,
         stripes: Stripes::ONE,
         fua: o.driver().fua(),

@@ -29,7 +29,6 @@ use super::{
     BdiId, Dirtier, Machine, MemcgId, Ruling, Seen, TaskId, TaskTraits, Throttle, Verdict, WbId,
     pause,
 };
-use crate::kernel::Generation;
 use crate::limits::{self, BdiLimits, DirtyKnobs, Memory, PPM, Thresholds, flush};
 use domain::Domain;
 
@@ -161,7 +160,8 @@ impl Throttle for Balancing {
     }
 
     fn thresholds(&self, memory: &Memory) -> Thresholds {
-        limits::global(Generation::K6, &self.knobs, memory, false, self.global.limit.limit)
+        let (dirtyable, in_force) = (memory.global_dirtyable(), self.global.limit.limit);
+        limits::global(&self.knobs, dirtyable, false, in_force)
     }
 
     fn add_bdi(&mut self, limits: BdiLimits) -> BdiId {
@@ -267,7 +267,7 @@ impl Throttle for Balancing {
         }
         let (Some(memcg), Some(counts)) = (wb.memcg, seen.memcg) else { return false };
         let available = domain::memcg_available(&counts, counts.dirty, &seen.memory, seen.dirty);
-        let dirtyable = seen.memory.dirtyable(Generation::K6);
+        let dirtyable = seen.memory.global_dirtyable();
         let background = limits::memcg(&self.knobs, available, dirtyable, false, 0).background;
         let fraction = self.memcgs[memcg as usize].completions.fraction(&wb.memcg_completions);
         counts.dirty > background
@@ -276,7 +276,7 @@ impl Throttle for Balancing {
 
     fn chunk_pages(&self, wb: WbId, nr_pages: u64) -> u64 {
         let bandwidth = self.wbs[wb.0 as usize].estimate.avg_write_bandwidth;
-        flush::chunk_pages(Generation::K6, bandwidth, self.global.limit.limit, nr_pages)
+        flush::chunk_pages(bandwidth, self.global.limit.limit, nr_pages)
     }
 
     fn writepages_begin(&mut self, wb: WbId, now: Nanos, seen: &Seen) {

@@ -8,7 +8,6 @@ use super::task::{FloodKind, Program, State};
 use super::victim::pages_of;
 use crate::cost;
 use crate::fs::{Extent, SyncJob};
-use crate::kernel::Generation;
 use crate::machine::Machine;
 use crate::page_cache::InodeId;
 
@@ -73,11 +72,7 @@ impl Machine {
     /// Bytes that can be written before the throttle wants to look.
     fn run_length(&self, t: usize, block: u64) -> u64 {
         let until = self.throttle.until_check(self.tasks[t].who);
-        let each = match self.generation {
-            // 2.6 counts how often the write path is gone through.
-            Generation::K2_6_18 | Generation::K2_6_32 => block.min(4096),
-            Generation::K3_2 | Generation::K6 => 4096,
-        };
+        let each = if self.generation.counts_visits() { block.min(4096) } else { 4096 };
         (until.saturating_mul(each)).clamp(1, STEP).next_multiple_of(each.max(1))
     }
 

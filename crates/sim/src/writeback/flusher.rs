@@ -4,7 +4,6 @@ use floodwall_device::Nanos;
 
 use super::lists::{Pass, Progress, Why};
 use crate::event::Event;
-use crate::kernel::Generation;
 use crate::limits::flush;
 use crate::machine::Machine;
 use crate::page_cache::{InodeId, List};
@@ -50,9 +49,9 @@ impl Machine {
         if flusher.armed {
             return;
         }
-        let at = match self.generation {
-            Generation::K2_6_18 => self.knobs.writeback_interval().map(|_| flusher.next_kupdate),
-            _ => flusher.periodic.next_wakeup(self.now, &self.knobs),
+        let at = match self.generation.has_pdflush() {
+            true => self.knobs.writeback_interval().map(|_| flusher.next_kupdate),
+            false => flusher.periodic.next_wakeup(self.now, &self.knobs),
         };
         if let Some(at) = at {
             flusher.armed = true;
@@ -118,12 +117,12 @@ impl Machine {
             self.wbs[wb].flusher.background = false;
             return None;
         }
-        let due = match self.generation {
-            Generation::K2_6_18 => {
+        let due = match self.generation.has_pdflush() {
+            true => {
                 self.knobs.writeback_interval().is_some()
                     && self.now >= self.wbs[wb].flusher.next_kupdate
             }
-            _ => self.wbs[wb].flusher.periodic.due(self.now, &self.knobs),
+            false => self.wbs[wb].flusher.periodic.due(self.now, &self.knobs),
         };
         if due && let Some(next) = flush::next_kupdate(self.now, self.now, &self.knobs) {
             self.wbs[wb].flusher.next_kupdate = next;
@@ -131,10 +130,8 @@ impl Machine {
         if due && let Some(older_than) = flush::old_since(self.now, &self.knobs) {
             return Some(Pass::new(wb, Why::Periodic, self.cache.dirty, Some(older_than)));
         }
-        // pdflush and the first flushers have to be asked; since 2.6.37 they look for themselves
-        // (`wb_check_background_flush`).
         let asked = std::mem::take(&mut self.wbs[wb].flusher.background);
-        if self.generation <= Generation::K2_6_32 && !asked {
+        if self.generation.asks_flushers() && !asked {
             return None;
         }
         let seen = self.seen(wb);

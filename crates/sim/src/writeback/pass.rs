@@ -9,7 +9,6 @@ use super::lists::{Pass, Progress, Visit, Why};
 use crate::block::{Bio, End};
 use crate::cost;
 use crate::fs::FsKind;
-use crate::kernel::Generation;
 use crate::machine::Machine;
 use crate::page_cache::{InodeId, List, PAGE_SHIFT};
 use crate::request::{Flags, ProcessIndex};
@@ -51,7 +50,7 @@ impl Machine {
     /// flushers of later kernels sleep for their slots. An NFS client that has too much under way
     /// stops all senders.
     fn avoids_congestion(&self, pass: &Pass) -> bool {
-        let pdflush = self.generation == Generation::K2_6_18
+        let pdflush = self.generation.has_pdflush()
             && pass.why != Why::Throttled
             && self.block.write_congested();
         pdflush || self.nfs_congested()
@@ -106,7 +105,7 @@ impl Machine {
     /// itself. It is for the flusher if no file's chunk was used up (`wb_writeback`: "didn't write
     /// everything and we don't have more IO, bail").
     fn one_sweep(&self, pass: &Pass) -> bool {
-        self.generation == Generation::K2_6_32
+        self.generation.sweeps_once()
             && (pass.why == Why::Throttled || self.wbs[pass.wb].flusher.nothing_more())
     }
 
@@ -114,7 +113,7 @@ impl Machine {
     /// rest of a chunk at each call of `writepage`, and then wrote all dirty neighbours of the
     /// page. Meanwhile `write_cache_pages` counted the calls.
     fn clusters(&self) -> bool {
-        self.generation == Generation::K2_6_32 && self.fs.kind == FsKind::Xfs
+        self.generation.xfs_clusters() && self.fs.kind == FsKind::Xfs
     }
 
     /// Turns dirty pages of the chunk into bios, a batch of them, and says what CPU time that took:
@@ -176,7 +175,7 @@ impl Machine {
 
     /// `wbc_to_write_flags` (6.x): background and periodic writeback say so.
     fn writeback_flags(&self, why: Why) -> Flags {
-        let background = self.generation == Generation::K6 && why != Why::Throttled;
+        let background = self.generation.marks_background() && why != Why::Throttled;
         Flags { background, ..Flags::default() }
     }
 

@@ -13,8 +13,9 @@
 
 use floodwall_device::Nanos;
 
-use crate::kernel::Generation;
-use crate::limits::{self, BdiLimits, DirtyKnobs, Memory, Thresholds, flush};
+use crate::eras::limits::of_2_6_18;
+use crate::limits::flush::MIN_CHUNK_PAGES;
+use crate::limits::{BdiLimits, DirtyKnobs, Memory, Thresholds};
 use crate::throttle::jiffies::Clock;
 use crate::throttle::{
     BdiId, Dirtier, Machine, MemcgId, Ruling, Seen, TaskId, TaskTraits, Throttle, Verdict, WbId,
@@ -73,13 +74,7 @@ impl Pushing {
 
     fn limits(&self, task: TaskId, seen: &Seen) -> Thresholds {
         let traits = self.tasks[task.0 as usize].traits;
-        limits::global(
-            Generation::K2_6_18,
-            &self.knobs,
-            &seen.memory,
-            traits.real_time || traits.local,
-            0,
-        )
+        of_2_6_18(&self.knobs, &seen.memory, traits.real_time || traits.local)
     }
 
     /// The head of the loop.
@@ -145,7 +140,7 @@ impl Throttle for Pushing {
     }
 
     fn thresholds(&self, memory: &Memory) -> Thresholds {
-        limits::global(Generation::K2_6_18, &self.knobs, memory, false, 0)
+        of_2_6_18(&self.knobs, memory, false)
     }
 
     fn add_bdi(&mut self, _: BdiLimits) -> BdiId {
@@ -204,8 +199,8 @@ impl Throttle for Pushing {
         seen.dirty >= self.thresholds(&seen.memory).background
     }
 
-    fn chunk_pages(&self, _: WbId, nr_pages: u64) -> u64 {
-        flush::chunk_pages(Generation::K2_6_18, 0, 0, nr_pages)
+    fn chunk_pages(&self, _: WbId, _: u64) -> u64 {
+        MIN_CHUNK_PAGES
     }
 
     fn writepages_begin(&mut self, _: WbId, _: Nanos, _: &Seen) {}
@@ -226,6 +221,7 @@ impl Throttle for Pushing {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernel::Generation;
     use crate::throttle::WbCounts;
 
     const MACHINE: Machine = Machine { hz: 250, cpus: 2, possible_cpus: 2 };

@@ -17,8 +17,10 @@ use floodwall_device::Nanos;
 
 use super::proportions::{FRAC_BASE, Global, Local};
 use super::v2_6_18::ratelimit_pages;
+use crate::eras::limits::of_2_6_32;
 use crate::kernel::Generation;
-use crate::limits::{self, BdiLimits, DirtyKnobs, Memory, PPM, Thresholds, flush};
+use crate::limits::flush::MIN_CHUNK_PAGES;
+use crate::limits::{self, BdiLimits, DirtyKnobs, Memory, PPM, Thresholds};
 use crate::throttle::jiffies::Clock;
 use crate::throttle::{
     BdiId, Dirtier, Machine, MemcgId, Ruling, Seen, TaskId, TaskTraits, Throttle, Verdict, WbId,
@@ -96,7 +98,7 @@ impl Sharing {
     fn limits(&self, who: Dirtier, seen: &Seen) -> (Thresholds, u64) {
         let task = &self.tasks[who.task.0 as usize];
         let boosted = task.traits.real_time || task.traits.local;
-        let limits = limits::global(Generation::K2_6_32, &self.knobs, &seen.memory, boosted, 0);
+        let limits = of_2_6_32(&self.knobs, &seen.memory, boosted);
         let bdi = &self.bdis[who.wb.0 as usize];
         let min_sum = self.bdis.iter().map(|bdi| percent(bdi.limits.min_ppm)).sum();
         let share = bdi_share(
@@ -201,7 +203,7 @@ impl Throttle for Sharing {
     }
 
     fn thresholds(&self, memory: &Memory) -> Thresholds {
-        limits::global(Generation::K2_6_32, &self.knobs, memory, false, 0)
+        of_2_6_32(&self.knobs, memory, false)
     }
 
     fn add_bdi(&mut self, limits: BdiLimits) -> BdiId {
@@ -280,8 +282,8 @@ impl Throttle for Sharing {
         seen.dirty >= self.thresholds(&seen.memory).background
     }
 
-    fn chunk_pages(&self, _: WbId, nr_pages: u64) -> u64 {
-        flush::chunk_pages(Generation::K2_6_32, 0, 0, nr_pages)
+    fn chunk_pages(&self, _: WbId, _: u64) -> u64 {
+        MIN_CHUNK_PAGES
     }
 
     fn writepages_begin(&mut self, _: WbId, _: Nanos, _: &Seen) {}

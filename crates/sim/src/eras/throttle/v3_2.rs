@@ -20,8 +20,8 @@ use floodwall_device::Nanos;
 
 use super::proportions::{Global, Local};
 use super::v2_6_32::{bdi_share, max_prop_frac, percent, period_pages};
-use crate::kernel::Generation;
-use crate::limits::{self, BdiLimits, DirtyKnobs, Limit, Memory, Thresholds, flush};
+use crate::eras::limits::of_3_2;
+use crate::limits::{BdiLimits, DirtyKnobs, Limit, Memory, Thresholds, flush};
 use crate::throttle::estimate::{DirtyLimit, Estimate, RateRules};
 use crate::throttle::jiffies::Clock;
 use crate::throttle::position::{self, Control};
@@ -101,7 +101,7 @@ impl Pausing {
 
     /// `writeback_set_ratelimit` and `update_completion_period`.
     fn set_ratelimit(&mut self, knobs: &DirtyKnobs, memory: &Memory) {
-        let limits = limits::global(Generation::K3_2, knobs, memory, false, 0);
+        let limits = of_3_2(knobs, memory, false);
         self.ratelimit_pages = (limits.dirty / (u64::from(self.machine.cpus.max(1)) * 32)).max(16);
         self.completions.resize(period_pages(knobs, memory));
     }
@@ -125,7 +125,7 @@ impl Pausing {
         let (hz, jiffies) = (self.clock.hz(), self.clock.jiffies(now));
         let traits = self.tasks[who.task.0 as usize].traits;
         let boosted = traits.real_time || traits.local;
-        let thresholds = limits::global(Generation::K3_2, &self.knobs, &seen.memory, boosted, 0);
+        let thresholds = of_3_2(&self.knobs, &seen.memory, boosted);
         let mut visit = self.tasks[who.task.0 as usize].visit;
         visit.control = self.control(who.wb, thresholds, seen);
         if visit.control.dirty <= thresholds.freerun() {
@@ -253,7 +253,7 @@ impl Throttle for Pausing {
     }
 
     fn thresholds(&self, memory: &Memory) -> Thresholds {
-        limits::global(Generation::K3_2, &self.knobs, memory, false, 0)
+        of_3_2(&self.knobs, memory, false)
     }
 
     fn add_bdi(&mut self, limits: BdiLimits) -> BdiId {
@@ -332,7 +332,7 @@ impl Throttle for Pausing {
 
     fn chunk_pages(&self, wb: WbId, nr_pages: u64) -> u64 {
         let bandwidth = self.bdis[wb.0 as usize].estimate.avg_write_bandwidth;
-        flush::chunk_pages(Generation::K3_2, bandwidth, self.dirty_limit.limit, nr_pages)
+        flush::chunk_pages(bandwidth, self.dirty_limit.limit, nr_pages)
     }
 
     fn writepages_begin(&mut self, wb: WbId, now: Nanos, _: &Seen) {

@@ -4,7 +4,6 @@ use floodwall_device::Nanos;
 
 use super::domain::{self, Domain, Share};
 use super::{Balancing, Wb};
-use crate::kernel::Generation;
 use crate::limits::{self, Thresholds};
 use crate::throttle::estimate::RateRules;
 use crate::throttle::position::{self, Control};
@@ -68,8 +67,8 @@ impl Balancing {
     /// `domain_dirty_limits` and `wb_dirty_limits` for the machine.
     fn global_part(&self, wb: &Wb, traits: TaskTraits, strict: bool, seen: &Seen) -> Part {
         let in_force = self.global.limit.limit;
-        let thresholds =
-            limits::global(Generation::K6, &self.knobs, &seen.memory, traits.real_time, in_force);
+        let dirtyable = seen.memory.global_dirtyable();
+        let thresholds = limits::global(&self.knobs, dirtyable, traits.real_time, in_force);
         let share = self.share(wb);
         let completions = self.global.completions.fraction(&wb.completions);
         part(
@@ -93,7 +92,7 @@ impl Balancing {
         let thresholds = limits::memcg(
             &self.knobs,
             available,
-            seen.memory.dirtyable(Generation::K6),
+            seen.memory.global_dirtyable(),
             traits.real_time,
             self.global.limit.limit,
         );

@@ -4,7 +4,6 @@
 use super::super::MemcgCounts;
 use super::super::estimate::DirtyLimit;
 use super::super::flex_proportions::Global;
-use crate::kernel::Generation;
 use crate::limits::{BdiLimits, Memory, PPM};
 
 /// `struct wb_domain`.
@@ -70,7 +69,7 @@ pub(super) fn memcg_available(
     global_dirty: u64,
 ) -> u64 {
     let clean = counts.file.saturating_sub(dirty);
-    let global_clean = memory.dirtyable(Generation::K6).saturating_sub(global_dirty);
+    let global_clean = memory.global_dirtyable().saturating_sub(global_dirty);
     counts.file + counts.headroom.min(global_clean.saturating_sub(clean))
 }
 

@@ -2,6 +2,7 @@
 
 use super::super::{MemcgCounts, WbCounts};
 use super::*;
+use crate::kernel::Generation;
 use crate::limits::Limit;
 
 const MACHINE: Machine = Machine { hz: 250, cpus: 2, possible_cpus: 2 };

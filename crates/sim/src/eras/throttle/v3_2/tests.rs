@@ -1,6 +1,7 @@
 //! Decisions of single looks, with figures worked out by hand.
 
 use super::*;
+use crate::kernel::Generation;
 use crate::throttle::WbCounts;
 
 const MACHINE: Machine = Machine { hz: 250, cpus: 2, possible_cpus: 2 };
