@@ -43,6 +43,7 @@ pub(crate) mod tunable;
 use floodwall_device::Nanos;
 
 use crate::request::{IoRequest, ProcessId};
+use tunable::{bare_name, unknown};
 
 pub use bfq::{Bfq, BfqTunables};
 pub use kind::{ElevatorKind, UnknownElevator};
@@ -95,7 +96,9 @@ pub trait Elevator {
     fn dispatch(&mut self, now: Nanos, in_flight: u32) -> Dispatch;
 
     /// A request that was dispatched is done; `request` is what [`Dispatch::Request`] held.
-    fn completed(&mut self, now: Nanos, request: &IoRequest);
+    fn completed(&mut self, now: Nanos, request: &IoRequest) {
+        let _ = (now, request);
+    }
 
     /// A process is gone: nothing more will come from it, so there is no point in idling for it.
     fn process_exited(&mut self, now: Nanos, process: ProcessId) {
@@ -130,8 +133,13 @@ pub trait Elevator {
     /// [`TunableError`] in three cases: a name that this elevator lacks, a value that is not a
     /// number, a number outside the kernel's range. The kernel itself would clamp such a number
     /// without a word.
-    fn set(&mut self, name: &str, value: &str) -> Result<(), TunableError>;
+    fn set(&mut self, name: &str, value: &str) -> Result<(), TunableError> {
+        let _ = value;
+        Err(unknown(self.name(), bare_name(name), &[]))
+    }
 
     /// The tunables of `queue/iosched/` and what reading them would show.
-    fn tunables(&self) -> Vec<(&'static str, String)>;
+    fn tunables(&self) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
 }

@@ -16,8 +16,7 @@ use std::collections::VecDeque;
 use floodwall_device::{Nanos, Op};
 
 use super::pool::{Fifo, Pool, compatible};
-use super::tunable::{bare_name, unknown};
-use super::{Dispatch, Elevator, Merge, TunableError};
+use super::{Dispatch, Elevator, Merge};
 use crate::request::IoRequest;
 
 /// How many requests `blk_bio_list_merge` looks at, from the youngest on.
@@ -110,18 +109,8 @@ impl Elevator for NoElevator {
         Dispatch::Empty
     }
 
-    fn completed(&mut self, _now: Nanos, _request: &IoRequest) {}
-
     fn len(&self) -> usize {
         self.pool.len() + self.flushes.len()
-    }
-
-    fn set(&mut self, name: &str, _value: &str) -> Result<(), TunableError> {
-        Err(unknown(self.name(), bare_name(name), &[]))
-    }
-
-    fn tunables(&self) -> Vec<(&'static str, String)> {
-        Vec::new()
     }
 }
 

@@ -38,7 +38,7 @@
 //!
 //! Two files know all kernels. `parts` says which elevators and filesystems a kernel has, and
 //! builds its elevator and throttle. `kernel` answers what the shared stages ask of it. Besides
-//! them, only tables of knobs name versions: the first that had each.
+//! them, only tables of knobs name versions (the first that had each), and `options` its default.
 //!
 //! Stages that old and new kernels share stay in their folders: pools and sorted queues of
 //! requests, think times, position control and pauses, the flusher's lists, journals.

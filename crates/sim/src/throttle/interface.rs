@@ -206,21 +206,34 @@ pub trait Throttle: fmt::Debug + Send {
     /// `MAX_WRITEBACK_PAGES`), of `nr_pages` that it is to write at all.
     fn chunk_pages(&self, wb: WbId, nr_pages: u64) -> u64;
 
-    /// A task is about to submit an inode's dirty pages (`do_writepages`).
-    fn writepages_begin(&mut self, wb: WbId, now: Nanos, seen: &Seen);
+    /// A task is about to submit an inode's dirty pages (`do_writepages`). Only kernels that
+    /// estimate the device's bandwidth look (3.2 and later).
+    fn writepages_begin(&mut self, wb: WbId, now: Nanos, seen: &Seen) {
+        let _ = (wb, now, seen);
+    }
 
     /// An inode's dirty pages, or a chunk of them, have been submitted.
-    fn writepages_end(&mut self, wb: WbId, now: Nanos, seen: &Seen);
+    fn writepages_end(&mut self, wb: WbId, now: Nanos, seen: &Seen) {
+        let _ = (wb, now, seen);
+    }
 
     /// 200 ms have passed since an inode's last page left writeback, and this was not called since
     /// (`wb_inode_writeback_end`, 5.15 and later).
-    fn writeback_settled(&mut self, wb: WbId, now: Nanos, seen: &Seen);
+    fn writeback_settled(&mut self, wb: WbId, now: Nanos, seen: &Seen) {
+        let _ = (wb, now, seen);
+    }
 
     /// The smoothed estimate of how fast a device drains, in pages per second; `None` before 3.2,
     /// which did not estimate it.
-    fn bandwidth_pages_per_s(&self, wb: WbId) -> Option<u64>;
+    fn bandwidth_pages_per_s(&self, wb: WbId) -> Option<u64> {
+        let _ = wb;
+        None
+    }
 
     /// Whether a writer to this device was put to sleep within the last second (`wb_recent_wait`,
-    /// which wbt asks).
-    fn slept_recently(&self, bdi: BdiId, now: Nanos) -> bool;
+    /// which wbt asks; it came with 4.10).
+    fn slept_recently(&self, bdi: BdiId, now: Nanos) -> bool {
+        let _ = (bdi, now);
+        false
+    }
 }

@@ -14,8 +14,7 @@ use std::collections::VecDeque;
 use floodwall_device::{Nanos, Op};
 
 use crate::elevator::pool::{EndHash, Fifo, Handle, Pool, compatible, mergeable};
-use crate::elevator::tunable::{bare_name, unknown};
-use crate::elevator::{Dispatch, Elevator, Merge, TunableError};
+use crate::elevator::{Dispatch, Elevator, Merge};
 use crate::request::IoRequest;
 
 /// First in, first out.
@@ -143,18 +142,8 @@ impl Elevator for Noop {
         }
     }
 
-    fn completed(&mut self, _now: Nanos, _request: &IoRequest) {}
-
     fn len(&self) -> usize {
         self.pool.len() + self.flushes.len()
-    }
-
-    fn set(&mut self, name: &str, _value: &str) -> Result<(), TunableError> {
-        Err(unknown(self.name(), bare_name(name), &[]))
-    }
-
-    fn tunables(&self) -> Vec<(&'static str, String)> {
-        Vec::new()
     }
 }
 

@@ -285,20 +285,6 @@ impl Throttle for Sharing {
     fn chunk_pages(&self, _: WbId, _: u64) -> u64 {
         MIN_CHUNK_PAGES
     }
-
-    fn writepages_begin(&mut self, _: WbId, _: Nanos, _: &Seen) {}
-
-    fn writepages_end(&mut self, _: WbId, _: Nanos, _: &Seen) {}
-
-    fn writeback_settled(&mut self, _: WbId, _: Nanos, _: &Seen) {}
-
-    fn bandwidth_pages_per_s(&self, _: WbId) -> Option<u64> {
-        None
-    }
-
-    fn slept_recently(&self, _: BdiId, _: Nanos) -> bool {
-        false
-    }
 }
 
 #[cfg(test)]

@@ -354,14 +354,7 @@ impl Throttle for Pausing {
         self.update_bandwidth(wb, now, None, start, seen);
     }
 
-    fn writeback_settled(&mut self, _: WbId, _: Nanos, _: &Seen) {}
-
     fn bandwidth_pages_per_s(&self, wb: WbId) -> Option<u64> {
         Some(self.bdis[wb.0 as usize].estimate.avg_write_bandwidth)
-    }
-
-    fn slept_recently(&self, _: BdiId, _: Nanos) -> bool {
-        // wbt, which asks, came with 4.10.
-        false
     }
 }
