@@ -2,7 +2,8 @@
 //! it.
 //!
 //! ```text
-//! main ─▶ args ─▶ commands/bench   ─▶ bench::HostRig ─▶ stats ─▶ report
+//! main ─▶ args ─▶ commands/why     ─▶ probe, host    ─▶ report
+//!               ├ commands/bench   ─▶ bench::HostRig ─▶ stats ─▶ report
 //!               ├ commands/status  ─▶ host           ─▶ report
 //!               ├ commands/guard   ─▶ daemon ─▶ guard ⇄ plant
 //!               └ commands/settings ─▶ knobs
@@ -20,28 +21,24 @@ use std::time::Instant;
 
 use clap::{Parser, Subcommand};
 
+use crate::commands::why::WhyArgs;
 use crate::exit::Exit;
 
 /// Keeps a Linux machine's synchronous I/O fast while something else floods it with writes.
 #[derive(Parser)]
-#[command(
-    name = "floodwall",
-    version,
-    max_term_width = 100,
-    subcommand_required = true,
-    arg_required_else_help = true
-)]
-#[command(
-    after_help = "Exit status: 0 done; 1 failed; 2 wrong usage; 3 measured but not conclusive; \
-    4 a privilege or kernel feature is missing."
-)]
+#[command(name = "floodwall", version, max_term_width = 100)]
+#[command(after_help = "Without a command: why.
+
+Exit status: 0 done; 1 failed; 2 wrong usage; 3 measured but not conclusive; \
+    4 a privilege or kernel feature is missing.")]
 struct Cli {
     #[command(subcommand)]
-    command: Command,
+    command: Option<Command>,
 }
 
 #[derive(Subcommand)]
 enum Command {
+    Why(WhyArgs),
     Bench(Box<commands::bench::BenchArgs>),
     Compare(Box<commands::compare::CompareArgs>),
     Tune(Box<commands::tune::TuneArgs>),
@@ -75,7 +72,8 @@ enum Command {
 fn main() -> ExitCode {
     let origin = Instant::now();
     let cli = Cli::parse();
-    let result = match cli.command {
+    let result = match cli.command.unwrap_or(Command::Why(WhyArgs::default())) {
+        Command::Why(args) => commands::why::run(&args),
         Command::Bench(args) => commands::bench::run(&args, origin),
         Command::Compare(args) => commands::compare::run(&args, origin),
         Command::Tune(args) => commands::tune::run(&args, origin),

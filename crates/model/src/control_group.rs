@@ -1,4 +1,10 @@
-//! Paths of control groups below their mount, with or without slashes at both ends.
+//! Paths of control groups below their mount, with or without slashes at both ends, and how much
+//! memory a paced group needs.
+
+/// Seconds of its rate that a paced group may have in memory.
+const PACED_S: u64 = 3;
+/// The least for a group whose rate is low.
+const PACED_LEAST: u64 = 64 << 20;
 
 /// Whether a control group is `above`, or is below it. All groups are in the root group, whose path
 /// is empty.
@@ -9,9 +15,29 @@ pub fn is_in(group: &str, above: &str) -> bool {
     rest.is_some_and(|rest| above.is_empty() || rest.is_empty() || rest.starts_with('/'))
 }
 
+/// The `memory.high` of a group whose writes are paced, in whole MiB: three seconds of its rate,
+/// and what its processes use. As people write it: `172MiB`.
+#[must_use]
+pub fn memory_high_of_paced(bytes_per_s: u64, used_bytes: u64) -> String {
+    let bytes = bytes_per_s.saturating_mul(PACED_S).max(PACED_LEAST).saturating_add(used_bytes);
+    format!("{}MiB", bytes.div_ceil(1 << 20))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_paced_group_has_three_seconds_in_whole_mebibytes_and_no_less_than_64() {
+        for (rate, used, high) in [
+            (2, 0, "64MiB"),
+            (22_369_622, 0, "65MiB"),
+            (60_000_000, 0, "172MiB"),
+            (60_000_000, 64 << 20, "236MiB"),
+        ] {
+            assert_eq!(memory_high_of_paced(rate, used), high);
+        }
+    }
 
     #[test]
     fn a_group_is_in_itself_and_in_those_above_it() {

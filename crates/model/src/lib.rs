@@ -9,6 +9,7 @@
 //! setting    a set of knob values
 //! calendar   moments as dates
 //! control_group  which control group holds which
+//! diagnosis  who waits for a disk, because of what, and what can be done
 //! finding    something about a machine that somebody should know, with evidence and remedy
 //! managers   other hands on the same knobs: who sets what, and who has the last word
 //! message    what people are told of an error
@@ -28,6 +29,7 @@
 
 pub mod calendar;
 pub mod control_group;
+pub mod diagnosis;
 pub mod finding;
 pub mod hdr;
 pub mod histogram;

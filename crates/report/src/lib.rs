@@ -9,6 +9,7 @@
 //!                                   ├─ contest ──▶ several settings side by side,
 //!                                   │              which differences are real
 //!                                   └─ timeline ─▶ one row a second, CSV or text
+//! Diagnosis ─▶ why ─▶ a paragraph and what can be done, JSON
 //! one second of a running trial ─▶ live ─▶ one line
 //! a lab's recording (CSV) [+ Document] ─▶ seeks ─▶ SVG
 //! Document ─▶ study ─▶ chart ─▶ sheet ─┬─ html ─▶ one self-contained page
@@ -42,6 +43,7 @@ pub mod timeline;
 mod told;
 pub mod verdict;
 mod view;
+pub mod why;
 mod words;
 
 pub use study::Study;

@@ -11,6 +11,7 @@ pub(crate) mod sim;
 pub(crate) mod sim_sweep;
 pub(crate) mod status;
 pub(crate) mod tune;
+pub(crate) mod why;
 
 use std::io::ErrorKind;
 

@@ -15,6 +15,7 @@ mod sim;
 mod status;
 mod sweep;
 mod tune;
+mod why;
 
 use std::process::{Command, Output};
 
@@ -36,13 +37,6 @@ fn stdout(output: &Output) -> String {
 /// A directory on tmpfs, where nothing that is measured depends on a disk.
 fn tmpfs() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").unwrap()
-}
-
-#[test]
-fn without_a_command_help_is_shown_and_the_status_is_2() {
-    let output = floodwall(&[]);
-    assert_eq!(output.status.code(), Some(2));
-    assert!(stderr(&output).contains("bench") && stderr(&output).contains("status"));
 }
 
 #[test]

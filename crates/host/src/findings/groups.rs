@@ -27,7 +27,7 @@ const WAITING_SHARE: f64 = 0.1;
 const PACED_SHARE: f64 = 0.75;
 /// Drain rate of a device that has none yet, in bytes a second: the kernel's own first guess
 /// (mm/backing-dev.c `INIT_BW`).
-const FIRST_GUESS: f64 = 100e6;
+pub(super) const FIRST_GUESS: f64 = 100e6;
 /// The advice for a flood that shares a group, or has none.
 const OWN_UNIT: &str =
     "start the flood in a unit of its own (systemd-run --unit=flood COMMAND) and limit that";
@@ -127,7 +127,7 @@ pub fn victim_in(path: &str, status: &Status, users: &[DiskUser]) -> Option<Stri
 /// Whether a process dirties so much of its disk's drain rate that it is a flood. A database that
 /// commits all of it in small pieces leaves nothing dirty. On a slow disk such commits may be all
 /// that the drain rate is known from.
-fn floods(user: &DiskUser, rate: f64, window_s: f64) -> bool {
+pub(super) fn floods(user: &DiskUser, rate: f64, window_s: f64) -> bool {
     let commits_pieces = user.dirtied_bytes < LARGEST_PIECE_BYTES * user.commits;
     user.dirtied_bytes as f64 >= FLOOD_SHARE * rate * window_s && !commits_pieces
 }
@@ -189,8 +189,18 @@ mod tests {
         let group = Reading::Value(DATABASE.to_owned());
         let name = name.to_owned();
         let commits = u64::from(waited_s > 0.0);
-        let committing_s = waited_s;
-        DiskUser { pid, name, disk, waited_s, committing_s, commits, dirtied_bytes, group }
+        DiskUser {
+            pid,
+            name,
+            disk,
+            waited_s,
+            committing_s: waited_s,
+            commits,
+            median_s: (waited_s > 0.0).then_some(waited_s),
+            oldest_s: 0.0,
+            dirtied_bytes,
+            group,
+        }
     }
 
     /// A server that waits, and a copy in its unit.

@@ -15,6 +15,7 @@
 
 mod cache;
 mod control;
+mod diagnosis;
 mod facts;
 mod filesystem;
 mod found;
@@ -37,6 +38,7 @@ mod view;
 
 use floodwall_model::finding::Finding;
 
+pub use diagnosis::{About, Look, diagnose};
 pub use facts::{ChangeFacts, ChangeState, DiskUser, Facts, JournalFacts, KnobFacts};
 pub use groups::victim_in;
 pub use table::{CHECKS, Check};

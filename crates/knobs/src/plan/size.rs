@@ -22,18 +22,9 @@ use serde::Serialize;
 
 use crate::plan::dirty_limit::FLUSHER_CHUNK_BYTES;
 
-/// Seconds of its rate that a paced group may have in memory.
-const PACED_S: u64 = 3;
-/// The least for a group whose rate is low.
-const PACED_LEAST: u64 = 64 << 20;
-
-/// The `memory.high` of a group whose writes are paced, in whole MiB, besides what its processes
-/// use. As people write it: `172MiB`.
-#[must_use]
-pub fn memory_high_of_paced(bytes_per_s: u64) -> String {
-    let bytes = bytes_per_s.saturating_mul(PACED_S).max(PACED_LEAST);
-    format!("{}MiB", bytes.div_ceil(1 << 20))
-}
+/// The published delays: 250 ms before the flusher starts, 1.5 s before writers wait.
+pub const DELAYS: Delays =
+    Delays { background: Duration::from_millis(250), hard: Duration::from_millis(1500) };
 
 /// Something that drains dirty data.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -356,13 +347,6 @@ mod tests {
             (201_326_592, 33_554_432)
         );
         assert!(sizing.notes.is_empty() && sizing.shares.is_empty(), "{sizing:?}");
-    }
-
-    #[test]
-    fn a_paced_group_has_three_seconds_in_whole_mebibytes_and_no_less_than_64() {
-        for (rate, high) in [(2, "64MiB"), (22_369_622, "65MiB"), (60_000_000, "172MiB")] {
-            assert_eq!(memory_high_of_paced(rate), high);
-        }
     }
 
     #[test]

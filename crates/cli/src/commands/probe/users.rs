@@ -22,16 +22,21 @@ fn disk_user(root: &SysRoot, process: &ProcessUse, seen: &Snapshot) -> Option<Di
     }
     // The operation under way is a commit or a read. A process that reads waits for its reads.
     let reads = !process.reads.is_empty();
-    Some(DiskUser {
+    let mut user = DiskUser {
         pid: process.pid,
         name: process.name.clone(),
         disk: process.device?,
         waited_s,
         committing_s: ended_s + if reads { 0.0 } else { under_way_s },
         commits: commits.count() + if reads { 0 } else { u64::from(process.waiting) },
+        median_s: None,
+        oldest_s: process.oldest.as_secs_f64(),
         dirtied_bytes,
         group: read_group(root, process.pid),
-    })
+    };
+    let ended = if user.waits_for_commits() { &commits } else { &process.reads };
+    user.median_s = ended.nearest_rank_ns(0.5).map(|ns| ns as f64 / 1e9);
+    Some(user)
 }
 
 #[cfg(test)]

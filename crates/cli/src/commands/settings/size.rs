@@ -11,9 +11,8 @@ use std::time::Duration;
 
 use floodwall_host::SysRoot;
 use floodwall_knobs::Change;
-use floodwall_knobs::size::{
-    Delays, Drain, Machine, Sizing, memory_high_of_paced, parse_link, size,
-};
+use floodwall_knobs::size::{Delays, Drain, Machine, Sizing, parse_link, size};
+use floodwall_model::control_group::memory_high_of_paced;
 use floodwall_model::units::{human_duration, parse_duration};
 use floodwall_model::{Bytes, Rate};
 use serde_json::json;
@@ -253,7 +252,7 @@ fn sysctl(
 /// Values that pace a backup on a measured device.
 fn pace_hint(drain: &Drain, is_disk: bool) -> String {
     let half = Rate(drain.bytes_per_s as f64 / 2.0);
-    let (rate, high) = (half.to_string().replace(' ', ""), memory_high_of_paced(half.0 as u64));
+    let (rate, high) = (half.to_string().replace(' ', ""), memory_high_of_paced(half.0 as u64, 0));
     // A mount without a disk has no `io.max`; its disks do.
     let disk = if is_disk { &drain.name } else { "DISK" };
     format!(

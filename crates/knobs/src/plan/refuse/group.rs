@@ -1,6 +1,7 @@
 //! Control groups: what would starve a group, and which limit of a group above counts more.
 
 use floodwall_host::mounts::{self, charges_writeback};
+use floodwall_model::control_group::memory_high_of_paced;
 use floodwall_model::printable::printable;
 use floodwall_model::{Bytes, Reading};
 
@@ -11,7 +12,6 @@ use crate::catalogue::systemd::{self, Limit, Origin};
 use crate::catalogue::target::Target;
 use crate::plan::dirty_limit::{FLUSHER_CHUNK_BYTES, Memory, hard_limit};
 use crate::plan::entry::Entry;
-use crate::plan::size::memory_high_of_paced;
 
 /// The least that must fit below a group's dirty limit. With less, writers stop for each of the
 /// flusher's chunks.
@@ -182,7 +182,7 @@ pub(super) fn misses_writeback(entry: &Entry, entries: &[Entry], files: &dyn Fil
             "without {group}:memory.high its writes fill the whole machine's dirty limit, where \
              every writer is slowed down; set that too ({group}:memory.high={}, and more by what \
              its processes use; floodwall explain memory.high)",
-            memory_high_of_paced(rate.parse().unwrap_or_default())
+            memory_high_of_paced(rate.parse().unwrap_or_default(), 0)
         )),
         Reading::Value(_) => None,
         _ => Some(

@@ -1,0 +1,175 @@
+//! Victims and floods, by disk.
+//!
+//! ```text
+//! users ─▶ disks that they use ─▶ each with: the device that holds it, backlog, drain rate
+//!                                  floods: of this disk, or of a device on top of it
+//!                                  victims: wait longer than the disk alone explains
+//! ```
+//!
+//! Devices on top of one another share the disk at the bottom. A flood of a loop device reaches the
+//! disk that its file is on.
+
+use std::collections::BTreeSet;
+
+use floodwall_model::diagnosis::{Disk, Flood, Process, Verdict, Victim, Wait};
+use floodwall_model::status::{Device, Drain, DrainSource, Status};
+use floodwall_model::{DeviceId, Reading};
+
+use super::super::facts::DiskUser;
+use super::super::groups::{FIRST_GUESS, floods};
+use super::super::view::{rate, writable};
+
+/// A commit or read that takes longer beside a flood is a stall: the guard's goal for victims that
+/// it has not seen alone (guard `UNKNOWN_GOAL`).
+const BESIDE_FLOOD_S: f64 = 0.05;
+/// The same without a flood: a commit on a disk that seeks is some turns and seeks, tens of
+/// milliseconds.
+const ALONE_S: f64 = 0.1;
+/// A backlog that takes this long to drain explains a wait, whoever wrote it.
+const LONG_BACKLOG_S: f64 = 1.0;
+
+/// The disks on which a process waits long or floods, the worst first.
+pub(super) fn disks(status: &Status, users: &[DiskUser]) -> Vec<Disk> {
+    let used: BTreeSet<DeviceId> = users.iter().map(|user| user.disk).collect();
+    let mut disks: Vec<Disk> = used.into_iter().filter_map(|id| disk(status, users, id)).collect();
+    let waits = |disk: &Disk| disk.victims.iter().map(longest).fold(0.0, f64::max);
+    let floods = |disk: &Disk| disk.floods.iter().map(|f| f.dirtied_bytes_per_s).sum::<f64>();
+    disks.sort_by(|a, b| {
+        let by_wait = waits(b).total_cmp(&waits(a));
+        b.verdict.cmp(&a.verdict).then(by_wait).then(floods(b).total_cmp(&floods(a)))
+    });
+    disks
+}
+
+/// One disk; `None` if nothing waits long for it and nothing floods it.
+fn disk(status: &Status, users: &[DiskUser], id: DeviceId) -> Option<Disk> {
+    let device = device(status, id);
+    let bottom = bottoms(status, id);
+    let shares = |user: &&DiskUser| bottoms(status, user.disk).iter().any(|b| bottom.contains(b));
+    let mut flooding: Vec<&DiskUser> =
+        users.iter().filter(shares).filter(|user| is_flood(status, user)).collect();
+    flooding.sort_by_key(|user| (std::cmp::Reverse(user.dirtied_bytes), user.pid));
+    let drain = device.map_or_else(unknown_drain, |device| device.drain.clone());
+    let least_s = if flooding.is_empty() && !is_long(&drain) { ALONE_S } else { BESIDE_FLOOD_S };
+    let waiting = users.iter().filter(|user| user.disk == id && !is_flood(status, user));
+    let mut victims: Vec<Victim> =
+        waiting.map(victim).filter(|victim| longest(victim) >= least_s).collect();
+    victims.sort_by(|a, b| longest(b).total_cmp(&longest(a)));
+    // A flood of a device on top of it matters here only if somebody waits.
+    let is_here = |user: &&DiskUser| user.disk == id;
+    let verdict = match (victims.is_empty(), flooding.iter().any(is_here)) {
+        (false, _) => Verdict::Stalling,
+        (true, true) => Verdict::Flooding,
+        (true, false) => return None,
+    };
+    let window_s = status.window_s;
+    Some(Disk {
+        verdict,
+        name: name(status, id),
+        id,
+        mounts: device.map(mounts).unwrap_or_default(),
+        backlog_bytes: device.map_or_else(
+            || Reading::Absent(NO_FILESYSTEM.to_owned()),
+            |device| sum(&device.dirty_bytes, &device.writeback_bytes),
+        ),
+        drain,
+        victims,
+        floods: flooding.into_iter().map(|user| flood(user, window_s)).collect(),
+    })
+}
+
+/// Whether what is waiting for a disk explains a wait.
+pub(super) fn is_backlogged(disk: &Disk) -> bool {
+    is_long(&disk.drain)
+}
+
+fn is_long(drain: &Drain) -> bool {
+    drain.now_s.value().is_some_and(|seconds| *seconds >= LONG_BACKLOG_S)
+}
+
+/// Why nothing is known of a disk's backlog.
+const NO_FILESYSTEM: &str = "no mounted filesystem is on it";
+
+fn unknown_drain() -> Drain {
+    let absent = || Reading::Absent(NO_FILESYSTEM.to_owned());
+    Drain {
+        rate_bytes_per_s: absent(),
+        from: DrainSource::Unknown,
+        now_s: absent(),
+        hard_limit_s: absent(),
+        background_limit_s: absent(),
+    }
+}
+
+/// Whether a process floods its disk.
+pub(super) fn is_flood(status: &Status, user: &DiskUser) -> bool {
+    let rate = device(status, user.disk).and_then(rate).unwrap_or(FIRST_GUESS);
+    floods(user, rate, status.window_s)
+}
+
+/// The disks at the bottom of one: those that drain for it, else itself.
+pub(super) fn bottoms(status: &Status, id: DeviceId) -> Vec<DeviceId> {
+    let on_top = status.devices.iter().find(|device| device.id == id && !device.leaves.is_empty());
+    match on_top {
+        Some(device) => device.leaves.iter().map(|leaf| leaf.id).collect(),
+        None => vec![id],
+    }
+}
+
+/// The device with a filesystem that a disk belongs to. Of several the one with the most to write.
+pub(super) fn device(status: &Status, id: DeviceId) -> Option<&Device> {
+    let holds =
+        |device: &&Device| device.id == id || device.leaves.iter().any(|leaf| leaf.id == id);
+    let backlog = |device: &&Device| {
+        sum(&device.dirty_bytes, &device.writeback_bytes).into_value().unwrap_or(0)
+    };
+    let itself = status.devices.iter().find(|device| device.id == id);
+    let on_it = || status.devices.iter().filter(|device| writable(device)).filter(holds);
+    itself.or_else(|| on_it().max_by_key(backlog))
+}
+
+/// Both together, if both are known.
+pub(super) fn sum(a: &Reading<u64>, b: &Reading<u64>) -> Reading<u64> {
+    a.clone().and_then(|a| b.clone().map(|b| a.saturating_add(b)))
+}
+
+/// A disk's name; its number if it has none here.
+fn name(status: &Status, id: DeviceId) -> String {
+    let itself = status.devices.iter().find(|device| device.id == id).map(|d| &d.name);
+    let leaves = status.devices.iter().flat_map(|device| &device.leaves);
+    let leaf = leaves.filter(|leaf| leaf.id == id).map(|leaf| &leaf.name).next();
+    itself.or(leaf).map_or_else(|| id.to_string(), Clone::clone)
+}
+
+fn mounts(device: &Device) -> Vec<String> {
+    let written = device.mounts.iter().filter(|mount| !mount.read_only);
+    written.map(|mount| mount.mountpoint.clone()).collect()
+}
+
+fn victim(user: &DiskUser) -> Victim {
+    Victim {
+        process: process(user),
+        waits_for: if user.waits_for_commits() { Wait::Commits } else { Wait::Reads },
+        median_s: user.median_s,
+        oldest_s: user.oldest_s,
+    }
+}
+
+/// A typical wait, or the one under way if that is longer.
+pub(super) fn longest(victim: &Victim) -> f64 {
+    victim.median_s.unwrap_or(0.0).max(victim.oldest_s)
+}
+
+fn flood(user: &DiskUser, window_s: f64) -> Flood {
+    Flood { process: process(user), dirtied_bytes_per_s: user.dirtied_bytes as f64 / window_s }
+}
+
+fn process(user: &DiskUser) -> Process {
+    let unit = user.group.value().and_then(|group| unit(group)).map(str::to_owned);
+    Process { pid: user.pid, name: user.name.clone(), unit }
+}
+
+/// The unit of systemd's that a control group belongs to: the innermost service or scope.
+pub(super) fn unit(group: &str) -> Option<&str> {
+    group.rsplit('/').find(|part| part.ends_with(".service") || part.ends_with(".scope"))
+}

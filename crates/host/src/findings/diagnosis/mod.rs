@@ -1,0 +1,174 @@
+//! Who waits for a disk, because of what, and what can be done: one look as a diagnosis.
+//!
+//! ```text
+//! users of disks ─ without Floodwall's ─┬─ disks: victims and floods of each ─┐
+//! Status ───────────────────────────────┘        backlog, drain rate          ├▶ Diagnosis
+//! what the look could not see ── verdict, outlook ── actions ─────────────────┘
+//! ```
+//!
+//! Pure. Figures are those of the look; what was not seen stays unknown.
+
+mod actions;
+mod disks;
+#[cfg(test)]
+mod tests;
+
+use floodwall_model::diagnosis::{Diagnosis, Disk, Outlook, Verdict, Whole, Written};
+use floodwall_model::status::{Device, Status};
+use floodwall_model::{DeviceId, Reading};
+
+use super::facts::DiskUser;
+use super::view::{hard_limit, own_limit, prefix, writable};
+use disks::{bottoms, disks, sum};
+
+/// Less than this share of the look's time with a waiting task is no stall, in percent.
+const NO_WAIT_PERCENT: f64 = 1.0;
+
+/// One look at a machine.
+#[derive(Clone, Copy, Debug)]
+pub struct Look<'a> {
+    /// The state of the write path.
+    pub status: &'a Status,
+    /// The processes that waited or wrote in the look.
+    pub users: &'a [DiskUser],
+    /// Processes of Floodwall's that neither flood nor count as victims.
+    pub own: &'a [u32],
+    /// Where processes were seen: `bpf`, `perf` or `proc`.
+    pub source: &'static str,
+    /// Whether the reader is root already.
+    pub is_root: bool,
+    /// Whether waits were seen.
+    pub sees_waits: bool,
+    /// Share of the look in which some task waited for I/O (PSI), in percent.
+    pub waited_percent: &'a Reading<f64>,
+    /// What the look could not see, each with its reason.
+    pub unseen: &'a [String],
+}
+
+/// What is asked about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum About {
+    /// The whole machine.
+    Machine,
+    /// Disks: those of a device, a mount point or a path.
+    Disks {
+        /// As it was asked for.
+        named: String,
+        /// Their numbers.
+        ids: Vec<DeviceId>,
+    },
+    /// Processes: one, or all of a name or a unit.
+    Processes {
+        /// As it was asked for.
+        named: String,
+        /// Their numbers.
+        pids: Vec<u32>,
+    },
+}
+
+impl About {
+    /// As it was asked for.
+    fn named(&self) -> Option<&str> {
+        match self {
+            Self::Machine => None,
+            Self::Disks { named, .. } | Self::Processes { named, .. } => Some(named),
+        }
+    }
+
+    /// Whether a disk belongs to what was asked.
+    fn covers(&self, status: &Status, disk: &Disk) -> bool {
+        match self {
+            Self::Machine => true,
+            Self::Disks { ids, .. } => {
+                let wanted = bottoms(status, disk.id);
+                ids.iter().any(|id| bottoms(status, *id).iter().any(|b| wanted.contains(b)))
+            }
+            Self::Processes { pids, .. } => {
+                let of = |pid: &u32| pids.contains(pid);
+                disk.victims.iter().any(|victim| of(&victim.process.pid))
+                    || disk.floods.iter().any(|flood| of(&flood.process.pid))
+            }
+        }
+    }
+}
+
+/// The diagnosis of a look.
+#[must_use]
+pub fn diagnose(look: Look<'_>, about: &About) -> Diagnosis {
+    let users: Vec<DiskUser> =
+        look.users.iter().filter(|user| !look.own.contains(&user.pid)).cloned().collect();
+    let mut disks = disks(look.status, &users);
+    disks.retain(|disk| about.covers(look.status, disk));
+    if let About::Processes { pids, .. } = about {
+        // Who was asked about comes first.
+        disks.iter_mut().for_each(|disk| {
+            disk.victims.sort_by_key(|victim| !pids.contains(&victim.process.pid));
+        });
+    }
+    let verdict = verdict(look, &disks);
+    let outlook = outlook(look.status, about);
+    let actions = actions::actions(look.status, &users, verdict, &disks, outlook.as_ref());
+    Diagnosis {
+        verdict,
+        window_s: look.status.window_s,
+        source: look.source,
+        about: about.named().map(str::to_owned),
+        disks,
+        outlook,
+        machine: whole(look),
+        actions,
+        actions_need_root: !look.is_root,
+        unseen: look.unseen.to_vec(),
+        root_would_add: look.status.root_would_add.clone(),
+    }
+}
+
+/// The worst of the disks' verdicts. Where waits are not seen, the kernel's pressure may tell that
+/// there are none.
+fn verdict(look: Look<'_>, disks: &[Disk]) -> Verdict {
+    let worst = disks.iter().map(|disk| disk.verdict).max().unwrap_or(Verdict::Quiet);
+    let none_waits = look.waited_percent.value().is_some_and(|share| *share < NO_WAIT_PERCENT);
+    if look.sees_waits || none_waits { worst } else { worst.max(Verdict::Unknown) }
+}
+
+/// What the machine as a whole tells.
+fn whole(look: Look<'_>) -> Whole {
+    let machine = &look.status.machine;
+    let written = look.status.devices.iter().filter_map(|device| {
+        let bytes_per_s = *device.written_bytes_per_s.value()?;
+        (bytes_per_s > 0.0).then(|| Written { name: device.name.clone(), bytes_per_s })
+    });
+    Whole {
+        backlog_bytes: sum(&machine.dirty_bytes, &machine.writeback_bytes),
+        waited_percent: look.waited_percent.clone(),
+        written: written.collect(),
+    }
+}
+
+/// What a flood could do to the disk that was asked for, else to the one that would take longest.
+fn outlook(status: &Status, about: &About) -> Option<Outlook> {
+    let hard = hard_limit(status).filter(|hard| *hard > 0)?;
+    let is_asked = |device: &&Device| match about {
+        About::Disks { ids, .. } => ids.iter().any(|id| {
+            let wanted = bottoms(status, *id);
+            bottoms(status, device.id).iter().any(|bottom| wanted.contains(bottom))
+        }),
+        About::Machine | About::Processes { .. } => true,
+    };
+    let of = |device: &Device| {
+        let limit = own_limit(device, hard);
+        let limit_s = device.drain.rate_bytes_per_s.clone().and_then(|rate| {
+            if rate > 0.0 {
+                Reading::Value(limit as f64 / rate)
+            } else {
+                Reading::Absent("nothing was written during the window".to_owned())
+            }
+        });
+        let drain = device.drain.clone();
+        Outlook { name: prefix(device).to_owned(), limit_bytes: limit, drain, limit_s }
+    };
+    let outlooks = status.devices.iter().filter(|d| writable(d)).filter(is_asked).map(of);
+    let seconds = |outlook: &Outlook| outlook.limit_s.value().copied().unwrap_or(-1.0);
+    // The first of those that take equally long.
+    outlooks.reduce(|a, b| if seconds(&b) > seconds(&a) { b } else { a })
+}

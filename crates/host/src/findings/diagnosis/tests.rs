@@ -1,0 +1,297 @@
+//! Staged looks: who is blamed for what, and what is advised.
+
+use floodwall_model::diagnosis::Wait;
+use floodwall_model::status::DrainSource;
+
+use super::*;
+use crate::findings::testing::{Machine, disk};
+
+const DATABASE: &str = "/system.slice/system-postgresql.slice/postgresql@15-main.service";
+const BACKUP: &str = "/system.slice/backup.service";
+const SDA: DeviceId = DeviceId { major: 8, minor: 0 };
+const SDB: DeviceId = DeviceId { major: 8, minor: 16 };
+
+fn waits(pid: u32, name: &str, disk: DeviceId, median_s: f64) -> DiskUser {
+    DiskUser {
+        pid,
+        name: name.to_owned(),
+        disk,
+        waited_s: 1.8,
+        committing_s: 1.8,
+        commits: 4,
+        median_s: Some(median_s),
+        oldest_s: 0.1,
+        dirtied_bytes: 64 << 10,
+        group: Reading::Value(DATABASE.to_owned()),
+    }
+}
+
+fn floods(pid: u32, name: &str, disk: DeviceId, bytes_per_s: u64) -> DiskUser {
+    DiskUser {
+        waited_s: 0.0,
+        committing_s: 0.0,
+        commits: 0,
+        median_s: None,
+        oldest_s: 0.0,
+        dirtied_bytes: 2 * bytes_per_s,
+        group: Reading::Value(BACKUP.to_owned()),
+        ..waits(pid, name, disk, 0.0)
+    }
+}
+
+/// A healthy machine with generous limits, on whose `sda` 3 GiB are waiting.
+struct Scene {
+    machine: Machine,
+    users: Vec<DiskUser>,
+    own: Vec<u32>,
+    sees_waits: bool,
+    waited_percent: Reading<f64>,
+}
+
+impl Scene {
+    fn new(users: Vec<DiskUser>) -> Self {
+        let mut machine = Machine::healthy();
+        machine.status.window_s = 2.0;
+        machine.limits(4 << 30, 2 << 30);
+        if users.iter().any(|user| user.dirtied_bytes > 1 << 20) {
+            machine.backlog(3 << 30);
+        }
+        let waited_percent = Reading::Value(80.0);
+        Self { machine, users, own: Vec::new(), sees_waits: true, waited_percent }
+    }
+
+    fn about(&self, about: &About) -> Diagnosis {
+        let look = Look {
+            status: &self.machine.status,
+            users: &self.users,
+            own: &self.own,
+            source: if self.sees_waits { "bpf" } else { "proc" },
+            is_root: self.sees_waits,
+            sees_waits: self.sees_waits,
+            waited_percent: &self.waited_percent,
+            unseen: &[],
+        };
+        diagnose(look, about)
+    }
+
+    fn diagnosis(&self) -> Diagnosis {
+        self.about(&About::Machine)
+    }
+}
+
+fn flooded() -> Scene {
+    Scene::new(vec![waits(7, "postgres", SDA, 0.457), floods(9, "cp", SDA, 193_000_000)])
+}
+
+/// What is advised: each with its command and its price.
+fn advice(diagnosis: &Diagnosis) -> String {
+    let line = |action: &floodwall_model::diagnosis::Action| {
+        let command = action.command.as_deref().unwrap_or("-");
+        format!("{}\n  {command}\n  {}", action.what, action.price)
+    };
+    diagnosis.actions.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn a_victim_is_stalled_by_a_flood() {
+    let diagnosis = flooded().diagnosis();
+    assert_eq!(diagnosis.verdict, Verdict::Stalling);
+    let [disk] = diagnosis.disks.as_slice() else { panic!("{:?}", diagnosis.disks) };
+    assert_eq!((disk.name.as_str(), disk.id), ("sda", SDA));
+    let (victim, flood) = (&disk.victims[0], &disk.floods[0]);
+    assert_eq!((victim.process.pid, victim.waits_for), (7, Wait::Commits));
+    assert_eq!(victim.process.unit.as_deref(), Some("postgresql@15-main.service"));
+    assert_eq!(victim.median_s, Some(0.457));
+    assert_eq!((flood.process.pid, flood.dirtied_bytes_per_s), (9, 193e6));
+    assert_eq!(flood.process.unit.as_deref(), Some("backup.service"));
+    assert_eq!(disk.backlog_bytes, Reading::Value(3 << 30));
+    insta::assert_snapshot!(advice(&diagnosis));
+}
+
+#[test]
+fn a_short_wait_beside_a_flood_is_no_stall() {
+    let mut scene = flooded();
+    (scene.users[0].median_s, scene.users[0].oldest_s) = (Some(0.004), 0.0);
+    let diagnosis = scene.diagnosis();
+    assert_eq!(diagnosis.verdict, Verdict::Flooding);
+    assert_eq!(diagnosis.disks[0].victims, []);
+    // Its median says nothing of a commit that is stuck.
+    scene.users[0].oldest_s = 1.9;
+    assert_eq!(scene.diagnosis().verdict, Verdict::Stalling);
+}
+
+#[test]
+fn a_flood_alone_is_told_with_what_it_piles_up() {
+    let mut scene = flooded();
+    scene.users.remove(0);
+    let diagnosis = scene.diagnosis();
+    assert_eq!(diagnosis.verdict, Verdict::Flooding);
+    assert_eq!((diagnosis.disks[0].victims.len(), diagnosis.disks[0].floods.len()), (0, 1));
+    assert!(advice(&diagnosis).contains("unit:backup.service:sda.io.max=wbps=100MB"));
+}
+
+#[test]
+fn a_wait_without_a_flood_has_no_culprit() {
+    let scene = Scene::new(vec![waits(7, "postgres", SDA, 0.457)]);
+    let diagnosis = scene.diagnosis();
+    assert_eq!(diagnosis.verdict, Verdict::Stalling);
+    assert_eq!(diagnosis.disks[0].floods, []);
+    insta::assert_snapshot!(advice(&diagnosis));
+    // What a disk that seeks takes for a commit is no stall, unless much is waiting for it.
+    let mut slow = Scene::new(vec![waits(7, "postgres", SDA, 0.07)]);
+    slow.users[0].oldest_s = 0.0;
+    assert_eq!(slow.diagnosis().verdict, Verdict::Quiet);
+    slow.machine.backlog(3 << 30);
+    assert_eq!(slow.diagnosis().verdict, Verdict::Stalling);
+}
+
+#[test]
+fn nothing_is_wrong_and_the_outlook_is_told() {
+    let mut scene = Scene::new(vec![waits(7, "postgres", SDA, 0.002)]);
+    scene.users[0].oldest_s = 0.0;
+    let diagnosis = scene.diagnosis();
+    assert_eq!((diagnosis.verdict, diagnosis.disks.len()), (Verdict::Quiet, 0));
+    let outlook = diagnosis.outlook.as_ref().unwrap();
+    assert_eq!((outlook.name.as_str(), outlook.limit_bytes), ("sda", 4 << 30));
+    assert_eq!(outlook.limit_s, Reading::Value((4u64 << 30) as f64 / 200e6));
+    insta::assert_snapshot!(advice(&diagnosis), @"
+    be protected when it comes
+      floodwall guard
+      it changes nothing until somebody waits, and puts everything back when it ends
+    ");
+    // Small limits need no protection.
+    scene.machine.limits(64 << 20, 16 << 20);
+    assert_eq!(scene.diagnosis().actions, []);
+}
+
+#[test]
+fn the_disk_of_the_victim_is_blamed_and_no_other() {
+    let mut scene = flooded();
+    scene.machine.status.devices.push(disk("sdb"));
+    scene.users = vec![
+        waits(7, "postgres", SDB, 0.457),
+        floods(9, "cp", SDB, 90_000_000),
+        floods(11, "dd", SDA, 400_000_000),
+    ];
+    let diagnosis = scene.diagnosis();
+    let named: Vec<_> = diagnosis
+        .disks
+        .iter()
+        .map(|disk| (disk.name.as_str(), disk.verdict, disk.floods[0].process.pid))
+        .collect();
+    let expected = [("sdb", Verdict::Stalling, 9), ("sda", Verdict::Flooding, 11)];
+    assert_eq!(named, expected);
+    assert!(advice(&diagnosis).contains("sdb.io.max"), "{}", advice(&diagnosis));
+    // Asked about one disk, the other one is not told.
+    let about = About::Disks { named: "sda".into(), ids: vec![SDA] };
+    let sda = scene.about(&about);
+    assert_eq!((sda.verdict, sda.disks.len()), (Verdict::Flooding, 1));
+    assert_eq!(sda.outlook.unwrap().name, "sda");
+}
+
+#[test]
+fn a_flood_of_a_device_on_top_reaches_the_disk_below() {
+    let mut scene = flooded();
+    let leaf = scene.machine.leaf("sda");
+    let stacked = scene.machine.stacked("loop0", vec![leaf]);
+    let above = stacked.id;
+    scene.machine.status.devices.push(stacked);
+    scene.users[1].disk = above;
+    let diagnosis = scene.diagnosis();
+    assert_eq!(diagnosis.disks[0].name, "sda");
+    assert_eq!(diagnosis.disks[0].floods[0].process.pid, 9);
+    // The device above has no `io.max` that reaches the disk.
+    assert!(!advice(&diagnosis).contains("io.max"), "{}", advice(&diagnosis));
+}
+
+#[test]
+fn floodwall_is_neither_victim_nor_flood() {
+    let mut scene = flooded();
+    scene.own = vec![9];
+    assert_eq!(scene.diagnosis().disks[0].floods, []);
+    scene.own = vec![7];
+    assert_eq!(scene.diagnosis().verdict, Verdict::Flooding);
+    scene.own = vec![7, 9];
+    assert_eq!(scene.diagnosis().verdict, Verdict::Quiet);
+}
+
+#[test]
+fn without_sight_of_waits_only_the_kernels_pressure_can_tell_that_all_is_well() {
+    let mut scene = flooded();
+    scene.sees_waits = false;
+    scene.users.remove(0);
+    let blind = scene.diagnosis();
+    assert_eq!(blind.verdict, Verdict::Unknown);
+    assert_eq!(blind.machine.waited_percent, Reading::Value(80.0));
+    // What can be seen is told all the same.
+    assert_eq!(blind.disks[0].floods[0].process.pid, 9);
+    assert!(blind.actions_need_root && blind.actions.is_empty());
+    scene.waited_percent = Reading::Value(0.2);
+    assert_eq!(scene.diagnosis().verdict, Verdict::Flooding);
+    scene.users.clear();
+    assert_eq!(scene.diagnosis().verdict, Verdict::Quiet);
+    scene.waited_percent = Reading::Absent("psi=0".into());
+    assert_eq!(scene.diagnosis().verdict, Verdict::Unknown);
+}
+
+#[test]
+fn a_process_that_was_asked_for_is_named_first() {
+    let mut scene = flooded();
+    scene.users.push(waits(8, "redis", SDA, 0.2));
+    assert_eq!(scene.diagnosis().disks[0].victims[0].process.pid, 7);
+    let of = |pid: u32| About::Processes { named: pid.to_string(), pids: vec![pid] };
+    assert_eq!(scene.about(&of(8)).disks[0].victims[0].process.pid, 8);
+    // The flood itself: who waits for it is told.
+    assert_eq!(scene.about(&of(9)).verdict, Verdict::Stalling);
+    // A process that does nothing with disks.
+    assert_eq!(scene.about(&of(10)).verdict, Verdict::Quiet);
+}
+
+#[test]
+fn a_group_with_a_victim_in_it_is_not_paced() {
+    let mut scene = flooded();
+    scene.users[1].group = Reading::Value(DATABASE.to_owned());
+    assert!(!advice(&scene.diagnosis()).contains("io.max"));
+    scene.users[1].group = Reading::Value("/".to_owned());
+    assert!(!advice(&scene.diagnosis()).contains("io.max"));
+    scene.users[1].group = Reading::Value("/user.slice/user-0.slice/session-3.scope".to_owned());
+    let path = "user.slice/user-0.slice/session-3.scope:sda.io.max=wbps=100MB";
+    assert!(advice(&scene.diagnosis()).contains(path), "{}", advice(&scene.diagnosis()));
+    // Version 1 can't charge buffered writes.
+    scene.machine.status.machine.cgroup_v1_controllers = vec!["memory".into()];
+    assert!(!advice(&scene.diagnosis()).contains("io.max"));
+}
+
+#[test]
+fn nothing_is_advised_that_needs_an_unknown_rate() {
+    let mut scene = flooded();
+    let drain = &mut scene.machine.status.devices[0].drain;
+    drain.rate_bytes_per_s = Reading::Absent("the kernel has never measured it".into());
+    drain.from = DrainSource::Unknown;
+    drain.now_s = Reading::Absent("the kernel has never measured it".into());
+    let diagnosis = scene.diagnosis();
+    assert_eq!(diagnosis.verdict, Verdict::Stalling);
+    insta::assert_snapshot!(advice(&diagnosis), @"
+    run the guard
+      floodwall guard --device sda
+      it slows a flood only while somebody waits, and puts everything back when it ends
+    do nothing
+      -
+      it lasts as long as the flood does
+    ");
+}
+
+#[test]
+fn a_limit_is_the_machines_where_a_disks_share_does_not_hold() {
+    let mut scene = flooded();
+    scene.machine.kernel("6.1.0-25-amd64");
+    let limits = "vm.dirty_bytes=287MiB vm.dirty_background_bytes=48MiB";
+    let advised = advice(&scene.diagnosis());
+    assert!(
+        advised.contains(limits) && advised.contains("all writers of the machine"),
+        "{advised}"
+    );
+    // A limit that is as low already is not advised.
+    scene.machine.limits(200 << 20, 50 << 20);
+    assert!(!advice(&scene.diagnosis()).contains("dirty_bytes"));
+}

@@ -1,0 +1,166 @@
+//! What a short look tells of a machine's disks: who waits, what for, and what can be done.
+//!
+//! ```text
+//! Status + users of the disks → host::findings::diagnose → Diagnosis → report (text, JSON)
+//! ```
+//!
+//! Times are seconds (`_s`), sizes bytes, rates bytes a second.
+
+use serde::Serialize;
+
+use crate::reading::Reading;
+use crate::status::Drain;
+use crate::units::DeviceId;
+
+/// What a look tells.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Diagnosis {
+    /// The worst of the disks' verdicts; unknown if waits were not seen and may exist.
+    pub verdict: Verdict,
+    /// How long the look lasted.
+    pub window_s: f64,
+    /// Where processes were seen: `bpf`, `perf` or `proc`.
+    pub source: &'static str,
+    /// What was asked for; absent for the whole machine.
+    pub about: Option<String>,
+    /// The disks on which a process waits long or floods, the worst first.
+    pub disks: Vec<Disk>,
+    /// What a flood could still do to the disk that was asked for, or to the one that would take
+    /// longest; absent without a disk that can be written.
+    pub outlook: Option<Outlook>,
+    /// What the machine as a whole tells, without any privilege.
+    pub machine: Whole,
+    /// The things that can be done, the least harmful first.
+    pub actions: Vec<Action>,
+    /// Whether the commands need root and the reader is not.
+    pub actions_need_root: bool,
+    /// What could not be seen, each with its reason.
+    pub unseen: Vec<String>,
+    /// What root would add, as parts of a sentence.
+    pub root_would_add: Vec<String>,
+}
+
+/// What a look tells of a disk, or of all. The worst is the greatest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// Nothing waits long, and nothing floods.
+    Quiet,
+    /// A process floods, and nothing waits long.
+    Flooding,
+    /// It can't be told whether a process waits.
+    Unknown,
+    /// A process waits long.
+    Stalling,
+}
+
+/// One disk.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Disk {
+    /// This disk's verdict.
+    pub verdict: Verdict,
+    /// The kernel's name.
+    pub name: String,
+    /// Its number.
+    pub id: DeviceId,
+    /// Where its filesystems are mounted.
+    pub mounts: Vec<String>,
+    /// Dirty and under writeback for it.
+    pub backlog_bytes: Reading<u64>,
+    /// How fast it drains.
+    pub drain: Drain,
+    /// Processes that wait long, the worst first.
+    pub victims: Vec<Victim>,
+    /// Processes that flood it, the heaviest first.
+    pub floods: Vec<Flood>,
+}
+
+/// A process by its number, name and place.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Process {
+    /// Its number.
+    pub pid: u32,
+    /// Its name (/proc/PID/comm).
+    pub name: String,
+    /// The unit of systemd's that it runs in.
+    pub unit: Option<String>,
+}
+
+/// A process that waits long.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Victim {
+    /// Which.
+    #[serde(flatten)]
+    pub process: Process,
+    /// What it waits for.
+    pub waits_for: Wait,
+    /// Median of the waits that ended in the look; absent if none did.
+    pub median_s: Option<f64>,
+    /// How long the oldest wait that has not ended has lasted: at least, as it may have begun
+    /// before the look; 0 if there is none.
+    pub oldest_s: f64,
+}
+
+/// What a process waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Wait {
+    /// fsync, fdatasync, synchronous writes.
+    Commits,
+    /// Reads that the disk has to answer.
+    Reads,
+}
+
+/// A process that floods.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Flood {
+    /// Which.
+    #[serde(flatten)]
+    pub process: Process,
+    /// Page cache that it dirtied, a second.
+    pub dirtied_bytes_per_s: f64,
+}
+
+/// What a flood could do to a disk.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Outlook {
+    /// The disk.
+    pub name: String,
+    /// How much may be dirty for it before writers are stopped.
+    pub limit_bytes: u64,
+    /// How fast it drains, and how long that makes this limit.
+    pub drain: Drain,
+    /// How long the disk takes for `limit_bytes`; absent or unreadable without a drain rate.
+    pub limit_s: Reading<f64>,
+}
+
+/// What the machine as a whole tells.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Whole {
+    /// Page cache not yet written, under writeback included.
+    pub backlog_bytes: Reading<u64>,
+    /// Share of the look in which some task waited for I/O (PSI), in percent.
+    pub waited_percent: Reading<f64>,
+    /// The disks with a mounted filesystem that completed writes.
+    pub written: Vec<Written>,
+}
+
+/// What a disk completed writing in the look.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Written {
+    /// The disk.
+    pub name: String,
+    /// A second.
+    pub bytes_per_s: f64,
+}
+
+/// Something that can be done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Action {
+    /// What it does, in a few words.
+    pub what: String,
+    /// The command; absent for doing nothing.
+    pub command: Option<String>,
+    /// What it costs.
+    pub price: String,
+}

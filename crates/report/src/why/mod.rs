@@ -1,0 +1,95 @@
+//! A diagnosis for people (one paragraph, and what can be done) and for programs (JSON).
+//!
+//! ```text
+//! Diagnosis ─┬─ text: paragraph ─ what was not seen ─ actions with their prices
+//!            └─ json: {"schema": "floodwall/why/1", …}, every number's name ends in its unit
+//! ```
+
+mod sentences;
+#[cfg(test)]
+mod tests;
+
+use floodwall_model::diagnosis::{Action, Diagnosis, Verdict};
+use floodwall_model::printable::printable;
+use serde::Serialize;
+
+use crate::status::Style;
+use crate::status::table::wrap;
+
+/// Name and version of the JSON document.
+pub const SCHEMA: &str = "floodwall/why/1";
+
+/// Where commands and prices begin.
+const INDENT: &str = "      ";
+/// At the end of a command's line, for a shell.
+const GOES_ON: &str = " \\";
+
+/// A diagnosis for people.
+#[must_use]
+pub fn text(diagnosis: &Diagnosis, style: Style) -> String {
+    let mut lines = coloured(wrap(&sentences::paragraph(diagnosis), style.width), diagnosis, style);
+    for more in sentences::more(diagnosis) {
+        lines.push(String::new());
+        lines.extend(wrap(&more, style.width));
+    }
+    if !diagnosis.actions.is_empty() {
+        let as_root = if diagnosis.actions_need_root { ", as root" } else { "" };
+        lines.extend([String::new(), format!("What can be done{as_root}:")]);
+        lines.extend(diagnosis.actions.iter().flat_map(|action| shown(action, style.width)));
+    }
+    lines.push(String::new());
+    lines.join("\n")
+}
+
+/// A diagnosis for programs: one JSON document, indented, without a line end after it.
+///
+/// # Errors
+/// None that a [`Diagnosis`] can cause; serialisation is fallible by type.
+pub fn json(diagnosis: &Diagnosis) -> Result<String, serde_json::Error> {
+    serde_json::to_string_pretty(&Document { schema: SCHEMA, command: "why", diagnosis })
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    command: &'static str,
+    #[serde(flatten)]
+    diagnosis: &'a Diagnosis,
+}
+
+/// One action: its name, its command, its price.
+fn shown(action: &Action, width: usize) -> Vec<String> {
+    let room = width.saturating_sub(INDENT.len()).max(20);
+    let mut lines = indented("  ", wrap(&action.what, room));
+    if let Some(command) = &action.command {
+        let mut parts = wrap(command, room.saturating_sub(GOES_ON.len()));
+        let last = parts.len().saturating_sub(1);
+        // So that it can be copied.
+        parts.iter_mut().take(last).for_each(|part| part.push_str(GOES_ON));
+        lines.extend(indented(INDENT, parts));
+    }
+    lines.extend(indented(INDENT, wrap(&format!("price: {}", action.price), room)));
+    lines
+}
+
+fn indented(indent: &str, lines: Vec<String>) -> Vec<String> {
+    lines.into_iter().map(|line| format!("{indent}{line}")).collect()
+}
+
+/// Only the name that the paragraph begins with has a colour.
+fn coloured(mut lines: Vec<String>, diagnosis: &Diagnosis, style: Style) -> Vec<String> {
+    let disk = diagnosis.disks.first();
+    let victim = disk.and_then(|disk| disk.victims.first()).map(|one| (&one.process, 31));
+    let flood = disk.and_then(|disk| disk.floods.first()).map(|one| (&one.process, 33));
+    let first = match diagnosis.verdict {
+        Verdict::Stalling => victim,
+        Verdict::Flooding => flood,
+        Verdict::Quiet | Verdict::Unknown => None,
+    };
+    if let (true, Some((process, code)), Some(line)) = (style.color, first, lines.first_mut())
+        && let Some(rest) = line.strip_prefix(&*printable(&process.name))
+    {
+        *line = format!("\u{1b}[{code}m{}\u{1b}[0m{rest}", printable(&process.name));
+    }
+    lines
+}

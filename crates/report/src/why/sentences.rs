@@ -1,0 +1,259 @@
+//! A diagnosis in sentences. Numbers are said only where they were measured; a figure that the
+//! kernel estimates says so.
+
+use std::time::Duration;
+
+use floodwall_model::diagnosis::{Diagnosis, Disk, Flood, Outlook, Process, Verdict, Victim, Wait};
+use floodwall_model::status::{Drain, DrainSource};
+use floodwall_model::units::human_duration;
+use floodwall_model::{Bytes, Rate, Reading};
+
+/// A backlog that takes less neither explains a wait nor is worth a word (host
+/// `findings::diagnosis`).
+const LONG_BACKLOG_S: f64 = 1.0;
+/// Mount points that are named; a device may have dozens.
+const MOUNTS: usize = 2;
+
+/// The paragraph.
+pub(super) fn paragraph(diagnosis: &Diagnosis) -> String {
+    match (diagnosis.verdict, diagnosis.disks.first()) {
+        (Verdict::Stalling, Some(disk)) => stalling(disk),
+        (Verdict::Flooding, Some(disk)) => flooding(disk),
+        (Verdict::Unknown, _) => unknown(diagnosis),
+        _ => quiet(diagnosis),
+    }
+}
+
+/// Further paragraphs: other disks, what root would add.
+pub(super) fn more(diagnosis: &Diagnosis) -> Vec<String> {
+    let mut more = Vec::new();
+    let others = diagnosis.disks.iter().skip(1).filter(|disk| disk.verdict >= Verdict::Flooding);
+    let others: Vec<String> = others.map(other).collect();
+    if !others.is_empty() {
+        more.push(format!("Also: {}.", others.join("; ")));
+    }
+    if !diagnosis.root_would_add.is_empty() {
+        more.push(format!("Root would add: {}.", diagnosis.root_would_add.join("; ")));
+    }
+    more
+}
+
+fn stalling(disk: &Disk) -> String {
+    let Some(first) = disk.victims.first() else { return String::new() };
+    let also = match disk.victims.len() - 1 {
+        0 => String::new(),
+        1 => " One more process waits, too.".to_owned(),
+        n => format!(" {n} more processes wait, too."),
+    };
+    let waits = format!("{} on {}", waits(first), place(disk));
+    let backlog = backlog(disk);
+    match disk.floods.first() {
+        Some(flood) => {
+            let others = more_floods(&disk.floods);
+            format!(
+                "{waits}, because {} dirties {}{others} and {}{}.{also}",
+                who(&flood.process),
+                Rate(flood.dirtied_bytes_per_s),
+                drains(&disk.name, &disk.drain),
+                backlog.map_or_else(String::new, |backlog| format!(": {backlog}")),
+            )
+        }
+        None if is_long(disk) => format!(
+            "{waits}, because of what was written earlier: {}, as {}. Nothing floods it now.{also}",
+            backlog.unwrap_or_default(),
+            drains(&disk.name, &disk.drain),
+        ),
+        None => format!(
+            "{waits}, and no flood of buffered writes is the cause: {}. The disk itself is slow, \
+             or busy with reads or direct writes.{also}",
+            match disk.backlog_bytes.value() {
+                Some(bytes) => format!("{} are waiting", Bytes(*bytes)),
+                None => "nothing was seen to dirty much for it".to_owned(),
+            }
+        ),
+    }
+}
+
+fn flooding(disk: &Disk) -> String {
+    let Some(flood) = disk.floods.first() else { return String::new() };
+    let backlog = backlog(disk);
+    let then = match disk.drain.now_s.value().filter(|s| **s >= LONG_BACKLOG_S) {
+        Some(seconds) => format!(" A commit there may have to wait up to {}.", time(*seconds)),
+        None => String::new(),
+    };
+    format!(
+        "{} dirties {}{} on {}, and {}{}. Nothing waits long for it now.{then}",
+        who(&flood.process),
+        Rate(flood.dirtied_bytes_per_s),
+        more_floods(&disk.floods),
+        place(disk),
+        drains(&disk.name, &disk.drain),
+        backlog.map_or_else(String::new, |backlog| format!(": {backlog}")),
+    )
+}
+
+fn quiet(diagnosis: &Diagnosis) -> String {
+    let window = time(diagnosis.window_s);
+    let what = match (&diagnosis.about, diagnosis.source) {
+        (Some(about), _) => format!(
+            "In {window} nothing waited long for a disk or flooded one, as \
+            far as {about} goes."
+        ),
+        (None, "proc") => format!(
+            "In {window} no process waited for I/O, as far as the kernel's \
+            pressure tells."
+        ),
+        (None, _) => {
+            format!("In {window} no process waited long for a disk, and none flooded one.")
+        }
+    };
+    match &diagnosis.outlook {
+        Some(outlook) => format!("{what} {}", could(outlook)),
+        None => what,
+    }
+}
+
+/// What would happen if a flood came.
+fn could(outlook: &Outlook) -> String {
+    let size = Bytes(outlook.limit_bytes);
+    let name = &outlook.name;
+    let could = format!("If a flood came, a copy could pile up {size} for {name}");
+    match outlook.limit_s.value() {
+        Some(seconds) => {
+            format!("{could}, {} of this disk: {}.", time(*seconds), drains(name, &outlook.drain))
+        }
+        None => format!(
+            "{could}. How long it would take for that is not known: {}.",
+            why_unknown(name, &outlook.drain)
+        ),
+    }
+}
+
+fn unknown(diagnosis: &Diagnosis) -> String {
+    let mut told = Vec::new();
+    if let Some(bytes) = diagnosis.machine.backlog_bytes.value() {
+        told.push(format!("{} are dirty or under writeback on the machine", Bytes(*bytes)));
+    }
+    if let Some(percent) = diagnosis.machine.waited_percent.value() {
+        told.push(format!(
+            "some process waited for I/O {percent:.0} % of {}",
+            time(diagnosis.window_s)
+        ));
+    }
+    let written = &diagnosis.machine.written;
+    told.extend(written.iter().map(|one| format!("{} writes {}", one.name, Rate(one.bytes_per_s))));
+    let floods = diagnosis.disks.iter().filter_map(|disk| {
+        let flood = disk.floods.first()?;
+        let rate = Rate(flood.dirtied_bytes_per_s);
+        Some(format!("{} dirties {rate} on {}", who(&flood.process), place(disk)))
+    });
+    told.extend(floods);
+    format!(
+        "It can't be told who waits for a disk: {}. /proc tells: {}.",
+        diagnosis.unseen.join("; "),
+        told.join("; ")
+    )
+}
+
+/// Another disk than the worst, in a clause.
+fn other(disk: &Disk) -> String {
+    match (disk.victims.first(), disk.floods.first()) {
+        (Some(victim), _) => format!("{} on {}", waits(victim), place(disk)),
+        (None, Some(flood)) => format!(
+            "{} dirties {} on {}",
+            who(&flood.process),
+            Rate(flood.dirtied_bytes_per_s),
+            place(disk)
+        ),
+        (None, None) => disk.name.clone(),
+    }
+}
+
+/// `postgres (pid 4711, postgresql.service)`.
+fn who(process: &Process) -> String {
+    let unit = process.unit.as_ref().map(|unit| format!(", {unit}")).unwrap_or_default();
+    format!("{} (pid {}{unit})", process.name, process.pid)
+}
+
+fn waits(victim: &Victim) -> String {
+    let who = who(&victim.process);
+    let (all, one) = match victim.waits_for {
+        Wait::Commits => ("its commits", "a commit"),
+        Wait::Reads => ("its reads", "a read"),
+    };
+    match victim.median_s {
+        Some(median) if victim.oldest_s >= 2.0 * median && victim.oldest_s > 0.0 => format!(
+            "{who} waits {} for {all}, and now for one for {} or longer,",
+            time(median),
+            time(victim.oldest_s)
+        ),
+        Some(median) => format!("{who} waits {} for {all}", time(median)),
+        None => format!("{who} has waited {} or longer for {one}", time(victim.oldest_s)),
+    }
+}
+
+/// `sda (/var/lib/postgresql)`.
+fn place(disk: &Disk) -> String {
+    let mut named: Vec<&str> = disk.mounts.iter().take(MOUNTS).map(String::as_str).collect();
+    if disk.mounts.len() > MOUNTS {
+        named.push("...");
+    }
+    match named.is_empty() {
+        true => disk.name.clone(),
+        false => format!("{} ({})", disk.name, named.join(", ")),
+    }
+}
+
+fn more_floods(floods: &[Flood]) -> String {
+    let rest = floods.get(1..).unwrap_or_default();
+    let sum = Rate(rest.iter().map(|flood| flood.dirtied_bytes_per_s).sum());
+    match rest {
+        [] => String::new(),
+        [one] => format!(", {} {sum}", who(&one.process)),
+        more => format!(", {} other processes {sum}", more.len()),
+    }
+}
+
+/// `sda drains 121 MB/s`, with where the figure comes from if it was not seen.
+fn drains(name: &str, drain: &Drain) -> String {
+    match (&drain.rate_bytes_per_s, drain.from) {
+        (Reading::Value(rate), DrainSource::Seen) => format!("{name} drains {}", Rate(*rate)),
+        (Reading::Value(rate), _) => {
+            format!("{name} drains {} (the kernel's estimate from earlier writes)", Rate(*rate))
+        }
+        _ => format!("how fast {name} drains is not known ({})", why_unknown(name, drain)),
+    }
+}
+
+fn why_unknown(name: &str, drain: &Drain) -> String {
+    match &drain.rate_bytes_per_s {
+        Reading::Value(_) => "nothing was written in this look".to_owned(),
+        other => match other.reason() {
+            Some(why) if why.contains("first guess") => format!("{name} was never seen busy"),
+            why => why.unwrap_or("unknown").to_owned(),
+        },
+    }
+}
+
+/// `3.2 GiB are waiting, 27 s worth`.
+fn backlog(disk: &Disk) -> Option<String> {
+    let bytes = Bytes(*disk.backlog_bytes.value()?);
+    match disk.drain.now_s.value() {
+        Some(seconds) if *seconds > 0.0 => {
+            Some(format!("{bytes} are waiting, {} worth", time(*seconds)))
+        }
+        _ => Some(format!("{bytes} are waiting")),
+    }
+}
+
+fn is_long(disk: &Disk) -> bool {
+    disk.drain.now_s.value().is_some_and(|seconds| *seconds >= LONG_BACKLOG_S)
+}
+
+fn time(seconds: f64) -> String {
+    // More than a year is no longer a figure that anyone could use, and the type ends somewhere.
+    Duration::try_from_secs_f64(seconds)
+        .ok()
+        .filter(|d| d.as_secs() < 365 * 86_400)
+        .map_or_else(|| "more than a year".into(), human_duration)
+}

@@ -1,0 +1,263 @@
+//! What people read, for each verdict.
+
+use floodwall_model::diagnosis::{Disk, Flood, Outlook, Process, Victim, Wait, Whole, Written};
+use floodwall_model::status::{Drain, DrainSource};
+use floodwall_model::{DeviceId, Reading};
+
+use super::*;
+
+const GIB: u64 = 1 << 30;
+
+fn process(pid: u32, name: &str, unit: &str) -> Process {
+    Process { pid, name: name.to_owned(), unit: (!unit.is_empty()).then(|| unit.to_owned()) }
+}
+
+fn drain(rate: f64, from: DrainSource, waiting: u64) -> Drain {
+    Drain {
+        rate_bytes_per_s: Reading::Value(rate),
+        from,
+        now_s: Reading::Value(waiting as f64 / rate),
+        hard_limit_s: Reading::Value(39.0),
+        background_limit_s: Reading::Value(19.5),
+    }
+}
+
+fn unmeasured() -> Drain {
+    let why = "it was not backlogged during the window, and the kernel has never measured it (its \
+        estimate is still the first guess, 100 MB/s)";
+    let absent = || Reading::Absent(why.to_owned());
+    Drain {
+        rate_bytes_per_s: absent(),
+        from: DrainSource::Unknown,
+        now_s: absent(),
+        hard_limit_s: absent(),
+        background_limit_s: absent(),
+    }
+}
+
+fn flood() -> Flood {
+    Flood { process: process(4810, "cp", "backup.service"), dirtied_bytes_per_s: 193e6 }
+}
+
+fn victim(median_s: Option<f64>, oldest_s: f64) -> Victim {
+    let process = process(4711, "postgres", "postgresql.service");
+    Victim { process, waits_for: Wait::Commits, median_s, oldest_s }
+}
+
+fn disk() -> Disk {
+    let waiting = 16 * GIB / 5;
+    Disk {
+        verdict: Verdict::Stalling,
+        name: "sda".to_owned(),
+        id: DeviceId { major: 8, minor: 0 },
+        mounts: vec!["/var/lib/postgresql".to_owned()],
+        backlog_bytes: Reading::Value(waiting),
+        drain: drain(121e6, DrainSource::Seen, waiting),
+        victims: vec![victim(Some(0.457), 0.3)],
+        floods: vec![flood()],
+    }
+}
+
+fn action(what: &str, command: &str, price: &str) -> Action {
+    let command = (!command.is_empty()).then(|| command.to_owned());
+    Action { what: what.to_owned(), command, price: price.to_owned() }
+}
+
+/// A machine with these disks, the first the worst.
+fn diagnosis(disks: Vec<Disk>) -> Diagnosis {
+    let verdict = disks.first().map_or(Verdict::Quiet, |disk| disk.verdict);
+    Diagnosis {
+        verdict,
+        window_s: 2.0,
+        source: "bpf",
+        about: None,
+        disks,
+        outlook: Some(Outlook {
+            name: "sda".to_owned(),
+            limit_bytes: 47 * GIB / 10,
+            drain: drain(121e6, DrainSource::KernelEstimate, 0),
+            limit_s: Reading::Value(41.7),
+        }),
+        machine: Whole {
+            backlog_bytes: Reading::Value(16 * GIB / 5),
+            waited_percent: Reading::Value(87.4),
+            written: vec![Written { name: "sda".to_owned(), bytes_per_s: 121e6 }],
+        },
+        actions: Vec::new(),
+        actions_need_root: false,
+        unseen: Vec::new(),
+        root_would_add: Vec::new(),
+    }
+}
+
+fn stalling() -> Diagnosis {
+    let mut diagnosis = diagnosis(vec![disk()]);
+    diagnosis.actions = vec![
+        action(
+            "pace backup.service",
+            "floodwall apply --for 10m unit:backup.service:sda.io.max=wbps=60.5MB \
+             unit:backup.service:memory.high=238MiB",
+            "it writes 60.5 MB/s, half of what sda drains, and nothing else is held back; undone \
+             by itself after ten minutes",
+        ),
+        action("do nothing", "", "it lasts as long as the flood does, and 28.4 s longer"),
+    ];
+    diagnosis
+}
+
+/// The text, which has no character beyond ASCII and no line that is too long.
+fn shown(diagnosis: &Diagnosis, width: usize) -> String {
+    let text = text(diagnosis, Style { color: false, width });
+    assert!(text.is_ascii(), "{text}");
+    assert!(text.lines().all(|line| line.len() <= width), "{text}");
+    text
+}
+
+#[test]
+fn a_stall_and_what_can_be_done() {
+    insta::assert_snapshot!("stalling_80", shown(&stalling(), 80));
+    insta::assert_snapshot!("stalling_100", shown(&stalling(), 100));
+}
+
+#[test]
+fn a_document_for_programs() {
+    insta::assert_snapshot!("stalling_json", json(&stalling()).unwrap());
+}
+
+#[test]
+fn several_victims_floods_and_disks() {
+    let mut first = disk();
+    first.victims = vec![victim(Some(0.2), 1.4), victim(None, 0.9), victim(None, 0.2)];
+    let other = Flood { process: process(1, "rsync", ""), dirtied_bytes_per_s: 20e6 };
+    first.floods = vec![flood(), other.clone()];
+    first.mounts = ["/", "/home", "/srv"].map(str::to_owned).to_vec();
+    let second = Disk {
+        verdict: Verdict::Flooding,
+        name: "sdb".to_owned(),
+        victims: Vec::new(),
+        floods: vec![other],
+        ..disk()
+    };
+    insta::assert_snapshot!(shown(&diagnosis(vec![first, second]), 80), @"
+    postgres (pid 4711, postgresql.service) waits 200 ms for its commits, and now
+    for one for 1.40 s or longer, on sda (/, /home, ...), because cp (pid 4810,
+    backup.service) dirties 193 MB/s, rsync (pid 1) 20.0 MB/s and sda drains 121
+    MB/s: 3.20 GiB are waiting, 28.4 s worth. 2 more processes wait, too.
+
+    Also: rsync (pid 1) dirties 20.0 MB/s on sdb (/var/lib/postgresql).
+    ");
+}
+
+#[test]
+fn a_commit_that_has_not_ended() {
+    let mut stuck = disk();
+    stuck.victims = vec![victim(None, 2.3)];
+    insta::assert_snapshot!(shown(&diagnosis(vec![stuck]), 80), @"
+    postgres (pid 4711, postgresql.service) has waited 2.30 s or longer for a commit
+    on sda (/var/lib/postgresql), because cp (pid 4810, backup.service) dirties 193
+    MB/s and sda drains 121 MB/s: 3.20 GiB are waiting, 28.4 s worth.
+    ");
+}
+
+#[test]
+fn what_was_written_earlier() {
+    let earlier = Disk { floods: Vec::new(), ..disk() };
+    insta::assert_snapshot!(shown(&diagnosis(vec![earlier]), 80), @"
+    postgres (pid 4711, postgresql.service) waits 457 ms for its commits on sda
+    (/var/lib/postgresql), because of what was written earlier: 3.20 GiB are
+    waiting, 28.4 s worth, as sda drains 121 MB/s. Nothing floods it now.
+    ");
+}
+
+#[test]
+fn a_wait_without_a_flood() {
+    let mut alone = Disk { floods: Vec::new(), ..disk() };
+    alone.backlog_bytes = Reading::Value(0);
+    alone.drain.now_s = Reading::Value(0.0);
+    insta::assert_snapshot!(shown(&diagnosis(vec![alone.clone()]), 80), @"
+    postgres (pid 4711, postgresql.service) waits 457 ms for its commits on sda
+    (/var/lib/postgresql), and no flood of buffered writes is the cause: 0 B are
+    waiting. The disk itself is slow, or busy with reads or direct writes.
+    ");
+    // Nobody knows how much is waiting.
+    alone.backlog_bytes = Reading::Absent("no mounted filesystem is on it".into());
+    alone.mounts.clear();
+    insta::assert_snapshot!(shown(&diagnosis(vec![alone]), 80), @"
+    postgres (pid 4711, postgresql.service) waits 457 ms for its commits on sda, and
+    no flood of buffered writes is the cause: nothing was seen to dirty much for it.
+    The disk itself is slow, or busy with reads or direct writes.
+    ");
+}
+
+#[test]
+fn a_flood_alone() {
+    let alone = Disk { verdict: Verdict::Flooding, victims: Vec::new(), ..disk() };
+    insta::assert_snapshot!(shown(&diagnosis(vec![alone.clone()]), 80), @"
+    cp (pid 4810, backup.service) dirties 193 MB/s on sda (/var/lib/postgresql), and
+    sda drains 121 MB/s: 3.20 GiB are waiting, 28.4 s worth. Nothing waits long for
+    it now. A commit there may have to wait up to 28.4 s.
+    ");
+    let unknown = Disk { drain: unmeasured(), ..alone };
+    insta::assert_snapshot!(shown(&diagnosis(vec![unknown]), 80), @"
+    cp (pid 4810, backup.service) dirties 193 MB/s on sda (/var/lib/postgresql), and
+    how fast sda drains is not known (sda was never seen busy): 3.20 GiB are
+    waiting. Nothing waits long for it now.
+    ");
+}
+
+#[test]
+fn nothing_is_wrong() {
+    let mut quiet = diagnosis(Vec::new());
+    quiet.actions = vec![action("be protected when it comes", "floodwall guard", "none")];
+    insta::assert_snapshot!(shown(&quiet, 80), @"
+    In 2.00 s no process waited long for a disk, and none flooded one. If a flood
+    came, a copy could pile up 4.70 GiB for sda, 41.7 s of this disk: sda drains 121
+    MB/s (the kernel's estimate from earlier writes).
+
+    What can be done:
+      be protected when it comes
+          floodwall guard
+          price: none
+    ");
+    quiet.actions.clear();
+    quiet.about = Some("/srv".to_owned());
+    quiet.outlook = quiet.outlook.map(|outlook| Outlook {
+        drain: unmeasured(),
+        limit_s: Reading::Absent(String::new()),
+        ..outlook
+    });
+    insta::assert_snapshot!(shown(&quiet, 80), @"
+    In 2.00 s nothing waited long for a disk or flooded one, as far as /srv goes. If
+    a flood came, a copy could pile up 4.70 GiB for sda. How long it would take for
+    that is not known: sda was never seen busy.
+    ");
+}
+
+#[test]
+fn without_root() {
+    let mut blind =
+        diagnosis(vec![Disk { verdict: Verdict::Flooding, victims: Vec::new(), ..disk() }]);
+    blind.verdict = Verdict::Unknown;
+    blind.source = "proc";
+    blind.unseen = vec!["that needs root".to_owned()];
+    blind.root_would_add = vec!["who waits for a disk, and how long".to_owned()];
+    insta::assert_snapshot!(shown(&blind, 80), @"
+    It can't be told who waits for a disk: that needs root. /proc tells: 3.20 GiB
+    are dirty or under writeback on the machine; some process waited for I/O 87 % of
+    2.00 s; sda writes 121 MB/s; cp (pid 4810, backup.service) dirties 193 MB/s on
+    sda (/var/lib/postgresql).
+
+    Root would add: who waits for a disk, and how long.
+    ");
+}
+
+#[test]
+fn only_the_first_name_is_coloured_and_names_do_nothing_to_a_terminal() {
+    let mut diagnosis = stalling();
+    let style = Style { color: true, width: 80 };
+    let coloured = text(&diagnosis, style);
+    assert!(coloured.starts_with("\u{1b}[31mpostgres\u{1b}[0m (pid 4711"), "{coloured}");
+    assert_eq!(coloured.matches('\u{1b}').count(), 2);
+    diagnosis.disks[0].victims[0].process.name = "\u{1b}[2J".to_owned();
+    assert!(!text(&diagnosis, Style { color: false, width: 80 }).contains('\u{1b}'));
+}
