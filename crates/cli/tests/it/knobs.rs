@@ -56,6 +56,13 @@ impl Machine {
         child.stdin(quiet()).stdout(quiet()).stderr(quiet()).spawn().unwrap()
     }
 
+    /// Runs a command on it that reads a file from standard input.
+    fn piped(&self, command: &str, file: &str) -> Output {
+        let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_floodwall"));
+        child.args(command.split(' ')).arg("--root").arg(self.tree());
+        child.stdin(fs::File::open(file).unwrap()).output().unwrap()
+    }
+
     /// Runs a command that must succeed, and gives what it printed.
     pub(crate) fn done(&self, command: &str) -> String {
         let output = self.run(command);
@@ -257,6 +264,14 @@ fn what_size_works_out_can_be_applied_and_presets_have_their_numbers() {
         ("201326592".into(), "33554432".into())
     );
     assert!(machine.done("diff preset:2016-bandwidth-delay").starts_with("no difference\n"));
+    machine.done("rollback");
+    // The lines for sysctl.d as well, with sizes in bytes as the kernel takes them.
+    let lines = machine.file("sized.conf.toml", &machine.done("size --link 1Gbit/s"));
+    let output = machine.piped("apply --dry-run -", &lines);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(stdout(&output).contains("dirty_ratio 20 -> dirty_bytes 201326592"), "{output:?}");
+    let bare = machine.file("bare.toml", "[settings]\nvm.dirty_bytes = 201326592\n");
+    assert!(machine.refused(&format!("apply {bare} --yes"), 2).contains("needs a unit"));
     let several = machine.done("size --rate vda=66MB/s --rate sdb=20MB/s");
     assert!(several.contains("floodwall apply sdb.bdi.max_ratio_fine=232"), "{several}");
 }
@@ -327,11 +342,7 @@ fn a_timer_ends_with_a_change_that_was_put_back_by_hand() {
 fn settings_are_read_from_standard_input() {
     let machine = Machine::new();
     let file = machine.file("piped.toml", "device = \"vda\"\n[settings]\nnr_requests = 32\n");
-    let piped = |command: &str, file: &str| {
-        let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_floodwall"));
-        child.args(command.split(' ')).arg("--root").arg(machine.tree());
-        child.stdin(fs::File::open(file).unwrap()).output().unwrap()
-    };
+    let piped = |command: &str, file: &str| machine.piped(command, file);
     assert!(stdout(&piped("diff -", &file)).starts_with("vda.nr_requests: 256 -> 32\n"));
     assert_eq!(piped("apply - --yes", &file).status.code(), Some(0));
     assert_eq!(machine.queue("nr_requests"), "32");
@@ -374,7 +385,8 @@ fn wrong_usage_is_told_with_a_remedy() {
         ("apply vda.nr_requests=32 --for 10 --yes".to_owned(), "10"),
         ("apply vda.nr_requests=32 --for 10ms --yes".to_owned(), "out of range"),
         ("apply --yes".to_owned(), "SETTING"),
-        ("apply - --yes".to_owned(), "standard input, line 1: "),
+        ("apply - --yes".to_owned(), "standard input: its [settings] are empty"),
+        ("size --link 1Gbit/s --delay 0s".to_owned(), "give a longer background delay"),
         ("size".to_owned(), "--link 1Gbit/s"),
         ("size --link 1GB".to_owned(), "not a link's speed"),
         ("size --rate 9MB/s --rate 9MB/s".to_owned(), "several devices need their names"),

@@ -93,6 +93,14 @@ pub enum SizeError {
         /// Hard delay.
         hard: String,
     },
+    /// The flusher would begin with the first dirty page.
+    #[error("what drains in {delay} is less than a page of {page}: give a longer background delay")]
+    NoBackground {
+        /// Background delay.
+        delay: String,
+        /// Size of a page.
+        page: Bytes,
+    },
     /// Too small for the kernel.
     #[error(
         "{0} is less than one of the flusher's chunks of 4 MiB, which would stop writers again and \
@@ -209,9 +217,15 @@ pub fn size(drains: &[Drain], delays: Delays, machine: Machine) -> Result<Sizing
     }
     let total = drains.iter().fold(0_u64, |sum, drain| sum.saturating_add(drain.bytes_per_s));
     let hard_bytes = times(total, delays.hard);
-    let background_bytes = times(total, delays.background).max(1);
+    let background_bytes = times(total, delays.background);
     if hard_bytes < FLUSHER_CHUNK_BYTES {
         return Err(SizeError::TooSmall(Bytes(hard_bytes)));
+    }
+    if background_bytes < machine.page_bytes {
+        return Err(SizeError::NoBackground {
+            delay: human_duration(delays.background),
+            page: Bytes(machine.page_bytes),
+        });
     }
     let pages = |bytes: u64| bytes.div_ceil(machine.page_bytes) * machine.page_bytes;
     let effective_hard_bytes = pages(hard_bytes);
@@ -406,6 +420,9 @@ mod tests {
         insta::assert_snapshot!(size(&[drain("sda", 1 << 30)], turned, MACHINE).unwrap_err(), @"\
             the hard delay (250 ms) must be longer than the background delay (1.50 s): the kernel \
             would halve the background limit");
+        let at_once = Delays { background: Duration::ZERO, ..DELAYS };
+        insta::assert_snapshot!(size(&[drain("sda", 1 << 30)], at_once, MACHINE).unwrap_err(), @"\
+            what drains in 0 s is less than a page of 4 KiB: give a longer background delay");
     }
 
     proptest! {

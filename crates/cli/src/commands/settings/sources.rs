@@ -9,6 +9,8 @@
 //! nr_requests = 64
 //! "sdb.scheduler" = "bfq"
 //! ```
+//!
+//! Lines of sysctl.d (`vm.dirty_bytes = 67108864`, as `floodwall size` prints them) do as well.
 
 use floodwall_knobs::presets::{self, PRESETS};
 use floodwall_knobs::{Change, Device};
@@ -30,7 +32,11 @@ pub(super) struct Asked {
 struct File {
     why: Option<String>,
     device: Option<String>,
+    #[serde(default)]
     settings: toml::Table,
+    /// Lines of sysctl.d, before any table.
+    #[serde(default)]
+    vm: toml::Table,
 }
 
 /// Stands for a file that is piped in.
@@ -126,6 +132,9 @@ impl SettingsFile {
         })?;
         let mut pairs = Vec::new();
         flatten("", &file.settings, &mut pairs).map_err(&wrong)?;
+        let mut sysctls = Vec::new();
+        flatten("vm", &file.vm, &mut sysctls).map_err(&wrong)?;
+        pairs.extend(sysctls.into_iter().map(in_bytes));
         if pairs.is_empty() {
             return Err(
                 wrong("its [settings] are empty; write KNOB = \"VALUE\" lines".to_owned()).into()
@@ -133,6 +142,13 @@ impl SettingsFile {
         }
         Ok(Self { why: file.why, device: file.device, pairs })
     }
+}
+
+/// The kernel's own unit of a size, which a sysctl does not name.
+fn in_bytes((knob, value): (String, String)) -> (String, String) {
+    let is_bare = value.bytes().all(|b| b.is_ascii_digit());
+    let value = if is_bare && knob.ends_with("_bytes") { format!("{value}B") } else { value };
+    (knob, value)
 }
 
 /// `vm.dirty_bytes = 1` is a table `vm` to TOML; here it is a knob's name again.
