@@ -19,6 +19,7 @@ mod signals;
 use std::process::ExitCode;
 use std::time::Instant;
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Parser, Subcommand};
 
 use crate::commands::why::WhyArgs;
@@ -71,7 +72,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let origin = Instant::now();
-    let cli = Cli::parse();
+    let cli = Cli::try_parse().unwrap_or_else(|error| explain(error).exit());
     let result = match cli.command.unwrap_or(Command::Why(WhyArgs::default())) {
         Command::Why(args) => commands::why::run(&args),
         Command::Bench(args) => commands::bench::run(&args, origin),
@@ -103,6 +104,25 @@ fn main() -> ExitCode {
         Exit::of(&error)
     });
     exit.into()
+}
+
+/// An error of the command line. A value such as `-5s` looks like an option to the parser; it is
+/// named for what it is.
+fn explain(error: clap::Error) -> clap::Error {
+    let Some(ContextValue::String(unknown)) = error.get(ContextKind::InvalidArg) else {
+        return error;
+    };
+    let is_number = |text: &str| {
+        text.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+    };
+    if error.kind() != ErrorKind::UnknownArgument || !is_number(unknown) {
+        return error;
+    }
+    // The parser names the first letter alone.
+    let whole = std::env::args().find(|argument| argument.starts_with(unknown));
+    let whole = whole.unwrap_or_else(|| unknown.clone());
+    let why = format!("'{whole}' is negative; no option takes a value below zero\n");
+    clap::Error::raw(ErrorKind::InvalidValue, why)
 }
 
 #[cfg(test)]

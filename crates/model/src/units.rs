@@ -3,7 +3,7 @@
 //! Powers of 1000 are written `kB MB GB TB`, powers of 1024 `KiB MiB GiB TiB` (IEC 80000-13). A
 //! single letter (`K M G T`) is a power of 1024, as in fio, sysbench and coreutils. A bare number
 //! is refused: half of the published `vm.dirty_bytes` recipes are off by a factor of 1,000 or 1,024
-//! because of a guessed unit.
+//! because of a guessed unit. Everything that is printed here is read here too.
 
 use std::fmt;
 use std::str::FromStr;
@@ -49,6 +49,7 @@ const DURATION_UNITS: &[(&str, f64)] = &[
     ("ns", 1e-9),
     ("s", 1.0),
     ("m", 60.0),
+    ("min", 60.0),
     ("h", 3600.0),
 ];
 
@@ -74,6 +75,14 @@ pub enum UnitError {
     /// Not a duration at all.
     #[error("'{0}' is not a duration: write a number and a unit, such as 250ms, 30s or 5m")]
     NotADuration(String),
+    /// A number below zero.
+    #[error("'{text}' is negative; no {what} is below zero")]
+    Negative {
+        /// The given text.
+        text: String,
+        /// What it was to be.
+        what: &'static str,
+    },
     /// More than 2^64 - 1 bytes.
     #[error("'{0}' is more than 16 EiB")]
     TooLarge(String),
@@ -127,6 +136,16 @@ impl Bytes {
     }
 }
 
+/// Refuses a number below zero by its sign.
+fn refuse_negative(text: &str, what: &'static str) -> Result<(), UnitError> {
+    match text.trim_start().strip_prefix('-') {
+        Some(rest) if rest.starts_with(|c: char| c.is_ascii_digit() || c == '.') => {
+            Err(UnitError::Negative { text: text.into(), what })
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Splits `12.5MiB` into `12.5` and `MiB`.
 fn split_number(text: &str) -> Option<(f64, &str)> {
     let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
@@ -138,6 +157,7 @@ impl FromStr for Bytes {
     type Err = UnitError;
 
     fn from_str(text: &str) -> Result<Self, UnitError> {
+        refuse_negative(text, "size")?;
         let text = text.trim();
         let (number, unit) = split_number(text).ok_or_else(|| UnitError::NotASize(text.into()))?;
         if unit.is_empty() {
@@ -226,6 +246,7 @@ impl FromStr for Rate {
     /// `66MB/s`, `128MiB/s`, `1Gbit/s`. A gigabit here is 10^9 bits, as on Ethernet.
     fn from_str(text: &str) -> Result<Self, UnitError> {
         let wrong = || UnitError::NotARate(text.into());
+        refuse_negative(text, "rate")?;
         let per_second = text.trim().strip_suffix("/s").ok_or_else(wrong)?.trim();
         let lower = per_second.to_ascii_lowercase();
         if let Some(bits) = lower.strip_suffix("bit") {
@@ -259,23 +280,42 @@ impl fmt::Display for Rate {
     }
 }
 
-/// Parses `250ms`, `30s`, `1.5s`, `10m`, `2h`.
+/// Parses `250ms`, `30s`, `1.5s`, `10m`, `2h`, and several of them from long to short, as
+/// [`human_duration`] prints them: `4 min 10 s`, `1h30m`.
 ///
 /// # Errors
-/// [`UnitError::NotADuration`] for anything else, a bare or negative number included.
+/// [`UnitError::Negative`], and [`UnitError::NotADuration`] for anything else, a bare number
+/// included.
 pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
+    refuse_negative(text, "time")?;
     let wrong = || UnitError::NotADuration(text.into());
-    let (number, unit) = split_number(text.trim()).ok_or_else(wrong)?;
-    let factor = DURATION_UNITS.iter().find(|(name, _)| unit == *name).ok_or_else(wrong)?.1;
-    Duration::try_from_secs_f64(number * factor).map_err(|_| wrong())
+    let (mut sum, mut last) = (Duration::ZERO, f64::INFINITY);
+    let mut rest = text.trim();
+    loop {
+        let (number, unit_and_more) = split_number(rest).ok_or_else(wrong)?;
+        let is_end = |c: char| c.is_whitespace() || c.is_ascii_digit();
+        let end = unit_and_more.find(is_end).unwrap_or(unit_and_more.len());
+        let (unit, more) = unit_and_more.split_at(end);
+        let factor = DURATION_UNITS.iter().find(|(name, _)| unit == *name).ok_or_else(wrong)?.1;
+        if factor >= last {
+            return Err(wrong());
+        }
+        let part = Duration::try_from_secs_f64(number * factor).map_err(|_| wrong())?;
+        sum = sum.checked_add(part).ok_or_else(wrong)?;
+        (last, rest) = (factor, more.trim_start());
+        if rest.is_empty() {
+            return Ok(sum);
+        }
+    }
 }
 
 /// A duration as people read it: `340 µs`, `21.4 ms`, `3.20 s`, `4 min 10 s`.
 #[must_use]
 pub fn human_duration(d: Duration) -> String {
     let s = d.as_secs_f64();
-    if s >= 3600.0 {
-        format!("{} h {} min", (s / 3600.0) as u64, (s % 3600.0 / 60.0).round() as u64)
+    if s >= 3599.5 {
+        let minutes = (s / 60.0).round() as u64;
+        format!("{} h {} min", minutes / 60, minutes % 60)
     } else if s >= 99.5 {
         let whole = s.round() as u64;
         format!("{} min {} s", whole / 60, whole % 60)
@@ -399,10 +439,39 @@ mod tests {
         assert_eq!(parse_duration("250ms"), Ok(Duration::from_millis(250)));
         assert_eq!(parse_duration("2m"), Ok(Duration::from_secs(120)));
         assert!(parse_duration("30").is_err());
-        assert!(parse_duration("-1s").is_err());
         assert_eq!(human_duration(Duration::from_micros(340)), "340 µs");
         assert_eq!(human_duration(Duration::from_millis(3200)), "3.20 s");
         assert_eq!(human_duration(Duration::from_secs(250)), "4 min 10 s");
+        assert_eq!(human_duration(Duration::from_secs(7199)), "2 h 0 min");
+    }
+
+    #[test]
+    fn durations_of_several_units_go_from_long_to_short() {
+        for (text, ms) in [
+            ("4 min 52 s", 292_000),
+            ("5min", 300_000),
+            ("28.7 ms", 29),
+            ("1h30m", 5_400_000),
+            ("1 h 5 min 2.5 s", 3_902_500),
+        ] {
+            let read = parse_duration(text).unwrap();
+            assert_eq!((read.as_secs_f64() * 1e3).round() as u64, ms, "{text}");
+        }
+        for text in ["52 s 4 min", "1h 1h", "1m 1min", "4 min 52", "4 min s", "min", "1 s,"] {
+            let said = parse_duration(text);
+            assert_eq!(said, Err(UnitError::NotADuration(text.into())), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_number_below_zero_is_called_negative() {
+        let size = "-1MiB".parse::<Bytes>().unwrap_err().to_string();
+        assert_eq!(size, "'-1MiB' is negative; no size is below zero");
+        let rate = " -1Gbit/s".parse::<Rate>().unwrap_err().to_string();
+        assert_eq!(rate, "' -1Gbit/s' is negative; no rate is below zero");
+        let time = parse_duration("-5s").unwrap_err().to_string();
+        assert_eq!(time, "'-5s' is negative; no time is below zero");
+        assert_eq!(parse_duration("-h"), Err(UnitError::NotADuration("-h".into())));
     }
 
     #[test]
@@ -434,6 +503,28 @@ mod tests {
             let bytes = Bytes(n * [1, KIB, MIB, GIB][unit]);
             let shown = bytes.to_string();
             prop_assert_eq!(shown.parse::<Bytes>(), Ok(bytes), "{}", shown);
+        }
+
+        #[test]
+        fn what_is_printed_is_read_back(digits in 0_u32..16, n in any::<u64>()) {
+            // Of three digits half of the last one is at most this.
+            let near = |printed: f64, read: f64| (printed - read).abs() <= 0.005_1 * printed;
+            let n = n % 10_u64.pow(digits);
+            let bytes = Bytes(n);
+            let shown = bytes.to_string();
+            let read = shown.parse::<Bytes>().unwrap();
+            prop_assert!(near(bytes.as_f64(), read.as_f64()), "{}", shown);
+            let rate = Rate(n as f64);
+            let shown = rate.to_string();
+            let Rate(read) = shown.parse::<Rate>().unwrap();
+            prop_assert!(near(rate.0, read), "{}", shown);
+            // A hundredth of a microsecond is the least that is printed.
+            let time = Duration::from_nanos(n);
+            let shown = human_duration(time);
+            let read = parse_duration(&shown).unwrap();
+            let far = time.as_secs_f64().max(1e-6);
+            let off = (time.as_secs_f64() - read.as_secs_f64()).abs();
+            prop_assert!(off <= 0.009 * far, "{}", shown);
         }
     }
 }

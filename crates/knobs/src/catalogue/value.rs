@@ -52,6 +52,16 @@ pub enum ValueError {
         /// The knob's unit.
         unit: &'static str,
     },
+    /// Below zero, where no value is.
+    #[error("{knob}: {text} is negative; give {range}")]
+    Negative {
+        /// The knob.
+        knob: &'static str,
+        /// The given text.
+        text: String,
+        /// The range, in words.
+        range: String,
+    },
     /// Outside the catalogue's range.
     #[error("{knob}: {text} is out of range; give {range}")]
     OutOfRange {
@@ -217,7 +227,12 @@ fn in_range(knob: &'static Knob, text: &str, n: i128) -> Result<i128, ValueError
     if n >= i128::from(knob.min) && n <= i128::from(knob.max) {
         return Ok(n);
     }
-    Err(ValueError::OutOfRange { knob: knob.name, text: text.to_owned(), range: range(knob) })
+    let (knob_name, text, range) = (knob.name, text.to_owned(), range(knob));
+    Err(if n < 0 && knob.min >= 0 {
+        ValueError::Negative { knob: knob_name, text, range }
+    } else {
+        ValueError::OutOfRange { knob: knob_name, text, range }
+    })
 }
 
 fn of_unit(unit: &str) -> String {

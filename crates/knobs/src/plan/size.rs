@@ -73,6 +73,9 @@ pub enum SizeError {
     /// Not a link's speed.
     #[error("'{0}' is not a link's speed: write bits a second, such as 1Gbit/s or 100Mbit/s")]
     NotALink(String),
+    /// A number that can't be.
+    #[error(transparent)]
+    Unit(UnitError),
     /// A link's speed, but none that can be.
     #[error("'{0}' is out of range: a link's speed is 8bit/s or more")]
     LinkOutOfRange(String),
@@ -172,10 +175,13 @@ pub struct DefaultCost {
 /// A link's speed in bytes a second as the published rule counts it: a gigabit is 1024³ bits.
 ///
 /// # Errors
-/// [`SizeError::NotALink`].
+/// [`SizeError::NotALink`], [`SizeError::LinkOutOfRange`]; [`SizeError::Unit`] below zero.
 pub fn parse_link(text: &str) -> Result<u64, SizeError> {
     let wrong = || SizeError::NotALink(text.to_owned());
-    let Rate(bytes_per_s) = text.parse::<Rate>().map_err(|_: UnitError| wrong())?;
+    let Rate(bytes_per_s) = text.parse::<Rate>().map_err(|e| match e {
+        negative @ UnitError::Negative { .. } => SizeError::Unit(negative),
+        _ => wrong(),
+    })?;
     let lower = text.to_ascii_lowercase();
     let unit = lower.trim().strip_suffix("bit/s").ok_or_else(wrong)?;
     // The same number with powers of 1024 for those of 1000.
@@ -372,6 +378,10 @@ mod tests {
             assert_eq!(parse_link(text), Err(SizeError::NotALink(text.to_owned())));
         }
         assert_eq!(parse_link("0Gbit/s"), Err(SizeError::LinkOutOfRange("0Gbit/s".into())));
+        assert_eq!(
+            parse_link("-1Gbit/s").unwrap_err().to_string(),
+            "'-1Gbit/s' is negative; no rate is below zero"
+        );
     }
 
     #[test]
