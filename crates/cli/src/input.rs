@@ -28,6 +28,14 @@ pub(crate) fn result(path: &Path) -> io::Result<Vec<u8>> {
     read(path, MAX_RESULT)
 }
 
+/// A stored result's bytes from standard input.
+///
+/// # Errors
+/// If it can't be read, or has more bytes than a result may have.
+pub(crate) fn result_on_stdin() -> io::Result<Vec<u8>> {
+    bounded(io::stdin().lock(), MAX_RESULT)
+}
+
 /// A recording's text.
 ///
 /// # Errors
@@ -36,13 +44,17 @@ pub(crate) fn recording(path: &Path) -> io::Result<String> {
     text(read(path, MAX_RECORDING)?)
 }
 
-/// Bytes as text.
+/// Bytes as text, without the byte order mark with which some editors begin it.
 ///
 /// # Errors
 /// If they are not UTF-8.
 pub(crate) fn text(bytes: Vec<u8>) -> io::Result<String> {
-    String::from_utf8(bytes)
-        .map_err(|e| io::Error::other(format!("it is not UTF-8 text: {}", e.utf8_error())))
+    let text = String::from_utf8(bytes)
+        .map_err(|e| io::Error::other(format!("it is not UTF-8 text: {}", e.utf8_error())))?;
+    Ok(match text.strip_prefix('\u{feff}') {
+        Some(rest) => rest.to_owned(),
+        None => text,
+    })
 }
 
 fn read(path: &Path, limit: Bytes) -> io::Result<Vec<u8>> {
@@ -59,17 +71,20 @@ fn read(path: &Path, limit: Bytes) -> io::Result<Vec<u8>> {
     if let Some(kind) = kind {
         return Err(io::Error::other(format!("it is {kind}; name a regular file")));
     }
-    let too_large = || {
-        let why = format!("it has more than {limit}, the most that is read; name a smaller file");
-        Err(io::Error::other(why))
-    };
-    if meta.len() > limit.0 {
-        return too_large();
-    }
+    if meta.len() > limit.0 { Err(too_large(limit)) } else { bounded(file, limit) }
+}
+
+/// All bytes of a reader. A file may grow, and those of /proc have no size.
+fn bounded(reader: impl Read, limit: Bytes) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    // One byte more: a file may grow, and those of /proc have no size.
-    let length = file.take(limit.0 + 1).read_to_end(&mut bytes)?;
-    if length as u64 > limit.0 { too_large() } else { Ok(bytes) }
+    let length = reader.take(limit.0 + 1).read_to_end(&mut bytes)?;
+    if length as u64 > limit.0 { Err(too_large(limit)) } else { Ok(bytes) }
+}
+
+fn too_large(limit: Bytes) -> io::Error {
+    io::Error::other(format!(
+        "it has more than {limit}, the most that is read; name a smaller file"
+    ))
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use floodwall_model::printable::is_unsafe;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
@@ -149,6 +150,9 @@ fn what_is_no_result_is_refused() {
         ("{}", "not a floodwall result"),
         ("{\"schema\": \"a/2\"}", "its schema is"),
         ("hello", "not a floodwall result"),
+        ("root:x:0:0:root:/root:/bin/sh\n", "not a floodwall result"),
+        ("PAR1\u{0}\u{0}PAR1", "it is a Parquet file and no result; read it with duckdb -c"),
+        ("{\"cell\":0,\"sweep\":\"3f\",\"of_cells\":2}\n{\"cell\":1}", "the rows of a sweep"),
     ] {
         fs::write(of("bad.json"), text).unwrap();
         let message = refused(&["report", &of("bad.json"), "--out", &html]);
@@ -176,6 +180,38 @@ fn what_is_no_result_is_refused() {
     let message = refused(&["report", &result, "--png", &of("png"), "--font", &of("f.ttf")]);
     assert!(message.contains("can't read the font"), "{message}");
     assert!(!Path::new(&html).exists());
+}
+
+#[test]
+fn a_result_is_read_from_standard_input_and_behind_a_byte_order_mark() {
+    let (_dir, printed, of) = directory();
+    let piped = |args: &[&str]| {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_floodwall"));
+        let output =
+            child.args(args).stdin(fs::File::open(of("r.json")).unwrap()).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{args:?}: {}", stderr(&output));
+        stdout(&output)
+    };
+    assert_eq!(piped(&["report", "-"]), printed);
+    piped(&["report", "-", "--out", &of("piped.html")]);
+    assert!(fs::read_to_string(of("piped.html")).unwrap().starts_with("<!doctype html>"));
+    let marked = format!("\u{feff}{}", fs::read_to_string(of("r.json")).unwrap());
+    fs::write(of("marked.json"), marked).unwrap();
+    assert_eq!(shown(&["report", &of("marked.json")]), printed);
+}
+
+#[test]
+fn a_reader_that_went_away_is_no_failure() {
+    let result = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/data/tune.json");
+    for form in [&["--json"][..], &["--markdown"], &[]] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_floodwall"));
+        child.arg("report").arg(&result).args(form).stdin(Stdio::null());
+        let mut child = child.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        // Nothing is read: the first write finds the pipe closed.
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""), "{form:?}");
+    }
 }
 
 /// Characters that a terminal or a browser would obey, and their visible form.

@@ -3,6 +3,7 @@
 
 mod files;
 mod fonts;
+mod table;
 
 use std::fs::File;
 use std::io::Read;
@@ -21,6 +22,8 @@ use crate::exit::{Exit, UsageError};
 use crate::input;
 use crate::output::{self, notice};
 
+/// Stands for a result that is piped in.
+const STDIN: &str = "-";
 /// Marks of the seek picture inside a page: enough to see streams and seeks, and under half a
 /// megabyte.
 const PAGE_MARKS: usize = 5_000;
@@ -41,14 +44,16 @@ const HEAD_BYTES: u64 = 4096;
   floodwall report before.json after.json --out both.html
   floodwall report tune.json --seeks disk.csv --out tune.html
   floodwall report tune.json --markdown
+  floodwall sim --device hdd-7200 --json | floodwall report - --out sim.html
   floodwall report tune.json --svg figures --png figures
 
 A result is read up to 256 MiB (about two days of measuring), a recording up to 1 GiB; both must \
-be regular files.")]
+be regular files, but for a result on standard input. DuckDB and pyarrow read the rows of \
+floodwall sim sweep.")]
 #[command(args_override_self = true)]
 #[command(group(ArgGroup::new("printed").args(["json", "markdown"])))]
 pub(crate) struct ReportArgs {
-    /// Stored results.
+    /// Stored results; - is standard input.
     #[arg(value_name = "RESULT.json", required = true)]
     results: Vec<PathBuf>,
     /// Write the HTML page to a file; only a page of floodwall report is overwritten.
@@ -186,11 +191,16 @@ fn print(args: &ReportArgs, results: &[(Study<'_>, Figures)]) -> anyhow::Result<
 }
 
 fn read(path: &Path) -> anyhow::Result<Stored> {
-    let json = input::result(path)
-        .and_then(input::text)
-        .map_err(|e| UsageError(format!("can't read the result '{}': {e}", path.display())))?;
-    let mut document =
-        Document::read(&json).map_err(|e| UsageError(format!("'{}': {e}", path.display())))?;
+    let is_stdin = path == Path::new(STDIN);
+    let name = if is_stdin { "standard input".into() } else { format!("'{}'", path.display()) };
+    let bytes = if is_stdin { input::result_on_stdin() } else { input::result(path) };
+    let unread = |e: std::io::Error| UsageError(format!("can't read the result {name}: {e}"));
+    let bytes = bytes.map_err(unread)?;
+    if let Some(reader) = table::reader(path, &bytes) {
+        return Err(UsageError(format!("{name}: {reader}")).into());
+    }
+    let json = input::text(bytes).map_err(unread)?;
+    let mut document = Document::read(&json).map_err(|e| UsageError(format!("{name}: {e}")))?;
     // An older version may have judged otherwise.
     document.judge();
     Ok(Stored { path: path.to_owned(), document })
