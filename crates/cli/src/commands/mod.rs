@@ -30,6 +30,11 @@ fn check_captured(root: &SysRoot) -> Result<(), UsageError> {
         // A directory that this user may not list counts as full.
         Err(e) => !matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory),
     };
+    // A proc has a sys of its own, the sysctls; no /sys has a vm.
+    if !root.is_live() && !holds("proc") && holds("sys/vm") {
+        let what = "is a machine's proc alone; name the directory that holds it";
+        return Err(UsageError(format!("'{}' {what}", root.path().display())));
+    }
     if root.is_live() || holds("proc") || holds("sys") {
         return Ok(());
     }

@@ -49,6 +49,16 @@ fn a_directory_that_holds_no_machine_does_not_pass_for_a_healthy_one() {
 }
 
 #[test]
+fn a_proc_alone_is_no_machine() {
+    for command in ["status", "diff"] {
+        let output = floodwall(&[command, "--root", "/proc"]);
+        assert_eq!(output.status.code(), Some(2), "{command}: {}", stdout(&output));
+        let said = "'/proc' is a machine's proc alone; name the directory that holds it";
+        assert!(stderr(&output).contains(said), "{command}: {}", stderr(&output));
+    }
+}
+
+#[test]
 fn a_root_that_does_not_exist_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let missing = dir.path().join("tree").to_string_lossy().into_owned();

@@ -358,7 +358,9 @@ fn writers(writers: &Writers, window_s: f64, notes: &mut Notes, style: Style) ->
         return paragraph("", 0, &format!("{title}: {}", notes.unknown(why.clone())), style.width);
     }
     if writers.top.is_empty() {
-        return paragraph("", 0, &format!("{title}: nobody"), style.width);
+        let none =
+            if writers.unreadable_processes == 0 { "no process" } else { "none of the rest" };
+        return paragraph("", 0, &format!("{title}: {none}"), style.width);
     }
     let columns = [
         column("", Align::Left, 2),
@@ -381,4 +383,19 @@ fn writers(writers: &Writers, window_s: f64, notes: &mut Notes, style: Style) ->
         })
         .collect();
     std::iter::once(title).chain(table(&columns, &rows)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_written_is_not_told_of_a_user_called_nobody() {
+        let told = |unreadable_processes| {
+            let none = Writers { unreadable_processes, ..Writers::default() };
+            writers(&none, 1.0, &mut Notes::default(), Style::default()).join(" ")
+        };
+        assert!(told(0).ends_with("1.00 s: no process"), "{}", told(0));
+        assert!(told(9).ends_with("(9 processes could not be looked at): none of the rest"));
+    }
 }
