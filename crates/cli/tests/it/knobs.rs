@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Output;
 
@@ -152,9 +153,10 @@ fn a_rehearsed_rollback_says_what_it_would_leave_alone() {
     assert_eq!(
         shown,
         "echo 8192 > /sys/dev/block/254:0/queue/read_ahead_kb
-# change 1: vda.nr_requests: left at 48, which somebody else has set since (we had set 32)
-# change 1: vm.dirty_bytes: left at dirty_bytes 33554432, which somebody else has set since (we \
-had set dirty_bytes 67108864)
+# change 1: would stay: vda.nr_requests: left at 48, which somebody else has set since (we had \
+set 32)
+# change 1: would stay: vm.dirty_bytes: left at dirty_bytes 33554432, which somebody else has set \
+since (we had set dirty_bytes 67108864)
 "
     );
     // The rollback does what its dry run said.
@@ -175,6 +177,40 @@ had set dirty_bytes 67108864)
         "{shown}"
     );
     assert!(shown.ends_with("it would be kept aside, and what it had changed stays\n"), "{shown}");
+}
+
+#[test]
+fn a_rehearsal_needs_no_journal_that_may_be_read() {
+    let machine = Machine::new();
+    machine.done("apply vda.nr_requests=32 --yes");
+    let path = machine.tree();
+    // For root another user than the owner of the journal.
+    let other_user = 65_534;
+    if !rustix::process::geteuid().is_root() {
+        fs::set_permissions(machine.journal(), fs::Permissions::from_mode(0o000)).unwrap();
+    }
+    let _ = fs::set_permissions(machine.directory.path(), fs::Permissions::from_mode(0o755));
+    let program = machine.directory.path().join("floodwall");
+    fs::copy(env!("CARGO_BIN_EXE_floodwall"), &program).unwrap();
+    let run = |command: &str| {
+        let mut child = std::process::Command::new(&program);
+        child.args(command.split(' ')).arg("--root").arg(&path);
+        if rustix::process::geteuid().is_root() {
+            child.uid(other_user);
+        }
+        child.stdin(std::process::Stdio::null()).output().unwrap()
+    };
+    for command in ["apply vm.dirty_bytes=64MiB --dry-run", "size --link 1Gbit/s --apply --dry-run"]
+    {
+        let output = run(command);
+        assert_eq!(output.status.code(), Some(0), "{command}: {}", stderr(&output));
+        assert!(stderr(&output).contains("note: only root can read the journal"), "{output:?}");
+        assert!(stdout(&output).contains("> /proc/sys/vm/dirty_bytes"), "{output:?}");
+    }
+    assert_eq!(run("apply vm.dirty_bytes=64MiB --yes").status.code(), Some(4));
+    if !rustix::process::geteuid().is_root() {
+        fs::set_permissions(machine.journal(), fs::Permissions::from_mode(0o700)).unwrap();
+    }
 }
 
 #[test]
@@ -460,7 +496,7 @@ fn a_rehearsal_tells_what_the_kernel_will_make_of_it_and_that_it_ends() {
         "note: vda.nr_requests: the kernel will keep another value: numbers below 4 become 4\n";
     let told = machine.done("apply vda.nr_requests=1 --for 10m --dry-run");
     assert!(told.contains(note), "{told}");
-    assert!(told.ends_with("\n# after 10 min 0 s put back by itself\n"), "{told}");
+    assert!(told.ends_with("\n# after 10 min 0 s it would be put back by itself\n"), "{told}");
     let told = machine.done("apply vda.nr_requests=4 --dry-run");
     assert!(!told.contains("note: vda.nr_requests") && !told.contains("put back"), "{told}");
     assert_eq!(machine.queue("nr_requests"), "256");

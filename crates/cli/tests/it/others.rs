@@ -136,7 +136,7 @@ fn a_guard_that_runs_is_named() {
     let output = machine.run("apply vda.nr_requests=32 --dry-run");
     let (shown, said) = (stdout(&output), stderr(&output));
     assert!(shown.contains("vda.nr_requests") && !shown.contains("steers settings"), "{shown}");
-    assert!(said.contains("which is asked to put that back and leave it alone"), "{said}");
+    assert!(said.contains("which would be asked to put that back and leave it alone"), "{said}");
 }
 
 #[test]

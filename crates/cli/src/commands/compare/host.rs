@@ -34,8 +34,8 @@ pub(crate) struct WhereArgs {
     /// (FW045).
     #[arg(long)]
     pub(crate) allow_userspace_servers: bool,
-    /// Where journals are kept.
-    #[arg(long, value_name = "DIR", hide = true)]
+    /// Where journals are kept; /var/lib/floodwall/journal if not given
+    #[arg(long, value_name = "DIR")]
     pub(crate) journal: Option<PathBuf>,
 }
 

@@ -74,8 +74,8 @@ pub(super) enum GuardCommand {
         /// Called by the guard's own parent process
         #[arg(long, hide = true)]
         by_parent: bool,
-        /// Where journals are kept
-        #[arg(long, value_name = "DIR", hide = true)]
+        /// Where journals are kept; /var/lib/floodwall/journal if not given
+        #[arg(long, value_name = "DIR")]
         journal: Option<PathBuf>,
     },
 }
@@ -139,8 +139,8 @@ pub(super) struct RunArgs {
     /// touched
     #[arg(long, value_name = "PRESET", conflicts_with_all = ["devices", "exclude", "source"])]
     pub(super) sim: Option<String>,
-    /// Where journals are kept
-    #[arg(long, value_name = "DIR", hide = true)]
+    /// Where journals are kept; /var/lib/floodwall/journal if not given
+    #[arg(long, value_name = "DIR")]
     pub(super) journal: Option<PathBuf>,
 }
 

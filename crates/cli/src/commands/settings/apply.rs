@@ -68,9 +68,9 @@ pub(super) struct Terms {
     /// Do not ask
     #[arg(long, short)]
     yes: bool,
-    /// Print the exact writes and make none
+    /// Print the exact writes and make none; needs no root
     #[arg(long)]
-    dry_run: bool,
+    pub(super) dry_run: bool,
     /// Set limits also where they could hang a process that serves a block device of this machine
     /// (FW045).
     #[arg(long)]
@@ -99,7 +99,7 @@ fn time(text: &str) -> Result<Duration, String> {
 /// What could not be done; [`Exit::of`] turns it into a status.
 pub(crate) fn run(args: &ApplyArgs) -> anyhow::Result<Exit> {
     let place = args.place.open()?.allow_userspace_servers(args.terms.allow_userspace_servers);
-    let place = place.allow_victims(args.allow_victims);
+    let place = place.allow_victims(args.allow_victims).rehearses(args.terms.dry_run);
     let device = place.device(args.device.as_deref())?;
     let asked = sources::read(&place, device.as_ref(), &args.settings)?;
     let why = match (&args.why, asked.why.as_slice()) {
@@ -161,8 +161,9 @@ fn show(place: &Place, changes: &[Change], plan: &Plan) -> anyhow::Result<()> {
 fn tell_held(place: &Place, changes: &[Change]) -> anyhow::Result<bool> {
     let held = place.in_the_way(Intention::Apply(changes))?;
     if let Some(held) = &held {
+        let is = if place.rehearses { "would be" } else { "is" };
         notice(&format!(
-            "note: {}, which is asked to put that back and leave it alone until it is started \
+            "note: {}, which {is} asked to put that back and leave it alone until it is started \
              again",
             held::told(held)
         ));
@@ -172,6 +173,12 @@ fn tell_held(place: &Place, changes: &[Change]) -> anyhow::Result<bool> {
 
 /// Prints what would be done.
 fn rehearse(place: &Place, changes: &[Change], time: Option<Duration>) -> anyhow::Result<Exit> {
+    if place.hides_its_journal() {
+        notice(
+            "note: only root can read the journal: changes that would be put back first, and \
+             knobs that a guard holds, are not known",
+        );
+    }
     if let Some(store) = place.read_journal()? {
         for id in cut_short(&store, &place.files)? {
             notice(&format!(
@@ -186,7 +193,7 @@ fn rehearse(place: &Place, changes: &[Change], time: Option<Duration>) -> anyhow
     tell_held(place, changes)?;
     if !plan.is_empty() {
         let back = time.map_or_else(String::new, |time| {
-            format!("# after {} put back by itself\n", human_duration(time))
+            format!("# after {} it would be put back by itself\n", human_duration(time))
         });
         output::result(&format!("{}{back}", text::writes(&plan.writes())))?;
     }

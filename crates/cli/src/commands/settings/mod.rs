@@ -66,8 +66,8 @@ pub(crate) struct PlaceArgs {
     /// Work on a captured tree (DIR/proc, DIR/sys) instead of this machine; its journal is in it
     #[arg(long, value_name = "DIR", default_value = "/")]
     root: PathBuf,
-    /// Where journals are kept
-    #[arg(long, value_name = "DIR", hide = true)]
+    /// Where journals are kept; var/lib/floodwall/journal below --root if not given
+    #[arg(long, value_name = "DIR")]
     journal: Option<PathBuf>,
 }
 
@@ -78,6 +78,8 @@ pub(crate) struct Place {
     journal: PathBuf,
     /// Whether groups may be limited that hold a victim.
     allow_victims: bool,
+    /// Whether nothing will be changed, so that the journal need not be readable.
+    rehearses: bool,
 }
 
 impl PlaceArgs {
@@ -90,7 +92,7 @@ impl PlaceArgs {
         // A captured tree's journal is its own: the machine's would take its changes for those of
         // another boot.
         let journal = self.journal.clone().unwrap_or_else(|| directory.join(JOURNAL));
-        Ok(Place { root, files, journal, allow_victims: false })
+        Ok(Place { root, files, journal, allow_victims: false, rehearses: false })
     }
 }
 
@@ -103,6 +105,11 @@ impl Place {
     /// The same, where groups that hold a victim may be limited, or may not.
     fn allow_victims(self, allow: bool) -> Self {
         Self { allow_victims: allow, ..self }
+    }
+
+    /// The same, where nothing will be changed, or may be.
+    fn rehearses(self, dry_run: bool) -> Self {
+        Self { rehearses: dry_run, ..self }
     }
 
     /// A device that a user named.
@@ -124,9 +131,18 @@ impl Place {
         }
     }
 
-    /// The journal to read, without its lock; `None` without a journal.
+    /// The journal to read, without its lock; `None` without a journal, and in a rehearsal of a
+    /// user who may not read it.
     fn read_journal(&self) -> anyhow::Result<Option<DiskStore>> {
-        usable(DiskStore::open_to_read(&self.journal))
+        match DiskStore::open_to_read(&self.journal) {
+            Err(e) if self.rehearses && e.lacks_privilege() => Ok(None),
+            other => usable(other),
+        }
+    }
+
+    /// Whether this user may not read the journal.
+    fn hides_its_journal(&self) -> bool {
+        DiskStore::open_to_read(&self.journal).is_err_and(|e| e.lacks_privilege())
     }
 
     fn session<'a>(

@@ -70,7 +70,10 @@ fn rehearse(place: &Place, to: u64) -> anyhow::Result<Exit> {
         let (recovery, undone) = session.rollback(to)?;
         left = text::would_be_left(&recovery, &undone);
         if let Some(held) = place.in_the_way(Intention::Rollback(to))? {
-            left.push(format!("{}, which is asked to put that back first", held::told(&held)));
+            left.push(format!(
+                "{}, which would be asked to put that back first",
+                held::told(&held)
+            ));
         }
     }
     output::result(&text::writes(&files.writes()))?;

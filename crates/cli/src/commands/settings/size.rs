@@ -113,6 +113,7 @@ pub(crate) fn run(args: &SizeArgs) -> anyhow::Result<Exit> {
         return Err(UsageError("--for, --yes and --dry-run go with --apply".to_owned()).into());
     }
     let place = args.place.open()?.allow_userspace_servers(args.terms.allow_userspace_servers);
+    let place = place.rehearses(args.terms.dry_run);
     let mut drains = args.link.clone();
     drains.extend(args.rate.iter().cloned());
     if drains.is_empty() && args.device.is_empty() {

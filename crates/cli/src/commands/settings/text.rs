@@ -53,7 +53,7 @@ pub(super) fn would_be_left(recovery: &Recovery, undone: &[Undone]) -> Vec<Strin
                     | Fate::Waits { .. }
                     | Fate::Failed { .. }
             ) {
-                lines.push(format!("change {}: {}", one.id, fate.told(label)));
+                lines.push(format!("change {}: would stay: {}", one.id, fate.told(label)));
             }
         }
     }
