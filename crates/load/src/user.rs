@@ -35,6 +35,13 @@ pub enum UserError {
     NotRoot(String),
 }
 
+/// The name of a user of this machine; `None` without one, or if the user database does not
+/// answer.
+#[must_use]
+pub fn user_name(uid: u32) -> Option<String> {
+    nix::unistd::User::from_uid(uid.into()).ok().flatten().map(|user| user.name)
+}
+
 /// A user with everything that a process takes over from one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {

@@ -7,6 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Output;
 
+use floodwall_knobs::journal::{Begin, Record};
 use floodwall_testing::tree::{copy_host, put};
 use serde_json::Value;
 
@@ -122,7 +123,12 @@ fn a_change_is_shown_made_logged_and_put_back() {
     );
     assert_eq!(machine.done("rollback"), "nothing to put back\n");
     assert_eq!(machine.done("diff"), "no difference\n");
+    let told = machine.done("log");
+    assert!(told.contains(", put back 20") && told.contains("  by: "), "{told}");
     let log: Value = serde_json::from_str(&machine.done("log --json")).unwrap();
+    assert!(
+        log["changes"][0]["closed_at_unix_s"].as_u64() >= log["changes"][0]["at_unix_s"].as_u64()
+    );
     assert_eq!(
         (&log["schema"], &log["changes"][0]["state"]),
         (&"floodwall/log/1".into(), &"put back".into())
@@ -141,6 +147,57 @@ fn a_dry_run_prints_the_writes_and_makes_none() {
     let shown = machine.done("rollback --dry-run");
     assert_eq!(shown, "echo 256 > /sys/dev/block/254:0/queue/nr_requests\n");
     assert_eq!(machine.queue("nr_requests"), "32");
+}
+
+#[test]
+fn the_log_shows_the_newest_and_says_how_many_are_older() {
+    let machine = Machine::new();
+    for requests in 1..=22 {
+        machine.done(&format!("apply vda.nr_requests={} --yes", 32 + requests));
+    }
+    let told = machine.done("log");
+    assert!(
+        told.starts_with("2 older: floodwall log --last 22 shows them too\nchange 3, "),
+        "{told}"
+    );
+    let told = machine.done("log --last 1");
+    assert!(told.starts_with("21 older: ") && told.contains("\nchange 22, "), "{told}");
+    assert_eq!(machine.done("log --last 22").matches("\nchange ").count(), 21);
+    let all = |command: &str| -> Value { serde_json::from_str(&machine.done(command)).unwrap() };
+    assert_eq!(all("log --json")["changes"].as_array().unwrap().len(), 22);
+    assert_eq!(all("log --json --last 2")["changes"][0]["id"], 21);
+}
+
+#[test]
+fn the_trials_of_one_search_are_one_entry_of_the_log() {
+    let machine = Machine::new();
+    let is_root = rustix::process::geteuid().is_root();
+    for requests in [32, 64] {
+        machine.done(&format!("apply vda.nr_requests={requests} --yes"));
+        machine.done("rollback");
+    }
+    // As if one process had made both.
+    let journal = |id: u64| machine.journal().join(format!("{id:06}.jsonl"));
+    let text = fs::read_to_string(journal(1)).unwrap();
+    let Record::Begin(first) = first_record(&text) else { panic!("{text}") };
+    let text = fs::read_to_string(journal(2)).unwrap();
+    let Record::Begin(second) = first_record(&text) else { panic!("{text}") };
+    assert_eq!(machine.done("log").matches("change ").count(), 2, "two processes");
+    let same = Begin { pid: first.pid, pid_start_ticks: first.pid_start_ticks, ..second };
+    let rest = text.split_once('\n').unwrap().1;
+    fs::write(journal(2), format!("{}{rest}", Record::Begin(same).line())).unwrap();
+    let told = machine.done("log");
+    assert!(told.starts_with("changes 1 to 2, 2 changes of one process, first 20"), "{told}");
+    assert!(told.contains(", put back 20"), "{told}");
+    if is_root {
+        assert!(told.contains("  by: root, "), "{told}");
+    }
+}
+
+/// A journal's first record.
+fn first_record(journal: &str) -> Record {
+    let line: Value = serde_json::from_str(journal.lines().next().unwrap()).unwrap();
+    serde_json::from_value(line["record"].clone()).unwrap()
 }
 
 #[test]

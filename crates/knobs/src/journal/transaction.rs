@@ -202,6 +202,15 @@ impl Transaction {
         phase
     }
 
+    /// When it was closed, in seconds since 1970; `None` while it is open.
+    #[must_use]
+    pub fn closed_at_unix_s(&self) -> Option<u64> {
+        self.records.iter().rev().find_map(|record| match record {
+            Record::Closed { at_unix_s, .. } => Some(*at_unix_s),
+            _ => None,
+        })
+    }
+
     /// Whether a value found in an entry is the transaction's: the last one read back, or one that
     /// a write under way explains.
     #[must_use]

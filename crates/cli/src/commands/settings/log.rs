@@ -1,13 +1,20 @@
 //! `floodwall log`: what was changed, when, by whom and why, and whether it stands.
+//!
+//! ```text
+//! journals, oldest first ─▶ runs: changes that one process made and that are over
+//!                             ─▶ the last of them ─▶ a paragraph each
+//! ```
 
 use std::fmt::Write;
 
 use floodwall_knobs::journal::{
-    Closing, Logged, Phase, Transaction, boot_id, is_alive, kept_aside, log,
+    Begin, Closing, Logged, Phase, Transaction, boot_id, is_alive, kept_aside, log,
 };
 use floodwall_knobs::plan::short;
 use floodwall_knobs::{HeldCell, hold};
+use floodwall_load::user_name;
 use floodwall_model::calendar::moment;
+use floodwall_model::message;
 use floodwall_model::printable::printable;
 use serde_json::{Value, json};
 
@@ -15,12 +22,21 @@ use super::PlaceArgs;
 use crate::exit::Exit;
 use crate::output;
 
+/// Runs that are shown without `--last`: a screen or two.
+const SHOWN: usize = 20;
+/// Knobs that are named of a process that has steered.
+const STEERED_SHOWN: usize = 5;
+
 /// Show what was changed, when, by whom and why
 ///
-/// Journals that were kept aside because they could not be believed are listed last.
+/// Newest last. The trials of one search are one entry. Journals that were kept aside because they
+/// could not be believed are listed at the end.
 #[derive(clap::Args, Debug)]
 pub(crate) struct LogArgs {
-    /// Print JSON: one document with every change
+    /// Show the newest N alone; 20 if not given, and all of them with --json
+    #[arg(long, value_name = "N")]
+    last: Option<usize>,
+    /// Print JSON: one document, with every trial of a search too
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -44,7 +60,9 @@ pub(crate) fn run(args: &LogArgs) -> anyhow::Result<Exit> {
     }
     let boot = boot_id(&place.files);
     if args.json {
-        let changes: Vec<Value> = logged.iter().map(|one| document(one, &boot, &living)).collect();
+        let older = logged.len().saturating_sub(args.last.unwrap_or(usize::MAX));
+        let changes: Vec<Value> =
+            logged.iter().skip(older).map(|one| document(one, &boot, &living)).collect();
         let aside: Vec<Value> =
             aside.iter().map(|(name, why)| json!({ "file": name, "error": why })).collect();
         let all = json!({ "schema": "floodwall/log/1", "changes": changes, "kept_aside": aside });
@@ -52,8 +70,17 @@ pub(crate) fn run(args: &LogArgs) -> anyhow::Result<Exit> {
     } else if logged.is_empty() && aside.is_empty() {
         output::result("nothing has been changed\n")?;
     } else {
-        for one in &logged {
-            output::result(&paragraph(one, &boot, &living))?;
+        let runs: Vec<&[Logged]> = logged.chunk_by(|a, b| is_one_run(a, b, &boot)).collect();
+        let older = runs.len().saturating_sub(args.last.unwrap_or(SHOWN));
+        if older > 0 {
+            let all = runs.len();
+            output::result(&format!("{older} older: floodwall log --last {all} shows them too\n"))?;
+        }
+        for run in runs.into_iter().skip(older) {
+            output::result(&match run {
+                [one] => paragraph(one, &boot, &living),
+                several => trials(several, &boot),
+            })?;
         }
         for (name, why) in &aside {
             let file = place.journal.join(name);
@@ -65,6 +92,50 @@ pub(crate) fn run(args: &LogArgs) -> anyhow::Result<Exit> {
         }
     }
     Ok(Exit::Done)
+}
+
+/// Whether two changes are over and one process made both: trials of a search.
+fn is_one_run(a: &Logged, b: &Logged, boot: &str) -> bool {
+    let (Ok(a), Ok(b)) = (&a.transaction, &b.transaction) else { return false };
+    let over = |t: &Transaction| {
+        !t.begin.steers && (matches!(t.phase(), Phase::Closed(_)) || t.begin.boot_id != boot)
+    };
+    let process = |t: &Transaction| (t.begin.boot_id.clone(), t.begin.pid, t.begin.pid_start_ticks);
+    over(a) && over(b) && process(a) == process(b)
+}
+
+/// The changes of one run.
+fn trials(run: &[Logged], boot: &str) -> String {
+    let all: Vec<&Transaction> =
+        run.iter().filter_map(|one| one.transaction.as_ref().ok()).collect();
+    let ([first, ..], Some(last)) = (all.as_slice(), all.last()) else { return String::new() };
+    let (from, to) = (&first.begin, &last.begin);
+    format!(
+        "changes {} to {}, {} changes of one process, first {}, last {}, {}\n  why: {}\n  by: {}\n",
+        from.id,
+        to.id,
+        all.len(),
+        moment(from.at_unix_s),
+        moment(to.at_unix_s),
+        ended(last, boot, &[]),
+        printable(&to.why),
+        by(to)
+    )
+}
+
+/// Who made a change.
+fn by(begin: &Begin) -> String {
+    let name = user_name(begin.uid).unwrap_or_else(|| format!("user {}", begin.uid));
+    format!("{}, {}", printable(&name), printable(&begin.command))
+}
+
+/// Where a change is, for people, with the time at which it was put back.
+fn ended(transaction: &Transaction, boot: &str, living: &[u64]) -> String {
+    match (state(transaction, boot, living), transaction.closed_at_unix_s()) {
+        // A value that another program has set since was left.
+        ("put back", Some(at)) => format!("put back {} unless others had set it", moment(at)),
+        (state, _) => state.to_owned(),
+    }
 }
 
 /// Where a change is, in a word for programs. `living` are the holds whose process lives.
@@ -90,12 +161,10 @@ fn paragraph(logged: &Logged, boot: &str, living: &[u64]) -> String {
         Some(at) if state == "stands" => format!(" until {}", moment(at)),
         _ => String::new(),
     };
-    // A value that another program has set since was left.
-    let state =
-        if state == "put back" { "put back where it was as it had been left" } else { state };
+    let state = ended(transaction, boot, living);
     let mut told = format!("change {}, {}, {state}{until}\n", begin.id, moment(begin.at_unix_s));
     let _ = writeln!(told, "  why: {}", printable(&begin.why));
-    let _ = writeln!(told, "  by: user {}, {}", begin.uid, printable(&begin.command));
+    let _ = writeln!(told, "  by: {}", by(begin));
     for entry in transaction.entries.iter().filter(|entry| entry.new.is_some()) {
         let label = entry.label();
         let shown = |state: &Option<_>| {
@@ -133,7 +202,15 @@ fn steering(told: &mut String, transaction: &Transaction) {
             shown(&cell.now)
         );
     }
-    if held.is_empty() && !over {
+    if over {
+        let touched = transaction.entries.iter().enumerate();
+        let touched = touched.filter(|(index, _)| transaction.is_touched(*index));
+        let labels: Vec<String> = touched.map(|(_, entry)| entry.label()).collect();
+        let _ = match labels.as_slice() {
+            [] => writeln!(told, "  nothing of it is left"),
+            labels => writeln!(told, "  it steered {}", message::first_of(labels, STEERED_SHOWN)),
+        };
+    } else if held.is_empty() {
         let _ = writeln!(told, "  nothing is changed at this moment");
     }
     for (index, entry) in transaction.entries.iter().enumerate() {
@@ -168,6 +245,7 @@ fn document(logged: &Logged, boot: &str, living: &[u64]) -> Value {
         "state": state(transaction, boot, living),
         "at_unix_s": begin.at_unix_s,
         "expires_at_unix_s": begin.expires_at_unix_s,
+        "closed_at_unix_s": transaction.closed_at_unix_s(),
         "why": begin.why,
         "uid": begin.uid,
         "pid": begin.pid,
