@@ -642,6 +642,8 @@ fn knobs_and_presets_are_explained() {
     let bare = floodwall(&["explain", "2010-15MB"]);
     assert_eq!(bare.status.code(), Some(2));
     assert!(stderr(&bare).contains("did you mean preset:2010-15MB?"), "{}", stderr(&bare));
+    let misspelt = stderr(&floodwall(&["explain", "2016-bandwith-delay"]));
+    assert!(misspelt.contains("did you mean preset:2016-bandwidth-delay?"), "{misspelt}");
     let unknown = floodwall(&["explain", "schedular"]);
     assert_eq!(unknown.status.code(), Some(2));
     assert!(stderr(&unknown).contains("did you mean scheduler"), "{}", stderr(&unknown));

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use floodwall_host::findings::{self, CHECKS};
 use floodwall_knobs::catalogue::{find, knobs, nearest, page};
 use floodwall_knobs::presets::{self, PRESETS};
+use floodwall_model::toml_text;
 
 use super::sources::no_preset;
 use crate::exit::{Exit, UsageError};
@@ -93,10 +94,11 @@ fn explain_knob(name: &str) -> anyhow::Result<String> {
             return UsageError(format!("there is no knob '{name}'; did you mean preset:{name}?"));
         }
         let near = nearest(name);
-        let hint = if near.is_empty() {
-            "; floodwall explain lists all".to_owned()
-        } else {
-            format!("; did you mean {}?", near.join(" or "))
+        let preset = toml_text::nearest(name, PRESETS.iter().map(|preset| preset.name));
+        let hint = match preset {
+            Some(preset) if near.is_empty() => format!("; did you mean preset:{preset}?"),
+            None if near.is_empty() => "; floodwall explain lists all".to_owned(),
+            _ => format!("; did you mean {}?", near.join(" or ")),
         };
         UsageError(format!("there is no knob '{name}'{hint}"))
     })?;
