@@ -196,7 +196,9 @@ fn read(path: &Path) -> anyhow::Result<Stored> {
     let bytes = if is_stdin { input::result_on_stdin() } else { input::result(path) };
     let unread = |e: std::io::Error| UsageError(format!("can't read the result {name}: {e}"));
     let bytes = bytes.map_err(unread)?;
-    if let Some(reader) = table::reader(path, &bytes) {
+    // A pipe has no name that another program could open.
+    let file = if is_stdin { Path::new("FILE") } else { path };
+    if let Some(reader) = table::reader(file, &bytes) {
         return Err(UsageError(format!("{name}: {reader}")).into());
     }
     let json = input::text(bytes).map_err(unread)?;

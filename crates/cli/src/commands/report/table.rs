@@ -6,8 +6,6 @@ use std::path::Path;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::STDIN;
-
 /// The first bytes of a Parquet file.
 const PARQUET: &[u8] = b"PAR1";
 
@@ -24,8 +22,7 @@ struct Row {
 
 /// Says what reads a table; `None` for anything else.
 pub(super) fn reader(path: &Path, bytes: &[u8]) -> Option<String> {
-    // A pipe has no name that another program could open.
-    let path = if path == Path::new(STDIN) { Path::new("FILE") } else { path }.display();
+    let path = path.display();
     if bytes.starts_with(PARQUET) {
         return Some(format!(
             "it is a Parquet file and no result; read it with duckdb -c \"from '{path}'\", or in \
