@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -18,14 +19,27 @@ pub(crate) const FLOODWALL: &str = env!("CARGO_BIN_EXE_floodwall");
 /// dry.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
+/// The program that ties another one to the test's process.
+pub(crate) const TIE: &str = "setpriv";
+
+/// A program that is asked to end when the test's process ends.
+pub(crate) fn tied(program: &str) -> Command {
+    let mut command = Command::new(TIE);
+    command.args(["--pdeathsig", "TERM", program]);
+    command
+}
+
 /// Waits until something is so.
 pub(crate) fn until(what: &str, is: impl Fn() -> bool) -> Result<(), String> {
     floodwall_testing::until(PATIENCE, what, is)
 }
 
-/// A device; taken down when it is dropped.
+/// What `lab run` runs: it tells the device and its filesystem, and ends with its standard input.
+const UNTIL_STDIN_ENDS: &str = "echo \"$FLOODWALL_LAB_DEVICE\"; pwd -P; exec cat";
+
+/// A device; taken down when it is dropped, or the test's process ends.
 pub(crate) struct Device {
-    lab: String,
+    lab: Child,
     /// `loop3`.
     pub(crate) name: String,
     pub(crate) directory: PathBuf,
@@ -33,15 +47,21 @@ pub(crate) struct Device {
 
 impl Device {
     pub(crate) fn up(preset: &str) -> Result<Self, String> {
-        let lab = format!("guard-{}", std::process::id());
-        let up = [
-            "lab", "up", preset, "--size", "3GiB", "--memory", "900MiB", "--fs", "xfs", "--name",
-            &lab, "--json",
-        ];
-        let document: Value =
-            serde_json::from_str(&run(FLOODWALL, &up)?).map_err(|e| e.to_string())?;
-        let told = (document["device"].as_str(), document["mounts"][0].as_str());
-        let (Some(device), Some(directory)) = told else { return Err(format!("{document}")) };
+        let name = format!("guard-{}", std::process::id());
+        let mut lab = Command::new(FLOODWALL)
+            .args(["lab", "run", preset, "--size", "3GiB", "--memory", "900MiB", "--fs", "xfs"])
+            .args(["--name", &name, "--", "sh", "-c", UNTIL_STDIN_ENDS])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|e| e.to_string())?;
+        let log = Log::of(lab.stderr.take());
+        let mut lines = BufReader::new(lab.stdout.take().ok_or("no stdout")?).lines();
+        let told = (lines.next(), lines.next());
+        let (Some(Ok(device)), Some(Ok(directory))) = told else {
+            return Err(format!("no lab ({:?})\n{}", lab.wait(), log.text()));
+        };
         let name = device.trim_start_matches("/dev/").to_owned();
         Ok(Self { lab, name, directory: PathBuf::from(directory) })
     }
@@ -71,7 +91,8 @@ impl Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
-        let _ = run(FLOODWALL, &["lab", "down", &self.lab]);
+        // This closes its standard input first.
+        let _ = self.lab.wait();
     }
 }
 
@@ -89,7 +110,8 @@ pub(crate) fn differences(
         .collect()
 }
 
-/// A guard of one device, with a separate journal; killed if it is dropped.
+/// A guard of one device, with a separate journal. It is killed when it is dropped, and puts
+/// everything back when the test's process ends.
 pub(crate) struct Guard {
     pub(crate) child: Child,
     dir: tempfile::TempDir,
@@ -110,7 +132,7 @@ impl Guard {
         // A journal's directory is walked to without links, which /tmp may be.
         let dir = tempfile::tempdir_in("/var/lib").map_err(|e| e.to_string())?;
         let words = [program, &[FLOODWALL, "guard", "--device", device, "--socket"]].concat();
-        let mut child = Command::new(words[0])
+        let mut child = tied(words[0])
             .args(&words[1..])
             .arg(dir.path().join("guard.sock"))
             .arg("--journal")

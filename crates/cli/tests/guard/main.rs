@@ -55,5 +55,6 @@ fn missing(test: &Test) -> Option<String> {
         let tracepoints = || Some(Probe::open(Some(SourceKind::Perf)).err()?.to_string());
         lacks(&[ROOT, FUSE, LOOP]).or_else(tracepoints)
     };
-    if test.kernel { kernel() } else { None }.or_else(|| lacks(test.needs))
+    let kernel = if test.kernel { kernel() } else { None };
+    kernel.or_else(|| lacks(test.needs)).or_else(|| lacks(&[bed::TIE]))
 }

@@ -9,7 +9,7 @@ use floodwall_testing::process::run;
 use serde_json::Value;
 
 use crate::Test;
-use crate::bed::{FLOODWALL, kill, until};
+use crate::bed::{FLOODWALL, kill, tied, until};
 
 pub(crate) const TESTS: &[Test] = &[
     Test {
@@ -62,7 +62,7 @@ fn scrape() -> Result<(), String> {
     let dir = tempfile::tempdir().map_err(|e| e.to_string())?;
     let (metrics, web) = (free_port()?, free_port()?);
     let _guard = start(
-        Command::new(FLOODWALL)
+        tied(FLOODWALL)
             .args([
                 "guard",
                 "--sim",
@@ -85,7 +85,7 @@ fn scrape() -> Result<(), String> {
     let file = dir.path().join("prometheus.yml");
     fs::write(&file, config).map_err(|e| e.to_string())?;
     let _prometheus = start(
-        Command::new("prometheus")
+        tied("prometheus")
             .arg(format!("--config.file={}", file.display()))
             .arg(format!("--storage.tsdb.path={}", dir.path().join("data").display()))
             .arg(format!("--web.listen-address=127.0.0.1:{web}")),
