@@ -152,15 +152,15 @@ fn allowed(look: &Look, run: Run, bandwidths: [u64; 2]) -> [u64; 2] {
     })
 }
 
-/// Counts what agreed, what did not, and what could not be told.
+/// How many values agreed, how many did not, and how many could not be told.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Tally {
+struct Agreement {
     same: u32,
     other: u32,
     untold: u32,
 }
 
-impl Tally {
+impl Agreement {
     fn count(&mut self, same: Option<bool>) {
         match same {
             Some(true) => self.same += 1,
@@ -173,7 +173,7 @@ impl Tally {
 #[test]
 fn the_position_ratio_gives_the_kernels_task_ratelimit() {
     let rows = rows();
-    let (mut half, mut strict) = (Tally::default(), Tally::default());
+    let (mut half, mut strict) = (Agreement::default(), Agreement::default());
     for (i, row) in rows.iter().enumerate() {
         let Some(seen) = look(row) else { continue };
         match row.run {
@@ -188,17 +188,17 @@ fn the_position_ratio_gives_the_kernels_task_ratelimit() {
             Run::FreeShare => {}
         }
     }
-    assert_eq!(half, Tally { same: 374, other: 0, untold: 106 });
-    assert_eq!(strict, Tally { same: 373, other: 0, untold: 0 });
+    assert_eq!(half, Agreement { same: 374, other: 0, untold: 106 });
+    assert_eq!(strict, Agreement { same: 373, other: 0, untold: 0 });
 }
 
 #[test]
 fn a_free_share_can_be_read_back_to_two_pages_and_one_of_them_is_it() {
     let rows = rows();
-    let mut tally = Tally::default();
+    let mut agreement = Agreement::default();
     for (i, row) in rows.iter().enumerate().filter(|(_, row)| row.run == Run::FreeShare) {
         let Some(seen) = look(row) else { continue };
-        tally.count(around(&rows, i).map(|(before, after)| {
+        agreement.count(around(&rows, i).map(|(before, after)| {
             // The trace has setpoint * wb_thresh / (thresh + 1), rounded down.
             let setpoint = THRESHOLDS.setpoint(seen.control.limit);
             let least = (seen.wb_setpoint * (THRESHOLDS.dirty + 1)).div_ceil(setpoint);
@@ -211,13 +211,13 @@ fn a_free_share_can_be_read_back_to_two_pages_and_one_of_them_is_it() {
             )
         }));
     }
-    assert_eq!(tally, Tally { same: 181, other: 0, untold: 1 });
+    assert_eq!(agreement, Agreement { same: 181, other: 0, untold: 1 });
 }
 
 #[test]
 fn periods_and_pauses_are_the_kernels() {
     let rows = rows();
-    let (mut periods, mut pauses) = (Tally::default(), Tally::default());
+    let (mut periods, mut pauses) = (Agreement::default(), Agreement::default());
     for (i, row) in rows.iter().enumerate() {
         let Some(seen) = look(row) else { continue };
         // At rate 0 the kernel shows its longest pause for both.
@@ -238,14 +238,14 @@ fn periods_and_pauses_are_the_kernels() {
             })
         }));
     }
-    assert_eq!(periods, Tally { same: 1024, other: 0, untold: 0 });
-    assert_eq!(pauses, Tally { same: 725, other: 0, untold: 299 });
+    assert_eq!(periods, Agreement { same: 1024, other: 0, untold: 0 });
+    assert_eq!(pauses, Agreement { same: 725, other: 0, untold: 299 });
 }
 
 #[test]
 fn after_a_sleep_a_task_dirties_as_many_pages_as_the_kernel_said() {
     let rows = rows();
-    let mut tally = Tally::default();
+    let mut agreement = Agreement::default();
     for (i, row) in rows.iter().enumerate() {
         let Some(seen) = look(row).filter(|look| look.pause > 0) else { continue };
         // The recording has gaps; within it no task sleeps for more than 200 ms.
@@ -255,7 +255,7 @@ fn after_a_sleep_a_task_dirties_as_many_pages_as_the_kernel_said() {
             .take_while(soon)
             .find(|next| next.pid == row.pid && look(next).is_some());
         let (Some(next), Some((before, after))) = (next.and_then(look), around(&rows, i)) else {
-            tally.count(None);
+            agreement.count(None);
             continue;
         };
         let same = [before, after].iter().any(|update| {
@@ -265,15 +265,19 @@ fn after_a_sleep_a_task_dirties_as_many_pages_as_the_kernel_said() {
                 == next.dirtied_pause
         });
         // A power of two in its place is an untraced look below freerun.
-        tally.count(if same || !next.dirtied_pause.is_power_of_two() { Some(same) } else { None });
+        agreement.count(if same || !next.dirtied_pause.is_power_of_two() {
+            Some(same)
+        } else {
+            None
+        });
     }
-    assert_eq!(tally, Tally { same: 416, other: 0, untold: 250 });
+    assert_eq!(agreement, Agreement { same: 416, other: 0, untold: 250 });
 }
 
 #[test]
 fn the_rate_limit_follows_as_the_kernels() {
     let rows = rows();
-    let mut tally = Tally::default();
+    let mut agreement = Agreement::default();
     for (i, row) in rows.iter().enumerate() {
         let Some(now) = update(row).filter(|_| row.run != Run::FreeShare) else { continue };
         // The recording has gaps; within it updates are never a second apart.
@@ -287,7 +291,7 @@ fn the_rate_limit_follows_as_the_kernels() {
             .find(|next| next.pid == row.pid)
             .and_then(look);
         let (Some(before), Some(looked)) = (before, looked) else {
-            tally.count(None);
+            agreement.count(None);
             continue;
         };
         let mut estimate = Estimate {
@@ -302,18 +306,18 @@ fn the_rate_limit_follows_as_the_kernels() {
         let rules = RateRules { hz: HZ, strict, capped: true };
         let shown = estimate.update_ratelimit(&rules, &looked.control, ratio, now.dirty_rate, HZ);
         let ours = (shown, estimate.dirty_ratelimit, estimate.balanced_dirty_ratelimit);
-        tally.count(Some(ours == ((now.dirty_rate, now.task_rate), now.rate, now.balanced)));
+        agreement.count(Some(ours == ((now.dirty_rate, now.task_rate), now.rate, now.balanced)));
     }
-    assert_eq!(tally, Tally { same: 25, other: 0, untold: 3 });
+    assert_eq!(agreement, Agreement { same: 25, other: 0, untold: 3 });
 }
 
 #[test]
 fn the_bandwidth_is_smoothed_as_the_kernels() {
     let rows = rows();
-    let mut tally = Tally::default();
+    let mut agreement = Agreement::default();
     for (i, row) in rows.iter().enumerate().filter(|(_, row)| update(row).is_some()) {
         let Some((before, after)) = around(&rows, i) else {
-            tally.count(None);
+            agreement.count(None);
             continue;
         };
         let mut estimate = Estimate {
@@ -325,9 +329,9 @@ fn the_bandwidth_is_smoothed_as_the_kernels() {
         // the new one.
         estimate.update_bandwidth(HZ, 1024, (after.bandwidth << 10).div_ceil(HZ));
         assert_eq!(estimate.write_bandwidth, after.bandwidth, "row {i}, run {:?}", row.run);
-        tally.count(Some(estimate.avg_write_bandwidth == after.avg_bandwidth));
+        agreement.count(Some(estimate.avg_write_bandwidth == after.avg_bandwidth));
     }
-    assert_eq!(tally, Tally { same: 20, other: 0, untold: 14 });
+    assert_eq!(agreement, Agreement { same: 20, other: 0, untold: 14 });
 }
 
 #[test]
