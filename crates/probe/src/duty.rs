@@ -8,7 +8,7 @@ use crate::open_file::Files;
 use crate::perf::Perf;
 use crate::probe::{Probe, Source, now_ns};
 use crate::samples::Samples;
-use crate::under_way::{Inside, inside};
+use crate::under_way::{Inside, everywhere, inside};
 
 /// How often it is checked whether the operations of a sample have ended.
 const END_CHECK: Duration = Duration::from_millis(10);
@@ -66,12 +66,24 @@ impl Probe {
         Ok(())
     }
 
-    /// Takes in the calls that are under way and whose beginnings were not counted.
+    /// Takes in the calls of known committers that are under way and whose beginnings were not
+    /// counted.
     pub(crate) fn take_in_calls_under_way(&mut self) {
+        self.take_in(self.committers.inside(&self.root));
+    }
+
+    /// The same of all processes.
+    pub(crate) fn take_in_all_calls_under_way(&mut self) {
+        if !matches!(self.source, Source::Proc) {
+            self.take_in(everywhere(&self.root));
+        }
+    }
+
+    fn take_in(&mut self, under_way: Vec<Inside>) {
         if self.own_numbers {
             return;
         }
-        for found in self.committers.inside(&self.root) {
+        for found in under_way {
             let Inside { pid, tid, call, fd } = found;
             match &mut self.source {
                 Source::Proc => {}

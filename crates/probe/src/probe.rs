@@ -114,12 +114,13 @@ impl Probe {
         &self.blind
     }
 
-    /// Finds the threads that write synchronously: their writes are seen from the next window on. A
-    /// look that lasts for one window needs this before it.
+    /// Finds the calls under way, and the threads that write synchronously: their writes are seen
+    /// from the next window on. A look that lasts for one window needs this before it.
     ///
     /// # Errors
     /// [`ProbeError`] if the source is lost.
     pub fn warm_up(&mut self, stop: &AtomicBool) -> Result<(), ProbeError> {
+        self.take_in_all_calls_under_way();
         self.wait(WARM_UP, stop)?;
         self.snapshot().map(drop)
     }

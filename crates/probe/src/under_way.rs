@@ -1,5 +1,5 @@
-//! Synchronous calls of known committers that began while the tracepoints were closed. A victim
-//! that hangs must not stay unseen until its next call.
+//! Synchronous calls that began while the tracepoints were closed: those of known committers, or of
+//! all processes. A victim that hangs must not stay unseen until its next call.
 //!
 //! The kernel tells the call that a thread is inside (/proc/PID/task/TID/syscall), not since when.
 //! It counts from the moment at which it is found.
@@ -16,6 +16,8 @@ const REMEMBERED: u32 = 100;
 /// Processes that are asked, and threads of each; a thread takes some 10 µs.
 const PROCESSES: usize = 16;
 const THREADS: usize = 256;
+/// Threads that are asked where all processes are: a tenth of a second.
+const ALL_THREADS: usize = 10_000;
 
 /// Processes that make synchronous calls, and the look at which they were last seen to.
 #[derive(Debug, Default)]
@@ -43,12 +45,24 @@ impl Committers {
         known.sort_unstable_by(|a, b| b.cmp(a));
         let mut all = Vec::new();
         for (_, pid) in known.into_iter().take(PROCESSES) {
-            let threads = root.list(&format!("/proc/{pid}/task")).into_value().unwrap_or_default();
-            let threads = threads.iter().filter_map(|name| name.parse().ok()).take(THREADS);
-            all.extend(threads.filter_map(|tid| inside(root, pid, tid)));
+            all.extend(threads(root, pid).filter_map(|tid| inside(root, pid, tid)));
         }
         all
     }
+}
+
+/// Calls under way of all processes.
+pub(crate) fn everywhere(root: &SysRoot) -> Vec<Inside> {
+    let names = root.list("/proc").into_value().unwrap_or_default();
+    let pids = names.iter().filter_map(|name| name.parse().ok());
+    let all = pids.flat_map(|pid| threads(root, pid).map(move |tid| (pid, tid)));
+    all.take(ALL_THREADS).filter_map(|(pid, tid)| inside(root, pid, tid)).collect()
+}
+
+/// A process's threads.
+fn threads(root: &SysRoot, pid: u32) -> impl Iterator<Item = u32> + use<> {
+    let names = root.list(&format!("/proc/{pid}/task")).into_value().unwrap_or_default();
+    names.into_iter().filter_map(|name| name.parse().ok()).take(THREADS)
 }
 
 /// The call that a thread is inside.
@@ -107,5 +121,9 @@ mod tests {
         committers.seen(1 + REMEMBERED, [].into_iter());
         let call = Inside { pid: 7, tid: 7, call: Call::Fsync, fd: Some(5) };
         assert_eq!(committers.inside(&root), [call]);
+        // Where nobody is known yet, all are asked.
+        let mut all: Vec<u32> = everywhere(&root).iter().map(|inside| inside.tid).collect();
+        all.sort_unstable();
+        assert_eq!(all, [7, 9]);
     }
 }
