@@ -5,6 +5,7 @@
 use floodwall_model::Reading;
 
 use crate::root::SysRoot;
+use crate::text::number_after;
 
 /// Dirty page cache of a group and the groups below it (mm/memcontrol.c `memory_stat_format`), in
 /// bytes.
@@ -14,6 +15,22 @@ pub struct GroupBacklog {
     pub dirty_bytes: u64,
     /// `file_writeback`.
     pub writeback_bytes: u64,
+}
+
+/// Memory of the group in a directory that can't be reclaimed by writing it back and dropping it:
+/// all but page cache, in bytes. Shared memory counts as page cache in the kernel's `file`, and can
+/// only be swapped.
+pub fn read_memory_besides_cache(root: &SysRoot, directory: &str) -> Reading<u64> {
+    let path = format!("{directory}/memory.stat");
+    let cache = root.read(&path).and_then(|text| {
+        let field = |name: &str| number_after(&text, name);
+        match (field("file"), field("shmem")) {
+            (Some(file), Some(shmem)) => Reading::Value(file.saturating_sub(shmem)),
+            _ => Reading::Unreadable(format!("{path}: it has no 'file' or no 'shmem'")),
+        }
+    });
+    let current = root.parse::<u64>(&format!("{directory}/memory.current"));
+    current.and_then(|all| cache.map(|cache| all.saturating_sub(cache)))
 }
 
 /// Reads the backlog of the group in a directory, such as
@@ -49,6 +66,18 @@ pub(crate) fn backlog_of_all(root: &SysRoot, mount: &str) -> u64 {
 mod tests {
     use super::*;
     use crate::root::testing::tree;
+
+    #[test]
+    fn shared_memory_is_no_page_cache() {
+        let group = "sys/fs/cgroup/a";
+        let (current, stat) = (format!("{group}/memory.current"), format!("{group}/memory.stat"));
+        let counts = "anon 90\nfile 700\nshmem 60\n";
+        let (_dir, root) = tree(&[(&current, "1000\n"), (&stat, counts)]);
+        let used =
+            |group: &str| read_memory_besides_cache(&root, &format!("/sys/fs/cgroup/{group}"));
+        assert_eq!(used("a"), Reading::Value(360));
+        assert!(matches!(used("b"), Reading::Absent(_)));
+    }
 
     #[test]
     fn groups_at_the_top_count_those_below() {

@@ -1,9 +1,19 @@
-//! `floodwall why` and `floodwall` alone, on this machine, whatever it does meanwhile.
+//! `floodwall why` and `floodwall` alone, on this machine whatever it does; its advice on a
+//! captured machine.
 
-use floodwall_testing::process::output;
-use serde_json::Value;
+use std::collections::BTreeMap;
 use std::process::Command;
 
+use floodwall_host::SysRoot;
+use floodwall_host::findings::{About, DiskUser, Look, diagnose};
+use floodwall_host::status::{Observation, status};
+use floodwall_model::Reading;
+use floodwall_model::diagnosis::Verdict;
+use floodwall_testing::process::output;
+use floodwall_testing::tree::put;
+use serde_json::Value;
+
+use crate::knobs::Machine;
 use crate::{floodwall, stderr, stdout, tmpfs};
 
 /// The statuses of an answer: nothing waits long, a process does, it can't be told.
@@ -63,4 +73,74 @@ fn help_lists_why_first() {
     let first = text.lines().skip_while(|line| *line != "Commands:").nth(1).unwrap();
     assert!(first.trim_start().starts_with("why "), "{text}");
     assert!(text.contains("Without a command: why."), "{text}");
+}
+
+#[test]
+fn what_is_advised_is_taken_as_it_is_printed() {
+    let group = "sys/fs/cgroup/system.slice/backup.service";
+    let machine = Machine::new();
+    for (file, text) in [
+        ("sys/fs/cgroup/cgroup.controllers", "cpu io memory\n"),
+        ("sys/fs/cgroup/system.slice/cgroup.procs", ""),
+        (&format!("{group}/memory.high"), "max\n"),
+        (&format!("{group}/memory.current"), "8192\n"),
+        (&format!("{group}/memory.stat"), "file 4096\nshmem 0\n"),
+        (&format!("{group}/io.max"), ""),
+        (&format!("{group}/cgroup.procs"), ""),
+    ] {
+        put(&machine.tree().join(file), text);
+    }
+    // Where it was captured a tmpfs is there, with version 2 below it.
+    let mounts = machine.tree().join("proc/self/mountinfo");
+    let text = std::fs::read_to_string(&mounts).unwrap();
+    let lines = text.lines().filter(|line| !line.contains("/sys/fs/cgroup rw"));
+    let lines: Vec<&str> = lines.collect();
+    put(&mounts, &(lines.join("\n").replace("/cgroup/unified", "/cgroup") + "\n"));
+    let advised = advice(&machine);
+    assert!(advised.contains("unit:backup.service:vda.io.max"), "{advised}");
+    assert!(advised.contains("vda.bdi.max_bytes"), "{advised}");
+    // A kernel that has no good limit of one disk.
+    put(&machine.tree().join("proc/sys/kernel/osrelease"), "6.1.0-25-amd64\n");
+    assert!(advice(&machine).contains("vm.dirty_bytes"));
+}
+
+/// What is advised where a copy in `backup.service` floods the disk; each change is rehearsed.
+fn advice(machine: &Machine) -> String {
+    let root = SysRoot::new(&machine.tree()).unwrap();
+    let moment = Observation::read(&root);
+    let status = status(&root, &moment, &moment, 1.0, true);
+    let copy = DiskUser {
+        pid: 4810,
+        name: "cp".to_owned(),
+        disk: status.devices[0].id,
+        waited_s: 0.0,
+        committing_s: 0.0,
+        commits: 0,
+        median_s: None,
+        oldest_s: 0.0,
+        dirtied_bytes: 400_000_000,
+        group: Reading::Value("/system.slice/backup.service".to_owned()),
+    };
+    let look = Look {
+        status: &status,
+        users: &[copy],
+        own: &[],
+        group_memory: &BTreeMap::new(),
+        guard_runs: false,
+        source: "bpf",
+        is_root: true,
+        sees_waits: true,
+        waited_percent: &Reading::Value(0.0),
+        unseen: &[],
+    };
+    let diagnosis = diagnose(look, &About::Machine);
+    assert_eq!(diagnosis.verdict, Verdict::Flooding);
+    let commands = diagnosis.actions.iter().filter_map(|action| action.command.as_deref());
+    let changes: Vec<&str> =
+        commands.filter_map(|command| command.strip_prefix("floodwall apply ")).collect();
+    for change in &changes {
+        let shown = machine.done(&format!("apply --dry-run {change}"));
+        assert!(shown.contains("after 10 min"), "{change}: {shown}");
+    }
+    changes.join("\n")
 }

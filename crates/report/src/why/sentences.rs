@@ -51,8 +51,12 @@ fn stalling(disk: &Disk) -> String {
         Some(flood) => {
             let others = more_floods(&disk.floods);
             format!(
-                "{waits}, because {} dirties {}{others} and {}{}.{also}",
-                who(&flood.process),
+                "{waits}, because {} {}{others} and {}{}.{also}",
+                if flood.process.pid == first.process.pid {
+                    "other threads of it dirty".to_owned()
+                } else {
+                    format!("{} dirties", who(&flood.process))
+                },
                 Rate(flood.dirtied_bytes_per_s),
                 drains(&disk.name, &disk.drain),
                 backlog.map_or_else(String::new, |backlog| format!(": {backlog}")),

@@ -160,6 +160,14 @@ fn a_commit_that_has_not_ended() {
 }
 
 #[test]
+fn a_process_with_threads_that_flood() {
+    let mut own = disk();
+    own.floods[0].process = own.victims[0].process.clone();
+    let said = shown(&diagnosis(vec![own]), 100).replace('\n', " ");
+    assert!(said.contains("because other threads of it dirty 193 MB/s and sda drains"), "{said}");
+}
+
+#[test]
 fn what_was_written_earlier() {
     let earlier = Disk { floods: Vec::new(), ..disk() };
     insta::assert_snapshot!(shown(&diagnosis(vec![earlier]), 80), @"

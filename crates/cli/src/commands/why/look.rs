@@ -1,21 +1,27 @@
 //! One look at this machine: a probe's window between two observations.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use floodwall_daemon::socket::{self, Reply, Request};
 use floodwall_host::SysRoot;
+use floodwall_host::cgroup::read_memory_besides_cache;
 use floodwall_host::findings::{DiskUser, Look};
 use floodwall_host::status::{Observation, status};
 use floodwall_model::Reading;
 use floodwall_model::status::Status;
-use floodwall_probe::{Probe, SourceKind};
+use floodwall_probe::{Probe, ProcessUse, Snapshot, SourceKind};
 
 use crate::commands::bench;
 use crate::commands::probe::disk_users;
 
 /// How long the look lasts: with the probe's warm-up, what it takes to open it and to read
 /// counters, the answer is there within three seconds.
-const WINDOW: Duration = Duration::from_millis(1500);
+const WINDOW: Duration = Duration::from_millis(1250);
+
+/// Where control groups of version 2 are mounted.
+const CGROUPS: &str = "/sys/fs/cgroup";
 
 /// Commands of Floodwall's that load a disk on purpose. All others look or steer.
 const LOADS: [&str; 5] = ["bench", "compare", "tune", "size", bench::FLOOD_COMMAND];
@@ -25,6 +31,8 @@ pub(super) struct Seen {
     status: Status,
     users: Vec<DiskUser>,
     own: Vec<u32>,
+    group_memory: BTreeMap<String, u64>,
+    guard_runs: bool,
     source: &'static str,
     is_root: bool,
     sees_waits: bool,
@@ -39,6 +47,8 @@ impl Seen {
             status: &self.status,
             users: &self.users,
             own: &self.own,
+            group_memory: &self.group_memory,
+            guard_runs: self.guard_runs,
             source: self.source,
             is_root: self.is_root,
             sees_waits: self.sees_waits,
@@ -68,7 +78,7 @@ pub(super) fn look(root: &SysRoot) -> anyhow::Result<(Seen, Probe)> {
     let window_s = snapshot.window.as_secs_f64();
     let mut status = status(root, &before, &after, window_s, is_root);
     snapshot.processes.retain(|process| !process.is_flusher());
-    let users = disk_users(root, &snapshot);
+    let users = threads_apart(disk_users(root, &snapshot), &snapshot);
     let waited_percent = snapshot.pressure.map_or_else(
         || Reading::Absent("the kernel does not tell pressure".to_owned()),
         |waited| Reading::Value((100.0 * waited.as_secs_f64() / window_s).min(100.0)),
@@ -80,8 +90,57 @@ pub(super) fn look(root: &SysRoot) -> anyhow::Result<(Seen, Probe)> {
         vec!["that needs root".to_owned()]
     };
     let own = users.iter().map(|user| user.pid).filter(|pid| is_own(root, *pid)).collect();
-    let source = snapshot.source.name();
-    Ok((Seen { status, users, own, source, is_root, sees_waits, waited_percent, unseen }, probe))
+    let seen = Seen {
+        own,
+        group_memory: group_memory(root, &users),
+        guard_runs: is_root && guard_runs(),
+        source: snapshot.source.name(),
+        status,
+        users,
+        is_root,
+        sees_waits,
+        waited_percent,
+        unseen,
+    };
+    Ok((seen, probe))
+}
+
+/// A process of which some threads flood while others wait counts as two users of its disk.
+fn threads_apart(users: Vec<DiskUser>, snapshot: &Snapshot) -> Vec<DiskUser> {
+    let apart = |mut waits: DiskUser| {
+        let same = |p: &&ProcessUse| p.pid == waits.pid && p.device == Some(waits.disk);
+        let process = snapshot.processes.iter().find(same);
+        let flooded = process.and_then(|process| process.flooded_bytes).unwrap_or(0);
+        let floods = (flooded > 0).then(|| DiskUser {
+            waited_s: 0.0,
+            committing_s: 0.0,
+            commits: 0,
+            median_s: None,
+            oldest_s: 0.0,
+            dirtied_bytes: flooded,
+            ..waits.clone()
+        });
+        waits.dirtied_bytes = waits.dirtied_bytes.saturating_sub(flooded);
+        std::iter::once(waits).chain(floods)
+    };
+    users.into_iter().flat_map(apart).collect()
+}
+
+/// Memory besides page cache of the groups whose processes wrote.
+fn group_memory(root: &SysRoot, users: &[DiskUser]) -> BTreeMap<String, u64> {
+    let wrote = users.iter().filter(|user| user.dirtied_bytes > 0);
+    let groups = wrote.filter_map(|user| user.group.value());
+    let memory = groups.filter_map(|group| {
+        let group = group.trim_matches('/');
+        let used = read_memory_besides_cache(root, &format!("{CGROUPS}/{group}")).into_value()?;
+        Some((group.to_owned(), used))
+    });
+    memory.collect()
+}
+
+/// Whether a guard answers.
+fn guard_runs() -> bool {
+    matches!(socket::ask(None, Request::Status), Ok(Reply::Status(_)))
 }
 
 /// Whether a process is Floodwall's and does not load a disk on purpose.
@@ -96,7 +155,49 @@ fn is_own(root: &SysRoot, pid: u32) -> bool {
 mod tests {
     use floodwall_testing::tree::put;
 
+    use floodwall_model::DeviceId;
+
     use super::*;
+
+    #[test]
+    fn a_process_that_waits_and_floods_counts_twice() {
+        let disk = DeviceId { major: 8, minor: 0 };
+        let user = DiskUser {
+            pid: 7,
+            name: "mysqld".to_owned(),
+            disk,
+            waited_s: 1.0,
+            committing_s: 1.0,
+            commits: 3,
+            median_s: Some(0.3),
+            oldest_s: 0.0,
+            dirtied_bytes: 100,
+            group: Reading::Absent(String::new()),
+        };
+        let parts = |flooded_bytes: Option<u64>| {
+            let device = Some(disk);
+            let process = ProcessUse { pid: 7, device, flooded_bytes, ..ProcessUse::default() };
+            let window = Duration::from_secs(1);
+            let snapshot = Snapshot {
+                at: window,
+                window,
+                attached: window,
+                sampled_by: None,
+                source: SourceKind::Bpf,
+                lost_events: 0,
+                folded_operations: 0,
+                unwatched_threads: 0,
+                pressure: None,
+                devices: Vec::new(),
+                processes: vec![process],
+            };
+            let users = threads_apart(vec![user.clone()], &snapshot);
+            users.iter().map(|user| (user.commits, user.dirtied_bytes)).collect::<Vec<_>>()
+        };
+        assert_eq!(parts(Some(90)), [(3, 10), (0, 90)]);
+        assert_eq!(parts(Some(0)), [(3, 100)]);
+        assert_eq!(parts(None), [(3, 100)]);
+    }
 
     #[test]
     fn a_guard_is_floodwalls_and_a_bench_counts_as_any_load() {

@@ -75,7 +75,8 @@ fn path(root: &SysRoot, text: &str) -> Result<About, UsageError> {
             location.mount.fs_type
         )));
     }
-    Ok(About::Disks { named: text.to_owned(), ids: location.queue_devices })
+    let named = location.directory.display().to_string();
+    Ok(About::Disks { named, ids: location.queue_devices })
 }
 
 /// The processes of a name, and those in a unit of that name.

@@ -8,7 +8,7 @@
 //! always                        ─▶ nothing
 //! ```
 
-use floodwall_model::control_group::memory_high_of_paced;
+use floodwall_model::control_group::{is_in, memory_high_of_paced};
 use floodwall_model::diagnosis::{Action, Disk, Outlook, Verdict};
 use floodwall_model::status::{Device, Status};
 use floodwall_model::{Bytes, Reading};
@@ -22,18 +22,19 @@ use super::super::view::{
     speed, time,
 };
 use super::disks::{device, is_backlogged, unit};
+use super::look::Look;
 use crate::mounts::charges_writeback;
 
 /// For a time, so that it can be tried.
 const APPLY: &str = "floodwall apply --for 10m";
 /// The share of the drain rate that is left to a paced flood: half of it leaves room for victims.
 const PACED_SHARE: f64 = 0.5;
-/// What the processes of a copy or a backup use themselves.
+/// The least that a paced group keeps for its processes: a copy or a backup may begin to use it.
 const PROCESSES_BYTES: u64 = 64 << 20;
 
 /// Everything that can be done.
 pub(super) fn actions(
-    status: &Status,
+    look: Look<'_>,
     users: &[DiskUser],
     verdict: Verdict,
     disks: &[Disk],
@@ -44,12 +45,14 @@ pub(super) fn actions(
             vec![requests(disk), nothing(disk)]
         }
         (Verdict::Stalling | Verdict::Flooding, Some(disk)) => {
-            let device = device(status, disk.id);
-            let pace = device.and_then(|device| pace(status, users, disk, device));
-            let limit = device.and_then(|device| limit(status, disk, device));
-            pace.into_iter().chain(limit).chain([guard(disk), nothing(disk)]).collect()
+            let device = device(look.status, disk.id);
+            let pace = device.and_then(|device| pace(look, users, disk, device));
+            let limit = device.and_then(|device| limit(look.status, disk, device));
+            pace.into_iter().chain(limit).chain([guard(look, disk), nothing(disk)]).collect()
         }
-        (Verdict::Quiet, _) if outlook.is_some_and(takes_long) => vec![stay_on()],
+        (Verdict::Quiet, _) if !look.guard_runs && outlook.is_some_and(takes_long) => {
+            vec![stay_on()]
+        }
         _ => Vec::new(),
     }
 }
@@ -60,7 +63,8 @@ fn takes_long(outlook: &Outlook) -> bool {
 }
 
 /// Holds the heaviest flood's control group to half of the drain rate.
-fn pace(status: &Status, users: &[DiskUser], disk: &Disk, device: &Device) -> Option<Action> {
+fn pace(look: Look<'_>, users: &[DiskUser], disk: &Disk, device: &Device) -> Option<Action> {
+    let status = look.status;
     let flood = disk.floods.first()?;
     let user = users.iter().find(|user| user.pid == flood.process.pid)?;
     let group = user.group.value().map(|group| group.trim_matches('/'))?;
@@ -68,8 +72,14 @@ fn pace(status: &Status, users: &[DiskUser], disk: &Disk, device: &Device) -> Op
     // A stacked device has no `io.max` that reaches its disks.
     let is_stacked = device.id == user.disk && !device.leaves.is_empty();
     let is_charged = device.mounts.iter().any(|mount| charges_writeback(&mount.filesystem));
+    let is_victim = |user: &&DiskUser| disk.victims.iter().any(|v| v.process.pid == user.pid);
+    let holds_victim = users
+        .iter()
+        .filter(is_victim)
+        .any(|victim| victim.group.value().is_some_and(|of_victim| is_in(of_victim, group)));
     let cant = group.is_empty() || is_stacked || user.disk != disk.id || !is_charged;
     if cant
+        || holds_victim
         || !charges_buffered_writes(&status.machine)
         || victim_in(group, status, users).is_some()
     {
@@ -77,7 +87,8 @@ fn pace(status: &Status, users: &[DiskUser], disk: &Disk, device: &Device) -> Op
     }
     let paced = PACED_SHARE * drains;
     let wbps = speed(paced).replace(' ', "");
-    let high = memory_high_of_paced(paced as u64, PROCESSES_BYTES);
+    let used = look.group_memory.get(group).copied().unwrap_or(0).max(PROCESSES_BYTES);
+    let high = memory_high_of_paced(paced as u64, used);
     let place = place(group);
     let (max, high) = (
         word(&format!("{place}:{}.io.max=wbps={}", disk.name, wbps.trim_end_matches("/s"))),
@@ -132,7 +143,11 @@ fn limit(status: &Status, disk: &Disk, device: &Device) -> Option<Action> {
         _ => String::new(),
     };
     Some(Action {
-        what: format!("let only {} wait, {HARD_DELAY_S} s of this disk", Bytes(wanted)),
+        what: format!(
+            "let only {} wait, {} of this disk",
+            Bytes(wanted),
+            time(wanted as f64 / drains)
+        ),
         command: Some(format!("{APPLY} {settings}")),
         price: format!(
             "{whose}{until} write at the disk's speed; undone by itself after ten \
@@ -150,7 +165,14 @@ fn requests(disk: &Disk) -> Action {
     }
 }
 
-fn guard(disk: &Disk) -> Action {
+fn guard(look: Look<'_>, disk: &Disk) -> Action {
+    if look.guard_runs {
+        return Action {
+            what: "ask the guard, which runs, what it does about it".to_owned(),
+            command: Some("floodwall guard status".to_owned()),
+            price: "changes nothing".to_owned(),
+        };
+    }
     Action {
         what: "run the guard".to_owned(),
         command: Some(format!("floodwall guard --device {}", disk.name)),

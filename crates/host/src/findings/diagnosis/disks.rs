@@ -56,13 +56,13 @@ fn disk(status: &Status, users: &[DiskUser], id: DeviceId) -> Option<Disk> {
         waiting.map(victim).filter(|victim| longest(victim) >= least_s).collect();
     victims.sort_by(|a, b| longest(b).total_cmp(&longest(a)));
     // A flood of a device on top of it matters here only if somebody waits.
-    let is_here = |user: &&DiskUser| user.disk == id;
-    let verdict = match (victims.is_empty(), flooding.iter().any(is_here)) {
+    let is_here = flooding.iter().any(|user| user.disk == id);
+    let window_s = status.window_s;
+    let verdict = match (victims.is_empty(), is_here && piles_up(&drain, &flooding, window_s)) {
         (false, _) => Verdict::Stalling,
         (true, true) => Verdict::Flooding,
         (true, false) => return None,
     };
-    let window_s = status.window_s;
     Some(Disk {
         verdict,
         name: name(status, id),
@@ -76,6 +76,13 @@ fn disk(status: &Status, users: &[DiskUser], id: DeviceId) -> Option<Disk> {
         victims,
         floods: flooding.into_iter().map(|user| flood(user, window_s)).collect(),
     })
+}
+
+/// Whether floods dirty more than drains, or did so before: else nothing waits because of them.
+fn piles_up(drain: &Drain, floods: &[&DiskUser], window_s: f64) -> bool {
+    let dirtied: u64 = floods.iter().map(|user| user.dirtied_bytes).sum();
+    let rate = drain.rate_bytes_per_s.value().copied().unwrap_or(0.0);
+    is_long(drain) || dirtied as f64 / window_s >= rate
 }
 
 /// Whether what is waiting for a disk explains a wait.

@@ -10,6 +10,7 @@
 
 mod actions;
 mod disks;
+mod look;
 #[cfg(test)]
 mod tests;
 
@@ -20,30 +21,10 @@ use floodwall_model::{DeviceId, Reading};
 use super::facts::DiskUser;
 use super::view::{hard_limit, own_limit, prefix, writable};
 use disks::{bottoms, disks, sum};
+pub use look::Look;
 
 /// Less than this share of the look's time with a waiting task is no stall, in percent.
 const NO_WAIT_PERCENT: f64 = 1.0;
-
-/// One look at a machine.
-#[derive(Clone, Copy, Debug)]
-pub struct Look<'a> {
-    /// The state of the write path.
-    pub status: &'a Status,
-    /// The processes that waited or wrote in the look.
-    pub users: &'a [DiskUser],
-    /// Processes of Floodwall's that neither flood nor count as victims.
-    pub own: &'a [u32],
-    /// Where processes were seen: `bpf`, `perf` or `proc`.
-    pub source: &'static str,
-    /// Whether the reader is root already.
-    pub is_root: bool,
-    /// Whether waits were seen.
-    pub sees_waits: bool,
-    /// Share of the look in which some task waited for I/O (PSI), in percent.
-    pub waited_percent: &'a Reading<f64>,
-    /// What the look could not see, each with its reason.
-    pub unseen: &'a [String],
-}
 
 /// What is asked about.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,7 +88,7 @@ pub fn diagnose(look: Look<'_>, about: &About) -> Diagnosis {
     }
     let verdict = verdict(look, &disks);
     let outlook = outlook(look.status, about);
-    let actions = actions::actions(look.status, &users, verdict, &disks, outlook.as_ref());
+    let actions = actions::actions(look, &users, verdict, &disks, outlook.as_ref());
     Diagnosis {
         verdict,
         window_s: look.status.window_s,

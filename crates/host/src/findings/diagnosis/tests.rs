@@ -1,5 +1,7 @@
 //! Staged looks: who is blamed for what, and what is advised.
 
+use std::collections::BTreeMap;
+
 use floodwall_model::diagnosis::Wait;
 use floodwall_model::status::DrainSource;
 
@@ -44,6 +46,8 @@ struct Scene {
     machine: Machine,
     users: Vec<DiskUser>,
     own: Vec<u32>,
+    group_memory: BTreeMap<String, u64>,
+    guard_runs: bool,
     sees_waits: bool,
     waited_percent: Reading<f64>,
 }
@@ -57,7 +61,15 @@ impl Scene {
             machine.backlog(3 << 30);
         }
         let waited_percent = Reading::Value(80.0);
-        Self { machine, users, own: Vec::new(), sees_waits: true, waited_percent }
+        Self {
+            machine,
+            users,
+            own: Vec::new(),
+            group_memory: BTreeMap::new(),
+            guard_runs: false,
+            sees_waits: true,
+            waited_percent,
+        }
     }
 
     fn about(&self, about: &About) -> Diagnosis {
@@ -65,6 +77,8 @@ impl Scene {
             status: &self.machine.status,
             users: &self.users,
             own: &self.own,
+            group_memory: &self.group_memory,
+            guard_runs: self.guard_runs,
             source: if self.sees_waits { "bpf" } else { "proc" },
             is_root: self.sees_waits,
             sees_waits: self.sees_waits,
@@ -128,6 +142,11 @@ fn a_flood_alone_is_told_with_what_it_piles_up() {
     assert_eq!(diagnosis.verdict, Verdict::Flooding);
     assert_eq!((diagnosis.disks[0].victims.len(), diagnosis.disks[0].floods.len()), (0, 1));
     assert!(advice(&diagnosis).contains("unit:backup.service:sda.io.max=wbps=100MB"));
+    // What the disk takes at once piles nothing up.
+    scene.users[0].dirtied_bytes = 2 * 120_000_000;
+    assert_eq!(scene.diagnosis().verdict, Verdict::Flooding, "3 GiB are still waiting");
+    scene.machine.backlog(0);
+    assert_eq!(scene.diagnosis().verdict, Verdict::Quiet);
 }
 
 #[test]
@@ -250,8 +269,11 @@ fn a_process_that_was_asked_for_is_named_first() {
 #[test]
 fn a_group_with_a_victim_in_it_is_not_paced() {
     let mut scene = flooded();
-    scene.users[1].group = Reading::Value(DATABASE.to_owned());
-    assert!(!advice(&scene.diagnosis()).contains("io.max"));
+    // Nor a group above one.
+    for group in [DATABASE, "/system.slice"] {
+        scene.users[1].group = Reading::Value(group.to_owned());
+        assert!(!advice(&scene.diagnosis()).contains("io.max"), "{group}");
+    }
     scene.users[1].group = Reading::Value("/".to_owned());
     assert!(!advice(&scene.diagnosis()).contains("io.max"));
     scene.users[1].group = Reading::Value("/user.slice/user-0.slice/session-3.scope".to_owned());
@@ -260,6 +282,38 @@ fn a_group_with_a_victim_in_it_is_not_paced() {
     // Version 1 can't charge buffered writes.
     scene.machine.status.machine.cgroup_v1_controllers = vec!["memory".into()];
     assert!(!advice(&scene.diagnosis()).contains("io.max"));
+}
+
+#[test]
+fn a_paced_group_keeps_the_memory_that_its_processes_use() {
+    let mut scene = flooded();
+    scene.group_memory.insert(BACKUP.trim_start_matches('/').to_owned(), 500 << 20);
+    // Beside three seconds of 100 MB/s.
+    let high = format!("unit:backup.service:memory.high={}MiB", 500 + 287);
+    assert!(advice(&scene.diagnosis()).contains(&high), "{}", advice(&scene.diagnosis()));
+}
+
+#[test]
+fn a_process_whose_own_threads_flood_is_not_paced() {
+    let mut scene = flooded();
+    scene.users[1] = floods(7, "postgres", SDA, 193_000_000);
+    scene.users[1].group = Reading::Value(DATABASE.to_owned());
+    scene.users[0].commits = 1;
+    let diagnosis = scene.diagnosis();
+    let disk = &diagnosis.disks[0];
+    assert_eq!((disk.victims[0].process.pid, disk.floods[0].process.pid), (7, 7));
+    assert!(!advice(&diagnosis).contains("io.max"), "{}", advice(&diagnosis));
+}
+
+#[test]
+fn a_guard_that_runs_is_asked() {
+    let mut scene = flooded();
+    scene.guard_runs = true;
+    let advised = advice(&scene.diagnosis());
+    assert!(advised.contains("floodwall guard status"), "{advised}");
+    assert!(!advised.contains("guard --device"), "{advised}");
+    scene.users.clear();
+    assert_eq!(scene.diagnosis().actions, []);
 }
 
 #[test]
