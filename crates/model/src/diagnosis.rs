@@ -67,6 +67,8 @@ pub struct Disk {
     pub mounts: Vec<String>,
     /// Dirty and under writeback for it.
     pub backlog_bytes: Reading<u64>,
+    /// Whether that explains a wait, whoever wrote it.
+    pub is_backlogged: bool,
     /// How fast it drains.
     pub drain: Drain,
     /// Processes that wait long, the worst first.

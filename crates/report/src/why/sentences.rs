@@ -8,9 +8,6 @@ use floodwall_model::status::{Drain, DrainSource};
 use floodwall_model::units::human_duration;
 use floodwall_model::{Bytes, Rate, Reading};
 
-/// A backlog that takes less neither explains a wait nor is worth a word (host
-/// `findings::diagnosis`).
-const LONG_BACKLOG_S: f64 = 1.0;
 /// Mount points that are named; a device may have dozens.
 const MOUNTS: usize = 2;
 
@@ -62,8 +59,9 @@ fn stalling(disk: &Disk) -> String {
                 backlog.map_or_else(String::new, |backlog| format!(": {backlog}")),
             )
         }
-        None if is_long(disk) => format!(
-            "{waits}, because of what was written earlier: {}, as {}. Nothing floods it now.{also}",
+        None if disk.is_backlogged => format!(
+            "{waits}, because of what was written earlier: {}, and {}. Nothing floods it \
+             now.{also}",
             backlog.unwrap_or_default(),
             drains(&disk.name, &disk.drain),
         ),
@@ -81,7 +79,7 @@ fn stalling(disk: &Disk) -> String {
 fn flooding(disk: &Disk) -> String {
     let Some(flood) = disk.floods.first() else { return String::new() };
     let backlog = backlog(disk);
-    let then = match disk.drain.now_s.value().filter(|s| **s >= LONG_BACKLOG_S) {
+    let then = match disk.drain.now_s.value().filter(|_| disk.is_backlogged) {
         Some(seconds) => format!(" A commit there may have to wait up to {}.", time(*seconds)),
         None => String::new(),
     };
@@ -248,10 +246,6 @@ fn backlog(disk: &Disk) -> Option<String> {
         }
         _ => Some(format!("{bytes} are waiting")),
     }
-}
-
-fn is_long(disk: &Disk) -> bool {
-    disk.drain.now_s.value().is_some_and(|seconds| *seconds >= LONG_BACKLOG_S)
 }
 
 fn time(seconds: f64) -> String {

@@ -52,6 +52,7 @@ fn disk() -> Disk {
         id: DeviceId { major: 8, minor: 0 },
         mounts: vec!["/var/lib/postgresql".to_owned()],
         backlog_bytes: Reading::Value(waiting),
+        is_backlogged: true,
         drain: drain(121e6, DrainSource::Seen, waiting),
         victims: vec![victim(Some(0.457), 0.3)],
         floods: vec![flood()],
@@ -173,14 +174,20 @@ fn what_was_written_earlier() {
     insta::assert_snapshot!(shown(&diagnosis(vec![earlier]), 80), @"
     postgres (pid 4711, postgresql.service) waits 457 ms for its commits on sda
     (/var/lib/postgresql), because of what was written earlier: 3.20 GiB are
-    waiting, 28.4 s worth, as sda drains 121 MB/s. Nothing floods it now.
+    waiting, 28.4 s worth, and sda drains 121 MB/s. Nothing floods it now.
     ");
+    // Nothing was written in the look: how long it takes is not known.
+    let mut stuck = Disk { floods: Vec::new(), ..disk() };
+    stuck.drain.rate_bytes_per_s = Reading::Value(0.0);
+    stuck.drain.now_s = Reading::Absent("nothing was written during the window".into());
+    let said = shown(&diagnosis(vec![stuck]), 100).replace('\n', " ");
+    assert!(said.contains("earlier: 3.20 GiB are waiting, and sda drains 0 B/s."), "{said}");
 }
 
 #[test]
 fn a_wait_without_a_flood() {
     let mut alone = Disk { floods: Vec::new(), ..disk() };
-    alone.backlog_bytes = Reading::Value(0);
+    (alone.backlog_bytes, alone.is_backlogged) = (Reading::Value(0), false);
     alone.drain.now_s = Reading::Value(0.0);
     insta::assert_snapshot!(shown(&diagnosis(vec![alone.clone()]), 80), @"
     postgres (pid 4711, postgresql.service) waits 457 ms for its commits on sda

@@ -21,7 +21,7 @@ use super::super::view::{
     BACKGROUND_DELAY_S, FLUSHER_CHUNK_BYTES, HARD_DELAY_S, LONG_DRAIN_S, hard_limit, prefix, rate,
     speed, time,
 };
-use super::disks::{device, is_backlogged, unit};
+use super::disks::{device, unit};
 use super::look::Look;
 use crate::mounts::charges_writeback;
 
@@ -41,7 +41,7 @@ pub(super) fn actions(
     outlook: Option<&Outlook>,
 ) -> Vec<Action> {
     match (verdict, disks.first()) {
-        (Verdict::Stalling, Some(disk)) if disk.floods.is_empty() && !is_backlogged(disk) => {
+        (Verdict::Stalling, Some(disk)) if disk.floods.is_empty() && !disk.is_backlogged => {
             vec![requests(disk), nothing(disk)]
         }
         (Verdict::Stalling | Verdict::Flooding, Some(disk)) => {

@@ -17,7 +17,7 @@ use floodwall_model::{DeviceId, Reading};
 
 use super::super::facts::DiskUser;
 use super::super::groups::{FIRST_GUESS, floods};
-use super::super::view::{rate, writable};
+use super::super::view::{FLUSHER_CHUNK_BYTES, rate, writable};
 
 /// A commit or read that takes longer beside a flood is a stall: the guard's goal for victims that
 /// it has not seen alone (guard `UNKNOWN_GOAL`).
@@ -50,7 +50,12 @@ fn disk(status: &Status, users: &[DiskUser], id: DeviceId) -> Option<Disk> {
         users.iter().filter(shares).filter(|user| is_flood(status, user)).collect();
     flooding.sort_by_key(|user| (std::cmp::Reverse(user.dirtied_bytes), user.pid));
     let drain = device.map_or_else(unknown_drain, |device| device.drain.clone());
-    let least_s = if flooding.is_empty() && !is_long(&drain) { ALONE_S } else { BESIDE_FLOOD_S };
+    let backlog_bytes = device.map_or_else(
+        || Reading::Absent(NO_FILESYSTEM.to_owned()),
+        |device| sum(&device.dirty_bytes, &device.writeback_bytes),
+    );
+    let is_backlogged = is_backlogged(&backlog_bytes, &drain);
+    let least_s = if flooding.is_empty() && !is_backlogged { ALONE_S } else { BESIDE_FLOOD_S };
     let waiting = users.iter().filter(|user| user.disk == id && !is_flood(status, user));
     let mut victims: Vec<Victim> =
         waiting.map(victim).filter(|victim| longest(victim) >= least_s).collect();
@@ -58,7 +63,11 @@ fn disk(status: &Status, users: &[DiskUser], id: DeviceId) -> Option<Disk> {
     // A flood of a device on top of it matters here only if somebody waits.
     let is_here = flooding.iter().any(|user| user.disk == id);
     let window_s = status.window_s;
-    let verdict = match (victims.is_empty(), is_here && piles_up(&drain, &flooding, window_s)) {
+    let dirtied: u64 = flooding.iter().map(|user| user.dirtied_bytes).sum();
+    let rate = drain.rate_bytes_per_s.value().copied().unwrap_or(0.0);
+    // Else the disk takes all at once, and nothing waits because of it.
+    let piles_up = dirtied as f64 / window_s >= rate;
+    let verdict = match (victims.is_empty(), is_here && (is_backlogged || piles_up)) {
         (false, _) => Verdict::Stalling,
         (true, true) => Verdict::Flooding,
         (true, false) => return None,
@@ -68,30 +77,21 @@ fn disk(status: &Status, users: &[DiskUser], id: DeviceId) -> Option<Disk> {
         name: name(status, id),
         id,
         mounts: device.map(mounts).unwrap_or_default(),
-        backlog_bytes: device.map_or_else(
-            || Reading::Absent(NO_FILESYSTEM.to_owned()),
-            |device| sum(&device.dirty_bytes, &device.writeback_bytes),
-        ),
+        backlog_bytes,
+        is_backlogged,
         drain,
         victims,
         floods: flooding.into_iter().map(|user| flood(user, window_s)).collect(),
     })
 }
 
-/// Whether floods dirty more than drains, or did so before: else nothing waits because of them.
-fn piles_up(drain: &Drain, floods: &[&DiskUser], window_s: f64) -> bool {
-    let dirtied: u64 = floods.iter().map(|user| user.dirtied_bytes).sum();
-    let rate = drain.rate_bytes_per_s.value().copied().unwrap_or(0.0);
-    is_long(drain) || dirtied as f64 / window_s >= rate
-}
-
-/// Whether what is waiting for a disk explains a wait.
-pub(super) fn is_backlogged(disk: &Disk) -> bool {
-    is_long(&disk.drain)
-}
-
-fn is_long(drain: &Drain) -> bool {
-    drain.now_s.value().is_some_and(|seconds| *seconds >= LONG_BACKLOG_S)
+/// Whether what is waiting for a disk explains a wait: it takes long to drain, or nobody knows how
+/// long.
+fn is_backlogged(backlog_bytes: &Reading<u64>, drain: &Drain) -> bool {
+    match drain.now_s.value() {
+        Some(seconds) => *seconds >= LONG_BACKLOG_S,
+        None => backlog_bytes.value().is_some_and(|bytes| *bytes >= FLUSHER_CHUNK_BYTES),
+    }
 }
 
 /// Why nothing is known of a disk's backlog.

@@ -162,6 +162,10 @@ fn a_wait_without_a_flood_has_no_culprit() {
     assert_eq!(slow.diagnosis().verdict, Verdict::Quiet);
     slow.machine.backlog(3 << 30);
     assert_eq!(slow.diagnosis().verdict, Verdict::Stalling);
+    assert!(slow.diagnosis().disks[0].is_backlogged && !diagnosis.disks[0].is_backlogged);
+    // A backlog that does not move explains a wait, too.
+    slow.machine.status.devices[0].drain.now_s = Reading::Absent("nothing was written".into());
+    assert!(slow.diagnosis().disks[0].is_backlogged);
 }
 
 #[test]
