@@ -22,7 +22,7 @@ fn explain(message: &str) -> String {
             "a boolean" => "true or false",
             other => other,
         };
-        return format!("{} is not {expected}", found.replace('`', "'"));
+        return format!("{} is not {expected}", bare(found));
     }
     let mut quoted = message.split('`').skip(1).step_by(2);
     if !message.starts_with("unknown ") {
@@ -35,6 +35,12 @@ fn explain(message: &str) -> String {
         Some(near) => format!("unknown {what} '{wrong}'; did you mean '{near}'?"),
         None => format!("unknown {what} '{wrong}'; known here: {}", known.join(", ")),
     }
+}
+
+/// A value as its author wrote it, from serde's `string "ten"` or ``integer `4` ``.
+fn bare(found: &str) -> String {
+    let text = found.strip_prefix("string \"").and_then(|rest| rest.strip_suffix('"'));
+    text.map_or_else(|| found.replace('`', "'"), |text| format!("'{text}'"))
 }
 
 /// The place and the fault of a text: the line, counted from 1, and the message, with the nearest
@@ -52,6 +58,16 @@ pub fn message(error: &toml::de::Error) -> String {
     explain(error.message().trim())
 }
 
+/// The message behind the key that it is about, for a text that has no lines.
+#[must_use]
+pub fn message_of_key(error: &toml::de::Error) -> String {
+    // The library tells the key in its text alone: a last line "in `threads`".
+    let text = error.to_string();
+    let key = text.lines().find_map(|line| line.strip_prefix("in `")?.strip_suffix('`'));
+    let message = message(error);
+    key.map_or_else(|| message.clone(), |key| format!("{key}: {message}"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -67,6 +83,6 @@ mod tests {
         );
         assert_eq!(explain("invalid `x`\nthere"), "invalid 'x' there");
         let mistyped = explain(r#"invalid type: string "ten", expected u32"#);
-        assert_eq!(mistyped, r#"string "ten" is not a whole number"#);
+        assert_eq!(mistyped, "'ten' is not a whole number");
     }
 }

@@ -30,6 +30,7 @@ pub fn parse_flood(spec: &str) -> Result<Flood, ScenarioError> {
 /// # Errors
 /// [`ScenarioError::Invalid`] for an empty command.
 pub fn command_victim(command: &str) -> Result<Victim, ScenarioError> {
+    refuse_empty(command, "--victim-cmd", "pgbench -T 600 bench")?;
     RawVictim::from_command(command).check("--victim-cmd")
 }
 
@@ -38,7 +39,16 @@ pub fn command_victim(command: &str) -> Result<Victim, ScenarioError> {
 /// # Errors
 /// [`ScenarioError::Invalid`] for an empty command.
 pub fn command_flood(command: &str) -> Result<Flood, ScenarioError> {
+    refuse_empty(command, "--flood-cmd", "cp /backup/big copy")?;
     RawFlood::from_command(command).check("--flood-cmd")
+}
+
+fn refuse_empty(command: &str, option: &str, example: &str) -> Result<(), ScenarioError> {
+    if !command.trim().is_empty() {
+        return Ok(());
+    }
+    let message = format!("the command is empty; give one, such as {option} '{example}'");
+    Err(ScenarioError::Invalid { place: option.into(), message })
 }
 
 fn table<T: serde::de::DeserializeOwned>(spec: &str, place: &str) -> Result<T, ScenarioError> {
@@ -54,7 +64,7 @@ fn table<T: serde::de::DeserializeOwned>(spec: &str, place: &str) -> Result<T, S
             return Err(invalid(format!("'{key}' is given twice")));
         }
     }
-    T::deserialize(toml::Value::Table(table)).map_err(|e| invalid(toml_text::message(&e)))
+    T::deserialize(toml::Value::Table(table)).map_err(|e| invalid(toml_text::message_of_key(&e)))
 }
 
 /// Numbers and booleans as such, everything else as text.
@@ -87,9 +97,23 @@ mod tests {
             ("commit,block=4096", "needs a unit"),
             ("commit,threads", "not key=value"),
             ("commit,threads=1,threads=2", "given twice"),
+            ("commit,threads=four", "threads=four: threads: 'four' is not a whole number"),
+            ("commit,direct=maybe", "direct: 'maybe' is not true or false"),
         ] {
             let message = parse_victim(spec).unwrap_err().to_string();
             assert!(message.contains(part), "{message}");
         }
+    }
+
+    #[test]
+    fn an_empty_command_is_refused_with_one_that_is_not() {
+        let said = command_victim(" ").unwrap_err().to_string();
+        assert_eq!(
+            said,
+            "--victim-cmd: the command is empty; give one, such as --victim-cmd 'pgbench -T 600 \
+             bench'"
+        );
+        let said = command_flood("").unwrap_err().to_string();
+        assert!(said.starts_with("--flood-cmd: the command is empty; give one"), "{said}");
     }
 }
