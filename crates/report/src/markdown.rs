@@ -5,7 +5,7 @@ use std::fmt::Write;
 use floodwall_model::printable::printable;
 use floodwall_stats::estimate::Estimate;
 
-use crate::numbers::{UNKNOWN, count, duration_us, interval, percent};
+use crate::numbers::{UNKNOWN, burst_kept, count, duration_us, interval, percent};
 use crate::schema::Document;
 use crate::study::{Study, Subject};
 use crate::view::{self, View};
@@ -123,7 +123,10 @@ fn row(subject: &Subject) -> Vec<String> {
         or_unknown(subject.dead_share().map(|d| format!("{} %", percent(d)))),
         share(summary.and_then(|s| s.victim_kept)),
         share(summary.and_then(|s| s.flood_kept)),
-        share(summary.and_then(|s| s.burst_kept)),
+        match summary.map_or(Ok(None), burst_kept) {
+            Ok(kept) => share(kept.copied()),
+            Err(reference) => reference.to_owned(),
+        },
         if subject.on_frontier { "yes".into() } else { String::new() },
     ]
 }
@@ -159,7 +162,7 @@ mod tests {
 |---|--:|--:|---|
 | `victim_kept` | 2.7 % | 0.91 – 7.9 | of its speed alone |
 | `flood_kept` | 87 % | 86 – 88 | of its speed alone |
-| `burst_kept` | 100 % | 95.7 – 105 | compared with itself, 2.11 GB/s: no baseline was given |
+| `burst_kept` | – |  | no baseline to compare with; it ran at 2.11 GB/s |
 | `dead_seconds` | 27 s | 2.95 – 36.0 | of 36 s beside the flood |
 
 | | victim alone | flood alone | both |

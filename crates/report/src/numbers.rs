@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use floodwall_model::units::human_duration;
 use floodwall_stats::estimate::Estimate;
+use floodwall_stats::figures::Summary;
 
 /// Stands for an unknown value or one that does not apply.
 pub(crate) const UNKNOWN: &str = "–";
@@ -42,6 +43,17 @@ fn separated(digits: &str) -> String {
         out.push_str(fraction);
     }
     out
+}
+
+/// Stands for a figure of the setting that all others are compared with: 100 % of itself.
+pub(crate) const REFERENCE: &str = "reference";
+
+/// The share of a burst that a setting keeps, or [`REFERENCE`] if it is compared with itself.
+pub(crate) fn burst_kept(s: &Summary) -> Result<Option<&Estimate>, &'static str> {
+    match (&s.burst_kept, s.reference.as_str()) {
+        (Some(_), "in_force") => Err(REFERENCE),
+        (kept, _) => Ok(kept.as_ref()),
+    }
 }
 
 /// Stands in the place of a missing interval.

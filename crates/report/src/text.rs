@@ -135,13 +135,36 @@ flood                         –        251 MB/s        218 MB/s
 
 victim_kept       2.7 %  (0.91 – 7.9)      of its speed alone
 flood_kept         87 %  (86 – 88)         of its speed alone
-burst_kept        100 %  (95.7 – 105)      compared with itself, 2.11 GB/s: no baseline was given
+burst_kept            –                    no baseline to compare with; it ran at 2.11 GB/s
 dead_seconds       27 s  (2.95 – 36.0)     of 36 s beside the flood
                          in brackets: 95 % intervals
 
 While one file was written beside it, commits fell from 1,516/s to 40.8/s (2.7 %): p99 went from
 1.06 ms to 1.17 s, and in 27 of 36 seconds the victim got less than a tenth of its speed.
         ");
+    }
+
+    #[test]
+    fn a_stall_that_fills_its_phase_is_marked_and_the_mark_explained() {
+        let mut document = Made::damage().document();
+        assert!(!shown(&document).contains('≥'));
+        document.summary.both.as_mut().unwrap().longest_stall_s = Some(12);
+        let text = shown(&document);
+        assert!(text.contains("longest stall               0 s               –          ≥ 12 s"));
+        assert!(
+            text.contains("note: ≥: this stall fills its phase, so it may last longer"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn what_only_a_real_machine_has_is_not_missed_on_a_simulated_one() {
+        let mut document = Made::damage().document();
+        let missing = |why: &str| Missing { what: "psi io".into(), why: why.into() };
+        document.run.missing = vec![missing(crate::schema::SIMULATED)];
+        assert!(!shown(&document).contains("not measured"));
+        document.run.missing = vec![missing("unreadable")];
+        assert!(shown(&document).contains("not measured: psi io"));
     }
 
     #[test]

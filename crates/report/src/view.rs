@@ -13,7 +13,7 @@ use floodwall_stats::quantiles::Percentiles;
 use std::time::Duration;
 
 use crate::numbers::{UNKNOWN, count, duration_us, interval, percent, whole};
-use crate::schema::{Document, ResultDevice, RunStatus};
+use crate::schema::{Document, ResultDevice, RunStatus, SIMULATED};
 use crate::verdict::{Words, verdict};
 
 /// What a result shows.
@@ -194,7 +194,10 @@ fn rows(
             };
             f.dead_seconds.map(|d| format!("{} of {}", whole(d), whole(of)))
         }),
-        row("longest stall", &|_, f| f.longest_stall_s.map(|s| format!("{} s", whole(s)))),
+        row("longest stall", &|kind, f| {
+            let least = if fills_phase(document, kind, f) { "≥ " } else { "" };
+            f.longest_stall_s.map(|s| format!("{least}{} s", whole(s)))
+        }),
         row("flood", &|_, f| f.flood_bytes_per_s.map(|r| Rate(r).to_string())),
     ];
     // A row in which no phase has anything (latencies of a command, a flood that did not run) says
@@ -202,17 +205,18 @@ fn rows(
     rows.into_iter().filter(|(_, cells)| cells.iter().any(|c| c != UNKNOWN)).collect()
 }
 
+/// Whether the longest stall of a kind of phase is as long as the phase.
+fn fills_phase(document: &Document, kind: PhaseKind, f: &PhaseFigures) -> bool {
+    let phases = document.trials.iter().flat_map(|t| &t.phases).filter(|p| p.kind == kind);
+    let longest = phases.map(|p| p.seconds.round() as u64).max().unwrap_or(0);
+    longest > 0 && f.longest_stall_s.is_some_and(|s| s >= longest)
+}
+
 fn figures(s: &Summary) -> Vec<FigureLine> {
     let baseline = s.reference == "baseline";
     let rate = s.burst_bytes_per_s.map_or_else(|| UNKNOWN.into(), |r| Rate(r).to_string());
-    let (flood, burst) = if baseline {
-        (
-            "of its speed alone under the baseline",
-            format!("of a burst under the baseline, now {rate}"),
-        )
-    } else {
-        ("of its speed alone", format!("compared with itself, {rate}: no baseline was given"))
-    };
+    let flood =
+        if baseline { "of its speed alone under the baseline" } else { "of its speed alone" };
     let as_percent = |e: &Estimate| (format!("{} %", percent(e.value)), interval(e, percent));
     let as_seconds = |e: &Estimate| (format!("{} s", count(e.value)), interval(e, count));
     let line = |name: &'static str,
@@ -233,10 +237,25 @@ fn figures(s: &Summary) -> Vec<FigureLine> {
             }
         }
     };
+    // Without a baseline it is 100 % of itself, which says nothing.
+    let burst = match (s.burst_kept, baseline) {
+        (Some(_), false) => FigureLine {
+            name: "burst_kept",
+            value: UNKNOWN.into(),
+            interval: String::new(),
+            meaning: format!("no baseline to compare with; it ran at {rate}"),
+        },
+        (kept, _) => line(
+            "burst_kept",
+            &kept,
+            &as_percent,
+            format!("of a burst under the baseline, now {rate}"),
+        ),
+    };
     vec![
         line("victim_kept", &s.victim_kept, &as_percent, "of its speed alone".into()),
         line("flood_kept", &s.flood_kept, &as_percent, flood.into()),
-        line("burst_kept", &s.burst_kept, &as_percent, burst),
+        burst,
         line(
             "dead_seconds",
             &s.dead_seconds,
@@ -252,6 +271,15 @@ fn notes(document: &Document) -> Vec<String> {
     if [s.victim_kept, s.flood_kept, s.dead_seconds].iter().flatten().any(|e| e.ends().is_none()) {
         notes.push(
             "one round does not tell how much rounds differ: no intervals; run two or more".into(),
+        );
+    }
+    let kinds = [(PhaseKind::Victim, &s.victim), (PhaseKind::Both, &s.both)];
+    let filled =
+        |(kind, f): &(_, &Option<_>)| f.as_ref().is_some_and(|f| fills_phase(document, *kind, f));
+    if kinds.iter().any(filled) {
+        notes.push(
+            "≥: this stall fills its phase, so it may last longer than was measured (--measure)"
+                .into(),
         );
     }
     let phases = || document.trials.iter().flat_map(|t| t.phases.iter().map(move |p| (t.round, p)));
@@ -276,8 +304,9 @@ fn notes(document: &Document) -> Vec<String> {
     if unserved > 0 {
         notes.push(format!("{} operations fell due and never got a turn", whole(unserved)));
     }
-    if !document.run.missing.is_empty() {
-        let what: Vec<&str> = document.run.missing.iter().map(|m| m.what.as_str()).collect();
+    let missing = document.run.missing.iter().filter(|m| m.why != SIMULATED);
+    let what: Vec<&str> = missing.map(|m| m.what.as_str()).collect();
+    if !what.is_empty() {
         notes.push(format!("not measured: {} (the reasons are in the JSON)", what.join(", ")));
     }
     notes

@@ -11,7 +11,7 @@ use floodwall_stats::versus::{Compared, Figure, Verdict};
 
 use super::markup::escaped;
 use crate::contest::sentence;
-use crate::numbers::{UNKNOWN, count, duration_us, interval, percent, whole};
+use crate::numbers::{UNKNOWN, burst_kept, count, duration_us, interval, percent, whole};
 use crate::study::{Role, Study, Subject};
 use crate::told;
 use crate::view::View;
@@ -186,7 +186,10 @@ fn setting(study: &Study<'_>, subject: &Subject, scored: bool) -> Vec<Cell> {
         Cell::number(dead.map(|d| format!("{} %", percent(d))), dead).judged(of(Figure::DeadShare)),
         Cell::share(summary.and_then(|s| s.victim_kept.as_ref())),
         Cell::share(summary.and_then(|s| s.flood_kept.as_ref())).judged(of(Figure::FloodBytesPerS)),
-        Cell::share(summary.and_then(|s| s.burst_kept.as_ref())).judged(of(Figure::BurstBytesPerS)),
+        match summary.map_or(Ok(None), burst_kept) {
+            Ok(kept) => Cell::share(kept).judged(of(Figure::BurstBytesPerS)),
+            Err(reference) => Cell::number(Some(reference.to_owned()), Some(1.0)),
+        },
     ];
     if scored {
         cells.push(Cell::number(subject.score.map(|s| format!("{} %", percent(s))), subject.score));

@@ -28,6 +28,9 @@ use serde_json::Value;
 /// The name of the schema that is written and read.
 pub const SCHEMA: &str = "floodwall/result/1";
 
+/// Why a simulated machine lacks what only a real one has; nobody has to be told of it.
+pub const SIMULATED: &str = "absent: the machine is simulated";
+
 /// What to do about a result that is whole and does not fit the schema.
 const CHANGED: &str = "the file was changed, or another version of floodwall wrote it; take an \
     unchanged copy, use that version, or repeat the run";
