@@ -14,6 +14,7 @@
 
 use floodwall_model::units::Rate;
 use floodwall_stats::figures::{PhaseFigures, Summary};
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::numbers::{count, duration_us, percent, whole};
@@ -30,7 +31,8 @@ pub const P99_FACTOR: f64 = 2.0;
 const COMMAND_CHARS: usize = 40;
 
 /// What a result says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// The flood takes speed from the victim.
     Damage,
@@ -44,7 +46,7 @@ pub enum Outcome {
 }
 
 /// What a result says, for programs and for people.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Verdict {
     /// In one word.
     pub outcome: Outcome,
@@ -68,6 +70,13 @@ pub fn verdict(document: &Document) -> Verdict {
         RunStatus::Partial { why } => format!("partial result ({why}): {sentence}"),
     };
     Verdict { outcome, sentence: capitalised(&sentence) + "." }
+}
+
+impl Document {
+    /// What it says: [`verdict`].
+    pub(crate) fn verdict(&self) -> Verdict {
+        verdict(self)
+    }
 }
 
 fn compare(

@@ -111,6 +111,9 @@ fn write(document: &Document, out: &mut (impl io::Write + ?Sized)) -> Result<(),
         run: &document.run,
         scenario: &document.scenario,
         summary: &document.summary,
+        // Settings side by side have a verdict each: `contenders[].versus`.
+        #[serde(flatten)]
+        verdict: contest.is_none().then(|| object! { verdict: document.verdict(), }),
         #[serde(flatten)]
         recommended: recommended.map(|r| object! { recommended: r, }),
         #[serde(flatten)]

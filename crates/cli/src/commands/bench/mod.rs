@@ -104,11 +104,21 @@ pub(crate) fn run(args: &BenchArgs, origin: Instant) -> anyhow::Result<Exit> {
     }
     match (!errors.is_empty()).then(|| errors.swap_remove(0)) {
         Some(error) => Err(error),
-        None if verdict::verdict(&document).outcome == Outcome::Inconclusive => {
-            Ok(Exit::Inconclusive)
-        }
-        None => Ok(Exit::Done),
+        None => Ok(concluded(&document, args.json)),
     }
+}
+
+/// How a measured run ends. A result for people has the verdict; beside one for programs, stderr
+/// says what was not conclusive.
+pub(crate) fn concluded(document: &Document, json: bool) -> Exit {
+    let verdict = verdict::verdict(document);
+    if verdict.outcome != Outcome::Inconclusive {
+        return Exit::Done;
+    }
+    if json {
+        notice(&verdict.sentence);
+    }
+    Exit::Inconclusive
 }
 
 /// Floods as its input orders, until that ends ([`floodwall_load::apart`]).
