@@ -201,6 +201,13 @@ fn first_record(journal: &str) -> Record {
 }
 
 #[test]
+fn a_list_of_settings_is_one_argument() {
+    let machine = Machine::new();
+    let shown = machine.done("apply vda.nr_requests=32,vda.read_ahead_kb=256 --dry-run");
+    assert!(shown.contains("nr_requests") && shown.contains("read_ahead_kb"), "{shown}");
+}
+
+#[test]
 fn a_rehearsed_rollback_says_what_it_would_leave_alone() {
     let machine = Machine::new();
     machine.done("apply vda.nr_requests=32 vda.read_ahead_kb=64 vm.dirty_bytes=64MiB --yes");

@@ -62,10 +62,10 @@ fn help_names_kernels_filesystems_and_examples() {
         "--device <PRESET|FILE.toml>",
         "--kernel <RELEASE>",
         "--ram <SIZE>",
-        "--set <KNOB=VALUE>",
+        "--set <KNOB=VALUE[,KNOB=VALUE…]>",
         "--explain",
         "2.6.18, 2.6.32, 3.2, 6.18",
-        "any 6.x is taken as 6.18",
+        "taken as the nearest of them",
         "xfs, ext4, ext3, ext3-writeback, btrfs, raw, nfs, nfs-async",
         "floodwall sim --device raid10-bbwc-2010",
         "sweep",
@@ -98,7 +98,53 @@ fn the_groups_of_victims_and_floods_take_what_people_write_and_read_back_as_the_
 }
 
 #[test]
+fn a_list_of_settings_is_taken_as_compare_takes_it() {
+    let set = "vm.dirty_bytes=64MiB,vm.dirty_background_bytes=16MiB,flood:io.max=wbps=20MB,\
+               wiops=max";
+    let setting = &json(&["--set", set])["trials"][0]["setting"];
+    assert_eq!(setting["vm.dirty_bytes"], "67108864");
+    assert_eq!(setting["vm.dirty_background_bytes"], "16777216");
+    assert_eq!(setting["flood:io.max"], "rbps=max wbps=20000000 riops=max wiops=max");
+}
+
+#[test]
+fn what_no_simulated_machine_has_is_in_the_document_alone() {
+    let shown = stdout(&ran(&[]));
+    assert!(!shown.contains("not measured: host.distribution"), "{shown}");
+    let missing = json(&[])["missing"].to_string();
+    assert!(missing.contains("host.distribution"), "{missing}");
+}
+
+#[test]
+fn no_flood_has_to_fill_a_larger_cache_than_the_device_has() {
+    let asked = TINY.replace("device_cache = \"1B\"", "device_cache = \"1GiB\"");
+    let document: Value = serde_json::from_str(&stdout(&sim(&asked, &["--json"]))).unwrap();
+    assert_eq!(document["scenario"]["timing"]["device_cache_bytes"], 32 << 20, "of hdd-7200");
+}
+
+#[test]
+fn what_was_not_conclusive_is_in_the_document_and_on_stderr() {
+    let output =
+        sim(TINY, &["--flood", "seq,rate=1MB/s,size=64MiB", "--device", "cloud-gp3", "--json"]);
+    let document: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    let verdict = &document["verdict"];
+    assert_eq!(verdict["outcome"], "inconclusive", "{verdict}");
+    assert_eq!(output.status.code(), Some(3));
+    let sentence = verdict["sentence"].as_str().unwrap();
+    assert!(sentence.starts_with("Not conclusive: "), "{sentence}");
+    assert!(stderr(&output).contains(sentence), "{}", stderr(&output));
+}
+
+#[test]
 fn a_kernel_that_stands_for_another_is_said() {
+    for (args, said) in [
+        (["--kernel", "5.15"], "Linux 5.15 is not modelled: it is taken as 6.18"),
+        (["--kernel", "2.6.33"], "Linux 2.6.33 is not modelled: it is taken as 2.6.32"),
+        (["--hz", "300"], "300 timer ticks a second are not modelled: 250 are taken"),
+    ] {
+        let output = ran(&args);
+        assert!(stderr(&output).contains(said), "{args:?}: {}", stderr(&output));
+    }
     let taken = "Linux 6.12 is not modelled: it is taken as 6.18";
     assert!(stderr(&ran(&["--kernel", "6.12"])).contains(taken));
     assert_eq!(json(&["--kernel", "6.12"])["warnings"], serde_json::json!([taken]));
@@ -198,8 +244,13 @@ fn a_setting_changes_what_is_measured() {
 
 #[test]
 fn explain_says_where_the_time_of_three_operations_of_each_phase_went() {
+    // Beside a document for programs it goes to stderr.
+    let beside = ran(&["--explain", "--json"]);
+    serde_json::from_str::<Value>(&stdout(&beside)).unwrap();
+    assert!(stderr(&beside).contains("where the time of one operation"), "{}", stderr(&beside));
     let output = ran(&["--explain"]);
-    let said = stderr(&output);
+    assert!(!stderr(&output).contains("where the time"), "{}", stderr(&output));
+    let said = stdout(&output);
     for phase in ["victim: ", "both: "] {
         let at = said
             .find(&format!("{phase}where the time of one operation of "))
@@ -236,8 +287,8 @@ fn what_can_not_be_simulated_is_refused_with_what_can() {
         ),
         (&["--kernel", "3.2", "--set", "bdi.strict_limit=1"], "Linux 3.2 has no bdi.strict_limit"),
         (
-            &["--kernel", "2.6.33"],
-            "'2.6.33' is no kernel that the model has; use 2.6.18, 2.6.32, 3.2 or 6.18",
+            &["--kernel", "2.4"],
+            "'2.4' is no kernel that the model has; use 2.6.18, 2.6.32, 3.2 or 6.18",
         ),
         (
             &["--set", "vm.dirty_bytes=2GiB"],
@@ -265,7 +316,8 @@ fn what_can_not_be_simulated_is_refused_with_what_can() {
         (&["--device", "hdd-7201"], "did you mean 'hdd-7200'"),
         (&["--device", "./nowhere.toml"], "can't read the device file './nowhere.toml'"),
         (&["--fs", "reiserfs"], "'reiserfs' is no filesystem that the model has"),
-        (&["--hz", "300"], "can not tick 300 times a second"),
+        (&["--hz", "0"], "0 is not in 1.."),
+        (&["--set", "vm.dirty_bytes=64MiB,schedular=none"], "did you mean scheduler"),
     ] {
         let output = sim(TINY, args);
         assert_eq!(output.status.code(), Some(2), "{args:?}: {}", stderr(&output));

@@ -146,6 +146,27 @@ impl fmt::Display for Generation {
     }
 }
 
+impl Generation {
+    /// The generation whose write path a release had, or the nearest one: between two of them the
+    /// earlier. wbt (4.10) makes the newest.
+    ///
+    /// # Errors
+    /// [`UnknownKernel`] for a text that is no release from 2.6 on.
+    pub fn nearest(release: &str) -> Result<Self, UnknownKernel> {
+        let wrong = || UnknownKernel { release: release.to_owned() };
+        let numbers: Option<Vec<u32>> = release.split('.').map(|n| n.parse().ok()).collect();
+        match numbers.ok_or_else(wrong)?.as_slice() {
+            [2, 6, minor, ..] if *minor >= 32 => Ok(Self::K2_6_32),
+            [2, 6, ..] => Ok(Self::K2_6_18),
+            [3, minor, ..] if *minor < 2 => Ok(Self::K2_6_32),
+            [3, ..] => Ok(Self::K3_2),
+            [4, minor, ..] if *minor < 10 => Ok(Self::K3_2),
+            [major, ..] if *major >= 4 => Ok(Self::K6),
+            _ => Err(wrong()),
+        }
+    }
+}
+
 impl FromStr for Generation {
     type Err = UnknownKernel;
 
@@ -175,6 +196,32 @@ mod tests {
             assert_eq!(generation.to_string().parse(), Ok(generation));
         }
         assert_eq!("6.1.55".parse(), Ok(Generation::K6));
+        for generation in
+            [Generation::K2_6_18, Generation::K2_6_32, Generation::K3_2, Generation::K6]
+        {
+            assert_eq!(generation.to_string().parse(), Ok(generation));
+        }
+        assert_eq!("6.1.55".parse(), Ok(Generation::K6));
+        for generation in
+            [Generation::K2_6_18, Generation::K2_6_32, Generation::K3_2, Generation::K6]
+        {
+            assert_eq!(Generation::nearest(&generation.to_string()), Ok(generation));
+        }
+        for (release, nearest) in [
+            ("2.6.24", "2.6.18"),
+            ("2.6.39", "2.6.32"),
+            ("3.0", "2.6.32"),
+            ("3.10", "3.2"),
+            ("4.9", "3.2"),
+            ("4.10", "6.18"),
+            ("5.15.0", "6.18"),
+            ("7.0", "6.18"),
+        ] {
+            assert_eq!(Generation::nearest(release).unwrap().to_string(), nearest, "{release}");
+        }
+        for text in ["2.4", "6.x", "", "linux"] {
+            assert!(Generation::nearest(text).is_err(), "{text}");
+        }
         for text in ["2.4", "2.6.33", "3.3", "6.x", "", "linux"] {
             assert!(text.parse::<Generation>().is_err(), "{text}");
         }

@@ -17,6 +17,7 @@ use floodwall_model::{Setting, toml_text};
 use floodwall_tune::contest::Contender;
 
 use super::files;
+use crate::commands::settings::list;
 use crate::exit::UsageError;
 
 /// The name of the setting in force.
@@ -161,8 +162,8 @@ fn setting(
         return Ok(Setting::default());
     }
     let mut setting = Setting::default();
-    for part in text.split(',').filter(|part| !part.trim().is_empty()) {
-        let part = part.trim();
+    for part in list::parts(text) {
+        let part = part.as_str();
         if part.ends_with(".toml") {
             let file = files::read(root, device, part)?;
             left_out.extend(file.left_out);
@@ -435,6 +436,7 @@ mod tests {
             (&[], &["schedular"], "did you mean 'scheduler'"),
             (&["default", "sdz.scheduler=none"], &[], "no device is called 'sdz'"),
             (&["default", ","], &[], "sets nothing"),
+            (&["default", "nr_requests=8,wbps=1MB"], &[], "it is a key of io.max"),
         ] {
             let message = parsed(sets, each).unwrap_err().to_string();
             assert!(message.contains(part), "{message}");

@@ -13,6 +13,7 @@ pub(crate) mod diff;
 pub(crate) mod explain;
 pub(crate) mod export;
 pub(crate) mod held;
+pub(crate) mod list;
 pub(crate) mod log;
 mod measure;
 mod others;

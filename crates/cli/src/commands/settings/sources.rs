@@ -17,7 +17,7 @@ use floodwall_knobs::{Change, Device};
 use floodwall_model::toml_text;
 use serde::Deserialize;
 
-use super::Place;
+use super::{Place, list};
 use crate::exit::UsageError;
 
 /// The requested changes.
@@ -63,7 +63,13 @@ pub(super) fn read(
         } else if text == STDIN || text.ends_with(".toml") {
             read_file(place, device, text, &mut asked)?;
         } else {
-            asked.changes.push(parse(place, device, text)?);
+            let parts = list::parts(text);
+            for part in &parts {
+                asked.changes.push(parse(place, device, part)?);
+            }
+            if parts.is_empty() {
+                parse(place, device, text)?;
+            }
         }
     }
     Ok(asked)

@@ -14,8 +14,12 @@ use floodwall_sim::kernel::{Generation, UnknownKernel};
 use floodwall_sim::{FsKind, SimOptions, UnknownFs};
 
 use crate::commands::bench::ScenarioArgs;
+use crate::commands::settings::list::parts;
 use crate::commands::sim_sweep::SweepArgs;
 use crate::exit::UsageError;
+
+/// Timer ticks a second that elevators can count (`CONFIG_HZ`).
+const TICKS_PER_S: [u32; 3] = [100, 250, 1000];
 
 /// The same scenarios without hardware: kernel and device both modelled, in virtual time.
 ///
@@ -32,8 +36,10 @@ use crate::exit::UsageError;
   floodwall sim --device raid10-bbwc-2010 --set flood:io.max=wbps=180MB --set \
   flood:memory.high=128MiB
 
-Devices: `floodwall lab list` names the presets. Kernels: 2.6.18, 2.6.32, 3.2, 6.18 (any 6.x is \
-taken as 6.18). Filesystems: xfs, ext4, ext3, ext3-writeback, btrfs, raw, nfs, nfs-async.
+Devices: `floodwall lab list` names the presets. Kernels: 2.6.18, 2.6.32, 3.2, 6.18; another one \
+is taken as the nearest of them, which a warning says.
+Filesystems: xfs, ext4, ext3, ext3-writeback, btrfs, raw, nfs, nfs-async.
+A setting is KNOB=VALUE[,KNOB=VALUE…], as compare takes it.
 A knob that the kernel did not have is refused with what it had; what is not set has the \
 kernel's default.
 Commands of your own, --size and --force are for real machines, and refused here.")]
@@ -50,7 +56,7 @@ pub(crate) struct SimArgs {
     /// The device: a preset, or a device file.
     #[arg(long, required = true, value_name = "PRESET|FILE.toml")]
     device: Option<String>,
-    /// The kernel; any 6.x is taken as 6.18.
+    /// The kernel; one that is not modelled is taken as the nearest that is.
     #[arg(long, value_name = "RELEASE", default_value = "6.18", value_parser = kernel)]
     kernel: Kernel,
     /// RAM.
@@ -59,16 +65,16 @@ pub(crate) struct SimArgs {
     /// The filesystem.
     #[arg(long, value_name = "FS", default_value = "xfs", value_parser = filesystem)]
     fs: FsKind,
-    /// A knob's value; may be repeated.
-    #[arg(long = "set", value_name = "KNOB=VALUE")]
+    /// Values of knobs; may be repeated.
+    #[arg(long = "set", value_name = "KNOB=VALUE[,KNOB=VALUE…]")]
     set: Vec<String>,
     /// CPUs.
     #[arg(long, value_name = "N", default_value_t = 2,
           value_parser = clap::value_parser!(u32).range(1..))]
     cpus: u32,
-    /// Timer ticks a second: 100, 250 or 1000; as kernels of that release were mostly built if not
-    /// given.
-    #[arg(long, value_name = "N")]
+    /// Timer ticks a second: 100, 250 or 1000, or the nearest of them; as kernels of that release
+    /// were mostly built if not given.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     hz: Option<u32>,
     /// Commands that the device takes at once; as many as it can use, at most 128, if not given.
     #[arg(long, value_name = "N")]
@@ -84,7 +90,8 @@ pub(crate) struct SimArgs {
     #[command(flatten)]
     pub(crate) loads: ScenarioArgs,
 
-    /// Say where the time of the slowest, the p99 and the median operation went.
+    /// Say where the time of the slowest, the p99 and the median operation went; with --json on
+    /// stderr.
     #[arg(long)]
     pub(crate) explain: bool,
     /// Print the result as one JSON document.
@@ -165,7 +172,7 @@ fn filesystem(text: &str) -> Result<FsKind, UnknownFs> {
 }
 
 fn kernel(text: &str) -> Result<Kernel, UnknownKernel> {
-    Ok(Kernel { generation: text.parse()?, asked: text.to_owned() })
+    Ok(Kernel { generation: Generation::nearest(text)?, asked: text.to_owned() })
 }
 
 /// A kernel that was asked for, and the one that is modelled in its place.
@@ -185,6 +192,11 @@ impl Kernel {
     }
 }
 
+/// The modelled number of ticks nearest to one that is asked for; of two as near the smaller.
+fn nearest_hz(asked: u32) -> u32 {
+    TICKS_PER_S.into_iter().min_by_key(|hz| hz.abs_diff(asked)).unwrap_or(asked)
+}
+
 impl SimArgs {
     /// The machine that was asked for.
     pub(crate) fn options(&self) -> anyhow::Result<SimOptions> {
@@ -194,7 +206,7 @@ impl SimArgs {
             generation: self.kernel.generation,
             ram: self.ram,
             cpus: self.cpus,
-            hz: self.hz,
+            hz: self.hz.map(nearest_hz),
             fs: self.fs,
             queue_depth: self.queue_depth,
             member_queues: self.member_queues,
@@ -222,10 +234,13 @@ impl SimArgs {
     pub(crate) fn warnings(&self) -> Vec<String> {
         let (asked, generation) = (&self.kernel.asked, self.kernel.generation);
         let taken = self.kernel.is_another();
-        taken
-            .then(|| format!("Linux {asked} is not modelled: it is taken as {generation}"))
-            .into_iter()
-            .collect()
+        let kernel =
+            taken.then(|| format!("Linux {asked} is not modelled: it is taken as {generation}"));
+        let ticks = self.hz.map(|hz| (hz, nearest_hz(hz))).filter(|(hz, nearest)| hz != nearest);
+        let ticks = ticks.map(|(hz, nearest)| {
+            format!("{hz} timer ticks a second are not modelled: {nearest} are taken")
+        });
+        kernel.into_iter().chain(ticks).collect()
     }
 
     fn device(&self) -> Result<DeviceSpec, UsageError> {
@@ -236,7 +251,7 @@ impl SimArgs {
     /// The setting that was asked for, its values as the kernel's files take them.
     pub(crate) fn setting(&self) -> anyhow::Result<Setting> {
         let mut setting = Setting::default();
-        for text in &self.set {
+        for text in self.set.iter().flat_map(|texts| parts(texts)) {
             let (name, given) = text.split_once('=').ok_or_else(|| {
                 UsageError(format!("--set {text}: write KNOB=VALUE, such as vm.dirty_bytes=64MiB"))
             })?;

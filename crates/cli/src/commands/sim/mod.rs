@@ -11,11 +11,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use floodwall_model::status::Missing;
-use floodwall_model::{PhaseKind, Rig, Setting, Trial, Watch};
+use floodwall_model::{Bytes, PhaseKind, Rig, Setting, Trial, Watch};
 use floodwall_report::schema::{
-    Document, ResultDevice, ResultFilesystem, ResultHost, Run, RunStatus,
+    Document, ResultDevice, ResultFilesystem, ResultHost, Run, RunStatus, SIMULATED,
 };
-use floodwall_report::verdict::{self, Outcome};
 use floodwall_report::{markdown, text, timeline};
 use floodwall_sim::SimRig;
 use floodwall_sim::explain::{Explained, at_percentile};
@@ -23,7 +22,7 @@ use floodwall_sim::explain::{Explained, at_percentile};
 pub(crate) use args::{SimArgs, device_of, knob_name, knob_value};
 
 use self::args::SimCommand;
-use crate::commands::bench::settle_rates;
+use crate::commands::bench::{concluded, settle_rates};
 use crate::commands::sim_sweep;
 use crate::exit::{Exit, UsageError};
 use crate::output::{self, notice};
@@ -61,6 +60,10 @@ pub(crate) fn run(args: &SimArgs) -> anyhow::Result<Exit> {
     let mut rig = SimRig::new(args.options()?);
     warnings.extend(args.warnings());
     rig.check(&scenario, &setting).map_err(|e| UsageError(e.to_string()))?;
+    // The device is known: no flood has to fill a larger cache than it has.
+    let device = rig.options().device.build(rig.options().capacity().0, rig.options().seed)?;
+    let cache = &mut scenario.timing.device_cache;
+    *cache = Bytes(device.stats().cache_size_bytes).min(*cache);
     let mut watch = Interruptible { stop: signals::stop_flag()?, warnings: Vec::new() };
     settle_rates(&mut rig, &mut scenario, &Setting::default(), &mut watch)?;
     let mut trials = Vec::new();
@@ -85,14 +88,23 @@ pub(crate) fn run(args: &SimArgs) -> anyhow::Result<Exit> {
         show(args, &document)?;
     }
     if args.explain {
-        notice(&explain(&rig));
+        tell(args, &explain(&rig))?;
     }
     match failure {
         Some(error) => Err(error),
-        None if verdict::verdict(&document).outcome == Outcome::Inconclusive => {
-            Ok(Exit::Inconclusive)
-        }
-        None => Ok(Exit::Done),
+        None => Ok(concluded(&document, args.json)),
+    }
+}
+
+/// Prints the explanation after the result, or on stderr beside a result for programs.
+fn tell(args: &SimArgs, explanation: &str) -> anyhow::Result<()> {
+    if args.json {
+        notice(explanation);
+        Ok(())
+    } else if args.markdown {
+        output::result(&format!("\n```text\n{explanation}\n```\n"))
+    } else {
+        output::result(&format!("\n{explanation}\n"))
     }
 }
 
@@ -125,8 +137,7 @@ fn facts(
 ) -> Run {
     let options = rig.options();
     let in_force = trials.first().map_or_else(Setting::default, |t| t.setting.clone());
-    let absent =
-        |what: &str| Missing { what: what.into(), why: "absent: the machine is simulated".into() };
+    let absent = |what: &str| Missing { what: what.into(), why: SIMULATED.into() };
     let end = |t: &Trial| t.phases.iter().map(|p| p.start_s + p.seconds).fold(0.0, f64::max);
     Run {
         command: "sim".into(),
