@@ -191,6 +191,19 @@ fn mistakes_say_what_to_do() {
 }
 
 #[test]
+fn a_wrong_setting_is_refused_before_room_is_looked_for() {
+    let dir = tmpfs();
+    let place = dir.path().to_str().unwrap();
+    let more = ["--force", "--size", "900TiB", "--set", "vm.dirty_byte=1MB", place];
+    for command in [&["compare", "--set", "default"][..], &["tune"]] {
+        let output = floodwall(&[command, &more].concat());
+        assert_eq!(output.status.code(), Some(2), "{command:?}: {}", stderr(&output));
+        let said = stderr(&output);
+        assert!(said.contains("did you mean vm.dirty_bytes"), "{command:?}: {said}");
+    }
+}
+
+#[test]
 fn a_knob_of_the_floods_group_is_refused_in_one_group_before_anything_is_measured() {
     let dir = tmpfs();
     let (place, journal) = (dir.path().to_str().unwrap(), dir.path().join("journal"));

@@ -56,7 +56,8 @@ pub(crate) struct Host {
 
 impl Host {
     /// Opens the directory, its device, the journal; settles the scenario's sizes. Nothing is
-    /// written yet, but that what a killed run left is put back.
+    /// written yet, but that what a killed run left is put back. `check` refuses settings of the
+    /// command line: before the room that they would need is looked for.
     ///
     /// # Errors
     /// Every fault that can be known before the first byte is written.
@@ -66,6 +67,7 @@ impl Host {
         show: Show,
         origin: Instant,
         stop: &Arc<AtomicBool>,
+        check: impl FnOnce(&SysRoot, Option<&Device>) -> anyhow::Result<()>,
     ) -> anyhow::Result<Self> {
         let (scenario, mut warnings) = loads.scenario()?;
         let started_at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -80,6 +82,7 @@ impl Host {
         let device =
             rig.location().queue_device.map(|id| Device::find(&root, &id.to_string())).transpose();
         let device = device.map_err(|e| UsageError(e.to_string()))?;
+        check(&root, device.as_ref())?;
         let Fitted { scenario, needed, warnings: fitting } =
             space::fit(&scenario, rig.room(loads.size)?)?;
         warnings.extend(fitting);

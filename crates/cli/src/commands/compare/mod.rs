@@ -14,6 +14,8 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use clap::{ArgGroup, Args};
+use floodwall_host::SysRoot;
+use floodwall_knobs::Device;
 use floodwall_model::rig::{Second, Step};
 use floodwall_model::{Rig, Scenario, Setting, Trial, Watch};
 use floodwall_report::contest::{self as told, anything_real};
@@ -99,7 +101,10 @@ pub(crate) fn run(args: &CompareArgs, origin: Instant) -> anyhow::Result<Exit> {
 
 /// Compares settings of this host.
 fn settings(args: &CompareArgs, origin: Instant, stop: &Arc<AtomicBool>) -> anyhow::Result<Exit> {
-    let mut host = Host::open(&args.place, &args.loads, args.progress, origin, stop)?;
+    let check = |root: &SysRoot, device: Option<&Device>| {
+        contenders::contenders(root, device, &Setting::default(), &args.set, &args.each).map(drop)
+    };
+    let mut host = Host::open(&args.place, &args.loads, args.progress, origin, stop, check)?;
     let in_force: Setting = host.rig.inner().setting().clone();
     let (contenders, warned) =
         contenders::contenders(&host.root, host.device.as_ref(), &in_force, &args.set, &args.each)?;
@@ -218,6 +223,9 @@ fn conclude(
     let (trials, rows) = rows(&result);
     let document = document(trials, rows)?;
     let real = document.contest.as_ref().is_some_and(anything_real);
+    if args.json && !real && failure.is_none() {
+        notice(&format!("not conclusive: {}", told::NOTHING_REAL));
+    }
     let mut errors: Vec<anyhow::Error> =
         failure.into_iter().chain(write(args.json, args.out.as_ref(), &document)).collect();
     for error in errors.iter().skip(1) {

@@ -12,8 +12,9 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, Parser, ValueEnum};
 use floodwall_device::DeviceSpec;
-use floodwall_knobs::OVERRIDE;
+use floodwall_host::SysRoot;
 use floodwall_knobs::value::as_written;
+use floodwall_knobs::{Device, OVERRIDE};
 use floodwall_model::units::{UnitError, human_duration, parse_duration};
 use floodwall_model::{Scenario, Setting, Trial};
 use floodwall_report::schema::contest::{Contender, Contest, Outcome as Said, Recommended};
@@ -156,7 +157,10 @@ fn on_host(
     stored: Option<&Document>,
 ) -> anyhow::Result<Searched> {
     let stop = signals::stop_flag()?;
-    let mut host = Host::open(&args.place, &args.loads, args.progress, origin, &stop)?;
+    let named = |root: &SysRoot, device: Option<&Device>| {
+        contenders::named(root, device, &args.set).map(drop)
+    };
+    let mut host = Host::open(&args.place, &args.loads, args.progress, origin, &stop, named)?;
     let mut scenario = host.scenario.clone();
     check(&scenario)?;
     if let Some(stored) = stored {
