@@ -20,6 +20,8 @@ mod tries;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
+use floodwall_model::units::{Rate, human_duration};
+
 use crate::climb::{Samples, Whole};
 use crate::config::{
     BACKLOG, FIRST_REST, FORGET, HARMED, Mode, PATIENCE, RECOVER_STEP, SETTLE, SETTLE_BFQ, THREAT,
@@ -244,7 +246,8 @@ impl StateMachine {
     /// Why victims are harmed, or will be; `None` if they are not.
     fn threat(&self, e: &Estimate) -> Option<String> {
         if let Some(pressure) = e.pressure.filter(|p| *p > HARMED) {
-            return Some(format!("victims wait {pressure:.1} × the goal of {:.1?}", e.goal));
+            let goal = human_duration(e.goal);
+            return Some(format!("victims wait {pressure:.1} × the goal of {goal}"));
         }
         // Elevators serve a read before the writes that wait: a backlog need not harm readers.
         if self.mode == Mode::Protect && !e.commits {
@@ -252,8 +255,9 @@ impl StateMachine {
         }
         if let Some(delay) = e.queue_delay.filter(|delay| *delay > e.goal) {
             return Some(format!(
-                "the queue holds {delay:.1?} of writes, more than the goal of {:.1?}",
-                e.goal
+                "the queue holds {} of writes, more than the goal of {}",
+                human_duration(delay),
+                human_duration(e.goal)
             ));
         }
         let drain = e.drain_or_prior();
@@ -284,7 +288,7 @@ impl StateMachine {
         let pace = Pace::begin(now, group, last.map(|(_, rate, _)| *rate), e);
         let (rate, pace) = (pace.rate(), Some(pace));
         (self.pace, self.level, self.stepped) = (pace, Level::default(), now);
-        self.enter(now, State::Pace, format!("{why}: {group} may write {:.1} MB/s", rate / 1e6))
+        self.enter(now, State::Pace, format!("{why}: {group} may write {}", Rate(rate)))
     }
 
     /// Wants the administrator's settings. The ends of encounters stay known.

@@ -19,6 +19,8 @@
 
 use std::time::Duration;
 
+use floodwall_model::units::{Rate, human_duration};
+
 use crate::climb::{Samples, Whole};
 use crate::config::{
     BASE_MULTIPLE, FLOOR_GAIN, HURTS, LEAST_SHARE, LEAST_TRIAL, MISSED, MOST_PROBE_WAIT, PROBE,
@@ -124,10 +126,10 @@ impl Ladder {
         let expected = |there: f64| base + (wait - base) * there / bytes;
         let seen = |what: &str| {
             format!(
-                "victims wait {:.1?} and may wait {:.1?}, the flood has {:.1} MB/s: {what}",
-                Duration::from_secs_f64(wait.min(1e6)),
-                e.goal,
-                flood / 1e6
+                "victims wait {} and may wait {}, the flood has {}: {what}",
+                human_duration(Duration::from_secs_f64(wait.min(1e6))),
+                human_duration(e.goal),
+                Rate(flood)
             )
         };
         let lengths = offers.lengths(level);

@@ -25,6 +25,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use floodwall_model::Setting;
+use floodwall_model::units::{Rate, human_duration};
 
 use crate::config::{
     BASE_MULTIPLE, DOMAIN, FIRST_SHARE, HARMED, IGNORED, LEAST_DOMAIN, LEAST_PACE, LEAST_SHARE,
@@ -193,10 +194,12 @@ impl Pace {
             Some(drain) => format!("{:.0} % of the drain rate", 100.0 * self.rate / drain.max(1.0)),
         };
         let wait = match e.pressure {
-            Some(pressure) => format!("victims wait {pressure:.1} × the goal of {:.1?}", e.goal),
+            Some(pressure) => {
+                format!("victims wait {pressure:.1} × the goal of {}", human_duration(e.goal))
+            }
             None => "too few operations end to tell the victims' wait".to_owned(),
         };
-        format!("{wait}: the flood may write {:.1} MB/s, {of}", self.rate / 1e6)
+        format!("{wait}: the flood may write {}, {of}", Rate(self.rate))
     }
 
     /// Victims keep their goal. They bear a rate once late operations would have shown; with room

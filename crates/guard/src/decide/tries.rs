@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use floodwall_model::units::{Rate, human_duration};
+
 use super::{Move, StateMachine, because};
 use crate::climb::{Samples, Whole};
 use crate::config::{
@@ -243,7 +245,7 @@ impl StateMachine {
             self.ladder = Some(Ladder::begin(now, None));
             self.patience = (self.patience * PATIENCE_GROWTH).min(MOST_PATIENCE);
             self.next = now + self.patience;
-            why = format!("{why}; no other try for {:.0?}", self.patience);
+            why = format!("{why}; no other try for {}", human_duration(self.patience));
         }
         self.enter(now, State::Protect, why)
     }
@@ -299,7 +301,8 @@ impl StateMachine {
             !in_force && now - self.since > NOT_IN_FORCE && e.oldest > STUCK.max(usual * 10);
         if is_stuck || watched.dead_s >= DEAD_S && watched.dead_s > usual_dead_s {
             self.tried.insert(level);
-            let why = format!("{}, {:.1} s dead", described(trial, whole), watched.dead_s);
+            let dead = human_duration(Duration::from_secs_f64(watched.dead_s));
+            let why = format!("{}, {dead} dead", described(trial, whole));
             return self.back(now, offers, why);
         }
         if !watched.is_settled {
@@ -346,12 +349,12 @@ impl StateMachine {
     fn wait_longer(&mut self, now: Duration) -> String {
         self.patience = (self.patience * PATIENCE_GROWTH).min(MOST_PATIENCE);
         self.next = now + self.patience;
-        format!("nothing else is better: no other try for {:.0?}", self.patience)
+        format!("nothing else is better: no other try for {}", human_duration(self.patience))
     }
 }
 
 /// A level's rates as text.
 fn described(samples: &Samples, whole: &Whole) -> String {
     let Some((wait, flood)) = samples.rates(whole) else { return "nothing seen".into() };
-    format!("victims wait {wait:.1?}, the flood has {:.1} MB/s", flood / 1e6)
+    format!("victims wait {}, the flood has {}", human_duration(wait), Rate(flood))
 }
