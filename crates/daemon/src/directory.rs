@@ -94,7 +94,7 @@ mod tests {
         let path = missing.join("x.sock");
         let errors = [
             check(&path).unwrap_err(),
-            Lock::take(&lock::path(DIRECTORY.as_ref(), Some(&path))).unwrap_err(),
+            Lock::take(&lock::path(DIRECTORY.as_ref(), Some(&path)), &path).unwrap_err(),
             Socket::bind(&path).err().unwrap(),
         ];
         for error in errors {

@@ -251,6 +251,8 @@ impl Entry {
             line.push_str(": ");
         }
         if let (Some(from), Some(to)) = (&self.from, &self.to) {
+            // A dry run is in no state but that of a guard that would write.
+            line.push_str(if self.pretended { "dry run: " } else { "" });
             line.push_str(&if from == to { to.clone() } else { format!("{from} → {to}") });
             if let Some(levers) = &self.levers {
                 line.push_str(&format!(" ({levers})"));
@@ -284,13 +286,13 @@ mod tests {
             to: Some("protect".into()),
             levers: Some("bfq, 4 requests".into()),
             writes: vec!["nr_requests 64 → 4".into(), "max_sectors_kb 1280 → 128".into()],
-            why: "victims wait 3.1 × the goal of 20.0ms".into(),
+            why: "victims wait 3.1 × the goal of 20.0 ms".into(),
             ..Entry::default()
         };
         assert_eq!(
             entry.line(),
             "sda: watch → protect (bfq, 4 requests); wrote nr_requests 64 → 4, max_sectors_kb 1280 \
-             → 128; victims wait 3.1 × the goal of 20.0ms"
+             → 128; victims wait 3.1 × the goal of 20.0 ms"
         );
         entry.victims = vec!["postgres (41)".into()];
         entry.floods = (0..4).map(|n| format!("cp ({n})")).collect();
@@ -301,7 +303,9 @@ mod tests {
         entry.pretended = true;
         entry.from = entry.to.clone();
         assert!(
-            entry.line().starts_with("sda: protect (bfq, 4 requests); would write nr_requests")
+            entry
+                .line()
+                .starts_with("sda: dry run: protect (bfq, 4 requests); would write nr_requests")
         );
         assert_eq!(Entry { why: "paused".into(), ..Entry::default() }.line(), "paused");
         entry.writes = (0..100).map(|n| format!("priority of db ({n}) none → be/0")).collect();

@@ -32,7 +32,7 @@ pub enum DaemonError {
     },
     /// No guard runs that could be asked.
     #[error("no guard runs here (nobody listens at '{}'); start one with floodwall \
-        guard", .socket.display())]
+        guard, or name the socket of one with --socket", .socket.display())]
     NoGuard {
         /// Where it was asked.
         socket: PathBuf,

@@ -46,6 +46,7 @@ mod question;
 pub mod restore;
 pub mod socket;
 pub mod supervisor;
+mod unmounted;
 pub mod worker;
 
 pub use config::Flags;

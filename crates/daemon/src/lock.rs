@@ -1,5 +1,5 @@
 //! The lock that makes a guard the only one: `/run/floodwall/guard.lock`, flock(2), with the
-//! holder's process number. The kernel frees it with its holder.
+//! holder's process number and its socket, a line each. The kernel frees it with its holder.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
@@ -36,11 +36,11 @@ impl Lock {
     /// Takes it.
     ///
     /// # Errors
-    /// With the holder's process number if another guard runs.
-    pub(crate) fn take(path: &Path) -> Result<Self, DaemonError> {
+    /// With the holder's process number and socket if another guard runs.
+    pub(crate) fn take(path: &Path, socket: &Path) -> Result<Self, DaemonError> {
         directory::prepare(path)?;
         loop {
-            let lock = Self::take_file(path)?;
+            let lock = Self::take_file(path, socket)?;
             // The last holder may have removed the name between open and flock, and another guard
             // may have made a new file since.
             if lock.has_its_name() {
@@ -49,7 +49,7 @@ impl Lock {
         }
     }
 
-    fn take_file(path: &Path) -> Result<Self, DaemonError> {
+    fn take_file(path: &Path, socket: &Path) -> Result<Self, DaemonError> {
         let fail = || format!("can't lock '{}'", path.display());
         let mut file = OpenOptions::new()
             .read(true)
@@ -73,18 +73,13 @@ impl Lock {
             Err(Errno::WOULDBLOCK) => {
                 let mut holder = String::new();
                 let _ = file.read_to_string(&mut holder);
-                let holder = holder.trim();
-                let process =
-                    if holder.is_empty() { String::new() } else { format!(" (process {holder})") };
-                return Err(DaemonError::Failed(format!(
-                    "another guard{process} runs here; ask it with floodwall guard status, or stop \
-                     it first"
-                )));
+                return Err(DaemonError::Failed(refusal(&holder)));
             }
             Err(e) => return Err(e).doing(fail),
         }
         // For whom we keep out.
-        file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())).doing(fail)?;
+        let us = format!("{}\n{}\n", std::process::id(), socket.display());
+        file.set_len(0).and_then(|()| file.write_all(us.as_bytes())).doing(fail)?;
         Ok(Self { file, path: path.to_owned() })
     }
 
@@ -105,6 +100,21 @@ impl Lock {
             meta.ino(),
         )
     }
+}
+
+/// Why a second guard does not start, and what to do, from the text that the first has left in the
+/// lock.
+fn refusal(holder: &str) -> String {
+    let mut lines = holder.lines().map(str::trim).filter(|line| !line.is_empty());
+    let (pid, socket) = (lines.next(), lines.next());
+    let process = pid.map_or_else(String::new, |pid| format!(" (process {pid})"));
+    let at = socket.map_or_else(String::new, |socket| format!(" at the socket '{socket}'"));
+    let named = socket.map_or_else(String::new, |socket| format!(" --socket '{socket}'"));
+    let stop = pid.map_or_else(String::new, |pid| format!(": kill {pid}"));
+    format!(
+        "another guard{process} runs here and answers{at}: only one can steer; ask it with \
+         floodwall guard status{named}, or stop it first{stop}"
+    )
 }
 
 impl Drop for Lock {
@@ -140,28 +150,39 @@ mod tests {
     fn the_second_is_told_who_was_first() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("guard.lock");
-        let first = Lock::take(&path).unwrap();
-        let said = Lock::take(&path).unwrap_err().to_string();
+        let socket = Path::new("/run/x.sock");
+        let first = Lock::take(&path, socket).unwrap();
+        let said = Lock::take(&path, Path::new("/run/y.sock")).unwrap_err().to_string();
         let us = std::process::id();
-        assert!(said.contains(&format!("another guard (process {us}) runs here")), "{said}");
+        assert_eq!(
+            said,
+            format!(
+                "another guard (process {us}) runs here and answers at the socket '/run/x.sock': \
+                 only one can steer; ask it with floodwall guard status --socket '/run/x.sock', \
+                 or stop it first: kill {us}"
+            )
+        );
+        // An earlier version has left its number alone.
+        let earlier = refusal("4711\n");
+        assert!(earlier.contains("(process 4711) runs here and answers: only one"), "{earlier}");
         assert_eq!(Lock::holder(&path), Some(us));
         drop(first);
         assert_eq!(Lock::holder(&path), None);
         assert!(!path.exists(), "nothing is left");
-        drop(Lock::take(&path).unwrap());
+        drop(Lock::take(&path, socket).unwrap());
     }
 
     #[test]
     fn a_lock_whose_name_has_gone_is_not_taken_for_the_one_that_is_there() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("guard.lock");
-        let first = Lock::take(&path).unwrap();
+        let first = Lock::take(&path, Path::new("/run/x.sock")).unwrap();
         fs::remove_file(&path).unwrap();
-        let second = Lock::take(&path).unwrap();
+        let second = Lock::take(&path, Path::new("/run/x.sock")).unwrap();
         assert!(!first.has_its_name() && second.has_its_name());
         drop(first);
         assert!(path.exists(), "it is the second's");
-        assert!(Lock::take(&path).is_err());
+        assert!(Lock::take(&path, Path::new("/run/x.sock")).is_err());
     }
 
     #[test]
@@ -171,7 +192,7 @@ mod tests {
         let path = dir.path().join("guard.lock");
         fs::write(&path, "4711\n").unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
-        let lock = Lock::take(&path).unwrap();
+        let lock = Lock::take(&path, Path::new("/run/x.sock")).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
         drop(lock);
 

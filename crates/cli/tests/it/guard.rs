@@ -145,7 +145,7 @@ fn a_guard_protects_tells_what_it_did_and_ends_with_everything_put_back() {
         "{device}"
     );
     let page = stdout(&guard.ask(&["status"]));
-    for words in ["DEVICE", "8:0", "waits:", "floods:", "holds:", "(yours: ", "last:"] {
+    for words in ["DEVICE", "hdd-7200", "waits:", "floods:", "holds:", "(yours: ", "last:"] {
         assert!(page.contains(words), "'{words}' is not in\n{page}");
     }
     let history = stdout(&guard.ask(&["history"]));
@@ -155,7 +155,9 @@ fn a_guard_protects_tells_what_it_did_and_ends_with_everything_put_back() {
     serde_json::from_str::<Value>(&lines).unwrap();
     let log = guard.log();
     assert!(
-        log.contains("8:0: ") && log.contains("wrote ") && log.contains(" UTC floodwall guard: "),
+        log.contains("hdd-7200: ")
+            && log.contains("wrote ")
+            && log.contains(" UTC floodwall guard: "),
         "{log}"
     );
     let socket = guard.socket();
@@ -270,6 +272,8 @@ fn a_second_guard_is_told_who_is_first_and_leaves_it_alone() {
         said.contains(&format!("another guard (process {}) runs here", guard.child.0.id())),
         "{said}"
     );
+    let ask = format!("floodwall guard status --socket '{}'", socket.display());
+    assert!(said.contains(&ask), "{said}");
     assert!(guard.ask(&["status"]).status.success());
 }
 
@@ -366,6 +370,16 @@ fn wrong_configurations_end_with_2_and_say_where_and_what_to_do() {
 }
 
 #[test]
+fn the_last_none_of_the_history_are_refused_before_anybody_is_asked() {
+    for number in ["0", "-1", "ten"] {
+        let output = floodwall(&["guard", "history", &format!("--last={number}")]);
+        assert_eq!(output.status.code(), Some(2), "{number}");
+        let said = stderr(&output);
+        assert!(said.contains("write how many decisions to show, 1 or more"), "{said}");
+    }
+}
+
+#[test]
 fn who_asks_where_no_guard_runs_is_told_so() {
     let dir = tmpfs();
     let socket = dir.path().join("guard.sock");
@@ -406,7 +420,7 @@ fn metrics_are_there_if_they_are_asked_for() {
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
     assert!(text.contains("floodwall_guard_info{version=") && text.ends_with("# EOF\n"), "{text}");
-    assert!(text.contains("floodwall_guard_state{device=\"8:0\",state=\"free\"} "), "{text}");
+    assert!(text.contains("floodwall_guard_state{device=\"hdd-7200\",state=\"free\"} "), "{text}");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use floodwall_model::DeviceId;
 use floodwall_model::plant::PlantError;
 use floodwall_plant::{
-    DeviceIdentity, Event, HostPlant, KnobName, Options, SourceKind, Which, Yielded,
+    DeviceIdentity, Event, HostPlant, KnobName, Options, SourceKind, Which, Yielded, mount_points,
 };
 
 use crate::config::Settings;
@@ -85,6 +85,16 @@ impl Machine for HostPlant {
         }
         let units = self.units().iter().map(|unit| format!("{} ({})", unit.name, unit.id));
         let units: Vec<String> = units.collect();
+        let mounts = mount_points(asked);
+        let asked: Vec<String> = asked
+            .iter()
+            .map(|name| match mounts.get(name) {
+                Some(mount) => {
+                    format!("{name} (of the filesystem mounted at '{}')", mount.display())
+                }
+                None => name.clone(),
+            })
+            .collect();
         Some(format!("asked for {}, it steers {}", asked.join(", "), units.join(", ")))
     }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use floodwall_device::{DeviceSpec, preset_names};
 use floodwall_model::plant::{KnobWrite, Knobs, Observation, Plant, PlantError};
 use floodwall_model::scenario::{self, parse_flood, parse_victim};
-use floodwall_model::{Bytes, Setting};
+use floodwall_model::{Bytes, DeviceId, Setting};
 use floodwall_sim::plant::Happening;
 use floodwall_sim::{PlantDevice, SimOptions, SimPlant};
 
@@ -29,6 +29,8 @@ const LONGEST_STEP: Duration = Duration::from_secs(1);
 /// A simulated machine: ten threads that commit, and a copy, come and go.
 pub(crate) struct SimMachine {
     plant: SimPlant,
+    /// The preset of its one device.
+    device: String,
     last: Instant,
 }
 
@@ -60,7 +62,7 @@ impl SimMachine {
                 plant.schedule(Duration::from_secs(round * ROUND + at), what)?;
             }
         }
-        Ok(Self { plant, last: Instant::now() })
+        Ok(Self { plant, device: preset.to_owned(), last: Instant::now() })
     }
 }
 
@@ -92,6 +94,10 @@ impl Machine for SimMachine {
         self.plant.advance((now - self.last).min(LONGEST_STEP));
         self.last = now;
         Ok(())
+    }
+
+    fn name(&self, _: DeviceId) -> String {
+        self.device.clone()
     }
 
     fn source(&self) -> &'static str {

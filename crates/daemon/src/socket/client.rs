@@ -59,31 +59,48 @@ pub fn ask(named: Option<&Path>, request: Request) -> Result<Reply, DaemonError>
 }
 
 /// Asks the process at a socket to put knobs back and to leave them alone, until all are back.
+/// `labels`: the same knobs as people write them.
 ///
 /// # Errors
 /// No answer, the process's objection, or knobs that are not back in time.
-pub fn ask_to_yield(socket: &Path, knobs: &[KnobName]) -> Result<(), DaemonError> {
+pub fn ask_to_yield(
+    socket: &Path,
+    knobs: &[KnobName],
+    labels: &[String],
+) -> Result<(), DaemonError> {
     let end = Instant::now() + YIELD;
     loop {
         let waiting = match ask(Some(socket), Request::Yield { knobs: knobs.to_vec() })? {
             Reply::Yielded { waiting, .. } if waiting.is_empty() => return Ok(()),
             Reply::Yielded { waiting, .. } => waiting,
-            other => {
-                return Err(DaemonError::Failed(format!(
-                    "the guard answers something else: {other:?}"
-                )));
+            _ => {
+                return Err(DaemonError::Failed(
+                    "the guard gave another answer than was asked for; use the floodwall that it \
+                     was started from"
+                        .into(),
+                ));
             }
         };
         if Instant::now() >= end {
-            let waiting: Vec<String> = waiting.iter().map(ToString::to_string).collect();
-            return Err(DaemonError::Failed(format!(
-                "the guard has not put back {} in {} s, because the queue does not run dry",
-                waiting.join(", "),
-                YIELD.as_secs()
-            )));
+            return Err(DaemonError::Failed(not_back(&waiting, knobs, labels)));
         }
         std::thread::sleep(AGAIN);
     }
+}
+
+/// Knobs that are not back in time, by the names that people know.
+fn not_back(waiting: &[KnobName], knobs: &[KnobName], labels: &[String]) -> String {
+    let label = |name: &KnobName| {
+        let at = knobs.iter().position(|knob| knob == name);
+        at.and_then(|at| labels.get(at)).cloned().unwrap_or_else(|| name.to_string())
+    };
+    let waiting: Vec<String> = waiting.iter().map(label).collect();
+    format!(
+        "the guard has not put back {} in {} s, because the disk's queue does not run dry while a \
+         flood fills it; run it again once the flood has ended",
+        waiting.join(", "),
+        YIELD.as_secs()
+    )
 }
 
 fn connect(path: &Path, named: Option<&Path>) -> Result<UnixStream, DaemonError> {
@@ -155,6 +172,13 @@ mod tests {
             std::os::unix::fs::chown(&socket, Some(65534), None).unwrap();
             assert!(!is_own(&socket));
         }
+    }
+
+    #[test]
+    fn knobs_that_are_not_back_have_the_names_that_people_know() {
+        let knob = |device: &str| KnobName { device: Some(device.into()), knob: "x".into() };
+        let said = not_back(&[knob("8:0"), knob("8:16")], &[knob("8:0")], &["sda.x".into()]);
+        assert!(said.starts_with("the guard has not put back sda.x, 8:16 x in 20 s"), "{said}");
     }
 
     #[test]

@@ -62,7 +62,8 @@ fn answer_line(line: &[u8], may_command: bool, uid: Option<u32>, asks: &Sender<A
     if request.commands() && !may_command {
         let who = uid.map_or_else(|| "somebody unknown".to_owned(), |uid| format!("user {uid}"));
         return Reply::Error(format!(
-            "{who} may ask, but not tell the guard what to do; run this as root"
+            "{who} may ask for status and history, but not give the guard orders (pause, resume, \
+             yield); run this as root"
         ));
     }
     match ask(Question::Request(request), asks) {

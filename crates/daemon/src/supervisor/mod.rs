@@ -35,6 +35,7 @@ use crate::error::{DaemonError, Doing};
 use crate::lock::{self, Lock};
 use crate::log::{Log, Priority};
 use crate::pipe::{Order, Pause, Sign};
+use crate::unmounted;
 
 /// A worker that gives no sign for so long hangs: it gives one a second.
 const HANG: Duration = Duration::from_secs(5);
@@ -105,7 +106,7 @@ pub fn run(args: &Flags) -> Result<End, DaemonError> {
         directory::check(metrics)?;
     }
     let simulated = settings.sim.is_some().then_some(settings.socket.as_path());
-    let _lock = Lock::take(&lock::path(DIRECTORY.as_ref(), simulated))?;
+    let _lock = Lock::take(&lock::path(DIRECTORY.as_ref(), simulated), &settings.socket)?;
     let (sender, events) = mpsc::channel();
     let mut signals =
         Signals::new([SIGINT, SIGTERM, SIGHUP]).doing(|| "can't install signal handlers".into())?;
@@ -118,6 +119,9 @@ pub fn run(args: &Flags) -> Result<End, DaemonError> {
         }
     });
     let log = Log::open();
+    for warning in unmounted::warnings(&settings.mounted) {
+        log.say(Priority::Warning, &warning);
+    }
     let mut supervisor = Supervisor::new(args, settings, log.clone(), (sender, events));
     let end = supervisor.supervise();
     supervisor.notifier.stopping();

@@ -50,7 +50,7 @@ pub(super) enum GuardCommand {
         #[command(flatten)]
         reach: Reach,
         /// Only the last N
-        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+        #[arg(long, value_name = "N", value_parser = last)]
         last: Option<u32>,
         /// Print JSON, one document a line
         #[arg(long)]
@@ -167,6 +167,11 @@ impl RunArgs {
             journal: journal(self.journal.as_deref()),
         }
     }
+}
+
+fn last(text: &str) -> Result<u32, String> {
+    let number = text.parse().ok().filter(|number| *number > 0);
+    number.ok_or_else(|| "write how many decisions to show, 1 or more".to_owned())
 }
 
 fn pause(text: &str) -> Result<Duration, String> {

@@ -64,7 +64,7 @@ pub(super) fn status(status: &Status, reach: &Reach) -> String {
         lines.extend(devices(&status.devices));
     }
     for device in &status.devices {
-        let told = about(device);
+        let told = about(device, status.dry_run);
         if !told.is_empty() {
             lines.push(String::new());
             lines.extend(told);
@@ -180,7 +180,9 @@ fn devices(devices: &[Device]) -> Vec<String> {
 }
 
 /// A device's victims and floods, the guard's actions on it and their reasons; empty without any.
-fn about(device: &Device) -> Vec<String> {
+fn about(device: &Device, dry_run: bool) -> Vec<String> {
+    let [raises, holds] =
+        if dry_run { ["would raise:", "would hold:"] } else { ["raised:", "holds: "] };
     let mut lines = Vec::new();
     if !device.victims.is_empty() {
         lines.push(format!("  waits:  {}", first_of(&device.victims, NAMES)));
@@ -189,7 +191,7 @@ fn about(device: &Device) -> Vec<String> {
         lines.push(format!("  floods: {}", first_of(&device.floods, NAMES)));
     }
     if !device.raised.is_empty() {
-        lines.push(format!("  raised: {}", first_of(&device.raised, NAMES)));
+        lines.push(format!("  {raises} {}", first_of(&device.raised, NAMES)));
     }
     let own = |own: &Option<String>| {
         own.as_ref().map_or_else(String::new, |own| format!(" (yours: {own})"))
@@ -201,13 +203,17 @@ fn about(device: &Device) -> Vec<String> {
         .map(|h| format!("{} {}{}", h.knob, h.value, own(&h.own)))
         .collect();
     if !held.is_empty() {
-        lines.push(format!("  holds:  {}", held.join(", ")));
+        lines.push(format!("  {holds} {}", held.join(", ")));
     }
     if let Some(known) = &device.known {
         lines.push(format!("  known:  {known}"));
     }
     if device.goal_unmet {
-        lines.push("  no lever meets the goal; the best that there is is in force".into());
+        lines.push(if dry_run {
+            "  victims wait for more than the goal, and nothing is done about it".into()
+        } else {
+            "  no lever meets the goal; the best that there is is in force".into()
+        });
     }
     if let Some(last) = &device.last {
         lines.push(format!(
@@ -235,10 +241,11 @@ fn tail(status: &Status) -> Vec<String> {
     let looks = counts.ticks.count;
     let mean = if looks == 0 { 0.0 } else { counts.ticks.sum_s / looks as f64 };
     lines.push(format!(
-        "{} decisions, {} knob writes; looked {looks} times, {} on average and {} at most; {} \
+        "{} decisions, {} knob writes{}; looked {looks} times, {} on average and {} at most; {} \
          events lost",
         counts.decisions,
         counts.knob_writes,
+        if status.dry_run { " that would have been made" } else { "" },
         seconds(mean),
         seconds(counts.ticks.longest_s),
         counts.lost_events,
@@ -291,7 +298,7 @@ mod tests {
                 levers: Some("bfq, 4 requests".into()),
                 writes: vec!["nr_requests 64 → 4".into()],
                 pretended: false,
-                why: "victims wait 3.1 × the goal of 20.0ms".into(),
+                why: "victims wait 3.1 × the goal of 20.0 ms".into(),
                 ..Entry::default()
             }),
             ..Device::default()
@@ -354,7 +361,7 @@ sda
   known:  drains 121 MB/s, learnt 3 days ago
   no lever meets the goal; the best that there is is in force
   last:   2001-09-09 01:46:40 UTC, watch → protect (bfq, 4 requests); wrote nr_requests 64 → 4; \
-victims wait 3.1 × the goal of 20.0ms
+victims wait 3.1 × the goal of 20.0 ms
 
 left alone: sdb nr_requests: somebody else has written 32
 not steered: nfs at '/srv': no queue
@@ -380,8 +387,15 @@ not steered: nfs at '/srv': no queue
             "PAUSED: everything is put back; it resumes in 9 min 0 s",
             "DRY RUN: nothing is written",
             "died 2 times",
+            "would hold: nr_requests 4 (yours: 64)",
+            "would raise: postgres (41)",
+            "nothing is done about it",
+            "2 knob writes that would have been made",
         ] {
             assert!(text.contains(words), "{text}");
+        }
+        for words in ["holds:", "raised:", "is in force"] {
+            assert!(!text.contains(words), "{words}: {text}");
         }
         let held = Paused { left_s: None, held: vec!["sda.nr_requests 8 (yours: 64)".into()] };
         let text = status(&Status { paused: Some(held), ..document() }, &USUAL);

@@ -31,7 +31,7 @@ pub(crate) fn ask(held: &InTheWay) -> Result<(), String> {
         ));
     };
     let socket_name = socket.display();
-    ask_to_yield(socket, &held.knobs).map_err(|e| {
+    ask_to_yield(socket, &held.knobs, &held.labels).map_err(|e| {
         let why = match &e {
             DaemonError::NoAnswer { source, .. } => {
                 format!("which does not answer at '{socket_name}' ({source})")

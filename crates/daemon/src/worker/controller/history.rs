@@ -125,14 +125,19 @@ impl Controller {
         for (id, goal) in unmet {
             let name = self.plant.machine.name(id);
             let goal = human_duration(goal);
-            self.say(
-                now,
-                Priority::Warning,
+            let said = if self.settings.dry_run {
+                let s = UNMET.as_secs();
                 format!(
-                    "{name}: the goal of {goal} can't be met with \
-                any lever; the best that there is stays in force"
-                ),
-            );
+                    "{name}: victims have waited for more than the goal of {goal} for {s} s; this \
+                     is a dry run, so nothing was done about it"
+                )
+            } else {
+                format!(
+                    "{name}: the goal of {goal} can't be met with any lever; the best that there \
+                     is stays in force"
+                )
+            };
+            self.say(now, Priority::Warning, said);
         }
     }
 }

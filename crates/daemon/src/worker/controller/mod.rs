@@ -298,7 +298,12 @@ impl Controller {
             || "until it is told to resume".into(),
             |t| format!("for {}", human_duration(t)),
         );
-        let why = format!("paused {for_so_long}: everything goes back");
+        let back = if self.settings.dry_run {
+            "a dry run has nothing to put back"
+        } else {
+            "everything goes back"
+        };
+        let why = format!("paused {for_so_long}: {back}");
         self.say(now, Priority::Notice, &why);
         self.is_measured = false;
         self.paused = Some(Until(time.and_then(|t| now.instant.checked_add(t))));
