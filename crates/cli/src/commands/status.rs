@@ -31,6 +31,7 @@ use crate::commands::probe::who;
 use crate::exit::{Exit, UsageError};
 use crate::signals;
 
+mod guards;
 mod surroundings;
 
 use surroundings::Surroundings;
@@ -192,6 +193,10 @@ fn show(
                 let clear = if args.watch.is_some() && screen.terminal { CLEAR } else { "" };
                 // In one write, so that a terminal does not flicker.
                 let mut page = format!("{clear}{}", text(&status, screen.style));
+                let guards = guards::lines(root);
+                if !guards.is_empty() {
+                    page.push_str(&format!("\n{}\n", guards.join("\n")));
+                }
                 for line in seen.as_ref().map(who).unwrap_or_default() {
                     page.push_str(&line);
                     page.push('\n');

@@ -9,7 +9,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use floodwall_knobs::journal::{Store, cut_short};
-use floodwall_knobs::{ApplyError, Change, Intention, Plan, plan};
+use floodwall_knobs::{ApplyError, Change, InTheWay, Intention, Plan, plan};
 use floodwall_model::calendar::moment;
 use floodwall_model::units::{human_duration, parse_duration};
 
@@ -41,7 +41,7 @@ const TIMES: std::ops::RangeInclusive<Duration> =
 
 floodwall explain lists every knob and preset.")]
 pub(crate) struct ApplyArgs {
-    /// KNOB=VALUE, FILE.toml, preset:NAME, or - for a file on stdin
+    /// KNOB=VALUE[,KNOB=VALUE…], FILE.toml, preset:NAME, or - for a file on stdin
     #[arg(required = true, value_name = "SETTING")]
     settings: Vec<String>,
     /// The device of knobs that name none, such as sda
@@ -133,7 +133,7 @@ pub(super) fn make(
     refuse_victims::refuse(place, &shown)?;
     show(place, changes, &shown)?;
     // A value may be in force because a guard has written it for now.
-    if !tell_held(place, changes)? && shown.is_empty() {
+    if !tell_held(place, changes, terms.time)? && shown.is_empty() {
         return Ok(Exit::Done);
     }
     if !terms.yes && !ask::confirm("Apply?")? {
@@ -158,17 +158,29 @@ fn show(place: &Place, changes: &[Change], plan: &Plan) -> anyhow::Result<()> {
 }
 
 /// Names the knobs that a guard has to yield; `false` without any.
-fn tell_held(place: &Place, changes: &[Change]) -> anyhow::Result<bool> {
+fn tell_held(place: &Place, changes: &[Change], time: Option<Duration>) -> anyhow::Result<bool> {
     let held = place.in_the_way(Intention::Apply(changes))?;
     if let Some(held) = &held {
-        let is = if place.rehearses { "would be" } else { "is" };
-        notice(&format!(
-            "note: {}, which {is} asked to put that back and leave it alone until it is started \
-             again",
-            held::told(held)
-        ));
+        notice(&yielding(held, place.rehearses, time));
     }
     Ok(held.is_some())
+}
+
+/// What becomes of knobs that a guard holds.
+fn yielding(held: &InTheWay, rehearses: bool, time: Option<Duration>) -> String {
+    let is = if rehearses { "would be" } else { "is" };
+    let after = time.map_or_else(String::new, |time| {
+        format!(
+            "; after {} they get your value back, and the guard does not steer them again by \
+             itself",
+            human_duration(time)
+        )
+    });
+    format!(
+        "note: {}, which is asked to put that back and leave it alone until it is started \
+         again{after}",
+        held::told(held)
+    )
 }
 
 /// Prints what would be done.
@@ -190,7 +202,7 @@ fn rehearse(place: &Place, changes: &[Change], time: Option<Duration>) -> anyhow
     let plan = plan(changes, &place.files)?;
     refuse_victims::refuse(place, &plan)?;
     show(place, changes, &plan)?;
-    tell_held(place, changes)?;
+    tell_held(place, changes, time)?;
     if !plan.is_empty() {
         let back = time.map_or_else(String::new, |time| {
             format!("# after {} it would be put back by itself\n", human_duration(time))
@@ -266,4 +278,27 @@ fn deadline(time: Duration) -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let end = now.saturating_add(time);
     end.as_secs() + u64::from(end.subsec_nanos() > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_for_a_time_says_that_the_guard_does_not_take_its_knob_again() {
+        let held = InTheWay {
+            by: "pid 4711 (floodwall guard)".into(),
+            socket: None,
+            knobs: Vec::new(),
+            labels: vec!["sda.nr_requests".into()],
+        };
+        insta::assert_snapshot!(yielding(&held, None), @"note: sda.nr_requests is held by pid 4711 \
+            (floodwall guard), which is asked to put that back and leave it alone until it is \
+            started again");
+        let for_a_time = yielding(&held, Some(Duration::from_secs(5)));
+        insta::assert_snapshot!(for_a_time, @"note: sda.nr_requests is held by pid 4711 (floodwall \
+            guard), which is asked to put that back and leave it alone until it is started again; \
+            after 5.00 s they get your value back, and the guard does not steer them again by \
+            itself");
+    }
 }
