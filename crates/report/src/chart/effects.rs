@@ -18,6 +18,8 @@ const ROW: i32 = 24;
 const KNOB: i32 = 30;
 const HEAD: i32 = 26;
 const FOOT: i32 = 24;
+/// Least distance of two marks: a text such as `100 %` and a blank.
+const LEAST: i32 = 42;
 
 /// The chart; `None` where settings differ in nothing.
 ///
@@ -90,8 +92,9 @@ fn draw(
     let rows: i32 = effects.iter().map(|e| KNOB + ROW * e.values.len() as i32).sum();
     let (w, height) = (px(width), px(HEAD + rows + FOOT));
     // On a phone labels stand over their row.
-    let labels = if width == WIDE { px(230) } else { px(104) };
-    let gap = px(if width == WIDE { 40 } else { 14 });
+    let labels = if width == WIDE { px(230) } else { px(110) };
+    // The last mark of a column and the first of the next one stand in it.
+    let gap = px(if width == WIDE { 40 } else { 28 });
     let each = (w - labels - 2 * gap) / 2;
     let spots = || study.subjects.iter().filter_map(crate::study::Subject::spot);
     let most = |of: fn(&Spot) -> f64| spots().map(|s| of(&s)).fold(1.0f64, f64::max) * 1.02;
@@ -125,14 +128,14 @@ fn draw(
         }
         let mut y = px(HEAD);
         for effect in effects {
-            let name = shortened(&effect.knob, if width == WIDE { 80 } else { 44 });
+            let name = shortened(&effect.knob, if width == WIDE { 80 } else { 40 });
             let style = bold(INK).pos(Pos::new(HPos::Left, VPos::Bottom));
             area.draw(&Text::new(name, (0, y + px(KNOB - 5)), style))?;
             y += px(KNOB);
             for value in &effect.values {
                 let middle = y + px(ROW) / 2;
                 let color = if value.is_default { GREY } else { INK };
-                let label = shortened(&value.value, if width == WIDE { 32 } else { 15 });
+                let label = shortened(&value.value, if width == WIDE { 32 } else { 13 });
                 let style = font(color).pos(Pos::new(HPos::Left, VPos::Center));
                 area.draw(&Text::new(label, (px(8), middle), style))?;
                 for column in &columns {
@@ -148,15 +151,24 @@ fn draw(
 fn draw_grid(area: &Area<'_>, column: &Column, height: i32) -> Result<(), DrawError> {
     area.draw(&Text::new(column.name, (column.left, 0), bold(column.color)))?;
     let bottom = height - px(FOOT);
-    let step = if column.most > 1.6 { 1.0 } else { 0.5 };
+    let step = step(column.most, column.width);
     let marks = (0..20).map(|i| f64::from(i) * step).take_while(|m| *m <= column.most);
     for mark in marks {
         let x = column.x(mark);
         area.draw(&PathElement::new([(x, px(HEAD)), (x, bottom)], line(GRID, 2)))?;
         let style = font(GREY).pos(Pos::new(HPos::Center, VPos::Top));
-        area.draw(&Text::new(format!("{:.0} %", 100.0 * mark), (x, bottom + px(5)), style))?;
+        area.draw(&Text::new(format!("{} %", percent(mark)), (x, bottom + px(5)), style))?;
     }
     Ok(())
+}
+
+/// From mark to mark: far enough apart for their texts. `width`: of the column, in sheet units.
+fn step(most: f64, width: i32) -> f64 {
+    let mut step = if most > 1.6 { 1.0 } else { 0.5 };
+    while f64::from(width) * step / most < f64::from(px(LEAST)) && step < most {
+        step *= 2.0;
+    }
+    step
 }
 
 fn draw_row(
@@ -199,4 +211,17 @@ fn draw_row(
         });
     }
     Ok(points)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_are_as_far_apart_as_their_texts_need() {
+        assert!((step(1.02, px(335)) - 0.5).abs() < 1e-9);
+        assert!((step(1.02, px(89)) - 0.5).abs() < 1e-9);
+        assert!((step(10.2, px(89)) - 8.0).abs() < 1e-9);
+        assert!((step(3.0, px(335)) - 1.0).abs() < 1e-9);
+    }
 }

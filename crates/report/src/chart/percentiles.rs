@@ -7,7 +7,7 @@ use plotters::element::Circle;
 use plotters::style::{Color, RGBColor};
 
 use super::axis::Axis;
-use super::frame::{Around, DrawError, curve, line, panel, px};
+use super::frame::{Around, DrawError, LETTER, curve, line, panel, px, text_width};
 use super::palette::{INK, PALE, SERIES, VERMILLION, rgb};
 use super::{Chart, ChartError, Curve, Hover, Key, NARROW, Plot, Unit, WIDE, css, failed, short};
 use crate::numbers::{duration_us, whole};
@@ -129,6 +129,23 @@ fn value_at(curve: &study::Curve, nines: f64) -> Option<f64> {
     next.or((nines <= end).then_some(max)).map(short)
 }
 
+/// The marks whose texts don't run into each other, from the last one down. `unit`: sheet units a
+/// nine.
+fn readable(marks: &[f64], unit: f64) -> Vec<f64> {
+    let mut kept: Vec<f64> = Vec::new();
+    // Where the text to the right begins.
+    let mut end = f64::MAX;
+    for mark in marks.iter().rev() {
+        let (middle, half) = (mark * unit, f64::from(text_width(&percentile_text(*mark))) / 2.0);
+        if middle + half + f64::from(px(LETTER / 2)) <= end {
+            kept.push(*mark);
+            end = middle - half;
+        }
+    }
+    kept.reverse();
+    kept
+}
+
 fn draw(lines: &[Line], width: i32, height: i32) -> Result<(Sheet, Plot), DrawError> {
     let mut sheet = Sheet::new(px(width), px(height));
     let plot = {
@@ -140,15 +157,21 @@ fn draw(lines: &[Line], width: i32, height: i32) -> Result<(Sheet, Plot), DrawEr
         if width == WIDE {
             marks.insert(1, 2f64.log10());
         }
+        let (left, right) = (72, if width == WIDE { 24 } else { 30 });
+        let marks = readable(&marks, f64::from(px(width - left - right)) / last);
         let around = Around {
-            left: 72,
-            right: 24,
+            left,
+            right,
             top: 30,
             bottom: 52,
             y_name: "latency",
             y_mark: &|v| duration_us(*v).replace(".00 ", " ").replace(".0 ", " "),
             x_mark: &|v| percentile_text(*v),
-            x_name: "share of the operations that were no slower",
+            x_name: if width == WIDE {
+                "share of the operations that were no slower"
+            } else {
+                "operations that were no slower"
+            },
         };
         let (mut chart, plot) = panel(
             &area,
@@ -168,4 +191,18 @@ fn draw(lines: &[Line], width: i32, height: i32) -> Result<(Sheet, Plot), DrawEr
         plot
     };
     Ok((sheet, plot))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_whose_texts_would_run_into_each_other_are_left_out() {
+        let marks = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0];
+        assert_eq!(readable(&marks, f64::from(px(100))), marks);
+        let narrow = readable(&marks, f64::from(px(242)) / 5.0);
+        assert_eq!(narrow.last(), Some(&5.0));
+        assert!(narrow.len() < marks.len() && narrow.len() > 2, "{narrow:?}");
+    }
 }
