@@ -29,6 +29,7 @@
 
 pub mod calendar;
 pub mod control_group;
+pub mod counts;
 pub mod diagnosis;
 pub mod finding;
 pub mod hdr;

@@ -3,47 +3,14 @@
 
 use std::time::Duration;
 
+use floodwall_model::counts::separated;
+pub(crate) use floodwall_model::counts::{count, whole};
 use floodwall_model::units::human_duration;
 use floodwall_stats::estimate::Estimate;
 use floodwall_stats::figures::Summary;
 
 /// Stands for an unknown value or one that does not apply.
 pub(crate) const UNKNOWN: &str = "–";
-
-/// A number of things or things per second, to three digits: `1,508`, `14.2`, `0.98`, `0`. From 100
-/// on without fraction.
-pub(crate) fn count(value: f64) -> String {
-    let decimals = if value >= 99.95 || value == value.round() {
-        0
-    } else if value >= 9.995 {
-        1
-    } else {
-        2
-    };
-    separated(&format!("{value:.decimals$}"))
-}
-
-/// A whole number with its thousands separated: `20,977,328`.
-pub(crate) fn whole(value: u64) -> String {
-    separated(&value.to_string())
-}
-
-/// Separates the thousands of a decimal number.
-fn separated(digits: &str) -> String {
-    let (whole, fraction) = digits.split_once('.').map_or((digits, None), |(w, f)| (w, Some(f)));
-    let mut out = String::with_capacity(digits.len() + whole.len() / 3);
-    for (i, c) in whole.chars().enumerate() {
-        if i > 0 && (whole.len() - i).is_multiple_of(3) && !out.ends_with('-') {
-            out.push(',');
-        }
-        out.push(c);
-    }
-    if let Some(fraction) = fraction {
-        out.push('.');
-        out.push_str(fraction);
-    }
-    out
-}
 
 /// Stands for a figure of the setting that all others are compared with: 100 % of itself.
 pub(crate) const REFERENCE: &str = "reference";
@@ -91,20 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_keep_the_digits_that_mean_something() {
-        for (value, text) in [
-            (0.0, "0"),
-            (0.98, "0.98"),
-            (14.0, "14"),
-            (14.24, "14.2"),
-            (99.96, "100"),
-            (999.6, "1,000"),
-            (1_508.4, "1,508"),
-            (1_234_567.0, "1,234,567"),
-        ] {
-            assert_eq!(count(value), text);
-        }
-        assert_eq!(whole(20_977_328_128), "20,977,328,128");
+    fn shares_and_times_keep_the_digits_that_mean_something() {
         assert_eq!(
             [1.04, 0.999, 0.4517, 0.0417, 0.0007, 0.0].map(percent),
             ["104", "99.9", "45", "4.2", "0.07", "0"]

@@ -1,6 +1,7 @@
 //! Rates that are shares of what victims do alone: measured once, before everything else.
 
 use super::Scenario;
+use crate::counts::count;
 use crate::rig::{Rig, RigError, Watch};
 use crate::setting::Setting;
 use crate::trial::PhaseKind;
@@ -54,8 +55,9 @@ pub fn settle_rates(
             return Err(RigError { source: why.into(), partial: None, interrupted: false });
         }
         lines.push(format!(
-            "victim '{}' asks for {rate}/s, {percent} % of the {per_s:.0}/s that it does alone",
-            victim.name
+            "victim '{}' asks for {rate}/s, {percent} % of the {}/s that it does alone",
+            victim.name,
+            count(per_s)
         ));
         victim.rate = Some(rate);
     }
@@ -114,7 +116,7 @@ mod tests {
             settle_rates(&mut Fixed(vec![2_001, 40, 7]), &mut s, &Setting::default(), &mut ());
         assert_eq!(
             told.unwrap(),
-            ["victim 'commit' asks for 330.17/s, 33 % of the 1000/s that it does alone"]
+            ["victim 'commit' asks for 330.17/s, 33 % of the 1,000/s that it does alone"]
         );
         let rates: Vec<Option<f64>> = s.victims.iter().map(|v| v.rate).collect();
         assert_eq!(rates, [Some(330.17), Some(20.0), None]);

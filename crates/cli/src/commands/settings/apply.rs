@@ -292,10 +292,10 @@ mod tests {
             knobs: Vec::new(),
             labels: vec!["sda.nr_requests".into()],
         };
-        insta::assert_snapshot!(yielding(&held, None), @"note: sda.nr_requests is held by pid 4711 \
+        insta::assert_snapshot!(yielding(&held, false, None), @"note: sda.nr_requests is held by pid 4711 \
             (floodwall guard), which is asked to put that back and leave it alone until it is \
             started again");
-        let for_a_time = yielding(&held, Some(Duration::from_secs(5)));
+        let for_a_time = yielding(&held, false, Some(Duration::from_secs(5)));
         insta::assert_snapshot!(for_a_time, @"note: sda.nr_requests is held by pid 4711 (floodwall \
             guard), which is asked to put that back and leave it alone until it is started again; \
             after 5.00 s they get your value back, and the guard does not steer them again by \

@@ -1,0 +1,61 @@
+//! Counts as people read them: digits that mean something, thousands separated.
+
+/// A number of things or things per second, to three digits: `1,508`, `14.2`, `0.98`, `0`. From 100
+/// on without fraction.
+#[must_use]
+pub fn count(value: f64) -> String {
+    let decimals = if value >= 99.95 || value == value.round() {
+        0
+    } else if value >= 9.995 {
+        1
+    } else {
+        2
+    };
+    separated(&format!("{value:.decimals$}"))
+}
+
+/// A whole number with its thousands separated: `20,977,328`.
+#[must_use]
+pub fn whole(value: u64) -> String {
+    separated(&value.to_string())
+}
+
+/// Separates the thousands of a decimal number.
+#[must_use]
+pub fn separated(digits: &str) -> String {
+    let (whole, fraction) = digits.split_once('.').map_or((digits, None), |(w, f)| (w, Some(f)));
+    let mut out = String::with_capacity(digits.len() + whole.len() / 3);
+    for (i, c) in whole.chars().enumerate() {
+        if i > 0 && (whole.len() - i).is_multiple_of(3) && !out.ends_with('-') {
+            out.push(',');
+        }
+        out.push(c);
+    }
+    if let Some(fraction) = fraction {
+        out.push('.');
+        out.push_str(fraction);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_keep_the_digits_that_mean_something() {
+        for (value, text) in [
+            (0.0, "0"),
+            (0.98, "0.98"),
+            (14.0, "14"),
+            (14.24, "14.2"),
+            (99.96, "100"),
+            (999.6, "1,000"),
+            (1_508.4, "1,508"),
+            (1_234_567.0, "1,234,567"),
+        ] {
+            assert_eq!(count(value), text);
+        }
+        assert_eq!(whole(20_977_328_128), "20,977,328,128");
+    }
+}
