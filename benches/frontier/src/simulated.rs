@@ -2,8 +2,8 @@
 
 use anyhow::Context;
 use floodwall_model::scenario::settle_rates;
-use floodwall_model::{PhaseKind, Rig, Scenario, Setting};
-use floodwall_sim::SimRig;
+use floodwall_model::{PhaseKind, Runner, Scenario, Setting};
+use floodwall_sim::SimRunner;
 use floodwall_stats::figures::{Reference, summarise};
 use floodwall_stats::versus::with_alone_of_round;
 use floodwall_tune::contest::{Alone, Contender, contest};
@@ -19,11 +19,11 @@ const INPUTS: [&str; 2] = ["simulator", "device-presets"];
 /// Simulates a cell. The paced group has the lab's rate where that is known, so that both sides
 /// have one setting.
 pub(crate) fn measure(cell: &Cell, pace: Pace, lab: Option<&Run>) -> anyhow::Result<Run> {
-    let mut rig = SimRig::new(cell.machine()?);
+    let mut runner = SimRunner::new(cell.machine()?);
     let mut scenario = cell.scenario(pace)?;
     let flood = match lab {
         Some(lab) => lab.flood_bytes_per_s,
-        None => flood_alone(&mut rig, &scenario)?,
+        None => flood_alone(&mut runner, &scenario)?,
     };
     let mut families = families::of(cell, flood);
     if cell.place == Place::Guest {
@@ -33,13 +33,13 @@ pub(crate) fn measure(cell: &Cell, pace: Pace, lab: Option<&Run>) -> anyhow::Res
             setting.0.entry("flood:memory.high".to_owned()).or_insert_with(|| "max".to_owned());
         }
     }
-    settle_rates(&mut rig, &mut scenario, &families[0].1, &mut ())?;
+    settle_rates(&mut runner, &mut scenario, &families[0].1, &mut ())?;
     let contenders: Vec<Contender> = families
         .iter()
         .map(|(name, setting)| Contender { name: (*name).to_owned(), setting: setting.clone() })
         .collect();
     let contest =
-        contest(&mut rig, &scenario, &contenders, Alone::First, 1, &mut (), &mut |_, _| ());
+        contest(&mut runner, &scenario, &contenders, Alone::First, 1, &mut (), &mut |_, _| ());
     let alone = contest.entrants.first().map(|first| first.trials.clone()).unwrap_or_default();
     let rows = families.into_iter().zip(contest.entrants).enumerate().map(
         |(i, ((name, setting), entrant))| {
@@ -59,7 +59,7 @@ pub(crate) fn measure(cell: &Cell, pace: Pace, lab: Option<&Run>) -> anyhow::Res
         },
     );
     Ok(Run {
-        kernel: rig.options().generation.to_string(),
+        kernel: runner.options().generation.to_string(),
         flood_bytes_per_s: flood,
         origin: Origin::now(&origin::root()?, &INPUTS)?,
         warnings: Vec::new(),
@@ -69,10 +69,10 @@ pub(crate) fn measure(cell: &Cell, pace: Pace, lab: Option<&Run>) -> anyhow::Res
 
 /// What the device takes from the flood alone under the default setting, in bytes a second, over
 /// all rounds as in the lab.
-fn flood_alone(rig: &mut SimRig, scenario: &Scenario) -> anyhow::Result<f64> {
+fn flood_alone(runner: &mut SimRunner, scenario: &Scenario) -> anyhow::Result<f64> {
     let mut alone = Scenario { phases: vec![PhaseKind::Flood], ..scenario.clone() };
     alone.victims.clear();
-    let round = |round| Ok(rig.run(&alone, &Setting::default(), round, &mut ())?);
+    let round = |round| Ok(runner.run(&alone, &Setting::default(), round, &mut ())?);
     let trials = (1..=scenario.timing.rounds).map(round).collect::<anyhow::Result<Vec<_>>>()?;
     let flood = summarise(&trials, Reference::InForce).flood;
     let rate = flood.and_then(|flood| flood.flood_bytes_per_s).filter(|rate| *rate > 0.0);

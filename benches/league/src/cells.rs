@@ -133,7 +133,7 @@ pub(crate) fn space(machine: &SimOptions, in_force: &Setting, reference: &Refere
 /// How many points a cell's space has where the device drains so fast.
 pub(crate) fn points(cell: &Cell, drain_bytes_per_s: f64) -> anyhow::Result<usize> {
     let machine = cell.machine(1)?;
-    let in_force = floodwall_sim::SimRig::new(machine.clone())
+    let in_force = floodwall_sim::SimRunner::new(machine.clone())
         .check(&cell.scenario()?, &Setting::default())?;
     let reference = Reference {
         iops_alone: 1.0,
@@ -157,8 +157,9 @@ mod tests {
         assert_eq!(drawn[0].name(), "drawn-disk-00000007_commit-1x4k_flood-1");
         for cell in cells.into_iter().chain(drawn) {
             let scenario = cell.scenario().unwrap();
-            let rig = floodwall_sim::SimRig::new(cell.machine(1).unwrap());
-            rig.check(&scenario, &Setting::default())
+            let runner = floodwall_sim::SimRunner::new(cell.machine(1).unwrap());
+            runner
+                .check(&scenario, &Setting::default())
                 .unwrap_or_else(|e| panic!("{}: {e}", cell.name()));
         }
     }

@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
-use floodwall_model::{PhaseKind, Rig, Scenario, Setting};
-use floodwall_sim::{SimOptions, SimRig};
+use floodwall_model::{PhaseKind, Runner, Scenario, Setting};
+use floodwall_sim::{SimOptions, SimRunner};
 use floodwall_stats::estimate::mean_and_variance;
 use floodwall_tune::objective::{Kept, Objective, Reference, kept, pooled};
 
@@ -31,10 +31,15 @@ impl Place {
     pub(crate) fn reference(&self) -> anyhow::Result<Reference> {
         let mut scenario = self.scenario.clone();
         scenario.timing.measure = LONG;
-        let mut rig = SimRig::new(self.machine.clone());
+        let mut runner = SimRunner::new(self.machine.clone());
         let mut trials = Vec::new();
         for round in 0..REFERENCE_ROUNDS {
-            trials.push(rig.run(&scenario, &Setting::default(), JUDGED_FROM + round, &mut ())?);
+            trials.push(runner.run(
+                &scenario,
+                &Setting::default(),
+                JUDGED_FROM + round,
+                &mut (),
+            )?);
         }
         Reference::of(&trials, &scenario)
             .ok_or_else(|| anyhow::anyhow!("victim or flood does nothing alone"))
@@ -51,8 +56,8 @@ impl Place {
         let mut scenario = self.scenario.clone();
         scenario.timing.measure = measure;
         scenario.phases = vec![PhaseKind::Both, PhaseKind::Burst];
-        let mut rig = SimRig::new(self.machine.clone());
-        let trial = rig.run(&scenario, setting, round, &mut ()).map_err(|e| e.to_string())?;
+        let mut runner = SimRunner::new(self.machine.clone());
+        let trial = runner.run(&scenario, setting, round, &mut ()).map_err(|e| e.to_string())?;
         kept(&trial, reference).ok_or_else(|| "the trial has no complete phase".to_owned())
     }
 

@@ -17,8 +17,8 @@ use std::thread;
 use floodwall_device::Nanos;
 use floodwall_device::fault::Disturbance;
 use floodwall_device::spec::{Fault, FaultKind};
-use floodwall_model::{Rig, RigError, Scenario, Setting, Trial, Watch};
-use floodwall_sim::{SimOptions, SimRig};
+use floodwall_model::{Runner, RunnerError, Scenario, Setting, Trial, Watch};
+use floodwall_sim::{SimOptions, SimRunner};
 use floodwall_stats::random::Random;
 use floodwall_tune::objective::Reference;
 use floodwall_tune::tuner::{Clock, Options, tune};
@@ -68,14 +68,14 @@ impl Noisy {
     }
 }
 
-impl Rig for Noisy {
+impl Runner for Noisy {
     fn run(
         &mut self,
         scenario: &Scenario,
         setting: &Setting,
         round: u32,
         watch: &mut dyn Watch,
-    ) -> Result<Trial, RigError> {
+    ) -> Result<Trial, RunnerError> {
         let mut machine = self.machine.clone();
         let factor_permille = (1e3 * self.slowness()) as u64;
         let slow = Disturbance::Slow {
@@ -84,7 +84,7 @@ impl Rig for Noisy {
             to: FOREVER,
         };
         machine.device.faults.push(Fault { member: None, kind: FaultKind::Clock(slow) });
-        SimRig::new(machine).run(scenario, setting, round, watch)
+        SimRunner::new(machine).run(scenario, setting, round, watch)
     }
 }
 
@@ -182,12 +182,12 @@ fn section(noise: &Noise) -> String {
 fn one(cell: &Cell, seed: u64) -> anyhow::Result<Search> {
     let machine = cell.machine(seed)?;
     let scenario = cell.scenario()?;
-    let in_force = SimRig::new(machine.clone()).check(&scenario, &Setting::default())?;
-    let mut rig = Noisy { machine: machine.clone(), random: Random::seeded(seed) };
+    let in_force = SimRunner::new(machine.clone()).check(&scenario, &Setting::default())?;
+    let mut runner = Noisy { machine: machine.clone(), random: Random::seeded(seed) };
     let options = Options { seconds: SEARCH_S, seed, ..Options::default() };
     let mut space_of = |reference: &Reference| cells::space(&machine, &in_force, reference);
     let outcome =
-        tune(&mut rig, &scenario, &mut space_of, &options, Clock::Trials, &mut (), &mut |_| ());
+        tune(&mut runner, &scenario, &mut space_of, &options, Clock::Trials, &mut (), &mut |_| ());
     let setting = told(&outcome).setting;
     if setting.is_empty() {
         return Ok(Search { seed, cell: cell.name(), recommended: None });

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use floodwall_model::Setting;
-use floodwall_sim::SimRig;
+use floodwall_sim::SimRunner;
 use floodwall_tune::objective::{Objective, Reference, pooled};
 use floodwall_tune::space::Space;
 use floodwall_tune::tuner::{Clock, Options, Outcome, Recommendation, tune};
@@ -72,7 +72,7 @@ pub(crate) fn cell(
         stored::write(path, data)
     };
     let in_force =
-        SimRig::new(place.machine.clone()).check(&place.scenario, &Setting::default())?;
+        SimRunner::new(place.machine.clone()).check(&place.scenario, &Setting::default())?;
     let space = cells::space(&place.machine, &in_force, &reference);
     if is_missing(data.grid.as_ref(), plan.every, space.size()) {
         data.grid = Some(grid(&place, &space, plan.every, &reference, tell));
@@ -168,12 +168,12 @@ fn grid(
 pub(crate) fn search(cell: &Cell, seed: u64) -> anyhow::Result<Search> {
     let machine = cell.machine(seed)?;
     let scenario = cell.scenario()?;
-    let mut rig = SimRig::new(machine.clone());
-    let in_force = rig.check(&scenario, &Setting::default())?;
+    let mut runner = SimRunner::new(machine.clone());
+    let in_force = runner.check(&scenario, &Setting::default())?;
     let options = Options { seconds: SEARCH_S, seed, ..Options::default() };
     let mut space_of = |reference: &Reference| cells::space(&machine, &in_force, reference);
     let outcome =
-        tune(&mut rig, &scenario, &mut space_of, &options, Clock::Trials, &mut (), &mut |_| ());
+        tune(&mut runner, &scenario, &mut space_of, &options, Clock::Trials, &mut (), &mut |_| ());
     Ok(told(&outcome))
 }
 

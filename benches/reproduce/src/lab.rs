@@ -4,8 +4,8 @@ use std::path::Path;
 
 use anyhow::Context;
 use floodwall_device::DeviceSpec;
-use floodwall_model::{Bytes, Rig, Setting, Trial, scenario};
-use floodwall_sim::{SimOptions, SimRig};
+use floodwall_model::{Bytes, Runner, Setting, Trial, scenario};
+use floodwall_sim::{SimOptions, SimRunner};
 use floodwall_stats::estimate::median;
 use floodwall_stats::figures::{PhaseFigures, Reference, Summary, summarise};
 use published::stored;
@@ -74,9 +74,9 @@ fn trials(recorded: &Recorded) -> anyhow::Result<Vec<Trial>> {
         .filter(|(name, value)| !NOT_CHOSEN.contains(&name.as_str()) && counts(knobs, name, value))
         .filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())))
         .collect();
-    let mut rig = SimRig::new(options);
+    let mut runner = SimRunner::new(options);
     let run = |round| -> anyhow::Result<Trial> {
-        let trial = rig.run(&scenario, &setting, round, &mut ())?;
+        let trial = runner.run(&scenario, &setting, round, &mut ())?;
         same_queue(&setting, &trial.setting).with_context(|| recorded.name.clone())?;
         Ok(trial)
     };

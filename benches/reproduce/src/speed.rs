@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use anyhow::Context;
 use floodwall_device::DeviceSpec;
-use floodwall_model::{Rig, Scenario, Setting, scenario};
-use floodwall_sim::{SimOptions, SimRig};
+use floodwall_model::{Runner, Scenario, Setting, scenario};
+use floodwall_sim::{SimOptions, SimRunner};
 use floodwall_stats::estimate::median;
 
 /// Runs of each length.
@@ -23,11 +23,11 @@ pub(crate) fn section() -> anyhow::Result<String> {
             scenario::builtin("copy-vs-database-2010").context("the scenario")??;
         scenario.timing.rounds = 1;
         scenario.timing.measure = std::time::Duration::from_secs(seconds);
-        let mut rig = SimRig::new(SimOptions::new(DeviceSpec::preset("raid10-bbwc-2010")?));
+        let mut runner = SimRunner::new(SimOptions::new(DeviceSpec::preset("raid10-bbwc-2010")?));
         let (mut walls, mut virtual_s, mut operations) = (Vec::new(), 0.0, 0u64);
         for round in 1..=RUNS {
             let begin = Instant::now();
-            let trial = rig.run(&scenario, &Setting::default(), round, &mut ())?;
+            let trial = runner.run(&scenario, &Setting::default(), round, &mut ())?;
             walls.push(begin.elapsed().as_secs_f64());
             virtual_s = trial.phases.iter().map(|p| p.warmup.seconds + p.seconds).sum::<f64>();
             let device =

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use floodwall_model::{Bytes, Setting};
 use floodwall_sim::kernel::Generation;
-use floodwall_sim::{DiskTest, SimOptions, SimRig};
+use floodwall_sim::{DiskTest, SimOptions, SimRunner};
 use published::Experiment;
 
 use crate::cells;
@@ -120,7 +120,7 @@ fn iops(cell: &Cell, changes: &[(&str, &str)]) -> anyhow::Result<f64> {
         seconds: 30,
         span: capacity,
     };
-    Ok(SimRig::new(options).disktest(&setting, &test)?.iops)
+    Ok(SimRunner::new(options).disktest(&setting, &test)?.iops)
 }
 
 /// Whether the elevators come in the published order, where the published figures differ by more

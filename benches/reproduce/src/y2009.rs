@@ -11,7 +11,7 @@ use std::path::Path;
 use floodwall_device::DeviceSpec;
 use floodwall_model::{Bytes, Setting};
 use floodwall_sim::kernel::Generation;
-use floodwall_sim::{SimOptions, SimRig, TableScans};
+use floodwall_sim::{SimOptions, SimRunner, TableScans};
 use published::Experiment;
 
 use crate::cells;
@@ -123,6 +123,6 @@ fn reads_per_s(elevator: &str, assumptions: Assumptions) -> anyhow::Result<f64> 
         warmup_s: 5,
         seconds: 30,
     };
-    let result = SimRig::new(options).scans(&setting, &test)?;
+    let result = SimRunner::new(options).scans(&setting, &test)?;
     Ok(result.scanned_per_s + result.queried_per_s)
 }

@@ -10,9 +10,9 @@ use std::path::Path;
 
 use anyhow::Context;
 use floodwall_model::trial::PhaseKind;
-use floodwall_model::{Bytes, LatencyCounts, Rig, Scenario, Setting, Trial, scenario};
+use floodwall_model::{Bytes, LatencyCounts, Runner, Scenario, Setting, Trial, scenario};
 use floodwall_sim::kernel::Generation;
-use floodwall_sim::{SimOptions, SimRig};
+use floodwall_sim::{SimOptions, SimRunner};
 use floodwall_stats::estimate::median;
 use floodwall_stats::figures::{PhaseFigures, Reference, summarise};
 use published::Experiment;
@@ -186,8 +186,8 @@ fn trials(cell: &Cell, machine: &Machine) -> anyhow::Result<Vec<Trial>> {
         .map(|bytes| ("vm.dirty_bytes".to_owned(), bytes.to_owned()))
         .into_iter()
         .collect();
-    let mut rig = SimRig::new(options);
-    (1..=ROUNDS).map(|round| Ok(rig.run(&scenario, &setting, round, &mut ())?)).collect()
+    let mut runner = SimRunner::new(options);
+    (1..=ROUNDS).map(|round| Ok(runner.run(&scenario, &setting, round, &mut ())?)).collect()
 }
 
 /// Figures under 15 MB are neighbours of dd's 216 MB/s where that chose the machine.

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use floodwall_model::{Bytes, Setting};
 use floodwall_sim::kernel::Generation;
-use floodwall_sim::{FsKind, SimOptions, SimRig};
+use floodwall_sim::{FsKind, SimOptions, SimRunner};
 use published::Experiment;
 
 use crate::cells;
@@ -112,5 +112,5 @@ fn rate(published: &Experiment, cell: &Cell, changes: &[(&str, &str)]) -> anyhow
             setting.0.insert(format!("vm.{knob}"), format!("{bytes:.0}"));
         }
     }
-    Ok(SimRig::new(options).dd(&setting, BYTES)?.bytes_per_s)
+    Ok(SimRunner::new(options).dd(&setting, BYTES)?.bytes_per_s)
 }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use floodwall_host::Sampler;
 use floodwall_load::{Dir, LoadError, sleep_until};
-use floodwall_model::rig::{Second, Step};
+use floodwall_model::runner::{Second, Step};
 use floodwall_model::{Bytes, HostSample, Interval, Rate, Watch};
 use floodwall_stats::phase::drain_rate;
 use rustix::io::Errno;

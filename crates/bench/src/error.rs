@@ -36,7 +36,7 @@ pub enum BenchError {
         reason: String,
     },
     /// Another setting than the one in force was asked for.
-    #[error("this rig can't change settings: {0} is not what is in force")]
+    #[error("this runner can't change settings: {0} is not what is in force")]
     SettingNotInForce(String),
     /// Rounds or durations that make no sense.
     #[error("scenario '{scenario}': {problem}")]

@@ -1,8 +1,8 @@
-//! Runs a scenario on this host: the host [`Rig`](floodwall_model::Rig).
+//! Runs a scenario on this host: the host [`Runner`](floodwall_model::Runner).
 //!
 //! ```text
-//! scenario → space (sizes settled) → rig (checks, files) → rounds of phases → Trials
-//! setting  → setting_rig: in force for a trial, through the journal, and back
+//! scenario → space (sizes settled) → runner (checks, files) → rounds of phases → Trials
+//! setting  → setting_runner: in force for a trial, through the journal, and back
 //! ```
 //!
 //! Writes only below a scratch directory that it makes itself, and leaves the disk as it found it:
@@ -18,12 +18,12 @@ pub mod groups;
 mod live;
 mod options;
 mod phase;
-pub mod rig;
+pub mod runner;
 pub mod scratch;
-pub mod setting_rig;
+pub mod setting_runner;
 pub mod space;
 
 pub use error::BenchError;
 pub use options::Options;
-pub use rig::HostRig;
-pub use setting_rig::{InForce, SettingError, SettingRig};
+pub use runner::HostRunner;
+pub use setting_runner::{InForce, SettingError, SettingRunner};

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use floodwall_model::rig::Second;
+use floodwall_model::runner::Second;
 use floodwall_model::{Interval, Watch};
 use floodwall_stats::phase::{Sample, drain_rate};
 

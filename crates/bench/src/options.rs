@@ -1,4 +1,4 @@
-//! The options of the host rig.
+//! The options of the host runner.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use floodwall_load::User;
 /// Why there are no groups of victims and floods where the user wants none.
 pub(crate) const SAME_GROUP: &str = "--same-group keeps victims and floods in one group";
 
-/// How a host rig is opened.
+/// How a host runner is opened.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Measure also on filesystems that leave writeback to another one.

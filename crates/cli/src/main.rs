@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! main ─▶ args ─▶ commands/why     ─▶ probe, host    ─▶ report
-//!               ├ commands/bench   ─▶ bench::HostRig ─▶ stats ─▶ report
+//!               ├ commands/bench   ─▶ bench::HostRunner ─▶ stats ─▶ report
 //!               ├ commands/status  ─▶ host           ─▶ report
 //!               ├ commands/guard   ─▶ daemon ─▶ guard ⇄ plant
 //!               └ commands/settings ─▶ knobs

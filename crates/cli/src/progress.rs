@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use floodwall_model::printable::printable;
-use floodwall_model::rig::{Second, Step};
+use floodwall_model::runner::{Second, Step};
 use floodwall_model::units::human_duration;
 use floodwall_model::{PhaseKind, Scenario, Watch};
 use floodwall_report::live;

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! units      Bytes, Rate, DeviceId: parsed from and printed with their units
+//! counts     numbers of things, as they are printed
 //! latency    the log-linear buckets in which every latency is counted
 //! histogram  latencies being counted, one by one
 //! hdr        counted latencies as HdrHistograms, their stored form
@@ -18,7 +19,7 @@
 //! status     a machine's write path at one moment
 //! toml_text  what the author of a TOML file is told
 //! trial      one scenario run under one setting, with everything measured
-//! rig        whatever can run a trial
+//! runner     whatever can run a trial
 //! plant      whatever a controller steers: sensors and knobs
 //! priority   a thread's I/O priority, as text
 //! proc_stat  a line of /proc/PID/stat
@@ -42,7 +43,7 @@ pub mod printable;
 pub mod priority;
 pub mod proc_stat;
 mod reading;
-pub mod rig;
+pub mod runner;
 pub mod scenario;
 pub mod setting;
 pub mod status;
@@ -56,7 +57,7 @@ pub use managers::Managers;
 pub use plant::Plant;
 pub use priority::Priority;
 pub use reading::Reading;
-pub use rig::{Rig, RigError, Watch};
+pub use runner::{Runner, RunnerError, Watch};
 pub use scenario::{Flood, Scenario, Timing, Victim};
 pub use setting::Setting;
 pub use trial::{HostSample, Interval, Phase, PhaseKind, Trial};

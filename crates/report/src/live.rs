@@ -11,7 +11,7 @@
 
 use std::time::Duration;
 
-use floodwall_model::rig::Second;
+use floodwall_model::runner::Second;
 use floodwall_model::units::human_duration;
 use floodwall_model::{Bytes, Interval, LatencyCounts, PhaseKind, Rate};
 use floodwall_stats::quantiles::percentile_ns;

@@ -6,7 +6,7 @@ use floodwall_model::{Bytes, Setting, setting};
 
 use crate::error::SimError;
 use crate::fs::{Extent, SyncJob};
-use crate::rig::SimRig;
+use crate::runner::SimRunner;
 use crate::workload::{Program, State, seeded};
 
 /// How long it may take.
@@ -23,7 +23,7 @@ pub struct DdResult {
     pub bytes_per_s: f64,
 }
 
-impl SimRig {
+impl SimRunner {
     /// Writes a new file of so many bytes and makes it stable.
     ///
     /// # Errors
@@ -62,12 +62,13 @@ mod tests {
     fn over_nfs_small_limits_let_link_and_disks_work_at_the_same_time() {
         let dd = |fs, limited: bool| {
             let spec = DeviceSpec::preset("usb3-btrfs-nas-2016").unwrap();
-            let rig = SimRig::new(SimOptions { ram: Bytes::gib(16), fs, ..SimOptions::new(spec) });
+            let runner =
+                SimRunner::new(SimOptions { ram: Bytes::gib(16), fs, ..SimOptions::new(spec) });
             let small =
                 [("vm.dirty_bytes", "201326592"), ("vm.dirty_background_bytes", "33554432")];
             let pairs = if limited { &small[..] } else { &[][..] };
             let setting = pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-            rig.dd(&setting, Bytes::mib(1000)).unwrap().bytes_per_s / 1e6
+            runner.dd(&setting, Bytes::mib(1000)).unwrap().bytes_per_s / 1e6
         };
         let sync = FsKind::Nfs { server_async: false };
         // The disks take 66 MB/s, the link 105: one after the other is 41, both at once at most 66.

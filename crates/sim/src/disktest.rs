@@ -12,7 +12,7 @@ use floodwall_model::{Bytes, Setting};
 use crate::error::SimError;
 use crate::fs::FsKind;
 use crate::options::SimOptions;
-use crate::rig::SimRig;
+use crate::runner::SimRunner;
 use crate::workload::{Chooser, Program, VictimProgram, Way, seeded};
 
 /// What to do to the device.
@@ -48,7 +48,7 @@ pub struct DiskTestResult {
     pub latencies: OpLatencies,
 }
 
-impl SimRig {
+impl SimRunner {
     /// Runs disktest on the whole device, without a filesystem, whatever the options say of one.
     ///
     /// # Errors
@@ -64,7 +64,7 @@ impl SimRig {
             });
         }
         let seed = options.seed;
-        let (mut machine, _) = SimRig::new(options).build(setting, 0)?;
+        let (mut machine, _) = SimRunner::new(options).build(setting, 0)?;
         let block = test.block.0.max(512);
         let slots = (test.span.0 / block).max(1);
         let directory = machine.fs.new_directory();

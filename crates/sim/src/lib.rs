@@ -19,7 +19,7 @@
 //! | `eras` | the parts that only kernels before 6.x had, and which kernel has which |
 //! | `machine` | puts them together and lets time pass |
 //! | `plant` | lives on while somebody looks at it and turns its knobs, as a [`Plant`] |
-//! | `options`, `rig`, `phase`, `setup`, `settings` | a scenario under a setting as a [`Trial`] |
+//! | `options`, `runner`, `phase`, `setup`, `settings` | a scenario and a setting as a [`Trial`] |
 //!
 //! Times are [`floodwall_device::Nanos`], sizes bytes unless a name says pages (4 KiB), rates pages
 //! or bytes per second as the kernel keeps them. Pure: no file, no clock, no environment, no
@@ -48,7 +48,7 @@ mod page_cache;
 mod phase;
 pub mod plant;
 pub mod request;
-mod rig;
+mod runner;
 mod sample;
 mod scan;
 mod settings;
@@ -66,5 +66,5 @@ pub use error::SimError;
 pub use fs::{FsKind, UnknownFs};
 pub use options::SimOptions;
 pub use plant::{PlantDevice, SimPlant};
-pub use rig::{ExplainedPhase, SimRig};
+pub use runner::{ExplainedPhase, SimRunner};
 pub use scan::{ScanResult, TableScans};

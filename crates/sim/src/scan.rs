@@ -17,7 +17,7 @@ use floodwall_model::scenario::{Access, SyncMethod};
 use floodwall_model::{Bytes, Setting};
 
 use crate::error::SimError;
-use crate::rig::SimRig;
+use crate::runner::SimRunner;
 use crate::workload::{Chooser, Program, VictimProgram, Way, seeded};
 
 /// The table to scan, and the load beside the scans.
@@ -50,7 +50,7 @@ pub struct ScanResult {
     pub queried_per_s: f64,
 }
 
-impl SimRig {
+impl SimRunner {
     /// Scans a table.
     ///
     /// # Errors
@@ -112,7 +112,7 @@ mod tests {
     fn cfq_idles_for_read_threads_that_go_elsewhere() {
         let pages = |elevator: &str| {
             let spec = DeviceSpec::preset("sas-raid10-2009").unwrap();
-            let rig = SimRig::new(SimOptions {
+            let runner = SimRunner::new(SimOptions {
                 generation: Generation::K2_6_18,
                 ..SimOptions::new(spec)
             });
@@ -129,7 +129,7 @@ mod tests {
                 warmup_s: 1,
                 seconds,
             };
-            rig.scans(&setting, &test).unwrap().scanned_per_s
+            runner.scans(&setting, &test).unwrap().scanned_per_s
         };
         let (noop, cfq) = (pages("noop"), pages("cfq"));
         assert!(noop > 2.0 * cfq, "{noop} {cfq}");

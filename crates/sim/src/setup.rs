@@ -31,7 +31,7 @@ pub(crate) struct PlacedLoads {
 pub(crate) struct Placed {
     pub(crate) name: String,
     pub(crate) load: usize,
-    /// What a rig throws away after a phase: files that the flood itself has made.
+    /// What a runner throws away after a phase: files that the flood itself has made.
     pub(crate) discarded: Vec<InodeId>,
     /// Share of reads among its operations, in percent; for what an open loop did not serve.
     pub(crate) read_percent: u32,

@@ -35,7 +35,7 @@ pub enum Reference<'a> {
     /// The setting in force: these same trials. `burst_kept` is then 1 by definition, and its
     /// interval tells how repeatable bursts are.
     InForce,
-    /// A stored result, usually of the default setting, on the same rig and scenario.
+    /// A stored result, usually of the default setting, on the same runner and scenario.
     Baseline(&'a [Trial]),
 }
 

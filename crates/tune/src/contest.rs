@@ -1,4 +1,4 @@
-//! Named settings side by side, on any rig.
+//! Named settings side by side, on any runner.
 //!
 //! ```text
 //! for each round: every contender once, in an order drawn from the seed
@@ -9,7 +9,7 @@
 //! Trials are interleaved in random order, so that changes during the contest (a device that fills
 //! up, a neighbour that wakes) hit all alike.
 
-use floodwall_model::{Rig, RigError, Scenario, Setting, Trial, Watch};
+use floodwall_model::{Runner, RunnerError, Scenario, Setting, Trial, Watch};
 use floodwall_stats::random::Random;
 
 use crate::pollution::Listener;
@@ -60,7 +60,7 @@ pub struct Contest {
 /// Runs `scenario.timing.rounds` rounds of all contenders; the others are compared with the first.
 /// `tell` hears of each trial before it runs.
 pub fn contest(
-    rig: &mut dyn Rig,
+    runner: &mut dyn Runner,
     scenario: &Scenario,
     contenders: &[Contender],
     alone: Alone,
@@ -98,7 +98,7 @@ pub fn contest(
             }
             tell(round, &entrant.contender);
             let scenario = if i == 0 { scenario } else { &beside };
-            let Err(error) = trial(rig, scenario, entrant, round, &mut watch) else { continue };
+            let Err(error) = trial(runner, scenario, entrant, round, &mut watch) else { continue };
             let why = error.source.to_string();
             entrant.trials.extend(error.partial.map(|partial| *partial));
             if error.interrupted {
@@ -118,21 +118,21 @@ pub fn contest(
 
 /// Runs an entrant's trial of a round; a disturbed one is repeated once.
 fn trial(
-    rig: &mut dyn Rig,
+    runner: &mut dyn Runner,
     scenario: &Scenario,
     entrant: &mut Entrant,
     round: u32,
     watch: &mut Listener<'_>,
-) -> Result<(), RigError> {
+) -> Result<(), RunnerError> {
     watch.begin();
-    let first = rig.run(scenario, &entrant.contender.setting, round, watch)?;
+    let first = runner.run(scenario, &entrant.contender.setting, round, watch)?;
     if watch.verdict(&first).is_none() {
         entrant.trials.push(first);
         return Ok(());
     }
     entrant.disturbed.push(first);
     watch.begin();
-    let second = rig.run(scenario, &entrant.contender.setting, round, watch)?;
+    let second = runner.run(scenario, &entrant.contender.setting, round, watch)?;
     if let Some(why) = watch.verdict(&second) {
         let name = &entrant.contender.name;
         watch.warn(&format!(
@@ -177,7 +177,7 @@ mod tests {
     use floodwall_stats::versus::{Figure, Verdict, versus};
 
     use super::*;
-    use crate::testing::{SurfaceRig, Truth, scenario};
+    use crate::testing::{SurfaceRunner, Truth, scenario};
 
     fn named(name: &str, knobs: &[(&str, &str)]) -> Contender {
         let setting = knobs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
@@ -189,8 +189,8 @@ mod tests {
     }
 
     /// Knob `a` doubles and triples the victim, `b` changes nothing, `broken` is refused.
-    fn rig() -> SurfaceRig {
-        SurfaceRig::new(0.1, |setting| {
+    fn runner() -> SurfaceRunner {
+        SurfaceRunner::new(0.1, |setting| {
             if setting.get("broken").is_some() {
                 return Err("the kernel refused broken = 1: invalid".into());
             }
@@ -201,9 +201,9 @@ mod tests {
 
     #[test]
     fn every_round_has_every_contender_in_an_order_of_its_own() {
-        let (mut order, mut rig) = (Vec::new(), rig());
+        let (mut order, mut runner) = (Vec::new(), runner());
         let contest = contest(
-            &mut rig,
+            &mut runner,
             &scenario(6),
             &contenders(),
             Alone::Each,
@@ -228,7 +228,7 @@ mod tests {
     #[test]
     fn only_the_reference_tells_what_is_possible_if_that_is_measured_once() {
         let contest = contest(
-            &mut rig(),
+            &mut runner(),
             &scenario(2),
             &contenders(),
             Alone::First,
@@ -249,7 +249,7 @@ mod tests {
     #[test]
     fn real_differences_are_told_from_none() {
         let contest = contest(
-            &mut rig(),
+            &mut runner(),
             &scenario(6),
             &contenders(),
             Alone::Each,
@@ -271,7 +271,7 @@ mod tests {
         let mut all = contenders();
         all.push(named("refused", &[("broken", "1")]));
         let contest =
-            contest(&mut rig(), &scenario(3), &all, Alone::Each, 1, &mut (), &mut |_, _| ());
+            contest(&mut runner(), &scenario(3), &all, Alone::Each, 1, &mut (), &mut |_, _| ());
         assert_eq!(
             contest.entrants[3].failure.as_deref(),
             Some("the kernel refused broken = 1: invalid")
@@ -285,22 +285,29 @@ mod tests {
         let refused = named("refused", &[("broken", "1")]);
         let all = [refused.clone(), named("good", &[("a", "2")])];
         let ended =
-            contest(&mut rig(), &scenario(3), &all, Alone::Each, 1, &mut (), &mut |_, _| ());
+            contest(&mut runner(), &scenario(3), &all, Alone::Each, 1, &mut (), &mut |_, _| ());
         assert!(ended.stopped.unwrap().contains("compared with, failed"));
         let all = [named("default", &[]), refused];
         let ended =
-            contest(&mut rig(), &scenario(3), &all, Alone::Each, 1, &mut (), &mut |_, _| ());
+            contest(&mut runner(), &scenario(3), &all, Alone::Each, 1, &mut (), &mut |_, _| ());
         assert!(ended.stopped.unwrap().contains("every setting failed"));
         assert!(!ended.interrupted);
     }
 
     #[test]
     fn a_disturbed_trial_is_repeated_once_and_kept() {
-        let mut rig = rig();
-        rig.robbed_at = vec![2, 5, 6];
-        let contest =
-            contest(&mut rig, &scenario(3), &contenders(), Alone::Each, 1, &mut (), &mut |_, _| ());
-        assert_eq!(rig.runs, 9 + 2, "the sixth is the fifth's repetition");
+        let mut runner = runner();
+        runner.robbed_at = vec![2, 5, 6];
+        let contest = contest(
+            &mut runner,
+            &scenario(3),
+            &contenders(),
+            Alone::Each,
+            1,
+            &mut (),
+            &mut |_, _| (),
+        );
+        assert_eq!(runner.runs, 9 + 2, "the sixth is the fifth's repetition");
         assert!(contest.entrants.iter().all(|e| e.trials.len() == 3));
         assert_eq!(contest.entrants.iter().map(|e| e.disturbed.len()).sum::<usize>(), 2);
         let (all, indices) = contest.trials();
@@ -312,10 +319,17 @@ mod tests {
 
     #[test]
     fn an_interruption_keeps_what_was_measured() {
-        let mut rig = rig();
-        rig.interrupt_at = Some(5);
-        let contest =
-            contest(&mut rig, &scenario(3), &contenders(), Alone::Each, 1, &mut (), &mut |_, _| ());
+        let mut runner = runner();
+        runner.interrupt_at = Some(5);
+        let contest = contest(
+            &mut runner,
+            &scenario(3),
+            &contenders(),
+            Alone::Each,
+            1,
+            &mut (),
+            &mut |_, _| (),
+        );
         assert!(contest.interrupted);
         let (trials, indices) = contest.trials();
         assert_eq!(trials.len(), 5, "four whole ones and the one cut short");

@@ -1,4 +1,4 @@
-//! Compares named settings and searches for the best, over any [`Rig`](floodwall_model::Rig).
+//! Compares named settings and searches for the best, over any [`Runner`](floodwall_model::Runner).
 //!
 //! ```text
 //! contest    named settings, interleaved rounds in random order
@@ -10,7 +10,7 @@
 //! tuner      reference → race → winner against the default, afresh → recommendation
 //! ```
 //!
-//! Pure: the rig, the clock and the seed are parameters, so that the search that runs in the
+//! Pure: the runner, the clock and the seed are parameters, so that the search that runs in the
 //! simulator is the search that runs on a host.
 
 pub mod contest;

@@ -46,7 +46,7 @@ const TARGET_WEIGHT: f64 = 2.0;
 /// chance: it stands still, which is charged as dead seconds.
 const LEAST_SHARE: f64 = 1e-2;
 
-/// The rates and latencies that the rig reaches under the setting in force.
+/// The rates and latencies that the runner reaches under the setting in force.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reference {
     /// The victim's operations a second alone.
@@ -392,13 +392,13 @@ mod tests {
     #[test]
     fn only_victims_with_a_rate_are_timed() {
         use floodwall_model::trial::{LoadTotals, OpLatencies};
-        use floodwall_model::{Rig, Setting, scenario::parse_victim};
+        use floodwall_model::{Runner, Setting, scenario::parse_victim};
         let truth = |_: &Setting| {
             Ok(crate::testing::Truth { victim: 0.5, dead: 0.0, flood: 0.8, burst: 1.0 })
         };
         let mut scenario = crate::testing::scenario(1);
         scenario.victims = ["commit", "commit,rate=20"].map(|v| parse_victim(v).unwrap()).into();
-        let mut trial = crate::testing::SurfaceRig::new(0.0, truth)
+        let mut trial = crate::testing::SurfaceRunner::new(0.0, truth)
             .run(&scenario, &Setting::default(), 1, &mut ())
             .unwrap();
         for phase in trial.phases.iter_mut().filter(|p| p.kind.has_victim()) {
@@ -445,11 +445,11 @@ mod tests {
     #[test]
     fn what_only_fills_the_page_cache_does_not_count() {
         use floodwall_model::trial::HostSample;
-        use floodwall_model::{Rig, Setting};
+        use floodwall_model::{Runner, Setting};
         let truth = |_: &Setting| {
             Ok(crate::testing::Truth { victim: 0.5, dead: 0.0, flood: 0.8, burst: 1.0 })
         };
-        let trial = crate::testing::SurfaceRig::new(0.0, truth)
+        let trial = crate::testing::SurfaceRunner::new(0.0, truth)
             .run(&crate::testing::scenario(1), &Setting::default(), 1, &mut ())
             .unwrap();
         let mut phase = trial.phases.into_iter().find(|p| p.kind == PhaseKind::Both).unwrap();

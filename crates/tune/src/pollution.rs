@@ -1,16 +1,16 @@
 //! Whether another program disturbed a trial.
 //!
 //! ```text
-//! between phases   the rig warns: others move data, hold dirty pages, wait for I/O ┐
+//! between phases   the runner warns: others move data, hold dirty pages, wait for I/O ┐
 //! steal            the hypervisor took more than a tenth of a CPU                  ├─▶ why
 //! writes, reads    the device moved more than the loads and the backlog explain    ┘
 //! why ─▶ repeated once, then marked
 //! ```
 //!
 //! Within a phase pressure (PSI) says nothing, because the victims wait all the time. Between
-//! phases no victim runs, and the rig looks at pressure there.
+//! phases no victim runs, and the runner looks at pressure there.
 
-use floodwall_model::rig::{Second, Step};
+use floodwall_model::runner::{Second, Step};
 use floodwall_model::{Phase, Trial, Watch};
 
 /// More than this share of one CPU taken by the hypervisor disturbs a trial.
@@ -68,8 +68,8 @@ fn foreign(phase: &Phase) -> Option<String> {
         })
 }
 
-/// Hears whether a rig warns while it pauses before a phase: then another program uses the device
-/// or the page cache.
+/// Hears whether a runner warns while it pauses before a phase: then another program uses the
+/// device or the page cache.
 pub(crate) struct Listener<'a> {
     pub(crate) inner: &'a mut dyn Watch,
     pausing: bool,
@@ -117,15 +117,16 @@ impl Watch for Listener<'_> {
 #[cfg(test)]
 mod tests {
     use floodwall_model::trial::DeviceSample;
-    use floodwall_model::{PhaseKind, Rig, Setting};
+    use floodwall_model::{PhaseKind, Runner, Setting};
 
     use super::*;
-    use crate::testing::{SurfaceRig, Truth, scenario};
+    use crate::testing::{SurfaceRunner, Truth, scenario};
 
     fn trial() -> Trial {
-        let mut rig =
-            SurfaceRig::new(0.05, |_| Ok(Truth { victim: 0.5, dead: 0.0, flood: 0.8, burst: 1.0 }));
-        rig.run(&scenario(1), &Setting::default(), 1, &mut ()).unwrap()
+        let mut runner = SurfaceRunner::new(0.05, |_| {
+            Ok(Truth { victim: 0.5, dead: 0.0, flood: 0.8, burst: 1.0 })
+        });
+        runner.run(&scenario(1), &Setting::default(), 1, &mut ()).unwrap()
     }
 
     fn with(change: impl Fn(&mut DeviceSample)) -> Option<String> {

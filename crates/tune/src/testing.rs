@@ -1,9 +1,9 @@
-//! A rig whose truth is a formula: what a setting keeps, and how far single trials are off it.
+//! A runner whose truth is a formula: what a setting keeps, and how far single trials are off it.
 
 use floodwall_model::trial::{BurstTotals, DeviceSample, Interval, OpLatencies, Warmup};
 use floodwall_model::{
-    HostSample, LatencyCounts, Phase, PhaseKind, Rig, RigError, Scenario, Setting, Trial, Watch,
-    scenario as scenarios,
+    HostSample, LatencyCounts, Phase, PhaseKind, Runner, RunnerError, Scenario, Setting, Trial,
+    Watch, scenario as scenarios,
 };
 use floodwall_stats::random::Random;
 
@@ -47,7 +47,7 @@ const BURST: f64 = 2e9;
 
 /// Rounds are off by `noise` (one standard deviation of the logarithm) as wholes, seconds by a
 /// tenth; dead seconds come in runs.
-pub(crate) struct SurfaceRig {
+pub(crate) struct SurfaceRunner {
     noise: f64,
     surface: Surface,
     pub(crate) seed: u64,
@@ -61,7 +61,7 @@ pub(crate) struct SurfaceRig {
     pub(crate) robbed_at: Vec<u64>,
 }
 
-impl SurfaceRig {
+impl SurfaceRunner {
     pub(crate) fn new(
         noise: f64,
         surface: impl Fn(&Setting) -> Result<Truth, String> + 'static,
@@ -146,17 +146,17 @@ impl SurfaceRig {
     }
 }
 
-impl Rig for SurfaceRig {
+impl Runner for SurfaceRunner {
     fn run(
         &mut self,
         scenario: &Scenario,
         setting: &Setting,
         round: u32,
         _: &mut dyn Watch,
-    ) -> Result<Trial, RigError> {
+    ) -> Result<Trial, RunnerError> {
         self.runs += 1;
         let failed =
-            |why: String| RigError { source: why.into(), partial: None, interrupted: false };
+            |why: String| RunnerError { source: why.into(), partial: None, interrupted: false };
         if self.vanish_at.is_some_and(|at| self.runs >= at) {
             return Err(failed("the device is gone".into()));
         }
@@ -170,7 +170,11 @@ impl Rig for SurfaceRig {
             trial.phases.push(self.phase(kind, seconds, truth, &mut random));
             if self.interrupt_at == Some(self.runs) {
                 let partial = Some(Box::new(trial));
-                return Err(RigError { source: "interrupted".into(), partial, interrupted: true });
+                return Err(RunnerError {
+                    source: "interrupted".into(),
+                    partial,
+                    interrupted: true,
+                });
             }
         }
         Ok(trial)

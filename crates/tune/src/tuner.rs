@@ -18,7 +18,7 @@
 
 use std::collections::BTreeMap;
 
-use floodwall_model::{PhaseKind, Rig, Scenario, Watch};
+use floodwall_model::{PhaseKind, Runner, Scenario, Watch};
 use floodwall_stats::random::Random;
 use floodwall_stats::versus::{Figure, Verdict};
 
@@ -66,7 +66,7 @@ const OVERHEAD_S: f64 = 7.0;
 /// Searches. `space_of` makes the space once the drain rate is known; `tell` hears of each trial
 /// before it runs.
 pub fn tune<'a>(
-    rig: &'a mut dyn Rig,
+    runner: &'a mut dyn Runner,
     scenario: &'a Scenario,
     space_of: &mut dyn FnMut(&Reference) -> Space,
     options: &'a Options,
@@ -75,7 +75,7 @@ pub fn tune<'a>(
     tell: &'a mut dyn FnMut(Turn<'_>),
 ) -> Outcome {
     let mut search = Search {
-        rig,
+        runner,
         scenario,
         options,
         clock,
@@ -112,7 +112,7 @@ struct Stop {
 }
 
 struct Search<'a> {
-    rig: &'a mut dyn Rig,
+    runner: &'a mut dyn Runner,
     scenario: &'a Scenario,
     options: &'a Options,
     clock: Clock<'a>,
@@ -170,7 +170,7 @@ impl Search<'_> {
         outcome.reference = Some(reference.clone());
         let mut space = space_of(&reference);
         for (why, names) in
-            by_reason(space.leave_out(|setting| self.rig.refusal(self.scenario, setting)))
+            by_reason(space.leave_out(|setting| self.runner.refusal(self.scenario, setting)))
         {
             self.watch.inner.warn(&format!("not tried: {}: {why}", names.join("; ")));
         }

@@ -15,7 +15,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use floodwall_model::Setting;
-use floodwall_sim::SimRig;
+use floodwall_sim::SimRunner;
 use floodwall_tune::objective::{Objective, Reference};
 use published::stored::read;
 
@@ -71,7 +71,7 @@ pub(crate) fn choose(
         }
     }
     let in_force =
-        SimRig::new(place.machine.clone()).check(&place.scenario, &Setting::default())?;
+        SimRunner::new(place.machine.clone()).check(&place.scenario, &Setting::default())?;
     let space = cells::space(&place.machine, &in_force, reference);
     candidates.extend(space.starts.iter().map(|point| space.setting(point)));
     candidates.extend(held);
@@ -121,7 +121,7 @@ fn looked_at(
     tell: &dyn Fn(&str),
 ) -> anyhow::Result<Vec<Setting>> {
     let in_force =
-        SimRig::new(place.machine.clone()).check(&place.scenario, &Setting::default())?;
+        SimRunner::new(place.machine.clone()).check(&place.scenario, &Setting::default())?;
     let space = cells::space(&place.machine, &in_force, reference);
     let presets = contenders::all()?.into_iter().map(|(_, setting)| setting);
     let points = space.points().into_iter().step_by(EVERY).map(|point| space.setting(&point));

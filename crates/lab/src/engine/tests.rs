@@ -81,13 +81,13 @@ impl Device for WriteBack {
     }
 }
 
-struct Rig {
+struct Runner {
     engine: Arc<Engine<Client>>,
     sender: Sender<Answer>,
     answers: Receiver<Answer>,
 }
 
-impl Rig {
+impl Runner {
     fn new(device: impl Device + 'static) -> Self {
         let engine = Arc::new(Engine::new(Box::new(device), Store::new(1 << 20, Beyond::NoSpace)));
         engine.set_pace(Pace::Modelled);
@@ -118,91 +118,91 @@ impl Rig {
 
 #[test]
 fn what_is_due_at_once_is_answered_by_whoever_submits() {
-    let rig = Rig::new(Null::new(1 << 20, Nanos::ZERO));
+    let runner = Runner::new(Null::new(1 << 20, Nanos::ZERO));
     // Pages 1 and 0 in that order, so that they do not lie in one piece of memory.
-    rig.write(4096, &[2; 4096]);
-    rig.write(0, &[1; 4096]);
+    runner.write(4096, &[2; 4096]);
+    runner.write(0, &[1; 4096]);
     let both = [[1; 4096], [2; 4096]].concat();
-    assert_eq!(rig.read(0, 8192), Answer::Data(both));
-    assert_eq!(rig.ask(Op::WriteZeroes, 512, 1024, &[]), Answer::Done(1024));
-    assert_eq!(rig.ask(Op::Discard, 4096, 4096, &[]), Answer::Done(4096));
-    assert_eq!(rig.read(0, 1024), Answer::Data([[1; 512], [0; 512]].concat()));
-    assert_eq!(rig.read(4096, 4096), Answer::Data(vec![0; 4096]));
-    assert_eq!(rig.read(1 << 20, 512), Answer::Failed(Failure::Io));
-    let timings = rig.engine.timings();
+    assert_eq!(runner.read(0, 8192), Answer::Data(both));
+    assert_eq!(runner.ask(Op::WriteZeroes, 512, 1024, &[]), Answer::Done(1024));
+    assert_eq!(runner.ask(Op::Discard, 4096, 4096, &[]), Answer::Done(4096));
+    assert_eq!(runner.read(0, 1024), Answer::Data([[1; 512], [0; 512]].concat()));
+    assert_eq!(runner.read(4096, 4096), Answer::Data(vec![0; 4096]));
+    assert_eq!(runner.read(1 << 20, 512), Answer::Failed(Failure::Io));
+    let timings = runner.engine.timings();
     assert_eq!((timings.read.count, timings.write.count, timings.other.count), (3, 2, 2));
 }
 
 #[test]
 fn what_takes_time_is_answered_by_the_timing_thread_and_never_early() {
     let latency = Nanos::from_millis(3);
-    let rig = Rig::new(Null::new(1 << 20, latency));
+    let runner = Runner::new(Null::new(1 << 20, latency));
     let timer = thread::spawn({
-        let engine = rig.engine.clone();
+        let engine = runner.engine.clone();
         move || engine.run_timer()
     });
     for _ in 0..5 {
         let before = Instant::now();
-        rig.write(0, &[7; 512]);
+        runner.write(0, &[7; 512]);
         assert!(before.elapsed() >= latency.into());
     }
-    rig.engine.stop();
+    runner.engine.stop();
     timer.join().unwrap();
-    let timings = rig.engine.timings();
+    let timings = runner.engine.timings();
     assert_eq!((timings.write.count, timings.write.max_us), (5, Some(3_000.0)));
     let depths: Vec<_> =
-        rig.engine.recording(|r| r.since(0, 10).0.iter().map(|e| e.depth).collect());
+        runner.engine.recording(|r| r.since(0, 10).0.iter().map(|e| e.depth).collect());
     assert_eq!(depths, [1; 5]);
 }
 
 #[test]
 fn a_power_cut_keeps_what_was_flushed_and_cuts_off_old_openers() {
-    let rig = Rig::new(WriteBack { due: Vec::new(), cached: Vec::new() });
-    rig.write(0, &[1; 8192]);
-    assert_eq!(rig.ask(Op::Flush, 0, 0, &[]), Answer::Done(0));
-    rig.write(0, &[2; 4096]);
-    rig.submit(1, Op::Write { fua: false }, 4096, STUCK, &[3; STUCK as usize]);
-    let cut = rig.engine.powercut().unwrap();
+    let runner = Runner::new(WriteBack { due: Vec::new(), cached: Vec::new() });
+    runner.write(0, &[1; 8192]);
+    assert_eq!(runner.ask(Op::Flush, 0, 0, &[]), Answer::Done(0));
+    runner.write(0, &[2; 4096]);
+    runner.submit(1, Op::Write { fua: false }, 4096, STUCK, &[3; STUCK as usize]);
+    let cut = runner.engine.powercut().unwrap();
     assert_eq!(cut, Cut { lost_bytes: 4096 + STUCK, in_flight: 1 });
-    assert_eq!(rig.answers.recv_timeout(LONG).unwrap(), Answer::Failed(Failure::Io));
-    assert_eq!(rig.read(0, 512), Answer::Failed(Failure::Io), "no power");
-    rig.engine.power_up();
-    assert_eq!(rig.read(0, 8192), Answer::Data(vec![1; 8192]));
-    rig.submit(1, Op::Write { fua: false }, 0, 512, &[9; 512]);
+    assert_eq!(runner.answers.recv_timeout(LONG).unwrap(), Answer::Failed(Failure::Io));
+    assert_eq!(runner.read(0, 512), Answer::Failed(Failure::Io), "no power");
+    runner.engine.power_up();
+    assert_eq!(runner.read(0, 8192), Answer::Data(vec![1; 8192]));
+    runner.submit(1, Op::Write { fua: false }, 0, 512, &[9; 512]);
     assert_eq!(
-        rig.answers.recv_timeout(LONG).unwrap(),
+        runner.answers.recv_timeout(LONG).unwrap(),
         Answer::Failed(Failure::Io),
         "opened before the cut"
     );
-    assert_eq!(rig.read(0, 512), Answer::Data(vec![1; 512]));
+    assert_eq!(runner.read(0, 512), Answer::Data(vec![1; 512]));
 }
 
 #[test]
 fn old_contents_are_forgotten_once_they_are_stable() {
-    let rig = Rig::new(WriteBack { due: Vec::new(), cached: Vec::new() });
+    let runner = Runner::new(WriteBack { due: Vec::new(), cached: Vec::new() });
     for n in 1..=3 {
-        rig.write(0, &[n; 4096]);
+        runner.write(0, &[n; 4096]);
     }
-    assert_eq!(rig.engine.stats().2.undo_bytes, 2 * 4096);
-    assert_eq!(rig.ask(Op::Flush, 0, 0, &[]), Answer::Done(0));
-    assert_eq!(rig.engine.stats().2, Usage { memory_bytes: 4096, ..Usage::default() });
+    assert_eq!(runner.engine.stats().2.undo_bytes, 2 * 4096);
+    assert_eq!(runner.ask(Op::Flush, 0, 0, &[]), Answer::Done(0));
+    assert_eq!(runner.engine.stats().2, Usage { memory_bytes: 4096, ..Usage::default() });
 }
 
 #[test]
 fn taking_the_model_out_of_the_way_answers_what_is_in_it() {
-    let rig = Rig::new(WriteBack { due: Vec::new(), cached: Vec::new() });
-    rig.submit(1, Op::Write { fua: false }, 0, STUCK, &[5; STUCK as usize]);
-    rig.engine.set_pace(Pace::Instant);
-    assert_eq!(rig.answers.recv_timeout(LONG).unwrap(), Answer::Done(STUCK));
-    assert_eq!(rig.read(0, 512), Answer::Data(vec![5; 512]));
+    let runner = Runner::new(WriteBack { due: Vec::new(), cached: Vec::new() });
+    runner.submit(1, Op::Write { fua: false }, 0, STUCK, &[5; STUCK as usize]);
+    runner.engine.set_pace(Pace::Instant);
+    assert_eq!(runner.answers.recv_timeout(LONG).unwrap(), Answer::Done(STUCK));
+    assert_eq!(runner.read(0, 512), Answer::Data(vec![5; 512]));
 }
 
 #[test]
 fn a_full_store_says_so() {
-    let rig = Rig::new(Null::new(4 << 20, Nanos::ZERO));
-    rig.write(0, &[1; 1 << 20]);
+    let runner = Runner::new(Null::new(4 << 20, Nanos::ZERO));
+    runner.write(0, &[1; 1 << 20]);
     assert_eq!(
-        rig.ask(Op::Write { fua: false }, 1 << 20, 512, &[1; 512]),
+        runner.ask(Op::Write { fua: false }, 1 << 20, 512, &[1; 512]),
         Answer::Failed(Failure::NoSpace)
     );
 }

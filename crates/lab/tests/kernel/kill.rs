@@ -9,7 +9,7 @@ use floodwall_lab::Filesystem;
 use floodwall_testing::{ensure, said};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::rig::{CLEAN_WITHIN, Load, Rig};
+use crate::runner::{CLEAN_WITHIN, Load, Runner};
 use crate::{KILLS, Test};
 
 pub(crate) const TESTS: &[Test] = &[Test {
@@ -33,10 +33,10 @@ const LOADED_BYTES: u64 = 48 << 20;
 
 fn killed() -> Result<(), String> {
     for round in 0..KILLS {
-        let rig = Rig::new()?;
+        let runner = Runner::new()?;
         // A device with a cache that answers at once, and one without any delay, in turn.
         let preset = if round % 2 == 0 { "sata-ssd" } else { "null" };
-        let up = rig.up(preset, 400, Some(Filesystem::Xfs))?;
+        let up = runner.up(preset, 400, Some(Filesystem::Xfs))?;
         let mut loads = Vec::new();
         for (name, arguments) in LOADS {
             let file = up.mounts[0].join(name);
@@ -50,13 +50,13 @@ fn killed() -> Result<(), String> {
             loads.push(Load::start("sh", &["-c", &script])?);
         }
         let deadline = Instant::now() + Duration::from_secs(30);
-        while rig.lab.stats(preset).map_err(said("stats"))?.device.write_bytes < LOADED_BYTES {
+        while runner.lab.stats(preset).map_err(said("stats"))?.device.write_bytes < LOADED_BYTES {
             ensure(Instant::now() < deadline, || format!("round {round}: no load arrived"))?;
             thread::sleep(Duration::from_millis(10));
         }
         let server = up.server_pid.and_then(Pid::from_raw).ok_or("no server")?;
         kill_process(server, Signal::KILL).map_err(said("kill"))?;
-        rig.wait_clean().map_err(|e| format!("round {round}: {e}"))?;
+        runner.wait_clean().map_err(|e| format!("round {round}: {e}"))?;
         let deadline = Instant::now() + CLEAN_WITHIN;
         while let Some(stuck) = loads.iter_mut().find_map(|l| (!l.ended()).then(|| l.pid())) {
             ensure(Instant::now() < deadline, || {

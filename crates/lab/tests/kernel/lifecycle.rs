@@ -16,7 +16,7 @@ use floodwall_testing::{ensure, said};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::Test;
-use crate::rig::{GO_ON, Load, MAKER, Rig, lab, options};
+use crate::runner::{GO_ON, Load, MAKER, Runner, lab, options};
 
 pub(crate) const TESTS: &[Test] = &[
     Test {
@@ -93,8 +93,8 @@ pub(crate) const TESTS: &[Test] = &[
 
 fn filesystems() -> Result<(), String> {
     for filesystem in [Filesystem::Xfs, Filesystem::Ext4, Filesystem::Btrfs] {
-        let rig = Rig::new()?;
-        let up = rig.up("null", 320, Some(filesystem))?;
+        let runner = Runner::new()?;
+        let up = runner.up("null", 320, Some(filesystem))?;
         ensure(up.state == LabState::Up, || format!("{up:?}"))?;
         let dir = up.mounts.first().ok_or("not mounted")?;
         let contents: Vec<u8> = (0..3_000_000u32).map(|n| (n % 251) as u8).collect();
@@ -104,8 +104,8 @@ fn filesystems() -> Result<(), String> {
             .map_err(said("write"))?;
         drop_caches()?;
         ensure(fs::read(&file).map_err(said("read"))? == contents, || "read back differs".into())?;
-        rig.lab.down("null").map_err(said("down"))?;
-        rig.wait_clean()?;
+        runner.lab.down("null").map_err(said("down"))?;
+        runner.wait_clean()?;
     }
     Ok(())
 }
@@ -117,11 +117,11 @@ fn drop_caches() -> Result<(), String> {
 }
 
 fn queue() -> Result<(), String> {
-    let rig = Rig::new()?;
+    let runner = Runner::new()?;
     for (preset, rotational, cache) in
         [("hdd-7200", "1\n", "write back\n"), ("null", "0\n", "write through\n")]
     {
-        let up = rig.up(preset, 64, None)?;
+        let up = runner.up(preset, 64, None)?;
         let device = up.device.ok_or("no device")?;
         let name = device.file_name().ok_or("no name")?.to_string_lossy().into_owned();
         let read = |attribute: &str| {
@@ -139,7 +139,7 @@ fn queue() -> Result<(), String> {
     let mut options = options("hdd-7200", 64);
     options.name = Some("elevator".into());
     options.scheduler = Some("mq-deadline".into());
-    let up = rig.lab.up(&options, &GO_ON).map_err(said("up"))?;
+    let up = runner.lab.up(&options, &GO_ON).map_err(said("up"))?;
     let device = up.device.ok_or("no device")?;
     let name = device.file_name().ok_or("no name")?.to_string_lossy().into_owned();
     let chosen = fs::read_to_string(format!("/sys/block/{name}/queue/scheduler"))
@@ -147,21 +147,23 @@ fn queue() -> Result<(), String> {
     ensure(chosen.contains("[mq-deadline]"), || chosen)?;
     options.name = Some("none-such".into());
     options.scheduler = Some("anticipatory".into());
-    match rig.lab.up(&options, &GO_ON) {
+    match runner.lab.up(&options, &GO_ON) {
         Err(LabError::Elevator { offered, .. }) => {
             ensure(offered.contains("mq-deadline, "), || offered.clone())?;
         }
         other => return Err(format!("{other:?}")),
     }
-    ensure(rig.lab.list().map_err(said("list"))?.len() == 3, || "a half-made device is left".into())
+    ensure(runner.lab.list().map_err(said("list"))?.len() == 3, || {
+        "a half-made device is left".into()
+    })
 }
 
 fn several() -> Result<(), String> {
-    let rig = Rig::new()?;
+    let runner = Runner::new()?;
     let mut options = options("null", 64);
     options.name = None;
     for expected in ["null", "null-2", "null-3"] {
-        let up = rig.lab.up(&options, &GO_ON).map_err(said("up"))?;
+        let up = runner.lab.up(&options, &GO_ON).map_err(said("up"))?;
         ensure(up.name == expected, || format!("{} instead of {expected}", up.name))?;
         // Each has its own contents.
         let device = File::options()
@@ -171,23 +173,23 @@ fn several() -> Result<(), String> {
         device.write_all_at(expected.as_bytes(), 4096).map_err(said("write"))?;
         device.sync_all().map_err(said("fsync"))?;
     }
-    for lab in rig.list() {
+    for lab in runner.list() {
         let mut read = vec![0; lab.name.len()];
         let device = File::open(lab.device.ok_or("no device")?).map_err(said("open"))?;
         device.read_exact_at(&mut read, 4096).map_err(said("read"))?;
         ensure(read == lab.name.as_bytes(), || format!("{read:?} on {}", lab.name))?;
     }
-    let down = rig.lab.down_all().map_err(said("down --all"))?;
+    let down = runner.lab.down_all().map_err(said("down --all"))?;
     ensure(down.len() == 3 && down.iter().all(|(_, d)| d.is_ok()), || format!("{down:?}"))?;
-    rig.wait_clean()
+    runner.wait_clean()
 }
 
 fn refused() -> Result<(), String> {
-    let rig = Rig::new()?;
+    let runner = Runner::new()?;
     let up = |change: &dyn Fn(&mut floodwall_lab::UpOptions)| {
         let mut options = options("null", 64);
         change(&mut options);
-        match rig.lab.up(&options, &GO_ON) {
+        match runner.lab.up(&options, &GO_ON) {
             Ok(lab) => Err(format!("{lab:?} came up")),
             Err(e) => Ok(e),
         }
@@ -214,32 +216,32 @@ fn refused() -> Result<(), String> {
     }
     let memory = up(&|o| o.memory = Some(Bytes(1 << 50)))?;
     ensure(memory.is_missing_requirement(), || memory.to_string())?;
-    ensure(matches!(rig.lab.stats("nobody"), Err(LabError::Unknown { .. })), || {
+    ensure(matches!(runner.lab.stats("nobody"), Err(LabError::Unknown { .. })), || {
         "nobody is known".into()
     })?;
-    rig.up("null", 64, None)?;
+    runner.up("null", 64, None)?;
     let taken = up(&|_| ())?;
     ensure(matches!(taken, LabError::NameTaken { half_made: false, .. }), || taken.to_string())?;
-    rig.lab.down("null").map_err(said("down"))?;
+    runner.lab.down("null").map_err(said("down"))?;
     // A step that fails late takes the rest with it: nothing of the filesystem can be written.
     let late = up(&|o| (o.mount, o.memory) = (Some((Filesystem::Ext4, None)), Some(Bytes(0))))?;
     ensure(matches!(late, LabError::MkfsFailed { .. }), || late.to_string())?;
     let stopped = AtomicBool::new(true);
-    let interrupted = rig.lab.up(&options("null", 64), &stopped);
+    let interrupted = runner.lab.up(&options("null", 64), &stopped);
     ensure(matches!(interrupted, Err(LabError::Interrupted)), || format!("{interrupted:?}"))?;
-    rig.wait_clean()
+    runner.wait_clean()
 }
 
 fn runs() -> Result<(), String> {
-    let rig = Rig::new()?;
+    let runner = Runner::new()?;
     let mut options = options("null", 64);
     options.mount = Some((Filesystem::Ext4, None));
-    let out = rig.root().join("out");
+    let out = runner.root().join("out");
     let script = format!(
         "stat -f -c %T . > {0}; echo $FLOODWALL_LAB $FLOODWALL_LAB_DEVICE >> {0}; exit 7",
         out.display()
     );
-    let ran = rig
+    let ran = runner
         .lab
         .run(&options, Command::new("sh").args(["-c", &script]), &GO_ON)
         .map_err(said("run"))?;
@@ -252,20 +254,20 @@ fn runs() -> Result<(), String> {
     let stop = AtomicBool::new(false);
     let status = thread::scope(|scope| {
         scope.spawn(|| {
-            while rig.list().iter().all(|l| l.mounts.is_empty()) {
+            while runner.list().iter().all(|l| l.mounts.is_empty()) {
                 thread::sleep(Duration::from_millis(5));
             }
             stop.store(true, Ordering::Relaxed);
         });
-        rig.lab.run(&options, Command::new("sleep").arg("600"), &stop).map_err(said("run"))
+        runner.lab.run(&options, Command::new("sleep").arg("600"), &stop).map_err(said("run"))
     })?
     .status;
     ensure(!status.success(), || format!("{status}"))?;
-    rig.wait_clean()
+    runner.wait_clean()
 }
 
 fn full() -> Result<(), String> {
-    let rig = Rig::new()?;
+    let runner = Runner::new()?;
     let mut options = options("null", 64);
     options.memory = Some(Bytes::mib(8));
     let fill = |device: &Path| {
@@ -277,15 +279,15 @@ fn full() -> Result<(), String> {
         let same = device.read_exact_at(&mut read, 0).is_ok() && read == contents;
         Ok::<_, String>((written, same))
     };
-    let up = rig.lab.up(&options, &GO_ON).map_err(said("up"))?;
+    let up = runner.lab.up(&options, &GO_ON).map_err(said("up"))?;
     let (written, _) = fill(&up.device.ok_or("no device")?)?;
     ensure(written.is_err(), || "16 MiB went into 8".into())?;
-    rig.lab.down("null").map_err(said("down"))?;
-    options.overflow = Overflow::Spill(rig.root().into());
-    let up = rig.lab.up(&options, &GO_ON).map_err(said("up"))?;
+    runner.lab.down("null").map_err(said("down"))?;
+    options.overflow = Overflow::Spill(runner.root().into());
+    let up = runner.lab.up(&options, &GO_ON).map_err(said("up"))?;
     let (written, same) = fill(&up.device.ok_or("no device")?)?;
     ensure(written.is_ok() && same, || format!("{written:?}, same: {same}"))?;
-    let store = rig.lab.stats("null").map_err(said("stats"))?.store;
+    let store = runner.lab.stats("null").map_err(said("stats"))?.store;
     ensure((store.memory_bytes, store.spilled_bytes) == (8 << 20, 8 << 20), || format!("{store:?}"))
 }
 
@@ -293,40 +295,40 @@ fn kill(pid: i32, signal: Signal) -> Result<(), String> {
     kill_process(Pid::from_raw(pid).ok_or("no pid")?, signal).map_err(said("kill"))
 }
 
-fn guardian_pid(rig: &Rig, name: &str) -> Result<i32, String> {
-    let text = fs::read_to_string(rig.root().join(name).join("guardian.json"))
+fn guardian_pid(runner: &Runner, name: &str) -> Result<i32, String> {
+    let text = fs::read_to_string(runner.root().join(name).join("guardian.json"))
         .map_err(said("guardian"))?;
     let value: serde_json::Value = serde_json::from_str(&text).map_err(said("guardian"))?;
     value["pid"].as_i64().map(|p| p as i32).ok_or_else(|| text.clone())
 }
 
 fn half_made() -> Result<(), String> {
-    let rig = Rig::new()?;
+    let runner = Runner::new()?;
     let down = |what: &str| {
-        let list = rig.list();
+        let list = runner.list();
         ensure(matches!(list.as_slice(), [l] if matches!(l.state, LabState::HalfMade(_))), || {
             format!("{what}: {list:?}")
         })?;
-        rig.lab.down(&list[0].name).map_err(|e| format!("down, {what}: {e}"))?;
-        rig.wait_clean().map_err(|e| format!("{what}: {e}"))
+        runner.lab.down(&list[0].name).map_err(|e| format!("down, {what}: {e}"))?;
+        runner.wait_clean().map_err(|e| format!("{what}: {e}"))
     };
     // Its maker died in the first moment.
-    fs::create_dir(rig.root().join("first")).map_err(said("mkdir"))?;
+    fs::create_dir(runner.root().join("first")).map_err(said("mkdir"))?;
     down("only a directory")?;
     // Both processes dead, everything else there.
-    let up = rig.up("null", 64, Some(Filesystem::Ext4))?;
-    kill(guardian_pid(&rig, "null")?, Signal::KILL)?;
+    let up = runner.up("null", 64, Some(Filesystem::Ext4))?;
+    kill(guardian_pid(&runner, "null")?, Signal::KILL)?;
     kill(up.server_pid.ok_or("no server")?, Signal::KILL)?;
-    while rig.list().first().is_some_and(|l| l.state == LabState::Up) {
+    while runner.list().first().is_some_and(|l| l.state == LabState::Up) {
         thread::sleep(Duration::from_millis(5));
     }
     down("no process left")?;
     // The loop device taken away by hand.
-    let up = rig.up("null", 64, None)?;
+    let up = runner.up("null", 64, None)?;
     run("losetup", &["-d", &up.device.ok_or("no device")?.to_string_lossy()])?;
     down("no loop device")?;
     // A server that hangs. `list` finds that it does not answer; `down` must not wait for it.
-    let up = rig.up("null", 64, Some(Filesystem::Ext4))?;
+    let up = runner.up("null", 64, Some(Filesystem::Ext4))?;
     kill(up.server_pid.ok_or("no server")?, Signal::STOP)?;
     let file = up.mounts[0].join("file").to_string_lossy().into_owned();
     let mut waiting = Load::start(
@@ -354,51 +356,52 @@ fn maker_killed() -> Result<(), String> {
     let this = std::env::current_exe().map_err(said("this binary"))?.to_string_lossy().into_owned();
     let mut seen = Vec::new();
     for after_ms in [0, 5, 10, 20, 40, 60, 80, 120, 160, 250] {
-        let rig = Rig::new()?;
+        let runner = Runner::new()?;
         // Not a process group: what the maker started must be found by `down`.
-        let root = rig.root().to_string_lossy().into_owned();
+        let root = runner.root().to_string_lossy().into_owned();
         let mut maker = Command::new(&this).args([MAKER, &root]).spawn().map_err(said("maker"))?;
-        while rig.list().is_empty() {
+        while runner.list().is_empty() {
             thread::sleep(Duration::from_millis(1));
         }
         thread::sleep(Duration::from_millis(after_ms));
         maker.kill().and_then(|()| maker.wait()).map_err(said("kill"))?;
-        let list = rig.list();
+        let list = runner.list();
         ensure(list.len() == 1 && list[0].state != LabState::Starting, || {
             format!("after {after_ms} ms: {list:?}")
         })?;
         seen.push(list[0].state == LabState::Up);
-        rig.lab
+        runner
+            .lab
             .down("null")
             .map_err(|e| format!("after {after_ms} ms, {:?}: {e}", list[0].state))?;
-        rig.wait_clean().map_err(|e| format!("after {after_ms} ms: {e}"))?;
+        runner.wait_clean().map_err(|e| format!("after {after_ms} ms: {e}"))?;
     }
     ensure(seen.contains(&false), || "the maker was always faster than the kill".into())
 }
 
 fn sat_in() -> Result<(), String> {
-    let rig = Rig::new()?;
-    let up = rig.up("null", 320, Some(Filesystem::Xfs))?;
+    let runner = Runner::new()?;
+    let up = runner.up("null", 320, Some(Filesystem::Xfs))?;
     let mut sitter = Command::new("sleep")
         .arg("600")
         .current_dir(&up.mounts[0])
         .spawn()
         .map_err(said("sleep"))?;
-    let refused = rig.lab.down("null");
+    let refused = runner.lab.down("null");
     let pid = sitter.id();
     sitter.kill().and_then(|()| sitter.wait()).map_err(said("kill"))?;
     match refused {
         Err(LabError::Busy { pids, .. }) if pids == [pid as i32] => {}
         other => return Err(format!("{other:?} instead of busy with {pid}")),
     }
-    rig.lab.down("null").map_err(said("down"))?;
-    rig.wait_clean()
+    runner.lab.down("null").map_err(said("down"))?;
+    runner.wait_clean()
 }
 
 fn about_to_leave() -> Result<(), String> {
-    let rig = Rig::new()?;
-    let up = rig.up("null", 320, Some(Filesystem::Xfs))?;
-    let there = rig.root().join("there");
+    let runner = Runner::new()?;
+    let up = runner.up("null", 320, Some(Filesystem::Xfs))?;
+    let there = runner.root().join("there");
     // It still writes before it goes, and leaves word outside if it could.
     let script = format!(
         "cd '{}' && sleep 0.5 && echo last > file && touch '{}'",
@@ -407,16 +410,16 @@ fn about_to_leave() -> Result<(), String> {
     );
     let mut leaving = Load::start("sh", &["-c", &script])?;
     thread::sleep(Duration::from_millis(100));
-    rig.lab.down("null").map_err(said("down"))?;
+    runner.lab.down("null").map_err(said("down"))?;
     ensure(leaving.ended() && there.exists(), || {
         "the filesystem went before its last user".into()
     })?;
-    rig.wait_clean()
+    runner.wait_clean()
 }
 
 fn mounted_elsewhere() -> Result<(), String> {
-    let rig = Rig::new()?;
-    rig.up("null", 320, Some(Filesystem::Xfs))?;
+    let runner = Runner::new()?;
+    runner.up("null", 320, Some(Filesystem::Xfs))?;
     // Its namespace gets a copy of every mount.
     let elsewhere = Load::start("unshare", &["--mount", "sleep", "600"])?;
     let namespace =
@@ -424,17 +427,17 @@ fn mounted_elsewhere() -> Result<(), String> {
     while namespace(&elsewhere.pid().to_string())? == namespace("self")? {
         thread::sleep(Duration::from_millis(5));
     }
-    match rig.lab.down("null") {
+    match runner.lab.down("null") {
         Err(LabError::Busy { pids, .. }) if pids == [elsewhere.pid() as i32] => {}
         other => return Err(format!("{other:?} instead of busy with {}", elsewhere.pid())),
     }
     drop(elsewhere);
-    rig.lab.down("null").map_err(said("down"))?;
-    rig.wait_clean()
+    runner.lab.down("null").map_err(said("down"))?;
+    runner.wait_clean()
 }
 
 fn promised() -> Result<(), String> {
-    let rig = Rig::new()?;
+    let runner = Runner::new()?;
     let mut all = options("null", 64);
     all.name = Some("all".into());
     // What may still be taken is at most the size, so that is what has to be large.
@@ -447,27 +450,27 @@ fn promised() -> Result<(), String> {
         .ok_or("no MemAvailable")?;
     all.memory = Some(Bytes::mib(available_kib / 1024 * 3 / 4));
     all.size = all.memory;
-    rig.lab.up(&all, &GO_ON).map_err(said("up"))?;
+    runner.lab.up(&all, &GO_ON).map_err(said("up"))?;
     let more = floodwall_lab::UpOptions { name: Some("more".into()), ..all.clone() };
-    match rig.lab.up(&more, &GO_ON) {
+    match runner.lab.up(&more, &GO_ON) {
         Err(LabError::Memory { promised, .. }) if Some(promised) == all.memory => {}
         other => return Err(format!("{other:?}")),
     }
     let modest = floodwall_lab::UpOptions { memory: Some(Bytes::mib(64)), ..more };
-    rig.lab.up(&modest, &GO_ON).map(drop).map_err(said("up, with less"))
+    runner.lab.up(&modest, &GO_ON).map(drop).map_err(said("up, with less"))
 }
 
 fn busy() -> Result<(), String> {
-    let rig = Rig::new()?;
-    let up = rig.up("hdd-7200", 320, Some(Filesystem::Xfs))?;
+    let runner = Runner::new()?;
+    let up = runner.up("hdd-7200", 320, Some(Filesystem::Xfs))?;
     let flood = up.mounts[0].join("flood").to_string_lossy().into_owned();
     let mut flood = Load::start("dd", &["if=/dev/zero", &format!("of={flood}"), "bs=1M"])?;
-    while rig.lab.stats("hdd-7200").map_err(said("stats"))?.device.write_bytes < 10 << 20 {
+    while runner.lab.stats("hdd-7200").map_err(said("stats"))?.device.write_bytes < 10 << 20 {
         ensure(!flood.ended(), || "dd ended".into())?;
         thread::sleep(Duration::from_millis(20));
     }
-    rig.lab.down("hdd-7200").map_err(said("down"))?;
-    rig.wait_clean()?;
+    runner.lab.down("hdd-7200").map_err(said("down"))?;
+    runner.wait_clean()?;
     ensure(
         flood.ended() || {
             thread::sleep(Duration::from_secs(2));
@@ -478,8 +481,8 @@ fn busy() -> Result<(), String> {
 }
 
 fn recording() -> Result<(), String> {
-    let rig = Rig::new()?;
-    let up = rig.up("hdd-7200", 64, None)?;
+    let runner = Runner::new()?;
+    let up = runner.up("hdd-7200", 64, None)?;
     let device = File::options()
         .read(true)
         .write(true)
@@ -491,7 +494,7 @@ fn recording() -> Result<(), String> {
         .and_then(|()| device.sync_all())
         .map_err(said("write"))?;
     let mut csv = Vec::new();
-    rig.lab.record("hdd-7200", true, false, &mut csv, &GO_ON).map_err(said("record"))?;
+    runner.lab.record("hdd-7200", true, false, &mut csv, &GO_ON).map_err(said("record"))?;
     let csv = String::from_utf8(csv).map_err(said("csv"))?;
     let about = csv.lines().nth(1).ok_or("no comment")?;
     ensure(
@@ -522,23 +525,23 @@ fn recording() -> Result<(), String> {
     let size: f64 = first[size].parse().map_err(said("size"))?;
     ensure(latency >= size / 300.0, || format!("{latency} µs: {csv}"))?;
     ensure(rows.iter().any(|r| r[operation] == "flush"), || csv.clone())?;
-    let timings = rig.lab.stats("hdd-7200").map_err(said("stats"))?.timings;
+    let timings = runner.lab.stats("hdd-7200").map_err(said("stats"))?.timings;
     ensure(timings.flush.count >= 1 && timings.write.count >= 1, || format!("{timings:?}"))
 }
 
 fn rescued() -> Result<(), String> {
-    let rig = Rig::new()?;
-    let up = rig.up("null", 64, Some(Filesystem::Ext4))?;
-    for pid in [guardian_pid(&rig, "null")?, up.server_pid.ok_or("no server")?] {
+    let runner = Runner::new()?;
+    let up = runner.up("null", 64, Some(Filesystem::Ext4))?;
+    for pid in [guardian_pid(&runner, "null")?, up.server_pid.ok_or("no server")?] {
         kill(pid, Signal::STOP)?;
     }
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/lab-rescue");
-    run(script, &[&rig.root().to_string_lossy()])?;
-    let left: Vec<String> = rig
+    run(script, &[&runner.root().to_string_lossy()])?;
+    let left: Vec<String> = runner
         .left()
         .into_iter()
         .filter(|l| l.starts_with("mount") || l.starts_with("/sys"))
         .collect();
     ensure(left.is_empty(), || format!("{left:?}"))
-    // The rig's drop finds the rest: two stopped processes and the state.
+    // The runner's drop finds the rest: two stopped processes and the state.
 }

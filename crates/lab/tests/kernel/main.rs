@@ -14,7 +14,7 @@
 mod kill;
 mod lifecycle;
 mod powercut;
-mod rig;
+mod runner;
 mod verify;
 
 use std::path::Path;
@@ -22,7 +22,7 @@ use std::path::Path;
 use floodwall_lab::{Lab, Role, child};
 use floodwall_testing::process::Watchdog;
 
-use crate::rig::{CHILD, MAKER, rescue_current};
+use crate::runner::{CHILD, MAKER, rescue_current};
 
 /// How often a server is killed under load.
 pub(crate) const KILLS: usize = 20;

@@ -12,7 +12,7 @@ use floodwall_lab::{Filesystem, LabState};
 use floodwall_testing::process::run;
 use floodwall_testing::{ensure, said};
 
-use crate::rig::{Load, Rig};
+use crate::runner::{Load, Runner};
 use crate::{POWER_CUTS_EACH, Test};
 
 pub(crate) const TESTS: &[Test] = &[
@@ -51,8 +51,8 @@ const WRITERS: usize = 2;
 
 /// `preset` has a volatile cache.
 fn cut(preset: &str, filesystem: Filesystem, check: &[&str]) -> Result<(), String> {
-    let rig = Rig::new()?;
-    let up = rig.up(preset, 400, Some(filesystem))?;
+    let runner = Runner::new()?;
+    let up = runner.up(preset, 400, Some(filesystem))?;
     let dir = up.mounts[0].clone();
     let mut durable: Vec<(PathBuf, Vec<u8>)> = Vec::new();
     let (mut lost, mut in_flight) = (0, 0);
@@ -75,7 +75,7 @@ fn cut(preset: &str, filesystem: Filesystem, check: &[&str]) -> Result<(), Strin
             }
             // At another moment of the flood each time.
             thread::sleep(Duration::from_millis(round as u64 * 7 % 40));
-            let cut = rig.lab.powercut(preset).map_err(said("powercut"));
+            let cut = runner.lab.powercut(preset).map_err(said("powercut"));
             stop.store(true, Ordering::Relaxed);
             cut
         })?;
@@ -91,7 +91,7 @@ fn cut(preset: &str, filesystem: Filesystem, check: &[&str]) -> Result<(), Strin
             ensure(Instant::now() < deadline, || format!("round {round}: dd is stuck"))?;
             thread::sleep(Duration::from_millis(5));
         }
-        let up = rig.lab.powerup(preset).map_err(|e| format!("round {round}: powerup: {e}"))?;
+        let up = runner.lab.powerup(preset).map_err(|e| format!("round {round}: powerup: {e}"))?;
         ensure(up.state == LabState::Up && up.mounts == [dir.clone()], || {
             format!("round {round}: {up:?}")
         })?;
@@ -107,10 +107,10 @@ fn cut(preset: &str, filesystem: Filesystem, check: &[&str]) -> Result<(), Strin
     })?;
     // Unmounted in order, the filesystem is without fault.
     rustix::mount::unmount(&dir, rustix::mount::UnmountFlags::empty()).map_err(said("unmount"))?;
-    let device = rig.list()[0].device.clone().ok_or("no device")?.to_string_lossy().into_owned();
+    let device = runner.list()[0].device.clone().ok_or("no device")?.to_string_lossy().into_owned();
     run(check[0], &[&check[1..], &[&device]].concat())?;
-    rig.lab.down(preset).map_err(said("down"))?;
-    rig.wait_clean()
+    runner.lab.down(preset).map_err(said("down"))?;
+    runner.wait_clean()
 }
 
 /// Writes files and notes those whose fsync, and their directory's, came back; ends with the first
@@ -140,37 +140,37 @@ fn write_files(
 }
 
 fn protected() -> Result<(), String> {
-    let rig = Rig::new()?;
+    let runner = Runner::new()?;
     let preset = "raid10-bbwc-2010";
-    let up = rig.up(preset, 64, None)?;
+    let up = runner.up(preset, 64, None)?;
     let contents: Vec<u8> = (0..8u32 << 20).map(|n| (n % 253) as u8).collect();
     // Direct, and never flushed: acknowledged by the controller, most of it still in its cache.
-    let file = rig.root().join("contents");
+    let file = runner.root().join("contents");
     fs::write(&file, &contents).map_err(said("write"))?;
     let device = up.device.ok_or("no device")?.to_string_lossy().into_owned();
     run(
         "dd",
         &[&format!("if={}", file.display()), &format!("of={device}"), "bs=1M", "oflag=direct"],
     )?;
-    rig.lab.powercut(preset).map_err(said("powercut"))?;
-    let up = rig.lab.powerup(preset).map_err(said("powerup"))?;
+    runner.lab.powercut(preset).map_err(said("powercut"))?;
+    let up = runner.lab.powerup(preset).map_err(said("powerup"))?;
     let found = fs::read(up.device.ok_or("no device")?).map_err(said("read"))?;
     ensure(found.starts_with(&contents), || "acknowledged writes are gone".into())
 }
 
 fn no_power() -> Result<(), String> {
-    let rig = Rig::new()?;
-    let up = rig.up("sata-ssd", 64, None)?;
+    let runner = Runner::new()?;
+    let up = runner.up("sata-ssd", 64, None)?;
     let device = up.device.ok_or("no device")?.to_string_lossy().into_owned();
     let write = |device: &str| {
         run("dd", &["if=/dev/urandom", &format!("of={device}"), "bs=4k", "count=4", "oflag=direct"])
     };
     write(&device)?;
-    rig.lab.powercut("sata-ssd").map_err(said("powercut"))?;
-    ensure(rig.list()[0].state == LabState::NoPower, || format!("{:?}", rig.list()))?;
+    runner.lab.powercut("sata-ssd").map_err(said("powercut"))?;
+    ensure(runner.list()[0].state == LabState::NoPower, || format!("{:?}", runner.list()))?;
     ensure(write(&device).is_err(), || "a write without power".into())?;
-    ensure(rig.lab.powercut("sata-ssd").is_err(), || "cut twice".into())?;
-    let up = rig.lab.powerup("sata-ssd").map_err(said("powerup"))?;
+    ensure(runner.lab.powercut("sata-ssd").is_err(), || "cut twice".into())?;
+    let up = runner.lab.powerup("sata-ssd").map_err(said("powerup"))?;
     write(&up.device.ok_or("no device")?.to_string_lossy())?;
-    ensure(rig.lab.powerup("sata-ssd").is_err(), || "powered twice".into())
+    ensure(runner.lab.powerup("sata-ssd").is_err(), || "powered twice".into())
 }

@@ -4,7 +4,7 @@ use floodwall_testing::process::run;
 use floodwall_testing::{ensure, said};
 
 use crate::Test;
-use crate::rig::{GO_ON, Rig, options};
+use crate::runner::{GO_ON, Runner, options};
 
 pub(crate) const TESTS: &[Test] = &[Test {
     name: "fio verifies what it wrote on several devices",
@@ -26,10 +26,10 @@ const DEVICES: &[(&str, &str, u32)] = &[
 
 fn verified() -> Result<(), String> {
     for (preset, amount, block_size) in DEVICES {
-        let rig = Rig::new()?;
+        let runner = Runner::new()?;
         let mut options = options(preset, 128);
         options.block_size = *block_size;
-        let up = rig.lab.up(&options, &GO_ON).map_err(said("up"))?;
+        let up = runner.lab.up(&options, &GO_ON).map_err(said("up"))?;
         let device = up.device.ok_or("no device")?;
         let smallest = format!("--bsrange={block_size}-128k");
         // Two jobs that share nothing, deep queues, odd sizes, trims between, and each block read
@@ -62,7 +62,7 @@ fn verified() -> Result<(), String> {
         )
         .map_err(|e| format!("{preset}: {e}"))?;
         ensure(text.contains("err= 0"), || format!("{preset}: {text}"))?;
-        let stats = rig.lab.stats(preset).map_err(said("stats"))?;
+        let stats = runner.lab.stats(preset).map_err(said("stats"))?;
         ensure(stats.device.reads > 0 && stats.device.errors == 0, || {
             format!("{preset}: {stats:?}")
         })?;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! TOML file ────────┐
-//! `commit,threads=10` ┼─ parse ──▶ Scenario ──▶ a Rig runs it
+//! `commit,threads=10` ┼─ parse ──▶ Scenario ──▶ a Runner runs it
 //! built-in list ────┘
 //! ```
 //!
@@ -135,7 +135,7 @@ pub struct Victim {
     pub rate: Option<f64>,
     /// In place of `rate`: the percentage of its closed-loop rate alone that falls due, above 0
     /// and up to 100. The function [`settle_rates`] measures that and makes a rate of it; no
-    /// rig runs a percentage.
+    /// runner runs a percentage.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_percent: Option<f64>,
 }

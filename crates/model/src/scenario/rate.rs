@@ -2,7 +2,7 @@
 
 use super::Scenario;
 use crate::counts::count;
-use crate::rig::{Rig, RigError, Watch};
+use crate::runner::{Runner, RunnerError, Watch};
 use crate::setting::Setting;
 use crate::trial::PhaseKind;
 
@@ -24,19 +24,19 @@ pub fn unsettled_rate(scenario: &Scenario) -> Option<String> {
 /// rate that was settled.
 ///
 /// # Errors
-/// [`RigError`] of the trial, or because a victim did nothing alone. The scenario is as it was.
+/// [`RunnerError`] of the trial, or because a victim did nothing alone. The scenario is as it was.
 pub fn settle_rates(
-    rig: &mut dyn Rig,
+    runner: &mut dyn Runner,
     scenario: &mut Scenario,
     setting: &Setting,
     watch: &mut dyn Watch,
-) -> Result<Vec<String>, RigError> {
+) -> Result<Vec<String>, RunnerError> {
     if unsettled_rate(scenario).is_none() {
         return Ok(Vec::new());
     }
     let mut alone = Scenario { phases: vec![PhaseKind::Victim], ..scenario.clone() };
     alone.victims.iter_mut().for_each(|victim| victim.rate_percent = None);
-    let trial = rig.run(&alone, setting, 1, watch)?;
+    let trial = runner.run(&alone, setting, 1, watch)?;
     let phase = trial.phases.first();
     let mut settled = scenario.victims.clone();
     let mut lines = Vec::new();
@@ -52,7 +52,7 @@ pub fn settle_rates(
                  per second",
                 victim.name
             );
-            return Err(RigError { source: why.into(), partial: None, interrupted: false });
+            return Err(RunnerError { source: why.into(), partial: None, interrupted: false });
         }
         lines.push(format!(
             "victim '{}' asks for {rate}/s, {percent} % of the {}/s that it does alone",
@@ -74,14 +74,14 @@ mod tests {
     /// Each victim does so many operations in two seconds alone.
     struct Fixed(Vec<u64>);
 
-    impl Rig for Fixed {
+    impl Runner for Fixed {
         fn run(
             &mut self,
             scenario: &Scenario,
             setting: &Setting,
             round: u32,
             _watch: &mut dyn Watch,
-        ) -> Result<Trial, RigError> {
+        ) -> Result<Trial, RunnerError> {
             assert_eq!(scenario.phases, [PhaseKind::Victim]);
             assert_eq!(unsettled_rate(scenario), None, "it would be run as a closed loop");
             let victims =
@@ -127,14 +127,14 @@ mod tests {
     #[test]
     fn nothing_is_run_without_a_share_and_a_victim_that_does_nothing_has_none() {
         struct Never;
-        impl Rig for Never {
+        impl Runner for Never {
             fn run(
                 &mut self,
                 _: &Scenario,
                 _: &Setting,
                 _: u32,
                 _: &mut dyn Watch,
-            ) -> Result<Trial, RigError> {
+            ) -> Result<Trial, RunnerError> {
                 panic!("nothing is to be measured")
             }
         }

@@ -108,7 +108,7 @@ mod tests {
     use crate::fs::FsKind;
     use crate::kernel::Generation;
     use crate::options::SimOptions;
-    use crate::rig::SimRig;
+    use crate::runner::SimRunner;
 
     const WAITED_FOR: Flags = Flags { sync: true, idle: false, meta: false, background: false };
 
@@ -121,7 +121,7 @@ mod tests {
             member_queues: 5,
             ..SimOptions::new(DeviceSpec::preset("raid10-bbwc-2010").unwrap())
         };
-        let (mut machine, _) = SimRig::new(options).build(&Setting::default(), 0).unwrap();
+        let (mut machine, _) = SimRunner::new(options).build(&Setting::default(), 0).unwrap();
         machine.run_until(Nanos::from_millis(1));
         (machine, ProcessIndex(0))
     }

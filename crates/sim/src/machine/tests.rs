@@ -9,7 +9,7 @@ use floodwall_device::{
     Completion, Device, DeviceSpec, DeviceStats, LostWrites, Nanos, Op, Profile, Request,
 };
 use floodwall_model::scenario::{parse_flood, parse_victim};
-use floodwall_model::{Bytes, Rig, Scenario, Setting, scenario};
+use floodwall_model::{Bytes, Runner, Scenario, Setting, scenario};
 use proptest::prelude::*;
 
 use super::*;
@@ -21,7 +21,7 @@ use crate::fs::FsKind;
 use crate::kernel::Generation;
 use crate::options::SimOptions;
 use crate::request::{IoRequest, PriorityClass, ProcessIndex};
-use crate::rig::SimRig;
+use crate::runner::SimRunner;
 use crate::setup::PlacedLoads;
 
 /// What a device was asked for: operation, first byte, length, when it was submitted and when it
@@ -94,7 +94,7 @@ fn running(
     scenario: &Scenario,
 ) -> (Machine, PlacedLoads, Log) {
     let log = Log::default();
-    let (mut machine, _) = SimRig::new(options).build(setting, 0).unwrap();
+    let (mut machine, _) = SimRunner::new(options).build(setting, 0).unwrap();
     let spied = Arc::clone(&log);
     machine.block.wrap_device(|inner| Box::new(Spy { inner, log: spied }));
     let loads = PlacedLoads::place(&mut machine, scenario, 7).unwrap();
@@ -166,7 +166,7 @@ fn priorities(fs: &str, pairs: &[(&str, &str)]) -> [BTreeSet<(PriorityClass, u8)
 /// The same, and those of the worker of `io.max`.
 fn submitted(fs: &str, pairs: &[(&str, &str)]) -> [BTreeSet<(PriorityClass, u8)>; 4] {
     let options = SimOptions { fs: fs.parse().unwrap(), ..options("raid10-bbwc-2010") };
-    let (mut machine, _) = SimRig::new(options).build(&setting(pairs), 0).unwrap();
+    let (mut machine, _) = SimRunner::new(options).build(&setting(pairs), 0).unwrap();
     let seen = Rc::new(RefCell::default());
     let recording = Box::new(Recording { inner: Noop::new(true), seen: Rc::clone(&seen) });
     let mut change = Change::default();
@@ -215,7 +215,7 @@ fn each_submits_with_its_own_priority() {
 fn priorities_and_depths_read_back_and_what_has_none_is_told() {
     let build = |device: &str, fs: &str, lab, pairs: &[(&str, &str)]| {
         let options = SimOptions { fs: fs.parse().unwrap(), lab, ..options(device) };
-        SimRig::new(options).build(&setting(pairs), 0).map(|(_, in_force)| in_force)
+        SimRunner::new(options).build(&setting(pairs), 0).map(|(_, in_force)| in_force)
     };
     let given = [
         ("device.queue_depth", "4"),
@@ -508,8 +508,8 @@ fn the_same_seed_gives_the_same_trial() {
     s.timing.measure = std::time::Duration::from_secs(2);
     s.timing.warmup_max = std::time::Duration::from_secs(2);
     let run = |seed| {
-        let mut rig = SimRig::new(SimOptions { seed, ..options("hdd-7200") });
-        rig.run(&s, &Setting::default(), 2, &mut ()).unwrap()
+        let mut runner = SimRunner::new(SimOptions { seed, ..options("hdd-7200") });
+        runner.run(&s, &Setting::default(), 2, &mut ()).unwrap()
     };
     let first = run(3);
     assert_eq!(first, run(3));
@@ -536,7 +536,7 @@ fn a_chunk_of_xfs_in_2_6_32_is_a_cluster() {
     for (fs, counted, submitted) in [(FsKind::Xfs, 1, 3_000), (FsKind::Ext3, 1_536, 1_536)] {
         let options =
             SimOptions { generation: Generation::K2_6_32, fs, ..options("raid10-bbwc-2010") };
-        let (mut machine, _) = SimRig::new(options).build(&Setting::default(), 0).unwrap();
+        let (mut machine, _) = SimRunner::new(options).build(&Setting::default(), 0).unwrap();
         let file = machine.create_file(0, 3_000 << 12, true, false);
         machine.cache.dirty(file, 0, 3_000, Nanos::ZERO);
         machine.inode_dirtied(file);
@@ -631,7 +631,7 @@ fn a_group_s_dirty_pages_stay_below_the_share_of_its_memory() {
 #[test]
 fn groups_are_refused_where_they_hold_nothing() {
     let why = |options: SimOptions, pairs: &[(&str, &str)]| {
-        SimRig::new(options).build(&setting(pairs), 0).err().unwrap().to_string()
+        SimRunner::new(options).build(&setting(pairs), 0).err().unwrap().to_string()
     };
     let nfs = SimOptions { fs: FsKind::Nfs { server_async: false }, ..options("raid10-bbwc-2010") };
     let io_max = [("flood:io.max", "wbps=1000000")];
@@ -656,7 +656,7 @@ fn groups_are_refused_where_they_hold_nothing() {
 fn a_priority_under_bfq_is_refused_beside_groups() {
     let build = |bfq_groups, pairs: &[(&str, &str)]| {
         let options = SimOptions { bfq_groups, ..options("sata-ssd") };
-        SimRig::new(options).build(&setting(pairs), 0).err().map(|error| error.to_string())
+        SimRunner::new(options).build(&setting(pairs), 0).err().map(|error| error.to_string())
     };
     let (bfq, first) = (("scheduler", "bfq"), ("victim.ioprio", "be/0"));
     let paced = ("flood:io.max", "wbps=60000000");

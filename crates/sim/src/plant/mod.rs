@@ -35,7 +35,7 @@ use crate::error::SimError;
 use crate::groups;
 use crate::machine::Machine;
 use crate::options::SimOptions;
-use crate::rig::SimRig;
+use crate::runner::SimRunner;
 use crate::setup::{self, Placed, PlacedLoads};
 use crate::throttle::BdiId;
 use crate::workload::{Program, seeded};
@@ -56,8 +56,8 @@ impl SimPlant {
     /// (`flood:memory.high=max`).
     ///
     /// # Errors
-    /// [`SimError`]: whatever a [`SimRig`] would refuse, devices that can't be of one machine, and
-    /// two loads of one name.
+    /// [`SimError`]: whatever a [`SimRunner`] would refuse, devices that can't be of one machine,
+    /// and two loads of one name.
     pub fn new(parts: Vec<PlantDevice>, setting: &Setting) -> Result<Self, SimError> {
         check(&parts)?;
         if let (Some(knob), true) = (groups::first_knob(setting), parts.len() > 1) {
@@ -82,9 +82,9 @@ impl SimPlant {
 
     fn add(&mut self, i: usize, part: PlantDevice, setting: &Setting) -> Result<(), SimError> {
         setup::check(&part.scenario)?;
-        let rig = SimRig::new(part.options.clone());
-        let (machine, _) = rig.build(setting, i as u64)?;
-        let scenario = rig.fit_to(&part.scenario, &machine)?;
+        let runner = SimRunner::new(part.options.clone());
+        let (machine, _) = runner.build(setting, i as u64)?;
+        let scenario = runner.fit_to(&part.scenario, &machine)?;
         self.machines.push(machine);
         let options = part.options;
         let members = options.member_queues.max(1);

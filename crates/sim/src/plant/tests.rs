@@ -1,4 +1,4 @@
-//! A plant is the machine that the rig runs, however often it is observed; its knobs act as the
+//! A plant is the machine that the runner runs, however often it is observed; its knobs act as the
 //! kernel's do.
 
 use floodwall_device::spec::{Fault, FaultKind};
@@ -144,14 +144,14 @@ fn steps_of_any_length_give_the_same_machine() {
 }
 
 #[test]
-fn a_plant_of_one_device_is_the_machine_that_the_rig_runs() {
+fn a_plant_of_one_device_is_the_machine_that_the_runner_runs() {
     let with = |seed| {
         let options = SimOptions { seed, ..options("hdd-7200") };
         part(options, &["commit,threads=2,size=32MiB,name=db"], &["seq,size=1GiB,name=copy"])
     };
     let parts = with(3);
-    let rig = SimRig::new(parts.options.clone());
-    let (mut machine, _) = rig.build(&Setting::default(), 0).unwrap();
+    let runner = SimRunner::new(parts.options.clone());
+    let (mut machine, _) = runner.build(&Setting::default(), 0).unwrap();
     let loads = PlacedLoads::place(&mut machine, &parts.scenario, 3).unwrap();
     machine.start_load(loads.floods[0].load);
     machine.start_load(loads.victims[0].load);

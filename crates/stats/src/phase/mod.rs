@@ -16,7 +16,7 @@ mod warmup;
 
 use std::time::Duration;
 
-use floodwall_model::rig::{Second, Step};
+use floodwall_model::runner::{Second, Step};
 use floodwall_model::trial::HostSample;
 use floodwall_model::{Phase, Watch};
 

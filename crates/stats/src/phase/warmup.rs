@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use floodwall_model::rig::Step;
+use floodwall_model::runner::Step;
 use floodwall_model::trial::{HostSample, Warmup};
 use floodwall_model::{Bytes, Watch};
 

@@ -14,7 +14,7 @@ pub struct Options {
     pub objective: Objective,
     /// Decides orders.
     pub seed: u64,
-    /// Trials of an earlier, interrupted search on the same rig and scenario, each with its
+    /// Trials of an earlier, interrupted search on the same runner and scenario, each with its
     /// requested setting.
     pub earlier: Vec<Earlier>,
     /// Settings that race beside those of the space, each with its name.

@@ -11,7 +11,7 @@ use super::trials::IN_VAIN;
 use super::*;
 use crate::objective::Objective;
 use crate::space::{Description, Kind, Point};
-use crate::testing::{SurfaceRig, Truth, disk, scenario};
+use crate::testing::{SurfaceRunner, Truth, disk, scenario};
 
 /// A device with everything whose loads can't be told apart.
 fn space(reference: &Reference) -> Space {
@@ -149,46 +149,51 @@ fn true_score(truth: Truth) -> f64 {
     })
 }
 
-/// Runs a search of so many seconds of the rig's own time.
+/// Runs a search of so many seconds of the runner's own time.
 fn search(surface: Surface, noise: f64, seconds: f64, seed: u64) -> Outcome {
-    let mut rig = SurfaceRig::new(noise, move |s| Ok(surface(s)));
-    rig.seed = seed;
-    search_on(&mut rig, seconds, seed, Vec::new())
+    let mut runner = SurfaceRunner::new(noise, move |s| Ok(surface(s)));
+    runner.seed = seed;
+    search_on(&mut runner, seconds, seed, Vec::new())
 }
 
-fn search_on(rig: &mut SurfaceRig, seconds: f64, seed: u64, earlier: Vec<Earlier>) -> Outcome {
-    search_in(&mut space, rig, seconds, seed, earlier)
+fn search_on(
+    runner: &mut SurfaceRunner,
+    seconds: f64,
+    seed: u64,
+    earlier: Vec<Earlier>,
+) -> Outcome {
+    search_in(&mut space, runner, seconds, seed, earlier)
 }
 
 fn search_in(
     space: &mut dyn FnMut(&Reference) -> Space,
-    rig: &mut SurfaceRig,
+    runner: &mut SurfaceRunner,
     seconds: f64,
     seed: u64,
     earlier: Vec<Earlier>,
 ) -> Outcome {
     let time = Rc::new(Cell::new(0.0));
-    let mut timed = Timed { rig, time: Rc::clone(&time) };
+    let mut timed = Timed { runner, time: Rc::clone(&time) };
     let options = Options { seconds, seed, earlier, ..Options::default() };
     let mut now = || time.get();
     tune(&mut timed, &scenario(5), space, &options, Clock::Wall(&mut now), &mut (), &mut |_| ())
 }
 
 struct Timed<'a> {
-    rig: &'a mut SurfaceRig,
+    runner: &'a mut SurfaceRunner,
     time: Rc<Cell<f64>>,
 }
 
-impl Rig for Timed<'_> {
+impl Runner for Timed<'_> {
     fn run(
         &mut self,
         scenario: &Scenario,
         setting: &Setting,
         round: u32,
         watch: &mut dyn Watch,
-    ) -> Result<Trial, floodwall_model::RigError> {
-        let result = self.rig.run(scenario, setting, round, watch);
-        self.time.set(self.rig.seconds);
+    ) -> Result<Trial, floodwall_model::RunnerError> {
+        let result = self.runner.run(scenario, setting, round, watch);
+        self.time.set(self.runner.seconds);
         result
     }
 }
@@ -265,9 +270,9 @@ fn a_larger_space_is_searched_as_well() {
         let best =
             points.iter().map(|p| true_score(surface(&space.setting(p)))).fold(f64::MIN, f64::max);
         let share = |seed| {
-            let mut rig = SurfaceRig::new(0.05, move |s| Ok(surface(s)));
-            rig.seed = seed;
-            let outcome = search_in(&mut space_of_all, &mut rig, seconds, seed, Vec::new());
+            let mut runner = SurfaceRunner::new(0.05, move |s| Ok(surface(s)));
+            runner.seed = seed;
+            let outcome = search_in(&mut space_of_all, &mut runner, seconds, seed, Vec::new());
             (true_score(surface(&recommended(&outcome))) - best).exp()
         };
         let shares: Vec<f64> = (0..10).map(share).collect();
@@ -362,30 +367,30 @@ fn only_fresh_trials_decide() {
 
 #[test]
 fn a_knob_that_the_kernel_refuses_is_out_with_its_reason_and_the_search_goes_on() {
-    let mut rig = SurfaceRig::new(0.05, |setting| {
+    let mut runner = SurfaceRunner::new(0.05, |setting| {
         if setting.get("scheduler") == Some("bfq") {
             Err("no such elevator".into())
         } else {
             Ok(separable(setting))
         }
     });
-    let outcome = search_on(&mut rig, 600.0, 2, Vec::new());
+    let outcome = search_on(&mut runner, 600.0, 2, Vec::new());
     assert!(outcome.candidates.iter().any(|c| c.failure.as_deref() == Some("no such elevator")));
     assert_eq!(outcome.recommendation, Recommendation::Winner);
     assert_ne!(recommended(&outcome).get("scheduler"), Some("bfq"));
 }
 
 #[test]
-fn a_level_that_the_rig_refuses_is_left_out_and_said_once() {
+fn a_level_that_the_runner_refuses_is_left_out_and_said_once() {
     struct Without<'a>(Timed<'a>);
-    impl Rig for Without<'_> {
+    impl Runner for Without<'_> {
         fn run(
             &mut self,
             scenario: &Scenario,
             setting: &Setting,
             round: u32,
             watch: &mut dyn Watch,
-        ) -> Result<Trial, floodwall_model::RigError> {
+        ) -> Result<Trial, floodwall_model::RunnerError> {
             assert_eq!(setting.get("wbt_lat_usec"), None, "{setting}");
             self.0.run(scenario, setting, round, watch)
         }
@@ -402,12 +407,12 @@ fn a_level_that_the_rig_refuses_is_left_out_and_said_once() {
         }
     }
     let time = Rc::new(Cell::new(0.0));
-    let mut rig = SurfaceRig::new(0.05, |setting| Ok(separable(setting)));
-    let mut rig = Without(Timed { rig: &mut rig, time: Rc::clone(&time) });
+    let mut runner = SurfaceRunner::new(0.05, |setting| Ok(separable(setting)));
+    let mut runner = Without(Timed { runner: &mut runner, time: Rc::clone(&time) });
     let options = Options { seconds: 600.0, seed: 2, ..Options::default() };
     let (mut now, mut heard) = (|| time.get(), Heard::default());
     let outcome = tune(
-        &mut rig,
+        &mut runner,
         &scenario(5),
         &mut space,
         &options,
@@ -421,9 +426,9 @@ fn a_level_that_the_rig_refuses_is_left_out_and_said_once() {
 
 #[test]
 fn a_device_that_vanishes_ends_the_search_with_what_was_measured() {
-    let mut rig = SurfaceRig::new(0.05, |setting| Ok(separable(setting)));
-    rig.vanish_at = Some(8);
-    let outcome = search_on(&mut rig, 600.0, 2, Vec::new());
+    let mut runner = SurfaceRunner::new(0.05, |setting| Ok(separable(setting)));
+    runner.vanish_at = Some(8);
+    let outcome = search_on(&mut runner, 600.0, 2, Vec::new());
     let Recommendation::NotMeasured { why } = &outcome.recommendation else {
         panic!("{:?}", outcome.recommendation)
     };
@@ -434,23 +439,23 @@ fn a_device_that_vanishes_ends_the_search_with_what_was_measured() {
 
 #[test]
 fn a_disturbed_trial_is_repeated_and_a_neighbour_that_stays_does_not_take_the_time() {
-    let mut rig = SurfaceRig::new(0.05, |setting| Ok(separable(setting)));
-    rig.robbed_at = vec![4];
-    let outcome = search_on(&mut rig, 600.0, 2, Vec::new());
+    let mut runner = SurfaceRunner::new(0.05, |setting| Ok(separable(setting)));
+    runner.robbed_at = vec![4];
+    let outcome = search_on(&mut runner, 600.0, 2, Vec::new());
     let disturbed = |o: &Outcome| o.candidates.iter().map(|c| c.disturbed.len()).sum::<usize>();
     assert_eq!(disturbed(&outcome), 1);
     assert_eq!(outcome.recommendation, Recommendation::Winner);
-    let mut rig = SurfaceRig::new(0.05, |setting| Ok(separable(setting)));
-    rig.robbed_at = (1..1_000).collect();
-    let outcome = search_on(&mut rig, 600.0, 2, Vec::new());
+    let mut runner = SurfaceRunner::new(0.05, |setting| Ok(separable(setting)));
+    runner.robbed_at = (1..1_000).collect();
+    let outcome = search_on(&mut runner, 600.0, 2, Vec::new());
     assert_eq!(disturbed(&outcome), IN_VAIN as usize);
     assert_eq!(outcome.recommendation, Recommendation::Winner);
 }
 
 #[test]
-fn a_rig_that_does_not_work_at_all_says_so() {
-    let mut rig = SurfaceRig::new(0.05, |_| Err("the disk is full".into()));
-    let outcome = search_on(&mut rig, 600.0, 2, Vec::new());
+fn a_runner_that_does_not_work_at_all_says_so() {
+    let mut runner = SurfaceRunner::new(0.05, |_| Err("the disk is full".into()));
+    let outcome = search_on(&mut runner, 600.0, 2, Vec::new());
     assert_eq!(
         outcome.recommendation,
         Recommendation::NotMeasured {
@@ -461,14 +466,14 @@ fn a_rig_that_does_not_work_at_all_says_so() {
 
 #[test]
 fn an_interrupted_search_goes_on_from_its_trials() {
-    let mut rig = SurfaceRig::new(0.05, |setting| Ok(separable(setting)));
-    rig.interrupt_at = Some(12);
-    let first = search_on(&mut rig, 600.0, 2, Vec::new());
+    let mut runner = SurfaceRunner::new(0.05, |setting| Ok(separable(setting)));
+    runner.interrupt_at = Some(12);
+    let first = search_on(&mut runner, 600.0, 2, Vec::new());
     assert!(first.interrupted);
     let earlier: Vec<Earlier> = first.candidates.iter().map(kept_of).collect();
-    rig.interrupt_at = None;
-    rig.seconds = 0.0;
-    let second = search_on(&mut rig, 600.0, 3, earlier);
+    runner.interrupt_at = None;
+    runner.seconds = 0.0;
+    let second = search_on(&mut runner, 600.0, 3, earlier);
     let before: usize = first.candidates.iter().map(|c| c.trials.len()).sum();
     let all: usize = second.candidates.iter().map(|c| c.trials.len() + c.final_trials.len()).sum();
     assert_eq!(all, before + second.trials_run as usize);
@@ -498,9 +503,9 @@ fn kept_trials(outcome: &Outcome) -> usize {
 
 #[test]
 fn what_was_measured_earlier_is_kept_whatever_becomes_of_the_reference() {
-    let mut rig = SurfaceRig::new(0.05, |setting| Ok(separable(setting)));
-    (rig.interrupt_at, rig.robbed_at) = (Some(12), vec![4]);
-    let first = search_on(&mut rig, 600.0, 2, Vec::new());
+    let mut runner = SurfaceRunner::new(0.05, |setting| Ok(separable(setting)));
+    (runner.interrupt_at, runner.robbed_at) = (Some(12), vec![4]);
+    let first = search_on(&mut runner, 600.0, 2, Vec::new());
     let mut earlier: Vec<Earlier> = first.candidates.iter().map(kept_of).collect();
     // A default whose trials have no victim alone: the reference has to be measured again.
     for trial in &mut earlier[0].trials {
@@ -509,9 +514,9 @@ fn what_was_measured_earlier_is_kept_whatever_becomes_of_the_reference() {
     let before: usize = earlier.iter().map(|e| e.trials.len() + e.disturbed.len()).sum();
     assert_eq!(before, 12, "the disturbed one and the interrupted one included");
     for (interrupt_at, vanish_at) in [(Some(1), None), (None, Some(1))] {
-        let mut rig = SurfaceRig::new(0.05, |setting| Ok(separable(setting)));
-        (rig.interrupt_at, rig.vanish_at) = (interrupt_at, vanish_at);
-        let second = search_on(&mut rig, 600.0, 3, earlier.clone());
+        let mut runner = SurfaceRunner::new(0.05, |setting| Ok(separable(setting)));
+        (runner.interrupt_at, runner.vanish_at) = (interrupt_at, vanish_at);
+        let second = search_on(&mut runner, 600.0, 3, earlier.clone());
         assert_eq!(second.reference, None);
         let partial = usize::from(second.interrupted);
         assert_eq!(kept_trials(&second), before + partial, "{:?}", second.recommendation);
@@ -523,9 +528,9 @@ fn what_was_measured_earlier_is_kept_whatever_becomes_of_the_reference() {
 
 #[test]
 fn another_drain_rate_loses_no_trial() {
-    let mut rig = SurfaceRig::new(0.05, |setting| Ok(separable(setting)));
-    rig.interrupt_at = Some(20);
-    let first = search_on(&mut rig, 600.0, 2, Vec::new());
+    let mut runner = SurfaceRunner::new(0.05, |setting| Ok(separable(setting)));
+    runner.interrupt_at = Some(20);
+    let first = search_on(&mut runner, 600.0, 2, Vec::new());
     let mut earlier: Vec<Earlier> = first.candidates.iter().map(kept_of).collect();
     for host in
         earlier[0].trials.iter_mut().flat_map(|t| &mut t.phases).flat_map(|p| &mut p.intervals)
@@ -538,9 +543,9 @@ fn another_drain_rate_loses_no_trial() {
         |e: &&Earlier| e.setting.get("vm.dirty_bytes").is_some() && !e.trials.is_empty();
     let limit = earlier.iter().find(of_limits).expect("a limit was tried").clone();
     let before: usize = earlier.iter().map(|e| e.trials.len() + e.disturbed.len()).sum();
-    let mut rig = SurfaceRig::new(0.05, |setting| Ok(separable(setting)));
-    rig.seed = 2;
-    let second = search_on(&mut rig, 600.0, 3, earlier);
+    let mut runner = SurfaceRunner::new(0.05, |setting| Ok(separable(setting)));
+    runner.seed = 2;
+    let second = search_on(&mut runner, 600.0, 3, earlier);
     assert_eq!(kept_trials(&second), before + second.trials_run as usize);
     let again =
         second.candidates.iter().find(|c| c.setting == limit.setting).expect("it is still there");
@@ -558,7 +563,7 @@ fn one_failure_of_the_setting_in_force_costs_a_trial_and_not_the_search() {
     let fails = |which: fn(u32) -> bool| {
         let runs = Rc::clone(&runs);
         runs.set(0);
-        SurfaceRig::new(0.05, move |setting| {
+        SurfaceRunner::new(0.05, move |setting| {
             if setting.is_empty() {
                 runs.set(runs.get() + 1);
                 if which(runs.get()) {
@@ -581,11 +586,11 @@ fn one_failure_of_the_setting_in_force_costs_a_trial_and_not_the_search() {
 
 #[test]
 fn a_space_of_one_point_keeps_the_default() {
-    let mut rig = SurfaceRig::new(0.05, |setting| Ok(separable(setting)));
+    let mut runner = SurfaceRunner::new(0.05, |setting| Ok(separable(setting)));
     let options = Options { seconds: 600.0, ..Options::default() };
     let mut only = |_: &Reference| Space::of(&Description::default());
     let outcome =
-        tune(&mut rig, &scenario(5), &mut only, &options, Clock::Trials, &mut (), &mut |_| ());
+        tune(&mut runner, &scenario(5), &mut only, &options, Clock::Trials, &mut (), &mut |_| ());
     assert_eq!(
         (outcome.recommendation, outcome.trials_run, outcome.space),
         (Recommendation::Default, 1, 1)
@@ -649,12 +654,12 @@ fn all_rounds_of_a_final_are_compared_by_one_percentile() {
     use floodwall_model::LatencyCounts;
     use floodwall_model::trial::{LoadTotals, OpLatencies};
     let trials = |slow_ns: u64| {
-        let mut rig = SurfaceRig::new(0.0, |_| Ok(flat(&Setting::default())));
+        let mut runner = SurfaceRunner::new(0.0, |_| Ok(flat(&Setting::default())));
         let mut trials = Vec::new();
         for round in 1..=4 {
             // The same luck in each round.
-            (rig.runs, rig.seconds) = (0, 0.0);
-            let mut trial = rig.run(&scenario(1), &Setting::default(), round, &mut ()).unwrap();
+            (runner.runs, runner.seconds) = (0, 0.0);
+            let mut trial = runner.run(&scenario(1), &Setting::default(), round, &mut ()).unwrap();
             for phase in &mut trial.phases {
                 let commit =
                     LatencyCounts::from_values([vec![1_000_000; 25], vec![slow_ns]].concat());

@@ -37,7 +37,7 @@ impl Search<'_> {
             (self.tell)(Turn { stage, round, name: &candidate.name, spent_s });
             self.watch.begin();
             self.trials_run += 1;
-            match self.rig.run(&scenario, &candidate.setting, round, &mut self.watch) {
+            match self.runner.run(&scenario, &candidate.setting, round, &mut self.watch) {
                 Ok(trial) => {
                     self.failures = 0;
                     self.spent_on_trials += length_s(&trial);

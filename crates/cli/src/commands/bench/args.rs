@@ -231,7 +231,7 @@ impl ScenarioArgs {
         Ok(Some(User::named(name)?))
     }
 
-    /// How the host rig is opened for it.
+    /// How the host runner is opened for it.
     pub(crate) fn options(
         &self,
         user: Option<User>,

@@ -1,5 +1,5 @@
-//! `floodwall bench`: arguments → scenario → host rig → rounds → document → the formats that were
-//! asked for.
+//! `floodwall bench`: arguments → scenario → host runner → rounds → document → the formats that
+//! were asked for.
 
 mod args;
 pub(crate) mod document;
@@ -13,9 +13,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::Context;
 use floodwall_bench::scratch::{self, Leftover};
 use floodwall_bench::space::{self, Fitted};
-use floodwall_bench::{BenchError, HostRig};
+use floodwall_bench::{BenchError, HostRunner};
 use floodwall_host::SysRoot;
-use floodwall_model::{Bytes, Rig, Scenario, Setting, Trial, Watch, scenario, toml_text};
+use floodwall_model::{Bytes, Runner, Scenario, Setting, Trial, Watch, scenario, toml_text};
 use floodwall_report::schema::{Baseline, Document};
 use floodwall_report::verdict::{self, Outcome};
 use floodwall_report::{markdown, text, timeline};
@@ -51,17 +51,17 @@ pub(crate) fn run(args: &BenchArgs, origin: Instant) -> anyhow::Result<Exit> {
     let started_at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let user = args.loads.user(&scenario)?;
     let options = args.loads.options(user, origin, &stop);
-    let rig = HostRig::open(SysRoot::live()?, &args.dir, options)?;
+    let runner = HostRunner::open(SysRoot::live()?, &args.dir, options)?;
     for left in scratch::leftovers(&args.dir)? {
         let warning = leftover_warning(&left, &args.dir);
         notice(&format!("warning: {warning}"));
         warnings.push(warning);
     }
-    warnings.extend(rig.notes().iter().cloned());
+    warnings.extend(runner.notes().iter().cloned());
     let Fitted { scenario, needed, warnings: fitting } =
-        space::fit(&scenario, rig.room(args.loads.size)?)?;
+        space::fit(&scenario, runner.room(args.loads.size)?)?;
     let lab =
-        rig.facts().device.as_ref().and_then(|device| super::lab::Measured::begin(&device.name));
+        runner.facts().device.as_ref().and_then(|device| super::lab::Measured::begin(&device.name));
     // A lab device takes no space on a disk.
     if args.progress != Show::Never && lab.is_none() {
         notice(&space_notice(needed, &args.dir));
@@ -72,7 +72,7 @@ pub(crate) fn run(args: &BenchArgs, origin: Instant) -> anyhow::Result<Exit> {
     warnings.extend(fitting);
 
     let mut scenario = scenario;
-    let measured = measure(rig, &mut scenario, args, &stop)?;
+    let measured = measure(runner, &mut scenario, args, &stop)?;
     warnings.extend(measured.warnings);
     warnings.extend(lab.and_then(|lab| lab.warning()));
     let failure = measured.failure;
@@ -147,12 +147,12 @@ struct Measured {
 /// # Errors
 /// Why that could not be measured.
 pub(crate) fn settle_rates(
-    rig: &mut dyn Rig,
+    runner: &mut dyn Runner,
     scenario: &mut Scenario,
     setting: &Setting,
     watch: &mut dyn Watch,
 ) -> anyhow::Result<()> {
-    let lines = scenario::settle_rates(rig, scenario, setting, watch)
+    let lines = scenario::settle_rates(runner, scenario, setting, watch)
         .map_err(|error| anyhow::Error::from_boxed(error.source))?;
     lines.iter().for_each(|line| notice(line));
     Ok(())
@@ -160,25 +160,25 @@ pub(crate) fn settle_rates(
 
 /// Prefills, settles rates, runs all rounds and removes every file, whatever happens in between.
 fn measure(
-    mut rig: HostRig,
+    mut runner: HostRunner,
     scenario: &mut Scenario,
     args: &BenchArgs,
     stop: &Arc<AtomicBool>,
 ) -> anyhow::Result<Measured> {
     let mut progress = Progress::new(args.progress, scenario, Arc::clone(stop));
     let mut trials = Vec::new();
-    let mut failure = rig.prepare(scenario, &mut progress).err().map(anyhow::Error::from);
+    let mut failure = runner.prepare(scenario, &mut progress).err().map(anyhow::Error::from);
     if failure.is_none() {
-        failure = settle_rates(&mut rig, scenario, &Setting::default(), &mut progress).err();
+        failure = settle_rates(&mut runner, scenario, &Setting::default(), &mut progress).err();
     }
-    for unseen in rig.unseen() {
+    for unseen in runner.unseen() {
         notice(&format!("warning: can't see {}: {}", unseen.what, unseen.why));
     }
     for round in 1..=scenario.timing.rounds {
         if failure.is_some() {
             break;
         }
-        match rig.run(scenario, &Setting::default(), round, &mut progress) {
+        match runner.run(scenario, &Setting::default(), round, &mut progress) {
             Ok(trial) => trials.push(trial),
             Err(error) => {
                 trials.extend(error.partial.map(|partial| *partial));
@@ -191,8 +191,8 @@ fn measure(
         failure = Some(BenchError::Interrupted.into());
     }
     let (host, missing, first_operation) =
-        (rig.facts().clone(), rig.missing(), rig.first_operation());
-    let closed = rig.close();
+        (runner.facts().clone(), runner.missing(), runner.first_operation());
+    let closed = runner.close();
     let warnings = progress.finish();
     if let Err(error) = closed {
         failure.get_or_insert(error.into());

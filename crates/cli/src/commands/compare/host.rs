@@ -1,4 +1,5 @@
-//! This host as a rig that can change settings: what `compare` and `tune` open before they measure.
+//! This host as a runner that can change settings: what `compare` and `tune` open before they
+//! measure.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use floodwall_bench::scratch;
 use floodwall_bench::space::{self, Fitted};
-use floodwall_bench::{BenchError, HostRig, SettingError, SettingRig};
+use floodwall_bench::{BenchError, HostRunner, SettingError, SettingRunner};
 use floodwall_host::SysRoot;
 use floodwall_knobs::Device;
 use floodwall_model::{Scenario, Setting};
@@ -41,7 +42,7 @@ pub(crate) struct WhereArgs {
 
 /// A host that is ready to measure.
 pub(crate) struct Host {
-    pub(crate) rig: SettingRig<HostRig>,
+    pub(crate) runner: SettingRunner<HostRunner>,
     pub(crate) root: SysRoot,
     /// The device of knobs that name none.
     pub(crate) device: Option<Device>,
@@ -74,34 +75,43 @@ impl Host {
         let root = SysRoot::live()?;
         let user = loads.user(&scenario)?;
         let options = loads.options(user, origin, stop);
-        let rig = HostRig::open(root.clone(), &place.dir, options)?;
+        let runner = HostRunner::open(root.clone(), &place.dir, options)?;
         for left in scratch::leftovers(&place.dir)? {
             warnings.push(leftover_warning(&left, &place.dir));
         }
-        warnings.extend(rig.notes().iter().cloned());
-        let device =
-            rig.location().queue_device.map(|id| Device::find(&root, &id.to_string())).transpose();
+        warnings.extend(runner.notes().iter().cloned());
+        let device = runner
+            .location()
+            .queue_device
+            .map(|id| Device::find(&root, &id.to_string()))
+            .transpose();
         let device = device.map_err(|e| UsageError(e.to_string()))?;
         check(&root, device.as_ref())?;
         let Fitted { scenario, needed, warnings: fitting } =
-            space::fit(&scenario, rig.room(loads.size)?)?;
+            space::fit(&scenario, runner.room(loads.size)?)?;
         warnings.extend(fitting);
         let journal = place.journal.as_deref().unwrap_or(Path::new(JOURNAL));
-        let opened =
-            SettingRig::open(rig, &root, journal, device.clone(), held::ask, Arc::clone(stop));
-        let (mut rig, put_back) = opened.map_err(plain)?;
-        rig.allow_userspace_servers(place.allow_userspace_servers);
+        let opened = SettingRunner::open(
+            runner,
+            &root,
+            journal,
+            device.clone(),
+            held::ask,
+            Arc::clone(stop),
+        );
+        let (mut runner, put_back) = opened.map_err(plain)?;
+        runner.allow_userspace_servers(place.allow_userspace_servers);
         warnings.extend(put_back);
         for warning in &warnings {
             notice(&format!("warning: {warning}"));
         }
         let lab =
-            rig.inner().facts().device.as_ref().and_then(|device| Measured::begin(&device.name));
+            runner.inner().facts().device.as_ref().and_then(|device| Measured::begin(&device.name));
         // A lab device takes no space on a disk.
         if show != Show::Never && lab.is_none() {
             notice(&space_notice(needed, &place.dir));
         }
-        Ok(Self { rig, root, device, scenario, warnings, lab, started_at, origin })
+        Ok(Self { runner, root, device, scenario, warnings, lab, started_at, origin })
     }
 
     /// Says something at once and keeps it for the result.
@@ -116,7 +126,7 @@ impl Host {
     /// # Errors
     /// [`UsageError`] for a knob of a group that the benchmark does not have: no turn changes that.
     pub(crate) fn warn_of_plans(&mut self, contenders: &[Contender]) -> Result<(), UsageError> {
-        let notes = |setting: &Setting| self.rig.check(setting).map(|plan| plan.notes);
+        let notes = |setting: &Setting| self.runner.check(setting).map(|plan| plan.notes);
         for warning in plan_notes(contenders, notes)? {
             self.warn(warning);
         }
@@ -130,10 +140,10 @@ impl Host {
         command: &str,
         failure: Option<&anyhow::Error>,
     ) -> (Run, Option<anyhow::Error>) {
-        let (host, missing) = (self.rig.inner().facts().clone(), self.rig.inner().missing());
-        let first_operation = self.rig.inner().first_operation();
-        let (rig, restored) = self.rig.close();
-        let closed = rig.close();
+        let (host, missing) = (self.runner.inner().facts().clone(), self.runner.inner().missing());
+        let first_operation = self.runner.inner().first_operation();
+        let (runner, restored) = self.runner.close();
+        let closed = runner.close();
         let mut warnings = self.warnings;
         warnings.extend(self.lab.and_then(|lab| lab.warning()));
         let mut run = document::run_facts(document::Facts {

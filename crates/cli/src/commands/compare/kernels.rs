@@ -22,9 +22,9 @@ use clap::ValueEnum;
 use floodwall_device::preset_text;
 use floodwall_guest::{CommandIo, Guest};
 use floodwall_model::printable::printable;
-use floodwall_model::rig::{Second, Step};
+use floodwall_model::runner::{Second, Step};
 use floodwall_model::units::UnitError;
-use floodwall_model::{Bytes, Rig, RigError, Scenario, Setting, Trial, Watch};
+use floodwall_model::{Bytes, Runner, RunnerError, Scenario, Setting, Trial, Watch};
 use floodwall_report::repeat::scenario_toml;
 use floodwall_report::schema::{Document, Run, RunStatus};
 use floodwall_tune::contest::Contender;
@@ -70,7 +70,7 @@ fn bytes(text: &str) -> Result<Bytes, UnitError> {
     text.parse()
 }
 
-/// Guests of several kernels as one rig: a setting names the kernel.
+/// Guests of several kernels as one runner: a setting names the kernel.
 pub(super) struct Guests {
     /// By the kernel's file.
     guests: BTreeMap<String, Guest>,
@@ -134,7 +134,7 @@ impl Guests {
             bench.extend(value.into_iter().flat_map(|value| [option.into(), value.into()]));
         }
         let started_at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let rig = Self {
+        let runner = Self {
             guests,
             device,
             lab,
@@ -146,7 +146,7 @@ impl Guests {
             warned: BTreeSet::new(),
             failed: None,
         };
-        Ok((rig, contenders))
+        Ok((runner, contenders))
     }
 
     /// What a result says of the run, and the scenario as the guests have settled it; `None` before
@@ -274,21 +274,21 @@ impl Guests {
     }
 }
 
-impl Rig for Guests {
+impl Runner for Guests {
     fn run(
         &mut self,
         scenario: &Scenario,
         setting: &Setting,
         round: u32,
         watch: &mut dyn Watch,
-    ) -> Result<Trial, RigError> {
+    ) -> Result<Trial, RunnerError> {
         let kernel = setting.get(KERNEL).unwrap_or_default();
         let expected_s = scenario.planned_seconds() / f64::from(scenario.timing.rounds.max(1));
         // Round 0: what a guest warns of is no disturbance by others, which a pause between phases
         // would show.
         watch.step(Step { what: "measuring in a guest", phase: None, round: 0, expected_s });
         let trial = self.trial(scenario, kernel, round, watch);
-        trial.map_err(|e| RigError {
+        trial.map_err(|e| RunnerError {
             source: output::message(&e).into(),
             partial: None,
             interrupted: watch.stop(),

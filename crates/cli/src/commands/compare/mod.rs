@@ -16,8 +16,8 @@ use std::time::Instant;
 use clap::{ArgGroup, Args};
 use floodwall_host::SysRoot;
 use floodwall_knobs::Device;
-use floodwall_model::rig::{Second, Step};
-use floodwall_model::{Rig, Scenario, Setting, Trial, Watch};
+use floodwall_model::runner::{Second, Step};
+use floodwall_model::{Runner, Scenario, Setting, Trial, Watch};
 use floodwall_report::contest::{self as told, anything_real};
 use floodwall_report::schema::contest::{Contender as Row, Contest as Rows};
 use floodwall_report::schema::{Document, SchemaError};
@@ -105,7 +105,7 @@ fn settings(args: &CompareArgs, origin: Instant, stop: &Arc<AtomicBool>) -> anyh
         contenders::contenders(root, device, &Setting::default(), &args.set, &args.each).map(drop)
     };
     let mut host = Host::open(&args.place, &args.loads, args.progress, origin, stop, check)?;
-    let in_force: Setting = host.rig.inner().setting().clone();
+    let in_force: Setting = host.runner.inner().setting().clone();
     let (contenders, warned) =
         contenders::contenders(&host.root, host.device.as_ref(), &in_force, &args.set, &args.each)?;
     for warning in warned {
@@ -118,13 +118,15 @@ fn settings(args: &CompareArgs, origin: Instant, stop: &Arc<AtomicBool>) -> anyh
     let mut scenario = host.scenario.clone();
     let mut contest = Rounds::of(args, &scenario, &contenders, stop)?;
     let mut watch = contest.progress.clone();
-    let prepared = host.rig.inner_mut().prepare(&scenario, &mut watch).map_err(anyhow::Error::from);
-    let settled = prepared
-        .and_then(|()| settle_rates(&mut host.rig, &mut scenario, &Setting::default(), &mut watch));
+    let prepared =
+        host.runner.inner_mut().prepare(&scenario, &mut watch).map_err(anyhow::Error::from);
+    let settled = prepared.and_then(|()| {
+        settle_rates(&mut host.runner, &mut scenario, &Setting::default(), &mut watch)
+    });
     drop(watch);
     let (result, mut failure) = match settled {
         Ok(()) => {
-            let (result, failure) = contest.run(&mut host.rig, &scenario);
+            let (result, failure) = contest.run(&mut host.runner, &scenario);
             (Some(result), failure)
         }
         Err(error) => (None, Some(error)),
@@ -197,14 +199,25 @@ impl<'a> Rounds<'a> {
     }
 
     /// Runs them all; and why they ended early.
-    fn run(&mut self, rig: &mut dyn Rig, scenario: &Scenario) -> (Contest, Option<anyhow::Error>) {
+    fn run(
+        &mut self,
+        runner: &mut dyn Runner,
+        scenario: &Scenario,
+    ) -> (Contest, Option<anyhow::Error>) {
         let mut watch = self.progress.clone();
         let progress = self.progress.clone();
         let mut tell = |round: u32, contender: &Contender| {
             progress.0.borrow().announce(&format!("round {round}: {}", contender.name));
         };
-        let result =
-            contest(rig, scenario, self.contenders, self.alone, self.seed, &mut watch, &mut tell);
+        let result = contest(
+            runner,
+            scenario,
+            self.contenders,
+            self.alone,
+            self.seed,
+            &mut watch,
+            &mut tell,
+        );
         let failure = host::failure(result.stopped.clone(), self.stop);
         (result, failure)
     }

@@ -177,7 +177,7 @@ fn yielding(held: &InTheWay, rehearses: bool, time: Option<Duration>) -> String 
         )
     });
     format!(
-        "note: {}, which is asked to put that back and leave it alone until it is started \
+        "note: {}, which {is} asked to put that back and leave it alone until it is started \
          again{after}",
         held::told(held)
     )
@@ -292,7 +292,8 @@ mod tests {
             knobs: Vec::new(),
             labels: vec!["sda.nr_requests".into()],
         };
-        insta::assert_snapshot!(yielding(&held, false, None), @"note: sda.nr_requests is held by pid 4711 \
+        let for_good = yielding(&held, false, None);
+        insta::assert_snapshot!(for_good, @"note: sda.nr_requests is held by pid 4711 \
             (floodwall guard), which is asked to put that back and leave it alone until it is \
             started again");
         let for_a_time = yielding(&held, false, Some(Duration::from_secs(5)));

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use floodwall_bench::rig::{Bounds, DrainRate};
-use floodwall_bench::{BenchError, HostRig, Options};
+use floodwall_bench::runner::{Bounds, DrainRate};
+use floodwall_bench::{BenchError, HostRunner, Options};
 use floodwall_host::locate::{self, Location};
 use floodwall_host::{block, mounts};
 use floodwall_knobs::Device;
 use floodwall_knobs::size::Drain;
-use floodwall_model::rig::{Second, Step};
+use floodwall_model::runner::{Second, Step};
 use floodwall_model::{Bytes, Rate, Watch};
 use serde_json::{Value, json};
 
@@ -103,17 +103,18 @@ fn one(
     stop: &Arc<AtomicBool>,
 ) -> anyhow::Result<Measured> {
     let options = Options::new(Instant::now(), Arc::clone(stop));
-    let mut rig = HostRig::open(place.root.clone(), directory, options).map_err(without_force)?;
-    let name = name_of(place, rig.location());
+    let mut runner =
+        HostRunner::open(place.root.clone(), directory, options).map_err(without_force)?;
+    let name = name_of(place, runner.location());
     notice(&format!(
         "{name}: writing up to {bytes} below '{}' for up to {} s; it is removed again",
-        rig.location().directory.display(),
+        runner.location().directory.display(),
         TIME.as_secs()
     ));
-    let measured = rig.drain_rate(Bounds { bytes, time: TIME }, &mut Lines { name: &name });
-    let directory = rig.location().directory.clone();
+    let measured = runner.drain_rate(Bounds { bytes, time: TIME }, &mut Lines { name: &name });
+    let directory = runner.location().directory.clone();
     // The scratch directory goes in either case; the first error is the one that counts.
-    let closed = rig.close();
+    let closed = runner.close();
     let rate = measured?;
     closed?;
     let drain = Drain { name, bytes_per_s: rate.bytes_per_s as u64 };

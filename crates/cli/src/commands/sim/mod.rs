@@ -1,4 +1,4 @@
-//! `floodwall sim`: arguments → machine, setting, scenario → simulated rig → rounds → document →
+//! `floodwall sim`: arguments → machine, setting, scenario → simulated runner → rounds → document →
 //! the formats that were asked for.
 //!
 //! Nothing in the result depends on when or where it was made: times are virtual, so that the same
@@ -11,12 +11,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use floodwall_model::status::Missing;
-use floodwall_model::{Bytes, PhaseKind, Rig, Setting, Trial, Watch};
+use floodwall_model::{Bytes, PhaseKind, Runner, Setting, Trial, Watch};
 use floodwall_report::schema::{
     Document, ResultDevice, ResultFilesystem, ResultHost, Run, RunStatus, SIMULATED,
 };
 use floodwall_report::{markdown, text, timeline};
-use floodwall_sim::SimRig;
+use floodwall_sim::SimRunner;
 use floodwall_sim::explain::{Explained, at_percentile};
 
 pub(crate) use args::{SimArgs, device_of, knob_name, knob_value};
@@ -57,19 +57,20 @@ pub(crate) fn run(args: &SimArgs) -> anyhow::Result<Exit> {
         output::check_writable(path)?;
     }
     let setting = args.setting()?;
-    let mut rig = SimRig::new(args.options()?);
+    let mut runner = SimRunner::new(args.options()?);
     warnings.extend(args.warnings());
-    rig.check(&scenario, &setting).map_err(|e| UsageError(e.to_string()))?;
+    runner.check(&scenario, &setting).map_err(|e| UsageError(e.to_string()))?;
     // The device is known: no flood has to fill a larger cache than it has.
-    let device = rig.options().device.build(rig.options().capacity().0, rig.options().seed)?;
+    let device =
+        runner.options().device.build(runner.options().capacity().0, runner.options().seed)?;
     let cache = &mut scenario.timing.device_cache;
     *cache = Bytes(device.stats().cache_size_bytes).min(*cache);
     let mut watch = Interruptible { stop: signals::stop_flag()?, warnings: Vec::new() };
-    settle_rates(&mut rig, &mut scenario, &Setting::default(), &mut watch)?;
+    settle_rates(&mut runner, &mut scenario, &Setting::default(), &mut watch)?;
     let mut trials = Vec::new();
     let mut failure = None;
     for round in 1..=scenario.timing.rounds {
-        match rig.run(&scenario, &setting, round, &mut watch) {
+        match runner.run(&scenario, &setting, round, &mut watch) {
             Ok(trial) => trials.push(trial),
             Err(error) => {
                 trials.extend(error.partial.map(|partial| *partial));
@@ -82,13 +83,13 @@ pub(crate) fn run(args: &SimArgs) -> anyhow::Result<Exit> {
     for warning in &warnings {
         notice(&format!("warning: {warning}"));
     }
-    let run = facts(args, &rig, &trials, warnings, failure.as_ref());
+    let run = facts(args, &runner, &trials, warnings, failure.as_ref());
     let document = Document::new(run, &scenario, trials, None)?;
     if !document.trials.is_empty() {
         show(args, &document)?;
     }
     if args.explain {
-        tell(args, &explain(&rig))?;
+        tell(args, &explain(&runner))?;
     }
     match failure {
         Some(error) => Err(error),
@@ -130,12 +131,12 @@ fn show(args: &SimArgs, document: &Document) -> anyhow::Result<()> {
 /// What the result says of the machine.
 fn facts(
     args: &SimArgs,
-    rig: &SimRig,
+    runner: &SimRunner,
     trials: &[Trial],
     warnings: Vec<String>,
     failure: Option<&anyhow::Error>,
 ) -> Run {
-    let options = rig.options();
+    let options = runner.options();
     let in_force = trials.first().map_or_else(Setting::default, |t| t.setting.clone());
     let absent = |what: &str| Missing { what: what.into(), why: SIMULATED.into() };
     let end = |t: &Trial| t.phases.iter().map(|p| p.start_s + p.seconds).fold(0.0, f64::max);
@@ -173,10 +174,10 @@ fn facts(
 }
 
 /// Where the time of some operations went, phase by phase over all rounds.
-fn explain(rig: &SimRig) -> String {
+fn explain(runner: &SimRunner) -> String {
     let mut text = String::new();
     for kind in [PhaseKind::Victim, PhaseKind::Both] {
-        let operations: Vec<Explained> = rig
+        let operations: Vec<Explained> = runner
             .explained()
             .iter()
             .filter(|p| p.kind == kind)
@@ -212,16 +213,16 @@ mod tests {
         sim: SimArgs,
     }
 
-    fn sim(args: &[&str]) -> anyhow::Result<(SimRig, SimArgs)> {
+    fn sim(args: &[&str]) -> anyhow::Result<(SimRunner, SimArgs)> {
         let args =
             Only::try_parse_from(["sim", "--device", "hdd-7200"].iter().chain(args).copied())?.sim;
-        Ok((SimRig::new(args.options()?), args))
+        Ok((SimRunner::new(args.options()?), args))
     }
 
     fn refusal(args: &[&str]) -> String {
-        let checked = sim(args).and_then(|(rig, args)| {
+        let checked = sim(args).and_then(|(runner, args)| {
             let scenario = args.loads.scenario()?.0;
-            Ok(rig.check(&scenario, &args.setting()?).map_err(|e| UsageError(e.to_string()))?)
+            Ok(runner.check(&scenario, &args.setting()?).map_err(|e| UsageError(e.to_string()))?)
         });
         format!("{:#}", checked.unwrap_err())
     }

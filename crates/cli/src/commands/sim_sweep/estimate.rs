@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use floodwall_model::units::human_duration;
-use floodwall_sim::SimRig;
+use floodwall_sim::SimRunner;
 
 use super::plan::{Cell, Run, Sweep};
 use super::shard::Shard;
@@ -38,7 +38,7 @@ pub(super) fn text(sweep: &Sweep, shard: Shard, cells: &[u64], jobs: usize) -> S
     let looked = spread(&runs);
     let problem = |run: &&Run| {
         let Cell { options, scenario, setting } = sweep.cell_of(run);
-        SimRig::new(options).check(&scenario, &setting).err()
+        SimRunner::new(options).check(&scenario, &setting).err()
     };
     let problems: Vec<_> = looked.iter().filter_map(problem).collect();
     if let Some(first) = problems.first() {

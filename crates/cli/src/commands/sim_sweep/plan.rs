@@ -12,8 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hasher;
 
 use floodwall_model::scenario::settle_rates;
-use floodwall_model::{Rig, RigError, Scenario, Setting, Trial, Watch};
-use floodwall_sim::{SimOptions, SimRig};
+use floodwall_model::{Runner, RunnerError, Scenario, Setting, Trial, Watch};
+use floodwall_sim::{SimOptions, SimRunner};
 use floodwall_stats::figures::{PhaseFigures, Reference, Summary, summarise};
 use floodwall_stats::random::Random;
 use serde::{Deserialize, Serialize};
@@ -202,18 +202,20 @@ impl Sweep {
     /// with the reason, not a failure.
     pub(super) fn simulate(&self, run: &Run, watch: &mut dyn Watch) -> Option<Figures> {
         let Cell { options, mut scenario, setting } = self.cell_of(run);
-        let mut rig = SimRig::new(options);
+        let mut runner = SimRunner::new(options);
         let mut noted = Noted { watch, notes: Vec::new() };
         let mut trials = Vec::new();
-        let ended = |error: RigError| {
+        let ended = |error: RunnerError| {
             (!error.interrupted).then(|| Figures::impossible(error.source.to_string()))
         };
         // Under the default setting: all settings of a group have the same rates.
-        if let Err(error) = settle_rates(&mut rig, &mut scenario, &Setting::default(), &mut noted) {
+        if let Err(error) =
+            settle_rates(&mut runner, &mut scenario, &Setting::default(), &mut noted)
+        {
             return ended(error);
         }
         for round in 1..=scenario.timing.rounds {
-            match rig.run(&scenario, &setting, round, &mut noted) {
+            match runner.run(&scenario, &setting, round, &mut noted) {
                 Ok(trial) => trials.push(trial),
                 Err(error) => return ended(error),
             }

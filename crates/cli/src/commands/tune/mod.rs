@@ -1,5 +1,5 @@
-//! `floodwall tune`: arguments → rig (this host, or a simulated machine) → search → recommendation,
-//! frontier, every trial kept.
+//! `floodwall tune`: arguments → runner (this host, or a simulated machine) → search →
+//! recommendation, frontier, every trial kept.
 
 mod resume;
 mod space;
@@ -19,7 +19,7 @@ use floodwall_model::units::{UnitError, human_duration, parse_duration};
 use floodwall_model::{Scenario, Setting, Trial};
 use floodwall_report::schema::contest::{Contender, Contest, Outcome as Said, Recommended};
 use floodwall_report::schema::{Document, ResultDevice, ResultHost, Run};
-use floodwall_sim::{SimOptions, SimRig};
+use floodwall_sim::{SimOptions, SimRunner};
 use floodwall_tune::objective::{Objective, Reference};
 use floodwall_tune::space::Space;
 use floodwall_tune::tuner::{Clock, Options, Outcome, Recommendation, Stage, Turn, tune};
@@ -164,7 +164,7 @@ fn on_host(
     let mut scenario = host.scenario.clone();
     check(&scenario)?;
     if let Some(stored) = stored {
-        let (run, in_force) = (resume::run_of(&host), host.rig.inner().setting().clone());
+        let (run, in_force) = (resume::run_of(&host), host.runner.inner().setting().clone());
         let here = resume::Here { run: &run, scenario: &scenario, in_force: &in_force };
         for warning in here.check(stored)? {
             host.warn(warning);
@@ -187,21 +187,23 @@ fn on_host(
         host.warn(least.warning());
     }
     let least = least.map(|least| least.hard_bytes.unwrap_or(u64::MAX));
-    let offers = space::Offers::of(&root, host.rig.inner(), &scenario);
+    let offers = space::Offers::of(&root, host.runner.inner(), &scenario);
     if let Some(warning) = offers.doubt(&root) {
         host.warn(warning);
     }
     let mut space_of =
         |reference: &Reference| Space::of(&offers.description(&root, least, reference));
-    let prepared = host.rig.inner_mut().prepare(&scenario, &mut watch).map_err(anyhow::Error::from);
-    let settled = prepared
-        .and_then(|()| settle_rates(&mut host.rig, &mut scenario, &Setting::default(), &mut watch));
+    let prepared =
+        host.runner.inner_mut().prepare(&scenario, &mut watch).map_err(anyhow::Error::from);
+    let settled = prepared.and_then(|()| {
+        settle_rates(&mut host.runner, &mut scenario, &Setting::default(), &mut watch)
+    });
     let begin = Instant::now();
     let searched = settled.map(|()| {
         let mut now = || begin.elapsed().as_secs_f64();
         let mut tell = |turn: Turn<'_>| show(&progress, &turn);
         tune(
-            &mut host.rig,
+            &mut host.runner,
             &scenario,
             &mut space_of,
             options,
@@ -237,9 +239,9 @@ fn on_sim(
     let name = args.device.as_deref().unwrap_or_default();
     let spec = DeviceSpec::preset(name).map_err(|e| UsageError(format!("--device: {e}")))?;
     let machine = SimOptions { seed: args.loads.seed, ..SimOptions::new(spec) };
-    let mut rig = SimRig::new(machine.clone());
+    let mut runner = SimRunner::new(machine.clone());
     let in_force =
-        rig.check(&scenario, &Setting::default()).map_err(|e| UsageError(e.to_string()))?;
+        runner.check(&scenario, &Setting::default()).map_err(|e| UsageError(e.to_string()))?;
     let run = Run {
         command: "tune".into(),
         floodwall_version: env!("CARGO_PKG_VERSION").into(),
@@ -268,13 +270,13 @@ fn on_sim(
         Progress::new(args.progress, &scenario, Arc::clone(&stop)).of_search(options.seconds);
     let progress = Shared(Rc::new(RefCell::new(progress)));
     let mut watch = progress.clone();
-    settle_rates(&mut rig, &mut scenario, &Setting::default(), &mut watch)?;
+    settle_rates(&mut runner, &mut scenario, &Setting::default(), &mut watch)?;
     let mut space_of = |reference: &Reference| {
         Space::of(&space::of_sim(&machine, &scenario, &in_force, reference))
     };
     let mut tell = |turn: Turn<'_>| show(&progress, &turn);
     let outcome =
-        tune(&mut rig, &scenario, &mut space_of, &options, Clock::Trials, &mut watch, &mut tell);
+        tune(&mut runner, &scenario, &mut space_of, &options, Clock::Trials, &mut watch, &mut tell);
     let failure = host::failure(stopped(&outcome), &stop);
     let run = Run { seconds: outcome.seconds, ..run };
     Ok((run, scenario, outcome, failure))

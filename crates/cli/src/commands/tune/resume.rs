@@ -101,7 +101,7 @@ pub(super) struct Here<'a> {
 /// What a host is, as a result says it.
 pub(super) fn run_of(host: &Host) -> Run {
     run_facts(Facts {
-        host: host.rig.inner().facts(),
+        host: host.runner.inner().facts(),
         missing: Vec::new(),
         warnings: Vec::new(),
         failure: None,

@@ -1,6 +1,6 @@
 //! What this host and device, or a simulated one, have to choose from.
 
-use floodwall_bench::HostRig;
+use floodwall_bench::HostRunner;
 use floodwall_host::mounts::charges_writeback;
 use floodwall_host::servers::{self, Exposure, fuse_limits};
 use floodwall_host::{SysRoot, memory, queue};
@@ -60,9 +60,9 @@ pub(super) struct Offers {
 }
 
 impl Offers {
-    /// Of a rig that is open.
-    pub(super) fn of(root: &SysRoot, rig: &HostRig, scenario: &Scenario) -> Self {
-        let location = rig.location();
+    /// Of a runner that is open.
+    pub(super) fn of(root: &SysRoot, runner: &HostRunner, scenario: &Scenario) -> Self {
+        let location = runner.location();
         let queue_device = location.queue_device;
         // Logical volumes and arrays built on bios have no elevator; the disks below have.
         let has_elevator = |id: DeviceId| schedulers(root, id).len() > 1;
@@ -76,7 +76,7 @@ impl Offers {
                 .collect(),
         };
         let filesystem = location.mount.fs_type.as_str();
-        let groups = rig.groups().is_ok();
+        let groups = runner.groups().is_ok();
         Self {
             queue_device,
             queues,
@@ -174,8 +174,8 @@ fn schedulers(root: &SysRoot, id: DeviceId) -> Vec<String> {
     queue::choices(&text).map(str::to_owned).collect()
 }
 
-/// For a simulated machine: `in_force` is its setting at boot. Its rig refuses what this version of
-/// the simulator lacks. Victims and floods have groups only under a setting that names one.
+/// For a simulated machine: `in_force` is its setting at boot. Its runner refuses what this version
+/// of the simulator lacks. Victims and floods have groups only under a setting that names one.
 pub(super) fn of_sim(
     options: &SimOptions,
     scenario: &Scenario,

@@ -14,16 +14,16 @@ const MEMORY: Memory =
 const NOW: Nanos = Nanos::from_secs(1_000);
 const TICK: u64 = 4_000_000;
 
-struct Rig {
+struct Runner {
     t: Balancing,
     who: Dirtier,
 }
 
-fn rig() -> Rig {
+fn runner() -> Runner {
     with(BdiLimits::default(), TaskTraits::default())
 }
 
-fn with(limits: BdiLimits, traits: TaskTraits) -> Rig {
+fn with(limits: BdiLimits, traits: TaskTraits) -> Runner {
     let mut t = Balancing::new(MACHINE, DirtyKnobs::defaults(Generation::K6), &MEMORY);
     let bdi = t.add_bdi(limits);
     let wb = t.add_wb(bdi, None);
@@ -31,7 +31,7 @@ fn with(limits: BdiLimits, traits: TaskTraits) -> Rig {
     // The device has all completions, and its estimates are fresh.
     t.completed(wb, Nanos::from_secs(996), 1_000_000);
     t.wbs[0].estimate.stamp = 250_000;
-    Rig { t, who: Dirtier { task, cpu: 0, wb } }
+    Runner { t, who: Dirtier { task, cpu: 0, wb } }
 }
 
 /// One device with so many pages dirty, all of them its own.
@@ -44,7 +44,7 @@ fn ticks(n: u64) -> Nanos {
     Nanos(NOW.0 + n * TICK)
 }
 
-impl Rig {
+impl Runner {
     /// Dirties so many pages and looks.
     fn look(&mut self, now: Nanos, pages: u64, dirty: u64) -> Verdict {
         self.t.dirtied(self.who, pages);
@@ -58,7 +58,7 @@ impl Rig {
 
 #[test]
 fn below_freerun_the_next_look_is_the_root_of_the_room_away() {
-    let mut r = rig();
+    let mut r = runner();
     // New tasks look after 32 pages. Room: 199,951 - 149,902 = 50,049 (2^15.6): 2^(15/2) = 128.
     assert_eq!(r.t.until_check(r.who), 32);
     assert_eq!(r.look(NOW, 32, 149_902), Verdict::Go { next_check_pages: 128 });
@@ -73,7 +73,7 @@ fn below_freerun_the_next_look_is_the_root_of_the_room_away() {
 
 #[test]
 fn a_cpu_looks_after_ratelimit_pages_whoever_dirtied_them() {
-    let mut r = rig();
+    let mut r = runner();
     // 199,951 / (2 * 32).
     assert_eq!(r.t.ratelimit_pages, 3_124);
     let others: Vec<Dirtier> =
@@ -89,7 +89,7 @@ fn a_cpu_looks_after_ratelimit_pages_whoever_dirtied_them() {
 
 #[test]
 fn a_pause_is_pages_over_rate() {
-    let mut r = rig();
+    let mut r = runner();
     r.t.tasks[0].paused_when = Some(250_000);
     // At the setpoint: x = (199,951 << 16)/199,951|1 = 65,536; wb_setpoint = 174,926; ratio =
     // 1,024 * (span)/(span|1) with span = 8 * 25,600 = 204,800: 1,023. Rate 25,600 * 1,023 >> 10 =
@@ -107,18 +107,18 @@ fn a_pause_is_pages_over_rate() {
 
 #[test]
 fn time_that_has_passed_is_taken_off_and_short_pauses_are_owed() {
-    let mut r = rig();
+    let mut r = runner();
     // 4 of the 9 ticks have passed since the last pause.
     r.t.tasks[0].paused_when = Some(249_996);
     assert_eq!(r.look(NOW, 1_000, 174_926), Verdict::Sleep { until: ticks(6) });
     // 100 pages are 0.98 of a tick: period 0, no pause, and nothing is forgotten.
-    let mut r = rig();
+    let mut r = runner();
     r.t.tasks[0].paused_when = Some(250_000);
     r.t.tasks[0].nr_dirtied_pause = 100;
     assert_eq!(r.look(NOW, 100, 174_926), Verdict::Go { next_check_pages: 100 });
     assert_eq!(r.t.tasks[0].nr_dirtied, 100, "the next look counts them, too");
     // 200 pages are 1 tick, less than the least pause of 2: owed.
-    let mut r = rig();
+    let mut r = runner();
     r.t.tasks[0].paused_when = Some(250_000);
     r.t.tasks[0].nr_dirtied_pause = 200;
     assert_eq!(r.look(NOW, 200, 174_926), Verdict::Go { next_check_pages: 200 });
@@ -129,12 +129,12 @@ fn time_that_has_passed_is_taken_off_and_short_pauses_are_owed() {
 
 #[test]
 fn a_task_that_did_something_else_for_a_second_starts_afresh() {
-    let mut r = rig();
+    let mut r = runner();
     r.t.tasks[0].paused_when = Some(250_000 - 250 - 9 - 1);
     assert!(matches!(r.look(NOW, 1_000, 174_926), Verdict::Go { .. }));
     assert_eq!(r.paused_when(), Some(250_000));
     // One tick less and the time is still paid back.
-    let mut r = rig();
+    let mut r = runner();
     r.t.tasks[0].paused_when = Some(250_000 - 250 - 9);
     assert!(matches!(r.look(NOW, 1_000, 174_926), Verdict::Go { .. }));
     assert_eq!(r.paused_when(), Some(250_000 - 250));
@@ -142,7 +142,7 @@ fn a_task_that_did_something_else_for_a_second_starts_afresh() {
 
 #[test]
 fn a_pause_is_at_most_200_ms_and_what_is_cut_off_is_owed() {
-    let mut r = rig();
+    let mut r = runner();
     r.t.tasks[0].paused_when = Some(250_000);
     // 6,000 pages: 1,500,000 / 25,575 = 58 ticks, 8 over 50: they count as if they had begun 8
     // ticks later.
@@ -158,7 +158,7 @@ fn a_pause_is_at_most_200_ms_and_what_is_cut_off_is_owed() {
 
 #[test]
 fn at_the_limit_tasks_wait_until_it_is_kept_or_their_device_has_next_to_nothing() {
-    let mut r = rig();
+    let mut r = runner();
     assert_eq!(r.look(NOW, 32, 199_951), Verdict::Sleep { until: ticks(51) });
     let again = r.t.resume(r.who, ticks(51), 0, &seen(199_951)).verdict;
     assert_eq!(again, Verdict::Sleep { until: ticks(102) });
@@ -166,7 +166,7 @@ fn at_the_limit_tasks_wait_until_it_is_kept_or_their_device_has_next_to_nothing(
     assert!(matches!(r.t.resume(r.who, ticks(102), 0, &seen(174_926)).verdict, Verdict::Go { .. }));
     // A device with no more pages than its counters may be off (2 CPUs: 2 * 8 * 2 = 32) lets its
     // writers go after one sleep.
-    let mut r = rig();
+    let mut r = runner();
     let mut small = seen(199_951);
     small.wb.reclaimable = 32;
     r.t.dirtied(r.who, 32);
@@ -178,7 +178,7 @@ fn at_the_limit_tasks_wait_until_it_is_kept_or_their_device_has_next_to_nothing(
 
 #[test]
 fn a_device_over_its_share_is_looked_at_every_8_pages_if_the_machine_is_over_its_limit() {
-    let mut r = rig();
+    let mut r = runner();
     r.t.global.limit.limit = 250_000;
     r.t.tasks[0].nr_dirtied_pause = 200;
     r.look(NOW, 32, 199_951);
@@ -191,7 +191,7 @@ fn a_device_over_its_share_is_looked_at_every_8_pages_if_the_machine_is_over_its
 
 #[test]
 fn background_writeback_is_started_by_dirty_pages_not_by_those_under_writeback() {
-    let mut r = rig();
+    let mut r = runner();
     let mut start = |dirty, writeback, flushing| {
         let wb = WbCounts { reclaimable: dirty, writeback, flushing, ..WbCounts::default() };
         r.t.balance(r.who, NOW, &Seen { dirty, writeback, wb, ..seen(0) }).start_background
@@ -206,8 +206,8 @@ fn background_writeback_is_started_by_dirty_pages_not_by_those_under_writeback()
 
 #[test]
 fn flushers_go_on_while_the_machine_or_the_device_is_over() {
-    let mut r = rig();
-    let over = |r: &mut Rig, own, others| {
+    let mut r = runner();
+    let over = |r: &mut Runner, own, others| {
         let wb = WbCounts { reclaimable: own, ..WbCounts::default() };
         r.t.over_background(r.who.wb, NOW, &Seen { dirty: own + others, wb, ..seen(0) })
     };
@@ -221,7 +221,7 @@ fn flushers_go_on_while_the_machine_or_the_device_is_over() {
 
 #[test]
 fn estimates_are_updated_when_more_than_200_ms_have_passed() {
-    let mut r = rig();
+    let mut r = runner();
     let mut counts = seen(174_926);
     counts.wb.written = 2_000;
     r.t.balance(r.who, ticks(50), &counts);
@@ -252,7 +252,7 @@ fn estimates_are_updated_when_more_than_200_ms_have_passed() {
 
 #[test]
 fn a_change_of_the_hard_limit_is_in_force_at_once() {
-    let mut r = rig();
+    let mut r = runner();
     assert_eq!(r.t.global.limit.limit, 199_951);
     let bytes =
         DirtyKnobs { dirty: Limit::Bytes(1_000 * 4096), ..DirtyKnobs::defaults(Generation::K6) };
@@ -299,7 +299,7 @@ fn under_a_strict_limit_only_the_device_counts() {
 
 #[test]
 fn the_narrower_of_machine_and_cgroup_decides() {
-    let mut r = rig();
+    let mut r = runner();
     let memcg = r.t.add_memcg();
     let wb = r.t.add_wb(BdiId(0), Some(memcg));
     r.t.completed(wb, Nanos::from_secs(999), 1_000_000);

@@ -1,4 +1,4 @@
-//! A rig: whatever can run a trial (this host, a lab device, the simulator).
+//! A runner: whatever can run a trial (this host, a lab device, the simulator).
 
 use std::error::Error;
 
@@ -7,22 +7,22 @@ use crate::setting::Setting;
 use crate::trial::{Interval, PhaseKind, Trial};
 
 /// Something on which a scenario can be run.
-pub trait Rig {
+pub trait Runner {
     /// Runs a scenario once under a setting and measures everything.
     ///
     /// An empty setting means whatever is in force. `watch` is told what happens and may stop the
     /// run at any moment.
     ///
     /// # Errors
-    /// [`RigError`]; the measurements until then are in [`RigError::partial`]. In either case the
-    /// rig is as it was before.
+    /// [`RunnerError`]; the measurements until then are in [`RunnerError::partial`]. In either case
+    /// the runner is as it was before.
     fn run(
         &mut self,
         scenario: &Scenario,
         setting: &Setting,
         round: u32,
         watch: &mut dyn Watch,
-    ) -> Result<Trial, RigError>;
+    ) -> Result<Trial, RunnerError>;
 
     /// Why a setting could not be run, as far as that is known without running it; `None` if
     /// nothing is known against it.
@@ -31,7 +31,7 @@ pub trait Rig {
     }
 }
 
-/// What a rig tells while it runs. Every method has an empty default, so `()` watches nothing.
+/// What a runner tells while it runs. Every method has an empty default, so `()` watches nothing.
 pub trait Watch {
     /// A step began (prefill, settle, warm-up, a phase's measured part …), expected to last this
     /// many seconds.
@@ -78,7 +78,7 @@ pub struct Second<'a> {
 /// A trial that failed.
 #[derive(Debug, thiserror::Error)]
 #[error("{source}")]
-pub struct RigError {
+pub struct RunnerError {
     /// Why.
     pub source: Box<dyn Error + Send + Sync>,
     /// The phases until then.

@@ -3,7 +3,7 @@
 use floodwall_model::scenario::FloodKind;
 use floodwall_model::{Bytes, Scenario};
 
-use super::SimRig;
+use super::SimRunner;
 use crate::error::SimError;
 use crate::limits::PAGE_SIZE;
 use crate::machine::Machine;
@@ -11,7 +11,7 @@ use crate::machine::Machine;
 /// What a flood without a size gets at least.
 const SMALLEST_FLOOD: u64 = 1 << 30;
 
-impl SimRig {
+impl SimRunner {
     /// A scenario with all its sizes settled, if it fits on the device.
     pub(crate) fn fit_to(
         &self,
@@ -63,11 +63,11 @@ mod tests {
     fn flood(cache: &str) -> Bytes {
         let text = preset_text("raid10-bbwc-2010").unwrap();
         let text = text.replace("size = \"512MiB\"", &format!("size = \"{cache}\""));
-        let rig = SimRig::new(SimOptions::new(DeviceSpec::parse(&text).unwrap()));
+        let runner = SimRunner::new(SimOptions::new(DeviceSpec::parse(&text).unwrap()));
         let scenario = floodwall_model::scenario::builtin("copy-vs-database").unwrap().unwrap();
         let low = [("vm.dirty_bytes".to_owned(), "67108864".to_owned())].into_iter().collect();
-        let (machine, _) = rig.build(&low, 0).unwrap();
-        rig.fit(&scenario, &machine).floods[0].size.unwrap()
+        let (machine, _) = runner.build(&low, 0).unwrap();
+        runner.fit(&scenario, &machine).floods[0].size.unwrap()
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! The simulator as a [`Rig`]: a machine is built for each round, and its phases run one after the
-//! other as on a real host.
+//! The simulator as a [`Runner`]: a machine is built for each round, and its phases run one after
+//! the other as on a real host.
 //!
 //! ```text
 //! SimOptions (device, kernel, RAM, filesystem) + Setting ─▶ Machine
@@ -12,7 +12,7 @@ mod build;
 mod fit;
 mod round;
 
-use floodwall_model::{PhaseKind, Rig, RigError, Scenario, Setting, Trial, Watch};
+use floodwall_model::{PhaseKind, Runner, RunnerError, Scenario, Setting, Trial, Watch};
 
 use crate::error::SimError;
 use crate::explain::Explained;
@@ -32,13 +32,13 @@ pub struct ExplainedPhase {
 
 /// A simulated machine on which scenarios run: deterministic, in virtual time.
 #[derive(Debug)]
-pub struct SimRig {
+pub struct SimRunner {
     options: SimOptions,
     explained: Vec<ExplainedPhase>,
 }
 
-impl SimRig {
-    /// A rig. Faults of its options are reported when it runs, or by [`SimRig::check`].
+impl SimRunner {
+    /// A runner. Faults of its options are reported when it runs, or by [`SimRunner::check`].
     #[must_use]
     pub fn new(options: SimOptions) -> Self {
         Self { options, explained: Vec::new() }
@@ -54,7 +54,7 @@ impl SimRig {
     /// as it would read back.
     ///
     /// # Errors
-    /// [`SimError`]: everything that [`Rig::run`] would refuse.
+    /// [`SimError`]: everything that [`Runner::run`] would refuse.
     pub fn check(&self, scenario: &Scenario, setting: &Setting) -> Result<Setting, SimError> {
         setup::check(scenario)?;
         if let Some(problem) = scenario.timing.problem() {
@@ -73,18 +73,18 @@ impl SimRig {
     }
 }
 
-impl Rig for SimRig {
+impl Runner for SimRunner {
     fn run(
         &mut self,
         scenario: &Scenario,
         setting: &Setting,
         round: u32,
         watch: &mut dyn Watch,
-    ) -> Result<Trial, RigError> {
+    ) -> Result<Trial, RunnerError> {
         let mut trial = Trial { setting: setting.clone(), round: round.max(1), phases: Vec::new() };
         match self.run_round(scenario, setting, &mut trial, watch) {
             Ok(()) => Ok(trial),
-            Err(e) => Err(RigError {
+            Err(e) => Err(RunnerError {
                 interrupted: matches!(e, SimError::Interrupted),
                 source: Box::new(e),
                 partial: (!trial.phases.is_empty()).then(|| Box::new(trial)),

@@ -16,16 +16,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use floodwall_load::{LoadError, prepare_flood};
-use floodwall_model::rig::{Second, Step};
+use floodwall_model::runner::{Second, Step};
 use floodwall_model::scenario::parse_flood;
 use floodwall_model::{Bytes, Rate, Watch};
 
-use super::{HostRig, free_space};
+use super::{HostRunner, free_space};
 use crate::drain;
 use crate::error::BenchError;
 use crate::scratch::ScratchError;
 
-/// The scratch file's directory, below the rig's own.
+/// The scratch file's directory, below the runner's own.
 const NAME: &str = "drain";
 /// The least that says anything: twice what is in flight.
 const LEAST: Bytes = Bytes(160 << 20);
@@ -82,8 +82,9 @@ struct Sample {
     completed: Option<u64>,
 }
 
-impl HostRig {
-    /// Measures how fast the directory's device drains. The rig's other files must not be in use.
+impl HostRunner {
+    /// Measures how fast the directory's device drains. The runner's other files must not be in
+    /// use.
     ///
     /// The scratch file is gone afterwards, and so is its backlog.
     ///

@@ -2,7 +2,7 @@
 
 use floodwall_model::{Bytes, Setting};
 
-use super::SimRig;
+use super::SimRunner;
 use crate::block::{LoopDriver, QueueParams, RequestPool, Striped, Stripes};
 use crate::elevator::{Elevator, NoElevator};
 use crate::eras::parts;
@@ -21,7 +21,7 @@ const LEAST_RAM: Bytes = Bytes::mib(64);
 const NO_CGROUP_WRITEBACK: &str =
     "NFS has no writeback by control group; take another filesystem or leave it out";
 
-impl SimRig {
+impl SimRunner {
     /// Builds the machine under a setting.
     pub(crate) fn build(
         &self,

@@ -1,12 +1,12 @@
 //! One round of a trial: its phases, in an order that rotates with the round.
 
 use floodwall_device::Nanos;
-use floodwall_model::rig::Step;
+use floodwall_model::runner::Step;
 use floodwall_model::scenario::unsettled_rate;
 use floodwall_model::trial::BurstTotals;
 use floodwall_model::{Bytes, Phase, PhaseKind, Scenario, Setting, Trial, Watch, setting};
 
-use super::{ExplainedPhase, SimRig};
+use super::{ExplainedPhase, SimRunner};
 use crate::error::SimError;
 use crate::explain::Explainer;
 use crate::machine::Machine;
@@ -19,7 +19,7 @@ const DRAIN: Nanos = Nanos::from_secs(3_600);
 /// How long a device is idle until it counts as such.
 const IDLE: Nanos = Nanos::from_millis(200);
 
-impl SimRig {
+impl SimRunner {
     /// Runs the phases of one round into `trial`.
     pub(super) fn run_round(
         &mut self,

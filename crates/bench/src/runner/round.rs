@@ -3,19 +3,19 @@
 use std::sync::atomic::Ordering;
 
 use floodwall_load::{Apart, PreparedFlood};
-use floodwall_model::rig::Step;
+use floodwall_model::runner::Step;
 use floodwall_model::scenario::{Data, unsettled_rate};
 use floodwall_model::setting::VICTIMS_PRIORITY;
 use floodwall_model::{Bytes, Phase, PhaseKind, Trial, Watch};
 
-use super::HostRig;
+use super::HostRunner;
 use crate::budget::Budget;
 use crate::drain;
 use crate::error::BenchError;
 use crate::groups::{self, Groups};
 use crate::phase::{self, PhaseRun};
 
-impl HostRig {
+impl HostRunner {
     /// Runs the phases of one round into `trial`.
     pub(super) fn run_round(
         &mut self,

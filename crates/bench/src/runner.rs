@@ -1,4 +1,4 @@
-//! This host as a [`Rig`]: one directory on one device.
+//! This host as a [`Runner`]: one directory on one device.
 //!
 //! ```text
 //! open (checks, device lock, scratch directory) → prepare (files) → run × rounds
@@ -23,10 +23,10 @@ use floodwall_host::locate::{self, LocateError, Location};
 use floodwall_host::mounts::charges_writeback;
 use floodwall_host::{HostFacts, Sampler, SysRoot, memory, settings_in_force};
 use floodwall_load::Dir;
-use floodwall_model::rig::{Second, Step};
+use floodwall_model::runner::{Second, Step};
 use floodwall_model::setting::VICTIMS_PRIORITY;
 use floodwall_model::status::Missing;
-use floodwall_model::{Bytes, Rig, RigError, Scenario, Setting, Trial, Watch};
+use floodwall_model::{Bytes, Runner, RunnerError, Scenario, Setting, Trial, Watch};
 
 pub use drain_rate::{Bounds, DrainRate};
 use prepared::Prepared;
@@ -41,7 +41,7 @@ use crate::space::{self, Room};
 
 /// This host, one directory of it.
 #[derive(Debug)]
-pub struct HostRig {
+pub struct HostRunner {
     root: SysRoot,
     location: Location,
     facts: HostFacts,
@@ -61,7 +61,7 @@ pub struct HostRig {
     first_operation: Option<Duration>,
 }
 
-impl HostRig {
+impl HostRunner {
     /// Checks the directory, takes its device and makes a scratch directory.
     ///
     /// # Errors
@@ -129,7 +129,7 @@ impl HostRig {
         &self.setting
     }
 
-    /// Reads the knob values in force again: another program has changed them since the rig was
+    /// Reads the knob values in force again: another program has changed them since the runner was
     /// opened.
     pub fn reread_setting(&mut self) {
         let bdi = self.location.bdi.value().map(String::as_str);
@@ -251,7 +251,7 @@ impl HostRig {
         Ok(())
     }
 
-    /// Removes everything that the rig made.
+    /// Removes everything that the runner made.
     ///
     /// # Errors
     /// [`BenchError::Scratch`] with the path that is left.
@@ -268,14 +268,14 @@ fn free_space(dir: &Dir) -> Result<Bytes, LocateError> {
     Ok(Bytes(fs.f_bavail.saturating_mul(fs.f_frsize)))
 }
 
-impl Rig for HostRig {
+impl Runner for HostRunner {
     fn run(
         &mut self,
         scenario: &Scenario,
         setting: &Setting,
         round: u32,
         watch: &mut dyn Watch,
-    ) -> Result<Trial, RigError> {
+    ) -> Result<Trial, RunnerError> {
         let mut trial =
             Trial { setting: self.setting.clone(), round: round.max(1), phases: Vec::new() };
         if let Some(priority) = setting.get(VICTIMS_PRIORITY) {
@@ -295,7 +295,7 @@ impl Rig for HostRig {
             .and_then(|()| self.run_round(&mut trial, watch));
         match result {
             Ok(()) => Ok(trial),
-            Err(e) => Err(RigError {
+            Err(e) => Err(RunnerError {
                 interrupted: self.options.stop.load(Ordering::Relaxed),
                 source: Box::new(e),
                 partial: (!trial.phases.is_empty()).then(|| Box::new(trial)),

@@ -1,21 +1,21 @@
-//! A rig that applies a setting for a trial and restores the old values afterwards.
+//! A runner that applies a setting for a trial and restores the old values afterwards.
 //!
 //! ```text
 //! open:  journal locked → what an earlier, killed run left in force is put back
 //! run:   a guard yields its knobs → changes → journal fsynced → apply → read back
 //!                 └ refused: everything as before, the trial fails
-//!        ─▶ inner rig's trial ─▶ read back again → roll back
+//!        ─▶ inner runner's trial ─▶ read back again → roll back
 //! ```
 //!
 //! A trial's setting is what was read back while it was in force. An empty setting means the
 //! setting in force: nothing is written for it.
 //!
 //! A trial may end with an error, a signal or a panic: the roll back follows. After SIGKILL the
-//! journal remains. The next [`SettingRig`] rolls it back at once, and `floodwall rollback` at any
-//! time. Any other change of settings does so once the trial's longest time is over. The journal
-//! stays locked throughout, so that no other floodwall changes settings during a measurement. It is
-//! let go only while a guard is asked for knobs that it holds.
-//! Changes by other programs are noticed and fail the trial.
+//! journal remains. The next [`SettingRunner`] rolls it back at once, and `floodwall rollback` at
+//! any time. Any other change of settings does so once the trial's longest time is over. The
+//! journal stays locked throughout, so that no other floodwall changes settings during a
+//! measurement. It is let go only while a guard is asked for knobs that it holds. Changes by other
+//! programs are noticed and fail the trial.
 
 mod applier;
 mod error;
@@ -29,19 +29,19 @@ use floodwall_host::SysRoot;
 use floodwall_knobs::cell::{Cell, State};
 use floodwall_knobs::{Ask, Change, Device, Plan, plan};
 use floodwall_model::setting::VICTIMS_PRIORITY;
-use floodwall_model::{Rig, RigError, Scenario, Setting, Trial, Watch};
+use floodwall_model::{Runner, RunnerError, Scenario, Setting, Trial, Watch};
 
 use applier::Applier;
 pub use error::SettingError;
 pub use in_force::InForce;
 
-/// A rig with settings.
-pub struct SettingRig<R: InForce> {
+/// A runner with settings.
+pub struct SettingRunner<R: InForce> {
     inner: R,
     applier: Applier,
 }
 
-impl<R: InForce> SettingRig<R> {
+impl<R: InForce> SettingRunner<R> {
     /// Takes the journal's lock and puts back the setting of a killed run. `device` is meant where
     /// a device's knob names none. `ask` has a process that steers yield knobs. Setting `stop` ends
     /// the run.
@@ -70,20 +70,20 @@ impl<R: InForce> SettingRig<R> {
         self.applier.files.set_allow_userspace_servers(allow);
     }
 
-    /// The rig below.
+    /// The runner below.
     #[must_use]
     pub fn inner(&self) -> &R {
         &self.inner
     }
 
-    /// The rig below, to prepare it.
+    /// The runner below, to prepare it.
     #[must_use]
     pub fn inner_mut(&mut self) -> &mut R {
         &mut self.inner
     }
 
-    /// Gives the rig below back and lets the journal go. A knob that could not be put back is tried
-    /// once more; its trial has reported it.
+    /// Gives the runner below back and lets the journal go. A knob that could not be put back is
+    /// tried once more; its trial has reported it.
     ///
     /// # Errors
     /// [`SettingError::NotRestored`].
@@ -104,8 +104,8 @@ impl<R: InForce> SettingRig<R> {
     }
 }
 
-impl<R: InForce> SettingRig<R> {
-    /// The values in force: those that the inner rig reads, and of the changed knobs the others
+impl<R: InForce> SettingRunner<R> {
+    /// The values in force: those that the inner runner reads, and of the changed knobs the others
     /// (another device's, a group's, threads'). A knob whose cell is kept in another file and unit,
     /// such as `bdi.max_bytes`, has no other value.
     fn in_force(&mut self, changes: &[(String, Change)]) -> Setting {
@@ -149,10 +149,10 @@ impl<R: InForce> SettingRig<R> {
         setting: &Setting,
         round: u32,
         watch: &mut dyn Watch,
-    ) -> Result<Trial, RigError> {
+    ) -> Result<Trial, RunnerError> {
         let seconds = scenario.planned_seconds() / f64::from(scenario.timing.rounds.max(1));
         let stopped = Arc::clone(&self.applier.clock.0);
-        let failed = |error: SettingError, partial| RigError {
+        let failed = |error: SettingError, partial| RunnerError {
             interrupted: stopped.load(Ordering::Relaxed),
             source: Box::new(error),
             partial,
@@ -178,7 +178,7 @@ impl<R: InForce> SettingRig<R> {
                 let partial = Some(Box::new(with_setting(trial)));
                 Err(failed(SettingError::ChangedMeanwhile(difference(&before, &after)), partial))
             }
-            Err(error) => Err(RigError {
+            Err(error) => Err(RunnerError {
                 partial: error.partial.map(|p| Box::new(with_setting(*p))),
                 ..error
             }),
@@ -186,20 +186,20 @@ impl<R: InForce> SettingRig<R> {
     }
 }
 
-impl<R: InForce> Rig for SettingRig<R> {
+impl<R: InForce> Runner for SettingRunner<R> {
     fn run(
         &mut self,
         scenario: &Scenario,
         setting: &Setting,
         round: u32,
         watch: &mut dyn Watch,
-    ) -> Result<Trial, RigError> {
+    ) -> Result<Trial, RunnerError> {
         let measured = self.measure(scenario, setting, round, watch);
         let restored = self.applier.put_back();
         self.inner.reread();
         match restored {
             Ok(()) => measured,
-            Err(error) => Err(RigError {
+            Err(error) => Err(RunnerError {
                 source: Box::new(error),
                 partial: measured.map_or_else(|e| e.partial, |trial| Some(Box::new(trial))),
                 interrupted: false,

@@ -1,12 +1,12 @@
-//! Rigs whose settings can be changed while they are open.
+//! Runners whose settings can be changed while they are open.
 
-use floodwall_model::{Rig, Setting};
+use floodwall_model::{Runner, Setting};
 
-use crate::HostRig;
+use crate::HostRunner;
 use crate::groups::Groups;
 
-/// A rig whose knobs can be changed from outside.
-pub trait InForce: Rig {
+/// A runner whose knobs can be changed from outside.
+pub trait InForce: Runner {
     /// Reads the knob values in force again.
     fn reread(&mut self) -> Setting;
 
@@ -19,13 +19,13 @@ pub trait InForce: Rig {
     }
 }
 
-impl InForce for HostRig {
+impl InForce for HostRunner {
     fn reread(&mut self) -> Setting {
         self.reread_setting();
         self.setting().clone()
     }
 
     fn groups(&self) -> Result<&Groups, &str> {
-        HostRig::groups(self)
+        HostRunner::groups(self)
     }
 }

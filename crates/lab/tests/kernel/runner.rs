@@ -27,12 +27,12 @@ pub(crate) static GO_ON: AtomicBool = AtomicBool::new(false);
 static CURRENT: Mutex<Option<PathBuf>> = Mutex::new(None);
 
 /// A state directory with the labs in it. Dropping it takes them down.
-pub(crate) struct Rig {
+pub(crate) struct Runner {
     pub(crate) lab: Lab,
     root: tempfile::TempDir,
 }
 
-impl Rig {
+impl Runner {
     pub(crate) fn new() -> Result<Self, String> {
         let root = tempfile::Builder::new()
             .prefix("fwlab")
@@ -94,7 +94,7 @@ impl Rig {
     }
 }
 
-impl Drop for Rig {
+impl Drop for Runner {
     fn drop(&mut self) {
         if self.lab.down_all().is_ok_and(|all| all.iter().any(|(_, down)| down.is_err())) {
             rescue(self.root());

@@ -11,7 +11,7 @@ pub enum SettingError {
     /// A knob that there is not, or a value that it can't have.
     #[error(transparent)]
     Change(#[from] ChangeError),
-    /// A knob of the victims' or the floods' group, which the rig does not have.
+    /// A knob of the victims' or the floods' group, which the runner does not have.
     #[error(
         "{name} can't be set: the benchmark has no control group '{group}' here ({why}); leave {} \
          out",

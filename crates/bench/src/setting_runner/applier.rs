@@ -50,7 +50,7 @@ impl Applier {
     /// put back, for people.
     ///
     /// # Errors
-    /// As of [`super::SettingRig::open`].
+    /// As of [`super::SettingRunner::open`].
     pub(super) fn open(
         root: &SysRoot,
         journal: &Path,
@@ -93,7 +93,7 @@ impl Applier {
     }
 
     /// The kernel changes of a setting, each with its name there. The victims' priority is left
-    /// out: the inner rig sets it.
+    /// out: the inner runner sets it.
     pub(super) fn changes(
         &self,
         setting: &Setting,

@@ -1,4 +1,4 @@
-//! On a captured machine, with a rig that records the settings in force.
+//! On a captured machine, with a runner that records the settings in force.
 
 use std::cell::RefCell;
 use std::fs;
@@ -69,11 +69,11 @@ impl Machine {
             .to_owned()
     }
 
-    fn rig(&self, does: fn(&Self) -> Result<(), RigError>) -> SettingRig<Fake<'_>> {
+    fn runner(&self, does: fn(&Self) -> Result<(), RunnerError>) -> SettingRunner<Fake<'_>> {
         let fake = Fake { machine: self, does, seen: Vec::new() };
         let device = Device::find(&self.root, "sda").unwrap();
         let stop = Arc::new(AtomicBool::new(false));
-        SettingRig::open(fake, &self.root, &self.path("journal"), Some(device), nobody, stop)
+        SettingRunner::open(fake, &self.root, &self.path("journal"), Some(device), nobody, stop)
             .unwrap()
             .0
     }
@@ -88,10 +88,10 @@ fn write(path: &Path, text: &str) {
     put(path, &format!("{text}\n"));
 }
 
-/// A rig that records the settings in force while it runs.
+/// A runner that records the settings in force while it runs.
 struct Fake<'a> {
     machine: &'a Machine,
-    does: fn(&Machine) -> Result<(), RigError>,
+    does: fn(&Machine) -> Result<(), RunnerError>,
     seen: Vec<Setting>,
 }
 
@@ -101,16 +101,16 @@ impl InForce for Fake<'_> {
     }
 }
 
-impl Rig for Fake<'_> {
+impl Runner for Fake<'_> {
     fn run(
         &mut self,
         _: &Scenario,
         setting: &Setting,
         round: u32,
         _: &mut dyn Watch,
-    ) -> Result<Trial, RigError> {
+    ) -> Result<Trial, RunnerError> {
         let mut seen = self.reread();
-        // The inner rig gets the victims' priority.
+        // The inner runner gets the victims' priority.
         seen.0.extend(setting.0.clone());
         self.seen.push(seen.clone());
         (self.does)(self.machine)?;
@@ -137,16 +137,16 @@ fn wanted() -> Setting {
 #[test]
 fn a_setting_is_in_force_during_the_trial_and_gone_after_it() {
     let machine = Machine::new();
-    let mut rig = machine.rig(|_| Ok(()));
-    let trial = rig.run(&scenario(), &wanted(), 1, &mut ()).unwrap();
+    let mut runner = machine.runner(|_| Ok(()));
+    let trial = runner.run(&scenario(), &wanted(), 1, &mut ()).unwrap();
     for (knob, value) in &wanted().0 {
-        assert_eq!(rig.inner().seen[0].get(knob), Some(value.as_str()), "in force: {knob}");
+        assert_eq!(runner.inner().seen[0].get(knob), Some(value.as_str()), "in force: {knob}");
         assert_eq!(trial.setting.get(knob), Some(value.as_str()), "read back: {knob}");
     }
     assert_eq!(machine.limits(), ["0", "20"]);
     assert_eq!(machine.nr_requests(), "256");
     // An empty setting writes nothing and reports the present values.
-    let trial = rig.run(&scenario(), &Setting::default(), 2, &mut ()).unwrap();
+    let trial = runner.run(&scenario(), &Setting::default(), 2, &mut ()).unwrap();
     for (knob, default) in [
         ("vm.dirty_ratio", "20"),
         ("vm.dirty_background_ratio", "10"),
@@ -155,20 +155,20 @@ fn a_setting_is_in_force_during_the_trial_and_gone_after_it() {
     ] {
         assert_eq!(trial.setting.get(knob), Some(default));
     }
-    assert!(rig.close().1.is_ok());
+    assert!(runner.close().1.is_ok());
 }
 
 #[test]
-fn the_victims_priority_is_the_inner_rigs_and_no_kernel_file() {
+fn the_victims_priority_is_the_inner_runners_and_no_kernel_file() {
     let machine = Machine::new();
-    let mut rig = machine.rig(|_| Ok(()));
+    let mut runner = machine.runner(|_| Ok(()));
     let setting = setting(&[("nr_requests", "8"), ("victim.ioprio", "be/0")]);
-    let trial = rig.run(&scenario(), &setting, 1, &mut ()).unwrap();
+    let trial = runner.run(&scenario(), &setting, 1, &mut ()).unwrap();
     for (knob, value) in &setting.0 {
-        assert_eq!(rig.inner().seen[0].get(knob), Some(value.as_str()), "in force: {knob}");
+        assert_eq!(runner.inner().seen[0].get(knob), Some(value.as_str()), "in force: {knob}");
         assert_eq!(trial.setting.get(knob), Some(value.as_str()), "told: {knob}");
     }
-    let plan = rig.check(&setting).unwrap();
+    let plan = runner.check(&setting).unwrap();
     assert_eq!(plan.entries.len(), 1, "{plan}");
     assert_eq!(machine.nr_requests(), "256");
 }
@@ -177,9 +177,9 @@ fn the_victims_priority_is_the_inner_rigs_and_no_kernel_file() {
 fn a_knob_that_is_kept_in_another_unit_is_not_told_in_that() {
     let machine = Machine::new();
     write(&machine.path("sys/class/bdi/8:0/max_ratio_fine"), "1000000");
-    let mut rig = machine.rig(|_| Ok(()));
+    let mut runner = machine.runner(|_| Ok(()));
     let setting = setting(&[("bdi.max_bytes", "134217728"), ("nr_requests", "8")]);
-    let trial = rig.run(&scenario(), &setting, 1, &mut ()).unwrap();
+    let trial = runner.run(&scenario(), &setting, 1, &mut ()).unwrap();
     assert_eq!(
         (trial.setting.get("bdi.max_bytes"), trial.setting.get("nr_requests")),
         (None, Some("8"))
@@ -190,10 +190,10 @@ fn a_knob_that_is_kept_in_another_unit_is_not_told_in_that() {
 #[test]
 fn a_failing_trial_is_followed_by_the_roll_back() {
     let machine = Machine::new();
-    let mut rig = machine.rig(|_| {
-        Err(RigError { source: "the disk is full".into(), partial: None, interrupted: false })
+    let mut runner = machine.runner(|_| {
+        Err(RunnerError { source: "the disk is full".into(), partial: None, interrupted: false })
     });
-    let error = rig.run(&scenario(), &wanted(), 1, &mut ()).unwrap_err();
+    let error = runner.run(&scenario(), &wanted(), 1, &mut ()).unwrap_err();
     assert_eq!(error.to_string(), "the disk is full");
     assert_eq!(
         (machine.limits(), machine.nr_requests()),
@@ -205,8 +205,8 @@ fn a_failing_trial_is_followed_by_the_roll_back() {
 fn a_panic_is_followed_by_the_roll_back() {
     let machine = Machine::new();
     let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        let mut rig = machine.rig(|_| panic!("out of luck"));
-        let _ = rig.run(&scenario(), &wanted(), 1, &mut ());
+        let mut runner = machine.runner(|_| panic!("out of luck"));
+        let _ = runner.run(&scenario(), &wanted(), 1, &mut ());
     }));
     assert!(panicked.is_err());
     assert_eq!(machine.nr_requests(), "256");
@@ -215,50 +215,50 @@ fn a_panic_is_followed_by_the_roll_back() {
 #[test]
 fn what_can_not_be_set_fails_before_anything_is_written() {
     let machine = Machine::new();
-    let mut rig = machine.rig(|_| Ok(()));
+    let mut runner = machine.runner(|_| Ok(()));
     for (setting, part) in [
         (setting(&[("vm.dirty_byte", "1")]), "there is no knob"),
         (setting(&[("nr_requests", "8"), ("iosched.fifo_batch", "1")]), "fifo_batch"),
         (setting(&[("wbt_lat_usec", "0")]), "wbt_lat_usec"),
     ] {
-        let error = rig.run(&scenario(), &setting, 1, &mut ()).unwrap_err();
+        let error = runner.run(&scenario(), &setting, 1, &mut ()).unwrap_err();
         assert!(error.to_string().contains(part), "{error}");
-        assert!(rig.check(&setting).is_err());
+        assert!(runner.check(&setting).is_err());
     }
-    assert!(rig.inner().seen.is_empty());
+    assert!(runner.inner().seen.is_empty());
     assert_eq!(machine.nr_requests(), "256");
 }
 
 #[test]
-fn a_knob_of_a_group_that_the_rig_lacks_does_not_go_to_the_machines_group_of_that_name() {
+fn a_knob_of_a_group_that_the_runner_lacks_does_not_go_to_the_machines_group_of_that_name() {
     let machine = Machine::new();
     let high = machine.path("sys/fs/cgroup/flood/memory.high");
     write(&high, "max\n");
-    let mut rig = machine.rig(|_| Ok(()));
+    let mut runner = machine.runner(|_| Ok(()));
     for name in ["flood:memory.high", "victim:memory.high", "flood:sda.io.max"] {
         let value = if name.ends_with("io.max") { "wbps=40000000" } else { "max" };
         let setting = setting(&[(name, value)]);
-        assert!(matches!(rig.check(&setting), Err(SettingError::NoGroup { .. })), "{name}");
-        assert!(rig.run(&scenario(), &setting, 1, &mut ()).is_err());
+        assert!(matches!(runner.check(&setting), Err(SettingError::NoGroup { .. })), "{name}");
+        assert!(runner.run(&scenario(), &setting, 1, &mut ()).is_err());
     }
-    let refused = rig.check(&setting(&[("flood:memory.high", "max")])).unwrap_err();
+    let refused = runner.check(&setting(&[("flood:memory.high", "max")])).unwrap_err();
     assert_eq!(
         refused.to_string(),
         "flood:memory.high can't be set: the benchmark has no control group 'flood' here (its \
          victims and \
          floods have none); leave the knob out"
     );
-    assert!(rig.inner().seen.is_empty());
+    assert!(runner.inner().seen.is_empty());
 }
 
 #[test]
 fn a_change_by_somebody_else_fails_the_trial_and_is_left_alone() {
     let machine = Machine::new();
-    let mut rig = machine.rig(|machine| {
+    let mut runner = machine.runner(|machine| {
         write(&machine.path("sys/devices/sda/queue/max_sectors_kb"), "64");
         Ok(())
     });
-    let error = rig.run(&scenario(), &wanted(), 1, &mut ()).unwrap_err();
+    let error = runner.run(&scenario(), &wanted(), 1, &mut ()).unwrap_err();
     assert!(error.to_string().contains("max_sectors_kb: 1280 → 64"), "{error}");
     assert!(error.partial.is_some());
     assert_eq!(machine.nr_requests(), "256");
@@ -271,17 +271,17 @@ fn a_change_by_somebody_else_fails_the_trial_and_is_left_alone() {
 #[test]
 fn what_a_killed_run_left_is_put_back_by_the_next() {
     let machine = Machine::new();
-    let mut rig = machine.rig(|_| Ok(()));
-    rig.applier.put_in_force(&wanted(), Err("its victims and floods have none"), 10.0).unwrap();
+    let mut runner = machine.runner(|_| Ok(()));
+    runner.applier.put_in_force(&wanted(), Err("its victims and floods have none"), 10.0).unwrap();
     assert_eq!(machine.nr_requests(), "8");
     // Killed: nothing is put back, and the kernel drops the lock.
-    rig.applier.open = None;
-    drop(rig);
+    runner.applier.open = None;
+    drop(runner);
     assert_eq!(machine.nr_requests(), "8");
     let fake = Fake { machine: &machine, does: |_| Ok(()), seen: Vec::new() };
     let stop = Arc::new(AtomicBool::new(false));
-    let (_rig, told) =
-        SettingRig::open(fake, &machine.root, &machine.path("journal"), None, nobody, stop)
+    let (_runner, told) =
+        SettingRunner::open(fake, &machine.root, &machine.path("journal"), None, nobody, stop)
             .unwrap();
     assert_eq!(told.len(), 1);
     assert!(told[0].contains("nr_requests"), "{told:?}");
@@ -294,9 +294,9 @@ fn what_a_killed_run_left_is_put_back_by_the_next() {
 #[test]
 fn a_stop_while_a_setting_is_applied_puts_it_back() {
     let machine = Machine::new();
-    let mut rig = machine.rig(|_| Ok(()));
-    rig.applier.clock.0.store(true, Ordering::Relaxed);
-    let error = rig.run(&scenario(), &wanted(), 1, &mut ()).unwrap_err();
+    let mut runner = machine.runner(|_| Ok(()));
+    runner.applier.clock.0.store(true, Ordering::Relaxed);
+    let error = runner.run(&scenario(), &wanted(), 1, &mut ()).unwrap_err();
     assert!(error.interrupted, "{error}");
     assert_eq!(machine.nr_requests(), "256");
 }
@@ -351,7 +351,7 @@ fn a_guard_is_asked_for_what_it_holds_and_without_its_answer_nothing_is_tried() 
     let open = |ask: Ask| {
         let fake = Fake { machine: &machine, does: |_| Ok(()), seen: Vec::new() };
         let (stop, device) = (Arc::new(AtomicBool::new(false)), Some(device.clone()));
-        SettingRig::open(fake, &machine.root, &machine.path("journal"), device, ask, stop)
+        SettingRunner::open(fake, &machine.root, &machine.path("journal"), device, ask, stop)
             .unwrap()
             .0
     };
@@ -361,20 +361,20 @@ fn a_guard_is_asked_for_what_it_holds_and_without_its_answer_nothing_is_tried() 
         (machine.limits(), machine.nr_requests()),
         (["0", "20"].map(Into::into), "16".into())
     );
-    let mut rig = open(yields);
-    rig.run(&scenario(), &wanted(), 1, &mut ()).unwrap();
-    assert_eq!(rig.inner().seen.len(), 1);
-    assert_eq!(rig.inner().seen[0].get("nr_requests"), Some("8"));
+    let mut runner = open(yields);
+    runner.run(&scenario(), &wanted(), 1, &mut ()).unwrap();
+    assert_eq!(runner.inner().seen.len(), 1);
+    assert_eq!(runner.inner().seen[0].get("nr_requests"), Some("8"));
     assert_eq!(machine.nr_requests(), "256", "the administrator's, not the guard's");
 }
 
 #[test]
 fn a_second_run_is_kept_out() {
     let machine = Machine::new();
-    let _rig = machine.rig(|_| Ok(()));
+    let _runner = machine.runner(|_| Ok(()));
     let fake = Fake { machine: &machine, does: |_| Ok(()), seen: Vec::new() };
     let stop = Arc::new(AtomicBool::new(false));
     let second =
-        SettingRig::open(fake, &machine.root, &machine.path("journal"), None, nobody, stop);
+        SettingRunner::open(fake, &machine.root, &machine.path("journal"), None, nobody, stop);
     assert!(matches!(second.map(|_| ()), Err(SettingError::Journal(JournalError::Held { .. }))));
 }
