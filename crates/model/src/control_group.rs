@@ -15,11 +15,12 @@ pub fn is_in(group: &str, above: &str) -> bool {
     rest.is_some_and(|rest| above.is_empty() || rest.is_empty() || rest.starts_with('/'))
 }
 
-/// The `memory.high` of a group whose writes are paced, in whole MiB: three seconds of its rate,
-/// and what its processes use. As people write it: `172MiB`.
+/// The `memory.high` of a group whose writes are paced, in whole MiB: three seconds of its rate or
+/// the least room for its page cache, and what its processes use. As people write it: `172MiB`.
 #[must_use]
-pub fn memory_high_of_paced(bytes_per_s: u64, used_bytes: u64) -> String {
-    let bytes = bytes_per_s.saturating_mul(PACED_S).max(PACED_LEAST).saturating_add(used_bytes);
+pub fn memory_high_of_paced(bytes_per_s: u64, used_bytes: u64, least_room_bytes: u64) -> String {
+    let room = bytes_per_s.saturating_mul(PACED_S).max(PACED_LEAST).max(least_room_bytes);
+    let bytes = room.saturating_add(used_bytes);
     format!("{}MiB", bytes.div_ceil(1 << 20))
 }
 
@@ -29,13 +30,14 @@ mod tests {
 
     #[test]
     fn a_paced_group_has_three_seconds_in_whole_mebibytes_and_no_less_than_64() {
-        for (rate, used, high) in [
-            (2, 0, "64MiB"),
-            (22_369_622, 0, "65MiB"),
-            (60_000_000, 0, "172MiB"),
-            (60_000_000, 64 << 20, "236MiB"),
+        for (rate, used, room, high) in [
+            (2, 0, 0, "64MiB"),
+            (22_369_622, 0, 0, "65MiB"),
+            (60_000_000, 0, 1 << 20, "172MiB"),
+            (60_000_000, 64 << 20, 0, "236MiB"),
+            (60_000_000, 64 << 20, 512 << 20, "576MiB"),
         ] {
-            assert_eq!(memory_high_of_paced(rate, used), high);
+            assert_eq!(memory_high_of_paced(rate, used, room), high);
         }
     }
 

@@ -77,6 +77,17 @@ pub struct Disk {
     pub floods: Vec<Flood>,
 }
 
+impl Disk {
+    /// Whether floods or a backlog explain a wait: more is written than the disk drains, or has
+    /// been. A disk whose drain rate is unknown counts as outrun by any flood.
+    #[must_use]
+    pub fn is_outrun(&self) -> bool {
+        let dirtied: f64 = self.floods.iter().map(|flood| flood.dirtied_bytes_per_s).sum();
+        let drains = self.drain.rate_bytes_per_s.value().copied().unwrap_or(0.0);
+        self.is_backlogged || !self.floods.is_empty() && dirtied >= drains
+    }
+}
+
 /// A process by its number, name and place.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Process {

@@ -1,7 +1,7 @@
 //! `floodwall why` and `floodwall` alone, on this machine whatever it does; its advice on a
 //! captured machine.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 use floodwall_host::SysRoot;
@@ -102,6 +102,16 @@ fn what_is_advised_is_taken_as_it_is_printed() {
     // A kernel that has no good limit of one disk.
     put(&machine.tree().join("proc/sys/kernel/osrelease"), "6.1.0-25-amd64\n");
     assert!(advice(&machine).contains("vm.dirty_bytes"));
+    // Below a small limit a group needs more memory for its page cache.
+    put(&machine.tree().join("proc/sys/vm/dirty_bytes"), "268435456\n");
+    let vmstat = machine.tree().join("proc/vmstat");
+    let text = std::fs::read_to_string(&vmstat).unwrap();
+    let lines = text.lines().map(|line| match line.strip_prefix("nr_dirty_threshold ") {
+        Some(_) => "nr_dirty_threshold 65536".to_owned(),
+        None => line.to_owned(),
+    });
+    put(&vmstat, &lines.collect::<Vec<_>>().join("\n"));
+    assert!(advice(&machine).contains("unit:backup.service:memory.high"));
 }
 
 /// What is advised where a copy in `backup.service` floods the disk; each change is rehearsed.
@@ -126,7 +136,8 @@ fn advice(machine: &Machine) -> String {
         users: &[copy],
         own: &[],
         group_memory: &BTreeMap::new(),
-        guard_runs: false,
+        limited_groups: &BTreeSet::new(),
+        guarded: &[],
         source: "bpf",
         is_root: true,
         sees_waits: true,

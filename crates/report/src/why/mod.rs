@@ -62,13 +62,35 @@ fn shown(action: &Action, width: usize) -> Vec<String> {
     let room = width.saturating_sub(INDENT.len()).max(20);
     let mut lines = indented("  ", wrap(&action.what, room));
     if let Some(command) = &action.command {
-        let mut parts = wrap(command, room.saturating_sub(GOES_ON.len()));
+        let mut parts = command_lines(command, room.saturating_sub(GOES_ON.len()));
         let last = parts.len().saturating_sub(1);
         // So that it can be copied.
         parts.iter_mut().take(last).for_each(|part| part.push_str(GOES_ON));
         lines.extend(indented(INDENT, parts));
     }
     lines.extend(indented(INDENT, wrap(&format!("price: {}", action.price), room)));
+    lines
+}
+
+/// A command in lines, broken between words of the shell: one that is too long stands out, so that
+/// the command can be copied.
+fn command_lines(command: &str, room: usize) -> Vec<String> {
+    let command = printable(command);
+    let mut is_quoted = false;
+    let words = command.split(|character: char| {
+        is_quoted ^= character == '\'';
+        character == ' ' && !is_quoted
+    });
+    let mut lines: Vec<String> = Vec::new();
+    for word in words {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= room => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
     lines
 }
 

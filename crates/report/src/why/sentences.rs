@@ -45,20 +45,19 @@ fn stalling(disk: &Disk) -> String {
     let waits = format!("{} on {}", waits(first), place(disk));
     let backlog = backlog(disk);
     match disk.floods.first() {
-        Some(flood) => {
-            let others = more_floods(&disk.floods);
-            format!(
-                "{waits}, because {} {}{others} and {}{}.{also}",
-                if flood.process.pid == first.process.pid {
-                    "other threads of it dirty".to_owned()
-                } else {
-                    format!("{} dirties", who(&flood.process))
-                },
-                Rate(flood.dirtied_bytes_per_s),
-                drains(&disk.name, &disk.drain),
-                backlog.map_or_else(String::new, |backlog| format!(": {backlog}")),
-            )
-        }
+        Some(flood) => format!(
+            "{waits}, {} {} {}{} {}{}.{also}",
+            if disk.is_outrun() { "because" } else { "while" },
+            if flood.process.pid == first.process.pid {
+                "other threads of it dirty".to_owned()
+            } else {
+                format!("{} dirties", who(&flood.process))
+            },
+            Rate(flood.dirtied_bytes_per_s),
+            more_floods(&disk.floods, " and"),
+            drains(&disk.name, &disk.drain),
+            backlog.map_or_else(String::new, |backlog| format!(": {backlog}")),
+        ),
         None if disk.is_backlogged => format!(
             "{waits}, because of what was written earlier: {}, and {}. Nothing floods it \
              now.{also}",
@@ -84,11 +83,11 @@ fn flooding(disk: &Disk) -> String {
         None => String::new(),
     };
     format!(
-        "{} dirties {}{} on {}, and {}{}. Nothing waits long for it now.{then}",
+        "{} dirties {} on {}{} {}{}. Nothing waits long for it now.{then}",
         who(&flood.process),
         Rate(flood.dirtied_bytes_per_s),
-        more_floods(&disk.floods),
         place(disk),
+        more_floods(&disk.floods, ", and"),
         drains(&disk.name, &disk.drain),
         backlog.map_or_else(String::new, |backlog| format!(": {backlog}")),
     )
@@ -97,17 +96,18 @@ fn flooding(disk: &Disk) -> String {
 fn quiet(diagnosis: &Diagnosis) -> String {
     let window = time(diagnosis.window_s);
     let what = match (&diagnosis.about, diagnosis.source) {
+        (_, "proc") => format!(
+            "In {window} almost no process of the machine waited for I/O, as the kernel's pressure \
+             tells. Which processes flood a disk is not known."
+        ),
         (Some(about), _) => format!(
-            "In {window} nothing waited long for a disk or flooded one, as \
-            far as {about} goes."
+            "In {window} no process waited long for a disk or flooded one. This is about {about} \
+             alone."
         ),
-        (None, "proc") => format!(
-            "In {window} no process waited for I/O, as far as the kernel's \
-            pressure tells."
+        (None, _) => format!(
+            "In {window} no process waited long for a disk, and no disk was written to faster than \
+             it drains."
         ),
-        (None, _) => {
-            format!("In {window} no process waited long for a disk, and none flooded one.")
-        }
     };
     match &diagnosis.outlook {
         Some(outlook) => format!("{what} {}", could(outlook)),
@@ -119,13 +119,13 @@ fn quiet(diagnosis: &Diagnosis) -> String {
 fn could(outlook: &Outlook) -> String {
     let size = Bytes(outlook.limit_bytes);
     let name = &outlook.name;
-    let could = format!("If a flood came, a copy could pile up {size} for {name}");
+    let could = format!("If a flood came, {size} could wait to be written to {name}");
     match outlook.limit_s.value() {
         Some(seconds) => {
-            format!("{could}, {} of this disk: {}.", time(*seconds), drains(name, &outlook.drain))
+            format!("{could}, which takes {}: {}.", time(*seconds), drains(name, &outlook.drain))
         }
         None => format!(
-            "{could}. How long it would take for that is not known: {}.",
+            "{could}. How long that takes is not known: {}.",
             why_unknown(name, &outlook.drain)
         ),
     }
@@ -206,13 +206,14 @@ fn place(disk: &Disk) -> String {
     }
 }
 
-fn more_floods(floods: &[Flood]) -> String {
+/// What stands between the heaviest flood and the disk's drain rate: `alone`, or the other floods.
+fn more_floods(floods: &[Flood], alone: &str) -> String {
     let rest = floods.get(1..).unwrap_or_default();
     let sum = Rate(rest.iter().map(|flood| flood.dirtied_bytes_per_s).sum());
     match rest {
-        [] => String::new(),
-        [one] => format!(", {} {sum}", who(&one.process)),
-        more => format!(", {} other processes {sum}", more.len()),
+        [] => alone.to_owned(),
+        [one] => format!(", {} dirties {sum}, and", who(&one.process)),
+        more => format!(", {} other processes dirty {sum}, and", more.len()),
     }
 }
 

@@ -98,8 +98,8 @@ fn stalling() -> Diagnosis {
             "pace backup.service",
             "floodwall apply --for 10m unit:backup.service:sda.io.max=wbps=60.5MB \
              unit:backup.service:memory.high=238MiB",
-            "it writes 60.5 MB/s, half of what sda drains, and nothing else is held back; undone \
-             by itself after ten minutes",
+            "backup.service, with all its processes, writes at most 60.5 MB/s (half of what sda \
+             drains), and is slowed where it needs more memory; undone by itself after ten minutes",
         ),
         action("do nothing", "", "it lasts as long as the flood does, and 28.4 s longer"),
     ];
@@ -142,8 +142,8 @@ fn several_victims_floods_and_disks() {
     insta::assert_snapshot!(shown(&diagnosis(vec![first, second]), 80), @"
     postgres (pid 4711, postgresql.service) waits 200 ms for its commits, and now
     for one for 1.40 s or longer, on sda (/, /home, ...), because cp (pid 4810,
-    backup.service) dirties 193 MB/s, rsync (pid 1) 20.0 MB/s and sda drains 121
-    MB/s: 3.20 GiB are waiting, 28.4 s worth. 2 more processes wait, too.
+    backup.service) dirties 193 MB/s, rsync (pid 1) dirties 20.0 MB/s, and sda
+    drains 121 MB/s: 3.20 GiB are waiting, 28.4 s worth. 2 more processes wait, too.
 
     Also: rsync (pid 1) dirties 20.0 MB/s on sdb (/var/lib/postgresql).
     ");
@@ -223,14 +223,15 @@ fn a_flood_alone() {
 #[test]
 fn nothing_is_wrong() {
     let mut quiet = diagnosis(Vec::new());
-    quiet.actions = vec![action("be protected when it comes", "floodwall guard", "none")];
+    quiet.actions =
+        vec![action("run the guard, for when a flood comes", "floodwall guard", "none")];
     insta::assert_snapshot!(shown(&quiet, 80), @"
-    In 2.00 s no process waited long for a disk, and none flooded one. If a flood
-    came, a copy could pile up 4.70 GiB for sda, 41.7 s of this disk: sda drains 121
-    MB/s (the kernel's estimate from earlier writes).
+    In 2.00 s no process waited long for a disk, and no disk was written to faster
+    than it drains. If a flood came, 4.70 GiB could wait to be written to sda, which
+    takes 41.7 s: sda drains 121 MB/s (the kernel's estimate from earlier writes).
 
     What can be done:
-      be protected when it comes
+      run the guard, for when a flood comes
           floodwall guard
           price: none
     ");
@@ -242,9 +243,9 @@ fn nothing_is_wrong() {
         ..outlook
     });
     insta::assert_snapshot!(shown(&quiet, 80), @"
-    In 2.00 s nothing waited long for a disk or flooded one, as far as /srv goes. If
-    a flood came, a copy could pile up 4.70 GiB for sda. How long it would take for
-    that is not known: sda was never seen busy.
+    In 2.00 s no process waited long for a disk or flooded one. This is about /srv
+    alone. If a flood came, 4.70 GiB could wait to be written to sda. How long that
+    takes is not known: sda was never seen busy.
     ");
 }
 
@@ -264,6 +265,31 @@ fn without_root() {
 
     Root would add: who waits for a disk, and how long.
     ");
+}
+
+#[test]
+fn a_flood_that_the_disk_keeps_up_with_is_no_cause() {
+    let mut disk = disk();
+    disk.floods[0].dirtied_bytes_per_s = 31e6;
+    (disk.backlog_bytes, disk.is_backlogged) = (Reading::Value(0), false);
+    disk.drain.now_s = Reading::Value(0.0);
+    let said = shown(&diagnosis(vec![disk]), 100).replace('\n', " ");
+    assert!(said.contains("while cp (pid 4810, backup.service) dirties 31.0 MB/s and"), "{said}");
+    assert!(!said.contains("because"), "{said}");
+}
+
+#[test]
+fn a_command_can_be_copied_whatever_its_length() {
+    let scope =
+        format!("unit:docker-{}.scope:sda.io.max=wbps=60.5MB", "0123456789abcdef".repeat(4));
+    let command = format!("floodwall apply --for 10m {scope} 'a b.service:memory.high=238MiB'");
+    let mut diagnosis = stalling();
+    diagnosis.actions = vec![action("pace it", &command, "none")];
+    for width in [40, 80, 100] {
+        let text = text(&diagnosis, Style { color: false, width });
+        let joined = text.replace(" \\\n      ", " ");
+        assert!(joined.contains(&format!("\n      {command}\n")), "{text}");
+    }
 }
 
 #[test]

@@ -253,7 +253,8 @@ fn sysctl(
 /// Values that pace a backup on a measured device.
 fn pace_hint(drain: &Drain, is_disk: bool) -> String {
     let half = Rate(drain.bytes_per_s as f64 / 2.0);
-    let (rate, high) = (half.to_string().replace(' ', ""), memory_high_of_paced(half.0 as u64, 0));
+    let (rate, high) =
+        (half.to_string().replace(' ', ""), memory_high_of_paced(half.0 as u64, 0, 0));
     // A mount without a disk has no `io.max`; its disks do.
     let disk = if is_disk { &drain.name } else { "DISK" };
     format!(

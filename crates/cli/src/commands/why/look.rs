@@ -1,6 +1,6 @@
 //! One look at this machine: a probe's window between two observations.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -32,7 +32,8 @@ pub(super) struct Seen {
     users: Vec<DiskUser>,
     own: Vec<u32>,
     group_memory: BTreeMap<String, u64>,
-    guard_runs: bool,
+    limited_groups: BTreeSet<String>,
+    guarded: Vec<String>,
     source: &'static str,
     is_root: bool,
     sees_waits: bool,
@@ -48,7 +49,8 @@ impl Seen {
             users: &self.users,
             own: &self.own,
             group_memory: &self.group_memory,
-            guard_runs: self.guard_runs,
+            limited_groups: &self.limited_groups,
+            guarded: &self.guarded,
             source: self.source,
             is_root: self.is_root,
             sees_waits: self.sees_waits,
@@ -93,7 +95,8 @@ pub(super) fn look(root: &SysRoot) -> anyhow::Result<(Seen, Probe)> {
     let seen = Seen {
         own,
         group_memory: group_memory(root, &users),
-        guard_runs: is_root && guard_runs(),
+        limited_groups: writing_groups(&users).filter(|group| is_limited(root, group)).collect(),
+        guarded: if is_root { guarded() } else { Vec::new() },
         source: snapshot.source.name(),
         status,
         users,
@@ -128,19 +131,35 @@ fn threads_apart(users: Vec<DiskUser>, snapshot: &Snapshot) -> Vec<DiskUser> {
 
 /// Memory besides page cache of the groups whose processes wrote.
 fn group_memory(root: &SysRoot, users: &[DiskUser]) -> BTreeMap<String, u64> {
-    let wrote = users.iter().filter(|user| user.dirtied_bytes > 0);
-    let groups = wrote.filter_map(|user| user.group.value());
-    let memory = groups.filter_map(|group| {
-        let group = group.trim_matches('/');
+    let memory = writing_groups(users).filter_map(|group| {
         let used = read_memory_besides_cache(root, &format!("{CGROUPS}/{group}")).into_value()?;
-        Some((group.to_owned(), used))
+        Some((group, used))
     });
     memory.collect()
 }
 
-/// Whether a guard answers.
-fn guard_runs() -> bool {
-    matches!(socket::ask(None, Request::Status), Ok(Reply::Status(_)))
+/// The groups whose processes wrote, without slashes at their ends.
+fn writing_groups(users: &[DiskUser]) -> impl Iterator<Item = String> {
+    let wrote = users.iter().filter(|user| user.dirtied_bytes > 0);
+    wrote.filter_map(|user| Some(user.group.value()?.trim_matches('/').to_owned()))
+}
+
+/// Whether a group's writes or memory are limited already.
+fn is_limited(root: &SysRoot, group: &str) -> bool {
+    let file = |name: &str| root.read(&format!("{CGROUPS}/{group}/{name}")).into_value();
+    file("io.max").is_some_and(|lines| !lines.trim().is_empty())
+        || file("memory.high").is_some_and(|high| high.trim() != "max")
+}
+
+/// The disks that the guard steers. One that only rehearses, or guards a simulated machine, steers
+/// none.
+fn guarded() -> Vec<String> {
+    match socket::ask(None, Request::Status) {
+        Ok(Reply::Status(status)) if !status.dry_run && status.source != "sim" => {
+            status.devices.into_iter().map(|device| device.name).collect()
+        }
+        _ => Vec::new(),
+    }
 }
 
 /// Whether a process is Floodwall's and does not load a disk on purpose.
@@ -197,6 +216,25 @@ mod tests {
         assert_eq!(parts(Some(90)), [(3, 10), (0, 90)]);
         assert_eq!(parts(Some(0)), [(3, 100)]);
         assert_eq!(parts(None), [(3, 100)]);
+    }
+
+    #[test]
+    fn a_group_with_a_limit_on_writes_or_memory_is_limited() {
+        let dir = tempfile::tempdir().unwrap();
+        let groups = [
+            ("free", "", "max\n", false),
+            ("writes", "8:0 wbps=1000000\n", "max\n", true),
+            ("memory", "", "67108864\n", true),
+        ];
+        for (group, max, high, _) in groups {
+            put(&dir.path().join(format!("sys/fs/cgroup/{group}/io.max")), max);
+            put(&dir.path().join(format!("sys/fs/cgroup/{group}/memory.high")), high);
+        }
+        let root = SysRoot::new(dir.path()).unwrap();
+        for (group, .., limited) in groups {
+            assert_eq!(is_limited(&root, group), limited, "{group}");
+        }
+        assert!(!is_limited(&root, "none"), "a group without these controllers");
     }
 
     #[test]

@@ -31,12 +31,10 @@ const NAME_BYTES: usize = 15;
 pub(super) fn about(root: &SysRoot, text: Option<&str>) -> Result<About, UsageError> {
     let Some(text) = text else { return Ok(About::Machine) };
     let named = text.to_owned();
-    if let Ok(pid) = text.parse::<u32>() {
-        return if root.exists(&format!("/proc/{pid}")) {
-            Ok(About::Processes { named: format!("process {pid}"), pids: vec![pid] })
-        } else {
-            Err(UsageError(format!("there is no process {pid}; {ACCEPTED}")))
-        };
+    if let Ok(number) = text.parse::<u32>() {
+        let pid = process_of(root, number)
+            .ok_or_else(|| UsageError(format!("there is no process {number}; {ACCEPTED}")))?;
+        return Ok(About::Processes { named: format!("process {pid}"), pids: vec![pid] });
     }
     // /dev has directories with a filesystem of their own, such as /dev/shm.
     let is_node = text.starts_with("/dev/") && !Path::new(text).is_dir();
@@ -56,6 +54,14 @@ pub(super) fn about(root: &SysRoot, text: Option<&str>) -> Result<About, UsageEr
         ))),
         pids => Ok(About::Processes { named, pids }),
     }
+}
+
+/// The process that a number names. That of a thread names its process (`Tgid` of
+/// proc_pid_status(5)).
+fn process_of(root: &SysRoot, number: u32) -> Option<u32> {
+    let status = root.read(&format!("/proc/{number}/status")).into_value()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("Tgid:"))?;
+    line.trim().parse().ok()
 }
 
 /// The disks below a path's filesystem.
@@ -123,7 +129,9 @@ mod tests {
         for (pid, name, group) in processes {
             put(&dir.path().join(format!("proc/{pid}/comm")), &format!("{name}\n"));
             put(&dir.path().join(format!("proc/{pid}/cgroup")), group);
+            put(&dir.path().join(format!("proc/{pid}/status")), &format!("Tgid:\t{pid}\n"));
         }
+        put(&dir.path().join("proc/14/status"), "Name:\tcp\nTgid:\t12\n");
         let root = SysRoot::new(dir.path()).unwrap();
         let pids = |text: &str| match about(&root, Some(text)) {
             Ok(About::Processes { pids, .. }) => pids,
@@ -137,6 +145,7 @@ mod tests {
         assert_eq!(pids("a-very-long-name-of-a-program"), [13]);
         assert_eq!(pids("session-3.scope"), [13]);
         assert_eq!(pids("12"), [12]);
+        assert_eq!(pids("14"), [12], "a thread");
         for nothing in ["postgre", "15", "back", "worker.service"] {
             let said = about(&root, Some(nothing)).unwrap_err().to_string();
             assert!(said.contains(nothing) && said.ends_with(ACCEPTED), "{said}");

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! flood with a group of its own ─▶ pace it      for ten minutes
-//! a limit that takes long       ─▶ lower it     for ten minutes
 //! a flood, or its backlog       ─▶ the guard
+//! a flood, and a large limit    ─▶ lower it     for ten minutes
 //! none of these                 ─▶ a look at the disk's requests
 //! always                        ─▶ nothing
 //! ```
@@ -18,10 +18,10 @@ use super::super::facts::DiskUser;
 use super::super::groups::victim_in;
 use super::super::remedy::{own_share, word};
 use super::super::view::{
-    BACKGROUND_DELAY_S, FLUSHER_CHUNK_BYTES, HARD_DELAY_S, LONG_DRAIN_S, hard_limit, prefix, rate,
-    speed, time,
+    BACKGROUND_DELAY_S, FLUSHER_CHUNK_BYTES, HARD_DELAY_S, LONG_DRAIN_S, hard_limit, own_limit,
+    prefix, rate, speed, time,
 };
-use super::disks::{device, unit};
+use super::disks::{device, is_flood, unit};
 use super::look::Look;
 use crate::mounts::charges_writeback;
 
@@ -29,6 +29,9 @@ use crate::mounts::charges_writeback;
 const APPLY: &str = "floodwall apply --for 10m";
 /// The share of the drain rate that is left to a paced flood: half of it leaves room for victims.
 const PACED_SHARE: f64 = 0.5;
+/// The share of memory that may be dirty where it can't be read: `vm.dirty_ratio` as the kernel
+/// boots.
+const DEFAULT_SHARE: f64 = 0.2;
 /// The least that a paced group keeps for its processes: a copy or a backup may begin to use it.
 const PROCESSES_BYTES: u64 = 64 << 20;
 
@@ -47,28 +50,43 @@ pub(super) fn actions(
         (Verdict::Stalling | Verdict::Flooding, Some(disk)) => {
             let device = device(look.status, disk.id);
             let pace = device.and_then(|device| pace(look, users, disk, device));
-            let limit = device.and_then(|device| limit(look.status, disk, device));
-            pace.into_iter().chain(limit).chain([guard(look, disk), nothing(disk)]).collect()
+            // A limit does not shorten what waits already: it stops writers until that is written.
+            let limit = device
+                .filter(|_| !disk.floods.is_empty())
+                .and_then(|device| limit(look.status, disk, device));
+            let guard = Some(guard(look, disk));
+            [pace, guard, limit, Some(nothing(disk))].into_iter().flatten().collect()
         }
-        (Verdict::Quiet, _) if !look.guard_runs && outlook.is_some_and(takes_long) => {
+        (Verdict::Quiet, _) if outlook.is_some_and(|outlook| is_at_risk(look, outlook)) => {
             vec![stay_on()]
         }
         _ => Vec::new(),
     }
 }
 
-/// Whether what could pile up takes longer than people wait.
-fn takes_long(outlook: &Outlook) -> bool {
-    outlook.limit_s.value().is_some_and(|seconds| *seconds > LONG_DRAIN_S)
+/// Whether what could pile up takes longer than people wait, and no guard keeps it from that.
+fn is_at_risk(look: Look<'_>, outlook: &Outlook) -> bool {
+    let takes_long = outlook.limit_s.value().is_some_and(|seconds| *seconds > LONG_DRAIN_S);
+    takes_long && !look.guarded.contains(&outlook.name)
 }
 
-/// Holds the heaviest flood's control group to half of the drain rate.
+/// Holds the heaviest flood's control group to half of the drain rate. Not, if floods of other
+/// groups fill the rest of it, or if the group has a limit of its own: the new one may be looser.
 fn pace(look: Look<'_>, users: &[DiskUser], disk: &Disk, device: &Device) -> Option<Action> {
     let status = look.status;
     let flood = disk.floods.first()?;
-    let user = users.iter().find(|user| user.pid == flood.process.pid)?;
+    // A copy from another disk uses both.
+    let is_it = |user: &&DiskUser| user.pid == flood.process.pid && is_flood(status, user);
+    let user = users.iter().filter(is_it).find(|user| user.disk == disk.id)?;
     let group = user.group.value().map(|group| group.trim_matches('/'))?;
     let drains = rate(device)?;
+    let is_in_group = |pid: u32| {
+        let of = |user: &&DiskUser| user.pid == pid;
+        let groups = users.iter().filter(of).filter_map(|user| user.group.value());
+        groups.into_iter().all(|of_flood| is_in(of_flood, group))
+    };
+    let others = disk.floods.iter().filter(|flood| !is_in_group(flood.process.pid));
+    let others: f64 = others.map(|flood| flood.dirtied_bytes_per_s).sum();
     // A stacked device has no `io.max` that reaches its disks.
     let is_stacked = device.id == user.disk && !device.leaves.is_empty();
     let is_charged = device.mounts.iter().any(|mount| charges_writeback(&mount.filesystem));
@@ -77,9 +95,10 @@ fn pace(look: Look<'_>, users: &[DiskUser], disk: &Disk, device: &Device) -> Opt
         .iter()
         .filter(is_victim)
         .any(|victim| victim.group.value().is_some_and(|of_victim| is_in(of_victim, group)));
-    let cant = group.is_empty() || is_stacked || user.disk != disk.id || !is_charged;
+    let cant = group.is_empty() || is_stacked || !is_charged || look.limited_groups.contains(group);
     if cant
         || holds_victim
+        || others > (1.0 - PACED_SHARE) * drains
         || !charges_buffered_writes(&status.machine)
         || victim_in(group, status, users).is_some()
     {
@@ -88,22 +107,35 @@ fn pace(look: Look<'_>, users: &[DiskUser], disk: &Disk, device: &Device) -> Opt
     let paced = PACED_SHARE * drains;
     let wbps = speed(paced).replace(' ', "");
     let used = look.group_memory.get(group).copied().unwrap_or(0).max(PROCESSES_BYTES);
-    let high = memory_high_of_paced(paced as u64, used);
+    let high = memory_high_of_paced(paced as u64, used, least_room_bytes(status));
     let place = place(group);
     let (max, high) = (
         word(&format!("{place}:{}.io.max=wbps={}", disk.name, wbps.trim_end_matches("/s"))),
         word(&format!("{place}:memory.high={high}")),
     );
+    let name = unit(group).unwrap_or(group);
     Some(Action {
-        what: format!("pace {}", unit(group).unwrap_or(group)),
+        what: format!("pace {name}"),
         command: Some(format!("{APPLY} {max} {high}")),
         price: format!(
-            "it writes {}, half of what {} drains, and nothing else is held back; undone by \
-             itself after ten minutes",
+            "{name}, with all its processes, writes at most {} (half of what {} drains), and is \
+             slowed where it needs more memory; undone by itself after ten minutes",
             speed(paced),
             disk.name
         ),
     })
+}
+
+/// Page cache that a group needs so that two of the flusher's chunks fit below its dirty limit,
+/// which is the same share of it as the machine's is of the machine's memory
+/// (mm/page-writeback.c `domain_dirty_limits`). All RAM counts, so it is rather too much.
+fn least_room_bytes(status: &Status) -> u64 {
+    let machine = &status.machine;
+    let share = match (hard_limit(status), machine.ram_bytes.value()) {
+        (Some(limit), Some(memory)) if *memory > 0 => limit as f64 / *memory as f64,
+        _ => DEFAULT_SHARE,
+    };
+    ((2 * FLUSHER_CHUNK_BYTES) as f64 / share.clamp(0.001, 1.0)) as u64
 }
 
 /// A group as settings name it: `unit:NAME` for a unit of the system's, else its path.
@@ -121,8 +153,11 @@ fn limit(status: &Status, disk: &Disk, device: &Device) -> Option<Action> {
     let (drains, hard) = (rate(device)?, hard_limit(status)?);
     let bytes = |seconds: f64| ((drains * seconds) as u64).max(2 * FLUSHER_CHUNK_BYTES);
     let wanted = bytes(HARD_DELAY_S);
-    let (settings, whose) = match own_share(status, device, hard, wanted) {
-        Some(settings) => (settings, format!("writers to {}", prefix(device))),
+    if wanted >= own_limit(device, hard) {
+        return None;
+    }
+    let (settings, price) = match own_share(status, device, hard, wanted) {
+        Some(settings) => (settings, stops(disk, prefix(device), wanted)),
         // It would be refused where it could hang a server.
         None if wanted < hard && !status.servers.iter().any(|server| server.may_hang()) => {
             let mebibytes = |bytes: u64| bytes.div_ceil(1 << 20);
@@ -132,28 +167,41 @@ fn limit(status: &Status, disk: &Disk, device: &Device) -> Option<Action> {
                 mebibytes(wanted),
                 mebibytes(background)
             );
-            (settings, "all writers of the machine".to_owned())
+            // `apply` lowers it in steps.
+            let price = "all writers of the machine slow down while the limit falls in steps, \
+                then write at the disk's speed; undone by itself after ten minutes";
+            (settings, price.to_owned())
         }
         None => return None,
     };
-    let until = match (disk.backlog_bytes.value(), disk.drain.now_s.value()) {
-        (Some(bytes), Some(seconds)) if *bytes > wanted => {
-            format!(" wait until the {} are written, {}, then", Bytes(*bytes), time(*seconds))
-        }
-        _ => String::new(),
-    };
     Some(Action {
         what: format!(
-            "let only {} wait, {} of this disk",
+            "limit what waits for {} to {}, which it drains in {}",
+            prefix(device),
             Bytes(wanted),
             time(wanted as f64 / drains)
         ),
         command: Some(format!("{APPLY} {settings}")),
-        price: format!(
-            "{whose}{until} write at the disk's speed; undone by itself after ten \
-            minutes"
-        ),
+        price,
     })
+}
+
+/// The price of a disk's own limit, which holds at once.
+fn stops(disk: &Disk, name: &str, limit: u64) -> String {
+    let victim = disk.victims.first().map(|victim| format!(", {} too,", victim.process.name));
+    let until = match (disk.backlog_bytes.value(), disk.drain.now_s.value()) {
+        (Some(bytes), Some(seconds)) if *bytes > limit => format!(
+            "{} stops until the {} that wait are written, which takes {}, then",
+            victim.unwrap_or_default(),
+            Bytes(*bytes),
+            time(*seconds)
+        ),
+        _ => String::new(),
+    };
+    format!(
+        "every writer to {name}{until} writes at the disk's speed; undone by itself after ten \
+         minutes"
+    )
 }
 
 /// Shows a disk's requests, where no flood explains the wait.
@@ -166,9 +214,9 @@ fn requests(disk: &Disk) -> Action {
 }
 
 fn guard(look: Look<'_>, disk: &Disk) -> Action {
-    if look.guard_runs {
+    if look.guarded.contains(&disk.name) {
         return Action {
-            what: "ask the guard, which runs, what it does about it".to_owned(),
+            what: format!("ask the guard of {} what it does about it", disk.name),
             command: Some("floodwall guard status".to_owned()),
             price: "changes nothing".to_owned(),
         };
@@ -176,7 +224,7 @@ fn guard(look: Look<'_>, disk: &Disk) -> Action {
     Action {
         what: "run the guard".to_owned(),
         command: Some(format!("floodwall guard --device {}", disk.name)),
-        price: "it slows a flood only while somebody waits, and puts everything back when it ends"
+        price: "it slows a flood only while a process waits, and puts everything back when it ends"
             .to_owned(),
     }
 }
@@ -184,9 +232,9 @@ fn guard(look: Look<'_>, disk: &Disk) -> Action {
 /// The guard for a machine on which nothing is wrong yet.
 fn stay_on() -> Action {
     Action {
-        what: "be protected when it comes".to_owned(),
+        what: "run the guard, for when a flood comes".to_owned(),
         command: Some("floodwall guard".to_owned()),
-        price: "it changes nothing until somebody waits, and puts everything back when it ends"
+        price: "it changes nothing until a process waits, and puts everything back when it ends"
             .to_owned(),
     }
 }
@@ -200,7 +248,7 @@ fn nothing(disk: &Disk) -> Action {
             format!("what waits now is written in {}", time(*seconds))
         }
         (_, false) => "it lasts as long as the flood does".to_owned(),
-        _ => "the wait stays what it is".to_owned(),
+        _ => "nothing changes".to_owned(),
     };
     Action { what: "do nothing".to_owned(), command: None, price: drains }
 }

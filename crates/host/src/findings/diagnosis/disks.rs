@@ -54,39 +54,34 @@ fn disk(status: &Status, users: &[DiskUser], id: DeviceId) -> Option<Disk> {
         || Reading::Absent(NO_FILESYSTEM.to_owned()),
         |device| sum(&device.dirty_bytes, &device.writeback_bytes),
     );
-    let is_backlogged = is_backlogged(&backlog_bytes, &drain);
-    let least_s = if flooding.is_empty() && !is_backlogged { ALONE_S } else { BESIDE_FLOOD_S };
-    let waiting = users.iter().filter(|user| user.disk == id && !is_flood(status, user));
-    let mut victims: Vec<Victim> =
-        waiting.map(victim).filter(|victim| longest(victim) >= least_s).collect();
-    victims.sort_by(|a, b| longest(b).total_cmp(&longest(a)));
-    // A flood of a device on top of it matters here only if somebody waits.
-    let is_here = flooding.iter().any(|user| user.disk == id);
     let window_s = status.window_s;
-    let dirtied: u64 = flooding.iter().map(|user| user.dirtied_bytes).sum();
-    let rate = drain.rate_bytes_per_s.value().copied().unwrap_or(0.0);
-    // Else the disk takes all at once, and nothing waits because of it.
-    let piles_up = dirtied as f64 / window_s >= rate;
-    let verdict = match (victims.is_empty(), is_here && (is_backlogged || piles_up)) {
+    let mut disk = Disk {
+        verdict: Verdict::Quiet,
+        name: name(status, id),
+        id,
+        mounts: device.map(mounts).unwrap_or_default(),
+        is_backlogged: is_backlogged(&backlog_bytes, &drain),
+        backlog_bytes,
+        drain,
+        victims: Vec::new(),
+        floods: flooding.iter().map(|user| flood(user, window_s)).collect(),
+    };
+    let least_s = if disk.is_outrun() { BESIDE_FLOOD_S } else { ALONE_S };
+    let waiting = users.iter().filter(|user| user.disk == id && !is_flood(status, user));
+    disk.victims = waiting.map(victim).filter(|victim| longest(victim) >= least_s).collect();
+    disk.victims.sort_by(|a, b| longest(b).total_cmp(&longest(a)));
+    // A flood of a device on top of it matters here only if a process waits.
+    let is_here = flooding.iter().any(|user| user.disk == id);
+    disk.verdict = match (disk.victims.is_empty(), is_here && disk.is_outrun()) {
         (false, _) => Verdict::Stalling,
         (true, true) => Verdict::Flooding,
         (true, false) => return None,
     };
-    Some(Disk {
-        verdict,
-        name: name(status, id),
-        id,
-        mounts: device.map(mounts).unwrap_or_default(),
-        backlog_bytes,
-        is_backlogged,
-        drain,
-        victims,
-        floods: flooding.into_iter().map(|user| flood(user, window_s)).collect(),
-    })
+    Some(disk)
 }
 
-/// Whether what is waiting for a disk explains a wait: it takes long to drain, or nobody knows how
-/// long.
+/// Whether what is waiting for a disk explains a wait: it takes long to drain, or how long it takes
+/// is not known.
 fn is_backlogged(backlog_bytes: &Reading<u64>, drain: &Drain) -> bool {
     match drain.now_s.value() {
         Some(seconds) => *seconds >= LONG_BACKLOG_S,

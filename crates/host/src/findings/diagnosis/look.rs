@@ -1,6 +1,6 @@
 //! One look at a machine: all that a diagnosis concludes from.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use floodwall_model::Reading;
 use floodwall_model::status::Status;
@@ -18,8 +18,10 @@ pub struct Look<'a> {
     pub own: &'a [u32],
     /// Memory of control groups besides page cache, by their paths, in bytes.
     pub group_memory: &'a BTreeMap<String, u64>,
-    /// Whether a guard runs.
-    pub guard_runs: bool,
+    /// Control groups that have a limit of their own on writes or memory.
+    pub limited_groups: &'a BTreeSet<String>,
+    /// Disks that a guard steers, by name.
+    pub guarded: &'a [String],
     /// Where processes were seen: `bpf`, `perf` or `proc`.
     pub source: &'static str,
     /// Whether the reader is root already.

@@ -1,6 +1,6 @@
 //! Staged looks: who is blamed for what, and what is advised.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use floodwall_model::diagnosis::Wait;
 use floodwall_model::status::DrainSource;
@@ -47,7 +47,8 @@ struct Scene {
     users: Vec<DiskUser>,
     own: Vec<u32>,
     group_memory: BTreeMap<String, u64>,
-    guard_runs: bool,
+    limited_groups: BTreeSet<String>,
+    guarded: Vec<String>,
     sees_waits: bool,
     waited_percent: Reading<f64>,
 }
@@ -66,7 +67,8 @@ impl Scene {
             users,
             own: Vec::new(),
             group_memory: BTreeMap::new(),
-            guard_runs: false,
+            limited_groups: BTreeSet::new(),
+            guarded: Vec::new(),
             sees_waits: true,
             waited_percent,
         }
@@ -78,7 +80,8 @@ impl Scene {
             users: &self.users,
             own: &self.own,
             group_memory: &self.group_memory,
-            guard_runs: self.guard_runs,
+            limited_groups: &self.limited_groups,
+            guarded: &self.guarded,
             source: if self.sees_waits { "bpf" } else { "proc" },
             is_root: self.sees_waits,
             sees_waits: self.sees_waits,
@@ -178,9 +181,9 @@ fn nothing_is_wrong_and_the_outlook_is_told() {
     assert_eq!((outlook.name.as_str(), outlook.limit_bytes), ("sda", 4 << 30));
     assert_eq!(outlook.limit_s, Reading::Value((4u64 << 30) as f64 / 200e6));
     insta::assert_snapshot!(advice(&diagnosis), @"
-    be protected when it comes
+    run the guard, for when a flood comes
       floodwall guard
-      it changes nothing until somebody waits, and puts everything back when it ends
+      it changes nothing until a process waits, and puts everything back when it ends
     ");
     // Small limits need no protection.
     scene.machine.limits(64 << 20, 16 << 20);
@@ -289,6 +292,54 @@ fn a_group_with_a_victim_in_it_is_not_paced() {
 }
 
 #[test]
+fn a_copy_between_two_disks_is_paced_where_it_floods() {
+    let mut scene = flooded();
+    scene.machine.status.devices.push(disk("sdb"));
+    // It reads one disk and writes to the other.
+    let reads = DiskUser { dirtied_bytes: 0, ..floods(9, "cp", SDA, 0) };
+    scene.users = vec![waits(7, "postgres", SDB, 0.457), reads, floods(9, "cp", SDB, 193_000_000)];
+    assert!(advice(&scene.diagnosis()).contains("sdb.io.max"), "{}", advice(&scene.diagnosis()));
+}
+
+#[test]
+fn a_group_is_not_paced_beside_its_own_limit_or_another_large_flood() {
+    let mut scene = flooded();
+    let mut other = floods(10, "rsync", SDA, 90_000_000);
+    other.group = Reading::Value("/system.slice/sync.service".to_owned());
+    scene.users.push(other);
+    // The backup keeps 100 MB/s of 200 MB/s.
+    assert!(advice(&scene.diagnosis()).contains("pace backup.service"));
+    scene.users[2].dirtied_bytes = 2 * 110_000_000;
+    assert!(!advice(&scene.diagnosis()).contains("pace"), "{}", advice(&scene.diagnosis()));
+    scene.users.pop();
+    scene.limited_groups.insert(BACKUP.trim_matches('/').to_owned());
+    assert!(!advice(&scene.diagnosis()).contains("pace"), "{}", advice(&scene.diagnosis()));
+}
+
+#[test]
+fn a_paced_group_has_room_below_a_small_dirty_limit() {
+    let mut scene = flooded();
+    let ram = *scene.machine.status.machine.ram_bytes.value().unwrap();
+    scene.machine.limits(ram / 64, ram / 128);
+    // Two chunks of 4 MiB are a sixty-fourth of it.
+    let high = format!("memory.high={}MiB", 64 + 512);
+    assert!(advice(&scene.diagnosis()).contains(&high), "{}", advice(&scene.diagnosis()));
+}
+
+#[test]
+fn a_limit_is_not_advised_where_nothing_floods_or_the_disk_has_one() {
+    let mut scene = Scene::new(vec![waits(7, "postgres", SDA, 0.457)]);
+    scene.machine.backlog(3 << 30);
+    let advised = advice(&scene.diagnosis());
+    assert!(!advised.contains("bytes=") && advised.contains("guard --device sda"), "{advised}");
+    let mut scene = flooded();
+    assert!(advice(&scene.diagnosis()).contains("sda.bdi.max_bytes"));
+    let limits = &mut scene.machine.status.devices[0].limits;
+    (limits.strict_limit, limits.max_ratio_percent) = (Reading::Value(true), Reading::Value(5.0));
+    assert!(!advice(&scene.diagnosis()).contains("bytes="), "{}", advice(&scene.diagnosis()));
+}
+
+#[test]
 fn a_paced_group_keeps_the_memory_that_its_processes_use() {
     let mut scene = flooded();
     scene.group_memory.insert(BACKUP.trim_start_matches('/').to_owned(), 500 << 20);
@@ -312,7 +363,9 @@ fn a_process_whose_own_threads_flood_is_not_paced() {
 #[test]
 fn a_guard_that_runs_is_asked() {
     let mut scene = flooded();
-    scene.guard_runs = true;
+    scene.guarded = vec!["sdb".to_owned()];
+    assert!(advice(&scene.diagnosis()).contains("guard --device sda"), "it steers another disk");
+    scene.guarded = vec!["sda".to_owned()];
     let advised = advice(&scene.diagnosis());
     assert!(advised.contains("floodwall guard status"), "{advised}");
     assert!(!advised.contains("guard --device"), "{advised}");
@@ -332,7 +385,7 @@ fn nothing_is_advised_that_needs_an_unknown_rate() {
     insta::assert_snapshot!(advice(&diagnosis), @"
     run the guard
       floodwall guard --device sda
-      it slows a flood only while somebody waits, and puts everything back when it ends
+      it slows a flood only while a process waits, and puts everything back when it ends
     do nothing
       -
       it lasts as long as the flood does

@@ -182,7 +182,11 @@ pub(super) fn misses_writeback(entry: &Entry, entries: &[Entry], files: &dyn Fil
             "without {group}:memory.high its writes fill the whole machine's dirty limit, where \
              every writer is slowed down; set that too ({group}:memory.high={}, and more by what \
              its processes use; floodwall explain memory.high)",
-            memory_high_of_paced(rate.parse().unwrap_or_default(), 0)
+            memory_high_of_paced(
+                rate.parse().unwrap_or_default(),
+                0,
+                least_room_bytes(entries, files)
+            )
         )),
         Reading::Value(_) => None,
         _ => Some(
