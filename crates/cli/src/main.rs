@@ -30,8 +30,8 @@ use crate::exit::Exit;
 #[command(name = "floodwall", version, max_term_width = 100)]
 #[command(after_help = "Without a command: why.
 
-Exit status: 0 done; 1 failed; 2 wrong usage; 3 measured but not conclusive; \
-    4 a privilege or kernel feature is missing.")]
+Exit status: 0 done; 1 failed, or for why a stall now; 2 wrong usage; 3 measured but not \
+    conclusive; 4 a privilege or kernel feature is missing.")]
 struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
@@ -119,7 +119,8 @@ fn explain(error: clap::Error) -> clap::Error {
         return error;
     }
     // The parser names the first letter alone.
-    let whole = std::env::args().find(|argument| argument.starts_with(unknown));
+    let arguments = std::env::args_os().filter_map(|argument| argument.into_string().ok());
+    let whole = arguments.into_iter().find(|argument| argument.starts_with(unknown));
     let whole = whole.unwrap_or_else(|| unknown.clone());
     let why = format!("'{whole}' is negative; no option takes a value below zero\n");
     clap::Error::raw(ErrorKind::InvalidValue, why)

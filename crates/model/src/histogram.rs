@@ -10,7 +10,7 @@ use crate::latency::{LatencyCounts, bucket_of};
 #[derive(Clone, Debug, Default)]
 pub struct Histogram {
     /// `(bucket, count)`, ascending.
-    buckets: Vec<(u16, u32)>,
+    buckets: Vec<(u16, u64)>,
     sum_ns: u64,
     max_ns: u64,
 }
@@ -23,7 +23,7 @@ impl Histogram {
         self.max_ns = self.max_ns.max(ns);
         let bucket = bucket_of(ns) as u16;
         match self.buckets.binary_search_by_key(&bucket, |(b, _)| *b) {
-            Ok(at) => self.buckets[at].1 = self.buckets[at].1.saturating_add(1),
+            Ok(at) => self.buckets[at].1 += 1,
             Err(at) => self.buckets.insert(at, (bucket, 1)),
         }
     }
@@ -31,7 +31,7 @@ impl Histogram {
     /// The counts.
     #[must_use]
     pub fn counts(&self) -> LatencyCounts {
-        let buckets = self.buckets.iter().map(|(b, n)| (usize::from(*b), u64::from(*n)));
+        let buckets = self.buckets.iter().map(|(b, n)| (usize::from(*b), *n));
         LatencyCounts::from_buckets(buckets, self.sum_ns, self.max_ns)
     }
 

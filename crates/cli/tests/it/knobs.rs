@@ -372,6 +372,8 @@ fn what_size_works_out_can_be_applied_and_presets_have_their_numbers() {
     assert!(stdout(&output).contains("dirty_ratio 20 -> dirty_bytes 201326592"), "{output:?}");
     let bare = machine.file("bare.toml", "[settings]\nvm.dirty_bytes = 201326592\n");
     assert!(machine.refused(&format!("apply {bare} --yes"), 2).contains("needs a unit"));
+    let bare = machine.file("lines.toml", "vm.dirty_bytes = 201326592\n");
+    assert!(machine.refused(&format!("apply {bare} --yes"), 2).contains("needs a unit"));
     let several = machine.done("size --rate vda=66MB/s --rate sdb=20MB/s");
     assert!(several.contains("floodwall apply sdb.bdi.max_ratio_fine=232"), "{several}");
 }
@@ -491,7 +493,7 @@ fn wrong_usage_is_told_with_a_remedy() {
         ("apply vda.nr_requests=32 --for -5s".to_owned(), "'-5s' is negative"),
         ("apply vda.nr_requests=32 --for=-5s".to_owned(), "'-5s' is negative"),
         ("size --link -1Gbit/s".to_owned(), "'-1Gbit/s' is negative"),
-        ("size --link 1Gbit/s --delay 0s".to_owned(), "give a longer background delay"),
+        ("size --link 1Gbit/s --delay 0s".to_owned(), "give a longer --delay"),
         ("size".to_owned(), "--link 1Gbit/s"),
         ("size --link 1GB".to_owned(), "not a link's speed"),
         ("size --rate 9MB/s --rate 9MB/s".to_owned(), "several devices need their names"),

@@ -22,10 +22,6 @@ use serde::Serialize;
 
 use crate::plan::dirty_limit::FLUSHER_CHUNK_BYTES;
 
-/// The published delays: 250 ms before the flusher starts, 1.5 s before writers wait.
-pub const DELAYS: Delays =
-    Delays { background: Duration::from_millis(250), hard: Duration::from_millis(1500) };
-
 /// Something that drains dirty data.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Drain {
@@ -97,7 +93,7 @@ pub enum SizeError {
         hard: String,
     },
     /// The flusher would begin with the first dirty page.
-    #[error("what drains in {delay} is less than a page of {page}: give a longer background delay")]
+    #[error("what drains in {delay} is less than a page of {page}: give a longer --delay")]
     NoBackground {
         /// Background delay.
         delay: String,
@@ -432,7 +428,7 @@ mod tests {
             would halve the background limit");
         let at_once = Delays { background: Duration::ZERO, ..DELAYS };
         insta::assert_snapshot!(size(&[drain("sda", 1 << 30)], at_once, MACHINE).unwrap_err(), @"\
-            what drains in 0 s is less than a page of 4 KiB: give a longer background delay");
+            what drains in 0 s is less than a page of 4 KiB: give a longer --delay");
     }
 
     proptest! {

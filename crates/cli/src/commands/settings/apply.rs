@@ -171,8 +171,7 @@ fn yielding(held: &InTheWay, rehearses: bool, time: Option<Duration>) -> String 
     let is = if rehearses { "would be" } else { "is" };
     let after = time.map_or_else(String::new, |time| {
         format!(
-            "; after {} they get your value back, and the guard does not steer them again by \
-             itself",
+            "; after {} your value is restored, and the guard still leaves it alone",
             human_duration(time)
         )
     });
@@ -299,7 +298,6 @@ mod tests {
         let for_a_time = yielding(&held, false, Some(Duration::from_secs(5)));
         insta::assert_snapshot!(for_a_time, @"note: sda.nr_requests is held by pid 4711 (floodwall \
             guard), which is asked to put that back and leave it alone until it is started again; \
-            after 5.00 s they get your value back, and the guard does not steer them again by \
-            itself");
+            after 5.00 s your value is restored, and the guard still leaves it alone");
     }
 }

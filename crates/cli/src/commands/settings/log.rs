@@ -5,6 +5,7 @@
 //!                             ─▶ the last of them ─▶ a paragraph each
 //! ```
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use floodwall_knobs::journal::{
@@ -24,7 +25,7 @@ use crate::output;
 
 /// Runs that are shown without `--last`: a screen or two.
 const SHOWN: usize = 20;
-/// Knobs that are named of a process that has steered.
+/// Knobs that are named of a process that has steered or searched.
 const STEERED_SHOWN: usize = 5;
 
 /// Show what was changed, when, by whom and why
@@ -33,7 +34,7 @@ const STEERED_SHOWN: usize = 5;
 /// could not be believed are listed at the end.
 #[derive(clap::Args, Debug)]
 pub(crate) struct LogArgs {
-    /// Show the newest N alone; 20 if not given, and all of them with --json
+    /// Show the newest N entries alone, 20 if not given; with --json changes, all if not given
     #[arg(long, value_name = "N")]
     last: Option<usize>,
     /// Print JSON: one document, with every trial of a search too
@@ -110,8 +111,12 @@ fn trials(run: &[Logged], boot: &str) -> String {
         run.iter().filter_map(|one| one.transaction.as_ref().ok()).collect();
     let ([first, ..], Some(last)) = (all.as_slice(), all.last()) else { return String::new() };
     let (from, to) = (&first.begin, &last.begin);
+    let entries = all.iter().flat_map(|one| &one.entries).filter(|entry| entry.new.is_some());
+    let labels: BTreeSet<String> = entries.map(|entry| entry.label()).collect();
+    let labels: Vec<String> = labels.into_iter().collect();
     format!(
-        "changes {} to {}, {} changes of one process, first {}, last {}, {}\n  why: {}\n  by: {}\n",
+        "changes {} to {}, {} changes of one process, first {}, last {}, {}\n  why: {}\n  \
+         by: {}\n  knobs: {} (floodwall log --json has every value)\n",
         from.id,
         to.id,
         all.len(),
@@ -119,7 +124,8 @@ fn trials(run: &[Logged], boot: &str) -> String {
         moment(to.at_unix_s),
         ended(last, boot, &[]),
         printable(&to.why),
-        by(to)
+        by(to),
+        message::first_of(&labels, STEERED_SHOWN)
     )
 }
 

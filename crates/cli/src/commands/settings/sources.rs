@@ -10,7 +10,8 @@
 //! "sdb.scheduler" = "bfq"
 //! ```
 //!
-//! Lines of sysctl.d (`vm.dirty_bytes = 67108864`, as `floodwall size` prints them) do as well.
+//! From standard input, lines of sysctl.d do as well (`vm.dirty_bytes = 67108864`, as
+//! `floodwall size` prints them).
 
 use floodwall_knobs::presets::{self, PRESETS};
 use floodwall_knobs::{Change, Device};
@@ -140,7 +141,9 @@ impl SettingsFile {
         flatten("", &file.settings, &mut pairs).map_err(&wrong)?;
         let mut sysctls = Vec::new();
         flatten("vm", &file.vm, &mut sysctls).map_err(&wrong)?;
-        pairs.extend(sysctls.into_iter().map(in_bytes));
+        // What `size` prints; in a file a bare number could be meant otherwise.
+        let is_piped = path == STDIN;
+        pairs.extend(sysctls.into_iter().map(|pair| if is_piped { in_bytes(pair) } else { pair }));
         if pairs.is_empty() {
             return Err(
                 wrong("its [settings] are empty; write KNOB = \"VALUE\" lines".to_owned()).into()
