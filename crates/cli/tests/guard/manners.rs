@@ -164,7 +164,11 @@ fn dry_run() -> Result<(), String> {
     // A directory stands for its device, which is named.
     let directory = device.directory.to_string_lossy();
     let guard = Guard::start(&directory, &["--dry-run", GOAL[0], GOAL[1]])?;
-    if !guard.log().contains(&format!("asked for {directory}, it steers {} (", device.name)) {
+    let asked = format!(
+        "asked for {directory} (of the filesystem mounted at '{directory}'), it steers {} (",
+        device.name
+    );
+    if !guard.log().contains(&asked) {
         return Err(guard.log());
     }
     let _loads =
