@@ -119,8 +119,8 @@ fn explain(error: clap::Error) -> clap::Error {
         return error;
     }
     // The parser names the first letter alone.
-    let arguments = std::env::args_os().filter_map(|argument| argument.into_string().ok());
-    let whole = arguments.into_iter().find(|argument| argument.starts_with(unknown));
+    let mut arguments = std::env::args_os().filter_map(|argument| argument.into_string().ok());
+    let whole = arguments.find(|argument| argument.starts_with(unknown));
     let whole = whole.unwrap_or_else(|| unknown.clone());
     let why = format!("'{whole}' is negative; no option takes a value below zero\n");
     clap::Error::raw(ErrorKind::InvalidValue, why)

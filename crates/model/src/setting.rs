@@ -30,6 +30,10 @@ pub fn is_passing(knob: &str) -> bool {
     knob.contains(':') || is_priority(knob)
 }
 
+/// The flusher never writes less at a time (fs/fs-writeback.c `MIN_WRITEBACK_PAGES`: 4 MiB for any
+/// page size).
+pub const FLUSHER_CHUNK_BYTES: u64 = 4 << 20;
+
 /// Queue files whose writes wait until the queue is empty and hold all I/O back meanwhile
 /// (block/elevator.c `elevator_change`; block/blk-sysfs.c `queue_requests_store`,
 /// `queue_max_sectors_store`, `queue_wb_lat_store`). Since Linux 6.10 the first `io.max` of a disk

@@ -11,9 +11,7 @@ use floodwall_model::{Bytes, Rate, Reading};
 pub(super) const LONG_DRAIN_S: f64 = 5.0;
 /// … and longer than most programs' timeouts.
 pub(super) const VERY_LONG_DRAIN_S: f64 = 60.0;
-/// The flusher never writes less at a time (fs/fs-writeback.c `MIN_WRITEBACK_PAGES`: 4 MiB for any
-/// page size).
-pub(super) const FLUSHER_CHUNK_BYTES: u64 = 4 << 20;
+pub(super) use floodwall_model::setting::FLUSHER_CHUNK_BYTES;
 /// The published delays of limits by bandwidth × delay: 1.5 s of writing before writers wait …
 pub(super) const HARD_DELAY_S: f64 = 1.5;
 /// … and 250 ms before the flusher starts.

@@ -10,9 +10,7 @@ use crate::catalogue::cell::{Cell, State};
 use crate::catalogue::files::{Files, read_number};
 use crate::plan::entry::Entry;
 
-/// The flusher never writes less at a time (fs/fs-writeback.c `MIN_WRITEBACK_PAGES`: 4 MiB for any
-/// page size).
-pub(crate) const FLUSHER_CHUNK_BYTES: u64 = 4 << 20;
+pub(crate) use floodwall_model::setting::FLUSHER_CHUNK_BYTES;
 
 /// The inputs of the kernel's limits.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -92,10 +92,11 @@ pub(super) fn look(root: &SysRoot) -> anyhow::Result<(Seen, Probe)> {
         vec!["that needs root".to_owned()]
     };
     let own = users.iter().map(|user| user.pid).filter(|pid| is_own(root, *pid)).collect();
+    let groups = writing_groups(&users);
     let seen = Seen {
         own,
-        group_memory: group_memory(root, &users),
-        limited_groups: writing_groups(&users).filter(|group| is_limited(root, group)).collect(),
+        group_memory: group_memory(root, &groups),
+        limited_groups: groups.into_iter().filter(|group| is_limited(root, group)).collect(),
         guarded: if is_root { guarded() } else { Vec::new() },
         source: snapshot.source.name(),
         status,
@@ -129,19 +130,19 @@ fn threads_apart(users: Vec<DiskUser>, snapshot: &Snapshot) -> Vec<DiskUser> {
     users.into_iter().flat_map(apart).collect()
 }
 
-/// Memory besides page cache of the groups whose processes wrote.
-fn group_memory(root: &SysRoot, users: &[DiskUser]) -> BTreeMap<String, u64> {
-    let memory = writing_groups(users).filter_map(|group| {
+/// Memory besides page cache of groups.
+fn group_memory(root: &SysRoot, groups: &BTreeSet<String>) -> BTreeMap<String, u64> {
+    let memory = groups.iter().filter_map(|group| {
         let used = read_memory_besides_cache(root, &format!("{CGROUPS}/{group}")).into_value()?;
-        Some((group, used))
+        Some((group.clone(), used))
     });
     memory.collect()
 }
 
 /// The groups whose processes wrote, without slashes at their ends.
-fn writing_groups(users: &[DiskUser]) -> impl Iterator<Item = String> {
+fn writing_groups(users: &[DiskUser]) -> BTreeSet<String> {
     let wrote = users.iter().filter(|user| user.dirtied_bytes > 0);
-    wrote.filter_map(|user| Some(user.group.value()?.trim_matches('/').to_owned()))
+    wrote.filter_map(|user| Some(user.group.value()?.trim_matches('/').to_owned())).collect()
 }
 
 /// Whether a group's writes or memory are limited already.

@@ -8,7 +8,7 @@
 //! always                        ─▶ nothing
 //! ```
 
-use floodwall_model::control_group::{is_in, memory_high_of_paced};
+use floodwall_model::control_group::{is_in, least_room_bytes, memory_high_of_paced};
 use floodwall_model::diagnosis::{Action, Disk, Outlook, Verdict};
 use floodwall_model::status::{Device, Status};
 use floodwall_model::{Bytes, Reading};
@@ -29,9 +29,6 @@ use crate::mounts::charges_writeback;
 const APPLY: &str = "floodwall apply --for 10m";
 /// The share of the drain rate that is left to a paced flood: half of it leaves room for victims.
 const PACED_SHARE: f64 = 0.5;
-/// The share of memory that may be dirty where it can't be read: `vm.dirty_ratio` as the kernel
-/// boots.
-const DEFAULT_SHARE: f64 = 0.2;
 /// The least that a paced group keeps for its processes: a copy or a backup may begin to use it.
 const PROCESSES_BYTES: u64 = 64 << 20;
 
@@ -76,8 +73,9 @@ fn pace(look: Look<'_>, users: &[DiskUser], disk: &Disk, device: &Device) -> Opt
     let status = look.status;
     let flood = disk.floods.first()?;
     // A copy from another disk uses both.
-    let is_it = |user: &&DiskUser| user.pid == flood.process.pid && is_flood(status, user);
-    let user = users.iter().filter(is_it).find(|user| user.disk == disk.id)?;
+    let pid = flood.process.pid;
+    let is_it = |user: &&DiskUser| user.pid == pid && user.disk == disk.id;
+    let user = users.iter().filter(is_it).find(|user| is_flood(status, user))?;
     let group = user.group.value().map(|group| group.trim_matches('/'))?;
     let drains = rate(device)?;
     let is_in_group = |pid: u32| {
@@ -88,7 +86,7 @@ fn pace(look: Look<'_>, users: &[DiskUser], disk: &Disk, device: &Device) -> Opt
     let others = disk.floods.iter().filter(|flood| !is_in_group(flood.process.pid));
     let others: f64 = others.map(|flood| flood.dirtied_bytes_per_s).sum();
     // A stacked device has no `io.max` that reaches its disks.
-    let is_stacked = device.id == user.disk && !device.leaves.is_empty();
+    let is_stacked = device.id == disk.id && !device.leaves.is_empty();
     let is_charged = device.mounts.iter().any(|mount| charges_writeback(&mount.filesystem));
     let is_victim = |user: &&DiskUser| disk.victims.iter().any(|v| v.process.pid == user.pid);
     let holds_victim = users
@@ -107,7 +105,7 @@ fn pace(look: Look<'_>, users: &[DiskUser], disk: &Disk, device: &Device) -> Opt
     let paced = PACED_SHARE * drains;
     let wbps = speed(paced).replace(' ', "");
     let used = look.group_memory.get(group).copied().unwrap_or(0).max(PROCESSES_BYTES);
-    let high = memory_high_of_paced(paced as u64, used, least_room_bytes(status));
+    let high = memory_high_of_paced(paced as u64, used, least_room_bytes(dirty_share(status)));
     let place = place(group);
     let (max, high) = (
         word(&format!("{place}:{}.io.max=wbps={}", disk.name, wbps.trim_end_matches("/s"))),
@@ -126,16 +124,10 @@ fn pace(look: Look<'_>, users: &[DiskUser], disk: &Disk, device: &Device) -> Opt
     })
 }
 
-/// Page cache that a group needs so that two of the flusher's chunks fit below its dirty limit,
-/// which is the same share of it as the machine's is of the machine's memory
-/// (mm/page-writeback.c `domain_dirty_limits`). All RAM counts, so it is rather too much.
-fn least_room_bytes(status: &Status) -> u64 {
-    let machine = &status.machine;
-    let share = match (hard_limit(status), machine.ram_bytes.value()) {
-        (Some(limit), Some(memory)) if *memory > 0 => limit as f64 / *memory as f64,
-        _ => DEFAULT_SHARE,
-    };
-    ((2 * FLUSHER_CHUNK_BYTES) as f64 / share.clamp(0.001, 1.0)) as u64
+/// The hard limit's share of all RAM: rather too small, because not all RAM may be dirty.
+fn dirty_share(status: &Status) -> Option<f64> {
+    let ram = status.machine.ram_bytes.value().filter(|bytes| **bytes > 0)?;
+    Some(hard_limit(status)? as f64 / *ram as f64)
 }
 
 /// A group as settings name it: `unit:NAME` for a unit of the system's, else its path.

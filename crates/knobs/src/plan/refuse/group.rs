@@ -1,7 +1,7 @@
 //! Control groups: what would starve a group, and which limit of a group above counts more.
 
 use floodwall_host::mounts::{self, charges_writeback};
-use floodwall_model::control_group::memory_high_of_paced;
+use floodwall_model::control_group::{self, memory_high_of_paced};
 use floodwall_model::printable::printable;
 use floodwall_model::{Bytes, Reading};
 
@@ -10,24 +10,15 @@ use crate::catalogue::files::{Files, read_line, read_number};
 use crate::catalogue::line::Line;
 use crate::catalogue::systemd::{self, Limit, Origin};
 use crate::catalogue::target::Target;
-use crate::plan::dirty_limit::{FLUSHER_CHUNK_BYTES, Memory, hard_limit};
+use crate::plan::dirty_limit::{Memory, hard_limit};
 use crate::plan::entry::Entry;
 
-/// The least that must fit below a group's dirty limit. With less, writers stop for each of the
-/// flusher's chunks.
-const LEAST_LIMIT_BYTES: u64 = 2 * FLUSHER_CHUNK_BYTES;
-/// The share of a group's page cache that may be dirty where it can't be read: `vm.dirty_ratio` as
-/// the kernel boots.
-const DEFAULT_SHARE: f64 = 0.2;
-
-/// Room for page cache that `memory.high` must leave. A group's dirty limit is the same share of
-/// that room as the machine's hard limit is of its memory (mm/page-writeback.c
-/// `domain_dirty_limits`).
+/// Room for page cache that `memory.high` must leave.
 fn least_room_bytes(entries: &[Entry], files: &dyn Files) -> u64 {
     let memory = Memory::read(files);
-    let share =
-        hard_limit(entries, files).and_then(|limit| memory.share(&limit)).unwrap_or(DEFAULT_SHARE);
-    (LEAST_LIMIT_BYTES as f64 / share.clamp(0.001, 1.0)) as u64
+    control_group::least_room_bytes(
+        hard_limit(entries, files).and_then(|limit| memory.share(&limit)),
+    )
 }
 
 /// Why an entry of a group can't be carried out; `None` if it can.
