@@ -28,13 +28,24 @@ const MARK_ATTEMPTS: u32 = 10;
 /// Between two attempts.
 const MARK_NAP: Duration = Duration::from_millis(5);
 
+/// The locked file. A child that is between fork(2) and execve(2) has it open too, so closing it
+/// here is not enough to unlock it.
+#[derive(Debug)]
+struct Lock(OwnedFd);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
+    }
+}
+
 /// A journal's directory, and the lock on it.
 #[derive(Debug)]
 pub struct DiskStore {
     directory: OwnedFd,
     path: PathBuf,
     /// Held until dropped; the kernel drops it with the process.
-    lock: Option<OwnedFd>,
+    lock: Option<Lock>,
 }
 
 impl DiskStore {
@@ -63,7 +74,7 @@ impl DiskStore {
         }
     }
 
-    fn take_lock(&self, holder: &str) -> Result<OwnedFd, JournalError> {
+    fn take_lock(&self, holder: &str) -> Result<Lock, JournalError> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let lock = rustix::fs::openat(&self.directory, LOCK, flags, Mode::from_raw_mode(0o600))
             .map_err(|e| self.failed("open", LOCK, e))?;
@@ -72,7 +83,7 @@ impl DiskStore {
                 // Only a courtesy to processes that wait: a full disk must not prevent an undoing.
                 let _ = rustix::fs::ftruncate(&lock, 0);
                 let _ = rustix::io::pwrite(&lock, holder.as_bytes(), 0);
-                Ok(lock)
+                Ok(Lock(lock))
             }
             Err(Errno::WOULDBLOCK) => {
                 let mut text = [0_u8; 512];
