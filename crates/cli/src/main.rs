@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! main ─▶ args ─▶ commands/why     ─▶ probe, host    ─▶ report
+//!               ├ commands/fix     ─▶ why's look     ─▶ settings
 //!               ├ commands/bench   ─▶ bench::HostRunner ─▶ stats ─▶ report
 //!               ├ commands/status  ─▶ host           ─▶ report
 //!               ├ commands/guard   ─▶ daemon ─▶ guard ⇄ plant
@@ -40,6 +41,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Why(WhyArgs),
+    Fix(commands::fix::FixArgs),
     Bench(Box<commands::bench::BenchArgs>),
     Compare(Box<commands::compare::CompareArgs>),
     Tune(Box<commands::tune::TuneArgs>),
@@ -75,6 +77,7 @@ fn main() -> ExitCode {
     let cli = Cli::try_parse().unwrap_or_else(|error| explain(error).exit());
     let result = match cli.command.unwrap_or(Command::Why(WhyArgs::default())) {
         Command::Why(args) => commands::why::run(&args),
+        Command::Fix(args) => commands::fix::run(&args, origin),
         Command::Bench(args) => commands::bench::run(&args, origin),
         Command::Compare(args) => commands::compare::run(&args, origin),
         Command::Tune(args) => commands::tune::run(&args, origin),

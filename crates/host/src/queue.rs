@@ -22,6 +22,9 @@ pub fn read_queue(root: &SysRoot, disk: DeviceId) -> Queue {
     let flag = |name: &str| number(name).map(|n| n != 0);
     Queue {
         scheduler: read_scheduler(root, disk),
+        offered: root
+            .read_line(&file("scheduler"))
+            .map(|text| choices(&text).map(str::to_owned).collect()),
         nr_requests: number("nr_requests"),
         wbt_lat_us: read_wbt(root, disk).and_then(|text| match text.parse() {
             Ok(us) => Reading::Value(us),

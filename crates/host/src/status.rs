@@ -329,6 +329,7 @@ fn no_queue(why: &str) -> Queue {
     let absent = || why.to_owned();
     Queue {
         scheduler: Reading::Absent(absent()),
+        offered: Reading::Absent(absent()),
         nr_requests: Reading::Absent(absent()),
         wbt_lat_us: Reading::Absent(absent()),
         write_cache: Reading::Absent(absent()),

@@ -174,6 +174,11 @@ pub struct Action {
     pub what: String,
     /// The command; absent for doing nothing.
     pub command: Option<String>,
+    /// The settings that the command applies for a time, as `floodwall apply` takes them; empty if
+    /// it applies none.
+    pub settings: Vec<String>,
+    /// What it is expected to gain; absent where nothing tells.
+    pub gain: Option<String>,
     /// What it costs.
     pub price: String,
 }

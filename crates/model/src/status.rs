@@ -317,6 +317,8 @@ pub struct DeviceLimits {
 pub struct Queue {
     /// The elevator in use.
     pub scheduler: Reading<String>,
+    /// The elevators that may be chosen. Others may be in modules that are not loaded.
+    pub offered: Reading<Vec<String>>,
     /// Requests that may be queued.
     pub nr_requests: Reading<u64>,
     /// Target latency of writeback throttling, in microseconds; 0 is off.

@@ -2,6 +2,7 @@
 
 pub(crate) mod bench;
 pub(crate) mod compare;
+pub(crate) mod fix;
 pub(crate) mod guard;
 pub(crate) mod lab;
 pub(crate) mod probe;

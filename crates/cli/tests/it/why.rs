@@ -67,6 +67,21 @@ fn an_argument_that_names_nothing_is_refused_with_what_may_be_named() {
 }
 
 #[test]
+fn a_fix_changes_nothing_where_nothing_is_named_or_wrong() {
+    let wrong = floodwall(&["fix", "no-such-thing", "--dry-run"]);
+    assert_eq!(wrong.status.code(), Some(2), "{wrong:?}");
+    assert!(stderr(&wrong).contains("nothing here is called 'no-such-thing'"), "{wrong:?}");
+    let refused = floodwall(&["fix", "--time", "30m"]);
+    assert_eq!(refused.status.code(), Some(2), "a search's time without a search: {refused:?}");
+    // Whatever the machine does now: without a stall there is nothing to fix.
+    let answer = floodwall(&["fix", "--dry-run"]);
+    assert!(ANSWERED.contains(&answer.status.code()), "{answer:?}");
+    let told = stdout(&answer);
+    let quiet = "There is nothing to fix now.";
+    assert!(!told.contains("no process waited long") || told.contains(quiet), "{told}");
+}
+
+#[test]
 fn help_lists_why_first() {
     let help = output(Command::new(env!("CARGO_BIN_EXE_floodwall")).arg("--help")).unwrap();
     let text = stdout(&help);

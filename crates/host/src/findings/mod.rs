@@ -38,7 +38,7 @@ mod view;
 
 use floodwall_model::finding::Finding;
 
-pub use diagnosis::{About, Look, diagnose};
+pub use diagnosis::{About, Look, diagnose, drain_of, wait_of};
 pub use facts::{ChangeFacts, ChangeState, DiskUser, Facts, JournalFacts, KnobFacts};
 pub use groups::victim_in;
 pub use table::{CHECKS, Check};

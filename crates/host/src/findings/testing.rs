@@ -73,6 +73,7 @@ pub(super) fn disk(name: &str) -> Device {
 fn queue() -> Queue {
     Queue {
         scheduler: Reading::Value("mq-deadline".into()),
+        offered: Reading::Value(["none", "mq-deadline", "kyber", "bfq"].map(Into::into).into()),
         nr_requests: Reading::Value(64),
         wbt_lat_us: Reading::Value(2000),
         write_cache: Reading::Value("write back".into()),

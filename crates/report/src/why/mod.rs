@@ -9,8 +9,9 @@ mod sentences;
 #[cfg(test)]
 mod tests;
 
-use floodwall_model::diagnosis::{Action, Diagnosis, Verdict};
+use floodwall_model::diagnosis::{Action, Diagnosis, Disk, Verdict};
 use floodwall_model::printable::printable;
+use floodwall_model::status::Drain;
 use serde::Serialize;
 
 use crate::status::Style;
@@ -34,11 +35,41 @@ pub fn text(diagnosis: &Diagnosis, style: Style) -> String {
     }
     if !diagnosis.actions.is_empty() {
         let as_root = if diagnosis.actions_need_root { ", as root" } else { "" };
-        lines.extend([String::new(), format!("What can be done{as_root}:")]);
+        let may_fix = diagnosis.actions.iter().any(|action| !action.settings.is_empty());
+        let fix = if may_fix { " (floodwall fix tries the first change)" } else { "" };
+        lines.extend([String::new(), format!("What can be done{as_root}{fix}:")]);
         lines.extend(diagnosis.actions.iter().flat_map(|action| shown(action, style.width)));
     }
     lines.push(String::new());
     lines.join("\n")
+}
+
+/// Its paragraph alone.
+#[must_use]
+pub fn paragraph(diagnosis: &Diagnosis, style: Style) -> String {
+    coloured(wrap(&sentences::paragraph(diagnosis), style.width), diagnosis, style).join("\n")
+}
+
+/// Actions: for each its name, its command, its gain and price.
+#[must_use]
+pub fn actions(actions: &[Action], style: Style) -> String {
+    actions.iter().flat_map(|action| shown(action, style.width)).collect::<Vec<_>>().join("\n")
+}
+
+/// An action that is about to be carried out: its name, its gain and price.
+#[must_use]
+pub fn guess(action: &Action, style: Style) -> String {
+    let what = wrap(&format!("First guess: {}", action.what), style.width);
+    let room = style.width.saturating_sub(INDENT.len()).max(20);
+    what.into_iter().chain(gain_and_price(action, "", room)).collect::<Vec<_>>().join("\n")
+}
+
+/// What a change gained: the first victim's wait on a disk, and the disk's drain rate, before it
+/// and after it. `wait_s` is `None` if the victim no longer waits, `after` if nothing is known of
+/// the disk.
+#[must_use]
+pub fn gained(before: &Disk, wait_s: Option<f64>, after: Option<&Drain>, style: Style) -> String {
+    wrap(&sentences::gained(before, wait_s, after), style.width).join("\n")
 }
 
 /// A diagnosis for programs: one JSON document, indented, without a line end after it.
@@ -68,8 +99,15 @@ fn shown(action: &Action, width: usize) -> Vec<String> {
         parts.iter_mut().take(last).for_each(|part| part.push_str(GOES_ON));
         lines.extend(indented(INDENT, parts));
     }
-    lines.extend(indented(INDENT, wrap(&format!("price: {}", action.price), room)));
+    let ends = if action.settings.is_empty() { "" } else { "; undone by itself after ten minutes" };
+    lines.extend(gain_and_price(action, ends, room));
     lines
+}
+
+fn gain_and_price(action: &Action, ends: &str, room: usize) -> Vec<String> {
+    let gain = action.gain.iter().map(|gain| format!("gain: {gain}"));
+    let told = gain.chain([format!("price: {}{ends}", action.price)]);
+    told.flat_map(|text| indented(INDENT, wrap(&text, room))).collect()
 }
 
 /// A command in lines, broken between words of the shell: one that is too long stands out, so that

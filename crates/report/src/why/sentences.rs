@@ -157,6 +157,31 @@ fn unknown(diagnosis: &Diagnosis) -> String {
     )
 }
 
+/// What a change did to the first victim's wait and to the disk's drain rate.
+pub(super) fn gained(before: &Disk, wait_s: Option<f64>, after: Option<&Drain>) -> String {
+    let mut told = Vec::new();
+    if let Some(victim) = before.victims.first() {
+        let what = match victim.waits_for {
+            Wait::Commits => "commits",
+            Wait::Reads => "reads",
+        };
+        let was = time(victim.median_s.unwrap_or(0.0).max(victim.oldest_s));
+        let now = wait_s.map_or_else(|| "waits for none".to_owned(), time);
+        told.push(format!(
+            "{} waited {was} for its {what} before, and {now} now.",
+            who(&victim.process)
+        ));
+    }
+    let seen = |drain: &Drain| match drain.from {
+        DrainSource::Seen => drain.rate_bytes_per_s.value().map(|rate| Rate(*rate)),
+        DrainSource::KernelEstimate | DrainSource::Unknown => None,
+    };
+    if let (Some(was), Some(now)) = (seen(&before.drain), after.and_then(seen)) {
+        told.push(format!("{} drained {was} before, and drains {now} now.", before.name));
+    }
+    told.join(" ")
+}
+
 /// Another disk than the worst, in a clause.
 fn other(disk: &Disk) -> String {
     match (disk.victims.first(), disk.floods.first()) {

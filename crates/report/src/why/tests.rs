@@ -61,7 +61,8 @@ fn disk() -> Disk {
 
 fn action(what: &str, command: &str, price: &str) -> Action {
     let command = (!command.is_empty()).then(|| command.to_owned());
-    Action { what: what.to_owned(), command, price: price.to_owned() }
+    let price = price.to_owned();
+    Action { what: what.to_owned(), command, settings: Vec::new(), gain: None, price }
 }
 
 /// A machine with these disks, the first the worst.
@@ -93,14 +94,19 @@ fn diagnosis(disks: Vec<Disk>) -> Diagnosis {
 
 fn stalling() -> Diagnosis {
     let mut diagnosis = diagnosis(vec![disk()]);
+    let pace = action(
+        "pace backup.service",
+        "floodwall apply --for 10m unit:backup.service:sda.io.max=wbps=60.5MB \
+         unit:backup.service:memory.high=238MiB",
+        "backup.service, with all its processes, writes at most 60.5 MB/s (half of what sda \
+         drains), and is slowed where it needs more memory",
+    );
     diagnosis.actions = vec![
-        action(
-            "pace backup.service",
-            "floodwall apply --for 10m unit:backup.service:sda.io.max=wbps=60.5MB \
-             unit:backup.service:memory.high=238MiB",
-            "backup.service, with all its processes, writes at most 60.5 MB/s (half of what sda \
-             drains), and is slowed where it needs more memory; undone by itself after ten minutes",
-        ),
+        Action {
+            settings: vec!["unit:backup.service:memory.high=238MiB".to_owned()],
+            gain: Some("half of the disk is free for others".to_owned()),
+            ..pace
+        },
         action("do nothing", "", "it lasts as long as the flood does, and 28.4 s longer"),
     ];
     diagnosis
@@ -301,4 +307,35 @@ fn only_the_first_name_is_coloured_and_names_do_nothing_to_a_terminal() {
     assert_eq!(coloured.matches('\u{1b}').count(), 2);
     diagnosis.disks[0].victims[0].process.name = "\u{1b}[2J".to_owned();
     assert!(!text(&diagnosis, Style { color: false, width: 80 }).contains('\u{1b}'));
+}
+
+#[test]
+fn a_guess_is_shown_without_its_command_and_end() {
+    let diagnosis = stalling();
+    insta::assert_snapshot!(guess(&diagnosis.actions[0], Style { color: false, width: 80 }), @"
+    First guess: pace backup.service
+          gain: half of the disk is free for others
+          price: backup.service, with all its processes, writes at most 60.5 MB/s
+          (half of what sda drains), and is slowed where it needs more memory
+    ");
+    let listed = actions(&diagnosis.actions, Style { color: false, width: 80 });
+    assert!(listed.contains("floodwall apply") && listed.contains("after ten minutes"), "{listed}");
+    assert_eq!(listed.matches("after ten minutes").count(), 1, "doing nothing is not undone");
+}
+
+#[test]
+fn what_a_change_gained_is_told_by_what_was_seen() {
+    let told = |before: &Disk, wait: Option<f64>, after: Option<&Drain>| {
+        gained(before, wait, after, Style { color: false, width: 300 })
+    };
+    let before = disk();
+    let after = drain(66.6e6, DrainSource::Seen, 0);
+    insta::assert_snapshot!(told(&before, Some(0.0427), Some(&after)), @"postgres (pid 4711, \
+        postgresql.service) waited 457 ms for its commits before, and 42.7 ms now. sda drained \
+        121 MB/s before, and drains 66.6 MB/s now.");
+    let ended = told(&before, None, Some(&drain(66.6e6, DrainSource::KernelEstimate, 0)));
+    insta::assert_snapshot!(ended, @"postgres (pid 4711, postgresql.service) waited 457 ms for its \
+        commits before, and waits for none now.");
+    let nobody = Disk { victims: Vec::new(), ..before };
+    assert_eq!(told(&nobody, None, None), "");
 }

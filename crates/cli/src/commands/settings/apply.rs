@@ -64,10 +64,10 @@ pub(crate) struct ApplyArgs {
 pub(super) struct Terms {
     /// Put everything back after this time, such as 10m, even if the terminal is gone
     #[arg(long = "for", value_name = "TIME", value_parser = time)]
-    time: Option<Duration>,
+    pub(super) time: Option<Duration>,
     /// Do not ask
     #[arg(long, short)]
-    yes: bool,
+    pub(super) yes: bool,
     /// Print the exact writes and make none; needs no root
     #[arg(long)]
     pub(super) dry_run: bool,
@@ -84,7 +84,7 @@ impl Terms {
     }
 }
 
-fn time(text: &str) -> Result<Duration, String> {
+pub(super) fn time(text: &str) -> Result<Duration, String> {
     let time = parse_duration(text).map_err(|e| e.to_string())?;
     if TIMES.contains(&time) {
         Ok(time)
@@ -107,7 +107,28 @@ pub(crate) fn run(args: &ApplyArgs) -> anyhow::Result<Exit> {
         (None, []) => args.settings.join(" "),
         (None, whys) => whys.join("; "),
     };
-    make(&place, &asked.changes, &why, &args.terms)
+    Ok(make(&place, &asked.changes, &why, &args.terms)?.exit())
+}
+
+/// What became of wanted changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Made {
+    /// Everything is as wanted already, or this was a rehearsal.
+    Nothing,
+    /// The user said no.
+    Declined,
+    /// They are in force, as the change of this number.
+    Applied(u64),
+}
+
+impl Made {
+    /// The status that this stands for.
+    pub(super) fn exit(self) -> Exit {
+        match self {
+            Self::Nothing | Self::Applied(_) => Exit::Done,
+            Self::Declined => Exit::Failed,
+        }
+    }
 }
 
 /// Shows changes and the managers that will fight them, asks, and makes them.
@@ -119,12 +140,13 @@ pub(super) fn make(
     changes: &[Change],
     why: &str,
     terms: &Terms,
-) -> anyhow::Result<Exit> {
+) -> anyhow::Result<Made> {
     if terms.time.is_none() {
         refuse_endless_real_time(changes)?;
     }
     if terms.dry_run {
-        return rehearse(place, changes, terms.time);
+        rehearse(place, changes, terms.time)?;
+        return Ok(Made::Nothing);
     }
     let mut shown = plan(changes, &place.files)?;
     if recover(place)? {
@@ -134,11 +156,14 @@ pub(super) fn make(
     show(place, changes, &shown)?;
     // A value may be in force because a guard has written it for now.
     if !tell_held(place, changes, terms.time)? && shown.is_empty() {
-        return Ok(Exit::Done);
+        return Ok(Made::Nothing);
     }
-    if !terms.yes && !ask::confirm("Apply?")? {
+    let question = terms
+        .time
+        .map_or_else(|| "Apply?".to_owned(), |time| format!("Apply for {}?", human_duration(time)));
+    if !terms.yes && !ask::confirm(&question)? {
         notice("nothing was changed");
-        return Ok(Exit::Failed);
+        return Ok(Made::Declined);
     }
     change(place, changes, &shown, why, terms.time)
 }
@@ -183,7 +208,7 @@ fn yielding(held: &InTheWay, rehearses: bool, time: Option<Duration>) -> String 
 }
 
 /// Prints what would be done.
-fn rehearse(place: &Place, changes: &[Change], time: Option<Duration>) -> anyhow::Result<Exit> {
+fn rehearse(place: &Place, changes: &[Change], time: Option<Duration>) -> anyhow::Result<()> {
     if place.hides_its_journal() {
         notice(
             "note: only root can read the journal: changes that would be put back first, and \
@@ -208,7 +233,7 @@ fn rehearse(place: &Place, changes: &[Change], time: Option<Duration>) -> anyhow
         });
         output::result(&format!("{}{back}", text::writes(&plan.writes())))?;
     }
-    Ok(Exit::Done)
+    Ok(())
 }
 
 /// Puts back what a crash left, so that the difference is shown against what will be there. Says
@@ -229,7 +254,7 @@ fn change(
     shown: &Plan,
     why: &str,
     time: Option<Duration>,
-) -> anyhow::Result<Exit> {
+) -> anyhow::Result<Made> {
     // From here on a signal stops the change and puts back what was done.
     let clock = place.clock(Some(signals::stop_flag()?));
     // Before the first write: from then on something is there that will put it back.
@@ -258,7 +283,7 @@ fn change(
     for line in &applied.adjusted {
         notice(&format!("note: {line}"));
     }
-    let Some(id) = applied.id else { return Ok(Exit::Done) };
+    let Some(id) = applied.id else { return Ok(Made::Nothing) };
     let below = id.saturating_sub(1);
     let end = match (time, expires_at_unix_s) {
         (Some(time), Some(at)) => format!(
@@ -269,7 +294,7 @@ fn change(
         _ => format!("floodwall rollback --to {below} puts it back"),
     };
     notice(&format!("change {id} applied; {end}"));
-    Ok(Exit::Done)
+    Ok(Made::Applied(id))
 }
 
 /// The first whole second at which the time is over.

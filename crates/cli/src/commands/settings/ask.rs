@@ -6,12 +6,17 @@ use floodwall_model::printable;
 
 use crate::exit::UsageError;
 
+/// Whether there is a terminal to ask at.
+pub(super) fn is_possible() -> bool {
+    io::stdin().is_terminal()
+}
+
 /// Asks `question`; only `y` and `yes` are a yes.
 ///
 /// # Errors
 /// [`UsageError`] without a terminal to ask at.
 pub(super) fn confirm(question: &str) -> anyhow::Result<bool> {
-    if !io::stdin().is_terminal() {
+    if !is_possible() {
         return Err(
             UsageError("nobody can be asked without a terminal: give --yes".to_owned()).into()
         );

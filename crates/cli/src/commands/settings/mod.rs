@@ -5,6 +5,7 @@
 //! sources (SETTING, FILE.toml, preset:NAME) ─▶ knobs::Change ─▶ knobs::plan ─▶ the difference
 //!                                                             └▶ knobs::Session ─▶ journal, kernel
 //! timer: a process of its own that ends what was applied `--for` a time
+//! trial: a change for a time that may be kept
 //! ```
 
 pub(crate) mod apply;
@@ -24,6 +25,7 @@ pub(crate) mod size;
 pub(crate) mod sources;
 mod text;
 pub(crate) mod timer;
+pub(crate) mod trial;
 pub(crate) mod unpersist;
 
 use std::path::{Path, PathBuf};

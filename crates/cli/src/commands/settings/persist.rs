@@ -62,6 +62,28 @@ pub(crate) struct PersistArgs {
     place: PlaceArgs,
 }
 
+impl PersistArgs {
+    /// To keep `settings`, beside those that are kept already.
+    pub(super) fn of(
+        settings: Vec<String>,
+        device: Option<String>,
+        place: PlaceArgs,
+        allow_userspace_servers: bool,
+    ) -> Self {
+        Self {
+            settings,
+            device,
+            place,
+            allow_userspace_servers,
+            replace: false,
+            yes: false,
+            dry_run: false,
+            // They are in force already.
+            allow_victims: true,
+        }
+    }
+}
+
 /// Runs the command.
 ///
 /// # Errors

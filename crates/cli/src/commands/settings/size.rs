@@ -146,7 +146,7 @@ pub(crate) fn run(args: &SizeArgs) -> anyhow::Result<Exit> {
     }
     if args.apply {
         let why = format!("sized for {}", basis(&drains, delays));
-        return apply::make(&place, &changes(&place, &sizing)?, &why, &args.terms);
+        return Ok(apply::make(&place, &changes(&place, &sizing)?, &why, &args.terms)?.exit());
     }
     Ok(Exit::Done)
 }

@@ -121,6 +121,35 @@ fn duration(text: &str) -> Result<Duration, UnitError> {
 /// # Errors
 /// Any failure of the run; [`Exit::of`] turns it into a status.
 pub(crate) fn run(args: &TuneArgs, origin: Instant) -> anyhow::Result<Exit> {
+    Ok(found(args, origin)?.exit)
+}
+
+/// What a search found.
+pub(crate) struct Found {
+    /// The status of the search.
+    pub(crate) exit: Exit,
+    /// What it recommends, if that can be put in force as it is.
+    pub(crate) setting: Option<FoundSetting>,
+}
+
+/// A recommended setting.
+pub(crate) struct FoundSetting {
+    /// As `floodwall apply` takes it.
+    pub(crate) words: Vec<String>,
+    /// The device of knobs that name none.
+    pub(crate) device: Option<String>,
+}
+
+/// Runs a search with these arguments of `floodwall tune` and shows it.
+///
+/// # Errors
+/// Any failure of the run; [`Exit::of`] turns it into a status.
+pub(crate) fn recommend(arguments: &[&str], origin: Instant) -> anyhow::Result<Found> {
+    let words = std::iter::once("tune").chain(arguments.iter().copied());
+    found(&TuneOnly::try_parse_from(words)?.args, origin)
+}
+
+fn found(args: &TuneArgs, origin: Instant) -> anyhow::Result<Found> {
     if args.time < SHORTEST {
         let (given, least) = (human_duration(args.time), human_duration(SHORTEST));
         return Err(UsageError(format!(
@@ -145,7 +174,14 @@ pub(crate) fn run(args: &TuneArgs, origin: Instant) -> anyhow::Result<Exit> {
         on_host(args, options, origin, stored.as_ref())?
     };
     let document = document(args, run, &scenario, &outcome)?;
-    finish(args, &document, &outcome, failure, stored.as_ref())
+    let exit = finish(args, &document, &outcome, failure, stored.as_ref())?;
+    let recommended = document.contest.as_ref().and_then(|c| c.recommended.as_ref());
+    let recommended = recommended.filter(|r| r.outcome == Said::Recommended && r.keep.is_none());
+    let setting = recommended.map(|recommended| FoundSetting {
+        words: as_written(&recommended.setting),
+        device: document.run.device.as_ref().map(|device| device.name.clone()),
+    });
+    Ok(Found { exit, setting })
 }
 
 type Searched = (Run, Scenario, Outcome, Option<anyhow::Error>);
@@ -465,6 +501,12 @@ fn is_same_file(one: Option<&Path>, other: Option<&Path>) -> bool {
 /// Command lines of the commands that do something with settings, so that there is one way to do
 /// each.
 #[derive(Parser)]
+struct TuneOnly {
+    #[command(flatten)]
+    args: TuneArgs,
+}
+
+#[derive(Parser)]
 struct ApplyOnly {
     #[command(flatten)]
     args: settings::apply::ApplyArgs,
@@ -520,13 +562,6 @@ mod tests {
         assert!(with_settings::<ExportOnly>(&["export", "--format", "udev"], &words).is_ok());
     }
 
-    /// A search's arguments as from the command line.
-    #[derive(Parser)]
-    struct Only {
-        #[command(flatten)]
-        args: TuneArgs,
-    }
-
     #[test]
     fn what_belongs_to_units_is_not_applied_and_still_recommended() {
         let dir = tempfile::tempdir().unwrap();
@@ -563,7 +598,7 @@ mod tests {
         let path = out.to_str().unwrap();
         for more in [&["--apply", "--persist"][..], &["--export", "sysctl"]] {
             let words = [&["tune", "--out", path], more].concat();
-            let args = Only::try_parse_from(words).unwrap().args;
+            let args = TuneOnly::try_parse_from(words).unwrap().args;
             // There is no group 'flood' here, so an attempt would fail.
             assert_eq!(finish(&args, &document, &outcome, None, None).unwrap(), Exit::Done);
             let json: serde_json::Value =

@@ -27,7 +27,7 @@ const CGROUPS: &str = "/sys/fs/cgroup";
 const LOADS: [&str; 5] = ["bench", "compare", "tune", "size", bench::FLOOD_COMMAND];
 
 /// What the look saw.
-pub(super) struct Seen {
+pub(in crate::commands) struct Seen {
     status: Status,
     users: Vec<DiskUser>,
     own: Vec<u32>,
@@ -43,7 +43,7 @@ pub(super) struct Seen {
 
 impl Seen {
     /// As the diagnosis takes it.
-    pub(super) fn as_look(&self) -> Look<'_> {
+    pub(in crate::commands) fn as_look(&self) -> Look<'_> {
         Look {
             status: &self.status,
             users: &self.users,
@@ -64,7 +64,7 @@ impl Seen {
 ///
 /// # Errors
 /// If not even counters can be read.
-pub(super) fn look(root: &SysRoot) -> anyhow::Result<(Seen, Probe)> {
+pub(in crate::commands) fn look(root: &SysRoot) -> anyhow::Result<(Seen, Probe)> {
     let is_root = rustix::process::geteuid().is_root();
     let mut probe = Probe::open(None)?;
     let sees_waits = probe.source() != SourceKind::Proc;

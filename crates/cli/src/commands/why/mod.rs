@@ -8,8 +8,8 @@
 //!
 //! Nothing is changed. Without root /proc tells less, and the answer says so.
 
-mod look;
-mod target;
+pub(super) mod look;
+pub(super) mod target;
 
 use std::io::IsTerminal;
 
@@ -76,7 +76,8 @@ pub(crate) fn run(args: &WhyArgs) -> anyhow::Result<Exit> {
     })
 }
 
-fn style() -> Style {
+/// How text for people is laid out.
+pub(super) fn style() -> Style {
     let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let columns = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
     Style { color: std::io::stdout().is_terminal() && !no_color, width: width(columns) }

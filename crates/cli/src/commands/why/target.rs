@@ -28,7 +28,7 @@ const NAME_BYTES: usize = 15;
 ///
 /// # Errors
 /// [`UsageError`] if nothing here is called so.
-pub(super) fn about(root: &SysRoot, text: Option<&str>) -> Result<About, UsageError> {
+pub(in crate::commands) fn about(root: &SysRoot, text: Option<&str>) -> Result<About, UsageError> {
     let Some(text) = text else { return Ok(About::Machine) };
     let named = text.to_owned();
     if let Ok(number) = text.parse::<u32>() {

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! flood with a group of its own ─▶ pace it      for ten minutes
+//! a victim beside it            ─▶ a short queue for ten minutes
 //! a flood, or its backlog       ─▶ the guard
 //! a flood, and a large limit    ─▶ lower it     for ten minutes
 //! none of these                 ─▶ a look at the disk's requests
@@ -23,6 +24,7 @@ use super::super::view::{
 };
 use super::disks::{device, is_flood, unit};
 use super::look::Look;
+use super::queue;
 use crate::mounts::charges_writeback;
 
 /// For a time, so that it can be tried.
@@ -47,12 +49,16 @@ pub(super) fn actions(
         (Verdict::Stalling | Verdict::Flooding, Some(disk)) => {
             let device = device(look.status, disk.id);
             let pace = device.and_then(|device| pace(look, users, disk, device));
-            // A limit does not shorten what waits already: it stops writers until that is written.
+            let shorten = device
+                .filter(|_| !disk.victims.is_empty() && !look.guarded.contains(&disk.name))
+                .and_then(|device| queue::shorten(disk, device));
+            // A limit does not shorten what waits already: it stops writers, the victim too, until
+            // that is written.
             let limit = device
-                .filter(|_| !disk.floods.is_empty())
+                .filter(|_| !disk.floods.is_empty() && shorten.is_none())
                 .and_then(|device| limit(look.status, disk, device));
             let guard = Some(guard(look, disk));
-            [pace, guard, limit, Some(nothing(disk))].into_iter().flatten().collect()
+            [pace, shorten, guard, limit, Some(nothing(disk))].into_iter().flatten().collect()
         }
         (Verdict::Quiet, _) if outlook.is_some_and(|outlook| is_at_risk(look, outlook)) => {
             vec![stay_on()]
@@ -107,21 +113,34 @@ fn pace(look: Look<'_>, users: &[DiskUser], disk: &Disk, device: &Device) -> Opt
     let used = look.group_memory.get(group).copied().unwrap_or(0).max(PROCESSES_BYTES);
     let high = memory_high_of_paced(paced as u64, used, least_room_bytes(dirty_share(status)));
     let place = place(group);
-    let (max, high) = (
-        word(&format!("{place}:{}.io.max=wbps={}", disk.name, wbps.trim_end_matches("/s"))),
-        word(&format!("{place}:memory.high={high}")),
-    );
+    let settings = vec![
+        format!("{place}:{}.io.max=wbps={}", disk.name, wbps.trim_end_matches("/s")),
+        format!("{place}:memory.high={high}"),
+    ];
     let name = unit(group).unwrap_or(group);
+    let price = format!(
+        "{name}, with all its processes, writes at most {} (half of what {} drains), and is \
+         slowed where it needs more memory",
+        speed(paced),
+        disk.name
+    );
+    let gain = "what it writes waits in its own memory, and half of the disk is free for others";
     Some(Action {
-        what: format!("pace {name}"),
-        command: Some(format!("{APPLY} {max} {high}")),
-        price: format!(
-            "{name}, with all its processes, writes at most {} (half of what {} drains), and is \
-             slowed where it needs more memory; undone by itself after ten minutes",
-            speed(paced),
-            disk.name
-        ),
+        gain: Some(gain.to_owned()),
+        ..on_trial(format!("pace {name}"), settings, price)
     })
+}
+
+/// An action that applies settings for a time.
+pub(super) fn on_trial(what: String, settings: Vec<String>, price: String) -> Action {
+    let words: Vec<String> = settings.iter().map(|setting| word(setting)).collect();
+    let command = Some(format!("{APPLY} {}", words.join(" ")));
+    Action { what, command, settings, gain: None, price }
+}
+
+/// An action that changes no setting for a time.
+fn plain(what: impl Into<String>, command: Option<String>, price: impl Into<String>) -> Action {
+    Action { what: what.into(), command, settings: Vec::new(), gain: None, price: price.into() }
 }
 
 /// The hard limit's share of all RAM: rather too small, because not all RAM may be dirty.
@@ -161,21 +180,18 @@ fn limit(status: &Status, disk: &Disk, device: &Device) -> Option<Action> {
             );
             // `apply` lowers it in steps.
             let price = "all writers of the machine slow down while the limit falls in steps, \
-                then write at the disk's speed; undone by itself after ten minutes";
+                then write at the disk's speed";
             (settings, price.to_owned())
         }
         None => return None,
     };
-    Some(Action {
-        what: format!(
-            "limit what waits for {} to {}, which it drains in {}",
-            prefix(device),
-            Bytes(wanted),
-            time(wanted as f64 / drains)
-        ),
-        command: Some(format!("{APPLY} {settings}")),
-        price,
-    })
+    let what = format!(
+        "limit what waits for {} to {}, which it drains in {}",
+        prefix(device),
+        Bytes(wanted),
+        time(wanted as f64 / drains)
+    );
+    Some(on_trial(what, settings.split(' ').map(str::to_owned).collect(), price))
 }
 
 /// The price of a disk's own limit, which holds at once.
@@ -190,45 +206,40 @@ fn stops(disk: &Disk, name: &str, limit: u64) -> String {
         ),
         _ => String::new(),
     };
-    format!(
-        "every writer to {name}{until} writes at the disk's speed; undone by itself after ten \
-         minutes"
-    )
+    format!("every writer to {name}{until} writes at the disk's speed")
 }
 
 /// Shows a disk's requests, where no flood explains the wait.
 fn requests(disk: &Disk) -> Action {
-    Action {
-        what: format!("see what else {} does", disk.name),
-        command: Some(format!("floodwall probe {}", disk.name)),
-        price: "changes nothing".to_owned(),
-    }
+    plain(
+        format!("see what else {} does", disk.name),
+        Some(format!("floodwall probe {}", disk.name)),
+        "changes nothing",
+    )
 }
 
 fn guard(look: Look<'_>, disk: &Disk) -> Action {
     if look.guarded.contains(&disk.name) {
-        return Action {
-            what: format!("ask the guard of {} what it does about it", disk.name),
-            command: Some("floodwall guard status".to_owned()),
-            price: "changes nothing".to_owned(),
-        };
+        return plain(
+            format!("ask the guard of {} what it does about it", disk.name),
+            Some("floodwall guard status".to_owned()),
+            "changes nothing",
+        );
     }
-    Action {
-        what: "run the guard".to_owned(),
-        command: Some(format!("floodwall guard --device {}", disk.name)),
-        price: "it slows a flood only while a process waits, and puts everything back when it ends"
-            .to_owned(),
-    }
+    plain(
+        "run the guard",
+        Some(format!("floodwall guard --device {}", disk.name)),
+        "it slows a flood only while a process waits, and puts everything back when it ends",
+    )
 }
 
 /// The guard for a machine on which nothing is wrong yet.
 fn stay_on() -> Action {
-    Action {
-        what: "run the guard, for when a flood comes".to_owned(),
-        command: Some("floodwall guard".to_owned()),
-        price: "it changes nothing until a process waits, and puts everything back when it ends"
-            .to_owned(),
-    }
+    plain(
+        "run the guard, for when a flood comes",
+        Some("floodwall guard".to_owned()),
+        "it changes nothing until a process waits, and puts everything back when it ends",
+    )
 }
 
 fn nothing(disk: &Disk) -> Action {
@@ -242,5 +253,5 @@ fn nothing(disk: &Disk) -> Action {
         (_, false) => "it lasts as long as the flood does".to_owned(),
         _ => "nothing changes".to_owned(),
     };
-    Action { what: "do nothing".to_owned(), command: None, price: drains }
+    plain("do nothing", None, drains)
 }

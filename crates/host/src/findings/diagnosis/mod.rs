@@ -11,11 +11,12 @@
 mod actions;
 mod disks;
 mod look;
+mod queue;
 #[cfg(test)]
 mod tests;
 
 use floodwall_model::diagnosis::{Diagnosis, Disk, Outlook, Verdict, Whole, Written};
-use floodwall_model::status::{Device, Status};
+use floodwall_model::status::{Device, Drain, Status};
 use floodwall_model::{DeviceId, Reading};
 
 use super::facts::DiskUser;
@@ -102,6 +103,22 @@ pub fn diagnose(look: Look<'_>, about: &About) -> Diagnosis {
         unseen: look.unseen.to_vec(),
         root_would_add: look.status.root_would_add.clone(),
     }
+}
+
+/// What a process waits for a disk in a look: the median of what ended, or what the oldest wait
+/// under way has lasted if that is longer, in seconds. `None` if it did not wait.
+#[must_use]
+pub fn wait_of(look: Look<'_>, pid: u32, disk: DeviceId) -> Option<f64> {
+    let of = |user: &&DiskUser| user.pid == pid && user.disk == disk;
+    let waits =
+        look.users.iter().filter(of).filter(|user| user.median_s.is_some() || user.oldest_s > 0.0);
+    waits.map(|user| user.median_s.unwrap_or(0.0).max(user.oldest_s)).reduce(f64::max)
+}
+
+/// How fast a disk drains in a look; `None` if no filesystem is on it.
+#[must_use]
+pub fn drain_of(look: Look<'_>, disk: DeviceId) -> Option<&Drain> {
+    disks::device(look.status, disk).map(|device| &device.drain)
 }
 
 /// The worst of the disks' verdicts. Where waits are not seen, the kernel's pressure may tell that

@@ -74,8 +74,19 @@ impl Scene {
         }
     }
 
+    /// Its disk has no queue that could be shorter.
+    fn without_queue(&mut self) {
+        self.machine.status.devices[0].queue.nr_requests = Reading::Absent("no queue".to_owned());
+    }
+
     fn about(&self, about: &About) -> Diagnosis {
-        let look = Look {
+        let mut diagnosis = None;
+        self.looked(|look| diagnosis = Some(diagnose(look, about)));
+        diagnosis.unwrap()
+    }
+
+    fn looked(&self, mut see: impl FnMut(Look<'_>)) {
+        see(Look {
             status: &self.machine.status,
             users: &self.users,
             own: &self.own,
@@ -87,8 +98,7 @@ impl Scene {
             sees_waits: self.sees_waits,
             waited_percent: &self.waited_percent,
             unseen: &[],
-        };
-        diagnose(look, about)
+        });
     }
 
     fn diagnosis(&self) -> Diagnosis {
@@ -333,6 +343,7 @@ fn a_limit_is_not_advised_where_nothing_floods_or_the_disk_has_one() {
     let advised = advice(&scene.diagnosis());
     assert!(!advised.contains("bytes=") && advised.contains("guard --device sda"), "{advised}");
     let mut scene = flooded();
+    scene.without_queue();
     assert!(advice(&scene.diagnosis()).contains("sda.bdi.max_bytes"));
     let limits = &mut scene.machine.status.devices[0].limits;
     (limits.strict_limit, limits.max_ratio_percent) = (Reading::Value(true), Reading::Value(5.0));
@@ -369,12 +380,13 @@ fn a_guard_that_runs_is_asked() {
     let advised = advice(&scene.diagnosis());
     assert!(advised.contains("floodwall guard status"), "{advised}");
     assert!(!advised.contains("guard --device"), "{advised}");
+    assert!(!advised.contains("nr_requests"), "the guard has its queue: {advised}");
     scene.users.clear();
     assert_eq!(scene.diagnosis().actions, []);
 }
 
 #[test]
-fn nothing_is_advised_that_needs_an_unknown_rate() {
+fn a_pace_or_limit_that_needs_an_unknown_rate_is_not_advised() {
     let mut scene = flooded();
     let drain = &mut scene.machine.status.devices[0].drain;
     drain.rate_bytes_per_s = Reading::Absent("the kernel has never measured it".into());
@@ -383,6 +395,9 @@ fn nothing_is_advised_that_needs_an_unknown_rate() {
     let diagnosis = scene.diagnosis();
     assert_eq!(diagnosis.verdict, Verdict::Stalling);
     insta::assert_snapshot!(advice(&diagnosis), @"
+    shorten the queue of sda
+      floodwall apply --for 10m sda.scheduler=bfq sda.nr_requests=8 sda.max_sectors_kb=128 sda.wbt_lat_usec=0
+      the flood gets less of sda, because fewer of its requests are merged and sorted; the queue is frozen for a moment at each change
     run the guard
       floodwall guard --device sda
       it slows a flood only while a process waits, and puts everything back when it ends
@@ -395,6 +410,7 @@ fn nothing_is_advised_that_needs_an_unknown_rate() {
 #[test]
 fn a_limit_is_the_machines_where_a_disks_share_does_not_hold() {
     let mut scene = flooded();
+    scene.without_queue();
     scene.machine.kernel("6.1.0-25-amd64");
     let limits = "vm.dirty_bytes=287MiB vm.dirty_background_bytes=48MiB";
     let advised = advice(&scene.diagnosis());
@@ -405,4 +421,108 @@ fn a_limit_is_the_machines_where_a_disks_share_does_not_hold() {
     // A limit that is as low already is not advised.
     scene.machine.limits(200 << 20, 50 << 20);
     assert!(!advice(&scene.diagnosis()).contains("dirty_bytes"));
+}
+
+/// The settings of the first action that applies some, without the others'.
+fn settings_of(diagnosis: &Diagnosis, what: &str) -> Option<Vec<String>> {
+    let mut actions = diagnosis.actions.iter();
+    actions.find(|action| action.what.starts_with(what)).map(|action| action.settings.clone())
+}
+
+#[test]
+fn a_victim_beside_a_flood_is_helped_by_a_queue_that_drains_in_eight_milliseconds() {
+    let mut scene = flooded();
+    let shortened = |scene: &Scene| settings_of(&scene.diagnosis(), "shorten the queue of sda");
+    let length = |scene: &Scene| {
+        let settings = shortened(scene).unwrap();
+        let number = |knob: &str| {
+            let of = |one: &String| one.strip_prefix(&format!("sda.{knob}=")).map(str::to_owned);
+            settings.iter().find_map(of).unwrap().parse::<u64>().unwrap()
+        };
+        (number("nr_requests"), number("max_sectors_kb"))
+    };
+    for (rate, wanted) in [
+        // Eight at the least, though they take longer.
+        (20e6, (8, 128)),
+        // 8 × 128 KiB are 1.05 MB: 8.39 ms of 125 MB/s.
+        (125e6, (8, 128)),
+        (500e6, (31, 128)),
+        (2e9, (31, 512)),
+    ] {
+        scene.machine.status.devices[0].drain.rate_bytes_per_s = Reading::Value(rate);
+        // As much a second as the disk drains is a flood of any of them.
+        scene.users[1].dirtied_bytes = (2.0 * rate) as u64;
+        assert_eq!(length(&scene), wanted, "{rate}");
+    }
+    let settings = shortened(&scene).unwrap();
+    assert_eq!(
+        (settings[0].as_str(), settings[3].as_str()),
+        ("sda.scheduler=bfq", "sda.wbt_lat_usec=0")
+    );
+    let queue = |scene: &mut Scene, change: &dyn Fn(&mut floodwall_model::status::Queue)| {
+        change(&mut scene.machine.status.devices[0].queue);
+    };
+    queue(&mut scene, &|queue| {
+        queue.offered = Reading::Value(vec!["none".to_owned(), "mq-deadline".to_owned()]);
+        queue.wbt_lat_us = Reading::Absent("no wbt".to_owned());
+    });
+    let settings = shortened(&scene).unwrap();
+    assert!(
+        settings.iter().all(|one| !one.contains("scheduler") && !one.contains("wbt")),
+        "in force"
+    );
+    // Nothing gets longer, and a queue that is short enough stays.
+    queue(&mut scene, &|queue| queue.nr_requests = Reading::Value(16));
+    assert_eq!(length(&scene), (16, 512));
+    queue(&mut scene, &|queue| queue.max_sectors_kib = Reading::Value(512));
+    assert_eq!(shortened(&scene), None);
+    queue(&mut scene, &|queue| queue.nr_requests = Reading::Absent("no queue".to_owned()));
+    assert_eq!(shortened(&scene), None);
+}
+
+#[test]
+fn where_no_queue_gets_shorter_the_limit_is_lowered() {
+    let mut scene = flooded();
+    assert!(settings_of(&scene.diagnosis(), "limit what waits").is_none());
+    scene.without_queue();
+    let limited = settings_of(&scene.diagnosis(), "limit what waits").unwrap();
+    assert!(limited.iter().any(|one| one == "sda.bdi.strict_limit=1"), "{limited:?}");
+    // Without a victim on the disk, it harms none.
+    let mut alone = flooded();
+    alone.users.remove(0);
+    let diagnosis = alone.diagnosis();
+    assert_eq!(settings_of(&diagnosis, "shorten"), None);
+    assert!(settings_of(&diagnosis, "limit what waits").is_some());
+}
+
+#[test]
+fn the_queues_of_all_disks_below_are_shortened() {
+    let mut scene = flooded();
+    let device = &mut scene.machine.status.devices[0];
+    let leaf = |name: &str, minor: u32| floodwall_model::status::Leaf {
+        name: name.to_owned(),
+        id: DeviceId { major: 8, minor },
+        model: Reading::Value("Model".to_owned()),
+        driver: Reading::Value("sd".to_owned()),
+        size_bytes: Reading::Value(1 << 40),
+        written_bytes_per_s: Reading::Value(0.0),
+        queue: device.queue.clone(),
+    };
+    device.leaves = vec![leaf("sdx", 160), leaf("sdy", 176)];
+    let settings = settings_of(&scene.diagnosis(), "shorten the queue of sdx and sdy").unwrap();
+    assert_eq!(settings.len(), 8);
+    assert!(settings.contains(&"sdy.scheduler=bfq".to_owned()), "{settings:?}");
+}
+
+#[test]
+fn a_wait_is_that_of_one_process_on_one_disk() {
+    let scene = flooded();
+    let wait = |pid, disk| {
+        let mut found = None;
+        scene.looked(|look| found = wait_of(look, pid, disk));
+        found
+    };
+    assert_eq!(wait(7, SDA), Some(0.457));
+    assert_eq!((wait(7, SDB), wait(8, SDA)), (None, None));
+    assert_eq!(wait(9, SDA), None, "a flood that commits nothing");
 }

@@ -1,0 +1,155 @@
+//! `floodwall fix`: from a diagnosis to a setting in force.
+//!
+//! ```text
+//! look ─▶ diagnosis ─┬─ its first action that applies a setting ─┐
+//!                    └─ --tune: the search's recommendation ─────┴▶ Trial: shown, asked, applied
+//!        kept, or undone by itself ◀─ asked ◀─ what it gained ◀─ look again ◀───────────┘
+//! ```
+
+mod search;
+
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use floodwall_host::SysRoot;
+use floodwall_host::findings::{About, Look, diagnose, drain_of, wait_of};
+use floodwall_load::sleep_until;
+use floodwall_model::diagnosis::{Diagnosis, Verdict};
+use floodwall_report::status::table::wrap;
+use floodwall_report::why::{self as report, actions, gained, paragraph};
+
+use crate::commands::settings::trial::{Begun, Trial, TrialArgs};
+use crate::commands::why::{look, style, target};
+use crate::exit::{Exit, MissingError};
+use crate::output::{self, notice};
+
+/// Before it is seen what a setting gains: what stood in the queue is written by then.
+const SETTLE: Duration = Duration::from_secs(3);
+/// How often that is looked at while a process waits long.
+const LOOKS: u32 = 3;
+
+/// End a stall: find a setting, try it for ten minutes, keep it if you like
+///
+/// Says who waits and because of what, as floodwall why does. Then it shows the change that is most
+/// likely to help, with its gain and price, and asks. After a yes the change is in force for ten
+/// minutes, and a second look tells what it gained. After another yes it is kept across boots;
+/// otherwise it is undone by itself. With --tune a search of ten minutes takes the place of the
+/// first guess. Needs root.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:
+  floodwall fix
+  floodwall fix /var/lib/postgresql
+  floodwall fix sda --dry-run
+  floodwall fix sda --for 1h --yes
+  floodwall fix /srv --tune --time 30m
+
+Exit status: 0 a change is in force, or there is nothing to fix; 1 it failed, was declined, or a
+process still waits long; 2 wrong usage; 4 a privilege or kernel feature is missing.")]
+pub(crate) struct FixArgs {
+    /// Only this: a directory, a device (sda, 8:0), a process number, or the name of a process or
+    /// unit
+    #[arg(value_name = "DIR|DEVICE|PID|NAME")]
+    about: Option<String>,
+    /// Search for the best setting instead: it loads the disk below DIR for --time
+    #[arg(long)]
+    tune: bool,
+    /// How long the search may take
+    #[arg(long = "time", value_name = "DURATION", default_value = "10m", requires = "tune")]
+    search_time: String,
+    #[command(flatten)]
+    trial: TrialArgs,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// What could not be done; [`Exit::of`] turns it into a status.
+pub(crate) fn run(args: &FixArgs, origin: Instant) -> anyhow::Result<Exit> {
+    if !args.trial.dry_run && !rustix::process::geteuid().is_root() {
+        let why = "only root can change settings: run sudo floodwall fix; --dry-run needs no root";
+        return Err(MissingError(why.to_owned()).into());
+    }
+    let root = SysRoot::live()?;
+    let about = target::about(&root, args.about.as_deref())?;
+    let before = diagnosis(&root, &about)?;
+    print(&before)?;
+    if args.tune {
+        return search::run(args, &before, origin);
+    }
+    let Some(guess) = before.actions.iter().find(|action| !action.settings.is_empty()) else {
+        return nothing_to_apply(&before);
+    };
+    output::result(&format!("\n{}\n", report::guess(guess, style())))?;
+    let why = format!("floodwall fix: {}", guess.what);
+    match Trial::begin(guess.settings.clone(), None, why, args.trial.clone())? {
+        Begun::Trial(trial) => judge(&root, &about, &before, *trial),
+        Begun::Not(exit) => Ok(exit),
+    }
+}
+
+/// One look, without its probe's end.
+fn diagnosis(root: &SysRoot, about: &About) -> anyhow::Result<Diagnosis> {
+    let (seen, _probe) = look::look(root)?;
+    Ok(diagnose(seen.as_look(), about))
+}
+
+/// Says what is left where no setting is worth a try.
+fn nothing_to_apply(diagnosis: &Diagnosis) -> anyhow::Result<Exit> {
+    let (said, exit) = match diagnosis.verdict {
+        Verdict::Quiet => (
+            "There is nothing to fix now. floodwall guard waits for a flood and acts then; \
+             floodwall fix DIR --tune searches for the best setting of a disk.",
+            Exit::Done,
+        ),
+        Verdict::Unknown => ("Nothing can be guessed from that.", Exit::Missing),
+        Verdict::Flooding | Verdict::Stalling => (
+            "No setting is likely to help, or those that would are in force. What else can be done:",
+            Exit::Failed,
+        ),
+    };
+    let mut text = format!("\n{}\n", wrap(said, style().width).join("\n"));
+    if exit == Exit::Failed {
+        text.push_str(&(actions(&diagnosis.actions, style()) + "\n"));
+    }
+    output::result(&text)?;
+    Ok(exit)
+}
+
+/// Looks again, tells what the change gained, and asks whether to keep it.
+fn judge(root: &SysRoot, about: &About, before: &Diagnosis, trial: Trial) -> anyhow::Result<Exit> {
+    let mut looks = 1;
+    let (now, told) = loop {
+        // A signal ends the process: the change's timer puts it back.
+        sleep_until(Instant::now() + SETTLE, &AtomicBool::new(false));
+        let (seen, _probe) = look::look(root)?;
+        let (now, told) = (diagnose(seen.as_look(), about), told(before, seen.as_look()));
+        if now.verdict != Verdict::Stalling || looks == LOOKS {
+            break (now, told);
+        }
+        looks += 1;
+    };
+    output::result(&format!("\n{told}\n"))?;
+    if now.verdict == Verdict::Stalling {
+        print(&now)?;
+        notice(&format!(
+            "a process still waits long; floodwall rollback --to {} undoes the change now, and \
+             floodwall fix DIR --tune searches for a better one",
+            trial.before()
+        ));
+        return Ok(Exit::Failed);
+    }
+    trial.keep()
+}
+
+/// What a change gained the victim that the diagnosis is about.
+fn told(before: &Diagnosis, look: Look<'_>) -> String {
+    let Some(disk) = before.disks.first() else { return String::new() };
+    let wait = disk.victims.first().and_then(|one| wait_of(look, one.process.pid, disk.id));
+    gained(disk, wait, drain_of(look, disk.id), style())
+}
+
+/// Prints a diagnosis' paragraph.
+fn print(diagnosis: &Diagnosis) -> anyhow::Result<()> {
+    let text = paragraph(diagnosis, style()) + "\n";
+    output::result_with(|out| Ok(out.write_all(text.as_bytes())?))
+}

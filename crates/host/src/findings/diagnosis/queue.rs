@@ -1,0 +1,124 @@
+//! A short queue: less of a flood stands before a commit.
+//!
+//! ```text
+//! drain rate ─▶ bytes that drain in 8 ms ─▶ requests × their size ─▶ elevator, settings, gain
+//! ```
+//!
+//! A commit waits for the requests that are in the queue before it. The queue is frozen for a
+//! moment at each change, but what waits in memory need not be written first, as with a lower
+//! limit.
+
+use floodwall_model::diagnosis::{Action, Disk};
+use floodwall_model::status::{Device, Queue};
+use floodwall_model::{Bytes, Reading};
+
+use super::super::view::{rate, time};
+use super::actions::on_trial;
+
+/// What stands before a commit may take so long. It is about one request of a disk that seeks: a
+/// shorter queue leaves the disk idle between two.
+const QUEUE_S: f64 = 0.008;
+/// Requests of this size: with smaller ones a disk loses throughput, larger ones are longer than
+/// [`QUEUE_S`] on a slow disk.
+const REQUEST_KIB: u64 = 128;
+/// … and for a disk so fast that [`MOST_REQUESTS`] of them are too few.
+const LARGE_REQUEST_KIB: u64 = 512;
+/// The least that the kernel takes for every elevator (block/blk.h `BLKDEV_MIN_RQ` is 4), and room
+/// for a commit of several requests.
+const LEAST_REQUESTS: u64 = 8;
+const MOST_REQUESTS: u64 = 64;
+/// Elevators that put a commit before the requests of a flood, the better first.
+const ELEVATORS: [&str; 2] = ["bfq", "mq-deadline"];
+
+/// Shortens the queues of the disks that drain for `disk`; `None` where no queue would get shorter.
+pub(super) fn shorten(disk: &Disk, device: &Device) -> Option<Action> {
+    let queues = queues(disk, device);
+    let drains = rate(device).map(|rate| rate / queues.len().max(1) as f64);
+    let short: Vec<Short<'_>> =
+        queues.into_iter().filter_map(|(name, queue)| Short::of(name, queue, drains)).collect();
+    let first = short.first()?;
+    let names = short.iter().map(|one| one.name).collect::<Vec<_>>().join(" and ");
+    let settings: Vec<String> = short.iter().flat_map(Short::settings).collect();
+    let what = format!("shorten the queue of {names}");
+    let price = format!(
+        "the flood gets less of {}, because fewer of its requests are merged and sorted; the queue \
+         is frozen for a moment at each change",
+        disk.name
+    );
+    Some(Action { gain: first.gain(drains), ..on_trial(what, settings, price) })
+}
+
+/// The queues that a disk's requests stand in: its own, or those of the disks below.
+fn queues<'a>(disk: &Disk, device: &'a Device) -> Vec<(&'a str, &'a Queue)> {
+    let leaves = device.leaves.iter().filter(|leaf| device.id == disk.id || leaf.id == disk.id);
+    let leaves: Vec<_> = leaves.map(|leaf| (leaf.name.as_str(), &leaf.queue)).collect();
+    if leaves.is_empty() { vec![(device.name.as_str(), &device.queue)] } else { leaves }
+}
+
+/// A queue that is longer than it need be, and its wanted length.
+struct Short<'a> {
+    name: &'a str,
+    /// Another elevator, if a better one is there.
+    elevator: Option<&'static str>,
+    requests: u64,
+    request_kib: u64,
+    ends_throttling: bool,
+    was_bytes: u64,
+}
+
+impl<'a> Short<'a> {
+    /// `None` if it is as short already, or can't be read.
+    fn of(name: &'a str, queue: &Queue, drains: Option<f64>) -> Option<Self> {
+        let (now, now_kib) = (*queue.nr_requests.value()?, *queue.max_sectors_kib.value()?);
+        let (requests, request_kib) = length(drains);
+        let (requests, request_kib) = (requests.min(now), request_kib.min(now_kib));
+        let bytes = |requests: u64, kib: u64| requests.saturating_mul(kib << 10);
+        let was_bytes = bytes(now, now_kib);
+        if bytes(requests, request_kib) >= was_bytes {
+            return None;
+        }
+        let offered = queue.offered.value().map(Vec::as_slice).unwrap_or_default();
+        let best = ELEVATORS.into_iter().find(|name| offered.iter().any(|other| other == name));
+        let elevator = best.filter(|best| queue.scheduler != Reading::Value((*best).to_owned()));
+        let ends_throttling = queue.wbt_lat_us.value().is_some_and(|lat| *lat > 0);
+        Some(Self { name, elevator, requests, request_kib, ends_throttling, was_bytes })
+    }
+
+    /// As `floodwall apply` takes them.
+    fn settings(&self) -> Vec<String> {
+        let name = self.name;
+        let elevator = self.elevator.map(|elevator| format!("{name}.scheduler={elevator}"));
+        // It would hold back a flood by another measure, and counts commits among it.
+        let wbt = self.ends_throttling.then(|| format!("{name}.wbt_lat_usec=0"));
+        let length = [
+            format!("{name}.nr_requests={}", self.requests),
+            format!("{name}.max_sectors_kb={}", self.request_kib),
+        ];
+        elevator.into_iter().chain(length).chain(wbt).collect()
+    }
+
+    /// What stands before a commit, by the disk's own rate.
+    fn gain(&self, drains: Option<f64>) -> Option<String> {
+        let drains = drains.filter(|rate| *rate > 0.0)?;
+        let told =
+            |bytes: u64| format!("{}, which takes {}", Bytes(bytes), time(bytes as f64 / drains));
+        let bytes = self.requests * (self.request_kib << 10);
+        Some(format!(
+            "a full queue before a commit falls from {} to {}",
+            told(self.was_bytes),
+            told(bytes)
+        ))
+    }
+}
+
+/// Requests and their size in KiB that drain in [`QUEUE_S`].
+fn length(drains: Option<f64>) -> (u64, u64) {
+    let Some(drains) = drains else { return (LEAST_REQUESTS, REQUEST_KIB) };
+    let requests = |kib: u64| (drains * QUEUE_S / (kib << 10) as f64).round() as u64;
+    match requests(REQUEST_KIB) {
+        many if many > MOST_REQUESTS => {
+            (requests(LARGE_REQUEST_KIB).max(LEAST_REQUESTS), LARGE_REQUEST_KIB)
+        }
+        few => (few.max(LEAST_REQUESTS), REQUEST_KIB),
+    }
+}
