@@ -10,12 +10,14 @@
 //!               └ commands/settings ─▶ knobs
 //! ```
 
+mod ascii;
 mod commands;
 mod exit;
 mod input;
 mod output;
 mod progress;
 mod signals;
+mod terminal;
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -74,7 +76,10 @@ enum Command {
 
 fn main() -> ExitCode {
     let origin = Instant::now();
-    let cli = Cli::try_parse().unwrap_or_else(|error| explain(error).exit());
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return refuse(&explain(error)),
+    };
     let result = match cli.command.unwrap_or(Command::Why(WhyArgs::default())) {
         Command::Why(args) => commands::why::run(&args),
         Command::Fix(args) => commands::fix::run(&args, origin),
@@ -107,6 +112,21 @@ fn main() -> ExitCode {
         Exit::of(&error)
     });
     exit.into()
+}
+
+/// Prints a help text, or an error of the command line.
+fn refuse(error: &clap::Error) -> ExitCode {
+    if ascii::is_utf8() {
+        error.exit();
+    }
+    let text = error.render().to_string();
+    if error.use_stderr() {
+        output::notice(text.trim_end());
+    } else {
+        // A closed stdout is the reader's choice.
+        let _ = output::result(&text);
+    }
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(u8::MAX))
 }
 
 /// An error of the command line. A value such as `-5s` looks like an option to the parser; it is

@@ -1,5 +1,10 @@
 //! Results on stdout, everything else on stderr. A reader that went away (`| head`, a closed
 //! terminal) is no reason to panic.
+//!
+//! ```text
+//! result, screen, notice ─▶ localised ─▶ people: ASCII where the locale is not UTF-8
+//! document, json, files ───────────────▶ programs: UTF-8 always
+//! ```
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, IsTerminal, Write};
@@ -8,10 +13,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use floodwall_model::{message, printable};
+use indicatif::ProgressStyle;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use tempfile::NamedTempFile;
 
+use crate::ascii;
 use crate::exit::UsageError;
 
 /// Of a new file, less the umask: a result is no secret.
@@ -25,6 +32,22 @@ const MAX_LINKS: u32 = 40;
 /// # Errors
 /// If stdout can't be written, except that a closed pipe is the reader's choice and no error.
 pub(crate) fn result(text: &str) -> anyhow::Result<()> {
+    screen(&printable::lines(text))
+}
+
+/// Writes a page whose names are escaped already, because it has colours.
+///
+/// # Errors
+/// As [`result`].
+pub(crate) fn screen(page: &str) -> anyhow::Result<()> {
+    result_with(|out| Ok(out.write_all(ascii::localised(page).as_bytes())?))
+}
+
+/// Writes a result in a format of files, such as Markdown. Unsafe characters are escaped.
+///
+/// # Errors
+/// As [`result`].
+pub(crate) fn document(text: &str) -> anyhow::Result<()> {
     result_with(|out| Ok(out.write_all(printable::lines(text).as_bytes())?))
 }
 
@@ -61,7 +84,7 @@ pub(crate) fn result_with(
 
 /// Writes one line to stderr, with unsafe characters escaped; a closed stderr is ignored.
 pub(crate) fn notice(line: &str) {
-    let _ = writeln!(io::stderr().lock(), "{}", printable::lines(line));
+    let _ = writeln!(io::stderr().lock(), "{}", ascii::localised(&printable::lines(line)));
 }
 
 /// An error with its causes in one line.
@@ -72,6 +95,13 @@ pub(crate) fn message(error: &anyhow::Error) -> String {
 /// Whether stderr is a terminal on which a progress bar may move.
 pub(crate) fn stderr_is_terminal() -> bool {
     io::stderr().is_terminal()
+}
+
+/// How a bar on stderr looks.
+pub(crate) fn bar_style(template: &str) -> ProgressStyle {
+    let style = ProgressStyle::with_template(template);
+    let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
+    if ascii::is_utf8() { style } else { style.progress_chars("#>-") }
 }
 
 /// Writes a file whole or not at all: into a temporary neighbour, synced, then renamed over the

@@ -10,7 +10,9 @@ use floodwall_model::runner::{Second, Step};
 use floodwall_model::units::human_duration;
 use floodwall_model::{PhaseKind, Scenario, Watch};
 use floodwall_report::live;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget};
+
+use crate::{ascii, output};
 
 /// Lines between two headers of the live table.
 const HEADER_EVERY: u32 = 20;
@@ -82,15 +84,14 @@ impl Plan {
 impl Progress {
     /// For a run of this scenario.
     pub(crate) fn new(show: Show, scenario: &Scenario, stop: Arc<AtomicBool>) -> Self {
-        let terminal = crate::output::stderr_is_terminal();
+        let terminal = output::stderr_is_terminal();
         let total_s = scenario.planned_seconds();
         let bar = (terminal && show != Show::Never).then(|| {
             let bar = ProgressBar::with_draw_target(
                 Some((total_s * PER_SECOND) as u64),
                 ProgressDrawTarget::stderr_with_hz(4),
             );
-            let style = ProgressStyle::with_template("{bar:16} {percent:>3} %  {wide_msg}");
-            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+            bar.set_style(output::bar_style("{bar:16} {percent:>3} %  {wide_msg}"));
             bar
         });
         Self {
@@ -160,8 +161,8 @@ impl Progress {
 
     fn print(&self, line: &str) {
         match &self.bar {
-            Some(bar) => bar.suspend(|| crate::output::notice(line)),
-            None => crate::output::notice(line),
+            Some(bar) => bar.suspend(|| output::notice(line)),
+            None => output::notice(line),
         }
     }
 
@@ -187,7 +188,8 @@ impl Progress {
             _ => step,
         };
         let left = human_duration(left(self.planned.total_s - position_s));
-        bar.set_message(format!("{left} left: {}", printable(what)));
+        let message = format!("{left} left: {}", printable(what));
+        bar.set_message(ascii::localised(&message).into_owned());
     }
 }
 

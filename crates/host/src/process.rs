@@ -71,6 +71,9 @@ fn counters(pid: u32, text: &[u8]) -> Option<Counters> {
     Some(Counters { pid, written, cancelled })
 }
 
+/// Why counters alone leave a figure open.
+pub(crate) const NO_PROBE: &str = "the kernel's tracepoints alone tell that";
+
 /// The processes that dirtied most between two readings that lie `window_s` seconds apart.
 ///
 /// A process that is not in the first reading, or whose counters fell since, began meanwhile: all
@@ -114,6 +117,8 @@ pub(crate) fn writers(
                 comm: root.read_line(&format!("/proc/{pid}/comm")),
                 dirtied_bytes_per_s: written as f64 / window_s,
                 cancelled_bytes_per_s: cancelled as f64 / window_s,
+                device: Reading::Absent(NO_PROBE.to_owned()),
+                throttled_percent: Reading::Absent(NO_PROBE.to_owned()),
             })
             .collect(),
         readable_processes: after.counters.len() as u64,

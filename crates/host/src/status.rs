@@ -219,6 +219,7 @@ pub fn status(
         devices,
         elsewhere: after.layout.elsewhere.clone(),
         servers: servers::read(root),
+        waiters: Reading::Absent(process::NO_PROBE.to_owned()),
         writers,
         root_would_add,
         findings: Vec::new(),

@@ -36,6 +36,9 @@ pub struct Status {
     pub elsewhere: Vec<Elsewhere>,
     /// Processes that serve block devices or filesystems of this machine.
     pub servers: Vec<Server>,
+    /// The processes that waited for a disk during the window, a process several times if it
+    /// waited for several devices or in several calls; the longest wait first.
+    pub waiters: Reading<Vec<Waiter>>,
     /// The processes that wrote most during the window.
     pub writers: Writers,
     /// What root would add, as parts of a sentence; empty if nothing was refused.
@@ -367,10 +370,42 @@ pub struct Leaf {
     pub queue: Queue,
 }
 
+/// What a process waited for on a device during the window: one kind of call, or its reads.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Waiter {
+    /// Its number; 0 for all processes that were too many to be told apart.
+    pub pid: u32,
+    /// Its name (/proc/PID/comm).
+    pub name: String,
+    /// The disk, by the kernel's name.
+    pub device: Reading<String>,
+    /// The kind of call (`fsync`, …) or `read`; absent while the first one is under way.
+    pub call: Reading<String>,
+    /// Calls that ended, a second.
+    pub calls_per_s: f64,
+    /// Half of these calls were faster, in microseconds; absent if none ended.
+    pub p50_us: Reading<f64>,
+    /// 99 % of them were faster.
+    pub p99_us: Reading<f64>,
+    /// The slowest.
+    pub max_us: Reading<f64>,
+    /// The time that its threads waited in them, added up. The first row's includes the longest
+    /// call under way, as far as it lies in the window.
+    pub waited_us: f64,
+    /// That time as a share of the window; threads that wait at the same time add up, to 100 % at
+    /// most.
+    pub waited_percent: f64,
+    /// Calls and reads of any kind under way at the window's end. In a process's first row alone.
+    pub waiting_calls: u32,
+    /// How long the longest of them had been under way, in microseconds.
+    pub oldest_us: f64,
+}
+
 /// The writers of the window.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Writers {
-    /// The processes that dirtied most, largest first.
+    /// The processes that dirtied most, largest first. Where a probe looked on, also processes that
+    /// were only throttled, and a process once a device.
     pub top: Vec<Writer>,
     /// Processes whose counters could be read at the window's end.
     pub readable_processes: u64,
@@ -393,4 +428,9 @@ pub struct Writer {
     /// Dirty bytes that it took back during the window by truncating or deleting
     /// (`cancelled_write_bytes`), a second.
     pub cancelled_bytes_per_s: f64,
+    /// The disk that it is believed to write to, by the kernel's name; only a probe tells.
+    pub device: Reading<String>,
+    /// Share of the window that it slept because too much was dirty; its threads' sleep adds up, to
+    /// 100 % at most. Only a probe tells.
+    pub throttled_percent: Reading<f64>,
 }

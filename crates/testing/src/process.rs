@@ -36,11 +36,13 @@ pub fn done(command: &mut Command) -> Result<String, String> {
     Ok(text(&output.stdout).trim_end().to_owned())
 }
 
-/// A command's output, whatever its status. Its standard input is empty.
+/// A command's output, whatever its status. Its standard input is empty, its locale is UTF-8, its
+/// text has the width of a pipe, whatever terminal the caller has.
 ///
 /// # Errors
 /// Why it can't be run.
 pub fn output(command: &mut Command) -> Result<Output, String> {
+    command.env("LC_ALL", "C.UTF-8").env_remove("COLUMNS");
     command.stdin(Stdio::null()).output().map_err(|e| format!("{command:?}: {e}"))
 }
 

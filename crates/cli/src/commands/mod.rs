@@ -1,10 +1,12 @@
 //! One file or directory a command.
 
 pub(crate) mod bench;
+mod columns;
 pub(crate) mod compare;
 pub(crate) mod fix;
 pub(crate) mod guard;
 pub(crate) mod lab;
+mod look;
 pub(crate) mod probe;
 pub(crate) mod report;
 pub(crate) mod settings;

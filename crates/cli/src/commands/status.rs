@@ -3,15 +3,16 @@
 //!
 //! ```text
 //! observe ─ wait a window ─ observe ─▶ host::status ─▶ host::findings ─▶ report::status ─▶ stdout
-//!    ▲                                                 journal, managers (text | JSON)        │
+//!    ▲          probe ─▶ who, look ─▶ diagnosis          journal, managers (text | JSON)      │
 //!    └────────────────────────────────────── --watch ─────────────────────────────────────────┘
 //! ```
 //!
-//! Needs no privilege; what root would add is said at the end. On this machine, as root, a probe
-//! looks on through the window, and waiting and writing processes are shown too.
+//! Needs no privilege; what root would add is said at the end. On this machine a probe looks on
+//! through the window: the page begins with the diagnosis of `why`, and waiting and writing
+//! processes are shown. A captured tree holds one moment, of which there is no diagnosis.
 
 use std::cell::RefCell;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -19,20 +20,26 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use floodwall_host::SysRoot;
+use floodwall_host::findings::{About, diagnose};
 use floodwall_host::status::{Observation, status};
 use floodwall_load::sleep_until;
+use floodwall_model::diagnosis::Diagnosis;
 use floodwall_model::printable;
+use floodwall_model::status::Status;
 use floodwall_model::units::parse_duration;
 use floodwall_probe::{Probe, Snapshot, SourceKind};
 use floodwall_report::status::{Style, json, json_line, text};
+use floodwall_report::why::sentence;
 
-use crate::commands::check_captured;
-use crate::commands::probe::who;
+use crate::commands::look::{Seen, unseen};
+use crate::commands::{check_captured, columns};
 use crate::exit::{Exit, UsageError};
-use crate::signals;
+use crate::{ascii, signals, terminal};
 
+mod cut;
 mod guards;
 mod surroundings;
+mod who;
 
 use surroundings::Surroundings;
 
@@ -46,10 +53,12 @@ const CLEAR: &str = "\u{1b}[2J\u{1b}[H";
 /// Show what is dirty, for which device, how long it takes to drain, the settings in force, and
 /// what is wrong with them
 ///
-/// Rates come from two observations one window apart. Findings (FW001 …) come with their evidence
-/// and a remedy; floodwall explain tells more of each. Nothing is changed, and no privilege is
-/// needed; what root would add is said at the end.
+/// The page begins with the sentence that floodwall why prints. Rates come from two observations
+/// one window apart. Findings, such as FW001, come with their evidence and a remedy; floodwall
+/// explain tells more of each. Nothing is changed, and no privilege is needed; what root would add
+/// is said at the end.
 #[derive(clap::Args, Debug)]
+#[command(after_long_help = columns::status())]
 pub(crate) struct StatusArgs {
     /// Print JSON: one document, or with --watch one a line
     #[arg(long)]
@@ -84,8 +93,9 @@ trait Clock {
     fn wait(&self, time: Duration) -> bool;
     /// Seconds since 1970.
     fn now_unix_s(&self) -> u64;
-    /// The processes that used disks in the last wait; `None` without a probe.
-    fn seen(&self) -> Option<Snapshot>;
+    /// The processes that used disks in the last wait, and what can't be seen of them; `None`
+    /// without a probe.
+    fn seen(&self) -> Option<(Snapshot, Vec<String>)>;
 }
 
 /// The machine's clock; a raised flag ends its waits.
@@ -112,13 +122,17 @@ impl Clock for Real {
         sleep_until(end, stop)
     }
 
-    fn seen(&self) -> Option<Snapshot> {
-        let mut probe = self.probe.borrow_mut();
-        let snapshot = probe.as_mut()?.snapshot().ok();
-        if snapshot.is_none() {
-            *probe = None;
+    fn seen(&self) -> Option<(Snapshot, Vec<String>)> {
+        let mut held = self.probe.borrow_mut();
+        let probe = held.as_mut()?;
+        let mut snapshot = probe.snapshot().ok();
+        let unseen = unseen(probe);
+        match &mut snapshot {
+            // Nothing waits for a flusher's reads.
+            Some(snapshot) => snapshot.processes.retain(|process| !process.is_flusher()),
+            None => *held = None,
         }
-        snapshot
+        Some((snapshot?, unseen))
     }
 
     fn now_unix_s(&self) -> u64 {
@@ -129,8 +143,8 @@ impl Clock for Real {
 /// The output's target and its reader.
 #[derive(Clone, Copy, Debug)]
 struct Screen {
-    /// A terminal is redrawn; anything else gets block after block.
-    terminal: bool,
+    /// Lines of a terminal, which is redrawn; anything else gets block after block.
+    height: Option<usize>,
     style: Style,
     /// Whether the reader is root already.
     is_root: bool,
@@ -146,15 +160,13 @@ pub(crate) fn run(args: &StatusArgs, origin: Instant) -> anyhow::Result<Exit> {
     // Without --watch a signal simply ends the process: there is nothing to clean up.
     let stop = if args.watch.is_some() { Some(signals::stop_flag()?) } else { None };
     let mut out = io::stdout().lock();
-    let terminal = out.is_terminal();
-    let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let style = Style { color: terminal && !no_color, ..Style::default() };
-    let screen = Screen { terminal, style, is_root: rustix::process::geteuid().is_root() };
-    // Counters alone tell nothing that is not shown already.
-    let probe = (root.is_live() && screen.is_root).then(|| Probe::open(None).ok()).flatten();
-    let mut probe = probe.filter(|p| p.source() != SourceKind::Proc);
+    let is_root = rustix::process::geteuid().is_root();
+    let screen = Screen { height: terminal::height(), style: terminal::style(), is_root };
+    let mut probe = if root.is_live() { Probe::open(None).ok() } else { None };
     let never = AtomicBool::new(false);
-    if probe.as_mut().is_some_and(|p| p.warm_up(stop.as_deref().unwrap_or(&never)).is_err()) {
+    // Counters need no time to settle.
+    let tracing = probe.as_mut().filter(|p| p.source() != SourceKind::Proc);
+    if tracing.is_some_and(|p| p.warm_up(stop.as_deref().unwrap_or(&never)).is_err()) {
         probe = None;
     }
     let probe = RefCell::new(probe);
@@ -185,25 +197,26 @@ fn show(
         let window_s = (now.saturating_sub(then)).as_secs_f64().max(f64::EPSILON);
         let mut status = status(root, &before, &after, window_s, screen.is_root);
         let seen = clock.seen();
-        surroundings.judge(&mut status, clock.now_unix_s(), seen.as_ref());
+        surroundings.judge(&mut status, clock.now_unix_s(), seen.as_ref().map(|seen| &seen.0));
+        let diagnosis = seen.map(|(snapshot, unseen)| {
+            who::add(root, &mut status, &snapshot);
+            let seen = Seen::new(root, &mut status, &snapshot, unseen, screen.is_root);
+            diagnose(seen.as_look(&status), &About::Machine)
+        });
         match (args.json, args.watch) {
             (true, None) => writeln!(out, "{}", printable::json(&json(&status)?))?,
             (true, Some(_)) => writeln!(out, "{}", printable::json(&json_line(&status)?))?,
-            (false, _) => {
-                let clear = if args.watch.is_some() && screen.terminal { CLEAR } else { "" };
+            (false, watch) => {
+                let page = page(&status, diagnosis.as_ref(), root, screen.style);
+                let page = ascii::localised(&page);
                 // In one write, so that a terminal does not flicker.
-                let mut page = format!("{clear}{}", text(&status, screen.style));
-                let guards = guards::lines(root);
-                if !guards.is_empty() {
-                    page.push_str(&format!("\n{}\n", guards.join("\n")));
-                }
-                for line in seen.as_ref().map(who).unwrap_or_default() {
-                    page.push_str(&line);
-                    page.push('\n');
-                }
-                out.write_all(page.as_bytes())?;
-                if args.watch.is_some() && !screen.terminal {
-                    writeln!(out)?;
+                match (watch, screen.height) {
+                    (Some(_), Some(height)) => {
+                        let cut = cut::to_screen(&page, height, screen.style.width);
+                        out.write_all(format!("{CLEAR}{cut}").as_bytes())?;
+                    }
+                    (Some(_), None) => out.write_all(format!("{page}\n").as_bytes())?,
+                    (None, _) => out.write_all(page.as_bytes())?,
                 }
             }
         }
@@ -212,6 +225,24 @@ fn show(
         (window, then, before) = (interval, now, after);
     }
     Ok(())
+}
+
+/// The sentence that `why` prints, the status, and the guards.
+fn page(status: &Status, diagnosis: Option<&Diagnosis>, root: &SysRoot, style: Style) -> String {
+    let mut page = String::new();
+    for line in diagnosis.map(|diagnosis| sentence(diagnosis, style)).unwrap_or_default() {
+        page.push_str(&line);
+        page.push('\n');
+    }
+    if !page.is_empty() {
+        page.push('\n');
+    }
+    page.push_str(&text(status, style));
+    let guards = guards::lines(root);
+    if !guards.is_empty() {
+        page.push_str(&format!("\n{}\n", guards.join("\n")));
+    }
+    page
 }
 
 #[cfg(test)]

@@ -20,14 +20,14 @@ pub(super) fn findings(findings: &[Finding], style: Style) -> Vec<String> {
     let mut lines = vec!["findings".to_owned()];
     for finding in findings {
         let head = format!("  {:<6}{:<10}", finding.id, finding.severity);
-        let titled = paragraph(&head, INDENT, finding.title, style.width);
+        let titled = paragraph(&head, INDENT, finding.title, style.prose());
         lines.extend(titled.into_iter().map(|line| coloured(&line, finding.severity, style)));
         for evidence in finding.evidence.iter().take(SHOWN_SUBJECTS) {
-            lines.extend(paragraph("", INDENT, evidence, style.width));
+            lines.extend(paragraph("", INDENT, evidence, style.prose()));
         }
         let more = finding.evidence.len().saturating_sub(SHOWN_SUBJECTS);
         if more > 0 {
-            lines.extend(paragraph("", INDENT, &format!("and {more} more"), style.width));
+            lines.extend(paragraph("", INDENT, &format!("and {more} more"), style.prose()));
         }
         // Several findings may have one remedy: it is said once.
         let mut earlier = findings.iter().take_while(|other| other.id != finding.id);
@@ -35,7 +35,7 @@ pub(super) fn findings(findings: &[Finding], style: Style) -> Vec<String> {
             Some(same) => format!("the same as for {}", same.id),
             None => shortened(&finding.remedy),
         };
-        lines.extend(paragraph("            try:", INDENT, &remedy, style.width));
+        lines.extend(paragraph("            try:", INDENT, &remedy, style.prose()));
     }
     if let Some(first) = findings.first() {
         lines.push(format!(

@@ -1,7 +1,7 @@
-//! A status for people (text, 100 columns) and for programs (JSON).
+//! A status for people (text) and for programs (JSON).
 //!
 //! ```text
-//! Status ─┬─ text: machine, devices, backlog and drain times, settings, writers, findings, notes
+//! Status ─┬─ text: machine, who waits and writes, devices, backlog, settings, findings, notes
 //!         └─ json: {"schema": "floodwall/status/1", …}, every number's name ends in its unit
 //! ```
 //!
@@ -13,8 +13,9 @@ mod notes;
 mod style;
 pub mod table;
 mod text;
+mod who;
 
-use floodwall_model::status::Status;
+use floodwall_model::status::{Status, Waiter, Writer};
 use serde::Serialize;
 
 pub use style::Style;
@@ -26,6 +27,12 @@ pub const SCHEMA: &str = "floodwall/status/1";
 #[must_use]
 pub fn text(status: &Status, style: Style) -> String {
     text::render(status, style)
+}
+
+/// Who waited and who wrote, an empty line before each table; nothing without rows.
+#[must_use]
+pub fn who(waiters: &[Waiter], writers: &[Writer], style: Style) -> Vec<String> {
+    text::who_alone(waiters, writers, style)
 }
 
 /// A status for programs: one JSON document, indented, without a line end after it.

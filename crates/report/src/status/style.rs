@@ -9,6 +9,17 @@ pub struct Style {
     pub width: usize,
 }
 
+/// Longer lines of a paragraph are hard to read.
+const PROSE: usize = 100;
+
+impl Style {
+    /// Columns of paragraphs.
+    #[must_use]
+    pub fn prose(self) -> usize {
+        self.width.min(PROSE)
+    }
+}
+
 impl Default for Style {
     /// No colour, 100 columns.
     fn default() -> Self {

@@ -21,45 +21,113 @@ pub struct Column {
     pub align: Align,
     /// Longer cells are wrapped.
     pub max_width: usize,
+    /// Where a table is too wide, the columns of the highest rank go first, of equal ones the last.
+    /// A column of rank 0 stays.
+    pub rank: u8,
+}
+
+impl Column {
+    /// A column of words.
+    #[must_use]
+    pub const fn words(title: &'static str, max_width: usize) -> Self {
+        Self { title, align: Align::Left, max_width, rank: 0 }
+    }
+
+    /// A column of figures.
+    #[must_use]
+    pub const fn figures(title: &'static str, max_width: usize) -> Self {
+        Self { title, align: Align::Right, max_width, rank: 0 }
+    }
+
+    /// The same with a rank.
+    #[must_use]
+    pub const fn rank(self, rank: u8) -> Self {
+        Self { rank, ..self }
+    }
 }
 
 /// Between two columns.
 const GAP: &str = "  ";
+/// A column of words is not made narrower than this so that a table fits.
+const NARROWEST: usize = 8;
 
-/// Lays a table out, one string a line, without blanks at line ends.
+/// Lays a table out in so many columns of the screen, one string a line, without blanks at line
+/// ends. Where it is too wide, columns go by their rank, then columns of words are wrapped; figures
+/// that are still too wide stand out.
 #[must_use]
-pub fn table(columns: &[Column], rows: &[Vec<String>]) -> Vec<String> {
+pub fn table(columns: &[Column], rows: &[Vec<String>], width: usize) -> Vec<String> {
     let heading: Vec<String> = columns.iter().map(|c| c.title.to_owned()).collect();
-    let all: Vec<Vec<Vec<String>>> = std::iter::once(&heading)
-        .chain(rows)
-        .map(|row| {
-            columns.iter().zip(row).map(|(column, cell)| wrap(cell, column.max_width)).collect()
-        })
+    let cells: Vec<&Vec<String>> = std::iter::once(&heading).chain(rows).collect();
+    let mut shown: Vec<Shown> = columns
+        .iter()
+        .enumerate()
+        .map(|(index, column)| Shown::of(*column, cells.iter().filter_map(|row| row.get(index))))
         .collect();
-    let width = |i: usize| {
-        all.iter()
-            .filter_map(|row| row.get(i))
-            .flatten()
-            .map(|line| line.chars().count())
-            .max()
-            .unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..columns.len()).map(width).collect();
+    fit(&mut shown, width);
     let mut lines = Vec::new();
-    for row in &all {
-        let height = row.iter().map(Vec::len).max().unwrap_or(0);
+    for row in 0..cells.len() {
+        let height = shown.iter().filter_map(|s| s.cells.get(row)).map(Vec::len).max().unwrap_or(0);
         for n in 0..height {
-            let cells = row.iter().zip(columns).zip(&widths).map(|((cell, column), width)| {
-                let text = cell.get(n).map_or("", String::as_str);
-                match column.align {
-                    Align::Left => format!("{text:<width$}"),
-                    Align::Right => format!("{text:>width$}"),
-                }
-            });
-            lines.push(cells.collect::<Vec<_>>().join(GAP).trim_end().to_owned());
+            let line = shown.iter().map(|column| column.line(row, n)).collect::<Vec<_>>();
+            lines.push(line.join(GAP).trim_end().to_owned());
         }
     }
     lines
+}
+
+/// A column that is shown.
+struct Shown {
+    column: Column,
+    /// The lines of each cell, the heading's first.
+    cells: Vec<Vec<String>>,
+    width: usize,
+}
+
+impl Shown {
+    fn of<'a>(column: Column, cells: impl Iterator<Item = &'a String>) -> Self {
+        let cells: Vec<Vec<String>> = cells.map(|cell| wrap(cell, column.max_width)).collect();
+        let width = cells.iter().flatten().map(|line| line.chars().count()).max().unwrap_or(0);
+        Self { column, cells, width }
+    }
+
+    /// A line of a cell.
+    fn line(&self, row: usize, n: usize) -> String {
+        let text = self.cells.get(row).and_then(|cell| cell.get(n)).map_or("", String::as_str);
+        let width = self.width;
+        match self.column.align {
+            Align::Left => format!("{text:<width$}"),
+            Align::Right => format!("{text:>width$}"),
+        }
+    }
+
+    /// The same in fewer columns of the screen.
+    fn narrower(&self, width: usize) -> Self {
+        let cells: Vec<String> = self.cells.iter().map(|cell| cell.join(" ")).collect();
+        Self::of(Column { max_width: width, ..self.column }, cells.iter())
+    }
+}
+
+/// Takes columns away and narrows the others until they fit.
+fn fit(shown: &mut Vec<Shown>, width: usize) {
+    let excess = |shown: &[Shown]| {
+        let gaps = GAP.len() * shown.len().saturating_sub(1);
+        (shown.iter().map(|column| column.width).sum::<usize>() + gaps).saturating_sub(width)
+    };
+    while excess(shown) > 0 {
+        let droppable = shown.iter().enumerate().filter(|(_, one)| one.column.rank > 0);
+        let Some((last, _)) = droppable.max_by_key(|(_, one)| one.column.rank) else { break };
+        shown.remove(last);
+    }
+    while let over @ 1.. = excess(shown) {
+        let words = shown.iter_mut().filter(|one| one.column.align == Align::Left);
+        let widest = words.max_by_key(|one| one.width).filter(|one| one.width > NARROWEST);
+        let Some(widest) = widest else { break };
+        let before = widest.width;
+        *widest = widest.narrower(before.saturating_sub(over).max(NARROWEST));
+        if widest.width >= before {
+            break;
+        }
+    }
 }
 
 /// Escapes unsafe characters and breaks the text at blanks; a word longer than a line is broken
@@ -118,12 +186,9 @@ mod tests {
 
     #[test]
     fn cells_wrap_and_figures_stand_right() {
-        let columns = [
-            Column { title: "NAME", align: Align::Left, max_width: 8 },
-            Column { title: "N", align: Align::Right, max_width: 10 },
-        ];
+        let columns = [Column::words("NAME", 8), Column::figures("N", 10)];
         let rows = [vec!["a b".into(), "1".into()], vec!["server:/exports".into(), "100".into()]];
-        insta::assert_snapshot!(table(&columns, &rows).join("\n"), @"
+        insta::assert_snapshot!(table(&columns, &rows, 80).join("\n"), @"
         NAME        N
         a b         1
         server:/  100
@@ -132,11 +197,34 @@ mod tests {
     }
 
     #[test]
+    fn columns_go_by_rank_then_words_are_wrapped() {
+        let columns = [
+            Column::words("NAME", 40),
+            Column::figures("A", 10).rank(1),
+            Column::figures("B", 10).rank(2),
+            Column::figures("C", 10).rank(2),
+        ];
+        let cells = ["scheduler mq-deadline", "1111", "2222", "3333"].map(str::to_owned).to_vec();
+        let at = |width| {
+            let lines = table(&columns, std::slice::from_ref(&cells), width);
+            assert!(lines.iter().all(|line| line.chars().count() <= width), "{lines:?}");
+            lines.join("|")
+        };
+        let whole =
+            "NAME                      A     B     C|scheduler mq-deadline  1111  2222  3333";
+        assert_eq!(at(39), whole);
+        assert_eq!(at(38), "NAME                      A     B|scheduler mq-deadline  1111  2222");
+        assert_eq!(at(32), "NAME                      A|scheduler mq-deadline  1111");
+        assert_eq!(at(26), "NAME|scheduler mq-deadline");
+        assert_eq!(at(12), "NAME|scheduler|mq-deadline");
+    }
+
+    #[test]
     fn names_do_nothing_to_a_terminal() {
-        let columns = [Column { title: "NAME", align: Align::Left, max_width: 40 }];
+        let columns = [Column::words("NAME", 40)];
         let name = "\u{1b}]0;root\u{7}\n\u{9b}2J\u{202e}";
         let safe = r"\u{1b}]0;root\u{7}\u{a}\u{9b}2J\u{202e}";
-        assert_eq!(table(&columns, &[vec![name.into()]]), ["NAME", safe]);
+        assert_eq!(table(&columns, &[vec![name.into()]], 80), ["NAME", safe]);
         assert_eq!(paragraph("\u{1b}", 8, name, 80), [format!(r"\u{{1b}}  {safe}")]);
     }
 

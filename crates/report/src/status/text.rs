@@ -5,7 +5,8 @@ use std::time::Duration;
 use floodwall_model::message::first_of;
 use floodwall_model::printable::printable;
 use floodwall_model::status::{
-    Device, DrainSource, Leaf, LimitKnob, Machine, MountedOn, Queue, Status, Writers,
+    Device, DrainSource, Leaf, LimitKnob, Machine, MountedOn, Queue, Status, Waiter, Writer,
+    Writers,
 };
 use floodwall_model::units::human_duration;
 use floodwall_model::{Bytes, Rate, Reading};
@@ -13,7 +14,8 @@ use floodwall_model::{Bytes, Rate, Reading};
 use super::findings::findings;
 use super::notes::Notes;
 use super::style::Style;
-use super::table::{Align, Column, paragraph, table};
+use super::table::{Column, paragraph, table};
+use super::who::{Disks, waits, writes};
 
 /// A process that waits for all dirty data (fsync of a large file, sync, a full journal) waits
 /// longer than users notice.
@@ -22,6 +24,8 @@ const SLOW_DRAIN_S: f64 = 1.0;
 const VERY_SLOW_DRAIN_S: f64 = 10.0;
 /// Where the machine's figures begin.
 const LABEL_WIDTH: usize = 11;
+/// Before the lines of a part.
+const INDENT: &str = "  ";
 /// Longer device names (servers' paths) are wrapped.
 const DEVICE_WIDTH: usize = 14;
 
@@ -30,6 +34,8 @@ pub(super) fn render(status: &Status, style: Style) -> String {
     let mut notes = Notes::default();
     let mut lines = machine(&status.machine, &mut notes, style);
     lines.push(String::new());
+    lines.extend(who(&status.waiters, &status.writers, status.window_s, &mut notes, style));
+    lines.push(String::new());
     if status.devices.is_empty() {
         lines.push("no mounted filesystem has a backing device of its own here".into());
     } else {
@@ -37,28 +43,27 @@ pub(super) fn render(status: &Status, style: Style) -> String {
         lines.push(String::new());
         lines.extend(backlog(&status.devices, &mut notes, style));
         lines.push(String::new());
-        lines.extend(settings(&status.devices, &mut notes));
+        lines.extend(settings(&status.devices, &mut notes, style));
     }
     lines.extend(elsewhere(status, style));
     lines.push(String::new());
-    lines.extend(writers(&status.writers, status.window_s, &mut notes, style));
-    lines.push(String::new());
     lines.extend(findings(&status.findings, style));
-    let notes: Vec<String> = notes
-        .numbered()
-        .flat_map(|(n, why)| paragraph(&format!("[{n}]"), 5, why, style.width))
-        .collect();
-    if !notes.is_empty() {
-        lines.push(String::new());
-        lines.extend(notes);
-    }
+    lines.extend(noted(&notes, style));
     if !status.root_would_add.is_empty() {
         lines.push(String::new());
         let text = status.root_would_add.join("; ");
-        lines.extend(paragraph("root would add:", 16, &text, style.width));
+        lines.extend(paragraph("root would add:", 16, &text, style.prose()));
     }
     lines.push(String::new());
     lines.join("\n")
+}
+
+/// The reasons of what is not known, after an empty line.
+fn noted(notes: &Notes, style: Style) -> Vec<String> {
+    let lines =
+        notes.numbered().flat_map(|(n, why)| paragraph(&format!("[{n}]"), 5, why, style.prose()));
+    let lines: Vec<String> = lines.collect();
+    if lines.is_empty() { lines } else { std::iter::once(String::new()).chain(lines).collect() }
 }
 
 fn size(bytes: &u64) -> String {
@@ -80,7 +85,7 @@ fn seconds(seconds: &f64) -> String {
 fn machine(machine: &Machine, notes: &mut Notes, style: Style) -> Vec<String> {
     let mut lines = Vec::new();
     let mut line = |label: &str, text: String| {
-        lines.extend(paragraph(label, LABEL_WIDTH, &text, style.width));
+        lines.extend(paragraph(label, LABEL_WIDTH, &text, style.prose()));
     };
     line(
         "machine",
@@ -184,9 +189,9 @@ fn devices(devices: &[Device], style: Style) -> Vec<String> {
         let label = format!("  {}", printable(&device.name));
         if label.chars().count() + 2 > indent {
             lines.push(label);
-            lines.extend(paragraph("", indent, &text, style.width));
+            lines.extend(paragraph("", indent, &text, style.prose()));
         } else {
-            lines.extend(paragraph(&label, indent, &text, style.width));
+            lines.extend(paragraph(&label, indent, &text, style.prose()));
         }
     }
     lines
@@ -198,22 +203,18 @@ fn mount(mount: &MountedOn) -> String {
     format!("{} ({}{through}{read_only})", mount.mountpoint, mount.filesystem)
 }
 
-const fn column(title: &'static str, align: Align, max_width: usize) -> Column {
-    Column { title, align, max_width }
-}
-
 /// The waiting bytes, and their drain time.
 fn backlog(devices: &[Device], notes: &mut Notes, style: Style) -> Vec<String> {
     let columns = [
-        column("", Align::Left, 2),
-        column("DEVICE", Align::Left, DEVICE_WIDTH),
-        column("DIRTY", Align::Right, 9),
-        column("WRITEBACK", Align::Right, 9),
-        column("WRITES", Align::Right, 9),
-        column("DRAINS AT", Align::Right, 10),
-        column("DRAINED IN", Align::Right, 10),
-        column("HARD LIMIT IN", Align::Right, 10),
-        column("BACKGROUND IN", Align::Right, 10),
+        Column::words("", 2),
+        Column::words("DEVICE", DEVICE_WIDTH),
+        Column::figures("DIRTY", 9),
+        Column::figures("WRITEBACK", 9).rank(2),
+        Column::figures("WRITES", 9).rank(3),
+        Column::figures("DRAINS AT", 10),
+        Column::figures("DRAINED IN", 10),
+        Column::figures("HARD LIMIT IN", 10).rank(1),
+        Column::figures("BACKGROUND IN", 10).rank(4),
     ];
     let mut estimated = false;
     let rows: Vec<Vec<String>> = devices
@@ -237,13 +238,13 @@ fn backlog(devices: &[Device], notes: &mut Notes, style: Style) -> Vec<String> {
         })
         .collect();
     let mut lines: Vec<String> =
-        table(&columns, &rows).into_iter().map(|line| coloured(line, style)).collect();
+        table(&columns, &rows, style.width).into_iter().map(|line| coloured(line, style)).collect();
     if devices.iter().any(|d| !mark(d).is_empty()) {
         let legend = format!(
             "! takes over {SLOW_DRAIN_S} s to drain, !! over {VERY_SLOW_DRAIN_S} s or does not \
              drain at all: an fsync may take as long"
         );
-        lines.extend(paragraph("", 2, &legend, style.width));
+        lines.extend(paragraph("", 2, &legend, style.prose()));
     }
     if estimated {
         lines.push("  ~ the kernel's estimate, may be old".to_owned());
@@ -274,18 +275,18 @@ fn coloured(line: String, style: Style) -> String {
 }
 
 /// The settings in force, of each device and below it of those that drain for it.
-fn settings(devices: &[Device], notes: &mut Notes) -> Vec<String> {
+fn settings(devices: &[Device], notes: &mut Notes, style: Style) -> Vec<String> {
     let columns = [
-        column("", Align::Left, 2),
-        column("DEVICE", Align::Left, DEVICE_WIDTH),
-        column("SCHEDULER", Align::Left, 11),
-        column("REQUESTS", Align::Right, 8),
-        column("LARGEST", Align::Right, 8),
-        column("WBT", Align::Right, 8),
-        column("CACHE", Align::Left, 13),
-        column("SHARE NOW", Align::Right, 8),
-        column("SHARE MAX", Align::Right, 6),
-        column("STRICT", Align::Left, 6),
+        Column::words("", 2),
+        Column::words("DEVICE", DEVICE_WIDTH),
+        Column::words("SCHEDULER", 11),
+        Column::figures("REQUESTS", 8),
+        Column::figures("LARGEST", 8),
+        Column::figures("WBT", 8),
+        Column::words("CACHE", 13).rank(1),
+        Column::figures("SHARE NOW", 8).rank(2),
+        Column::figures("SHARE MAX", 6).rank(3),
+        Column::words("STRICT", 6).rank(4),
     ];
     let mut rows: Vec<Vec<String>> = Vec::new();
     let mut shown: Vec<&str> = Vec::new();
@@ -311,7 +312,7 @@ fn settings(devices: &[Device], notes: &mut Notes) -> Vec<String> {
         row.extend(std::iter::repeat_n("-".to_owned(), 3));
         rows.push(row);
     }
-    table(&columns, &rows)
+    table(&columns, &rows, style.width)
 }
 
 fn queue_cells(queue: &Queue, notes: &mut Notes) -> [String; 5] {
@@ -342,47 +343,64 @@ fn elsewhere(status: &Status, style: Style) -> Vec<String> {
     let mut lines = vec![String::new(), "not counted for any device above".to_owned()];
     for (filesystem, why, points) in kinds {
         let text = format!("{} ({filesystem}): {why}", first_of(&points, 3));
-        lines.extend(paragraph("", 2, &text, style.width));
+        lines.extend(paragraph("", 2, &text, style.prose()));
     }
     lines
 }
 
-fn writers(writers: &Writers, window_s: f64, notes: &mut Notes, style: Style) -> Vec<String> {
-    let others = match writers.unreadable_processes {
+/// Who waited and who wrote.
+fn who(
+    waiters: &Reading<Vec<Waiter>>,
+    writers: &Writers,
+    window_s: f64,
+    notes: &mut Notes,
+    style: Style,
+) -> Vec<String> {
+    let unread = match writers.unreadable_processes {
         0 => String::new(),
         1 => " (one process could not be looked at)".to_owned(),
         n => format!(" ({n} processes could not be looked at)"),
     };
-    let title = format!("who dirtied most in the last {}{others}", seconds(&window_s));
-    if let Some(why) = &writers.missing {
-        return paragraph("", 0, &format!("{title}: {}", notes.unknown(why.clone())), style.width);
+    let mut lines = vec![format!("in the last {}{unread}", seconds(&window_s))];
+    let why = waiters.why();
+    let waiters = waiters.value().map(Vec::as_slice).unwrap_or_default();
+    let disks = Disks::of(waiters, &writers.top);
+    let room = style.width.saturating_sub(INDENT.len());
+    let mut told = match why {
+        Some(why) => vec![format!("who waited: {}", notes.unknown(why))],
+        None if waiters.is_empty() => vec!["no process waited for a disk".to_owned()],
+        None => waits(waiters, &disks, notes, room),
+    };
+    match &writers.missing {
+        Some(why) => told.push(format!("who wrote: {}", notes.unknown(why.clone()))),
+        None if writers.top.is_empty() => {
+            let who = if unread.is_empty() { "no process" } else { "none of the rest" };
+            told.push(format!("{who} dirtied page cache"));
+        }
+        None => {
+            if told.len() > 1 {
+                told.push(String::new());
+            }
+            told.extend(writes(&writers.top, &disks, notes, room));
+        }
     }
-    if writers.top.is_empty() {
-        let none =
-            if writers.unreadable_processes == 0 { "no process" } else { "none of the rest" };
-        return paragraph("", 0, &format!("{title}: {none}"), style.width);
-    }
-    let columns = [
-        column("", Align::Left, 2),
-        column("PID", Align::Right, 10),
-        column("COMMAND", Align::Left, 40),
-        column("DIRTIES", Align::Right, 10),
-        column("TAKES BACK", Align::Right, 10),
+    lines.extend(told.into_iter().map(|line| format!("{INDENT}{line}").trim_end().to_owned()));
+    lines
+}
+
+/// The two tables without anything else.
+pub(super) fn who_alone(waiters: &[Waiter], writers: &[Writer], style: Style) -> Vec<String> {
+    let disks = Disks::of(waiters, writers);
+    let mut notes = Notes::default();
+    let tables = [
+        waits(waiters, &disks, &mut notes, style.width),
+        writes(writers, &disks, &mut notes, style.width),
     ];
-    let rows: Vec<Vec<String>> = writers
-        .top
-        .iter()
-        .map(|w| {
-            vec![
-                String::new(),
-                w.pid.to_string(),
-                notes.cell(&w.comm, String::clone),
-                rate(&w.dirtied_bytes_per_s),
-                rate(&w.cancelled_bytes_per_s),
-            ]
-        })
-        .collect();
-    std::iter::once(title).chain(table(&columns, &rows)).collect()
+    let tables = tables.into_iter().filter(|lines| !lines.is_empty());
+    let mut lines: Vec<String> =
+        tables.flat_map(|lines| std::iter::once(String::new()).chain(lines)).collect();
+    lines.extend(noted(&notes, style));
+    lines
 }
 
 #[cfg(test)]
@@ -393,9 +411,13 @@ mod tests {
     fn nothing_written_is_not_told_of_a_user_called_nobody() {
         let told = |unreadable_processes| {
             let none = Writers { unreadable_processes, ..Writers::default() };
-            writers(&none, 1.0, &mut Notes::default(), Style::default()).join(" ")
+            let waiters = Reading::Value(Vec::new());
+            who(&waiters, &none, 1.0, &mut Notes::default(), Style::default()).join("|")
         };
-        assert!(told(0).ends_with("1.00 s: no process"), "{}", told(0));
-        assert!(told(9).ends_with("(9 processes could not be looked at): none of the rest"));
+        let nothing =
+            "in the last 1.00 s|  no process waited for a disk|  no process dirtied page cache";
+        assert_eq!(told(0), nothing);
+        assert!(told(9).contains("(9 processes could not be looked at)"), "{}", told(9));
+        assert!(told(9).ends_with("none of the rest dirtied page cache"), "{}", told(9));
     }
 }

@@ -28,7 +28,8 @@ const GOES_ON: &str = " \\";
 /// A diagnosis for people.
 #[must_use]
 pub fn text(diagnosis: &Diagnosis, style: Style) -> String {
-    let mut lines = coloured(wrap(&sentences::paragraph(diagnosis), style.width), diagnosis, style);
+    let style = Style { width: style.prose(), ..style };
+    let mut lines = sentence(diagnosis, style);
     for more in sentences::more(diagnosis) {
         lines.push(String::new());
         lines.extend(wrap(&more, style.width));
@@ -44,23 +45,23 @@ pub fn text(diagnosis: &Diagnosis, style: Style) -> String {
     lines.join("\n")
 }
 
-/// Its paragraph alone.
+/// The first paragraph alone, in lines.
 #[must_use]
-pub fn paragraph(diagnosis: &Diagnosis, style: Style) -> String {
-    coloured(wrap(&sentences::paragraph(diagnosis), style.width), diagnosis, style).join("\n")
+pub fn sentence(diagnosis: &Diagnosis, style: Style) -> Vec<String> {
+    coloured(wrap(&sentences::paragraph(diagnosis), style.prose()), diagnosis, style)
 }
 
 /// Actions: for each its name, its command, its gain and price.
 #[must_use]
 pub fn actions(actions: &[Action], style: Style) -> String {
-    actions.iter().flat_map(|action| shown(action, style.width)).collect::<Vec<_>>().join("\n")
+    actions.iter().flat_map(|action| shown(action, style.prose())).collect::<Vec<_>>().join("\n")
 }
 
 /// An action that is about to be carried out: its name, its gain and price.
 #[must_use]
 pub fn guess(action: &Action, style: Style) -> String {
-    let what = wrap(&format!("First guess: {}", action.what), style.width);
-    let room = style.width.saturating_sub(INDENT.len()).max(20);
+    let what = wrap(&format!("First guess: {}", action.what), style.prose());
+    let room = style.prose().saturating_sub(INDENT.len()).max(20);
     what.into_iter().chain(gain_and_price(action, "", room)).collect::<Vec<_>>().join("\n")
 }
 
@@ -69,7 +70,7 @@ pub fn guess(action: &Action, style: Style) -> String {
 /// the disk.
 #[must_use]
 pub fn gained(before: &Disk, wait_s: Option<f64>, after: Option<&Drain>, style: Style) -> String {
-    wrap(&sentences::gained(before, wait_s, after), style.width).join("\n")
+    wrap(&sentences::gained(before, wait_s, after), style.prose()).join("\n")
 }
 
 /// A diagnosis for programs: one JSON document, indented, without a line end after it.

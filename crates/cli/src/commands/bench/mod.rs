@@ -235,12 +235,10 @@ fn write_outputs(args: &BenchArgs, document: &Document) -> Vec<anyhow::Error> {
         attempt(
             document.to_json().map_err(anyhow::Error::from).and_then(|json| output::json(&json)),
         );
+    } else if measured && args.markdown {
+        attempt(output::document(&markdown::bench(document)));
     } else if measured {
-        attempt(output::result(&if args.markdown {
-            markdown::bench(document)
-        } else {
-            text::bench(document)
-        }));
+        attempt(output::result(&text::bench(document)));
     }
     for (path, format) in [
         (&args.out, to_json as fn(&Document, &mut dyn Write) -> anyhow::Result<()>),

@@ -16,12 +16,14 @@ use floodwall_host::findings::{About, Look, diagnose, drain_of, wait_of};
 use floodwall_load::sleep_until;
 use floodwall_model::diagnosis::{Diagnosis, Verdict};
 use floodwall_report::status::table::wrap;
-use floodwall_report::why::{self as report, actions, gained, paragraph};
+use floodwall_report::why::{self as report, actions, gained, sentence};
 
+use crate::commands::look;
 use crate::commands::settings::trial::{Begun, Trial, TrialArgs};
-use crate::commands::why::{look, style, target};
+use crate::commands::why::target;
 use crate::exit::{Exit, MissingError};
 use crate::output::{self, notice};
+use crate::terminal::style;
 
 /// Before it is seen what a setting gains: what stood in the queue is written by then.
 const SETTLE: Duration = Duration::from_secs(3);
@@ -89,8 +91,8 @@ pub(crate) fn run(args: &FixArgs, origin: Instant) -> anyhow::Result<Exit> {
 
 /// One look, without its probe's end.
 fn diagnosis(root: &SysRoot, about: &About) -> anyhow::Result<Diagnosis> {
-    let (seen, _probe) = look::look(root)?;
-    Ok(diagnose(seen.as_look(), about))
+    let (status, seen, _probe) = look::look(root)?;
+    Ok(diagnose(seen.as_look(&status), about))
 }
 
 /// Says what is left where no setting is worth a try.
@@ -107,7 +109,7 @@ fn nothing_to_apply(diagnosis: &Diagnosis) -> anyhow::Result<Exit> {
             Exit::Failed,
         ),
     };
-    let mut text = format!("\n{}\n", wrap(said, style().width).join("\n"));
+    let mut text = format!("\n{}\n", wrap(said, style().prose()).join("\n"));
     if exit == Exit::Failed {
         text.push_str(&(actions(&diagnosis.actions, style()) + "\n"));
     }
@@ -121,8 +123,9 @@ fn judge(root: &SysRoot, about: &About, before: &Diagnosis, trial: Trial) -> any
     let (now, told) = loop {
         // A signal ends the process: the change's timer puts it back.
         sleep_until(Instant::now() + SETTLE, &AtomicBool::new(false));
-        let (seen, _probe) = look::look(root)?;
-        let (now, told) = (diagnose(seen.as_look(), about), told(before, seen.as_look()));
+        let (status, seen, _probe) = look::look(root)?;
+        let look = seen.as_look(&status);
+        let (now, told) = (diagnose(look, about), told(before, look));
         if now.verdict != Verdict::Stalling || looks == LOOKS {
             break (now, told);
         }
@@ -150,6 +153,5 @@ fn told(before: &Diagnosis, look: Look<'_>) -> String {
 
 /// Prints a diagnosis' paragraph.
 fn print(diagnosis: &Diagnosis) -> anyhow::Result<()> {
-    let text = paragraph(diagnosis, style()) + "\n";
-    output::result_with(|out| Ok(out.write_all(text.as_bytes())?))
+    output::screen(&(sentence(diagnosis, style()).join("\n") + "\n"))
 }

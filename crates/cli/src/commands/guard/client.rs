@@ -9,7 +9,7 @@ use floodwall_model::units::human_duration;
 use super::args::Reach;
 use super::{left, text};
 use crate::exit::Exit;
-use crate::output;
+use crate::{output, terminal};
 
 fn ask(reach: &Reach, request: Request) -> anyhow::Result<Reply> {
     socket::ask(reach.socket.as_deref(), request).map_err(|error| match error {
@@ -30,7 +30,7 @@ pub(super) fn status(reach: &Reach, json: bool) -> anyhow::Result<Exit> {
     if json {
         output::json(&(serde_json::to_string_pretty(&status)? + "\n"))?;
     } else {
-        output::result(&text::status(&status, reach))?;
+        output::result(&text::status(&status, reach, terminal::width()))?;
     }
     Ok(Exit::Done)
 }

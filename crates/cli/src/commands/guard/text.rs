@@ -9,7 +9,7 @@ use floodwall_model::printable::printable;
 use floodwall_model::setting::is_priority;
 use floodwall_model::units::human_duration;
 use floodwall_model::{Bytes, Rate};
-use floodwall_report::status::table::{Align, Column, table};
+use floodwall_report::status::table::{Column, table};
 
 use super::args::Reach;
 use super::explain;
@@ -50,7 +50,7 @@ pub(super) fn paused(held: &[String], end: &str, reach: &Reach) -> String {
 }
 
 /// How it stands.
-pub(super) fn status(status: &Status, reach: &Reach) -> String {
+pub(super) fn status(status: &Status, reach: &Reach, width: usize) -> String {
     let mut lines = head(status, reach);
     for paragraph in explain::paragraphs(status, reach) {
         lines.push(String::new());
@@ -61,7 +61,7 @@ pub(super) fn status(status: &Status, reach: &Reach) -> String {
         lines.push("there is no device to steer".into());
     } else {
         lines.push(String::new());
-        lines.extend(devices(&status.devices));
+        lines.extend(devices(&status.devices, width));
     }
     for device in &status.devices {
         let told = about(device, status.dry_run);
@@ -135,21 +135,17 @@ fn head(status: &Status, reach: &Reach) -> Vec<String> {
     lines
 }
 
-const fn column(title: &'static str, align: Align) -> Column {
-    Column { title, align, max_width: 30 }
-}
-
-fn devices(devices: &[Device]) -> Vec<String> {
+fn devices(devices: &[Device], width: usize) -> Vec<String> {
     let columns = [
-        column("DEVICE", Align::Left),
-        column("STATE", Align::Left),
-        column("FOR", Align::Right),
-        column("LEVERS", Align::Left),
-        column("PRESSURE", Align::Right),
-        column("GOAL", Align::Right),
-        column("ALONE", Align::Right),
-        column("DRAINS", Align::Right),
-        column("BACKLOG", Align::Right),
+        Column::words("DEVICE", 30),
+        Column::words("STATE", 30),
+        Column::figures("FOR", 30).rank(3),
+        Column::words("LEVERS", 30),
+        Column::figures("PRESSURE", 30).rank(2),
+        Column::figures("GOAL", 30),
+        Column::figures("ALONE", 30).rank(4),
+        Column::figures("DRAINS", 30).rank(1),
+        Column::figures("BACKLOG", 30),
     ];
     let mut free = 0;
     let shown = devices.iter().filter(|d| {
@@ -172,7 +168,7 @@ fn devices(devices: &[Device]) -> Vec<String> {
             ]
         })
         .collect();
-    let mut lines = table(&columns, &rows);
+    let mut lines = table(&columns, &rows, width);
     if free > FREE {
         lines.push(format!("and {} more that are free; --json has them all", free - FREE));
     }
@@ -331,7 +327,7 @@ mod tests {
 
     #[test]
     fn what_it_does_and_why_is_on_one_page() {
-        insta::assert_snapshot!(status(&document(), &USUAL), @"
+        insta::assert_snapshot!(status(&document(), &USUAL, 100), @"
 guard 0.1.0 (process 4711) for 1 h 7 min; looking through perf; no configuration file
 mode protect: the goal first, then the flood; goal: 9 of 10 operations within four times what they \
 take without a flood (50.0 ms until they were seen without one)
@@ -382,7 +378,7 @@ not steered: nfs at '/srv': no queue
         let nine_minutes = Paused { left_s: Some(540.0), ..Paused::default() };
         let paused =
             Status { paused: Some(nine_minutes), dry_run: true, restarts: 2, ..document() };
-        let text = status(&paused, &USUAL);
+        let text = status(&paused, &USUAL, 100);
         for words in [
             "PAUSED: everything is put back; it resumes in 9 min 0 s",
             "DRY RUN: nothing is written",
@@ -398,7 +394,7 @@ not steered: nfs at '/srv': no queue
             assert!(!text.contains(words), "{words}: {text}");
         }
         let held = Paused { left_s: None, held: vec!["sda.nr_requests 8 (yours: 64)".into()] };
-        let text = status(&Status { paused: Some(held), ..document() }, &USUAL);
+        let text = status(&Status { paused: Some(held), ..document() }, &USUAL, 100);
         assert!(
             text.contains(
                 "PAUSED: still held: sda.nr_requests 8 (yours: 64); 'floodwall guard resume' ends \
@@ -406,18 +402,18 @@ not steered: nfs at '/srv': no queue
             ),
             "{text}"
         );
-        assert!(status(&Status::default(), &USUAL).contains("there is no device to steer"));
+        assert!(status(&Status::default(), &USUAL, 100).contains("there is no device to steer"));
     }
 
     #[test]
     fn a_process_that_calls_itself_an_escape_sequence_moves_no_cursor() {
         let mut evil = document();
         evil.devices[0].victims = vec!["\x1b]0;root\x07\nsda free\u{9b}2J (41)".into()];
-        let text = status(&evil, &USUAL);
+        let text = status(&evil, &USUAL, 100);
         assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{text:?}");
         // The paragraph may have another number of lines; the lists have the same.
         let lists = |text: &str| text.split("DEVICE").nth(1).map(|lists| lists.lines().count());
-        assert_eq!(lists(&text), lists(&status(&document(), &USUAL)));
+        assert_eq!(lists(&text), lists(&status(&document(), &USUAL, 100)));
         assert!(text.contains(r"waits:  \u{1b}]0;root\u{7}\u{a}sda free\u{9b}2J (41)"), "{text}");
         let told = entry(&Entry { why: "\x1b[2J".into(), ..Entry::default() });
         assert!(told.ends_with("  \\u{1b}[2J\n"), "{told:?}");
@@ -429,7 +425,7 @@ not steered: nfs at '/srv': no queue
             .map(|n| Device { name: format!("d{n}"), state: "free".into(), ..Device::default() })
             .collect();
         many[900] = Device { name: "d900".into(), ..document().devices[0].clone() };
-        let text = status(&Status { devices: many, ..Status::default() }, &USUAL);
+        let text = status(&Status { devices: many, ..Status::default() }, &USUAL, 100);
         assert!(
             text.contains("d900    protect") && text.contains("and 979 more that are free"),
             "{text}"

@@ -8,8 +8,10 @@
 mod json;
 mod text;
 mod users;
+mod who;
 
 pub(crate) use users::disk_users;
+pub(crate) use who::{waiters, writers};
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::Ordering;
@@ -19,10 +21,11 @@ use anyhow::Context;
 use floodwall_host::SysRoot;
 use floodwall_model::units::parse_duration;
 use floodwall_model::{DeviceId, printable};
-use floodwall_probe::{Probe, Snapshot, SourceKind, device};
+use floodwall_probe::{Probe, SourceKind, device};
 
+use crate::commands::columns;
 use crate::exit::{Exit, MissingError, UsageError};
-use crate::{output, signals};
+use crate::{ascii, output, signals, terminal};
 
 /// A shorter interval holds too few operations for a percentile; a longer one is not watched live.
 const INTERVALS: std::ops::RangeInclusive<Duration> =
@@ -39,6 +42,7 @@ const CLEAR: &str = "\u{1b}[2J\u{1b}[H";
 /// know less: what can't be seen is said first. Nothing is changed, and other tracers are not
 /// disturbed.
 #[derive(clap::Args, Debug)]
+#[command(after_long_help = columns::probe())]
 pub(crate) struct ProbeArgs {
     /// Show only these devices (sda, /dev/nvme0n1, 8:0) and who uses them; all that are used if
     /// none is named
@@ -126,8 +130,9 @@ pub(crate) fn run(args: &ProbeArgs) -> anyhow::Result<Exit> {
         let page = if args.json {
             printable::json(&json::line(&snapshot, probe.blind())?).into_owned()
         } else {
-            let page = text::page(&snapshot);
+            let page = text::page(&snapshot, terminal::style());
             let page = printable::lines(&page);
+            let page = ascii::localised(&page);
             if clear { format!("{CLEAR}{page}") } else { page.into_owned() }
         };
         match out.write_all(page.as_bytes()).and_then(|()| out.flush()) {
@@ -138,12 +143,6 @@ pub(crate) fn run(args: &ProbeArgs) -> anyhow::Result<Exit> {
         shown += 1;
     }
     Ok(Exit::Done)
-}
-
-/// Processes that waited for a disk or dirtied page cache, as tables with an empty line before
-/// each.
-pub(crate) fn who(snapshot: &Snapshot) -> Vec<String> {
-    text::who(snapshot)
 }
 
 fn devices(names: &[String]) -> anyhow::Result<Vec<DeviceId>> {

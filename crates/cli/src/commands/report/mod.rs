@@ -173,9 +173,11 @@ fn print(args: &ReportArgs, results: &[(Study<'_>, Figures)]) -> anyhow::Result<
         let document = json::document(&studies);
         return output::json(&(serde_json::to_string_pretty(&document)? + "\n"));
     }
-    let text: Vec<String> = if args.markdown {
-        studies.iter().map(|s| markdown::report(s)).collect()
-    } else if args.out.is_none() && args.svg.is_none() && args.png.is_none() {
+    if args.markdown {
+        let pages: Vec<String> = studies.iter().map(|s| markdown::report(s)).collect();
+        return output::document(&pages.join("\n"));
+    }
+    let text: Vec<String> = if args.out.is_none() && args.svg.is_none() && args.png.is_none() {
         let one = |s: &&Study<'_>| {
             if s.document.contest.is_some() {
                 contest::text(s.document)

@@ -4,6 +4,7 @@ use std::io::{self, BufRead, IsTerminal, Write};
 
 use floodwall_model::printable;
 
+use crate::ascii;
 use crate::exit::UsageError;
 
 /// Whether there is a terminal to ask at.
@@ -22,7 +23,7 @@ pub(super) fn confirm(question: &str) -> anyhow::Result<bool> {
         );
     }
     let mut terminal = io::stderr().lock();
-    write!(terminal, "{} [y/N] ", printable::lines(question))?;
+    write!(terminal, "{} [y/N] ", ascii::localised(&printable::lines(question)))?;
     terminal.flush()?;
     let mut answer = String::new();
     io::stdin().lock().read_line(&mut answer)?;

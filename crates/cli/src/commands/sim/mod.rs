@@ -103,7 +103,7 @@ fn tell(args: &SimArgs, explanation: &str) -> anyhow::Result<()> {
         notice(explanation);
         Ok(())
     } else if args.markdown {
-        output::result(&format!("\n```text\n{explanation}\n```\n"))
+        output::document(&format!("\n```text\n{explanation}\n```\n"))
     } else {
         output::result(&format!("\n{explanation}\n"))
     }
@@ -112,12 +112,10 @@ fn tell(args: &SimArgs, explanation: &str) -> anyhow::Result<()> {
 fn show(args: &SimArgs, document: &Document) -> anyhow::Result<()> {
     if args.json {
         output::json(&document.to_json()?)?;
+    } else if args.markdown {
+        output::document(&markdown::bench(document))?;
     } else {
-        output::result(&if args.markdown {
-            markdown::bench(document)
-        } else {
-            text::bench(document)
-        })?;
+        output::result(&text::bench(document))?;
     }
     if let Some(path) = &args.out {
         output::write_file(path, |out| Ok(document.write_json(out)?))?;

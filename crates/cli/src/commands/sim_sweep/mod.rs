@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 
 use floodwall_model::Setting;
 use floodwall_model::units::human_duration;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget};
 use serde_json::Value as Json;
 
 pub(crate) use args::SweepArgs;
@@ -144,8 +144,7 @@ impl Progress {
             ProgressBar::new(all as u64)
         };
         let form = "{bar:40} {percent:>3} %  {pos} of {len} cells, {per_sec}, about {eta} left";
-        let style = ProgressStyle::with_template(form);
-        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        bar.set_style(output::bar_style(form));
         bar.set_position(before as u64);
         // Cells of an earlier run say nothing about this run's speed.
         bar.reset_eta();

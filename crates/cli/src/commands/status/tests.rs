@@ -3,10 +3,14 @@
 use std::cell::Cell;
 use std::path::Path;
 
-use floodwall_probe::ProcessUse;
+use floodwall_model::{DeviceId, LatencyCounts};
+use floodwall_probe::{Call, DeviceUse, ProcessUse};
 use floodwall_testing::tree::{copy, copy_host, host, put};
 
 use super::*;
+
+/// Lines of a screen that holds every page.
+const LINES: usize = 500;
 
 /// Time passes only in waits; says stop after so many.
 struct Fake<'a> {
@@ -45,8 +49,8 @@ impl Clock for Fake<'_> {
         1_700_000_000
     }
 
-    fn seen(&self) -> Option<Snapshot> {
-        self.seen.clone()
+    fn seen(&self) -> Option<(Snapshot, Vec<String>)> {
+        Some((self.seen.clone()?, Vec::new()))
     }
 }
 
@@ -63,7 +67,8 @@ fn parsed(args: &[&str]) -> StatusArgs {
 fn shown(args: &[&str], waits: u32, terminal: bool) -> String {
     let dir = tempfile::tempdir().unwrap();
     let clock = Fake::new(dir.path(), waits);
-    let screen = Screen { terminal, style: Style::default(), is_root: false };
+    let height = terminal.then_some(LINES);
+    let screen = Screen { height, style: Style::default(), is_root: false };
     output(args, &clock, screen)
 }
 
@@ -73,7 +78,7 @@ fn machine(name: &str, args: &[&str], is_root: bool) -> String {
     copy_host(name, dir.path()).unwrap();
     let later = Some(host(name).join("later"));
     let clock = Fake { later, ..Fake::new(dir.path(), 1) };
-    output(args, &clock, Screen { terminal: false, style: Style::default(), is_root })
+    output(args, &clock, Screen { height: None, style: Style::default(), is_root })
 }
 
 fn output(args: &[&str], clock: &Fake<'_>, screen: Screen) -> String {
@@ -138,13 +143,13 @@ fn the_mark_alone_is_coloured_and_only_when_asked() {
     copy_host("server-md-crypt-lvm", dir.path()).unwrap();
     let clock = |later| Fake { later, ..Fake::new(dir.path(), 1) };
     let style = Style { color: true, ..Style::default() };
-    let coloured = output(&[], &clock(None), Screen { terminal: true, style, is_root: true });
+    let coloured = output(&[], &clock(None), Screen { height: Some(LINES), style, is_root: true });
     // Much waits, and at the kernel's estimate for long.
     assert!(coloured.contains("\u{1b}[31m!!\u{1b}[0m  dm-1"), "{coloured}");
     let plain = output(
         &[],
         &clock(None),
-        Screen { terminal: true, style: Style::default(), is_root: true },
+        Screen { height: Some(LINES), style: Style::default(), is_root: true },
     );
     assert!(!plain.contains('\u{1b}'));
     let bare = ["31", "33", "0"]
@@ -160,24 +165,18 @@ fn documents_of_the_captured_machines() {
     }
 }
 
-#[test]
-fn a_flood_in_the_group_of_who_waits_is_found() {
-    let dir = tempfile::tempdir().unwrap();
-    copy_host("server-md-crypt-lvm", dir.path()).unwrap();
-    let put = |folder: &str, file: &str, text: &str| {
-        put(&dir.path().join(folder).join(file), text);
-    };
-    put("sys/fs/cgroup", "cgroup.controllers", "cpu io memory\n");
-    for process in ["proc/812", "proc/2441"] {
-        put(process, "cgroup", "0::/system.slice/postgresql.service\n");
-    }
-    let device = Some(floodwall_model::DeviceId { major: 253, minor: 1 });
-    let waits = floodwall_model::LatencyCounts::from_values([400_000_000]);
+/// A process of Floodwall's that looks on.
+const GUARD: u32 = 4711;
+
+/// What a probe saw: postgres waits for a disk that rsync floods, beside a guard.
+fn flood() -> Snapshot {
+    let device = Some(DeviceId { major: 253, minor: 1 });
+    let waits = LatencyCounts::from_values([400_000_000]);
     let postgres = ProcessUse {
         pid: 812,
         name: "postgres".into(),
         device,
-        calls: [(floodwall_probe::Call::Fsync, waits)].into(),
+        calls: [(Call::Fsync, waits)].into(),
         waiting: 1,
         // Longer than the window.
         oldest: Duration::from_secs(5),
@@ -191,7 +190,14 @@ fn a_flood_in_the_group_of_who_waits_is_found() {
         dirtied_bytes,
         ..ProcessUse::default()
     };
-    let seen = Snapshot {
+    let guard = ProcessUse { pid: GUARD, name: "floodwall".into(), device, ..rsync.clone() };
+    let disk = DeviceUse {
+        id: DeviceId { major: 253, minor: 1 },
+        name: "dm-1".into(),
+        counters: None,
+        requests: None,
+    };
+    Snapshot {
         at: Duration::from_secs(1),
         window: Duration::from_secs(1),
         attached: Duration::from_secs(1),
@@ -201,22 +207,75 @@ fn a_flood_in_the_group_of_who_waits_is_found() {
         folded_operations: 0,
         unwatched_threads: 0,
         pressure: None,
-        devices: Vec::new(),
-        processes: vec![postgres, rsync],
+        devices: vec![disk],
+        processes: vec![postgres, rsync, guard],
+    }
+}
+
+/// What the server shows on a screen while [`flood`] is seen.
+fn flooded(args: &[&str], height: Option<usize>, style: Style) -> String {
+    let dir = tempfile::tempdir().unwrap();
+    copy_host("server-md-crypt-lvm", dir.path()).unwrap();
+    let put = |folder: &str, file: &str, text: &str| {
+        put(&dir.path().join(folder).join(file), text);
     };
+    put("sys/fs/cgroup", "cgroup.controllers", "cpu io memory\n");
+    for process in ["proc/812", "proc/2441"] {
+        put(process, "cgroup", "0::/system.slice/postgresql.service\n");
+    }
+    put(&format!("proc/{GUARD}"), "cmdline", "/usr/bin/floodwall\0guard\0");
     let later = Some(host("server-md-crypt-lvm").join("later"));
-    let clock = Fake { later, seen: Some(seen), ..Fake::new(dir.path(), 2) };
-    let screen = Screen { terminal: false, style: Style::default(), is_root: true };
-    let document: serde_json::Value =
-        serde_json::from_str(&output(&["--json"], &clock, screen)).unwrap();
+    let clock = Fake { later, seen: Some(flood()), ..Fake::new(dir.path(), 1) };
+    output(args, &clock, Screen { height, style, is_root: true })
+}
+
+#[test]
+fn a_flood_in_the_group_of_who_waits_is_found() {
+    let text = flooded(&["--json"], None, Style::default());
+    let document: serde_json::Value = serde_json::from_str(&text).unwrap();
     let findings = document["findings"].as_array().unwrap();
     let found = findings.iter().find(|finding| finding["id"] == "FW046").unwrap();
     insta::assert_snapshot!(found["evidence"][0].as_str().unwrap(), @"threads of postgres (812) \
         waited 1.40 s for dm-1 within 1.00 s; rsync (2441) dirties 118 MB/s, and both are in \
         /system.slice/postgresql.service");
-    // With a probe the text ends with the two tables.
-    let text = output(&[], &clock, screen);
-    assert!(text.contains("WHO WAITS") && text.contains("WHO WRITES"), "{text}");
+}
+
+#[test]
+fn who_waits_and_who_writes_is_in_the_document_without_floodwall_itself() {
+    let text = flooded(&["--json"], None, Style::default());
+    let document: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let [waiter] = document["waiters"].as_array().unwrap().as_slice() else { panic!("{text}") };
+    assert_eq!((&waiter["pid"], &waiter["device"]), (&812.into(), &"dm-1".into()));
+    // 400 ms have ended, and a second of what is under way lies in the window.
+    assert_eq!((&waiter["waited_us"], &waiter["waited_percent"]), (&1.4e6.into(), &100.0.into()));
+    let [writer] = document["writers"]["top"].as_array().unwrap().as_slice() else {
+        panic!("{text}")
+    };
+    assert_eq!((&writer["pid"], &writer["device"]), (&2441.into(), &"dm-1".into()));
+    assert_eq!(writer["throttled_percent"], 0.0);
+}
+
+#[test]
+fn a_flood_on_screens_of_all_widths() {
+    for width in [80, 100, 160] {
+        let page = flooded(&[], None, Style { color: false, width });
+        let longest = page.lines().map(|line| line.chars().count()).max();
+        assert!(longest <= Some(width), "{width}: {page}");
+        insta::assert_snapshot!(format!("flood-{width}"), page);
+    }
+    let page = flooded(&[], None, Style { color: true, width: 80 });
+    let page = ascii::ascii(&page);
+    assert!(page.is_ascii(), "{page}");
+    insta::assert_snapshot!("flood-80-ascii-colour", page);
+}
+
+#[test]
+fn what_is_watched_stays_on_the_screen() {
+    let page = flooded(&["--watch", "2s"], Some(24), Style { color: false, width: 80 });
+    let lines: Vec<&str> = page.trim_start_matches(CLEAR).lines().collect();
+    assert_eq!(lines.len(), 24, "{page}");
+    assert!(lines[0].starts_with("postgres") && lines[23].ends_with("do not fit on the screen"));
+    assert!(!page.ends_with('\n'));
 }
 
 #[test]
@@ -228,6 +287,13 @@ limits     hard 2.56 GiB (vm.dirty_ratio = 20 %): writers stop; background 1.28 
            (vm.dirty_background_ratio = 10 %): the flusher starts
 age        dirty data is due after 30.0 s, looked for every 5.00 s
 pressure   in the last 10 s some task waited for I/O 0.4 % of the time, every task 0.0 %
+
+in the last 1.00 s (one process could not be looked at)
+  who waited: ?[1]
+  WHO WRITES                   DEVICE   dirtied  throttled
+  dd (7233)                    ?[1]    209 MB/s       ?[1]
+  kworker/u8:3-events_unbound  ?[1]    164 kB/s       ?[1]
+  (6841)
 
 devices
   vda  disk, 256 GiB: / (ext4)
@@ -241,11 +307,6 @@ devices
   DEVICE  SCHEDULER    REQUESTS  LARGEST      WBT  CACHE          SHARE  SHARE  STRICT
                                                                     NOW    MAX
   vda     mq-deadline       256    4 MiB  75.0 ms  write back  2.55 GiB  100 %  no
-
-who dirtied most in the last 1.00 s (one process could not be looked at)
-   PID  COMMAND                       DIRTIES  TAKES BACK
-  7233  dd                           209 MB/s       0 B/s
-  6841  kworker/u8:3-events_unbound  164 kB/s       0 B/s
 
 findings
   FW001 warning   the hard limit takes long to drain
@@ -266,6 +327,8 @@ findings
             try:  grubby --update-kernel=ALL --args=systemd.unified_cgroup_hierarchy=1   # or in
                   GRUB_CMDLINE_LINUX; then reboot
   floodwall explain FW001 tells what it means and when to ignore it
+
+[1]  absent: the kernel's tracepoints alone tell that
     ");
 }
 
@@ -278,6 +341,14 @@ limits     hard 12.4 GiB (vm.dirty_ratio = 20 %): writers stop; background 6.20 
            (vm.dirty_background_ratio = 10 %): the flusher starts
 age        dirty data is due after 30.0 s, looked for every 5.00 s
 pressure   in the last 10 s some task waited for I/O 41.2 % of the time, every task 33.7 %
+
+in the last 1.00 s
+  who waited: ?[1]
+  WHO WRITES      DEVICE    dirtied  taken back  throttled
+  rsync (2441)    ?[1]     118 MB/s       0 B/s       ?[1]
+  cp (2507)       ?[1]    61.0 MB/s   20.0 MB/s       ?[1]
+  tar (3100)      ?[1]     410 kB/s       0 B/s       ?[1]
+  postgres (812)  ?[1]    24.6 kB/s       0 B/s       ?[1]
 
 devices
   sda             disk, Samsung SSD 870, 3.64 TiB: / (ext4 on sda2), /boot/efi (vfat on sda1)
@@ -295,21 +366,21 @@ devices
     sda             1480 KiB        0 B   524 kB/s   ~215 MB/s     7.05 ms      62.0 s      31.0 s
 !!  dm-1            6124 MiB    201 MiB   126 MB/s    126 MB/s      52.7 s  1 min 46 s      52.9 s
     dm-2             180 KiB        0 B  24.6 kB/s  ~98.3 MB/s     1.88 ms  2 min 16 s      67.8 s
-    btrfs-1            2 MiB        0 B      0 B/s        ?[1]        ?[1]        ?[1]        ?[1]
-    loop0                0 B        0 B      0 B/s        ?[2]         0 s        ?[2]        ?[2]
-!!  server:/export   900 MiB     64 MiB       ?[3]   41.9 MB/s      24.1 s  5 min 18 s  2 min 39 s
+    btrfs-1            2 MiB        0 B      0 B/s        ?[2]        ?[2]        ?[2]        ?[2]
+    loop0                0 B        0 B      0 B/s        ?[3]         0 s        ?[3]        ?[3]
+!!  server:/export   900 MiB     64 MiB       ?[4]   41.9 MB/s      24.1 s  5 min 18 s  2 min 39 s
     s/archive
   ! takes over 1 s to drain, !! over 10 s or does not drain at all: an fsync may take as long
   ~ the kernel's estimate, may be old
 
   DEVICE          SCHEDULER    REQUESTS   LARGEST      WBT  CACHE          SHARE  SHARE  STRICT
                                                                              NOW    MAX
-  sda             mq-deadline        64  1280 KiB  2.00 ms  write back  2.48 GiB  100 %  ?[4]
-  dm-1            none              128  1280 KiB     ?[5]  write back   9728 MB  100 %  ?[4]
-  dm-2            none              128  1280 KiB     ?[5]  write back   400 KiB  100 %  ?[4]
-  btrfs-1         ?[6]             ?[6]      ?[6]     ?[6]  ?[6]         100 KiB  100 %  ?[4]
-  loop0           none              128  1280 KiB  75.0 ms  write back       0 B  100 %  ?[4]
-  server:/export  ?[7]             ?[7]      ?[7]     ?[7]  ?[7]         1536 MB  100 %  ?[4]
+  sda             mq-deadline        64  1280 KiB  2.00 ms  write back  2.48 GiB  100 %  ?[5]
+  dm-1            none              128  1280 KiB     ?[6]  write back   9728 MB  100 %  ?[5]
+  dm-2            none              128  1280 KiB     ?[6]  write back   400 KiB  100 %  ?[5]
+  btrfs-1         ?[7]             ?[7]      ?[7]     ?[7]  ?[7]         100 KiB  100 %  ?[5]
+  loop0           none              128  1280 KiB  75.0 ms  write back       0 B  100 %  ?[5]
+  server:/export  ?[8]             ?[8]      ?[8]     ?[8]  ?[8]         1536 MB  100 %  ?[5]
   s/archive
   sdb             mq-deadline        64  1280 KiB  75.0 ms  write back         -      -  -
   sdc             mq-deadline        64  1280 KiB  75.0 ms  write back         -      -  -
@@ -321,13 +392,6 @@ not counted for any device above
   on other directories: dirty pages belong to the filesystem below its upper one
   /var/lib/lxcfs (fuse.lxcfs): it is FUSE: writes go straight to its server process, or are held to
   1 % of the limits (fs/fuse/inode.c)
-
-who dirtied most in the last 1.00 s
-   PID  COMMAND     DIRTIES  TAKES BACK
-  2441  rsync      118 MB/s       0 B/s
-  2507  cp        61.0 MB/s   20.0 MB/s
-  3100  tar        410 kB/s       0 B/s
-   812  postgres  24.6 kB/s       0 B/s
 
 findings
   FW001 critical  the hard limit takes long to drain
@@ -349,14 +413,15 @@ findings
                   limits.toml
   floodwall explain FW001 tells what it means and when to ignore it
 
-[1]  absent: it was not backlogged during the window, and the kernel has no estimate of it now
-[2]  absent: it was not backlogged during the window, and the kernel has never measured it (its
+[1]  absent: the kernel's tracepoints alone tell that
+[2]  absent: it was not backlogged during the window, and the kernel has no estimate of it now
+[3]  absent: it was not backlogged during the window, and the kernel has never measured it (its
      estimate is still the first guess, 100 MB/s)
-[3]  absent: nfs4 has no block device
-[4]  absent: the kernel has no strict_limit to set (it came with Linux 6.2)
-[5]  absent: this queue has no wbt_lat_usec: no writeback throttling
-[6]  absent: btrfs has no request queue of its own
-[7]  absent: nfs4 has no request queue of its own
+[4]  absent: nfs4 has no block device
+[5]  absent: the kernel has no strict_limit to set (it came with Linux 6.2)
+[6]  absent: this queue has no wbt_lat_usec: no writeback throttling
+[7]  absent: btrfs has no request queue of its own
+[8]  absent: nfs4 has no request queue of its own
     ");
 }
 
@@ -370,6 +435,11 @@ limits     hard ?[1] (vm.dirty_bytes = 256 MiB): writers stop; background ?[1]
 age        dirty data is due after 30.0 s, looked for every 5.00 s
 pressure   in the last 10 s some task waited for I/O ?[2] of the time, every task ?[2]
 
+in the last 1.00 s (one process could not be looked at)
+  who waited: ?[3]
+  WHO WRITES  DEVICE    dirtied  throttled
+  app (7)     ?[3]    21.0 MB/s       ?[3]
+
 devices
   nvme0n1  disk, Amazon Elastic Block Store, 466 GiB: /etc/resolv.conf (ext4 on nvme0n1p1),
            /etc/hosts (ext4 on nvme0n1p1), /data (ext4 on nvme0n1p1)
@@ -378,21 +448,17 @@ devices
 
   DEVICE   DIRTY  WRITEBACK     WRITES  DRAINS AT  DRAINED IN  HARD LIMIT  BACKGROUND
                                                                        IN          IN
-  nvme0n1   ?[3]       ?[3]  21.0 MB/s       ?[3]        ?[3]        ?[1]        ?[1]
-  259:9     ?[4]       ?[4]       ?[5]       ?[4]        ?[4]        ?[1]        ?[1]
+  nvme0n1   ?[4]       ?[4]  21.0 MB/s       ?[4]        ?[4]        ?[1]        ?[1]
+  259:9     ?[5]       ?[5]       ?[6]       ?[5]        ?[5]        ?[1]        ?[1]
 
   DEVICE   SCHEDULER  REQUESTS  LARGEST   WBT  CACHE       SHARE  SHARE  STRICT
                                                              NOW    MAX
-  nvme0n1  none           1023  512 KiB   off  write back   ?[3]  100 %  no
-  259:9    ?[4]           ?[4]     ?[4]  ?[4]  ?[4]         ?[4]   ?[4]  ?[4]
+  nvme0n1  none           1023  512 KiB   off  write back   ?[4]  100 %  no
+  259:9    ?[5]           ?[5]     ?[5]  ?[5]  ?[5]         ?[5]   ?[5]  ?[5]
 
 not counted for any device above
   / (overlay): it is stacked on other directories: dirty pages belong to the filesystem below its
   upper one
-
-who dirtied most in the last 1.00 s (one process could not be looked at)
-  PID  COMMAND    DIRTIES  TAKES BACK
-    7  app      21.0 MB/s       0 B/s
 
 findings
   FW035 note      pressure stall information is off
@@ -402,12 +468,13 @@ findings
 
 [1]  unreadable: /proc/vmstat: Is a directory (os error 21)
 [2]  absent: /proc/pressure/io does not exist
-[3]  unreadable: /sys/kernel/debug/bdi/259:0/stats: Is a directory (os error 21); needs root
+[3]  absent: the kernel's tracepoints alone tell that
+[4]  unreadable: /sys/kernel/debug/bdi/259:0/stats: Is a directory (os error 21); needs root
      (debugfs)
-[4]  absent: /sys/dev/block/259:9/dev does not exist
-[5]  absent: /proc/diskstats does not list 259:9
+[5]  absent: /sys/dev/block/259:9/dev does not exist
+[6]  absent: /proc/diskstats does not list 259:9
 
 root would add: what is dirty for each device and how fast that drains; the writes of one more
                 process
-    ");
+  ");
 }

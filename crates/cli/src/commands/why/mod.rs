@@ -8,24 +8,16 @@
 //!
 //! Nothing is changed. Without root /proc tells less, and the answer says so.
 
-pub(super) mod look;
 pub(super) mod target;
-
-use std::io::IsTerminal;
 
 use floodwall_host::SysRoot;
 use floodwall_host::findings::diagnose;
 use floodwall_model::diagnosis::Verdict;
-use floodwall_report::status::Style;
 use floodwall_report::why::{json, text};
 
+use crate::commands::look;
 use crate::exit::Exit;
-use crate::output;
-
-/// Columns without `COLUMNS`.
-const WIDTH: usize = 80;
-/// Widths that a text can be laid out for; a longer line is hard to read.
-const WIDTHS: std::ops::RangeInclusive<usize> = 40..=100;
+use crate::{output, terminal};
 
 /// Say who waits for a disk now, because of what, and what can be done
 ///
@@ -62,37 +54,16 @@ pub(crate) fn run(args: &WhyArgs) -> anyhow::Result<Exit> {
     let root = SysRoot::live()?;
     let about = target::about(&root, args.about.as_deref())?;
     // The probe is closed after the answer, because the kernel takes half a second for that.
-    let (seen, _probe) = look::look(&root)?;
-    let diagnosis = diagnose(seen.as_look(), &about);
+    let (status, seen, _probe) = look::look(&root)?;
+    let diagnosis = diagnose(seen.as_look(&status), &about);
     if args.json {
         output::json(&(json(&diagnosis)? + "\n"))?;
     } else {
-        output::result_with(|out| Ok(out.write_all(text(&diagnosis, style()).as_bytes())?))?;
+        output::screen(&text(&diagnosis, terminal::style()))?;
     }
     Ok(match diagnosis.verdict {
         Verdict::Quiet | Verdict::Flooding => Exit::Done,
         Verdict::Stalling => Exit::Failed,
         Verdict::Unknown => Exit::Missing,
     })
-}
-
-/// How text for people is laid out.
-pub(super) fn style() -> Style {
-    let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let columns = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
-    Style { color: std::io::stdout().is_terminal() && !no_color, width: width(columns) }
-}
-
-fn width(columns: Option<usize>) -> usize {
-    columns.map_or(WIDTH, |columns| columns.clamp(*WIDTHS.start(), *WIDTHS.end()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_width_that_can_be_read() {
-        assert_eq!([None, Some(0), Some(90), Some(400)].map(width), [80, 40, 90, 100]);
-    }
 }

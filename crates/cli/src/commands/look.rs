@@ -1,4 +1,11 @@
-//! One look at this machine: a probe's window between two observations.
+//! One look at this machine: a probe's window between two observations. `why` and `status` diagnose
+//! from it.
+//!
+//! ```text
+//! two observations ─▶ Status ───┐
+//! probe ─▶ Snapshot ─▶ users ───┼▶ Seen ─▶ host::findings::Look
+//! control groups, guard's socket┘
+//! ```
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicBool;
@@ -27,8 +34,7 @@ const CGROUPS: &str = "/sys/fs/cgroup";
 const LOADS: [&str; 5] = ["bench", "compare", "tune", "size", bench::FLOOD_COMMAND];
 
 /// What the look saw.
-pub(in crate::commands) struct Seen {
-    status: Status,
+pub(super) struct Seen {
     users: Vec<DiskUser>,
     own: Vec<u32>,
     group_memory: BTreeMap<String, u64>,
@@ -42,10 +48,46 @@ pub(in crate::commands) struct Seen {
 }
 
 impl Seen {
-    /// As the diagnosis takes it.
-    pub(in crate::commands) fn as_look(&self) -> Look<'_> {
+    /// What a probe's window adds to a status of the same time. What root would add is noted in the
+    /// status, too.
+    pub(super) fn new(
+        root: &SysRoot,
+        status: &mut Status,
+        snapshot: &Snapshot,
+        unseen: Vec<String>,
+        is_root: bool,
+    ) -> Self {
+        let sees_waits = snapshot.source != SourceKind::Proc;
+        let users = threads_apart(disk_users(root, snapshot), snapshot);
+        let waited_percent = snapshot.pressure.map_or_else(
+            || Reading::Absent("the kernel does not tell pressure".to_owned()),
+            |waited| Reading::Value((100.0 * waited.as_secs_f64() / status.window_s).min(100.0)),
+        );
+        let unseen = if sees_waits || is_root {
+            unseen
+        } else {
+            status.root_would_add.insert(0, "who waits for a disk, and how long".to_owned());
+            vec!["that needs root".to_owned()]
+        };
+        let groups = writing_groups(&users);
+        Self {
+            own: own(root, snapshot),
+            group_memory: group_memory(root, &groups),
+            limited_groups: groups.into_iter().filter(|group| is_limited(root, group)).collect(),
+            guarded: if is_root && root.is_live() { guarded() } else { Vec::new() },
+            source: snapshot.source.name(),
+            users,
+            is_root,
+            sees_waits,
+            waited_percent,
+            unseen,
+        }
+    }
+
+    /// As the diagnosis takes it, beside the status of the same time.
+    pub(super) fn as_look<'a>(&'a self, status: &'a Status) -> Look<'a> {
         Look {
-            status: &self.status,
+            status,
             users: &self.users,
             own: &self.own,
             group_memory: &self.group_memory,
@@ -64,49 +106,35 @@ impl Seen {
 ///
 /// # Errors
 /// If not even counters can be read.
-pub(in crate::commands) fn look(root: &SysRoot) -> anyhow::Result<(Seen, Probe)> {
+pub(super) fn look(root: &SysRoot) -> anyhow::Result<(Status, Seen, Probe)> {
     let is_root = rustix::process::geteuid().is_root();
     let mut probe = Probe::open(None)?;
-    let sees_waits = probe.source() != SourceKind::Proc;
     // A signal ends the process: there is nothing to clean up.
     let never = AtomicBool::new(false);
-    if sees_waits {
+    if probe.source() != SourceKind::Proc {
         probe.warm_up(&never)?;
     }
     let before = Observation::read(root);
     probe.wait(WINDOW, &never)?;
     let mut snapshot = probe.snapshot()?;
     let after = before.read_again(root);
-    let window_s = snapshot.window.as_secs_f64();
-    let mut status = status(root, &before, &after, window_s, is_root);
+    let mut status = status(root, &before, &after, snapshot.window.as_secs_f64(), is_root);
     snapshot.processes.retain(|process| !process.is_flusher());
-    let users = threads_apart(disk_users(root, &snapshot), &snapshot);
-    let waited_percent = snapshot.pressure.map_or_else(
-        || Reading::Absent("the kernel does not tell pressure".to_owned()),
-        |waited| Reading::Value((100.0 * waited.as_secs_f64() / window_s).min(100.0)),
-    );
-    let unseen = if sees_waits || is_root {
-        probe.blind().iter().map(ToString::to_string).collect()
-    } else {
-        status.root_would_add.insert(0, "who waits for a disk, and how long".to_owned());
-        vec!["that needs root".to_owned()]
-    };
-    let own = users.iter().map(|user| user.pid).filter(|pid| is_own(root, *pid)).collect();
-    let groups = writing_groups(&users);
-    let seen = Seen {
-        own,
-        group_memory: group_memory(root, &groups),
-        limited_groups: groups.into_iter().filter(|group| is_limited(root, group)).collect(),
-        guarded: if is_root { guarded() } else { Vec::new() },
-        source: snapshot.source.name(),
-        status,
-        users,
-        is_root,
-        sees_waits,
-        waited_percent,
-        unseen,
-    };
-    Ok((seen, probe))
+    let seen = Seen::new(root, &mut status, &snapshot, unseen(&probe), is_root);
+    Ok((status, seen, probe))
+}
+
+/// What a probe can't see, each with its reason.
+pub(super) fn unseen(probe: &Probe) -> Vec<String> {
+    probe.blind().iter().map(ToString::to_string).collect()
+}
+
+/// Processes of Floodwall's in a window that look or steer.
+pub(super) fn own(root: &SysRoot, snapshot: &Snapshot) -> Vec<u32> {
+    let mut own: Vec<u32> = snapshot.processes.iter().map(|process| process.pid).collect();
+    own.dedup();
+    own.retain(|pid| is_own(root, *pid));
+    own
 }
 
 /// A process of which some threads flood while others wait counts as two users of its disk.
