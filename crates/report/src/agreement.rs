@@ -13,6 +13,7 @@ use crate::schema::Document;
 use crate::schema::contest::{Contender, Contest, Outcome, Recommended};
 use crate::study::json;
 use crate::synthetic::{Made, run};
+use crate::text::WIDTH;
 use crate::{Study, contest, markdown};
 
 const MS: u64 = 1_000_000;
@@ -51,7 +52,7 @@ fn shown(document: &Document) -> Shown {
         report,
         html: unmarked(&html),
         // Wrapping is no difference.
-        text: contest::text(document).split_whitespace().collect::<Vec<_>>().join(" "),
+        text: contest::text(document, WIDTH).split_whitespace().collect::<Vec<_>>().join(" "),
         markdown: markdown.replace('\\', ""),
         hover,
         sentence,

@@ -1,10 +1,11 @@
 //! Several settings as a person reads them: a table, what differs from the reference and how
 //! surely, and what a search recommends.
 //!
-//! At most [`crate::text::WIDTH`] columns, no colour.
+//! No colour. The table loses columns where it is too wide.
 
 use std::fmt::Write;
 
+use floodwall_model::printable::printable;
 use floodwall_stats::estimate::Estimate;
 use floodwall_stats::versus::{Compared, Figure, Verdict};
 
@@ -12,6 +13,8 @@ use crate::keep::Keep;
 use crate::numbers::{UNKNOWN, burst_kept, count, duration_us, percent};
 use crate::schema::Document;
 use crate::schema::contest::{Contender, Contest};
+use crate::status;
+use crate::status::table::Column;
 use crate::text::{WIDTH, paragraph};
 use crate::told;
 use crate::verdict::Words;
@@ -19,52 +22,46 @@ use crate::view;
 
 /// The widest contender's name in columns; a longer name gets a separate line.
 const NAME: usize = 16;
-/// Columns of the rate at least; like the others it widens so that a space stays before every
-/// figure.
-const RATE: usize = 10;
-/// Columns of p99, and of the slowest operation.
-const TAIL: usize = 9;
-/// Columns of dead seconds as a share of the time.
-const DEAD: usize = 7;
-/// Columns of a share with its interval.
-const KEPT: usize = 17;
+/// Columns of a figure at most.
+const FIGURE: usize = 24;
 /// Rows of a search's table at most: the reference, the recommended one, the frontier.
 const ROWS: usize = 16;
 
 /// Machine, table, real differences, notes; for a search the frontier and, last, the
 /// recommendation.
 #[must_use]
-pub fn text(document: &Document) -> String {
+pub fn text(document: &Document, width: usize) -> String {
+    let room = width.min(WIDTH);
     let Some(contest) = &document.contest else { return String::new() };
     let mut out = String::new();
-    paragraph(&mut out, "", &view::title(document), 0);
+    paragraph(&mut out, "", &view::title(document), 0, room);
     for (label, text) in view::facts(document).into_iter().filter(|(label, _)| *label != "run") {
-        paragraph(&mut out, label, &text, 10);
+        paragraph(&mut out, label, &text, 10, room);
     }
     let rows = rows(contest);
     out.push('\n');
-    table(&mut out, document, contest, &rows);
+    table(&mut out, document, contest, &rows, width);
     out.push('\n');
     if contest.recommended.is_none() {
         for contender in contest.contenders.iter().skip(1) {
-            paragraph(&mut out, "", &sentence(document, contest, contender), 0);
+            paragraph(&mut out, "", &sentence(document, contest, contender), 0, room);
         }
     }
     let notes = notes(document, contest, &rows);
     for note in &notes {
-        paragraph(&mut out, "note:", note, 6);
+        paragraph(&mut out, "note:", note, 6, room);
     }
     if let Some(recommended) = &contest.recommended {
         if !notes.is_empty() {
             out.push('\n');
         }
-        paragraph(&mut out, "", &recommended.why, 0);
+        paragraph(&mut out, "", &recommended.why, 0, room);
         for line in recommended.keep.iter().flat_map(Keep::lines) {
             // Lines to copy are not wrapped.
             if line.starts_with(' ') {
                 let _ = writeln!(out, "{line}");
             } else {
-                paragraph(&mut out, "", &line, 0);
+                paragraph(&mut out, "", &line, 0, room);
             }
         }
     }
@@ -88,48 +85,40 @@ fn rows(contest: &Contest) -> Vec<usize> {
     rows
 }
 
-fn table(out: &mut String, document: &Document, contest: &Contest, rows: &[usize]) {
+fn table(out: &mut String, document: &Document, contest: &Contest, rows: &[usize], width: usize) {
+    let shown: Vec<&Contender> = rows.iter().filter_map(|i| contest.contenders.get(*i)).collect();
     let operations = format!("{}/s", Words::of(&document.scenario).operations);
-    let head =
-        [operations.as_str(), "p99", "slowest", "dead", "victim_kept", "flood_kept", "burst_kept"];
-    let shown: Vec<(&str, Vec<String>)> = rows
-        .iter()
-        .filter_map(|i| contest.contenders.get(*i))
-        .map(|contender| (contender.name.as_str(), cells(contender)))
-        .collect();
-    let mut widths = [RATE, TAIL, TAIL, DEAD, KEPT, KEPT, KEPT];
-    for (_, cells) in &shown {
-        for (width, cell) in widths.iter_mut().zip(cells) {
-            *width = (*width).max(cell.chars().count() + 1);
-        }
-    }
-    let figures: usize = widths.iter().sum();
-    let names = NAME.min(WIDTH.saturating_sub(figures));
-    let mut line = |name: &str, cells: &[&str]| {
-        let mut text = String::new();
-        if name.chars().count() < names {
-            let _ = write!(text, "{name:<names$}");
-        } else {
+    let columns = [
+        Column::figures(&operations, FIGURE),
+        Column::figures("p99", FIGURE),
+        Column::figures("slowest", FIGURE).rank(2),
+        Column::figures("dead", FIGURE).rank(1),
+        Column::figures("victim_kept", FIGURE),
+        Column::figures("flood_kept", FIGURE),
+        Column::figures("burst_kept", FIGURE).rank(3),
+    ];
+    let is_long = |name: &str| name.chars().count() >= NAME;
+    let names = shown.iter().map(|one| one.name.as_str()).filter(|name| !is_long(name));
+    let names = names.map(|name| name.chars().count()).max().unwrap_or(0) + 2;
+    let figures: Vec<Vec<String>> = shown.iter().map(|one| cells(one)).collect();
+    let figures = status::table::table(&columns, &figures, width.saturating_sub(names));
+    let labels = std::iter::once("").chain(shown.iter().map(|one| one.name.as_str()));
+    for (name, figures) in labels.zip(&figures) {
+        let mut label = printable(name);
+        if is_long(name) {
             // Two names could become equal when cut, so a long name gets a separate line.
-            let name = if name.chars().count() > WIDTH {
+            let long = if label.chars().count() > width {
                 name.replace(',', ", ")
             } else {
                 name.to_owned()
             };
-            paragraph(out, "", &name, 0);
-            let _ = write!(text, "{:names$}", "");
+            paragraph(out, "", &long, 0, width);
+            label = "".into();
         }
-        for (cell, width) in cells.iter().zip(widths) {
-            let _ = write!(text, "{cell:>width$}");
-        }
-        let _ = writeln!(out, "{}", text.trim_end());
-    };
-    line("", &head);
-    for (name, cells) in &shown {
-        line(name, &cells.iter().map(String::as_str).collect::<Vec<_>>());
+        let _ = writeln!(out, "{}", format!("{label:<names$}{figures}").trim_end());
     }
-    let width = names + figures;
-    let _ = writeln!(out, "{:>width$}", "in brackets: 95 % intervals");
+    let table = names + figures.iter().map(|line| line.chars().count()).max().unwrap_or(0);
+    let _ = writeln!(out, "{:>table$}", "in brackets: 95 % intervals");
 }
 
 fn cells(contender: &Contender) -> Vec<String> {
@@ -311,12 +300,9 @@ mod tests {
     }
 
     fn shown(document: &Document) -> String {
-        let text = text(document);
+        let text = text(document, WIDTH);
         for line in text.lines() {
-            assert!(
-                line.chars().count() <= crate::text::WIDTH && line == line.trim_end(),
-                "{line}"
-            );
+            assert!(line.chars().count() <= WIDTH && line == line.trim_end(), "{line}");
         }
         text
     }
@@ -330,12 +316,12 @@ machine   Linux 6.18.5, 4 CPUs, 16 GiB RAM, Debian GNU/Linux 12 (bookworm)
 device    sda (ATA ST1000DM003, 932 GiB, seeks), ext4 on sda1 on sda
 setting   dirty limit 20 %, background 10 %, scheduler mq-deadline, nr_requests 256, wbt 75 ms
 
-               commits/s      p99  slowest   dead      victim_kept       flood_kept       burst_kept
-default             40.8   1.17 s   3.20 s    75%   2.7% (1.6–4.6)      87% (86–88)        reference
-2010-15MB            301  12.1 ms   3.20 s     0%      20% (20–20)      87% (86–88)  100% (95.7–105)
+           commits/s      p99  slowest  dead     victim_kept   flood_kept       burst_kept
+default         40.8   1.17 s   3.20 s   75%  2.7% (1.6–4.6)  87% (86–88)        reference
+2010-15MB        301  12.1 ms   3.20 s    0%     20% (20–20)  87% (86–88)  100% (95.7–105)
 a setting whose name is long
-                  failed
-                                                                         in brackets: 95 % intervals
+              failed
+                                                               in brackets: 95 % intervals
 
 2010-15MB against default: better: commits 7.39× (4.30 – 12.7), p99 12.1 ms instead of 1.17 s (1.0 %
 (1.0 – 1.0)), dead seconds 0 % of the time instead of 75 %; the same: flood 100 % (100 – 100),
@@ -343,6 +329,25 @@ bursts 100 % (100 – 100)
 a setting whose name is long: failed: the kernel refused sda.scheduler = cfq: no such elevator; it
 has none, bfq
 note: 2010-15MB is vm.dirty_bytes=15000000
+        ");
+    }
+
+    #[test]
+    fn a_comparison_on_screens_of_all_widths() {
+        for width in [80, 100, 160] {
+            let text = text(&contest(None), width);
+            assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
+        }
+        assert_eq!(text(&contest(None), 160), text(&contest(None), 100));
+        let narrow = text(&contest(None), 80);
+        let table = narrow.split("\n\n").nth(1).unwrap();
+        insta::assert_snapshot!(table, @"
+                   commits/s      p99  slowest  dead     victim_kept   flood_kept
+        default         40.8   1.17 s   3.20 s   75%  2.7% (1.6–4.6)  87% (86–88)
+        2010-15MB        301  12.1 ms   3.20 s    0%     20% (20–20)  87% (86–88)
+        a setting whose name is long
+                      failed
+                                                      in brackets: 95 % intervals
         ");
     }
 
@@ -362,9 +367,10 @@ note: 2010-15MB is vm.dirty_bytes=15000000
         let text = shown(&document);
         let share = "95.5% (91.1–99.2)";
         // The first one's burst is what others are compared with.
-        for row in
-            [format!(" {share} {share}         reference"), format!(" {share} {share} {share}")]
-        {
+        for row in [
+            format!("  {share}  {share}          reference"),
+            format!("  {share}  {share}  {share}"),
+        ] {
             assert_eq!(text.matches(&row).count(), 1, "{text}");
         }
         let lines: Vec<&str> = text.lines().collect();
@@ -400,7 +406,7 @@ note: 2010-15MB is vm.dirty_bytes=15000000
         let document = contest(Some(recommended));
         let keep =
             document.contest.as_ref().and_then(|c| c.recommended.as_ref()?.keep.as_ref()).unwrap();
-        let text = text(&document);
+        let text = text(&document, WIDTH);
         for command in [&keep.apply, &keep.persist] {
             let command = format!("  {command}");
             assert!(command.len() > WIDTH && text.lines().any(|line| line == command), "{text}");

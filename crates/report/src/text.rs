@@ -1,4 +1,4 @@
-//! A result as a person reads it on a terminal: at most [`WIDTH`] columns, no colour.
+//! A result as a person reads it on a terminal: no colour, at most [`WIDTH`] columns.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use crate::numbers::NO_INTERVAL;
 use crate::schema::Document;
 use crate::view::View;
 
-/// Columns of the widest line.
+/// Longer lines are hard to read.
 pub const WIDTH: usize = 100;
 /// Columns of the labels before machine, device and the like.
 const INDENT: usize = 10;
@@ -20,12 +20,13 @@ const CELL: usize = 16;
 /// Machine, table, figures, notes and the verdict, which comes last because that is where the eye
 /// is when a run ends.
 #[must_use]
-pub fn bench(document: &Document) -> String {
+pub fn bench(document: &Document, width: usize) -> String {
+    let room = width.min(WIDTH);
     let view = View::of(document);
     let mut out = String::new();
-    paragraph(&mut out, "", &view.title, 0);
+    paragraph(&mut out, "", &view.title, 0, room);
     for (label, text) in &view.facts {
-        paragraph(&mut out, label, text, INDENT);
+        paragraph(&mut out, label, text, INDENT, room);
     }
     if !view.columns.is_empty() {
         out.push('\n');
@@ -43,9 +44,8 @@ pub fn bench(document: &Document) -> String {
         } else {
             format!("({})", figure.interval)
         };
-        let head = format!("{:>8}  {interval:<width$}", figure.value);
-        let text = format!("{head} {}", figure.meaning);
-        let _ = writeln!(out, "{:<LABEL$}{}", figure.name, text.trim_end());
+        let head = format!("{:<LABEL$}{:>8}  {interval:<width$} ", figure.name, figure.value);
+        paragraph(&mut out, &head, &figure.meaning, head.chars().count(), room);
     }
     if view.figures.iter().any(|f| !["", NO_INTERVAL].contains(&f.interval.as_str())) {
         let _ = writeln!(out, "{:LABEL$}{:10}in brackets: 95 % intervals", "", "");
@@ -53,11 +53,11 @@ pub fn bench(document: &Document) -> String {
     if !view.notes.is_empty() {
         out.push('\n');
         for note in &view.notes {
-            paragraph(&mut out, "note:", note, 6);
+            paragraph(&mut out, "note:", note, 6, room);
         }
     }
     out.push('\n');
-    paragraph(&mut out, "", &view.verdict, 0);
+    paragraph(&mut out, "", &view.verdict, 0, room);
     out
 }
 
@@ -69,15 +69,15 @@ fn row(out: &mut String, label: &str, cells: &[impl AsRef<str>]) {
     out.push('\n');
 }
 
-/// A text wrapped at [`WIDTH`], with a label before its first line and as much indent before the
-/// others. Unsafe characters are escaped.
-pub(crate) fn paragraph(out: &mut String, label: &str, text: &str, indent: usize) {
+/// A text in lines of so many columns, with a label before its first line and as much indent before
+/// the others. Unsafe characters are escaped.
+pub(crate) fn paragraph(out: &mut String, label: &str, text: &str, indent: usize, width: usize) {
     let mut line = format!("{label:<indent$}");
     let mut used = line.chars().count();
     let mut empty = true;
     for word in text.split_whitespace().map(printable) {
         let length = word.chars().count();
-        if !empty && used + 1 + length > WIDTH {
+        if !empty && used + 1 + length > width {
             out.push_str(line.trim_end());
             out.push('\n');
             line = " ".repeat(indent);
@@ -105,7 +105,7 @@ mod tests {
     use crate::synthetic::{Made, run};
 
     fn shown(document: &Document) -> String {
-        let text = bench(document);
+        let text = bench(document, WIDTH);
         for line in text.lines() {
             assert!(line.chars().count() <= WIDTH && line == line.trim_end(), "{line}");
         }
@@ -142,6 +142,13 @@ dead_seconds       27 s  (2.95 – 36.0)     of 36 s beside the flood
 While one file was written beside it, commits fell from 1,516/s to 40.8/s (2.7 %): p99 went from
 1.06 ms to 1.17 s, and in 27 of 36 seconds the victim got less than a tenth of its speed.
         ");
+    }
+
+    #[test]
+    fn a_narrow_terminal_holds_every_line() {
+        let text = bench(&Made::damage().document(), 80);
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        assert_eq!(bench(&Made::damage().document(), 160), bench(&Made::damage().document(), 100));
     }
 
     #[test]
@@ -305,7 +312,7 @@ Nothing flooded: there were 1,516 I/O calls a second.
     #[test]
     fn long_paragraphs_wrap_under_their_label() {
         let mut out = String::new();
-        paragraph(&mut out, "note:", &"word ".repeat(30), 6);
+        paragraph(&mut out, "note:", &"word ".repeat(30), 6, WIDTH);
         assert_eq!(out.lines().count(), 2);
         assert!(out.lines().all(|l| l.chars().count() <= WIDTH));
         assert!(out.lines().nth(1).unwrap().starts_with("      word"));

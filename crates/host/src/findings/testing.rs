@@ -130,6 +130,7 @@ impl Machine {
             devices: vec![disk("sda")],
             elsewhere: Vec::new(),
             servers: Vec::new(),
+            waiters: absent("no probe"),
             writers: Writers::default(),
             root_would_add: Vec::new(),
             findings: Vec::new(),

@@ -14,9 +14,9 @@ pub enum Align {
 
 /// One column.
 #[derive(Clone, Copy, Debug)]
-pub struct Column {
+pub struct Column<'a> {
     /// Its heading.
-    pub title: &'static str,
+    pub title: &'a str,
     /// Where its text stands.
     pub align: Align,
     /// Longer cells are wrapped.
@@ -26,16 +26,16 @@ pub struct Column {
     pub rank: u8,
 }
 
-impl Column {
+impl<'a> Column<'a> {
     /// A column of words.
     #[must_use]
-    pub const fn words(title: &'static str, max_width: usize) -> Self {
+    pub const fn words(title: &'a str, max_width: usize) -> Self {
         Self { title, align: Align::Left, max_width, rank: 0 }
     }
 
     /// A column of figures.
     #[must_use]
-    pub const fn figures(title: &'static str, max_width: usize) -> Self {
+    pub const fn figures(title: &'a str, max_width: usize) -> Self {
         Self { title, align: Align::Right, max_width, rank: 0 }
     }
 
@@ -55,13 +55,17 @@ const NARROWEST: usize = 8;
 /// ends. Where it is too wide, columns go by their rank, then columns of words are wrapped; figures
 /// that are still too wide stand out.
 #[must_use]
-pub fn table(columns: &[Column], rows: &[Vec<String>], width: usize) -> Vec<String> {
+pub fn table(columns: &[Column<'_>], rows: &[Vec<String>], width: usize) -> Vec<String> {
     let heading: Vec<String> = columns.iter().map(|c| c.title.to_owned()).collect();
     let cells: Vec<&Vec<String>> = std::iter::once(&heading).chain(rows).collect();
-    let mut shown: Vec<Shown> = columns
+    let mut shown: Vec<Shown<'_>> = columns
         .iter()
         .enumerate()
-        .map(|(index, column)| Shown::of(*column, cells.iter().filter_map(|row| row.get(index))))
+        .map(|(index, column)| {
+            // A row may be shorter than the heading.
+            let cells = cells.iter().map(|row| row.get(index).map_or("", String::as_str));
+            Shown::of(*column, cells)
+        })
         .collect();
     fit(&mut shown, width);
     let mut lines = Vec::new();
@@ -76,15 +80,15 @@ pub fn table(columns: &[Column], rows: &[Vec<String>], width: usize) -> Vec<Stri
 }
 
 /// A column that is shown.
-struct Shown {
-    column: Column,
+struct Shown<'a> {
+    column: Column<'a>,
     /// The lines of each cell, the heading's first.
     cells: Vec<Vec<String>>,
     width: usize,
 }
 
-impl Shown {
-    fn of<'a>(column: Column, cells: impl Iterator<Item = &'a String>) -> Self {
+impl<'a> Shown<'a> {
+    fn of<'c>(column: Column<'a>, cells: impl Iterator<Item = &'c str>) -> Self {
         let cells: Vec<Vec<String>> = cells.map(|cell| wrap(cell, column.max_width)).collect();
         let width = cells.iter().flatten().map(|line| line.chars().count()).max().unwrap_or(0);
         Self { column, cells, width }
@@ -103,13 +107,13 @@ impl Shown {
     /// The same in fewer columns of the screen.
     fn narrower(&self, width: usize) -> Self {
         let cells: Vec<String> = self.cells.iter().map(|cell| cell.join(" ")).collect();
-        Self::of(Column { max_width: width, ..self.column }, cells.iter())
+        Self::of(Column { max_width: width, ..self.column }, cells.iter().map(String::as_str))
     }
 }
 
 /// Takes columns away and narrows the others until they fit.
-fn fit(shown: &mut Vec<Shown>, width: usize) {
-    let excess = |shown: &[Shown]| {
+fn fit(shown: &mut Vec<Shown<'_>>, width: usize) {
+    let excess = |shown: &[Shown<'_>]| {
         let gaps = GAP.len() * shown.len().saturating_sub(1);
         (shown.iter().map(|column| column.width).sum::<usize>() + gaps).saturating_sub(width)
     };

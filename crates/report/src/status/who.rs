@@ -214,14 +214,14 @@ mod tests {
         let absent = || Reading::Absent("none ended".to_owned());
         hangs.call = Reading::Absent("the first call is under way".to_owned());
         (hangs.p50_us, hangs.p99_us, hangs.max_us) = (absent(), absent(), absent());
-        (hangs.waiting_calls, hangs.oldest_us) = (1, 7e6);
+        (hangs.calls_per_s, hangs.waiting_calls, hangs.oldest_us) = (0.0, 1, 7e6);
         (hangs.waited_us, hangs.waited_percent) = (1e6, 100.0);
         let waiters = [waiter("bash", "sda", 2e3), hangs];
         let disks = Disks::of(&waiters, &[]);
         let lines = waits(&waiters, &disks, &mut Notes::default(), 160);
         insta::assert_snapshot!(lines.join("\n"), @"
         WHO WAITS    DEVICE  FOR     /s      p50      p99      max  share           now
-        sqlite3 (7)  sda     –        –        –        –        –      –  1 for 7.00 s
+        sqlite3 (7)  sda     –        0        –        –        –  100 %  1 for 7.00 s
         bash (7)     sda     fsync  2.0  2.00 ms  2.00 ms  2.00 ms    0 %
         ");
     }

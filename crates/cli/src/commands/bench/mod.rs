@@ -26,7 +26,7 @@ use crate::exit::{Exit, UsageError};
 use crate::input;
 use crate::output::{self, notice};
 use crate::progress::{Progress, Show};
-use crate::signals;
+use crate::{signals, terminal};
 
 /// Runs the command.
 ///
@@ -238,7 +238,7 @@ fn write_outputs(args: &BenchArgs, document: &Document) -> Vec<anyhow::Error> {
     } else if measured && args.markdown {
         attempt(output::document(&markdown::bench(document)));
     } else if measured {
-        attempt(output::result(&text::bench(document)));
+        attempt(output::result(&text::bench(document, terminal::width())));
     }
     for (path, format) in [
         (&args.out, to_json as fn(&Document, &mut dyn Write) -> anyhow::Result<()>),

@@ -27,7 +27,7 @@ use crate::commands::bench::{ScenarioArgs, settle_rates};
 use crate::exit::{Exit, UsageError};
 use crate::output::{self, notice};
 use crate::progress::{Progress, Show};
-use crate::signals;
+use crate::{signals, terminal};
 use host::{Host, WhereArgs};
 use kernels::{Guests, KernelArgs};
 
@@ -272,7 +272,7 @@ pub(crate) fn write(json: bool, out: Option<&PathBuf>, document: &Document) -> V
     let printed = if json {
         document.to_json().map_err(anyhow::Error::from).and_then(|json| output::json(&json))
     } else {
-        output::result(&told::text(document))
+        output::result(&told::text(document, terminal::width()))
     };
     let store = |path: &PathBuf| output::write_file(path, |out| Ok(document.write_json(out)?));
     let stored = out.map(store).unwrap_or(Ok(()));

@@ -21,6 +21,7 @@ use floodwall_report::{Study, contest, markdown, text};
 use crate::exit::{Exit, UsageError};
 use crate::input;
 use crate::output::{self, notice};
+use crate::terminal;
 
 /// Stands for a result that is piped in.
 const STDIN: &str = "-";
@@ -180,9 +181,9 @@ fn print(args: &ReportArgs, results: &[(Study<'_>, Figures)]) -> anyhow::Result<
     let text: Vec<String> = if args.out.is_none() && args.svg.is_none() && args.png.is_none() {
         let one = |s: &&Study<'_>| {
             if s.document.contest.is_some() {
-                contest::text(s.document)
+                contest::text(s.document, terminal::width())
             } else {
-                text::bench(s.document)
+                text::bench(s.document, terminal::width())
             }
         };
         studies.iter().map(one).collect()

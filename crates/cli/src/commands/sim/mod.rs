@@ -26,7 +26,7 @@ use crate::commands::bench::{concluded, settle_rates};
 use crate::commands::sim_sweep;
 use crate::exit::{Exit, UsageError};
 use crate::output::{self, notice};
-use crate::signals;
+use crate::{signals, terminal};
 
 /// Notices an interrupt, and passes warnings on.
 struct Interruptible {
@@ -115,7 +115,7 @@ fn show(args: &SimArgs, document: &Document) -> anyhow::Result<()> {
     } else if args.markdown {
         output::document(&markdown::bench(document))?;
     } else {
-        output::result(&text::bench(document))?;
+        output::result(&text::bench(document, terminal::width()))?;
     }
     if let Some(path) = &args.out {
         output::write_file(path, |out| Ok(document.write_json(out)?))?;
