@@ -14,6 +14,7 @@
 //! a lab's recording (CSV) [+ Document] ─▶ seeks ─▶ SVG
 //! Document ─▶ study ─▶ chart ─▶ sheet ─┬─ html ─▶ one self-contained page
 //!                                      └─ SVG, PNG
+//! Markdown of a page (finding, knob, word) ─▶ manual ─▶ text that fits a terminal
 //! ```
 //!
 //! Pure: everything is built from values and returned as text; printing is the command line's
@@ -23,9 +24,11 @@
 mod agreement;
 pub mod chart;
 pub mod contest;
+pub mod glossary;
 pub mod html;
 pub mod keep;
 pub mod live;
+pub mod manual;
 pub mod markdown;
 mod numbers;
 mod passed_over;

@@ -647,6 +647,13 @@ fn knobs_and_presets_are_explained() {
     assert!(all.contains("vm.dirty_bytes") && all.contains("preset:popos"), "{all}");
     let one = stdout(&floodwall(&["explain", "nr_requests"]));
     assert!(one.starts_with("nr_requests\n") && one.contains("- source: "), "{one}");
+    for word in [&["drain", "time"][..], &["drain-times"], &["Drain Time"]] {
+        let page = stdout(&floodwall(&[&["explain"], word].concat()));
+        assert!(page.starts_with("drain time\n\nHow long the disk takes"), "{page}");
+    }
+    let misspelt = floodwall(&["explain", "victm"]);
+    assert_eq!(misspelt.status.code(), Some(2));
+    assert!(stderr(&misspelt).contains("did you mean victim?"), "{}", stderr(&misspelt));
     assert!(stdout(&floodwall(&["explain", "preset:2010-15MB"])).contains("vm.dirty_bytes=15MB"));
     let bare = floodwall(&["explain", "2010-15MB"]);
     assert_eq!(bare.status.code(), Some(2));
