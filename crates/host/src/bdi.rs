@@ -83,8 +83,8 @@ pub fn read_stats(root: &SysRoot, bdi: &str) -> BdiStats {
         Reading::Unreadable(why) => Reading::Unreadable(format!("{why}; {NEEDS_ROOT}")),
         Reading::Absent(_) if lacks_debugfs(root) => Reading::Absent(NO_DEBUGFS.into()),
         Reading::Absent(_) if !root.exists(&format!("{DEBUGFS}/bdi")) => Reading::Absent(format!(
-            "debugfs is not mounted (mount -t debugfs none {DEBUGFS}) and can't be seen without \
-                 CAP_SYS_ADMIN, or lacks bdi"
+            "debugfs is not mounted at {DEBUGFS} and can't be seen without CAP_SYS_ADMIN, or \
+                 lacks bdi"
         )),
         other => other,
     };

@@ -80,7 +80,9 @@ pub fn entries(root: &SysRoot) -> Vec<Entry> {
         all.file(&path, &path, |text| text);
     }
     all.file("/etc/os-release", "/etc/os-release", |text| {
-        lines(&text, |line| line.starts_with("PRETTY_NAME=") || line.starts_with("ID="))
+        lines(&text, |line| {
+            ["PRETTY_NAME=", "ID=", "ID_LIKE="].iter().any(|key| line.starts_with(key))
+        })
     });
     // One CPU's flags tell what all do.
     all.file("/proc/cpuinfo", "/proc/cpuinfo", |text| {

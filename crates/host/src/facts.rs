@@ -72,7 +72,7 @@ impl HostFacts {
             kernel: memory::read_kernel(root),
             ram_bytes: memory::read_memory(root).total_bytes,
             cpus: memory::read_cpus(root),
-            distribution: read_distribution(root),
+            distribution: platform::read_os_release(root, "PRETTY_NAME"),
             virtualisation: read_virtualisation(root),
             device: read_device(root, location),
             filesystem: location.mount.fs_type.clone(),
@@ -103,17 +103,6 @@ fn read_device(root: &SysRoot, location: &Location) -> Option<DeviceFacts> {
         rotational: settings.rotational,
         size_bytes: device.size_bytes,
         leaves: leaves.collect(),
-    })
-}
-
-/// `PRETTY_NAME` of /etc/os-release, or of /usr/lib/os-release (os-release(5)).
-fn read_distribution(root: &SysRoot) -> Reading<String> {
-    let path = "/etc/os-release";
-    root.read(path).or_else(|| root.read("/usr/lib/os-release")).and_then(|text| {
-        match text.lines().find_map(|line| line.strip_prefix("PRETTY_NAME=")) {
-            Some(name) => Reading::Value(name.trim().trim_matches(['"', '\'']).to_owned()),
-            None => Reading::Absent(format!("{path} has no PRETTY_NAME")),
-        }
     })
 }
 
@@ -163,6 +152,7 @@ mod tests {
     fn the_distribution_has_a_second_place() {
         let (_dir, root) =
             tree(&[("usr/lib/os-release", "NAME=x\nPRETTY_NAME=\"Some Linux 12\"\n")]);
-        assert_eq!(read_distribution(&root), Reading::Value("Some Linux 12".into()));
+        let name = platform::read_os_release(&root, "PRETTY_NAME");
+        assert_eq!(name, Reading::Value("Some Linux 12".into()));
     }
 }

@@ -22,6 +22,26 @@ pub fn read_possible_cpus(root: &SysRoot) -> Reading<u64> {
     })
 }
 
+/// A value of /etc/os-release, or of /usr/lib/os-release (os-release(5)).
+pub(crate) fn read_os_release(root: &SysRoot, key: &str) -> Reading<String> {
+    let path = "/etc/os-release";
+    root.read(path).or_else(|| root.read("/usr/lib/os-release")).and_then(|text| {
+        let value = |line: &str| Some(line.strip_prefix(key)?.strip_prefix('=')?.trim().to_owned());
+        match text.lines().find_map(value) {
+            Some(value) => Reading::Value(value.trim_matches(['"', '\'']).to_owned()),
+            None => Reading::Absent(format!("{path} has no {key}")),
+        }
+    })
+}
+
+/// The distribution and those that it is like, as os-release(5) calls them.
+pub(crate) fn read_distribution_ids(root: &SysRoot) -> Reading<Vec<String>> {
+    read_os_release(root, "ID").map(|id| {
+        let like = read_os_release(root, "ID_LIKE").into_value().unwrap_or_default();
+        [id.as_str()].into_iter().chain(like.split_whitespace()).map(str::to_owned).collect()
+    })
+}
+
 /// Whether a hypervisor is below: hypervisors set the CPUID bit that /proc/cpuinfo shows as the
 /// flag `hypervisor`. Only x86 has it.
 #[must_use]

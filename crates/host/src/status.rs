@@ -237,6 +237,7 @@ fn read_machine(root: &SysRoot, layout: &Layout) -> Machine {
     let centiseconds = |name| memory::read_vm(root, name).map(|n| n.saturating_mul(10));
     Machine {
         kernel: memory::read_kernel(root),
+        distribution_ids: platform::read_distribution_ids(root),
         uptime_s: memory::read_uptime_s(root),
         cgroup: match layout.cgroup {
             Some(version) => Reading::Value(version.to_owned()),

@@ -37,7 +37,8 @@ pub const FLUSHER_CHUNK_BYTES: u64 = 4 << 20;
 /// Queue files whose writes wait until the queue is empty and hold all I/O back meanwhile
 /// (block/elevator.c `elevator_change`; block/blk-sysfs.c `queue_requests_store`,
 /// `queue_max_sectors_store`, `queue_wb_lat_store`). Since Linux 6.10 the first `io.max` of a disk
-/// does so too, once (block/blk-throttle.c `blk_throtl_init`). No other knob does.
+/// does so too, once (block/blk-throttle.c `blk_throtl_init`). `rotational` and `write_cache` do so
+/// since Linux 6.11; neither a search nor the guard writes these. No other knob does.
 pub const FREEZING: [&str; 4] = ["scheduler", "nr_requests", "max_sectors_kb", "wbt_lat_usec"];
 
 /// Knob name → value, in the order of the names. Global knobs are named like their sysctl

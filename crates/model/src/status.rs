@@ -52,6 +52,9 @@ pub struct Status {
 pub struct Machine {
     /// Kernel release (/proc/sys/kernel/osrelease).
     pub kernel: Reading<String>,
+    /// The distribution, then those that it is like: `debian`; `rocky rhel centos fedora`
+    /// (os-release(5) `ID` and `ID_LIKE`).
+    pub distribution_ids: Reading<Vec<String>>,
     /// Time since boot (/proc/uptime), in seconds.
     pub uptime_s: Reading<f64>,
     /// Hierarchy of control groups in use.

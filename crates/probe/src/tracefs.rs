@@ -50,9 +50,7 @@ impl Tracefs {
                     Errno::NODEV => "this kernel is built without tracing (CONFIG_FTRACE)",
                     _ => {
                         "tracefs is not mounted here, and this process may not mount it (a \
-                         container?): \
-                         run as root on the host, or mount it (mount -t tracefs tracefs \
-                         /sys/kernel/tracing)"
+                         container?): run as root on the host"
                     }
                 },
             })

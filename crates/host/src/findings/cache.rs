@@ -5,7 +5,7 @@ use floodwall_model::status::{Device, Queue};
 
 use super::facts::Facts;
 use super::found::Found;
-use super::remedy::word;
+use super::remedy::{apply, fstab};
 use super::view::{Disk, disks, writable};
 
 /// The kernel sends flushes and forced writes to a queue.
@@ -16,10 +16,10 @@ fn sends_flushes(queue: &Queue) -> Option<bool> {
 /// FW026: flushes are dropped before they reach a cache that needs them.
 pub(super) fn flushes_dropped(facts: Facts<'_>) -> Option<Found> {
     let mut found = Found::nothing();
-    let mut commands = Vec::new();
+    let mut settings = Vec::new();
     let mut add = |name: &str, evidence: String| {
         found.add(Severity::Critical, name, evidence);
-        commands.push(format!("echo 'write back' > /sys/block/{name}/queue/write_cache"));
+        settings.push(format!("{name}.write_cache=write-back"));
     };
     for disk in disks(facts.status) {
         let says = disk.queue.device_cache.value().filter(|cache| cache.starts_with("write back"));
@@ -44,7 +44,7 @@ pub(super) fn flushes_dropped(facts: Facts<'_>) -> Option<Found> {
             add(&device.name, evidence);
         }
     }
-    found.remedied_by(commands.join(" && "))
+    found.remedied_by(apply(&settings))
 }
 
 /// Parts of the models under which controllers with a cache present their volumes.
@@ -91,7 +91,7 @@ fn controller<'a>(disk: &Disk<'a>) -> Option<(&'a str, &'static str)> {
 /// FW028: mounted without barriers over a cache that loses what it holds.
 pub(super) fn no_barriers(facts: Facts<'_>) -> Option<Found> {
     let mut found = Found::nothing();
-    let mut commands = Vec::new();
+    let mut edits = Vec::new();
     for device in facts.status.devices.iter().filter(|device| writable(device)) {
         let Some(volatile) = volatile_cache(device) else { continue };
         for mount in device.mounts.iter().filter(|mount| !mount.read_only) {
@@ -106,10 +106,10 @@ pub(super) fn no_barriers(facts: Facts<'_>) -> Option<Found> {
             );
             found.add(Severity::Critical, &mount.mountpoint, evidence);
             let back = if mount.filesystem.starts_with("ext") { "barrier=1" } else { "barrier" };
-            commands.push(format!("mount -o remount,{back} {}", word(&mount.mountpoint)));
+            edits.push((mount.mountpoint.as_str(), option.clone(), back.to_owned()));
         }
     }
-    found.remedied_by(commands.join(" && "))
+    found.remedied_by(fstab(&edits))
 }
 
 /// The device, itself or below, whose cache is volatile.
@@ -142,8 +142,7 @@ mod tests {
         let one = found(&machine, "FW026").unwrap();
         insta::assert_snapshot!(one.evidence[0], @"sda: queue/write_cache is 'write through', the \
             disk's cache_type is 'write back'");
-        insta::assert_snapshot!(one.remedy, @"echo 'write back' > \
-            /sys/block/sda/queue/write_cache");
+        insta::assert_snapshot!(one.remedy, @"floodwall apply sda.write_cache=write-back");
         // Believed of a disk that says the same, or says nothing.
         machine.status.devices[0].queue.device_cache = through();
         assert_eq!(found(&machine, "FW026"), None);
@@ -173,7 +172,8 @@ mod tests {
         let one = found(&machine, "FW028").unwrap();
         insta::assert_snapshot!(one.evidence[0], @"/mnt/sda: mounted with barrier=0, and sda has a \
             volatile cache ('write back')");
-        insta::assert_snapshot!(one.remedy, @"mount -o remount,barrier=1 /mnt/sda");
+        insta::assert_snapshot!(one.remedy, @"edit /etc/fstab (/mnt/sda: barrier=1 instead of \
+            barrier=0), then systemctl daemon-reload && systemctl reload /mnt/sda");
         machine.status.devices[0].queue.write_cache = through();
         machine.status.devices[0].queue.device_cache = through();
         assert_eq!(found(&machine, "FW028"), None);

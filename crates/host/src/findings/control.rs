@@ -7,7 +7,7 @@ use floodwall_model::status::Machine;
 
 use super::facts::Facts;
 use super::found::Found;
-use super::remedy::word;
+use super::remedy::{kernel_argument, word};
 use super::view::{rate, size, time, writable};
 use crate::bdi::NO_DEBUGFS;
 
@@ -49,9 +49,9 @@ fn why_not_charged(machine: &Machine) -> Option<String> {
 /// FW034: buffered writes can't be charged to a control group, so no group can be held to its
 /// share.
 pub(super) fn no_cgroup_writeback(facts: Facts<'_>) -> Option<Found> {
-    let evidence = why_not_charged(&facts.status.machine)?;
-    let remedy = "grubby --update-kernel=ALL --args=systemd.unified_cgroup_hierarchy=1   # or in \
-        GRUB_CMDLINE_LINUX; then reboot";
+    let machine = &facts.status.machine;
+    let evidence = why_not_charged(machine)?;
+    let remedy = kernel_argument(machine, "systemd.unified_cgroup_hierarchy=1");
     Some(Found::here(Severity::Note, evidence, remedy))
 }
 
@@ -61,8 +61,7 @@ pub(super) fn no_pressure(facts: Facts<'_>) -> Option<Found> {
     let Reading::Absent(why) = &machine.psi_io_some_avg10_percent else { return None };
     // A tree without any of /proc tells nothing of the kernel.
     let release = machine.kernel.value()?;
-    let remedy =
-        "grubby --update-kernel=ALL --args=psi=1   # or in GRUB_CMDLINE_LINUX; then reboot";
+    let remedy = kernel_argument(machine, "psi=1");
     Some(Found::here(Severity::Note, format!("{why}, on {release}"), remedy))
 }
 
@@ -84,7 +83,8 @@ pub(super) fn no_debugfs(facts: Facts<'_>) -> Option<Found> {
     let remedy = if why == NO_DEBUGFS {
         "grep CONFIG_DEBUG_FS= /boot/config-*   # boot a kernel that has it"
     } else {
-        "mount -t debugfs none /sys/kernel/debug"
+        // Root sees debugfs through a private mount, wherever the kernel lets it.
+        "sudo floodwall status   # on the host, if this is a container"
     };
     Some(Found::here(Severity::Note, evidence, remedy))
 }
@@ -169,8 +169,8 @@ mod tests {
             Reading::Absent("debugfs is not mounted".into());
         insta::assert_snapshot!(found(&machine, "FW036").unwrap().evidence[0], @"debugfs is not \
             mounted: no drain rate is known for 1 of 1 devices");
-        assert!(found(&machine, "FW036").unwrap().remedy.starts_with("mount "));
-        // No mount helps a kernel that has none.
+        assert!(found(&machine, "FW036").unwrap().remedy.starts_with("sudo floodwall "));
+        // Root sees no more of a kernel that has none.
         machine.status.devices[0].dirty_bytes = Reading::Absent(NO_DEBUGFS.into());
         assert!(found(&machine, "FW036").unwrap().remedy.starts_with("grep CONFIG_DEBUG_FS"));
         machine.status.devices[0].dirty_bytes = Reading::Unreadable("needs root (debugfs)".into());

@@ -6,7 +6,7 @@ use floodwall_model::status::MountedOn;
 
 use super::facts::Facts;
 use super::found::Found;
-use super::remedy::{apply, own_share, word};
+use super::remedy::{apply, fstab, own_share, word};
 use super::view::{HARD_DELAY_S, LONG_DRAIN_S, hard_limit, own_limit, size, speed, time, writable};
 
 /// A journal that is committed less often loses more than the flusher's own 35 s would.
@@ -36,6 +36,7 @@ fn mounts<'a>(
 pub(super) fn entangled_journal(facts: Facts<'_>) -> Option<Found> {
     let mut found = Found::nothing();
     let mut commands = Vec::new();
+    let mut edits = Vec::new();
     for (device, mount) in mounts(facts) {
         let mode = option(mount, "data");
         let source = format!("/dev/{}", mount.through.as_deref().unwrap_or(&device.name));
@@ -53,28 +54,35 @@ pub(super) fn entangled_journal(facts: Facts<'_>) -> Option<Found> {
             _ => continue,
         };
         found.add(Severity::Warning, &mount.mountpoint, format!("{}: {why}", mount.mountpoint));
-        commands.push(match (mount.filesystem.as_str(), mode) {
-            (_, Some("journal")) => format!("tune2fs -o ^journal_data {}", word(&source)),
-            ("ext3", _) => format!("tune2fs -o journal_data_writeback {}", word(&source)),
-            _ => format!("mount -o remount,delalloc {}", word(&mount.mountpoint)),
-        });
+        let option = match (mount.filesystem.as_str(), mode) {
+            (_, Some("journal")) => "^journal_data",
+            ("ext3", _) => "journal_data_writeback",
+            _ => {
+                edits.push((mount.mountpoint.as_str(), "nodelalloc".into(), "delalloc".into()));
+                continue;
+            }
+        };
+        commands.push(format!("tune2fs -o {option} {}", word(&source)));
     }
-    found.remedied_by(commands.join(" && "))
+    if !edits.is_empty() {
+        commands.push(fstab(&edits));
+    }
+    found.remedied_by(commands.join("; "))
 }
 
 /// FW030: every write waits for the device.
 pub(super) fn mounted_sync(facts: Facts<'_>) -> Option<Found> {
     let mut found = Found::nothing();
-    let mut commands = Vec::new();
+    let mut edits = Vec::new();
     for (_, mount) in mounts(facts).filter(|(_, mount)| has(mount, "sync")) {
         let evidence = format!(
             "{}: mounted with sync: every write call waits until its data is stored",
             mount.mountpoint
         );
         found.add(Severity::Note, &mount.mountpoint, evidence);
-        commands.push(format!("mount -o remount,async {}", word(&mount.mountpoint)));
+        edits.push((mount.mountpoint.as_str(), "sync".to_owned(), "async".to_owned()));
     }
-    found.remedied_by(commands.join(" && "))
+    found.remedied_by(fstab(&edits))
 }
 
 /// FW031: a mount from a server may hold more dirty than its link carries in 1.5 s.
@@ -143,7 +151,7 @@ pub(super) fn cached_twice(facts: Facts<'_>) -> Option<Found> {
 /// FW033: a journal that is committed seldom.
 pub(super) fn long_commit(facts: Facts<'_>) -> Option<Found> {
     let mut found = Found::nothing();
-    let mut commands = Vec::new();
+    let mut edits = Vec::new();
     for (_, mount) in mounts(facts) {
         let Some(seconds) = option(mount, "commit").and_then(|text| text.parse::<u64>().ok())
         else {
@@ -159,9 +167,10 @@ pub(super) fn long_commit(facts: Facts<'_>) -> Option<Found> {
         found.add(Severity::Note, &mount.mountpoint, evidence);
         found.cost_s(seconds as f64);
         let usual = if mount.filesystem == "btrfs" { 30 } else { 5 };
-        commands.push(format!("mount -o remount,commit={usual} {}", word(&mount.mountpoint)));
+        let (now, usual) = (format!("commit={seconds}"), format!("commit={usual}"));
+        edits.push((mount.mountpoint.as_str(), now, usual));
     }
-    found.remedied_by(commands.join(" && "))
+    found.remedied_by(fstab(&edits))
 }
 
 #[cfg(test)]
@@ -192,10 +201,9 @@ mod tests {
         );
         assert_eq!(remedy("ext3", &["rw", "data=writeback"]), None);
         assert_eq!(remedy("ext4", &["rw", "data=ordered"]), None);
-        assert_eq!(
-            remedy("ext4", &["rw", "nodelalloc"]),
-            Some("mount -o remount,delalloc /mnt/sda".into())
-        );
+        insta::assert_snapshot!(remedy("ext4", &["rw", "nodelalloc"]).unwrap(), @"edit /etc/fstab \
+            (/mnt/sda: delalloc instead of nodelalloc), then systemctl daemon-reload && systemctl \
+            reload /mnt/sda");
         assert_eq!(
             remedy("ext4", &["rw", "data=journal"]),
             Some("tune2fs -o ^journal_data /dev/sda1".into())
@@ -205,16 +213,14 @@ mod tests {
 
     #[test]
     fn fw030_and_fw033_are_mount_options() {
-        assert_eq!(
-            found(&mounted("ext4", &["rw", "sync"]), "FW030").unwrap().remedy,
-            "mount -o remount,async /mnt/sda"
-        );
+        insta::assert_snapshot!(found(&mounted("ext4", &["rw", "sync"]), "FW030").unwrap().remedy,
+            @"edit /etc/fstab (/mnt/sda: async instead of sync), then systemctl \
+            daemon-reload && systemctl reload /mnt/sda");
         assert_eq!(found(&mounted("ext4", &["rw", "sync_fs"]), "FW030"), None);
         let one = found(&mounted("btrfs", &["rw", "commit=300"]), "FW033").unwrap();
-        assert_eq!(
-            (one.cost_s, one.remedy.as_str()),
-            (Some(300.0), "mount -o remount,commit=30 /mnt/sda")
-        );
+        assert_eq!(one.cost_s, Some(300.0));
+        insta::assert_snapshot!(one.remedy, @"edit /etc/fstab (/mnt/sda: commit=30 instead of \
+            commit=300), then systemctl daemon-reload && systemctl reload /mnt/sda");
         assert_eq!(found(&mounted("ext4", &["rw", "commit=30"]), "FW033"), None);
     }
 

@@ -148,7 +148,7 @@ pub(super) fn wbt_target(facts: Facts<'_>) -> Option<Found> {
 /// FW021: a disk is marked as rotating by a driver that can't know, or against its model.
 pub(super) fn rotational_lie(facts: Facts<'_>) -> Option<Found> {
     let mut found = Found::nothing();
-    let mut commands = Vec::new();
+    let mut settings = Vec::new();
     for disk in
         disks(facts.status).into_iter().filter(|disk| disk.queue.rotational == Reading::Value(true))
     {
@@ -176,17 +176,13 @@ pub(super) fn rotational_lie(facts: Facts<'_>) -> Option<Found> {
         } else {
             continue;
         }
-        let wbt = if target.is_empty() {
-            String::new()
-        } else {
-            format!(" && floodwall apply {}.wbt_lat_usec={WBT_FLASH_US}", disk.name)
-        };
-        commands.push(format!("echo 0 > /sys/block/{}/queue/rotational{wbt}", disk.name));
+        settings.push(format!("{}.rotational=0", disk.name));
+        if !target.is_empty() {
+            settings.push(format!("{}.wbt_lat_usec={WBT_FLASH_US}", disk.name));
+        }
     }
     let certain = found.severity() == Severity::Warning;
-    found.remedied_by(
-        commands.join(" && ") + if certain { "" } else { "   # if the storage is flash" },
-    )
+    found.remedied_by(apply(&settings) + if certain { "" } else { "   # if the storage is flash" })
 }
 
 /// FW022: a disk that seeks, without an elevator.
@@ -371,8 +367,8 @@ mod tests {
         insta::assert_snapshot!(one.evidence[0], @"sda: rotational=1 from a hypervisor's disk \
             (driver virtio_blk), which says so of any storage; wbt's target is 75000 µs because \
             of it");
-        insta::assert_snapshot!(one.remedy, @"echo 0 > /sys/block/sda/queue/rotational && \
-            floodwall apply sda.wbt_lat_usec=2000   # if the storage is flash");
+        insta::assert_snapshot!(one.remedy, @"floodwall apply sda.rotational=0 \
+            sda.wbt_lat_usec=2000   # if the storage is flash");
         assert_eq!((one.severity, found(&machine, "FW020")), (Severity::Note, None));
         let mut machine = rotating();
         machine.status.devices[0].model = Reading::Value("CT500 SSD".into());

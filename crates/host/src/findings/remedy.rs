@@ -1,6 +1,6 @@
 //! The remedies of findings: commands that don't cause the next finding.
 
-use floodwall_model::status::{Device, Status};
+use floodwall_model::status::{Device, Machine, Status};
 
 use super::kernel;
 use super::view::{FLUSHER_CHUNK_BYTES, HARD_DELAY_S, LONG_DRAIN_S, prefix, rate, speed};
@@ -97,6 +97,37 @@ pub(super) fn size_and_apply(status: &Status, devices: &[&Device]) -> String {
     format!("floodwall size {rates}{delay} --toml > limits.toml && floodwall apply limits.toml")
 }
 
+/// Adds an argument to the kernel's command line, as the distribution has it done.
+pub(super) fn kernel_argument(machine: &Machine, argument: &str) -> String {
+    // A container has a distribution of its own, and its host's kernel.
+    let own = machine.distribution_ids.value().filter(|_| machine.container.value().is_none());
+    let ids = own.map_or(&[][..], Vec::as_slice);
+    let is = |names: &[&str]| ids.iter().any(|id| names.contains(&id.as_str()));
+    if is(&["debian", "ubuntu"]) {
+        format!(
+            "add {argument} to GRUB_CMDLINE_LINUX in /etc/default/grub, then update-grub and \
+             reboot"
+        )
+    } else if is(&["fedora", "rhel", "centos"]) {
+        format!("grubby --update-kernel=ALL --args={argument}   # then reboot")
+    } else {
+        format!("add {argument} to the kernel's command line, and reboot")
+    }
+}
+
+/// Changes mount options where their manager keeps them: mountpoint, option now, option wanted.
+pub(super) fn fstab(edits: &[(&str, String, String)]) -> String {
+    let each: Vec<String> =
+        edits.iter().map(|(at, now, wanted)| format!("{at}: {wanted} instead of {now}")).collect();
+    // `reload` of a mount unit is a remount with the options of /etc/fstab.
+    let mounts: Vec<String> = edits.iter().map(|(at, ..)| word(at)).collect();
+    format!(
+        "edit /etc/fstab ({}), then systemctl daemon-reload && systemctl reload {}",
+        each.join(", "),
+        mounts.join(" ")
+    )
+}
+
 /// A word for a shell: quoted where it holds anything that the shell would read.
 pub(super) fn word(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-:=,+@%".contains(c);
@@ -134,6 +165,35 @@ mod tests {
         insta::assert_snapshot!(size_and_apply(&machine.status, &[&stick]), @"floodwall size \
             --rate sdc=2.00MB/s --hard-delay 5s --toml > limits.toml && floodwall apply \
             limits.toml");
+    }
+
+    #[test]
+    fn the_kernels_command_line_is_changed_in_the_distributions_way() {
+        let mut machine = Machine::healthy();
+        let mut advice = |ids: &[&str]| {
+            machine.status.machine.distribution_ids =
+                Reading::Value(ids.iter().map(|id| (*id).to_owned()).collect());
+            kernel_argument(&machine.status.machine, "psi=1")
+        };
+        let debian = "add psi=1 to GRUB_CMDLINE_LINUX in /etc/default/grub, then update-grub and \
+                      reboot";
+        let fedora = "grubby --update-kernel=ALL --args=psi=1   # then reboot";
+        assert_eq!(
+            (advice(&["debian"]), advice(&["linuxmint", "ubuntu", "debian"])),
+            (debian.to_owned(), debian.to_owned())
+        );
+        assert_eq!(
+            (advice(&["fedora"]), advice(&["rocky", "rhel", "centos", "fedora"])),
+            (fedora.to_owned(), fedora.to_owned())
+        );
+        let other = "add psi=1 to the kernel's command line, and reboot";
+        assert_eq!(advice(&["alpine"]), other);
+        machine.status.machine.container = Reading::Value("/.dockerenv is there".into());
+        machine.status.machine.distribution_ids = Reading::Value(vec!["debian".into()]);
+        assert_eq!(kernel_argument(&machine.status.machine, "psi=1"), other);
+        machine.status.machine.container = Reading::Absent("none".into());
+        machine.status.machine.distribution_ids = Reading::Absent("no file".into());
+        assert_eq!(kernel_argument(&machine.status.machine, "psi=1"), other);
     }
 
     #[test]

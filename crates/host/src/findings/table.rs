@@ -221,6 +221,37 @@ mod tests {
         }
     }
 
+    /// Whether a text has a kernel file written past the journal, or something mounted by hand.
+    fn is_raw(text: &str) -> bool {
+        let writes = text.find("echo ").is_some_and(|at| text[at..].contains('>'));
+        writes || text.contains("mount -") || text.contains("> /sys/") || text.contains("> /proc/")
+    }
+
+    #[test]
+    fn no_page_has_a_kernel_file_written_by_hand_or_something_mounted() {
+        for check in CHECKS {
+            let part = check.page.split("\n## ").find(|part| part.starts_with("What to do"));
+            for line in part.unwrap().lines() {
+                assert!(!is_raw(line), "{}: {line}", check.id);
+            }
+        }
+    }
+
+    #[test]
+    fn no_check_has_a_kernel_file_written_by_hand_or_something_mounted() {
+        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/findings");
+        let mut checked = 0;
+        for entry in fs::read_dir(sources).unwrap() {
+            let path = entry.unwrap().path();
+            let Ok(text) = fs::read_to_string(&path) else { continue };
+            let code = text.split("#[cfg(test)]").next().unwrap();
+            let raw = code.lines().find(|line| line.contains('"') && is_raw(line));
+            assert_eq!(raw, None, "{}", path.display());
+            checked += code.matches("remedied_by(").count();
+        }
+        assert!(checked > 20, "{checked}");
+    }
+
     #[test]
     fn table_pages_and_index_agree() {
         let index = fs::read_to_string(docs().join("README.md")).unwrap();

@@ -96,6 +96,7 @@ impl Machine {
             window_s: 1.0,
             machine: floodwall_model::status::Machine {
                 kernel: Reading::Value("6.18.0".into()),
+                distribution_ids: absent("/etc/os-release does not exist"),
                 uptime_s: Reading::Value(1e5),
                 cgroup: Reading::Value("v2".into()),
                 cgroup_v1_controllers: Vec::new(),

@@ -12,15 +12,17 @@ use crate::memory::DIRTY_KNOBS;
 use crate::queue;
 
 /// Knobs of a request queue, by file name.
-const QUEUE: [&str; 8] = [
+const QUEUE: [&str; 10] = [
     "async_depth",
     "max_sectors_kb",
     "nomerges",
     "nr_requests",
     "read_ahead_kb",
+    "rotational",
     "rq_affinity",
     "scheduler",
     "wbt_lat_usec",
+    "write_cache",
 ];
 /// Knobs of a backing device, by file name. Its read_ahead_kb is the queue's.
 const BDI: [&str; 7] = [
@@ -128,7 +130,8 @@ mod tests {
         assert_eq!(of_attribute("queue/iosched/fifo_batch"), own("iosched.fifo_batch"));
         assert_eq!(of_attribute("bdi/max_bytes"), own("bdi.max_bytes"));
         assert_eq!(of_attribute("bdi/read_ahead_kb"), own("read_ahead_kb"));
-        assert_eq!(of_attribute("queue/rotational"), None);
+        assert_eq!(of_attribute("queue/rotational"), own("rotational"));
+        assert_eq!(of_attribute("queue/add_random"), None);
         assert_eq!(of_attribute("device/queue_depth"), own("device.queue_depth"));
         assert_eq!(of_attribute("device/timeout"), None);
         for key in ["vm.dirty_ratio", "vm/dirty_ratio"] {

@@ -52,6 +52,8 @@ pub enum Unit {
     Flag,
     /// The name of an elevator.
     Elevator,
+    /// One word of several; those that may be written. A `-` in them stands for a space too.
+    Word(&'static [&'static str]),
     /// An I/O priority: `none`, `be/0` to `be/7`, `rt/0` to `rt/7` or `idle`.
     IoPriority,
     /// `key=value` pairs for one device; the keys.
@@ -74,7 +76,7 @@ impl Unit {
             Self::Nanoseconds => "nanoseconds",
             Self::Count => "count",
             Self::Flag => "flag",
-            Self::Elevator => "choice",
+            Self::Elevator | Self::Word(_) => "choice",
             Self::IoPriority => "I/O priority",
             Self::Keys(_) => "keys",
         }

@@ -85,6 +85,9 @@ fn values(knob: &Knob) -> String {
         Unit::IoPriority => {
             "`none`, `be/0` to `be/7`, `rt/0` to `rt/7` or `idle`; 0 goes first".to_owned()
         }
+        Unit::Word(words) => {
+            words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(" or ")
+        }
         Unit::Elevator => "one of those that the file lists".to_owned(),
         Unit::Keys(keys) => keys.iter().map(|key| format!("{key}=…")).collect::<Vec<_>>().join(" "),
         unit if knob.max == i64::MAX => format!("{} from {}", unit.name(), knob.min),

@@ -112,6 +112,16 @@ pub enum ValueError {
         /// The given text.
         text: String,
     },
+    /// Not one of a choice's words.
+    #[error("{knob}: '{text}' can't be set; give {words}")]
+    NotAWord {
+        /// The knob.
+        knob: &'static str,
+        /// The given text.
+        text: String,
+        /// The words that may be written.
+        words: String,
+    },
     /// A key that the file does not have, or a value that the key does not take.
     #[error("{knob}: '{text}' is not understood; give {keys}")]
     Keys {
@@ -134,6 +144,7 @@ pub fn check(knob: &'static Knob, text: &str, form: Form) -> Result<String, Valu
         Unit::Elevator => name(knob, text),
         Unit::IoPriority => priority(knob, text, form),
         Unit::Flag => flag(knob, text),
+        Unit::Word(words) => word(knob, words, text),
         Unit::Keys(keys) => pairs(knob, keys, text, form),
         Unit::BytesOrMax if text == "max" => Ok(text.to_owned()),
         _ => number(knob, text, form).and_then(|n| in_range(knob, text, n)).map(|n| n.to_string()),
@@ -164,6 +175,20 @@ fn flag(knob: &'static Knob, text: &str) -> Result<String, ValueError> {
         "1" | "on" => Ok("1".to_owned()),
         _ => Err(ValueError::NotAFlag { knob: knob.name, text: text.to_owned() }),
     }
+}
+
+/// A command line needs no quotes with `write-back`; the file has `write back`.
+fn word(
+    knob: &'static Knob,
+    words: &'static [&'static str],
+    text: &str,
+) -> Result<String, ValueError> {
+    let found = words.iter().find(|word| text.replace('-', " ") == word.replace('-', " "));
+    found.map(|word| (*word).to_owned()).ok_or_else(|| ValueError::NotAWord {
+        knob: knob.name,
+        text: text.to_owned(),
+        words: words.join(" or "),
+    })
 }
 
 /// The value in the file's unit, of any size.
@@ -394,6 +419,8 @@ mod tests {
             ("vm.dirty_ratio", "20%", "20"),
             ("bdi.strict_limit", "on", "1"),
             ("scheduler", "mq-deadline", "mq-deadline"),
+            ("write_cache", "write-back", "write back"),
+            ("write_cache", "write back", "write back"),
             ("io.max", "wbps=50MB riops=max", "wbps=50000000 riops=max"),
             ("io.max", "wbps=50MB/s", "wbps=50000000"),
             ("io.max", "max", "rbps=max wbps=max riops=max wiops=max"),
@@ -448,6 +475,9 @@ mod tests {
             ("wbt_lat_usec", "-2"),
             ("bdi.min_ratio_fine", "1000000"),
             ("scheduler", "none\nbfq"),
+            ("write_cache", "write through"),
+            ("write_cache", ""),
+            ("rotational", "2"),
             ("scheduler", "[bfq]"),
             ("bdi.strict_limit", "2"),
             ("wbt_lat_usec", "1500ns"),

@@ -13,10 +13,10 @@ use crate::catalogue::value::{Form, ValueError, check};
 use crate::catalogue::{Knob, Scope, find, knobs, nearest};
 use crate::plan::entry::Entry;
 
-/// Knobs that [`floodwall_host::settings_in_force`] records and that can't be changed: the kernel's
-/// view of a device's write cache. The kernel drops every flush of a cache that it takes for "write
-/// through", and a power cut then loses data.
-const READ_ONLY: [&str; 1] = ["write_cache"];
+/// Knobs that [`floodwall_host::settings_in_force`] records and that a stored setting does not
+/// change: the kernel's view of a device's write cache. The kernel drops every flush of a cache
+/// that it takes for "write through", and a power cut then loses data.
+const RECORDED_ALONE: [&str; 1] = ["write_cache"];
 
 /// One knob, where, and its new value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -128,7 +128,7 @@ impl Change {
     ) -> Result<Vec<(String, Self)>, ChangeError> {
         let mut changes = Vec::new();
         for (name, value) in &setting.0 {
-            if READ_ONLY.contains(&name.as_str()) || is_other_name(setting, name, value) {
+            if RECORDED_ALONE.contains(&name.as_str()) || is_other_name(setting, name, value) {
                 continue;
             }
             let (knob, place) = split(name)?;

@@ -90,7 +90,7 @@ fn queue_rank(knob: &Knob) -> u32 {
         "nr_requests" => 20,
         "async_depth" => 21,
         "iosched.strict_guarantees" => 30,
-        "max_sectors_kb" => 40,
+        "max_sectors_kb" | "rotational" | "write_cache" => 40,
         "read_ahead_kb" => 41,
         "wbt_lat_usec" => 60,
         _ if matches!(knob.scope, Scope::Elevator(_)) => 31,

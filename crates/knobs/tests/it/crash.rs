@@ -55,6 +55,8 @@ const CHANGES: &[&[&str]] = &[
     &["wbt_lat_usec=0", "wbt_lat_usec=2ms", "wbt_lat_usec=-1", "wbt_lat_usec=100"],
     &["rq_affinity=2", "rq_affinity=0"],
     &["nomerges=2"],
+    &["rotational=0"],
+    &["write_cache=write-back"],
     &[
         "bdi.max_ratio_fine=30000",
         "bdi.max_ratio=50",

@@ -10,11 +10,13 @@ use floodwall_testing::disk::{Loop, Saved, read};
 use floodwall_testing::said;
 
 /// In the order in which they are put back: an elevator resets what follows.
-const QUEUE: [&str; 8] = [
+const QUEUE: [&str; 10] = [
     "scheduler",
     "nr_requests",
     "async_depth",
     "max_sectors_kb",
+    "rotational",
+    "write_cache",
     "read_ahead_kb",
     "wbt_lat_usec",
     "rq_affinity",

@@ -320,12 +320,10 @@ findings
   FW021 note      the rotational flag can't be believed
                   vda: rotational=1 from a hypervisor's disk (driver virtio_blk), which says so of
                   any storage; wbt's target is 75000 µs because of it
-            try:  echo 0 > /sys/block/vda/queue/rotational && floodwall apply vda.wbt_lat_usec=2000
-                  # if the storage is flash
+            try:  floodwall apply vda.rotational=0 vda.wbt_lat_usec=2000   # if the storage is flash
   FW034 note      control groups can't hold buffered writes
                   cgroup.controllers of version 2 lacks memory and io
-            try:  grubby --update-kernel=ALL --args=systemd.unified_cgroup_hierarchy=1   # or in
-                  GRUB_CMDLINE_LINUX; then reboot
+            try:  add systemd.unified_cgroup_hierarchy=1 to the kernel's command line, and reboot
   floodwall explain FW001 tells what it means and when to ignore it
 
 [1]  absent: the kernel's tracepoints alone tell that
@@ -463,7 +461,7 @@ not counted for any device above
 findings
   FW035 note      pressure stall information is off
                   /proc/pressure/io does not exist, on 6.1.0-18-cloud-amd64
-            try:  grubby --update-kernel=ALL --args=psi=1   # or in GRUB_CMDLINE_LINUX; then reboot
+            try:  add psi=1 to the kernel's command line, and reboot
   floodwall explain FW035 tells what it means and when to ignore it
 
 [1]  unreadable: /proc/vmstat: Is a directory (os error 21)

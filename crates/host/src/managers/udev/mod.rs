@@ -282,7 +282,7 @@ mod tests {
             of("/usr/lib/cachyos-kyber-tune %k"),
             "%k.iosched.read_lat_nsec %k.iosched.write_lat_nsec"
         );
-        assert_eq!(of("/usr/bin/true /sys/block/sda/queue/rotational"), "");
+        assert_eq!(of("/usr/bin/true /sys/block/sda/queue/add_random"), "");
     }
 
     #[test]

@@ -144,4 +144,39 @@ pub(super) const KNOBS: &[Knob] = &[
         source: "block/blk-sysfs.c queue_nomerges_store",
         ..BASE
     },
+    Knob {
+        name: "rotational",
+        unit: Unit::Flag,
+        max: 1,
+        default: "what the driver says of the medium; 1 for every disk of virtio_blk",
+        resets: &[Reset { knob: "read_ahead_kb", keep: true }],
+        does: "Whether the kernel takes the medium for one that seeks: bfq idles for it, and \
+            filesystems and read-ahead go by it.",
+        quirks: &[
+            "wbt_lat_usec keeps its value: its default was chosen by the flag at boot.",
+            "Since Linux 6.11 a write sets read_ahead_kb back to the device's default; Floodwall \
+             keeps it.",
+        ],
+        source: "block/blk-sysfs.c queue_rotational_store; block/blk-settings.c \
+            blk_apply_bdi_limits",
+        ..BASE
+    },
+    Knob {
+        name: "write_cache",
+        unit: Unit::Word(&["write back"]),
+        max: 0,
+        default: "what the device says of its cache",
+        resets: &[Reset { knob: "read_ahead_kb", keep: true }],
+        does: "Whether the kernel sends flushes: `write back` for a cache that loses its data \
+            with the power.",
+        quirks: &[
+            "Only `write back` can be set (`write-back` on a command line). With `write through` \
+             the kernel drops every flush, and a power cut loses data.",
+            "Since Linux 6.11 a device without a volatile cache keeps reading `write through`.",
+            "Since Linux 6.11 a write sets read_ahead_kb back to the device's default; Floodwall \
+             keeps it.",
+        ],
+        source: "block/blk-sysfs.c queue_wc_store; block/blk-core.c submit_bio_noacct",
+        ..BASE
+    },
 ];

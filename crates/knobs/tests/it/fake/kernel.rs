@@ -97,6 +97,8 @@ impl Kernel {
             ("read_ahead_kb", "64"),
             ("rq_affinity", "1"),
             ("nomerges", "0"),
+            ("rotational", "1"),
+            ("write_cache", "write through"),
         ] {
             kernel.put(&format!("{QUEUE}/{name}"), value);
         }
@@ -360,8 +362,17 @@ impl Kernel {
             }
             return Ok(());
         }
+        if name == "write_cache" {
+            self.put(&path(name), value);
+            self.put(&path("read_ahead_kb"), "128");
+            return Ok(());
+        }
         let number: i64 = value.parse().map_err(|_| Errno::INVAL)?;
         match name {
+            "rotational" => {
+                self.put(&path(name), value);
+                self.put(&path("read_ahead_kb"), "128");
+            }
             "nr_requests" => {
                 if self.busy.get() > 0 {
                     self.busy.set(self.busy.get() - 1);
