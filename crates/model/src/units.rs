@@ -243,7 +243,8 @@ impl Rate {
 impl FromStr for Rate {
     type Err = UnitError;
 
-    /// `66MB/s`, `128MiB/s`, `1Gbit/s`. A gigabit here is 10^9 bits, as on Ethernet.
+    /// `66MB/s`, `128MiB/s`, `1Gbit/s`. A gigabit is 10^9 bits, as on Ethernet; `1Gibit/s` is 1024³
+    /// bits a second.
     fn from_str(text: &str) -> Result<Self, UnitError> {
         let wrong = || UnitError::NotARate(text.into());
         refuse_negative(text, "rate")?;
@@ -257,6 +258,10 @@ impl FromStr for Rate {
                 "m" => 1e6,
                 "g" => 1e9,
                 "t" => 1e12,
+                "ki" => 1024.0,
+                "mi" => 1024.0 * 1024.0,
+                "gi" => 1024.0 * 1024.0 * 1024.0,
+                "ti" => 1024.0 * 1024.0 * 1024.0 * 1024.0,
                 _ => return Err(wrong()),
             };
             return Ok(Rate(number * factor / 8.0));
@@ -428,6 +433,8 @@ mod tests {
     #[test]
     fn rates_in_bits_and_bytes() {
         assert_eq!("1Gbit/s".parse::<Rate>(), Ok(Rate(125e6)));
+        assert_eq!("1Gibit/s".parse::<Rate>(), Ok(Rate(134_217_728.0)));
+        assert_eq!("8kibit/s".parse::<Rate>(), Ok(Rate(1024.0)));
         assert_eq!("66MB/s".parse::<Rate>(), Ok(Rate(66e6)));
         assert!("66MB".parse::<Rate>().is_err());
         assert_eq!(Rate(251e6).to_string(), "251 MB/s");

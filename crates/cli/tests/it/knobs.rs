@@ -356,7 +356,7 @@ fn files_name_settings_as_people_write_them() {
 #[test]
 fn what_size_works_out_can_be_applied_and_presets_have_their_numbers() {
     let machine = Machine::new();
-    let toml = machine.done("size --link 1Gbit/s --delay 0.25s --hard-delay 1.5s --toml");
+    let toml = machine.done("size --link 1Gibit/s --delay 0.25s --hard-delay 1.5s --toml");
     let file = machine.file("sized.toml", &toml);
     machine.done(&format!("apply {file} --yes"));
     assert_eq!(
@@ -369,7 +369,7 @@ fn what_size_works_out_can_be_applied_and_presets_have_their_numbers() {
     let lines = machine.file("sized.conf.toml", &machine.done("size --link 1Gbit/s"));
     let output = machine.piped("apply --dry-run -", &lines);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    assert!(stdout(&output).contains("dirty_ratio 20 -> dirty_bytes 201326592"), "{output:?}");
+    assert!(stdout(&output).contains("dirty_ratio 20 -> dirty_bytes 187500000"), "{output:?}");
     let bare = machine.file("bare.toml", "[settings]\nvm.dirty_bytes = 201326592\n");
     assert!(machine.refused(&format!("apply {bare} --yes"), 2).contains("needs a unit"));
     let bare = machine.file("lines.toml", "vm.dirty_bytes = 201326592\n");
@@ -381,7 +381,7 @@ fn what_size_works_out_can_be_applied_and_presets_have_their_numbers() {
 #[test]
 fn the_published_limits_are_exact() {
     let machine = Machine::new();
-    let arguments = "size --link 1Gbit/s --delay 0.25s --hard-delay 1.5s";
+    let arguments = "size --link 1Gibit/s --delay 0.25s --hard-delay 1.5s";
     let lines = machine.done(arguments);
     assert!(
         lines.contains("\nvm.dirty_background_bytes = 33554432\nvm.dirty_bytes = 201326592\n"),

@@ -142,7 +142,7 @@ fn a_guard_that_runs_is_named() {
 #[test]
 fn what_size_works_out_goes_straight_into_apply() {
     let machine = Machine::with(&[]);
-    let shown = machine.done("size --link 1Gbit/s --apply --yes");
+    let shown = machine.done("size --link 1Gibit/s --apply --yes");
     assert!(shown.contains("vm.dirty_bytes: dirty_ratio 20 -> dirty_bytes 201326592"), "{shown}");
     let vm =
         |name: &str| fs::read_to_string(machine.tree().join("proc/sys/vm").join(name)).unwrap();

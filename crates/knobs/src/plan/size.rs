@@ -7,9 +7,10 @@
 //! memory (page size, RAM, CPUs) ──┘  → what the kernel makes of them, what the defaults would cost
 //! ```
 //!
-//! The rule was published in 2016 for an NFS client on 1 Gbit/s Ethernet, counted as 1024³ / 8
-//! bytes a second. The flusher starts at 0.25 s of that rate (33,554,432 bytes), and writers wait
-//! from 1.5 s (201,326,592 bytes). Pure, but for [`Machine::read`].
+//! The rule was published in 2016 for an NFS client on 1 Gbit/s Ethernet. Its author counted the
+//! link as 1024³ / 8 bytes a second, which is 1 Gibit/s: the flusher starts at 0.25 s of that rate
+//! (33,554,432 bytes), and writers wait from 1.5 s (201,326,592 bytes). Here a link of 1 Gbit/s
+//! carries 125 MB/s. Pure, but for [`Machine::read`].
 
 use std::time::Duration;
 
@@ -168,7 +169,7 @@ pub struct DefaultCost {
     pub drain_s: f64,
 }
 
-/// A link's speed in bytes a second as the published rule counts it: a gigabit is 1024³ bits.
+/// A link's speed in bytes a second: a gigabit is 10^9 bits, a gibibit 1024³.
 ///
 /// # Errors
 /// [`SizeError::NotALink`], [`SizeError::LinkOutOfRange`]; [`SizeError::Unit`] below zero.
@@ -178,19 +179,11 @@ pub fn parse_link(text: &str) -> Result<u64, SizeError> {
         negative @ UnitError::Negative { .. } => SizeError::Unit(negative),
         _ => wrong(),
     })?;
-    let lower = text.to_ascii_lowercase();
-    let unit = lower.trim().strip_suffix("bit/s").ok_or_else(wrong)?;
-    // The same number with powers of 1024 for those of 1000.
-    let powers = match unit.chars().last() {
-        Some('k') => 1,
-        Some('m') => 2,
-        Some('g') => 3,
-        Some('t') => 4,
-        _ => 0,
-    };
-    let bytes = bytes_per_s * 1.024_f64.powi(powers);
-    if bytes >= 1.0 && bytes < u64::MAX as f64 {
-        Ok(bytes.round() as u64)
+    if !text.trim().to_ascii_lowercase().ends_with("bit/s") {
+        return Err(wrong());
+    }
+    if bytes_per_s >= 1.0 && bytes_per_s < u64::MAX as f64 {
+        Ok(bytes_per_s.round() as u64)
     } else {
         Err(SizeError::LinkOutOfRange(text.to_owned()))
     }
@@ -354,7 +347,7 @@ mod tests {
 
     #[test]
     fn the_published_result_is_exact() {
-        let link = parse_link("1Gbit/s").unwrap();
+        let link = parse_link("1Gibit/s").unwrap();
         assert_eq!(link, 1024 * 1024 * 1024 / 8);
         let sizing = size(&[drain("link", link)], DELAYS, MACHINE).unwrap();
         assert_eq!((sizing.hard_bytes, sizing.background_bytes), (201_326_592, 33_554_432));
@@ -367,8 +360,10 @@ mod tests {
 
     #[test]
     fn links_are_bits_and_nothing_else() {
-        assert_eq!(parse_link("100Mbit/s"), Ok(100 * 1024 * 1024 / 8));
-        assert_eq!(parse_link("8kbit/s"), Ok(1024));
+        assert_eq!(parse_link("1Gbit/s"), Ok(125_000_000));
+        assert_eq!(parse_link("100Mbit/s"), Ok(12_500_000));
+        assert_eq!(parse_link("8kbit/s"), Ok(1000));
+        assert_eq!(parse_link("8Kibit/s"), Ok(1024));
         assert_eq!(parse_link("8bit/s"), Ok(1));
         for text in ["1Gbit", "66MB/s", "fast", ""] {
             assert_eq!(parse_link(text), Err(SizeError::NotALink(text.to_owned())));

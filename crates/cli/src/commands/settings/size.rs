@@ -38,8 +38,8 @@ use crate::output;
   floodwall size --device /srv --apply --for 10m
   floodwall size --link 1Gbit/s --toml > limits.toml; floodwall apply limits.toml
 
-A link's gigabit is counted as 1024³ bits, as the published rule does. Several devices get a limit \
-for all of them and a share each.")]
+1Gbit/s is 125 MB/s; the rule published in 2016 counts a gigabit as 1024³ bits, which is 1Gibit/s. \
+Several devices get a limit for all of them and a share each.")]
 pub(crate) struct SizeArgs {
     /// A network link's speed, such as 1Gbit/s; may be repeated
     #[arg(long, value_name = "[NAME=]SPEED", value_parser = link)]
