@@ -79,12 +79,17 @@ pub struct Disk {
 
 impl Disk {
     /// Whether floods or a backlog explain a wait: more is written than the disk drains, or has
-    /// been. A disk whose drain rate is unknown counts as outrun by any flood.
+    /// been. A disk whose drain rate is unknown counts as outrun by any flood. Beside a flood a
+    /// backlog explains a wait that is at most twice as long as it takes to drain: some of it was
+    /// written while the victim waited.
     #[must_use]
     pub fn is_outrun(&self) -> bool {
         let dirtied: f64 = self.floods.iter().map(|flood| flood.dirtied_bytes_per_s).sum();
         let drains = self.drain.rate_bytes_per_s.value().copied().unwrap_or(0.0);
-        self.is_backlogged || !self.floods.is_empty() && dirtied >= drains
+        let drained_s = self.drain.now_s.value().copied().unwrap_or(0.0);
+        let explains = |victim: &Victim| 2.0 * drained_s >= victim.longest_s();
+        self.is_backlogged
+            || !self.floods.is_empty() && (dirtied >= drains || self.victims.iter().any(explains))
     }
 }
 
@@ -112,6 +117,14 @@ pub struct Victim {
     /// How long the oldest wait that has not ended has lasted: at least, as it may have begun
     /// before the look; 0 if there is none.
     pub oldest_s: f64,
+}
+
+impl Victim {
+    /// A typical wait, or the one that has not ended if that is longer, in seconds.
+    #[must_use]
+    pub fn longest_s(&self) -> f64 {
+        self.median_s.unwrap_or(0.0).max(self.oldest_s)
+    }
 }
 
 /// What a process waits for.

@@ -9,6 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
 use floodwall_daemon::socket::{self, Reply, Request};
@@ -29,6 +30,13 @@ const WINDOW: Duration = Duration::from_millis(1250);
 
 /// Where control groups of version 2 are mounted.
 const CGROUPS: &str = "/sys/fs/cgroup";
+
+/// What the probe calls a process whose name it has not learnt in time (probe `OpenFiles::name`).
+const NAMELESS: &str = "gone";
+/// The parent of all threads of the kernel's (kernel/kthread.c).
+const KTHREADD: u32 = 2;
+/// Such threads that do what others ask for: clients of NFS and SMB, and users of loop devices.
+const SERVERS: [&str; 3] = ["nfsd", "ksmbd", "kworker/"];
 
 /// Commands of Floodwall's that load a disk on purpose. All others look or steer.
 const LOADS: [&str; 5] = ["bench", "compare", "tune", "size", bench::FLOOD_COMMAND];
@@ -55,6 +63,7 @@ impl Seen {
         status: &mut Status,
         snapshot: &Snapshot,
         unseen: Vec<String>,
+        guarded: Guarded,
         is_root: bool,
     ) -> Self {
         let sees_waits = snapshot.source != SourceKind::Proc;
@@ -63,18 +72,23 @@ impl Seen {
             || Reading::Absent("the kernel does not tell pressure".to_owned()),
             |waited| Reading::Value((100.0 * waited.as_secs_f64() / status.window_s).min(100.0)),
         );
-        let unseen = if sees_waits || is_root {
+        let mut unseen = if sees_waits || is_root {
             unseen
         } else {
             status.root_would_add.insert(0, "who waits for a disk, and how long".to_owned());
             vec!["that needs root".to_owned()]
         };
+        let guarded = guarded.by_now();
+        if guarded.is_none() {
+            unseen.push("which disks a guard steers: it did not answer during the look".to_owned());
+        }
+        let house = users.iter().filter(|user| keeps_house(root, user)).map(|user| user.pid);
         let groups = writing_groups(&users);
         Self {
-            own: own(root, snapshot),
+            own: own(root, snapshot).into_iter().chain(house).collect(),
             group_memory: group_memory(root, &groups),
             limited_groups: groups.into_iter().filter(|group| is_limited(root, group)).collect(),
-            guarded: if is_root && root.is_live() { guarded() } else { Vec::new() },
+            guarded: guarded.unwrap_or_default(),
             source: snapshot.source.name(),
             users,
             is_root,
@@ -114,13 +128,14 @@ pub(super) fn look(root: &SysRoot) -> anyhow::Result<(Status, Seen, Probe)> {
     if probe.source() != SourceKind::Proc {
         probe.warm_up(&never)?;
     }
+    let guarded = Guarded::ask(root, is_root);
     let before = Observation::read(root);
     probe.wait(WINDOW, &never)?;
     let mut snapshot = probe.snapshot()?;
     let after = before.read_again(root);
     let mut status = status(root, &before, &after, snapshot.window.as_secs_f64(), is_root);
-    snapshot.processes.retain(|process| !process.is_flusher());
-    let seen = Seen::new(root, &mut status, &snapshot, unseen(&probe), is_root);
+    snapshot.processes.retain(|process| !process.is_flusher() && is_known(process));
+    let seen = Seen::new(root, &mut status, &snapshot, unseen(&probe), guarded, is_root);
     Ok((status, seen, probe))
 }
 
@@ -137,6 +152,12 @@ pub(super) fn own(root: &SysRoot, snapshot: &Snapshot) -> Vec<u32> {
     own
 }
 
+/// Whether a process has a name. One that ended before anyone asked for it has none, and nobody can
+/// do anything about it.
+fn is_known(process: &ProcessUse) -> bool {
+    process.name != NAMELESS
+}
+
 /// A process of which some threads flood while others wait counts as two users of its disk.
 fn threads_apart(users: Vec<DiskUser>, snapshot: &Snapshot) -> Vec<DiskUser> {
     let apart = |mut waits: DiskUser| {
@@ -147,6 +168,7 @@ fn threads_apart(users: Vec<DiskUser>, snapshot: &Snapshot) -> Vec<DiskUser> {
             waited_s: 0.0,
             committing_s: 0.0,
             commits: 0,
+            waits_for_commits: true,
             median_s: None,
             oldest_s: 0.0,
             dirtied_bytes: flooded,
@@ -180,6 +202,28 @@ fn is_limited(root: &SysRoot, group: &str) -> bool {
         || file("memory.high").is_some_and(|high| high.trim() != "max")
 }
 
+/// The disks that a guard steers, asked for while a look lasts.
+pub(super) struct Guarded(Option<Receiver<Vec<String>>>);
+
+impl Guarded {
+    /// Asks. Only root may, and only on this machine.
+    pub(super) fn ask(root: &SysRoot, is_root: bool) -> Self {
+        Self((is_root && root.is_live()).then(|| in_background(guarded)))
+    }
+
+    /// The answer; `None` if the guard has not given it yet.
+    fn by_now(self) -> Option<Vec<String>> {
+        self.0.map_or(Some(Vec::new()), |answer| answer.try_recv().ok())
+    }
+}
+
+/// Asks while the look lasts. Who does not answer by then is left alone, and ends with the process.
+fn in_background<T: Send + 'static>(ask: impl FnOnce() -> T + Send + 'static) -> Receiver<T> {
+    let (answer, answered) = mpsc::sync_channel(1);
+    std::thread::spawn(move || answer.send(ask()));
+    answered
+}
+
 /// The disks that the guard steers. One that only rehearses, or guards a simulated machine, steers
 /// none.
 fn guarded() -> Vec<String> {
@@ -199,6 +243,17 @@ fn is_own(root: &SysRoot, pid: u32) -> bool {
     program == Some("floodwall") && !words.next().is_some_and(|word| LOADS.contains(&word))
 }
 
+/// Whether a user of a disk is a thread of the kernel's for its own purposes: it writes a journal
+/// (jbd2), or empty inode tables of a new filesystem (ext4lazyinit). Nobody waits for it as such.
+fn keeps_house(root: &SysRoot, user: &DiskUser) -> bool {
+    let file = |name: &str| root.read(&format!("/proc/{}/{name}", user.pid)).into_value();
+    let parent = file("status").and_then(|status| {
+        status.lines().find_map(|line| line.strip_prefix("PPid:")?.trim().parse().ok())
+    });
+    let is_kernels = parent == Some(KTHREADD) && file("cmdline").is_some_and(|it| it.is_empty());
+    is_kernels && !SERVERS.iter().any(|name| user.name.starts_with(name))
+}
+
 #[cfg(test)]
 mod tests {
     use floodwall_testing::tree::put;
@@ -207,23 +262,50 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn a_process_that_waits_and_floods_counts_twice() {
-        let disk = DeviceId { major: 8, minor: 0 };
-        let user = DiskUser {
-            pid: 7,
-            name: "mysqld".to_owned(),
-            disk,
+    const DISK: DeviceId = DeviceId { major: 8, minor: 0 };
+
+    fn user(pid: u32, name: &str) -> DiskUser {
+        DiskUser {
+            pid,
+            name: name.to_owned(),
+            disk: DISK,
             waited_s: 1.0,
             committing_s: 1.0,
             commits: 3,
+            waits_for_commits: true,
             median_s: Some(0.3),
             oldest_s: 0.0,
             dirtied_bytes: 100,
             group: Reading::Absent(String::new()),
-        };
+        }
+    }
+
+    #[test]
+    fn threads_of_the_kernels_are_no_victims_unless_they_serve() {
+        let dir = tempfile::tempdir().unwrap();
+        let users = [
+            (10, "jbd2/sda1-8", 2, "", true),
+            (11, "ext4lazyinit", 2, "", true),
+            (12, "nfsd", 2, "", false),
+            (13, "kworker/u8:2-loop8", 2, "", false),
+            (14, "jbd2/sda1-8", 1, "jbd2/sda1-8\0", false),
+        ];
+        for (pid, _, parent, words, _) in users {
+            put(&dir.path().join(format!("proc/{pid}/status")), &format!("PPid:\t{parent}\n"));
+            put(&dir.path().join(format!("proc/{pid}/cmdline")), words);
+        }
+        let root = SysRoot::new(dir.path()).unwrap();
+        for (pid, name, .., keeps) in users {
+            assert_eq!(keeps_house(&root, &user(pid, name)), keeps, "{name}");
+        }
+        assert!(!keeps_house(&root, &user(15, "gone")));
+    }
+
+    #[test]
+    fn a_process_that_waits_and_floods_counts_twice() {
+        let user = user(7, "mysqld");
         let parts = |flooded_bytes: Option<u64>| {
-            let device = Some(disk);
+            let device = Some(DISK);
             let process = ProcessUse { pid: 7, device, flooded_bytes, ..ProcessUse::default() };
             let window = Duration::from_secs(1);
             let snapshot = Snapshot {
@@ -245,6 +327,13 @@ mod tests {
         assert_eq!(parts(Some(90)), [(3, 10), (0, 90)]);
         assert_eq!(parts(Some(0)), [(3, 100)]);
         assert_eq!(parts(None), [(3, 100)]);
+    }
+
+    #[test]
+    fn a_guard_that_hangs_holds_nothing_up() {
+        let (_hangs, until) = mpsc::channel::<()>();
+        assert!(in_background(move || until.recv()).try_recv().is_err());
+        assert_eq!(in_background(|| 7).recv(), Ok(7));
     }
 
     #[test]

@@ -13,6 +13,7 @@
 
 use std::cell::RefCell;
 use std::io::{self, Write};
+use std::mem;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -31,7 +32,7 @@ use floodwall_probe::{Probe, Snapshot, SourceKind};
 use floodwall_report::status::{Style, json, json_line, text};
 use floodwall_report::why::sentence;
 
-use crate::commands::look::{Seen, unseen};
+use crate::commands::look::{Guarded, Seen, unseen};
 use crate::commands::{check_captured, columns};
 use crate::exit::{Exit, UsageError};
 use crate::{ascii, signals, terminal};
@@ -189,6 +190,7 @@ fn show(
     let mut then = clock.now();
     let mut before = Observation::read(root);
     let surroundings = Surroundings::read(root);
+    let mut guarded = Guarded::ask(root, screen.is_root);
     while clock.wait(window) {
         let now = clock.now();
         // During hours of watching, devices may be exchanged below a mount.
@@ -200,7 +202,8 @@ fn show(
         surroundings.judge(&mut status, clock.now_unix_s(), seen.as_ref().map(|seen| &seen.0));
         let diagnosis = seen.map(|(snapshot, unseen)| {
             who::add(root, &mut status, &snapshot);
-            let seen = Seen::new(root, &mut status, &snapshot, unseen, screen.is_root);
+            let asked = mem::replace(&mut guarded, Guarded::ask(root, screen.is_root));
+            let seen = Seen::new(root, &mut status, &snapshot, unseen, asked, screen.is_root);
             diagnose(seen.as_look(&status), &About::Machine)
         });
         match (args.json, args.watch) {

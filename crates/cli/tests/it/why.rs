@@ -141,6 +141,7 @@ fn advice(machine: &Machine) -> String {
         waited_s: 0.0,
         committing_s: 0.0,
         commits: 0,
+        waits_for_commits: true,
         median_s: None,
         oldest_s: 0.0,
         dirtied_bytes: 400_000_000,

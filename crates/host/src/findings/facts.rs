@@ -93,22 +93,17 @@ pub struct DiskUser {
     pub committing_s: f64,
     /// Commits that ended or were under way at the window's end.
     pub commits: u64,
-    /// Median of its commits that ended, or of its reads if it [waits for
-    /// these](Self::waits_for_commits), in seconds; `None` if none ended.
+    /// Whether its longest waits are those for commits: a typical one, or one under way. Else they
+    /// are those for reads.
+    pub waits_for_commits: bool,
+    /// Median of its commits that ended, or of its reads if it waits for these, in seconds; `None`
+    /// if none ended.
     pub median_s: Option<f64>,
-    /// How long the oldest commit or read under way at the window's end has lasted, at least, in
-    /// seconds; 0 without one.
+    /// How long the oldest commit (or read, if it waits for these) under way at the window's end
+    /// has lasted, at least, in seconds; 0 without one.
     pub oldest_s: f64,
     /// Page cache that it dirtied, in bytes.
     pub dirtied_bytes: u64,
     /// Its control group of version 2 ([`crate::task::read_group`]).
     pub group: Reading<String>,
-}
-
-impl DiskUser {
-    /// Whether it waits for commits more than for reads.
-    #[must_use]
-    pub fn waits_for_commits(&self) -> bool {
-        self.committing_s * 2.0 >= self.waited_s
-    }
 }

@@ -196,6 +196,7 @@ mod tests {
             waited_s,
             committing_s: waited_s,
             commits,
+            waits_for_commits: true,
             median_s: (waited_s > 0.0).then_some(waited_s),
             oldest_s: 0.0,
             dirtied_bytes,

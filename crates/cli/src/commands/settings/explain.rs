@@ -45,7 +45,7 @@ pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<Exit> {
     } else {
         manual::render(&explained(&args.name.join(" "))?, style)
     };
-    output::result(&text)?;
+    output::screen(&text)?;
     Ok(Exit::Done)
 }
 

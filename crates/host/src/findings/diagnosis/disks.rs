@@ -32,7 +32,7 @@ const LONG_BACKLOG_S: f64 = 1.0;
 pub(super) fn disks(status: &Status, users: &[DiskUser]) -> Vec<Disk> {
     let used: BTreeSet<DeviceId> = users.iter().map(|user| user.disk).collect();
     let mut disks: Vec<Disk> = used.into_iter().filter_map(|id| disk(status, users, id)).collect();
-    let waits = |disk: &Disk| disk.victims.iter().map(longest).fold(0.0, f64::max);
+    let waits = |disk: &Disk| disk.victims.iter().map(Victim::longest_s).fold(0.0, f64::max);
     let floods = |disk: &Disk| disk.floods.iter().map(|f| f.dirtied_bytes_per_s).sum::<f64>();
     disks.sort_by(|a, b| {
         let by_wait = waits(b).total_cmp(&waits(a));
@@ -68,8 +68,8 @@ fn disk(status: &Status, users: &[DiskUser], id: DeviceId) -> Option<Disk> {
     };
     let least_s = if disk.is_outrun() { BESIDE_FLOOD_S } else { ALONE_S };
     let waiting = users.iter().filter(|user| user.disk == id && !is_flood(status, user));
-    disk.victims = waiting.map(victim).filter(|victim| longest(victim) >= least_s).collect();
-    disk.victims.sort_by(|a, b| longest(b).total_cmp(&longest(a)));
+    disk.victims = waiting.map(victim).filter(|victim| victim.longest_s() >= least_s).collect();
+    disk.victims.sort_by(|a, b| b.longest_s().total_cmp(&a.longest_s()));
     // A flood of a device on top of it matters here only if a process waits.
     let is_here = flooding.iter().any(|user| user.disk == id);
     disk.verdict = match (disk.victims.is_empty(), is_here && disk.is_outrun()) {
@@ -151,15 +151,10 @@ fn mounts(device: &Device) -> Vec<String> {
 fn victim(user: &DiskUser) -> Victim {
     Victim {
         process: process(user),
-        waits_for: if user.waits_for_commits() { Wait::Commits } else { Wait::Reads },
+        waits_for: if user.waits_for_commits { Wait::Commits } else { Wait::Reads },
         median_s: user.median_s,
         oldest_s: user.oldest_s,
     }
-}
-
-/// A typical wait, or the one under way if that is longer.
-pub(super) fn longest(victim: &Victim) -> f64 {
-    victim.median_s.unwrap_or(0.0).max(victim.oldest_s)
 }
 
 fn flood(user: &DiskUser, window_s: f64) -> Flood {

@@ -21,6 +21,7 @@ fn waits(pid: u32, name: &str, disk: DeviceId, median_s: f64) -> DiskUser {
         waited_s: 1.8,
         committing_s: 1.8,
         commits: 4,
+        waits_for_commits: true,
         median_s: Some(median_s),
         oldest_s: 0.1,
         dirtied_bytes: 64 << 10,
@@ -33,6 +34,7 @@ fn floods(pid: u32, name: &str, disk: DeviceId, bytes_per_s: u64) -> DiskUser {
         waited_s: 0.0,
         committing_s: 0.0,
         commits: 0,
+        waits_for_commits: true,
         median_s: None,
         oldest_s: 0.0,
         dirtied_bytes: 2 * bytes_per_s,
@@ -145,6 +147,21 @@ fn a_short_wait_beside_a_flood_is_no_stall() {
     // Its median says nothing of a commit that is stuck.
     scene.users[0].oldest_s = 1.9;
     assert_eq!(scene.diagnosis().verdict, Verdict::Stalling);
+}
+
+#[test]
+fn a_backlog_that_takes_half_as_long_as_the_wait_explains_it_beside_a_flood() {
+    let mut scene = flooded();
+    // It drains 200 MB/s, more than is dirtied.
+    scene.users[1].dirtied_bytes = 2 * 110_000_000;
+    let is_outrun = |scene: &Scene| scene.diagnosis().disks[0].is_outrun();
+    scene.machine.backlog(50_000_000);
+    assert!(is_outrun(&scene), "250 ms, beside a wait of 457 ms");
+    scene.machine.backlog(40_000_000);
+    assert!(!is_outrun(&scene));
+    scene.machine.backlog(50_000_000);
+    scene.users.truncate(1);
+    assert!(!is_outrun(&scene), "nothing floods it");
 }
 
 #[test]
