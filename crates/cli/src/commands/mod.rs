@@ -3,6 +3,7 @@
 pub(crate) mod bench;
 mod columns;
 pub(crate) mod compare;
+mod cut;
 pub(crate) mod fix;
 pub(crate) mod guard;
 pub(crate) mod lab;

@@ -33,11 +33,10 @@ use floodwall_report::status::{Style, json, json_line, text};
 use floodwall_report::why::sentence;
 
 use crate::commands::look::{Guarded, Seen, unseen};
-use crate::commands::{check_captured, columns};
+use crate::commands::{check_captured, columns, cut};
 use crate::exit::{Exit, UsageError};
 use crate::{ascii, signals, terminal};
 
-mod cut;
 mod guards;
 mod surroundings;
 mod who;
@@ -162,7 +161,8 @@ pub(crate) fn run(args: &StatusArgs, origin: Instant) -> anyhow::Result<Exit> {
     let stop = if args.watch.is_some() { Some(signals::stop_flag()?) } else { None };
     let mut out = io::stdout().lock();
     let is_root = rustix::process::geteuid().is_root();
-    let screen = Screen { height: terminal::height(), style: terminal::style(), is_root };
+    // Its size may change while it is watched.
+    let screen = || Screen { height: terminal::height(), style: terminal::style(), is_root };
     let mut probe = if root.is_live() { Probe::open(None).ok() } else { None };
     let never = AtomicBool::new(false);
     // Counters need no time to settle.
@@ -171,7 +171,7 @@ pub(crate) fn run(args: &StatusArgs, origin: Instant) -> anyhow::Result<Exit> {
         probe = None;
     }
     let probe = RefCell::new(probe);
-    match show(args, &root, &Real { origin, stop, probe }, &mut out, screen) {
+    match show(args, &root, &Real { origin, stop, probe }, &mut out, &screen) {
         // `| head` and a closed terminal are the reader's choice.
         Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(Exit::Done),
         other => other.map(|()| Exit::Done).context("can't write to stdout"),
@@ -184,15 +184,16 @@ fn show(
     root: &SysRoot,
     clock: &dyn Clock,
     out: &mut dyn Write,
-    screen: Screen,
+    screen: &dyn Fn() -> Screen,
 ) -> io::Result<()> {
     let mut window = args.seconds;
     let mut then = clock.now();
     let mut before = Observation::read(root);
     let surroundings = Surroundings::read(root);
-    let mut guarded = Guarded::ask(root, screen.is_root);
+    let mut guarded = Guarded::ask(root, screen().is_root);
     while clock.wait(window) {
         let now = clock.now();
+        let screen = screen();
         // During hours of watching, devices may be exchanged below a mount.
         let after =
             if args.watch.is_some() { Observation::read(root) } else { before.read_again(root) };
@@ -202,7 +203,7 @@ fn show(
         surroundings.judge(&mut status, clock.now_unix_s(), seen.as_ref().map(|seen| &seen.0));
         let diagnosis = seen.map(|(snapshot, unseen)| {
             who::add(root, &mut status, &snapshot);
-            let asked = mem::replace(&mut guarded, Guarded::ask(root, screen.is_root));
+            let asked = mem::replace(&mut guarded, Guarded::ask(root, screen().is_root));
             let seen = Seen::new(root, &mut status, &snapshot, unseen, asked, screen.is_root);
             diagnose(seen.as_look(&status), &About::Machine)
         });
@@ -227,7 +228,12 @@ fn show(
         let Some(interval) = args.watch else { break };
         (window, then, before) = (interval, now, after);
     }
-    Ok(())
+    // The cut page has no line end of its own.
+    if args.watch.is_some() && screen().height.is_some() && !args.json {
+        writeln!(out)
+    } else {
+        Ok(())
+    }
 }
 
 /// The sentence that `why` prints, the status, and the guards.

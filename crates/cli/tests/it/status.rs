@@ -1,6 +1,8 @@
 //! `floodwall status` on this machine and on captured ones.
 
-use floodwall_testing::tree::hosts;
+use std::process::Command;
+
+use floodwall_testing::tree::{host, hosts};
 use serde_json::Value;
 
 use crate::{floodwall, stderr, stdout};
@@ -65,4 +67,41 @@ fn a_root_that_does_not_exist_is_named() {
     let output = floodwall(&["status", "--root", &missing]);
     assert_ne!(output.status.code(), Some(0));
     assert!(stderr(&output).contains(&missing), "{}", stderr(&output));
+}
+
+#[test]
+fn text_is_ascii_where_the_locale_is_not_utf8_and_json_never_changes() {
+    let root = host("server-md-crypt-lvm");
+    let shown = |locale: &str, more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_floodwall"));
+        command.args(["status", "--seconds", "0.1", "--root"]).arg(&root).args(more);
+        command.env("LC_ALL", locale).output().unwrap().stdout
+    };
+    assert!(!shown("C.UTF-8", &[]).is_ascii());
+    let plain = shown("C", &[]);
+    assert!(plain.is_ascii(), "{}", String::from_utf8_lossy(&plain));
+    assert!(!shown("C", &["--json"]).is_ascii());
+    let help = Command::new(env!("CARGO_BIN_EXE_floodwall"))
+        .args(["bench", "--help"])
+        .env("LC_ALL", "C")
+        .output()
+        .unwrap();
+    assert!(help.status.success() && help.stdout.is_ascii() && !help.stdout.is_empty());
+}
+
+#[test]
+fn tables_fit_the_columns_that_the_environment_tells() {
+    let root = host("server-md-crypt-lvm");
+    let widest = |columns: Option<&str>| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_floodwall"));
+        command.args(["status", "--seconds", "0.1", "--root"]).arg(&root).env("LC_ALL", "C.UTF-8");
+        match columns {
+            Some(columns) => command.env("COLUMNS", columns),
+            None => command.env_remove("COLUMNS"),
+        };
+        let text = stdout(&command.output().unwrap());
+        text.lines().map(|line| line.chars().count()).max().unwrap()
+    };
+    assert!(widest(Some("80")) <= 80);
+    assert!((81..=100).contains(&widest(None)));
 }

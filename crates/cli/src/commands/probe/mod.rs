@@ -6,6 +6,8 @@
 //! ```
 
 mod json;
+#[cfg(test)]
+mod tests;
 mod text;
 mod users;
 mod who;
@@ -13,7 +15,7 @@ mod who;
 pub(crate) use users::disk_users;
 pub(crate) use who::{waiters, writers};
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -23,7 +25,7 @@ use floodwall_model::units::parse_duration;
 use floodwall_model::{DeviceId, printable};
 use floodwall_probe::{Probe, SourceKind, device};
 
-use crate::commands::columns;
+use crate::commands::{columns, cut};
 use crate::exit::{Exit, MissingError, UsageError};
 use crate::{ascii, output, signals, terminal};
 
@@ -115,7 +117,8 @@ pub(crate) fn run(args: &ProbeArgs) -> anyhow::Result<Exit> {
         output::notice(&format!("floodwall: can't see {blind}"));
     }
     let mut out = io::stdout().lock();
-    let clear = out.is_terminal() && !args.json;
+    // One table alone may scroll.
+    let is_redrawn = !args.json && args.count != Some(1);
     let mut shown = 0;
     while args.count.is_none_or(|count| shown < count) {
         probe.wait(args.interval, &stop)?;
@@ -130,10 +133,18 @@ pub(crate) fn run(args: &ProbeArgs) -> anyhow::Result<Exit> {
         let page = if args.json {
             printable::json(&json::line(&snapshot, probe.blind())?).into_owned()
         } else {
-            let page = text::page(&snapshot, terminal::style());
+            let style = terminal::style();
+            let page = text::page(&snapshot, style);
             let page = printable::lines(&page);
             let page = ascii::localised(&page);
-            if clear { format!("{CLEAR}{page}") } else { page.into_owned() }
+            match terminal::height().filter(|_| is_redrawn) {
+                Some(height) => {
+                    // Room for the prompt after the last one.
+                    let lines = height.saturating_sub(1);
+                    format!("{CLEAR}{}\n", cut::to_screen(&page, lines, style.width))
+                }
+                None => page.into_owned(),
+            }
         };
         match out.write_all(page.as_bytes()).and_then(|()| out.flush()) {
             // `| head` and a closed terminal are the reader's choice.
