@@ -149,7 +149,7 @@ fn assert_agreement(document: &Document) {
         ("victim_iops", (head.as_str(), format!("{operations} beside the flood"))),
         ("victim_p99_us", ("p99", "p99".to_owned())),
         ("victim_slowest_us", ("slowest", "slowest".to_owned())),
-        ("dead_share", ("seconds dead", "seconds dead".to_owned())),
+        ("dead_share", ("seconds stalled", "seconds stalled".to_owned())),
         ("flood_bytes_per_s", ("flood keeps", "flood".to_owned())),
         ("burst_bytes_per_s", ("bursts keep", "bursts".to_owned())),
     ]);
@@ -249,7 +249,7 @@ fn assert_agreement(document: &Document) {
                     format!("{card_name} from {before} to {value}")
                 }
                 "dead_share" if verdict == "better" => {
-                    format!("dead seconds {value} of the time instead of {before}")
+                    format!("stalled seconds {value} of the time instead of {before}")
                 }
                 "flood_bytes_per_s" => {
                     format!(

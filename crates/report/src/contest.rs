@@ -15,6 +15,7 @@ use crate::schema::Document;
 use crate::schema::contest::{Contender, Contest};
 use crate::status;
 use crate::status::table::Column;
+use crate::study::Study;
 use crate::text::{WIDTH, paragraph};
 use crate::told;
 use crate::verdict::Words;
@@ -27,13 +28,17 @@ const FIGURE: usize = 24;
 /// Rows of a search's table at most: the reference, the recommended one, the frontier.
 const ROWS: usize = 16;
 
-/// Machine, table, real differences, notes; for a search the frontier and, last, the
+/// The heading, machine, table, real differences, notes; for a search the frontier and, last, the
 /// recommendation.
 #[must_use]
 pub fn text(document: &Document, width: usize) -> String {
     let room = width.min(WIDTH);
     let Some(contest) = &document.contest else { return String::new() };
     let mut out = String::new();
+    if let Some(heading) = Study::of(document, "").headline() {
+        paragraph(&mut out, "", &heading, 0, room);
+        out.push('\n');
+    }
     paragraph(&mut out, "", &view::title(document), 0, room);
     for (label, text) in view::facts(document).into_iter().filter(|(label, _)| *label != "run") {
         paragraph(&mut out, label, &text, 10, room);
@@ -92,7 +97,7 @@ fn table(out: &mut String, document: &Document, contest: &Contest, rows: &[usize
         Column::figures(&operations, FIGURE),
         Column::figures("p99", FIGURE),
         Column::figures("slowest", FIGURE).rank(2),
-        Column::figures("dead", FIGURE).rank(1),
+        Column::figures("stalled", FIGURE).rank(1),
         Column::figures("victim_kept", FIGURE),
         Column::figures("flood_kept", FIGURE),
         Column::figures("burst_kept", FIGURE).rank(3),
@@ -125,7 +130,7 @@ fn cells(contender: &Contender) -> Vec<String> {
     let Some(s) = &contender.summary else { return vec!["failed".into()] };
     let phase = s.both.as_ref().or(s.victim.as_ref());
     let or_unknown = |text: Option<String>| text.unwrap_or_else(|| UNKNOWN.into());
-    let dead = contender.dead_share().map(|d| format!("{}%", percent(d)));
+    let dead = contender.dead_share().map(|d| format!("{} %", percent(d)));
     vec![
         or_unknown(phase.and_then(|p| p.iops).map(count)),
         or_unknown(phase.and_then(|p| p.operation_us?.p99).map(duration_us)),
@@ -140,8 +145,8 @@ fn cells(contender: &Contender) -> Vec<String> {
 fn share(e: &Estimate) -> String {
     let value = percent(e.value);
     e.ends().map_or_else(
-        || format!("{value}%"),
-        |(low, high)| format!("{value}% ({}–{})", percent(low), percent(high)),
+        || format!("{value} %"),
+        |(low, high)| format!("{value} % ({}–{})", percent(low), percent(high)),
     )
 }
 
@@ -310,26 +315,28 @@ mod tests {
     #[test]
     fn a_comparison() {
         insta::assert_snapshot!(shown(&contest(None)), @"
+2 settings beside default: 1 better in something and worse in nothing, 1 failed
+
 copy-vs-database: a database commits (4 threads, 16 KiB, fsync) while one large file is written
 beside it
 machine   Linux 6.18.5, 4 CPUs, 16 GiB RAM, Debian GNU/Linux 12 (bookworm)
 device    sda (ATA ST1000DM003, 932 GiB, seeks), ext4 on sda1 on sda
 setting   dirty limit 20 %, background 10 %, scheduler mq-deadline, nr_requests 256, wbt 75 ms
 
-           commits/s      p99  slowest  dead     victim_kept   flood_kept       burst_kept
-default         40.8   1.17 s   3.20 s   75%  2.7% (1.6–4.6)  87% (86–88)        reference
-2010-15MB        301  12.1 ms   3.20 s    0%     20% (20–20)  87% (86–88)  100% (95.7–105)
+           commits/s      p99  slowest  stalled      victim_kept    flood_kept        burst_kept
+default         40.8   1.17 s   3.20 s     75 %  2.7 % (1.6–4.6)  87 % (86–88)         reference
+2010-15MB        301  12.1 ms   3.20 s      0 %     20 % (20–20)  87 % (86–88)  100 % (95.7–105)
 a setting whose name is long
               failed
-                                                               in brackets: 95 % intervals
+                                                                     in brackets: 95 % intervals
 
 2010-15MB against default: better: commits 7.39× (4.30 – 12.7), p99 12.1 ms instead of 1.17 s (1.0 %
-(1.0 – 1.0)), dead seconds 0 % of the time instead of 75 %; the same: flood 100 % (100 – 100),
+(1.0 – 1.0)), stalled seconds 0 % of the time instead of 75 %; the same: flood 100 % (100 – 100),
 bursts 100 % (100 – 100)
 a setting whose name is long: failed: the kernel refused sda.scheduler = cfq: no such elevator; it
 has none, bfq
 note: 2010-15MB is vm.dirty_bytes=15000000
-        ");
+");
     }
 
     #[test]
@@ -342,12 +349,12 @@ note: 2010-15MB is vm.dirty_bytes=15000000
         let narrow = text(&contest(None), 80);
         let table = narrow.split("\n\n").nth(1).unwrap();
         insta::assert_snapshot!(table, @"
-                   commits/s      p99  slowest  dead     victim_kept   flood_kept
-        default         40.8   1.17 s   3.20 s   75%  2.7% (1.6–4.6)  87% (86–88)
-        2010-15MB        301  12.1 ms   3.20 s    0%     20% (20–20)  87% (86–88)
-        a setting whose name is long
-                      failed
-                                                      in brackets: 95 % intervals
+        copy-vs-database: a database commits (4 threads, 16 KiB, fsync) while one large
+        file is written beside it
+        machine   Linux 6.18.5, 4 CPUs, 16 GiB RAM, Debian GNU/Linux 12 (bookworm)
+        device    sda (ATA ST1000DM003, 932 GiB, seeks), ext4 on sda1 on sda
+        setting   dirty limit 20 %, background 10 %, scheduler mq-deadline, nr_requests
+                  256, wbt 75 ms
         ");
     }
 
@@ -365,10 +372,10 @@ note: 2010-15MB is vm.dirty_bytes=15000000
             (summary.victim_kept, summary.flood_kept, summary.burst_kept) = (share, share, share);
         }
         let text = shown(&document);
-        let share = "95.5% (91.1–99.2)";
+        let share = "95.5 % (91.1–99.2)";
         // The first one's burst is what others are compared with.
         for row in [
-            format!("  {share}  {share}          reference"),
+            format!("  {share}  {share}           reference"),
             format!("  {share}  {share}  {share}"),
         ] {
             assert_eq!(text.matches(&row).count(), 1, "{text}");

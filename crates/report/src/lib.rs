@@ -25,6 +25,7 @@ mod agreement;
 pub mod chart;
 pub mod contest;
 pub mod glossary;
+mod headline;
 pub mod html;
 pub mod keep;
 pub mod live;

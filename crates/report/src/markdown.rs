@@ -20,7 +20,8 @@ pub fn bench(document: &Document) -> String {
     for f in &view.figures {
         let (value, interval, meaning) =
             (escaped(&f.value), escaped(&f.interval), escaped(&f.meaning));
-        let _ = writeln!(out, "| `{}` | {value} | {interval} | {meaning} |", f.name);
+        let name = if f.label() == f.name { format!("`{}`", f.name) } else { f.label().into() };
+        let _ = writeln!(out, "| {name} | {value} | {interval} | {meaning} |");
     }
     if !view.columns.is_empty() {
         let _ = writeln!(
@@ -51,14 +52,22 @@ pub fn report(study: &Study<'_>) -> String {
     let document = study.document;
     let mut out = String::new();
     if let Some(contest) = &document.contest {
-        let _ = writeln!(out, "**{}**\n", escaped(&study.sentence()));
+        let sentence = study.sentence();
+        match study.headline() {
+            Some(heading) if heading != sentence.trim_end_matches('.') => {
+                let _ = writeln!(out, "**{}**\n\n{}\n", escaped(&heading), escaped(&sentence));
+            }
+            _ => {
+                let _ = writeln!(out, "**{}**\n", escaped(&sentence));
+            }
+        }
         if let Some(keep) = contest.recommended.as_ref().and_then(|r| r.keep.as_ref()) {
             let _ = writeln!(out, "```\n{}\n```\n", keep.lines().join("\n"));
         }
         let operations = format!("{}/s", study.operations());
         let _ = writeln!(
             out,
-            "| setting | {operations} | p99 | slowest | seconds dead | victim_kept | flood_kept | \
+            "| setting | {operations} | p99 | slowest | seconds stalled | victim_kept | flood_kept | \
              burst_kept | frontier |\n|---|--:|--:|--:|--:|--:|--:|--:|---|"
         );
         for subject in &study.subjects {
@@ -163,7 +172,7 @@ mod tests {
 | `victim_kept` | 2.7 % | 0.91 – 7.9 | of its speed alone |
 | `flood_kept` | 87 % | 86 – 88 | of its speed alone |
 | `burst_kept` | – |  | no baseline to compare with; it ran at 2.11 GB/s |
-| `dead_seconds` | 27 s | 2.95 – 36.0 | of 36 s beside the flood |
+| stalled seconds | 27 s | 2.95 – 36.0 | of 36 s beside the flood |
 
 | | victim alone | flood alone | both |
 |---|--:|--:|--:|
@@ -173,7 +182,7 @@ mod tests {
 | p99.9 | 1.06 ms | – | 3.20 s |
 | max | 1.06 ms | – | 3.20 s |
 | worst second | 1,508/s | – | 1/s |
-| dead seconds | 0 of 36 | – | 27 of 36 |
+| stalled seconds | 0 of 36 | – | 27 of 36 |
 | longest stall | 0 s | – | 3 s |
 | flood | – | 251 MB/s | 218 MB/s |
 

@@ -61,7 +61,7 @@ fn reason(other: &Contender, best: &Contender, trials: &[Trial]) -> String {
         && ours > theirs + DEAD_MARGIN
     {
         reasons.push(format!(
-            "{} % of its seconds were dead instead of {} %",
+            "{} % of its seconds were stalled instead of {} %",
             percent(ours),
             percent(theirs)
         ));

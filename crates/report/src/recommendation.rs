@@ -14,6 +14,7 @@ use crate::schema::Document;
 use crate::schema::contest::{Contender, Contest, Outcome, Recommended, pick};
 use crate::told;
 use crate::verdict::Words;
+use crate::words::spelled;
 
 /// The sentence of a search; `None` if the document is of none, or lacks what the sentence is of:
 /// then the stored one stands.
@@ -33,6 +34,7 @@ fn verdict(contest: &Contest, recommended: &Recommended, operations: &str) -> Op
     match recommended.outcome {
         Outcome::Recommended => {
             let Contender { name, setting, versus, .. } = candidate?;
+            let name = spelled(name);
             Some(format!("Recommended: {name} ({setting}){}.", gain_and_price(versus, operations)))
         }
         Outcome::Undecided => {
@@ -49,10 +51,10 @@ fn verdict(contest: &Contest, recommended: &Recommended, operations: &str) -> Op
                 }
             };
             Some(format!(
-                "Not decided: {} ({}) looked best, but in fresh trials its score is {ratio:.2} × \
+                "Not decided: {} ({}) looked best, but in fresh trials its score is {ratio:.2}× \
                  that of the setting in force, which may be chance{settle}. \
                  Nothing is recommended.",
-                candidate.name,
+                spelled(&candidate.name),
                 spaced(&candidate.setting),
             ))
         }
@@ -114,8 +116,10 @@ fn gains(versus: &[Compared], operations: &str) -> String {
     };
     if let Some(c) = find(Figure::DeadShare).filter(changed) {
         let (before, now) = (told::value(c.figure, c.reference), told::value(c.figure, c.value));
-        parts
-            .push(format!("dead seconds {now} of the time instead of {before}{}", told::unsure(c)));
+        parts.push(format!(
+            "stalled seconds {now} of the time instead of {before}{}",
+            told::unsure(c)
+        ));
     }
     parts.join(", ")
 }

@@ -44,7 +44,7 @@ pub fn bench(document: &Document, width: usize) -> String {
         } else {
             format!("({})", figure.interval)
         };
-        let head = format!("{:<LABEL$}{:>8}  {interval:<width$} ", figure.name, figure.value);
+        let head = format!("{:<LABEL$}{:>8}  {interval:<width$} ", figure.label(), figure.value);
         paragraph(&mut out, &head, &figure.meaning, head.chars().count(), room);
     }
     if view.figures.iter().any(|f| !["", NO_INTERVAL].contains(&f.interval.as_str())) {
@@ -129,14 +129,14 @@ p99                     1.06 ms               –          1.17 s
 p99.9                   1.06 ms               –          3.20 s
 max                     1.06 ms               –          3.20 s
 worst second            1,508/s               –             1/s
-dead seconds            0 of 36               –        27 of 36
+stalled seconds         0 of 36               –        27 of 36
 longest stall               0 s               –             3 s
 flood                         –        251 MB/s        218 MB/s
 
 victim_kept       2.7 %  (0.91 – 7.9)      of its speed alone
 flood_kept         87 %  (86 – 88)         of its speed alone
 burst_kept            –                    no baseline to compare with; it ran at 2.11 GB/s
-dead_seconds       27 s  (2.95 – 36.0)     of 36 s beside the flood
+stalled seconds    27 s  (2.95 – 36.0)     of 36 s beside the flood
                          in brackets: 95 % intervals
 
 While one file was written beside it, commits fell from 1,516/s to 40.8/s (2.7 %): p99 went from
@@ -206,14 +206,14 @@ p99                     1.06 ms               –         1.11 ms
 p99.9                   1.06 ms               –         1.11 ms
 max                     1.06 ms               –          3.20 s
 worst second            1,508/s               –         1,490/s
-dead seconds            0 of 36               –         0 of 36
+stalled seconds         0 of 36               –         0 of 36
 longest stall               0 s               –             0 s
 flood                         –        251 MB/s        218 MB/s
 
 victim_kept      98.4 %  (97.1 – 99.6)     of its speed alone
 flood_kept         43 %  (43 – 44)         of its speed alone under the baseline
 burst_kept        100 %  (95.7 – 105)      of a burst under the baseline, now 2.11 GB/s
-dead_seconds        0 s  (0 – 28.8)        of 36 s beside the flood
+stalled seconds     0 s  (0 – 28.8)        of 36 s beside the flood
                          in brackets: 95 % intervals
 
 No damage: while one file was written beside it, commits kept 98.4 % of their speed (1,491/s of
@@ -256,14 +256,14 @@ p99                     1.06 ms               –          1.17 s
 p99.9                   1.06 ms               –               –
 max                     1.06 ms               –          3.20 s
 worst second            1,508/s               –             1/s
-dead seconds            0 of 12               –         9 of 12
+stalled seconds         0 of 12               –         9 of 12
 longest stall               0 s               –             3 s
 flood                         –        251 MB/s        217 MB/s
 
 victim_kept       2.7 %  (one round: no interval) of its speed alone
 flood_kept         86 %  (one round: no interval) of its speed alone
 burst_kept            –                           no burst was measured
-dead_seconds        9 s  (one round: no interval) of 12 s beside the flood
+stalled seconds     9 s  (one round: no interval) of 12 s beside the flood
 
 note: the floods were shrunk to 2 GiB: only 3 GiB are free, and the run must leave a tenth of the
       space
@@ -297,13 +297,13 @@ run       3 rounds, 12 s a phase, 5 min 5 s in all
                    victim alone
 I/O calls/s               1,516
 worst second            1,508/s
-dead seconds            0 of 36
+stalled seconds         0 of 36
 longest stall               0 s
 
 victim_kept           –                    a victim beside a flood was not measured
 flood_kept            –                    a flood beside a victim was not measured
 burst_kept            –                    no burst was measured
-dead_seconds          –                    a victim beside a flood was not measured
+stalled seconds       –                    a victim beside a flood was not measured
 
 Nothing flooded: there were 1,516 I/O calls a second.
         ");

@@ -24,7 +24,7 @@ pub(crate) fn name(figure: Figure, operations: &str) -> &str {
         Figure::VictimSlowestUs => "slowest",
         Figure::FloodBytesPerS => "flood",
         Figure::BurstBytesPerS => "bursts",
-        Figure::DeadShare => "dead seconds",
+        Figure::DeadShare => "stalled seconds",
     }
 }
 

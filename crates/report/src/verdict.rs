@@ -205,7 +205,7 @@ fn flood_only(s: &Summary) -> String {
     }
 }
 
-fn capitalised(text: &str) -> String {
+pub(crate) fn capitalised(text: &str) -> String {
     let mut chars = text.chars();
     chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
 }
@@ -217,6 +217,8 @@ pub(crate) struct Words {
     pub(crate) operations: &'static str,
     /// What the flood did beside it: `one file was written beside it`.
     pub(crate) flood: String,
+    /// What the flood is called in a heading: `a copy`; empty without one.
+    pub(crate) beside: String,
 }
 
 impl Words {
@@ -234,7 +236,12 @@ impl Words {
             [one] => flood_did(one),
             many => format!("{} floods ran", many.len()),
         };
-        Self { operations, flood: format!("{flood} {beside}") }
+        let noun = match floods.as_slice() {
+            [] => String::new(),
+            [one] => flood_is(one),
+            many => format!("{} floods", many.len()),
+        };
+        Self { operations, flood: format!("{flood} {beside}"), beside: noun }
     }
 }
 
@@ -250,6 +257,17 @@ fn operations(victim: &Value) -> &'static str {
         "read" | "scan" => "reads",
         "command" => "I/O calls",
         _ => "operations",
+    }
+}
+
+/// What a flood is called in a heading.
+fn flood_is(flood: &Value) -> String {
+    let streams = flood.get("streams").and_then(Value::as_u64).unwrap_or(1);
+    match (text(flood, "kind"), streams) {
+        ("seq" | "copy", 1) => "a copy".into(),
+        ("seq" | "copy", n) => format!("{n} copies"),
+        ("files", _) => "many small files".into(),
+        _ => "a flood".into(),
     }
 }
 

@@ -46,6 +46,13 @@ pub(crate) struct FigureLine {
     pub(crate) meaning: String,
 }
 
+impl FigureLine {
+    /// What people call it.
+    pub(crate) fn label(&self) -> &'static str {
+        if self.name == "dead_seconds" { "stalled seconds" } else { self.name }
+    }
+}
+
 impl View {
     pub(crate) fn of(document: &Document) -> Self {
         let s = &document.summary;
@@ -186,7 +193,7 @@ fn rows(
         row("p99.9", &latency(|l| l.p999)),
         row("max", &latency(|l| Some(l.max))),
         row("worst second", &|_, f| f.worst_second_iops.map(|i| format!("{}/s", count(i)))),
-        row("dead seconds", &|kind, f| {
+        row("stalled seconds", &|kind, f| {
             let of = if kind == PhaseKind::Both {
                 document.summary.of_seconds
             } else {

@@ -208,7 +208,7 @@ fn lines(study: &Study<'_>, subject: &Subject) -> Vec<String> {
     }
     if let Some(dead) = s.dead_seconds {
         lines.push(format!(
-            "{} of {} seconds dead",
+            "{} of {} seconds stalled",
             whole(dead.value.round() as u64),
             whole(s.of_seconds)
         ));

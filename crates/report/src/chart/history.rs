@@ -193,7 +193,7 @@ fn hover(course: &History, operations: &str) -> Hover {
         let band = course.bands.get(m.band);
         let what = band
             .map_or_else(String::new, |b| format!(", {} of round {}", phase_name(b.kind), b.round));
-        format!("{:.0} s{what}{}", m.at_s, if m.is_dead { ", dead" } else { "" })
+        format!("{:.0} s{what}{}", m.at_s, if m.is_dead { ", stalled" } else { "" })
     });
     let x = |m: &Moment| (m.at_s / course.seconds.max(1e-9) * 1e4).round() / 1e4;
     let curves = all().filter(|l| has(course, l)).map(|l| Curve {

@@ -8,7 +8,6 @@ use floodwall_stats::versus::{Compared, Figure, Verdict};
 use super::markup::escaped;
 use crate::numbers::count;
 use crate::schema::RunStatus;
-use crate::schema::contest::Outcome;
 use crate::study::{Study, Subject};
 use crate::told;
 use crate::view::{self, View};
@@ -37,14 +36,18 @@ pub(super) fn hero(out: &mut String, study: &Study<'_>, prefix: &str) {
     let title = document.scenario.get("name").and_then(|v| v.as_str()).unwrap_or("result");
     let description =
         document.scenario.get("description").and_then(|v| v.as_str()).unwrap_or_default();
+    let heading = study.headline().unwrap_or_else(|| title.to_owned());
     let _ = writeln!(
         out,
         "<header class=\"hero\">\n<p class=\"eyebrow\">{}</p>\n<h1 id=\"{prefix}top\">{}</h1>",
         escaped(&about.join(" · ")),
-        escaped(&heading(study, title)),
+        escaped(&heading),
     );
     let (lead, knobs) = lead(study);
-    let _ = writeln!(out, "<p class=\"lead\">{}</p>", escaped(&lead));
+    // Of many settings the heading is the sentence.
+    if lead.trim_end_matches('.') != heading {
+        let _ = writeln!(out, "<p class=\"lead\">{}</p>", escaped(&lead));
+    }
     if !knobs.is_empty() {
         out.push_str("<ul class=\"chips\" aria-label=\"The setting\">");
         for (knob, value) in &knobs.0 {
@@ -52,7 +55,7 @@ pub(super) fn hero(out: &mut String, study: &Study<'_>, prefix: &str) {
         }
         out.push_str("</ul>\n");
     }
-    if !description.is_empty() {
+    if !description.is_empty() || heading != title {
         let _ = writeln!(
             out,
             "<p class=\"scenario\">Scenario: {}</p>",
@@ -93,19 +96,6 @@ fn lead(study: &Study<'_>) -> (String, Setting) {
     }
 }
 
-/// The answer in as few words as there are.
-fn heading(study: &Study<'_>, scenario: &str) -> String {
-    let recommended = study.document.contest.as_ref().and_then(|c| c.recommended.as_ref());
-    let candidate = study.answer().map_or("a setting", |s| s.name.as_str());
-    match recommended.map(|r| r.outcome) {
-        None => scenario.to_owned(),
-        Some(Outcome::Recommended) => candidate.to_owned(),
-        Some(Outcome::Keep) => "Keep what is in force".into(),
-        Some(Outcome::Undecided) => format!("Undecided: {candidate}"),
-        Some(Outcome::NotMeasured) => "Not measured".into(),
-    }
-}
-
 fn tiles(study: &Study<'_>) -> Vec<Tile> {
     if study.document.contest.is_none() {
         return of_one(study);
@@ -126,7 +116,7 @@ fn of_one(study: &Study<'_>) -> Vec<Tile> {
             "victim_kept" => "the victim keeps",
             "flood_kept" => "the flood keeps",
             "burst_kept" => "bursts keep",
-            _ => "dead seconds",
+            _ => "stalled seconds",
         };
         Tile {
             value: f.value,
@@ -147,7 +137,7 @@ fn of_figure(study: &Study<'_>, c: &Compared) -> Option<Tile> {
     c.value?;
     let what = match c.figure {
         Figure::VictimIops => format!("{} beside the flood", study.operations()),
-        Figure::DeadShare => "seconds dead".into(),
+        Figure::DeadShare => "seconds stalled".into(),
         figure => told::name(figure, study.operations()).to_owned(),
     };
     let class = match c.verdict {

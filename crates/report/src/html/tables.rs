@@ -128,7 +128,7 @@ fn settings(out: &mut String, study: &Study<'_>, prefix: &str) {
         operations.as_str(),
         "p99",
         "slowest",
-        "seconds dead",
+        "seconds stalled",
         "victim keeps",
         "flood keeps",
         "bursts keep",

@@ -19,20 +19,22 @@ pub(super) fn push(line: &mut Line, text: &str, paint: Paint) {
     line.extend(printable(text).chars().map(|c| (c, paint)));
 }
 
-/// Breaks a text at blanks; a word longer than a line stays whole. At least one line.
+/// Breaks a text at blanks. Code that fits into a line is not broken, because people copy it; a word
+/// longer than a line stays whole. At least one line.
 pub(super) fn wrap(text: &Line, width: usize) -> Vec<Line> {
     let mut lines = vec![Line::new()];
-    let words = text.split(|(c, _)| *c == ' ').filter(|word| !word.is_empty());
-    for word in words {
+    let words = text.split(|c| *c == (' ', Paint::Plain) || *c == (' ', Paint::Bold));
+    let words = words.flat_map(|word| {
+        // Code that is longer than a line.
+        let long = word.len() > width;
+        word.split(move |(c, _)| long && *c == ' ')
+    });
+    for word in words.filter(|word| !word.is_empty()) {
         let Some(line) = lines.last_mut() else { break };
         if line.is_empty() {
             line.extend_from_slice(word);
         } else if line.len() + 1 + word.len() <= width {
-            // A blank inside code is code, so that its colour is not interrupted.
-            let same = line.last().map(|(_, paint)| *paint) == word.first().map(|(_, p)| *p);
-            let paint =
-                if same { word.first().map_or(Paint::Plain, |(_, p)| *p) } else { Paint::Plain };
-            line.push((' ', paint));
+            line.push((' ', Paint::Plain));
             line.extend_from_slice(word);
         } else {
             lines.push(word.to_vec());

@@ -46,3 +46,11 @@ fn headings_and_code_are_painted_on_a_colour_terminal() {
 fn a_page_does_nothing_to_a_terminal() {
     assert_eq!(render("a\u{1b}[31m `b\u{7}`", PLAIN), "a\\u{1b}[31m b\\u{7}\n");
 }
+
+#[test]
+fn a_command_in_a_paragraph_is_not_broken_where_it_fits() {
+    let style = Style { color: false, width: 20 };
+    assert_eq!(render("Run `floodwall bench`.", style), "Run floodwall bench.\n");
+    assert_eq!(render("Please run `floodwall bench`.", style), "Please run\nfloodwall bench.\n");
+    assert_eq!(render("`floodwall bench --rounds 9`", style), "floodwall bench\n--rounds 9\n");
+}

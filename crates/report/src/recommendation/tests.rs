@@ -32,7 +32,7 @@ fn the_gain_and_its_price() {
     ];
     assert_eq!(
         gains(&all, "commits"),
-        "p99 from 1.40 s to 31.0 ms, 21.2× the commits, dead seconds 0 % of the time instead of \
+        "p99 from 1.40 s to 31.0 ms, 21.2× the commits, stalled seconds 0 % of the time instead of \
          100 %"
     );
     assert_eq!(price(&all), "the flood runs at 88 %, bursts are accepted at 100 % (the same)");
@@ -50,7 +50,7 @@ fn what_could_not_be_told_says_so_with_its_interval() {
         gains(&all, "commits"),
         "p99 from 1.40 s to 31.0 ms (could not be told: 45 – 55 %), 2× the commits (could not be \
          told: 1.80 – 2.20×), \
-         dead seconds 10 % of the time instead of 20 % (could not be told: −11 to −9.0 points)"
+         stalled seconds 10 % of the time instead of 20 % (could not be told: −11 to −9.0 points)"
     );
     assert_eq!(price(&all), "the flood runs at 261 % (could not be told: 235 – 287 %)");
 }

@@ -89,8 +89,20 @@ impl<'a> Study<'a> {
                     few.iter().map(|c| crate::contest::sentence(self.document, contest, c) + ".");
                 said.collect::<Vec<_>>().join(" ")
             }
-            many => summary(&contest.contenders[0].name, many),
+            _ => self.counted(),
         }
+    }
+
+    /// Of a comparison, how many settings differ really and which way.
+    pub(crate) fn counted(&self) -> String {
+        let all = self.document.contest.as_ref().map_or(&[][..], |contest| &contest.contenders);
+        all.split_first().map_or_else(String::new, |(first, others)| summary(&first.name, others))
+    }
+
+    /// The result in as few words as a heading has; `None` where nothing was compared.
+    #[must_use]
+    pub fn headline(&self) -> Option<String> {
+        crate::headline::headline(self)
     }
 
     /// What the victims' operations are called.
