@@ -13,6 +13,8 @@
 mod ascii;
 mod commands;
 mod exit;
+#[cfg(test)]
+mod help_tests;
 mod input;
 mod output;
 mod progress;
@@ -30,8 +32,14 @@ use crate::exit::Exit;
 
 /// Keeps a Linux machine's synchronous I/O fast while something else floods it with writes.
 #[derive(Parser)]
-#[command(name = "floodwall", version, max_term_width = 100)]
-#[command(after_help = "Without a command: why.
+#[command(name = "floodwall", version, max_term_width = 80)]
+#[command(after_help = "Examples:
+  floodwall                          # who waits for a disk now, and why
+  floodwall status --watch 2s
+  floodwall tune /var/lib/postgresql
+  floodwall guard
+
+Without a command: why.
 
 Exit status: 0 done; 1 failed, or for why a stall now; 2 wrong usage; 3 measured but not \
     conclusive; 4 a privilege or kernel feature is missing.")]

@@ -1,4 +1,4 @@
-//! What the columns of `status` and `probe` mean, for their long help. Lines fit 80 columns.
+//! What the columns of `status` and `probe` mean, for their long help, below its examples. Lines fit 80 columns.
 
 /// Who waits and who writes, in both commands.
 const WHO: &str = "\
@@ -42,6 +42,20 @@ Requests of each device
   device p50 p99 max      time in the device
 ";
 
+/// Examples of `probe`.
+pub(super) const PROBE_EXAMPLES: &str = "\
+Examples:
+  floodwall probe
+  floodwall probe sda --interval 5s
+  floodwall probe --count 1 --json";
+
+/// Examples of `status`.
+pub(super) const STATUS_EXAMPLES: &str = "\
+Examples:
+  floodwall status
+  floodwall status --watch 2s
+  floodwall status --seconds 10s --json";
+
 /// What both say last.
 const WIDTH: &str = "\
 ? with a number is not known; the reason is at the end. Columns for which
@@ -49,12 +63,12 @@ the terminal has no room are left out. Its width counts, else COLUMNS, else 100.
 
 /// The columns of `status`.
 pub(super) fn status() -> String {
-    format!("Columns:\n{WHO}{STATUS}{WIDTH}")
+    format!("{STATUS_EXAMPLES}\n\nColumns:\n{WHO}{STATUS}{WIDTH}")
 }
 
 /// The columns of `probe`.
 pub(super) fn probe() -> String {
-    format!("Columns:\n{WHO}{PROBE}{WIDTH}")
+    format!("{PROBE_EXAMPLES}\n\nColumns:\n{WHO}{PROBE}{WIDTH}")
 }
 
 #[cfg(test)]

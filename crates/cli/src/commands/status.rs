@@ -58,7 +58,7 @@ const CLEAR: &str = "\u{1b}[2J\u{1b}[H";
 /// explain tells more of each. Nothing is changed, and no privilege is needed; what root would add
 /// is said at the end.
 #[derive(clap::Args, Debug)]
-#[command(after_long_help = columns::status())]
+#[command(after_help = columns::STATUS_EXAMPLES, after_long_help = columns::status())]
 pub(crate) struct StatusArgs {
     /// Print JSON: one document, or with --watch one a line
     #[arg(long)]

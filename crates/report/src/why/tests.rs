@@ -326,13 +326,13 @@ fn a_guess_is_shown_without_its_command_and_end() {
 #[test]
 fn what_a_change_gained_is_told_by_what_was_seen() {
     let told = |before: &Disk, wait: Option<f64>, after: Option<&Drain>| {
-        gained(before, wait, after, Style { color: false, width: 300 })
+        gained(before, wait, after, Style { color: false, width: 95 })
     };
     let before = disk();
     let after = drain(66.6e6, DrainSource::Seen, 0);
     insta::assert_snapshot!(told(&before, Some(0.0427), Some(&after)), @"
-    postgres (pid 4711, postgresql.service) waited 457 ms for its commits before, and 42.7 ms now. sda
-    drained 121 MB/s before, and drains 66.6 MB/s now.
+    postgres (pid 4711, postgresql.service) waited 457 ms for its commits before, and 42.7 ms now.
+    sda drained 121 MB/s before, and drains 66.6 MB/s now.
     ");
     let ended = told(&before, None, Some(&drain(66.6e6, DrainSource::KernelEstimate, 0)));
     insta::assert_snapshot!(ended, @"

@@ -30,16 +30,15 @@ pub(crate) const FLOOD_COMMAND: &str = "flood-process";
   floodwall bench --scenario copy-vs-database-2010 --out result.json /srv
   floodwall bench --scenario copy-vs-database-open /srv
   floodwall bench --victim commit,threads=4,rate=500/s --flood seq /srv
-  floodwall bench --victim commit,threads=10,block=16KiB --flood seq,streams=4 /data
-  floodwall bench --victim-cmd 'pgbench -c 8 -T 600 bench' --flood-cmd 'cp /backup/big big' /data
+  floodwall bench --victim commit,threads=10,block=16KiB \\
+    --flood seq,streams=4 /data
+  floodwall bench --victim-cmd 'pgbench -c 8 -T 600 bench' \\
+    --flood-cmd 'cp /backup/big big' /data
 
 Victims: commit, wal, read, scan, mixed. Floods: seq, random, files, mmap, copy, or none. Both \
-take the keys of a scenario file
-(`--show-scenario NAME` prints one): threads, block, size, files, sync, rate, engine, depth, \
-access, direct, preallocated,
-read_percent; streams, block, size, rate, data, mode, file_size. A victim's rate is a number of \
-operations a second, such as 500/s,
-or a share of what it does alone, such as 33%.")]
+take the keys of a scenario file (`--show-scenario NAME` prints one): threads, block, size, \
+files, sync, rate, engine, depth, access, direct, preallocated, read_percent; streams, block, size, rate, data, mode, file_size. A victim's rate is a number of \
+operations a second, such as 500/s, or a share of what it does alone, such as 33%.")]
 #[command(args_override_self = true)]
 #[command(group(ArgGroup::new("format").args(["json", "markdown"])))]
 pub(crate) struct BenchArgs {

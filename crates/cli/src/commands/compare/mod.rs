@@ -39,19 +39,23 @@ use kernels::{Guests, KernelArgs};
 /// of a virtual device, without root.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  floodwall compare --set default --set 'scheduler=none,vm.dirty_bytes=15MB' \
-  --set preset:cachyos /srv
-  floodwall compare --set now=default --set small=vm.dirty_bytes=15MB --rounds 8 \
-  --out result.json /srv
+  floodwall compare --set default --set scheduler=none,vm.dirty_bytes=15MB /srv
+  floodwall compare --set default --set preset:cachyos /srv
+  floodwall compare --set now=default --set small=vm.dirty_bytes=15MB \\
+    --rounds 8 --out result.json /srv
   floodwall compare --each scheduler --victim read,threads=8 --flood none /data
-  floodwall compare --kernel old=uml --kernel new=./usr/bin/linux.uml --device hdd-7200
+  floodwall compare --kernel old=uml --kernel new=./linux.uml --device hdd-7200
 
 A setting is KNOB=VALUE[,KNOB=VALUE…], preset:NAME, FILE.toml, or default (what is in force), with \
-or without a name before it. --each takes scheduler (all that the
+or without a name before it. --each takes scheduler (all that the \
 device offers), nr_requests, max_sectors_kb, wbt_lat_usec, read_ahead_kb, vm.dirty_bytes and \
 others with a grid (docs/tuning.md).
+
 Exit status 3: measured, and nothing is better or worse.")]
 #[command(args_override_self = true)]
+#[command(override_usage = "floodwall compare [OPTIONS] --set SETTING --set SETTING… [DIR]
+       floodwall compare [OPTIONS] --each KNOB [DIR]
+       floodwall compare [OPTIONS] --kernel KERNEL --kernel KERNEL…")]
 #[command(group(
     ArgGroup::new("what").args(["set", "each", "kernel"]).required(true).multiple(true)
 ))]

@@ -22,11 +22,11 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(365 * 86_400);
 #[derive(clap::Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
 #[command(after_help = "Examples:
-  floodwall guard                        everything at its default
-  floodwall guard --dry-run              says what it would do, writes nothing
+  floodwall guard                    # everything at its default
+  floodwall guard --dry-run          # says what it would do, writes nothing
   floodwall guard --p99 20ms --device sda
-  floodwall guard --sim hdd-7200         a simulated machine with a database and a copy; no root
-  floodwall guard status                 what it did and why, from another terminal")]
+  floodwall guard --sim hdd-7200     # a simulated machine; without root
+  floodwall guard status             # from another terminal")]
 pub(crate) struct GuardArgs {
     #[command(subcommand)]
     pub(super) command: Option<GuardCommand>,
@@ -38,6 +38,9 @@ pub(crate) struct GuardArgs {
 #[derive(clap::Subcommand, Debug)]
 pub(super) enum GuardCommand {
     /// What the running guard sees, holds and does, device by device
+    #[command(after_help = "Examples:
+  floodwall guard status
+  floodwall guard status --json")]
     Status {
         #[command(flatten)]
         reach: Reach,
@@ -46,6 +49,9 @@ pub(super) enum GuardCommand {
         json: bool,
     },
     /// What the running guard has done, and why
+    #[command(after_help = "Examples:
+  floodwall guard history
+  floodwall guard history --last 20")]
     History {
         #[command(flatten)]
         reach: Reach,
@@ -57,6 +63,9 @@ pub(super) enum GuardCommand {
         json: bool,
     },
     /// Have the running guard put everything back and do nothing until it is told to resume
+    #[command(after_help = "Examples:
+  floodwall guard pause
+  floodwall guard pause --for 10m")]
     Pause {
         #[command(flatten)]
         reach: Reach,
@@ -65,11 +74,15 @@ pub(super) enum GuardCommand {
         time: Option<Duration>,
     },
     /// Have a paused guard go on
+    #[command(after_help = "Examples:
+  floodwall guard resume")]
     Resume {
         #[command(flatten)]
         reach: Reach,
     },
     /// Put back what a guard that was killed has left behind; does nothing while one runs
+    #[command(after_help = "Examples:
+  floodwall guard restore")]
     Restore {
         /// Called by the guard's own parent process
         #[arg(long, hide = true)]

@@ -17,7 +17,7 @@ use floodwall_model::{Bytes, PhaseKind};
 #[command(after_help = "Examples:
   floodwall lab list
   floodwall lab run raid10-bbwc-2010 --fs xfs -- floodwall bench --quick .
-  floodwall lab run hdd-7200 --kernel uml -- floodwall bench --quick .    (without root)
+  floodwall lab run hdd-7200 --kernel uml -- floodwall bench --quick .
   floodwall lab up usb-stick --name stick --fs ext4 --mount /mnt/stick
   floodwall lab stats stick; floodwall lab down stick
   floodwall lab show hdd-7200 > my-disk.toml; floodwall lab up ./my-disk.toml")]
@@ -32,17 +32,26 @@ pub(crate) struct LabArgs {
 #[derive(Subcommand, Debug)]
 pub(crate) enum LabCommand {
     /// The presets there are, and the devices that are up
+    #[command(after_help = "Examples:
+  floodwall lab list
+  floodwall lab list --json")]
     List {
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
     /// Print a preset as a file to copy and edit
+    #[command(after_help = "Examples:
+  floodwall lab show hdd-7200 > my-disk.toml")]
     Show {
         /// A preset's name
         preset: String,
     },
     /// Bring a device up
+    #[command(after_help = "Examples:
+  floodwall lab up hdd-7200 --fs ext4
+  floodwall lab up usb-stick --name stick --fs ext4 --mount /mnt/stick
+  floodwall lab up ./my-disk.toml --raw --scheduler mq-deadline")]
     Up {
         #[command(flatten)]
         up: UpArgs,
@@ -52,6 +61,9 @@ pub(crate) enum LabCommand {
     },
     /// What a device counts: queue, cache, bytes, service times, and how late the lab was against
     /// its model
+    #[command(after_help = "Examples:
+  floodwall lab stats hdd-7200
+  floodwall lab stats hdd-7200 --json")]
     Stats {
         /// The device's name
         name: String,
@@ -60,8 +72,15 @@ pub(crate) enum LabCommand {
         json: bool,
     },
     /// Take a device down, from whatever state it is in
+    #[command(after_help = "Examples:
+  floodwall lab down hdd-7200
+  floodwall lab down --all")]
     Down(NameOrAll),
     /// Bring a device up, run a command on it, take it down
+    #[command(after_help = "Examples:
+  floodwall lab run hdd-7200 -- floodwall bench --quick .
+  floodwall lab run usb-stick --fs ext4 --user nobody -- sh -c 'cp /bin/* .'
+  floodwall lab run hdd-7200 --kernel uml -- floodwall bench --quick .")]
     Run {
         #[command(flatten)]
         up: UpArgs,
@@ -78,17 +97,24 @@ pub(crate) enum LabCommand {
         command: Vec<String>,
     },
     /// Cut the power: what a volatile cache had not flushed is lost
+    #[command(after_help = "Examples:
+  floodwall lab powercut hdd-7200")]
     Powercut {
         /// The device's name
         name: String,
     },
     /// Give the power back: a new loop device over the surviving data, mounted again
+    #[command(after_help = "Examples:
+  floodwall lab powerup hdd-7200")]
     Powerup {
         /// The device's name
         name: String,
     },
     /// Write what reached the device as CSV: time, operation, offset, size, flags, queue and
     /// service time
+    #[command(after_help = "Examples:
+  floodwall lab record hdd-7200 --out disk.csv
+  floodwall lab record hdd-7200 --from-now --follow > disk.csv")]
     Record {
         /// The device's name
         name: String,
@@ -103,6 +129,9 @@ pub(crate) enum LabCommand {
         follow: bool,
     },
     /// Draw a recording as SVG: offset over time, seeks, throughput, queue and service time
+    #[command(after_help = "Examples:
+  floodwall lab seeks disk.csv --out disk.svg
+  floodwall lab seeks disk.csv --result bench.json --out disk.svg")]
     Seeks(SeeksArgs),
 }
 

@@ -44,7 +44,7 @@ const CLEAR: &str = "\u{1b}[2J\u{1b}[H";
 /// know less: what can't be seen is said first. Nothing is changed, and other tracers are not
 /// disturbed.
 #[derive(clap::Args, Debug)]
-#[command(after_long_help = columns::probe())]
+#[command(after_help = columns::PROBE_EXAMPLES, after_long_help = columns::probe())]
 pub(crate) struct ProbeArgs {
     /// Show only these devices (sda, /dev/nvme0n1, 8:0) and who uses them; all that are used if
     /// none is named

@@ -36,7 +36,7 @@ const TIMES: std::ops::RangeInclusive<Duration> =
   floodwall apply vm.dirty_bytes=64MiB vm.dirty_background_bytes=16MiB
   floodwall apply --device sda scheduler=bfq nr_requests=64 --for 10m
   floodwall apply preset:2016-bandwidth-delay --dry-run
-  floodwall size --link 1Gbit/s --toml > limits.toml; floodwall apply limits.toml
+  floodwall size --link 1Gbit/s --toml > link.toml; floodwall apply link.toml
   floodwall size --link 1Gbit/s --toml | floodwall apply - --yes
 
 floodwall explain lists every knob and preset.")]

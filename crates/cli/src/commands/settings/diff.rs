@@ -21,8 +21,8 @@ use crate::output::{self, notice};
 /// `KNOB: before -> now`. Below them: who else sets the same knobs, and how to settle that.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
-  floodwall diff                        what floodwall has changed and not put back
-  floodwall diff default --device sda   the kernel's defaults
+  floodwall diff                         # changed by floodwall, not put back
+  floodwall diff default --device sda    # the kernel's defaults
   floodwall diff limits.toml
   floodwall diff preset:cachyos sda.scheduler=bfq --json")]
 pub(crate) struct DiffArgs {

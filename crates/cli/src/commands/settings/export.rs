@@ -46,9 +46,8 @@ impl From<Format> for export::Format {
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   floodwall export --format sysctl preset:2016-bandwidth-delay
-  floodwall export --format systemd-drop-in unit:backup:memory.high=1GiB \
-  unit:backup:sda.io.max=wbps=50MB
-  floodwall export --format udev --device sda scheduler=bfq -o 99-floodwall.rules")]
+  floodwall export --format systemd-drop-in unit:backup:memory.high=1GiB
+  floodwall export --format udev --device sda scheduler=bfq -o 99-disk.rules")]
 pub(crate) struct ExportArgs {
     /// KNOB=VALUE, FILE.toml, preset:NAME, or - for a file on stdin
     #[arg(required = true, value_name = "SETTING")]

@@ -33,6 +33,10 @@ const STEERED_SHOWN: usize = 5;
 /// Newest last. The trials of one search are one entry. Journals that were kept aside because they
 /// could not be believed are listed at the end.
 #[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:
+  floodwall log
+  floodwall log --last 3
+  floodwall log --json")]
 pub(crate) struct LogArgs {
     /// Show the newest N entries alone, 20 if not given; with --json changes, all if not given
     #[arg(long, value_name = "N")]

@@ -31,7 +31,7 @@ use crate::output::{self, notice};
 /// is touched; floodwall unpersist removes exactly what this has written.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
-  floodwall apply limits.toml; floodwall persist      what is applied now
+  floodwall apply limits.toml; floodwall persist    # what is applied now
   floodwall persist vm.dirty_bytes=64MiB vm.dirty_background_bytes=16MiB
   floodwall persist --device sda scheduler=bfq --dry-run")]
 pub(crate) struct PersistArgs {

@@ -16,8 +16,8 @@ use crate::output;
 /// asked to leave it alone first; without its answer nothing is changed.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
-  floodwall rollback           everything
-  floodwall rollback --to 3    changes 4 and later; floodwall log numbers them
+  floodwall rollback           # everything
+  floodwall rollback --to 3    # changes 4 and later; floodwall log numbers them
   floodwall rollback --dry-run")]
 pub(crate) struct RollbackArgs {
     /// Keep changes up to this number

@@ -36,7 +36,7 @@ use crate::output;
   floodwall size --rate sda=66MB/s --rate sdb=180MB/s --hard-delay 1s
   floodwall size --device sda --device /mnt/usb --hard-delay 1s
   floodwall size --device /srv --apply --for 10m
-  floodwall size --link 1Gbit/s --toml > limits.toml; floodwall apply limits.toml
+  floodwall size --link 1Gbit/s --toml > link.toml; floodwall apply link.toml
 
 1Gbit/s is 125 MB/s; the rule published in 2016 counts a gigabit as 1024³ bits, which is 1Gibit/s. \
 Several devices get a limit for all of them and a share each.")]

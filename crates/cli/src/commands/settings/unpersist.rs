@@ -13,6 +13,9 @@ use crate::output::{self, notice};
 /// left, and said; status 1. Nothing is changed in the kernel: what the files have set stays until
 /// the next boot.
 #[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:
+  floodwall unpersist --dry-run
+  floodwall unpersist")]
 pub(crate) struct UnpersistArgs {
     /// Do not ask
     #[arg(long, short)]

@@ -21,20 +21,25 @@ use crate::exit::UsageError;
 /// Timer ticks a second that elevators can count (`CONFIG_HZ`).
 const TICKS_PER_S: [u32; 3] = [100, 250, 1000];
 
+/// Keeps an option out of the help.
+fn hidden(option: clap::Arg) -> clap::Arg {
+    option.hide(true)
+}
+
 /// The same scenarios without hardware: kernel and device both modelled, in virtual time.
 ///
 /// The write path of an old or a new kernel over a modelled device, a thousand times faster than
 /// real time. The same command prints the same bytes on any machine.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  floodwall sim --device raid10-bbwc-2010 --scenario copy-vs-database-2010 --kernel 2.6.32 \
-  --ram 6GiB
-  floodwall sim --device hdd-7200 --fs ext4 --set vm.dirty_bytes=64MiB --set scheduler=none \
-  --explain
+  floodwall sim --device hdd-7200
+  floodwall sim --device raid10-bbwc-2010 --scenario copy-vs-database-2010 \\
+    --kernel 2.6.32 --ram 6GiB
+  floodwall sim --device hdd-7200 --fs ext4 --set vm.dirty_bytes=64MiB --explain
   floodwall sim --device sata-ssd --set scheduler=bfq --set victim.ioprio=be/0
-  floodwall sim --device ./my-disk.toml --victim commit,threads=4 --flood seq --json
-  floodwall sim --device raid10-bbwc-2010 --set flood:io.max=wbps=180MB --set \
-  flood:memory.high=128MiB
+  floodwall sim --device ./my-disk.toml --victim commit,threads=4 --flood seq
+  floodwall sim --device raid10-bbwc-2010 --set flood:io.max=wbps=180MB \\
+    --set flood:memory.high=128MiB
 
 Devices: `floodwall lab list` names the presets. Kernels: 2.6.18, 2.6.32, 3.2, 6.18; another one \
 is taken as the nearest of them, which a warning says.
@@ -42,7 +47,10 @@ Filesystems: xfs, ext4, ext3, ext3-writeback, btrfs, raw, nfs, nfs-async.
 A setting is KNOB=VALUE[,KNOB=VALUE…], as compare takes it.
 A knob that the kernel did not have is refused with what it had; what is not set has the \
 kernel's default.
-Commands of your own, --size and --force are for real machines, and refused here.")]
+The scenarios are those of bench; commands of your own are for real machines.")]
+// Refused, or without a meaning, in virtual time.
+#[command(mut_arg("victim_cmd", hidden), mut_arg("flood_cmd", hidden), mut_arg("user", hidden))]
+#[command(mut_arg("size", hidden), mut_arg("force", hidden), mut_arg("same_group", hidden))]
 #[command(
     args_override_self = true,
     args_conflicts_with_subcommands = true,

@@ -50,13 +50,14 @@ const SHORTEST: Duration = Duration::from_secs(60);
   floodwall tune --time 30m --p99 20ms --out tune.json /srv
   floodwall tune --resume tune.json --out tune.json /srv
   floodwall tune --set preset:2010-15MB --set theirs=limits.toml /srv
-  floodwall tune --sim --device raid10-bbwc-2010 --victim commit,threads=10,block=16KiB
+  floodwall tune --sim --device raid10-bbwc-2010 \\
+    --victim commit,threads=10,block=16KiB
 
 --time bounds the search and decides how many rounds there are; --quick, --thorough and --measure \
 only how long a phase may be.
 
-With cgroup v2 a search also paces the flood by its own control group, and under bfq it raises the
-victims' priority. Such a recommendation is about units that only you know. It comes as a command
+With cgroup v2 a search also paces the flood by its own control group, and under bfq it raises the \
+victims' priority. Such a recommendation is about units that only you know. It comes as a command \
 and as lines of systemd drop-ins to fill in. --apply, --persist and --export then only say so.
 
 Exit status: 0 a recommendation, or nothing better than what is in force; 3 the best candidate may \

@@ -28,11 +28,11 @@ use crate::{output, terminal};
 /// floodwall without a command does.
 #[derive(clap::Args, Debug, Default)]
 #[command(after_help = "Examples:
-  floodwall why                          the whole machine
-  floodwall why sda                      one disk; /dev/sda1 and 8:0 name it too
-  floodwall why /var/lib/postgresql      the disk below a directory
-  floodwall why 4711                     a process, by its number
-  floodwall why postgresql               processes of this name or unit
+  floodwall why                        # the whole machine
+  floodwall why sda                    # one disk; /dev/sda1 and 8:0 name it too
+  floodwall why /var/lib/postgresql    # the disk below a directory
+  floodwall why 4711                   # a process, by its number
+  floodwall why postgresql             # processes of this name or unit
 
 Exit status: 0 nothing waits long; 1 a process waits long now; 2 wrong usage; 4 it can't be told, \
 because a privilege or kernel feature is missing.")]
