@@ -203,7 +203,7 @@ fn show(
         surroundings.judge(&mut status, clock.now_unix_s(), seen.as_ref().map(|seen| &seen.0));
         let diagnosis = seen.map(|(snapshot, unseen)| {
             who::add(root, &mut status, &snapshot);
-            let asked = mem::replace(&mut guarded, Guarded::ask(root, screen().is_root));
+            let asked = mem::replace(&mut guarded, Guarded::ask(root, screen.is_root));
             let seen = Seen::new(root, &mut status, &snapshot, unseen, asked, screen.is_root);
             diagnose(seen.as_look(&status), &About::Machine)
         });
