@@ -16,8 +16,17 @@ pub(crate) const FLOODWALL: &str = env!("CARGO_BIN_EXE_floodwall");
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// With less, the machine's limit would hold before that of a device.
 const LEAST_LIMIT_BYTES: u64 = 600 << 20;
+/// How much may wait for a disk where a test limits it, and what must wait before it asks.
+pub(crate) const LIMIT_MIB: u64 = 300;
+pub(crate) const BACKLOG_MIB: u64 = 120;
+/// The same of a stick, which drains a sixth of that.
+pub(crate) const STICK_LIMIT_MIB: u64 = 100;
+pub(crate) const STICK_BACKLOG_MIB: u64 = 40;
 /// Where it may be mounted for one look, over what is there.
 pub(crate) const DEBUGFS: &str = "/sys/kernel/debug";
+/// Places in a disk's counters.
+const SECTORS_WRITTEN: usize = 6;
+const FLUSHES: usize = 15;
 const PAGE_BYTES: u64 = 4096;
 const SECTOR_BYTES: u64 = 512;
 /// What `lab run` runs: it tells the device and its filesystem, and ends with its standard input.
@@ -115,11 +124,21 @@ impl Lab {
         let stats = run("unshare", &["--mount", "/bin/sh", "-c", &script])?;
         let backlog = ["BdiWriteback:", "BdiReclaimable:"].map(|name| kib_after(&stats, name));
         let [Some(writeback), Some(dirty)] = backlog else { return Err(stats) };
+        let written_bytes = self.counter(SECTORS_WRITTEN)? * SECTOR_BYTES;
+        Ok(Moment { at: Instant::now(), backlog_bytes: (writeback + dirty) << 10, written_bytes })
+    }
+
+    /// Flushes that it has done: a commit sends one or more.
+    pub(crate) fn flushes(&self) -> Result<u64, String> {
+        self.counter(FLUSHES)
+    }
+
+    /// A counter of the kernel's (Documentation/block/stat.rst), by its place from 0.
+    fn counter(&self, place: usize) -> Result<u64, String> {
         let counters = fs::read_to_string(format!("/sys/block/{}/stat", self.name));
         let counters = counters.map_err(said("stat"))?;
-        let sectors: Option<u64> = counters.split_whitespace().nth(6).and_then(|n| n.parse().ok());
-        let written_bytes = sectors.ok_or("no counter of writes")? * SECTOR_BYTES;
-        Ok(Moment { at: Instant::now(), backlog_bytes: (writeback + dirty) << 10, written_bytes })
+        let counter = counters.split_whitespace().nth(place).and_then(|n| n.parse().ok());
+        counter.ok_or_else(|| format!("no counter {place}: {counters}"))
     }
 
     /// Waits until so much waits for it.

@@ -1,4 +1,4 @@
-//! `floodwall` alone on staged situations behind the real kernel: a lab device, a victim and a
+//! `floodwall` alone and `floodwall fix` on staged situations behind the real kernel: a lab device, a victim and a
 //! flood whose names, numbers and units the test knows. What a machine lacks is reported as
 //! ignored, with the reason.
 //!
@@ -12,6 +12,7 @@
 
 mod answer;
 mod bed;
+mod fixes;
 mod loads;
 mod situations;
 
@@ -46,5 +47,5 @@ fn main() {
         })
     };
     // Each looks at the whole machine.
-    run_alone(situations::TESTS.iter().map(test).collect())
+    run_alone(situations::TESTS.iter().chain(fixes::TESTS).map(test).collect())
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::Test;
 use crate::answer::{Answer, Known, about, is, paragraph, says};
-use crate::bed::{Lab, Unit};
+use crate::bed::{BACKLOG_MIB, LIMIT_MIB, Lab, STICK_BACKLOG_MIB, STICK_LIMIT_MIB, Unit};
 use crate::loads::{self, POSTGRES_VERSIONS, Postgres};
 
 pub(crate) const TESTS: &[Test] = &[
@@ -21,13 +21,6 @@ pub(crate) const TESTS: &[Test] = &[
     Test { name: "commits without a flood", needs: &[], body: no_flood },
     Test { name: "many small files beside commits", needs: &["tar"], body: many_small_files },
 ];
-
-/// How much may wait for a disk where the test limits it, and what must wait before it asks.
-const LIMIT_MIB: u64 = 300;
-const BACKLOG_MIB: u64 = 120;
-/// The same of a stick, which drains a sixth of that.
-const STICK_LIMIT_MIB: u64 = 100;
-const STICK_BACKLOG_MIB: u64 = 40;
 
 fn copy_beside_postgresql() -> Result<(), String> {
     let lab = Lab::up("hdd-7200")?.limited_to(LIMIT_MIB)?;

@@ -165,7 +165,7 @@ pub(super) fn gained(before: &Disk, wait_s: Option<f64>, after: Option<&Drain>) 
             Wait::Commits => "commits",
             Wait::Reads => "reads",
         };
-        let was = time(victim.median_s.unwrap_or(0.0).max(victim.oldest_s));
+        let was = time(victim.longest_s());
         let now = wait_s.map_or_else(|| "waits for none".to_owned(), time);
         told.push(format!(
             "{} waited {was} for its {what} before, and {now} now.",

@@ -27,8 +27,10 @@ use crate::terminal::style;
 
 /// Before it is seen what a setting gains: what stood in the queue is written by then.
 const SETTLE: Duration = Duration::from_secs(3);
-/// How often that is looked at while a process waits long.
+/// How often that is looked at while the change has not helped.
 const LOOKS: u32 = 3;
+/// A change has helped if the victim waits this share of what it waited before.
+const HELPED: f64 = 0.25;
 
 /// End a stall: find a setting, try it for ten minutes, keep it if you like
 ///
@@ -120,23 +122,24 @@ fn nothing_to_apply(diagnosis: &Diagnosis) -> anyhow::Result<Exit> {
 /// Looks again, tells what the change gained, and asks whether to keep it.
 fn judge(root: &SysRoot, about: &About, before: &Diagnosis, trial: Trial) -> anyhow::Result<Exit> {
     let mut looks = 1;
-    let (now, told) = loop {
+    let (now, helped) = loop {
         // A signal ends the process: the change's timer puts it back.
         sleep_until(Instant::now() + SETTLE, &AtomicBool::new(false));
         let (status, seen, _probe) = look::look(root)?;
-        let look = seen.as_look(&status);
-        let (now, told) = (diagnose(look, about), told(before, look));
-        if now.verdict != Verdict::Stalling || looks == LOOKS {
-            break (now, told);
+        let (now, told, helped) = compare(before, seen.as_look(&status), about);
+        if helped || looks == LOOKS {
+            output::result(&format!("\n{told}\n"))?;
+            break (now, helped);
         }
         looks += 1;
     };
-    output::result(&format!("\n{told}\n"))?;
     if now.verdict == Verdict::Stalling {
         print(&now)?;
+    }
+    if !helped {
         notice(&format!(
-            "a process still waits long; floodwall rollback --to {} undoes the change now, and \
-             floodwall fix DIR --tune searches for a better one",
+            "that did not help; floodwall rollback --to {} undoes the change now, and floodwall \
+             fix DIR --tune searches for a better one",
             trial.before()
         ));
         return Ok(Exit::Failed);
@@ -144,11 +147,18 @@ fn judge(root: &SysRoot, about: &About, before: &Diagnosis, trial: Trial) -> any
     trial.keep()
 }
 
-/// What a change gained the victim that the diagnosis is about.
-fn told(before: &Diagnosis, look: Look<'_>) -> String {
-    let Some(disk) = before.disks.first() else { return String::new() };
-    let wait = disk.victims.first().and_then(|one| wait_of(look, one.process.pid, disk.id));
-    gained(disk, wait, drain_of(look, disk.id), style())
+/// The diagnosis of a look after a change, what it gained the victim, and whether that is enough.
+fn compare(before: &Diagnosis, look: Look<'_>, about: &About) -> (Diagnosis, String, bool) {
+    let now = diagnose(look, about);
+    let Some(disk) = before.disks.first() else { return (now, String::new(), true) };
+    let victim = disk.victims.first();
+    let wait = victim.and_then(|victim| wait_of(look, victim.process.pid, disk.id));
+    let helped = match (victim, wait) {
+        (Some(victim), Some(now_s)) => now_s <= HELPED * victim.longest_s(),
+        _ => now.verdict != Verdict::Stalling,
+    };
+    let helped = helped || now.verdict != Verdict::Stalling;
+    (now, gained(disk, wait, drain_of(look, disk.id), style()), helped)
 }
 
 /// Prints a diagnosis' paragraph.
