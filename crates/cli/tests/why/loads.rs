@@ -76,6 +76,13 @@ impl Load {
         self.child.id()
     }
 
+    /// The write calls that it has made (proc_pid_io(5)).
+    pub(crate) fn writes(&self) -> Result<u64, String> {
+        let io = fs::read_to_string(format!("/proc/{}/io", self.pid())).map_err(said("io"))?;
+        let writes = io.lines().find_map(|line| line.strip_prefix("syscw: ")?.parse().ok());
+        writes.ok_or(io)
+    }
+
     /// What the kernel calls it, once it is the program that it shall be.
     pub(crate) fn name(&self) -> Result<String, String> {
         let name = || fs::read_to_string(format!("/proc/{}/comm", self.pid()));
