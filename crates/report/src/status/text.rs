@@ -48,7 +48,8 @@ pub(super) fn render(status: &Status, style: Style) -> String {
     lines.extend(elsewhere(status, style));
     lines.push(String::new());
     lines.extend(findings(&status.findings, style));
-    lines.extend(noted(&notes, style));
+    let told = noted(&notes, &lines, style);
+    lines.extend(told);
     if !status.root_would_add.is_empty() {
         lines.push(String::new());
         let text = status.root_would_add.join("; ");
@@ -58,10 +59,14 @@ pub(super) fn render(status: &Status, style: Style) -> String {
     lines.join("\n")
 }
 
-/// The reasons of what is not known, after an empty line.
-fn noted(notes: &Notes, style: Style) -> Vec<String> {
-    let lines =
-        notes.numbered().flat_map(|(n, why)| paragraph(&format!("[{n}]"), 5, why, style.prose()));
+/// The reasons of what is not known in a page, after an empty line. A column that was left out
+/// needs none.
+fn noted(notes: &Notes, page: &[String], style: Style) -> Vec<String> {
+    let is_shown = |n: usize| page.iter().any(|line| line.contains(&format!("?[{n}]")));
+    let lines = notes
+        .numbered()
+        .filter(|(n, _)| is_shown(*n))
+        .flat_map(|(n, why)| paragraph(&format!("[{n}]"), 5, why, style.prose()));
     let lines: Vec<String> = lines.collect();
     if lines.is_empty() { lines } else { std::iter::once(String::new()).chain(lines).collect() }
 }
@@ -399,7 +404,8 @@ pub(super) fn who_alone(waiters: &[Waiter], writers: &[Writer], style: Style) ->
     let tables = tables.into_iter().filter(|lines| !lines.is_empty());
     let mut lines: Vec<String> =
         tables.flat_map(|lines| std::iter::once(String::new()).chain(lines)).collect();
-    lines.extend(noted(&notes, style));
+    let told = noted(&notes, &lines, style);
+    lines.extend(told);
     lines
 }
 
