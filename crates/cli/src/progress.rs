@@ -10,6 +10,7 @@ use floodwall_model::runner::{Second, Step};
 use floodwall_model::units::human_duration;
 use floodwall_model::{PhaseKind, Scenario, Watch};
 use floodwall_report::live;
+use floodwall_report::numbers::percent;
 use indicatif::{ProgressBar, ProgressDrawTarget};
 
 use crate::{ascii, output};
@@ -241,7 +242,7 @@ impl Watch for Progress {
     fn second(&mut self, second: &Second<'_>) {
         self.planned.in_step_s += 1.0;
         if let (Some(done), Some(bar)) = (second.done, &self.bar) {
-            bar.set_message(format!("prefilling: {:.0} %", done * 100.0));
+            bar.set_message(format!("prefilling: {} %", percent(done)));
         } else if let Some(bar) = &self.bar {
             let message = bar.message();
             let what = message.split_once(": ").map_or("", |(_, what)| what).to_owned();

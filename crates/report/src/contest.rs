@@ -321,7 +321,7 @@ copy-vs-database: a database commits (4 threads, 16 KiB, fsync) while one large 
 beside it
 machine   Linux 6.18.5, 4 CPUs, 16 GiB RAM, Debian GNU/Linux 12 (bookworm)
 device    sda (ATA ST1000DM003, 932 GiB, seeks), ext4 on sda1 on sda
-setting   dirty limit 20 %, background 10 %, scheduler mq-deadline, nr_requests 256, wbt 75 ms
+setting   dirty limit 20 %, background 10 %, I/O scheduler mq-deadline, nr_requests 256, wbt 75 ms
 
            commits/s      p99  slowest  stalled      victim_kept    flood_kept        burst_kept
 default         40.8   1.17 s   3.20 s     75 %  2.7 % (1.6–4.6)  87 % (86–88)         reference

@@ -31,7 +31,7 @@ pub mod keep;
 pub mod live;
 pub mod manual;
 pub mod markdown;
-mod numbers;
+pub mod numbers;
 mod passed_over;
 mod recommendation;
 pub mod repeat;

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Paragraphs, list items and table cells are wrapped to the width. Code blocks are not, because
-//! people copy them; neither is code in a paragraph that fits into a line, nor a word that is longer.
+//! people copy them; neither is code in a paragraph that fits into a line, nor a longer word.
 
 mod line;
 #[cfg(test)]

@@ -67,8 +67,8 @@ pub fn report(study: &Study<'_>) -> String {
         let operations = format!("{}/s", study.operations());
         let _ = writeln!(
             out,
-            "| setting | {operations} | p99 | slowest | seconds stalled | victim_kept | flood_kept | \
-             burst_kept | frontier |\n|---|--:|--:|--:|--:|--:|--:|--:|---|"
+            "| setting | {operations} | p99 | slowest | seconds stalled | victim_kept | \
+             flood_kept | burst_kept | frontier |\n|---|--:|--:|--:|--:|--:|--:|--:|---|"
         );
         for subject in &study.subjects {
             let _ = writeln!(out, "| {} |", row(subject).join(" | "));
@@ -190,7 +190,8 @@ mod tests {
 is written beside it
 - machine: Linux 6.18.5, 4 CPUs, 16 GiB RAM, Debian GNU/Linux 12 (bookworm)
 - device: sda (ATA ST1000DM003, 932 GiB, seeks), ext4 on sda1 on sda
-- setting: dirty limit 20 %, background 10 %, scheduler mq-deadline, nr\\_requests 256, wbt 75 ms
+- setting: dirty limit 20 %, background 10 %, I/O scheduler mq-deadline, nr\\_requests \
+256, wbt 75 ms
 - run: 3 rounds, 12 s a phase, 5 min 5 s in all
         ");
     }

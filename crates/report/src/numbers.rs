@@ -36,7 +36,8 @@ pub(crate) fn interval(e: &Estimate, shown: fn(f64) -> String) -> String {
 
 /// A share as percent without the sign: `98.4`, `45`, `4.2`, `0.07`, `0`. Near 100 a tenth still
 /// matters, at 45 it does not.
-pub(crate) fn percent(share: f64) -> String {
+#[must_use]
+pub fn percent(share: f64) -> String {
     let value = 100.0 * share;
     let decimals = match value {
         v if v >= 99.95 || v == v.round() => 0,

@@ -119,7 +119,7 @@ copy-vs-database: a database commits (4 threads, 16 KiB, fsync) while one large 
 beside it
 machine   Linux 6.18.5, 4 CPUs, 16 GiB RAM, Debian GNU/Linux 12 (bookworm)
 device    sda (ATA ST1000DM003, 932 GiB, seeks), ext4 on sda1 on sda
-setting   dirty limit 20 %, background 10 %, scheduler mq-deadline, nr_requests 256, wbt 75 ms
+setting   dirty limit 20 %, background 10 %, I/O scheduler mq-deadline, nr_requests 256, wbt 75 ms
 run       3 rounds, 12 s a phase, 5 min 5 s in all
 
                    victim alone     flood alone            both
@@ -194,10 +194,10 @@ copy-vs-database: a database commits (4 threads, 16 KiB, fsync) while one large 
 beside it
 machine   Linux 6.18.5, 4 CPUs, 16 GiB RAM, Debian GNU/Linux 12 (bookworm)
 device    sda (ATA ST1000DM003, 932 GiB, seeks), ext4 on sda1 on sda
-setting   dirty limit 20 %, background 10 %, scheduler mq-deadline, nr_requests 256, wbt 75 ms
+setting   dirty limit 20 %, background 10 %, I/O scheduler mq-deadline, nr_requests 256, wbt 75 ms
 run       3 rounds, 12 s a phase, 5 min 5 s in all
-baseline  default.json, dirty limit 20 %, background 10 %, scheduler mq-deadline, nr_requests 256,
-          wbt 75 ms
+baseline  default.json, dirty limit 20 %, background 10 %, I/O scheduler mq-deadline, nr_requests
+          256, wbt 75 ms
 
                    victim alone     flood alone            both
 commits/s                 1,516               –           1,491
@@ -246,7 +246,7 @@ copy-vs-database: a database commits (4 threads, 16 KiB, fsync) while one large 
 beside it
 machine   Linux 6.18.5, 4 CPUs, 16 GiB RAM, Debian GNU/Linux 12 (bookworm)
 device    sda (ATA ST1000DM003, 932 GiB, seeks), ext4 on sda1 on sda
-setting   dirty limit 20 %, background 10 %, scheduler mq-deadline, nr_requests 256, wbt 75 ms
+setting   dirty limit 20 %, background 10 %, I/O scheduler mq-deadline, nr_requests 256, wbt 75 ms
 run       1 round, 12 s a phase, 5 min 5 s in all, partial: no space left on the device
 
                    victim alone     flood alone            both
@@ -291,7 +291,7 @@ copy-vs-database: a database commits (4 threads, 16 KiB, fsync) while one large 
 beside it
 machine   Linux 6.18.5, 4 CPUs, 16 GiB RAM, Debian GNU/Linux 12 (bookworm)
 device    sda (ATA ST1000DM003, 932 GiB, seeks), ext4 on sda1 on sda
-setting   dirty limit 20 %, background 10 %, scheduler mq-deadline, nr_requests 256, wbt 75 ms
+setting   dirty limit 20 %, background 10 %, I/O scheduler mq-deadline, nr_requests 256, wbt 75 ms
 run       3 rounds, 12 s a phase, 5 min 5 s in all
 
                    victim alone

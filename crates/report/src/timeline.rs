@@ -178,7 +178,7 @@ pub fn text(document: &Document) -> String {
             |p| known(row.percentile_ns(p).map(|ns| human_duration(Duration::from_nanos(ns))));
         let bytes = |b: Option<u64>| known(b.map(|b| Bytes(b).to_string()));
         let rate = |b: u64| Rate(row.per_second(b as f64)).to_string();
-        let percent = |p: Option<f64>| known(p.map(|p| format!("{p:.0}%")));
+        let share = |p: Option<f64>| known(p.map(|p| format!("{p:.0} %")));
         line(
             &mut out,
             [
@@ -194,8 +194,8 @@ pub fn text(document: &Document) -> String {
                 known(
                     host.device.and_then(|d| d.flush_ops).map(|n| count(row.per_second(n as f64))),
                 ),
-                percent(row.utilisation_percent()),
-                percent(row.share_of_us(host.psi_io_some_us)),
+                share(row.utilisation_percent()),
+                share(row.share_of_us(host.psi_io_some_us)),
             ],
         );
     }
@@ -259,17 +259,17 @@ psi_io_some_percent,psi_io_full_percent,steal_ms_per_s
           s phase       ops/s      p99      max     flood     dirty \
           writeback   written  flush  util   psi
         100 victim 1    1,508  1.06 ms  1.06 ms         –    400 kB       0 B 24.0 \
-        MB/s     14  100%    1%
+        MB/s     14 100 %   1 %
         101 victim 1    1,508  1.06 ms  1.06 ms         –    400 kB       0 B 24.0 \
-        MB/s     14  100%    1%
+        MB/s     14 100 %   1 %
 
         120 flood 1         –        –        –  251 MB/s   1500 MB    64 MiB  216 \
-        MB/s     14  100%   93%
+        MB/s     14 100 %  93 %
         121 flood 1         –        –        –  251 MB/s   1501 MB    64 MiB  216 \
-        MB/s     14  100%   93%
+        MB/s     14 100 %  93 %
 
         140 both 1          1        –   1.17 s  217 MB/s   1500 MB    64 MiB  216 \
-        MB/s     14  100%   93%
+        MB/s     14 100 %  93 %
         141 both 1          1        –   1.17 s  217 \
         MB/s         –         –         –      –     –     –
         ");

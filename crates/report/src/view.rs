@@ -149,7 +149,7 @@ fn setting_text(setting: &Setting) -> String {
         limit("vm.dirty_ratio", "vm.dirty_bytes").map(|l| format!("dirty limit {l}")),
         limit("vm.dirty_background_ratio", "vm.dirty_background_bytes")
             .map(|l| format!("background {l}")),
-        setting.get("scheduler").map(|s| format!("scheduler {s}")),
+        setting.get("scheduler").map(|s| format!("I/O scheduler {s}")),
         setting.get("nr_requests").map(|n| format!("nr_requests {n}")),
         setting.get("wbt_lat_usec").map(wbt),
     ])

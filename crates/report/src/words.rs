@@ -33,6 +33,9 @@ pub(crate) fn spelled(name: &str) -> String {
         if let Some(target) = part.strip_prefix("wbt ") {
             return Some(format!("writeback throttling {target}"));
         }
+        if let Some(limit) = part.strip_prefix("strict ") {
+            return Some(format!("strict limit {limit}"));
+        }
         if let Some(limit) = part.strip_prefix("limit ") {
             return Some(format!("dirty limit {limit}"));
         }
@@ -76,6 +79,7 @@ mod tests {
                 "limit 2 s (193 MiB) + wbt 75 ms",
                 "dirty limit 2 s (193 MiB), writeback throttling 75 ms",
             ),
+            ("strict 0.25 s (60 MiB) + none", "strict limit 0.25 s (60 MiB), I/O scheduler none"),
             ("default", "default"),
             ("mine + yours", "mine + yours"),
         ] {

@@ -19,8 +19,8 @@ pub(super) fn push(line: &mut Line, text: &str, paint: Paint) {
     line.extend(printable(text).chars().map(|c| (c, paint)));
 }
 
-/// Breaks a text at blanks. Code that fits into a line is not broken, because people copy it; a word
-/// longer than a line stays whole. At least one line.
+/// Breaks a text at blanks. Code that fits into a line is not broken, because people copy it; a
+/// word longer than a line stays whole. At least one line.
 pub(super) fn wrap(text: &Line, width: usize) -> Vec<Line> {
     let mut lines = vec![Line::new()];
     let words = text.split(|c| *c == (' ', Paint::Plain) || *c == (' ', Paint::Bold));

@@ -143,7 +143,7 @@ fn machine(machine: &Machine, notes: &mut Notes, style: Style) -> Vec<String> {
             notes.cell(&machine.dirty_expire_ms, millis)
         ),
     );
-    let percent = |p: &f64| format!("{p:.1} %");
+    let percent = |p: &f64| format!("{} %", crate::numbers::percent(p / 100.0));
     line(
         "pressure",
         format!(

@@ -3,12 +3,14 @@
 
 use std::time::Duration;
 
+use floodwall_model::counts::count;
 use floodwall_model::status::{Waiter, Writer};
 use floodwall_model::units::human_duration;
 use floodwall_model::{Rate, Reading};
 
 use super::notes::Notes;
 use super::table::{Column, table};
+use crate::numbers::percent;
 
 /// Rows of each table; a screen has no more, `--json` has all.
 const ROWS: usize = 12;
@@ -85,7 +87,7 @@ pub(super) fn waits(
             us(&one.p50_us),
             us(&one.p99_us),
             us(&one.max_us),
-            format!("{:.0} %", one.waited_percent),
+            format!("{} %", percent(one.waited_percent / 100.0)),
             match one.waiting_calls {
                 0 => String::new(),
                 waiting => format!("{waiting} for {}", micros(&one.oldest_us)),
@@ -125,7 +127,9 @@ pub(super) fn writes(
         let mut row =
             vec![name, notes.cell(&one.device, String::clone), rate(one.dirtied_bytes_per_s)];
         row.extend(taken_back.then(|| rate(one.cancelled_bytes_per_s)));
-        row.push(notes.cell(&one.throttled_percent, |share| format!("{share:.0} %")));
+        row.push(
+            notes.cell(&one.throttled_percent, |share| format!("{} %", percent(share / 100.0))),
+        );
         row
     };
     let rows = disks.sorted(writers, |one| &one.device, |one| one.dirtied_bytes_per_s);
@@ -143,10 +147,6 @@ fn with_rest(mut lines: Vec<String>, rows: usize) -> Vec<String> {
 /// Its name and number. Number 0 is no process: all that were too many to be told apart.
 fn who(pid: u32, name: &str) -> String {
     if pid == 0 { name.to_owned() } else { format!("{name} ({pid})") }
-}
-
-fn count(per_s: f64) -> String {
-    if per_s >= 10.0 || per_s == 0.0 { format!("{per_s:.0}") } else { format!("{per_s:.1}") }
 }
 
 fn micros(us: &f64) -> String {

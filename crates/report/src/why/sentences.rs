@@ -138,7 +138,8 @@ fn unknown(diagnosis: &Diagnosis) -> String {
     }
     if let Some(percent) = diagnosis.machine.waited_percent.value() {
         told.push(format!(
-            "some process waited for I/O {percent:.0} % of {}",
+            "some process waited for I/O {} % of {}",
+            crate::numbers::percent(percent / 100.0),
             time(diagnosis.window_s)
         ));
     }

@@ -213,7 +213,8 @@ pub(crate) fn space_notice(needed: Bytes, dir: &Path) -> String {
     // Rounded up: the promised time must suffice.
     let gib = (needed.as_f64() / Bytes::gib(1).as_f64() * 10.0).ceil() / 10.0;
     let dir = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
-    format!("writes up to {gib:.1} GiB below '{}' and removes it again", dir.display())
+    let most = Bytes((gib * Bytes::gib(1).as_f64()).round() as u64);
+    format!("writes up to {most} below '{}' and removes it again", dir.display())
 }
 
 pub(crate) fn leftover_warning(left: &Leftover, dir: &Path) -> String {

@@ -13,6 +13,7 @@ use floodwall_daemon::{BACKLOG, UNKNOWN_GOAL};
 use floodwall_model::setting::is_priority;
 use floodwall_model::units::human_duration;
 use floodwall_model::{Bytes, Rate};
+use floodwall_report::numbers::percent;
 use floodwall_report::status::table::wrap;
 
 use super::args::Reach;
@@ -280,7 +281,7 @@ fn kind(group: &str) -> (&'static str, &str) {
 fn share(d: &Device, rate: f64) -> String {
     match d.drain_bytes_per_s {
         Some(drain) if rate <= drain => {
-            let share = bound(&format!("{:.0} %", 100.0 * rate / drain));
+            let share = bound(&format!("{} %", percent(rate / drain)));
             format!("{share} of the {} that the disk drains now", figure(Rate(drain)))
         }
         Some(drain) => format!("no less than the disk drains now ({})", figure(Rate(drain))),

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use floodwall_model::counts::count;
 use floodwall_model::units::human_duration;
 use floodwall_model::{LatencyCounts, Rate};
 use floodwall_probe::{DeviceUse, Snapshot, SourceKind};
+use floodwall_report::numbers::percent;
 use floodwall_report::status::table::{Column, table, wrap};
 use floodwall_report::status::{Style, who};
 
@@ -40,7 +42,7 @@ fn head(snapshot: &Snapshot) -> String {
     let mut head = format!("{} from {}", human_duration(snapshot.window), source(snapshot.source));
     if let Some(pressure) = snapshot.pressure {
         let share = pressure.as_secs_f64() / snapshot.window.as_secs_f64().max(f64::EPSILON);
-        head.push_str(&format!("; somebody waited for I/O {:.0} % of it", 100.0 * share.min(1.0)));
+        head.push_str(&format!("; somebody waited for I/O {} % of it", percent(share.min(1.0))));
     }
     if snapshot.lost_events > 0 {
         head.push_str(&format!(
@@ -63,9 +65,9 @@ fn head(snapshot: &Snapshot) -> String {
     head
 }
 
-fn per_second(count: u64, snapshot: &Snapshot) -> String {
-    let rate = count as f64 / snapshot.window.as_secs_f64().max(f64::EPSILON);
-    if rate >= 10.0 || rate == 0.0 { format!("{rate:.0}") } else { format!("{rate:.1}") }
+fn per_second(events: u64, snapshot: &Snapshot) -> String {
+    let rate = events as f64 / snapshot.window.as_secs_f64().max(f64::EPSILON);
+    count(rate)
 }
 
 fn bytes_per_second(bytes: u64, snapshot: &Snapshot) -> String {

@@ -1,5 +1,5 @@
-//! `floodwall explain`: what a finding, a knob, a preset or a word is, from the tables and documents
-//! that the code uses.
+//! `floodwall explain`: what a finding, a knob, a preset or a word is, from the tables and
+//! documents that the code uses.
 //!
 //! ```text
 //! name ─┬─ finding, knob, word ─▶ its page (Markdown) ─▶ report::manual ─▶ stdout

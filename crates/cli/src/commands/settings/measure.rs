@@ -13,7 +13,9 @@ use floodwall_host::{block, mounts};
 use floodwall_knobs::Device;
 use floodwall_knobs::size::Drain;
 use floodwall_model::runner::{Second, Step};
+use floodwall_model::units::human_duration;
 use floodwall_model::{Bytes, Rate, Watch};
+use floodwall_report::numbers::percent;
 use serde_json::{Value, json};
 
 use super::Place;
@@ -36,10 +38,10 @@ impl Measured {
     /// For a comment under the limits.
     pub(super) fn lines(&self) -> Vec<String> {
         let mut lines = vec![format!(
-            "{} drains {}, measured over {:.1} s in '{}' ({} written, removed again)",
+            "{} drains {}, measured over {} in '{}' ({} written, removed again)",
             self.drain.name,
             Rate(self.rate.bytes_per_s),
-            self.rate.seconds,
+            human_duration(Duration::try_from_secs_f64(self.rate.seconds).unwrap_or_default()),
             self.directory.display(),
             self.rate.written
         )];
@@ -191,7 +193,7 @@ impl Watch for Lines<'_> {
 
     fn second(&mut self, second: &Second<'_>) {
         if let (Some(done), Some(rate)) = (second.done, second.drain_bytes_per_s) {
-            notice(&format!("{}: {:.0} %, {}", self.name, done * 100.0, Rate(rate)));
+            notice(&format!("{}: {} %, {}", self.name, percent(done), Rate(rate)));
         }
     }
 

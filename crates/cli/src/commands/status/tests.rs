@@ -291,7 +291,7 @@ now        1.23 GiB dirty, 0 B under writeback
 limits     hard 2.56 GiB (vm.dirty_ratio = 20 %): writers stop; background 1.28 GiB
            (vm.dirty_background_ratio = 10 %): the flusher starts
 age        dirty data is due after 30.0 s, looked for every 5.00 s
-pressure   in the last 10 s some task waited for I/O 0.4 % of the time, every task 0.0 %
+pressure   in the last 10 s some task waited for I/O 0.39 % of the time, every task 0 %
 
 in the last 1.00 s (one process could not be looked at)
   who waited: ?[1]
@@ -343,7 +343,7 @@ now        6.88 GiB dirty, 264 MiB under writeback
 limits     hard 12.4 GiB (vm.dirty_ratio = 20 %): writers stop; background 6.20 GiB
            (vm.dirty_background_ratio = 10 %): the flusher starts
 age        dirty data is due after 30.0 s, looked for every 5.00 s
-pressure   in the last 10 s some task waited for I/O 41.2 % of the time, every task 33.7 %
+pressure   in the last 10 s some task waited for I/O 41 % of the time, every task 34 %
 
 in the last 1.00 s
   who waited: ?[1]
