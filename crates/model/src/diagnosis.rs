@@ -112,7 +112,8 @@ pub struct Victim {
     pub process: Process,
     /// What it waits for.
     pub waits_for: Wait,
-    /// Median of the waits that ended in the look; absent if none did.
+    /// Median, by the time that was waited, of the waits that ended in the look: half of the time
+    /// went into waits no longer than this. Absent if none ended.
     pub median_s: Option<f64>,
     /// How long the oldest wait that has not ended has lasted: at least, as it may have begun
     /// before the look; 0 if there is none.

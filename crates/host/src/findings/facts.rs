@@ -96,8 +96,8 @@ pub struct DiskUser {
     /// Whether its longest waits are those for commits: a typical one, or one under way. Else they
     /// are those for reads.
     pub waits_for_commits: bool,
-    /// Median of its commits that ended, or of its reads if it waits for these, in seconds; `None`
-    /// if none ended.
+    /// Median, by the time that was waited, of its commits that ended, or of its reads if it waits
+    /// for these, in seconds; `None` if none ended.
     pub median_s: Option<f64>,
     /// How long the oldest commit (or read, if it waits for these) under way at the window's end
     /// has lasted, at least, in seconds; 0 without one.

@@ -248,7 +248,10 @@ fn drains(name: &str, drain: &Drain) -> String {
     match (&drain.rate_bytes_per_s, drain.from) {
         (Reading::Value(rate), DrainSource::Seen) => format!("{name} drains {}", Rate(*rate)),
         (Reading::Value(rate), _) => {
-            format!("{name} drains {} (the kernel's estimate from earlier writes)", Rate(*rate))
+            format!(
+                "{name} drains about {} (the kernel's estimate from earlier writes)",
+                Rate(*rate)
+            )
         }
         _ => format!("how fast {name} drains is not known ({})", why_unknown(name, drain)),
     }
