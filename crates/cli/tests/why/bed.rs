@@ -62,15 +62,22 @@ impl Moment {
 }
 
 impl Lab {
-    /// With ext4, whose commits wait for the data of other files.
+    /// With ext4, a commit of which waits for the data of other files.
     pub(crate) fn up(preset: &str) -> Result<Self, String> {
+        Self::with(preset, "ext4")
+    }
+
+    /// With another filesystem.
+    pub(crate) fn with(preset: &str, filesystem: &str) -> Result<Self, String> {
         let lab = format!("why-{preset}-{}", std::process::id());
         // A database's user has to get there.
         let all = fs::Permissions::from_mode(0o755);
         let place = tempfile::Builder::new().prefix("why").permissions(all).tempdir();
         let place = place.map_err(said("a directory"))?;
         let mut process = Command::new(FLOODWALL)
-            .args(["lab", "run", preset, "--size", "3GiB", "--memory", "900MiB", "--fs", "ext4"])
+            .args([
+                "lab", "run", preset, "--size", "3GiB", "--memory", "900MiB", "--fs", filesystem,
+            ])
             .args(["--mount", &place.path().to_string_lossy()])
             .args(["--name", &lab, "--", "sh", "-c", UNTIL_STDIN_ENDS])
             .stdin(Stdio::piped())
