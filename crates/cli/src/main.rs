@@ -20,11 +20,12 @@ mod output;
 mod progress;
 mod signals;
 mod terminal;
+mod usage;
 
 use std::process::ExitCode;
 use std::time::Instant;
 
-use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
 use crate::commands::why::WhyArgs;
@@ -84,9 +85,9 @@ enum Command {
 
 fn main() -> ExitCode {
     let origin = Instant::now();
-    let cli = match Cli::try_parse() {
+    let cli = match parse() {
         Ok(cli) => cli,
-        Err(error) => return refuse(&explain(error)),
+        Err(exit) => return exit.into(),
     };
     let result = match cli.command.unwrap_or(Command::Why(WhyArgs::default())) {
         Command::Why(args) => commands::why::run(&args),
@@ -122,39 +123,34 @@ fn main() -> ExitCode {
     exit.into()
 }
 
-/// Prints a help text, or an error of the command line.
-fn refuse(error: &clap::Error) -> ExitCode {
+/// The parsed command line; help and the version are printed at once.
+fn parse() -> Result<Cli, Exit> {
+    Cli::try_parse().map_err(|error| match error.kind() {
+        ErrorKind::DisplayHelp
+        | ErrorKind::DisplayVersion
+        | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => help(&error),
+        _ => {
+            let arguments = std::env::args_os().map(|text| text.to_string_lossy().into_owned());
+            let why = usage::explain(&error, &arguments.collect::<Vec<_>>());
+            output::notice(&format!("floodwall: {why}"));
+            Exit::Usage
+        }
+    })
+}
+
+/// Prints a help text.
+fn help(error: &clap::Error) -> Exit {
     if ascii::is_utf8() {
         error.exit();
     }
     let text = error.render().to_string();
     if error.use_stderr() {
         output::notice(text.trim_end());
-    } else {
-        // A closed stdout is the reader's choice.
-        let _ = output::result(&text);
+        return Exit::Usage;
     }
-    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(u8::MAX))
-}
-
-/// An error of the command line. A value such as `-5s` looks like an option to the parser; it is
-/// named for what it is.
-fn explain(error: clap::Error) -> clap::Error {
-    let Some(ContextValue::String(unknown)) = error.get(ContextKind::InvalidArg) else {
-        return error;
-    };
-    let is_number = |text: &str| {
-        text.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
-    };
-    if error.kind() != ErrorKind::UnknownArgument || !is_number(unknown) {
-        return error;
-    }
-    // The parser names the first letter alone.
-    let mut arguments = std::env::args_os().filter_map(|argument| argument.into_string().ok());
-    let whole = arguments.find(|argument| argument.starts_with(unknown));
-    let whole = whole.unwrap_or_else(|| unknown.clone());
-    let why = format!("'{whole}' is negative; no option takes a value below zero\n");
-    clap::Error::raw(ErrorKind::InvalidValue, why)
+    // A closed stdout is the reader's choice.
+    let _ = output::result(&text);
+    Exit::Done
 }
 
 #[cfg(test)]

@@ -87,9 +87,37 @@ pub(crate) fn notice(line: &str) {
     let _ = writeln!(io::stderr().lock(), "{}", ascii::localised(&printable::lines(line)));
 }
 
-/// An error with its causes in one line.
+/// An error with its causes in one line. One that ends with the kernel's words alone gets what to
+/// do.
 pub(crate) fn message(error: &anyhow::Error) -> String {
-    message::line(error.as_ref())
+    with_action(&without_number(&message::line(error.as_ref())))
+}
+
+/// Without the number that the standard library puts behind the kernel's words: ` (os error 2)`.
+fn without_number(line: &str) -> String {
+    let mut parts = line.split(" (os error ");
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let number = part.find(')').filter(|end| part[..*end].bytes().all(|b| b.is_ascii_digit()));
+        match number {
+            Some(end) => text.push_str(&part[end + 1..]),
+            None => text.extend([" (os error ", part]),
+        }
+    }
+    text
+}
+
+fn with_action(line: &str) -> String {
+    let action = match line.rsplit(": ").next().unwrap_or_default() {
+        "No such file or directory" => "check its name",
+        "Is a directory" => "name a file",
+        "Not a directory" => "name a directory",
+        "Permission denied" => "run as root, or as its owner",
+        "No space left on device" => "make room, or name another place",
+        "Read-only file system" => "name another place",
+        _ => return line.to_owned(),
+    };
+    format!("{line}; {action}")
 }
 
 /// Whether stderr is a terminal on which a progress bar may move.
@@ -256,6 +284,20 @@ mod tests {
     }
 
     #[test]
+    fn the_kernels_words_come_without_their_number_and_with_what_to_do() {
+        let said = |number: i32| {
+            let error = anyhow::Error::from(io::Error::from_raw_os_error(number));
+            message(&error.context("can't read 'x'"))
+        };
+        assert_eq!(said(2), "can't read 'x': No such file or directory; check its name");
+        assert_eq!(said(21), "can't read 'x': Is a directory; name a file");
+        assert_eq!(said(13), "can't read 'x': Permission denied; run as root, or as its owner");
+        assert_eq!(said(5), "can't read 'x': Input/output error");
+        let own = anyhow::anyhow!("the name 'a (os error x)' is odd");
+        assert_eq!(message(&own), "the name 'a (os error x)' is odd");
+    }
+
+    #[test]
     fn a_cause_is_said_once() {
         #[derive(Debug, thiserror::Error)]
         #[error("can't open 'x': {source}; name another")]
@@ -263,7 +305,7 @@ mod tests {
             source: io::Error,
         }
         let quoting = Quoting { source: io::Error::from_raw_os_error(2) };
-        let text = "can't open 'x': No such file or directory (os error 2); name another";
+        let text = "can't open 'x': No such file or directory; name another";
         assert_eq!(message(&anyhow::Error::from(quoting)), text);
         assert_eq!(message(&anyhow::anyhow!("inner").context("outer")), "outer: inner");
     }

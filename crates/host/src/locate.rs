@@ -22,7 +22,7 @@ pub enum LocateError {
         source: io::Error,
     },
     /// It is a file.
-    #[error("'{path}' is not a directory", path = path.display())]
+    #[error("'{path}' is not a directory; name one", path = path.display())]
     NotADirectory {
         /// Which.
         path: PathBuf,

@@ -1,5 +1,8 @@
 //! What a TOML file's author is told: the line, and the known name nearest to a misspelt one.
 
+/// More of a line that is not understood says no more.
+const SHOWN_CHARS: usize = 40;
+
 /// The known name nearest to a misspelt one, if any is near.
 #[must_use]
 pub fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
@@ -49,7 +52,18 @@ fn bare(found: &str) -> String {
 pub fn place_and_message(text: &str, error: &toml::de::Error) -> (usize, String) {
     let at = error.span().map_or(0, |s| s.start).min(text.len());
     let line = text.as_bytes()[..at].iter().filter(|b| **b == b'\n').count() + 1;
-    (line, message(error))
+    (line, of_syntax(text, line, error).unwrap_or_else(|| message(error)))
+}
+
+/// The message where the text is no TOML at all: the line itself instead of the parser's grammar.
+fn of_syntax(text: &str, line: usize, error: &toml::de::Error) -> Option<String> {
+    let is_toml = text.parse::<toml::Table>().is_ok();
+    if is_toml || error.message().contains("duplicate") {
+        return None;
+    }
+    let written = text.lines().nth(line - 1).unwrap_or_default().trim();
+    let shown: String = written.chars().take(SHOWN_CHARS).collect();
+    Some(format!("'{shown}' is not TOML; write KEY = VALUE, and text in quotation marks"))
 }
 
 /// The message alone, for a text that has no lines.
@@ -82,6 +96,12 @@ mod tests {
             "unknown key 'xyzzy'; known here: threads, block"
         );
         assert_eq!(explain("invalid `x`\nthere"), "invalid 'x' there");
+        let at =
+            |text: &str| place_and_message(text, &toml::from_str::<toml::Table>(text).unwrap_err());
+        let not_toml = "is not TOML; write KEY = VALUE, and text in quotation marks";
+        assert_eq!(at("a = 1\nb = fast\n"), (2, format!("'b = fast' {not_toml}")));
+        assert_eq!(at("[a\n"), (1, format!("'[a' {not_toml}")));
+        assert_eq!(at("a = 1\na = 2\n"), (2, "duplicate key".to_owned()));
         let mistyped = explain(r#"invalid type: string "ten", expected u32"#);
         assert_eq!(mistyped, "'ten' is not a whole number");
     }

@@ -18,10 +18,7 @@ fn status(tree: &str, arguments: &[&str]) -> String {
 fn status_lists_findings_for_people_and_for_programs() {
     let text = status("rhel-9", &[]);
     assert!(text.contains("  FW026 critical  flushes don't reach a volatile cache\n"), "{text}");
-    assert!(
-        text.contains("try:  echo 'write back' > /sys/block/sdb/queue/write_cache\n"),
-        "{text}"
-    );
+    assert!(text.contains("try:  floodwall apply sdb.write_cache=write-back\n"), "{text}");
     let json: Value = serde_json::from_str(&status("rhel-9", &["--json"])).unwrap();
     let findings = json["findings"].as_array().unwrap();
     let lost = findings.iter().find(|finding| finding["id"] == "FW026").unwrap();

@@ -74,7 +74,11 @@ fn help_names_kernels_filesystems_and_examples() {
     }
     let output = floodwall(&["sim"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(stderr(&output).contains("--device <PRESET|FILE.toml>"), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("--device PRESET|FILE.toml is missing"),
+        "{}",
+        stderr(&output)
+    );
 }
 
 #[test]
@@ -316,7 +320,7 @@ fn what_can_not_be_simulated_is_refused_with_what_can() {
         (&["--device", "hdd-7201"], "did you mean 'hdd-7200'"),
         (&["--device", "./nowhere.toml"], "can't read the device file './nowhere.toml'"),
         (&["--fs", "reiserfs"], "'reiserfs' is no filesystem that the model has"),
-        (&["--hz", "0"], "0 is not in 1.."),
+        (&["--hz", "0"], "'0' is out of range: give 1 to "),
         (&["--set", "vm.dirty_bytes=64MiB,schedular=none"], "did you mean scheduler"),
     ] {
         let output = sim(TINY, args);

@@ -282,7 +282,7 @@ fn a_sweep_that_can_not_write_stops_and_goes_on_with_more_room() {
         assert!(place.lines() >= kept, "{kept}");
         kept = place.lines();
         let message = format!(
-            "can't write 't.jsonl': File too large (os error 27); {kept} cells are in it: make \
+            "can't write 't.jsonl': File too large; {kept} cells are in it: make \
              room, then give the same command again to go on"
         );
         assert!(said.contains(&message), "{said}");

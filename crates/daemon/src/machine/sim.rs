@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use floodwall_device::{DeviceSpec, preset_names};
 use floodwall_model::plant::{KnobWrite, Knobs, Observation, Plant, PlantError};
 use floodwall_model::scenario::{self, parse_flood, parse_victim};
-use floodwall_model::{Bytes, DeviceId, Setting};
+use floodwall_model::{Bytes, DeviceId, Setting, toml_text};
 use floodwall_sim::plant::Happening;
 use floodwall_sim::{PlantDevice, SimOptions, SimPlant};
 
@@ -42,8 +42,12 @@ impl SimMachine {
     pub(crate) fn new(preset: &str) -> Result<Self, DaemonError> {
         if !preset_names().any(|name| name == preset) {
             let names: Vec<&str> = preset_names().collect();
-            let why =
-                format!("--sim: there is no device '{preset}'; there are {}", names.join(", "));
+            let near = toml_text::nearest(preset, names.iter().copied());
+            let hint = near.map_or_else(
+                || format!("there are {}", names.join(", ")),
+                |near| format!("did you mean '{near}'?"),
+            );
+            let why = format!("--sim: there is no device '{preset}'; {hint}");
             return Err(DaemonError::Usage(why));
         }
         let spec = DeviceSpec::preset(preset)?;

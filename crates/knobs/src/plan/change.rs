@@ -92,7 +92,7 @@ fn hint(name: &str, nearest: &[&str]) -> String {
         );
     }
     match nearest {
-        [] => "; docs/knobs.md lists all".to_owned(),
+        [] => "; floodwall explain lists all".to_owned(),
         names => format!("; did you mean {}?", names.join(" or ")),
     }
 }

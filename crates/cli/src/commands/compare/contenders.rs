@@ -245,9 +245,9 @@ fn each_of(root: &SysRoot, device: Option<&Device>, knob: &str) -> anyhow::Resul
 fn no_grid(knob: &str) -> String {
     let names = || std::iter::once("scheduler").chain(GRIDS.iter().map(|(name, _)| *name));
     let hint = toml_text::nearest(knob, names())
-        .map_or_else(String::new, |near| format!("; did you mean '{near}'?"));
+        .map_or_else(String::new, |near| format!("did you mean '{near}'? "));
     let all = names().collect::<Vec<_>>().join(", ");
-    format!("--each {knob}: values are known for {all}{hint}; give others with --set")
+    format!("--each {knob}: {hint}values are known for {all}; give others with --set")
 }
 
 fn no_preset(name: &str) -> String {

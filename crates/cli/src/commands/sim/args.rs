@@ -21,9 +21,12 @@ use crate::exit::UsageError;
 /// Timer ticks a second that elevators can count (`CONFIG_HZ`).
 const TICKS_PER_S: [u32; 3] = [100, 250, 1000];
 
-/// Keeps an option out of the help.
-fn hidden(option: clap::Arg) -> clap::Arg {
-    option.hide(true)
+/// Options of `bench` that mean nothing in virtual time: refused, so not in the help.
+const REFUSED: [&str; 6] = ["victim_cmd", "flood_cmd", "user", "size", "force", "same_group"];
+
+fn without_refused(option: clap::Arg) -> clap::Arg {
+    let is_refused = REFUSED.contains(&option.get_id().as_str());
+    if is_refused { option.hide(true) } else { option }
 }
 
 /// The same scenarios without hardware: kernel and device both modelled, in virtual time.
@@ -41,16 +44,14 @@ fn hidden(option: clap::Arg) -> clap::Arg {
   floodwall sim --device raid10-bbwc-2010 --set flood:io.max=wbps=180MB \\
     --set flood:memory.high=128MiB
 
-Devices: `floodwall lab list` names the presets. Kernels: 2.6.18, 2.6.32, 3.2, 6.18; another one \
-is taken as the nearest of them, which a warning says.
+Devices: `floodwall lab list` names the presets.
+Kernels: 2.6.18, 2.6.32, 3.2, 6.18; another is taken as the nearest of them.
 Filesystems: xfs, ext4, ext3, ext3-writeback, btrfs, raw, nfs, nfs-async.
 A setting is KNOB=VALUE[,KNOB=VALUE…], as compare takes it.
 A knob that the kernel did not have is refused with what it had; what is not set has the \
 kernel's default.
 The scenarios are those of bench; commands of your own are for real machines.")]
-// Refused, or without a meaning, in virtual time.
-#[command(mut_arg("victim_cmd", hidden), mut_arg("flood_cmd", hidden), mut_arg("user", hidden))]
-#[command(mut_arg("size", hidden), mut_arg("force", hidden), mut_arg("same_group", hidden))]
+#[command(mut_args(without_refused))]
 #[command(
     args_override_self = true,
     args_conflicts_with_subcommands = true,

@@ -155,6 +155,14 @@ pub(super) struct Part {
     pub(super) reason: Option<String>,
 }
 
+impl Drop for Part {
+    fn drop(&mut self) {
+        // A child that is between fork(2) and execve(2) has the file open too, so closing it here
+        // is not enough to unlock it.
+        let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
+    }
+}
+
 impl Part {
     /// Opens a part, or begins one, and reads which cells it has.
     ///

@@ -20,7 +20,8 @@ fn append(part: &mut Part, cells: &[u64]) {
 }
 
 fn cells(path: &Path) -> Vec<u64> {
-    let mut cells: Vec<u64> = Part::open(path, &origin("1/1")).unwrap().cells.into_iter().collect();
+    let part = Part::open(path, &origin("1/1")).unwrap();
+    let mut cells: Vec<u64> = part.cells.iter().copied().collect();
     cells.sort_unstable();
     cells
 }
