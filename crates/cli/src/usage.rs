@@ -169,8 +169,8 @@ mod tests {
             ),
             (
                 "bench --quik .",
-                "there is no option '--quik'; did you mean '--quick'? (floodwall bench --help lists \
-                 all)",
+                "there is no option '--quik'; did you mean '--quick'? (floodwall bench --help \
+                 lists all)",
             ),
             ("bench -z", "there is no option '-z' (floodwall bench --help lists all)"),
             (

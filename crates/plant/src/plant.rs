@@ -135,8 +135,8 @@ impl HostPlant {
         };
         let mut blind = probe.blind().to_vec();
         if !root.exists(DEBUGFS) {
-            let why = "debugfs can't be seen (run as root on the host, on a kernel that has it): the \
-                       device that is flooded is taken to have what floods dirtied there";
+            let why = "debugfs can't be seen (run as root on the host, on a kernel that has it): \
+                       the device that is flooded is taken to have what floods dirtied there";
             blind.push(Blind { what: "dirty pages by device".to_owned(), why: why.to_owned() });
         }
         let mut plant = Self {

@@ -37,7 +37,8 @@ pub(crate) const FLOOD_COMMAND: &str = "flood-process";
 
 Victims: commit, wal, read, scan, mixed. Floods: seq, random, files, mmap, copy, or none. Both \
 take the keys of a scenario file (`--show-scenario NAME` prints one): threads, block, size, \
-files, sync, rate, engine, depth, access, direct, preallocated, read_percent; streams, block, size, rate, data, mode, file_size. A victim's rate is a number of \
+files, sync, rate, engine, depth, access, direct, preallocated, read_percent; \
+streams, block, size, rate, data, mode, file_size. A victim's rate is a number of \
 operations a second, such as 500/s, or a share of what it does alone, such as 33%.")]
 #[command(args_override_self = true)]
 #[command(group(ArgGroup::new("format").args(["json", "markdown"])))]
