@@ -1,5 +1,5 @@
-//! What the columns of `status` and `probe` mean, for their long help, below its examples. Lines fit
-//! 80 columns.
+//! What the columns of `status` and `probe` mean: for their long help, below its examples. Lines
+//! fit 80 columns.
 
 /// Who waits and who writes, in both commands.
 const WHO: &str = "\

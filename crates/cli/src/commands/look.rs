@@ -15,9 +15,10 @@ use std::time::Duration;
 use floodwall_daemon::socket::{self, Reply, Request};
 use floodwall_host::SysRoot;
 use floodwall_host::cgroup::read_memory_besides_cache;
-use floodwall_host::findings::{DiskUser, Look};
+use floodwall_host::findings::{About, DiskUser, Look, diagnose};
 use floodwall_host::status::{Observation, status};
 use floodwall_model::Reading;
+use floodwall_model::diagnosis::Verdict;
 use floodwall_model::status::Status;
 use floodwall_probe::{Probe, ProcessUse, Snapshot, SourceKind};
 
@@ -27,6 +28,9 @@ use crate::commands::probe::disk_users;
 /// How long the look lasts: with the probe's warm-up, what it takes to open it and to read
 /// counters, the answer is there within three seconds.
 const WINDOW: Duration = Duration::from_millis(1250);
+
+/// How long it lasts once more.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// Where control groups of version 2 are mounted.
 const CGROUPS: &str = "/sys/fs/cgroup";
@@ -116,7 +120,9 @@ impl Seen {
     }
 }
 
-/// Looks for [`WINDOW`]. Returns the probe too, so that the caller closes it when it likes.
+/// Looks for [`WINDOW`], and once more where a process waits for a backlog and nothing floods: a
+/// flood that waits for a full limit or for a journal's commit dirties nothing for a second or two.
+/// Returns the probe too, so that the caller closes it when it likes.
 ///
 /// # Errors
 /// If not even counters can be read.
@@ -124,19 +130,50 @@ pub(super) fn look(root: &SysRoot) -> anyhow::Result<(Status, Seen, Probe)> {
     let is_root = rustix::process::geteuid().is_root();
     let mut probe = Probe::open(None)?;
     // A signal ends the process: there is nothing to clean up.
-    let never = AtomicBool::new(false);
     if probe.source() != SourceKind::Proc {
-        probe.warm_up(&never)?;
+        probe.warm_up(&AtomicBool::new(false))?;
     }
     let guarded = Guarded::ask(root, is_root);
+    let (status, seen) = window(root, &mut probe, WINDOW, guarded, is_root)?;
+    if lacks_a_flood(&status, &seen) {
+        let guarded = Guarded::Known(seen.guarded.clone());
+        let (status, seen) = window(root, &mut probe, AGAIN, guarded, is_root)?;
+        if floods(&status, &seen) {
+            return Ok((status, seen, probe));
+        }
+    }
+    Ok((status, seen, probe))
+}
+
+fn window(
+    root: &SysRoot,
+    probe: &mut Probe,
+    length: Duration,
+    guarded: Guarded,
+    is_root: bool,
+) -> anyhow::Result<(Status, Seen)> {
     let before = Observation::read(root);
-    probe.wait(WINDOW, &never)?;
+    probe.wait(length, &AtomicBool::new(false))?;
     let mut snapshot = probe.snapshot()?;
     let after = before.read_again(root);
     let mut status = status(root, &before, &after, snapshot.window.as_secs_f64(), is_root);
     snapshot.processes.retain(|process| !process.is_flusher() && is_known(process));
-    let seen = Seen::new(root, &mut status, &snapshot, unseen(&probe), guarded, is_root);
-    Ok((status, seen, probe))
+    let seen = Seen::new(root, &mut status, &snapshot, unseen(probe), guarded, is_root);
+    Ok((status, seen))
+}
+
+/// Whether the worst stall is put down to a backlog alone.
+fn lacks_a_flood(status: &Status, seen: &Seen) -> bool {
+    let diagnosis = diagnose(seen.as_look(status), &About::Machine);
+    diagnosis.disks.first().is_some_and(|disk| {
+        disk.verdict == Verdict::Stalling && disk.is_backlogged && disk.floods.is_empty()
+    })
+}
+
+/// Whether the worst stall has a flood.
+fn floods(status: &Status, seen: &Seen) -> bool {
+    let diagnosis = diagnose(seen.as_look(status), &About::Machine);
+    diagnosis.disks.first().is_some_and(|disk| !disk.floods.is_empty())
 }
 
 /// What a probe can't see, each with its reason.
@@ -202,18 +239,30 @@ fn is_limited(root: &SysRoot, group: &str) -> bool {
         || file("memory.high").is_some_and(|high| high.trim() != "max")
 }
 
-/// The disks that a guard steers, asked for while a look lasts.
-pub(super) struct Guarded(Option<Receiver<Vec<String>>>);
+/// The disks that a guard steers.
+pub(super) enum Guarded {
+    /// Asked for while a look lasts.
+    Asked(Receiver<Vec<String>>),
+    /// Told already, or nobody is asked.
+    Known(Vec<String>),
+}
 
 impl Guarded {
     /// Asks. Only root may, and only on this machine.
     pub(super) fn ask(root: &SysRoot, is_root: bool) -> Self {
-        Self((is_root && root.is_live()).then(|| in_background(guarded)))
+        if is_root && root.is_live() {
+            Self::Asked(in_background(guarded))
+        } else {
+            Self::Known(Vec::new())
+        }
     }
 
     /// The answer; `None` if the guard has not given it yet.
     fn by_now(self) -> Option<Vec<String>> {
-        self.0.map_or(Some(Vec::new()), |answer| answer.try_recv().ok())
+        match self {
+            Self::Asked(answer) => answer.try_recv().ok(),
+            Self::Known(disks) => Some(disks),
+        }
     }
 }
 

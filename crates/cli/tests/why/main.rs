@@ -1,6 +1,6 @@
-//! `floodwall` alone and `floodwall fix` on staged situations behind the real kernel: a lab device, a victim and a
-//! flood whose names, numbers and units the test knows. What a machine lacks is reported as
-//! ignored, with the reason.
+//! `floodwall` alone and `floodwall fix` on staged situations behind the real kernel: a lab device,
+//! a victim and a flood whose names, numbers and units the test knows. What a machine lacks is
+//! reported as ignored, with the reason.
 //!
 //! ```text
 //! lab device ─ filesystem ─┬─ victim ─┐

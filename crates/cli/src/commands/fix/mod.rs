@@ -107,7 +107,8 @@ fn nothing_to_apply(diagnosis: &Diagnosis) -> anyhow::Result<Exit> {
         ),
         Verdict::Unknown => ("Nothing can be guessed from that.", Exit::Missing),
         Verdict::Flooding | Verdict::Stalling => (
-            "No setting is likely to help, or those that would are in force. What else can be done:",
+            "No setting is likely to help, or those that would are in force. What else can be \
+             done:",
             Exit::Failed,
         ),
     };

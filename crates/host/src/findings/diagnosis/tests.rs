@@ -411,17 +411,12 @@ fn a_pace_or_limit_that_needs_an_unknown_rate_is_not_advised() {
     drain.now_s = Reading::Absent("the kernel has never measured it".into());
     let diagnosis = scene.diagnosis();
     assert_eq!(diagnosis.verdict, Verdict::Stalling);
-    insta::assert_snapshot!(advice(&diagnosis), @"
-    shorten the queue of sda
-      floodwall apply --for 10m sda.scheduler=bfq sda.nr_requests=8 sda.max_sectors_kb=128 sda.wbt_lat_usec=0
-      the flood gets less of sda, because fewer of its requests are merged and sorted; the queue is frozen for a moment at each change
-    run the guard
-      floodwall guard --device sda
-      it slows a flood only while a process waits, and puts everything back when it ends
-    do nothing
-      -
-      it lasts as long as the flood does
-    ");
+    let advised = advice(&diagnosis);
+    assert!(advised.starts_with("shorten the queue of sda\n"), "{advised}");
+    assert!(advised.contains("sda.nr_requests=8 sda.max_sectors_kb=128"), "{advised}");
+    assert!(advised.contains("floodwall guard --device sda"), "{advised}");
+    assert!(advised.ends_with("it lasts as long as the flood does"), "{advised}");
+    assert!(!advised.contains("io.max") && !advised.contains("bytes="), "{advised}");
 }
 
 #[test]
