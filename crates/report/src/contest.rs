@@ -353,8 +353,8 @@ note: 2010-15MB is vm.dirty_bytes=15000000
         file is written beside it
         machine   Linux 6.18.5, 4 CPUs, 16 GiB RAM, Debian GNU/Linux 12 (bookworm)
         device    sda (ATA ST1000DM003, 932 GiB, seeks), ext4 on sda1 on sda
-        setting   dirty limit 20 %, background 10 %, scheduler mq-deadline, nr_requests
-                  256, wbt 75 ms
+        setting   dirty limit 20 %, background 10 %, I/O scheduler mq-deadline,
+                  nr_requests 256, wbt 75 ms
         ");
     }
 

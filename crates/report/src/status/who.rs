@@ -197,10 +197,10 @@ mod tests {
         let notes = &mut Notes::default();
         let both = [waits(&waiters, &disks, notes, 80), writes(&writers, &disks, notes, 80)];
         insta::assert_snapshot!(both.concat().join("\n"), @"
-        WHO WAITS     DEVICE  FOR     /s      p50      p99      max  share  now
-        postgres (7)  sda     fsync  2.0   600 ms   600 ms   600 ms   60 %
-        bash (7)      sda     fsync  2.0  2.00 ms  2.00 ms  2.00 ms    0 %
-        mysqld (7)    sdb     fsync  2.0   400 ms   400 ms   400 ms   40 %
+        WHO WAITS     DEVICE  FOR    /s      p50      p99      max   share  now
+        postgres (7)  sda     fsync   2   600 ms   600 ms   600 ms    60 %
+        bash (7)      sda     fsync   2  2.00 ms  2.00 ms  2.00 ms  0.20 %
+        mysqld (7)    sdb     fsync   2   400 ms   400 ms   400 ms    40 %
         WHO WRITES  DEVICE   dirtied  throttled
         rsync (9)   sda     100 MB/s       12 %
         cp (9)      sdb     900 MB/s       12 %
@@ -220,9 +220,9 @@ mod tests {
         let disks = Disks::of(&waiters, &[]);
         let lines = waits(&waiters, &disks, &mut Notes::default(), 160);
         insta::assert_snapshot!(lines.join("\n"), @"
-        WHO WAITS    DEVICE  FOR     /s      p50      p99      max  share           now
-        sqlite3 (7)  sda     –        0        –        –        –  100 %  1 for 7.00 s
-        bash (7)     sda     fsync  2.0  2.00 ms  2.00 ms  2.00 ms    0 %
+        WHO WAITS    DEVICE  FOR    /s      p50      p99      max   share           now
+        sqlite3 (7)  sda     –       0        –        –        –   100 %  1 for 7.00 s
+        bash (7)     sda     fsync   2  2.00 ms  2.00 ms  2.00 ms  0.20 %
         ");
     }
 

@@ -337,8 +337,8 @@ fn what_a_change_gained_is_told_by_what_was_seen() {
     ");
     let ended = told(&before, None, Some(&drain(66.6e6, DrainSource::KernelEstimate, 0)));
     insta::assert_snapshot!(ended, @"
-    postgres (pid 4711, postgresql.service) waited 457 ms for its commits before, and waits for none
-    now.
+    postgres (pid 4711, postgresql.service) waited 457 ms for its commits before, and waits for
+    none now.
     ");
     let nobody = Disk { victims: Vec::new(), ..before };
     assert_eq!(told(&nobody, None, None), "");

@@ -74,20 +74,20 @@ fn a_window_on_screens_of_all_widths() {
     }
     assert_eq!(page(160), page(100));
     insta::assert_snapshot!(page(100), @"
-    1.00 s from tracepoints (BPF); somebody waited for I/O 100 % of it; 3 events were lost, what they
-    told is missing below
+1.00 s from tracepoints (BPF); somebody waited for I/O 100 % of it; 3 events were lost, what they
+told is missing below
 
-    DEVICE  REQUESTS     /s      bytes  queued p50  queued p99  device p50  device p99  device max
-    sda     sync write    2  65.5 kB/s     1.00 ms     90.0 ms     4.01 ms     12.0 ms     12.0 ms
-    sda     async write   2   120 MB/s      700 ms      900 ms     8.03 ms     80.0 ms     80.0 ms
+DEVICE  REQUESTS     /s      bytes  queued p50  queued p99  device p50  device p99  device max
+sda     sync write    2  65.5 kB/s     1.00 ms     90.0 ms     4.01 ms     12.0 ms     12.0 ms
+sda     async write   2   120 MB/s      700 ms      900 ms     8.03 ms     80.0 ms     80.0 ms
 
-    WHO WAITS     DEVICE  FOR        /s      p50      p99      max  share           now
-    mysqld (812)  sda     fdatasync   8   900 ms   900 ms   900 ms  100 %  8 for 450 ms
-    mysqld (812)  sda     read        1  12.0 ms  12.0 ms  12.0 ms  1.2 %
+WHO WAITS     DEVICE  FOR        /s      p50      p99      max  share           now
+mysqld (812)  sda     fdatasync   8   900 ms   900 ms   900 ms  100 %  8 for 450 ms
+mysqld (812)  sda     read        1  12.0 ms  12.0 ms  12.0 ms  1.2 %
 
-    WHO WRITES  DEVICE   dirtied  throttled
-    cp (2441)   sda     193 MB/s      100 %
-    ");
+WHO WRITES  DEVICE   dirtied  throttled
+cp (2441)   sda     193 MB/s      100 %
+");
     let narrow = page(80);
     let narrow = ascii::ascii(&narrow);
     assert!(narrow.is_ascii(), "{narrow}");
