@@ -79,7 +79,7 @@ fn no_kernels(who: Who) -> Result<(), String> {
     refused(&[uml, device].concat(), 2, &["give --kernel twice or more"])?;
     refused(&[uml, uml, device].concat(), 2, &["two contenders are called 'uml'", "NAME=uml"])?;
     refused(&[uml, uml].concat(), 2, &["--device"])?;
-    refused(&[uml, device, ["--set", "default"]].concat(), 2, &["--set", "cannot be used with"])?;
+    refused(&[uml, device, ["--set", "default"]].concat(), 2, &["--set", "can't go with"])?;
     refused(
         &[uml, ["--kernel", "/bin/true"], device].concat(),
         2,

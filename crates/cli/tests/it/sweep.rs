@@ -248,7 +248,7 @@ fn wrong_usage_has_status_2_and_says_what_to_do() {
         ),
         (&["nowhere.toml"], "can't read the sweep 'nowhere.toml'"),
         (&["small.toml", "--shard", "0/2"], "for an index that begins at 0, add 1"),
-        (&[], "<FILE.toml>"),
+        (&[], "FILE.toml is missing"),
     ] {
         let output = place.sweep(args);
         assert_eq!(output.status.code(), Some(2));

@@ -169,11 +169,11 @@ fn mistakes_say_what_to_do() {
         ),
         (
             &["tune", "--export", "nope", "."],
-            "possible values: sysctl, udev, tuned, systemd-tmpfiles, systemd-drop-in",
+            "known here: sysctl, udev, tuned, systemd-tmpfiles, systemd-drop-in",
         ),
-        (&["tune", "--sim", "--device", "hdd-7200", "--export", "sysctl"], "cannot be used with"),
-        (&["tune", "--sim", "--device", "hdd-7200", "--apply", "--persist"], "cannot be used with"),
-        (&["tune", "--sim", "--device", "hdd-7200", "--persist"], "cannot be used with"),
+        (&["tune", "--sim", "--device", "hdd-7200", "--export", "sysctl"], "can't go with"),
+        (&["tune", "--sim", "--device", "hdd-7200", "--apply", "--persist"], "can't go with"),
+        (&["tune", "--sim", "--device", "hdd-7200", "--persist"], "can't go with"),
         (&["tune", "--sim", "--device", "hdd-9999"], "--device"),
         (
             &["tune", "--sim", "--device", "hdd-7200", "--flood", "none"],

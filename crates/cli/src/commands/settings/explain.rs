@@ -157,6 +157,8 @@ fn alike(name: &str) -> Vec<String> {
     }
     let first = toml_text::nearest(name, near.iter().map(String::as_str)).map(str::to_owned);
     near.sort_by_key(|one| Some(one) != first.as_ref());
+    // A knob and a word may have one name; the nearest comes first, twice then.
+    near.dedup();
     near.truncate(3);
     near
 }
