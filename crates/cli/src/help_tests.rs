@@ -121,7 +121,7 @@ fn help_fits_80_columns() {
             let lines = text.lines().filter(|line| line.chars().count() > COLUMNS);
             wide.extend(lines.map(|line| format!("{name}: {line}")));
         }
-        // What is wrapped can't be copied.
+        // A wrapped line can't be copied.
         let lines = examples(&command).into_iter().filter(|line| line.chars().count() > COLUMNS);
         wide.extend(lines.map(|line| format!("{name}, example: {line}")));
     }

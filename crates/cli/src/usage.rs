@@ -1,5 +1,5 @@
-//! Errors of the command line in the words of all other errors: what is wrong, on what, what to
-//! do, in one line.
+//! Errors of the command line in the words of all other errors: the fault, its subject and a
+//! remedy, in one line.
 
 use std::error::Error;
 

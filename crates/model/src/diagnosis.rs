@@ -191,7 +191,7 @@ pub struct Action {
     /// The settings that the command applies for a time, as `floodwall apply` takes them; empty if
     /// it applies none.
     pub settings: Vec<String>,
-    /// What it is expected to gain; absent where nothing tells.
+    /// The expected gain; absent where nothing tells it.
     pub gain: Option<String>,
     /// What it costs.
     pub price: String,

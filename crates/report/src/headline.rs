@@ -96,7 +96,7 @@ fn changes(versus: &[Compared], words: &Words) -> Option<String> {
     let said = parts.join(", ");
     match said.as_str() {
         "" => None,
-        // Nobody writes a large P there.
+        // A large P is never written there.
         p99 if p99.starts_with("p99") => Some(said),
         _ => Some(capitalised(&said)),
     }

@@ -49,7 +49,7 @@ struct Page {
     /// Blocks stand apart; items of a list do not.
     apart: bool,
     code: bool,
-    /// Links around the text, with what is written behind it.
+    /// Links around the text, with the text behind it.
     links: Vec<(String, usize)>,
     rows: Vec<Vec<Line>>,
 }

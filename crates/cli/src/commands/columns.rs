@@ -1,7 +1,7 @@
 //! What the columns of `status` and `probe` mean: for their long help, below its examples. Lines
 //! fit 80 columns.
 
-/// Who waits and who writes, in both commands.
+/// The two tables of processes that both commands have.
 const WHO: &str = "\
 WHO WAITS   a process and what it waited for in the window
   DEVICE      the disk; tables list disks alike, the longest waited for first

@@ -189,13 +189,13 @@ pub(super) fn own(root: &SysRoot, snapshot: &Snapshot) -> Vec<u32> {
     own
 }
 
-/// Whether a process has a name. One that ended before anyone asked for it has none, and nobody can
-/// do anything about it.
+/// Whether a process has a name. A process that ended before its name was read has none; nothing
+/// can be done about it any more.
 fn is_known(process: &ProcessUse) -> bool {
     process.name != NAMELESS
 }
 
-/// A process of which some threads flood while others wait counts as two users of its disk.
+/// A process counts as two users of its disk if some of its threads flood while others wait.
 fn threads_apart(users: Vec<DiskUser>, snapshot: &Snapshot) -> Vec<DiskUser> {
     let apart = |mut waits: DiskUser| {
         let same = |p: &&ProcessUse| p.pid == waits.pid && p.device == Some(waits.disk);
@@ -243,7 +243,7 @@ fn is_limited(root: &SysRoot, group: &str) -> bool {
 pub(super) enum Guarded {
     /// Asked for while a look lasts.
     Asked(Receiver<Vec<String>>),
-    /// Told already, or nobody is asked.
+    /// Known without a question.
     Known(Vec<String>),
 }
 
@@ -266,7 +266,7 @@ impl Guarded {
     }
 }
 
-/// Asks while the look lasts. Who does not answer by then is left alone, and ends with the process.
+/// Asks while the look lasts. A question without an answer ends with the process.
 fn in_background<T: Send + 'static>(ask: impl FnOnce() -> T + Send + 'static) -> Receiver<T> {
     let (answer, answered) = mpsc::sync_channel(1);
     std::thread::spawn(move || answer.send(ask()));
@@ -293,7 +293,7 @@ fn is_own(root: &SysRoot, pid: u32) -> bool {
 }
 
 /// Whether a user of a disk is a thread of the kernel's for its own purposes: it writes a journal
-/// (jbd2), or empty inode tables of a new filesystem (ext4lazyinit). Nobody waits for it as such.
+/// (jbd2), or empty inode tables of a new filesystem (ext4lazyinit). No process waits for that.
 fn keeps_house(root: &SysRoot, user: &DiskUser) -> bool {
     let file = |name: &str| root.read(&format!("/proc/{}/{name}", user.pid)).into_value();
     let parent = file("status").and_then(|status| {

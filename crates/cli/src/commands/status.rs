@@ -9,7 +9,7 @@
 //!
 //! Needs no privilege; what root would add is said at the end. On this machine a probe looks on
 //! through the window: the page begins with the diagnosis of `why`, and waiting and writing
-//! processes are shown. A captured tree holds one moment, of which there is no diagnosis.
+//! processes are shown. A captured tree holds one moment, which can't be diagnosed.
 
 use std::cell::RefCell;
 use std::io::{self, Write};
@@ -228,7 +228,7 @@ fn show(
         let Some(interval) = args.watch else { break };
         (window, then, before) = (interval, now, after);
     }
-    // The cut page has no line end of its own.
+    // The cut page does not end its last line.
     if args.watch.is_some() && screen().height.is_some() && !args.json {
         writeln!(out)
     } else {

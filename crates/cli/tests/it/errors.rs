@@ -1,4 +1,4 @@
-//! Wrong command lines: each is answered with one line that names what is wrong and what to do.
+//! Wrong command lines: each is answered with one line that names the fault and a remedy.
 
 use std::fs;
 

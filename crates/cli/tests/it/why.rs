@@ -73,7 +73,7 @@ fn a_fix_changes_nothing_where_nothing_is_named_or_wrong() {
     assert!(stderr(&wrong).contains("nothing here is called 'no-such-thing'"), "{wrong:?}");
     let refused = floodwall(&["fix", "--time", "30m"]);
     assert_eq!(refused.status.code(), Some(2), "a search's time without a search: {refused:?}");
-    // Whatever the machine does now: without a stall there is nothing to fix.
+    // Without a stall there is nothing to fix, whatever else the machine does.
     let answer = floodwall(&["fix", "--dry-run"]);
     assert!(ANSWERED.contains(&answer.status.code()), "{answer:?}");
     let told = stdout(&answer);

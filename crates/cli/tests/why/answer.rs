@@ -44,7 +44,7 @@ impl Answer {
         Ok(Self { document, before, after })
     }
 
-    /// What is said of a disk on which something is wrong.
+    /// The answer about a disk on which something is wrong.
     pub(crate) fn disk(&self, lab: &Lab) -> Option<&Value> {
         self.document["disks"].as_array()?.iter().find(|disk| disk["name"] == lab.name.as_str())
     }

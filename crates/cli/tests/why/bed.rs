@@ -22,7 +22,7 @@ pub(crate) const BACKLOG_MIB: u64 = 120;
 /// The same of a stick, which drains a sixth of that.
 pub(crate) const STICK_LIMIT_MIB: u64 = 100;
 pub(crate) const STICK_BACKLOG_MIB: u64 = 40;
-/// Where it may be mounted for one look, over what is there.
+/// Where it may be mounted for one look, over any other mount.
 pub(crate) const DEBUGFS: &str = "/sys/kernel/debug";
 /// Places in a disk's counters.
 const SECTORS_WRITTEN: usize = 6;
@@ -62,7 +62,7 @@ impl Moment {
 }
 
 impl Lab {
-    /// With ext4, a commit of which waits for the data of other files.
+    /// With ext4: its commit waits for the data of other files.
     pub(crate) fn up(preset: &str) -> Result<Self, String> {
         Self::with(preset, "ext4")
     }

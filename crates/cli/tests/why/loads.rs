@@ -16,7 +16,7 @@ use crate::bed::{Lab, PATIENCE, Unit};
 
 /// The first argument of the plain victim.
 pub(crate) const VICTIM: &str = "why-victim";
-/// What it commits at once.
+/// The bytes of one commit.
 const BLOCK: [u8; 8 << 10] = [7; 8 << 10];
 /// More than any disk here drains within a test.
 const FLOOD_BYTES: u64 = 2 << 30;
@@ -52,8 +52,8 @@ fn tied(user: Option<&str>, program: impl AsRef<Path>) -> Command {
     command
 }
 
-/// A program that runs; killed when it is dropped. What it floods the disk with is removed then,
-/// so that nobody has to wait for that to be written.
+/// A program that runs; killed when it is dropped. Its file is removed then, so that the next test
+/// need not wait for its writeback.
 pub(crate) struct Load {
     child: Child,
     removed: Option<PathBuf>,
@@ -96,7 +96,7 @@ impl Load {
         mut feed: impl FnMut(&mut dyn Write) -> io::Result<()> + Send + 'static,
     ) -> Self {
         if let Some(mut input) = self.child.stdin.take() {
-            // It ends by an error: nobody reads any more.
+            // It ends by an error: the pipe has no reader any more.
             std::thread::spawn(move || feed(&mut input));
         }
         self

@@ -99,7 +99,7 @@ pub(super) fn size_and_apply(status: &Status, devices: &[&Device]) -> String {
 
 /// Adds an argument to the kernel's command line, as the distribution has it done.
 pub(super) fn kernel_argument(machine: &Machine, argument: &str) -> String {
-    // A container has a distribution of its own, and its host's kernel.
+    // A container has another distribution than its host, and the host's kernel.
     let own = machine.distribution_ids.value().filter(|_| machine.container.value().is_none());
     let ids = own.map_or(&[][..], Vec::as_slice);
     let is = |names: &[&str]| ids.iter().any(|id| names.contains(&id.as_str()));

@@ -1,7 +1,7 @@
 //! A status for people (text) and for programs (JSON).
 //!
 //! ```text
-//! Status ─┬─ text: machine, who waits and writes, devices, backlog, settings, findings, notes
+//! Status ─┬─ text: machine, waiters, writers, devices, backlog, settings, findings, notes
 //!         └─ json: {"schema": "floodwall/status/1", …}, every number's name ends in its unit
 //! ```
 //!
@@ -29,7 +29,7 @@ pub fn text(status: &Status, style: Style) -> String {
     text::render(status, style)
 }
 
-/// Who waited and who wrote, an empty line before each table; nothing without rows.
+/// The tables of waiters and writers, an empty line before each; nothing without rows.
 #[must_use]
 pub fn who(waiters: &[Waiter], writers: &[Writer], style: Style) -> Vec<String> {
     text::who_alone(waiters, writers, style)

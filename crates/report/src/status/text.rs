@@ -59,7 +59,7 @@ pub(super) fn render(status: &Status, style: Style) -> String {
     lines.join("\n")
 }
 
-/// The reasons of what is not known in a page, after an empty line. A column that was left out
+/// The reasons of unknown figures of a page, after an empty line. A column that was left out
 /// needs none.
 fn noted(notes: &Notes, page: &[String], style: Style) -> Vec<String> {
     let is_shown = |n: usize| page.iter().any(|line| line.contains(&format!("?[{n}]")));
@@ -353,7 +353,7 @@ fn elsewhere(status: &Status, style: Style) -> Vec<String> {
     lines
 }
 
-/// Who waited and who wrote.
+/// The tables of waiters and writers.
 fn who(
     waiters: &Reading<Vec<Waiter>>,
     writers: &Writers,

@@ -1,4 +1,4 @@
-//! Who waited for a disk and who wrote, as two tables. Both name the disk and list the disks in the
+//! The waiters and writers of disks, as two tables. Both name the disk and list the disks in the
 //! same order: the one that was waited for longest comes first, its heaviest users on top.
 
 use std::time::Duration;

@@ -34,7 +34,7 @@ const HELPED: f64 = 0.25;
 
 /// End a stall: find a setting, try it for ten minutes, keep it if you like
 ///
-/// Says who waits and because of what, as floodwall why does. Then it shows the change that is most
+/// Begins with the diagnosis of floodwall why. Then it shows the change that is most
 /// likely to help, with its gain and price, and asks. After a yes the change is in force for ten
 /// minutes, and a second look tells what it gained. After another yes it is kept across boots;
 /// otherwise it is undone by itself. With --tune a search of ten minutes takes the place of the
@@ -97,7 +97,7 @@ fn diagnosis(root: &SysRoot, about: &About) -> anyhow::Result<Diagnosis> {
     Ok(diagnose(seen.as_look(&status), about))
 }
 
-/// Says what is left where no setting is worth a try.
+/// Names the other actions where no setting is worth a try.
 fn nothing_to_apply(diagnosis: &Diagnosis) -> anyhow::Result<Exit> {
     let (said, exit) = match diagnosis.verdict {
         Verdict::Quiet => (

@@ -14,7 +14,7 @@ use floodwall_probe::{OTHERS, ProcessUse, Snapshot};
 
 /// Threads whose stacks are read; each takes some 10 µs.
 const THREADS: usize = 256;
-/// Functions of the kernel inside of which a thread waits for its commit: fsync, fdatasync, msync
+/// Functions of the kernel in which a thread waits for its commit: fsync, fdatasync, msync
 /// and writes to `O_SYNC` files (the first two), syncfs, sync, `sync_file_range`.
 const COMMITS: [&str; 5] =
     ["vfs_fsync_range", "do_fsync", "sync_filesystem", "ksys_sync", "sync_file_range"];
@@ -192,7 +192,7 @@ mod tests {
     fn one_slow_commit_among_quick_ones_is_what_is_waited_for() {
         let median_ms = |ms: &[u64]| median_by_time_ns(&counts(ms)).map(|ns| ns / 1_000_000);
         assert_eq!(median_ms(&[10, 10, 30, 40, 900]), Some(900));
-        // A short stall among many commits is none.
+        // A short stall among many commits does not count.
         assert_eq!(median_ms(&[[5; 100].as_slice(), &[60]].concat()), Some(5));
         assert_eq!(
             (median_ms(&[7, 7, 7]), median_ms(&[0, 0]), median_ms(&[])),

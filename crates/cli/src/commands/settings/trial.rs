@@ -88,8 +88,8 @@ impl Trial {
         self.id.saturating_sub(1)
     }
 
-    /// Asks, and keeps it: across boots, and from now on. Without a terminal or with `--yes` nobody
-    /// is asked, and nothing is kept.
+    /// Asks, and keeps it: across boots, and from now on. Without a terminal or with `--yes`
+    /// there is no question, and nothing is kept.
     ///
     /// # Errors
     /// What could not be done. Until it is kept it is put back by itself.

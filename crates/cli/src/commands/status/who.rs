@@ -1,4 +1,4 @@
-//! Who waited and who wrote in a probe's window, for a status. Floodwall's own processes that look
+//! The waiters and writers of a probe's window, for a status. Floodwall's own processes that look
 //! or steer are not among them.
 
 use floodwall_host::SysRoot;
@@ -9,8 +9,8 @@ use floodwall_probe::{Snapshot, SourceKind};
 use crate::commands::look::own;
 use crate::commands::probe::{waiters, writers};
 
-/// Adds them; the probe leaves workers of the kernel out, who write for others. Counters alone tell
-/// neither who waits nor which disk is written to: then the status keeps its writers.
+/// Adds them; the probe leaves kernel workers out, which write for others. Counters alone tell
+/// neither waiters nor disks: then the status keeps its writers.
 pub(super) fn add(root: &SysRoot, status: &mut Status, snapshot: &Snapshot) {
     let own = own(root, snapshot);
     status.writers.top.retain(|writer| !own.contains(&writer.pid));

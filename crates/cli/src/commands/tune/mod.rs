@@ -129,7 +129,7 @@ pub(crate) fn run(args: &TuneArgs, origin: Instant) -> anyhow::Result<Exit> {
 pub(crate) struct Found {
     /// The status of the search.
     pub(crate) exit: Exit,
-    /// What it recommends, if that can be put in force as it is.
+    /// The recommended setting, if it can be put in force as it is.
     pub(crate) setting: Option<FoundSetting>,
 }
 
