@@ -13,13 +13,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use floodwall_model::{message, printable};
+use floodwall_report::status::table::fold;
 use indicatif::ProgressStyle;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use tempfile::NamedTempFile;
 
-use crate::ascii;
 use crate::exit::UsageError;
+use crate::{ascii, terminal};
 
 /// Of a new file, less the umask: a result is no secret.
 const NEW_FILE_MODE: u32 = 0o666;
@@ -33,6 +34,17 @@ const MAX_LINKS: u32 = 40;
 /// If stdout can't be written, except that a closed pipe is the reader's choice and no error.
 pub(crate) fn result(text: &str) -> anyhow::Result<()> {
     screen(&printable::lines(text))
+}
+
+/// Writes a result whose lines fit a terminal. Elsewhere they stay whole, for programs.
+///
+/// # Errors
+/// As [`result`].
+pub(crate) fn folded(text: &str) -> anyhow::Result<()> {
+    match terminal::height() {
+        Some(_) => screen(&fold(text, terminal::width())),
+        None => result(text),
+    }
 }
 
 /// Writes a page whose names are escaped already, because it has colours.

@@ -134,6 +134,9 @@ fn fit(shown: &mut Vec<Shown<'_>>, width: usize) {
     }
 }
 
+/// How much further in a line goes on.
+const HANGING: usize = 4;
+
 /// Escapes unsafe characters and breaks the text at blanks; a word longer than a line is broken
 /// where the line ends. At least one line.
 #[must_use]
@@ -168,6 +171,23 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
         }
     }
     lines
+}
+
+/// The lines of a text, broken at blanks where they are too wide. A broken line goes on further in.
+/// Unsafe characters are escaped.
+#[must_use]
+pub fn fold(text: &str, width: usize) -> String {
+    let folded = text.lines().flat_map(|line| {
+        if line.chars().count() <= width {
+            return vec![printable(line).into_owned()];
+        }
+        let rest = line.trim_start_matches(' ');
+        let indent = line.len() - rest.len();
+        let lines = wrap(rest, width.saturating_sub(indent + HANGING).max(20));
+        let further = |n| if n == 0 { indent } else { indent + HANGING };
+        lines.iter().enumerate().map(|(n, line)| format!("{:1$}{line}", "", further(n))).collect()
+    });
+    folded.map(|line| line + "\n").collect()
 }
 
 /// A paragraph: a label at its left, every further line indented to the same column.
@@ -230,6 +250,17 @@ mod tests {
         let safe = r"\u{1b}]0;root\u{7}\u{a}\u{9b}2J\u{202e}";
         assert_eq!(table(&columns, &[vec![name.into()]], 80), ["NAME", safe]);
         assert_eq!(paragraph("\u{1b}", 8, name, 80), [format!(r"\u{{1b}}  {safe}")]);
+    }
+
+    #[test]
+    fn a_line_that_is_too_wide_goes_on_further_in() {
+        let text = "change 1, stands\n  by: root, floodwall apply vm.dirty_bytes=15MB\n\n";
+        assert_eq!(fold(text, 80), text);
+        insta::assert_snapshot!(fold(text, 34), @"
+        change 1, stands
+          by: root, floodwall apply
+              vm.dirty_bytes=15MB
+        ");
     }
 
     #[test]

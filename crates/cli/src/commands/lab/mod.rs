@@ -205,7 +205,7 @@ fn list(lab: &Lab, json: bool) -> anyhow::Result<Exit> {
         // Not an empty list: a user without access to the devices must not read that none exist.
         output::json(&to_json(&json!({ "presets": presets, "devices": labs.ok() }))?)?;
     } else {
-        output::result(&text::list(&presets, &labs))?;
+        output::folded(&text::list(&presets, &labs))?;
     }
     Ok(Exit::Done)
 }

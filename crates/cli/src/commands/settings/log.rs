@@ -82,14 +82,14 @@ pub(crate) fn run(args: &LogArgs) -> anyhow::Result<Exit> {
             output::result(&format!("{older} older: floodwall log --last {all} shows them too\n"))?;
         }
         for run in runs.into_iter().skip(older) {
-            output::result(&match run {
+            output::folded(&match run {
                 [one] => paragraph(one, &boot, &living),
                 several => trials(several, &boot),
             })?;
         }
         for (name, why) in &aside {
             let file = place.journal.join(name);
-            output::result(&format!(
+            output::folded(&format!(
                 "{}: kept aside, not to be believed ({why}); what it had changed was not put back; \
                  remove it when you have looked at it\n",
                 file.display()
