@@ -19,3 +19,17 @@ pub(crate) fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
     }
     Ok(flag)
 }
+
+/// While the returned flag is raised, as it is at first, these signals end the process at once
+/// again: there is nothing to clean up.
+///
+/// # Errors
+/// If the handlers can't be installed.
+pub(crate) fn end_at_once() -> anyhow::Result<Arc<AtomicBool>> {
+    let flag = Arc::new(AtomicBool::new(true));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register_conditional_default(signal, Arc::clone(&flag))
+            .context("can't install signal handlers")?;
+    }
+    Ok(flag)
+}

@@ -6,6 +6,8 @@
 //!                                                               ─▶ put back, applied for good
 //! ```
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -17,6 +19,7 @@ use super::persist::{self, PersistArgs};
 use super::{Place, PlaceArgs, ask, sources};
 use crate::exit::Exit;
 use crate::output::notice;
+use crate::signals;
 
 /// How it is applied.
 #[derive(clap::Args, Clone, Debug)]
@@ -48,6 +51,8 @@ pub(crate) struct Trial {
     why: String,
     id: u64,
     args: TrialArgs,
+    /// Raised while a signal may end this process: the timer puts the change back.
+    may_end: Arc<AtomicBool>,
 }
 
 /// What became of a trial.
@@ -77,7 +82,9 @@ impl Trial {
         let made = apply::make(&place, &changes, &why, &args.terms(Some(args.time)))?;
         Ok(match made {
             Made::Applied(id) => {
-                Begun::Trial(Box::new(Self { place, settings, device, changes, why, id, args }))
+                let may_end = signals::end_at_once()?;
+                let trial = Self { place, settings, device, changes, why, id, args, may_end };
+                Begun::Trial(Box::new(trial))
             }
             other => Begun::Not(other.exit()),
         })
@@ -122,6 +129,7 @@ impl Trial {
 
     /// The same values again, without an end.
     fn make_permanent(&self) -> anyhow::Result<Exit> {
+        self.may_end.store(false, Ordering::Relaxed);
         let clock = self.place.clock(None);
         let store = self.place.lock_for(Intention::RollbackOne(self.id))?;
         self.place.session(&store, &clock)?.rollback_one(self.id)?;
