@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The locale alone decides, for a pipe as for a terminal. JSON, Markdown and files are UTF-8
-//! always. Names of the machine stay as they are: the terminal gets the bytes that the filesystem
+//! always. Other signs of names stay as they are: the terminal gets the bytes that the filesystem
 //! has.
 
 use std::borrow::Cow;

@@ -32,7 +32,7 @@ use floodwall_probe::{Probe, Snapshot, SourceKind};
 use floodwall_report::status::{Style, json, json_line, text};
 use floodwall_report::why::sentence;
 
-use crate::commands::look::{Guarded, Seen, unseen};
+use crate::commands::look::{Guarded, Seen, keep_users, unseen};
 use crate::commands::{check_captured, columns, cut};
 use crate::exit::{Exit, UsageError};
 use crate::{ascii, signals, terminal};
@@ -128,8 +128,7 @@ impl Clock for Real {
         let mut snapshot = probe.snapshot().ok();
         let unseen = unseen(probe);
         match &mut snapshot {
-            // Nothing waits for a flusher's reads.
-            Some(snapshot) => snapshot.processes.retain(|process| !process.is_flusher()),
+            Some(snapshot) => keep_users(snapshot),
             None => *held = None,
         }
         Some((snapshot?, unseen))
@@ -203,7 +202,11 @@ fn show(
         surroundings.judge(&mut status, clock.now_unix_s(), seen.as_ref().map(|seen| &seen.0));
         let diagnosis = seen.map(|(snapshot, unseen)| {
             who::add(root, &mut status, &snapshot);
-            let asked = mem::replace(&mut guarded, Guarded::ask(root, screen.is_root));
+            let next = match args.watch {
+                Some(_) => Guarded::ask(root, screen.is_root),
+                None => Guarded::nothing(),
+            };
+            let asked = mem::replace(&mut guarded, next);
             let seen = Seen::new(root, &mut status, &snapshot, unseen, asked, screen.is_root);
             diagnose(seen.as_look(&status), &About::Machine)
         });

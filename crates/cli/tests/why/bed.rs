@@ -208,6 +208,12 @@ impl Unit {
         Ok(Self { group, name: name.to_owned() })
     }
 
+    /// What it may write and hold in memory, where its controllers are on.
+    pub(crate) fn limits(&self) -> Vec<String> {
+        let read = |name: &&str| fs::read_to_string(self.group.join(name)).ok();
+        ["io.max", "memory.high"].iter().filter_map(read).collect()
+    }
+
     /// Takes a process in, and all that it will start.
     pub(crate) fn takes(&self, pid: u32) -> Result<(), String> {
         fs::write(self.group.join("cgroup.procs"), pid.to_string()).map_err(said("cgroup.procs"))

@@ -107,3 +107,13 @@ pub struct DiskUser {
     /// Its control group of version 2 ([`crate::task::read_group`]).
     pub group: Reading<String>,
 }
+
+impl DiskUser {
+    /// A typical wait, or the one under way if that is longer, in seconds; `None` if it did not
+    /// wait.
+    #[must_use]
+    pub fn longest_s(&self) -> Option<f64> {
+        let under_way = Some(self.oldest_s).filter(|seconds| *seconds > 0.0);
+        self.median_s.into_iter().chain(under_way).reduce(f64::max)
+    }
+}

@@ -1,9 +1,9 @@
 //! `floodwall fix`: from a diagnosis to a setting in force.
 //!
 //! ```text
-//! look ─▶ diagnosis ─┬─ its first action that applies a setting ─┐
-//!                    └─ --tune: the search's recommendation ─────┴▶ Trial: shown, asked, applied
-//!        kept, or undone by itself ◀─ asked ◀─ what it gained ◀─ look again ◀───────────┘
+//! look ─▶ diagnosis ─▶ its first action that applies a setting ─┐
+//! --tune: a search's recommendation ────────────────────────────┴▶ Trial: shown, asked, applied
+//!        kept, or undone by itself ◀─ asked ◀─ what it gained ◀─ look again ◀────────┘
 //! ```
 
 mod search;
@@ -15,6 +15,7 @@ use floodwall_host::SysRoot;
 use floodwall_host::findings::{About, Look, diagnose, drain_of, wait_of};
 use floodwall_load::sleep_until;
 use floodwall_model::diagnosis::{Diagnosis, Verdict};
+use floodwall_model::units::parse_duration;
 use floodwall_report::status::table::wrap;
 use floodwall_report::why::{self as report, actions, gained, sentence};
 
@@ -38,7 +39,7 @@ const HELPED: f64 = 0.25;
 /// likely to help, with its gain and price, and asks. After a yes the change is in force for ten
 /// minutes, and a second look tells what it gained. After another yes it is kept across boots;
 /// otherwise it is undone by itself. With --tune a search of ten minutes takes the place of the
-/// first guess. Needs root.
+/// first guess and of the second look. Needs root.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   floodwall fix
@@ -47,19 +48,27 @@ const HELPED: f64 = 0.25;
   floodwall fix sda --for 1h --yes
   floodwall fix /srv --tune --time 30m
 
-Exit status: 0 a change is in force, or there is nothing to fix; 1 it failed, was declined, or a
-process still waits long; 2 wrong usage; 4 a privilege or kernel feature is missing.")]
+Exit status: 0 a change is in force and has helped, or no process waits long; 1
+it failed, was declined, or has not helped: the process still waits more than a
+quarter of what it waited before; 2 wrong usage; 4 a privilege or kernel feature
+is missing.")]
 pub(crate) struct FixArgs {
     /// Only this: a directory, a device (sda, 8:0), a process number, or the name of a process or
     /// unit
     #[arg(value_name = "DIR|DEVICE|PID|NAME")]
     about: Option<String>,
     /// Search for the best setting instead: it loads the disk below DIR for --time
-    #[arg(long)]
+    #[arg(long, requires = "about", conflicts_with = "dry_run")]
     tune: bool,
     /// How long the search may take
-    #[arg(long = "time", value_name = "DURATION", default_value = "10m", requires = "tune")]
-    search_time: String,
+    #[arg(
+        long = "time",
+        value_name = "DURATION",
+        default_value = "10m",
+        value_parser = parse_duration,
+        requires = "tune"
+    )]
+    search_time: Duration,
     #[command(flatten)]
     trial: TrialArgs,
 }
@@ -73,16 +82,16 @@ pub(crate) fn run(args: &FixArgs, origin: Instant) -> anyhow::Result<Exit> {
         let why = "only root can change settings: run sudo floodwall fix; --dry-run needs no root";
         return Err(MissingError(why.to_owned()).into());
     }
+    if args.tune {
+        return search::run(args, origin);
+    }
     let root = SysRoot::live()?;
     let about = target::about(&root, args.about.as_deref())?;
     let before = diagnosis(&root, &about)?;
     print(&before)?;
-    if args.tune {
-        return search::run(args, &before, origin);
-    }
-    let Some(guess) = before.actions.iter().find(|action| !action.settings.is_empty()) else {
-        return nothing_to_apply(&before);
-    };
+    let mut changes = before.actions.iter().filter(|action| !action.settings.is_empty());
+    let guess = changes.next().filter(|_| before.verdict == Verdict::Stalling);
+    let Some(guess) = guess else { return nothing_to_apply(&before) };
     output::result(&format!("\n{}\n", report::guess(guess, style())))?;
     let why = format!("floodwall fix: {}", guess.what);
     match Trial::begin(guess.settings.clone(), None, why, args.trial.clone())? {
@@ -105,15 +114,18 @@ fn nothing_to_apply(diagnosis: &Diagnosis) -> anyhow::Result<Exit> {
              floodwall fix DIR --tune searches for the best setting of a disk.",
             Exit::Done,
         ),
+        Verdict::Flooding => {
+            ("There is nothing to fix now. What can be done about the flood:", Exit::Done)
+        }
         Verdict::Unknown => ("Nothing can be guessed from that.", Exit::Missing),
-        Verdict::Flooding | Verdict::Stalling => (
+        Verdict::Stalling => (
             "No setting is likely to help, or those that would are in force. What else can be \
              done:",
             Exit::Failed,
         ),
     };
     let mut text = format!("\n{}\n", wrap(said, style().prose()).join("\n"));
-    if exit == Exit::Failed {
+    if !diagnosis.actions.is_empty() && diagnosis.verdict >= Verdict::Flooding {
         text.push_str(&(actions(&diagnosis.actions, style()) + "\n"));
     }
     output::result(&text)?;

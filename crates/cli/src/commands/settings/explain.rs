@@ -17,11 +17,10 @@ use floodwall_report::status::table::wrap;
 use floodwall_report::{glossary, manual};
 
 use super::sources::no_preset;
-
 use crate::exit::{Exit, UsageError};
 use crate::{output, terminal};
 
-/// Explain a finding, a knob, a preset or a word; without a name, list all of them
+/// Explain a finding, a knob, a preset or a word of the output; without a name, list all of them
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   floodwall explain FW001

@@ -11,12 +11,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context;
-use floodwall_knobs::{Change, Intention};
+use floodwall_knobs::{Change, Fate, Intention};
 use floodwall_report::repeat::quoted;
 
 use super::apply::{self, Made, Terms};
 use super::persist::{self, PersistArgs};
-use super::{Place, PlaceArgs, ask, sources};
+use super::{Place, PlaceArgs, ask, sources, text};
 use crate::exit::Exit;
 use crate::output::notice;
 use crate::signals;
@@ -127,19 +127,34 @@ impl Trial {
         format!("floodwall persist{} {}", device.unwrap_or_default(), settings.join(" "))
     }
 
-    /// The same values again, without an end.
+    /// The same values again, without an end. Values that another program has set meanwhile are
+    /// left alone.
     fn make_permanent(&self) -> anyhow::Result<Exit> {
         self.may_end.store(false, Ordering::Relaxed);
         let clock = self.place.clock(None);
         let store = self.place.lock_for(Intention::RollbackOne(self.id))?;
-        self.place.session(&store, &clock)?.rollback_one(self.id)?;
+        let (recovery, undone) = self.place.session(&store, &clock)?.rollback_one(self.id)?;
         drop(store);
+        let mut undone = recovery.expired.iter().chain(&undone).filter(|one| one.id == self.id);
+        let is_ours = |fate: &Fate| matches!(fate, Fate::Restored { .. } | Fate::Unchanged);
+        if let Some(foreign) = undone.find(|one| !one.entries.iter().all(|(_, f)| is_ours(f))) {
+            notice(text::undone(foreign).trim_end());
+            anyhow::bail!("another program has changed a value meanwhile: see floodwall diff");
+        }
         let terms = Terms { yes: true, ..self.args.terms(None) };
         Ok(apply::make(&self.place, &self.changes, &self.why, &terms)?.exit())
     }
 }
 
 impl TrialArgs {
+    /// Whether the user wants it, who may have said so beforehand.
+    ///
+    /// # Errors
+    /// [`UsageError`](crate::exit::UsageError) without a terminal to ask at.
+    pub(crate) fn agrees(&self, question: &str) -> anyhow::Result<bool> {
+        Ok(self.yes || ask::confirm(question)?)
+    }
+
     fn terms(&self, time: Option<Duration>) -> Terms {
         Terms {
             time,

@@ -46,19 +46,29 @@ pub(super) fn actions(
         (Verdict::Stalling, Some(disk)) if disk.floods.is_empty() && !disk.is_backlogged => {
             vec![requests(disk), nothing(disk)]
         }
+        (Verdict::Stalling | Verdict::Flooding, Some(disk))
+            if look.guarded.contains(&disk.name) =>
+        {
+            vec![ask_guard(disk), nothing(disk)]
+        }
         (Verdict::Stalling | Verdict::Flooding, Some(disk)) => {
             let device = device(look.status, disk.id);
             let pace = device.and_then(|device| pace(look, users, disk, device));
             let shorten = device
-                .filter(|_| !disk.victims.is_empty() && !look.guarded.contains(&disk.name))
+                .filter(|_| !disk.victims.is_empty())
                 .and_then(|device| queue::shorten(disk, device));
             // A limit does not shorten what waits already: it stops writers, the victim too, until
-            // that is written.
-            let limit = device
-                .filter(|_| !disk.floods.is_empty() && shorten.is_none())
-                .and_then(|device| limit(look.status, disk, device));
-            let guard = Some(guard(look, disk));
-            [pace, shorten, guard, limit, Some(nothing(disk))].into_iter().flatten().collect()
+            // that is written. So a victim has it only where a queue can't help.
+            let may_limit = |device: &&Device| {
+                !disk.floods.is_empty()
+                    && (disk.victims.is_empty() || !queue::is_there(disk, device))
+            };
+            let limit =
+                device.filter(may_limit).and_then(|device| limit(look.status, disk, device));
+            [pace, shorten, Some(run_guard(disk)), limit, Some(nothing(disk))]
+                .into_iter()
+                .flatten()
+                .collect()
         }
         (Verdict::Quiet, _) if outlook.is_some_and(|outlook| is_at_risk(look, outlook)) => {
             vec![stay_on()]
@@ -218,14 +228,16 @@ fn requests(disk: &Disk) -> Action {
     )
 }
 
-fn guard(look: Look<'_>, disk: &Disk) -> Action {
-    if look.guarded.contains(&disk.name) {
-        return plain(
-            format!("ask the guard of {} what it does about it", disk.name),
-            Some("floodwall guard status".to_owned()),
-            "changes nothing",
-        );
-    }
+/// What the guard that steers the disk does about it: a change beside it would be in its way.
+fn ask_guard(disk: &Disk) -> Action {
+    plain(
+        format!("ask the guard of {} what it does about it", disk.name),
+        Some("floodwall guard status".to_owned()),
+        "changes nothing",
+    )
+}
+
+fn run_guard(disk: &Disk) -> Action {
     plain(
         "run the guard",
         Some(format!("floodwall guard --device {}", disk.name)),

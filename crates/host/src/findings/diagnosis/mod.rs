@@ -105,14 +105,12 @@ pub fn diagnose(look: Look<'_>, about: &About) -> Diagnosis {
     }
 }
 
-/// What a process waits for a disk in a look: the median of what ended, or what the oldest wait
-/// under way has lasted if that is longer, in seconds. `None` if it did not wait.
+/// How long a process waits for a disk in a look, in seconds
+/// ([`DiskUser::longest_s`](super::facts::DiskUser::longest_s)); `None` if it did not wait.
 #[must_use]
 pub fn wait_of(look: Look<'_>, pid: u32, disk: DeviceId) -> Option<f64> {
     let of = |user: &&DiskUser| user.pid == pid && user.disk == disk;
-    let waits =
-        look.users.iter().filter(of).filter(|user| user.median_s.is_some() || user.oldest_s > 0.0);
-    waits.map(|user| user.median_s.unwrap_or(0.0).max(user.oldest_s)).reduce(f64::max)
+    look.users.iter().filter(of).filter_map(DiskUser::longest_s).reduce(f64::max)
 }
 
 /// How fast a disk drains in a look; `None` if no filesystem is on it.

@@ -1,7 +1,7 @@
 //! A short queue: less of a flood stands before a commit.
 //!
 //! ```text
-//! drain rate ─▶ bytes that drain in 8 ms ─▶ requests × their size ─▶ elevator, settings, gain
+//! drain rate of each disk ─▶ bytes that drain in 8 ms ─▶ requests × their size ─▶ settings, gain
 //! ```
 //!
 //! A commit waits for the requests that are in the queue before it. The queue is frozen for a
@@ -9,7 +9,7 @@
 //! limit.
 
 use floodwall_model::diagnosis::{Action, Disk};
-use floodwall_model::status::{Device, Queue};
+use floodwall_model::status::{Device, DrainSource, Leaf, Queue};
 use floodwall_model::{Bytes, Reading};
 
 use super::super::view::{rate, time};
@@ -27,15 +27,15 @@ const LARGE_REQUEST_KIB: u64 = 512;
 /// for a commit of several requests.
 const LEAST_REQUESTS: u64 = 8;
 const MOST_REQUESTS: u64 = 64;
+/// From here on an elevator's work for each request shows in a disk's throughput, so that the
+/// elevator stays as it is (Documentation/block/bfq-iosched.rst).
+const FAST_BYTES_PER_S: f64 = 1e9;
 /// Elevators that put a commit before the requests of a flood, the better first.
 const ELEVATORS: [&str; 2] = ["bfq", "mq-deadline"];
 
 /// Shortens the queues of the disks that drain for `disk`; `None` where no queue would get shorter.
 pub(super) fn shorten(disk: &Disk, device: &Device) -> Option<Action> {
-    let queues = queues(disk, device);
-    let drains = rate(device).map(|rate| rate / queues.len().max(1) as f64);
-    let short: Vec<Short<'_>> =
-        queues.into_iter().filter_map(|(name, queue)| Short::of(name, queue, drains)).collect();
+    let short: Vec<Short<'_>> = queues(disk, device).into_iter().filter_map(Short::of).collect();
     let first = short.first()?;
     let names = short.iter().map(|one| one.name).collect::<Vec<_>>().join(" and ");
     let settings: Vec<String> = short.iter().flat_map(Short::settings).collect();
@@ -45,14 +45,38 @@ pub(super) fn shorten(disk: &Disk, device: &Device) -> Option<Action> {
          is frozen for a moment at each change",
         disk.name
     );
-    Some(Action { gain: first.gain(drains), ..on_trial(what, settings, price) })
+    Some(Action { gain: first.gain(), ..on_trial(what, settings, price) })
 }
 
-/// The queues that a disk's requests stand in: its own, or those of the disks below.
-fn queues<'a>(disk: &Disk, device: &'a Device) -> Vec<(&'a str, &'a Queue)> {
-    let leaves = device.leaves.iter().filter(|leaf| device.id == disk.id || leaf.id == disk.id);
-    let leaves: Vec<_> = leaves.map(|leaf| (leaf.name.as_str(), &leaf.queue)).collect();
-    if leaves.is_empty() { vec![(device.name.as_str(), &device.queue)] } else { leaves }
+/// Whether a queue is known that could be shortened, or is short.
+pub(super) fn is_there(disk: &Disk, device: &Device) -> bool {
+    queues(disk, device).iter().any(|one| one.queue.nr_requests.value().is_some())
+}
+
+/// A queue and how fast its disk drains.
+struct Drained<'a> {
+    name: &'a str,
+    queue: &'a Queue,
+    bytes_per_s: Option<f64>,
+}
+
+/// The queues that a disk's requests stand in: its own, or those of the disks below. What one of
+/// these wrote is its own rate; without that it has its part of the whole.
+fn queues<'a>(disk: &Disk, device: &'a Device) -> Vec<Drained<'a>> {
+    let all = rate(device);
+    let leaves: Vec<&Leaf> =
+        device.leaves.iter().filter(|leaf| device.id == disk.id || leaf.id == disk.id).collect();
+    if leaves.is_empty() {
+        return vec![Drained { name: &device.name, queue: &device.queue, bytes_per_s: all }];
+    }
+    let part = all.map(|all| all / device.leaves.len() as f64);
+    let is_seen = device.drain.from == DrainSource::Seen;
+    let of = |leaf: &'a Leaf| {
+        let own = leaf.written_bytes_per_s.value().copied();
+        let bytes_per_s = own.filter(|own| is_seen && *own > 0.0).or(part);
+        Drained { name: &leaf.name, queue: &leaf.queue, bytes_per_s }
+    };
+    leaves.into_iter().map(of).collect()
 }
 
 /// A queue that is longer than it need be, and its wanted length.
@@ -64,11 +88,13 @@ struct Short<'a> {
     request_kib: u64,
     ends_throttling: bool,
     was_bytes: u64,
+    drains: Option<f64>,
 }
 
 impl<'a> Short<'a> {
     /// `None` if it is as short already, or can't be read.
-    fn of(name: &'a str, queue: &Queue, drains: Option<f64>) -> Option<Self> {
+    fn of(of: Drained<'a>) -> Option<Self> {
+        let Drained { name, queue, bytes_per_s: drains } = of;
         let (now, now_kib) = (*queue.nr_requests.value()?, *queue.max_sectors_kib.value()?);
         let (requests, request_kib) = length(drains);
         let (requests, request_kib) = (requests.min(now), request_kib.min(now_kib));
@@ -78,10 +104,12 @@ impl<'a> Short<'a> {
             return None;
         }
         let offered = queue.offered.value().map(Vec::as_slice).unwrap_or_default();
-        let best = ELEVATORS.into_iter().find(|name| offered.iter().any(|other| other == name));
+        let is_fast = drains.is_some_and(|rate| rate >= FAST_BYTES_PER_S);
+        let best = ELEVATORS.into_iter().filter(|_| !is_fast);
+        let best = best.into_iter().find(|name| offered.iter().any(|other| other == name));
         let elevator = best.filter(|best| queue.scheduler != Reading::Value((*best).to_owned()));
         let ends_throttling = queue.wbt_lat_us.value().is_some_and(|lat| *lat > 0);
-        Some(Self { name, elevator, requests, request_kib, ends_throttling, was_bytes })
+        Some(Self { name, elevator, requests, request_kib, ends_throttling, was_bytes, drains })
     }
 
     /// As `floodwall apply` takes them.
@@ -98,13 +126,14 @@ impl<'a> Short<'a> {
     }
 
     /// What stands before a commit, by the disk's own rate.
-    fn gain(&self, drains: Option<f64>) -> Option<String> {
-        let drains = drains.filter(|rate| *rate > 0.0)?;
+    fn gain(&self) -> Option<String> {
+        let drains = self.drains.filter(|rate| *rate > 0.0)?;
         let told =
             |bytes: u64| format!("{}, which takes {}", Bytes(bytes), time(bytes as f64 / drains));
         let bytes = self.requests * (self.request_kib << 10);
         Some(format!(
-            "a full queue before a commit falls from {} to {}",
+            "a full queue of {} before a commit falls from {} to {}",
+            self.name,
             told(self.was_bytes),
             told(bytes)
         ))

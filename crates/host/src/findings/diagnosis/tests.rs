@@ -398,6 +398,11 @@ fn a_guard_that_runs_is_asked() {
     assert!(advised.contains("floodwall guard status"), "{advised}");
     assert!(!advised.contains("guard --device"), "{advised}");
     assert!(!advised.contains("nr_requests"), "the guard has its queue: {advised}");
+    let changes = |diagnosis: &Diagnosis| diagnosis.actions.iter().any(|a| !a.settings.is_empty());
+    assert!(!changes(&scene.diagnosis()), "in the guard's way");
+    scene.guarded.clear();
+    assert!(changes(&scene.diagnosis()));
+    scene.guarded = vec!["sda".to_owned()];
     scene.users.clear();
     assert_eq!(scene.diagnosis().actions, []);
 }
@@ -466,6 +471,14 @@ fn a_victim_beside_a_flood_is_helped_by_a_queue_that_drains_in_eight_millisecond
         scene.users[1].dirtied_bytes = (2.0 * rate) as u64;
         assert_eq!(length(&scene), wanted, "{rate}");
     }
+    let elevator = |scene: &Scene| shortened(scene).unwrap().concat().contains("scheduler");
+    assert!(!elevator(&scene), "a fast disk's stays");
+    let drains = |scene: &mut Scene, rate: f64| {
+        scene.machine.status.devices[0].drain.rate_bytes_per_s = Reading::Value(rate);
+        scene.users[1].dirtied_bytes = (2.0 * rate) as u64;
+    };
+    drains(&mut scene, 500e6);
+    assert!(elevator(&scene));
     let settings = shortened(&scene).unwrap();
     assert_eq!(
         (settings[0].as_str(), settings[3].as_str()),
@@ -485,6 +498,7 @@ fn a_victim_beside_a_flood_is_helped_by_a_queue_that_drains_in_eight_millisecond
     );
     // Nothing gets longer, and a queue that is short enough stays.
     queue(&mut scene, &|queue| queue.nr_requests = Reading::Value(16));
+    drains(&mut scene, 2e9);
     assert_eq!(length(&scene), (16, 512));
     queue(&mut scene, &|queue| queue.max_sectors_kib = Reading::Value(512));
     assert_eq!(shortened(&scene), None);
@@ -498,6 +512,12 @@ fn where_no_queue_gets_shorter_the_limit_is_lowered() {
     assert!(settings_of(&scene.diagnosis(), "limit what waits").is_none());
     scene.without_queue();
     let limited = settings_of(&scene.diagnosis(), "limit what waits").unwrap();
+    // A queue that is short already is no reason to stop the victim's writes.
+    let mut short = flooded();
+    let queue = &mut short.machine.status.devices[0].queue;
+    (queue.nr_requests, queue.max_sectors_kib) = (Reading::Value(8), Reading::Value(128));
+    assert_eq!(settings_of(&short.diagnosis(), "shorten"), None);
+    assert_eq!(settings_of(&short.diagnosis(), "limit what waits"), None);
     assert!(limited.iter().any(|one| one == "sda.bdi.strict_limit=1"), "{limited:?}");
     // Without a victim on the disk, it harms none.
     let mut alone = flooded();
@@ -521,8 +541,18 @@ fn the_queues_of_all_disks_below_are_shortened() {
         queue: device.queue.clone(),
     };
     device.leaves = vec![leaf("sdx", 160), leaf("sdy", 176)];
+    // A mirror: each writes all of it.
+    device.drain.rate_bytes_per_s = Reading::Value(500e6);
+    device.leaves.iter_mut().for_each(|leaf| leaf.written_bytes_per_s = Reading::Value(500e6));
+    scene.users[1].dirtied_bytes = 1_000_000_000;
     let settings = settings_of(&scene.diagnosis(), "shorten the queue of sdx and sdy").unwrap();
     assert_eq!(settings.len(), 8);
+    assert!(settings.contains(&"sdx.nr_requests=31".to_owned()), "{settings:?}");
+    // Unknown, they share it.
+    let leaves = &mut scene.machine.status.devices[0].leaves;
+    leaves.iter_mut().for_each(|leaf| leaf.written_bytes_per_s = Reading::Value(0.0));
+    let settings = settings_of(&scene.diagnosis(), "shorten the queue of sdx and sdy").unwrap();
+    assert!(settings.contains(&"sdx.nr_requests=15".to_owned()), "{settings:?}");
     assert!(settings.contains(&"sdy.scheduler=bfq".to_owned()), "{settings:?}");
 }
 

@@ -153,7 +153,8 @@ pub(super) const KNOBS: &[Knob] = &[
         does: "Whether the kernel takes the medium for one that seeks: bfq idles for it, and \
             filesystems and read-ahead go by it.",
         quirks: &[
-            "wbt_lat_usec keeps its value: its default was chosen by the flag at boot.",
+            "wbt_lat_usec keeps its value: its default was chosen by the flag when writeback \
+             throttling was set up. wbt_lat_usec=-1 chooses anew.",
             "Since Linux 6.11 a write sets read_ahead_kb back to the device's default; Floodwall \
              keeps it.",
         ],
@@ -172,7 +173,8 @@ pub(super) const KNOBS: &[Knob] = &[
         quirks: &[
             "Only `write back` can be set (`write-back` on a command line). With `write through` \
              the kernel drops every flush, and a power cut loses data.",
-            "Since Linux 6.11 a device without a volatile cache keeps reading `write through`.",
+            "A device that reports no volatile cache refuses it or keeps reading \
+             `write through`, by the kernel's version.",
             "Since Linux 6.11 a write sets read_ahead_kb back to the device's default; Floodwall \
              keeps it.",
         ],

@@ -7,12 +7,13 @@
 //! control groups, guard's socket┘
 //! ```
 
+mod guarded;
+mod own;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicBool;
-use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
-use floodwall_daemon::socket::{self, Reply, Request};
 use floodwall_host::SysRoot;
 use floodwall_host::cgroup::read_memory_besides_cache;
 use floodwall_host::findings::{About, DiskUser, Look, diagnose};
@@ -22,7 +23,10 @@ use floodwall_model::diagnosis::Verdict;
 use floodwall_model::status::Status;
 use floodwall_probe::{Probe, ProcessUse, Snapshot, SourceKind};
 
-use crate::commands::bench;
+pub(super) use guarded::Guarded;
+use own::keeps_house;
+pub(super) use own::{keep_users, own};
+
 use crate::commands::probe::disk_users;
 
 /// How long the look lasts: with the probe's warm-up, what it takes to open it and to read
@@ -35,23 +39,14 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// Where control groups of version 2 are mounted.
 const CGROUPS: &str = "/sys/fs/cgroup";
 
-/// What the probe calls a process whose name it has not learnt in time (probe `OpenFiles::name`).
-const NAMELESS: &str = "gone";
-/// The parent of all threads of the kernel's (kernel/kthread.c).
-const KTHREADD: u32 = 2;
-/// Such threads that do what others ask for: clients of NFS and SMB, and users of loop devices.
-const SERVERS: [&str; 3] = ["nfsd", "ksmbd", "kworker/"];
-
-/// Commands of Floodwall's that load a disk on purpose. All others look or steer.
-const LOADS: [&str; 5] = ["bench", "compare", "tune", "size", bench::FLOOD_COMMAND];
-
 /// What the look saw.
 pub(super) struct Seen {
     users: Vec<DiskUser>,
     own: Vec<u32>,
     group_memory: BTreeMap<String, u64>,
     limited_groups: BTreeSet<String>,
-    guarded: Vec<String>,
+    /// `None` if the guard did not answer.
+    guarded: Option<Vec<String>>,
     source: &'static str,
     is_root: bool,
     sees_waits: bool,
@@ -92,7 +87,7 @@ impl Seen {
             own: own(root, snapshot).into_iter().chain(house).collect(),
             group_memory: group_memory(root, &groups),
             limited_groups: groups.into_iter().filter(|group| is_limited(root, group)).collect(),
-            guarded: guarded.unwrap_or_default(),
+            guarded,
             source: snapshot.source.name(),
             users,
             is_root,
@@ -110,7 +105,7 @@ impl Seen {
             own: &self.own,
             group_memory: &self.group_memory,
             limited_groups: &self.limited_groups,
-            guarded: &self.guarded,
+            guarded: self.guarded.as_deref().unwrap_or_default(),
             source: self.source,
             is_root: self.is_root,
             sees_waits: self.sees_waits,
@@ -157,7 +152,7 @@ fn window(
     let mut snapshot = probe.snapshot()?;
     let after = before.read_again(root);
     let mut status = status(root, &before, &after, snapshot.window.as_secs_f64(), is_root);
-    snapshot.processes.retain(|process| !process.is_flusher() && is_known(process));
+    keep_users(&mut snapshot);
     let seen = Seen::new(root, &mut status, &snapshot, unseen(probe), guarded, is_root);
     Ok((status, seen))
 }
@@ -179,20 +174,6 @@ fn floods(status: &Status, seen: &Seen) -> bool {
 /// What a probe can't see, each with its reason.
 pub(super) fn unseen(probe: &Probe) -> Vec<String> {
     probe.blind().iter().map(ToString::to_string).collect()
-}
-
-/// Processes of Floodwall's in a window that look or steer.
-pub(super) fn own(root: &SysRoot, snapshot: &Snapshot) -> Vec<u32> {
-    let mut own: Vec<u32> = snapshot.processes.iter().map(|process| process.pid).collect();
-    own.dedup();
-    own.retain(|pid| is_own(root, *pid));
-    own
-}
-
-/// Whether a process has a name. A process that ended before its name was read has none; nothing
-/// can be done about it any more.
-fn is_known(process: &ProcessUse) -> bool {
-    process.name != NAMELESS
 }
 
 /// A process counts as two users of its disk if some of its threads flood while others wait.
@@ -239,70 +220,6 @@ fn is_limited(root: &SysRoot, group: &str) -> bool {
         || file("memory.high").is_some_and(|high| high.trim() != "max")
 }
 
-/// The disks that a guard steers.
-pub(super) enum Guarded {
-    /// Asked for while a look lasts.
-    Asked(Receiver<Vec<String>>),
-    /// Known without a question.
-    Known(Vec<String>),
-}
-
-impl Guarded {
-    /// Asks. Only root may, and only on this machine.
-    pub(super) fn ask(root: &SysRoot, is_root: bool) -> Self {
-        if is_root && root.is_live() {
-            Self::Asked(in_background(guarded))
-        } else {
-            Self::Known(Vec::new())
-        }
-    }
-
-    /// The answer; `None` if the guard has not given it yet.
-    fn by_now(self) -> Option<Vec<String>> {
-        match self {
-            Self::Asked(answer) => answer.try_recv().ok(),
-            Self::Known(disks) => Some(disks),
-        }
-    }
-}
-
-/// Asks while the look lasts. A question without an answer ends with the process.
-fn in_background<T: Send + 'static>(ask: impl FnOnce() -> T + Send + 'static) -> Receiver<T> {
-    let (answer, answered) = mpsc::sync_channel(1);
-    std::thread::spawn(move || answer.send(ask()));
-    answered
-}
-
-/// The disks that the guard steers. One that only rehearses, or guards a simulated machine, steers
-/// none.
-fn guarded() -> Vec<String> {
-    match socket::ask(None, Request::Status) {
-        Ok(Reply::Status(status)) if !status.dry_run && status.source != "sim" => {
-            status.devices.into_iter().map(|device| device.name).collect()
-        }
-        _ => Vec::new(),
-    }
-}
-
-/// Whether a process is Floodwall's and does not load a disk on purpose.
-fn is_own(root: &SysRoot, pid: u32) -> bool {
-    let text = root.read(&format!("/proc/{pid}/cmdline")).into_value().unwrap_or_default();
-    let mut words = text.split('\0');
-    let program = words.next().and_then(|path| path.rsplit('/').next());
-    program == Some("floodwall") && !words.next().is_some_and(|word| LOADS.contains(&word))
-}
-
-/// Whether a user of a disk is a thread of the kernel's for its own purposes: it writes a journal
-/// (jbd2), or empty inode tables of a new filesystem (ext4lazyinit). No process waits for that.
-fn keeps_house(root: &SysRoot, user: &DiskUser) -> bool {
-    let file = |name: &str| root.read(&format!("/proc/{}/{name}", user.pid)).into_value();
-    let parent = file("status").and_then(|status| {
-        status.lines().find_map(|line| line.strip_prefix("PPid:")?.trim().parse().ok())
-    });
-    let is_kernels = parent == Some(KTHREADD) && file("cmdline").is_some_and(|it| it.is_empty());
-    is_kernels && !SERVERS.iter().any(|name| user.name.starts_with(name))
-}
-
 #[cfg(test)]
 mod tests {
     use floodwall_testing::tree::put;
@@ -327,27 +244,6 @@ mod tests {
             dirtied_bytes: 100,
             group: Reading::Absent(String::new()),
         }
-    }
-
-    #[test]
-    fn threads_of_the_kernels_are_no_victims_unless_they_serve() {
-        let dir = tempfile::tempdir().unwrap();
-        let users = [
-            (10, "jbd2/sda1-8", 2, "", true),
-            (11, "ext4lazyinit", 2, "", true),
-            (12, "nfsd", 2, "", false),
-            (13, "kworker/u8:2-loop8", 2, "", false),
-            (14, "jbd2/sda1-8", 1, "jbd2/sda1-8\0", false),
-        ];
-        for (pid, _, parent, words, _) in users {
-            put(&dir.path().join(format!("proc/{pid}/status")), &format!("PPid:\t{parent}\n"));
-            put(&dir.path().join(format!("proc/{pid}/cmdline")), words);
-        }
-        let root = SysRoot::new(dir.path()).unwrap();
-        for (pid, name, .., keeps) in users {
-            assert_eq!(keeps_house(&root, &user(pid, name)), keeps, "{name}");
-        }
-        assert!(!keeps_house(&root, &user(15, "gone")));
     }
 
     #[test]
@@ -379,13 +275,6 @@ mod tests {
     }
 
     #[test]
-    fn a_guard_that_hangs_holds_nothing_up() {
-        let (_hangs, until) = mpsc::channel::<()>();
-        assert!(in_background(move || until.recv()).try_recv().is_err());
-        assert_eq!(in_background(|| 7).recv(), Ok(7));
-    }
-
-    #[test]
     fn a_group_with_a_limit_on_writes_or_memory_is_limited() {
         let dir = tempfile::tempdir().unwrap();
         let groups = [
@@ -402,26 +291,5 @@ mod tests {
             assert_eq!(is_limited(&root, group), limited, "{group}");
         }
         assert!(!is_limited(&root, "none"), "a group without these controllers");
-    }
-
-    #[test]
-    fn a_guard_is_floodwalls_and_a_bench_counts_as_any_load() {
-        let dir = tempfile::tempdir().unwrap();
-        let processes = [
-            (1, "/usr/bin/floodwall\0guard\0--p99\x0020ms\0", true),
-            (2, "floodwall\0", true),
-            (3, "floodwall\0bench\0/srv\0", false),
-            (4, "/usr/bin/floodwall\0flood-process\0", false),
-            (5, "cp\0floodwall\0/srv\0", false),
-            (6, "", false),
-        ];
-        for (pid, words, _) in processes {
-            put(&dir.path().join(format!("proc/{pid}/cmdline")), words);
-        }
-        let root = SysRoot::new(dir.path()).unwrap();
-        for (pid, words, own) in processes {
-            assert_eq!(is_own(&root, pid), own, "{words}");
-        }
-        assert!(!is_own(&root, 7));
     }
 }
