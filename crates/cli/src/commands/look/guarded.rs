@@ -1,4 +1,4 @@
-//! The disks that a guard steers, asked for while a look lasts: a guard that hangs holds nothing up.
+//! The disks that a guard steers, asked for while a look lasts. One that hangs holds nothing up.
 
 use std::sync::mpsc::{self, Receiver};
 
