@@ -244,5 +244,6 @@ fn disk_fails() -> Result<(), String> {
         ["--victim", "wal,preallocated=false,block=256KiB,size=300MiB", "--flood", "none"];
     let path = out.to_string_lossy();
     let more = [&growing[..], &["--measure", "10s", "--out", &path]].concat();
-    broke_off(&disk, start(&disk, &more)?, &out, &["rror", "read-only"])
+    // The loop device passes on what its file's filesystem says, or an I/O error.
+    broke_off(&disk, start(&disk, &more)?, &out, &["rror", "read-only", "No space left"])
 }
