@@ -51,7 +51,8 @@ pub(crate) fn explain(error: &clap::Error, arguments: &[String]) -> String {
                 .iter()
                 .map(|name| without_marks(name))
                 .collect();
-            format!("{command}: {} is missing{}", names.join(" and "), more("has examples"))
+            let of = command.trim_start_matches("floodwall").trim_start();
+            format!("{of}: {} is missing{}", names.join(" and "), more("has examples"))
         }
         ErrorKind::ArgumentConflict => {
             let others = texts(error, ContextKind::PriorArg);
@@ -206,10 +207,10 @@ mod tests {
     #[test]
     fn what_is_missing_or_too_much_is_named() {
         for (line, expected) in [
-            ("apply", "floodwall apply: SETTING is missing (floodwall apply --help has examples)"),
+            ("apply", "apply: SETTING is missing (floodwall apply --help has examples)"),
             (
                 "sim",
-                "floodwall sim: --device PRESET|FILE.toml is missing (floodwall sim --help has \
+                "sim: --device PRESET|FILE.toml is missing (floodwall sim --help has \
                  examples)",
             ),
             (

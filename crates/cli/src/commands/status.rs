@@ -67,17 +67,21 @@ pub(crate) struct StatusArgs {
     #[arg(long, value_name = "INTERVAL", value_parser = window)]
     watch: Option<Duration>,
     /// Time between the two observations; with --watch that of the first, then it is the interval
-    #[arg(long, value_name = "N", default_value = "1s", value_parser = window)]
+    #[arg(long, value_name = "N", default_value = "1s", value_parser = seconds)]
     seconds: Duration,
     /// Read a captured tree (DIR/proc, DIR/sys) instead of this machine
     #[arg(long, value_name = "DIR", default_value = "/")]
     root: PathBuf,
 }
 
-/// `2s`, `500ms` or plain seconds.
+/// `2s`, `500ms`; a plain number too, because the option's name is its unit.
+fn seconds(text: &str) -> Result<Duration, String> {
+    if text.parse::<f64>().is_ok() { window(&format!("{text}s")) } else { window(text) }
+}
+
+/// `2s` or `500ms`.
 fn window(text: &str) -> Result<Duration, String> {
-    let with_unit = if text.parse::<f64>().is_ok() { format!("{text}s") } else { text.to_owned() };
-    let window = parse_duration(&with_unit).map_err(|e| e.to_string())?;
+    let window = parse_duration(text).map_err(|e| e.to_string())?;
     if WINDOWS.contains(&window) {
         Ok(window)
     } else {

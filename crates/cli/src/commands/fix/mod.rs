@@ -48,16 +48,16 @@ const HELPED: f64 = 0.25;
   floodwall fix sda --for 1h --yes
   floodwall fix /srv --tune --time 30m
 
-Exit status: 0 a change is in force and has helped, or no process waits long; 1
-it failed, was declined, or has not helped: the process still waits more than a
-quarter of what it waited before; 2 wrong usage; 4 a privilege or kernel feature
-is missing.")]
+Exit status: 0 a change is in force and has helped, or no process waits long; 1 it failed, was \
+declined, or has not helped: the process still waits more than a quarter of what it waited before; \
+2 wrong usage; 4 a privilege or kernel feature is missing.")]
 pub(crate) struct FixArgs {
     /// Only this: a directory, a device (sda, 8:0), a process number, or the name of a process or
     /// unit
     #[arg(value_name = "DIR|DEVICE|PID|NAME")]
     about: Option<String>,
-    /// Search for the best setting instead: it loads the disk below DIR for --time
+    /// Search for the best setting instead: it loads the disk below DIR for --time, and has no dry
+    /// run
     #[arg(long, requires = "about", conflicts_with = "dry_run")]
     tune: bool,
     /// How long the search may take

@@ -121,7 +121,8 @@ fn json_is_one_document_or_one_a_line() {
 
 #[test]
 fn windows_have_units_and_limits() {
-    assert_eq!(window("2"), Ok(Duration::from_secs(2)));
+    assert_eq!(seconds("2"), Ok(Duration::from_secs(2)));
+    assert!(window("2").is_err(), "only the option that is called so takes bare seconds");
     assert_eq!(window("250ms"), Ok(Duration::from_millis(250)));
     for wrong in ["0", "2 fortnights", "-1", "2h", "nan"] {
         assert!(window(wrong).is_err(), "{wrong}");
