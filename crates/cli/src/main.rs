@@ -26,7 +26,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::error::ErrorKind;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::why::WhyArgs;
 use crate::exit::Exit;
@@ -131,7 +131,7 @@ fn parse() -> Result<Cli, Exit> {
         | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => help(&error),
         _ => {
             let arguments = std::env::args_os().map(|text| text.to_string_lossy().into_owned());
-            let why = usage::explain(&error, &arguments.collect::<Vec<_>>());
+            let why = usage::explain(&error, &arguments.collect::<Vec<_>>(), Cli::command());
             output::notice(&format!("floodwall: {why}"));
             Exit::Usage
         }

@@ -3,14 +3,13 @@
 
 use std::error::Error;
 
-use clap::CommandFactory;
+use clap::Command;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-use crate::Cli;
-
-/// An error of the parser in one line. `arguments` are those of the process, its name first.
-pub(crate) fn explain(error: &clap::Error, arguments: &[String]) -> String {
-    let command = command(arguments);
+/// An error of the parser in one line. `arguments` are those of the process, its name first; `all`
+/// has all commands.
+pub(crate) fn explain(error: &clap::Error, arguments: &[String], all: Command) -> String {
+    let command = command(arguments, all);
     let more = |what: &str| format!(" ({command} --help {what})");
     let argument = argument(error);
     match error.kind() {
@@ -72,8 +71,8 @@ pub(crate) fn explain(error: &clap::Error, arguments: &[String]) -> String {
 }
 
 /// The command of a command line: `floodwall lab run`.
-fn command(arguments: &[String]) -> String {
-    let mut command = Cli::command();
+fn command(arguments: &[String], all: Command) -> String {
+    let mut command = all;
     let mut name = "floodwall".to_owned();
     for given in arguments.iter().skip(1).filter(|given| !given.starts_with('-')) {
         let Some(below) = command.find_subcommand(given) else { break };
@@ -143,9 +142,10 @@ fn plain(value: &str, why: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
+    use clap::{CommandFactory, Parser};
 
     use super::*;
+    use crate::Cli;
 
     fn said(line: &str) -> String {
         let arguments: Vec<String> =
@@ -154,7 +154,7 @@ mod tests {
             Ok(_) => panic!("'{line}' is understood"),
             Err(error) => error,
         };
-        explain(&error, &arguments)
+        explain(&error, &arguments, Cli::command())
     }
 
     #[test]

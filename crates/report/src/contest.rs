@@ -9,13 +9,13 @@ use floodwall_model::printable::printable;
 use floodwall_stats::estimate::Estimate;
 use floodwall_stats::versus::{Compared, Figure, Verdict};
 
+use crate::headline::headline;
 use crate::keep::Keep;
 use crate::numbers::{UNKNOWN, burst_kept, count, duration_us, percent};
 use crate::schema::Document;
 use crate::schema::contest::{Contender, Contest};
 use crate::status;
 use crate::status::table::Column;
-use crate::study::Study;
 use crate::text::{WIDTH, paragraph};
 use crate::told;
 use crate::verdict::Words;
@@ -35,7 +35,7 @@ pub fn text(document: &Document, width: usize) -> String {
     let room = width.min(WIDTH);
     let Some(contest) = &document.contest else { return String::new() };
     let mut out = String::new();
-    if let Some(heading) = Study::of(document, "").headline() {
+    if let Some(heading) = headline(document) {
         paragraph(&mut out, "", &heading, 0, room);
         out.push('\n');
     }

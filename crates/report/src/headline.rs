@@ -11,27 +11,54 @@
 use floodwall_stats::versus::{Compared, Figure, Verdict};
 
 use crate::numbers::{duration_us, percent};
-use crate::schema::contest::{Contender, Outcome, Recommended};
+use crate::schema::contest::{Contender, Contest, Outcome, Recommended};
 use crate::schema::{Document, RunStatus};
-use crate::study::Study;
 use crate::told;
 use crate::verdict::{self, HARMLESS_FROM, Words, capitalised, verdict};
 
 /// The heading; `None` where nothing was compared.
-pub(crate) fn headline(study: &Study<'_>) -> Option<String> {
-    let document = study.document;
+pub(crate) fn headline(document: &Document) -> Option<String> {
     let words = Words::of(&document.scenario);
     let said = match &document.contest {
         None => of_one(document, &words)?,
         Some(contest) => match (&contest.recommended, contest.contenders.as_slice()) {
             (Some(recommended), all) => of_search(recommended, all, &words),
             (None, [_, one]) => of_two(one, &words)?,
-            (None, [_, _, ..]) => study.counted().trim_end_matches('.').to_owned(),
+            (None, [_, _, ..]) => counted(contest).trim_end_matches('.').to_owned(),
             (None, _) => return None,
         },
     };
     let partial = matches!(document.run.status, RunStatus::Partial { .. });
     Some(if partial { format!("Partial result: {said}") } else { said })
+}
+
+/// Of a comparison, how many settings differ really and which way.
+pub(crate) fn counted(contest: &Contest) -> String {
+    let split = contest.contenders.split_first();
+    split.map_or_else(String::new, |(first, others)| summary(&first.name, others))
+}
+
+/// Of many contenders, how many differ really and which way.
+fn summary(reference: &str, others: &[Contender]) -> String {
+    let has = |c: &Contender, verdict| c.versus.iter().any(|v| v.verdict == verdict);
+    let count = |of: &dyn Fn(&Contender) -> bool| others.iter().filter(|c| of(c)).count();
+    let failed = count(&|c| c.failure.is_some());
+    let better = count(&|c| has(c, Verdict::Better) && !has(c, Verdict::Worse));
+    let worse = count(&|c| has(c, Verdict::Worse) && !has(c, Verdict::Better));
+    let mixed = count(&|c| has(c, Verdict::Worse) && has(c, Verdict::Better));
+    let same =
+        count(&|c| !c.versus.is_empty() && c.versus.iter().all(|v| v.verdict == Verdict::Same));
+    let parts = [
+        (better, "better in something and worse in nothing"),
+        (mixed, "better in something and worse in something else"),
+        (worse, "worse in something and better in nothing"),
+        (same, "the same in everything"),
+        (others.len() - failed - better - worse - mixed - same, "that could not be told from it"),
+        (failed, "failed"),
+    ];
+    let said: Vec<String> =
+        parts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")).collect();
+    format!("{} settings beside {reference}: {}.", others.len(), said.join(", "))
 }
 
 fn of_search(recommended: &Recommended, all: &[Contender], words: &Words) -> String {
@@ -144,7 +171,7 @@ mod tests {
     use crate::synthetic::{Made, contest};
 
     fn said(document: &Document) -> Option<String> {
-        headline(&Study::of(document, "r.json"))
+        headline(document)
     }
 
     #[test]

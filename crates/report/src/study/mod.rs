@@ -24,37 +24,13 @@ pub(crate) use subject::{Role, Spot, Subject};
 use floodwall_model::trial::PhaseKind;
 use floodwall_model::{LatencyCounts, Trial};
 
-use floodwall_stats::versus::Verdict;
-
+use crate::headline::{counted, headline};
 use crate::schema::Document;
-use crate::schema::contest::{Contender, Outcome};
+use crate::schema::contest::Outcome;
 use crate::verdict::{Words, verdict};
 
 /// Contenders about which a sentence each can still be read at once.
 const FEW: usize = 2;
-
-/// Of many contenders, how many differ really and which way.
-fn summary(reference: &str, others: &[Contender]) -> String {
-    let has = |c: &Contender, verdict| c.versus.iter().any(|v| v.verdict == verdict);
-    let count = |of: &dyn Fn(&Contender) -> bool| others.iter().filter(|c| of(c)).count();
-    let failed = count(&|c| c.failure.is_some());
-    let better = count(&|c| has(c, Verdict::Better) && !has(c, Verdict::Worse));
-    let worse = count(&|c| has(c, Verdict::Worse) && !has(c, Verdict::Better));
-    let mixed = count(&|c| has(c, Verdict::Worse) && has(c, Verdict::Better));
-    let same =
-        count(&|c| !c.versus.is_empty() && c.versus.iter().all(|v| v.verdict == Verdict::Same));
-    let parts = [
-        (better, "better in something and worse in nothing"),
-        (mixed, "better in something and worse in something else"),
-        (worse, "worse in something and better in nothing"),
-        (same, "the same in everything"),
-        (others.len() - failed - better - worse - mixed - same, "that could not be told from it"),
-        (failed, "failed"),
-    ];
-    let said: Vec<String> =
-        parts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")).collect();
-    format!("{} settings beside {reference}: {}.", others.len(), said.join(", "))
-}
 
 /// A stored result, ready to be shown.
 #[derive(Debug)]
@@ -89,20 +65,14 @@ impl<'a> Study<'a> {
                     few.iter().map(|c| crate::contest::sentence(self.document, contest, c) + ".");
                 said.collect::<Vec<_>>().join(" ")
             }
-            _ => self.counted(),
+            _ => counted(contest),
         }
-    }
-
-    /// Of a comparison, how many settings differ really and which way.
-    pub(crate) fn counted(&self) -> String {
-        let all = self.document.contest.as_ref().map_or(&[][..], |contest| &contest.contenders);
-        all.split_first().map_or_else(String::new, |(first, others)| summary(&first.name, others))
     }
 
     /// The result in as few words as a heading has; `None` where nothing was compared.
     #[must_use]
     pub fn headline(&self) -> Option<String> {
-        crate::headline::headline(self)
+        headline(self.document)
     }
 
     /// What the victims' operations are called.

@@ -83,7 +83,8 @@ pub(crate) fn run(args: &FixArgs, origin: Instant) -> anyhow::Result<Exit> {
         return Err(MissingError(why.to_owned()).into());
     }
     if args.tune {
-        return search::run(args, origin);
+        let directory = args.about.as_deref().unwrap_or_default();
+        return search::run(directory, args.search_time, &args.trial, origin);
     }
     let root = SysRoot::live()?;
     let about = target::about(&root, args.about.as_deref())?;

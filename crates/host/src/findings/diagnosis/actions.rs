@@ -17,7 +17,7 @@ use floodwall_model::{Bytes, Reading};
 use super::super::control::charges_buffered_writes;
 use super::super::facts::DiskUser;
 use super::super::groups::victim_in;
-use super::super::remedy::{own_share, word};
+use super::super::remedy::own_share;
 use super::super::view::{
     BACKGROUND_DELAY_S, FLUSHER_CHUNK_BYTES, HARD_DELAY_S, LONG_DRAIN_S, hard_limit, own_limit,
     prefix, rate, speed, time,
@@ -25,10 +25,9 @@ use super::super::view::{
 use super::disks::{device, is_flood, unit};
 use super::look::Look;
 use super::queue;
+use super::trial::on_trial;
 use crate::mounts::charges_writeback;
 
-/// For a time, so that it can be tried.
-const APPLY: &str = "floodwall apply --for 10m";
 /// The share of the drain rate that is left to a paced flood: half of it leaves room for victims.
 const PACED_SHARE: f64 = 0.5;
 /// The least that a paced group keeps for its processes: a copy or a backup may begin to use it.
@@ -139,13 +138,6 @@ fn pace(look: Look<'_>, users: &[DiskUser], disk: &Disk, device: &Device) -> Opt
         gain: Some(gain.to_owned()),
         ..on_trial(format!("pace {name}"), settings, price)
     })
-}
-
-/// An action that applies settings for a time.
-pub(super) fn on_trial(what: String, settings: Vec<String>, price: String) -> Action {
-    let words: Vec<String> = settings.iter().map(|setting| word(setting)).collect();
-    let command = Some(format!("{APPLY} {}", words.join(" ")));
-    Action { what, command, settings, gain: None, price }
 }
 
 /// An action that changes no setting for a time.

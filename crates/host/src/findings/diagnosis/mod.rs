@@ -14,6 +14,7 @@ mod look;
 mod queue;
 #[cfg(test)]
 mod tests;
+mod trial;
 
 use floodwall_model::diagnosis::{Diagnosis, Disk, Outlook, Verdict, Whole, Written};
 use floodwall_model::status::{Device, Drain, Status};

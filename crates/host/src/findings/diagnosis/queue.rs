@@ -13,7 +13,7 @@ use floodwall_model::status::{Device, DrainSource, Leaf, Queue};
 use floodwall_model::{Bytes, Reading};
 
 use super::super::view::{rate, time};
-use super::actions::on_trial;
+use super::trial::on_trial;
 
 /// What stands before a commit may take so long. It is about one request of a disk that seeks: a
 /// shorter queue leaves the disk idle between two.
