@@ -99,9 +99,10 @@ impl Lab {
         })
     }
 
-    /// Limits the dirty data of the device, as on a machine with little memory. A test's writes would
-    /// not fill the limit of a large machine, and nothing would be written back while it looks. The
-    /// limit goes with the device.
+    /// Limits the dirty data of the device, as on a machine with little memory. A test's writes
+    /// would not fill the limit of a large machine. Writeback throttling is off (block/blk-wbt.c),
+    /// as with BFQ: it may keep the queue short for commits, and a stall would be chance. Both
+    /// settings go with the device.
     pub(crate) fn limited_to(self, mib: u64) -> Result<Self, String> {
         let bdi = Path::new("/sys/block").join(&self.name).join("bdi");
         fs::write(bdi.join("strict_limit"), "1").map_err(said("strict_limit"))?;

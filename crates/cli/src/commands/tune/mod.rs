@@ -125,7 +125,7 @@ pub(crate) fn run(args: &TuneArgs, origin: Instant) -> anyhow::Result<Exit> {
     Ok(found(args, origin)?.exit)
 }
 
-/// What a search found.
+/// The outcome of a search.
 pub(crate) struct Found {
     /// The status of the search.
     pub(crate) exit: Exit,
