@@ -1,8 +1,16 @@
 //! A page cut to the screen, so that what is watched does not scroll.
 
+/// Clears the screen and goes home (ECMA-48 ED and CUP).
+pub(super) const CLEAR: &str = "\u{1b}[2J\u{1b}[H";
+
+/// The page cut to the screen, in the place of the last one.
+pub(super) fn redrawn(page: &str, height: usize, width: usize) -> String {
+    format!("{CLEAR}{}", to_screen(page, height, width))
+}
+
 /// The page's first lines, as many as the screen holds, and how many are hidden. Lines that are too
 /// long lose their ends. Escape sequences of colours take no room.
-pub(super) fn to_screen(page: &str, height: usize, width: usize) -> String {
+fn to_screen(page: &str, height: usize, width: usize) -> String {
     let lines: Vec<&str> = page.trim_end().lines().collect();
     let mut shown: Vec<String> = lines.iter().map(|line| cut(line, width)).collect();
     if lines.len() > height {

@@ -47,8 +47,6 @@ use surroundings::Surroundings;
 /// patience.
 const WINDOWS: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(50)..=Duration::from_secs(3600);
-/// Clears the screen and goes home (ECMA-48 ED and CUP).
-const CLEAR: &str = "\u{1b}[2J\u{1b}[H";
 
 /// Show what is dirty, for which device, how long it takes to drain, the settings in force, and
 /// what is wrong with them
@@ -223,8 +221,8 @@ fn show(
                 // In one write, so that a terminal does not flicker.
                 match (watch, screen.height) {
                     (Some(_), Some(height)) => {
-                        let cut = cut::to_screen(&page, height, screen.style.width);
-                        out.write_all(format!("{CLEAR}{cut}").as_bytes())?;
+                        let cut = cut::redrawn(&page, height, screen.style.width);
+                        out.write_all(cut.as_bytes())?;
                     }
                     (Some(_), None) => out.write_all(format!("{page}\n").as_bytes())?,
                     (None, _) => out.write_all(page.as_bytes())?,

@@ -19,7 +19,7 @@ use floodwall_host::cgroup::read_memory_besides_cache;
 use floodwall_host::findings::{About, DiskUser, Look, diagnose};
 use floodwall_host::status::{Observation, status};
 use floodwall_model::Reading;
-use floodwall_model::diagnosis::Verdict;
+use floodwall_model::diagnosis::{Disk, Verdict};
 use floodwall_model::status::Status;
 use floodwall_probe::{Probe, ProcessUse, Snapshot, SourceKind};
 
@@ -81,7 +81,10 @@ impl Seen {
         if guarded.is_none() {
             unseen.push("which disks a guard steers: it did not answer during the look".to_owned());
         }
-        let house = users.iter().filter(|user| keeps_house(root, user)).map(|user| user.pid);
+        let house = users
+            .iter()
+            .filter(|user| keeps_house(root, user.pid, &user.name))
+            .map(|user| user.pid);
         let groups = writing_groups(&users);
         Self {
             own: own(root, snapshot).into_iter().chain(house).collect(),
@@ -130,10 +133,13 @@ pub(super) fn look(root: &SysRoot) -> anyhow::Result<(Status, Seen, Probe)> {
     }
     let guarded = Guarded::ask(root, is_root);
     let (status, seen) = window(root, &mut probe, WINDOW, guarded, is_root)?;
-    if lacks_a_flood(&status, &seen) {
+    let lacks_a_flood = worst(&status, &seen).is_some_and(|disk| {
+        disk.verdict == Verdict::Stalling && disk.is_backlogged && disk.floods.is_empty()
+    });
+    if lacks_a_flood {
         let guarded = Guarded::Known(seen.guarded.clone());
         let (status, seen) = window(root, &mut probe, AGAIN, guarded, is_root)?;
-        if floods(&status, &seen) {
+        if worst(&status, &seen).is_some_and(|disk| !disk.floods.is_empty()) {
             return Ok((status, seen, probe));
         }
     }
@@ -157,18 +163,9 @@ fn window(
     Ok((status, seen))
 }
 
-/// Whether the worst stall is put down to a backlog alone.
-fn lacks_a_flood(status: &Status, seen: &Seen) -> bool {
-    let diagnosis = diagnose(seen.as_look(status), &About::Machine);
-    diagnosis.disks.first().is_some_and(|disk| {
-        disk.verdict == Verdict::Stalling && disk.is_backlogged && disk.floods.is_empty()
-    })
-}
-
-/// Whether the worst stall has a flood.
-fn floods(status: &Status, seen: &Seen) -> bool {
-    let diagnosis = diagnose(seen.as_look(status), &About::Machine);
-    diagnosis.disks.first().is_some_and(|disk| !disk.floods.is_empty())
+/// The disk that is worst off.
+fn worst(status: &Status, seen: &Seen) -> Option<Disk> {
+    diagnose(seen.as_look(status), &About::Machine).disks.into_iter().next()
 }
 
 /// What a probe can't see, each with its reason.

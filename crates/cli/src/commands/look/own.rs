@@ -2,7 +2,6 @@
 //! the kernel's threads for its own purposes, and processes without a name.
 
 use floodwall_host::SysRoot;
-use floodwall_host::findings::DiskUser;
 use floodwall_probe::{ProcessUse, Snapshot};
 
 use crate::commands::bench;
@@ -45,20 +44,19 @@ fn is_own(root: &SysRoot, pid: u32) -> bool {
     program == Some("floodwall") && !words.next().is_some_and(|word| LOADS.contains(&word))
 }
 
-/// Whether a user of a disk is a thread of the kernel's for its own purposes: it writes a journal
+/// Whether a process is a thread of the kernel's for its own purposes. Such threads write a journal
 /// (jbd2), or empty inode tables of a new filesystem (ext4lazyinit). No process waits for that.
-pub(super) fn keeps_house(root: &SysRoot, user: &DiskUser) -> bool {
-    let file = |name: &str| root.read(&format!("/proc/{}/{name}", user.pid)).into_value();
+pub(super) fn keeps_house(root: &SysRoot, pid: u32, name: &str) -> bool {
+    let file = |file: &str| root.read(&format!("/proc/{pid}/{file}")).into_value();
     let parent = file("status").and_then(|status| {
         status.lines().find_map(|line| line.strip_prefix("PPid:")?.trim().parse().ok())
     });
     let is_kernels = parent == Some(KTHREADD) && file("cmdline").is_some_and(|it| it.is_empty());
-    is_kernels && !SERVERS.iter().any(|name| user.name.starts_with(name))
+    is_kernels && !SERVERS.iter().any(|server| name.starts_with(server))
 }
 
 #[cfg(test)]
 mod tests {
-    use floodwall_model::{DeviceId, Reading};
     use floodwall_testing::tree::put;
 
     use super::*;
@@ -79,9 +77,9 @@ mod tests {
         }
         let root = SysRoot::new(dir.path()).unwrap();
         for (pid, name, .., keeps) in users {
-            assert_eq!(keeps_house(&root, &user(pid, name)), keeps, "{name}");
+            assert_eq!(keeps_house(&root, pid, name), keeps, "{name}");
         }
-        assert!(!keeps_house(&root, &user(15, "gone")));
+        assert!(!keeps_house(&root, 15, "gone"));
     }
 
     #[test]
@@ -104,21 +102,5 @@ mod tests {
             assert_eq!(is_own(&root, pid), own, "{words}");
         }
         assert!(!is_own(&root, 7));
-    }
-
-    fn user(pid: u32, name: &str) -> DiskUser {
-        DiskUser {
-            pid,
-            name: name.to_owned(),
-            disk: DeviceId { major: 8, minor: 0 },
-            waited_s: 1.0,
-            committing_s: 1.0,
-            commits: 3,
-            waits_for_commits: true,
-            median_s: Some(0.3),
-            oldest_s: 0.0,
-            dirtied_bytes: 100,
-            group: Reading::Absent(String::new()),
-        }
     }
 }

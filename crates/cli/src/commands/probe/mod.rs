@@ -32,8 +32,6 @@ use crate::{ascii, output, signals, terminal};
 /// A shorter interval holds too few operations for a percentile; a longer one is not watched live.
 const INTERVALS: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(100)..=Duration::from_secs(3600);
-/// Clears the screen and goes home (ECMA-48 ED and CUP).
-const CLEAR: &str = "\u{1b}[2J\u{1b}[H";
 
 /// Watch who waits for which disk, and who floods it
 ///
@@ -141,7 +139,7 @@ pub(crate) fn run(args: &ProbeArgs) -> anyhow::Result<Exit> {
                 Some(height) => {
                     // Room for the prompt after the last one.
                     let lines = height.saturating_sub(1);
-                    format!("{CLEAR}{}\n", cut::to_screen(&page, lines, style.width))
+                    format!("{}\n", cut::redrawn(&page, lines, style.width))
                 }
                 None => page.into_owned(),
             }

@@ -8,6 +8,7 @@ use floodwall_probe::{Call, DeviceUse, ProcessUse};
 use floodwall_testing::tree::{copy, copy_host, host, put};
 
 use super::*;
+use crate::commands::cut::CLEAR;
 
 /// Lines of a screen that holds every page.
 const LINES: usize = 500;

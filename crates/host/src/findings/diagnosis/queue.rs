@@ -105,8 +105,8 @@ impl<'a> Short<'a> {
         }
         let offered = queue.offered.value().map(Vec::as_slice).unwrap_or_default();
         let is_fast = drains.is_some_and(|rate| rate >= FAST_BYTES_PER_S);
-        let best = ELEVATORS.into_iter().filter(|_| !is_fast);
-        let best = best.into_iter().find(|name| offered.iter().any(|other| other == name));
+        let is_offered = |name: &&str| offered.iter().any(|other| other == name);
+        let best = ELEVATORS.into_iter().find(is_offered).filter(|_| !is_fast);
         let elevator = best.filter(|best| queue.scheduler != Reading::Value((*best).to_owned()));
         let ends_throttling = queue.wbt_lat_us.value().is_some_and(|lat| *lat > 0);
         Some(Self { name, elevator, requests, request_kib, ends_throttling, was_bytes, drains })
