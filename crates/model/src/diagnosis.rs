@@ -6,7 +6,7 @@
 //!
 //! Times are seconds (`_s`), sizes bytes, rates bytes a second.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::reading::Reading;
 use crate::status::Drain;
@@ -41,10 +41,11 @@ pub struct Diagnosis {
 }
 
 /// What a look tells of a disk, or of all. The worst is the greatest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// Nothing waits long, and nothing floods.
+    #[default]
     Quiet,
     /// A process floods, and nothing waits long.
     Flooding,

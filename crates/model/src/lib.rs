@@ -11,15 +11,18 @@
 //! calendar   moments as dates
 //! control_group  which control group holds which
 //! diagnosis  who waits for a disk, because of what, and what can be done
+//! frame      one window of a machine, as it is shown, stored and counted
 //! finding    something about a machine that somebody should know, with evidence and remedy
 //! managers   other hands on the same knobs: who sets what, and who has the last word
 //! message    what people are told of an error
 //! printable  names and messages made safe for a terminal
 //! reading    a value of the kernel, or why it is missing
+//! stall      a disk whose victims waited too long, with who and why
 //! status     a machine's write path at one moment
 //! toml_text  what the author of a TOML file is told
 //! trial      one scenario run under one setting, with everything measured
 //! runner     whatever can run a trial
+//! workload   the unit, container and pod that a process runs in
 //! plant      whatever a controller steers: sensors and knobs
 //! priority   a thread's I/O priority, as text
 //! proc_stat  a line of /proc/PID/stat
@@ -33,6 +36,7 @@ pub mod control_group;
 pub mod counts;
 pub mod diagnosis;
 pub mod finding;
+pub mod frame;
 pub mod hdr;
 pub mod histogram;
 pub mod latency;
@@ -46,10 +50,12 @@ mod reading;
 pub mod runner;
 pub mod scenario;
 pub mod setting;
+pub mod stall;
 pub mod status;
 pub mod toml_text;
 pub mod trial;
 pub mod units;
+pub mod workload;
 
 pub use finding::{Finding, Severity};
 pub use latency::LatencyCounts;

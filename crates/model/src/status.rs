@@ -255,7 +255,7 @@ pub struct Drain {
 }
 
 /// Where a drain rate comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DrainSource {
     /// Bytes written during the window by a device that was backlogged at both of its ends.
@@ -264,6 +264,7 @@ pub enum DrainSource {
     /// the device idles.
     KernelEstimate,
     /// Nothing is known.
+    #[default]
     Unknown,
 }
 

@@ -1,0 +1,346 @@
+//! One window of a machine: who waits for which disk, who floods it, and what its guard does.
+//!
+//! ```text
+//! this machine | a simulated one ─▶ Frame ─┬▶ screen    watch
+//! a recording ─────────────────────────────┼▶ record    record, dump
+//!                                          ├▶ stall     stalls, the night's page
+//!                                          └▶ metrics
+//! ```
+//!
+//! Frames are stored, so their form is a contract: fields are added and never change their meaning.
+//! A reader ignores fields that it does not know. Each number's name ends in its unit. A value that
+//! was not seen is `None`, and `unseen` has the reason; zero was seen.
+
+use serde::{Deserialize, Serialize};
+
+use crate::diagnosis::Verdict;
+use crate::finding::Severity;
+use crate::status::DrainSource;
+use crate::workload::Workload;
+
+/// One window.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Frame {
+    /// When it ended, by the wall clock, in milliseconds since 1970.
+    pub at_unix_ms: u64,
+    /// How long it was, in milliseconds.
+    pub window_ms: u64,
+    /// Where processes were seen: `bpf`, `perf`, `proc` or `sim`.
+    pub source: String,
+    /// Memory, limits and pressure.
+    pub machine: Machine,
+    /// Disks that hold a mounted filesystem or were used, in the order of their names.
+    pub disks: Vec<Disk>,
+    /// Processes that used a disk, a process once a disk, in the order of their numbers.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub processes: Vec<Process>,
+    /// The guard; absent if none runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub guard: Option<Guard>,
+    /// Faults of the machine's settings, the worst first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub findings: Vec<Finding>,
+    /// What can't be seen, each with its reason.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unseen: Vec<String>,
+    /// What root would add, as parts of a sentence.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub root_would_add: Vec<String>,
+    /// Events of the kernel that the probe had no room for.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub lost_events: u64,
+}
+
+/// The machine as a whole.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Machine {
+    /// Its host name.
+    pub name: String,
+    /// Usable RAM.
+    pub ram_bytes: Option<u64>,
+    /// Page cache not yet under writeback.
+    pub dirty_bytes: Option<u64>,
+    /// Page cache under writeback.
+    pub writeback_bytes: Option<u64>,
+    /// Above this every writer is stopped.
+    pub hard_limit_bytes: Option<u64>,
+    /// Above this the flusher starts.
+    pub background_limit_bytes: Option<u64>,
+    /// Share of the window in which some task waited for I/O (PSI), in percent.
+    pub waited_percent: Option<f32>,
+}
+
+/// One disk.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Disk {
+    /// The kernel's name (`sda`).
+    pub name: String,
+    /// Its number (`8:0`).
+    pub id: String,
+    /// What the diagnosis says of it.
+    pub verdict: Verdict,
+    /// Vendor and model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Where its filesystems are mounted.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub mounts: Vec<String>,
+    /// Dirty and under writeback for it.
+    pub backlog_bytes: Option<u64>,
+    /// How fast it drains.
+    pub drain_bytes_per_s: Option<u64>,
+    /// Where that rate comes from.
+    pub drain_from: DrainSource,
+    /// How long its backlog takes at that rate.
+    pub drain_ms: Option<u64>,
+    /// How long the hard limit would take.
+    pub hard_limit_ms: Option<u64>,
+    /// Its present share of the hard limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit_bytes: Option<u64>,
+    /// Bytes that it completed reading, a second (/proc/diskstats).
+    pub read_bytes_per_s: Option<u64>,
+    /// Bytes that it completed writing, a second.
+    pub written_bytes_per_s: Option<u64>,
+    /// Share of the window in which a request was under way, in percent (`io_ticks`).
+    pub busy_percent: Option<f32>,
+    /// Requests under way at the window's end.
+    pub in_flight: Option<u64>,
+    /// Requests that ended, by kind; absent where the source sees none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub requests: Vec<Requests>,
+    /// Settings of its queue.
+    #[serde(skip_serializing_if = "Queue::is_unknown")]
+    pub queue: Queue,
+}
+
+/// Requests of one kind to one disk.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Requests {
+    /// `read`, `sync_write`, `async_write`, `flush` or `other`.
+    pub class: String,
+    /// How many ended.
+    pub count: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Median time in the kernel's queue, in microseconds.
+    pub queue_p50_us: Option<u64>,
+    /// 99 % were shorter in the queue; only of 100 requests or more.
+    pub queue_p99_us: Option<u64>,
+    /// Median time in the device, in microseconds.
+    pub device_p50_us: Option<u64>,
+    /// 99 % were shorter in the device; only of 100 requests or more.
+    pub device_p99_us: Option<u64>,
+    /// The longest in the device.
+    pub device_max_us: Option<u64>,
+}
+
+/// Settings of a queue.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Queue {
+    /// The elevator in use.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scheduler: Option<String>,
+    /// Requests that may be queued.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nr_requests: Option<u64>,
+    /// Largest request, in KiB.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_sectors_kib: Option<u64>,
+    /// Goal of writeback throttling, in microseconds; 0 is off.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wbt_lat_us: Option<u64>,
+    /// Whether the device's own dirty limit is strict.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub strict_limit: Option<bool>,
+}
+
+impl Queue {
+    /// Whether nothing is known of it.
+    #[must_use]
+    pub fn is_unknown(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// What one process did to one disk.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Process {
+    /// Its number; 0 for all that were too many to be told apart.
+    pub pid: u32,
+    /// Its name (`comm`).
+    pub name: String,
+    /// What it runs in.
+    #[serde(skip_serializing_if = "Workload::is_unknown")]
+    pub workload: Workload,
+    /// The disk, by the kernel's name; absent if it is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disk: Option<String>,
+    /// It waits longer than the disk alone explains, or than the guard's goal.
+    #[serde(skip_serializing_if = "is_false")]
+    pub is_victim: bool,
+    /// It floods the disk.
+    #[serde(skip_serializing_if = "is_false")]
+    pub is_flood: bool,
+    /// Waits that ended, by kind of call, the longest sum first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub waits: Vec<Waits>,
+    /// Calls and reads under way at the window's end.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub waiting: u64,
+    /// How long the oldest of them has been under way, in microseconds.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub oldest_us: u64,
+    /// Page cache that it dirtied, in bytes; absent where the kernel does not say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dirtied_bytes: Option<u64>,
+    /// Time asleep because too much was dirty, added up over its threads, in milliseconds.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub throttled_ms: u64,
+    /// Estimated share of the disk's backlog that it has dirtied, in percent. A process keeps its
+    /// share after it has ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backlog_percent: Option<f32>,
+}
+
+impl Process {
+    /// Its slowest wait of the window, or the oldest under way if that is longer, in microseconds.
+    #[must_use]
+    pub fn slowest_us(&self) -> u64 {
+        self.waits.iter().map(|waits| waits.max_us).fold(self.oldest_us, u64::max)
+    }
+
+    /// The time that its threads waited, added up, in microseconds.
+    #[must_use]
+    pub fn waited_us(&self) -> u64 {
+        self.waits.iter().map(|waits| waits.sum_us).fold(self.oldest_us, u64::saturating_add)
+    }
+
+    /// Its name and number for display.
+    #[must_use]
+    pub fn who(&self) -> String {
+        if self.pid == 0 { self.name.clone() } else { format!("{} ({})", self.name, self.pid) }
+    }
+}
+
+/// Waits of one kind that ended in the window.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Waits {
+    /// The call (`fsync`, `sync_write` …) or `read`.
+    pub call: String,
+    /// How many ended.
+    pub count: u64,
+    /// Half of them were shorter, in microseconds.
+    pub p50_us: u64,
+    /// 99 % of them were shorter; only of 100 or more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub p99_us: Option<u64>,
+    /// The longest.
+    pub max_us: u64,
+    /// All together.
+    pub sum_us: u64,
+    /// How many took how long: octave and count, ascending. Octave `n` holds waits of at least
+    /// 2^n and less than 2^(n+1) microseconds; octave 0 those below 2 µs too.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub octaves: Vec<(u8, u64)>,
+}
+
+/// A guard as it stood at the window's end.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Guard {
+    /// `protect` or `balance`.
+    pub mode: String,
+    /// It writes nothing.
+    pub dry_run: bool,
+    /// It is paused; it resumes after so many seconds, or 0: not by itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub paused_s: Option<u64>,
+    /// Disks that it steers.
+    pub disks: Vec<GuardedDisk>,
+    /// Disks that it does not steer, each with the reason.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<String>,
+}
+
+/// A disk that a guard steers.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct GuardedDisk {
+    /// The kernel's name.
+    pub name: String,
+    /// `free`, `watch`, `pace`, `protect`, `probe` or `recover`.
+    pub state: String,
+    /// For how long it has been that.
+    pub since_s: u64,
+    /// How long victims may wait, in microseconds.
+    pub goal_us: u64,
+    /// How far the levers are pulled, in words; absent if they are not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub levers: Option<String>,
+    /// The guard's last decision for the disk, with its reason.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last: Option<String>,
+    /// Knobs that are not as the administrator has them: `nr_requests 8 (yours: 64)`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub held: Vec<String>,
+}
+
+/// A finding of `status`, in short.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    /// `FW001` …
+    pub id: String,
+    /// How much it matters.
+    pub severity: Severity,
+    /// The fault, in a few words.
+    pub title: String,
+    /// Devices, mount points or knobs; empty for the machine as a whole.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub subjects: Vec<String>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_zero(value: &u64) -> bool {
+    *value == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_false(value: &bool) -> bool {
+    !*value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stored_frame_reads_back_and_unknown_fields_do_not_matter() {
+        let frame = Frame {
+            at_unix_ms: 1_700_000_000_000,
+            window_ms: 1000,
+            disks: vec![Disk { name: "sda".into(), drain_ms: Some(0), ..Disk::default() }],
+            processes: vec![Process { pid: 7, is_victim: true, ..Process::default() }],
+            ..Frame::default()
+        };
+        let text = serde_json::to_string(&frame).unwrap();
+        assert_eq!(serde_json::from_str::<Frame>(&text).unwrap(), frame);
+        let newer = r#"{"at_unix_ms":5,"colour":"blue","disks":[{"name":"sdb","spin":3}]}"#;
+        let read: Frame = serde_json::from_str(newer).unwrap();
+        assert_eq!((read.at_unix_ms, read.disks[0].name.as_str()), (5, "sdb"));
+    }
+
+    #[test]
+    fn the_slowest_wait_may_not_have_ended() {
+        let waits = Waits { max_us: 40, sum_us: 90, ..Waits::default() };
+        let process = Process { waits: vec![waits], oldest_us: 70, ..Process::default() };
+        assert_eq!((process.slowest_us(), process.waited_us()), (70, 160));
+    }
+}

@@ -1,0 +1,7 @@
+//! Recordings: a machine's frames on disk, and the stalls in them.
+//!
+//! ```text
+//! Frame ─▶ store (daily files) ─▶ Frame      record, watch --replay, dump
+//!       ─▶ stall::Detector     ─▶ Stall ─▶ log ─▶ stalls
+//! moment: what people write (03:10, 10 minutes ago) as a moment
+//! ```
