@@ -6,9 +6,8 @@ use std::path::PathBuf;
 
 use floodwall_device::SpecError;
 use floodwall_model::plant::PlantError;
-use floodwall_model::scenario::ScenarioError;
 use floodwall_plant::HostPlantError;
-use floodwall_sim::SimError;
+use floodwall_sim::LifeError;
 
 /// Why a guard does not run, or can't be asked.
 #[derive(Debug, thiserror::Error)]
@@ -58,12 +57,9 @@ pub enum DaemonError {
     /// A simulated machine's device.
     #[error(transparent)]
     Spec(#[from] SpecError),
-    /// A simulated machine's victims and floods.
-    #[error(transparent)]
-    Scenario(#[from] ScenarioError),
     /// A simulated machine.
     #[error(transparent)]
-    Sim(#[from] SimError),
+    Sim(#[from] LifeError),
 }
 
 impl DaemonError {
@@ -81,7 +77,7 @@ impl DaemonError {
     #[must_use]
     pub fn is_wrong_use(&self) -> bool {
         match self {
-            Self::Usage(_) | Self::Scenario(_) => true,
+            Self::Usage(_) => true,
             Self::Host(error) => error.is_wrong_use(),
             _ => false,
         }

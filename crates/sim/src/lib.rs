@@ -19,6 +19,7 @@
 //! | `eras` | the parts that only kernels before 6.x had, and which kernel has which |
 //! | `machine` | puts them together and lets time pass |
 //! | `plant` | lives on while somebody looks at it and turns its knobs, as a [`Plant`] |
+//! | `life` | such a machine with a database and a copy that come and go |
 //! | `options`, `runner`, `phase`, `setup`, `settings` | a scenario and a setting as a [`Trial`] |
 //!
 //! Times are [`floodwall_device::Nanos`], sizes bytes unless a name says pages (4 KiB), rates pages
@@ -41,6 +42,7 @@ pub mod explain;
 mod extent;
 mod fs;
 mod groups;
+mod life;
 pub mod limits;
 mod machine;
 mod options;
@@ -64,6 +66,7 @@ pub use disktest::{DiskTest, DiskTestResult};
 pub use eras::kernel;
 pub use error::SimError;
 pub use fs::{FsKind, UnknownFs};
+pub use life::{LifeError, life};
 pub use options::SimOptions;
 pub use plant::{PlantDevice, SimPlant};
 pub use runner::{ExplainedPhase, SimRunner};

@@ -5,6 +5,7 @@ mod columns;
 pub(crate) mod compare;
 mod cut;
 pub(crate) mod fix;
+mod frames;
 pub(crate) mod guard;
 pub(crate) mod lab;
 mod look;

@@ -41,7 +41,7 @@ mod guards;
 mod surroundings;
 mod who;
 
-use surroundings::Surroundings;
+pub(super) use surroundings::Surroundings;
 
 /// A shorter window holds too few completions to make a rate of; a longer one tests the user's
 /// patience.

@@ -5,24 +5,12 @@ use std::time::{Duration, Instant};
 
 use floodwall_device::{DeviceSpec, preset_names};
 use floodwall_model::plant::{KnobWrite, Knobs, Observation, Plant, PlantError};
-use floodwall_model::scenario::{self, parse_flood, parse_victim};
-use floodwall_model::{Bytes, DeviceId, Setting, toml_text};
-use floodwall_sim::plant::Happening;
-use floodwall_sim::{PlantDevice, SimOptions, SimPlant};
+use floodwall_model::{DeviceId, toml_text};
+use floodwall_sim::{SimPlant, life};
 
 use crate::error::DaemonError;
 use crate::machine::Machine;
 
-/// Seconds of each part of a simulated machine's life: quiet, the database alone, the database
-/// beside the copy, the copy alone.
-const LIFE: [(u64, &str, bool); 4] =
-    [(2, "db", true), (10, "copy", true), (50, "db", false), (60, "copy", false)];
-/// After so long it begins again.
-const ROUND: u64 = 65;
-/// How much of its life is planned ahead.
-const ROUNDS: u64 = 10_000;
-/// Its memory: enough for a backlog of minutes on a slow disk.
-const RAM_GIB: u64 = 8;
 /// A machine that was stopped (suspend, Ctrl-Z) goes on where it was instead of catching up.
 const LONGEST_STEP: Duration = Duration::from_secs(1);
 
@@ -50,22 +38,7 @@ impl SimMachine {
             let why = format!("--sim: there is no device '{preset}'; {hint}");
             return Err(DaemonError::Usage(why));
         }
-        let spec = DeviceSpec::preset(preset)?;
-        let options = SimOptions { ram: Bytes::gib(RAM_GIB), ..SimOptions::new(spec) };
-        let mut life = scenario::builtin("copy-vs-database").transpose()?.ok_or_else(|| {
-            DaemonError::Failed("the built-in scenario copy-vs-database is gone".into())
-        })?;
-        life.victims = vec![parse_victim("commit,threads=10,block=16KiB,size=1GiB,name=db")?];
-        life.floods = vec![parse_flood("seq,size=16GiB,name=copy")?];
-        let mut plant =
-            SimPlant::new(vec![PlantDevice { options, scenario: life }], &Setting::default())?;
-        for round in 0..ROUNDS {
-            for (at, who, begins) in LIFE {
-                let what =
-                    if begins { Happening::Start(who.into()) } else { Happening::Stop(who.into()) };
-                plant.schedule(Duration::from_secs(round * ROUND + at), what)?;
-            }
-        }
+        let plant = life(DeviceSpec::preset(preset)?)?;
         Ok(Self { plant, device: preset.to_owned(), last: Instant::now() })
     }
 }

@@ -16,7 +16,12 @@ pub(in crate::commands) enum Guarded {
 impl Guarded {
     /// No disk, for a look that asks no guard.
     pub(in crate::commands) fn nothing() -> Self {
-        Self::Known(Some(Vec::new()))
+        Self::known(Vec::new())
+    }
+
+    /// These disks, for a look whose caller has asked.
+    pub(in crate::commands) fn known(disks: Vec<String>) -> Self {
+        Self::Known(Some(disks))
     }
 
     /// Asks. Only root may, and only on this machine.

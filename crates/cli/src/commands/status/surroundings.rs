@@ -24,7 +24,7 @@ use crate::commands::probe::disk_users;
 use crate::commands::settings::JOURNAL;
 
 /// The journal's place, and the findings about other managers.
-pub(super) struct Surroundings {
+pub(in crate::commands) struct Surroundings {
     root: SysRoot,
     files: Option<KernelFiles>,
     managers: Managers,
@@ -32,7 +32,7 @@ pub(super) struct Surroundings {
 
 impl Surroundings {
     /// Reads the managers' configuration, once: it changes seldom. The journal is read each time.
-    pub(super) fn read(root: &SysRoot) -> Self {
+    pub(in crate::commands) fn read(root: &SysRoot) -> Self {
         Self {
             root: root.clone(),
             files: KernelFiles::new(root).ok(),
@@ -42,7 +42,12 @@ impl Surroundings {
 
     /// Looks for everything that can be found, and adds it to the status. `seen` is the window of a
     /// probe.
-    pub(super) fn judge(&self, status: &mut Status, now_unix_s: u64, seen: Option<&Snapshot>) {
+    pub(in crate::commands) fn judge(
+        &self,
+        status: &mut Status,
+        now_unix_s: u64,
+        seen: Option<&Snapshot>,
+    ) {
         let journal = match &self.files {
             Some(files) => self.journal(files, now_unix_s, status),
             None => JournalFacts::default(),

@@ -1,0 +1,159 @@
+//! The disks of a frame.
+//!
+//! ```text
+//! devices with a filesystem ─ one below each?  ─ yes ─▶ the disk below, with the backlog of all on it
+//!                                              └ no ──▶ the device itself
+//! other disks that the probe saw in use ───────────────▶ counters alone
+//! ```
+//!
+//! The probe counts requests on LVM and md for the disk below, if there is one. A loop device has
+//! requests of its own.
+
+use std::collections::BTreeMap;
+
+use floodwall_model::diagnosis::{Diagnosis, Verdict};
+use floodwall_model::frame::{Disk, Queue, Requests};
+use floodwall_model::latency::bucket_high_ns;
+use floodwall_model::status::{self, Device, Status};
+use floodwall_model::{DeviceId, LatencyCounts, Reading};
+use floodwall_probe::{Class, DeviceUse, Snapshot};
+
+use super::rounded;
+
+/// Fewer operations have no 99th percentile.
+const FEWEST_FOR_P99: u64 = 100;
+
+/// Disks that hold a filesystem or were used, in the order of their names.
+pub(super) fn disks(status: &Status, snapshot: &Snapshot, diagnosis: &Diagnosis) -> Vec<Disk> {
+    let mut disks: BTreeMap<DeviceId, Disk> = BTreeMap::new();
+    for device in &status.devices {
+        let (id, name, model, queue) = shown_as(device);
+        let disk = disks.entry(id).or_insert_with(|| Disk {
+            name: name.to_owned(),
+            id: id.to_string(),
+            model: model.value().cloned(),
+            queue: settings(queue, device),
+            ..Disk::default()
+        });
+        add(disk, device);
+    }
+    for used in snapshot.devices.iter().filter(|used| is_used(used)) {
+        let named = || Disk { name: used.name.clone(), id: used.id.to_string(), ..Disk::default() };
+        count(disks.entry(used.id).or_insert_with(named), used, snapshot);
+    }
+    for (id, disk) in &mut disks {
+        let verdict = diagnosis.disks.iter().find(|one| one.id == *id).map(|one| one.verdict);
+        disk.verdict = verdict.unwrap_or(Verdict::Quiet);
+    }
+    let mut disks: Vec<Disk> = disks.into_values().collect();
+    disks.sort_by(|a, b| a.name.cmp(&b.name));
+    disks
+}
+
+/// The one disk below a device, else the device itself.
+fn shown_as(device: &Device) -> (DeviceId, &str, &Reading<String>, &status::Queue) {
+    match device.leaves.as_slice() {
+        [leaf] if device.loop_direct_io.value().is_none() => {
+            (leaf.id, &leaf.name, &leaf.model, &leaf.queue)
+        }
+        _ => (device.id, &device.name, &device.model, &device.queue),
+    }
+}
+
+/// Adds a device's mounts and backlog. The drain rate is that of the device with the most to write.
+fn add(disk: &mut Disk, device: &Device) {
+    let written = device.mounts.iter().filter(|mount| !mount.read_only);
+    disk.mounts.extend(written.map(|mount| mount.mountpoint.clone()));
+    let value = |reading: &Reading<u64>| reading.value().copied();
+    let backlog = value(&device.dirty_bytes)
+        .zip(value(&device.writeback_bytes))
+        .map(|(dirty, writeback)| dirty.saturating_add(writeback));
+    let before = disk.backlog_bytes;
+    if disk.drain_bytes_per_s.is_none() || backlog > before {
+        let rate = device.drain.rate_bytes_per_s.value().copied();
+        disk.drain_bytes_per_s = rate.map(|rate| rate.round() as u64);
+        disk.drain_from = device.drain.from;
+        disk.hard_limit_ms = device.drain.hard_limit_s.value().map(|s| milliseconds(*s));
+        disk.limit_bytes = value(&device.device_limit_bytes);
+    }
+    disk.backlog_bytes = match (before, backlog) {
+        (Some(a), Some(b)) => Some(a.saturating_add(b)),
+        (a, b) => a.or(b),
+    };
+    disk.drain_ms = match (disk.backlog_bytes, disk.drain_bytes_per_s) {
+        (Some(0), _) => Some(0),
+        (Some(backlog), Some(rate)) if rate > 0 => Some(milliseconds(backlog as f64 / rate as f64)),
+        _ => None,
+    };
+    let written = device.written_bytes_per_s.value().map(|rate| rate.round() as u64);
+    disk.written_bytes_per_s = disk.written_bytes_per_s.max(written);
+}
+
+fn milliseconds(seconds: f64) -> u64 {
+    (seconds * 1e3).round() as u64
+}
+
+fn settings(queue: &status::Queue, device: &Device) -> Queue {
+    Queue {
+        scheduler: queue.scheduler.value().cloned(),
+        nr_requests: queue.nr_requests.value().copied(),
+        max_sectors_kib: queue.max_sectors_kib.value().copied(),
+        wbt_lat_us: queue.wbt_lat_us.value().copied(),
+        strict_limit: device.limits.strict_limit.value().copied(),
+    }
+}
+
+fn is_used(used: &DeviceUse) -> bool {
+    used.counters.is_some_and(|counters| {
+        counters.read_ops > 0 || counters.write_ops > 0 || counters.in_flight > 0
+    })
+}
+
+/// Adds what the probe counted.
+fn count(disk: &mut Disk, used: &DeviceUse, snapshot: &Snapshot) {
+    let seconds = snapshot.window.as_secs_f64().max(f64::EPSILON);
+    if let Some(counters) = used.counters {
+        let per_s = |bytes: u64| Some((bytes as f64 / seconds).round() as u64);
+        disk.read_bytes_per_s = per_s(counters.read_bytes);
+        disk.written_bytes_per_s = per_s(counters.written_bytes);
+        let busy = 100.0 * counters.busy_ms as f64 / (seconds * 1e3);
+        disk.busy_percent = Some(rounded(busy.min(100.0)));
+        disk.in_flight = Some(counters.in_flight);
+    }
+    let ended = used.requests.iter().flatten().filter(|(_, one)| !one.device.is_empty());
+    disk.requests = ended.map(|(class, requests)| times(*class, requests)).collect();
+}
+
+fn times(class: Class, requests: &floodwall_probe::Requests) -> Requests {
+    let (queue, device) = (&requests.queue, &requests.device);
+    Requests {
+        class: class.name().to_owned(),
+        count: device.count(),
+        bytes: requests.bytes,
+        queue_p50_us: percentile_us(queue, 0.5),
+        queue_p99_us: p99_us(queue),
+        device_p50_us: percentile_us(device, 0.5),
+        device_p99_us: p99_us(device),
+        device_max_us: (!device.is_empty()).then(|| device.max_ns() / 1000),
+    }
+}
+
+/// A percentile in microseconds, as far as the buckets tell; `None` if nothing was counted.
+pub(super) fn percentile_us(counts: &LatencyCounts, fraction: f64) -> Option<u64> {
+    counts.nearest_rank_ns(fraction).map(|ns| (ns as f64 / 1e3).round() as u64)
+}
+
+/// The 99th percentile in microseconds; `None` below a hundred operations.
+pub(super) fn p99_us(counts: &LatencyCounts) -> Option<u64> {
+    (counts.count() >= FEWEST_FOR_P99).then(|| percentile_us(counts, 0.99)).flatten()
+}
+
+/// How many operations took how long, by octaves of microseconds.
+pub(super) fn octaves(counts: &LatencyCounts) -> Vec<(u8, u64)> {
+    let mut octaves: BTreeMap<u8, u64> = BTreeMap::new();
+    for (bucket, n) in counts.buckets() {
+        let us = bucket_high_ns(bucket).min(counts.max_ns()) / 1000;
+        *octaves.entry(us.checked_ilog2().unwrap_or(0) as u8).or_default() += n;
+    }
+    octaves.into_iter().collect()
+}

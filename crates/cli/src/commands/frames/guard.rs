@@ -1,0 +1,114 @@
+//! The guard's state, asked for while a window lasts. A guard that hangs holds nothing up.
+
+use std::sync::mpsc::{self, Receiver, TryRecvError};
+
+use floodwall_daemon::document::{Device, HeldKnob, Status};
+use floodwall_daemon::socket::{self, Reply, Request};
+use floodwall_model::frame::{Guard, GuardedDisk};
+
+/// Asks a guard in the background, one question at a time.
+pub(super) struct GuardWatch {
+    may_ask: bool,
+    asked: Option<Receiver<Option<Guard>>>,
+    last: Option<Guard>,
+}
+
+impl GuardWatch {
+    /// Nothing is asked yet. Only root may ask.
+    pub(super) fn new(may_ask: bool) -> Self {
+        Self { may_ask, asked: None, last: None }
+    }
+
+    /// Asks, unless an earlier question is still open. A question without an answer ends with the
+    /// process.
+    pub(super) fn ask(&mut self) {
+        if self.may_ask && self.asked.is_none() {
+            let (answer, answered) = mpsc::sync_channel(1);
+            std::thread::spawn(move || answer.send(guard()));
+            self.asked = Some(answered);
+        }
+    }
+
+    /// The last answer; `None` if no guard runs.
+    pub(super) fn by_now(&mut self) -> Option<&Guard> {
+        match self.asked.as_ref().map(Receiver::try_recv) {
+            Some(Ok(guard)) => (self.last, self.asked) = (guard, None),
+            Some(Err(TryRecvError::Disconnected)) => (self.last, self.asked) = (None, None),
+            Some(Err(TryRecvError::Empty)) | None => {}
+        }
+        self.last.as_ref()
+    }
+}
+
+/// The disks that a guard steers. One that only rehearses steers none.
+pub(super) fn steered(guard: &Guard) -> Vec<String> {
+    let disks = guard.disks.iter().filter(|_| !guard.dry_run);
+    disks.map(|disk| disk.name.clone()).collect()
+}
+
+/// The guard of this machine; `None` if none answers, or the one that does guards a simulated
+/// machine.
+fn guard() -> Option<Guard> {
+    match socket::ask(None, Request::Status) {
+        Ok(Reply::Status(status)) if status.source != "sim" => Some(as_frame(&status)),
+        _ => None,
+    }
+}
+
+fn as_frame(status: &Status) -> Guard {
+    let paused_s = |left_s: Option<f64>| left_s.unwrap_or(0.0).round() as u64;
+    Guard {
+        mode: status.mode.clone(),
+        dry_run: status.dry_run,
+        paused_s: status.paused.as_ref().map(|paused| paused_s(paused.left_s)),
+        disks: status.devices.iter().map(disk).collect(),
+        left_out: status.left_out.iter().map(|one| format!("{}: {}", one.name, one.why)).collect(),
+    }
+}
+
+fn disk(device: &Device) -> GuardedDisk {
+    let changed = device.held.iter().filter(|knob| knob.is_changed());
+    GuardedDisk {
+        name: device.name.clone(),
+        state: device.state.clone(),
+        since_s: device.since_s as u64,
+        goal_us: device.goal_us as u64,
+        levers: device.levers.clone(),
+        last: device.last.as_ref().map(|entry| entry.why.clone()),
+        held: changed.map(held).chain(device.raised.iter().cloned()).collect(),
+    }
+}
+
+/// `nr_requests 8 (yours: 64)`.
+fn held(knob: &HeldKnob) -> String {
+    let HeldKnob { knob, value, own } = knob;
+    match own {
+        Some(own) => format!("{knob} {value} (yours: {own})"),
+        None => format!("{knob} {value}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guard_that_hangs_is_asked_once_and_its_last_answer_stays() {
+        let (hangs, open) = mpsc::sync_channel(1);
+        let known = Guard { mode: "protect".into(), ..Guard::default() };
+        let mut watch = GuardWatch { may_ask: true, asked: Some(open), last: Some(known.clone()) };
+        watch.ask();
+        assert_eq!(watch.by_now(), Some(&known));
+        hangs.send(None).unwrap();
+        assert_eq!(watch.by_now(), None);
+        assert!(watch.asked.is_none());
+    }
+
+    #[test]
+    fn a_guard_that_only_rehearses_steers_nothing() {
+        let disks = vec![GuardedDisk { name: "sda".into(), ..GuardedDisk::default() }];
+        let guard = Guard { disks, ..Guard::default() };
+        assert_eq!(steered(&guard), ["sda"]);
+        assert!(steered(&Guard { dry_run: true, ..guard }).is_empty());
+    }
+}

@@ -1,0 +1,185 @@
+//! Frames of this machine, one a window: what `watch` shows and `record` stores.
+//!
+//! ```text
+//! probe ─ wait a window ─▶ Snapshot ─┐
+//! host::status::Live ─▶ Status ──────┼─ diagnosis ─▶ disks, processes ─┐
+//! guard's socket ─▶ guard ───────────┘      │      shares of backlogs ─┼─▶ Frame
+//! journal, managers ─▶ findings, now and then ─────────────────────────┘
+//! ```
+
+mod disks;
+mod guard;
+mod processes;
+mod shares;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use floodwall_host::SysRoot;
+use floodwall_host::findings::{About, diagnose};
+use floodwall_host::status::Live;
+use floodwall_host::task::read_group;
+use floodwall_model::frame::{Finding, Frame, Machine};
+use floodwall_model::status::Status;
+use floodwall_model::workload::Workload;
+use floodwall_probe::{Probe, Snapshot, SourceKind};
+
+use crate::commands::look::{Guarded, Seen, keep_users, unseen};
+use crate::commands::status::Surroundings;
+use guard::GuardWatch;
+use shares::Shares;
+
+/// Findings are looked for as often as this: they read the journal and other managers' files.
+const FINDINGS: Duration = Duration::from_secs(60);
+
+/// This machine's frames.
+pub(super) struct Frames {
+    root: SysRoot,
+    origin: Instant,
+    probe: Probe,
+    live: Live,
+    guard: GuardWatch,
+    shares: Shares,
+    machine_name: String,
+    is_root: bool,
+    findings: Vec<Finding>,
+    findings_at: Option<Duration>,
+}
+
+impl Frames {
+    /// Opens a probe, and finds the calls that are under way.
+    ///
+    /// # Errors
+    /// If not even counters can be read.
+    pub(super) fn open(root: &SysRoot, stop: &AtomicBool) -> anyhow::Result<Self> {
+        let is_root = rustix::process::geteuid().is_root();
+        let mut probe = Probe::open(None)?;
+        if probe.source() != SourceKind::Proc {
+            probe.warm_up(stop)?;
+        }
+        let name = root.read_line("/proc/sys/kernel/hostname").into_value();
+        Ok(Self {
+            origin: Instant::now(),
+            live: Live::new(root, Duration::ZERO),
+            guard: GuardWatch::new(is_root && root.is_live()),
+            shares: Shares::default(),
+            machine_name: name.unwrap_or_default(),
+            findings: Vec::new(),
+            findings_at: None,
+            root: root.clone(),
+            probe,
+            is_root,
+        })
+    }
+
+    /// Waits for a window and returns its frame; `None` if `stop` was raised meanwhile.
+    ///
+    /// # Errors
+    /// If the probe's source is lost.
+    pub(super) fn next(
+        &mut self,
+        window: Duration,
+        stop: &AtomicBool,
+    ) -> anyhow::Result<Option<Frame>> {
+        self.guard.ask();
+        self.probe.wait(window, stop)?;
+        if stop.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        let mut snapshot = self.probe.snapshot()?;
+        let status = self.live.next(&self.root, self.origin.elapsed(), self.is_root);
+        keep_users(&mut snapshot);
+        Ok(Some(self.frame(status, &snapshot)))
+    }
+
+    /// The frame of a window that has ended.
+    fn frame(&mut self, mut status: Status, snapshot: &Snapshot) -> Frame {
+        let guard = self.guard.by_now().cloned();
+        let steered = guard.as_ref().map(guard::steered).unwrap_or_default();
+        let seen = Seen::new(
+            &self.root,
+            &mut status,
+            snapshot,
+            unseen(&self.probe),
+            Guarded::known(steered),
+            self.is_root,
+        );
+        let diagnosis = diagnose(seen.as_look(&status), &About::Machine);
+        self.find(&mut status, snapshot);
+        let disks = disks::disks(&status, snapshot, &diagnosis);
+        let mut processes =
+            processes::processes(&self.root, snapshot, &diagnosis, seen.as_look(&status).own);
+        if let Some(guard) = &guard {
+            processes::over_goal(&mut processes, &guard.disks);
+        }
+        self.shares.frame(&disks, &mut processes);
+        processes.sort_by(|a, b| (a.pid, &a.disk).cmp(&(b.pid, &b.disk)));
+        Frame {
+            at_unix_ms: unix_ms(),
+            window_ms: snapshot.window.as_millis() as u64,
+            source: snapshot.source.name().to_owned(),
+            machine: machine(&self.machine_name, &status, diagnosis.machine.waited_percent.value()),
+            disks,
+            processes,
+            guard,
+            findings: self.findings.clone(),
+            unseen: diagnosis.unseen,
+            root_would_add: diagnosis.root_would_add,
+            lost_events: snapshot.lost_events,
+        }
+    }
+
+    /// Looks for findings, if that is due. The first look would delay the first frame.
+    fn find(&mut self, status: &mut Status, snapshot: &Snapshot) {
+        let now = self.origin.elapsed();
+        let is_due = self.findings_at.is_some_and(|at| now.saturating_sub(at) >= FINDINGS);
+        if self.findings_at.is_none() {
+            // Due with the second frame.
+            self.findings_at = Some(now.saturating_sub(FINDINGS));
+        } else if is_due {
+            self.findings_at = Some(now);
+            let surroundings = Surroundings::read(&self.root);
+            surroundings.judge(status, unix_ms() / 1000, Some(snapshot));
+            self.findings = status.findings.iter().map(finding).collect();
+        }
+    }
+}
+
+/// What a process runs in.
+fn workload(root: &SysRoot, pid: u32) -> Workload {
+    let group = read_group(root, pid).into_value().unwrap_or_default();
+    let is_unit = |part: &&str| part.ends_with(".service") || part.ends_with(".scope");
+    Workload { unit: group.rsplit('/').find(is_unit).map(str::to_owned), ..Workload::default() }
+}
+
+fn finding(finding: &floodwall_model::Finding) -> Finding {
+    Finding {
+        id: finding.id.to_owned(),
+        severity: finding.severity,
+        title: finding.title.to_owned(),
+        subjects: finding.subjects.clone(),
+    }
+}
+
+fn machine(name: &str, status: &Status, waited_percent: Option<&f64>) -> Machine {
+    let machine = &status.machine;
+    Machine {
+        name: name.to_owned(),
+        ram_bytes: machine.ram_bytes.value().copied(),
+        dirty_bytes: machine.dirty_bytes.value().copied(),
+        writeback_bytes: machine.writeback_bytes.value().copied(),
+        hard_limit_bytes: machine.hard_limit_bytes.value().copied(),
+        background_limit_bytes: machine.background_limit_bytes.value().copied(),
+        waited_percent: waited_percent.map(|percent| rounded(*percent)),
+    }
+}
+
+/// With one decimal: further digits of a share mean nothing, and cost space in a recording.
+fn rounded(percent: f64) -> f32 {
+    ((percent * 10.0).round() / 10.0) as f32
+}
+
+fn unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    since.as_millis() as u64
+}

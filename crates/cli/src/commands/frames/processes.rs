@@ -1,0 +1,108 @@
+//! The processes of a frame.
+
+use std::collections::BTreeMap;
+
+use floodwall_host::SysRoot;
+use floodwall_model::diagnosis::Diagnosis;
+use floodwall_model::frame::{GuardedDisk, Process, Waits};
+use floodwall_model::{DeviceId, LatencyCounts};
+use floodwall_probe::{OTHERS, ProcessUse, Snapshot};
+
+use super::disks::{octaves, p99_us, percentile_us};
+
+/// More rows than this are no help to anybody, and a recording of them is large. Those that waited
+/// or wrote least are left out.
+const MOST: usize = 512;
+
+/// Processes that waited for a disk or wrote, without Floodwall's own.
+pub(super) fn processes(
+    root: &SysRoot,
+    snapshot: &Snapshot,
+    diagnosis: &Diagnosis,
+    own: &[u32],
+) -> Vec<Process> {
+    let names: BTreeMap<DeviceId, &str> =
+        snapshot.devices.iter().map(|used| (used.id, used.name.as_str())).collect();
+    let used = snapshot.processes.iter().filter(|one| !own.contains(&one.pid));
+    let mut processes: Vec<Process> = used
+        .filter_map(|one| {
+            let name =
+                |id: DeviceId| names.get(&id).map_or_else(|| id.to_string(), |&name| name.into());
+            let mut process = process(one, one.device.map(name))?;
+            judge(&mut process, one.device, diagnosis);
+            Some(process)
+        })
+        .collect();
+    if processes.len() > MOST {
+        let weight = |p: &Process| (p.is_victim || p.is_flood, p.waited_us(), p.dirtied_bytes);
+        processes.sort_by_key(|process| std::cmp::Reverse(weight(process)));
+        processes.truncate(MOST);
+    }
+    for process in &mut processes {
+        process.workload = super::workload(root, process.pid);
+    }
+    processes
+}
+
+/// One process; `None` if it neither waited nor wrote.
+fn process(used: &ProcessUse, disk: Option<String>) -> Option<Process> {
+    let calls = used.calls.iter().map(|(call, counts)| (call.name(), counts));
+    let kinds = calls.chain([("read", &used.reads)]).filter(|(_, counts)| !counts.is_empty());
+    let mut waits: Vec<Waits> = kinds.map(|(call, counts)| waited(call, counts)).collect();
+    waits.sort_by_key(|waits| std::cmp::Reverse(waits.sum_us));
+    let process = Process {
+        pid: used.pid,
+        name: used.name.clone(),
+        disk,
+        waits,
+        waiting: u64::from(used.waiting),
+        oldest_us: used.oldest.as_micros() as u64,
+        dirtied_bytes: used.dirtied_bytes,
+        throttled_ms: used.throttled.as_millis() as u64,
+        ..Process::default()
+    };
+    let is_used = process.waited_us() > 0
+        || process.waiting > 0
+        || process.dirtied_bytes.unwrap_or(0) > 0
+        || process.throttled_ms > 0;
+    is_used.then_some(process)
+}
+
+fn waited(call: &str, counts: &LatencyCounts) -> Waits {
+    Waits {
+        call: call.to_owned(),
+        count: counts.count(),
+        p50_us: percentile_us(counts, 0.5).unwrap_or(0),
+        p99_us: p99_us(counts),
+        max_us: counts.max_ns() / 1000,
+        sum_us: counts.sum_ns() / 1000,
+        octaves: octaves(counts),
+    }
+}
+
+/// Marks victims and floods, as the diagnosis tells them.
+fn judge(process: &mut Process, disk: Option<DeviceId>, diagnosis: &Diagnosis) {
+    if process.pid == OTHERS {
+        return;
+    }
+    for one in &diagnosis.disks {
+        let floods = |flood: &floodwall_model::diagnosis::Flood| flood.process.pid == process.pid;
+        if Some(one.id) == disk {
+            process.is_victim |= one.victims.iter().any(|v| v.process.pid == process.pid);
+            process.is_flood |= one.floods.iter().any(floods);
+        }
+    }
+}
+
+/// Processes that waited longer than a guard's goal are victims too. The diagnosis knows no goal.
+pub(super) fn over_goal(processes: &mut [Process], guarded: &[GuardedDisk]) {
+    for process in processes.iter_mut().filter(|process| !process.is_flood) {
+        let of = |disk: &&GuardedDisk| process.disk.as_deref() == Some(&disk.name);
+        let goal_us = guarded.iter().find(of).map(|disk| disk.goal_us).filter(|goal| *goal > 0);
+        // A goal is for 99 of 100 operations; a few have a median alone.
+        let of = |waits: &Waits| waits.p99_us.unwrap_or(waits.p50_us);
+        let typical = process.waits.iter().map(of).max().unwrap_or(0);
+        let longest = typical.max(process.oldest_us);
+        process.is_victim |= goal_us.is_some_and(|goal| longest > goal);
+    }
+}
