@@ -48,6 +48,7 @@ pub mod locate;
 pub mod managers;
 pub mod memory;
 pub mod mounts;
+pub mod open_files;
 pub mod platform;
 mod process;
 pub mod queue;

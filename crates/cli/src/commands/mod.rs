@@ -10,12 +10,14 @@ pub(crate) mod guard;
 pub(crate) mod lab;
 mod look;
 pub(crate) mod probe;
+pub(crate) mod record;
 pub(crate) mod report;
 pub(crate) mod settings;
 pub(crate) mod sim;
 pub(crate) mod sim_sweep;
 pub(crate) mod status;
 pub(crate) mod tune;
+pub(crate) mod watch;
 pub(crate) mod why;
 
 use std::io::ErrorKind;

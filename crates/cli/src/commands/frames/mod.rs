@@ -22,12 +22,13 @@ use floodwall_host::task::read_group;
 use floodwall_model::frame::{Finding, Frame, Machine};
 use floodwall_model::status::Status;
 use floodwall_model::workload::Workload;
-use floodwall_probe::{Probe, Snapshot, SourceKind};
+use floodwall_probe::{Probe, Snapshot};
 
 use crate::commands::look::{Guarded, Seen, keep_users, unseen};
 use crate::commands::status::Surroundings;
 use guard::GuardWatch;
-use shares::Shares;
+pub(super) use processes::waited;
+pub(super) use shares::Shares;
 
 /// Findings are looked for as often as this: they read the journal and other managers' files.
 const FINDINGS: Duration = Duration::from_secs(60);
@@ -47,16 +48,13 @@ pub(super) struct Frames {
 }
 
 impl Frames {
-    /// Opens a probe, and finds the calls that are under way.
+    /// Opens a probe.
     ///
     /// # Errors
     /// If not even counters can be read.
-    pub(super) fn open(root: &SysRoot, stop: &AtomicBool) -> anyhow::Result<Self> {
+    pub(super) fn open(root: &SysRoot) -> anyhow::Result<Self> {
         let is_root = rustix::process::geteuid().is_root();
-        let mut probe = Probe::open(None)?;
-        if probe.source() != SourceKind::Proc {
-            probe.warm_up(stop)?;
-        }
+        let probe = Probe::open(None)?;
         let name = root.read_line("/proc/sys/kernel/hostname").into_value();
         Ok(Self {
             origin: Instant::now(),

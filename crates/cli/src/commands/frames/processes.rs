@@ -68,7 +68,8 @@ fn process(used: &ProcessUse, disk: Option<String>) -> Option<Process> {
     is_used.then_some(process)
 }
 
-fn waited(call: &str, counts: &LatencyCounts) -> Waits {
+/// Waits of one kind of call.
+pub(in crate::commands) fn waited(call: &str, counts: &LatencyCounts) -> Waits {
     Waits {
         call: call.to_owned(),
         count: counts.count(),

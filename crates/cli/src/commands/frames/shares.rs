@@ -23,7 +23,7 @@ const LEAST_BACKLOG_BYTES: u64 = 4 << 20;
 
 /// The parts of all disks' backlogs, by disk and process.
 #[derive(Debug, Default)]
-pub(super) struct Shares {
+pub(in crate::commands) struct Shares {
     parts: BTreeMap<String, BTreeMap<u32, Part>>,
 }
 
@@ -37,7 +37,7 @@ struct Part {
 impl Shares {
     /// Takes a window in: sets `backlog_percent` of its processes, and adds those that have ended
     /// or are idle and still have a part.
-    pub(super) fn frame(&mut self, disks: &[Disk], processes: &mut Vec<Process>) {
+    pub(in crate::commands) fn frame(&mut self, disks: &[Disk], processes: &mut Vec<Process>) {
         self.parts.retain(|name, _| disks.iter().any(|disk| disk.name == *name));
         for disk in disks {
             let Some(backlog) = disk.backlog_bytes else { continue };

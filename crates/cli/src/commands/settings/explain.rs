@@ -48,6 +48,12 @@ pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
+/// The page of a finding for the terminal; `None` if there is no such finding.
+pub(crate) fn page_of_finding(id: &str) -> Option<String> {
+    let page = is_finding(id).then(|| finding_page(id).ok())??;
+    Some(manual::render(&page, Style { color: false, ..terminal::style() }))
+}
+
 /// The page of a name, as Markdown.
 fn explained(name: &str) -> anyhow::Result<String> {
     match name.strip_prefix("preset:") {

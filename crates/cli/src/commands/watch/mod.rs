@@ -1,0 +1,150 @@
+//! `floodwall watch`: a screen of who waits for which disk and who floods it.
+//!
+//! ```text
+//! source: live | sim | replay ─▶ Frame ─▶ screen::Screen ─▶ terminal
+//! keys ─▶ Screen ─▶ Command ─▶ actions: a command of floodwall's, a page, files of a process
+//! ```
+//!
+//! Frames are made in a thread of their own, so that a key is answered at once.
+
+mod actions;
+mod live;
+mod replay;
+mod sim;
+mod source;
+mod terminal;
+
+use std::io::{self, IsTerminal};
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use anyhow::Context;
+use floodwall_model::units::parse_duration;
+use floodwall_screen::{Command, Mode, Options, Screen};
+use jiff::tz::TimeZone;
+use ratatui::crossterm::event::{self, Event, KeyEventKind};
+
+use crate::exit::{Exit, UsageError};
+use crate::signals;
+use source::{Next, Source};
+use terminal::Terminal;
+
+/// A shorter interval holds too few operations; a longer one is not watched.
+const INTERVALS: std::ops::RangeInclusive<Duration> =
+    Duration::from_millis(200)..=Duration::from_secs(3600);
+/// How long the screen waits for a key before it looks for a frame, and for a signal.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+/// Watch on a screen who waits for which disk, who floods it, and what the guard does
+///
+/// A line a disk: how fast it drains, what waits for it and how long that takes. Below, the
+/// processes that wait and those that flood, with their unit, container or pod. Enter shows more of
+/// one, ? explains keys and columns. Actions ask first, and name the command that they run. With
+/// --replay the same screen shows what floodwall record has stored. Without root /proc tells less,
+/// and the screen says what is missing.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:
+  floodwall watch
+  floodwall watch sda --interval 2s
+  floodwall watch --replay --begin 03:10
+  floodwall watch --sim hdd-7200")]
+pub(crate) struct WatchArgs {
+    /// Show only this disk (sda, /dev/nvme0n1, 8:0)
+    #[arg(value_name = "DEVICE")]
+    device: Option<String>,
+    /// Look every INTERVAL
+    #[arg(long, value_name = "INTERVAL", default_value = "1s", value_parser = interval)]
+    interval: Duration,
+    /// Show a recording instead of the machine as it is
+    #[arg(long, conflicts_with = "sim")]
+    replay: bool,
+    /// Begin a replay at this moment: 03:10, '2026-11-26 03:10', '10 minutes ago'
+    #[arg(short, long, value_name = "MOMENT", requires = "replay")]
+    begin: Option<String>,
+    /// Where the recording is
+    #[arg(long, value_name = "DIR", default_value = crate::commands::record::DIRECTORY)]
+    #[arg(requires = "replay")]
+    from: PathBuf,
+    /// Show a simulated machine with this disk (a preset of floodwall lab list)
+    #[arg(long, value_name = "PRESET", conflicts_with = "device")]
+    sim: Option<String>,
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    let interval = parse_duration(text).map_err(|e| e.to_string())?;
+    if INTERVALS.contains(&interval) {
+        Ok(interval)
+    } else {
+        Err(format!("'{text}' is out of range: write 200ms to 1h"))
+    }
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// No terminal, an unknown disk or preset, a recording that can't be read, a lost probe.
+pub(crate) fn run(args: &WatchArgs) -> anyhow::Result<Exit> {
+    if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
+        let why =
+            "watch needs a terminal; floodwall status prints text, floodwall dump a recording";
+        return Err(UsageError(why.to_owned()).into());
+    }
+    let stop = signals::stop_flag()?;
+    let zone = TimeZone::system();
+    let (mode, mut source): (Mode, Box<dyn Source>) = if args.replay {
+        (Mode::Replay, Box::new(replay::Replay::open(&args.from, args.begin.as_deref(), &zone)?))
+    } else if let Some(preset) = &args.sim {
+        (Mode::Simulated, Box::new(sim::Simulated::new(preset, args.interval)?))
+    } else {
+        (Mode::Live, Box::new(live::Live::start(args.interval, &stop)))
+    };
+    let device = args.device.as_deref().map(live::disk_name).transpose()?;
+    let is_root = rustix::process::geteuid().is_root();
+    let mut screen = Screen::new(Options { look: terminal::look(), zone, mode, device, is_root });
+    let mut terminal = Terminal::open()?;
+    terminal.draw(&mut screen)?;
+    while !stop.load(Ordering::Relaxed) {
+        let mut is_changed = false;
+        match source.next() {
+            Next::Frame(frame) => {
+                screen.push(*frame);
+                is_changed = true;
+            }
+            Next::Frames(frames) => {
+                screen.replace(frames);
+                is_changed = true;
+            }
+            Next::Say(text) => {
+                screen.say(text);
+                is_changed = true;
+            }
+            Next::Nothing => {}
+            Next::Lost(error) => return Err(error),
+        }
+        if event::poll(PATIENCE).context("can't read the terminal")? {
+            is_changed = true;
+            match event::read().context("can't read the terminal")? {
+                Event::Key(key) if key.kind != KeyEventKind::Release => match screen.key(key) {
+                    Some(Command::Quit) => break,
+                    Some(command) => {
+                        actions::act(command, &mut screen, source.as_mut(), &mut terminal)?;
+                    }
+                    None => {}
+                },
+                Event::Resize(..) => terminal.resized()?,
+                _ => {}
+            }
+        }
+        source.pause(screen.is_paused());
+        if terminal.was_stopped() {
+            terminal.again()?;
+            is_changed = true;
+        }
+        if is_changed {
+            terminal.draw(&mut screen)?;
+        }
+    }
+    drop(terminal);
+    Ok(Exit::Done)
+}

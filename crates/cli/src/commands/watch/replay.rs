@@ -1,0 +1,139 @@
+//! A recording: steps and jumps through its frames.
+
+use std::path::Path;
+use std::time::Duration;
+
+use floodwall_model::frame::Frame;
+use floodwall_record::{RecordError, Recording, moment};
+use jiff::Zoned;
+use jiff::tz::TimeZone;
+
+use super::source::{Next, Source};
+use crate::exit::UsageError;
+
+/// Frames of this long before the one that is shown are its history.
+const HISTORY: Duration = Duration::from_secs(120);
+
+/// A recording and a place in it.
+pub(super) struct Replay {
+    /// The place.
+    recording: Recording,
+    /// A second reader, for the frames before the place.
+    history: Recording,
+    zone: TimeZone,
+    /// What is to be shown first.
+    first: Option<Next>,
+}
+
+impl Replay {
+    /// Opens a recording and goes to a moment, else to its end.
+    ///
+    /// # Errors
+    /// Nothing is recorded there, it can't be read, or the moment is none.
+    pub(super) fn open(
+        directory: &Path,
+        begin: Option<&str>,
+        zone: &TimeZone,
+    ) -> anyhow::Result<Self> {
+        let mut replay = Self {
+            recording: Recording::open(directory)?,
+            history: Recording::open(directory)?,
+            zone: zone.clone(),
+            first: None,
+        };
+        let found = match begin {
+            Some(text) => {
+                let at = replay.moment(text).map_err(UsageError)?;
+                match replay.recording.seek(at)? {
+                    Some(frame) => Some(frame),
+                    None => replay.recording.last_frame()?,
+                }
+            }
+            None => replay.recording.last_frame()?,
+        };
+        let Some(frame) = found else {
+            anyhow::bail!(
+                "nothing is recorded in '{}'; floodwall record writes there",
+                directory.display()
+            );
+        };
+        replay.first = Some(Next::Frames(replay.with_history(frame)?));
+        Ok(replay)
+    }
+
+    fn moment(&self, text: &str) -> Result<u64, String> {
+        let now = Zoned::now().with_time_zone(self.zone.clone());
+        moment::parse(text, &now).map_err(|error| error.to_string())
+    }
+
+    /// A frame after those of the two minutes before it.
+    fn with_history(&mut self, frame: Frame) -> Result<Vec<Frame>, RecordError> {
+        let from = frame.at_unix_ms.saturating_sub(HISTORY.as_millis() as u64);
+        let mut frames = Vec::new();
+        for one in self.history.between(from, frame.at_unix_ms) {
+            frames.push(one?);
+        }
+        frames.push(frame);
+        Ok(frames)
+    }
+
+    fn stepped(&mut self, by: i32) -> Result<Next, RecordError> {
+        if by >= 0 {
+            let mut frames = Vec::new();
+            for _ in 0..by.max(1) {
+                match self.recording.next_frame()? {
+                    Some(frame) => frames.push(frame),
+                    None => break,
+                }
+            }
+            return Ok(match (frames.len(), frames.pop()) {
+                (_, None) => Next::Say("the recording ends here".to_owned()),
+                (1, Some(frame)) => Next::Frame(Box::new(frame)),
+                (_, Some(frame)) => Next::Frames(self.with_history(frame)?),
+            });
+        }
+        let mut found = None;
+        for _ in by..0 {
+            match self.recording.previous_frame()? {
+                Some(frame) => found = Some(frame),
+                None => break,
+            }
+        }
+        Ok(match found {
+            Some(frame) => Next::Frames(self.with_history(frame)?),
+            None => Next::Say("the recording begins here".to_owned()),
+        })
+    }
+
+    fn jumped(&mut self, at_unix_ms: u64) -> Result<Next, RecordError> {
+        match self.recording.seek(at_unix_ms)? {
+            Some(frame) => Ok(Next::Frames(self.with_history(frame)?)),
+            None => match self.recording.last_frame()? {
+                Some(frame) => Ok(Next::Frames(self.with_history(frame)?)),
+                None => Ok(Next::Say("the recording is empty".to_owned())),
+            },
+        }
+    }
+}
+
+/// An error of one day is said; another day may be readable.
+fn said(next: Result<Next, RecordError>) -> Next {
+    next.unwrap_or_else(|error| Next::Say(error.to_string()))
+}
+
+impl Source for Replay {
+    fn next(&mut self) -> Next {
+        self.first.take().unwrap_or(Next::Nothing)
+    }
+
+    fn step(&mut self, by: i32) -> Next {
+        said(self.stepped(by))
+    }
+
+    fn jump(&mut self, moment: &str) -> Next {
+        match self.moment(moment) {
+            Ok(at) => said(self.jumped(at)),
+            Err(why) => Next::Say(why),
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Files that a process has open for writing.
+
+use floodwall_model::Reading;
+use rustix::fs::OFlags;
+
+use crate::root::SysRoot;
+
+/// Descriptors that are looked at; a server may have a hundred thousand.
+const MOST: usize = 4096;
+
+/// Paths of the files that a process has open for writing, each once, in the order of their
+/// descriptors. Sockets, pipes and the nodes of /dev are left out.
+pub fn read_written_files(root: &SysRoot, pid: u32) -> Reading<Vec<String>> {
+    let directory = format!("/proc/{pid}/fd");
+    root.list(&directory).map(|mut descriptors| {
+        descriptors.sort_by_key(|number| number.parse::<u32>().unwrap_or(u32::MAX));
+        let mut paths: Vec<String> = Vec::new();
+        for descriptor in descriptors.iter().take(MOST) {
+            let link = root.link_target(&format!("{directory}/{descriptor}")).into_value();
+            let is_file = |path: &String| path.starts_with('/') && !path.starts_with("/dev/");
+            if let Some(path) = link.filter(is_file)
+                && !paths.contains(&path)
+                && is_written(root, pid, descriptor)
+            {
+                paths.push(path);
+            }
+        }
+        paths
+    })
+}
+
+/// Whether a descriptor is open for writing (/proc/PID/fdinfo/FD `flags`, octal).
+fn is_written(root: &SysRoot, pid: u32, descriptor: &str) -> bool {
+    let info = root.read(&format!("/proc/{pid}/fdinfo/{descriptor}")).into_value();
+    let flags = info.as_deref().and_then(|info| {
+        let field = info.lines().find_map(|line| line.strip_prefix("flags:"))?;
+        u32::from_str_radix(field.trim(), 8).ok()
+    });
+    flags.is_some_and(|flags| flags & OFlags::ACCMODE.bits() != OFlags::RDONLY.bits())
+}
+
+#[cfg(test)]
+mod tests {
+    use floodwall_testing::tree::put;
+
+    use super::*;
+
+    #[test]
+    fn files_open_for_writing_are_told_once_each() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = [
+            (3, "/srv/a", "0100002"),
+            (4, "/srv/a", "0100001"),
+            (5, "/srv/read", "0100000"),
+            (10, "/srv/b", "01"),
+            (6, "/dev/null", "0100002"),
+            (7, "socket:[5]", "02"),
+        ];
+        for (fd, link, flags) in open {
+            put(
+                &dir.path().join(format!("proc/7/fdinfo/{fd}")),
+                &format!("pos:\t0\nflags:\t{flags}\n"),
+            );
+            std::fs::create_dir_all(dir.path().join("proc/7/fd")).unwrap();
+            std::os::unix::fs::symlink(link, dir.path().join(format!("proc/7/fd/{fd}"))).unwrap();
+        }
+        let root = SysRoot::new(dir.path()).unwrap();
+        assert_eq!(
+            read_written_files(&root, 7),
+            Reading::Value(vec!["/srv/a".into(), "/srv/b".into()])
+        );
+        assert!(matches!(read_written_files(&root, 8), Reading::Absent(_)));
+    }
+}
