@@ -1,0 +1,67 @@
+//! Why a recording can't be written or read.
+
+use std::io;
+use std::path::PathBuf;
+
+use super::index::FORMAT;
+
+/// Why a recording can't be written or read.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    /// A file or the directory. If the disk is full, the recording is as it was before.
+    #[error("can't {what} '{}'", path.display())]
+    Io {
+        /// What was tried.
+        what: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// There is no such directory.
+    #[error("there is no recording in '{}': no such directory; start 'floodwall record', or name \
+        another directory", .0.display())]
+    NoDirectory(PathBuf),
+    /// Another process records there.
+    #[error("'{}' is written by another recorder{}; stop that one, or name another directory",
+        directory.display(), of_process(*pid))]
+    Busy {
+        /// The directory.
+        directory: PathBuf,
+        /// The other process, if it can be told.
+        pid: Option<u32>,
+    },
+    /// A later format.
+    #[error("'{}' was written by a newer version of floodwall (format {format}, this one reads up \
+        to {FORMAT}); update floodwall, or move the file away", path.display())]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// Its format.
+        format: u32,
+    },
+    /// A file that is no regular file: a symbolic link, a pipe.
+    #[error("'{}' is not a regular file; move it away", .0.display())]
+    NotAFile(PathBuf),
+    /// A frame that can't be stored.
+    #[error("can't record the frame of {at_unix_ms} ms since 1970: {why}")]
+    Frame {
+        /// The frame's moment.
+        at_unix_ms: u64,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+}
+
+impl RecordError {
+    /// Whether the filesystem, or the user's share of it, is full.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        let kinds = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
+        matches!(self, Self::Io { source, .. } if kinds.contains(&source.kind()))
+    }
+}
+
+fn of_process(pid: Option<u32>) -> String {
+    pid.map_or_else(String::new, |pid| format!(" (process {pid})"))
+}

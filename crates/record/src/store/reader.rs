@@ -1,0 +1,373 @@
+//! Reads a recording: by moment, forward and back, also while it is written.
+//!
+//! ```text
+//! days ─▶ Open (entries of one day) ─▶ bytes, checked ─▶ Unpacker ─▶ Frame
+//!           ▲ refreshed at its end: frames that were appended meanwhile
+//! ```
+//!
+//! The order is that of the files. A clock that is set back makes moments go back in it.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+
+use crc32fast::hash;
+use floodwall_model::frame::Frame;
+
+use super::chunk::Unpacker;
+use super::day::Day;
+use super::directory::{Directory, io_error};
+use super::error::RecordError;
+use super::index::{Entry, FORMAT, HEADER, Header};
+use super::slots::{Slot, Slots};
+
+/// Frames that could not be read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Damage {
+    /// How many.
+    pub frames: u64,
+    /// What was wrong with the last one, as a part of a sentence; empty if all could be read.
+    pub why: &'static str,
+}
+
+/// A recording that is read.
+pub struct Recording {
+    directory: Directory,
+    open: Option<Open>,
+    place: Place,
+    damaged: BTreeSet<(Day, usize)>,
+    why: &'static str,
+    /// Days that can't be read: the error is told once.
+    refused: BTreeSet<Day>,
+}
+
+/// Between two frames, or on one.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    day: Day,
+    at: usize,
+    is_on: bool,
+}
+
+/// One day's files.
+struct Open {
+    day: Day,
+    frames: File,
+    index: File,
+    slots: Slots,
+    chunk: Option<Chunk>,
+}
+
+/// A chunk that is being read.
+struct Chunk {
+    begin: usize,
+    next: usize,
+    unpacker: Unpacker,
+    is_broken: bool,
+}
+
+impl Recording {
+    /// Opens the recording in a directory. It may be empty.
+    ///
+    /// # Errors
+    /// [`RecordError::NoDirectory`], or that it can't be opened.
+    pub fn open(directory: &Path) -> Result<Self, RecordError> {
+        let directory = Directory::open(directory)?;
+        Ok(Self {
+            directory,
+            open: None,
+            place: Place { day: Day::of_any(0), at: 0, is_on: false },
+            damaged: BTreeSet::new(),
+            why: "",
+            refused: BTreeSet::new(),
+        })
+    }
+
+    /// The moments of its first and its last frame, in milliseconds since 1970, as far as the
+    /// indexes tell. `None` if it is empty.
+    ///
+    /// # Errors
+    /// A day that can't be read, or is of a newer format.
+    pub fn span(&mut self) -> Result<Option<(u64, u64)>, RecordError> {
+        let days = self.days()?;
+        let (mut first, mut last) = (None, None);
+        for day in &days {
+            first = self.slots(*day)?.iter().find_map(Slot::at_unix_ms);
+            if first.is_some() {
+                break;
+            }
+        }
+        for day in days.iter().rev() {
+            last = self.slots(*day)?.iter().rev().find_map(Slot::at_unix_ms);
+            if last.is_some() {
+                break;
+            }
+        }
+        Ok(first.zip(last))
+    }
+
+    /// The first frame at a moment or after it, in milliseconds since 1970; `None` if there is
+    /// none. [`Self::next_frame`] and [`Self::previous_frame`] go on from there.
+    ///
+    /// # Errors
+    /// A day that can't be read, or is of a newer format. The next call goes on after it.
+    pub fn seek(&mut self, unix_ms: u64) -> Result<Option<Frame>, RecordError> {
+        let day = Day::of_any(unix_ms);
+        self.place = Place { day, at: 0, is_on: false };
+        let slots = self.slots(day)?;
+        let is_there = |slot: &Slot| slot.at_unix_ms().is_some_and(|at| at >= unix_ms);
+        self.place.at = slots.iter().position(is_there).unwrap_or(slots.len());
+        self.next_frame()
+    }
+
+    /// The last frame.
+    ///
+    /// # Errors
+    /// As [`Self::seek`].
+    pub fn last_frame(&mut self) -> Result<Option<Frame>, RecordError> {
+        self.place = Place { day: Day::of_any(u64::MAX), at: 0, is_on: false };
+        self.previous_frame()
+    }
+
+    /// The frame after the present one; `None` at the end. One that is appended later is found
+    /// later.
+    ///
+    /// # Errors
+    /// As [`Self::seek`].
+    pub fn next_frame(&mut self) -> Result<Option<Frame>, RecordError> {
+        self.forward(|_| true, None)
+    }
+
+    /// The frame before the present one; `None` at the beginning.
+    ///
+    /// # Errors
+    /// As [`Self::seek`].
+    pub fn previous_frame(&mut self) -> Result<Option<Frame>, RecordError> {
+        let days = self.days()?;
+        let Place { day, mut at, .. } = self.place;
+        for day in days.into_iter().rev().filter(|d| *d <= day) {
+            let length = self.slots(day)?.len();
+            at = if day == self.place.day { at.min(length) } else { length };
+            while at > 0 {
+                at -= 1;
+                if let Some(frame) = self.read(day, at)? {
+                    self.place = Place { day, at, is_on: true };
+                    return Ok(Some(frame));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// The frames from a moment on and before another one, in milliseconds since 1970, in the order
+    /// of the files.
+    pub fn between(&mut self, from_unix_ms: u64, to_unix_ms: u64) -> Between<'_> {
+        self.place = Place { day: Day::of_any(from_unix_ms), at: 0, is_on: false };
+        Between { recording: self, from_unix_ms, to_unix_ms }
+    }
+
+    /// The frames that could not be read so far. Each counts once.
+    #[must_use]
+    pub fn damage(&self) -> Damage {
+        Damage { frames: self.damaged.len() as u64, why: self.why }
+    }
+
+    /// The next frame whose moment is wanted, up to a day.
+    fn forward(
+        &mut self,
+        is_wanted: impl Fn(u64) -> bool,
+        last: Option<Day>,
+    ) -> Result<Option<Frame>, RecordError> {
+        let Place { day: here, at, is_on } = self.place;
+        let mut at = at + usize::from(is_on);
+        for day in self.days()?.into_iter().filter(|d| *d >= here) {
+            if last.is_some_and(|last| day > last) {
+                break;
+            }
+            if day != here {
+                at = 0;
+            }
+            while let Some(slot) = self.slot(day, at)? {
+                if slot.at_unix_ms().is_none_or(&is_wanted)
+                    && let Some(frame) = self.read(day, at)?
+                {
+                    self.place = Place { day, at, is_on: true };
+                    return Ok(Some(frame));
+                }
+                at += 1;
+            }
+            self.place = Place { day, at, is_on: false };
+        }
+        Ok(None)
+    }
+
+    /// The days that can be read, in their order.
+    fn days(&self) -> Result<Vec<Day>, RecordError> {
+        let mut days = self.directory.days()?;
+        days.retain(|day| !self.refused.contains(day));
+        Ok(days)
+    }
+
+    /// An entry of a day; what has been appended is looked for at its end.
+    fn slot(&mut self, day: Day, at: usize) -> Result<Option<Slot>, RecordError> {
+        if let Some(open) = self.open.as_ref().filter(|open| open.day == day)
+            && let Some(slot) = open.slots.all().get(at)
+        {
+            return Ok(Some(*slot));
+        }
+        Ok(self.slots(day)?.get(at).copied())
+    }
+
+    /// The entries of a day as they are now; none if it has gone.
+    fn slots(&mut self, day: Day) -> Result<&[Slot], RecordError> {
+        let kept = self.open.take().filter(|open| open.day == day && open.is_there());
+        let opened = match kept {
+            Some(open) => Ok(Some(open)),
+            None => Open::new(&self.directory, day),
+        };
+        let refreshed = opened.and_then(|open| {
+            let Some(mut open) = open else { return Ok(None) };
+            let path = || self.directory.path_of(&day.index());
+            open.slots.refresh(&open.index).map_err(|e| io_error("read", &path(), e))?;
+            Ok(Some(open))
+        });
+        match refreshed {
+            Ok(open) => self.open = open,
+            Err(e) => {
+                self.refused.insert(day);
+                return Err(e);
+            }
+        }
+        Ok(self.open.as_ref().map_or(&[], |open| open.slots.all()))
+    }
+
+    /// A frame; `None` if it is damaged, which is counted.
+    fn read(&mut self, day: Day, at: usize) -> Result<Option<Frame>, RecordError> {
+        let Some(open) = self.open.as_mut() else { return Ok(None) };
+        match open.read(at) {
+            Ok(frame) => Ok(Some(frame)),
+            Err(Unread::Damaged(why)) => {
+                self.damaged.insert((day, at));
+                self.why = why;
+                Ok(None)
+            }
+            Err(Unread::Io(e)) => {
+                self.refused.insert(day);
+                Err(io_error("read", &self.directory.path_of(&day.frames()), e))
+            }
+        }
+    }
+}
+
+/// Frames between two moments.
+pub struct Between<'a> {
+    recording: &'a mut Recording,
+    from_unix_ms: u64,
+    to_unix_ms: u64,
+}
+
+impl Between<'_> {
+    /// The frames that could not be read so far.
+    #[must_use]
+    pub fn damage(&self) -> Damage {
+        self.recording.damage()
+    }
+}
+
+impl Iterator for Between<'_> {
+    type Item = Result<Frame, RecordError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let wanted = self.from_unix_ms..self.to_unix_ms;
+        let last = Day::of_any(self.to_unix_ms);
+        self.recording.forward(|at| wanted.contains(&at), Some(last)).transpose()
+    }
+}
+
+/// Why a frame can't be read.
+enum Unread {
+    Damaged(&'static str),
+    Io(io::Error),
+}
+
+impl Open {
+    /// Opens a day; `None` if it has just been removed.
+    fn new(directory: &Directory, day: Day) -> Result<Option<Self>, RecordError> {
+        let (Some(frames), Some(index)) =
+            (directory.file(&day.frames())?, directory.file(&day.index())?)
+        else {
+            return Ok(None);
+        };
+        let path = || directory.path_of(&day.index());
+        let mut header = [0; HEADER as usize];
+        match index.read_exact_at(&mut header, 0) {
+            // It has just been made.
+            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => {}
+            other => other.map_err(|e| io_error("read", &path(), e))?,
+        }
+        match Header::parse(&header) {
+            Header::Format(format) if format > FORMAT => {
+                Err(RecordError::Newer { path: path(), format })
+            }
+            _ => Ok(Some(Self { day, frames, index, slots: Slots::default(), chunk: None })),
+        }
+    }
+
+    /// Whether its files have not been removed.
+    fn is_there(&self) -> bool {
+        self.index.metadata().is_ok_and(|now| now.nlink() > 0)
+    }
+
+    fn read(&mut self, at: usize) -> Result<Frame, Unread> {
+        let (wanted, begin) = match self.slots.all().get(at) {
+            Some(Slot::Entry(entry, begin)) => (*entry, *begin),
+            Some(Slot::Orphan(_)) => return Err(Unread::Damaged("a frame before it is damaged")),
+            _ => return Err(Unread::Damaged("its entry in the index is damaged")),
+        };
+        let mut chunk = match self.chunk.take() {
+            Some(chunk) if chunk.begin == begin && (chunk.next <= at || chunk.is_broken) => chunk,
+            _ => Chunk { begin, next: begin, unpacker: Unpacker::new(), is_broken: false },
+        };
+        if chunk.is_broken {
+            self.chunk = Some(chunk);
+            return Err(Unread::Damaged("a frame before it is damaged"));
+        }
+        let mut json = Vec::new();
+        for position in chunk.next..=at {
+            let Some(Slot::Entry(entry, _)) = self.slots.all().get(position) else { break };
+            match self.unpack(&mut chunk, entry) {
+                Ok(unpacked) => json = unpacked,
+                Err(e) => {
+                    chunk.is_broken = matches!(e, Unread::Damaged(_));
+                    self.chunk = Some(chunk);
+                    return Err(e);
+                }
+            }
+            chunk.next = position + 1;
+        }
+        self.chunk = Some(chunk);
+        let frame: Frame =
+            serde_json::from_slice(&json).map_err(|_| Unread::Damaged("it is no frame"))?;
+        if frame.at_unix_ms == wanted.at_unix_ms {
+            Ok(frame)
+        } else {
+            Err(Unread::Damaged("its entry in the index is another frame's"))
+        }
+    }
+
+    fn unpack(&self, chunk: &mut Chunk, entry: &Entry) -> Result<Vec<u8>, Unread> {
+        let mut bytes = vec![0; entry.length as usize];
+        match self.frames.read_exact_at(&mut bytes, entry.offset) {
+            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => {
+                return Err(Unread::Damaged("its bytes are missing"));
+            }
+            other => other.map_err(Unread::Io)?,
+        }
+        if hash(&bytes) != entry.crc {
+            return Err(Unread::Damaged("its checksum is wrong"));
+        }
+        chunk.unpacker.unpack(&bytes).ok_or(Unread::Damaged("it can't be decompressed"))
+    }
+}
