@@ -179,6 +179,9 @@ pub struct Process {
     /// What it runs in.
     #[serde(skip_serializing_if = "Workload::is_unknown")]
     pub workload: Workload,
+    /// Its control group; of victims and floods alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group: Option<Group>,
     /// The disk, by the kernel's name; absent if it is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disk: Option<String>,
@@ -227,6 +230,20 @@ impl Process {
     pub fn who(&self) -> String {
         if self.pid == 0 { self.name.clone() } else { format!("{} ({})", self.name, self.pid) }
     }
+}
+
+/// A control group, as far as it matters to a limit of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Group {
+    /// Its path below the root of the hierarchy, without slashes at its ends.
+    pub path: String,
+    /// Memory that it uses besides page cache, in bytes; of floods alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
+    /// Its writes or its memory are limited already.
+    #[serde(skip_serializing_if = "is_false")]
+    pub is_limited: bool,
 }
 
 /// Waits of one kind that ended in the window.
@@ -282,6 +299,9 @@ pub struct GuardedDisk {
     pub since_s: u64,
     /// How long victims may wait, in microseconds.
     pub goal_us: u64,
+    /// What victims wait for as a share of the goal, in percent; absent while none is measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pressure_percent: Option<f32>,
     /// How far the levers are pulled, in words; absent if they are not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub levers: Option<String>,
