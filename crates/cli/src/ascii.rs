@@ -13,6 +13,8 @@ use std::borrow::Cow;
 use std::env;
 use std::iter::repeat_n;
 
+use floodwall_model::printable::ascii_sign;
+
 /// Between two columns of a table there are as many blanks at least.
 const GAP: usize = 2;
 
@@ -35,30 +37,10 @@ fn names_utf8(variables: [Option<String>; 3]) -> bool {
     locale.contains("utf-8") || locale.contains("utf8")
 }
 
-/// What stands for a sign that Floodwall prints; `None` for all other characters.
-const fn sign(character: char) -> Option<&'static str> {
-    Some(match character {
-        '–' | '−' | '─' => "-",
-        '×' => "x",
-        '·' => "*",
-        'µ' => "u",
-        '²' => "^2",
-        '³' => "^3",
-        '→' => "->",
-        '≥' => ">=",
-        '≤' => "<=",
-        '±' => "+-",
-        '≈' => "~",
-        '…' => "...",
-        '│' => "|",
-        _ => return None,
-    })
-}
-
 /// A text with signs in ASCII. Where a sign grows, blanks of its cell go, so that the columns of a
 /// table stay in line.
 pub(crate) fn ascii(text: &str) -> Cow<'_, str> {
-    if !text.contains(|character| sign(character).is_some()) {
+    if !text.contains(|character| ascii_sign(character).is_some()) {
         return Cow::Borrowed(text);
     }
     let mut out = String::with_capacity(text.len());
@@ -70,7 +52,7 @@ pub(crate) fn ascii(text: &str) -> Cow<'_, str> {
             blanks += 1;
             continue;
         }
-        let shown = sign(character);
+        let shown = ascii_sign(character);
         let growth = shown.map_or(0, |shown| shown.len() - 1);
         // A cell on the right of its column begins with the sign: blanks before it go.
         let due = if shown.is_some() { grown + growth } else { grown };

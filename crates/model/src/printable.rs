@@ -5,6 +5,8 @@
 //! name, message ─▶ printable ─▶ one line        a cell of a table, a line of a log
 //! page of text  ─▶ lines     ─▶ the same lines  what a command prints
 //! JSON          ─▶ json      ─▶ the same value  what a command prints with --json
+//! word          ─▶ shell_word ─▶ a word that a shell reads as it is
+//! sign          ─▶ ascii_sign ─▶ the same in ASCII, for a terminal without UTF-8
 //! ```
 //!
 //! Unsafe characters are written as escapes (`\u{1b}`), so that a name with such a character
@@ -53,6 +55,37 @@ pub fn json(json: &str) -> Cow<'_, str> {
     replaced(json, |c| matches!(c, '\t' | '\n' | '\r'), escape)
 }
 
+/// A word of a command line, quoted for a shell where it needs that.
+#[must_use]
+pub fn shell_word(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_=.,:/%+@".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+/// What stands for a sign that Floodwall prints, in ASCII; `None` for all other characters.
+#[must_use]
+pub const fn ascii_sign(character: char) -> Option<&'static str> {
+    Some(match character {
+        '–' | '−' | '─' => "-",
+        '×' => "x",
+        '·' => "*",
+        'µ' => "u",
+        '²' => "^2",
+        '³' => "^3",
+        '→' => "->",
+        '≥' => ">=",
+        '≤' => "<=",
+        '±' => "+-",
+        '≈' => "~",
+        '…' => "...",
+        '│' => "|",
+        _ => return None,
+    })
+}
+
 fn replaced(
     text: &str,
     stays: fn(char) -> bool,
@@ -99,6 +132,17 @@ mod tests {
         // texts use.
         let shown = "Größe 5\u{a0}MiB – „a“ → 日本 ελ e\u{301} 🙂";
         assert!(matches!(printable(shown), Cow::Borrowed(same) if same == shown));
+    }
+
+    #[test]
+    fn words_are_safe_in_a_shell() {
+        assert_eq!(
+            shell_word("unit:a@1-main.service:sda.io.max=wbps=5MB"),
+            "unit:a@1-main.service:sda.io.max=wbps=5MB"
+        );
+        assert_eq!(shell_word(r"dev-x\x2dy.service"), r"'dev-x\x2dy.service'");
+        assert_eq!(shell_word("/mnt/my disk's"), r"'/mnt/my disk'\''s'");
+        assert_eq!(shell_word(""), "''");
     }
 
     proptest! {

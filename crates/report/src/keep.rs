@@ -11,10 +11,11 @@
 //! drop-in would not.
 
 use floodwall_model::Setting;
+use floodwall_model::printable::shell_word as quoted;
 use floodwall_model::setting::{self, JOURNAL_PRIORITY, VICTIMS_PRIORITY};
 use serde::{Deserialize, Serialize};
 
-use crate::words::{person, quoted};
+use crate::words::person;
 
 /// Stands for the unit that floods.
 const FLOOD: &str = "FLOOD.service";

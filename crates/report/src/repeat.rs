@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+pub use floodwall_model::printable::shell_word as quoted;
 use floodwall_model::{Scenario, Setting, scenario};
 use serde_json::Value;
 
@@ -10,7 +11,6 @@ use crate::schema::Run;
 use crate::schema::contest::Outcome;
 use crate::study::Study;
 use crate::words::person;
-pub use crate::words::quoted;
 
 /// How a stored number is written in a scenario file: its key there, and its unit.
 const WITH_UNIT: &[(&str, &str, &str)] = &[

@@ -1,4 +1,4 @@
-//! Words of a command line: a knob with its value, quoted where a shell needs that.
+//! Words of a command line: a knob with its value.
 
 /// `KNOB=VALUE`, a size with its unit, as people write it.
 pub(crate) fn person(knob: &str, value: &str) -> String {
@@ -52,16 +52,6 @@ pub(crate) fn spelled(name: &str) -> String {
     said.join(", ")
 }
 
-/// A word of a command line, quoted for a shell where it needs that.
-#[must_use]
-pub fn quoted(word: &str) -> String {
-    let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_=.,:/%+@".contains(&b);
-    if !word.is_empty() && word.bytes().all(plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', "'\\''"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -88,8 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_safe_in_a_shell() {
-        assert_eq!(["a=b", "it's (1)", ""].map(quoted), ["a=b", r"'it'\''s (1)'", "''"]);
+    fn sizes_have_their_unit() {
         assert_eq!(
             [("vm.dirty_bytes", "0"), ("scheduler", "none")].map(|(k, v)| person(k, v)),
             ["vm.dirty_bytes=0B", "scheduler=none"]

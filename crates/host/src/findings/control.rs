@@ -3,11 +3,12 @@
 
 use floodwall_model::Reading;
 use floodwall_model::finding::Severity;
+use floodwall_model::printable::shell_word as word;
 use floodwall_model::status::Machine;
 
 use super::facts::Facts;
 use super::found::Found;
-use super::remedy::{kernel_argument, word};
+use super::remedy::kernel_argument;
 use super::view::{rate, size, time, writable};
 use crate::bdi::NO_DEBUGFS;
 

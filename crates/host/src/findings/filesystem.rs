@@ -2,11 +2,12 @@
 
 use floodwall_model::Reading;
 use floodwall_model::finding::Severity;
+use floodwall_model::printable::shell_word as word;
 use floodwall_model::status::MountedOn;
 
 use super::facts::Facts;
 use super::found::Found;
-use super::remedy::{apply, fstab, own_share, word};
+use super::remedy::{apply, fstab, own_share};
 use super::view::{HARD_DELAY_S, LONG_DRAIN_S, hard_limit, own_limit, size, speed, time, writable};
 
 /// A journal that is committed less often loses more than the flusher's own 35 s would.

@@ -2,12 +2,12 @@
 
 use floodwall_model::finding::Severity;
 use floodwall_model::managers::{Claim, Kind, Standing, cell};
+use floodwall_model::printable::shell_word as word;
 use floodwall_model::{Bytes, DeviceId, Managers, Reading};
 
 use super::facts::ChangeState;
 use super::facts::Facts;
 use super::found::Found;
-use super::remedy::word;
 
 /// A knob in one place: its cell, and the device if it is not the machine's.
 type Spot<'a> = (&'a str, Option<DeviceId>);

@@ -1,5 +1,6 @@
 //! The remedies of findings: commands that don't cause the next finding.
 
+use floodwall_model::printable::shell_word as word;
 use floodwall_model::status::{Device, Machine, Status};
 
 use super::kernel;
@@ -128,16 +129,6 @@ pub(super) fn fstab(edits: &[(&str, String, String)]) -> String {
     )
 }
 
-/// A word for a shell: quoted where it holds anything that the shell would read.
-pub(super) fn word(text: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-:=,+@%".contains(c);
-    if !text.is_empty() && text.chars().all(plain) {
-        text.to_owned()
-    } else {
-        format!("'{}'", text.replace('\'', r"'\''"))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use floodwall_model::Reading;
@@ -218,12 +209,5 @@ mod tests {
         );
         machine.kernel("6.5.0");
         assert_eq!(advice(&machine, 64 << 20), None);
-    }
-
-    #[test]
-    fn words_are_safe_in_a_shell() {
-        assert_eq!(word("/srv/a-b_c"), "/srv/a-b_c");
-        assert_eq!(word("/mnt/my disk's"), r"'/mnt/my disk'\''s'");
-        assert_eq!(word(""), "''");
     }
 }

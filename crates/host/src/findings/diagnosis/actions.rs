@@ -9,7 +9,7 @@
 //! always                        ─▶ nothing
 //! ```
 
-use floodwall_model::control_group::{is_in, least_room_bytes, memory_high_of_paced};
+use floodwall_model::control_group::{PACED_SHARE, is_in, paced, unit};
 use floodwall_model::diagnosis::{Action, Disk, Outlook, Verdict};
 use floodwall_model::status::{Device, Status};
 use floodwall_model::{Bytes, Reading};
@@ -22,16 +22,11 @@ use super::super::view::{
     BACKGROUND_DELAY_S, FLUSHER_CHUNK_BYTES, HARD_DELAY_S, LONG_DRAIN_S, hard_limit, own_limit,
     prefix, rate, speed, time,
 };
-use super::disks::{device, is_flood, unit};
+use super::disks::{device, is_flood};
 use super::look::Look;
 use super::queue;
 use super::trial::on_trial;
 use crate::mounts::charges_writeback;
-
-/// The share of the drain rate that is left to a paced flood: half of it leaves room for victims.
-const PACED_SHARE: f64 = 0.5;
-/// The least that a paced group keeps for its processes: a copy or a backup may begin to use it.
-const PROCESSES_BYTES: u64 = 64 << 20;
 
 /// Everything that can be done.
 pub(super) fn actions(
@@ -117,20 +112,13 @@ fn pace(look: Look<'_>, users: &[DiskUser], disk: &Disk, device: &Device) -> Opt
     {
         return None;
     }
-    let paced = PACED_SHARE * drains;
-    let wbps = speed(paced).replace(' ', "");
-    let used = look.group_memory.get(group).copied().unwrap_or(0).max(PROCESSES_BYTES);
-    let high = memory_high_of_paced(paced as u64, used, least_room_bytes(dirty_share(status)));
-    let place = place(group);
-    let settings = vec![
-        format!("{place}:{}.io.max=wbps={}", disk.name, wbps.trim_end_matches("/s")),
-        format!("{place}:memory.high={high}"),
-    ];
+    let used = look.group_memory.get(group).copied().unwrap_or(0);
+    let settings = paced(group, &disk.name, drains, used, dirty_share(status));
     let name = unit(group).unwrap_or(group);
     let price = format!(
         "{name}, with all its processes, writes at most {} (half of what {} drains), and is \
          slowed where it needs more memory",
-        speed(paced),
+        speed(PACED_SHARE * drains),
         disk.name
     );
     let gain = "what it writes waits in its own memory, and half of the disk is free for others";
@@ -149,16 +137,6 @@ fn plain(what: impl Into<String>, command: Option<String>, price: impl Into<Stri
 fn dirty_share(status: &Status) -> Option<f64> {
     let ram = status.machine.ram_bytes.value().filter(|bytes| **bytes > 0)?;
     Some(hard_limit(status)? as f64 / *ram as f64)
-}
-
-/// A group as settings name it: `unit:NAME` for a unit of the system's, else its path.
-fn place(group: &str) -> String {
-    match unit(group) {
-        Some(unit) if group.starts_with("system.slice/") && group.ends_with(unit) => {
-            format!("unit:{unit}")
-        }
-        _ => group.to_owned(),
-    }
 }
 
 /// Lets no more wait for the disk than drains in [`HARD_DELAY_S`].

@@ -11,6 +11,7 @@
 
 use std::collections::BTreeSet;
 
+use floodwall_model::control_group::unit;
 use floodwall_model::diagnosis::{Disk, Flood, Process, Verdict, Victim, Wait};
 use floodwall_model::status::{Device, Drain, DrainSource, Status};
 use floodwall_model::{DeviceId, Reading};
@@ -164,9 +165,4 @@ fn flood(user: &DiskUser, window_s: f64) -> Flood {
 fn process(user: &DiskUser) -> Process {
     let unit = user.group.value().and_then(|group| unit(group)).map(str::to_owned);
     Process { pid: user.pid, name: user.name.clone(), unit }
-}
-
-/// The unit of systemd's that a control group belongs to: the innermost service or scope.
-pub(super) fn unit(group: &str) -> Option<&str> {
-    group.rsplit('/').find(|part| part.ends_with(".service") || part.ends_with(".scope"))
 }

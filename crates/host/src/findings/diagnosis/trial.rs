@@ -1,8 +1,7 @@
 //! Actions that apply settings for a time.
 
 use floodwall_model::diagnosis::Action;
-
-use super::super::remedy::word;
+use floodwall_model::printable::shell_word as word;
 
 /// For a time, so that it can be tried.
 const APPLY: &str = "floodwall apply --for 10m";
