@@ -6,6 +6,8 @@ use floodwall_daemon::document::{Device, HeldKnob, Status};
 use floodwall_daemon::socket::{self, Reply, Request};
 use floodwall_model::frame::{Guard, GuardedDisk};
 
+use super::rounded;
+
 /// Asks a guard in the background, one question at a time.
 pub(super) struct GuardWatch {
     may_ask: bool,
@@ -73,6 +75,7 @@ fn disk(device: &Device) -> GuardedDisk {
         state: device.state.clone(),
         since_s: device.since_s as u64,
         goal_us: device.goal_us as u64,
+        pressure_percent: device.pressure.map(|share| rounded(100.0 * share)),
         levers: device.levers.clone(),
         last: device.last.as_ref().map(|entry| entry.why.clone()),
         held: changed.map(held).chain(device.raised.iter().cloned()).collect(),

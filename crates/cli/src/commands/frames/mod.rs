@@ -106,7 +106,7 @@ impl Frames {
         self.find(&mut status, snapshot);
         let disks = disks::disks(&status, snapshot, &diagnosis);
         let mut processes =
-            processes::processes(&self.root, snapshot, &diagnosis, seen.as_look(&status).own);
+            processes::processes(&self.root, snapshot, &diagnosis, seen.as_look(&status));
         if let Some(guard) = &guard {
             processes::over_goal(&mut processes, &guard.disks);
         }

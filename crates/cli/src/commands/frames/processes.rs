@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use floodwall_host::SysRoot;
+use floodwall_host::findings::Look;
 use floodwall_model::diagnosis::Diagnosis;
-use floodwall_model::frame::{GuardedDisk, Process, Waits};
+use floodwall_model::frame::{Group, GuardedDisk, Process, Waits};
 use floodwall_model::{DeviceId, LatencyCounts};
 use floodwall_probe::{OTHERS, ProcessUse, Snapshot};
 
@@ -19,11 +20,11 @@ pub(super) fn processes(
     root: &SysRoot,
     snapshot: &Snapshot,
     diagnosis: &Diagnosis,
-    own: &[u32],
+    look: Look<'_>,
 ) -> Vec<Process> {
     let names: BTreeMap<DeviceId, &str> =
         snapshot.devices.iter().map(|used| (used.id, used.name.as_str())).collect();
-    let used = snapshot.processes.iter().filter(|one| !own.contains(&one.pid));
+    let used = snapshot.processes.iter().filter(|one| !look.own.contains(&one.pid));
     let mut processes: Vec<Process> = used
         .filter_map(|one| {
             let name =
@@ -40,8 +41,22 @@ pub(super) fn processes(
     }
     for process in &mut processes {
         process.workload = super::workload(root, process.pid);
+        if process.is_victim || process.is_flood {
+            process.group = group(process, look);
+        }
     }
     processes
+}
+
+/// A process's control group, as the look found it.
+fn group(process: &Process, look: Look<'_>) -> Option<Group> {
+    let user = look.users.iter().find(|user| user.pid == process.pid)?;
+    let path = user.group.value()?.trim_matches('/').to_owned();
+    Some(Group {
+        memory_bytes: look.group_memory.get(&path).copied().filter(|_| process.is_flood),
+        is_limited: look.limited_groups.contains(&path),
+        path,
+    })
 }
 
 /// One process; `None` if it neither waited nor wrote.

@@ -1,4 +1,103 @@
 //! `floodwall record`: keeps what `watch` shows, for days.
+//!
+//! ```text
+//! Frames ─ a window ─▶ Frame ─▶ keeper's thread ─▶ daily files
+//!    ▲                   │
+//!    └── 1 s, while a process waits long ◀┘ else 5 s
+//! ```
+//!
+//! Files are written in a thread of their own: a write may have to wait for the very disk that is
+//! flooded, and the recorder goes on looking meanwhile.
+
+mod keeper;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use floodwall_host::SysRoot;
+use floodwall_model::Bytes;
+use floodwall_model::frame::Frame;
+use floodwall_model::units::parse_duration;
+use floodwall_record::Limits;
+
+use crate::commands::frames::Frames;
+use crate::exit::Exit;
+use crate::{output, signals};
+use keeper::Keeper;
 
 /// Where recordings are kept.
 pub(crate) const DIRECTORY: &str = "/var/log/floodwall";
+
+/// Bounds of the interval. A longer window would hide a stall.
+const INTERVALS: std::ops::RangeInclusive<Duration> =
+    Duration::from_secs(1)..=Duration::from_secs(60);
+/// The window while a process waits long: a stall is told to the second.
+const CLOSE: Duration = Duration::from_secs(1);
+/// So long after the last long wait windows are long again.
+const CALM: Duration = Duration::from_secs(10);
+
+/// Record who waits for which disk and who floods it, day and night
+///
+/// A frame every five seconds, and every second while a process waits long: what floodwall watch
+/// shows, for watch --replay, dump, stalls and report --from. One daily file and its index are
+/// written in the directory; the oldest days are removed. A full disk or a kill loses one frame at
+/// most. Without root there are no waits, and the recording says so.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:
+  floodwall record
+  floodwall record --dir ~/stalls --interval 1s
+  floodwall record --keep-days 7 --keep-size 500MB")]
+pub(crate) struct RecordArgs {
+    /// Write here
+    #[arg(long, value_name = "DIR", default_value = DIRECTORY)]
+    dir: PathBuf,
+    /// A frame every INTERVAL (1s to 60s) while nothing waits long
+    #[arg(long, value_name = "INTERVAL", default_value = "5s", value_parser = interval)]
+    interval: Duration,
+    /// Keep so many days before this one
+    #[arg(long, value_name = "N", default_value_t = Limits::default().days)]
+    keep_days: u32,
+    /// Keep no more than this, all days together
+    #[arg(long, value_name = "SIZE", default_value = "1GB")]
+    keep_size: Bytes,
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    let interval = parse_duration(text).map_err(|e| e.to_string())?;
+    if INTERVALS.contains(&interval) {
+        Ok(interval)
+    } else {
+        Err(format!("'{text}' is out of range: write 1s to 60s"))
+    }
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// The directory can't be written, another recorder is there, the probe is lost.
+pub(crate) fn run(args: &RecordArgs) -> anyhow::Result<Exit> {
+    let stop = signals::stop_flag()?;
+    let limits = Limits { days: args.keep_days, bytes: args.keep_size.0 };
+    let mut keeper = Keeper::start(&args.dir, limits)?;
+    let root = SysRoot::live()?;
+    let mut frames = Frames::open(&root)?;
+    output::notice(&format!("floodwall: recording in '{}'", args.dir.display()));
+    let mut since_wait = CALM;
+    loop {
+        let window = if since_wait < CALM { CLOSE.min(args.interval) } else { args.interval };
+        let Some(frame) = frames.next(window, &stop)? else { break };
+        since_wait = if waits(&frame) { Duration::ZERO } else { since_wait + window };
+        for line in keeper.keep(frame) {
+            output::notice(&format!("floodwall: {line}"));
+        }
+    }
+    for line in keeper.finish() {
+        output::notice(&format!("floodwall: {line}"));
+    }
+    Ok(Exit::Done)
+}
+
+/// Whether a process waits long.
+fn waits(frame: &Frame) -> bool {
+    frame.processes.iter().any(|process| process.is_victim)
+}
