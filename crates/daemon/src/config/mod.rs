@@ -11,6 +11,7 @@
 //! metrics = "127.0.0.1:9750"      # or "unix:/run/floodwall/metrics.sock"; off without it
 //! socket = "/run/floodwall/guard.sock"
 //! history = 1000
+//! record = true                   # keep what `floodwall watch` shows, for days
 //! ```
 
 mod values;
@@ -27,10 +28,11 @@ use floodwall_plant::{SourceKind, mount_points};
 use serde::{Deserialize, Serialize};
 use toml::{Spanned, Value};
 
-pub(crate) use self::values::Listen;
 use self::values::{
-    HISTORY, SOCKET, check_names, goal, history, listen, mode, names, socket_path, source, text,
+    HISTORY, SOCKET, check_names, flag, goal, history, listen, mode, names, record, socket_path,
+    source, text,
 };
+pub(crate) use self::values::{Listen, Record};
 use crate::error::DaemonError;
 
 /// The configuration that is read where none is named.
@@ -86,6 +88,8 @@ pub(crate) struct Settings {
     pub(crate) metrics: Option<Listen>,
     pub(crate) socket: PathBuf,
     pub(crate) history: usize,
+    /// Whether a recorder runs beside the guard, and where it writes.
+    pub(crate) record: Record,
     /// The preset of a simulated machine.
     pub(crate) sim: Option<String>,
     /// The journal of writes.
@@ -105,6 +109,7 @@ struct File {
     metrics: Option<Spanned<Value>>,
     socket: Option<Spanned<Value>>,
     history: Option<Spanned<Value>>,
+    record: Option<Spanned<Value>>,
 }
 
 /// A file's text with its name, for messages.
@@ -176,11 +181,8 @@ impl Settings {
         let mode = at.take(file.mode.as_ref(), |v| mode(text(v, "mode", "protect")?))?;
         let devices = at.take(file.devices.as_ref(), |v| names(v, "devices"))?;
         let exclude = at.take(file.exclude.as_ref(), |v| names(v, "exclude"))?;
-        let dry_run = at.take(file.dry_run.as_ref(), |v| {
-            v.as_bool().ok_or_else(|| {
-                format!("dry_run = {v} is neither yes nor no; write dry_run = true or false")
-            })
-        })?;
+        let dry_run = at.take(file.dry_run.as_ref(), |v| flag(v, "dry_run"))?;
+        let recorded = at.take(file.record.as_ref(), record)?;
         let source_of_file =
             at.take(file.source.as_ref(), |v| source(text(v, "source", "auto")?))?;
         let metrics =
@@ -195,21 +197,21 @@ impl Settings {
                 })?)
             })?;
 
-        let flag = |why: String| DaemonError::Usage(format!("--{why}"));
-        check_names(&args.devices, "device").map_err(flag)?;
-        check_names(&args.exclude, "exclude").map_err(flag)?;
+        let wrong = |why: String| DaemonError::Usage(format!("--{why}"));
+        check_names(&args.devices, "device").map_err(wrong)?;
+        check_names(&args.exclude, "exclude").map_err(wrong)?;
         let chosen = |flags: &[String], file: Option<Vec<String>>| {
             if flags.is_empty() { file.unwrap_or_default() } else { flags.to_vec() }
         };
         let settings = Self {
             file: path.map(Path::to_owned),
-            p99: args.p99.as_deref().map(goal).transpose().map_err(flag)?.or(p99),
+            p99: args.p99.as_deref().map(goal).transpose().map_err(wrong)?.or(p99),
             mode: args
                 .mode
                 .as_deref()
                 .map(values::mode)
                 .transpose()
-                .map_err(flag)?
+                .map_err(wrong)?
                 .or(mode)
                 .unwrap_or_default(),
             devices: chosen(&args.devices, devices),
@@ -217,12 +219,12 @@ impl Settings {
             exclude: chosen(&args.exclude, exclude),
             dry_run: args.dry_run || dry_run.unwrap_or(false),
             source: match &args.source {
-                Some(text) => source(text).map_err(flag)?,
+                Some(text) => source(text).map_err(wrong)?,
                 None => source_of_file.flatten(),
             },
-            metrics: args.metrics.as_deref().map(listen).transpose().map_err(flag)?.or(metrics),
+            metrics: args.metrics.as_deref().map(listen).transpose().map_err(wrong)?.or(metrics),
             socket: match &args.socket {
-                Some(text) => socket_path(text).map_err(|why| flag(format!("socket: {why}")))?,
+                Some(text) => socket_path(text).map_err(|why| wrong(format!("socket: {why}")))?,
                 None if args.sim.is_some() => simulated_socket(),
                 None => socket.unwrap_or_else(default_socket),
             },
@@ -230,9 +232,10 @@ impl Settings {
                 .history
                 .map(history)
                 .transpose()
-                .map_err(flag)?
+                .map_err(wrong)?
                 .or(history_of_file)
                 .unwrap_or(HISTORY),
+            record: recorded.unwrap_or_default(),
             sim: args.sim.clone(),
             journal: args.journal.clone(),
         };
@@ -322,6 +325,11 @@ mod tests {
         assert_eq!(settings.p99, Some(Duration::from_millis(5)));
         assert_eq!(settings.devices, ["sdb"]);
         assert_eq!(settings.metrics, Some(Listen::Unix("/run/m.sock".into())));
+        assert_eq!(parse("record = true\n").unwrap().record, Record::Usual);
+        assert_eq!(parse("record = \"/srv/r\"\n").unwrap().record, Record::In("/srv/r".into()));
+        assert_eq!(parse("record = false\n").unwrap().record, Record::Off);
+        let wrong = parse("record = \"r\"\n").unwrap_err();
+        assert!(wrong.contains("line 1: record = \"r\""), "{wrong}");
         assert_eq!((parse("").unwrap().p99, parse("").unwrap().mode), (None, Mode::Protect));
         assert_eq!(parse("mode = \"balance\"\n").unwrap().mode, Mode::Balance);
         let args = Flags { mode: Some("protect".into()), ..Flags::default() };

@@ -30,8 +30,37 @@ pub(crate) enum Listen {
     Unix(PathBuf),
 }
 
+/// Whether a recorder runs beside the guard.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Record {
+    /// None.
+    #[default]
+    Off,
+    /// It writes where `floodwall record` does by itself.
+    Usual,
+    /// It writes in this directory.
+    In(PathBuf),
+}
+
+pub(super) fn record(value: &Value) -> Result<Record, String> {
+    match value {
+        Value::Boolean(false) => Ok(Record::Off),
+        Value::Boolean(true) => Ok(Record::Usual),
+        Value::String(path) if path.starts_with('/') => Ok(Record::In(path.into())),
+        _ => Err(format!(
+            "record = {value} is neither yes, no nor a directory; write record = true, or record = \
+             \"/srv/recordings\""
+        )),
+    }
+}
+
 pub(super) fn text<'a>(value: &'a Value, key: &str, example: &str) -> Result<&'a str, String> {
     value.as_str().ok_or_else(|| format!("{key} = {value} is no text; write {key} = \"{example}\""))
+}
+
+pub(super) fn flag(value: &Value, key: &str) -> Result<bool, String> {
+    let wrong = || format!("{key} = {value} is neither yes nor no; write {key} = true or false");
+    value.as_bool().ok_or_else(wrong)
 }
 
 pub(super) fn names(value: &Value, key: &str) -> Result<Vec<String>, String> {

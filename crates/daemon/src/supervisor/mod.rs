@@ -15,6 +15,7 @@
 mod child;
 mod lifecycle;
 mod notify;
+mod recorder;
 mod restore;
 
 use std::io::{self, IsTerminal};
@@ -29,7 +30,8 @@ use signal_hook::iterator::Signals;
 
 use self::child::{Worker, WorkerEnd};
 use self::notify::Notifier;
-use crate::config::{DIRECTORY, Flags, Listen, Settings};
+use self::recorder::Recorder;
+use crate::config::{DIRECTORY, Flags, Listen, Record, Settings};
 use crate::directory;
 use crate::error::{DaemonError, Doing};
 use crate::lock::{self, Lock};
@@ -84,6 +86,7 @@ struct Supervisor<'a> {
     offered: Option<Settings>,
     log: Log,
     notifier: Notifier,
+    recorder: Recorder,
     sender: Sender<Event>,
     events: Receiver<Event>,
     started: Instant,
@@ -125,6 +128,7 @@ pub fn run(args: &Flags) -> Result<End, DaemonError> {
     let mut supervisor = Supervisor::new(args, settings, log.clone(), (sender, events));
     let end = supervisor.supervise();
     supervisor.notifier.stopping();
+    supervisor.recorder.stop();
     log.flush();
     end
 }
@@ -143,6 +147,7 @@ impl<'a> Supervisor<'a> {
             offered: None,
             log,
             notifier: Notifier::open(),
+            recorder: Recorder::default(),
             sender,
             events,
             started: Instant::now(),
@@ -231,13 +236,21 @@ impl<'a> Supervisor<'a> {
             if left.is_zero() {
                 return;
             }
-            self.notifier.alive();
+            self.alive();
             match self.events.recv_timeout(left.min(PING)) {
                 Ok(Event::Signal(SIGHUP)) => self.reload(None),
                 Ok(Event::Signal(_)) => self.stopping = true,
                 _ => {}
             }
         }
+    }
+
+    /// Tells systemd that this process lives, and looks after the recorder.
+    fn alive(&mut self) {
+        self.notifier.alive();
+        let is_left_out = self.settings.sim.is_some() || self.stopping;
+        let wanted = if is_left_out { &Record::Off } else { &self.settings.record };
+        self.recorder.tend(wanted, &self.log);
     }
 
     /// Until it ends.
@@ -268,7 +281,7 @@ impl<'a> Supervisor<'a> {
             if since.elapsed() >= patience && !gone {
                 return self.kill(worker);
             }
-            self.notifier.alive();
+            self.alive();
             let left = patience.saturating_sub(since.elapsed());
             let nap = if gone { NAP } else { left.min(PING) };
             match self.events.recv_timeout(nap) {

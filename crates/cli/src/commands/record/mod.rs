@@ -14,11 +14,13 @@ mod keeper;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use anyhow::Context;
 use floodwall_host::SysRoot;
 use floodwall_model::Bytes;
 use floodwall_model::frame::Frame;
 use floodwall_model::units::parse_duration;
 use floodwall_record::Limits;
+use rustix::process::Signal;
 
 use crate::commands::frames::Frames;
 use crate::exit::Exit;
@@ -60,6 +62,9 @@ pub(crate) struct RecordArgs {
     /// Keep no more than this, all days together
     #[arg(long, value_name = "SIZE", default_value = "1GB")]
     keep_size: Bytes,
+    /// End with the process that has started this one: a guard
+    #[arg(long, hide = true)]
+    with_parent: bool,
 }
 
 fn interval(text: &str) -> Result<Duration, String> {
@@ -77,6 +82,15 @@ fn interval(text: &str) -> Result<Duration, String> {
 /// The directory can't be written, another recorder is there, the probe is lost.
 pub(crate) fn run(args: &RecordArgs) -> anyhow::Result<Exit> {
     let stop = signals::stop_flag()?;
+    if args.with_parent {
+        let parent = rustix::process::getppid();
+        rustix::process::set_parent_process_death_signal(Some(Signal::TERM))
+            .context("can't ask the kernel to end this process with the guard")?;
+        // It may have ended before that.
+        if rustix::process::getppid() != parent {
+            return Ok(Exit::Failed);
+        }
+    }
     let limits = Limits { days: args.keep_days, bytes: args.keep_size.0 };
     let mut keeper = Keeper::start(&args.dir, limits)?;
     let root = SysRoot::live()?;
