@@ -18,7 +18,7 @@
 //! learnt       what was learnt of devices, in a file that outlives boots
 //! restore      puts back what a dead worker has left behind
 //! socket       protocol, the guard's side (listener, serve) and the asker's (client)
-//! metrics      OpenMetrics (prometheus-client), over HTTP
+//! metrics      OpenMetrics (prometheus-client), over HTTP; its server also serves a recorder's
 //! connection   clients of socket and metrics, bounded in number and time; question: what they ask
 //! document     what a guard says of itself: status and history
 //! log          stderr, or systemd's journal
@@ -49,7 +49,8 @@ pub mod supervisor;
 mod unmounted;
 pub mod worker;
 
-pub use config::Flags;
+pub use config::{Flags, Listen};
 pub use error::DaemonError;
+pub use metrics::http::{Served, serve};
 // The law's constants that explain its status.
 pub use floodwall_guard::config::{BACKLOG, UNKNOWN_GOAL};

@@ -28,11 +28,12 @@ use floodwall_plant::{SourceKind, mount_points};
 use serde::{Deserialize, Serialize};
 use toml::{Spanned, Value};
 
+pub use self::values::Listen;
 use self::values::{
     HISTORY, SOCKET, check_names, flag, goal, history, listen, mode, names, record, socket_path,
     source, text,
 };
-pub(crate) use self::values::{Listen, Record};
+pub(crate) use self::values::Record;
 use crate::error::DaemonError;
 
 /// The configuration that is read where none is named.

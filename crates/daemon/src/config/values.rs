@@ -15,6 +15,8 @@ use toml::Value;
 pub(super) const SOCKET: &str = "/run/floodwall/guard.sock";
 /// A longer goal for one operation makes no sense: every device is faster without a guard.
 const MOST_GOAL: Duration = Duration::from_secs(60);
+/// Where a guard usually serves metrics.
+const METRICS_PORT: u16 = 9750;
 /// Decisions that are kept.
 pub(super) const HISTORY: usize = 1000;
 const MOST_HISTORY: usize = 100_000;
@@ -23,7 +25,7 @@ const LONGEST_SOCKET: usize = 107;
 
 /// Where metrics are served.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Listen {
+pub enum Listen {
     /// A port on loopback.
     Tcp(SocketAddr),
     /// A Unix socket.
@@ -51,6 +53,35 @@ pub(super) fn record(value: &Value) -> Result<Record, String> {
             "record = {value} is neither yes, no nor a directory; write record = true, or record = \
              \"/srv/recordings\""
         )),
+    }
+}
+
+impl Listen {
+    /// Reads `127.0.0.1:9750`, `[::1]:9750`, `unix:/path` or `/path`. The port, which the program
+    /// usually serves, is only for messages.
+    ///
+    /// # Errors
+    /// An address that is none or not on loopback, and a correction.
+    pub fn parse(text: &str, port: u16) -> Result<Self, String> {
+        if let Some(path) =
+            text.strip_prefix("unix:").or_else(|| text.starts_with('/').then_some(text))
+        {
+            return socket_path(path).map(Self::Unix).map_err(|why| format!("metrics: {why}"));
+        }
+        let address: SocketAddr = text.parse().map_err(|_| {
+            format!(
+                "metrics = {text} is no address; write 127.0.0.1:{port}, [::1]:{port} or \
+                unix:/run/floodwall/metrics.sock"
+            )
+        })?;
+        if !address.ip().is_loopback() {
+            return Err(format!(
+                "metrics = {text} could be reached from elsewhere, and nobody is asked who he is; \
+                 write 127.0.0.1:{} and put a proxy before it",
+                address.port()
+            ));
+        }
+        Ok(Self::Tcp(address))
     }
 }
 
@@ -120,24 +151,7 @@ pub(super) fn source(text: &str) -> Result<Option<String>, String> {
 }
 
 pub(super) fn listen(text: &str) -> Result<Listen, String> {
-    if let Some(path) = text.strip_prefix("unix:").or_else(|| text.starts_with('/').then_some(text))
-    {
-        return socket_path(path).map(Listen::Unix).map_err(|why| format!("metrics: {why}"));
-    }
-    let address: SocketAddr = text.parse().map_err(|_| {
-        format!(
-            "metrics = {text} is no address; write 127.0.0.1:9750, [::1]:9750 or \
-            unix:/run/floodwall/metrics.sock"
-        )
-    })?;
-    if !address.ip().is_loopback() {
-        return Err(format!(
-            "metrics = {text} could be reached from elsewhere, and nobody is asked who he is; \
-             write 127.0.0.1:{} and put a proxy before it",
-            address.port()
-        ));
-    }
-    Ok(Listen::Tcp(address))
+    Listen::parse(text, METRICS_PORT)
 }
 
 pub(super) fn socket_path(text: &str) -> Result<PathBuf, String> {

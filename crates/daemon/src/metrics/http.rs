@@ -1,24 +1,29 @@
-//! Metrics over HTTP/1, for Prometheus.
+//! Metrics over HTTP/1, for Prometheus: of a guard, and of a recorder.
 
 use std::io;
 use std::net::TcpListener;
-use std::sync::mpsc::Sender;
 
 use crate::config::Listen;
 use crate::connection::{Timed, accept, read_until};
 use crate::error::{DaemonError, Doing};
-use crate::question::{Answer, Ask, Question, ask};
 use crate::socket::listener::Socket;
 
 /// Bytes of an HTTP request's head; Prometheus' has 300.
 const MAX_HEAD: usize = 8192;
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Serves metrics. The returned socket keeps its name until dropped.
+/// Metrics that are served until the process ends. A Unix socket's name goes when this is dropped.
+pub struct Served(#[expect(dead_code, reason = "kept for its drop")] Option<Socket>);
+
+/// Serves an exposition in OpenMetrics' text format at `/metrics`. `metrics` makes it for each
+/// request, in a thread of the request's own; `None` has the client told to ask again.
 ///
 /// # Errors
 /// If the port or path can't be had.
-pub(crate) fn serve(listen: &Listen, asks: Sender<Ask>) -> Result<Option<Socket>, DaemonError> {
+pub fn serve(
+    listen: &Listen,
+    metrics: impl Fn() -> Option<String> + Clone + Send + 'static,
+) -> Result<Served, DaemonError> {
     let full = http("503 Service Unavailable", "text/plain", "too many are asking; try again\n");
     match listen {
         Listen::Tcp(address) => {
@@ -28,9 +33,9 @@ pub(crate) fn serve(listen: &Listen, asks: Sender<Ask>) -> Result<Option<Socket>
             accept(
                 move || listener.accept().map(|(stream, _)| stream),
                 full,
-                move |stream| answer_http(stream, &asks),
+                move |stream| answer_http(stream, &metrics),
             );
-            Ok(None)
+            Ok(Served(None))
         }
         Listen::Unix(path) => {
             let socket = Socket::bind(path)?;
@@ -38,22 +43,19 @@ pub(crate) fn serve(listen: &Listen, asks: Sender<Ask>) -> Result<Option<Socket>
             accept(
                 move || listener.accept().map(|(stream, _)| stream),
                 full,
-                move |stream| answer_http(stream, &asks),
+                move |stream| answer_http(stream, &metrics),
             );
-            Ok(Some(socket))
+            Ok(Served(Some(socket)))
         }
     }
 }
 
-fn answer_http<S: Timed>(stream: &mut S, asks: &Sender<Ask>) {
+fn answer_http<S: Timed>(stream: &mut S, metrics: impl Fn() -> Option<String>) {
     let is_head = |bytes: &[u8]| {
         bytes.windows(4).any(|w| w == b"\r\n\r\n") || bytes.windows(2).any(|w| w == b"\n\n")
     };
     let answer = match read_until(stream, MAX_HEAD, is_head) {
-        Ok(Some(head)) => respond(&head, || match ask(Question::Metrics, asks) {
-            Some(Answer::Text(text)) => Some(text),
-            _ => None,
-        }),
+        Ok(Some(head)) => respond(&head, metrics),
         Err(e) if e.kind() == io::ErrorKind::InvalidData => {
             http("431 Request Header Fields Too Large", "text/plain", "too long\n")
         }
@@ -78,11 +80,8 @@ fn respond(head: &[u8], metrics: impl FnOnce() -> Option<String>) -> String {
     match (method, path) {
         ("GET" | "HEAD", "/metrics") => {
             let Some(text) = metrics() else {
-                return http(
-                    "503 Service Unavailable",
-                    "text/plain",
-                    "the guard does not answer in time\n",
-                );
+                let why = "no answer in time; try again\n";
+                return http("503 Service Unavailable", "text/plain", why);
             };
             let whole = http("200 OK", OPENMETRICS, &text);
             if method == "HEAD" { whole[..whole.len() - text.len()].to_owned() } else { whole }
@@ -104,25 +103,14 @@ fn http(status: &str, kind: &str, body: &str) -> String {
 mod tests {
     use std::io::{Read, Write};
     use std::os::unix::net::UnixStream;
-    use std::sync::mpsc;
 
     use super::*;
-
-    /// A guard that has nothing to expose, on a socket.
-    fn guard(dir: &std::path::Path) -> Option<Socket> {
-        let (asks, asked) = mpsc::channel::<Ask>();
-        std::thread::spawn(move || {
-            for ask in asked {
-                let _ = ask.answer.try_send(Answer::Text("# EOF\n".into()));
-            }
-        });
-        serve(&Listen::Unix(dir.join("metrics.sock")), asks).unwrap()
-    }
 
     #[test]
     fn metrics_are_served_over_http_and_nothing_else_is() {
         let dir = tempfile::tempdir().unwrap();
-        let _socket = guard(dir.path());
+        let listen = Listen::Unix(dir.path().join("metrics.sock"));
+        let _served = serve(&listen, || Some("# EOF\n".to_owned())).unwrap();
         let mut stream = UnixStream::connect(dir.path().join("metrics.sock")).unwrap();
         stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
         let mut answer = String::new();
@@ -156,7 +144,7 @@ mod tests {
     fn a_port_that_is_taken_is_named() {
         let taken = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = taken.local_addr().unwrap();
-        let said = serve(&Listen::Tcp(address), mpsc::channel().0).err().unwrap().to_string();
+        let said = serve(&Listen::Tcp(address), || None).err().unwrap().to_string();
         assert_eq!(
             said,
             format!("can't serve metrics on {address}; name another port with metrics")

@@ -5,6 +5,7 @@ pub(crate) mod http;
 
 use std::fmt;
 use std::sync::atomic::AtomicU64;
+use std::sync::mpsc::Sender;
 
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{EncodeMetric, MetricEncoder, NoLabelSet};
@@ -16,6 +17,7 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 
 use crate::document::{Device, Status, TICK_BUCKETS_S, Ticks};
+use crate::question::{Answer, Ask, Question, ask};
 
 /// Before every name.
 const PREFIX: &str = "floodwall_guard";
@@ -76,6 +78,14 @@ fn counters(devices: &[Device], value: fn(&Device) -> u64) -> Family<Labels, Cou
         counters.get_or_create(&labels(device)).inc_by(value(device));
     }
     counters
+}
+
+/// Asks a guard's loop for its exposition.
+pub(crate) fn of_guard(asks: Sender<Ask>) -> impl Fn() -> Option<String> + Clone + Send {
+    move || match ask(Question::Metrics, &asks) {
+        Some(Answer::Text(text)) => Some(text),
+        _ => None,
+    }
 }
 
 /// The whole exposition.

@@ -124,7 +124,7 @@ struct Worker<'a> {
     stop: &'a AtomicBool,
     log: &'a Log,
     _socket: Socket,
-    _metrics: Option<Socket>,
+    _metrics: Option<metrics::http::Served>,
 }
 
 fn work(
@@ -146,7 +146,7 @@ fn work(
     let (sender, asks) = mpsc::channel();
     serve::serve(&socket, sender.clone())?;
     let metrics = match &settings.metrics {
-        Some(listen) => metrics::http::serve(listen, sender)?,
+        Some(listen) => Some(metrics::http::serve(listen, metrics::of_guard(sender))?),
         None => None,
     };
     let started = Instant::now();
