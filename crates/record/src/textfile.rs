@@ -1,0 +1,80 @@
+//! Metrics in a file, for the textfile collector of Prometheus' node_exporter.
+//!
+//! It reads `*.prom` files in Prometheus' text format, version 0.0.4 (`expfmt.TextParser` of
+//! prometheus/common). OpenMetrics is another format: there a counter's type belongs to its name
+//! without `_total`, and a type `info` makes the old parser refuse the whole file.
+
+use std::fmt::Write as _;
+use std::fs::Permissions;
+use std::io::{self, Write as _};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// For everybody to read: node_exporter is another user.
+const MODE: u32 = 0o644;
+
+/// A file that could not be written.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "can't write metrics to '{}'; name a file in the directory that node_exporter reads, such as \
+     /var/lib/prometheus/node-exporter/floodwall.prom", .path.display()
+)]
+pub struct TextfileError {
+    /// The file.
+    pub path: PathBuf,
+    /// Why.
+    pub source: io::Error,
+}
+
+/// Replaces a file by an exposition in OpenMetrics' text format, converted. A reader sees the old
+/// file or the new one, never a part. Nothing is synced: after a crash the next one replaces it.
+///
+/// # Errors
+/// If the directory does not take a file.
+pub fn write(path: &Path, exposition: &str) -> Result<(), TextfileError> {
+    let directory = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let replace = || -> io::Result<()> {
+        // The collector leaves out names that don't end in .prom.
+        let mut file = tempfile::Builder::new()
+            .prefix(".floodwall-")
+            .suffix(".tmp")
+            .permissions(Permissions::from_mode(MODE))
+            .tempfile_in(directory)?;
+        file.write_all(converted(exposition).as_bytes())?;
+        // A umask has no say in what another user has to read.
+        file.as_file().set_permissions(Permissions::from_mode(MODE))?;
+        file.persist(path)?;
+        Ok(())
+    };
+    replace().map_err(|source| TextfileError { path: path.to_owned(), source })
+}
+
+/// OpenMetrics' text format as Prometheus' older one.
+fn converted(exposition: &str) -> String {
+    let mut out = String::with_capacity(exposition.len());
+    let mut help = "";
+    for line in exposition.lines() {
+        if let Some(text) = line.strip_prefix("# HELP ") {
+            // Its name depends on the type, which follows.
+            help = text.split_once(' ').map_or("", |(_, help)| help);
+        } else if let Some((name, kind)) =
+            line.strip_prefix("# TYPE ").and_then(|text| text.split_once(' '))
+        {
+            let (suffix, kind) = match kind {
+                "counter" => ("_total", "counter"),
+                "info" => ("_info", "gauge"),
+                "unknown" => ("", "untyped"),
+                kind => ("", kind),
+            };
+            // A string takes every write.
+            let _ = write!(out, "# HELP {name}{suffix} {help}\n# TYPE {name}{suffix} {kind}\n");
+        } else if !line.starts_with('#') {
+            out.push_str(line);
+            out.push('\n');
+        }
+    }
+    out
+}
