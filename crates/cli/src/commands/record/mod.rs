@@ -9,7 +9,9 @@
 //! Files are written in a thread of their own: a write may have to wait for the very disk that is
 //! flooded, and the recorder goes on looking meanwhile.
 
+mod hook;
 mod keeper;
+mod outlets;
 
 use std::path::PathBuf;
 use std::time::Duration;
