@@ -19,9 +19,11 @@ pub struct Stall {
     /// Where its filesystems are mounted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub mounts: Vec<String>,
-    /// The processes that waited, the longest wait first.
+    /// The processes that waited, the longest wait first; at most 16. Any others are one more at
+    /// the end, with number 0.
     pub victims: Vec<Victim>,
-    /// The processes that flooded, those that dirtied most first; empty if none was seen.
+    /// The processes that flooded it, and those that had dirtied at least a tenth of its backlog,
+    /// those that dirtied most first; empty if none was seen. At most 16, others as with victims.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub floods: Vec<Flood>,
     /// The largest backlog.
@@ -35,6 +37,9 @@ pub struct Stall {
     /// The guard's state for the disk at its worst moment; absent without a guard.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub guard: Option<String>,
+    /// A victim still waited when the frames ended: it lasted at least so long.
+    #[serde(skip_serializing_if = "is_false")]
+    pub end_unseen: bool,
 }
 
 impl Stall {
@@ -88,4 +93,9 @@ pub struct Flood {
     pub dirtied_bytes: u64,
     /// Its largest share of the backlog, in percent.
     pub backlog_percent: Option<f32>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_false(value: &bool) -> bool {
+    !*value
 }

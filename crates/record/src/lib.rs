@@ -9,6 +9,7 @@
 
 pub mod metrics;
 pub mod moment;
+pub mod stall;
 mod store;
 pub mod textfile;
 
