@@ -69,6 +69,17 @@ impl Detector {
         Self::default()
     }
 
+    /// One that goes on after stalls that ended: none of its stalls begins before their ends.
+    #[must_use]
+    pub fn after<'a>(stalls: impl Iterator<Item = &'a Stall>) -> Self {
+        let mut detector = Self::default();
+        for stall in stalls {
+            let ended_ms = detector.ended.entry(stall.disk.clone()).or_default();
+            *ended_ms = stall.ended_unix_ms.max(*ended_ms);
+        }
+        detector
+    }
+
     /// Takes the next frame, and tells which stalls ended and began.
     pub fn frame(&mut self, frame: &Frame) -> Vec<Event> {
         let now = Window { at_ms: frame.at_unix_ms, length_ms: frame.window_ms };
@@ -108,10 +119,11 @@ impl Detector {
         self.episodes.is_empty()
     }
 
-    /// All stalls that ended before this moment have been told; `None` before the first frame.
+    /// All stalls of frames up to this moment have been told, and a new detector that goes on after
+    /// it would find the same; `None` before the first frame.
     #[must_use]
     pub fn settled_unix_ms(&self) -> Option<u64> {
-        let began = self.episodes.iter().map(Episode::began_ms).min();
+        let began = self.episodes.iter().map(|episode| episode.began_ms().saturating_sub(1)).min();
         let last_ms = self.last?.at_ms;
         Some(began.map_or(last_ms, |began| began.min(last_ms)))
     }

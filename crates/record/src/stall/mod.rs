@@ -1,18 +1,28 @@
 //! Stalls: found in frames, logged, and found again.
 //!
 //! ```text
-//! Frame ─▶ Detector ─▶ Event ─┬▶ metrics, alerts
-//!                             ├▶ journal: a message of systemd's journal
-//!                             └▶ Log: stalls.jsonl
+//! a recorder:  Frame ─▶ Watch { Detector } ─▶ Event ─┬▶ metrics, alerts
+//!                         │                          └▶ journal: systemd's, when it has ended
+//!                         └─▶ log: stalls.jsonl
+//! afterwards:  log, and frames where nothing watched ─▶ find ─▶ stalls, the night's page
 //! ```
 
 mod detector;
 mod episode;
+mod find;
+pub mod journal;
+mod log;
 mod parties;
+mod watch;
 
 pub use detector::{COUNTS_MS, Detector, Event, HOLE_WINDOWS, QUIET_MS};
 pub use episode::AUTHOR_PERCENT;
+pub use find::{Found, find};
+pub use log::LOG;
 pub use parties::KEPT;
+pub use watch::Watch;
 
+#[cfg(test)]
+mod found_tests;
 #[cfg(test)]
 mod tests;

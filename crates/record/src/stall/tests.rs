@@ -254,7 +254,7 @@ fn what_is_settled_lies_before_an_episode_that_goes_on() {
         detector.frame(&frame);
         settled.push(detector.settled_unix_ms().unwrap() - NIGHT_MS);
     }
-    assert_eq!(settled, [1_000, 1_700, 1_700, 1_700, 1_700, 6_000, 7_000]);
+    assert_eq!(settled, [1_000, 1_699, 1_699, 1_699, 1_699, 6_000, 7_000]);
 }
 
 /// A process of few, so that frames have the same ones.

@@ -1,0 +1,149 @@
+//! The stalls of a time: from the log where a recorder watched, else from the frames.
+//!
+//! ```text
+//! stalls.jsonl ─┬▶ stalls of watched times ─────────────────────┬▶ in order of their beginnings
+//!               └▶ times in which nothing watched ─▶ frames     │
+//!                                   Detector, the same law ◀────┘──▶
+//! ```
+//!
+//! This is the only way to stalls of the past: `stalls` and the night's page both take it, and so
+//! they say the same. A stall is told whole, even if it began before the time that was asked for or
+//! ended after it. So its figures do not depend on the question.
+
+use std::ops::Range;
+use std::path::Path;
+
+use floodwall_model::stall::Stall;
+
+use super::detector::{Detector, Event, QUIET_MS};
+use super::log::{self, Logged};
+use crate::store::{RecordError, Recording};
+
+/// Frames are read from so long before the time that was asked for, in milliseconds, and to so long
+/// after it: a wait that is seen late may have begun in that time. Where a stall goes on at an end,
+/// they are read from longer before, and further.
+const MARGIN_MS: u64 = 600_000;
+
+/// Stalls of the log that ended so long ago, in milliseconds, bound no later one.
+const REACH_MS: u64 = 86_400_000;
+
+/// Stalls, and what is known about them.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// In the order of their beginnings.
+    pub stalls: Vec<Stall>,
+    /// The first and the last moment that frames or log know, in milliseconds since 1970; `None` if
+    /// nothing was recorded.
+    pub known: Option<(u64, u64)>,
+    /// Frames and lines of the log that could not be read.
+    pub damaged: u64,
+}
+
+/// The stalls that overlap a time, in milliseconds since 1970.
+///
+/// # Errors
+/// If the recording or its log can't be read.
+pub fn find(directory: &Path, from_ms: u64, to_ms: u64) -> Result<Found, RecordError> {
+    let mut recording = Recording::open(directory)?;
+    let frames = recording.span()?;
+    let logged = log::read(directory, from_ms.saturating_sub(REACH_MS))?;
+    let mut stalls = logged.stalls.clone();
+    if let Some((first_ms, last_ms)) = frames {
+        let asked = from_ms..to_ms;
+        for gap in gaps(&logged.watched, first_ms.saturating_sub(1)..last_ms) {
+            let found = in_frames(&mut recording, &logged, &gap, &asked)?;
+            found.into_iter().for_each(|stall| add(&mut stalls, stall, logged.stalls.len()));
+        }
+    }
+    stalls.retain(|stall| stall.ended_unix_ms >= from_ms && stall.began_unix_ms < to_ms);
+    stalls.sort_by(|a, b| (a.began_unix_ms, &a.disk).cmp(&(b.began_unix_ms, &b.disk)));
+    let watched = logged.watched.iter().map(|time| (time.start, time.end));
+    let all = watched.chain(frames).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+    Ok(Found { stalls, known: all, damaged: recording.damage().frames + logged.damaged })
+}
+
+/// Adds a stall of frames to those of the log, which come first.
+fn add(stalls: &mut Vec<Stall>, stall: Stall, logged: usize) {
+    let of_log = stalls.iter_mut().take(logged).filter(|other| other.disk == stall.disk);
+    for other in of_log {
+        let ends = |one: &Stall| (one.began_unix_ms, one.ended_unix_ms);
+        if ends(other) == ends(&stall) {
+            // The log has lost its last line, which said that this time was watched.
+            return;
+        }
+        // A recorder was killed within it. The next one saw a wait that had begun before.
+        if other.ended_unix_ms > stall.ended_unix_ms {
+            other.began_unix_ms = other.began_unix_ms.max(stall.ended_unix_ms);
+        }
+    }
+    stalls.push(stall);
+}
+
+/// The parts of a time that were not watched. As with watched times, a frame at the beginning of
+/// one does not belong to it, and one at the end does.
+fn gaps(watched: &[Range<u64>], all: Range<u64>) -> Vec<Range<u64>> {
+    let mut watched = watched.to_vec();
+    watched.sort_by_key(|time| time.start);
+    let mut gaps = Vec::new();
+    let mut from = all.start;
+    for time in watched {
+        if time.start > from {
+            gaps.push(from..time.start.min(all.end));
+        }
+        from = from.max(time.end);
+        if from >= all.end {
+            return gaps;
+        }
+    }
+    gaps.push(from..all.end);
+    gaps
+}
+
+/// The stalls of a gap, as far as they overlap the time that was asked for.
+fn in_frames(
+    recording: &mut Recording,
+    logged: &Logged,
+    gap: &Range<u64>,
+    asked: &Range<u64>,
+) -> Result<Vec<Stall>, RecordError> {
+    if gap.end < asked.start || gap.start >= asked.end {
+        return Ok(Vec::new());
+    }
+    let mut margin_ms = MARGIN_MS;
+    loop {
+        let from_ms = asked.start.saturating_sub(margin_ms).max(gap.start);
+        let before = logged.stalls.iter().filter(|stall| stall.ended_unix_ms <= gap.start);
+        let found = detect(recording, Detector::after(before), from_ms..gap.end, asked.end)?;
+        // A stall that goes on at the beginning has begun before.
+        let is_cut = |stall: &Stall| stall.began_unix_ms <= from_ms + QUIET_MS;
+        if from_ms == gap.start || !found.iter().any(is_cut) {
+            return Ok(found);
+        }
+        margin_ms = margin_ms.saturating_mul(8);
+    }
+}
+
+/// The stalls in frames after the beginning of a time and up to its end, but not beyond a moment
+/// after which no victim is seen.
+fn detect(
+    recording: &mut Recording,
+    mut detector: Detector,
+    time: Range<u64>,
+    until_ms: u64,
+) -> Result<Vec<Stall>, RecordError> {
+    let mut events = Vec::new();
+    for frame in recording.between(time.start.saturating_add(1), time.end.saturating_add(1)) {
+        let frame = frame?;
+        let is_past = frame.at_unix_ms >= until_ms.saturating_add(MARGIN_MS);
+        if is_past && detector.is_quiet() {
+            break;
+        }
+        events.extend(detector.frame(&frame));
+    }
+    events.extend(detector.finish());
+    let ended = events.into_iter().filter_map(|event| match event {
+        Event::Ended(stall) => Some(stall),
+        Event::Began(_) => None,
+    });
+    Ok(ended.collect())
+}
