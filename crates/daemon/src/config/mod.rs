@@ -29,11 +29,11 @@ use serde::{Deserialize, Serialize};
 use toml::{Spanned, Value};
 
 pub use self::values::Listen;
+pub(crate) use self::values::Record;
 use self::values::{
     HISTORY, SOCKET, check_names, flag, goal, history, listen, mode, names, record, socket_path,
     source, text,
 };
-pub(crate) use self::values::Record;
 use crate::error::DaemonError;
 
 /// The configuration that is read where none is named.

@@ -1,9 +1,10 @@
 //! `floodwall record`: keeps what `watch` shows, for days.
 //!
 //! ```text
-//! Frames ─ a window ─▶ Frame ─▶ keeper's thread ─▶ daily files
-//!    ▲                   │
-//!    └── 1 s, while a process waits long ◀┘ else 5 s
+//! Frames ─ a window ─▶ Frame ─┬▶ keeper's thread ─▶ daily files, stall log
+//!    ▲                        ├▶ outlets: metrics
+//!    └─ 1 s while a process ◀─┤
+//!       waits long, else 5 s  └▶ Detector ─▶ stall ─▶ outlets: metrics, command
 //! ```
 //!
 //! Files are written in a thread of their own: a write may have to wait for the very disk that is
@@ -22,12 +23,14 @@ use floodwall_model::Bytes;
 use floodwall_model::frame::Frame;
 use floodwall_model::units::parse_duration;
 use floodwall_record::Limits;
+use floodwall_record::stall::{Detector, Event};
 use rustix::process::Signal;
 
 use crate::commands::frames::Frames;
 use crate::exit::Exit;
 use crate::{output, signals};
 use keeper::Keeper;
+use outlets::{OutletArgs, Outlets};
 
 /// Where recordings are kept.
 pub(crate) const DIRECTORY: &str = "/var/log/floodwall";
@@ -64,6 +67,8 @@ pub(crate) struct RecordArgs {
     /// Keep no more than this, all days together
     #[arg(long, value_name = "SIZE", default_value = "1GB")]
     keep_size: Bytes,
+    #[command(flatten)]
+    outlets: OutletArgs,
     /// End with the process that has started this one: a guard
     #[arg(long, hide = true)]
     with_parent: bool,
@@ -95,22 +100,40 @@ pub(crate) fn run(args: &RecordArgs) -> anyhow::Result<Exit> {
     }
     let limits = Limits { days: args.keep_days, bytes: args.keep_size.0 };
     let mut keeper = Keeper::start(&args.dir, limits)?;
+    let outlets = Outlets::open(&args.outlets, say)?;
+    let mut detector = Detector::new();
     let root = SysRoot::live()?;
     let mut frames = Frames::open(&root)?;
-    output::notice(&format!("floodwall: recording in '{}'", args.dir.display()));
+    say(&format!("recording in '{}'", args.dir.display()));
     let mut since_wait = CALM;
     loop {
         let window = if since_wait < CALM { CLOSE.min(args.interval) } else { args.interval };
         let Some(frame) = frames.next(window, &stop)? else { break };
         since_wait = if waits(&frame) { Duration::ZERO } else { since_wait + window };
-        for line in keeper.keep(frame) {
-            output::notice(&format!("floodwall: {line}"));
+        outlets.frame(&frame);
+        tell(&detector.frame(&frame), &outlets);
+        let said = keeper.keep(frame);
+        outlets.frames_lost(said.lost);
+        said.lines.iter().for_each(|line| say(line));
+    }
+    tell(&detector.finish(), &outlets);
+    keeper.finish().lines.iter().for_each(|line| say(line));
+    Ok(Exit::Done)
+}
+
+/// A line of the log.
+fn say(line: &str) {
+    output::notice(&format!("floodwall: {line}"));
+}
+
+/// Tells of stalls that began and ended.
+fn tell(events: &[Event], outlets: &Outlets) {
+    for event in events {
+        match event {
+            Event::Began(stall) => outlets.stall_began(stall),
+            Event::Ended(stall) => outlets.stall_ended(stall),
         }
     }
-    for line in keeper.finish() {
-        output::notice(&format!("floodwall: {line}"));
-    }
-    Ok(Exit::Done)
 }
 
 /// Whether a process waits long.
