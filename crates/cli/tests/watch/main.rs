@@ -1,0 +1,51 @@
+//! `floodwall watch` and `record` behind the real kernel: who did what to which disk, held against
+//! fio's own figures; and the screen in a real terminal (tmux). What a machine lacks is reported as
+//! ignored, with the reason.
+//!
+//! ```text
+//! loop devices ─ fio, dd … of known rates ─▶ floodwall record ─▶ frames ─┐
+//!                     └─ their own reports ──────────────────────────────┴▶ the same?
+//! tmux ─ keys ─▶ floodwall watch --sim ─▶ captured screens
+//! ```
+
+mod attribution;
+mod latencies;
+mod pairs;
+mod recorder;
+mod terminal;
+
+use floodwall_testing::process::Watchdog;
+use floodwall_testing::{lacks, run_alone};
+
+pub(crate) const FLOODWALL: &str = env!("CARGO_BIN_EXE_floodwall");
+/// Seconds after which a test hangs.
+const HANGS_S: u64 = 420;
+
+/// A test, and what it needs.
+pub(crate) struct Test {
+    name: &'static str,
+    needs: &'static [&'static str],
+    body: fn() -> Result<(), String>,
+}
+
+fn main() {
+    let test = |test: &'static Test| {
+        let missing = || lacks(test.needs).or_else(|| (test.needs.contains(&"fio")).then(blind)?);
+        floodwall_testing::test(test.name, missing, || {
+            let _watchdog = Watchdog::new(test.name, HANGS_S, || ());
+            (test.body)()
+        })
+    };
+    let tests = [attribution::TESTS, latencies::TESTS, terminal::TESTS];
+    run_alone(tests.into_iter().flatten().map(test).collect())
+}
+
+/// Why waits can't be seen here; `None` if they can.
+fn blind() -> Option<String> {
+    let mut command = std::process::Command::new(FLOODWALL);
+    command.args(["probe", "--count", "1", "--interval", "100ms", "--json"]);
+    let output = floodwall_testing::process::output(&mut command).ok()?;
+    let sees = floodwall_testing::process::text(&output.stdout).contains("\"source\":\"bpf\"")
+        || floodwall_testing::process::text(&output.stdout).contains("\"source\":\"perf\"");
+    (!sees).then(|| "the kernel lets no tracepoint be used".to_owned())
+}
