@@ -1,106 +1,68 @@
-//! The screen: its state, and the calls that change, draw and ask it.
+//! The screen: the calls that the program around it makes.
 
 use floodwall_model::frame::Frame;
 use floodwall_model::printable::printable;
-use jiff::tz::TimeZone;
-use ratatui::crossterm::event::{KeyCode, KeyEvent};
+use ratatui::crossterm::event::KeyEvent;
 
 use crate::command::Command;
-use crate::theme::Look;
-
-/// Where the frames come from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// This machine, now.
-    Live,
-    /// A simulated machine. No action runs: it would change the real one.
-    Simulated,
-    /// A recording. No action runs.
-    Replay,
-}
-
-/// What a screen is made with.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// What the terminal can show.
-    pub look: Look,
-    /// The zone of the times that are shown.
-    pub zone: TimeZone,
-    /// Where the frames come from.
-    pub mode: Mode,
-    /// Show this disk alone, by the kernel's name.
-    pub device: Option<String>,
-    /// Whether the user is root: only root can take the actions.
-    pub is_root: bool,
-}
+use crate::keys;
+use crate::state::{Options, State, View};
+use crate::view;
 
 /// The screen.
 #[derive(Debug)]
 pub struct Screen {
-    options: Options,
-    frame: Option<Frame>,
-    message: Option<String>,
-    is_paused: bool,
+    state: State,
 }
 
 impl Screen {
     /// A screen that has no frame yet.
     #[must_use]
     pub fn new(options: Options) -> Self {
-        Self { options, frame: None, message: None, is_paused: false }
+        Self { state: State::new(options) }
     }
 
     /// Takes the newest frame. A paused screen keeps it and shows it later; a replay shows each.
     pub fn push(&mut self, frame: Frame) {
-        self.frame = Some(frame);
+        self.state.history.push(frame);
     }
 
     /// Takes these frames in the place of all others: a replay has jumped. The last one is shown,
-    /// and those before it are its history.
+    /// and those before it are its history. Frames have to be in the order of their times.
     pub fn replace(&mut self, frames: Vec<Frame>) {
-        self.frame = frames.into_iter().next_back();
+        self.state.history.replace(frames);
     }
 
-    /// Whether the user has stopped the screen. A replay does not go on by itself meanwhile.
+    /// Whether the user has stopped the screen. A replay does not go on by itself meanwhile; steps
+    /// and jumps stop it, too.
     #[must_use]
     pub fn is_paused(&self) -> bool {
-        self.is_paused
+        self.state.shown.is_paused
     }
 
     /// Shows a line until the next key: a command's result, an error, a recording's end.
     pub fn say(&mut self, text: String) {
-        self.message = Some(text);
+        self.state.shown.message = Some(printable(&text).into_owned());
     }
 
     /// Shows a page of text that can be scrolled.
     pub fn show_text(&mut self, title: String, text: String) {
-        let _ = (title, text);
+        self.state.shown.views.push(View::Page(title, text, 0));
     }
 
     /// Takes the names of the files that a process has open, or why they can't be told: the answer
     /// to [`Command::Files`].
     pub fn tell_files(&mut self, pid: u32, files: Result<Vec<String>, String>) {
-        let _ = (pid, files);
+        self.state.shown.files = Some((pid, files));
     }
 
     /// Takes a key, and tells what it asks of the program.
     pub fn key(&mut self, key: KeyEvent) -> Option<Command> {
-        self.message = None;
-        match key.code {
-            KeyCode::Char('q') => Some(Command::Quit),
-            KeyCode::Char(' ') => {
-                self.is_paused = !self.is_paused;
-                None
-            }
-            _ => None,
-        }
+        keys::key(&mut self.state, key)
     }
 
     /// Draws the screen.
     pub fn draw(&mut self, frame: &mut ratatui::Frame<'_>) {
-        let _ = &self.options;
-        let disks = self.frame.iter().flat_map(|frame| &frame.disks);
-        let names: Vec<String> = disks.map(|disk| printable(&disk.name).into_owned()).collect();
-        frame.render_widget(names.join(" "), frame.area());
+        view::draw(&mut self.state, frame);
     }
 }

@@ -1,0 +1,110 @@
+//! Prints the screen of a made-up machine as text with ANSI colours, to be looked at.
+//!
+//! ```text
+//! cargo run -p floodwall-screen --example shot -- 120x40 [quiet|stall|no-root|disks] [KEYS] [OPTIONS]
+//! ```
+//!
+//! KEYS are typed one after another: `e` and the like for themselves, `⏎` Enter, `⇥` Tab, `↓` Down.
+//! Options: `--ascii`, `--16`, `--mono`, `--replay`, `--user`.
+#![expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_macros,
+    reason = "a program for a terminal"
+)]
+#![expect(clippy::unwrap_used, reason = "it ends with the mistake")]
+
+#[path = "../tests/it/fixtures.rs"]
+mod fixtures;
+
+use floodwall_screen::{Colours, Look, Mode, Options, Screen};
+use jiff::tz::TimeZone;
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::buffer::{Buffer, CellWidth};
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui::style::{Color, Modifier};
+
+fn main() {
+    let (options, words): (Vec<String>, Vec<String>) =
+        std::env::args().skip(1).partition(|word| word.starts_with("--"));
+    let is_set = |name: &str| options.iter().any(|option| option == name);
+    let size = words.first().map_or("120x40", String::as_str);
+    let (width, height) = size.split_once('x').unwrap();
+    let colours = match (is_set("--mono"), is_set("--16")) {
+        (true, _) => Colours::None,
+        (false, true) => Colours::Sixteen,
+        (false, false) => Colours::Okabe,
+    };
+    let mut screen = Screen::new(Options {
+        look: Look { colours, ascii: is_set("--ascii") },
+        zone: TimeZone::UTC,
+        mode: if is_set("--replay") { Mode::Replay } else { Mode::Live },
+        device: None,
+        is_root: !is_set("--user"),
+    });
+    let machine = words.get(1).map_or("stall", String::as_str);
+    screen.replace(fixtures::by_name(machine).unwrap());
+    for key in words.get(2).map_or("", String::as_str).chars() {
+        let code = match key {
+            '⏎' => KeyCode::Enter,
+            '⇥' => KeyCode::Tab,
+            '↓' => KeyCode::Down,
+            key => KeyCode::Char(key),
+        };
+        screen.key(KeyEvent::new(code, KeyModifiers::NONE));
+    }
+    let backend = TestBackend::new(width.parse().unwrap(), height.parse().unwrap());
+    let mut terminal = Terminal::new(backend).unwrap();
+    terminal.draw(|frame| screen.draw(frame)).unwrap();
+    print!("{}", ansi(terminal.backend().buffer()));
+}
+
+/// A buffer as text with escapes of colours.
+fn ansi(buffer: &Buffer) -> String {
+    let mut out = String::new();
+    for y in 0..buffer.area.height {
+        let mut last = None;
+        let mut skip = 0;
+        for x in 0..buffer.area.width {
+            let cell = &buffer[(x, y)];
+            if skip > 0 {
+                skip -= 1;
+                continue;
+            }
+            let style = (cell.fg, cell.bg, cell.modifier);
+            if last != Some(style) {
+                out.push_str("\u{1b}[0");
+                for (modifier, code) in
+                    [(Modifier::BOLD, ";1"), (Modifier::DIM, ";2"), (Modifier::REVERSED, ";7")]
+                {
+                    if cell.modifier.contains(modifier) {
+                        out.push_str(code);
+                    }
+                }
+                out.push_str(&colour(cell.fg, 30));
+                out.push_str(&colour(cell.bg, 40));
+                out.push('m');
+                last = Some(style);
+            }
+            out.push_str(cell.symbol());
+            skip = cell.cell_width().saturating_sub(1);
+        }
+        out.push_str("\u{1b}[0m\n");
+    }
+    out
+}
+
+fn colour(colour: Color, base: u8) -> String {
+    match colour {
+        Color::Indexed(index) => format!(";{};5;{index}", base + 8),
+        Color::Black => format!(";{base}"),
+        Color::Green => format!(";{}", base + 2),
+        Color::Yellow => format!(";{}", base + 3),
+        Color::Blue => format!(";{}", base + 4),
+        Color::Cyan => format!(";{}", base + 6),
+        Color::Gray => format!(";{}", base + 7),
+        Color::LightRed => format!(";{}", base + 61),
+        Color::White => format!(";{}", base + 67),
+        _ => String::new(),
+    }
+}

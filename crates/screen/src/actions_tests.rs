@@ -1,0 +1,1 @@
+//! Actions: what they ask, and what they refuse.

@@ -1,0 +1,26 @@
+//! A screen too small for a view: the sentence, and how much larger it has to be.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+use super::parts::{self, plain, put, take_below};
+use crate::sentence;
+use crate::state::State;
+
+/// Draws it. `least` is the width and height that a view needs.
+pub(super) fn draw(state: &State, buffer: &mut Buffer, mut area: Rect, least: (u16, u16)) {
+    let options = &state.options;
+    let look = options.look;
+    let last = take_below(&mut area, 1);
+    let text = format!("needs {} x {}, has {} x {}", least.0, least.1, last.width, area.height + 1);
+    put(buffer, last, look, &text, look.warning());
+    match state.history.shown() {
+        Some(frame) => {
+            let words = sentence::of_machine(frame, options.device.as_deref(), look);
+            parts::sentence(buffer, area, look, words);
+        }
+        None => {
+            plain(buffer, area, look, "Looking.", look.strong());
+        }
+    }
+}
