@@ -29,6 +29,7 @@ mod headline;
 pub mod html;
 pub mod keep;
 pub mod live;
+mod local_time;
 pub mod manual;
 pub mod markdown;
 pub mod numbers;
@@ -38,6 +39,7 @@ pub mod repeat;
 pub mod schema;
 pub mod seeks;
 pub mod sheet;
+pub mod stalls;
 pub mod status;
 pub mod study;
 #[cfg(test)]

@@ -1,0 +1,126 @@
+//! A stall in a sentence: when, who waited for what, who flooded, how much was dirty.
+
+use floodwall_model::printable::printable;
+use floodwall_model::stall::{Flood, Stall, Victim};
+use floodwall_model::units::{Bytes, Rate};
+use floodwall_model::workload::Workload;
+use jiff::tz::TimeZone;
+
+use crate::local_time::{date_time, length};
+use crate::numbers::{duration_us, percent};
+
+/// Mount points that are named; a disk may have dozens.
+const MOUNTS: usize = 2;
+
+/// `2026-11-27 03:10:12, for 41.0 s: postgres (812, postgresql.service) waited up to 3.20 s for
+/// fsync on sda (/srv), because cp (4711, backup.service) dirtied 12 GB; 4.1 GB were dirty, 34.0 s
+/// of draining at 120 MB/s`. One line without unsafe characters, without an end.
+#[must_use]
+pub fn sentence(stall: &Stall, zone: &TimeZone) -> String {
+    let lasted = length(stall.lasted_ms());
+    let sentence = format!(
+        "{}, for {}{lasted}: {}, {}{}",
+        date_time(stall.began_unix_ms, zone),
+        if stall.end_unseen { "at least " } else { "" },
+        waited(stall),
+        because(stall),
+        backlog(stall),
+    );
+    printable(&sentence).into_owned()
+}
+
+fn waited(stall: &Stall) -> String {
+    let on = place(stall);
+    match stall.victims.first() {
+        Some(victim) => {
+            let call = victim.call.as_deref().map(|call| format!("{} on ", what(call)));
+            let more = more(stall.victims.iter().skip(1).map(|victim| victim.pid));
+            format!(
+                "{}{more} waited up to {} for {}{on}",
+                who(victim.pid, &victim.name, &victim.workload),
+                duration_us(victim.slowest_us as f64),
+                call.unwrap_or_default(),
+            )
+        }
+        None => format!("processes waited for {on}"),
+    }
+}
+
+fn because(stall: &Stall) -> String {
+    let Some(flood) = stall.floods.first() else { return "and no flood was seen".to_owned() };
+    let rest = stall.floods.get(1..).unwrap_or_default();
+    let others = rest.iter().map(|flood| flood.dirtied_bytes).fold(0, u64::saturating_add);
+    let more = match others {
+        0 => String::new(),
+        bytes => format!(" and others {}", Bytes(bytes)),
+    };
+    format!("because {}{more}", dirtied(flood, stall.victims.first()))
+}
+
+fn dirtied(flood: &Flood, victim: Option<&Victim>) -> String {
+    let who = match victim.filter(|victim| victim.pid == flood.pid && flood.pid != 0) {
+        Some(_) => "other threads of it".to_owned(),
+        None => who(flood.pid, &flood.name, &flood.workload),
+    };
+    match (flood.dirtied_bytes, flood.backlog_percent) {
+        (0, Some(share)) => {
+            format!(
+                "{who} had dirtied {} % of the backlog before",
+                percent(f64::from(share) / 100.0)
+            )
+        }
+        (bytes, _) => format!("{who} dirtied {}", Bytes(bytes)),
+    }
+}
+
+fn backlog(stall: &Stall) -> String {
+    let Some(bytes) = stall.backlog_bytes else { return String::new() };
+    let drained = match (stall.drain_ms, stall.drain_bytes_per_s) {
+        (Some(ms), Some(rate)) => {
+            format!(", {} of draining at {}", length(ms), Rate(rate as f64))
+        }
+        (Some(ms), None) => format!(", {} of draining", length(ms)),
+        _ => String::new(),
+    };
+    format!("; {} were dirty{drained}", Bytes(bytes))
+}
+
+/// `sda (/srv, /home, ...)`.
+fn place(stall: &Stall) -> String {
+    let mut mounts: Vec<&str> = stall.mounts.iter().take(MOUNTS).map(String::as_str).collect();
+    if stall.mounts.len() > MOUNTS {
+        mounts.push("...");
+    }
+    match mounts.is_empty() {
+        true => stall.disk.clone(),
+        false => format!("{} ({})", stall.disk, mounts.join(", ")),
+    }
+}
+
+/// `fsync`, or reads.
+pub(super) fn what(call: &str) -> &str {
+    if call == "read" { "reads" } else { call }
+}
+
+/// `postgres (812, postgresql.service)`; of all that are not told apart the name alone.
+pub(super) fn who(pid: u32, name: &str, workload: &Workload) -> String {
+    if pid == 0 {
+        return name.to_owned();
+    }
+    let workload = workload.label().map_or_else(String::new, |label| format!(", {label}"));
+    format!("{name} ({pid}{workload})")
+}
+
+/// ` and 3 more`; nothing if there are no more.
+pub(super) fn more(pids: impl Iterator<Item = u32>) -> String {
+    let (mut told_apart, mut are_all) = (0, true);
+    for pid in pids {
+        told_apart += usize::from(pid != 0);
+        are_all &= pid != 0;
+    }
+    match (told_apart, are_all) {
+        (0, true) => String::new(),
+        (more, true) => format!(" and {more} more"),
+        (more, false) => format!(" and more than {more} others"),
+    }
+}

@@ -1,0 +1,167 @@
+//! Stalls as people and programs read them.
+
+use floodwall_model::stall::{Flood, Stall, Victim};
+use floodwall_model::workload::Workload;
+use jiff::tz::TimeZone;
+
+use super::*;
+use crate::status::Style;
+
+/// 03:10:12 in Berlin.
+const NIGHT_MS: u64 = 1_795_745_412_000;
+
+fn berlin() -> TimeZone {
+    TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3").unwrap()
+}
+
+fn unit(name: &str) -> Workload {
+    Workload { unit: Some(name.into()), ..Workload::default() }
+}
+
+pub(crate) fn stall() -> Stall {
+    Stall {
+        began_unix_ms: NIGHT_MS,
+        ended_unix_ms: NIGHT_MS + 41_000,
+        worst_unix_ms: NIGHT_MS + 30_000,
+        disk: "sda".into(),
+        mounts: vec!["/var/lib/postgresql".into()],
+        victims: vec![Victim {
+            pid: 812,
+            name: "postgres".into(),
+            workload: unit("postgresql.service"),
+            call: Some("fsync".into()),
+            slowest_us: 3_200_000,
+            waited_us: 39_000_000,
+            count: 14,
+        }],
+        floods: vec![Flood {
+            pid: 4711,
+            name: "cp".into(),
+            workload: unit("backup.service"),
+            dirtied_bytes: 12_000_000_000,
+            backlog_percent: Some(93.0),
+        }],
+        backlog_bytes: Some(4_100_000_000),
+        drain_ms: Some(34_167),
+        drain_bytes_per_s: Some(120_000_000),
+        ..Stall::default()
+    }
+}
+
+/// One that was cut off, of processes that bite.
+fn other() -> Stall {
+    let victim = Victim { pid: 9, name: "\u{1b}[31mred\n".into(), ..Victim::default() };
+    let others = Victim { name: "others".into(), ..Victim::default() };
+    Stall {
+        began_unix_ms: NIGHT_MS + 3_600_000,
+        ended_unix_ms: NIGHT_MS + 3_602_500,
+        worst_unix_ms: NIGHT_MS + 3_602_000,
+        disk: "nvme0n1".into(),
+        victims: vec![Victim { slowest_us: 1_100_000, ..victim.clone() }, victim, others],
+        end_unseen: true,
+        ..Stall::default()
+    }
+}
+
+fn listing<'a>(stalls: &'a [Stall], zone: &'a TimeZone) -> Listing<'a> {
+    Listing {
+        stalls,
+        from_unix_ms: NIGHT_MS - 86_400_000,
+        to_unix_ms: NIGHT_MS + 86_400_000,
+        disk: None,
+        known: Some((NIGHT_MS - 90_000_000, NIGHT_MS + 90_000_000)),
+        damaged: 0,
+        zone,
+    }
+}
+
+#[test]
+fn a_sentence_says_who_and_why() {
+    assert_eq!(
+        sentence(&stall(), &berlin()),
+        "2026-11-27 03:10:12, for 41.0 s: postgres (812, postgresql.service) waited up to 3.20 s \
+         for fsync on sda (/var/lib/postgresql), because cp (4711, backup.service) dirtied 12 GB; \
+         4100 MB were dirty, 34.2 s of draining at 120 MB/s"
+    );
+    assert_eq!(
+        sentence(&other(), &berlin()),
+        r"2026-11-27 04:10:12, for at least 2.50 s: \u{1b}[31mred\u{a} (9) and more than 1 others waited up to 1.10 s for nvme0n1, and no flood was seen"
+    );
+}
+
+#[test]
+fn a_flood_may_be_over_or_be_the_victim_itself() {
+    let mut gone = stall();
+    gone.floods[0].dirtied_bytes = 0;
+    let said = sentence(&gone, &berlin());
+    let part = "because cp (4711, backup.service) had dirtied 93 % of the backlog before; 4100 MB";
+    assert!(said.contains(part), "{said}");
+
+    let mut own = stall();
+    own.floods[0].pid = 812;
+    own.floods.push(Flood { pid: 3, dirtied_bytes: 64 << 20, ..Flood::default() });
+    let said = sentence(&own, &berlin());
+    let part = "because other threads of it dirtied 12 GB and others 64 MiB; ";
+    assert!(said.contains(part), "{said}");
+}
+
+#[test]
+fn the_table_fits_and_ends_with_sums() {
+    let zone = berlin();
+    let stalls = [stall(), other(), Stall { disk: "sdb".into(), ..stall() }];
+    let at = |width| text(&listing(&stalls, &zone), Style { color: false, width });
+    for width in [60, 80, 100, 140] {
+        let widest = at(width).lines().map(|line| line.chars().count()).max();
+        assert!(widest <= Some(width.max(70)), "{width}: {widest:?}\n{}", at(width));
+    }
+    insta::assert_snapshot!("stalls_80", at(80));
+    insta::assert_snapshot!("stalls_180", at(180));
+}
+
+#[test]
+fn no_stall_is_a_sentence_that_says_what_was_recorded() {
+    let zone = berlin();
+    let none = Listing { disk: Some("sda"), ..listing(&[], &zone) };
+    insta::assert_snapshot!(text(&none, Style::default()), @r"
+    No stall of sda from 2026-11-26 03:10:12 to 2026-11-28 03:10:12.
+    Recordings exist from 2026-11-26 02:10:12 to 2026-11-28 04:10:12.
+    ");
+    insta::assert_snapshot!(nothing_recorded(Style::default()), @r"
+    Nothing has been recorded, so no stall is known. 'floodwall record' records this machine; as a
+    service it does so always.
+    ");
+}
+
+#[test]
+fn a_recording_that_begins_later_is_said_beside_stalls_too() {
+    let zone = berlin();
+    let stalls = [stall()];
+    let whole = listing(&stalls, &zone);
+    let says = |listing: &Listing<'_>| text(listing, Style::default()).contains("Recordings exist");
+    assert!(!says(&whole));
+    assert!(says(&Listing { known: Some((NIGHT_MS - 1, NIGHT_MS)), ..whole }));
+}
+
+#[test]
+fn sums_are_those_of_the_stalls() {
+    let mut more = other();
+    more.floods = vec![Flood { name: "dd".into(), ..Flood::default() }];
+    let totals = Totals::of(&[stall(), stall(), more]);
+    assert_eq!((totals.stalls, totals.stalled_ms, totals.slowest_us), (3, 84_500, 3_200_000));
+    assert_eq!(totals.worst_unix_ms, Some(NIGHT_MS + 30_000));
+    assert_eq!(totals.most_frequent_flood.as_deref(), Some("cp (backup.service)"));
+    assert_eq!(totals.most_frequent_flood_stalls, 2);
+    assert_eq!(Totals::of(&[]), Totals::default());
+}
+
+#[test]
+fn json_holds_the_stalls_as_they_are_stored() {
+    let zone = berlin();
+    let stalls = [stall(), other()];
+    let document: serde_json::Value =
+        serde_json::from_str(&json(&listing(&stalls, &zone)).unwrap()).unwrap();
+    assert_eq!(document["schema"], SCHEMA);
+    assert_eq!(document["stalls"], serde_json::to_value(&stalls).unwrap());
+    assert_eq!(document["totals"]["stalled_ms"], 43_500);
+    assert_eq!(document["recorded_from_unix_ms"], NIGHT_MS - 90_000_000);
+}
