@@ -52,6 +52,30 @@ pub struct Frame {
     pub lost_events: u64,
 }
 
+/// Between two frames more time than so many windows is a hole: the machine slept, or nothing was
+/// recorded. A window that is late by itself is longer, and leaves no hole.
+pub const HOLE_WINDOWS: u64 = 3;
+
+/// A hole is not shorter than so many windows of a second, however short the windows are.
+const LEAST_WINDOW_MS: u64 = 1_000;
+
+impl Frame {
+    /// When its window began, in milliseconds since 1970.
+    #[must_use]
+    pub fn began_unix_ms(&self) -> u64 {
+        self.at_unix_ms.saturating_sub(self.window_ms)
+    }
+
+    /// Whether there is a hole between a frame that ended then, with a window of that length, and
+    /// this one.
+    #[must_use]
+    pub fn is_after_hole(&self, last_unix_ms: u64, last_window_ms: u64) -> bool {
+        let window_ms = last_window_ms.max(self.window_ms).max(LEAST_WINDOW_MS);
+        let between_ms = self.began_unix_ms().saturating_sub(last_unix_ms);
+        between_ms > HOLE_WINDOWS.saturating_mul(window_ms)
+    }
+}
+
 /// The machine as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -355,6 +379,14 @@ mod tests {
         let newer = r#"{"at_unix_ms":5,"colour":"blue","disks":[{"name":"sdb","spin":3}]}"#;
         let read: Frame = serde_json::from_str(newer).unwrap();
         assert_eq!((read.at_unix_ms, read.disks[0].name.as_str()), (5, "sdb"));
+    }
+
+    #[test]
+    fn more_than_three_windows_without_a_frame_are_a_hole() {
+        let frame = |at_unix_ms| Frame { at_unix_ms, window_ms: 5_000, ..Frame::default() };
+        assert!(!frame(30_000).is_after_hole(10_000, 1_000));
+        assert!(frame(30_001).is_after_hole(10_000, 1_000));
+        assert!(!frame(5_000).is_after_hole(10_000, 5_000), "a clock that was set back");
     }
 
     #[test]

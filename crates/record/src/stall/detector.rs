@@ -30,13 +30,6 @@ pub const QUIET_MS: u64 = 2_000;
 /// An episode that lasted longer is a stall, in milliseconds.
 pub const COUNTS_MS: u64 = 1_000;
 
-/// Between two frames more time than so many windows is a hole: the machine slept, or nothing was
-/// recorded. A window that is late by itself is longer, and leaves no hole.
-pub const HOLE_WINDOWS: u64 = 3;
-
-/// A hole is not shorter than so many windows of a second, however short the windows are.
-const LEAST_WINDOW_MS: u64 = 1_000;
-
 /// What became of a stall.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
@@ -59,7 +52,7 @@ pub struct Detector {
 #[derive(Clone, Copy, Debug)]
 struct Window {
     at_ms: u64,
-    length_ms: u64,
+    window_ms: u64,
 }
 
 impl Detector {
@@ -82,18 +75,17 @@ impl Detector {
 
     /// Takes the next frame, and tells which stalls ended and began.
     pub fn frame(&mut self, frame: &Frame) -> Vec<Event> {
-        let now = Window { at_ms: frame.at_unix_ms, length_ms: frame.window_ms };
         let mut events = Vec::new();
         match self.last {
-            Some(last) if now.at_ms < last.at_ms => {
+            Some(last) if frame.at_unix_ms < last.at_ms => {
                 events = self.finish();
                 // Its times come a second time.
                 self.ended.clear();
             }
-            Some(last) if is_hole(last, now) => events = self.finish(),
+            Some(last) if frame.is_after_hole(last.at_ms, last.window_ms) => events = self.finish(),
             _ => {}
         }
-        self.last = Some(now);
+        self.last = Some(Window { at_ms: frame.at_unix_ms, window_ms: frame.window_ms });
         self.go_on(frame, &mut events);
         self.open = self.episodes.iter().filter(|e| e.is_stall()).map(Episode::stall).collect();
         events
@@ -159,10 +151,4 @@ impl Detector {
         self.ended.insert(stall.disk.clone(), stall.ended_unix_ms);
         Some(Event::Ended(stall))
     }
-}
-
-fn is_hole(last: Window, now: Window) -> bool {
-    let window_ms = last.length_ms.max(now.length_ms).max(LEAST_WINDOW_MS);
-    let began_ms = now.at_ms.saturating_sub(now.length_ms);
-    began_ms.saturating_sub(last.at_ms) > HOLE_WINDOWS.saturating_mul(window_ms)
 }

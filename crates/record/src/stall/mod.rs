@@ -15,7 +15,7 @@ mod log;
 mod parties;
 mod watch;
 
-pub use detector::{COUNTS_MS, Detector, Event, HOLE_WINDOWS, QUIET_MS};
+pub use detector::{COUNTS_MS, Detector, Event, QUIET_MS};
 pub use episode::AUTHOR_PERCENT;
 pub use find::{Found, find};
 pub use log::LOG;
