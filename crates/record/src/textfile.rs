@@ -78,3 +78,47 @@ fn converted(exposition: &str) -> String {
     }
     out
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn names_and_types_are_those_of_the_older_format() {
+        let exposition = "# HELP f Which.\n# TYPE f info\nf_info{version=\"1\"} 1\n\
+             # HELP f_read_bytes It read.\n# TYPE f_read_bytes counter\n# UNIT f_read_bytes bytes\n\
+             f_read_bytes_total{device=\"# TYPE x info\"} 3.0\n\
+             # HELP f_on 1 if on.\n# TYPE f_on gauge\nf_on 1.0\n# EOF\n";
+        assert_eq!(
+            converted(exposition),
+            "# HELP f_info Which.\n# TYPE f_info gauge\nf_info{version=\"1\"} 1\n\
+             # HELP f_read_bytes_total It read.\n# TYPE f_read_bytes_total counter\n\
+             f_read_bytes_total{device=\"# TYPE x info\"} 3.0\n\
+             # HELP f_on 1 if on.\n# TYPE f_on gauge\nf_on 1.0\n"
+        );
+    }
+
+    #[test]
+    fn a_file_is_replaced_as_a_whole_and_readable_for_all() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("floodwall.prom");
+        fs::write(&path, "old").unwrap();
+        let held = fs::File::open(&path).unwrap();
+        write(&path, "# EOF\n").unwrap();
+        write(&path, "a 1\n# EOF\n").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "a 1\n");
+        assert_eq!(io::read_to_string(held).unwrap(), "old", "a reader keeps what it opened");
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o644);
+        let names: Vec<_> = fs::read_dir(dir.path()).unwrap().collect();
+        assert_eq!(names.len(), 1, "{names:?}");
+    }
+
+    #[test]
+    fn a_directory_that_is_not_there_is_named_with_a_better_one() {
+        let error = write(Path::new("/nowhere/x.prom"), "").unwrap_err();
+        assert!(error.to_string().starts_with("can't write metrics to '/nowhere/x.prom'; name a"));
+        assert_eq!(error.source.kind(), io::ErrorKind::NotFound);
+    }
+}

@@ -216,12 +216,10 @@ struct Samples {
 impl EncodeMetric for Samples {
     fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
         for (labels, value) in &self.rows {
-            let mut encoder = encoder.encode_family(labels)?;
-            match self.kind {
-                Kind::Counter => {
-                    encoder.encode_counter::<NoLabelSet, _, f64>(value, None)?;
-                }
-                _ => encoder.encode_gauge(value)?,
+            if labels.is_empty() {
+                self.sample(&mut encoder, *value)?;
+            } else {
+                self.sample(&mut encoder.encode_family(labels)?, *value)?;
             }
         }
         Ok(())
@@ -233,6 +231,15 @@ impl EncodeMetric for Samples {
 
     fn is_empty(&self) -> bool {
         self.rows.is_empty()
+    }
+}
+
+impl Samples {
+    fn sample(&self, encoder: &mut MetricEncoder<'_>, value: f64) -> fmt::Result {
+        match self.kind {
+            Kind::Counter => encoder.encode_counter::<NoLabelSet, _, f64>(&value, None),
+            _ => encoder.encode_gauge(&value),
+        }
     }
 }
 

@@ -17,4 +17,9 @@ mod label;
 mod places;
 mod totals;
 
+#[cfg(test)]
+mod properties;
+#[cfg(test)]
+mod tests;
+
 pub use self::totals::{Limits, Totals};

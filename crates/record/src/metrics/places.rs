@@ -5,12 +5,13 @@
 //! newcomer ─────────────────────────────────▶ holder ── idle for an hour ─▶ dropped
 //!     │ neither                    ▲            │ displaced
 //!     ▼                            │ wins again ▼
-//!   other                          └───────── retired ── an hour, or too many ─▶ dropped
+//!   other                          └───────── retired ── an hour, or five minutes ─▶ dropped
 //! ```
 //!
 //! A workload's weight is the share of a second a second that it costs: time waited, and time that
 //! its dirtied bytes take to write. It halves every minute in which the workload does nothing.
-//! Victims and floods are heavier than all others.
+//! Victims and floods are heavier than all others. As many may be retired as have places. With so
+//! many, each is retired for five minutes, and none is displaced before another one is dropped.
 //!
 //! Each frame's use is counted once: at a holder, else at `other`. So increases added up over the
 //! series are the increases of the device. A retired workload's sums are frozen. They are not given
@@ -23,6 +24,8 @@ use super::label::OTHER;
 
 /// How long an idle or a retired workload keeps its series, in milliseconds of frames.
 pub(super) const KEPT_MS: u64 = 3_600_000;
+/// How long a retired one keeps them while there is no room for more: each scraper has seen them.
+const KEPT_LEAST_MS: u64 = 300_000;
 /// In which an idle holder's weight halves.
 const HALF_LIFE_MS: f64 = 60_000.0;
 /// Bytes that are taken for a second of writing when workloads are weighed: a hard disk's second.
@@ -74,7 +77,11 @@ impl Places {
 
     /// Takes in the uses of a frame, by workload. `at_ms` is the time that all frames took.
     pub(super) fn frame(&mut self, at_ms: u64, window_ms: u64, uses: BTreeMap<String, Use>) {
-        self.pass(at_ms, window_ms);
+        let left = (-(window_ms as f64) / HALF_LIFE_MS).exp2();
+        for holder in self.holders.values_mut().chain(&mut self.other) {
+            holder.now = None;
+            holder.weight *= left;
+        }
         let weighed = |(label, used): (String, Use)| (weight(&used, window_ms), label, used);
         let mut uses: Vec<(f64, String, Use)> = uses.into_iter().map(weighed).collect();
         // Holders first, so that a newcomer is held against their present weights; then the
@@ -89,6 +96,10 @@ impl Places {
             holder.slowest.add(at_ms, used.now.slowest_us);
             holder.now.get_or_insert_default().add(&used.now);
         }
+        // At the end: a workload that comes back in this very frame goes on with its sums.
+        self.holders.retain(|_, holder| at_ms - holder.used_ms < KEPT_MS);
+        let kept_ms = if self.retired.len() < self.most { KEPT_MS } else { KEPT_LEAST_MS };
+        self.retired.retain(|_, retired| at_ms - retired.since_ms < kept_ms);
     }
 
     /// Adds what a stall that is over has cost or been given by a workload.
@@ -117,28 +128,21 @@ impl Places {
         held.chain(retired)
     }
 
-    /// A frame's time passes.
-    fn pass(&mut self, at_ms: u64, window_ms: u64) {
-        let left = (-(window_ms as f64) / HALF_LIFE_MS).exp2();
-        for holder in self.holders.values_mut().chain(&mut self.other) {
-            holder.now = None;
-            holder.weight *= left;
-        }
-        self.holders.retain(|_, holder| at_ms - holder.used_ms < KEPT_MS);
-        self.retired.retain(|_, retired| at_ms - retired.since_ms < KEPT_MS);
-    }
-
     /// Where a workload's use is counted.
     fn place(&mut self, label: String, weight: f64, at_ms: u64) -> &mut Holder {
+        // Before room is made: that may drop a retired workload.
+        let back = self.retired.remove(&label);
         let has_place =
             label != OTHER && (self.holders.contains_key(&label) || self.make_room(weight, at_ms));
         let holder = if has_place {
-            let back = self.retired.remove(&label);
             self.holders.entry(label).or_insert_with(|| Holder {
                 counts: back.map(|retired| retired.counts).unwrap_or_default(),
                 ..Holder::default()
             })
         } else {
+            if let Some(back) = back {
+                self.retired.insert(label, back);
+            }
             self.other.get_or_insert_default()
         };
         holder.weight = holder.weight.max(weight);
@@ -153,24 +157,14 @@ impl Places {
         }
         let lightest = self.holders.iter().min_by(|a, b| a.1.weight.total_cmp(&b.1.weight));
         let Some((label, holder)) = lightest else { return false };
-        if weight <= holder.weight * MARGIN {
+        if weight <= holder.weight * MARGIN || self.retired.len() >= self.most {
             return false;
         }
         let label = label.clone();
-        if let Some(holder) = self.holders.remove(&label) {
-            self.retire(label, holder, at_ms);
+        if let Some(Holder { counts, .. }) = self.holders.remove(&label) {
+            self.retired.insert(label, Retired { counts, since_ms: at_ms });
         }
         true
-    }
-
-    fn retire(&mut self, label: String, holder: Holder, at_ms: u64) {
-        self.retired.insert(label, Retired { counts: holder.counts, since_ms: at_ms });
-        if self.retired.len() > self.most {
-            let oldest = self.retired.iter().min_by_key(|(_, retired)| retired.since_ms);
-            if let Some(label) = oldest.map(|(label, _)| label.clone()) {
-                self.retired.remove(&label);
-            }
-        }
     }
 }
 

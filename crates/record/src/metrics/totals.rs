@@ -11,8 +11,8 @@ use super::places;
 
 /// How many series there may be.
 ///
-/// A device has 20 series at most and each of its workloads 10. At most `2 · workloads + 1`
-/// workloads of `devices + 1` devices have some.
+/// There are 10 for the machine, 19 at most for a device, and 12 at most for each of its workloads.
+/// At most `2 · workloads + 1` workloads of `devices + 1` devices have some.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Devices with series of their own. All others are one, called `other`, without gauges. A
@@ -62,7 +62,6 @@ impl Totals {
         self.machine.clone_from(&frame.machine);
         let (at_ms, label_chars) = (self.elapsed_ms, self.limits.label_chars);
         self.source = label::of(&frame.source, label_chars);
-        self.devices.retain(|_, device| at_ms - device.used_ms < places::KEPT_MS);
         for device in self.devices.values_mut() {
             (device.disk, device.guard) = (None, None);
         }
@@ -88,6 +87,8 @@ impl Totals {
             let its = processes.remove(name).unwrap_or_default();
             device.processes(at_ms, frame.window_ms, its.into_iter(), label_chars);
         }
+        // At the end: a device that comes back in this very frame goes on with its sums.
+        self.devices.retain(|_, device| at_ms - device.used_ms < places::KEPT_MS);
     }
 
     /// Notes that a stall has begun. It is over with [`Self::stall_ended`].
