@@ -42,7 +42,7 @@ fn commits() -> Result<(), String> {
         let fio_us = |value: &Value| value.as_f64().unwrap_or(0.0) / 1e3;
         let told = waits(&frames, disk.device.name());
         let pairs = [
-            ("count", told.0, sync["total_ios"].as_f64().unwrap_or(0.0), 1.0),
+            ("count", told.0, sync["lat_ns"]["N"].as_f64().unwrap_or(0.0), 1.0),
             ("mean", told.1, fio_us(&sync["lat_ns"]["mean"]), CALL_US),
             ("p50", told.2, fio_us(&sync["lat_ns"]["percentile"]["50.000000"]), CALL_US),
             ("p99", told.3, fio_us(&sync["lat_ns"]["percentile"]["99.000000"]), CALL_US),

@@ -181,7 +181,8 @@ fn reported(stdout: &[u8]) -> Result<Truth, String> {
     let number = |value: &Value| value.as_u64().unwrap_or(0);
     Ok(Truth {
         dirtied: number(&job["write"]["io_bytes"]),
-        commits: number(&job["sync"]["total_ios"]),
+        // fio 3.33 leaves `total_ios` at 0.
+        commits: number(&job["sync"]["lat_ns"]["N"]),
         reads: number(&job["read"]["total_ios"]),
     })
 }
