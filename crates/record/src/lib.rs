@@ -13,4 +13,6 @@ pub mod stall;
 mod store;
 pub mod textfile;
 
-pub use store::{Appended, Between, Damage, FORMAT, Limits, RecordError, Recording, Writer};
+pub use store::{
+    Appended, Between, Damage, FORMAT, Limits, RecordError, Recording, Writer, condensed,
+};

@@ -22,12 +22,11 @@ impl Day {
         Self::of(unix_ms).unwrap_or(Self(Date::MAX))
     }
 
-    /// The day that an index's name stands for.
-    pub(super) fn of_index(name: &str) -> Option<Self> {
-        let date: Date = name.strip_suffix(".index")?.parse().ok()?;
+    /// The day of a file, by its name.
+    pub(super) fn of_file(name: &str) -> Option<Self> {
+        let day = Self(name.split_once('.')?.0.parse().ok()?);
         // A date has other spellings too (`20261127`).
-        let day = Self(date);
-        (day.index() == name).then_some(day)
+        (day.index() == name || day.frames() == name).then_some(day)
     }
 
     /// The file of its frames.
@@ -70,10 +69,11 @@ mod tests {
 
     #[test]
     fn only_names_that_are_written_are_read() {
-        assert_eq!(Day::of_index("2026-11-27.index"), Day::of(1_795_737_600_000));
-        for name in ["20261127.index", "2026-11-27.frames", "2026-11-31.index", "x.index", ".index"]
-        {
-            assert_eq!(Day::of_index(name), None, "{name}");
+        for name in ["2026-11-27.index", "2026-11-27.frames"] {
+            assert_eq!(Day::of_file(name), Day::of(1_795_737_600_000), "{name}");
+        }
+        for name in ["20261127.index", "2026-11-27", "2026-11-31.index", "x.index", ".index"] {
+            assert_eq!(Day::of_file(name), None, "{name}");
         }
     }
 }

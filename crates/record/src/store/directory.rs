@@ -2,9 +2,9 @@
 //! descriptor, and no symbolic link is followed.
 
 use std::fs::{DirBuilder, File};
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{self as rfs, AtFlags, FlockOperation, Mode, OFlags};
@@ -32,22 +32,29 @@ pub(super) struct Directory {
 pub(super) struct Lock(#[expect(dead_code, reason = "closed when it is dropped")] File);
 
 impl Directory {
-    /// Opens it.
+    /// Opens it to read recordings.
     pub(super) fn open(path: &Path) -> Result<Self, RecordError> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        match rfs::open(path, flags, Mode::empty()) {
-            Ok(fd) => Ok(Self { fd, path: path.to_owned() }),
-            Err(Errno::NOENT) => Err(RecordError::NoDirectory(path.to_owned())),
-            Err(e) => Err(io_error("open", path, e.into())),
-        }
+        Self::open_with(path, OFlags::empty())
     }
 
-    /// Opens it, and makes it if it is absent.
+    /// Opens it to record, and makes it if it is absent.
     pub(super) fn make(path: &Path) -> Result<Self, RecordError> {
         let mut builder = DirBuilder::new();
         let made = builder.recursive(true).mode(DIRECTORY_MODE).create(path);
         made.map_err(|e| io_error("make", path, e))?;
-        Self::open(path)
+        Self::open_with(path, OFlags::NOFOLLOW)
+    }
+
+    fn open_with(path: &Path, flags: OFlags) -> Result<Self, RecordError> {
+        let flags = flags | OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        match rfs::open(path, flags, Mode::empty()) {
+            Ok(fd) => Ok(Self { fd, path: path.to_owned() }),
+            Err(Errno::NOENT) => Err(RecordError::NoDirectory(path.to_owned())),
+            Err(Errno::NOTDIR | Errno::LOOP) if path.is_symlink() => {
+                Err(RecordError::Link(path.to_owned()))
+            }
+            Err(e) => Err(io_error("open", path, e.into())),
+        }
     }
 
     /// A file's path, for messages.
@@ -55,15 +62,16 @@ impl Directory {
         self.path.join(name)
     }
 
-    /// The days that have an index, in their order.
+    /// The days that have a file, in their order.
     pub(super) fn days(&self) -> Result<Vec<Day>, RecordError> {
         let fail = |e: Errno| io_error("list", &self.path, e.into());
         let mut days = Vec::new();
         for entry in rfs::Dir::read_from(&self.fd).map_err(fail)? {
             let entry = entry.map_err(fail)?;
-            days.extend(entry.file_name().to_str().ok().and_then(Day::of_index));
+            days.extend(entry.file_name().to_str().ok().and_then(Day::of_file));
         }
         days.sort_unstable();
+        days.dedup();
         Ok(days)
     }
 
@@ -114,9 +122,6 @@ impl Directory {
 
     /// Makes this process the one that writes here.
     pub(super) fn lock(&self) -> Result<Lock, RecordError> {
-        use std::io::Read;
-        use std::os::unix::fs::FileExt;
-
         let file = self.make_file(LOCK)?;
         match rfs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {

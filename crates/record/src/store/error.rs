@@ -22,6 +22,9 @@ pub enum RecordError {
     #[error("there is no recording in '{}': no such directory; start 'floodwall record', or name \
         another directory", .0.display())]
     NoDirectory(PathBuf),
+    /// A recorder does not follow a symbolic link to its directory.
+    #[error("'{}' is a symbolic link; name the directory that it leads to", .0.display())]
+    Link(PathBuf),
     /// Another process records there.
     #[error("'{}' is written by another recorder{}; stop that one, or name another directory",
         directory.display(), of_process(*pid))]

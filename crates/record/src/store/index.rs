@@ -9,6 +9,10 @@
 //!
 //! The header keeps its form in every format, so that a reader knows a newer one.
 
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
 use crc32fast::hash;
 
 /// The format that is written.
@@ -102,6 +106,15 @@ impl Header {
             u32_at(bytes, 8).filter(|_| is_whole)
         };
         format().map_or(Self::Damaged, Self::Format)
+    }
+}
+
+/// What an index's first bytes say. A file that has just been made has none yet.
+pub(super) fn read_header(index: &File) -> io::Result<Header> {
+    let mut bytes = [0; HEADER as usize];
+    match index.read_exact_at(&mut bytes, 0) {
+        Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Ok(Header::Damaged),
+        other => other.map(|()| Header::parse(&bytes)),
     }
 }
 

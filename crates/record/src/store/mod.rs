@@ -1,9 +1,10 @@
 //! Frames in daily files.
 //!
 //! ```text
-//! writer   Frame ─▶ JSON ─▶ chunk: deflate ─▶ DAY.frames, then its entry ─▶ DAY.index
+//! writer   Frame ─▶ condense: digits ─▶ table: columns ─▶ chunk: deflate ─▶ DAY.frames,
+//!          then its entry ─▶ DAY.index
 //!          limits: whole days go, the oldest first
-//! reader   DAY.index ─▶ entries ─▶ bytes of DAY.frames ─▶ chunk: inflate ─▶ JSON ─▶ Frame
+//! reader   DAY.index ─▶ entries ─▶ bytes of DAY.frames ─▶ chunk: inflate ─▶ table ─▶ Frame
 //! ```
 //!
 //! docs/record.md describes the files. Moments are milliseconds since 1970, a day is one of UTC.
@@ -14,15 +15,20 @@
 //! what is missing.
 
 mod chunk;
+mod condense;
 mod day;
 mod directory;
 mod error;
 mod index;
 mod limits;
+mod open_day;
 mod reader;
 mod slots;
+mod table;
+mod today;
 mod writer;
 
+pub use condense::condensed;
 pub use error::RecordError;
 pub use index::FORMAT;
 pub use limits::Limits;

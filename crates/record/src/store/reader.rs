@@ -1,27 +1,22 @@
 //! Reads a recording: by moment, forward and back, also while it is written.
 //!
 //! ```text
-//! days ─▶ Open (entries of one day) ─▶ bytes, checked ─▶ Unpacker ─▶ Frame
-//!           ▲ refreshed at its end: frames that were appended meanwhile
+//! days ─▶ OpenDay (entries of one day) ─▶ Frame
+//!            ▲ refreshed at its end: frames that were appended meanwhile
 //! ```
 //!
 //! The order is that of the files. A clock that is set back makes moments go back in it.
 
 use std::collections::BTreeSet;
-use std::fs::File;
-use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
-use crc32fast::hash;
 use floodwall_model::frame::Frame;
 
-use super::chunk::Unpacker;
 use super::day::Day;
 use super::directory::{Directory, io_error};
 use super::error::RecordError;
-use super::index::{Entry, FORMAT, HEADER, Header};
-use super::slots::{Slot, Slots};
+use super::open_day::OpenDay;
+use super::slots::Slot;
 
 /// Frames that could not be read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,7 +30,7 @@ pub struct Damage {
 /// A recording that is read.
 pub struct Recording {
     directory: Directory,
-    open: Option<Open>,
+    open: Option<OpenDay>,
     place: Place,
     damaged: BTreeSet<(Day, usize)>,
     why: &'static str,
@@ -49,23 +44,6 @@ struct Place {
     day: Day,
     at: usize,
     is_on: bool,
-}
-
-/// One day's files.
-struct Open {
-    day: Day,
-    frames: File,
-    index: File,
-    slots: Slots,
-    chunk: Option<Chunk>,
-}
-
-/// A chunk that is being read.
-struct Chunk {
-    begin: usize,
-    next: usize,
-    unpacker: Unpacker,
-    is_broken: bool,
 }
 
 impl Recording {
@@ -152,7 +130,7 @@ impl Recording {
             at = if day == self.place.day { at.min(length) } else { length };
             while at > 0 {
                 at -= 1;
-                if let Some(frame) = self.read(day, at)? {
+                if let Some(frame) = self.read(day, at) {
                     self.place = Place { day, at, is_on: true };
                     return Ok(Some(frame));
                 }
@@ -180,27 +158,23 @@ impl Recording {
         is_wanted: impl Fn(u64) -> bool,
         last: Option<Day>,
     ) -> Result<Option<Frame>, RecordError> {
-        let Place { day: here, at, is_on } = self.place;
+        let Place { mut day, at, is_on } = self.place;
         let mut at = at + usize::from(is_on);
-        for day in self.days()?.into_iter().filter(|d| *d >= here) {
-            if last.is_some_and(|last| day > last) {
-                break;
-            }
-            if day != here {
-                at = 0;
-            }
+        loop {
             while let Some(slot) = self.slot(day, at)? {
                 if slot.at_unix_ms().is_none_or(&is_wanted)
-                    && let Some(frame) = self.read(day, at)?
+                    && let Some(frame) = self.read(day, at)
                 {
                     self.place = Place { day, at, is_on: true };
                     return Ok(Some(frame));
                 }
                 at += 1;
+                self.place = Place { day, at, is_on: false };
             }
-            self.place = Place { day, at, is_on: false };
+            let is_next = |next: &Day| *next > day && last.is_none_or(|last| *next <= last);
+            let Some(next) = self.days()?.into_iter().find(is_next) else { return Ok(None) };
+            (day, at) = (next, 0);
         }
-        Ok(None)
     }
 
     /// The days that can be read, in their order.
@@ -212,8 +186,8 @@ impl Recording {
 
     /// An entry of a day; what has been appended is looked for at its end.
     fn slot(&mut self, day: Day, at: usize) -> Result<Option<Slot>, RecordError> {
-        if let Some(open) = self.open.as_ref().filter(|open| open.day == day)
-            && let Some(slot) = open.slots.all().get(at)
+        if let Some(open) = self.open.as_ref().filter(|open| open.day() == day)
+            && let Some(slot) = open.slots().get(at)
         {
             return Ok(Some(*slot));
         }
@@ -222,15 +196,18 @@ impl Recording {
 
     /// The entries of a day as they are now; none if it has gone.
     fn slots(&mut self, day: Day) -> Result<&[Slot], RecordError> {
-        let kept = self.open.take().filter(|open| open.day == day && open.is_there());
+        if self.refused.contains(&day) {
+            return Ok(&[]);
+        }
+        let kept = self.open.take().filter(|open| open.day() == day && open.is_there());
         let opened = match kept {
             Some(open) => Ok(Some(open)),
-            None => Open::new(&self.directory, day),
+            None => OpenDay::new(&self.directory, day),
         };
         let refreshed = opened.and_then(|open| {
             let Some(mut open) = open else { return Ok(None) };
-            let path = || self.directory.path_of(&day.index());
-            open.slots.refresh(&open.index).map_err(|e| io_error("read", &path(), e))?;
+            let index = || self.directory.path_of(&day.index());
+            open.refresh().map_err(|e| io_error("read", &index(), e))?;
             Ok(Some(open))
         });
         match refreshed {
@@ -240,22 +217,17 @@ impl Recording {
                 return Err(e);
             }
         }
-        Ok(self.open.as_ref().map_or(&[], |open| open.slots.all()))
+        Ok(self.open.as_ref().map_or(&[], |open| open.slots()))
     }
 
     /// A frame; `None` if it is damaged, which is counted.
-    fn read(&mut self, day: Day, at: usize) -> Result<Option<Frame>, RecordError> {
-        let Some(open) = self.open.as_mut() else { return Ok(None) };
-        match open.read(at) {
-            Ok(frame) => Ok(Some(frame)),
-            Err(Unread::Damaged(why)) => {
+    fn read(&mut self, day: Day, at: usize) -> Option<Frame> {
+        match self.open.as_mut()?.read(at) {
+            Ok(frame) => Some(frame),
+            Err(why) => {
                 self.damaged.insert((day, at));
                 self.why = why;
-                Ok(None)
-            }
-            Err(Unread::Io(e)) => {
-                self.refused.insert(day);
-                Err(io_error("read", &self.directory.path_of(&day.frames()), e))
+                None
             }
         }
     }
@@ -283,91 +255,5 @@ impl Iterator for Between<'_> {
         let wanted = self.from_unix_ms..self.to_unix_ms;
         let last = Day::of_any(self.to_unix_ms);
         self.recording.forward(|at| wanted.contains(&at), Some(last)).transpose()
-    }
-}
-
-/// Why a frame can't be read.
-enum Unread {
-    Damaged(&'static str),
-    Io(io::Error),
-}
-
-impl Open {
-    /// Opens a day; `None` if it has just been removed.
-    fn new(directory: &Directory, day: Day) -> Result<Option<Self>, RecordError> {
-        let (Some(frames), Some(index)) =
-            (directory.file(&day.frames())?, directory.file(&day.index())?)
-        else {
-            return Ok(None);
-        };
-        let path = || directory.path_of(&day.index());
-        let mut header = [0; HEADER as usize];
-        match index.read_exact_at(&mut header, 0) {
-            // It has just been made.
-            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => {}
-            other => other.map_err(|e| io_error("read", &path(), e))?,
-        }
-        match Header::parse(&header) {
-            Header::Format(format) if format > FORMAT => {
-                Err(RecordError::Newer { path: path(), format })
-            }
-            _ => Ok(Some(Self { day, frames, index, slots: Slots::default(), chunk: None })),
-        }
-    }
-
-    /// Whether its files have not been removed.
-    fn is_there(&self) -> bool {
-        self.index.metadata().is_ok_and(|now| now.nlink() > 0)
-    }
-
-    fn read(&mut self, at: usize) -> Result<Frame, Unread> {
-        let (wanted, begin) = match self.slots.all().get(at) {
-            Some(Slot::Entry(entry, begin)) => (*entry, *begin),
-            Some(Slot::Orphan(_)) => return Err(Unread::Damaged("a frame before it is damaged")),
-            _ => return Err(Unread::Damaged("its entry in the index is damaged")),
-        };
-        let mut chunk = match self.chunk.take() {
-            Some(chunk) if chunk.begin == begin && (chunk.next <= at || chunk.is_broken) => chunk,
-            _ => Chunk { begin, next: begin, unpacker: Unpacker::new(), is_broken: false },
-        };
-        if chunk.is_broken {
-            self.chunk = Some(chunk);
-            return Err(Unread::Damaged("a frame before it is damaged"));
-        }
-        let mut json = Vec::new();
-        for position in chunk.next..=at {
-            let Some(Slot::Entry(entry, _)) = self.slots.all().get(position) else { break };
-            match self.unpack(&mut chunk, entry) {
-                Ok(unpacked) => json = unpacked,
-                Err(e) => {
-                    chunk.is_broken = matches!(e, Unread::Damaged(_));
-                    self.chunk = Some(chunk);
-                    return Err(e);
-                }
-            }
-            chunk.next = position + 1;
-        }
-        self.chunk = Some(chunk);
-        let frame: Frame =
-            serde_json::from_slice(&json).map_err(|_| Unread::Damaged("it is no frame"))?;
-        if frame.at_unix_ms == wanted.at_unix_ms {
-            Ok(frame)
-        } else {
-            Err(Unread::Damaged("its entry in the index is another frame's"))
-        }
-    }
-
-    fn unpack(&self, chunk: &mut Chunk, entry: &Entry) -> Result<Vec<u8>, Unread> {
-        let mut bytes = vec![0; entry.length as usize];
-        match self.frames.read_exact_at(&mut bytes, entry.offset) {
-            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => {
-                return Err(Unread::Damaged("its bytes are missing"));
-            }
-            other => other.map_err(Unread::Io)?,
-        }
-        if hash(&bytes) != entry.crc {
-            return Err(Unread::Damaged("its checksum is wrong"));
-        }
-        chunk.unpacker.unpack(&bytes).ok_or(Unread::Damaged("it can't be decompressed"))
     }
 }

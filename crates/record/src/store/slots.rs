@@ -21,12 +21,17 @@ pub(super) enum Slot {
 }
 
 impl Slot {
-    /// When its frame ended, if that can be told.
-    pub(super) fn at_unix_ms(&self) -> Option<u64> {
+    /// The entry, if it is whole.
+    pub(super) fn entry(&self) -> Option<&Entry> {
         match self {
-            Self::Entry(entry, _) | Self::Orphan(entry) => Some(entry.at_unix_ms),
+            Self::Entry(entry, _) | Self::Orphan(entry) => Some(entry),
             Self::Damaged => None,
         }
+    }
+
+    /// When its frame ended, if that can be told.
+    pub(super) fn at_unix_ms(&self) -> Option<u64> {
+        self.entry().map(|entry| entry.at_unix_ms)
     }
 }
 
