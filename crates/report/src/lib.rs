@@ -14,6 +14,8 @@
 //! a lab's recording (CSV) [+ Document] ─▶ seeks ─▶ SVG
 //! Document ─▶ study ─▶ chart ─▶ sheet ─┬─ html ─▶ one self-contained page
 //!                                      └─ SVG, PNG
+//! Stalls ─▶ stalls ─▶ a sentence, a table, JSON
+//! Stalls + Frames ─▶ night ─▶ text, chart ─▶ html: the page of a night
 //! Markdown of a page (finding, knob, word) ─▶ manual ─▶ text that fits a terminal
 //! ```
 //!
@@ -32,6 +34,7 @@ pub mod live;
 mod local_time;
 pub mod manual;
 pub mod markdown;
+pub mod night;
 pub mod numbers;
 mod passed_over;
 mod recommendation;

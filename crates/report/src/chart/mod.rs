@@ -10,10 +10,12 @@
 //! plotting area, so one set serves both.
 
 mod axis;
+mod clock;
 pub(crate) mod effects;
 mod frame;
 pub(crate) mod frontier;
 pub(crate) mod history;
+pub(crate) mod night;
 pub(crate) mod palette;
 pub(crate) mod percentiles;
 

@@ -1,16 +1,14 @@
-//! The document: head, navigation, one article a result.
+//! The page of results: one article a result.
 
 use std::fmt::Write;
 
+use super::document::document;
 use super::figures::{Figures, element};
 use super::markup::{escaped, slug};
 use super::{facts, hero, tables};
 use crate::sheet::Sheet;
 use crate::study::Study;
 use crate::view;
-
-const STYLE: &str = include_str!("style.css");
-const SCRIPT: &str = include_str!("script.js");
 
 /// Results and their figures as one HTML document.
 #[must_use]
@@ -19,37 +17,17 @@ pub fn page(results: &[(Study<'_>, Figures)]) -> String {
         [(one, _)] => format!("{}: {}", command(one), view::title(one.document)),
         many => format!("{} results", many.len()),
     };
-    let mut out = String::with_capacity(1 << 20);
-    // Writing to a String never fails.
-    let _ = write!(
-        out,
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src \
-         'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">\n\
-         <meta name=\"generator\" content=\"floodwall {}\">\n\
-         <title>Floodwall report: {}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n\
-         <a class=\"skip\" href=\"#main\">To the results</a>\n",
-        env!("CARGO_PKG_VERSION"),
-        escaped(&title),
-    );
-    header(&mut out, results);
-    out.push_str("<main id=\"main\">\n");
+    let mut main = String::with_capacity(1 << 20);
     if results.len() > 1 {
-        overview(&mut out, results);
+        overview(&mut main, results);
     }
     for (i, (study, figures)) in results.iter().enumerate() {
-        article(&mut out, study, figures, &prefix(results.len(), i));
+        article(&mut main, study, figures, &prefix(results.len(), i));
     }
-    let _ = write!(
-        out,
-        "</main>\n<footer>Written by floodwall {}. Everything here is computed from the stored \
-         results; <code>floodwall report</code> writes it again, on any machine.</footer>\n\
-         <script>\n\
-         {SCRIPT}</script>\n</body>\n</html>\n",
-        env!("CARGO_PKG_VERSION"),
-    );
-    out
+    let links = links(results);
+    let end = "Everything here is computed from the stored results; <code>floodwall report</code> \
+               writes it again, on any machine.";
+    document(&title, ("To the results", &links), &main, end)
 }
 
 /// What ids of a result begin with, so that those of several differ.
@@ -63,31 +41,15 @@ fn command(study: &Study<'_>) -> String {
     word.to_owned()
 }
 
-fn header(out: &mut String, results: &[(Study<'_>, Figures)]) {
-    out.push_str(
-        "<header class=\"top\">\n<span class=\"brand\"><svg viewBox=\"0 0 24 24\" \
-        aria-hidden=\"true\"><path d=\"M3 4h5v16H3zM10 8h4v12h-4zM16 \
-        12h5v8h-5z\"/></svg>Floodwall</span>\n<nav aria-label=\"Sections\"><ul>\n",
-    );
+/// Where the links at the top lead: the id, and its name.
+fn links(results: &[(Study<'_>, Figures)]) -> Vec<(String, String)> {
     if let [(study, figures)] = results {
-        let sections = sections(study, figures);
-        for (id, name) in sections {
-            let _ = writeln!(out, "<li><a href=\"#{id}\">{name}</a></li>");
-        }
-    } else {
-        for (i, (study, _)) in results.iter().enumerate() {
-            let _ = writeln!(
-                out,
-                "<li><a href=\"#{}top\">{}</a></li>",
-                prefix(results.len(), i),
-                escaped(&short_source(study))
-            );
-        }
+        let sections = sections(study, figures).into_iter();
+        return sections.map(|(id, name)| (id.to_owned(), name.to_owned())).collect();
     }
-    out.push_str(
-        "</ul></nav>\n<button type=\"button\" id=\"theme\" aria-pressed=\"false\" \
-        hidden>Dark</button>\n</header>\n",
-    );
+    let all = results.iter().enumerate();
+    let top = |i: usize| format!("{}top", prefix(results.len(), i));
+    all.map(|(i, (study, _))| (top(i), short_source(study))).collect()
 }
 
 /// What several results say, before each says it at length.

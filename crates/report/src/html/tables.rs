@@ -1,5 +1,4 @@
-//! Tables: settings, phases, trials. Every column sorts, by mouse and keyboard; numbers sort as
-//! numbers.
+//! The tables of a result: settings, phases, trials.
 
 use std::fmt::Write;
 
@@ -10,52 +9,29 @@ use floodwall_stats::quantiles::Percentiles;
 use floodwall_stats::versus::{Compared, Figure, Verdict};
 
 use super::markup::escaped;
+use super::table::{Cell, table};
 use crate::contest::sentence;
-use crate::numbers::{UNKNOWN, burst_kept, count, duration_us, interval, percent, whole};
+use crate::numbers::{burst_kept, count, duration_us, interval, percent, whole};
 use crate::study::{Role, Study, Subject};
 use crate::told;
 use crate::view::View;
 
-/// A cell: its text, and its sort key.
-struct Cell {
-    text: String,
-    /// Below the text, smaller.
-    small: String,
-    /// Shown when the text is clicked.
-    more: String,
-    sort: Option<f64>,
+/// A share with its interval.
+fn share(estimate: Option<&Estimate>) -> Cell {
+    let text = estimate.map(|e| format!("{} %", percent(e.value)));
+    let small = estimate.map_or_else(String::new, |e| interval(e, percent));
+    Cell { small, ..Cell::number(text, estimate.map(|e| e.value)) }
 }
 
-impl Cell {
-    fn text(text: impl Into<String>) -> Self {
-        Self { text: text.into(), small: String::new(), more: String::new(), sort: None }
-    }
-
-    fn number(text: Option<String>, sort: Option<f64>) -> Self {
-        Self {
-            text: text.unwrap_or_else(|| UNKNOWN.into()),
-            small: String::new(),
-            more: String::new(),
-            sort: Some(sort.filter(|v| v.is_finite()).unwrap_or(f64::NAN)),
-        }
-    }
-
-    fn share(estimate: Option<&Estimate>) -> Self {
-        let text = estimate.map(|e| format!("{} %", percent(e.value)));
-        let small = estimate.map_or_else(String::new, |e| interval(e, percent));
-        Self { small, ..Self::number(text, estimate.map(|e| e.value)) }
-    }
-
-    /// Adds the verdict on a figure below the cell's small text.
-    fn judged(mut self, compared: Option<&Compared>) -> Self {
-        let Some(c) = compared.filter(|c| c.verdict != Verdict::Unknown) else { return self };
-        // The multiple belongs to rates and latencies; a share's own interval is there already.
-        let factor = if self.small.is_empty() { told::factor(c) } else { None };
-        let parts = [Some(std::mem::take(&mut self.small)).filter(|s| !s.is_empty()), factor];
-        let verdict = Some(told::verdict(c).to_owned());
-        self.small = parts.into_iter().chain([verdict]).flatten().collect::<Vec<_>>().join("; ");
-        self
-    }
+/// Adds the verdict on a figure below the cell's small text.
+fn judged(mut cell: Cell, compared: Option<&Compared>) -> Cell {
+    let Some(c) = compared.filter(|c| c.verdict != Verdict::Unknown) else { return cell };
+    // The multiple belongs to rates and latencies; a share's own interval is there already.
+    let factor = if cell.small.is_empty() { told::factor(c) } else { None };
+    let parts = [Some(std::mem::take(&mut cell.small)).filter(|s| !s.is_empty()), factor];
+    let verdict = Some(told::verdict(c).to_owned());
+    cell.small = parts.into_iter().chain([verdict]).flatten().collect::<Vec<_>>().join("; ");
+    cell
 }
 
 /// The tables of a result.
@@ -73,51 +49,6 @@ pub(super) fn tables(out: &mut String, study: &Study<'_>, prefix: &str) {
     );
     trials(out, study, prefix);
     out.push_str("</details>\n");
-}
-
-fn table(out: &mut String, id: &str, caption: &str, columns: &[&str], rows: &[Vec<Cell>]) {
-    let _ = write!(
-        out,
-        "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-labelledby=\"{id}-c\">\n\
-         <table class=\"sortable\" id=\"{id}\">\n<caption id=\"{id}-c\">{}</caption>\n<thead><tr>",
-        escaped(caption)
-    );
-    for column in columns {
-        let _ = write!(
-            out,
-            "<th scope=\"col\" aria-sort=\"none\"><button type=\"button\">{}</button></th>",
-            escaped(column)
-        );
-    }
-    out.push_str("</tr></thead>\n<tbody>\n");
-    for row in rows {
-        out.push_str("<tr>");
-        for (i, cell) in row.iter().enumerate() {
-            let small = if cell.small.is_empty() {
-                String::new()
-            } else {
-                format!("<small>{}</small>", escaped(&cell.small))
-            };
-            let sort = match cell.sort {
-                None => String::new(),
-                // An unknown value has no place in the order: it stays below.
-                Some(v) if v.is_nan() => " class=\"n\" data-v=\"\"".into(),
-                Some(v) => format!(" class=\"n\" data-v=\"{v}\""),
-            };
-            let (open, close) = if i == 0 { ("th scope=\"row\"", "th") } else { ("td", "td") };
-            let text = match cell.more.as_str() {
-                "" => escaped(&cell.text),
-                more => format!(
-                    "<details><summary>{}</summary><code>{}</code></details>",
-                    escaped(&cell.text),
-                    escaped(more)
-                ),
-            };
-            let _ = write!(out, "<{open}{sort}>{text}{small}</{close}>");
-        }
-        out.push_str("</tr>\n");
-    }
-    out.push_str("</tbody>\n</table></div>\n");
 }
 
 fn settings(out: &mut String, study: &Study<'_>, prefix: &str) {
@@ -180,14 +111,17 @@ fn setting(study: &Study<'_>, subject: &Subject, scored: bool) -> Vec<Cell> {
     let of = |figure| subject.compared(figure);
     let mut cells = vec![
         Cell { small, more, ..Cell::text(name) },
-        Cell::number(iops.map(count), iops).judged(of(Figure::VictimIops)),
-        Cell::number(p99.map(duration_us), p99).judged(of(Figure::VictimP99Us)),
-        Cell::number(slowest.map(duration_us), slowest).judged(of(Figure::VictimSlowestUs)),
-        Cell::number(dead.map(|d| format!("{} %", percent(d))), dead).judged(of(Figure::DeadShare)),
-        Cell::share(summary.and_then(|s| s.victim_kept.as_ref())),
-        Cell::share(summary.and_then(|s| s.flood_kept.as_ref())).judged(of(Figure::FloodBytesPerS)),
+        judged(Cell::number(iops.map(count), iops), of(Figure::VictimIops)),
+        judged(Cell::number(p99.map(duration_us), p99), of(Figure::VictimP99Us)),
+        judged(Cell::number(slowest.map(duration_us), slowest), of(Figure::VictimSlowestUs)),
+        judged(
+            Cell::number(dead.map(|d| format!("{} %", percent(d))), dead),
+            of(Figure::DeadShare),
+        ),
+        share(summary.and_then(|s| s.victim_kept.as_ref())),
+        judged(share(summary.and_then(|s| s.flood_kept.as_ref())), of(Figure::FloodBytesPerS)),
         match summary.map_or(Ok(None), burst_kept) {
-            Ok(kept) => Cell::share(kept).judged(of(Figure::BurstBytesPerS)),
+            Ok(kept) => judged(share(kept), of(Figure::BurstBytesPerS)),
             Err(reference) => Cell::number(Some(reference.to_owned()), Some(1.0)),
         },
     ];

@@ -18,6 +18,7 @@ use jiff::tz::TimeZone;
 pub(crate) use cells::{COLUMNS, WORKLOADS, cells, sort_key};
 pub use json::{SCHEMA, json};
 pub use sentence::sentence;
+pub(crate) use sentence::what;
 pub use text::{nothing_recorded, text};
 pub use totals::Totals;
 
@@ -40,5 +41,7 @@ pub struct Listing<'a> {
     pub zone: &'a TimeZone,
 }
 
+#[cfg(test)]
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests;

@@ -98,7 +98,7 @@ fn place(stall: &Stall) -> String {
 }
 
 /// `fsync`, or reads.
-pub(super) fn what(call: &str) -> &str {
+pub(crate) fn what(call: &str) -> &str {
     if call == "read" { "reads" } else { call }
 }
 
