@@ -14,6 +14,21 @@ pub fn count(value: f64) -> String {
     separated(&format!("{value:.decimals$}"))
 }
 
+/// A share as percent without the sign: `98.4`, `45`, `4.2`, `0.07`, `0`. Near 100 a tenth still
+/// matters, at 45 it does not.
+#[must_use]
+pub fn percent(share: f64) -> String {
+    let value = 100.0 * share;
+    let decimals = match value {
+        v if v >= 99.95 || v == v.round() => 0,
+        v if v >= 89.95 => 1,
+        v if v >= 9.95 => 0,
+        v if v >= 0.995 => 1,
+        _ => 2,
+    };
+    separated(&format!("{value:.decimals$}"))
+}
+
 /// A whole number with its thousands separated: `20,977,328`.
 #[must_use]
 pub fn whole(value: u64) -> String {
@@ -56,6 +71,10 @@ mod tests {
         ] {
             assert_eq!(count(value), text);
         }
+        assert_eq!(
+            [1.04, 0.999, 0.4517, 0.0417, 0.0007, 0.0].map(percent),
+            ["104", "99.9", "45", "4.2", "0.07", "0"]
+        );
         assert_eq!(whole(20_977_328_128), "20,977,328,128");
     }
 }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use floodwall_model::counts::separated;
+pub use floodwall_model::counts::percent;
 pub(crate) use floodwall_model::counts::{count, whole};
 use floodwall_model::units::human_duration;
 use floodwall_stats::estimate::Estimate;
@@ -34,21 +34,6 @@ pub(crate) fn interval(e: &Estimate, shown: fn(f64) -> String) -> String {
     )
 }
 
-/// A share as percent without the sign: `98.4`, `45`, `4.2`, `0.07`, `0`. Near 100 a tenth still
-/// matters, at 45 it does not.
-#[must_use]
-pub fn percent(share: f64) -> String {
-    let value = 100.0 * share;
-    let decimals = match value {
-        v if v >= 99.95 || v == v.round() => 0,
-        v if v >= 89.95 => 1,
-        v if v >= 9.95 => 0,
-        v if v >= 0.995 => 1,
-        _ => 2,
-    };
-    separated(&format!("{value:.decimals$}"))
-}
-
 /// Microseconds with the unit that suits them: `612 µs`, `1.17 s`.
 pub(crate) fn duration_us(us: f64) -> String {
     human_duration(Duration::try_from_secs_f64(us / 1e6).unwrap_or_default())
@@ -59,11 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_and_times_keep_the_digits_that_mean_something() {
-        assert_eq!(
-            [1.04, 0.999, 0.4517, 0.0417, 0.0007, 0.0].map(percent),
-            ["104", "99.9", "45", "4.2", "0.07", "0"]
-        );
+    fn times_keep_the_digits_that_mean_something() {
         assert_eq!(duration_us(1_170_000.0), "1.17 s");
         assert_eq!(duration_us(f64::NAN), "0 s");
     }
