@@ -6,6 +6,7 @@
 //!               ├ commands/fix     ─▶ why's look     ─▶ settings
 //!               ├ commands/bench   ─▶ bench::HostRunner ─▶ stats ─▶ report
 //!               ├ commands/status  ─▶ host           ─▶ report
+//!               ├ commands/watch, record ─▶ frames   ─▶ screen, record
 //!               ├ commands/guard   ─▶ daemon ─▶ guard ⇄ plant
 //!               └ commands/settings ─▶ knobs
 //! ```
@@ -36,7 +37,7 @@ use crate::exit::Exit;
 #[command(name = "floodwall", version, max_term_width = 80)]
 #[command(after_help = "Examples:
   floodwall                          # who waits for a disk now, and why
-  floodwall status --watch 2s
+  floodwall watch                    # a screen of who waits and who floods
   floodwall tune /var/lib/postgresql
   floodwall guard
 

@@ -1,6 +1,5 @@
 //! A running `floodwall record`, and its frames.
 
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -46,11 +45,6 @@ impl Recorder {
         let before = self.frames().len();
         until(PATIENCE, "more frames", || self.frames().len() >= before + more)?;
         Ok(self.frames())
-    }
-
-    /// Where it writes.
-    pub(crate) fn directory(&self) -> PathBuf {
-        self.directory.path().to_owned()
     }
 }
 

@@ -5,6 +5,7 @@
 //!    ▲                        ├▶ outlets: metrics
 //!    └─ 1 s while a process ◀─┤
 //!       waits long, else 5 s  └▶ Detector ─▶ stall ─▶ outlets: metrics, command
+//!                                                  └▶ systemd's journal, else stderr
 //! ```
 //!
 //! Files are written in a thread of their own: a write may have to wait for the very disk that is
@@ -14,16 +15,20 @@ mod hook;
 mod keeper;
 mod outlets;
 
-use std::path::PathBuf;
+use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
 use floodwall_host::SysRoot;
 use floodwall_model::Bytes;
 use floodwall_model::frame::Frame;
+use floodwall_model::stall::Stall;
 use floodwall_model::units::parse_duration;
 use floodwall_record::Limits;
-use floodwall_record::stall::{Detector, Event};
+use floodwall_record::stall::{Detector, Event, journal};
+use floodwall_report::stalls::sentence;
+use jiff::tz::TimeZone;
 use rustix::process::Signal;
 
 use crate::commands::frames::Frames;
@@ -131,8 +136,21 @@ fn tell(events: &[Event], outlets: &Outlets) {
     for event in events {
         match event {
             Event::Began(stall) => outlets.stall_began(stall),
-            Event::Ended(stall) => outlets.stall_ended(stall),
+            Event::Ended(stall) => {
+                outlets.stall_ended(stall);
+                log(stall);
+            }
         }
+    }
+}
+
+/// One message of a stall that is over: to systemd's journal with its fields, and to stderr if
+/// there is no journal or a user looks on.
+fn log(stall: &Stall) {
+    let sentence = sentence(stall, &TimeZone::system());
+    let is_sent = journal::send(Path::new(journal::JOURNAL), stall, &sentence).unwrap_or(false);
+    if !is_sent || io::stderr().is_terminal() {
+        say(&sentence);
     }
 }
 
