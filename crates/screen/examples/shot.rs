@@ -1,14 +1,16 @@
 //! Prints the screen of a made-up machine as text with ANSI colours, to be looked at.
 //!
 //! ```text
-//! cargo run -p floodwall-screen --example shot -- 120x40 [quiet|stall|no-root|disks] [KEYS] [OPTIONS]
+//! cargo run -p floodwall-screen --example shot -- 120x40 MACHINE KEYS OPTIONS
 //! ```
 //!
+//! MACHINE is `stall` (also if it is left out), `quiet`, `unguarded`, `no-root` or `disks`.
 //! KEYS are typed one after another: `e` and the like for themselves, `⏎` Enter, `⇥` Tab, `↓` Down.
-//! Options: `--ascii`, `--16`, `--mono`, `--replay`, `--user`.
+//! Options: `--ascii`, `--16`, `--mono`, `--replay`, `--user`, and `--time` for what drawing costs.
 #![expect(
     clippy::disallowed_methods,
     clippy::disallowed_macros,
+    clippy::disallowed_types,
     reason = "a program for a terminal"
 )]
 #![expect(clippy::unwrap_used, reason = "it ends with the mistake")]
@@ -16,6 +18,9 @@
 #[path = "../tests/it/fixtures.rs"]
 mod fixtures;
 
+use std::time::{Duration, Instant};
+
+use floodwall_model::frame::Frame;
 use floodwall_screen::{Colours, Look, Mode, Options, Screen};
 use jiff::tz::TimeZone;
 use ratatui::Terminal;
@@ -43,7 +48,7 @@ fn main() {
         is_root: !is_set("--user"),
     });
     let machine = words.get(1).map_or("stall", String::as_str);
-    screen.replace(fixtures::by_name(machine).unwrap());
+    screen.replace(frames(machine).unwrap());
     for key in words.get(2).map_or("", String::as_str).chars() {
         let code = match key {
             '⏎' => KeyCode::Enter,
@@ -56,7 +61,38 @@ fn main() {
     let backend = TestBackend::new(width.parse().unwrap(), height.parse().unwrap());
     let mut terminal = Terminal::new(backend).unwrap();
     terminal.draw(|frame| screen.draw(frame)).unwrap();
+    if is_set("--time") {
+        return time(&mut screen, &mut terminal);
+    }
     print!("{}", ansi(terminal.backend().buffer()));
+}
+
+/// A machine by its name.
+fn frames(name: &str) -> Option<Vec<Frame>> {
+    Some(match name {
+        "quiet" => fixtures::quiet(),
+        "stall" => fixtures::stall(),
+        "unguarded" => fixtures::unguarded(),
+        "no-root" => fixtures::without_root(),
+        "disks" => fixtures::hundred_disks(),
+        _ => return None,
+    })
+}
+
+/// What one drawing takes: the screen's own part, and with the comparison of cells that follows.
+fn time(screen: &mut Screen, terminal: &mut Terminal<TestBackend>) {
+    const TIMES: u32 = 300;
+    let (mut own, begin) = (Duration::ZERO, Instant::now());
+    for _ in 0..TIMES {
+        terminal
+            .draw(|frame| {
+                let begin = Instant::now();
+                screen.draw(frame);
+                own += begin.elapsed();
+            })
+            .unwrap();
+    }
+    println!("{:?} a drawing, {:?} with ratatui's part", own / TIMES, begin.elapsed() / TIMES);
 }
 
 /// A buffer as text with escapes of colours.

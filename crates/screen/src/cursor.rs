@@ -38,6 +38,7 @@ impl<K> Cursor<K> {
     /// The rows that a table of this height shows, so that the selected one is among them.
     pub(crate) fn shown(&mut self, rows: usize, height: usize) -> std::ops::Range<usize> {
         self.page = height.max(1);
+        self.row = self.row.min(rows.saturating_sub(1));
         self.top = self.top.min(rows.saturating_sub(height));
         if self.row < self.top {
             self.top = self.row;

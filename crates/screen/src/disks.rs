@@ -117,8 +117,8 @@ impl DiskField {
     pub(crate) fn column(self) -> Column {
         let (kind, least, most, rank) = match self {
             Self::Mark => (Kind::Words, 2, 2, 0),
-            Self::Name => (Kind::Words, 8, 16, 0),
-            Self::Drains => (Kind::Figures, 10, 12, 0),
+            Self::Name => (Kind::Words, 11, 16, 0),
+            Self::Drains => (Kind::Figures, 9, 12, 0),
             Self::Backlog => (Kind::Figures, 9, 12, 0),
             Self::DrainTime => (Kind::Figures, 11, 12, 0),
             Self::Queue => (Kind::Figures, 6, 7, 3),
@@ -129,7 +129,7 @@ impl DiskField {
             Self::Writes => (Kind::Figures, 10, 11, 6),
             Self::Reads => (Kind::Figures, 10, 11, 9),
             Self::Mounts => (Kind::Words, 12, 40, 8),
-            Self::Timeline => (Kind::Bars, 13, 120, 1),
+            Self::Timeline => (Kind::Bars, 12, 120, 1),
         };
         Column { kind, least, most, rank }
     }
@@ -195,7 +195,7 @@ impl DiskField {
                 let mut near = usize::MAX;
                 let values = history.series(cells, |past| line.of(past, &disk.name, &mut near));
                 let full = line.full(&values);
-                return Cell::Bars(values, full);
+                return Cell::Bars(values, full, look.flood_bars());
             }
         };
         Cell::plain(text)
@@ -208,8 +208,11 @@ impl DiskField {
             |a: Option<f32>, b: Option<f32>| b.unwrap_or(-1.0).total_cmp(&a.unwrap_or(-1.0));
         match self {
             Self::Mark => {
-                let worst =
-                    |row: DiskRow<'_>| (row.disk.verdict, row.disk.drain_ms, row.slowest_us);
+                // Quiet disks stay where they are, in the order of the frame.
+                let is_quiet = |row: DiskRow<'_>| row.disk.verdict == Verdict::Quiet;
+                let slowest = |row: DiskRow<'_>| row.slowest_us.filter(|_| !is_quiet(row));
+                let long = |row: DiskRow<'_>| row.disk.drain_ms.filter(|ms| *ms >= FULL_MS);
+                let worst = |row: DiskRow<'_>| (row.disk.verdict, slowest(row), long(row));
                 Reverse(worst(a)).cmp(&Reverse(worst(b)))
             }
             Self::Name => a.disk.name.cmp(&b.disk.name),

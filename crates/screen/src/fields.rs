@@ -4,8 +4,6 @@
 //! process ─▶ Field ─▶ a cell | the order of two processes
 //! ```
 
-use std::cmp::{Ordering, Reverse};
-
 use floodwall_model::counts::{count, whole};
 use floodwall_model::frame::Process;
 use floodwall_model::printable::printable;
@@ -87,7 +85,7 @@ impl Field {
     pub(crate) fn column(self) -> Column {
         let (kind, least, most, rank) = match self {
             Self::Mark | Self::FloodMark => (Kind::Words, 2, 2, 0),
-            Self::Who => (Kind::Words, 14, 32, 0),
+            Self::Who => (Kind::Words, 18, 32, 0),
             Self::In => (Kind::Words, 11, 44, 6),
             Self::On => (Kind::Words, 8, 12, 5),
             Self::For => (Kind::Words, 10, 16, 4),
@@ -181,39 +179,41 @@ impl Field {
         Cell::plain(text)
     }
 
-    /// The order of two processes by this field: figures from the largest on, words from A on.
-    pub(crate) fn order(self, a: &Process, b: &Process) -> Ordering {
-        let figure = |of: fn(&Process) -> Option<u64>| Reverse(of(a)).cmp(&Reverse(of(b)));
+    /// Puts processes in order by this field: figures from the largest on, words from A on. Those
+    /// that are equal stay in their order.
+    pub(crate) fn sort(self, processes: &mut [&Process]) {
         match self {
-            Self::Mark => {
-                let worst = |process: &Process| (process.is_victim, process.slowest_us());
-                Reverse(worst(a)).cmp(&Reverse(worst(b)))
-            }
-            Self::FloodMark => {
-                let worst = |process: &Process| {
-                    (process.is_flood, process.dirtied_bytes, process.throttled_ms)
-                };
-                Reverse(worst(a)).cmp(&Reverse(worst(b)))
-            }
-            Self::Who => (&a.name, a.pid).cmp(&(&b.name, b.pid)),
-            Self::In => label(a).cmp(&label(b)),
-            Self::On => a.disk.cmp(&b.disk),
+            Self::Who => processes.sort_by(|a, b| (&a.name, a.pid).cmp(&(&b.name, b.pid))),
+            Self::In => processes.sort_by_cached_key(|process| label(process)),
+            Self::On => processes.sort_by(|a, b| a.disk.cmp(&b.disk)),
             Self::For => {
                 let call = |process| longest(process).map(|waits| waits.call.as_str());
-                call(a).cmp(&call(b))
+                processes.sort_by(|a, b| call(a).cmp(&call(b)));
             }
-            Self::Calls => figure(|process| longest(process).map(|waits| waits.count)),
-            Self::P50 => figure(|process| longest(process).map(|waits| waits.p50_us)),
-            Self::P99 => figure(|process| longest(process).and_then(|waits| waits.p99_us)),
-            Self::Slowest => figure(|process| Some(process.slowest_us())),
-            Self::Now => figure(|process| Some(process.waiting)),
-            Self::Dirties => figure(|process| process.dirtied_bytes),
-            Self::Throttled => figure(|process| Some(process.throttled_ms)),
-            Self::Share => {
-                let share = |process: &Process| process.backlog_percent.unwrap_or(-1.0);
-                share(b).total_cmp(&share(a))
-            }
+            _ => processes.sort_by_cached_key(|process| u64::MAX - self.figure(process)),
         }
+    }
+
+    /// What a field of figures is ordered by, as one number: a thousand processes are sorted at
+    /// each drawing. 0 if it is not known, and for words.
+    fn figure(self, process: &Process) -> u64 {
+        const FIRST: u64 = 1 << 63;
+        let (is_first, figure) = match self {
+            Self::Mark => (process.is_victim, Some(process.slowest_us())),
+            Self::FloodMark => (process.is_flood, process.dirtied_bytes),
+            Self::Calls => (false, longest(process).map(|waits| waits.count)),
+            Self::P50 => (false, longest(process).map(|waits| waits.p50_us)),
+            Self::P99 => (false, longest(process).and_then(|waits| waits.p99_us)),
+            Self::Slowest => (false, Some(process.slowest_us())),
+            Self::Now => (false, Some(process.waiting)),
+            Self::Dirties => (false, process.dirtied_bytes),
+            Self::Throttled => (false, Some(process.throttled_ms)),
+            // Thousandths of a percent.
+            Self::Share => (false, process.backlog_percent.map(|share| (share * 1e3) as u64)),
+            Self::Who | Self::In | Self::On | Self::For => (false, None),
+        };
+        let figure = figure.map_or(0, |figure| figure.saturating_add(1)).min(FIRST - 1);
+        if is_first { FIRST + figure } else { figure }
     }
 }
 

@@ -50,12 +50,12 @@ pub(crate) struct Scope<'a> {
 
 impl Scope<'_> {
     /// The processes of a frame that `is_listed` takes, in the order of a field.
-    pub(crate) fn processes<'f>(
+    pub(crate) fn processes(
         self,
-        frame: &'f Frame,
+        frame: &Frame,
         is_listed: impl Fn(&Process) -> bool,
         order: Field,
-    ) -> Vec<&'f Process> {
+    ) -> Vec<&Process> {
         let filter = self.filter.lower();
         let of_device =
             |process: &&Process| self.device.is_none() || process.disk.as_deref() == self.device;
@@ -64,8 +64,7 @@ impl Scope<'_> {
         };
         let listed = frame.processes.iter().filter(|process| is_listed(process));
         let mut rows: Vec<&Process> = listed.filter(of_device).filter(passes).collect();
-        // Those that are equal stay in the order of their numbers.
-        rows.sort_by(|a, b| order.order(a, b));
+        order.sort(&mut rows);
         rows
     }
 

@@ -33,8 +33,8 @@ impl Screen {
         self.state.history.replace(frames);
     }
 
-    /// Whether the user has stopped the screen. A replay does not go on by itself meanwhile; steps
-    /// and jumps stop it, too.
+    /// Whether the user has stopped the screen. A replay does not go on by itself meanwhile. A step
+    /// stops it, too.
     #[must_use]
     pub fn is_paused(&self) -> bool {
         self.state.shown.is_paused

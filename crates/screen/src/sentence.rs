@@ -7,6 +7,7 @@
 //! The words are those of `floodwall why`. Victims and floods carry the marks of the tables.
 
 use std::cmp::Reverse;
+use std::collections::HashMap;
 
 use floodwall_model::diagnosis::Verdict;
 use floodwall_model::frame::{Disk, Frame, Process};
@@ -14,8 +15,8 @@ use floodwall_model::printable::printable;
 use floodwall_model::status::DrainSource;
 use ratatui::text::Span;
 
-use crate::figures::{bytes, micros, millis, per_second, rate, share};
-use crate::text::cut;
+use crate::figures::{self, bytes, micros, millis, per_second, share};
+use crate::text::{cut, glued};
 use crate::theme::Look;
 use crate::who::{call, floods, on, victims};
 
@@ -37,10 +38,15 @@ pub(crate) struct Sentence {
 pub(crate) fn of_machine(frame: &Frame, device: Option<&str>, look: Look) -> Sentence {
     let shown =
         || frame.disks.iter().filter(move |disk| device.is_none_or(|device| device == disk.name));
-    let badness = |disk: &&Disk| {
-        let slowest = victims(frame, &disk.name).first().map(|process| process.slowest_us());
-        (disk.verdict, slowest, disk.drain_ms)
-    };
+    let mut slowest: HashMap<&str, u64> = HashMap::new();
+    for victim in frame.processes.iter().filter(|process| process.is_victim) {
+        if let Some(disk) = &victim.disk {
+            let longest = slowest.entry(disk).or_default();
+            *longest = (*longest).max(victim.slowest_us());
+        }
+    }
+    let badness =
+        |disk: &&Disk| (disk.verdict, slowest.get(disk.name.as_str()).copied(), disk.drain_ms);
     let mut words = Words::new(look);
     match shown().max_by_key(badness) {
         Some(disk) => words.disk(frame, disk),
@@ -76,7 +82,9 @@ pub(crate) fn of_process(frame: &Frame, process: &Process, look: Look) -> Senten
         }
         words.plain(".");
     }
-    if process.is_flood || process.dirtied_bytes.is_some_and(|bytes| bytes > 0) {
+    // Of a process that waits the table of its figures tells what it writes besides.
+    let is_writer = slowest == 0 && process.dirtied_bytes.is_some_and(|bytes| bytes > 0);
+    if process.is_flood || is_writer {
         if slowest > 0 {
             words.plain(" ");
         }
@@ -149,7 +157,11 @@ impl Words {
                 self.unknown(frame);
                 if let Some(flood) = flood {
                     self.plain(" ");
-                    self.flood(frame, disk, flood, &floods);
+                    self.dirties(frame, flood);
+                    self.more_floods(frame, &floods);
+                    self.plain(" on ");
+                    self.strong(&printable(&disk.name));
+                    self.plain(".");
                 }
             }
             _ => self.quiet(frame, Some(disk)),
@@ -279,13 +291,12 @@ impl Words {
     }
 
     fn unknown(&mut self, frame: &Frame) {
-        self.strong("Who waits for a disk is not seen");
-        let reason = frame.unseen.first();
-        self.plain(&reason.map_or_else(String::new, |reason| format!(": {}", printable(reason))));
-        self.plain(".");
+        self.strong("Which process waits for a disk is not seen");
+        let without_root = frame.source == "proc" && !frame.root_would_add.is_empty();
+        self.plain(if without_root { " without root." } else { "." });
         if let Some(percent) = frame.machine.waited_percent {
-            let window = millis(frame.window_ms);
-            let share = share(percent);
+            let window = glued(&millis(frame.window_ms));
+            let share = glued(&share(percent));
             self.plain(&format!(" Some process waited for I/O {share} of the last {window}."));
         }
     }
@@ -296,7 +307,8 @@ impl Words {
         let slowest = used.max_by_key(|process| process.slowest_us());
         if let Some(process) = slowest.filter(|process| process.slowest_us() > 0) {
             let wait = micros(process.slowest_us());
-            self.plain(&format!(" The slowest wait of the last {} is ", millis(frame.window_ms)));
+            let window = glued(&millis(frame.window_ms));
+            self.plain(&format!(" The slowest wait of the last {window} is "));
             self.strong(&wait);
             self.plain(": ");
             self.who(process, self.look.strong());
@@ -333,6 +345,11 @@ impl Words {
     }
 }
 
+/// A rate that no line breaks.
+fn rate(bytes_per_s: u64) -> String {
+    glued(&figures::rate(bytes_per_s))
+}
+
 fn dirtied(process: &Process, frame: &Frame) -> u64 {
     per_second(process.dirtied_bytes.unwrap_or(0), frame.window_ms)
 }
@@ -346,3 +363,7 @@ fn about(disk: &Disk, drain: u64) -> String {
         DrainSource::Seen | DrainSource::Unknown => rate(drain),
     }
 }
+
+#[cfg(test)]
+#[path = "sentence_tests.rs"]
+mod tests;

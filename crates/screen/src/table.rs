@@ -49,8 +49,8 @@ pub(crate) struct Column {
 pub(crate) enum Cell<'a> {
     /// Text, safe to show.
     Text(Cow<'a, str>, Style),
-    /// Values of a timeline and the one that fills a bar.
-    Bars(Vec<Option<u64>>, u64),
+    /// Values of a timeline, the one that fills a bar, and the style of bars.
+    Bars(Vec<Option<u64>>, u64, Style),
 }
 
 impl<'a> Cell<'a> {
@@ -137,8 +137,8 @@ pub(crate) fn draw_row(
         let inner = place.width - u16::from(columns[at].kind == Kind::Words);
         match cell(at, inner) {
             Cell::Text(text, style) => put(buffer, place, look, columns[at].kind, text, style),
-            Cell::Bars(values, full) => {
-                draw_bars(buffer, place, look, &values, full);
+            Cell::Bars(values, full, style) => {
+                draw_bars(buffer, place, look, &values, full, style);
             }
         }
     }
@@ -176,6 +176,7 @@ pub(crate) fn draw_bars(
     look: Look,
     values: &[Option<u64>],
     full: u64,
+    style: Style,
 ) {
     let area = area.intersection(buffer.area);
     if area.is_empty() {
@@ -195,7 +196,7 @@ pub(crate) fn draw_bars(
         .data(values.iter().map(scaled))
         .max(steps)
         .bar_set(look.bar_set())
-        .style(look.bars())
+        .style(style)
         .render(drawn, buffer);
 }
 
@@ -236,6 +237,7 @@ mod tests {
             look,
             &[Some(0), Some(1), Some(500), Some(u64::MAX), None],
             1000,
+            Style::new(),
         );
         let line: String = buffer.content.iter().map(|cell| cell.symbol()).collect();
         assert_eq!(line, "  .=# ");

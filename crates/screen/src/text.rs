@@ -72,6 +72,14 @@ pub(crate) fn wrapped(text: &str, cells: usize) -> Vec<String> {
     lines
 }
 
+/// A blank at which no line breaks: between a number and its unit. It is drawn as a blank.
+const GLUE: char = '\u{a0}';
+
+/// A figure that no line breaks.
+pub(crate) fn glued(figure: &str) -> String {
+    figure.replace(' ', "\u{a0}")
+}
+
 /// Styled text broken between words, at most `rows` lines. The last one ends with `mark` if there
 /// is more.
 pub(crate) fn paragraph(
@@ -98,7 +106,7 @@ pub(crate) fn paragraph(
             used += 1;
         }
         for (part, style) in word {
-            let shown = cut(part, cells.saturating_sub(used), mark).into_owned();
+            let shown = cut(part, cells.saturating_sub(used), mark).replace(GLUE, " ");
             used += width(&shown);
             line.push_span(Span::styled(shown, style));
         }
@@ -173,5 +181,7 @@ mod tests {
         assert_eq!(shown(16, 1), ["cp (1) dirties…"]);
         assert_eq!(shown(14, 1), ["cp (1) dirtie…"]);
         assert_eq!(shown(0, 1).len(), 1);
+        let glued = paragraph(&[Span::raw(format!("at {}", glued("4 MB/s")))], 5, 9, "…");
+        assert_eq!(glued[1].to_string(), "4 MB…", "a figure stays together");
     }
 }

@@ -49,6 +49,7 @@ const BLUE: Color = Color::Indexed(25);
 /// Grounds and letters of bars.
 const GREY: Color = Color::Indexed(238);
 const WHITE: Color = Color::Indexed(255);
+const BLACK: Color = Color::Indexed(16);
 
 /// Bars in ASCII, from one eighth to full.
 const ASCII_BARS: bar::Set<'static> = bar::Set {
@@ -94,9 +95,14 @@ impl Look {
         Style::new().add_modifier(Modifier::DIM)
     }
 
-    /// Bars of a timeline.
-    pub(crate) fn bars(self) -> Style {
+    /// Bars of waits.
+    pub(crate) fn wait_bars(self) -> Style {
         self.colour(SKY, Color::Cyan)
+    }
+
+    /// Bars of writes and of what they pile up.
+    pub(crate) fn flood_bars(self) -> Style {
+        self.colour(VERMILLION, Color::LightRed)
     }
 
     /// The header of a table or pane.
@@ -110,6 +116,15 @@ impl Look {
             (Colours::None, false) => return self.strong(),
         };
         self.strong().bg(ground).fg(letters)
+    }
+
+    /// The bars of a question.
+    pub(crate) fn question(self) -> Style {
+        match self.colours {
+            Colours::Okabe => self.strong().bg(ORANGE).fg(BLACK),
+            Colours::Sixteen => self.strong().bg(Color::Yellow).fg(Color::Black),
+            Colours::None => self.header(true),
+        }
     }
 
     /// The selected row of the table that has the focus.
@@ -188,7 +203,9 @@ mod tests {
             look.flood(),
             look.guard(),
             look.warning(),
-            look.bars(),
+            look.wait_bars(),
+            look.flood_bars(),
+            look.question(),
             look.header(true),
             look.header(false),
         ] {

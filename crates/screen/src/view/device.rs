@@ -10,7 +10,7 @@ use ratatui::layout::Rect;
 use super::guard;
 use super::parts::{self, bar, facts, plain, prose, take};
 use super::tables::{Table, processes};
-use super::timeline;
+use super::timeline::{self, Timeline};
 use crate::fields::{Field, USES};
 use crate::figures::{bytes, micros, millis, per_second, rate, share};
 use crate::history::History;
@@ -146,10 +146,10 @@ fn steered(
 /// Columns of requests.
 const REQUESTS: [(&str, Column); 9] = [
     ("REQUESTS", column(Kind::Words, 13, 20, 0)),
-    ("/s", column(Kind::Figures, 8, 9, 0)),
+    ("/s", column(Kind::Figures, 7, 9, 0)),
     ("SIZE", column(Kind::Figures, 9, 10, 2)),
-    ("BYTES", column(Kind::Figures, 10, 11, 1)),
-    ("QUEUE p50", column(Kind::Figures, 10, 12, 4)),
+    ("BYTES", column(Kind::Figures, 10, 11, 4)),
+    ("QUEUE p50", column(Kind::Figures, 10, 12, 3)),
     ("p99", column(Kind::Figures, 8, 12, 3)),
     ("DEVICE p50", column(Kind::Figures, 11, 12, 0)),
     ("p99", column(Kind::Figures, 8, 12, 0)),
@@ -213,9 +213,30 @@ fn timelines(
     let mut near = 0;
     let values = history.series(columns, |past| past.disk(name, &mut near)?.0.drain_ms);
     let place = take(area, rows);
-    timeline::draw(buffer, place, look, "drain time", &values, 1000, millis);
+    let line = Timeline {
+        name: "drain time",
+        values: &values,
+        least: 1000,
+        show: millis,
+        style: look.flood_bars(),
+    };
+    line.draw(buffer, place, look);
     let values = history.series(columns, |past| past.disk(name, &mut near)?.1);
-    timeline::draw(buffer, take(area, rows), look, "slowest wait", &values, 100_000, micros);
+    let line = Timeline {
+        name: "slowest wait",
+        values: &values,
+        least: 100_000,
+        show: micros,
+        style: look.wait_bars(),
+    };
+    line.draw(buffer, take(area, rows), look);
     let values = history.series(columns, |past| past.disk(name, &mut near)?.0.written_bytes_per_s);
-    timeline::draw(buffer, take(area, rows), look, "writes", &values, 1_000_000, rate);
+    let line = Timeline {
+        name: "writes",
+        values: &values,
+        least: 10_000_000,
+        show: rate,
+        style: look.flood_bars(),
+    };
+    line.draw(buffer, take(area, rows), look);
 }

@@ -30,8 +30,8 @@ pub(super) fn draw(buffer: &mut Buffer, mut area: Rect, look: Look, frame: &Fram
         plain(buffer, last, look, &printable(&unseen), look.dim());
     }
     let Some(guard) = &frame.guard else {
-        let text = "No guard runs. 'floodwall guard' limits a flood while a process waits for its \
-                    disk; l here limits its unit once.";
+        let text = "No guard runs. 'floodwall guard' limits a flood while a process waits for the \
+                    same disk; l limits the flood's unit for ten minutes.";
         plain(buffer, area, look, text, look.dim());
         return;
     };
@@ -56,7 +56,7 @@ fn told(guard: &Guard, look: Look) -> Vec<Vec<Span<'static>>> {
     }
     let acts = |disk: &&GuardedDisk| !matches!(disk.state.as_str(), "free" | "watch");
     let mut told: Vec<Vec<Span<'static>>> =
-        guard.disks.iter().filter(acts).map(|disk| of_disk(guard, disk, look)).collect();
+        guard.disks.iter().filter(acts).map(|disk| named(guard, disk, look)).collect();
     if told.is_empty() {
         let names: Vec<&str> = guard.disks.iter().map(|disk| disk.name.as_str()).collect();
         let names = floodwall_model::message::first_of(&names, 6);
@@ -73,11 +73,17 @@ fn told(guard: &Guard, look: Look) -> Vec<Vec<Span<'static>>> {
     told
 }
 
-/// `sda: protect for 12.0 s, goal 234 ms. Holds nr_requests 8 (yours: 64). The last decision.`
+/// A disk with its name, `sda: protect …`.
+fn named(guard: &Guard, disk: &GuardedDisk, look: Look) -> Vec<Span<'static>> {
+    let mut words = vec![Span::styled(format!("{}: ", printable(&disk.name)), look.strong())];
+    words.extend(of_disk(guard, disk, look));
+    words
+}
+
+/// `protect for 12.0 s, goal 234 ms. Holds nr_requests 8 (yours: 64). The last decision.`
 pub(super) fn of_disk(guard: &Guard, disk: &GuardedDisk, look: Look) -> Vec<Span<'static>> {
     let raw = |text: String| Span::raw(look.text(&printable(&text)).into_owned());
     let mut words = vec![
-        raw(format!("{}: ", disk.name)),
         Span::styled(printable(&disk.state).into_owned(), look.guard()),
         raw(format!(" for {}, goal {}.", seconds(disk.since_s), micros(disk.goal_us))),
     ];

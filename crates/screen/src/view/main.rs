@@ -37,7 +37,7 @@ const TALL: u16 = 35;
 
 /// Cells that the names of both tables together have beside each other more than they need: names
 /// that are cut side by side are whole one above the other.
-const ROOM: u16 = 18;
+const ROOM: u16 = 12;
 
 /// From this width on a table has room for names and for all its figures.
 const WIDE: u16 = 100;
@@ -136,13 +136,14 @@ fn tables(
         let rows = lists.waits(main.waits.order);
         processes(buffer, above, look, frame.window_ms, &table, &rows, &mut main.waits);
     }
+    let rows = lists.writes(main.writes.order);
+    let is_flooded = rows.iter().any(|process| process.is_flood);
     let table = Table {
         fields: &writes,
-        title: "WHO FLOODS",
+        title: if is_flooded { "WHO FLOODS" } else { "WHO WRITES" },
         empty: &format!("no process dirtied page cache in the last {window}"),
         has_focus: main.focus == Pane::Writes,
     };
-    let rows = lists.writes(main.writes.order);
     processes(buffer, below, look, frame.window_ms, &table, &rows, &mut main.writes);
 }
 

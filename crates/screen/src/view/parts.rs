@@ -27,7 +27,11 @@ pub(super) fn take_below(area: &mut Rect, rows: u16) -> Rect {
 
 /// A bar over a part of a view.
 pub(super) fn bar(buffer: &mut Buffer, area: Rect, look: Look, title: &str, has_focus: bool) {
-    let style = look.header(has_focus);
+    styled_bar(buffer, area, look, title, look.header(has_focus));
+}
+
+/// A bar in a style of its own.
+pub(super) fn styled_bar(buffer: &mut Buffer, area: Rect, look: Look, title: &str, style: Style) {
     buffer.set_style(area, style);
     put(buffer, area, look, title, style);
 }

@@ -7,7 +7,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 use super::parts::{self, bar, facts, plain, put, take};
-use super::timeline;
+use super::timeline::{self, Timeline};
 use crate::figures::{micros, moment, per_second, rate, share, throttled};
 use crate::history::{History, Past};
 use crate::lists::{ProcessKey, is_of};
@@ -157,13 +157,27 @@ fn timelines(
         find(past).and_then(|at| past.frame.processes.get(at)).map(Process::slowest_us)
     });
     let place = take(area, rows);
-    timeline::draw(buffer, place, look, "slowest wait", &values, 100_000, micros);
+    let line = Timeline {
+        name: "slowest wait",
+        values: &values,
+        least: 100_000,
+        show: micros,
+        style: look.wait_bars(),
+    };
+    line.draw(buffer, place, look);
     let values = history.series(columns, |past| {
         let process = find(past).and_then(|at| past.frame.processes.get(at))?;
         Some(per_second(process.dirtied_bytes?, past.frame.window_ms))
     });
     let place = take(area, rows);
-    timeline::draw(buffer, place, look, "dirties", &values, 1_000_000, rate);
+    let line = Timeline {
+        name: "dirties",
+        values: &values,
+        least: 10_000_000,
+        show: rate,
+        style: look.flood_bars(),
+    };
+    line.draw(buffer, place, look);
 }
 
 /// How many of its waits took how long, in two minutes.
@@ -200,7 +214,7 @@ fn histogram(buffer: &mut Buffer, mut area: Rect, look: Look, history: &History,
         let bars = look.block().repeat(usize::from(long));
         let place =
             Rect { x: row.x + 15.min(row.width), width: row.width.saturating_sub(15), ..row };
-        put(buffer, place, look, &bars, look.bars());
+        put(buffer, place, look, &bars, look.wait_bars());
         let after = long + u16::from(long > 0);
         let place = Rect {
             x: place.x + after.min(place.width),

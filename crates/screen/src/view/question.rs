@@ -5,7 +5,7 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::widgets::{Clear, Widget};
 
-use super::parts::{bar, plain, put, take};
+use super::parts::{plain, put, styled_bar, take};
 use crate::actions::Question;
 use crate::state::Options;
 use crate::text::wrapped;
@@ -16,14 +16,17 @@ const WIDTH: u16 = 100;
 /// Draws it.
 pub(super) fn draw(options: &Options, question: &Question, buffer: &mut Buffer, area: Rect) {
     let look = options.look;
-    let width = WIDTH.min(area.width.saturating_sub(4));
+    let width = if area.width <= WIDTH { area.width } else { WIDTH };
     let cells = usize::from(width.saturating_sub(2));
     let text = wrapped(&question.text, cells).len() as u16;
     let line = match options.is_root {
         true => question.command_line(),
         false => format!("sudo {}", question.command_line()),
     };
-    let line = wrapped(&line, cells.saturating_sub(2));
+    // A line that is broken can still be copied.
+    let mut line = wrapped(&line, cells.saturating_sub(4));
+    let last = line.len().saturating_sub(1);
+    line.iter_mut().take(last).for_each(|part| part.push_str(" \\"));
     let answer = match options.is_root {
         true => "y runs it; any other key does not",
         false => "It needs root, so it can't be run from here. Any key goes back.",
@@ -38,7 +41,7 @@ pub(super) fn draw(options: &Options, question: &Question, buffer: &mut Buffer, 
     };
     Clear.render(place, buffer);
     let mut rows = place;
-    bar(buffer, take(&mut rows, 1), look, &format!(" {}", question.title), true);
+    styled_bar(buffer, take(&mut rows, 1), look, &format!(" {}", question.title), look.question());
     let mut inner = Rect { x: rows.x + 1, width: rows.width.saturating_sub(2), ..rows };
     take(&mut inner, 1);
     let words = take(&mut inner, text);
@@ -54,6 +57,6 @@ pub(super) fn draw(options: &Options, question: &Question, buffer: &mut Buffer, 
     // A bar below it, so that it stands apart from the view without colours, too.
     let end = Rect { y: place.bottom().saturating_sub(1), height: 1, ..place };
     if inner.height > 0 {
-        bar(buffer, end, look, "", true);
+        styled_bar(buffer, end, look, "", look.question());
     }
 }

@@ -12,7 +12,11 @@ pub(super) fn draw(state: &State, buffer: &mut Buffer, mut area: Rect, least: (u
     let options = &state.options;
     let look = options.look;
     let last = take_below(&mut area, 1);
-    let text = format!("needs {} x {}, has {} x {}", least.0, least.1, last.width, area.height + 1);
+    let mut text = format!("needs {} x {}", least.0, least.1);
+    let has = format!(", has {} x {}", last.width, area.height + last.height);
+    if text.len() + has.len() <= usize::from(last.width) {
+        text.push_str(&has);
+    }
     put(buffer, last, look, &text, look.warning());
     match state.history.shown() {
         Some(frame) => {

@@ -102,12 +102,12 @@ fn keys(options: &Options, shown: &Shown, buffer: &mut Buffer, area: Rect) {
             keys.extend([("Esc", "back"), ("u", "unit"), ("d", "disk"), ("f", "files")]);
         }
         Some(View::Device(..) | View::Workload(..)) => {
-            keys.extend([("Esc", "back"), ("Enter", "process"), ("S", "sort")]);
+            keys.extend([("Esc", "back"), ("Enter", "process")]);
         }
         None if main.focus == Pane::Findings => {
             keys.extend([("Enter", "explain"), ("Tab", "next")])
         }
-        None => keys.extend([("Enter", "open"), ("Tab", "next")]),
+        None => keys.extend([("Enter", "open")]),
     }
     let is_text = matches!(shown.views.last(), Some(View::Help(_) | View::Page(..)));
     if !is_text {
@@ -116,7 +116,13 @@ fn keys(options: &Options, shown: &Shown, buffer: &mut Buffer, area: Rect) {
             Mode::Replay => keys.extend([("t", "next"), ("T", "before"), ("b", "jump")]),
             Mode::Simulated => {}
         }
-        keys.extend([("/", "filter"), ("space", "pause"), ("S", "sort"), ("q", "quit")]);
+        keys.extend([
+            ("q", "quit"),
+            ("/", "filter"),
+            ("S", "sort"),
+            ("space", "pause"),
+            ("Tab", "next table"),
+        ]);
     }
     let look = options.look;
     let mut line = Line::default();

@@ -2,6 +2,7 @@
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+use ratatui::style::Style;
 
 use super::parts::{put, take};
 use crate::table::draw_bars;
@@ -16,31 +17,43 @@ pub(super) fn columns(area: Rect) -> u16 {
     area.width.saturating_sub(LABEL)
 }
 
-/// Draws it over the rows of an area. `least` is the smallest value of a full bar.
-pub(super) fn draw(
-    buffer: &mut Buffer,
-    area: Rect,
-    look: Look,
-    name: &str,
-    values: &[Option<u64>],
-    least: u64,
-    show: fn(u64) -> String,
-) {
-    if area.is_empty() {
-        return;
+/// What a timeline shows.
+pub(super) struct Timeline<'a> {
+    /// Its name.
+    pub(super) name: &'a str,
+    /// A value a column.
+    pub(super) values: &'a [Option<u64>],
+    /// The smallest value of a full bar, so that small values have small bars.
+    pub(super) least: u64,
+    /// How a value is told.
+    pub(super) show: fn(u64) -> String,
+    /// The style of its bars.
+    pub(super) style: Style,
+}
+
+impl Timeline<'_> {
+    /// Draws it over the rows of an area.
+    pub(super) fn draw(&self, buffer: &mut Buffer, area: Rect, look: Look) {
+        if area.is_empty() {
+            return;
+        }
+        let most = self.values.iter().flatten().copied().max();
+        let label = Rect { width: LABEL.min(area.width).saturating_sub(1), ..area };
+        let mut rows = label;
+        put(buffer, take(&mut rows, 1), look, self.name, look.dim());
+        let told = match most {
+            Some(most) => look.text(&format!("max {}", (self.show)(most))).into_owned(),
+            None => look.unknown().to_owned(),
+        };
+        // Beside the name if there is one row, else below it.
+        let (row, right) = match area.height {
+            1 => (label, label.width.saturating_sub(width(&told) as u16)),
+            _ => (take(&mut rows, 1), 0),
+        };
+        let place = Rect { x: row.x + right, width: row.width - right, ..row };
+        put(buffer, place, look, &told, look.strong());
+        let bars = Rect { x: area.x + label.width + 1, width: columns(area), ..area };
+        let full = most.unwrap_or(0).max(self.least);
+        draw_bars(buffer, bars.intersection(area), look, self.values, full, self.style);
     }
-    let most = values.iter().flatten().copied().max();
-    let label = Rect { width: LABEL.min(area.width).saturating_sub(1), ..area };
-    let mut rows = label;
-    put(buffer, take(&mut rows, 1), look, name, look.dim());
-    let told = most.map_or_else(|| look.unknown().to_owned(), |most| format!("max {}", show(most)));
-    let told = look.text(&told).into_owned();
-    // Beside the name if there is one row, else below it.
-    let row = if area.height == 1 { label } else { take(&mut rows, 1) };
-    let right = row.width.saturating_sub(width(&told) as u16);
-    let right = if area.height == 1 { right } else { 0 };
-    let place = Rect { x: row.x + right, width: row.width - right, ..row };
-    put(buffer, place, look, &told, look.strong());
-    let bars = Rect { x: area.x + label.width + 1, width: columns(area), ..area };
-    draw_bars(buffer, bars.intersection(area), look, values, most.unwrap_or(0).max(least));
 }

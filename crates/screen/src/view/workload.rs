@@ -8,7 +8,7 @@ use ratatui::layout::Rect;
 
 use super::parts::{bar, facts, take};
 use super::tables::{Table, processes};
-use super::timeline;
+use super::timeline::{self, Timeline};
 use crate::fields::{Field, USES};
 use crate::figures::{micros, per_second, rate, share};
 use crate::history::{History, Past};
@@ -38,7 +38,7 @@ pub(super) fn draw(
     let rows = lists.of_workload(workload, table.order);
     let shown = |name: &Option<String>| name.as_deref().map(|name| printable(name).into_owned());
     let names = [
-        ("unit", shown(&workload.unit)),
+        ("unit", shown(&workload.unit).filter(|_| kind != "UNIT")),
         ("container", shown(&workload.container)),
         ("pod", shown(&workload.pod)),
         (
@@ -56,10 +56,24 @@ pub(super) fn draw(
     let bars = if is_tall { 4 } else { 2 };
     let values = history.series(columns, |past| slowest(past, workload));
     let place = take(&mut area, bars);
-    timeline::draw(buffer, place, look, "slowest wait", &values, 100_000, micros);
+    let line = Timeline {
+        name: "slowest wait",
+        values: &values,
+        least: 100_000,
+        show: micros,
+        style: look.wait_bars(),
+    };
+    line.draw(buffer, place, look);
     let values = history.series(columns, |past| dirtied(past, workload));
     let place = take(&mut area, bars);
-    timeline::draw(buffer, place, look, "dirties", &values, 1_000_000, rate);
+    let line = Timeline {
+        name: "dirties",
+        values: &values,
+        least: 10_000_000,
+        show: rate,
+        style: look.flood_bars(),
+    };
+    line.draw(buffer, place, look);
     take(&mut area, 1);
     let what = Table {
         fields: &USES.iter().filter(|field| **field != Field::In).copied().collect::<Vec<_>>(),

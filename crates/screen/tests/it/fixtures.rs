@@ -13,17 +13,6 @@ const END_MS: u64 = 1_795_230_005_000;
 const MIB: u64 = 1 << 20;
 const MB: u64 = 1_000_000;
 
-/// A machine by its name on the command line of the example.
-pub(crate) fn by_name(name: &str) -> Option<Vec<Frame>> {
-    Some(match name {
-        "quiet" => quiet(),
-        "stall" => stall(),
-        "no-root" => without_root(),
-        "disks" => hundred_disks(),
-        _ => return None,
-    })
-}
-
 /// A database alone, and a guard that watches.
 pub(crate) fn quiet() -> Vec<Frame> {
     frames(|second| {
@@ -111,6 +100,18 @@ pub(crate) fn stall() -> Vec<Frame> {
         });
         frame
     })
+}
+
+/// The same without a guard, on bfq.
+pub(crate) fn unguarded() -> Vec<Frame> {
+    let mut frames = stall();
+    for frame in &mut frames {
+        frame.guard = None;
+        for disk in &mut frame.disks {
+            disk.queue.scheduler = Some("bfq".into());
+        }
+    }
+    frames
 }
 
 /// The same machine as an ordinary user sees it.

@@ -1,0 +1,142 @@
+//! Sentences of machines that a test makes up.
+
+use floodwall_model::frame::{Machine, Waits};
+use floodwall_model::workload::Workload;
+
+use super::*;
+use crate::theme::Colours;
+
+const LOOK: Look = Look { colours: Colours::None, ascii: false };
+
+fn told(sentence: Sentence) -> String {
+    let spans = sentence.said.into_iter().chain(sentence.more);
+    spans.map(|span| span.content.replace('\u{a0}', " ")).collect()
+}
+
+fn said(frame: &Frame) -> String {
+    told(of_machine(frame, None, LOOK))
+}
+
+fn disk(name: &str, verdict: Verdict) -> Disk {
+    Disk {
+        name: name.into(),
+        verdict,
+        backlog_bytes: Some(1_500_000_000),
+        drain_bytes_per_s: Some(120_000_000),
+        drain_from: DrainSource::Seen,
+        drain_ms: Some(12_500),
+        hard_limit_ms: Some(26_100),
+        ..Disk::default()
+    }
+}
+
+fn process(pid: u32, name: &str, disk: &str) -> Process {
+    let workload = Workload { unit: Some(format!("{name}.service")), ..Workload::default() };
+    Process { pid, name: name.into(), workload, disk: Some(disk.into()), ..Process::default() }
+}
+
+fn victim(pid: u32, slowest_us: u64) -> Process {
+    let waits = Waits { call: "fsync".into(), max_us: slowest_us, ..Waits::default() };
+    Process { is_victim: true, waits: vec![waits], ..process(pid, "postgres", "sda") }
+}
+
+fn flood(pid: u32, bytes: u64) -> Process {
+    Process { is_flood: true, dirtied_bytes: Some(bytes), ..process(pid, "cp", "sda") }
+}
+
+fn machine(verdict: Verdict, processes: Vec<Process>) -> Frame {
+    Frame { window_ms: 500, disks: vec![disk("sda", verdict)], processes, ..Frame::default() }
+}
+
+#[test]
+fn a_stall_names_the_slowest_victim_and_the_heaviest_flood() {
+    let mut frame = machine(
+        Verdict::Stalling,
+        vec![
+            victim(812, 3_200_000),
+            victim(9, 70_000),
+            flood(7, 1_000_000),
+            flood(4_711, 200_000_000),
+        ],
+    );
+    insta::assert_snapshot!(said(&frame), @"● postgres (812, postgres.service) has waited up to 3.20 s for fsync on sda, because ▲ cp (4711, cp.service) dirties 400 MB/s (one more 2.00 MB/s) and sda drains 120 MB/s: 12.5 s of backlog. One more process waits.");
+    frame.disks.push(disk("sdb", Verdict::Stalling));
+    frame.processes.retain(|process| process.pid != 9);
+    assert!(said(&frame).ends_with("Another disk stalls."));
+}
+
+#[test]
+fn a_cause_is_claimed_only_where_backlog_or_flood_explain_the_wait() {
+    let mut frame = machine(Verdict::Stalling, vec![victim(812, 3_200_000), flood(7, 10_000_000)]);
+    (frame.disks[0].drain_ms, frame.disks[0].backlog_bytes) = (Some(40), Some(4_800_000));
+    assert!(said(&frame).contains(", while ▲ cp"), "{}", said(&frame));
+    frame.processes[0].waits[0].max_us = 80_000;
+    assert!(said(&frame).contains(", because ▲ cp"), "twice what is drained");
+}
+
+#[test]
+fn a_stall_without_a_flood_is_of_what_was_written_earlier_or_of_the_disk() {
+    let mut frame = machine(Verdict::Stalling, vec![victim(812, 3_200_000)]);
+    insta::assert_snapshot!(said(&frame), @"● postgres (812, postgres.service) has waited up to 3.20 s for fsync on sda, because of what was written earlier: 12.5 s of backlog. Nothing floods it now.");
+    frame.disks[0].drain_ms = Some(30);
+    insta::assert_snapshot!(said(&frame), @"● postgres (812, postgres.service) has waited up to 3.20 s for fsync on sda, and no flood of buffered writes is the cause. The disk itself is slow, or busy with reads or direct writes.");
+    frame.processes.clear();
+    insta::assert_snapshot!(said(&frame), @"A process waits long for sda, and which one is not known.");
+}
+
+#[test]
+fn a_process_may_flood_and_wait() {
+    let both = Process { is_flood: true, dirtied_bytes: Some(90_000_000), ..victim(5, 900_000) };
+    let frame = machine(Verdict::Stalling, vec![both]);
+    insta::assert_snapshot!(said(&frame), @"● postgres (5, postgres.service) has waited up to 900 ms for fsync on sda, because other threads of it dirty 180 MB/s and sda drains 120 MB/s: 12.5 s of backlog.");
+}
+
+#[test]
+fn a_flood_alone() {
+    let mut frame = machine(Verdict::Flooding, vec![flood(4_711, 200_000_000)]);
+    insta::assert_snapshot!(said(&frame), @"▲ cp (4711, cp.service) dirties 400 MB/s on sda, which drains 120 MB/s: 12.5 s of backlog. Nothing waits long for it now.");
+    frame.disks[0].drain_from = DrainSource::KernelEstimate;
+    assert!(said(&frame).contains("drains about 120 MB/s (the kernel's estimate)"));
+    (frame.disks[0].drain_bytes_per_s, frame.disks[0].drain_ms) = (None, None);
+    assert!(said(&frame).contains("how fast it drains is not known: 1500 MB are waiting"));
+}
+
+#[test]
+fn without_root_it_says_what_is_known() {
+    let mut frame = machine(Verdict::Unknown, vec![flood(4_711, 200_000_000)]);
+    frame.source = "proc".into();
+    frame.root_would_add = vec!["who waits".into()];
+    frame.machine = Machine { waited_percent: Some(83.0), ..Machine::default() };
+    insta::assert_snapshot!(said(&frame), @"Which process waits for a disk is not seen without root. Some process waited for I/O 83 % of the last 500 ms. ▲ cp (4711, cp.service) dirties 400 MB/s on sda.");
+}
+
+#[test]
+fn a_quiet_machine_has_a_quiet_sentence() {
+    let mut quick = victim(812, 9_000);
+    quick.is_victim = false;
+    let mut frame = machine(Verdict::Quiet, vec![quick]);
+    insta::assert_snapshot!(said(&frame), @"Nothing waits long for a disk, and nothing floods one. The slowest wait of the last 500 ms is 9.00 ms: postgres (812, postgres.service), fsync. If a flood came, 26.1 s of writes could pile up for sda.");
+    frame.disks.clear();
+    insta::assert_snapshot!(said(&frame), @"Nothing waits long for a disk, and nothing floods one.");
+}
+
+#[test]
+fn names_are_safe_and_long_ones_are_cut() {
+    let mut victim = victim(812, 3_200_000);
+    victim.name = "a\u{1b}[2Jb".into();
+    victim.workload.unit = Some("x".repeat(200));
+    let frame = machine(Verdict::Stalling, vec![victim]);
+    let said = said(&frame);
+    assert!(said.contains(r"a\u{1b}[2Jb (812, xxx"), "{said}");
+    assert!(said.contains("xxx…)"), "{said}");
+}
+
+#[test]
+fn a_process_is_told_by_what_it_does() {
+    let frame = machine(Verdict::Stalling, vec![victim(812, 3_200_000), flood(7, 90_000_000)]);
+    let of = |at: usize| told(of_process(&frame, &frame.processes[at], LOOK));
+    insta::assert_snapshot!(of(0), @"● postgres (812, postgres.service) has waited up to 3.20 s for fsync on sda, because ▲ cp (7, cp.service) dirties 180 MB/s and sda drains 120 MB/s: 12.5 s of backlog.");
+    insta::assert_snapshot!(of(1), @"▲ cp (7, cp.service) dirties 180 MB/s on sda, which drains 120 MB/s: 12.5 s of backlog.");
+    let idle = told(of_process(&frame, &Process::default(), LOOK));
+    assert_eq!(idle, "It neither waited nor wrote in this window.");
+}
