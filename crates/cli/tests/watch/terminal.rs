@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use floodwall_testing::process::{done, output, text};
+use floodwall_testing::process::{done, lives, output, text};
 use floodwall_testing::{ensure, until};
 
 use crate::{FLOODWALL, Test};
@@ -12,6 +12,7 @@ pub(crate) const TESTS: &[Test] = &[
     Test { name: "the screen answers keys and fits a new size", needs: &["tmux"], body: keys },
     Test { name: "the terminal is as it was after every end", needs: &["tmux"], body: ends },
     Test { name: "Ctrl-Z stops the screen and fg brings it back", needs: &["tmux"], body: suspend },
+    Test { name: "the screen ends with its terminal", needs: &["tmux"], body: gone },
     Test { name: "a screen that is too small says so", needs: &["tmux"], body: small },
 ];
 
@@ -139,6 +140,15 @@ fn watch_pid(tmux: &Tmux) -> Result<String, String> {
     let shell = tmux.tmux(&["display-message", "-p", "#{pane_pid}"])?;
     let children = done(Command::new("ps").args(["-o", "pid=", "--ppid", shell.trim()]))?;
     children.split_whitespace().next().map(str::to_owned).ok_or_else(|| "no child".to_owned())
+}
+
+/// A closed window, or a broken connection, leaves no process behind.
+fn gone() -> Result<(), String> {
+    let tmux = Tmux::new("gone", 100, 30)?;
+    tmux.watch()?;
+    let pid = watch_pid(&tmux)?.parse().map_err(|e| format!("{e}"))?;
+    drop(tmux);
+    until(PATIENCE, "its end", || !lives(pid))
 }
 
 fn suspend() -> Result<(), String> {

@@ -15,7 +15,7 @@ mod source;
 mod terminal;
 
 use std::io::{self, IsTerminal};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -25,6 +25,7 @@ use floodwall_screen::{Command, Mode, Options, Screen};
 use jiff::tz::TimeZone;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 
+use crate::commands::record::DIRECTORY;
 use crate::exit::{Exit, UsageError};
 use crate::signals;
 use source::{Next, Source};
@@ -47,7 +48,7 @@ const PATIENCE: Duration = Duration::from_millis(50);
 #[command(after_help = "Examples:
   floodwall watch
   floodwall watch sda --interval 2s
-  floodwall watch --replay --begin 03:10
+  floodwall watch --begin 03:10          # last night, if floodwall record ran
   floodwall watch --sim hdd-7200")]
 pub(crate) struct WatchArgs {
     /// Show only this disk (sda, /dev/nvme0n1, 8:0)
@@ -56,16 +57,15 @@ pub(crate) struct WatchArgs {
     /// Look every INTERVAL
     #[arg(long, value_name = "INTERVAL", default_value = "1s", value_parser = interval)]
     interval: Duration,
-    /// Show a recording instead of the machine as it is
+    /// Show the recording in /var/log/floodwall instead of the machine as it is
     #[arg(long, conflicts_with = "sim")]
     replay: bool,
-    /// Begin a replay at this moment: 03:10, '2026-11-26 03:10', '10 minutes ago'
-    #[arg(short, long, value_name = "MOMENT", requires = "replay")]
+    /// Show the recording in this directory
+    #[arg(long, value_name = "DIR", conflicts_with = "sim")]
+    from: Option<PathBuf>,
+    /// Begin a recording at this moment: 03:10, '2026-11-26 03:10', '10 minutes ago'
+    #[arg(short, long, value_name = "MOMENT", conflicts_with = "sim")]
     begin: Option<String>,
-    /// Where the recording is
-    #[arg(long, value_name = "DIR", default_value = crate::commands::record::DIRECTORY)]
-    #[arg(requires = "replay")]
-    from: PathBuf,
     /// Show a simulated machine with this disk (a preset of floodwall lab list)
     #[arg(long, value_name = "PRESET", conflicts_with = "device")]
     sim: Option<String>,
@@ -92,8 +92,11 @@ pub(crate) fn run(args: &WatchArgs) -> anyhow::Result<Exit> {
     }
     let stop = signals::stop_flag()?;
     let zone = TimeZone::system();
-    let (mode, mut source): (Mode, Box<dyn Source>) = if args.replay {
-        (Mode::Replay, Box::new(replay::Replay::open(&args.from, args.begin.as_deref(), &zone)?))
+    let begin = args.begin.as_deref();
+    let is_replay = args.replay || args.from.is_some() || begin.is_some();
+    let (mode, mut source): (Mode, Box<dyn Source>) = if is_replay {
+        let directory = args.from.as_deref().unwrap_or(Path::new(DIRECTORY));
+        (Mode::Replay, Box::new(replay::Replay::open(directory, begin, &zone)?))
     } else if let Some(preset) = &args.sim {
         (Mode::Simulated, Box::new(sim::Simulated::new(preset, args.interval)?))
     } else {
@@ -103,6 +106,7 @@ pub(crate) fn run(args: &WatchArgs) -> anyhow::Result<Exit> {
     let is_root = rustix::process::geteuid().is_root();
     let mut screen = Screen::new(Options { look: terminal::look(), zone, mode, device, is_root });
     let mut terminal = Terminal::open()?;
+    terminal::end_anyway(&stop);
     terminal.draw(&mut screen)?;
     while !stop.load(Ordering::Relaxed) {
         let mut is_changed = false;

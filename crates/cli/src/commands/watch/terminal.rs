@@ -6,6 +6,7 @@ use std::io::{self, Stdout, Write};
 use std::panic;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use anyhow::Context;
 use floodwall_screen::{Colours, Look, Screen};
@@ -20,6 +21,10 @@ use signal_hook::consts::{SIGCONT, SIGTSTP};
 use signal_hook::low_level::emulate_default_handler;
 
 use crate::ascii;
+
+/// How often a signal is looked for, and how long the loop may take to end by itself.
+const LOOK: Duration = Duration::from_millis(250);
+const GRACE: Duration = Duration::from_secs(1);
 
 /// The terminal that stdout is.
 pub(super) struct Terminal {
@@ -109,6 +114,20 @@ impl Terminal {
         take()?;
         self.clear()
     }
+}
+
+/// Ends the process soon after `stop` is raised, even if its loop does not. crossterm reads a
+/// terminal that is gone for ever (0 bytes each time), and SIGHUP then finds no end.
+pub(super) fn end_anyway(stop: &Arc<AtomicBool>) {
+    let stop = Arc::clone(stop);
+    std::thread::spawn(move || {
+        while !stop.load(Ordering::Relaxed) {
+            std::thread::sleep(LOOK);
+        }
+        std::thread::sleep(GRACE);
+        give_back();
+        std::process::exit(0);
+    });
 }
 
 impl Drop for Terminal {
