@@ -157,3 +157,75 @@ pub(super) fn octaves(counts: &LatencyCounts) -> Vec<(u8, u64)> {
     }
     octaves.into_iter().collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use floodwall_host::SysRoot;
+    use floodwall_host::status::{Observation, status};
+    use floodwall_model::trial::DeviceSample;
+    use floodwall_probe::SourceKind;
+    use floodwall_testing::tree::host;
+
+    use super::super::testing::{quiet, snapshot};
+    use super::*;
+
+    fn seen(tree: &str, used: Vec<DeviceUse>) -> Vec<Disk> {
+        let root = SysRoot::new(&host(tree)).unwrap();
+        let once = Observation::read(&root);
+        let status = status(&root, &once, &once, 1.0, true);
+        let window = Snapshot { devices: used, ..snapshot(SourceKind::Bpf) };
+        disks(&status, &window, &quiet())
+    }
+
+    fn used(name: &str, minor: u32, written_bytes: u64) -> DeviceUse {
+        let counters = DeviceSample {
+            write_ops: 1,
+            written_bytes,
+            busy_ms: 500,
+            in_flight: 3,
+            ..DeviceSample::default()
+        };
+        DeviceUse {
+            id: DeviceId { major: 8, minor },
+            name: name.to_owned(),
+            counters: Some(counters),
+            requests: None,
+        }
+    }
+
+    #[test]
+    fn a_disk_has_its_counters_and_one_without_a_filesystem_is_shown_too() {
+        let quiet = seen("vm-virtio-ext4", Vec::new());
+        let names = |disks: &[Disk]| disks.iter().map(|d| d.name.clone()).collect::<Vec<_>>();
+        assert_eq!(names(&quiet), ["vda"]);
+        assert_eq!(quiet[0].in_flight, None, "nothing was counted");
+        let disks = seen("vm-virtio-ext4", vec![used("sdx", 176, 7000)]);
+        assert_eq!(names(&disks), ["sdx", "vda"]);
+        let sdx = &disks[0];
+        assert_eq!((sdx.written_bytes_per_s, sdx.busy_percent), (Some(7000), Some(50.0)));
+        assert_eq!((sdx.in_flight, sdx.backlog_bytes), (Some(3), None));
+    }
+
+    #[test]
+    fn the_stack_above_one_disk_is_shown_as_that_disk() {
+        let disks = seen("server-md-crypt-lvm", Vec::new());
+        let names: Vec<&str> = disks.iter().map(|disk| disk.name.as_str()).collect();
+        let mut once = names.clone();
+        once.dedup();
+        assert_eq!(names, once, "each once");
+        assert!(disks.iter().all(|disk| !disk.mounts.is_empty()), "{names:?}");
+    }
+
+    #[test]
+    fn a_p99_needs_a_hundred_operations_and_octaves_hold_them_all() {
+        let counts = |n: u64| LatencyCounts::from_values((1..=n).map(|ms| ms * 1_000_000));
+        assert_eq!(p99_us(&counts(99)), None);
+        let p99 = p99_us(&counts(100)).unwrap();
+        assert!((98_000..=100_000).contains(&p99), "{p99}");
+        let octaves = octaves(&counts(100));
+        assert_eq!(octaves.iter().map(|(_, n)| n).sum::<u64>(), 100);
+        // From 65,536 µs on: 66 ms to 100 ms, give or take a bucket of 0.8 %.
+        let (octave, n) = octaves.last().copied().unwrap();
+        assert!(octave == 16 && (34..=36).contains(&n), "{octaves:?}");
+    }
+}

@@ -11,6 +11,8 @@ mod disks;
 mod guard;
 mod processes;
 mod shares;
+#[cfg(test)]
+mod testing;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};

@@ -122,3 +122,60 @@ pub(super) fn over_goal(processes: &mut [Process], guarded: &[GuardedDisk]) {
         process.is_victim |= goal_us.is_some_and(|goal| longest > goal);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use floodwall_probe::Call;
+
+    use super::*;
+
+    fn counts(ms: &[u64]) -> LatencyCounts {
+        LatencyCounts::from_values(ms.iter().map(|ms| ms * 1_000_000))
+    }
+
+    #[test]
+    fn waits_are_told_by_call_the_longest_sum_first() {
+        let used = ProcessUse {
+            pid: 7,
+            name: "db".into(),
+            calls: [(Call::Fsync, counts(&[1, 2, 900])), (Call::Sync, counts(&[3]))].into(),
+            reads: counts(&[40, 50]),
+            waiting: 1,
+            oldest: Duration::from_millis(30),
+            dirtied_bytes: Some(0),
+            ..ProcessUse::default()
+        };
+        let process = process(&used, Some("sda".into())).unwrap();
+        let told: Vec<_> = process.waits.iter().map(|w| (w.call.as_str(), w.count)).collect();
+        assert_eq!(told, [("fsync", 3), ("read", 2), ("sync", 1)]);
+        assert_eq!((process.slowest_us(), process.oldest_us), (900_000, 30_000));
+        assert_eq!(process.waits[0].sum_us, 903_000);
+        assert_eq!(process.dirtied_bytes, Some(0), "zero is not unknown");
+        let idle = ProcessUse { dirtied_bytes: Some(0), ..ProcessUse::default() };
+        assert_eq!(super::process(&idle, None), None);
+    }
+
+    #[test]
+    fn a_guards_goal_makes_victims_of_those_that_wait_longer() {
+        let guarded = [GuardedDisk { name: "sda".into(), goal_us: 5000, ..GuardedDisk::default() }];
+        let is_victim = |disk: &str, waits: &LatencyCounts, is_flood: bool| {
+            let mut process = Process {
+                disk: Some(disk.to_owned()),
+                waits: vec![waited("fsync", waits)],
+                is_flood,
+                ..Process::default()
+            };
+            over_goal(std::slice::from_mut(&mut process), &guarded);
+            process.is_victim
+        };
+        assert!(is_victim("sda", &counts(&[6; 10]), false));
+        assert!(!is_victim("sda", &counts(&[4; 10]), false));
+        assert!(!is_victim("sdb", &counts(&[6; 10]), false));
+        assert!(!is_victim("sda", &counts(&[6; 10]), true));
+        // One of a hundred may take longer.
+        let rare = counts(&[[1; 199].as_slice(), &[90]].concat());
+        assert!(!is_victim("sda", &rare, false));
+    }
+}
