@@ -19,7 +19,7 @@ const TIME: &str = "10m";
 /// A question before a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Question {
-    /// What is asked.
+    /// The question.
     pub(crate) title: String,
     /// What the command does, and its price. Safe to show.
     pub(crate) text: String,
@@ -40,7 +40,7 @@ impl Question {
 pub(crate) enum Offer {
     /// A command that can be run.
     Ask(Question),
-    /// The reason why there is none.
+    /// Why no command can be offered.
     Refuse(String),
 }
 

@@ -155,7 +155,7 @@ impl DiskField {
         }
     }
 
-    /// What it shows of a disk, in so many cells.
+    /// Its cell for a disk, in so many cells.
     pub(crate) fn cell(
         self,
         row: DiskRow<'_>,

@@ -120,7 +120,7 @@ impl Field {
         }
     }
 
-    /// What it shows of a process in a window, in so many cells.
+    /// Its cell for a process in a window of this length.
     pub(crate) fn cell(
         self,
         process: &Process,

@@ -39,7 +39,7 @@ impl Filter {
     }
 }
 
-/// What is listed of a frame.
+/// The part of a frame that is listed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scope<'a> {
     /// One disk alone.

@@ -10,7 +10,7 @@ use crate::fields::{Field, USES, WAITS, WRITES};
 use crate::lists::{Filter, ProcessKey, is_of, key_of};
 use crate::state::{Lists, Main, Mode, Pane, Processes, State, View};
 
-/// Takes a key that is none of every view's.
+/// Takes a key that depends on the view.
 pub(crate) fn key(state: &mut State, code: KeyCode) -> Option<Command> {
     match code {
         KeyCode::Esc if state.shown.views.pop().is_none() => {
@@ -25,25 +25,20 @@ pub(crate) fn key(state: &mut State, code: KeyCode) -> Option<Command> {
         KeyCode::Char('u') => {
             let workload = chosen(state).map(|process| process.workload);
             match workload.filter(|workload| !workload.is_unknown()) {
-                Some(workload) => {
-                    state.shown.views.push(View::Workload(workload, Processes::default()));
-                }
+                Some(workload) => view(state, View::Workload(workload, Processes::default())),
                 None => say(state, "its unit, pod or container is not known"),
             }
-            None
         }
-        KeyCode::Char('d') => {
-            match chosen(state).and_then(|process| process.disk) {
-                Some(disk) => state.shown.views.push(View::Device(disk, Processes::default())),
-                None => say(state, "its disk is not known"),
-            }
-            None
-        }
+        KeyCode::Char('d') => match chosen(state).and_then(|process| process.disk) {
+            Some(disk) => view(state, View::Device(disk, Processes::default())),
+            None => say(state, "its disk is not known"),
+        },
         KeyCode::Char('f') => match state.shown.views.last() {
             Some(View::Process((pid, _), _)) => ask_files(state, *pid),
             _ => None,
         },
-        KeyCode::Enter | KeyCode::Char('e') => open(state),
+        KeyCode::Char('e') => explain(state),
+        KeyCode::Enter => open(state),
         KeyCode::Tab | KeyCode::Right => focus(state, 1),
         KeyCode::BackTab | KeyCode::Left => focus(state, -1),
         code => {
@@ -53,8 +48,14 @@ pub(crate) fn key(state: &mut State, code: KeyCode) -> Option<Command> {
     }
 }
 
-fn say(state: &mut State, text: &str) {
+fn say(state: &mut State, text: &str) -> Option<Command> {
     state.shown.message = Some(text.to_owned());
+    None
+}
+
+fn view(state: &mut State, view: View) -> Option<Command> {
+    state.shown.views.push(view);
+    None
 }
 
 fn focus(state: &mut State, by: isize) -> Option<Command> {
@@ -118,12 +119,7 @@ fn open(state: &mut State) -> Option<Command> {
             shown.views.push(View::Device(disk, Processes::default()));
             None
         }
-        (true, Pane::Findings) => {
-            let findings = &state.history.shown()?.findings;
-            let rows: Vec<usize> = (0..findings.len()).collect();
-            let at = state.shown.main.finding.at(&rows, |row, key| row == key);
-            findings.get(at).map(|finding| Command::Explain(finding.id.clone()))
-        }
+        (true, Pane::Findings) => explain(state),
         _ => {
             if matches!(state.shown.views.last(), Some(View::Process(..))) {
                 return None;
@@ -132,6 +128,17 @@ fn open(state: &mut State) -> Option<Command> {
             state.shown.views.push(View::Process(key_of(&process), 0));
             ask_files(state, process.pid)
         }
+    }
+}
+
+/// Asks for the page of the selected finding, or of the first if none was chosen.
+fn explain(state: &mut State) -> Option<Command> {
+    let findings = &state.history.shown()?.findings;
+    let rows: Vec<usize> = (0..findings.len()).collect();
+    let at = state.shown.main.finding.at(&rows, |row, key| row == key);
+    match findings.get(at) {
+        Some(finding) => Some(Command::Explain(finding.id.clone())),
+        None => say(state, "nothing is found"),
     }
 }
 

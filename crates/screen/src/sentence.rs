@@ -1,4 +1,4 @@
-//! The first line of the screen: who waits for which disk, how long, and because of what.
+//! The first line of the screen: the victim, its disk, how long it waits, and why.
 //!
 //! ```text
 //! frame ─▶ the worst disk ─▶ its slowest victim, its heaviest flood, its backlog ─▶ a sentence

@@ -59,7 +59,9 @@ fn a_stall_names_the_slowest_victim_and_the_heaviest_flood() {
             flood(4_711, 200_000_000),
         ],
     );
-    insta::assert_snapshot!(said(&frame), @"● postgres (812, postgres.service) has waited up to 3.20 s for fsync on sda, because ▲ cp (4711, cp.service) dirties 400 MB/s (one more 2.00 MB/s) and sda drains 120 MB/s: 12.5 s of backlog. One more process waits.");
+    insta::assert_snapshot!(said(&frame), @"● postgres (812, postgres.service) has waited up to \
+        3.20 s for fsync on sda, because ▲ cp (4711, cp.service) dirties 400 MB/s (one more 2.00 \
+        MB/s) and sda drains 120 MB/s: 12.5 s of backlog. One more process waits.");
     frame.disks.push(disk("sdb", Verdict::Stalling));
     frame.processes.retain(|process| process.pid != 9);
     assert!(said(&frame).ends_with("Another disk stalls."));
@@ -77,24 +79,32 @@ fn a_cause_is_claimed_only_where_backlog_or_flood_explain_the_wait() {
 #[test]
 fn a_stall_without_a_flood_is_of_what_was_written_earlier_or_of_the_disk() {
     let mut frame = machine(Verdict::Stalling, vec![victim(812, 3_200_000)]);
-    insta::assert_snapshot!(said(&frame), @"● postgres (812, postgres.service) has waited up to 3.20 s for fsync on sda, because of what was written earlier: 12.5 s of backlog. Nothing floods it now.");
+    insta::assert_snapshot!(said(&frame), @"● postgres (812, postgres.service) has waited up to \
+        3.20 s for fsync on sda, because of what was written earlier: 12.5 s of backlog. Nothing \
+        floods it now.");
     frame.disks[0].drain_ms = Some(30);
-    insta::assert_snapshot!(said(&frame), @"● postgres (812, postgres.service) has waited up to 3.20 s for fsync on sda, and no flood of buffered writes is the cause. The disk itself is slow, or busy with reads or direct writes.");
+    insta::assert_snapshot!(said(&frame), @"● postgres (812, postgres.service) has waited up to \
+        3.20 s for fsync on sda, and no flood of buffered writes is the cause. The disk itself is \
+        slow, or busy with reads or direct writes.");
     frame.processes.clear();
-    insta::assert_snapshot!(said(&frame), @"A process waits long for sda, and which one is not known.");
+    insta::assert_snapshot!(said(&frame), @"A process waits long for sda, and which one is not \
+        known.");
 }
 
 #[test]
 fn a_process_may_flood_and_wait() {
     let both = Process { is_flood: true, dirtied_bytes: Some(90_000_000), ..victim(5, 900_000) };
     let frame = machine(Verdict::Stalling, vec![both]);
-    insta::assert_snapshot!(said(&frame), @"● postgres (5, postgres.service) has waited up to 900 ms for fsync on sda, because other threads of it dirty 180 MB/s and sda drains 120 MB/s: 12.5 s of backlog.");
+    insta::assert_snapshot!(said(&frame), @"● postgres (5, postgres.service) has waited up to 900 \
+        ms for fsync on sda, because other threads of it dirty 180 MB/s and sda drains 120 MB/s: \
+        12.5 s of backlog.");
 }
 
 #[test]
 fn a_flood_alone() {
     let mut frame = machine(Verdict::Flooding, vec![flood(4_711, 200_000_000)]);
-    insta::assert_snapshot!(said(&frame), @"▲ cp (4711, cp.service) dirties 400 MB/s on sda, which drains 120 MB/s: 12.5 s of backlog. Nothing waits long for it now.");
+    insta::assert_snapshot!(said(&frame), @"▲ cp (4711, cp.service) dirties 400 MB/s on sda, \
+        which drains 120 MB/s: 12.5 s of backlog. Nothing waits long for it now.");
     frame.disks[0].drain_from = DrainSource::KernelEstimate;
     assert!(said(&frame).contains("drains about 120 MB/s (the kernel's estimate)"));
     (frame.disks[0].drain_bytes_per_s, frame.disks[0].drain_ms) = (None, None);
@@ -107,7 +117,9 @@ fn without_root_it_says_what_is_known() {
     frame.source = "proc".into();
     frame.root_would_add = vec!["who waits".into()];
     frame.machine = Machine { waited_percent: Some(83.0), ..Machine::default() };
-    insta::assert_snapshot!(said(&frame), @"Which process waits for a disk is not seen without root. Some process waited for I/O 83 % of the last 500 ms. ▲ cp (4711, cp.service) dirties 400 MB/s on sda.");
+    insta::assert_snapshot!(said(&frame), @"Which process waits for a disk is not seen without \
+        root. Some process waited for I/O 83 % of the last 500 ms. ▲ cp (4711, cp.service) \
+        dirties 400 MB/s on sda.");
 }
 
 #[test]
@@ -115,9 +127,12 @@ fn a_quiet_machine_has_a_quiet_sentence() {
     let mut quick = victim(812, 9_000);
     quick.is_victim = false;
     let mut frame = machine(Verdict::Quiet, vec![quick]);
-    insta::assert_snapshot!(said(&frame), @"Nothing waits long for a disk, and nothing floods one. The slowest wait of the last 500 ms is 9.00 ms: postgres (812, postgres.service), fsync. If a flood came, 26.1 s of writes could pile up for sda.");
+    insta::assert_snapshot!(said(&frame), @"Nothing waits long for a disk, and nothing floods \
+        one. The slowest wait of the last 500 ms is 9.00 ms: postgres (812, postgres.service), \
+        fsync. If a flood came, 26.1 s of writes could pile up for sda.");
     frame.disks.clear();
-    insta::assert_snapshot!(said(&frame), @"Nothing waits long for a disk, and nothing floods one.");
+    insta::assert_snapshot!(said(&frame), @"Nothing waits long for a disk, and nothing floods \
+        one.");
 }
 
 #[test]
@@ -135,8 +150,11 @@ fn names_are_safe_and_long_ones_are_cut() {
 fn a_process_is_told_by_what_it_does() {
     let frame = machine(Verdict::Stalling, vec![victim(812, 3_200_000), flood(7, 90_000_000)]);
     let of = |at: usize| told(of_process(&frame, &frame.processes[at], LOOK));
-    insta::assert_snapshot!(of(0), @"● postgres (812, postgres.service) has waited up to 3.20 s for fsync on sda, because ▲ cp (7, cp.service) dirties 180 MB/s and sda drains 120 MB/s: 12.5 s of backlog.");
-    insta::assert_snapshot!(of(1), @"▲ cp (7, cp.service) dirties 180 MB/s on sda, which drains 120 MB/s: 12.5 s of backlog.");
+    insta::assert_snapshot!(of(0), @"● postgres (812, postgres.service) has waited up to 3.20 s \
+        for fsync on sda, because ▲ cp (7, cp.service) dirties 180 MB/s and sda drains 120 MB/s: \
+        12.5 s of backlog.");
+    insta::assert_snapshot!(of(1), @"▲ cp (7, cp.service) dirties 180 MB/s on sda, which drains \
+        120 MB/s: 12.5 s of backlog.");
     let idle = told(of_process(&frame, &Process::default(), LOOK));
     assert_eq!(idle, "It neither waited nor wrote in this window.");
 }

@@ -157,7 +157,7 @@ pub(crate) struct Shown {
 /// Everything.
 #[derive(Debug)]
 pub(crate) struct State {
-    /// What it was made with.
+    /// The options that it was made with.
     pub(crate) options: Options,
     /// The frames.
     pub(crate) history: History,

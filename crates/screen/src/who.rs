@@ -1,4 +1,4 @@
-//! Processes of a frame by their part: who waits for a disk, who floods it, and how they are named.
+//! Processes of a frame by their part, victims and floods, and how they are named.
 
 use floodwall_model::frame::{Frame, Process};
 use floodwall_model::printable::printable;

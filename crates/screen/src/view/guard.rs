@@ -22,7 +22,7 @@ pub(super) fn title(frame: &Frame, more: &str) -> String {
     }
 }
 
-/// Draws it into all rows of an area, with what is not seen of the machine.
+/// Draws it into all rows of an area, with a line about the probe's gaps.
 pub(super) fn draw(buffer: &mut Buffer, mut area: Rect, look: Look, frame: &Frame) {
     if frame.source != "proc" && !frame.unseen.is_empty() && area.height > 1 {
         let unseen = format!("Not seen: {}.", frame.unseen.join("; "));
@@ -43,7 +43,7 @@ pub(super) fn draw(buffer: &mut Buffer, mut area: Rect, look: Look, frame: &Fram
     }
 }
 
-/// A paragraph a disk that the guard acts on, and how it stands where there is none.
+/// A paragraph for each disk that the guard acts on. Without such a disk, one for the guard.
 fn told(guard: &Guard, look: Look) -> Vec<Vec<Span<'static>>> {
     let raw = |text: String| Span::raw(look.text(&text).into_owned());
     if let Some(left) = guard.paused_s {

@@ -18,6 +18,7 @@ KEYS
   arrows, PgUp, PgDn, Home, End
                   select a row; Home follows the first row again
   Enter           open the disk or process, or explain the finding
+  e               explain the selected finding, else the first
   d  u            open the disk, or the unit, pod or container, of a process
   f               ask again for the files of an open process
   Esc             back; in the main view: no filter
@@ -28,11 +29,16 @@ KEYS
   Ctrl-L  Ctrl-Z  draw anew; suspend
   ?  q            this help; end
 
-ACTIONS show a command of floodwall's, and run it after y alone. Each can be
-undone with it, or by itself after ten minutes.
+ACTIONS show a command of floodwall's, and run it after y alone. They need
+root. Each ends by itself after ten minutes, or with the command that it names.
   p  pause the guard, or have a paused one go on
   l  limit the unit of the selected flood, else of the heaviest
   r  raise the priority of the selected victim, else of the slowest (bfq)
+
+MACHINE
+  dirty           page cache not yet written
+  hard limit      above it the kernel stops every writer
+  I/O pressure    share of the window in which some process waited for I/O
 
 DISKS
   DRAINS AT       bytes a second written while it has a backlog

@@ -35,8 +35,8 @@ use crate::theme::Look;
 /// From this height on panes stand apart.
 const TALL: u16 = 35;
 
-/// Cells that the names of both tables together have beside each other more than they need: names
-/// that are cut side by side are whole one above the other.
+/// Cells that both tables together need beyond their least widths, to stand side by side. With
+/// fewer the names would be cut, and one above the other they are whole.
 const ROOM: u16 = 12;
 
 /// From this width on a table has room for names and for all its figures.

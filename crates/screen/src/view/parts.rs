@@ -30,7 +30,7 @@ pub(super) fn bar(buffer: &mut Buffer, area: Rect, look: Look, title: &str, has_
     styled_bar(buffer, area, look, title, look.header(has_focus));
 }
 
-/// A bar in a style of its own.
+/// A bar in this style.
 pub(super) fn styled_bar(buffer: &mut Buffer, area: Rect, look: Look, title: &str, style: Style) {
     buffer.set_style(area, style);
     put(buffer, area, look, title, style);

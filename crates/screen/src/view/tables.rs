@@ -19,7 +19,7 @@ pub(super) struct Table<'a> {
     pub(super) fields: &'a [Field],
     /// What the column of names is called.
     pub(super) title: &'a str,
-    /// What is said if it has no row.
+    /// The text of a table without rows.
     pub(super) empty: &'a str,
     /// Whether it has the keys.
     pub(super) has_focus: bool,

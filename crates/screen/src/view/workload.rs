@@ -6,13 +6,14 @@ use floodwall_model::workload::Workload;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-use super::parts::{bar, facts, take};
+use super::parts::{self, bar, facts, take};
 use super::tables::{Table, processes};
 use super::timeline::{self, Timeline};
 use crate::fields::{Field, USES};
 use crate::figures::{micros, per_second, rate, share};
 use crate::history::{History, Past};
 use crate::lists::Filter;
+use crate::sentence;
 use crate::state::{Lists, Options, Processes};
 
 /// Draws it.
@@ -51,6 +52,16 @@ pub(super) fn draw(
     facts(buffer, take(&mut area, 1), look, &names);
     facts(buffer, take(&mut area, 1), look, &sums(&rows, window_ms));
     let is_tall = area.height >= 30;
+    // What the process does that matters most.
+    let matters = |process: &&&Process| {
+        (process.is_victim || process.is_flood, process.slowest_us(), process.dirtied_bytes)
+    };
+    let lines = if area.width < 100 { 3 } else { 2 };
+    let lines = take(&mut area, lines);
+    if let Some(process) = rows.iter().max_by_key(matters) {
+        let words = sentence::of_process(lists.frame(), process, look);
+        parts::sentence(buffer, lines, look, words);
+    }
     take(&mut area, u16::from(is_tall));
     let columns = timeline::columns(area);
     let bars = if is_tall { 4 } else { 2 };

@@ -113,6 +113,32 @@ fn enter_opens_what_is_selected_and_esc_leaves_it() {
     press(&mut screen, KeyCode::Down);
     assert_eq!(press(&mut screen, KeyCode::Enter), Some(Command::Explain("FW046".into())));
     assert_eq!(enter(&mut screen, "q"), Some(Command::Quit));
+    assert_eq!(enter(&mut live(stall()), "e"), Some(Command::Explain("FW001".into())));
+    assert_eq!(enter(&mut live(quiet()), "e"), None);
+}
+
+#[test]
+fn a_dry_run_says_what_the_guard_would_do() {
+    let mut frames = stall();
+    frames.last_mut().unwrap().guard.as_mut().unwrap().dry_run = true;
+    let page = text(&mut live(frames), 120, 40);
+    assert!(page.contains("mode protect, dry run: nothing is written"), "{page}");
+    assert!(
+        page.contains("Would hold nr_requests 8 (yours: 64). Would: watch → protect"),
+        "{page}"
+    );
+}
+
+#[test]
+fn a_process_that_is_gone_is_still_told_of() {
+    let mut screen = live(stall());
+    press(&mut screen, KeyCode::Enter);
+    let mut later = quiet().pop().unwrap();
+    later.at_unix_ms += 1_000;
+    later.processes.clear();
+    screen.push(later);
+    let page = text(&mut screen, 120, 40);
+    assert!(page.contains("Last seen at 2026-11-21 03:00:05"), "{page}");
 }
 
 #[test]

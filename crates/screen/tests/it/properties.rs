@@ -74,7 +74,8 @@ prop_compose! {
         waits in proptest::collection::vec(waits(), 0..3),
         numbers in (number(), number(), some(), number(), percent(), some()),
     ) -> Process {
-        let (waiting, oldest_us, dirtied_bytes, throttled_ms, backlog_percent, memory_bytes) = numbers;
+        let (waiting, oldest_us, dirtied_bytes, throttled_ms, backlog_percent, memory_bytes) =
+            numbers;
         let (name, unit, path) = names;
         let group = Group { path, memory_bytes, is_limited: false };
         Process {
