@@ -15,6 +15,8 @@ pub(crate) mod report;
 pub(crate) mod settings;
 pub(crate) mod sim;
 pub(crate) mod sim_sweep;
+mod span;
+pub(crate) mod stalls;
 pub(crate) mod status;
 pub(crate) mod tune;
 pub(crate) mod watch;

@@ -1,8 +1,10 @@
 //! `floodwall report`: stored results → one HTML page, Markdown, JSON, or a file a figure. Needs no
-//! privilege, and not the machine that was measured.
+//! privilege, and not the machine that was measured. With `--from` a recording → the page of a
+//! night.
 
 mod files;
 mod fonts;
+mod night;
 mod table;
 
 use std::fs::File;
@@ -18,6 +20,7 @@ use floodwall_report::sheet::Sheet;
 use floodwall_report::study::json;
 use floodwall_report::{Study, contest, markdown, text};
 
+use crate::commands::record::DIRECTORY;
 use crate::exit::{Exit, UsageError};
 use crate::input;
 use crate::output::{self, notice};
@@ -34,11 +37,15 @@ const GENERATOR: &str = "<meta name=\"generator\" content=\"floodwall ";
 /// A page's head up to there is shorter.
 const HEAD_BYTES: u64 = 4096;
 
-/// Show stored results: one HTML page with charts and tables, or Markdown, JSON, SVG, PNG.
+/// Show stored results: one HTML page with charts and tables, or Markdown, JSON, SVG, PNG. With
+/// --from show what floodwall record has stored of a night.
 ///
 /// The page is one file that loads nothing, for any browser, light and dark, on a screen and on a
 /// phone. Takes results of bench, compare, tune and sim; the machine that was measured is not
 /// needed. Without an option the result is printed as the command that measured it did.
+///
+/// With --from the page has the stalls of that time, who waited and who flooded, each disk over
+/// time and the worst minute; without --out its text is printed.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   floodwall report tune.json --out tune.html
@@ -47,6 +54,7 @@ const HEAD_BYTES: u64 = 4096;
   floodwall report tune.json --markdown
   floodwall sim --device hdd-7200 --json | floodwall report - --out sim.html
   floodwall report tune.json --svg figures --png figures
+  floodwall report --from 'yesterday 22:00' --to 06:00 --out night.html
 
 A result is read up to 256 MiB (about two days of measuring), a recording up to 1 GiB; both must \
 be regular files, but for a result on standard input. DuckDB and pyarrow read the rows of \
@@ -55,7 +63,7 @@ floodwall sim sweep.")]
 #[command(group(ArgGroup::new("printed").args(["json", "markdown"])))]
 pub(crate) struct ReportArgs {
     /// Stored results; - is standard input.
-    #[arg(value_name = "RESULT.json", required = true)]
+    #[arg(value_name = "RESULT.json", required_unless_present = "from")]
     results: Vec<PathBuf>,
     /// Write the HTML page to a file; only a page of floodwall report is overwritten.
     #[arg(long, short, value_name = "FILE.html")]
@@ -78,6 +86,16 @@ pub(crate) struct ReportArgs {
     /// A lab's recording of the same time (floodwall lab record): shows what reached the device.
     #[arg(long, value_name = "FILE.csv")]
     seeks: Option<PathBuf>,
+    /// Show a recording from this moment on: 03:10, 'yesterday 22:00', '2026-11-26 03:10'.
+    #[arg(long, value_name = "MOMENT")]
+    #[arg(conflicts_with_all = ["results", "json", "markdown", "svg", "png", "seeks"])]
+    from: Option<String>,
+    /// Show it up to this moment; now if it is not given.
+    #[arg(long, value_name = "MOMENT", requires = "from")]
+    to: Option<String>,
+    /// Where the recording is.
+    #[arg(long, value_name = "DIR", default_value = DIRECTORY, requires = "from")]
+    dir: PathBuf,
 }
 
 /// A result that was read, and where it came from.
@@ -92,6 +110,9 @@ struct Stored {
 /// Any failure of the run; [`Exit::of`] turns it into a status.
 pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<Exit> {
     check(args)?;
+    if let Some(from) = &args.from {
+        return night::run(from, args.to.as_deref(), &args.dir, args.out.as_deref());
+    }
     let stored: Vec<Stored> =
         args.results.iter().map(|p| read(p)).collect::<anyhow::Result<_>>()?;
     let drawn = args.out.is_some() || args.svg.is_some() || args.png.is_some();

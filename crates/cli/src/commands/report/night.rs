@@ -1,0 +1,58 @@
+//! `report --from`: a recording ─▶ the page of a night, or its text.
+
+use std::path::Path;
+
+use floodwall_record::Recording;
+use floodwall_record::stall::find;
+use floodwall_report::html::night_page;
+use floodwall_report::night::{Night, text};
+use floodwall_report::stalls::Listing;
+use jiff::Zoned;
+
+use crate::commands::span::between;
+use crate::exit::Exit;
+use crate::{output, terminal};
+
+/// Writes the page, or without a file prints the text.
+///
+/// # Errors
+/// A wrong moment, a recording that is empty or can't be read, a page that can't be written.
+pub(super) fn run(
+    from: &str,
+    to: Option<&str>,
+    directory: &Path,
+    out: Option<&Path>,
+) -> anyhow::Result<Exit> {
+    let now = Zoned::now();
+    let (from_unix_ms, to_unix_ms) = between(from, to, &now)?;
+    let found = find(directory, from_unix_ms, to_unix_ms)?;
+    if found.known.is_none() {
+        anyhow::bail!(
+            "nothing is recorded in '{}'; floodwall record writes there",
+            directory.display()
+        );
+    }
+    let mut night = Night::new(Listing {
+        stalls: &found.stalls,
+        from_unix_ms,
+        to_unix_ms,
+        disk: None,
+        known: found.known,
+        damaged: found.damaged,
+        zone: now.time_zone(),
+    });
+    let mut recording = Recording::open(directory)?;
+    let reads = night.reads();
+    for frame in recording.between(reads.start, reads.end) {
+        night.add(&frame?);
+    }
+    night.finish(recording.damage().frames);
+    match out {
+        Some(out) => {
+            let page = night_page(&night)?;
+            output::write_file(out, |file| Ok(file.write_all(page.as_bytes())?))?;
+        }
+        None => output::result(&text(&night, terminal::style()))?,
+    }
+    Ok(Exit::Done)
+}

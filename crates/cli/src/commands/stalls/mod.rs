@@ -1,0 +1,117 @@
+//! `floodwall stalls`: the stalls of the last days, with who waited and why.
+//!
+//! ```text
+//! --last | --from, --to ─▶ record::stall::find ─▶ report::stalls ─▶ a table and sums, or JSON
+//! ```
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use floodwall_record::RecordError;
+use floodwall_record::stall::{Found, find};
+use floodwall_report::stalls::{Listing, json, nothing_recorded, text};
+use jiff::Zoned;
+
+use crate::commands::record::DIRECTORY;
+use crate::commands::span::{between, last};
+use crate::exit::Exit;
+use crate::{output, terminal};
+
+/// List stalls: who waited, for how long, and who flooded
+///
+/// A stall is a time in which processes waited too long for a disk, for more than a second.
+/// floodwall record logs each one. Of a time whose log is missing, stalls are found in the recorded
+/// frames by the same rule.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  floodwall stalls
+  floodwall stalls --last 24h --device sda
+  floodwall stalls --from 'yesterday 22:00' --to 06:00
+  floodwall stalls --last 30d --json")]
+#[command(after_long_help = "Examples:
+  floodwall stalls
+  floodwall stalls --last 24h --device sda
+  floodwall stalls --from 'yesterday 22:00' --to 06:00
+  floodwall stalls --last 30d --json
+
+Columns:
+  WHEN LASTED   its beginning, and how long it lasted; >= if its end was not
+                seen
+  WHO WAITED    the process that waited longest, and how many more
+  LONGEST FOR   its slowest wait, and the call
+  WHO FLOODED   the process that dirtied most, or holds most of the backlog
+  OF            what each of both runs in: unit, container or pod
+  DIRTIED       page cache that all floods dirtied within it
+  BACKLOG DRAINS IN
+                the most that was dirty for the disk, and how long that took
+  GUARD         its state at the slowest wait
+Columns for which the terminal has no room are left out.
+floodwall report --from shows the same as a page.")]
+pub(crate) struct StallsArgs {
+    /// Stalls of so long before now: 90m, 24h, 7d
+    #[arg(long, value_name = "SPAN", default_value = "7d", conflicts_with = "from")]
+    last: String,
+    /// Stalls from this moment on: 03:10, 'yesterday 22:00', '2026-11-26 03:10'
+    #[arg(long, value_name = "MOMENT")]
+    from: Option<String>,
+    /// Stalls before this moment; now if it is not given
+    #[arg(long, value_name = "MOMENT", requires = "from")]
+    to: Option<String>,
+    /// Stalls of this disk alone (sda, /dev/nvme0n1)
+    #[arg(long, value_name = "DEVICE")]
+    device: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// Where the recording is
+    #[arg(long, value_name = "DIR", default_value = DIRECTORY)]
+    dir: PathBuf,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// A wrong moment, or a recording that can't be read.
+pub(crate) fn run(args: &StallsArgs) -> anyhow::Result<Exit> {
+    let now = Zoned::now();
+    let (from_unix_ms, to_unix_ms) = match &args.from {
+        Some(from) => between(from, args.to.as_deref(), &now)?,
+        None => last(&args.last, &now)?,
+    };
+    let mut found = found(&args.dir, from_unix_ms, to_unix_ms)?;
+    let disk = args.device.as_deref().map(|name| name.strip_prefix("/dev/").unwrap_or(name));
+    found.stalls.retain(|stall| disk.is_none_or(|disk| stall.disk == disk));
+    let listing = Listing {
+        stalls: &found.stalls,
+        from_unix_ms,
+        to_unix_ms,
+        disk,
+        known: found.known,
+        damaged: found.damaged,
+        zone: now.time_zone(),
+    };
+    if args.json {
+        output::json(&(json(&listing)? + "\n"))?;
+        return Ok(Exit::Done);
+    }
+    let style = terminal::style();
+    match found.known {
+        Some(_) => output::result(&text(&listing, style))?,
+        None => output::result(&nothing_recorded(style))?,
+    }
+    if found.damaged > 0 {
+        let lost = found.damaged;
+        output::notice(&format!("floodwall: {lost} frames or lines of the log can't be read"));
+    }
+    Ok(Exit::Done)
+}
+
+/// The stalls of a time. Where recordings are kept by default, nothing may have been recorded yet.
+fn found(directory: &Path, from_ms: u64, to_ms: u64) -> Result<Found, RecordError> {
+    match find(directory, from_ms, to_ms) {
+        Err(RecordError::NoDirectory(absent)) if absent == Path::new(DIRECTORY) => {
+            Ok(Found::default())
+        }
+        other => other,
+    }
+}
