@@ -41,7 +41,7 @@ pub struct Frame {
     /// Faults of the machine's settings, the worst first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<Finding>,
-    /// What can't be seen, each with its reason.
+    /// The unseen parts, each with its reason.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unseen: Vec<String>,
     /// What root would add, as parts of a sentence.
@@ -200,7 +200,7 @@ pub struct Process {
     pub pid: u32,
     /// Its name (`comm`).
     pub name: String,
-    /// What it runs in.
+    /// Its unit, container and pod.
     #[serde(skip_serializing_if = "Workload::is_unknown")]
     pub workload: Workload,
     /// Its control group; of victims and floods alone.

@@ -64,7 +64,7 @@ pub struct Victim {
     pub pid: u32,
     /// Its name.
     pub name: String,
-    /// What it runs in.
+    /// Its unit, container and pod.
     #[serde(skip_serializing_if = "Workload::is_unknown")]
     pub workload: Workload,
     /// The call that took it longest (`fsync`), or `read`; absent if none ended.
@@ -86,7 +86,7 @@ pub struct Flood {
     pub pid: u32,
     /// Its name.
     pub name: String,
-    /// What it runs in.
+    /// Its unit, container and pod.
     #[serde(skip_serializing_if = "Workload::is_unknown")]
     pub workload: Workload,
     /// Page cache that it dirtied during the stall, in bytes.

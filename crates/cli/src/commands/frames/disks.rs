@@ -1,9 +1,9 @@
 //! The disks of a frame.
 //!
 //! ```text
-//! devices with a filesystem ─ one below each?  ─ yes ─▶ the disk below, with the backlog of all on it
-//!                                              └ no ──▶ the device itself
-//! other disks that the probe saw in use ───────────────▶ counters alone
+//! devices with a filesystem ─ one disk below? ─ yes ─▶ that disk, with the backlog of all on it
+//!                                             └ no ──▶ the device itself
+//! other disks that the probe saw in use ──────────────▶ counters alone
 //! ```
 //!
 //! The probe counts requests on LVM and md for the disk below, if there is one. A loop device has

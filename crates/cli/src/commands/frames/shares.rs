@@ -2,8 +2,8 @@
 //! process.
 //!
 //! ```text
-//! what each process dirtied ─▶ added to its part ─▶ all parts of a disk shrink alike,
-//!                                                   until together they are no more than its backlog
+//! bytes that a process dirtied ─▶ added to its part ─▶ all parts of a disk shrink alike,
+//!                                        until together they are no more than its backlog
 //! ```
 //!
 //! So a process keeps its part after it has ended, until the disk has written it. The flusher

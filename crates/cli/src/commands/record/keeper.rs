@@ -1,4 +1,4 @@
-//! Writes frames and the stall log in a thread of its own.
+//! A thread that writes frames and the stall log.
 
 use std::path::Path;
 use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
@@ -55,7 +55,7 @@ impl Keeper {
                 ];
                 let lines: Vec<String> = lines.into_iter().flatten().collect();
                 if lost > 0 || !lines.is_empty() {
-                    // Nobody listens any more only when the process ends.
+                    // The receiver is gone only when the process ends.
                     let _ = say.send(Said { lines, lost });
                 }
             }

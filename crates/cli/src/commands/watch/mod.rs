@@ -5,7 +5,7 @@
 //! keys ─▶ Screen ─▶ Command ─▶ actions: a command of floodwall's, a page, files of a process
 //! ```
 //!
-//! Frames are made in a thread of their own, so that a key is answered at once.
+//! A second thread makes the frames, so that a key is answered at once.
 
 mod actions;
 mod live;
