@@ -22,6 +22,7 @@
 //! sample     counters once a second                     (bench)
 //! settings   the knob values in force                   (bench)
 //! facts      what a result says of the machine          (bench)
+//! workload   a process's unit, container and pod, from the runtimes' files  (why, status, fix)
 //! capture    all that is read, as a tree that can be stored
 //! servers    processes that serve block devices and FUSE mounts to this machine,
 //!            and how low limits may be (knobs, findings)
@@ -61,6 +62,7 @@ mod swap;
 pub mod task;
 mod text;
 pub mod topology;
+pub mod workload;
 
 pub use facts::HostFacts;
 pub use locate::{Location, locate};
