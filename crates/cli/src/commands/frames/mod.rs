@@ -20,11 +20,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use floodwall_host::SysRoot;
 use floodwall_host::findings::{About, diagnose};
 use floodwall_host::status::Live;
-use floodwall_host::task::read_group;
+use floodwall_host::workload::Workloads;
 use floodwall_model::frame::{Finding, Frame, Machine};
 use floodwall_model::status::Status;
-use floodwall_model::workload::Workload;
-use floodwall_probe::{Probe, Snapshot};
+use floodwall_probe::{OTHERS, Probe, Snapshot};
 
 use crate::commands::look::{Guarded, Seen, keep_users, unseen};
 use crate::commands::status::Surroundings;
@@ -43,6 +42,7 @@ pub(super) struct Frames {
     live: Live,
     guard: GuardWatch,
     shares: Shares,
+    workloads: Workloads,
     machine_name: String,
     is_root: bool,
     findings: Vec<Finding>,
@@ -63,6 +63,7 @@ impl Frames {
             live: Live::new(root, Duration::ZERO),
             guard: GuardWatch::new(is_root && root.is_live()),
             shares: Shares::default(),
+            workloads: Workloads::new(root),
             machine_name: name.unwrap_or_default(),
             findings: Vec::new(),
             findings_at: None,
@@ -107,8 +108,11 @@ impl Frames {
         let diagnosis = diagnose(seen.as_look(&status), &About::Machine);
         self.find(&mut status, snapshot);
         let disks = disks::disks(&status, snapshot, &diagnosis);
-        let mut processes =
-            processes::processes(&self.root, snapshot, &diagnosis, seen.as_look(&status));
+        let mut processes = processes::processes(snapshot, &diagnosis, seen.as_look(&status));
+        let now = self.origin.elapsed();
+        for process in processes.iter_mut().filter(|process| process.pid != OTHERS) {
+            process.workload = self.workloads.of(process.pid, now);
+        }
         if let Some(guard) = &guard {
             processes::over_goal(&mut processes, &guard.disks);
         }
@@ -143,13 +147,6 @@ impl Frames {
             self.findings = status.findings.iter().map(finding).collect();
         }
     }
-}
-
-/// What a process runs in.
-fn workload(root: &SysRoot, pid: u32) -> Workload {
-    let group = read_group(root, pid).into_value().unwrap_or_default();
-    let is_unit = |part: &&str| part.ends_with(".service") || part.ends_with(".scope");
-    Workload { unit: group.rsplit('/').find(is_unit).map(str::to_owned), ..Workload::default() }
 }
 
 fn finding(finding: &floodwall_model::Finding) -> Finding {

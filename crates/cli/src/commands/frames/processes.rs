@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use floodwall_host::SysRoot;
 use floodwall_host::findings::Look;
 use floodwall_model::diagnosis::Diagnosis;
 use floodwall_model::frame::{Group, GuardedDisk, Process, Waits};
@@ -17,7 +16,6 @@ const MOST: usize = 512;
 
 /// Processes that waited for a disk or wrote, without Floodwall's own.
 pub(super) fn processes(
-    root: &SysRoot,
     snapshot: &Snapshot,
     diagnosis: &Diagnosis,
     look: Look<'_>,
@@ -40,7 +38,6 @@ pub(super) fn processes(
         processes.truncate(MOST);
     }
     for process in &mut processes {
-        process.workload = super::workload(root, process.pid);
         if process.is_victim || process.is_flood {
             process.group = group(process, look);
         }
