@@ -5,8 +5,9 @@ use ratatui::layout::Rect;
 
 use super::page;
 use crate::state::Options;
+use crate::theme::Look;
 
-/// The text; marks are filled in. Lines fit 78 columns.
+/// The text, before marks are filled in. Lines fit 80 columns.
 const TEXT: &str = "\
 The first lines say who waits for which disk, how long, and because of what.
 {victim} is a victim: a process that waits longer than the disk alone explains, or
@@ -50,10 +51,11 @@ DISKS
   GUARD           free, watch, pace, protect, probe or recover
   BUSY            share of the window in which a request was under way
   WRITES READS    bytes a second that it completed
-  2 min           drain time; without root bytes written
+  MOUNTED AT      where its filesystems are
+  DRAIN, 2 min    the drain time of two minutes; without root WRITES
 
 WHO WAITS
-  IN              pod and container, else container, else unit
+  IN  DISK        pod and container, else container, else unit; and the disk
   FOR             the call that took longest, all together, or read
   /s              such calls that ended, a second
   p50 p99         half of them were shorter; 99 % were, of 100 or more
@@ -76,10 +78,36 @@ A value that was not seen is {unknown}. 'floodwall explain WORD' explains a word
 /// Draws it. `first` is the first line that is shown.
 pub(super) fn draw(options: &Options, first: &mut usize, buffer: &mut Buffer, area: Rect) {
     let look = options.look;
-    let text = TEXT
-        .replace("{victim}", look.victim_mark())
+    page::draw(look, "HELP  q or Esc goes back", &text(look), first, buffer, area);
+}
+
+fn text(look: Look) -> String {
+    TEXT.replace("{victim}", look.victim_mark())
         .replace("{flood}", look.flood_mark())
         .replace("{sort}", look.sort_mark())
-        .replace("{unknown}", look.unknown());
-    page::draw(look, "HELP  q or Esc goes back", &text, first, buffer, area);
+        .replace("{unknown}", look.unknown())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disks::{DISK_FIELDS, Line};
+    use crate::fields::{Field, USES, WAITS, WRITES};
+    use crate::theme::Colours;
+
+    #[test]
+    fn every_column_is_explained_and_lines_fit_a_narrow_screen() {
+        let disks = DISK_FIELDS.iter().map(|field| field.title(Line::DrainTime));
+        // The column of names is called as its table.
+        let fields = USES.iter().chain(&WAITS).chain(&WRITES).filter(|field| **field != Field::Who);
+        let fields = fields.map(|field| field.title());
+        let text = text(Look { colours: Colours::None, ascii: false });
+        let words: Vec<&str> =
+            text.split_whitespace().map(|word| word.trim_end_matches(',')).collect();
+        for title in disks.chain(fields).flat_map(str::split_whitespace) {
+            let title = title.trim_end_matches(',');
+            assert!(words.contains(&title), "{title}");
+        }
+        assert!(text.lines().all(|line| line.chars().count() <= 80));
+    }
 }
