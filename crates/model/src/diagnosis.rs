@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::reading::Reading;
 use crate::status::Drain;
 use crate::units::DeviceId;
+use crate::workload::Workload;
 
 /// What a look tells.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -101,8 +102,10 @@ pub struct Process {
     pub pid: u32,
     /// Its name (/proc/PID/comm).
     pub name: String,
-    /// The unit of systemd's that it runs in.
-    pub unit: Option<String>,
+    /// What it runs in; in JSON `unit`, `container` and `pod` stand beside `pid`, those that are
+    /// known.
+    #[serde(flatten)]
+    pub workload: Workload,
 }
 
 /// A process that waits long.

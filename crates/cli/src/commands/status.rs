@@ -23,6 +23,7 @@ use anyhow::Context;
 use floodwall_host::SysRoot;
 use floodwall_host::findings::{About, diagnose};
 use floodwall_host::status::{Observation, status};
+use floodwall_host::workload::Workloads;
 use floodwall_load::sleep_until;
 use floodwall_model::diagnosis::Diagnosis;
 use floodwall_model::printable;
@@ -191,6 +192,7 @@ fn show(
     let mut then = clock.now();
     let mut before = Observation::read(root);
     let surroundings = Surroundings::read(root);
+    let mut workloads = Workloads::new(root);
     let mut guarded = Guarded::ask(root, screen().is_root);
     while clock.wait(window) {
         let now = clock.now();
@@ -201,7 +203,8 @@ fn show(
         let window_s = (now.saturating_sub(then)).as_secs_f64().max(f64::EPSILON);
         let mut status = status(root, &before, &after, window_s, screen.is_root);
         let seen = clock.seen();
-        surroundings.judge(&mut status, clock.now_unix_s(), seen.as_ref().map(|seen| &seen.0));
+        let snapshot = seen.as_ref().map(|seen| &seen.0);
+        surroundings.judge(&mut status, clock.now_unix_s(), snapshot, &mut workloads);
         let diagnosis = seen.map(|(snapshot, unseen)| {
             who::add(root, &mut status, &snapshot);
             let next = match args.watch {
@@ -209,7 +212,9 @@ fn show(
                 None => Guarded::nothing(),
             };
             let asked = mem::replace(&mut guarded, next);
-            let seen = Seen::new(root, &mut status, &snapshot, unseen, asked, screen.is_root);
+            let is_root = screen.is_root;
+            let seen =
+                Seen::new(root, &mut status, &snapshot, unseen, asked, is_root, &mut workloads);
             diagnose(seen.as_look(&status), &About::Machine)
         });
         match (args.json, args.watch) {

@@ -9,6 +9,7 @@ use floodwall_host::findings::{About, DiskUser, Look, diagnose};
 use floodwall_host::status::{Observation, status};
 use floodwall_model::Reading;
 use floodwall_model::diagnosis::Verdict;
+use floodwall_model::workload::Workload;
 use floodwall_testing::process::output;
 use floodwall_testing::tree::put;
 use serde_json::Value;
@@ -146,6 +147,7 @@ fn advice(machine: &Machine) -> String {
         oldest_s: 0.0,
         dirtied_bytes: 400_000_000,
         group: Reading::Value("/system.slice/backup.service".to_owned()),
+        workload: Workload::default(),
     };
     let look = Look {
         status: &status,

@@ -4,6 +4,7 @@
 //! for the users of disks.
 
 use floodwall_model::status::Status;
+use floodwall_model::workload::Workload;
 use floodwall_model::{DeviceId, Managers, Reading};
 
 /// Everything that checks conclude from.
@@ -106,6 +107,8 @@ pub struct DiskUser {
     pub dirtied_bytes: u64,
     /// Its control group of version 2 ([`crate::task::read_group`]).
     pub group: Reading<String>,
+    /// What it runs in ([`crate::workload::Workloads`]).
+    pub workload: Workload,
 }
 
 impl DiskUser {

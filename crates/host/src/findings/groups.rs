@@ -57,7 +57,7 @@ pub(super) fn flood_among_victims(facts: Facts<'_>) -> Option<Found> {
         let Some(flood) = facts.disk_users.iter().find(beside) else { continue };
         let evidence = format!(
             "threads of {} ({}) waited {} for {} within {}; {} ({}) dirties {}, and both are in \
-             {group}",
+             {}",
             victim.name,
             victim.pid,
             time(victim.waited_s),
@@ -66,6 +66,7 @@ pub(super) fn flood_among_victims(facts: Facts<'_>) -> Option<Found> {
             flood.name,
             flood.pid,
             speed(flood.dirtied_bytes as f64 / window_s),
+            container(victim).as_ref().unwrap_or(group),
         );
         found.add(Severity::Warning, &victim.name, evidence);
         found.cost_s(victim.waited_s);
@@ -138,13 +139,20 @@ fn is_other(user: &DiskUser, victim: &DiskUser) -> bool {
     user.name != victim.name && user.disk == victim.disk
 }
 
-/// A process's group, for people.
-fn shown(user: &DiskUser) -> &str {
-    match user.group.value().map(String::as_str) {
+/// A process's container or group, for people.
+fn shown(user: &DiskUser) -> String {
+    let group = || match user.group.value().map(String::as_str) {
         None => "an unknown group",
         Some("/") => "the root group",
         Some(group) => group.trim_start_matches('/'),
-    }
+    };
+    container(user).unwrap_or_else(|| group().to_owned())
+}
+
+/// The name of a process's container or pod; `None` if it is in neither.
+fn container(user: &DiskUser) -> Option<String> {
+    let workload = &user.workload;
+    workload.label().filter(|_| workload.container.is_some() || workload.pod.is_some())
 }
 
 /// The commands that give a flood another unit, with limits.
@@ -178,6 +186,7 @@ fn device(status: &Status, disk: DeviceId) -> Option<&Device> {
 #[cfg(test)]
 mod tests {
     use floodwall_model::Reading;
+    use floodwall_model::workload::Workload;
 
     use super::*;
     use crate::findings::testing::{Machine, found};
@@ -201,6 +210,7 @@ mod tests {
             oldest_s: 0.0,
             dirtied_bytes,
             group,
+            workload: Workload::default(),
         }
     }
 
@@ -296,6 +306,21 @@ mod tests {
         // The rate of its disk is not known.
         let unknown = |m: &mut Machine| m.status.devices.clear();
         assert!(refused("system.slice", unknown).unwrap().contains(" on 8:0, "));
+    }
+
+    #[test]
+    fn a_container_is_named_where_its_group_would_be() {
+        let container = |user: &mut DiskUser, name: &str| {
+            user.workload.container = Some(name.to_owned());
+            user.workload.pod = Some("shop/web-0".to_owned());
+        };
+        let mut machine = machine();
+        machine.disk_users.iter_mut().for_each(|user| container(user, "db"));
+        let evidence = &found(&machine, "FW046").unwrap().evidence[0];
+        assert!(evidence.ends_with("and both are in shop/web-0:db"), "{evidence}");
+        let refused = victim_in("system.slice", &machine.status, &machine.disk_users).unwrap();
+        assert!(refused.starts_with("postgres (7) in shop/web-0:db waited"), "{refused}");
+        assert!(refused.contains("the flood is cp (9) in shop/web-0:db, which"), "{refused}");
     }
 
     #[test]

@@ -23,6 +23,7 @@
 //!
 //! An OCI runtime, or a container's own systemd, may make groups below these.
 
+use floodwall_model::control_group::unit;
 use std::cmp::Reverse;
 
 /// Digits of a container's ID.
@@ -35,6 +36,8 @@ const UID_DIGITS: usize = 32;
 pub(super) struct Place<'a> {
     /// The innermost service or scope of systemd's.
     pub(super) unit: Option<&'a str>,
+    /// Whether the container's own systemd started the unit.
+    pub(super) unit_is_inside: bool,
     /// The innermost container.
     pub(super) container: Option<Container<'a>>,
     /// The UID of the innermost pod, with dashes.
@@ -63,10 +66,14 @@ pub(super) fn place(text: &str) -> Place<'_> {
     places.rev().max_by_key(Place::tells).unwrap_or_default()
 }
 
-/// The unit of systemd's that a control group belongs to: the innermost service or scope, as
-/// systemctl names it (`dev-disk\x2dby.service`).
-fn unit(group: &str) -> Option<&str> {
-    group.rsplit('/').find(|part| part.ends_with(".service") || part.ends_with(".scope"))
+fn is_unit(part: &str) -> bool {
+    part.ends_with(".service") || part.ends_with(".scope")
+}
+
+/// Whether a control group is a container's, and no single unit's inside of it.
+pub(crate) fn is_containers(group: &str) -> bool {
+    let place = of_path(group);
+    place.container.is_some() && !place.unit_is_inside
 }
 
 impl Place<'_> {
@@ -103,7 +110,9 @@ fn of_path(path: &str) -> Place<'_> {
             (place.pod, place.container) = (Some(uid), None);
         }
         if let Some(inner) = container(above, part) {
-            place.container = Some(inner);
+            (place.container, place.unit_is_inside) = (Some(inner), false);
+        } else if is_unit(part) {
+            place.unit_is_inside = place.container.is_some();
         }
         above = part;
     }

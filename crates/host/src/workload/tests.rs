@@ -4,7 +4,7 @@ use std::path::Path;
 
 use proptest::prelude::*;
 
-use super::group::{Container, place};
+use super::group::{Container, is_containers, place};
 use super::*;
 use crate::root::testing::{put, tree};
 
@@ -106,6 +106,15 @@ fn of_several_hierarchies_the_one_with_a_container_counts_else_systemds() {
     assert_eq!(told("3:cpu:/b.service\n4:memory:/a/c.service\n"), "c.service | - | -");
     assert_eq!(told("9:name=systemd:/\n0::/\n"), "- | - | -");
     assert_eq!(told("no such line\n1\n2:x\n"), "- | - | -");
+}
+
+#[test]
+fn a_containers_group_is_none_of_its_units() {
+    let is = |path: &str| is_containers(&path.replace("ID", ID));
+    assert!(is("/system.slice/docker-ID.scope") && is("/machine.slice/libpod-ID.scope/container"));
+    assert!(is("system.slice/web.service/libpod-payload-ID") && is("/lxc/100/ns"));
+    assert!(!is("/lxc.payload.web/system.slice/nginx.service"));
+    assert!(!is("/docker/ID/system.slice/kubelet.service") && !is("/system.slice/cron.service"));
 }
 
 /// `unit | container | pod` of the processes of a runtime's tree, the unit without its ID.

@@ -197,10 +197,10 @@ fn other(disk: &Disk) -> String {
     }
 }
 
-/// `postgres (pid 4711, postgresql.service)`.
+/// `postgres (pid 4711, postgresql.service)`, `postgres (pid 4711, shop/web-0:db)`.
 fn who(process: &Process) -> String {
-    let unit = process.unit.as_ref().map(|unit| format!(", {unit}")).unwrap_or_default();
-    format!("{} (pid {}{unit})", process.name, process.pid)
+    let place = process.workload.label().map(|label| format!(", {label}")).unwrap_or_default();
+    format!("{} (pid {}{place})", process.name, process.pid)
 }
 
 fn waits(victim: &Victim) -> String {

@@ -2,6 +2,7 @@
 
 use floodwall_model::diagnosis::{Disk, Flood, Outlook, Process, Victim, Wait, Whole, Written};
 use floodwall_model::status::{Drain, DrainSource};
+use floodwall_model::workload::Workload;
 use floodwall_model::{DeviceId, Reading};
 
 use super::*;
@@ -9,7 +10,8 @@ use super::*;
 const GIB: u64 = 1 << 30;
 
 fn process(pid: u32, name: &str, unit: &str) -> Process {
-    Process { pid, name: name.to_owned(), unit: (!unit.is_empty()).then(|| unit.to_owned()) }
+    let unit = (!unit.is_empty()).then(|| unit.to_owned());
+    Process { pid, name: name.to_owned(), workload: Workload { unit, ..Workload::default() } }
 }
 
 fn drain(rate: f64, from: DrainSource, waiting: u64) -> Drain {
@@ -283,6 +285,27 @@ fn a_flood_that_the_disk_keeps_up_with_is_no_cause() {
     let said = shown(&diagnosis(vec![disk]), 100).replace('\n', " ");
     assert!(said.contains("while cp (pid 4810, backup.service) dirties 31.0 MB/s and"), "{said}");
     assert!(!said.contains("because"), "{said}");
+}
+
+#[test]
+fn a_container_and_a_pod_are_named_before_their_scope() {
+    let mut disk = disk();
+    let scope = |name: &str| Some(format!("{name}-0123.scope"));
+    disk.victims[0].process.workload = Workload {
+        unit: scope("cri-containerd"),
+        container: Some("db".to_owned()),
+        pod: Some("shop/web-0".to_owned()),
+    };
+    let container = Some("nightly".to_owned());
+    disk.floods[0].process.workload = Workload { unit: scope("docker"), container, pod: None };
+    let diagnosis = diagnosis(vec![disk]);
+    let said = shown(&diagnosis, 100).replace('\n', " ");
+    assert!(said.contains("postgres (pid 4711, shop/web-0:db) waits 457 ms"), "{said}");
+    assert!(said.contains("because cp (pid 4810, nightly) dirties"), "{said}");
+    let written: serde_json::Value = serde_json::to_value(&diagnosis.disks[0].victims[0]).unwrap();
+    let part = |name: &str| written[name].as_str();
+    assert_eq!(part("unit"), Some("cri-containerd-0123.scope"));
+    assert_eq!((part("container"), part("pod")), (Some("db"), Some("shop/web-0")));
 }
 
 #[test]

@@ -23,7 +23,7 @@ use floodwall_host::status::Live;
 use floodwall_host::workload::Workloads;
 use floodwall_model::frame::{Finding, Frame, Machine};
 use floodwall_model::status::Status;
-use floodwall_probe::{OTHERS, Probe, Snapshot};
+use floodwall_probe::{Probe, Snapshot};
 
 use crate::commands::look::{Guarded, Seen, keep_users, unseen};
 use crate::commands::status::Surroundings;
@@ -104,15 +104,12 @@ impl Frames {
             unseen(&self.probe),
             Guarded::known(steered),
             self.is_root,
+            &mut self.workloads,
         );
         let diagnosis = diagnose(seen.as_look(&status), &About::Machine);
         self.find(&mut status, snapshot);
         let disks = disks::disks(&status, snapshot, &diagnosis);
         let mut processes = processes::processes(snapshot, &diagnosis, seen.as_look(&status));
-        let now = self.origin.elapsed();
-        for process in processes.iter_mut().filter(|process| process.pid != OTHERS) {
-            process.workload = self.workloads.of(process.pid, now);
-        }
         if let Some(guard) = &guard {
             processes::over_goal(&mut processes, &guard.disks);
         }
@@ -143,7 +140,7 @@ impl Frames {
         } else if is_due {
             self.findings_at = Some(now);
             let surroundings = Surroundings::read(&self.root);
-            surroundings.judge(status, unix_ms() / 1000, Some(snapshot));
+            surroundings.judge(status, unix_ms() / 1000, Some(snapshot), &mut self.workloads);
             self.findings = status.findings.iter().map(finding).collect();
         }
     }

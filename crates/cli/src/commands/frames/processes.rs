@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use floodwall_host::findings::Look;
+use floodwall_host::findings::{DiskUser, Look};
 use floodwall_model::diagnosis::Diagnosis;
 use floodwall_model::frame::{Group, GuardedDisk, Process, Waits};
 use floodwall_model::{DeviceId, LatencyCounts};
@@ -37,20 +37,22 @@ pub(super) fn processes(
         processes.sort_by_key(|process| std::cmp::Reverse(weight(process)));
         processes.truncate(MOST);
     }
+    let users: BTreeMap<u32, &DiskUser> = look.users.iter().map(|user| (user.pid, user)).collect();
     for process in &mut processes {
+        let Some(user) = users.get(&process.pid) else { continue };
+        process.workload = user.workload.clone();
         if process.is_victim || process.is_flood {
-            process.group = group(process, look);
+            process.group = group(user, process.is_flood, look);
         }
     }
     processes
 }
 
 /// A process's control group, as the look found it.
-fn group(process: &Process, look: Look<'_>) -> Option<Group> {
-    let user = look.users.iter().find(|user| user.pid == process.pid)?;
+fn group(user: &DiskUser, is_flood: bool, look: Look<'_>) -> Option<Group> {
     let path = user.group.value()?.trim_matches('/').to_owned();
     Some(Group {
-        memory_bytes: look.group_memory.get(&path).copied().filter(|_| process.is_flood),
+        memory_bytes: look.group_memory.get(&path).copied().filter(|_| is_flood),
         is_limited: look.limited_groups.contains(&path),
         path,
     })

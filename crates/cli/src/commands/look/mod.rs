@@ -18,6 +18,7 @@ use floodwall_host::SysRoot;
 use floodwall_host::cgroup::read_memory_besides_cache;
 use floodwall_host::findings::{About, DiskUser, Look, diagnose};
 use floodwall_host::status::{Observation, status};
+use floodwall_host::workload::Workloads;
 use floodwall_model::Reading;
 use floodwall_model::diagnosis::{Disk, Verdict};
 use floodwall_model::status::Status;
@@ -64,9 +65,10 @@ impl Seen {
         unseen: Vec<String>,
         guarded: Guarded,
         is_root: bool,
+        workloads: &mut Workloads,
     ) -> Self {
         let sees_waits = snapshot.source != SourceKind::Proc;
-        let users = threads_apart(disk_users(root, snapshot), snapshot);
+        let users = threads_apart(disk_users(root, snapshot, workloads), snapshot);
         let waited_percent = snapshot.pressure.map_or_else(
             || Reading::Absent("the kernel does not tell pressure".to_owned()),
             |waited| Reading::Value((100.0 * waited.as_secs_f64() / status.window_s).min(100.0)),
@@ -132,13 +134,14 @@ pub(super) fn look(root: &SysRoot) -> anyhow::Result<(Status, Seen, Probe)> {
         probe.warm_up(&AtomicBool::new(false))?;
     }
     let guarded = Guarded::ask(root, is_root);
-    let (status, seen) = window(root, &mut probe, WINDOW, guarded, is_root)?;
+    let mut workloads = Workloads::new(root);
+    let (status, seen) = window(root, &mut probe, WINDOW, guarded, is_root, &mut workloads)?;
     let lacks_a_flood = worst(&status, &seen).is_some_and(|disk| {
         disk.verdict == Verdict::Stalling && disk.is_backlogged && disk.floods.is_empty()
     });
     if lacks_a_flood {
         let guarded = Guarded::Known(seen.guarded.clone());
-        let (status, seen) = window(root, &mut probe, AGAIN, guarded, is_root)?;
+        let (status, seen) = window(root, &mut probe, AGAIN, guarded, is_root, &mut workloads)?;
         if worst(&status, &seen).is_some_and(|disk| !disk.floods.is_empty()) {
             return Ok((status, seen, probe));
         }
@@ -152,6 +155,7 @@ fn window(
     length: Duration,
     guarded: Guarded,
     is_root: bool,
+    workloads: &mut Workloads,
 ) -> anyhow::Result<(Status, Seen)> {
     let before = Observation::read(root);
     probe.wait(length, &AtomicBool::new(false))?;
@@ -159,7 +163,8 @@ fn window(
     let after = before.read_again(root);
     let mut status = status(root, &before, &after, snapshot.window.as_secs_f64(), is_root);
     keep_users(&mut snapshot);
-    let seen = Seen::new(root, &mut status, &snapshot, unseen(probe), guarded, is_root);
+    let unseen = unseen(probe);
+    let seen = Seen::new(root, &mut status, &snapshot, unseen, guarded, is_root, workloads);
     Ok((status, seen))
 }
 
@@ -222,6 +227,7 @@ mod tests {
     use floodwall_testing::tree::put;
 
     use floodwall_model::DeviceId;
+    use floodwall_model::workload::Workload;
 
     use super::*;
 
@@ -240,6 +246,7 @@ mod tests {
             oldest_s: 0.0,
             dirtied_bytes: 100,
             group: Reading::Absent(String::new()),
+            workload: Workload::default(),
         }
     }
 

@@ -8,8 +8,10 @@
 use floodwall_host::SysRoot;
 use floodwall_host::findings::DiskUser;
 use floodwall_host::task::read_group;
+use floodwall_host::workload::Workloads;
 use floodwall_model::LatencyCounts;
 use floodwall_model::latency::bucket_high_ns;
+use floodwall_model::workload::Workload;
 use floodwall_probe::{OTHERS, ProcessUse, Snapshot};
 
 /// Threads whose stacks are read; each takes some 10 µs.
@@ -19,9 +21,19 @@ const THREADS: usize = 256;
 const COMMITS: [&str; 5] =
     ["vfs_fsync_range", "do_fsync", "sync_filesystem", "ksys_sync", "sync_file_range"];
 
-/// The processes that waited for a disk or wrote, each with its control group now.
-pub(crate) fn disk_users(root: &SysRoot, seen: &Snapshot) -> Vec<DiskUser> {
-    seen.processes.iter().filter_map(|process| disk_user(root, process, seen)).collect()
+/// The processes that waited for a disk or wrote, each with its control group now and what it runs
+/// in.
+pub(crate) fn disk_users(
+    root: &SysRoot,
+    seen: &Snapshot,
+    workloads: &mut Workloads,
+) -> Vec<DiskUser> {
+    let users = seen.processes.iter().filter_map(|process| disk_user(root, process, seen));
+    let in_workload = |user: DiskUser| {
+        let workload = workloads.of(user.pid, seen.at);
+        DiskUser { workload, ..user }
+    };
+    users.map(in_workload).collect()
 }
 
 /// What a process did to a disk; `None` if it neither waited nor wrote, or is not one process.
@@ -56,6 +68,7 @@ fn disk_user(root: &SysRoot, process: &ProcessUse, seen: &Snapshot) -> Option<Di
         oldest_s,
         dirtied_bytes,
         group: read_group(root, process.pid),
+        workload: Workload::default(),
     })
 }
 
@@ -131,7 +144,7 @@ mod tests {
             devices: Vec::new(),
             processes: vec![process.clone()],
         };
-        disk_users(root, &seen).pop()
+        disk_users(root, &seen, &mut Workloads::new(root)).pop()
     }
 
     fn figures(root: &SysRoot, process: &ProcessUse) -> (u64, u64, u64) {
@@ -163,6 +176,17 @@ mod tests {
         assert_eq!(figures(&root, &process), (1250, 200, 2));
         process.pid = OTHERS;
         assert_eq!(user(&root, &process), None);
+    }
+
+    #[test]
+    fn a_user_has_its_group_and_what_it_runs_in() {
+        let (dir, root) = stacks(&[]);
+        put(&dir.path().join("proc/7/cgroup"), "0::/lxc.payload.web/system.slice/db.service\n");
+        let user = user(&root, &process()).unwrap();
+        let group = "/lxc.payload.web/system.slice/db.service";
+        assert_eq!(user.group.value().map(String::as_str), Some(group));
+        let parts = (user.workload.unit.as_deref(), user.workload.container.as_deref());
+        assert_eq!(parts, (Some("db.service"), Some("web")));
     }
 
     #[test]

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use floodwall_host::findings::{DiskUser, victim_in};
 use floodwall_host::status::{Observation, status};
+use floodwall_host::workload::Workloads;
 use floodwall_knobs::journal::{Transaction, log};
 use floodwall_knobs::limited::{Limited, limited, raised_in};
 use floodwall_knobs::{Plan, PlanError};
@@ -87,5 +88,5 @@ fn look(place: &Place) -> Result<(Status, Vec<DiskUser>), String> {
     let after = before.read_again(&place.root);
     // Processes are judged by the probe's window; a slow machine observes later.
     let status = status(&place.root, &before, &after, seen.window.as_secs_f64(), true);
-    Ok((status, disk_users(&place.root, &seen)))
+    Ok((status, disk_users(&place.root, &seen, &mut Workloads::new(&place.root))))
 }

@@ -11,6 +11,7 @@
 //! on.
 
 use floodwall_host::findings::{ChangeFacts, ChangeState, Facts, JournalFacts, KnobFacts, look};
+use floodwall_host::workload::Workloads;
 use floodwall_host::{SysRoot, managers};
 use floodwall_knobs::journal::{
     Begin, DiskStore, JournalError, Phase, Transaction, boot_id, is_alive, is_at_it, log,
@@ -47,12 +48,14 @@ impl Surroundings {
         status: &mut Status,
         now_unix_s: u64,
         seen: Option<&Snapshot>,
+        workloads: &mut Workloads,
     ) {
         let journal = match &self.files {
             Some(files) => self.journal(files, now_unix_s, status),
             None => JournalFacts::default(),
         };
-        let disk_users = seen.map(|seen| disk_users(&self.root, seen)).unwrap_or_default();
+        let users = seen.map(|seen| disk_users(&self.root, seen, workloads));
+        let disk_users = users.unwrap_or_default();
         let (journal, managers) = (&journal, &self.managers);
         status.findings = look(Facts { status, journal, managers, disk_users: &disk_users });
     }

@@ -27,6 +27,7 @@ use super::look::Look;
 use super::queue;
 use super::trial::on_trial;
 use crate::mounts::charges_writeback;
+use crate::workload::group::is_containers;
 
 /// Everything that can be done.
 pub(super) fn actions(
@@ -114,7 +115,7 @@ fn pace(look: Look<'_>, users: &[DiskUser], disk: &Disk, device: &Device) -> Opt
     }
     let used = look.group_memory.get(group).copied().unwrap_or(0);
     let settings = paced(group, &disk.name, drains, used, dirty_share(status));
-    let name = unit(group).unwrap_or(group);
+    let name = called(group, user);
     let price = format!(
         "{name}, with all its processes, writes at most {} (half of what {} drains), and is \
          slowed where it needs more memory",
@@ -137,6 +138,12 @@ fn plain(what: impl Into<String>, command: Option<String>, price: impl Into<Stri
 fn dirty_share(status: &Status) -> Option<f64> {
     let ram = status.machine.ram_bytes.value().filter(|bytes| **bytes > 0)?;
     Some(hard_limit(status)? as f64 / *ram as f64)
+}
+
+/// A user's group as people know it: a container's by the container, else by the unit.
+fn called(group: &str, user: &DiskUser) -> String {
+    let container = user.workload.label().filter(|_| is_containers(group));
+    container.unwrap_or_else(|| unit(group).unwrap_or(group).to_owned())
 }
 
 /// Lets no more wait for the disk than drains in [`HARD_DELAY_S`].

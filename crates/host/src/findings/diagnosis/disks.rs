@@ -11,7 +11,6 @@
 
 use std::collections::BTreeSet;
 
-use floodwall_model::control_group::unit;
 use floodwall_model::diagnosis::{Disk, Flood, Process, Verdict, Victim, Wait};
 use floodwall_model::status::{Device, Drain, DrainSource, Status};
 use floodwall_model::{DeviceId, Reading};
@@ -163,6 +162,5 @@ fn flood(user: &DiskUser, window_s: f64) -> Flood {
 }
 
 fn process(user: &DiskUser) -> Process {
-    let unit = user.group.value().and_then(|group| unit(group)).map(str::to_owned);
-    Process { pid: user.pid, name: user.name.clone(), unit }
+    Process { pid: user.pid, name: user.name.clone(), workload: user.workload.clone() }
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use floodwall_model::diagnosis::Wait;
 use floodwall_model::status::DrainSource;
+use floodwall_model::workload::Workload;
 
 use super::*;
 use crate::findings::testing::{Machine, disk};
@@ -26,7 +27,12 @@ fn waits(pid: u32, name: &str, disk: DeviceId, median_s: f64) -> DiskUser {
         oldest_s: 0.1,
         dirtied_bytes: 64 << 10,
         group: Reading::Value(DATABASE.to_owned()),
+        workload: unit("postgresql@15-main.service"),
     }
+}
+
+fn unit(name: &str) -> Workload {
+    Workload { unit: Some(name.to_owned()), ..Workload::default() }
 }
 
 fn floods(pid: u32, name: &str, disk: DeviceId, bytes_per_s: u64) -> DiskUser {
@@ -39,6 +45,7 @@ fn floods(pid: u32, name: &str, disk: DeviceId, bytes_per_s: u64) -> DiskUser {
         oldest_s: 0.0,
         dirtied_bytes: 2 * bytes_per_s,
         group: Reading::Value(BACKUP.to_owned()),
+        workload: unit("backup.service"),
         ..waits(pid, name, disk, 0.0)
     }
 }
@@ -129,10 +136,10 @@ fn a_victim_is_stalled_by_a_flood() {
     assert_eq!((disk.name.as_str(), disk.id), ("sda", SDA));
     let (victim, flood) = (&disk.victims[0], &disk.floods[0]);
     assert_eq!((victim.process.pid, victim.waits_for), (7, Wait::Commits));
-    assert_eq!(victim.process.unit.as_deref(), Some("postgresql@15-main.service"));
+    assert_eq!(victim.process.workload.unit.as_deref(), Some("postgresql@15-main.service"));
     assert_eq!(victim.median_s, Some(0.457));
     assert_eq!((flood.process.pid, flood.dirtied_bytes_per_s), (9, 193e6));
-    assert_eq!(flood.process.unit.as_deref(), Some("backup.service"));
+    assert_eq!(flood.process.workload.unit.as_deref(), Some("backup.service"));
     assert_eq!(disk.backlog_bytes, Reading::Value(3 << 30));
     insta::assert_snapshot!(advice(&diagnosis));
 }
@@ -326,6 +333,24 @@ fn a_copy_between_two_disks_is_paced_where_it_floods() {
     let reads = DiskUser { dirtied_bytes: 0, ..floods(9, "cp", SDA, 0) };
     scene.users = vec![waits(7, "postgres", SDB, 0.457), reads, floods(9, "cp", SDB, 193_000_000)];
     assert!(advice(&scene.diagnosis()).contains("sdb.io.max"), "{}", advice(&scene.diagnosis()));
+}
+
+#[test]
+fn a_container_is_paced_by_its_name_and_a_unit_in_it_by_its_own() {
+    let container = format!("/system.slice/docker-{}.scope", "0123456789abcdef".repeat(4));
+    let mut scene = flooded();
+    scene.users[1].workload.container = Some("nightly".to_owned());
+    let mut paced = |group: &str| {
+        scene.users[1].group = Reading::Value(group.to_owned());
+        scene.diagnosis().actions[0].clone()
+    };
+    let action = paced(&container);
+    assert_eq!(action.what, "pace nightly");
+    assert!(action.price.starts_with("nightly, with all its processes, writes"), "{action:?}");
+    let place = format!("unit:{}:sda.io.max=wbps=100MB", container.rsplit('/').next().unwrap());
+    assert_eq!(action.settings[0], place);
+    let inside = paced(&format!("{container}/system.slice/backup.service"));
+    assert_eq!(inside.what, "pace backup.service");
 }
 
 #[test]
