@@ -11,6 +11,7 @@
 )]
 
 mod chromium;
+mod night;
 mod opening;
 mod pages;
 mod results;
@@ -48,7 +49,7 @@ fn main() {
         done(screenshots::write(Path::new(directory)));
         return;
     }
-    let tests = pages::TESTS.iter();
+    let tests = pages::TESTS.iter().chain(night::TESTS);
     let tests =
         tests.map(|test| floodwall_testing::test(test.name, || missing(test.needs), test.body));
     // A browser takes all cores for itself while it starts.

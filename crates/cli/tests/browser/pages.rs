@@ -56,11 +56,15 @@ fn with(
     if complaints.is_empty() { Ok(()) } else { Err(complaints.join("\n")) }
 }
 
-fn equal<T: PartialEq + std::fmt::Debug>(what: &str, found: T, expected: T) -> Result<(), String> {
+pub(crate) fn equal<T: PartialEq + std::fmt::Debug>(
+    what: &str,
+    found: T,
+    expected: T,
+) -> Result<(), String> {
     if found == expected { Ok(()) } else { Err(format!("{what}: {found:?}, not {expected:?}")) }
 }
 
-fn that(what: &str, holds: bool) -> Result<(), String> {
+pub(crate) fn that(what: &str, holds: bool) -> Result<(), String> {
     if holds { Ok(()) } else { Err(what.to_owned()) }
 }
 
@@ -138,7 +142,7 @@ fn sorts() -> Result<(), String> {
 }
 
 /// The text of a figure's tip; empty if it is hidden.
-fn tip(page: &Page<'_>, figure: &str) -> Result<String, String> {
+pub(crate) fn tip(page: &Page<'_>, figure: &str) -> Result<String, String> {
     page.text(&format!(
         "(() => {{ const t = document.querySelector('#{figure} .tip'); return \
         t.hidden ? '' : t.textContent; }})()"

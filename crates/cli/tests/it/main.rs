@@ -13,6 +13,7 @@ mod persist;
 mod report;
 mod seeks;
 mod sim;
+mod stalls;
 mod status;
 mod sweep;
 mod tune;

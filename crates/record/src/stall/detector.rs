@@ -111,8 +111,8 @@ impl Detector {
         self.episodes.is_empty()
     }
 
-    /// All stalls of frames up to this moment have been told, and a new detector that goes on after
-    /// it would find the same; `None` before the first frame.
+    /// All stalls of frames up to this moment have been told. A new detector that goes on after it
+    /// would find the same as this one. `None` before the first frame.
     #[must_use]
     pub fn settled_unix_ms(&self) -> Option<u64> {
         let began = self.episodes.iter().map(|episode| episode.began_ms().saturating_sub(1)).min();

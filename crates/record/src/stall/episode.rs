@@ -149,8 +149,8 @@ fn add_backlog(stall: &mut Stall, disk: &Disk) {
     }
 }
 
-/// How long a process has waited at the end of its first frame, in milliseconds: its slowest wait,
-/// or all of its waits together as far as they fit into the window.
+/// How long a process has waited at the end of its first frame, in milliseconds. That is its
+/// slowest wait, or the sum of its waits as far as it fits into the window.
 fn waited_ms(process: &Process, window_ms: u64) -> u64 {
     (process.slowest_us() / 1000).max((process.waited_us() / 1000).min(window_ms))
 }

@@ -19,15 +19,15 @@ use super::detector::{Detector, Event, QUIET_MS};
 use super::log::{self, Logged};
 use crate::store::{RecordError, Recording};
 
-/// Frames are read from so long before the time that was asked for, in milliseconds, and to so long
-/// after it: a wait that is seen late may have begun in that time. Where a stall goes on at an end,
-/// they are read from longer before, and further.
+/// Frames are read from so long before the time that was asked for to so long after it, in
+/// milliseconds. A wait that is seen late may have begun in that time. Where a stall goes on at an
+/// end, they are read from longer before, or further.
 const MARGIN_MS: u64 = 600_000;
 
 /// Stalls of the log that ended so long ago, in milliseconds, bound no later one.
 const REACH_MS: u64 = 86_400_000;
 
-/// Stalls, and what is known about them.
+/// The stalls of a time.
 #[derive(Debug, Default)]
 pub struct Found {
     /// In the order of their beginnings.
@@ -57,7 +57,7 @@ pub fn find(directory: &Path, from_ms: u64, to_ms: u64) -> Result<Found, RecordE
     }
     stalls.retain(|stall| stall.ended_unix_ms >= from_ms && stall.began_unix_ms < to_ms);
     stalls.sort_by(|a, b| (a.began_unix_ms, &a.disk).cmp(&(b.began_unix_ms, &b.disk)));
-    let watched = logged.watched.iter().map(|time| (time.start, time.end));
+    let watched = logged.watched.iter().map(|time| (time.start.saturating_add(1), time.end));
     let all = watched.chain(frames).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
     Ok(Found { stalls, known: all, damaged: recording.damage().frames + logged.damaged })
 }

@@ -24,7 +24,8 @@ fn frames(waits_s: &[(u64, bool)]) -> Vec<Frame> {
             is_victim: *wait_s > 0,
             ..Process::default()
         };
-        let us = wait_s * 1_000_000;
+        // Figures that are not stored to their last digit.
+        let us = if *wait_s > 0 { wait_s * 1_000_000 + 321 } else { 0 };
         match has_ended {
             true => {
                 let waits = Waits { max_us: us, sum_us: us, count: 1, ..Waits::default() };
@@ -110,10 +111,22 @@ fn a_recorder_that_goes_on_in_a_stall_does_not_take_the_first_ones_part() {
 }
 
 #[test]
+fn a_stall_of_the_frames_begins_after_those_of_the_log() {
+    let dir = tempfile::tempdir().unwrap();
+    // A wait that was not seen before it ended reaches back to 13 s, into the first stall.
+    let waits: Vec<_> = quiet(10).chain(waiting(1..11)).chain(quiet(20)).collect();
+    let waits: Vec<_> = waits.into_iter().chain([(28, true)]).collect();
+    let logged = record(dir.path(), &frames(&waits), true);
+    assert_eq!(times(&logged), [(10, 20)]);
+    assert_eq!(times(&all(dir.path())), [(10, 20), (20, 41)]);
+}
+
+#[test]
 fn a_stall_is_told_whole_and_alike_whatever_time_is_asked_for() {
     let dir = tempfile::tempdir().unwrap();
-    // It lasts longer than the margin.
-    let waits: Vec<_> = quiet(10).chain(waiting(1..800)).chain(quiet(60)).collect();
+    // It lasts longer than the margin, and none of its waits tells when the first one began.
+    let short = std::iter::repeat_n((1, true), 799);
+    let waits: Vec<_> = quiet(10).chain(short).chain(quiet(60)).collect();
     record(dir.path(), &frames(&waits), false);
     let whole = all(dir.path());
     assert_eq!(times(&whole), [(10, 809)]);

@@ -4,10 +4,10 @@
 //! Stall + its sentence ─▶ fields ─▶ one datagram ─▶ /run/systemd/journal/socket
 //! ```
 //!
-//! systemd describes the form in "Native Journal Protocol": a line `NAME=value` a field, or, where
-//! the value has a line end, the name, a line end, the value's length as 64 bits with the lowest
-//! byte first, the value, a line end. Names of processes are sent as they are; journalctl does not
-//! print what a terminal obeys.
+//! systemd describes the form in "Native Journal Protocol". A field is a line `NAME=value`. Where
+//! the value has a line end, it is the name, a line end, the value's length, the value, a line end.
+//! The length has 64 bits, the lowest byte first. Names of processes are sent as they are;
+//! journalctl does not print what a terminal obeys.
 //!
 //! `journalctl MESSAGE_ID=935d3b015d7a44d4b6db10ac82fc5e14` shows all stalls, `-o verbose` their
 //! fields.

@@ -21,7 +21,7 @@ const TOLD_APART: usize = 128;
 /// The name of all that are not told apart.
 const OTHERS: &str = "others";
 
-/// What is summed up for a process.
+/// Sums over the frames of a process.
 pub(super) trait Sums: Clone + Default {
     /// Adds what the process did in a frame.
     fn add(&mut self, process: &Process);

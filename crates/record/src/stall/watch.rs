@@ -14,7 +14,7 @@ use floodwall_model::frame::Frame;
 
 use super::detector::{Detector, Event};
 use super::log::{self, Line, Watched};
-use crate::store::RecordError;
+use crate::store::{RecordError, condensed};
 
 /// How often the log gets the time that was watched, in milliseconds.
 const MARK_MS: u64 = 3_600_000;
@@ -57,7 +57,8 @@ impl Watch {
     /// Takes the next frame. [`Watch::write`] logs the stalls that ended.
     pub fn frame(&mut self, frame: &Frame) -> Vec<Event> {
         let before_ms = frame.at_unix_ms.saturating_sub(1);
-        let events = self.detector.frame(frame);
+        // As it is recorded, so that the log and the frames tell the same figures.
+        let events = self.detector.frame(&condensed(frame.clone()));
         self.log(&events);
         self.frames += 1;
         if self.from_ms.is_some() && frame.at_unix_ms < self.last_ms {
@@ -100,7 +101,7 @@ impl Watch {
         Ok(())
     }
 
-    /// What it has found so far.
+    /// The detector, for the stalls that go on.
     #[must_use]
     pub fn detector(&self) -> &Detector {
         &self.detector

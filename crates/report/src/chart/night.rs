@@ -68,8 +68,16 @@ const WRITTEN: Line = Line {
     of: |bin| bin.written_bytes_per_s.map(|bytes| bytes as f64),
 };
 
-/// The curves of each panel; the first one gives it its name.
-const PANELS: [&[Line]; 4] = [&[DRAIN], &[BACKLOG], &[SLOWEST, VICTIM], &[WRITTEN]];
+/// The curves of each panel; the first one gives it its name. Where the drain rate is not known,
+/// the backlog stands for the time that it takes.
+const PANELS: [&[Line]; 3] = [&[DRAIN], &[SLOWEST, VICTIM], &[WRITTEN]];
+const WITHOUT_RATE: [&[Line]; 3] = [&[BACKLOG], &[SLOWEST, VICTIM], &[WRITTEN]];
+
+/// Those that have something to show.
+fn panels(course: &Course) -> impl Iterator<Item = &'static [Line]> {
+    let panels = if has(course, &DRAIN) { PANELS } else { WITHOUT_RATE };
+    panels.into_iter().filter(|lines| lines.iter().any(|line| has(course, line)))
+}
 
 /// The chart of a disk.
 ///
@@ -81,8 +89,7 @@ pub(crate) fn chart(night: &Night<'_>, course: &Course) -> Result<Chart, ChartEr
     let stalls = stalls(night, course);
     let (wide, plot) = draw(night, course, &stalls, WIDE).map_err(&failed)?;
     let (narrow, narrow_plot) = draw(night, course, &stalls, NARROW).map_err(&failed)?;
-    let shown = all().filter(|line| has(course, line));
-    let legend = shown.map(|line| Key { color: rgb(line.color), name: line.name.into() });
+    let legend = shown(course).map(|line| Key { color: rgb(line.color), name: line.name.into() });
     let stalled = Key { color: rgb(CRIMSON), name: "stalls".into() };
     Ok(Chart {
         id,
@@ -110,8 +117,9 @@ fn stalls<'a>(night: &Night<'a>, course: &Course) -> Vec<&'a Stall> {
     night.listing.stalls.iter().filter(|stall| stall.disk == course.disk).collect()
 }
 
-fn all() -> impl Iterator<Item = &'static Line> {
-    PANELS.into_iter().flatten()
+/// The curves that have something to show.
+fn shown(course: &Course) -> impl Iterator<Item = &'static Line> {
+    panels(course).flatten().filter(|line| has(course, line))
 }
 
 fn has(course: &Course, line: &Line) -> bool {
@@ -142,7 +150,7 @@ fn hover(night: &Night<'_>, course: &Course) -> Hover {
     let length_s = length_s(night);
     let x = |bin: &usize| (middle_s(course, *bin) / length_s * 1e4).round() / 1e4;
     let bins = || seen.iter().filter_map(|bin| course.bins.get(*bin));
-    let curves = all().filter(|line| has(course, line)).map(|line| Curve {
+    let curves = shown(course).map(|line| Curve {
         name: line.name.into(),
         color: css(rgb(line.color)),
         unit: line.unit,
@@ -161,8 +169,7 @@ fn draw(
     stalls: &[&Stall],
     width: i32,
 ) -> Result<(Sheet, Plot), DrawError> {
-    let panels: Vec<&[Line]> =
-        PANELS.into_iter().filter(|lines| lines.iter().any(|line| has(course, line))).collect();
+    let panels: Vec<&[Line]> = panels(course).collect();
     let below = |at: usize| if at + 1 == panels.len() { AXIS } else { GAP };
     let height: i32 = (0..panels.len()).map(|at| NAME + PANEL + below(at)).sum();
     let mut sheet = Sheet::new(px(width), px(height));

@@ -11,10 +11,10 @@ use super::table::{Cell, table};
 use crate::chart::{Chart, ChartError, night as chart};
 use crate::local_time::{date_time, length};
 use crate::night::{self, Course, Night};
-use crate::numbers::{duration_us, whole};
-use crate::stalls::{COLUMNS, WORKLOADS, cells, sentence, sort_key};
+use crate::numbers::{UNKNOWN, duration_us, whole};
+use crate::stalls::{BELOW, COLUMNS, cells, sentence, sort_key};
 
-/// Disks that have a picture: more would make the page too large, and nobody would look at them.
+/// Disks that have a picture: more would make the page too large.
 const PICTURES: usize = 8;
 
 /// Stalls that are listed; the longest count.
@@ -121,7 +121,9 @@ fn tiles(night: &Night<'_>) -> Vec<(&'static str, String, String)> {
     }
     if let Some(flood) = &totals.most_frequent_flood {
         let (times, of) = (totals.most_frequent_flood_stalls, totals.stalls);
-        let beside = format!("in {} of {}", whole(times), whole(of));
+        let workload = totals.most_frequent_flood_workload.as_ref();
+        let workload = workload.map_or_else(String::new, |label| format!("{label}, "));
+        let beside = format!("{workload}in {} of {}", whole(times), whole(of));
         tiles.push(("most frequent flood", flood.clone(), beside));
     }
     tiles
@@ -134,8 +136,8 @@ fn stalls(out: &mut String, night: &Night<'_>) {
         return;
     }
     let mut listed: Vec<&Stall> = all.iter().collect();
-    let mut caption = "A stall is a time in which processes waited too long for a disk for more \
-        than a second. Bytes dirtied are those of all floods within it. A heading sorts."
+    let mut caption = "Bytes dirtied are those of all floods within the stall; the backlog is the \
+        largest, with the time that it took. A heading sorts."
         .to_owned();
     if listed.len() > LISTED {
         listed.sort_by_key(|stall| std::cmp::Reverse(stall.lasted_ms()));
@@ -146,28 +148,31 @@ fn stalls(out: &mut String, night: &Night<'_>) {
             " Listed are the longest {listed} of {all}; floodwall stalls lists all."
         ));
     }
-    let shown = COLUMNS.iter().enumerate().filter(|(column, _)| !WORKLOADS.contains(column));
+    // The last column is the guard's, and few machines have one.
+    let guarded = all.iter().any(|stall| stall.guard.is_some());
+    let most = if guarded { COLUMNS.len() } else { COLUMNS.len() - 1 };
+    let shown = COLUMNS.iter().enumerate().take(most).filter(|(at, _)| !BELOW.contains(at));
     let columns: Vec<String> = shown.map(|(_, column)| column.title.to_lowercase()).collect();
     let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
-    let rows: Vec<Vec<Cell>> = listed.iter().map(|stall| row(stall, night)).collect();
+    let mut rows: Vec<Vec<Cell>> = listed.iter().map(|stall| row(stall, night)).collect();
+    rows.iter_mut().for_each(|row| row.truncate(columns.len()));
     table(out, "stall-list", &caption, &columns, &rows);
 }
 
-/// What a process runs in stands below its name.
+/// What a process runs in stands below its name, the call below its wait, the time below the
+/// backlog.
 fn row(stall: &Stall, night: &Night<'_>) -> Vec<Cell> {
     let texts = cells(stall, night.zone());
     let cell = |column: usize, text: &String| {
-        let small = match WORKLOADS.contains(&(column + 1)) {
-            true => texts.get(column + 1).cloned().unwrap_or_default(),
-            false => String::new(),
-        };
+        let below = texts.get(column + 1).filter(|text| *text != UNKNOWN);
+        let small = below.filter(|_| BELOW.contains(&(column + 1))).cloned().unwrap_or_default();
         let made = match sort_key(stall, column) {
             Some(key) => Cell::number(Some(text.clone()), Some(key)),
             None => Cell::text(text.clone()),
         };
         Cell { small, ..made }
     };
-    let columns = texts.iter().enumerate().filter(|(column, _)| !WORKLOADS.contains(column));
+    let columns = texts.iter().enumerate().filter(|(column, _)| !BELOW.contains(column));
     columns.map(|(column, text)| cell(column, text)).collect()
 }
 

@@ -15,16 +15,16 @@ const LISTED: usize = 12;
 /// Different reasons that are kept: a recorder's are few.
 const REASONS: usize = 32;
 
-/// What is missing.
+/// Gaps of a recording.
 #[derive(Debug, Default)]
 pub struct Missing {
     /// Times without frames, from and to.
     pub holes: Vec<(u64, u64)>,
     /// Frames that could not be read.
     pub damaged_frames: u64,
-    /// What could not be seen, and in how many frames.
+    /// Reasons why something could not be seen, each with the number of its frames.
     pub unseen: BTreeMap<String, u64>,
-    /// What root would have added, and in how many frames.
+    /// Things that root would have added, each with the number of its frames.
     pub root_would_add: BTreeMap<String, u64>,
     /// Events of the kernel that the probe had no room for.
     pub lost_events: u64,

@@ -1,4 +1,4 @@
-//! A night as text: its stalls, its worst minute, what is missing.
+//! A night as text: its stalls, its worst minute, the gaps of its recording.
 
 use floodwall_model::units::{Bytes, Rate};
 

@@ -27,8 +27,8 @@ pub(crate) const COLUMNS: [Column<'static>; 13] = [
     Column::words("GUARD", 12).rank(5),
 ];
 
-/// Two columns that tell what a process of the column before runs in.
-pub(crate) const WORKLOADS: [usize; 2] = [4, 8];
+/// Columns that tell more of the one before. A page shows them below it.
+pub(crate) const BELOW: [usize; 4] = [4, 6, 8, 11];
 
 /// One row. Its names are as they are: a table or page escapes them.
 pub(crate) fn cells(stall: &Stall, zone: &TimeZone) -> [String; COLUMNS.len()] {

@@ -15,7 +15,7 @@ mod totals;
 use floodwall_model::stall::Stall;
 use jiff::tz::TimeZone;
 
-pub(crate) use cells::{COLUMNS, WORKLOADS, cells, sort_key};
+pub(crate) use cells::{BELOW, COLUMNS, cells, sort_key};
 pub use json::{SCHEMA, json};
 pub use sentence::sentence;
 pub(crate) use sentence::what;

@@ -12,9 +12,13 @@ use crate::numbers::{duration_us, percent};
 /// Mount points that are named; a disk may have dozens.
 const MOUNTS: usize = 2;
 
-/// `2026-11-27 03:10:12, for 41.0 s: postgres (812, postgresql.service) waited up to 3.20 s for
-/// fsync on sda (/srv), because cp (4711, backup.service) dirtied 12 GB; 4.1 GB were dirty, 34.0 s
-/// of draining at 120 MB/s`. One line without unsafe characters, without an end.
+/// A stall in one line without unsafe characters and without a full stop.
+///
+/// ```text
+/// 2026-11-27 03:10:12, for 41.0 s: postgres (812, postgresql.service) waited up to 3.20 s for
+/// fsync on sda (/srv), because cp (4711, backup.service) dirtied 12 GB; 4100 MB were dirty, 34.0 s
+/// of draining at 120 MB/s
+/// ```
 #[must_use]
 pub fn sentence(stall: &Stall, zone: &TimeZone) -> String {
     let lasted = length(stall.lasted_ms());

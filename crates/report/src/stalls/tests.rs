@@ -112,7 +112,8 @@ fn sums_are_those_of_the_stalls() {
     let totals = Totals::of(&[stall(), stall(), more]);
     assert_eq!((totals.stalls, totals.stalled_ms, totals.slowest_us), (3, 84_500, 3_200_000));
     assert_eq!(totals.worst_unix_ms, Some(NIGHT_MS + 30_000));
-    assert_eq!(totals.most_frequent_flood.as_deref(), Some("cp (backup.service)"));
+    assert_eq!(totals.most_frequent_flood.as_deref(), Some("cp"));
+    assert_eq!(totals.most_frequent_flood_workload.as_deref(), Some("backup.service"));
     assert_eq!(totals.most_frequent_flood_stalls, 2);
     assert_eq!(Totals::of(&[]), Totals::default());
 }

@@ -6,6 +6,10 @@ use crate::numbers::{duration_us, whole};
 use crate::status::Style;
 use crate::status::table::{table, wrap};
 
+/// A recording that begins so soon after the time that was asked for has all of it, in
+/// milliseconds.
+const SOON_MS: u64 = 60_000;
+
 /// Stalls for people. Names in it are escaped.
 #[must_use]
 pub fn text(listing: &Listing<'_>, style: Style) -> String {
@@ -49,8 +53,10 @@ pub(crate) fn sums(totals: &Totals, listing: &Listing<'_>) -> String {
     }
     if let Some(flood) = &totals.most_frequent_flood {
         let (times, of) = (totals.most_frequent_flood_stalls, totals.stalls);
+        let workload = totals.most_frequent_flood_workload.as_ref();
+        let workload = workload.map_or_else(String::new, |label| format!(" ({label})"));
         told.push_str(&format!(
-            " The most frequent flood: {flood}, in {} of {}.",
+            " The most frequent flood: {flood}{workload}, in {} of {}.",
             whole(times),
             whole(of)
         ));
@@ -67,10 +73,10 @@ fn none(listing: &Listing<'_>) -> String {
     )
 }
 
-/// What is known begins later than the time that was asked for, or ends before it.
+/// The recorded time, if it is not all that was asked for, or if no stall is in it.
 fn since(listing: &Listing<'_>) -> Option<String> {
     let (first, last) = listing.known?;
-    let is_part = first > listing.from_unix_ms;
+    let is_part = first > listing.from_unix_ms.saturating_add(SOON_MS);
     (is_part || listing.stalls.is_empty()).then(|| {
         let (first, last) = (date_time(first, listing.zone), date_time(last, listing.zone));
         format!("Recordings exist from {first} to {last}.")

@@ -18,8 +18,10 @@ pub struct Totals {
     pub slowest_victim: Option<String>,
     /// When that was seen, in milliseconds since 1970.
     pub worst_unix_ms: Option<u64>,
-    /// Name of the flood that stood first in most stalls, with what it runs in.
+    /// Name of the flood that stood first in most stalls.
     pub most_frequent_flood: Option<String>,
+    /// What that one runs in.
+    pub most_frequent_flood_workload: Option<String>,
     /// In how many.
     pub most_frequent_flood_stalls: u64,
 }
@@ -30,15 +32,13 @@ impl Totals {
     pub fn of(stalls: &[Stall]) -> Self {
         // Of several that are as bad the first one counts.
         let worst = stalls.iter().rev().max_by_key(|stall| stall.slowest_us());
-        let mut floods: BTreeMap<String, u64> = BTreeMap::new();
+        let mut floods: BTreeMap<(String, Option<String>), u64> = BTreeMap::new();
         for flood in stalls.iter().filter_map(|stall| stall.floods.first()) {
-            let workload = flood.workload.label().map(|label| format!(" ({label})"));
-            let name = format!("{}{}", flood.name, workload.unwrap_or_default());
-            *floods.entry(name).or_default() += 1;
+            *floods.entry((flood.name.clone(), flood.workload.label())).or_default() += 1;
         }
         let most = floods.into_iter().rev().max_by_key(|(_, stalls)| *stalls);
-        let (most_frequent_flood, most_frequent_flood_stalls) =
-            most.map_or((None, 0), |(name, stalls)| (Some(name), stalls));
+        let (flood, times) = most.unzip();
+        let (most_frequent_flood, workload) = flood.unzip();
         Self {
             stalls: stalls.len() as u64,
             stalled_ms: stalls.iter().map(Stall::lasted_ms).fold(0, u64::saturating_add),
@@ -48,7 +48,8 @@ impl Totals {
                 .map(|victim| victim.name.clone()),
             worst_unix_ms: worst.map(|stall| stall.worst_unix_ms),
             most_frequent_flood,
-            most_frequent_flood_stalls,
+            most_frequent_flood_workload: workload.flatten(),
+            most_frequent_flood_stalls: times.unwrap_or(0),
         }
     }
 }

@@ -1,0 +1,191 @@
+//! `floodwall stalls` and `report --from` over a recording that is written here tell the same.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use floodwall_model::frame::{Disk, Frame, Machine, Process, Waits};
+use floodwall_record::stall::{LOG, Watch};
+use floodwall_record::{Limits, Writer};
+use floodwall_testing::process::output;
+use serde_json::Value;
+
+use crate::{stderr, stdout, tmpfs};
+
+/// 2026-11-27 02:00:00 UTC.
+const NIGHT_MS: u64 = 1_795_744_800_000;
+
+const WINDOW_MS: u64 = 5_000;
+
+/// Runs it in UTC on a wide terminal.
+fn floodwall(args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_floodwall"));
+    command.args(args).env("TZ", "UTC").env("COLUMNS", "200").env("LC_ALL", "C.UTF-8");
+    output(&mut command).unwrap()
+}
+
+fn shown(args: &[&str]) -> String {
+    let output = floodwall(args);
+    assert_eq!(output.status.code(), Some(0), "{args:?}: {}", stderr(&output));
+    stdout(&output)
+}
+
+/// Seconds of the night in which postgres waits for sda.
+const STALLS_S: [(u64, u64); 2] = [(612, 640), (3_000, 3_130)];
+
+/// A frame of a disk that a copy floods from two o'clock on.
+fn frame(at_ms: u64) -> Frame {
+    let second = (at_ms - NIGHT_MS) / 1000;
+    let stall = STALLS_S.iter().find(|(from, to)| (*from..*to + 5).contains(&second));
+    let process = |pid, name: &str| Process {
+        pid,
+        name: name.into(),
+        disk: Some("sda".into()),
+        ..Process::default()
+    };
+    let ended = Waits {
+        call: "fsync".into(),
+        count: 2,
+        max_us: if stall.is_some() { 3_217_000 } else { 4_100 },
+        sum_us: if stall.is_some() { 4_800_000 } else { 8_000 },
+        ..Waits::default()
+    };
+    let postgres =
+        Process { is_victim: stall.is_some(), waits: vec![ended], ..process(812, "post<gres>") };
+    let cp = Process {
+        is_flood: true,
+        dirtied_bytes: Some(600_000_000),
+        backlog_percent: Some(97.0),
+        ..process(4711, "cp")
+    };
+    let disk = Disk {
+        name: "sda".into(),
+        backlog_bytes: Some(4_100_000_000),
+        drain_ms: Some(34_167),
+        drain_bytes_per_s: Some(120_000_000),
+        written_bytes_per_s: Some(120_000_000),
+        ..Disk::default()
+    };
+    Frame {
+        at_unix_ms: at_ms,
+        window_ms: WINDOW_MS,
+        source: "bpf".into(),
+        machine: Machine { name: "db1".into(), ..Machine::default() },
+        disks: vec![disk],
+        processes: vec![postgres, cp],
+        ..Frame::default()
+    }
+}
+
+/// Two hours of a night, with a hole of ten minutes.
+fn record(directory: &Path) {
+    let mut writer = Writer::open(directory, Limits::default()).unwrap();
+    let mut watch = Watch::new(directory, 366 * 86_400_000);
+    for number in 1..=1_440 {
+        let at_ms = NIGHT_MS + number * WINDOW_MS;
+        if (5_000..5_600).contains(&(number * 5)) {
+            continue;
+        }
+        let frame = frame(at_ms);
+        let _ = writer.append(&frame).unwrap();
+        watch.frame(&frame);
+        watch.write().unwrap();
+    }
+    watch.finish();
+    watch.write().unwrap();
+}
+
+const FROM: &str = "2026-11-27 01:50";
+const TO: &str = "2026-11-27 04:10";
+
+#[test]
+fn the_list_and_the_page_tell_the_same() {
+    let dir = tmpfs();
+    let path = dir.path().to_string_lossy().into_owned();
+    record(dir.path());
+    let list = || shown(&["stalls", "--from", FROM, "--to", TO, "--dir", &path]);
+    let with_log = list();
+    assert!(with_log.contains("post<gres> (812)") && with_log.contains("cp (4711)"), "{with_log}");
+    assert!(with_log.contains("2 stalls, "), "{with_log}");
+
+    let json = || {
+        let text = shown(&["stalls", "--from", FROM, "--to", TO, "--dir", &path, "--json"]);
+        serde_json::from_str::<Value>(&text).unwrap()
+    };
+    let told = json();
+    let stalls = told["stalls"].as_array().unwrap();
+    for (stall, (from, to)) in stalls.iter().zip(STALLS_S) {
+        let after_s = |field: &str| (stall[field].as_u64().unwrap() - NIGHT_MS) / 1000;
+        let (began, ended) = (after_s("began_unix_ms"), after_s("ended_unix_ms"));
+        assert!((from - 5..=from + 5).contains(&began), "{began}");
+        assert!((to..=to + 5).contains(&ended), "{ended}");
+        // A recording keeps three digits.
+        assert_eq!(stall["victims"][0]["slowest_us"], 3_220_000);
+    }
+    assert_eq!(stalls.len(), 2);
+
+    let page = dir.path().join("night.html").to_string_lossy().into_owned();
+    shown(&["report", "--from", FROM, "--to", TO, "--dir", &path, "-o", &page]);
+    let html = fs::read_to_string(&page).unwrap();
+    for line in with_log.lines().filter(|line| line.starts_with("2026-")) {
+        let when = line.split("  ").next().unwrap();
+        assert!(html.contains(&format!(">{when}</th>")), "{when}");
+    }
+    assert!(html.contains("2 stalls, ") && html.contains("post&lt;gres&gt; (812)"));
+    assert!(!html.contains("post<gres>"), "a name is no markup");
+    assert!(html.contains("Without frames") && html.contains("Worst minute"));
+    let text = shown(&["report", "--from", FROM, "--to", TO, "--dir", &path]);
+    assert!(text.starts_with(&with_log), "{text}");
+
+    // Without the log the same stalls are in the frames.
+    fs::remove_file(dir.path().join(LOG)).unwrap();
+    assert_eq!(list(), with_log);
+    assert_eq!(json()["stalls"], told["stalls"]);
+    fs::remove_file(&page).unwrap();
+    shown(&["report", "--from", FROM, "--to", TO, "--dir", &path, "-o", &page]);
+    let generated = |html: &str| html.split("<main").nth(1).unwrap().to_owned();
+    assert_eq!(generated(&fs::read_to_string(&page).unwrap()), generated(&html));
+}
+
+#[test]
+fn a_disk_and_a_time_are_asked_for() {
+    let dir = tmpfs();
+    let path = dir.path().to_string_lossy().into_owned();
+    record(dir.path());
+    let asked = |more: &[&str]| shown(&[&["stalls", "--dir", &path], more].concat());
+    let night = ["--from", FROM, "--to", TO];
+    assert!(asked(&[&night[..], &["--device", "/dev/sda"]].concat()).contains("2 stalls, "));
+    let none = asked(&[&night[..], &["--device", "sdb"]].concat());
+    assert!(none.starts_with("No stall of sdb from 2026-11-27 01:50:00"), "{none}");
+    assert!(none.contains("Recordings exist from 2026-11-27 02:00:05"), "{none}");
+    let one = asked(&["--from", "2026-11-27 02:40", "--to", "2026-11-27 02:55"]);
+    assert!(one.contains("1 stall, "), "{one}");
+    assert!(asked(&["--last", "1s"]).starts_with("No stall from "));
+}
+
+#[test]
+fn wrong_questions_are_answered() {
+    let dir = tmpfs();
+    let path = dir.path().to_string_lossy().into_owned();
+    let page = dir.path().join("n.html").to_string_lossy().into_owned();
+    for (args, code, part) in [
+        (&["stalls", "--last", "week"][..], 2, "--last: 'week' is not a time span"),
+        (&["stalls", "--last", "1d", "--from", "03:00"], 2, "--last can't go with --from"),
+        (&["stalls", "--to", "03:00"], 2, "--from"),
+        (&["stalls", "--dir", "/nonexistent"], 1, "there is no recording in '/nonexistent'"),
+        (&["report"], 2, "RESULT.json"),
+        (&["report", "--from", "1h", "r.json"], 2, "can't go with"),
+        (&["report", "--from", "1h", "--json"], 2, "can't go with"),
+        (&["report", "--from", "1h", "--dir", &path, "-o", &page], 1, "nothing is recorded in"),
+        (&["report", "--from", "1h", "--to", "2h", "--dir", &path], 2, "is not after"),
+        (&["report", "--from", "1h", "-o", "n.pdf"], 2, "writes an HTML page"),
+    ] {
+        let output = floodwall(args);
+        let said = stderr(&output);
+        assert!(output.status.code() == Some(code) && said.contains(part), "{args:?}: {said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+    }
+    assert!(!Path::new(&page).exists());
+    let nothing = shown(&["stalls", "--dir", &path]);
+    assert!(nothing.contains("Nothing has been recorded"), "{nothing}");
+}
