@@ -10,7 +10,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// For everybody to read: node_exporter is another user.
+/// Readable for all: node_exporter runs as another user.
 const MODE: u32 = 0o644;
 
 /// A file that could not be written.

@@ -17,7 +17,7 @@ pub(super) struct Counts {
     pub(super) throttled_ms: u64,
     /// Time that its threads waited in stalls that are over.
     pub(super) stalled_us: u64,
-    /// What it dirtied in stalls that are over.
+    /// Bytes that it dirtied in stalls that are over.
     pub(super) flooded_bytes: u64,
 }
 
@@ -48,7 +48,7 @@ impl Counts {
     }
 }
 
-/// What it is in the newest frame.
+/// Its values in the newest frame.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Now {
     /// Its slowest wait that ended, or the oldest under way if that is longer; 0: none.

@@ -65,7 +65,8 @@ impl Device {
         for process in processes {
             self.victims += u64::from(process.is_victim);
             self.floods += u64::from(process.is_flood);
-            let label = label::of_workload(&process.workload, &process.name, label_chars);
+            let label =
+                label::of_process(process.pid, &process.workload, &process.name, label_chars);
             uses.entry(label).or_default().add_process(process);
         }
         self.workloads.frame(at_ms, window_ms, uses);
@@ -77,12 +78,12 @@ impl Device {
         self.stalls = self.stalls.saturating_add(1);
         self.stalled_ms = self.stalled_ms.saturating_add(stall.lasted_ms());
         for victim in &stall.victims {
-            let label = label::of_workload(&victim.workload, &victim.name, label_chars);
+            let label = label::of_process(victim.pid, &victim.workload, &victim.name, label_chars);
             let counts = Counts { stalled_us: victim.waited_us, ..Counts::default() };
             self.workloads.stall(label, at_ms, &counts);
         }
         for flood in &stall.floods {
-            let label = label::of_workload(&flood.workload, &flood.name, label_chars);
+            let label = label::of_process(flood.pid, &flood.workload, &flood.name, label_chars);
             let counts = Counts { flooded_bytes: flood.dirtied_bytes, ..Counts::default() };
             self.workloads.stall(label, at_ms, &counts);
         }

@@ -14,9 +14,10 @@ pub(super) fn of(name: &str, most: usize) -> String {
     if label.is_empty() { OTHER.to_owned() } else { label }
 }
 
-/// What a process runs in, else its name.
-pub(super) fn of_workload(workload: &Workload, name: &str, most: usize) -> String {
+/// What a process runs in, else its name. Number 0 stands for those that were too many.
+pub(super) fn of_process(pid: u32, workload: &Workload, name: &str, most: usize) -> String {
     match workload.label() {
+        _ if pid == 0 => OTHER.to_owned(),
         Some(label) => of(&label, most),
         None => of(name, most),
     }

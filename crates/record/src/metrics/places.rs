@@ -1,4 +1,4 @@
-//! The workloads of one device that have series of their own: so many by weight, whatever comes.
+//! The workloads of one device that have separate series: a fixed number, by weight.
 //!
 //! ```text
 //!             room, or twice as heavy as the lightest

@@ -32,6 +32,7 @@ fn process() -> impl Strategy<Value = Process> {
         (0..5_000_u64, 0..3_000_000_u64, any::<u16>(), proptest::option::of(any::<u32>()));
     (name(), proptest::option::of("sd[a-d]"), numbers, any::<[bool; 2]>()).prop_map(
         |(name, disk, (count, sum_us, throttled, dirtied), [is_victim, is_flood])| Process {
+            pid: u32::from(count % 7 > 0),
             name,
             disk,
             is_victim: is_victim && count % 5 == 0,
@@ -64,8 +65,9 @@ fn input() -> impl Strategy<Value = Input> {
     );
     let stall =
         (name(), "sd[a-d]", any::<u32>(), any::<u32>()).prop_map(|(name, disk, us, bytes)| {
-            let victim = Victim { name: name.clone(), waited_us: us.into(), ..Victim::default() };
-            let flood = Flood { name, dirtied_bytes: bytes.into(), ..Flood::default() };
+            let victim =
+                Victim { pid: 1, name: name.clone(), waited_us: us.into(), ..Victim::default() };
+            let flood = Flood { pid: 1, name, dirtied_bytes: bytes.into(), ..Flood::default() };
             let (victims, floods) = (vec![victim], vec![flood]);
             Input::Ended(Stall { disk, victims, floods, ..Stall::default() })
         });

@@ -18,7 +18,7 @@ fn waits(call: &str, count: u64, sum_us: u64) -> Waits {
 }
 
 /// A database that waits and a copy that floods.
-fn frame() -> Frame {
+pub(super) fn frame() -> Frame {
     let victim = Process {
         pid: 41,
         name: "postgres".into(),
@@ -82,7 +82,7 @@ fn frame() -> Frame {
     }
 }
 
-fn stall() -> Stall {
+pub(super) fn stall() -> Stall {
     Stall {
         began_unix_ms: 1_000,
         ended_unix_ms: 8_500,
@@ -160,7 +160,7 @@ fn frames_and_stalls_are_added_up_by_device_and_workload() {
         has(&text, line);
     }
     assert!(text.ends_with("\n# EOF\n"));
-    // No value, no sample: what nobody measured, and the wait of one that did not wait.
+    // An unknown value has no sample, nor has the slowest wait of a process that did not wait.
     for start in [
         "floodwall_machine_writeback_bytes ",
         "floodwall_device_backlog_bytes{device=\"sdb\"}",
@@ -210,13 +210,17 @@ fn names_are_printable_short_and_without_numbers_of_processes() {
             ..Process::default()
         })
         .collect();
+    // Those that were too many for the probe have a name, and number 0.
+    let mut rest = frame.processes[0].clone();
+    (rest.pid, rest.name) = (0, "others".to_owned());
+    frame.processes.push(rest);
     let mut totals = Totals::new(Limits::default());
     totals.frame(&frame);
     let text = totals.exposition();
     let labels =
         |workload: &str| format!("{{device=\"sd\\\"\\\\u{{a}}\",workload=\"{workload}\"}}");
     for (workload, seconds) in
-        [("a\\\"b\\\\c\\\\u{a}d\\\\u{1b}[2J", 1), ("other", 2), (&"x".repeat(128), 1)]
+        [("a\\\"b\\\\c\\\\u{a}d\\\\u{1b}[2J", 1), ("other", 3), (&"x".repeat(128), 1)]
     {
         let throttled = "floodwall_workload_throttled_seconds_total";
         has(&text, &format!("{throttled}{} {seconds}.0", labels(workload)));
@@ -248,6 +252,7 @@ fn a_heavier_newcomer_takes_the_lightest_place_and_sums_stay_for_an_hour() {
         processes: loads
             .iter()
             .map(|(name, bytes)| Process {
+                pid: 1,
                 name: (*name).to_owned(),
                 disk: Some("sda".into()),
                 dirtied_bytes: Some(*bytes),

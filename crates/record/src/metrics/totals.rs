@@ -15,10 +15,10 @@ use super::places;
 /// At most `2 · workloads + 1` workloads of `devices + 1` devices have some.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Devices with series of their own. All others are one, called `other`, without gauges. A
+    /// Devices with separate series. All others are one, called `other`, without gauges. A
     /// device that was in no frame of an hour makes room.
     pub devices: usize,
-    /// Workloads of a device with series of their own, the heaviest. All others are one, `other`.
+    /// Workloads of a device with separate series, the heaviest. All others are one, `other`.
     pub workloads: usize,
     /// Characters of a label.
     pub label_chars: usize,
