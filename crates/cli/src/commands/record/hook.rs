@@ -38,7 +38,7 @@ const LOOK: Duration = Duration::from_millis(50);
 /// Bytes of its output that are kept; the first line is shown to so many characters.
 const LONGEST_LINE: usize = 200;
 
-/// What has happened to a stall.
+/// A stall's begin or end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     /// It has lasted a second.
@@ -269,3 +269,6 @@ impl Output {
         printable(text.lines().next().unwrap_or_default()).chars().take(LONGEST_LINE).collect()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -59,8 +59,8 @@ impl Outlets {
     /// threads.
     ///
     /// # Errors
-    /// [`UsageError`] for an address or a file that can't be; a port or a directory that is not to
-    /// be had.
+    /// [`UsageError`] for a wrong address or a wrong file's name; a port that is taken; a directory
+    /// that can't be written.
     pub(crate) fn open(
         args: &OutletArgs,
         log: impl Fn(&str) + Clone + Send + 'static,
@@ -157,4 +157,77 @@ fn keep_written(
     let thread = thread::Builder::new().name("textfile".into());
     thread.spawn(keep).context("can't start a thread for --textfile")?;
     Ok(sender)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+
+    use floodwall_model::frame::Disk;
+
+    use super::*;
+
+    fn open(args: &OutletArgs) -> anyhow::Result<Outlets> {
+        Outlets::open(args, |line| panic!("{line}"))
+    }
+
+    #[test]
+    fn frames_and_stalls_reach_every_outlet() {
+        let dir = tempfile::tempdir().unwrap();
+        let (socket, file) = (dir.path().join("m.sock"), dir.path().join("floodwall.prom"));
+        let (lines, logged) = mpsc::channel();
+        let args = OutletArgs {
+            metrics: Some(format!("unix:{}", socket.display())),
+            textfile: Some(file.clone()),
+            exec: Some("echo $FLOODWALL_DISK".into()),
+        };
+        let outlets = Outlets::open(&args, move |line| drop(lines.send(line.to_owned()))).unwrap();
+        let first = std::fs::read_to_string(&file).unwrap();
+        assert!(first.contains("\nfloodwall_frames_total 0.0\n"), "{first}");
+        let disk = Disk { name: "sda".into(), ..Disk::default() };
+        outlets.frame(&Frame { disks: vec![disk], ..Frame::default() });
+        outlets.frames_lost(2);
+        outlets.stall_began(&Stall { disk: "sda".into(), ..Stall::default() });
+        let line = logged.recv_timeout(Duration::from_secs(30)).unwrap();
+        assert_eq!(line, "--exec, began on sda: exit status: 0: sda");
+
+        let mut stream = UnixStream::connect(&socket).unwrap();
+        stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        for line in [
+            "HTTP/1.1 200 OK",
+            "floodwall_frames_total 1.0",
+            "floodwall_frames_lost_total 2.0",
+            "floodwall_device_stalled{device=\"sda\"} 1.0",
+            "# EOF",
+        ] {
+            assert!(answer.lines().any(|l| l == line), "{line} is not in\n{answer}");
+        }
+        floodwall_testing::until(Duration::from_secs(30), "the file has a frame", || {
+            std::fs::read_to_string(&file).unwrap().contains("\nfloodwall_frames_total 1.0\n")
+        })
+        .unwrap();
+        drop(outlets);
+        assert!(!socket.exists());
+    }
+
+    #[test]
+    fn what_can_not_be_is_said_at_the_start() {
+        let said = |args: &OutletArgs| open(args).err().unwrap();
+        let metrics =
+            |text: &str| OutletArgs { metrics: Some(text.into()), ..OutletArgs::default() };
+        let textfile =
+            |text: &str| OutletArgs { textfile: Some(text.into()), ..OutletArgs::default() };
+        let wrong = said(&metrics("9751"));
+        assert!(wrong.is::<UsageError>());
+        assert!(wrong.to_string().contains("write 127.0.0.1:9751, [::1]:9751"), "{wrong}");
+        assert!(said(&metrics("0.0.0.0:9751")).to_string().contains("from elsewhere"));
+        let wrong = said(&textfile("/tmp/floodwall.txt"));
+        assert!(wrong.is::<UsageError>());
+        assert!(wrong.to_string().ends_with("names end in .prom"), "{wrong}");
+        assert!(!said(&textfile("/nowhere/floodwall.prom")).is::<UsageError>());
+        assert!(open(&OutletArgs::default()).is_ok(), "nothing is asked for, nothing is opened");
+    }
 }
