@@ -18,6 +18,8 @@ mod places;
 mod totals;
 
 #[cfg(test)]
+mod names;
+#[cfg(test)]
 mod properties;
 #[cfg(test)]
 mod tests;
