@@ -64,7 +64,12 @@ pub(crate) struct Load(Child);
 impl Load {
     pub(crate) fn start(what: &str, directory: &Path) -> Result<Self, String> {
         let us = std::env::current_exe().map_err(|e| e.to_string())?;
-        Command::new(us)
+        Self::start_as(&us, what, directory)
+    }
+
+    /// The same by another name: that of a link to this binary.
+    pub(crate) fn start_as(program: &Path, what: &str, directory: &Path) -> Result<Self, String> {
+        Command::new(program)
             .arg(COMMAND)
             .arg(what)
             .arg(directory)

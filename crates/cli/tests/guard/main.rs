@@ -1,6 +1,6 @@
 //! `floodwall guard` on the real kernel: a lab device, a victim and a flood that are real, and
-//! every way in which a daemon can end. And its metrics in a real Prometheus. What a machine lacks
-//! is reported as ignored, with the reason.
+//! every way in which a daemon can end. Its metrics and a recorder's in a real Prometheus, which
+//! alerts of a real stall. What a machine lacks is reported as ignored, with the reason.
 //!
 //! Each way to end is tried a few times; `FLOODWALL_GUARD_ENDS=100` has it tried a hundred times.
 //!
@@ -13,11 +13,14 @@
     reason = "a test binary, which clippy does not know without the harness"
 )]
 
+mod alerts;
 mod bed;
 mod ends;
 mod load;
 mod manners;
 mod prometheus;
+mod recorder;
+mod scraping;
 mod yields;
 
 use std::path::Path;
@@ -42,8 +45,13 @@ fn main() {
         load::run(what, Path::new(directory));
         return;
     }
-    let tests =
-        ends::TESTS.iter().chain(manners::TESTS).chain(yields::TESTS).chain(prometheus::TESTS);
+    let tests = ends::TESTS
+        .iter()
+        .chain(manners::TESTS)
+        .chain(yields::TESTS)
+        .chain(prometheus::TESTS)
+        .chain(recorder::TESTS)
+        .chain(alerts::TESTS);
     // One guard a machine.
     run_alone(
         tests.map(|test| floodwall_testing::test(test.name, || missing(test), test.body)).collect(),
