@@ -4,6 +4,7 @@ pub(crate) mod bench;
 mod columns;
 pub(crate) mod compare;
 mod cut;
+pub(crate) mod dump;
 pub(crate) mod fix;
 mod frames;
 pub(crate) mod guard;

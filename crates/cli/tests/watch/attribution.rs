@@ -2,6 +2,7 @@
 //! who did what to which disk.
 
 use std::collections::BTreeMap;
+use std::io::{self, Write};
 
 use floodwall_model::frame::Frame;
 use floodwall_testing::disk::{Disk, Mount};
@@ -40,8 +41,8 @@ fn attribution() -> Result<(), String> {
     let memory = tempfile::tempdir().map_err(said("a directory"))?;
     // Disks in memory are quick, so that loads keep their rates.
     let memory = Mount::new(&["-t", "tmpfs", "-o", "size=6g", "tmpfs"], memory.path())?;
-    let disk = |kind: &&str| Disk::new_in(memory.path(), kind, DISK_MIB);
-    let disks: Vec<Disk> = DISKS.iter().map(|kind| disk(&kind)).collect::<Result<_, _>>()?;
+    let disk = |kind: &str| Disk::new_in(memory.path(), kind, DISK_MIB);
+    let disks: Vec<Disk> = DISKS.iter().map(|kind| disk(kind)).collect::<Result<_, _>>()?;
     let programs = tempfile::tempdir().map_err(said("a directory"))?;
     let recorder = Recorder::start("1s")?;
     let mut random = Pcg32::new(SEED, 1);
@@ -63,7 +64,8 @@ fn attribution() -> Result<(), String> {
             }
         }
     }
-    println!("{} of {PAIRS} are right{}", PAIRS - wrong.len(), listed(&wrong));
+    writeln!(io::stdout(), "{} of {PAIRS} are right{}", PAIRS - wrong.len(), listed(&wrong))
+        .map_err(said("stdout"))?;
     ensure(wrong.len() <= MOST_WRONG, || listed(&wrong))
 }
 
@@ -90,9 +92,12 @@ fn told(frames: &[Frame], name: &str) -> BTreeMap<String, Truth> {
     told
 }
 
+/// An amount: its name, where it is, and how far it may be off besides.
+type Amount = (&'static str, fn(&Truth) -> u64, f64);
+
 fn compare(told: &BTreeMap<String, Truth>, disk: &str, truth: Truth) -> Result<(), String> {
     let here = told.get(disk).copied().unwrap_or_default();
-    let amounts: [(&str, fn(&Truth) -> u64, f64); 3] = [
+    let amounts: [Amount; 3] = [
         ("dirtied", |t| t.dirtied, METADATA),
         ("commits", |t| t.commits, 1.0),
         ("reads", |t| t.reads, 1.0),

@@ -1,5 +1,6 @@
 //! Latencies by process and disk against those that fio measured itself.
 
+use std::io::{self, Write};
 use std::process::Command;
 
 use floodwall_model::frame::Frame;
@@ -53,8 +54,7 @@ fn commits() -> Result<(), String> {
             ensure(is_near, || format!("{what}\n{}", lines.join("\n")))?;
         }
     }
-    println!("{}", lines.join("\n"));
-    Ok(())
+    writeln!(io::stdout(), "{}", lines.join("\n")).map_err(said("stdout"))
 }
 
 /// Count, mean, p50 and p99 in microseconds of the window with most of fio's commits.

@@ -11,7 +11,8 @@ use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, 
 use floodwall_model::frame::Frame;
 use serde_json::{Map, Value};
 
-use super::table::{Named, Names};
+use super::names::{Named, Names};
+use super::text;
 
 /// Frames of a chunk. More would save little, and a damaged byte would cost more.
 pub(super) const FRAMES: u32 = 64;
@@ -65,11 +66,11 @@ impl Packer {
         let Ok(Value::Object(object)) = serde_json::to_value(frame) else {
             return Err("it has no form in JSON");
         };
-        let json = Value::Object(self.named.fold(object)).to_string();
+        let json = text::of(&self.named.fold(object)).ok_or("it has no form in JSON")?;
         if json.len() > MOST_JSON {
             return Err("it is larger than 16 MiB");
         }
-        let bytes = self.compress(json.as_bytes()).ok_or("it can't be compressed")?;
+        let bytes = self.compress(&json).ok_or("it can't be compressed")?;
         self.frames = (place + 1) % FRAMES;
         Ok(Packed { bytes, begins_chunk })
     }
@@ -102,13 +103,13 @@ impl Unpacker {
         Self { stream: Decompress::new(false), names: Names::default() }
     }
 
-    /// The next frame; `None` if the bytes are none. Nothing can be read after that.
+    /// The next frame; `None` if the bytes hold no frame. Nothing can be read after that.
     pub(super) fn frame(&mut self, bytes: &[u8]) -> Option<Frame> {
         let stored = self.stored(bytes)?;
         serde_json::from_value(self.names.unfold(stored)?.into()).ok()
     }
 
-    /// Passes the next frame; `None` if the bytes are none. Nothing can be read after that.
+    /// Passes the next frame; `None` if the bytes hold no frame. Nothing can be read after that.
     pub(super) fn pass(&mut self, bytes: &[u8]) -> Option<()> {
         let mut stored = self.stored(bytes)?;
         self.names.learn(&mut stored)

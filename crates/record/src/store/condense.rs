@@ -19,6 +19,9 @@ pub fn condensed(mut frame: Frame) -> Frame {
     machine(&mut frame.machine);
     frame.disks.iter_mut().for_each(disk);
     frame.processes.iter_mut().for_each(process);
+    for disk in frame.guard.iter_mut().flat_map(|guard| &mut guard.disks) {
+        percent(&mut disk.pressure_percent);
+    }
     frame
 }
 
@@ -76,7 +79,8 @@ fn process(process: &mut Process) {
     for figure in [&mut process.oldest_us, &mut process.throttled_ms] {
         round(figure, digits);
     }
-    if let Some(bytes) = &mut process.dirtied_bytes {
+    let memory_bytes = process.group.as_mut().and_then(|group| group.memory_bytes.as_mut());
+    for bytes in [process.dirtied_bytes.as_mut(), memory_bytes].into_iter().flatten() {
         round(bytes, digits);
     }
     percent(&mut process.backlog_percent);

@@ -11,7 +11,7 @@ pub enum RecordError {
     /// A file or the directory. If the disk is full, the recording is as it was before.
     #[error("can't {what} '{}'", path.display())]
     Io {
-        /// What was tried.
+        /// The call, as a verb.
         what: &'static str,
         /// On which file.
         path: PathBuf,
@@ -51,7 +51,7 @@ pub enum RecordError {
     Frame {
         /// The frame's moment.
         at_unix_ms: u64,
-        /// What is wrong with it.
+        /// The reason.
         why: &'static str,
     },
 }

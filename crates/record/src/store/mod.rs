@@ -1,18 +1,18 @@
 //! Frames in daily files.
 //!
 //! ```text
-//! writer   Frame ─▶ condense: digits ─▶ table: columns ─▶ chunk: deflate ─▶ DAY.frames,
-//!          then its entry ─▶ DAY.index
+//! writer   Frame ─▶ condense: digits ─▶ names, table: columns ─▶ text: JSON
+//!          ─▶ chunk: deflate ─▶ DAY.frames, then its entry ─▶ DAY.index
 //!          limits: whole days go, the oldest first
-//! reader   DAY.index ─▶ entries ─▶ bytes of DAY.frames ─▶ chunk: inflate ─▶ table ─▶ Frame
+//! reader   DAY.index ─▶ entries ─▶ bytes of DAY.frames ─▶ chunk: inflate ─▶ names, table ─▶ Frame
 //! ```
 //!
 //! docs/record.md describes the files. Moments are milliseconds since 1970, a day is one of UTC.
 //!
 //! Nothing is synced: a recorder that waits for the disk whose stall it records is a victim itself.
 //! A killed recorder loses nothing that it has appended, because the kernel has it. A power loss
-//! costs what the kernel had not written back, usually the last half minute. The checksums tell
-//! what is missing.
+//! costs what the kernel had not written back, usually the last half minute. Checksums tell
+//! which frames are whole.
 
 mod chunk;
 mod condense;
@@ -21,10 +21,12 @@ mod directory;
 mod error;
 mod index;
 mod limits;
+mod names;
 mod open_day;
 mod reader;
 mod slots;
 mod table;
+mod text;
 mod today;
 mod writer;
 

@@ -23,7 +23,7 @@ use super::slots::Slot;
 pub struct Damage {
     /// How many.
     pub frames: u64,
-    /// What was wrong with the last one, as a part of a sentence; empty if all could be read.
+    /// The last one's fault, as a part of a sentence; empty if all could be read.
     pub why: &'static str,
 }
 
@@ -86,8 +86,8 @@ impl Recording {
         Ok(first.zip(last))
     }
 
-    /// The first frame at a moment or after it, in milliseconds since 1970; `None` if there is
-    /// none. [`Self::next_frame`] and [`Self::previous_frame`] go on from there.
+    /// The first frame at a moment or after it, in milliseconds since 1970; `None` after
+    /// the last one. [`Self::next_frame`] and [`Self::previous_frame`] go on from there.
     ///
     /// # Errors
     /// A day that can't be read, or is of a newer format. The next call goes on after it.

@@ -1,5 +1,5 @@
-//! The files of the day that is written: the frame first, then its entry. What has no whole entry
-//! never existed.
+//! The files of the day that is written: the frame first, then its entry. A frame without a whole
+//! entry never existed.
 
 use std::fs::File;
 use std::io;
@@ -122,7 +122,7 @@ impl<F: Sink> Today<F> {
         let entry = Entry { at_unix_ms, offset, length, begins_chunk, crc: hash(&bytes) };
         let written = self.frames.append(&bytes).and_then(|()| self.index.append(&entry.bytes()));
         if written.is_err() {
-            // The next frame must not build on this one. What can't be cut off is written over.
+            // The next frame must not build on this one. Bytes that stay are written over.
             self.packer.begin();
             let _ = self.cut();
             return written;

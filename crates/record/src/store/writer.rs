@@ -38,7 +38,7 @@ pub struct Writer {
     kept: Kept,
 }
 
-/// What is known of the limits since the present day was opened.
+/// The state of the limits since the present day was opened.
 #[derive(Default)]
 struct Kept {
     /// Bytes of the other days, once they have been counted.

@@ -2,7 +2,7 @@
 
 use floodwall_model::diagnosis::Verdict;
 use floodwall_model::frame::{
-    Disk, Frame, Guard, GuardedDisk, Machine, Process, Queue, Requests, Waits,
+    Disk, Frame, Group, Guard, GuardedDisk, Machine, Process, Queue, Requests, Waits,
 };
 use floodwall_model::workload::Workload;
 use rand_core::{Rng, SeedableRng};
@@ -22,7 +22,7 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// Five disks, of which one is written now and then, and three processes.
+    /// Five disks and three processes. One disk is written now and then.
     pub(crate) fn idle(at_unix_ms: u64) -> Self {
         let random = Pcg64Mcg::seed_from_u64(1);
         Self { random, at_unix_ms, disks: 5, processes: 3, is_busy: false }
@@ -112,17 +112,27 @@ impl Host {
     fn process(&mut self, number: u32) -> Process {
         // What a runtime calls a container is as hard to compress as its number.
         let id = u64::from(number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let unit = format!("cri-containerd-{id:016x}{:016x}.scope", id.rotate_left(29));
+        // A process whose commits are slow in one frame has slow commits in others.
+        let is_victim = self.is_busy && number % 15 == 3 && self.below(4) > 0;
+        let is_flood = number % 50 == 1;
+        let group = Group {
+            path: format!("kubepods.slice/kubepods-burstable.slice/{unit}"),
+            memory_bytes: is_flood.then(|| self.around(GIB)),
+            is_limited: false,
+        };
         Process {
             pid: 1_000 + number * 37,
             name: ["postgres", "mysqld", "etcd", "rsync", "java"][number as usize % 5].into(),
             workload: Workload {
-                unit: Some(format!("cri-containerd-{id:016x}{:016x}.scope", id.rotate_left(29))),
+                unit: Some(unit),
                 container: Some(format!("worker-{}", number % 7)),
                 pod: Some(format!("tenant-{}/app-{:08x}-{number}", number % 13, id >> 32)),
             },
             disk: Some(format!("nvme{}n1", u64::from(number) % u64::from(self.disks))),
-            is_victim: self.is_busy && self.below(20) == 0,
-            is_flood: number % 50 == 1,
+            group: Some(group).filter(|_| is_victim || is_flood),
+            is_victim,
+            is_flood,
             waits: if self.is_busy || self.below(4) == 0 { vec![self.waits()] } else { Vec::new() },
             dirtied_bytes: Some(self.around(GIB / 100)),
             throttled_ms: if self.is_busy && self.below(4) == 0 { self.around(700) } else { 0 },

@@ -3,7 +3,7 @@
 use floodwall_model::diagnosis::Verdict;
 use floodwall_model::finding::Severity;
 use floodwall_model::frame::{
-    Disk, Finding, Frame, Guard, GuardedDisk, Machine, Process, Queue, Requests, Waits,
+    Disk, Finding, Frame, Group, Guard, GuardedDisk, Machine, Process, Queue, Requests, Waits,
 };
 use floodwall_model::status::DrainSource;
 use floodwall_model::workload::Workload;
@@ -91,6 +91,11 @@ impl Random {
                 container: self.maybe(Self::name),
                 pod: self.maybe(Self::name),
             },
+            group: self.maybe(|random| Group {
+                path: random.name(),
+                memory_bytes: random.maybe(Self::number),
+                is_limited: random.bool(),
+            }),
             disk: self.maybe(Self::name),
             is_victim: self.bool(),
             is_flood: self.bool(),
@@ -117,6 +122,7 @@ impl Random {
             disks: self.some(|random| GuardedDisk {
                 name: random.name(),
                 levers: random.maybe(Self::name),
+                pressure_percent: random.maybe(Self::percent),
                 held: random.some(Self::name),
                 ..GuardedDisk::default()
             }),

@@ -17,7 +17,7 @@ const DAY_MS: u64 = 86_400_000;
 
 /// The thread, and what it has to say.
 pub(super) struct Keeper {
-    frames: Option<SyncSender<Frame>>,
+    frames: Option<SyncSender<Box<Frame>>>,
     said: Receiver<Said>,
     thread: Option<JoinHandle<()>>,
     /// Frames that had no room since a write began to hang.
@@ -41,7 +41,7 @@ impl Keeper {
     pub(super) fn start(directory: &Path, limits: Limits) -> Result<Self, RecordError> {
         let mut writer = Writer::open(directory, limits)?;
         let mut watch = Watch::new(directory, u64::from(limits.days) * DAY_MS);
-        let (frames, queue) = mpsc::sync_channel::<Frame>(WAITING);
+        let (frames, queue) = mpsc::sync_channel::<Box<Frame>>(WAITING);
         let (say, said) = mpsc::channel();
         let thread = std::thread::spawn(move || {
             let (mut failing, mut log) = (Failing::default(), Failing::default());
@@ -71,7 +71,7 @@ impl Keeper {
 
     /// Hands a frame over; returns what there is to say.
     pub(super) fn keep(&mut self, frame: Frame) -> Said {
-        let sent = self.frames.as_ref().map(|frames| frames.try_send(frame));
+        let sent = self.frames.as_ref().map(|frames| frames.try_send(Box::new(frame)));
         let mut said = self.said();
         match sent {
             Some(Err(TrySendError::Full(_))) => {
