@@ -61,7 +61,7 @@ mod tests {
                 &dir.path().join(format!("proc/7/fdinfo/{fd}")),
                 &format!("pos:\t0\nflags:\t{flags}\n"),
             );
-            std::fs::create_dir_all(dir.path().join("proc/7/fd")).unwrap();
+            put(&dir.path().join("proc/7/fd/none"), "");
             std::os::unix::fs::symlink(link, dir.path().join(format!("proc/7/fd/{fd}"))).unwrap();
         }
         let root = SysRoot::new(dir.path()).unwrap();

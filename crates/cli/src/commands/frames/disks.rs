@@ -18,7 +18,7 @@ use floodwall_model::status::{self, Device, Status};
 use floodwall_model::{DeviceId, LatencyCounts, Reading};
 use floodwall_probe::{Class, DeviceUse, Snapshot};
 
-use super::rounded;
+use super::round::rounded;
 
 /// Fewer operations have no 99th percentile.
 const FEWEST_FOR_P99: u64 = 100;

@@ -6,7 +6,7 @@ use floodwall_daemon::document::{Device, HeldKnob, Status};
 use floodwall_daemon::socket::{self, Reply, Request};
 use floodwall_model::frame::{Guard, GuardedDisk};
 
-use super::rounded;
+use super::round::rounded;
 
 /// Asks a guard in the background, one question at a time.
 pub(super) struct GuardWatch {

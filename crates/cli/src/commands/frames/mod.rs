@@ -10,6 +10,7 @@
 mod disks;
 mod guard;
 mod processes;
+mod round;
 mod shares;
 #[cfg(test)]
 mod testing;
@@ -29,6 +30,7 @@ use crate::commands::look::{Guarded, Seen, keep_users, unseen};
 use crate::commands::status::Surroundings;
 use guard::GuardWatch;
 pub(super) use processes::waited;
+use round::rounded;
 pub(super) use shares::Shares;
 
 /// Findings are looked for as often as this: they read the journal and other managers' files.
@@ -166,11 +168,6 @@ fn machine(name: &str, status: &Status, waited_percent: Option<&f64>) -> Machine
         background_limit_bytes: machine.background_limit_bytes.value().copied(),
         waited_percent: waited_percent.map(|percent| rounded(*percent)),
     }
-}
-
-/// With one decimal: further digits of a share mean nothing, and cost space in a recording.
-fn rounded(percent: f64) -> f32 {
-    ((percent * 10.0).round() / 10.0) as f32
 }
 
 fn unix_ms() -> u64 {

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use floodwall_model::frame::{Disk, Process};
 use floodwall_model::workload::Workload;
 
-use super::rounded;
+use super::round::rounded;
 
 /// A smaller part of a backlog is not shown.
 const LEAST: f64 = 0.01;

@@ -8,8 +8,8 @@
 //!                                                  └▶ systemd's journal, else stderr
 //! ```
 //!
-//! A second thread writes the files. A write may have to wait for the very disk that is flooded, and
-//! the recorder goes on looking meanwhile.
+//! A second thread writes the files. A write may have to wait for the very disk that is flooded,
+//! and the recorder goes on looking meanwhile.
 
 mod hook;
 mod keeper;
