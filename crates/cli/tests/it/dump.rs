@@ -38,7 +38,7 @@ fn a_time_is_from_a_moment_up_to_before_another_one() {
         .lines()
         .map(|line| serde_json::from_str::<Value>(line).unwrap()["at_unix_ms"].as_u64().unwrap())
         .collect();
-    assert_eq!(moments, [1_795_737_610_003, 1_795_737_615_005]);
+    assert_eq!(moments, [1_795_737_610_003, 1_795_737_615_004]);
     let rows = stdout(&dump(&[&times[..], &["--csv", "--device", "nvme0n1"]].concat()));
     assert!(rows.lines().count() > 1, "{rows}");
     let metrics = stdout(&dump(&[&times[..], &["--openmetrics"]].concat()));
