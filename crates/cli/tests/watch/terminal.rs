@@ -88,10 +88,15 @@ impl Tmux {
     fn is_back(&self, status: &str) -> Result<(), String> {
         until(PATIENCE, "the shell's screen", || !self.screen().contains(SHOWN))?;
         self.run("echo status=$?; stty -a | grep -o ' -*icanon'")?;
-        let screen = self.shows("icanon")?;
+        // The command line has the word too; its answer is a line of its own.
+        let answer = |screen: &str| {
+            let mut lines = screen.lines().map(str::trim);
+            lines.rfind(|line| matches!(*line, "icanon" | "-icanon")).map(str::to_owned)
+        };
+        until(PATIENCE, "stty's answer", || answer(&self.screen()).is_some())?;
+        let screen = self.screen();
         let is_so = screen.contains(&format!("status={status}"))
-            && screen.contains(" icanon")
-            && !screen.contains("-icanon");
+            && answer(&screen).as_deref() == Some("icanon");
         ensure(is_so, || screen)
     }
 }
