@@ -399,6 +399,7 @@ impl Aggregator {
             devices,
             folded: std::mem::take(&mut self.folded),
             followed: self.followed.iter_mut().map(|(tag, counts)| (*tag, counts.take())).collect(),
+            dirtied: None,
         }
     }
 

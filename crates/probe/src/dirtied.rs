@@ -1,12 +1,30 @@
-//! What processes dirtied, put down to the devices that they are believed to write to. Pure.
+//! What processes dirtied, put down to devices: those that the kernel's programs counted it for, or
+//! those that a process is believed to write to. Pure.
 
 use std::collections::HashMap;
 
 use floodwall_model::DeviceId;
 
 use crate::hash::Fast;
-use crate::snapshot::{OTHERS, ProcessUse};
+use crate::snapshot::{ByDevice, OTHERS, ProcessUse};
 use crate::writers::Dirtied;
+
+/// Adds what was counted by process and device to the uses of a window.
+pub(crate) fn add_counted(processes: &mut Vec<ProcessUse>, counted: &ByDevice) {
+    let of = processes.iter().enumerate().map(|(at, p)| ((p.pid, p.device), at));
+    let of: HashMap<_, usize, Fast> = of.collect();
+    for (&(pid, device), &bytes) in counted {
+        match of.get(&(pid, device)) {
+            Some(at) => *processes[*at].dirtied_bytes.get_or_insert(0) += bytes,
+            None => processes.push(ProcessUse {
+                pid,
+                device,
+                dirtied_bytes: Some(bytes),
+                ..ProcessUse::default()
+            }),
+        }
+    }
+}
 
 /// Adds bytes dirtied by process to the uses of a window. There are at most `most` uses then, and
 /// one more a device for all processes that have no room. The process that dirtied most comes
@@ -99,6 +117,27 @@ mod tests {
             (3, Some(SDA), 300),
             (4, Some(SDB), 400),
             (5, None, 500),
+        ];
+        assert_eq!(dirtied(&processes), expected);
+    }
+
+    #[test]
+    fn counted_bytes_stay_on_their_device_and_the_rest_goes_where_the_process_writes() {
+        let mut processes = vec![at(1, SDA, 10), at(2, SDA, 0)];
+        let counted =
+            [((1, Some(SDA)), 30), ((1, Some(SDB)), 20), ((3, None), 7), ((OTHERS, None), 5)];
+        add_counted(&mut processes, &counted.into_iter().collect());
+        let by_process = [(1, 1), (2, 2), (3, 3)].into_iter().collect();
+        add(&mut processes, Dirtied { by_process, ..Dirtied::default() }, 100, &mut |pid| {
+            (pid == 3).then_some(SDB)
+        });
+        let expected = [
+            (OTHERS, None, 5),
+            (1, Some(SDA), 31),
+            (1, Some(SDB), 20),
+            (2, Some(SDA), 2),
+            (3, None, 7),
+            (3, Some(SDB), 3),
         ];
         assert_eq!(dirtied(&processes), expected);
     }

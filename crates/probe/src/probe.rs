@@ -11,6 +11,7 @@
 //!                                              and only while it needs it
 //! ```
 
+mod amounts;
 mod open;
 mod source;
 
@@ -25,9 +26,9 @@ use floodwall_model::DeviceId;
 use floodwall_model::trial::DeviceSample;
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::aggregator::{Aggregator, Limits};
+use crate::aggregator::Aggregator;
+use crate::beyond::Beyond;
 use crate::closer::{Closer, Piece};
-use crate::dirtied;
 use crate::disks::Disks;
 use crate::error::ProbeError;
 use crate::files::OpenFiles;
@@ -38,7 +39,7 @@ use crate::snapshot::{
 use crate::sync_writers::SyncWriters;
 use crate::threads::Threads;
 use crate::under_way::Committers;
-use crate::writers::{Dirtied, Writers};
+use crate::writers::Writers;
 pub(crate) use source::Source;
 
 /// A call that is under way longer than this is checked to be still there: its end may have been
@@ -49,8 +50,6 @@ const CHECKED: usize = 256;
 /// How long threads that write synchronously are looked for before a look that lasts for one
 /// window: a database commits within it.
 const WARM_UP: Duration = Duration::from_millis(250);
-/// A process that waits and dirties less between two looks is not asked which of its threads does.
-const MUCH: u64 = 256 << 10;
 /// The calls that stay unseen while threads' writes can't be watched.
 const SYNC_WRITES: &str = "writes to O_SYNC files";
 
@@ -63,6 +62,7 @@ pub struct Probe {
     pub(crate) aggregator: Aggregator,
     pub(crate) files: OpenFiles,
     writers: Writers,
+    beyond: Beyond,
     threads: Threads,
     origin_ns: u64,
     since_ns: u64,
@@ -154,7 +154,7 @@ impl Probe {
         if let Some(factor) = covered.factor() {
             processes.iter_mut().for_each(|process| scale(process, factor));
         }
-        self.add_dirtied(&mut processes, Limits::default().uses);
+        self.add_dirtied(&mut processes, counted.dirtied.as_ref());
         for process in &mut processes {
             process.name =
                 if process.pid == OTHERS { "others" } else { self.files.name(process.pid) }
@@ -305,44 +305,6 @@ impl Probe {
                     bpf.forget(pid, tid);
                 }
             }
-        }
-    }
-
-    /// Adds what processes dirtied, to the device that they are believed to write to.
-    fn add_dirtied(&mut self, processes: &mut Vec<ProcessUse>, most: usize) {
-        let mut throttled: Vec<u32> =
-            processes.iter().filter(|p| !p.throttled.is_zero()).map(|p| p.pid).collect();
-        throttled.sort_unstable();
-        let may_skip = self.sparing && throttled.is_empty() && self.writers.may_skip(&self.root);
-        let bytes =
-            if may_skip { Dirtied::default() } else { self.writers.look(&self.root, &throttled) };
-        if self.writers.missing().is_none() {
-            processes.iter_mut().for_each(|p| p.dirtied_bytes = Some(0));
-        }
-        dirtied::add(processes, bytes, most, &mut |pid| self.files.target(pid));
-        self.tell_threads_apart(processes);
-    }
-
-    /// Where a process both waits and dirties much.
-    fn tell_threads_apart(&mut self, processes: &mut [ProcessUse]) {
-        self.threads.begin();
-        let waits = |p: &ProcessUse| p.waiting > 0 || p.reads.count() + p.commits().count() > 0;
-        // Of a process that waits for several devices, the one that it writes to.
-        let mut order: Vec<usize> =
-            (0..processes.len()).filter(|i| processes[*i].pid != OTHERS).collect();
-        order.sort_by_key(|i| (processes[*i].pid, std::cmp::Reverse(processes[*i].dirtied_bytes)));
-        order.dedup_by_key(|i| processes[*i].pid);
-        let mut inside: Option<Vec<(u32, u32)>> = None;
-        for i in order {
-            let process = &mut processes[i];
-            let much = process.dirtied_bytes.is_some_and(|bytes| bytes >= MUCH);
-            if !waits(process) || !much && !self.threads.are_apart(process.pid) {
-                continue;
-            }
-            let inside = inside.get_or_insert_with(|| self.calls_for(now_ns(), Duration::ZERO));
-            let of = inside.iter().filter(|(pid, _)| *pid == process.pid).map(|(_, tid)| *tid);
-            process.flooded_bytes =
-                self.threads.flooded(&self.root, process.pid, &of.collect::<Vec<_>>());
         }
     }
 

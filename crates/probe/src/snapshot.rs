@@ -148,6 +148,9 @@ impl Followed {
     }
 }
 
+/// Bytes by process and device.
+pub(crate) type ByDevice = BTreeMap<(u32, Option<DeviceId>), u64>;
+
 /// The counts of one window, by one way to count.
 #[derive(Debug, Default)]
 pub(crate) struct Counted {
@@ -159,6 +162,8 @@ pub(crate) struct Counted {
     pub(crate) folded: u64,
     /// By tag, the operations of followed processes, however many they are.
     pub(crate) followed: BTreeMap<u32, Followed>,
+    /// Page cache dirtied, in bytes; `None` if this way does not count it.
+    pub(crate) dirtied: Option<ByDevice>,
 }
 
 /// What one process did to one device in one window.
@@ -182,8 +187,10 @@ pub struct ProcessUse {
     pub oldest: Duration,
     /// Time asleep because too much was dirty (`balance_dirty_pages`), summed over its threads.
     pub throttled: Duration,
-    /// Page cache that it dirtied; `None` where the kernel does not say. Shown once a process, for
-    /// the device that it is believed to write to.
+    /// Page cache that it dirtied for this device; `None` where the kernel does not say. Counted in
+    /// the kernel ([`SourceKind::Bpf`]) it is exact. What only /proc/PID/io tells is shown once a
+    /// process, for the device that it is believed to write to: direct writes, and all bytes where
+    /// the kernel does not count them by device.
     pub dirtied_bytes: Option<u64>,
     /// Of these, what threads dirtied that do nothing else while others of it wait; `None` where
     /// threads are not told apart.

@@ -94,6 +94,8 @@ pub(crate) struct Dirtied {
 #[derive(Debug, Default)]
 pub(crate) struct Writers {
     known: HashMap<u32, Known, Fast>,
+    /// The processes that there were at the last look, ascending.
+    living: Vec<u32>,
     look: u32,
     turn: u32,
     /// Bytes that the machine dirtied and wrote until processes were last asked; `None` if
@@ -186,6 +188,7 @@ impl Writers {
             }
         }
         self.turn = next.unwrap_or(self.turn);
+        self.living = pids;
         // Even root is refused by a process that is ending.
         if first && self.refused > self.read {
             self.missing.get_or_insert_with(|| "other users' processes are for root to see".into());
@@ -217,6 +220,11 @@ impl Writers {
                 if at < ORPHANS { self.stat(root, pid).map(|stat| stat.parent) } else { None };
             self.known.entry(pid).and_modify(|known| known.parent = parent.unwrap_or(1));
         }
+    }
+
+    /// Whether there was a process at the last look.
+    pub(crate) fn lives(&self, pid: u32) -> bool {
+        self.living.binary_search(&pid).is_ok()
     }
 
     /// Why nothing can be seen, after a look.

@@ -13,14 +13,16 @@
 mod attach;
 pub(crate) mod attached;
 mod counts;
+mod dirtied;
 mod error;
 mod layout;
+mod programs;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use aya::maps::{Array, HashMap as Map, MapData};
-use aya::programs::{Program, ProgramError};
+use aya::programs::Program;
 use aya::{Btf, Ebpf, EbpfLoader};
 use floodwall_host::SysRoot;
 use floodwall_model::DeviceId;
@@ -29,38 +31,21 @@ use crate::closer::Piece;
 use crate::error::ProbeError;
 use crate::event::Call;
 use crate::files::OpenFiles;
-use crate::format::Format;
+use crate::hash::Fast;
 use crate::snapshot::{Blind, Counted};
-use crate::tracefs::Tracefs;
 use attach::attach;
 use attached::Attached;
 use counts::{Processes, pending_of, read_of, requests_of, use_of};
+use dirtied::DirtiedMaps;
 use error::{failed, refused};
 use layout::{CONTROL, DEVICE, DEVICE_KEY, OUTSTANDING, PENDING, USE, USE_KEY, u32_at, u64_at};
+use programs::{DIRTIED, NEEDED, is_for_writes, unseen};
 
 /// What clang made of `probe.bpf.c`; for little-endian machines.
 static OBJECT: &[u8] = aya::include_bytes_aligned!("probe.bpf.o");
-/// Programs of these calls are attached on demand only.
-const WRITES: [&str; 5] = ["write", "pwrite64", "writev", "pwritev", "pwritev2"];
-/// The programs on raw tracepoints, and the tracepoints.
-const REQUESTS: [(&str, &str); 4] = [
-    ("request_made", "block_io_start"),
-    ("request_merged", "block_rq_merge"),
-    ("request_issued", "block_rq_issue"),
-    ("request_done", "block_rq_complete"),
-];
-/// Without these there is no use in looking. Before Linux 6.5 (`block_io_start`) the programs do
-/// not see which thread asks for a request, so writes to `O_SYNC` files have no device.
-const NEEDED: [&str; 5] =
-    ["enter_fsync", "exit_fsync", "request_made", "request_issued", "request_done"];
 /// Flags of `struct control`.
 const CLOSED: u32 = 1;
 const SPARING: u32 = 2;
-
-/// Whether a program is one of those for writes.
-fn is_for_writes(program: &str) -> bool {
-    program.split_once('_').is_some_and(|(_, call)| WRITES.contains(&call))
-}
 
 /// Loaded programs and their maps.
 pub(crate) struct Bpf {
@@ -77,6 +62,7 @@ pub(crate) struct Bpf {
     devices: Map<MapData, [u8; DEVICE_KEY], [u8; DEVICE]>,
     calls: Map<MapData, u64, [u8; PENDING]>,
     requests: Map<MapData, u64, [u8; OUTSTANDING]>,
+    dirtied: Option<DirtiedMaps>,
     control: Array<MapData, [u8; CONTROL]>,
     epoch: u32,
     flags: u32,
@@ -91,52 +77,27 @@ impl std::fmt::Debug for Bpf {
 
 impl Bpf {
     /// Loads and attaches what this kernel has, and says what the rest would have told. `sparing`:
-    /// of requests only reads are counted, and by process.
+    /// of requests only reads are counted, and by process. `dirtied`: dirtied pages are counted.
     ///
     /// # Errors
     /// [`ProbeError::Bpf`].
-    pub(crate) fn open(root: &SysRoot, sparing: bool) -> Result<(Self, Vec<Blind>), ProbeError> {
+    pub(crate) fn open(
+        root: &SysRoot,
+        sparing: bool,
+        dirtied: bool,
+    ) -> Result<(Self, Vec<Blind>), ProbeError> {
         if cfg!(target_endian = "big") {
             return Err(refused("its programs are made for little-endian machines".to_owned()));
         }
         let btf = Btf::from_sys_fs().map_err(|e| failed("types of the running kernel", &e))?;
-        let tracefs = Tracefs::open()?;
         let mut programs = EbpfLoader::new()
             .btf(Some(&btf))
             .override_global("o_direct", &(libc::O_DIRECT as u32), true)
+            .override_global("page_bytes", &root.page_bytes(), true)
             .load(OBJECT)
             .map_err(|e| failed("programs", &e))?;
         let mut blind = Vec::new();
-        let mut calls_at = BTreeMap::new();
-        for (name, program) in programs.programs_mut() {
-            let (at, loaded) = match program {
-                Program::TracePoint(program) => {
-                    let at = format!("syscalls/sys_{name}");
-                    let text = tracefs.format(&at).map_err(|e| failed(&at, &e))?;
-                    let Some(format) = text.and_then(|text| Format::parse(&text).ok()) else {
-                        absent(name, at, &mut blind)?;
-                        continue;
-                    };
-                    calls_at.insert(name.to_owned(), format.id);
-                    (at, program.load())
-                }
-                Program::BtfTracePoint(program) => {
-                    let at =
-                        REQUESTS.iter().find(|(known, _)| *known == name).map_or("", |(_, at)| at);
-                    (format!("block/{at}"), program.load(at, &btf))
-                }
-                _ => continue,
-            };
-            match loaded {
-                Ok(()) => {}
-                // The type of a raw tracepoint's function, by which `aya` looks for it
-                // (include/trace/bpf_probe.h).
-                Err(ProgramError::Btf(_)) => absent(name, at, &mut blind)?,
-                Err(e) => {
-                    return Err(failed(&format!("the kernel refuses the program on {at}"), &e));
-                }
-            }
-        }
+        let calls_at = programs::load(&mut programs, &btf, dirtied, &mut blind)?;
         let mut bpf = Self {
             root: root.clone(),
             uses: map(&mut programs, "uses")?,
@@ -145,6 +106,7 @@ impl Bpf {
             requests: map(&mut programs, "requests")?,
             watched: map(&mut programs, "watched")?,
             suspects: map(&mut programs, "suspects")?,
+            dirtied: if dirtied { Some(DirtiedMaps::of(&mut programs)?) } else { None },
             control: map(&mut programs, "control")?,
             programs,
             calls_at,
@@ -183,7 +145,7 @@ impl Bpf {
             match attach(&self.root, program, self.calls_at.get(name)) {
                 Ok(link) => attached.push((name.to_owned(), link)),
                 Err(e) if NEEDED.contains(&name) => return Err(e),
-                Err(e) => blind.push(Blind::new(name, e.to_string())),
+                Err(e) => blind.push(unseen(name, &e)),
             }
         }
         self.attached = attached;
@@ -340,7 +302,19 @@ impl Bpf {
             let _ = read_of(&outstanding, now_ns, files, &mut processes);
         }
         counted.processes = processes.into_values().collect();
+        let dirtied = self.dirtied.as_mut().map(|maps| maps.take(before, files));
+        counted.dirtied = dirtied.filter(|_| self.counts_dirtied());
         counted
+    }
+
+    /// Whether dirtied pages are counted.
+    pub(crate) fn counts_dirtied(&self) -> bool {
+        self.attached.iter().any(|(name, _)| name == DIRTIED)
+    }
+
+    /// Bytes that processes dirtied since the window began.
+    pub(crate) fn dirtied_so_far(&self) -> HashMap<u32, u64, Fast> {
+        self.dirtied.as_ref().map(|maps| maps.so_far(self.epoch)).unwrap_or_default()
     }
 }
 
@@ -353,15 +327,6 @@ fn give_back_memory() {
     unsafe {
         libc::malloc_trim(0);
     }
-}
-
-/// A tracepoint that this kernel does not have.
-fn absent(program: &str, at: String, blind: &mut Vec<Blind>) -> Result<(), ProbeError> {
-    if NEEDED.contains(&program) {
-        return Err(refused(format!("{at}: not in this kernel")));
-    }
-    blind.push(Blind::new(at, "not in this kernel"));
-    Ok(())
 }
 
 fn map<M: TryFrom<aya::maps::Map, Error = aya::maps::MapError>>(

@@ -8,6 +8,7 @@
 //                                                      process in `watched`  -> uses
 //   block_io_start, block_rq_issue, block_rq_complete  a request  -> devices[device, class];
 //                                                      a read     -> uses
+//   writeback_dirty_folio                              dirtied page cache  -> dirtied.bpf.h
 //
 // Classic and raw tracepoints only: some kernels refuse programs on functions (fentry), or are
 // built without kprobes.
@@ -35,18 +36,28 @@ static long (*const map_update)(void *map, const void *key, const void *value, u
 static long (*const map_delete)(void *map, const void *key) = (void *)3;
 static u64 (*const now_ns)(void) = (void *)5;
 static u64 (*const pid_tgid)(void) = (void *)14;
-static long (*const get_comm)(void *buffer, u32 size) = (void *)16;
 static u64 (*const current_task)(void) = (void *)35;
 static long (*const read_kernel)(void *to, u32 size, const void *from) = (void *)113;
+// Its fields can be read as they are.
+static struct task_struct *(*const current_task_typed)(void) = (void *)158;
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
-struct super_block { u32 s_dev; } CORE;
-struct inode { struct super_block *i_sb; } CORE;
+struct backing_dev_info { u32 capabilities; } CORE;
+struct super_block { u32 s_dev; struct backing_dev_info *s_bdi; } CORE;
+struct inode { u16 i_mode; u32 i_rdev; struct super_block *i_sb; } CORE;
+struct address_space { struct inode *host; } CORE;
 struct file { struct inode *f_inode; u32 f_flags; } CORE;
 struct fdtable { u32 max_fds; struct file **fd; } CORE;
 struct files_struct { struct fdtable *fdt; } CORE;
-struct task_struct { u32 flags; struct files_struct *files; } CORE;
+struct task_struct {
+	u32 flags;
+	u32 tgid;
+	u64 self_exec_id;
+	struct task_struct *group_leader;
+	char comm[16];
+	struct files_struct *files;
+} CORE;
 struct gendisk { int major; int first_minor; } CORE;
 struct request_queue { struct gendisk *disk; } CORE;
 struct request { struct request_queue *q; u32 cmd_flags; u32 __data_len; u64 start_time_ns; } CORE;
@@ -190,6 +201,17 @@ INLINE int has(u32 flags)
 	return c && c->flags & flags;
 }
 
+#define READ_FIELD(to, pointer, field) \
+	read_kernel(&(to), sizeof(to), __builtin_preserve_access_index(&(pointer)->field))
+
+// A process's name, not the thread's.
+INLINE void name_of(struct task_struct *task, u8 *comm)
+{
+	struct task_struct *leader = 0;
+	READ_FIELD(leader, task, group_leader);
+	read_kernel(comm, 16, __builtin_preserve_access_index(&leader->comm));
+}
+
 INLINE void count_use(u32 pid, u32 dev, u32 kind, u64 ns, u64 bytes)
 {
 	struct control *c = controls();
@@ -201,7 +223,7 @@ INLINE void count_use(u32 pid, u32 dev, u32 kind, u64 ns, u64 bytes)
 		if (map_update(&uses, &key, &no_use, 1 /* BPF_NOEXIST */) == 0) {
 			use = map_lookup(&uses, &key);
 			if (use && kind != READ)
-				get_comm(use->comm, sizeof(use->comm));
+				name_of((struct task_struct *)current_task(), use->comm);
 		} else {
 			use = map_lookup(&uses, &key);
 		}
@@ -228,9 +250,6 @@ INLINE void enter(u32 dev, u32 kind)
 	struct pending p = { now_ns(), dev, kind };
 	map_update(&calls, &id, &p, 0);
 }
-
-#define READ_FIELD(to, pointer, field) \
-	read_kernel(&(to), sizeof(to), __builtin_preserve_access_index(&(pointer)->field))
 
 // What is open in the current process under a number.
 INLINE struct file *file_of(u32 fd)
@@ -344,6 +363,8 @@ INLINE u32 device_of(struct request *rq)
 	struct gendisk *disk = rq->q->disk;
 	return ((u32)disk->major << 20) | (u32)disk->first_minor;
 }
+
+#include "dirtied.bpf.h"
 
 SEC("tp_btf/block_io_start")
 int request_made(u64 *ctx)

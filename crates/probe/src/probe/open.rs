@@ -8,6 +8,7 @@ use floodwall_host::memory::read_io_pressure;
 use super::source::{Source, Use, own_numbers, unseen_by};
 use super::{Probe, SYNC_WRITES, now_ns};
 use crate::aggregator::{Aggregator, Limits};
+use crate::beyond::Beyond;
 use crate::closer::Closer;
 use crate::disks::Disks;
 use crate::error::ProbeError;
@@ -58,12 +59,18 @@ impl Probe {
             None => Self::best(&root, what_for, &mut blind),
         };
         let mut probe = Self::with(root, source, what_for, blind)?;
+        if let Some(bpf) = probe.source.bpf() {
+            probe.beyond = Beyond::begin(bpf.dirtied_so_far());
+        }
         // The beginning of the first window.
         probe.writers.look(&probe.root, &[]);
         probe.counters = probe.disks.read(&probe.root, None);
         probe.pressure_us = read_io_pressure(&probe.root).into_value().map(|p| p.some_us);
         if let Some(why) = probe.writers.missing() {
-            probe.blind.push(Blind::new("bytes dirtied by process", why));
+            let counted = probe.source.bpf().is_some_and(|bpf| bpf.counts_dirtied());
+            let what =
+                if counted { "direct writes by process" } else { "bytes dirtied by process" };
+            probe.blind.push(Blind::new(what, why));
         }
         if probe.pressure_us.is_none() {
             let why = "the kernel does not say (/proc/pressure/io; boot with psi=1)";
@@ -126,6 +133,7 @@ impl Probe {
                 .asked_when_issued(asked_when_issued)
                 .reads_only(sparing),
             writers: Writers::default(),
+            beyond: Beyond::default(),
             threads: Threads::default(),
             origin_ns: now,
             since_ns: now,

@@ -53,7 +53,7 @@ impl Source {
                         remedy: "run it on the host, or use --source perf",
                     });
                 }
-                let (bpf, mut blind) = Bpf::open(root, sparing)?;
+                let (bpf, mut blind) = Bpf::open(root, sparing, what_for == Use::All)?;
                 let beside = [BESIDE_BPF, forks].concat();
                 let perf = match Perf::open_these(root, &beside, &[], sparing) {
                     Ok((perf, unseen)) => {
@@ -76,6 +76,13 @@ impl Source {
             Self::Proc => false,
             Self::Perf(perf) => perf.sees_forks(),
             Self::Bpf(_, perf) => perf.as_ref().is_some_and(|perf| perf.sees_forks()),
+        }
+    }
+
+    pub(crate) fn bpf(&mut self) -> Option<&mut Bpf> {
+        match self {
+            Self::Bpf(bpf, _) => Some(bpf),
+            _ => None,
         }
     }
 

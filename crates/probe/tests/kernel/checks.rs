@@ -37,14 +37,18 @@ pub(crate) const TESTS: &[Test] = &[
 /// events; a probe that sees nothing and calls all of them lost must still fail.
 const LEAST_SEEN: u64 = 1_000;
 
-static GO_ON: AtomicBool = AtomicBool::new(false);
+pub(crate) static GO_ON: AtomicBool = AtomicBool::new(false);
 
-fn disk() -> Result<Disk, String> {
+pub(crate) fn disk() -> Result<Disk, String> {
     Disk::new("ext4", 512)
 }
 
-fn open(source: SourceKind) -> Result<Probe, String> {
+pub(crate) fn open(source: SourceKind) -> Result<Probe, String> {
     Probe::open(Some(source)).map_err(|e| e.to_string())
+}
+
+pub(crate) fn look(probe: &mut Probe) -> Result<Snapshot, String> {
+    probe.snapshot().map_err(|e| e.to_string())
 }
 
 /// Looks until a worker has ended, and once more.
@@ -60,7 +64,7 @@ fn until_ended(probe: &mut Probe, worker: &mut Worker) -> Result<Vec<Snapshot>, 
     }
 }
 
-fn uses(all: &[Snapshot], pid: u32) -> impl Iterator<Item = &ProcessUse> {
+pub(crate) fn uses(all: &[Snapshot], pid: u32) -> impl Iterator<Item = &ProcessUse> {
     all.iter().flat_map(|s| &s.processes).filter(move |p| p.pid == pid)
 }
 

@@ -13,6 +13,7 @@
 )]
 
 mod checks;
+mod dirtied;
 mod object;
 mod worker;
 
@@ -33,6 +34,10 @@ fn main() {
             let name = format!("{}: {name}", source.name());
             tests.push(test(name, move || missing(source), move || body(source)));
         }
+    }
+    for (name, body) in dirtied::TESTS {
+        let lack = || missing(SourceKind::Bpf).or_else(|| lacks(&["mkfs.xfs"]));
+        tests.push(test(format!("bpf: {name}"), lack, move || body(SourceKind::Bpf)));
     }
     let name = "bpf: the object is what clang makes of its source";
     tests.push(test(name, object::missing, object::is_up_to_date));

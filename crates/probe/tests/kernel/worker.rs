@@ -1,6 +1,7 @@
 //! Processes that do I/O and report their latencies, by their clock.
 
 use std::fs::OpenOptions;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
@@ -59,15 +60,61 @@ pub(crate) fn run(what: &str, arguments: &[String]) {
             }
             print(&took);
         }
-        // FILE MIB: dirties page cache and stays until its stdin is closed.
+        // FILE MIB [BLOCK]: dirties page cache and stays until its stdin is closed.
         "dirty" => {
             let file = made().open(&arguments[0]).unwrap();
-            for n in 0..number(1) * 256 {
-                file.write_all_at(&BLOCK, n * 4096).unwrap();
+            let block = vec![7; arguments.get(2).map_or(4096, |_| number(2)) as usize];
+            for at in (0..number(1) << 20).step_by(block.len()) {
+                file.write_all_at(&block, at).unwrap();
             }
             println!("{}", own_bytes("write_bytes: "));
             let _ = std::io::stdin().read_line(&mut String::new());
         }
+        // FILE MIB: the same, through a mapping.
+        "map" => {
+            let file = made().read(true).open(&arguments[0]).unwrap();
+            let length = (number(1) << 20) as usize;
+            file.set_len(length as u64).unwrap();
+            let (protection, fd) = (libc::PROT_READ | libc::PROT_WRITE, file.as_raw_fd());
+            let nowhere = std::ptr::null_mut();
+            // SAFETY: a new mapping of an open file.
+            let at = unsafe { libc::mmap(nowhere, length, protection, libc::MAP_SHARED, fd, 0) };
+            assert_ne!(at, libc::MAP_FAILED);
+            for page in (0..length).step_by(4096) {
+                // SAFETY: within the mapping, which nobody else uses.
+                unsafe { at.cast::<u8>().add(page).write_volatile(7) };
+            }
+            println!("{}", own_bytes("write_bytes: "));
+            let _ = std::io::stdin().read_line(&mut String::new());
+        }
+        // FILE FILE MILLISECONDS: writes through the page cache and past it, and stays.
+        "both" => {
+            let cached = made().open(&arguments[0]).unwrap();
+            let direct = made().custom_flags(libc::O_DIRECT).open(&arguments[1]).unwrap();
+            // Where a direct write may begin.
+            let blocks = vec![7; 32 << 10];
+            let aligned = &blocks[blocks.as_ptr().align_offset(4096)..][..16 << 10];
+            let end = Instant::now() + Duration::from_millis(number(2));
+            for n in (0..).take_while(|_| Instant::now() < end) {
+                cached
+                    .write_all_at(&aligned[..4096 * (n % 4 + 1)], n as u64 % 512 * 65536)
+                    .unwrap();
+                direct.write_all_at(aligned, n as u64 % 512 * 16384).unwrap();
+            }
+            println!("{}", own_bytes("write_bytes: "));
+            let _ = std::io::stdin().read_line(&mut String::new());
+        }
+        // FILE COUNT: as many processes, a hundred at a time; each writes a page of its own file.
+        "pages" => {
+            for first in (0..number(1)).step_by(100) {
+                let page = |n| command("page", &[&format!("{}{n}", arguments[0])]).spawn().unwrap();
+                let mut children: Vec<Child> = (first..first + 100).map(page).collect();
+                children.iter_mut().for_each(|child| assert!(child.wait().unwrap().success()));
+            }
+            println!();
+        }
+        // FILE
+        "page" => made().open(&arguments[0]).unwrap().write_all_at(&BLOCK, 0).unwrap(),
         // FILE: drops it from the page cache and reads it, 4 KiB at a time. Tells the bytes that
         // came from a device by the kernel's account, then how long each read took.
         "read" => {
@@ -148,6 +195,11 @@ impl Worker {
     /// Lets it go on.
     pub(crate) fn go(&mut self) {
         drop(self.0.0.stdin.take());
+    }
+
+    /// Waits for its end.
+    pub(crate) fn wait(&mut self) -> Result<(), String> {
+        self.0.0.wait().map(drop).map_err(said("a worker"))
     }
 
     pub(crate) fn ended(&mut self) -> bool {
