@@ -156,7 +156,10 @@ mod tests {
         /// process that stays is missing in the end.
         #[test]
         fn nothing_counts_twice(
-            windows in prop::collection::vec((0u64..1000, 0u64..50, 0u64..20, 0u64..50, any::<bool>()), 1..40)
+            windows in prop::collection::vec(
+                (0u64..1000, 0u64..50, 0u64..20, 0u64..50, any::<bool>()),
+                1..40,
+            )
         ) {
             let mut beyond = Beyond::default();
             // Dirtied before the window's end, before /proc is asked, before the next is peeked at.

@@ -520,7 +520,7 @@ fn hangs(source: SourceKind) -> Result<(), String> {
         let here = || uses(&first, pid).filter(|p| p.device == Some(disk.id));
         let waiting: u32 = here().map(|p| p.waiting).sum();
         let ended = [&first[..], &rest].map(|seen| calls(seen, pid, Call::Fsync).count());
-        let left: u32 = rest.last().map_or(0, |s| s.processes.iter().map(|p| p.waiting).sum());
+        let left: u32 = uses(&rest[rest.len() - 1..], pid).map(|p| p.waiting).sum();
         return ensure(
             u64::from(waiting) + ended[0] == 1 && ended[0] + ended[1] == 1 && left == 0,
             || format!("{waiting} waiting at first, {ended:?} seen to end, {left} waiting at last"),
