@@ -1,9 +1,10 @@
 //! The cost of counting dirtied pages in the kernel:
 //! `cargo run --release -p floodwall-probe --example dirtied -- DIR [BLOCK [ROUNDS]]`.
 //!
-//! A thread writes a file below DIR into the page cache, in blocks of so many bytes, with the probe
-//! open and without, in turn. The file is truncated before it is written out, so nothing but the
-//! page cache is measured. DIR is best on a loop device over tmpfs.
+//! One thread writes a file below DIR into the page cache, in blocks of so many bytes: in turn with
+//! the probe, and with the sparing one, which leaves the count out. The file is truncated before it
+//! is written out, so the page cache alone is measured. Time is the thread's own: other programs
+//! don't count. DIR is best on a loop device over tmpfs.
 
 #![allow(
     clippy::unwrap_used,
@@ -18,15 +19,20 @@ use std::path::Path;
 use std::time::Duration;
 
 use floodwall_probe::{Probe, SourceKind};
+use rustix::time::{ClockId, clock_gettime};
 
 /// Bytes of the file: less than what makes the kernel write dirty pages out.
-const FILE: u64 = 64 << 20;
-/// Times that the file is written in a round, with the probe and without.
-const TIMES: usize = 4;
+const FILE: u64 = 32 << 20;
+/// Times that the file is written in a phase.
+const TIMES: usize = 12;
 const PAGE: u64 = 4096;
 
 /// The fastest of several writings of the file, in nanoseconds a page.
 fn phase(file: &File, block: &[u8]) -> f64 {
+    let cpu = || {
+        let time = clock_gettime(ClockId::ThreadCPUTime);
+        Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+    };
     let write = |_| {
         let begin = cpu();
         for at in (0..FILE).step_by(block.len()) {
@@ -39,10 +45,13 @@ fn phase(file: &File, block: &[u8]) -> f64 {
     (0..TIMES).map(write).fold(f64::MAX, f64::min)
 }
 
-/// CPU time of this thread: other programs of the machine don't count.
-fn cpu() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+/// The median, and two standard errors of it.
+fn median(mut of: Vec<f64>) -> (f64, f64) {
+    of.sort_by(f64::total_cmp);
+    let quarter = of.len() / 4;
+    let middle_half = of[of.len() - 1 - quarter] - of[quarter];
+    // Of a normal distribution: 2 × 1.253 × σ / √n, and σ is the middle half over 1.349.
+    (of[of.len() / 2], 1.858 * middle_half / (of.len() as f64).sqrt())
 }
 
 fn main() {
@@ -57,24 +66,19 @@ fn main() {
     for round in 0..rounds {
         let mut ns = [0.0; 2];
         for on in [round % 2 == 0, round % 2 != 0] {
-            let probe = on.then(|| Probe::open(Some(SourceKind::Bpf)).unwrap());
+            let open = if on { Probe::open } else { Probe::open_sparing };
+            let probe = open(Some(SourceKind::Bpf)).unwrap();
             ns[usize::from(on)] = phase(&file, &block);
             drop(probe);
         }
         without.push(ns[0]);
         more.push(ns[1] - ns[0]);
     }
-    // Other programs disturb some rounds: medians.
-    let [without, middle] = [&mut without, &mut more].map(|of| {
-        of.sort_by(f64::total_cmp);
-        of[of.len() / 2]
-    });
-    let (quarter, error) = (more.len() / 4, (more.len() as f64).sqrt());
-    let error = 1.86 * (more[more.len() - 1 - quarter] - more[quarter]) / error;
+    let ((without, _), (more, error)) = (median(without), median(more));
     println!(
-        "{without:.0} ns a page without the probe, {middle:+.0} ± {error:.0} with it \
-         (2 standard errors): {:+.1} %",
-        100.0 * middle / without
+        "{without:.0} ns a page without the count, {more:.0} ± {error:.0} more with it \
+         (2 standard errors): {:.1} %",
+        100.0 * more / without
     );
     drop(file);
     std::fs::remove_file(&path).unwrap();
