@@ -7,10 +7,10 @@
 //! /proc/PID/{io,fdinfo,comm}, diskstats ─▶ writers, threads, files, disks ──────▲
 //! ```
 //!
-//! `format`, `tracepoints`, `event`, `aggregator`, `follow`, `sync_writers`, `dirtied`, `beyond` and
-//! `snapshot` are pure; the rest reads. Nothing is written, not even below /sys/kernel/tracing:
-//! perf events are private to this process, and gone when it ends. Times are nanoseconds of
-//! CLOCK_MONOTONIC, sizes bytes.
+//! `format`, `tracepoints`, `event`, `aggregator`, `follow`, `sync_writers`, `dirtied`, `beyond`
+//! and `snapshot` are pure; the rest reads. Nothing is written, not even below
+//! /sys/kernel/tracing: perf events are private to this process, and gone when it ends. Times are
+//! nanoseconds of CLOCK_MONOTONIC, sizes bytes.
 
 mod aggregator;
 mod beyond;

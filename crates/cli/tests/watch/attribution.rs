@@ -1,8 +1,8 @@
 //! A hundred random pairs of a load and a disk, ten at a time: the recording says of at least 99
-//! who waited for which disk and how often, and puts no byte down to a wrong disk.
+//! who waited for which disk and how often, and who dirtied how much on which disk.
 //!
-//! How much a process dirtied comes from /proc/PID/io at a window's end. A process that ends within
-//! a window takes its last bytes with it, so these amounts are not held against its own report.
+//! Amounts of dirtied bytes need the programs in the kernel. Without them they come from
+//! /proc/PID/io at a window's end, and a process that ends within it takes its last bytes along.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -18,7 +18,7 @@ use crate::pairs::{Kind, Load, Truth};
 use crate::recorder::Recorder;
 
 pub(crate) const TESTS: &[Test] = &[Test {
-    name: "of a hundred loads on five disks the waits of 99 are told with their disk",
+    name: "of a hundred loads on five disks 99 are told with their disk and their amounts",
     needs: &[ROOT, floodwall_testing::LOOP, "fio", "unshare", "mkfs.ext4", "mkfs.xfs"],
     body: attribution,
 }];
@@ -102,7 +102,11 @@ type Amount = (&'static str, fn(&Truth) -> u64, f64);
 
 fn compare(told: &BTreeMap<String, Truth>, disk: &str, truth: Truth) -> Result<(), String> {
     let here = told.get(disk).copied().unwrap_or_default();
-    let amounts: [Amount; 2] = [("commits", |t| t.commits, 1.0), ("reads", |t| t.reads, 1.0)];
+    let amounts: [Amount; 3] = [
+        ("dirtied", |t| t.dirtied, METADATA),
+        ("commits", |t| t.commits, 1.0),
+        ("reads", |t| t.reads, 1.0),
+    ];
     for (what, of, slack) in amounts {
         let (found, wanted) = (of(&here) as f64, of(&truth) as f64);
         if wanted > 0.0 && (found - wanted).abs() > TOLERANCE * wanted + slack {
