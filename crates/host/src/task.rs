@@ -47,11 +47,15 @@ pub(crate) fn read_thread_stat(root: &SysRoot, pid: u32, tid: &str) -> Reading<S
 /// A process's control group of version 2, such as `/system.slice/cron.service` (cgroups(7),
 /// /proc/PID/cgroup). The process is a number or `self`.
 pub fn read_group(root: &SysRoot, process: impl Display) -> Reading<String> {
-    let path = format!("/proc/{process}/cgroup");
-    root.read(&path).and_then(|text| match parse_group(&text) {
+    root.read(&format!("/proc/{process}/cgroup")).and_then(|text| group_in(&text))
+}
+
+/// The same by the text of /proc/PID/cgroup.
+pub(crate) fn group_in(text: &str) -> Reading<String> {
+    match parse_group(text) {
         Some(group) => Reading::Value(group.to_owned()),
         None => Reading::Absent("no control groups of version 2".to_owned()),
-    })
+    }
 }
 
 /// The control group of version 2 in a text of /proc/PID/cgroup.

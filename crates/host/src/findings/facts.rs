@@ -105,9 +105,9 @@ pub struct DiskUser {
     pub oldest_s: f64,
     /// Page cache that it dirtied, in bytes.
     pub dirtied_bytes: u64,
-    /// Its control group of version 2 ([`crate::task::read_group`]).
+    /// Its control group of version 2.
     pub group: Reading<String>,
-    /// What it runs in ([`crate::workload::Workloads`]).
+    /// What it runs in. Both from [`crate::workload::Workloads::of`].
     pub workload: Workload,
 }
 

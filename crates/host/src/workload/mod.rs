@@ -21,9 +21,11 @@ mod tests;
 use std::collections::HashMap;
 use std::time::Duration;
 
+use floodwall_model::Reading;
 use floodwall_model::workload::Workload;
 
 use crate::root::SysRoot;
+use crate::task::group_in;
 use group::{Container, Place, place};
 use names::{Names, read_one};
 
@@ -45,7 +47,7 @@ const MOST_GROUPS: usize = 4096;
 /// # use std::time::Duration;
 /// let root = floodwall_host::SysRoot::live()?;
 /// let mut workloads = floodwall_host::workload::Workloads::new(&root);
-/// let mine = workloads.of(std::process::id(), Duration::ZERO);
+/// let (group, workload) = workloads.of(std::process::id(), Duration::ZERO);
 /// # Ok::<(), floodwall_host::root::RootError>(())
 /// ```
 #[derive(Debug)]
@@ -58,7 +60,6 @@ pub struct Workloads {
     listed: Option<Duration>,
     /// When it was last looked for what is to be forgotten.
     swept: Duration,
-    buffer: Vec<u8>,
 }
 
 /// The answer for all processes of one control group.
@@ -81,19 +82,17 @@ impl Workloads {
             names: Names::default(),
             listed: None,
             swept: Duration::ZERO,
-            buffer: Vec::new(),
         }
     }
 
-    /// What a process runs in; unknown if it is gone or may not be read. `now` is any clock that
-    /// only goes forward, the same in each call.
-    pub fn of(&mut self, pid: u32, now: Duration) -> Workload {
-        let mut buffer = std::mem::take(&mut self.buffer);
-        let read = self.root.read_attribute_into(&format!("/proc/{pid}/cgroup"), &mut buffer);
-        let text = String::from_utf8_lossy(&buffer);
-        let workload = if read.is_ok() { self.in_groups(&text, now) } else { Workload::default() };
-        self.buffer = buffer;
-        workload
+    /// A process's control group of version 2, such as `/system.slice/cron.service`, and what it
+    /// runs in. Both are unknown if it is gone or may not be read. `now` is any clock that only
+    /// goes forward, the same in each call.
+    pub fn of(&mut self, pid: u32, now: Duration) -> (Reading<String>, Workload) {
+        match self.root.read(&format!("/proc/{pid}/cgroup")) {
+            Reading::Value(text) => (group_in(&text), self.in_groups(&text, now)),
+            unread => (unread, Workload::default()),
+        }
     }
 
     /// The same by the text of /proc/PID/cgroup.

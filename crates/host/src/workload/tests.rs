@@ -124,7 +124,7 @@ fn processes(runtime: &str) -> Vec<String> {
     let mut workloads = Workloads::new(&root);
     let pids = root.list("/proc").into_value().unwrap();
     let told = pids.iter().map(|pid| {
-        let found = workloads.of(pid.parse().unwrap(), Duration::ZERO);
+        let found = workloads.of(pid.parse().unwrap(), Duration::ZERO).1;
         let digits = |part: &str| part.len() == 64 && part.bytes().all(|b| b.is_ascii_hexdigit());
         let unit = found.unit.map(|unit| {
             let parts = unit.split_inclusive(['-', '.']);
@@ -219,17 +219,17 @@ fn a_reused_number_and_a_process_that_moved_are_told_by_their_group_now() {
     let (dir, root, file) = contained();
     put(&dir.path().join(file), r#"{"Name":"/web"}"#);
     let mut workloads = Workloads::new(&root);
-    let label = |workloads: &mut Workloads| workloads.of(7, at(0)).label();
+    let label = |workloads: &mut Workloads| workloads.of(7, at(0)).1.label();
     assert_eq!(label(&mut workloads).as_deref(), Some("web"));
     put(&dir.path().join("proc/7/cgroup"), "0::/system.slice/cron.service\n");
     assert_eq!(label(&mut workloads).as_deref(), Some("cron.service"));
-    assert!(workloads.of(8, at(0)).is_unknown(), "no such process");
+    assert!(workloads.of(8, at(0)).1.is_unknown(), "no such process");
 }
 
 #[test]
 fn a_missing_name_is_looked_for_again_but_not_at_once_nor_for_ever() {
     let (dir, root, file) = contained();
-    let name = |workloads: &mut Workloads, second| workloads.of(7, at(second)).container.unwrap();
+    let name = |workloads: &mut Workloads, second| workloads.of(7, at(second)).1.container.unwrap();
     let mut workloads = Workloads::new(&root);
     assert_eq!(name(&mut workloads, 100), "4507e58a9150");
     put(&dir.path().join(&file), r#"{"Name":"/web"}"#);
@@ -258,11 +258,11 @@ fn the_runtimes_directories_are_listed_once_in_a_while() {
     let files: Vec<(&str, &str)> = groups.iter().map(|(p, text)| (*p, text.as_str())).collect();
     let (dir, root) = tree(&files);
     let mut workloads = Workloads::new(&root);
-    assert_eq!(workloads.of(7, at(1)).container.as_deref(), Some("4507e58a9150"));
+    assert_eq!(workloads.of(7, at(1)).1.container.as_deref(), Some("4507e58a9150"));
     let link = format!("var/log/containers/web-0_shop_db-{OUTER}.log");
     put(&dir.path().join(link), "");
-    assert_eq!(workloads.of(8, at(2)).pod, None, "the list is a second old");
-    assert_eq!(workloads.of(8, at(7)).label().as_deref(), Some("shop/web-0:db"));
+    assert_eq!(workloads.of(8, at(2)).1.pod, None, "the list is a second old");
+    assert_eq!(workloads.of(8, at(7)).1.label().as_deref(), Some("shop/web-0:db"));
 }
 
 #[test]
@@ -306,7 +306,7 @@ fn files_of_another_form_name_nothing() {
         for path in [&docker, &storage, &task] {
             put(&dir.path().join(path), text);
         }
-        let found = Workloads::new(&root).of(7, at(0));
+        let found = Workloads::new(&root).of(7, at(0)).1;
         let start = text.get(..40).unwrap_or(text);
         assert_eq!(found.container.as_deref(), Some("4507e58a9150"), "{start}");
         assert_eq!(found.pod, None, "{start}");
@@ -317,13 +317,13 @@ fn files_of_another_form_name_nothing() {
         put(&dir.path().join(path).join("file"), "");
     }
     put(&dir.path().join("var/log/pods"), "");
-    assert_eq!(Workloads::new(&root).of(7, at(0)).container.as_deref(), Some("4507e58a9150"));
+    assert_eq!(Workloads::new(&root).of(7, at(0)).1.container.as_deref(), Some("4507e58a9150"));
 }
 
 #[test]
 fn this_process_is_told_without_an_error() {
     let root = SysRoot::live().unwrap();
-    let found = Workloads::new(&root).of(std::process::id(), Duration::ZERO);
+    let found = Workloads::new(&root).of(std::process::id(), Duration::ZERO).1;
     let text = root.read("/proc/self/cgroup").into_value().unwrap();
     assert_eq!(found.unit.as_deref(), place(&text).unit);
 }
@@ -347,7 +347,7 @@ proptest! {
         put(&dir.path().join(format!("var/log/pods/a{name}/b")), "");
         put(&dir.path().join("var/lib/containers/storage/a-containers/containers.json"), &json);
         put(&dir.path().join(format!("var/lib/docker/containers/{ID}/config.v2.json")), &json);
-        let found = Workloads::new(&root).of(7, Duration::ZERO);
+        let found = Workloads::new(&root).of(7, Duration::ZERO).1;
         prop_assert!(found.container.is_none_or(|container| container.len() <= 255));
     }
 }

@@ -25,7 +25,6 @@ use floodwall_model::status::Status;
 use floodwall_probe::{Probe, ProcessUse, Snapshot, SourceKind};
 
 pub(super) use guarded::Guarded;
-use own::keeps_house;
 pub(super) use own::{keep_users, own};
 
 use crate::commands::probe::disk_users;
@@ -83,13 +82,9 @@ impl Seen {
         if guarded.is_none() {
             unseen.push("which disks a guard steers: it did not answer during the look".to_owned());
         }
-        let house = users
-            .iter()
-            .filter(|user| keeps_house(root, user.pid, &user.name))
-            .map(|user| user.pid);
         let groups = writing_groups(&users);
         Self {
-            own: own(root, snapshot).into_iter().chain(house).collect(),
+            own: own(root, &snapshot.processes),
             group_memory: group_memory(root, &groups),
             limited_groups: groups.into_iter().filter(|group| is_limited(root, group)).collect(),
             guarded,

@@ -2,6 +2,7 @@
 //! the kernel's threads for its own purposes, and processes without a name.
 
 use floodwall_host::SysRoot;
+use floodwall_host::task::read_stat;
 use floodwall_probe::{ProcessUse, Snapshot};
 
 use crate::commands::bench;
@@ -22,12 +23,20 @@ pub(in crate::commands) fn keep_users(snapshot: &mut Snapshot) {
     snapshot.processes.retain(|process| !process.is_flusher() && is_known(process));
 }
 
-/// Processes of Floodwall's in a window that look or steer.
-pub(in crate::commands) fn own(root: &SysRoot, snapshot: &Snapshot) -> Vec<u32> {
-    let mut own: Vec<u32> = snapshot.processes.iter().map(|process| process.pid).collect();
-    own.dedup();
-    own.retain(|pid| is_own(root, *pid));
-    own
+/// Processes of a window that are no users: Floodwall's that look or steer, and threads of the
+/// kernel's for its own purposes.
+pub(in crate::commands) fn own(root: &SysRoot, used: &[ProcessUse]) -> Vec<u32> {
+    let mut processes: Vec<(u32, &str)> =
+        used.iter().map(|process| (process.pid, process.name.as_str())).collect();
+    processes.dedup();
+    processes.retain(|(pid, name)| {
+        let words = root.read(&format!("/proc/{pid}/cmdline")).into_value();
+        words.is_some_and(|words| match words.as_str() {
+            "" => keeps_house(root, *pid, name),
+            words => is_floodwalls(words),
+        })
+    });
+    processes.into_iter().map(|(pid, _)| pid).collect()
 }
 
 /// Whether a process has a name. A process that ended before its name was read has none; nothing
@@ -36,23 +45,19 @@ fn is_known(process: &ProcessUse) -> bool {
     process.name != NAMELESS
 }
 
-/// Whether a process is Floodwall's and does not load a disk on purpose.
-fn is_own(root: &SysRoot, pid: u32) -> bool {
-    let text = root.read(&format!("/proc/{pid}/cmdline")).into_value().unwrap_or_default();
-    let mut words = text.split('\0');
+/// Whether the words of a command line are Floodwall's and do not load a disk on purpose.
+fn is_floodwalls(words: &str) -> bool {
+    let mut words = words.split('\0');
     let program = words.next().and_then(|path| path.rsplit('/').next());
     program == Some("floodwall") && !words.next().is_some_and(|word| LOADS.contains(&word))
 }
 
-/// Whether a process is a thread of the kernel's for its own purposes. Such threads write a journal
-/// (jbd2), or empty inode tables of a new filesystem (ext4lazyinit). No process waits for that.
-pub(super) fn keeps_house(root: &SysRoot, pid: u32, name: &str) -> bool {
-    let file = |file: &str| root.read(&format!("/proc/{pid}/{file}")).into_value();
-    let parent = file("status").and_then(|status| {
-        status.lines().find_map(|line| line.strip_prefix("PPid:")?.trim().parse().ok())
-    });
-    let is_kernels = parent == Some(KTHREADD) && file("cmdline").is_some_and(|it| it.is_empty());
-    is_kernels && !SERVERS.iter().any(|server| name.starts_with(server))
+/// Whether a process without a command line is a thread of the kernel's for its own purposes. Such
+/// threads write a journal (jbd2), or empty inode tables of a new filesystem (ext4lazyinit). No
+/// process waits for that.
+fn keeps_house(root: &SysRoot, pid: u32, name: &str) -> bool {
+    let parent = read_stat(root, pid, &mut Vec::new()).map(|stat| stat.parent);
+    parent == Some(KTHREADD) && !SERVERS.iter().any(|server| name.starts_with(server))
 }
 
 #[cfg(test)]
@@ -61,46 +66,47 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn threads_of_the_kernels_are_no_victims_unless_they_serve() {
+    /// Which of some processes are no users: number, name, parent, words.
+    fn own_of(processes: &[(u32, &str, u32, &str)]) -> Vec<u32> {
         let dir = tempfile::tempdir().unwrap();
-        let users = [
-            (10, "jbd2/sda1-8", 2, "", true),
-            (11, "ext4lazyinit", 2, "", true),
-            (12, "nfsd", 2, "", false),
-            (13, "kworker/u8:2-loop8", 2, "", false),
-            (14, "jbd2/sda1-8", 1, "jbd2/sda1-8\0", false),
-        ];
-        for (pid, _, parent, words, _) in users {
-            put(&dir.path().join(format!("proc/{pid}/status")), &format!("PPid:\t{parent}\n"));
+        for (pid, name, parent, words) in processes {
+            let stat = format!("{pid} ({name}) S {parent} 0 0 0 -1 0 0 0\n");
+            put(&dir.path().join(format!("proc/{pid}/stat")), &stat);
             put(&dir.path().join(format!("proc/{pid}/cmdline")), words);
         }
-        let root = SysRoot::new(dir.path()).unwrap();
-        for (pid, name, .., keeps) in users {
-            assert_eq!(keeps_house(&root, pid, name), keeps, "{name}");
-        }
-        assert!(!keeps_house(&root, 15, "gone"));
+        let used = |(pid, name): (u32, &str)| ProcessUse {
+            pid,
+            name: name.to_owned(),
+            ..ProcessUse::default()
+        };
+        let gone = (99, "gone");
+        let known = processes.iter().map(|(pid, name, ..)| (*pid, *name)).chain([gone]);
+        own(&SysRoot::new(dir.path()).unwrap(), &known.map(used).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn threads_of_the_kernels_are_no_users_unless_they_serve() {
+        let processes = [
+            (10, "jbd2/sda1-8", 2, ""),
+            (11, "ext4lazyinit", 2, ""),
+            (12, "nfsd", 2, ""),
+            (13, "kworker/u8:2-loop8", 2, ""),
+            (14, "jbd2/sda1-8", 1, "jbd2/sda1-8\0"),
+            (15, "jbd2/sda1-8", 1, ""),
+        ];
+        assert_eq!(own_of(&processes), [10, 11]);
     }
 
     #[test]
     fn a_guard_is_floodwalls_and_a_bench_counts_as_any_load() {
-        let dir = tempfile::tempdir().unwrap();
         let processes = [
-            (1, "/usr/bin/floodwall\0guard\0--p99\x0020ms\0", true),
-            (2, "floodwall\0", true),
-            (3, "floodwall\0bench\0/srv\0", false),
-            (8, "floodwall\0fix\0/srv\0--tune\0", false),
-            (4, "/usr/bin/floodwall\0flood-process\0", false),
-            (5, "cp\0floodwall\0/srv\0", false),
-            (6, "", false),
+            (1, "floodwall", 0, "/usr/bin/floodwall\0guard\0--p99\x0020ms\0"),
+            (2, "floodwall", 1, "floodwall\0"),
+            (3, "floodwall", 1, "floodwall\0bench\0/srv\0"),
+            (4, "floodwall", 1, "/usr/bin/floodwall\0flood-process\0"),
+            (5, "cp", 1, "cp\0floodwall\0/srv\0"),
+            (8, "floodwall", 1, "floodwall\0fix\0/srv\0--tune\0"),
         ];
-        for (pid, words, _) in processes {
-            put(&dir.path().join(format!("proc/{pid}/cmdline")), words);
-        }
-        let root = SysRoot::new(dir.path()).unwrap();
-        for (pid, words, own) in processes {
-            assert_eq!(is_own(&root, pid), own, "{words}");
-        }
-        assert!(!is_own(&root, 7));
+        assert_eq!(own_of(&processes), [1, 2]);
     }
 }

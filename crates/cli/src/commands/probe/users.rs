@@ -7,11 +7,9 @@
 
 use floodwall_host::SysRoot;
 use floodwall_host::findings::DiskUser;
-use floodwall_host::task::read_group;
 use floodwall_host::workload::Workloads;
 use floodwall_model::LatencyCounts;
 use floodwall_model::latency::bucket_high_ns;
-use floodwall_model::workload::Workload;
 use floodwall_probe::{OTHERS, ProcessUse, Snapshot};
 
 /// Threads whose stacks are read; each takes some 10 µs.
@@ -28,16 +26,18 @@ pub(crate) fn disk_users(
     seen: &Snapshot,
     workloads: &mut Workloads,
 ) -> Vec<DiskUser> {
-    let users = seen.processes.iter().filter_map(|process| disk_user(root, process, seen));
-    let in_workload = |user: DiskUser| {
-        let workload = workloads.of(user.pid, seen.at);
-        DiskUser { workload, ..user }
-    };
-    users.map(in_workload).collect()
+    let user = |process| disk_user(root, process, seen, workloads);
+    seen.processes.iter().filter_map(user).collect()
 }
 
 /// What a process did to a disk; `None` if it neither waited nor wrote, or is not one process.
-fn disk_user(root: &SysRoot, process: &ProcessUse, seen: &Snapshot) -> Option<DiskUser> {
+fn disk_user(
+    root: &SysRoot,
+    process: &ProcessUse,
+    seen: &Snapshot,
+    workloads: &mut Workloads,
+) -> Option<DiskUser> {
+    let disk = process.device?;
     let under_way_s = process.oldest.min(seen.window).as_secs_f64();
     let commits = process.commits();
     let ended_s = commits.sum_ns() as f64 / 1e9;
@@ -56,10 +56,11 @@ fn disk_user(root: &SysRoot, process: &ProcessUse, seen: &Snapshot) -> Option<Di
     let longest = |(median, oldest): (Option<f64>, f64)| median.unwrap_or(0.0).max(oldest);
     let waits_for_commits = longest(of_commits) >= longest(of_reads);
     let (median_s, oldest_s) = if waits_for_commits { of_commits } else { of_reads };
+    let (group, workload) = workloads.of(process.pid, seen.at);
     Some(DiskUser {
         pid: process.pid,
         name: process.name.clone(),
-        disk: process.device?,
+        disk,
         waited_s,
         committing_s: ended_s + if is_commit { under_way_s } else { 0.0 },
         commits: commits.count() + if is_commit { u64::from(process.waiting) } else { 0 },
@@ -67,8 +68,8 @@ fn disk_user(root: &SysRoot, process: &ProcessUse, seen: &Snapshot) -> Option<Di
         median_s,
         oldest_s,
         dirtied_bytes,
-        group: read_group(root, process.pid),
-        workload: Workload::default(),
+        group,
+        workload,
     })
 }
 

@@ -1,5 +1,5 @@
-//! The waiters and writers of a probe's window, for a status. Floodwall's own processes that look
-//! or steer are not among them.
+//! The waiters and writers of a probe's window, for a status. Processes that are no users of a disk
+//! (`look::own`) are not among them.
 
 use floodwall_host::SysRoot;
 use floodwall_model::Reading;
@@ -12,7 +12,7 @@ use crate::commands::probe::{waiters, writers};
 /// Adds them; the probe leaves kernel workers out, which write for others. Counters alone tell
 /// neither waiters nor disks: then the status keeps its writers.
 pub(super) fn add(root: &SysRoot, status: &mut Status, snapshot: &Snapshot) {
-    let own = own(root, snapshot);
+    let own = own(root, &snapshot.processes);
     status.writers.top.retain(|writer| !own.contains(&writer.pid));
     if snapshot.source == SourceKind::Proc {
         return;

@@ -14,7 +14,7 @@ use crate::commands::frames::Frames;
 use crate::exit::UsageError;
 
 /// The first window is short, so that the screen is not empty for long.
-const FIRST: Duration = Duration::from_millis(150);
+const FIRST: Duration = Duration::from_millis(60);
 
 /// Frames of this machine.
 pub(super) struct Live {

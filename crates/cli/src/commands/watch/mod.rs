@@ -36,6 +36,8 @@ const INTERVALS: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(200)..=Duration::from_secs(3600);
 /// How long the screen waits for a key before it looks for a frame, and for a signal.
 const PATIENCE: Duration = Duration::from_millis(50);
+/// The same until the first frame is there.
+const IMPATIENCE: Duration = Duration::from_millis(10);
 
 /// Watch on a screen who waits for which disk, who floods it, and what the guard does
 ///
@@ -108,15 +110,18 @@ pub(crate) fn run(args: &WatchArgs) -> anyhow::Result<Exit> {
     let mut terminal = Terminal::open()?;
     terminal::end_anyway(&stop);
     terminal.draw(&mut screen)?;
+    let mut patience = IMPATIENCE;
     while !stop.load(Ordering::Relaxed) {
         let mut is_changed = false;
         match source.next() {
             Next::Frame(frame) => {
                 screen.push(*frame);
+                patience = PATIENCE;
                 is_changed = true;
             }
             Next::Frames(frames) => {
                 screen.replace(frames);
+                patience = PATIENCE;
                 is_changed = true;
             }
             Next::Say(text) => {
@@ -126,7 +131,7 @@ pub(crate) fn run(args: &WatchArgs) -> anyhow::Result<Exit> {
             Next::Nothing => {}
             Next::Lost(error) => return Err(error),
         }
-        if event::poll(PATIENCE).context("can't read the terminal")? {
+        if event::poll(patience).context("can't read the terminal")? {
             is_changed = true;
             match event::read().context("can't read the terminal")? {
                 Event::Key(key) if key.kind != KeyEventKind::Release => match screen.key(key) {

@@ -31,7 +31,11 @@ const LONG_BACKLOG_S: f64 = 1.0;
 /// The disks on which a process waits long or floods, the worst first.
 pub(super) fn disks(status: &Status, users: &[DiskUser]) -> Vec<Disk> {
     let used: BTreeSet<DeviceId> = users.iter().map(|user| user.disk).collect();
-    let mut disks: Vec<Disk> = used.into_iter().filter_map(|id| disk(status, users, id)).collect();
+    let (mut flooding, waiting): (Vec<_>, Vec<_>) =
+        users.iter().partition(|user| is_flood(status, user));
+    flooding.sort_by_key(|user| (std::cmp::Reverse(user.dirtied_bytes), user.pid));
+    let disk = |id| disk(status, &flooding, &waiting, id);
+    let mut disks: Vec<Disk> = used.into_iter().filter_map(disk).collect();
     let waits = |disk: &Disk| disk.victims.iter().map(Victim::longest_s).fold(0.0, f64::max);
     let floods = |disk: &Disk| disk.floods.iter().map(|f| f.dirtied_bytes_per_s).sum::<f64>();
     disks.sort_by(|a, b| {
@@ -42,13 +46,16 @@ pub(super) fn disks(status: &Status, users: &[DiskUser]) -> Vec<Disk> {
 }
 
 /// One disk; `None` if nothing waits long for it and nothing floods it.
-fn disk(status: &Status, users: &[DiskUser], id: DeviceId) -> Option<Disk> {
+fn disk(
+    status: &Status,
+    flooding: &[&DiskUser],
+    waiting: &[&DiskUser],
+    id: DeviceId,
+) -> Option<Disk> {
     let device = device(status, id);
     let bottom = bottoms(status, id);
     let shares = |user: &&DiskUser| bottoms(status, user.disk).iter().any(|b| bottom.contains(b));
-    let mut flooding: Vec<&DiskUser> =
-        users.iter().filter(shares).filter(|user| is_flood(status, user)).collect();
-    flooding.sort_by_key(|user| (std::cmp::Reverse(user.dirtied_bytes), user.pid));
+    let flooding: Vec<&DiskUser> = flooding.iter().copied().filter(shares).collect();
     let drain = device.map_or_else(unknown_drain, |device| device.drain.clone());
     let backlog_bytes = device.map_or_else(
         || Reading::Absent(NO_FILESYSTEM.to_owned()),
@@ -67,8 +74,9 @@ fn disk(status: &Status, users: &[DiskUser], id: DeviceId) -> Option<Disk> {
         floods: flooding.iter().map(|user| flood(user, window_s)).collect(),
     };
     let least_s = if disk.is_outrun() { BESIDE_FLOOD_S } else { ALONE_S };
-    let waiting = users.iter().filter(|user| user.disk == id && !is_flood(status, user));
-    disk.victims = waiting.map(victim).filter(|victim| victim.longest_s() >= least_s).collect();
+    let waiting = waiting.iter().filter(|user| user.disk == id);
+    disk.victims =
+        waiting.map(|user| victim(user)).filter(|victim| victim.longest_s() >= least_s).collect();
     disk.victims.sort_by(|a, b| b.longest_s().total_cmp(&a.longest_s()));
     // A flood of a device on top of it matters here only if a process waits.
     let is_here = flooding.iter().any(|user| user.disk == id);
