@@ -9,6 +9,7 @@
 //! ```
 
 mod attribution;
+mod cost;
 mod latencies;
 mod pairs;
 mod recorder;
@@ -29,6 +30,9 @@ pub(crate) struct Test {
 }
 
 fn main() {
+    if let Some(done) = cost::by_arguments() {
+        std::process::exit(i32::from(done.is_err()));
+    }
     let test = |test: &'static Test| {
         let missing = || lacks(test.needs).or_else(|| (test.needs.contains(&"fio")).then(blind)?);
         floodwall_testing::test(test.name, missing, || {
@@ -41,7 +45,7 @@ fn main() {
 }
 
 /// Why waits can't be seen here; `None` if they can.
-fn blind() -> Option<String> {
+pub(crate) fn blind() -> Option<String> {
     let mut command = std::process::Command::new(FLOODWALL);
     command.args(["probe", "--count", "1", "--interval", "100ms", "--json"]);
     let output = floodwall_testing::process::output(&mut command).ok()?;
