@@ -209,6 +209,22 @@ impl ProcessUse {
         all
     }
 
+    /// Adds another use of the same device.
+    pub fn merge(&mut self, other: &Self) {
+        for (call, counts) in &other.calls {
+            self.calls.entry(*call).or_default().merge(counts);
+        }
+        self.reads.merge(&other.reads);
+        self.read_bytes += other.read_bytes;
+        self.waiting += other.waiting;
+        self.oldest = self.oldest.max(other.oldest);
+        self.throttled += other.throttled;
+        let sum =
+            |a: Option<u64>, b: Option<u64>| a.into_iter().chain(b).reduce(u64::saturating_add);
+        self.dirtied_bytes = sum(self.dirtied_bytes, other.dirtied_bytes);
+        self.flooded_bytes = sum(self.flooded_bytes, other.flooded_bytes);
+    }
+
     /// One of its threads has waited since then.
     pub(crate) fn waits(&mut self, now_ns: u64, since_ns: u64) {
         self.waiting += 1;

@@ -9,10 +9,10 @@
 //! The probe counts requests on LVM and md for the disk below, if there is one. A loop device has
 //! requests of its own.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use floodwall_model::diagnosis::{Diagnosis, Verdict};
-use floodwall_model::frame::{Disk, Queue, Requests};
+use floodwall_model::frame::{Disk, Process, Queue, Requests};
 use floodwall_model::latency::bucket_high_ns;
 use floodwall_model::status::{self, Device, Status};
 use floodwall_model::{DeviceId, LatencyCounts, Reading};
@@ -25,18 +25,12 @@ const FEWEST_FOR_P99: u64 = 100;
 
 /// Disks that hold a filesystem or were used, in the order of their names.
 pub(super) fn disks(status: &Status, snapshot: &Snapshot, diagnosis: &Diagnosis) -> Vec<Disk> {
-    let mut disks: BTreeMap<DeviceId, Disk> = BTreeMap::new();
+    let mut held: BTreeMap<DeviceId, Vec<&Device>> = BTreeMap::new();
     for device in &status.devices {
-        let (id, name, model, queue) = shown_as(device);
-        let disk = disks.entry(id).or_insert_with(|| Disk {
-            name: name.to_owned(),
-            id: id.to_string(),
-            model: model.value().cloned(),
-            queue: settings(queue, device),
-            ..Disk::default()
-        });
-        add(disk, device);
+        held.entry(shown_as(device).0).or_default().push(device);
     }
+    let disks = held.into_iter().filter_map(|(id, devices)| Some((id, disk(&devices)?)));
+    let mut disks: BTreeMap<DeviceId, Disk> = disks.collect();
     for used in snapshot.devices.iter().filter(|used| is_used(used)) {
         let named = || Disk { name: used.name.clone(), id: used.id.to_string(), ..Disk::default() };
         count(disks.entry(used.id).or_insert_with(named), used, snapshot);
@@ -50,6 +44,16 @@ pub(super) fn disks(status: &Status, snapshot: &Snapshot, diagnosis: &Diagnosis)
     disks
 }
 
+/// A process may wait longer than a guard's goal, and shorter than what the diagnosis calls long.
+pub(super) fn with_victims(disks: &mut [Disk], processes: &[Process]) {
+    let victims = processes.iter().filter(|process| process.is_victim);
+    let waited_for: BTreeSet<&str> =
+        victims.filter_map(|process| process.disk.as_deref()).collect();
+    for disk in disks.iter_mut().filter(|disk| waited_for.contains(disk.name.as_str())) {
+        disk.verdict = Verdict::Stalling;
+    }
+}
+
 /// The one disk below a device, else the device itself.
 fn shown_as(device: &Device) -> (DeviceId, &str, &Reading<String>, &status::Queue) {
     match device.leaves.as_slice() {
@@ -60,33 +64,42 @@ fn shown_as(device: &Device) -> (DeviceId, &str, &Reading<String>, &status::Queu
     }
 }
 
-/// Adds a device's mounts and backlog. The drain rate is that of the device with the most to write.
-fn add(disk: &mut Disk, device: &Device) {
-    let written = device.mounts.iter().filter(|mount| !mount.read_only);
-    disk.mounts.extend(written.map(|mount| mount.mountpoint.clone()));
+/// A disk and all devices with a filesystem on it. The drain rate is that of the device with the
+/// most to write. The backlog is known if that of each device is.
+fn disk(devices: &[&Device]) -> Option<Disk> {
+    let (id, name, model, queue) = shown_as(devices.first()?);
     let value = |reading: &Reading<u64>| reading.value().copied();
-    let backlog = value(&device.dirty_bytes)
-        .zip(value(&device.writeback_bytes))
-        .map(|(dirty, writeback)| dirty.saturating_add(writeback));
-    let before = disk.backlog_bytes;
-    if disk.drain_bytes_per_s.is_none() || backlog > before {
-        let rate = device.drain.rate_bytes_per_s.value().copied();
-        disk.drain_bytes_per_s = rate.map(|rate| rate.round() as u64);
-        disk.drain_from = device.drain.from;
-        disk.hard_limit_ms = device.drain.hard_limit_s.value().map(|s| milliseconds(*s));
-        disk.limit_bytes = value(&device.device_limit_bytes);
-    }
-    disk.backlog_bytes = match (before, backlog) {
-        (Some(a), Some(b)) => Some(a.saturating_add(b)),
-        (a, b) => a.or(b),
+    let backlog = |device: &Device| {
+        Some(value(&device.dirty_bytes)?.saturating_add(value(&device.writeback_bytes)?))
     };
-    disk.drain_ms = match (disk.backlog_bytes, disk.drain_bytes_per_s) {
-        (Some(0), _) => Some(0),
-        (Some(backlog), Some(rate)) if rate > 0 => Some(milliseconds(backlog as f64 / rate as f64)),
-        _ => None,
-    };
-    let written = device.written_bytes_per_s.value().map(|rate| rate.round() as u64);
-    disk.written_bytes_per_s = disk.written_bytes_per_s.max(written);
+    let most = devices.iter().rev().max_by_key(|device| backlog(device))?;
+    let drain = &most.drain;
+    let drain_bytes_per_s = drain.rate_bytes_per_s.value().map(|rate| rate.round() as u64);
+    let backlog_bytes =
+        devices.iter().try_fold(0, |sum: u64, device| Some(sum.saturating_add(backlog(device)?)));
+    let mounts = devices.iter().flat_map(|device| &device.mounts).filter(|mount| !mount.read_only);
+    let written = devices.iter().filter_map(|device| device.written_bytes_per_s.value().copied());
+    Some(Disk {
+        name: name.to_owned(),
+        id: id.to_string(),
+        model: model.value().cloned(),
+        queue: settings(queue, devices.first()?),
+        mounts: mounts.map(|mount| mount.mountpoint.clone()).collect(),
+        drain_bytes_per_s,
+        drain_from: drain.from,
+        hard_limit_ms: drain.hard_limit_s.value().map(|s| milliseconds(*s)),
+        limit_bytes: value(&most.device_limit_bytes),
+        drain_ms: match (backlog_bytes, drain_bytes_per_s) {
+            (Some(0), _) => Some(0),
+            (Some(backlog), Some(rate)) if rate > 0 => {
+                Some(milliseconds(backlog as f64 / rate as f64))
+            }
+            _ => None,
+        },
+        backlog_bytes,
+        written_bytes_per_s: written.reduce(f64::max).map(|rate| rate.round() as u64),
+        ..Disk::default()
+    })
 }
 
 fn milliseconds(seconds: f64) -> u64 {
@@ -214,6 +227,38 @@ mod tests {
         once.dedup();
         assert_eq!(names, once, "each once");
         assert!(disks.iter().all(|disk| !disk.mounts.is_empty()), "{names:?}");
+    }
+
+    #[test]
+    fn a_disk_with_several_filesystems_drains_as_the_one_with_the_most_to_write() {
+        let root = SysRoot::new(&host("vm-virtio-ext4")).unwrap();
+        let once = Observation::read(&root);
+        let one = status(&root, &once, &once, 1.0, true).devices.remove(0);
+        let device = |dirty: Reading<u64>, rate: f64| {
+            let mut device = one.clone();
+            device.dirty_bytes = dirty;
+            device.writeback_bytes = Reading::Value(0);
+            device.drain.rate_bytes_per_s = Reading::Value(rate);
+            device
+        };
+        let known = [(5, 1.0), (4, 2.0), (6, 3.0)].map(|(b, rate)| device(Reading::Value(b), rate));
+        let shown = disk(&known.each_ref()).unwrap();
+        assert_eq!((shown.backlog_bytes, shown.drain_bytes_per_s), (Some(15), Some(3)));
+        assert_eq!(shown.drain_ms, Some(5000));
+        let unreadable = device(Reading::Unreadable("why".into()), 9.0);
+        let shown = disk(&[&known[0], &unreadable]).unwrap();
+        assert_eq!((shown.backlog_bytes, shown.drain_bytes_per_s), (None, Some(1)));
+    }
+
+    #[test]
+    fn a_disk_with_a_victim_stalls_whatever_the_diagnosis_calls_long() {
+        let mut disks = ["sda", "sdb"].map(|name| Disk { name: name.into(), ..Disk::default() });
+        let victim =
+            |is_victim| Process { disk: Some("sdb".into()), is_victim, ..Process::default() };
+        with_victims(&mut disks, &[victim(false)]);
+        assert_eq!(disks.each_ref().map(|disk| disk.verdict), [Verdict::Quiet; 2]);
+        with_victims(&mut disks, &[victim(true)]);
+        assert_eq!(disks.each_ref().map(|disk| disk.verdict), [Verdict::Quiet, Verdict::Stalling]);
     }
 
     #[test]

@@ -1,59 +1,63 @@
 //! The guard's state, asked for while a window lasts. A guard that hangs holds nothing up.
 
-use std::sync::mpsc::{self, Receiver, TryRecvError};
+use std::sync::mpsc::{Receiver, TryRecvError};
 
+use floodwall_daemon::DaemonError;
 use floodwall_daemon::document::{Device, HeldKnob, Status};
 use floodwall_daemon::socket::{self, Reply, Request};
 use floodwall_model::frame::{Guard, GuardedDisk};
 
 use super::round::rounded;
+use crate::commands::look::{Guarded, in_background};
+
+/// What is known of the guard: `Some(None)` is that none runs, `None` that one did not answer.
+type Known = Option<Option<Guard>>;
 
 /// Asks a guard in the background, one question at a time.
 pub(super) struct GuardWatch {
     may_ask: bool,
-    asked: Option<Receiver<Option<Guard>>>,
-    last: Option<Guard>,
+    asked: Option<Receiver<Known>>,
+    last: Known,
 }
 
 impl GuardWatch {
-    /// Nothing is asked yet. Only root may ask.
+    /// Nothing is asked yet. Only root may ask; others are told of no guard.
     pub(super) fn new(may_ask: bool) -> Self {
-        Self { may_ask, asked: None, last: None }
+        Self { may_ask, asked: None, last: if may_ask { None } else { Some(None) } }
     }
 
-    /// Asks, unless an earlier question is still open. A question without an answer ends with the
-    /// process.
+    /// Asks, unless an earlier question is still open.
     pub(super) fn ask(&mut self) {
         if self.may_ask && self.asked.is_none() {
-            let (answer, answered) = mpsc::sync_channel(1);
-            std::thread::spawn(move || answer.send(guard()));
-            self.asked = Some(answered);
+            self.asked = Some(in_background(guard));
         }
     }
 
-    /// The last answer; `None` if no guard runs.
-    pub(super) fn by_now(&mut self) -> Option<&Guard> {
+    /// The guard by its last answer, if one runs, and the disks that it steers.
+    pub(super) fn by_now(&mut self) -> (Option<&Guard>, Guarded) {
         match self.asked.as_ref().map(Receiver::try_recv) {
             Some(Ok(guard)) => (self.last, self.asked) = (guard, None),
             Some(Err(TryRecvError::Disconnected)) => (self.last, self.asked) = (None, None),
             Some(Err(TryRecvError::Empty)) | None => {}
         }
-        self.last.as_ref()
+        let steers =
+            self.last.as_ref().map(|guard| guard.as_ref().map(steered).unwrap_or_default());
+        (self.last.as_ref().and_then(Option::as_ref), Guarded::Known(steers))
     }
 }
 
 /// The disks that a guard steers. One that only rehearses steers none.
-pub(super) fn steered(guard: &Guard) -> Vec<String> {
+fn steered(guard: &Guard) -> Vec<String> {
     let disks = guard.disks.iter().filter(|_| !guard.dry_run);
     disks.map(|disk| disk.name.clone()).collect()
 }
 
-/// The guard of this machine; `None` if none answers, or the one that does guards a simulated
-/// machine.
-fn guard() -> Option<Guard> {
+/// The guard of this machine. One that guards a simulated machine is none.
+fn guard() -> Known {
     match socket::ask(None, Request::Status) {
-        Ok(Reply::Status(status)) if status.source != "sim" => Some(as_frame(&status)),
-        _ => None,
+        Ok(Reply::Status(status)) => Some((status.source != "sim").then(|| as_frame(&status))),
+        Err(DaemonError::NoGuard { .. }) => Some(None),
+        Ok(_) | Err(_) => None,
     }
 }
 
@@ -93,18 +97,27 @@ fn held(knob: &HeldKnob) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
+
     use super::*;
 
     #[test]
-    fn a_guard_that_hangs_is_asked_once_and_its_last_answer_stays() {
+    fn a_guard_that_hangs_is_asked_once_and_is_not_taken_for_none() {
         let (hangs, open) = mpsc::sync_channel(1);
         let known = Guard { mode: "protect".into(), ..Guard::default() };
-        let mut watch = GuardWatch { may_ask: true, asked: Some(open), last: Some(known.clone()) };
+        let last = Some(Some(known.clone()));
+        let mut watch = GuardWatch { may_ask: true, asked: Some(open), last };
         watch.ask();
-        assert_eq!(watch.by_now(), Some(&known));
+        assert_eq!(watch.by_now().0, Some(&known));
         hangs.send(None).unwrap();
-        assert_eq!(watch.by_now(), None);
+        assert!(matches!(watch.by_now(), (None, Guarded::Known(None))));
         assert!(watch.asked.is_none());
+        let is_none = |(guard, steers): (Option<&Guard>, Guarded)| {
+            guard.is_none() && steers.by_now() == Some(vec![])
+        };
+        watch.last = Some(None);
+        assert!(is_none(watch.by_now()));
+        assert!(is_none(GuardWatch::new(false).by_now()));
     }
 
     #[test]

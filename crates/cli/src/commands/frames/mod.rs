@@ -8,6 +8,7 @@
 //! ```
 
 mod disks;
+mod findings;
 mod guard;
 mod processes;
 mod round;
@@ -22,19 +23,16 @@ use floodwall_host::SysRoot;
 use floodwall_host::findings::{About, diagnose};
 use floodwall_host::status::Live;
 use floodwall_host::workload::Workloads;
-use floodwall_model::frame::{Finding, Frame, Machine};
+use floodwall_model::frame::{Frame, Machine};
 use floodwall_model::status::Status;
 use floodwall_probe::{Probe, Snapshot};
 
-use crate::commands::look::{Guarded, Seen, keep_users, unseen};
-use crate::commands::status::Surroundings;
+use crate::commands::look::{Seen, keep_users, unseen};
+use findings::Findings;
 use guard::GuardWatch;
 pub(super) use processes::waited;
 use round::rounded;
 pub(super) use shares::Shares;
-
-/// Findings are looked for as often as this: they read the journal and other managers' files.
-const FINDINGS: Duration = Duration::from_secs(60);
 
 /// This machine's frames.
 pub(super) struct Frames {
@@ -47,8 +45,7 @@ pub(super) struct Frames {
     workloads: Workloads,
     machine_name: String,
     is_root: bool,
-    findings: Vec<Finding>,
-    findings_at: Option<Duration>,
+    findings: Findings,
 }
 
 impl Frames {
@@ -67,8 +64,7 @@ impl Frames {
             shares: Shares::default(),
             workloads: Workloads::new(root),
             machine_name: name.unwrap_or_default(),
-            findings: Vec::new(),
-            findings_at: None,
+            findings: Findings::default(),
             root: root.clone(),
             probe,
             is_root,
@@ -97,63 +93,40 @@ impl Frames {
 
     /// The frame of a window that has ended.
     fn frame(&mut self, mut status: Status, snapshot: &Snapshot) -> Frame {
-        let guard = self.guard.by_now().cloned();
-        let steered = guard.as_ref().map(guard::steered).unwrap_or_default();
+        let (guard, guarded) = self.guard.by_now();
         let seen = Seen::new(
             &self.root,
             &mut status,
             snapshot,
             unseen(&self.probe),
-            Guarded::known(steered),
+            guarded,
             self.is_root,
             &mut self.workloads,
         );
         let diagnosis = diagnose(seen.as_look(&status), &About::Machine);
-        self.find(&mut status, snapshot);
-        let disks = disks::disks(&status, snapshot, &diagnosis);
-        let mut processes = processes::processes(snapshot, &diagnosis, seen.as_look(&status));
-        if let Some(guard) = &guard {
-            processes::over_goal(&mut processes, &guard.disks);
-        }
+        let (now, at_unix_ms) = (self.origin.elapsed(), unix_ms());
+        let findings =
+            self.findings.by_now(&self.root, now, at_unix_ms / 1000, &status, snapshot).to_vec();
+        let mut disks = disks::disks(&status, snapshot, &diagnosis);
+        let goals = guard.map(|guard| guard.disks.as_slice()).unwrap_or_default();
+        let look = seen.as_look(&status);
+        let mut processes = processes::processes(snapshot, &diagnosis, look, goals);
+        disks::with_victims(&mut disks, &processes);
         self.shares.frame(&disks, &mut processes);
         processes.sort_by(|a, b| (a.pid, &a.disk).cmp(&(b.pid, &b.disk)));
         Frame {
-            at_unix_ms: unix_ms(),
+            at_unix_ms,
             window_ms: snapshot.window.as_millis() as u64,
             source: snapshot.source.name().to_owned(),
             machine: machine(&self.machine_name, &status, diagnosis.machine.waited_percent.value()),
             disks,
             processes,
-            guard,
-            findings: self.findings.clone(),
+            guard: guard.cloned(),
+            findings,
             unseen: diagnosis.unseen,
             root_would_add: diagnosis.root_would_add,
             lost_events: snapshot.lost_events,
         }
-    }
-
-    /// Looks for findings, if that is due. The first look would delay the first frame.
-    fn find(&mut self, status: &mut Status, snapshot: &Snapshot) {
-        let now = self.origin.elapsed();
-        let is_due = self.findings_at.is_some_and(|at| now.saturating_sub(at) >= FINDINGS);
-        if self.findings_at.is_none() {
-            // Due with the second frame.
-            self.findings_at = Some(now.saturating_sub(FINDINGS));
-        } else if is_due {
-            self.findings_at = Some(now);
-            let surroundings = Surroundings::read(&self.root);
-            surroundings.judge(status, unix_ms() / 1000, Some(snapshot), &mut self.workloads);
-            self.findings = status.findings.iter().map(finding).collect();
-        }
-    }
-}
-
-fn finding(finding: &floodwall_model::Finding) -> Finding {
-    Finding {
-        id: finding.id.to_owned(),
-        severity: finding.severity,
-        title: finding.title.to_owned(),
-        subjects: finding.subjects.clone(),
     }
 }
 

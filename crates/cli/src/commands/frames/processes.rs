@@ -1,5 +1,6 @@
 //! The processes of a frame.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use floodwall_host::findings::{DiskUser, Look};
@@ -10,33 +11,32 @@ use floodwall_probe::{OTHERS, ProcessUse, Snapshot};
 
 use super::disks::{octaves, p99_us, percentile_us};
 
-/// More rows than this are no help to anybody, and a recording of them is large. Those that waited
-/// or wrote least are left out.
+/// More rows than this are no help to anybody, and a recording of them is large.
 const MOST: usize = 512;
 
-/// Processes that waited for a disk or wrote, without Floodwall's own.
+/// Processes that waited for a disk or wrote, without Floodwall's own. Above [`MOST`], those that
+/// waited and dirtied least are one row for each disk. Processes that waited longer than a guard's
+/// goal are victims too: the diagnosis knows no goal.
 pub(super) fn processes(
     snapshot: &Snapshot,
     diagnosis: &Diagnosis,
     look: Look<'_>,
+    goals: &[GuardedDisk],
 ) -> Vec<Process> {
     let names: BTreeMap<DeviceId, &str> =
         snapshot.devices.iter().map(|used| (used.id, used.name.as_str())).collect();
+    let row = |used: &ProcessUse| {
+        let name =
+            |id: DeviceId| names.get(&id).map_or_else(|| id.to_string(), |&name| name.into());
+        let mut process = process(used, used.device.map(name))?;
+        judge(&mut process, used.device, diagnosis);
+        over_goal(&mut process, goals);
+        Some(process)
+    };
     let used = snapshot.processes.iter().filter(|one| !look.own.contains(&one.pid));
-    let mut processes: Vec<Process> = used
-        .filter_map(|one| {
-            let name =
-                |id: DeviceId| names.get(&id).map_or_else(|| id.to_string(), |&name| name.into());
-            let mut process = process(one, one.device.map(name))?;
-            judge(&mut process, one.device, diagnosis);
-            Some(process)
-        })
-        .collect();
-    if processes.len() > MOST {
-        let weight = |p: &Process| (p.is_victim || p.is_flood, p.waited_us(), p.dirtied_bytes);
-        processes.sort_by_key(|process| std::cmp::Reverse(weight(process)));
-        processes.truncate(MOST);
-    }
+    let rows = used.filter_map(|used| Some((used, row(used)?))).collect();
+    let (mut processes, others) = at_most(MOST, rows);
+    processes.extend(others.iter().filter_map(row));
     let users: BTreeMap<u32, &DiskUser> = look.users.iter().map(|user| (user.pid, user)).collect();
     for process in &mut processes {
         let Some(user) = users.get(&process.pid) else { continue };
@@ -46,6 +46,37 @@ pub(super) fn processes(
         }
     }
     processes
+}
+
+/// The rows that say most, and the use of each disk by all others: victims and floods, then those
+/// that waited or dirtied most.
+fn at_most(most: usize, rows: Vec<(&ProcessUse, Process)>) -> (Vec<Process>, Vec<ProcessUse>) {
+    if rows.len() <= most {
+        return (rows.into_iter().map(|(_, process)| process).collect(), Vec::new());
+    }
+    let mut places = vec![usize::MAX; rows.len()];
+    for weight in [Process::waited_us, |p: &Process| p.dirtied_bytes.unwrap_or(0)] {
+        let mut order: Vec<usize> = (0..rows.len()).collect();
+        order.sort_by_cached_key(|i| Reverse(weight(&rows[*i].1)));
+        for (place, i) in order.into_iter().enumerate() {
+            places[i] = places[i].min(place);
+        }
+    }
+    let is_marked = |process: &Process| process.is_victim || process.is_flood;
+    let mut rows: Vec<_> = places.into_iter().zip(rows).collect();
+    rows.sort_by_key(|(place, (used, p))| (used.pid == OTHERS, !is_marked(p), *place));
+    let rest = rows.split_off(most);
+    let mut others: BTreeMap<Option<DeviceId>, ProcessUse> = BTreeMap::new();
+    for (_, (used, _)) in rest {
+        let other = others.entry(used.device).or_insert_with(|| ProcessUse {
+            pid: OTHERS,
+            name: "others".to_owned(),
+            device: used.device,
+            ..ProcessUse::default()
+        });
+        other.merge(used);
+    }
+    (rows.into_iter().map(|(_, (_, process))| process).collect(), others.into_values().collect())
 }
 
 /// A process's control group, as the look found it.
@@ -109,17 +140,16 @@ fn judge(process: &mut Process, disk: Option<DeviceId>, diagnosis: &Diagnosis) {
     }
 }
 
-/// Processes that waited longer than a guard's goal are victims too. The diagnosis knows no goal.
-pub(super) fn over_goal(processes: &mut [Process], guarded: &[GuardedDisk]) {
-    for process in processes.iter_mut().filter(|process| !process.is_flood) {
-        let of = |disk: &&GuardedDisk| process.disk.as_deref() == Some(&disk.name);
-        let goal_us = guarded.iter().find(of).map(|disk| disk.goal_us).filter(|goal| *goal > 0);
-        // A goal is for 99 of 100 operations; a few have a median alone.
-        let of = |waits: &Waits| waits.p99_us.unwrap_or(waits.p50_us);
-        let typical = process.waits.iter().map(of).max().unwrap_or(0);
-        let longest = typical.max(process.oldest_us);
-        process.is_victim |= goal_us.is_some_and(|goal| longest > goal);
-    }
+/// Marks a process that waited longer than a guard's goal.
+fn over_goal(process: &mut Process, goals: &[GuardedDisk]) {
+    let of = |disk: &&GuardedDisk| process.disk.as_deref() == Some(&disk.name);
+    let goal_us = goals.iter().find(of).map(|disk| disk.goal_us).filter(|goal| *goal > 0);
+    // A goal is for 99 of 100 operations; a few have a median alone.
+    let of = |waits: &Waits| waits.p99_us.unwrap_or(waits.p50_us);
+    let typical = process.waits.iter().map(of).max().unwrap_or(0);
+    let longest = typical.max(process.oldest_us);
+    let is_over = goal_us.is_some_and(|goal| longest > goal);
+    process.is_victim |= is_over && !process.is_flood && process.pid != OTHERS;
 }
 
 #[cfg(test)]
@@ -161,12 +191,13 @@ mod tests {
         let guarded = [GuardedDisk { name: "sda".into(), goal_us: 5000, ..GuardedDisk::default() }];
         let is_victim = |disk: &str, waits: &LatencyCounts, is_flood: bool| {
             let mut process = Process {
+                pid: 7,
                 disk: Some(disk.to_owned()),
                 waits: vec![waited("fsync", waits)],
                 is_flood,
                 ..Process::default()
             };
-            over_goal(std::slice::from_mut(&mut process), &guarded);
+            over_goal(&mut process, &guarded);
             process.is_victim
         };
         assert!(is_victim("sda", &counts(&[6; 10]), false));
@@ -176,5 +207,30 @@ mod tests {
         // One of a hundred may take longer.
         let rare = counts(&[[1; 199].as_slice(), &[90]].concat());
         assert!(!is_victim("sda", &rare, false));
+    }
+
+    #[test]
+    fn rows_without_room_are_one_row_and_lose_nothing() {
+        let disk = Some(DeviceId { major: 8, minor: 0 });
+        let used = |pid: u32, waited_ms: u64, dirtied: u64| ProcessUse {
+            pid,
+            device: disk,
+            reads: counts(&[waited_ms]),
+            dirtied_bytes: Some(dirtied),
+            ..ProcessUse::default()
+        };
+        // The fourth dirtied most, the fifth waits as a victim.
+        let uses = [used(1, 9, 0), used(2, 8, 1), used(3, 7, 2), used(4, 1, 99), used(5, 2, 0)];
+        let row = |one| {
+            let process = process(one, Some("sda".into())).unwrap();
+            (one, Process { is_victim: one.pid == 5, ..process })
+        };
+        let (kept, others) = at_most(3, uses.iter().map(row).collect());
+        let pids: Vec<u32> = kept.iter().map(|process| process.pid).collect();
+        assert_eq!(pids, [5, 1, 4]);
+        let [others] = others.as_slice() else { panic!("{others:?}") };
+        assert_eq!((others.pid, others.device, others.dirtied_bytes), (OTHERS, disk, Some(3)));
+        assert_eq!((others.reads.count(), others.reads.sum_ns()), (2, 15_000_000));
+        assert!(at_most(5, uses.iter().map(row).collect()).1.is_empty());
     }
 }

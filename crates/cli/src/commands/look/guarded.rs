@@ -34,7 +34,7 @@ impl Guarded {
     }
 
     /// The answer; `None` if the guard has not given it yet.
-    pub(super) fn by_now(self) -> Option<Vec<String>> {
+    pub(in crate::commands) fn by_now(self) -> Option<Vec<String>> {
         match self {
             Self::Asked(answer) => answer.try_recv().ok(),
             Self::Known(disks) => disks,
@@ -42,8 +42,10 @@ impl Guarded {
     }
 }
 
-/// Asks while the look lasts. A question without an answer ends with the process.
-fn in_background<T: Send + 'static>(ask: impl FnOnce() -> T + Send + 'static) -> Receiver<T> {
+/// Does something meanwhile. What never ends there, ends with the process.
+pub(in crate::commands) fn in_background<T: Send + 'static>(
+    ask: impl FnOnce() -> T + Send + 'static,
+) -> Receiver<T> {
     let (answer, answered) = mpsc::sync_channel(1);
     std::thread::spawn(move || answer.send(ask()));
     answered
