@@ -5,8 +5,8 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use floodwall_model::frame::{Disk, Frame, Machine, Process, Waits};
-use floodwall_record::stall::{LOG, Watch};
-use floodwall_record::{Limits, Writer};
+use floodwall_record::stall::{LOG, Log, Watch};
+use floodwall_record::{Limits, Writer, condensed};
 use floodwall_testing::process::output;
 use serde_json::Value;
 
@@ -80,19 +80,20 @@ fn frame(at_ms: u64) -> Frame {
 /// Two hours of a night, with a hole of ten minutes.
 fn record(directory: &Path) {
     let mut writer = Writer::open(directory, Limits::default()).unwrap();
-    let mut watch = Watch::new(directory, 366 * 86_400_000);
+    let mut watch = Watch::new();
+    let mut log = Log::open(directory, 366 * 86_400_000).unwrap();
     for number in 1..=1_440 {
         let at_ms = NIGHT_MS + number * WINDOW_MS;
         if (5_000..5_600).contains(&(number * 5)) {
             continue;
         }
-        let frame = frame(at_ms);
+        let frame = condensed(frame(at_ms));
         let _ = writer.append(&frame).unwrap();
         watch.frame(&frame);
-        watch.write().unwrap();
+        let _ = log.write(watch.lines()).unwrap();
     }
     watch.finish();
-    watch.write().unwrap();
+    let _ = log.write(watch.lines()).unwrap();
 }
 
 const FROM: &str = "2026-11-27 01:50";

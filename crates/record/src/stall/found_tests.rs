@@ -7,8 +7,8 @@ use floodwall_model::frame::{Disk, Frame, Process, Waits};
 use floodwall_model::stall::Stall;
 use proptest::prelude::*;
 
-use super::{Event, LOG, Watch, find};
-use crate::store::{Limits, Writer};
+use super::{Event, LOG, Log, Watch, find};
+use crate::store::{Limits, Writer, condensed};
 
 const NIGHT_MS: u64 = 1_795_745_400_000;
 const YEAR_MS: u64 = 366 * 86_400_000;
@@ -43,7 +43,8 @@ fn frames(waits_s: &[(u64, bool)]) -> Vec<Frame> {
 /// Records the frames and watches them; what was told to have ended.
 fn record(directory: &Path, frames: &[Frame], is_killed: bool) -> Vec<Stall> {
     let mut writer = Writer::open(directory, Limits::default()).unwrap();
-    let mut watch = Watch::new(directory, YEAR_MS);
+    let mut watch = Watch::new();
+    let mut log = Log::open(directory, YEAR_MS).unwrap();
     let mut ended = Vec::new();
     let mut tell = |events: Vec<Event>| {
         ended.extend(events.into_iter().filter_map(|event| match event {
@@ -53,12 +54,12 @@ fn record(directory: &Path, frames: &[Frame], is_killed: bool) -> Vec<Stall> {
     };
     for frame in frames {
         let _ = writer.append(frame).unwrap();
-        tell(watch.frame(frame));
-        watch.write().unwrap();
+        tell(watch.frame(&condensed(frame.clone())));
+        let _ = log.write(watch.lines()).unwrap();
     }
     if !is_killed {
         tell(watch.finish());
-        watch.write().unwrap();
+        let _ = log.write(watch.lines()).unwrap();
     }
     ended
 }

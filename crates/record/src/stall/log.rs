@@ -11,32 +11,80 @@
 //! Nothing is synced when a stall is appended: the disk that stalled may be the log's. Old lines go
 //! in a new file that takes the log's place, whole and synced.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::ops::Range;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
 
 use floodwall_model::stall::Stall;
-use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
-use crate::store::RecordError;
-
-/// The log's name in the directory of a recording.
-pub const LOG: &str = "stalls.jsonl";
+use crate::store::{Appended, Directory, LOG, RecordError, io_error};
 
 /// What replaces it while it is written.
 const NEW: &str = "stalls.jsonl.new";
-
-/// The log's owner writes, its group reads, as with frames.
-const MODE: u32 = 0o640;
 
 /// A larger log loses its oldest lines, in bytes: many thousand stalls of a few kilobytes.
 const MOST_BYTES: u64 = 64 << 20;
 
 /// Lines leave the log a day after their time, so that it is not written again for each one.
 const DAY_MS: u64 = 86_400_000;
+
+/// Lines that wait while the log can't be written; then the oldest are lost.
+const MOST_LINES: usize = 1_000;
+
+/// The log of a recorder.
+#[derive(Debug)]
+pub struct Log {
+    directory: Directory,
+    keep_ms: u64,
+    waiting: Lines,
+}
+
+/// What is to be logged.
+#[derive(Debug, Default)]
+pub struct Lines {
+    lines: Vec<Line>,
+    /// The present moment, if old lines may be removed.
+    pub(super) quiet_ms: Option<u64>,
+}
+
+impl Log {
+    /// The log in a directory that exists. Stalls are kept for so many milliseconds.
+    ///
+    /// # Errors
+    /// If the directory can't be opened.
+    pub fn open(directory: &Path, keep_ms: u64) -> Result<Self, RecordError> {
+        let directory = Directory::open(directory)?;
+        Ok(Self { directory, keep_ms, waiting: Lines::default() })
+    }
+
+    /// Appends lines, and removes old ones. Lines stay until they could be written.
+    ///
+    /// # Errors
+    /// If the log can't be written; the next call tries again.
+    pub fn write(&mut self, lines: Lines) -> Result<Appended, RecordError> {
+        self.waiting.extend(lines.lines);
+        if self.waiting.lines.is_empty() {
+            return Ok(Appended::Within);
+        }
+        append(&self.directory, &self.waiting.lines)?;
+        self.waiting.lines.clear();
+        let removed = lines.quiet_ms.map_or(Ok(()), |now_ms| {
+            prune(&self.directory, now_ms.saturating_sub(self.keep_ms), MOST_BYTES)
+        });
+        Ok(removed.map_or_else(Appended::Unremoved, |()| Appended::Within))
+    }
+}
+
+impl Lines {
+    pub(super) fn extend(&mut self, more: impl IntoIterator<Item = Line>) {
+        self.lines.extend(more);
+        let excess = self.lines.len().saturating_sub(MOST_LINES);
+        self.lines.drain(..excess);
+    }
+}
 
 /// One line.
 #[derive(Clone, Debug, PartialEq)]
@@ -81,16 +129,15 @@ impl Line {
     }
 }
 
-/// Appends lines, all or, if the disk is full, a part that no reader takes for a line.
-pub(super) fn append(directory: &Path, lines: &[Line]) -> Result<(), RecordError> {
-    let path = directory.join(LOG);
+/// Appends lines. After an error the log is as it was before.
+fn append(directory: &Directory, lines: &[Line]) -> Result<(), RecordError> {
+    let path = directory.path_of(LOG);
     let fail = |e| io_error("write", &path, e);
     let mut bytes = Vec::new();
     for line in lines {
         bytes.extend(line.json().map_err(|e| fail(e.into()))?);
     }
-    let mut options = OpenOptions::new();
-    let file = open(&path, options.read(true).append(true).create(true))?;
+    let file = directory.make_file(LOG)?;
     let length = file.metadata().map_err(fail)?.len();
     let mut last = [b'\n'];
     if length > 0 {
@@ -99,7 +146,12 @@ pub(super) fn append(directory: &Path, lines: &[Line]) -> Result<(), RecordError
     if last != *b"\n" {
         bytes.insert(0, b'\n');
     }
-    (&file).write_all(&bytes).map_err(fail)
+    let written = file.write_all_at(&bytes, length);
+    if written.is_err() {
+        // Whole lines of it would be logged a second time.
+        let _ = file.set_len(length);
+    }
+    written.map_err(fail)
 }
 
 /// The stalls that ended at a moment or after it, and all times that were watched.
@@ -114,7 +166,7 @@ pub(super) struct Logged {
 /// Reads the log; empty without one.
 pub(super) fn read(directory: &Path, from_ms: u64) -> Result<Logged, RecordError> {
     let mut logged = Logged::default();
-    each(&directory.join(LOG), |line, _| match line {
+    each(&Directory::open(directory)?, |line, _| match line {
         Some(Line::Stall(stall)) if stall.ended_unix_ms >= from_ms => logged.stalls.push(*stall),
         Some(Line::Stall(_)) => {}
         Some(Line::Watched(watched)) => logged.watched.push(watched.from_ms..watched.to_ms),
@@ -124,17 +176,9 @@ pub(super) fn read(directory: &Path, from_ms: u64) -> Result<Logged, RecordError
 }
 
 /// Removes lines whose time ended before a moment, and the oldest of a log that is too large.
-pub(super) fn prune(directory: &Path, before_ms: u64) -> Result<(), RecordError> {
-    prune_to(directory, before_ms, MOST_BYTES)
-}
-
-fn prune_to(directory: &Path, before_ms: u64, most_bytes: u64) -> Result<(), RecordError> {
-    let path = directory.join(LOG);
-    let length = match fs::symlink_metadata(&path) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
-        other => other.map_err(|e| io_error("read", &path, e))?.len(),
-    };
-    if length <= most_bytes && !is_old(&path, before_ms.saturating_sub(DAY_MS))? {
+fn prune(directory: &Directory, before_ms: u64, most_bytes: u64) -> Result<(), RecordError> {
+    let length = directory.length(LOG)?;
+    if length <= most_bytes && !is_old(directory, before_ms.saturating_sub(DAY_MS))? {
         return Ok(());
     }
     // A quarter more than the excess: room for the next lines.
@@ -143,28 +187,27 @@ fn prune_to(directory: &Path, before_ms: u64, most_bytes: u64) -> Result<(), Rec
 }
 
 /// Whether the first line's time ended before a moment.
-fn is_old(path: &Path, before_ms: u64) -> Result<bool, RecordError> {
-    let mut options = OpenOptions::new();
-    let file = open(path, options.read(true))?;
+fn is_old(directory: &Directory, before_ms: u64) -> Result<bool, RecordError> {
+    let Some(file) = directory.file(LOG)? else { return Ok(false) };
     let mut first = Vec::new();
     let read = BufReader::new(file).read_until(b'\n', &mut first);
-    read.map_err(|e| io_error("read", path, e))?;
+    read.map_err(|e| io_error("read", &directory.path_of(LOG), e))?;
     // A damaged first line goes as well.
     Ok(!first.is_empty() && Line::parse(&first).is_none_or(|line| line.ended_ms() < before_ms))
 }
 
 /// Puts the lines that stay into a new file, and that in the log's place. Watched times that follow
 /// each other become one.
-fn rewrite(directory: &Path, stays: impl Fn(&Line, u64) -> bool) -> Result<(), RecordError> {
-    let (path, new) = (directory.join(LOG), directory.join(NEW));
+fn rewrite(directory: &Directory, stays: impl Fn(&Line, u64) -> bool) -> Result<(), RecordError> {
+    let new = directory.path_of(NEW);
     let fail = |e| io_error("write", &new, e);
-    let mut options = OpenOptions::new();
-    let file = open(&new, options.write(true).create(true).truncate(true))?;
+    let file = directory.make_file(NEW)?;
+    file.set_len(0).map_err(fail)?;
     let mut out = BufWriter::new(file);
     let mut watched: Option<Watched> = None;
     let mut written = Ok(());
     let put = |out: &mut BufWriter<File>, line: Line| out.write_all(&line.json()?);
-    each(&path, |line, at| {
+    each(directory, |line, at| {
         let Some(line) = line.filter(|line| stays(line, at)) else { return };
         if written.is_err() {
             return;
@@ -187,24 +230,19 @@ fn rewrite(directory: &Path, stays: impl Fn(&Line, u64) -> bool) -> Result<(), R
     }
     let file = out.into_inner().map_err(|e| fail(e.into_error()))?;
     file.sync_all().map_err(fail)?;
-    fs::rename(&new, &path).map_err(|e| io_error("replace", &path, e))
+    directory.replace(NEW, LOG)
 }
 
 /// Calls with each line and its place in bytes; `None` is one that can't be read.
-fn each(path: &Path, mut take: impl FnMut(Option<Line>, u64)) -> Result<(), RecordError> {
-    let mut options = OpenOptions::new();
-    let file = match open(path, options.read(true)) {
-        Err(RecordError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
-            return Ok(());
-        }
-        other => other?,
-    };
+fn each(directory: &Directory, mut take: impl FnMut(Option<Line>, u64)) -> Result<(), RecordError> {
+    let Some(file) = directory.file(LOG)? else { return Ok(()) };
+    let fail = |e: io::Error| io_error("read", &directory.path_of(LOG), e);
     let mut reader = BufReader::new(file);
     let mut line = Vec::new();
     let mut at = 0;
     loop {
         line.clear();
-        let read = reader.read_until(b'\n', &mut line).map_err(|e| io_error("read", path, e))?;
+        let read = reader.read_until(b'\n', &mut line).map_err(fail)?;
         if read == 0 {
             return Ok(());
         }
@@ -217,25 +255,10 @@ fn each(path: &Path, mut take: impl FnMut(Option<Line>, u64)) -> Result<(), Reco
     }
 }
 
-/// Opens a regular file, through no link.
-fn open(path: &Path, options: &mut OpenOptions) -> Result<File, RecordError> {
-    // A pipe would block.
-    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
-    let opened = options.mode(MODE).custom_flags(flags).open(path);
-    let file = opened.map_err(|e| io_error("open", path, e))?;
-    match file.metadata() {
-        Ok(metadata) if metadata.is_file() => Ok(file),
-        Ok(_) => Err(RecordError::NotAFile(path.to_owned())),
-        Err(e) => Err(io_error("read", path, e)),
-    }
-}
-
-fn io_error(what: &'static str, path: &Path, source: io::Error) -> RecordError {
-    RecordError::Io { what, path: PathBuf::from(path), source }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn stall(began_ms: u64, ended_ms: u64) -> Line {
@@ -250,6 +273,14 @@ mod tests {
 
     fn watched(from_ms: u64, to_ms: u64) -> Line {
         Line::Watched(Watched { from_ms, to_ms })
+    }
+
+    fn append(directory: &Path, lines: &[Line]) -> Result<(), RecordError> {
+        super::append(&Directory::open(directory)?, lines)
+    }
+
+    fn prune_to(directory: &Path, before_ms: u64, most_bytes: u64) -> Result<(), RecordError> {
+        prune(&Directory::open(directory)?, before_ms, most_bytes)
     }
 
     fn began(directory: &Path) -> Vec<u64> {
@@ -303,18 +334,18 @@ mod tests {
     #[test]
     fn old_lines_go_a_day_late_and_the_rest_stays() {
         let dir = tempfile::tempdir().unwrap();
-        prune(dir.path(), 100).unwrap();
+        prune_to(dir.path(), 100, MOST_BYTES).unwrap();
         let lines =
             [watched(0, 40), stall(10, 30), watched(40, 60), stall(50, 70), watched(60, 80)];
         append(dir.path(), &lines).unwrap();
         let before = text(dir.path());
-        prune(dir.path(), DAY_MS + 40).unwrap();
+        prune_to(dir.path(), DAY_MS + 40, MOST_BYTES).unwrap();
         assert_eq!(text(dir.path()), before, "not yet");
-        prune(dir.path(), DAY_MS + 41).unwrap();
+        prune_to(dir.path(), DAY_MS + 41, MOST_BYTES).unwrap();
         assert_eq!(text(dir.path()), "", "all are older than that");
 
         append(dir.path(), &lines).unwrap();
-        rewrite(dir.path(), |line, _| line.ended_ms() >= 35).unwrap();
+        rewrite(&Directory::open(dir.path()).unwrap(), |line, _| line.ended_ms() >= 35).unwrap();
         assert_eq!(began(dir.path()), [50]);
         assert_eq!(read(dir.path(), 0).unwrap().watched, vec![0..80]);
         append(dir.path(), &[stall(90, 95)]).unwrap();
@@ -333,6 +364,18 @@ mod tests {
         let before = text(dir.path());
         prune_to(dir.path(), 0, most).unwrap();
         assert_eq!(text(dir.path()), before);
+    }
+
+    #[test]
+    fn a_stall_is_logged_once_though_old_lines_stay() {
+        let dir = tempfile::tempdir().unwrap();
+        // Something that can't be written.
+        fs::create_dir(dir.path().join(NEW)).unwrap();
+        let mut log = Log::open(dir.path(), 0).unwrap();
+        let late = Lines { lines: vec![stall(10, 30)], quiet_ms: Some(2 * DAY_MS) };
+        assert!(matches!(log.write(late).unwrap(), Appended::Unremoved(_)));
+        assert!(matches!(log.write(Lines::default()).unwrap(), Appended::Within));
+        assert_eq!(began(dir.path()), [10]);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! ```text
 //! a recorder:  Frame ─▶ Watch { Detector } ─▶ Event ─┬▶ metrics, alerts
 //!                         │                          └▶ journal: systemd's, when it has ended
-//!                         └─▶ log: stalls.jsonl
+//!                         └─▶ Lines ─▶ Log: stalls.jsonl
 //! afterwards:  log, and frames where nothing watched ─▶ find ─▶ stalls, the night's page
 //! ```
 
@@ -18,9 +18,11 @@ mod watch;
 pub use detector::{COUNTS_MS, Detector, Event, QUIET_MS};
 pub use episode::AUTHOR_PERCENT;
 pub use find::{Found, find};
-pub use log::LOG;
+pub use log::{Lines, Log};
 pub use parties::KEPT;
 pub use watch::Watch;
+
+pub use crate::store::LOG;
 
 #[cfg(test)]
 mod found_tests;

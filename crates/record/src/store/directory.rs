@@ -19,10 +19,12 @@ const DIRECTORY_MODE: u32 = 0o750;
 const FILE_MODE: u32 = 0o640;
 /// Locked by the process that records.
 const LOCK: &str = "recorder.lock";
+/// The log of stalls beside the frames.
+pub const LOG: &str = "stalls.jsonl";
 
 /// An open directory.
 #[derive(Debug)]
-pub(super) struct Directory {
+pub(crate) struct Directory {
     fd: OwnedFd,
     path: PathBuf,
 }
@@ -33,7 +35,7 @@ pub(super) struct Lock(#[expect(dead_code, reason = "closed when it is dropped")
 
 impl Directory {
     /// Opens it to read recordings.
-    pub(super) fn open(path: &Path) -> Result<Self, RecordError> {
+    pub(crate) fn open(path: &Path) -> Result<Self, RecordError> {
         Self::open_with(path, OFlags::empty())
     }
 
@@ -58,7 +60,7 @@ impl Directory {
     }
 
     /// A file's path, for messages.
-    pub(super) fn path_of(&self, name: &str) -> PathBuf {
+    pub(crate) fn path_of(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
 
@@ -76,7 +78,7 @@ impl Directory {
     }
 
     /// Opens a file to read it; `None` if it is absent.
-    pub(super) fn file(&self, name: &str) -> Result<Option<File>, RecordError> {
+    pub(crate) fn file(&self, name: &str) -> Result<Option<File>, RecordError> {
         match self.open_file(name, OFlags::RDONLY) {
             Err(RecordError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
                 Ok(None)
@@ -86,7 +88,7 @@ impl Directory {
     }
 
     /// Opens a file to write it, and makes it if it is absent.
-    pub(super) fn make_file(&self, name: &str) -> Result<File, RecordError> {
+    pub(crate) fn make_file(&self, name: &str) -> Result<File, RecordError> {
         self.open_file(name, OFlags::RDWR | OFlags::CREATE)
     }
 
@@ -104,7 +106,7 @@ impl Directory {
     }
 
     /// Bytes of a file; 0 if it is absent.
-    pub(super) fn length(&self, name: &str) -> Result<u64, RecordError> {
+    pub(crate) fn length(&self, name: &str) -> Result<u64, RecordError> {
         match rfs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(u64::try_from(stat.st_size).unwrap_or(0)),
             Err(Errno::NOENT) => Ok(0),
@@ -118,6 +120,12 @@ impl Directory {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(e) => Err(io_error("remove", &self.path.join(name), e.into())),
         }
+    }
+
+    /// Puts a file in another one's place.
+    pub(crate) fn replace(&self, new: &str, name: &str) -> Result<(), RecordError> {
+        let replaced = rfs::renameat(&self.fd, new, &self.fd, name);
+        replaced.map_err(|e| io_error("replace", &self.path.join(name), e.into()))
     }
 
     /// Makes this process the one that writes here.
@@ -142,6 +150,6 @@ impl Directory {
 }
 
 /// An error with the file that it is about.
-pub(super) fn io_error(what: &'static str, path: &Path, source: io::Error) -> RecordError {
+pub(crate) fn io_error(what: &'static str, path: &Path, source: io::Error) -> RecordError {
     RecordError::Io { what, path: path.to_owned(), source }
 }

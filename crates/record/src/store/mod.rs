@@ -31,8 +31,11 @@ mod today;
 mod writer;
 
 pub use condense::condensed;
+pub use directory::LOG;
+pub(crate) use directory::{Directory, io_error};
 pub use error::RecordError;
 pub use index::FORMAT;
+pub(crate) use limits::FRAMES_BEFORE_AGE;
 pub use limits::Limits;
 pub use reader::{Between, Damage, Recording};
 pub use writer::{Appended, Writer};

@@ -8,15 +8,11 @@ use super::condense::condensed;
 use super::day::Day;
 use super::directory::{Directory, Lock};
 use super::error::RecordError;
-use super::limits::{self, Limits};
+use super::limits::{self, FRAMES_BEFORE_AGE, Limits};
 use super::today::Today;
 
-/// A day goes for its age once the present one has so many frames (an hour of them). So a clock
-/// that is wrong for a moment, as at boot, removes nothing.
-const FRAMES_BEFORE_AGE: u64 = 720;
-
-/// How a frame was appended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How something was appended.
+#[derive(Debug)]
 #[must_use]
 pub enum Appended {
     /// As it should be.
@@ -27,6 +23,8 @@ pub enum Appended {
         /// Bytes of the present day.
         today_bytes: u64,
     },
+    /// What is beyond the limits could not be removed. This is tried again with the next one.
+    Unremoved(RecordError),
 }
 
 /// Appends frames to a recording. One process does so at a time.
@@ -60,11 +58,11 @@ impl Writer {
         Ok(Self { directory, _lock: lock, limits, today: None, kept: Kept::default() })
     }
 
-    /// Appends a frame, [`condensed`], to the files of its day.
+    /// Appends a frame, [`condensed`], to the files of its day. One that already is stays as it is.
     ///
     /// # Errors
     /// If it can't be written. The recording is then as it was before, and a later frame may be
-    /// written again. Also if days beyond the limits can't be removed; the frame is written then.
+    /// written again.
     pub fn append(&mut self, frame: &Frame) -> Result<Appended, RecordError> {
         let at_unix_ms = frame.at_unix_ms;
         let past = "the clock is past the year 9999";
@@ -79,7 +77,8 @@ impl Writer {
         };
         today.append(&condensed(frame.clone()))?;
         let (today_bytes, frames) = (today.bytes(), today.frames());
-        self.keep(day, today_bytes, frames >= FRAMES_BEFORE_AGE)
+        let kept = self.keep(day, today_bytes, frames >= FRAMES_BEFORE_AGE);
+        Ok(kept.unwrap_or_else(Appended::Unremoved))
     }
 
     /// Removes days beyond the limits.

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use floodwall_record::{Appended, Limits, Writer};
+use floodwall_record::{Appended, Limits, Recording, Writer};
 
 use super::{DAY_MS, MIDNIGHT_MS, frame};
 
@@ -52,6 +52,21 @@ fn a_clock_that_is_wrong_for_a_while_removes_nothing() {
 }
 
 #[test]
+fn a_frame_is_written_though_an_old_day_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut writer = Writer::open(dir.path(), Limits { days: 2, bytes: u64::MAX }).unwrap();
+    // Something that can't be removed as a file is.
+    fs::create_dir(dir.path().join("2026-11-20.frames")).unwrap();
+    let appended = append(&mut writer, 0, HOUR + 1);
+    let unremoved: Vec<_> =
+        appended.iter().filter(|a| matches!(a, Appended::Unremoved(_))).collect();
+    assert_eq!(unremoved.len(), 2, "{unremoved:?}");
+    let mut recording = Recording::open(dir.path()).unwrap();
+    let frames = recording.between(0, u64::MAX).filter(Result::is_ok);
+    assert_eq!(frames.count() as u64, HOUR + 1);
+}
+
+#[test]
 fn the_oldest_days_go_when_all_take_too_many_bytes() {
     let dir = tempfile::tempdir().unwrap();
     let open = |bytes| Writer::open(dir.path(), Limits { days: 9, bytes }).unwrap();
@@ -67,12 +82,12 @@ fn the_oldest_days_go_when_all_take_too_many_bytes() {
     let bytes = size("2026-11-28") + size("2026-11-29") + size("2026-11-30");
     let mut writer = open(bytes + 1);
     // One frame more than what three days take.
-    assert_eq!(append(&mut writer, 3, 1), [Appended::Within]);
+    assert!(matches!(append(&mut writer, 3, 1)[..], [Appended::Within]));
     assert_eq!(days(dir.path()), ["2026-11-29", "2026-11-30"]);
     let over = append(&mut writer, 5, 200);
     assert_eq!(days(dir.path()), ["2026-12-02"]);
-    assert_eq!(over[0], Appended::Within);
-    let told: Vec<&Appended> = over.iter().filter(|a| **a != Appended::Within).collect();
+    assert!(matches!(over[0], Appended::Within));
+    let told: Vec<_> = over.iter().filter(|a| !matches!(a, Appended::Within)).collect();
     assert!(matches!(told[..], [Appended::OverLimit { today_bytes }] if *today_bytes > bytes));
     assert!(size("2026-12-02") > bytes, "it is written on");
 }

@@ -1,12 +1,15 @@
 //! `floodwall record`: keeps what `watch` shows, for days.
 //!
 //! ```text
-//! Frames ─ a window ─▶ Frame ─┬▶ keeper's thread ─▶ daily files, stall log
-//!    ▲                        ├▶ outlets: metrics
-//!    └─ 1 s while a process ◀─┤
-//!       waits long, else 5 s  └▶ Detector ─▶ stall ─▶ outlets: metrics, command
-//!                                                  └▶ systemd's journal, else stderr
+//! Frames ─ a window ─▶ condensed ─▶ Frame ─┬▶ keeper's thread ─▶ daily files
+//!    ▲                                     ├▶ outlets: metrics
+//!    └─ 1 s while a process ◀──────────────┤
+//!       waits long, else 5 s               └▶ Watch ─▶ stall ─┬▶ outlets: metrics, command
+//!                                                            ├▶ systemd's journal, else stderr
+//!                                                            └▶ keeper's thread ─▶ stall log
 //! ```
+//!
+//! All of them get the frame as it is recorded, and one detector finds the stalls: so they agree.
 //!
 //! A second thread writes the files. A write may have to wait for the very disk that is flooded,
 //! and the recorder goes on looking meanwhile.
@@ -25,8 +28,8 @@ use floodwall_model::Bytes;
 use floodwall_model::frame::Frame;
 use floodwall_model::stall::Stall;
 use floodwall_model::units::parse_duration;
-use floodwall_record::Limits;
-use floodwall_record::stall::{Detector, Event, journal};
+use floodwall_record::stall::{Event, Watch, journal};
+use floodwall_record::{Limits, condensed};
 use floodwall_report::stalls::sentence;
 use jiff::tz::TimeZone;
 use rustix::process::Signal;
@@ -91,7 +94,8 @@ fn interval(text: &str) -> Result<Duration, String> {
 /// Runs the command.
 ///
 /// # Errors
-/// The directory can't be written, another recorder is there, the probe is lost.
+/// The directory can't be written, another recorder is there, the probe or the thread that writes is
+/// lost.
 pub(crate) fn run(args: &RecordArgs) -> anyhow::Result<Exit> {
     let stop = signals::stop_flag()?;
     if args.with_parent {
@@ -106,24 +110,28 @@ pub(crate) fn run(args: &RecordArgs) -> anyhow::Result<Exit> {
     let limits = Limits { days: args.keep_days, bytes: args.keep_size.0 };
     let mut keeper = Keeper::start(&args.dir, limits)?;
     let outlets = Outlets::open(&args.outlets, say)?;
-    let mut detector = Detector::new();
+    let mut watch = Watch::new();
     let root = SysRoot::live()?;
     let mut frames = Frames::open(&root)?;
     say(&format!("recording in '{}'", args.dir.display()));
     let mut since_wait = CALM;
-    loop {
-        let window = if since_wait < CALM { CLOSE.min(args.interval) } else { args.interval };
-        let Some(frame) = frames.next(window, &stop)? else { break };
-        since_wait = if waits(&frame) { Duration::ZERO } else { since_wait + window };
-        outlets.frame(&frame);
-        tell(&detector.frame(&frame), &outlets);
-        let said = keeper.keep(frame);
-        outlets.frames_lost(said.lost);
-        said.lines.iter().for_each(|line| say(line));
-    }
-    tell(&detector.finish(), &outlets);
-    keeper.finish().lines.iter().for_each(|line| say(line));
-    Ok(Exit::Done)
+    let mut record = || {
+        loop {
+            let window = if since_wait < CALM { CLOSE.min(args.interval) } else { args.interval };
+            let Some(frame) = frames.next(window, &stop)?.map(condensed) else { return Ok(()) };
+            since_wait = if waits(&frame) { Duration::ZERO } else { since_wait + window };
+            outlets.frame(&frame);
+            tell(&watch.frame(&frame), &outlets);
+            let said = keeper.keep(frame, &mut watch)?;
+            outlets.frames_lost(said.lost);
+            said.lines.iter().for_each(|line| say(line));
+        }
+    };
+    let ended: anyhow::Result<()> = record();
+    // However it ended: what waits is written, and the open stalls are logged.
+    tell(&watch.finish(), &outlets);
+    keeper.finish(watch.lines()).lines.iter().for_each(|line| say(line));
+    ended.map(|()| Exit::Done)
 }
 
 /// A line of the log.
