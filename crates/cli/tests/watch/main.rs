@@ -1,6 +1,6 @@
 //! `floodwall watch` and `record` behind the real kernel: who did what to which disk, held against
-//! fio's own figures; and the screen in a real terminal (tmux). What a machine lacks is reported as
-//! ignored, with the reason.
+//! fio's own figures and bpftrace's; and the screen in a real terminal (tmux). What a machine lacks
+//! is reported as ignored, with the reason.
 //!
 //! ```text
 //! loop devices ─ fio, dd … of known rates ─▶ floodwall record ─▶ frames ─┐
@@ -13,6 +13,7 @@ mod cost;
 mod latencies;
 mod pairs;
 mod recorder;
+mod requests;
 mod terminal;
 
 use floodwall_testing::process::Watchdog;
@@ -34,13 +35,17 @@ fn main() {
         std::process::exit(i32::from(done.is_err()));
     }
     let test = |test: &'static Test| {
-        let missing = || lacks(test.needs).or_else(|| (test.needs.contains(&"fio")).then(blind)?);
+        let needs = |program| test.needs.contains(&program);
+        let missing = move || {
+            let traced = || needs(requests::BPFTRACE).then(requests::blind)?;
+            lacks(test.needs).or_else(|| needs("fio").then(blind)?).or_else(traced)
+        };
         floodwall_testing::test(test.name, missing, || {
             let _watchdog = Watchdog::new(test.name, HANGS_S, || ());
             (test.body)()
         })
     };
-    let tests = [attribution::TESTS, latencies::TESTS, terminal::TESTS];
+    let tests = [attribution::TESTS, latencies::TESTS, requests::TESTS, terminal::TESTS];
     run_alone(tests.into_iter().flatten().map(test).collect())
 }
 
