@@ -1,5 +1,6 @@
 //! Exit statuses: what scripts may rely on.
 
+use std::io::ErrorKind;
 use std::process::ExitCode;
 
 use floodwall_bench::BenchError;
@@ -14,6 +15,7 @@ use floodwall_lab::LabError;
 use floodwall_load::{LoadError, UserError};
 use floodwall_model::scenario::ScenarioError;
 use floodwall_probe::ProbeError;
+use floodwall_record::RecordError;
 
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,9 +90,15 @@ impl Exit {
         if let Some(exit) = of_settings(error) {
             return exit;
         }
+        if let Some(RecordError::Io { source, .. }) = error.downcast_ref() {
+            return match source.kind() {
+                ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => Self::Missing,
+                _ => Self::Failed,
+            };
+        }
         match error.downcast_ref::<BenchError>() {
             Some(BenchError::Priority { source, .. })
-                if source.kind() == std::io::ErrorKind::PermissionDenied =>
+                if source.kind() == ErrorKind::PermissionDenied =>
             {
                 return Self::Missing;
             }
@@ -173,18 +181,26 @@ mod tests {
         let denied = JournalError::Io {
             what: "open",
             path: "/".into(),
-            source: std::io::ErrorKind::PermissionDenied.into(),
+            source: ErrorKind::PermissionDenied.into(),
         };
         assert_eq!(of(ApplyError::from(denied).into()), Exit::Missing);
         assert_eq!(of(JournalError::ReadOnly.into()), Exit::Failed);
         let kept = |source| PersistError::Io { what: "write", path: "/".into(), source };
-        assert_eq!(of(kept(std::io::ErrorKind::ReadOnlyFilesystem.into()).into()), Exit::Missing);
-        assert_eq!(of(kept(std::io::ErrorKind::StorageFull.into()).into()), Exit::Failed);
+        assert_eq!(of(kept(ErrorKind::ReadOnlyFilesystem.into()).into()), Exit::Missing);
+        assert_eq!(of(kept(ErrorKind::StorageFull.into()).into()), Exit::Failed);
         assert_eq!(of(PersistError::NoUdev.into()), Exit::Missing);
         assert_eq!(of(PersistError::Held.into()), Exit::Failed);
         assert_eq!(of(PersistError::NoDirectory("/etc".into()).into()), Exit::Usage);
         assert_eq!(of(ProbeError::NoTracepoints.into()), Exit::Missing);
-        let poll = ProbeError::Poll(std::io::ErrorKind::Other.into());
+        let recorded = |kind: ErrorKind| RecordError::Io {
+            what: "open",
+            path: "/".into(),
+            source: kind.into(),
+        };
+        assert_eq!(of(recorded(ErrorKind::PermissionDenied).into()), Exit::Missing);
+        assert_eq!(of(recorded(ErrorKind::ReadOnlyFilesystem).into()), Exit::Missing);
+        assert_eq!(of(recorded(ErrorKind::StorageFull).into()), Exit::Failed);
+        let poll = ProbeError::Poll(ErrorKind::Other.into());
         assert_eq!(of(poll.into()), Exit::Failed);
         assert_eq!(of(UserError::Unknown(String::new()).into()), Exit::Usage);
         assert_eq!(of(UserError::NotRoot(String::new()).into()), Exit::Missing);
