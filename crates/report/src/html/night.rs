@@ -196,8 +196,8 @@ fn minute(out: &mut String, night: &Night<'_>) {
         out.push_str("<p>Its frames are missing.</p>\n");
         return;
     }
-    let caption = "Each row is a window of the recorder. Bytes dirtied are a second's, of the \
-        process that dirtied most.";
+    let caption = "Each row is a window of the recorder. DIRTIED is the rate of the process that \
+        dirtied most.";
     let columns = night::COLUMNS.map(|column| column.title.to_lowercase());
     let rows: Vec<Vec<Cell>> = minute
         .moments
