@@ -53,7 +53,7 @@ pub(crate) fn key(state: &mut State, key: KeyEvent) -> Option<Command> {
             None
         }
         KeyCode::Char(' ') => {
-            pause(state, !state.shown.is_paused);
+            pause(state);
             None
         }
         KeyCode::Char('t') => step(state, 1),
@@ -90,21 +90,22 @@ pub(crate) fn key(state: &mut State, key: KeyEvent) -> Option<Command> {
     }
 }
 
-fn pause(state: &mut State, is_paused: bool) {
-    state.shown.is_paused = is_paused;
-    // What a replay shows is what it was given: nothing is kept for later.
-    match is_paused && state.options.mode != Mode::Replay {
+/// Stops the screen, or has it go on.
+fn pause(state: &mut State) {
+    if state.options.mode == Mode::Replay {
+        let text = "a recording stands still: t, T and b move in it";
+        state.shown.message = Some(text.to_owned());
+        return;
+    }
+    state.shown.is_paused = !state.shown.is_paused;
+    match state.shown.is_paused {
         true => state.history.pause(),
         false => state.history.resume(),
     }
 }
 
-/// A step stops a replay, so that the frame can be looked at.
 fn step(state: &mut State, frames: i32) -> Option<Command> {
-    is_replay(state).then(|| {
-        pause(state, true);
-        Command::Step(frames)
-    })
+    is_replay(state).then_some(Command::Step(frames))
 }
 
 fn is_replay(state: &mut State) -> bool {

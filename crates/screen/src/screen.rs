@@ -33,13 +33,6 @@ impl Screen {
         self.state.history.replace(frames);
     }
 
-    /// Whether the user has stopped the screen. A replay does not go on by itself meanwhile. A step
-    /// stops it, too.
-    #[must_use]
-    pub fn is_paused(&self) -> bool {
-        self.state.shown.is_paused
-    }
-
     /// Shows a line until the next key: a command's result, an error, a recording's end.
     pub fn say(&mut self, text: String) {
         self.state.shown.message = Some(printable(&text).into_owned());

@@ -38,10 +38,19 @@ pub struct Options {
     pub zone: TimeZone,
     /// Where the frames come from.
     pub mode: Mode,
-    /// Show this disk alone, by the kernel's name.
+    /// Show this disk alone: the kernel's name, or the number (`8:0`).
     pub device: Option<String>,
     /// Whether the user is root: only root can take the actions.
     pub is_root: bool,
+}
+
+impl Options {
+    /// The name that the disk which is shown alone has in a frame.
+    pub(crate) fn device_in<'a>(&'a self, frame: &'a Frame) -> Option<&'a str> {
+        let device = self.device.as_deref()?;
+        let found = frame.disks.iter().find(|disk| disk.name == device || disk.id == device);
+        Some(found.map_or(device, |disk| &disk.name))
+    }
 }
 
 /// A table of the main view.
@@ -206,7 +215,7 @@ impl<'a> Lists<'a> {
         filter: &'a Filter,
     ) -> Option<Self> {
         let frame = history.shown()?;
-        let scope = Scope { device: options.device.as_deref(), filter };
+        let scope = Scope { device: options.device_in(frame), filter };
         Some(Self { scope, history, frame })
     }
 

@@ -63,7 +63,7 @@ pub(super) fn draw(
         (..100, _) | (_, TALL..) => 3,
         _ => 2,
     };
-    let device = options.device.as_deref();
+    let device = options.device_in(frame);
     let words = sentence::of_machine(frame, device, look);
     parts::sentence(buffer, take(&mut area, rows), look, words);
     facts(buffer, take(&mut area, 1), look, &machine(frame));

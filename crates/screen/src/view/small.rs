@@ -20,7 +20,7 @@ pub(super) fn draw(state: &State, buffer: &mut Buffer, mut area: Rect, least: (u
     put(buffer, last, look, &text, look.warning());
     match state.history.shown() {
         Some(frame) => {
-            let words = sentence::of_machine(frame, options.device.as_deref(), look);
+            let words = sentence::of_machine(frame, options.device_in(frame), look);
             parts::sentence(buffer, area, look, words);
         }
         None => {

@@ -116,13 +116,11 @@ fn keys(options: &Options, shown: &Shown, buffer: &mut Buffer, area: Rect) {
             Mode::Replay => keys.extend([("t", "next"), ("T", "before"), ("b", "jump")]),
             Mode::Simulated => {}
         }
-        keys.extend([
-            ("q", "quit"),
-            ("/", "filter"),
-            ("S", "sort"),
-            ("space", "pause"),
-            ("Tab", "next table"),
-        ]);
+        keys.extend([("q", "quit"), ("/", "filter"), ("S", "sort")]);
+        if options.mode != Mode::Replay {
+            keys.push(("space", "pause"));
+        }
+        keys.push(("Tab", "next table"));
     }
     let look = options.look;
     let mut line = Line::default();

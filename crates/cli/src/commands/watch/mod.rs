@@ -28,6 +28,7 @@ use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use crate::commands::record::DIRECTORY;
 use crate::exit::{Exit, UsageError};
 use crate::signals;
+use actions::Runner;
 use source::{Next, Source};
 use terminal::Terminal;
 
@@ -39,7 +40,7 @@ const PATIENCE: Duration = Duration::from_millis(50);
 /// The same until the first frame is there.
 const IMPATIENCE: Duration = Duration::from_millis(10);
 
-/// Watch on a screen who waits for which disk, who floods it, and what the guard does
+/// Show each disk's waiting and flooding processes, and the guard
 ///
 /// A line a disk: how fast it drains, what waits for it and how long that takes. Below, the
 /// processes that wait and those that flood, with their unit, container or pod. Enter shows more of
@@ -62,8 +63,8 @@ pub(crate) struct WatchArgs {
     /// Show the recording in /var/log/floodwall instead of the machine as it is
     #[arg(long, conflicts_with = "sim")]
     replay: bool,
-    /// Show the recording in this directory
-    #[arg(long, value_name = "DIR", conflicts_with = "sim")]
+    /// Show the recording in this directory, or by a day's file in it (2026-11-27.frames) that day
+    #[arg(long, value_name = "PATH", conflicts_with = "sim")]
     from: Option<PathBuf>,
     /// Begin a recording at this moment: 03:10, '2026-11-26 03:10', '10 minutes ago'
     #[arg(short, long, value_name = "MOMENT", conflicts_with = "sim")]
@@ -104,15 +105,22 @@ pub(crate) fn run(args: &WatchArgs) -> anyhow::Result<Exit> {
     } else {
         (Mode::Live, Box::new(live::Live::start(args.interval, &stop)))
     };
-    let device = args.device.as_deref().map(live::disk_name).transpose()?;
+    let device = match (args.device.as_deref(), mode) {
+        // Frames tell which disks there were, also if they are of another machine.
+        (Some(device), Mode::Replay) => {
+            Some(device.strip_prefix("/dev/").unwrap_or(device).to_owned())
+        }
+        (device, _) => device.map(live::disk_name).transpose()?,
+    };
     let is_root = rustix::process::geteuid().is_root();
     let mut screen = Screen::new(Options { look: terminal::look(), zone, mode, device, is_root });
     let mut terminal = Terminal::open()?;
     terminal::end_anyway(&stop);
     terminal.draw(&mut screen)?;
+    let mut runner = Runner::default();
     let mut patience = IMPATIENCE;
     while !stop.load(Ordering::Relaxed) {
-        let mut is_changed = false;
+        let mut is_changed = runner.look(&mut screen);
         match source.next() {
             Next::Frame(frame) => {
                 screen.push(*frame);
@@ -137,7 +145,8 @@ pub(crate) fn run(args: &WatchArgs) -> anyhow::Result<Exit> {
                 Event::Key(key) if key.kind != KeyEventKind::Release => match screen.key(key) {
                     Some(Command::Quit) => break,
                     Some(command) => {
-                        actions::act(command, &mut screen, source.as_mut(), &mut terminal)?;
+                        let source = source.as_mut();
+                        actions::act(command, &mut screen, source, &mut runner, &mut terminal)?;
                     }
                     None => {}
                 },
@@ -145,7 +154,6 @@ pub(crate) fn run(args: &WatchArgs) -> anyhow::Result<Exit> {
                 _ => {}
             }
         }
-        source.pause(screen.is_paused());
         if terminal.was_stopped() {
             terminal.again()?;
             is_changed = true;
@@ -155,5 +163,6 @@ pub(crate) fn run(args: &WatchArgs) -> anyhow::Result<Exit> {
         }
     }
     drop(terminal);
+    runner.finish();
     Ok(Exit::Done)
 }

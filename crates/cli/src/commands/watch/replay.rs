@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use floodwall_model::counts::whole;
 use floodwall_model::frame::Frame;
 use floodwall_record::{RecordError, Recording, moment};
 use jiff::Zoned;
@@ -23,6 +24,8 @@ pub(super) struct Replay {
     zone: TimeZone,
     /// What is to be shown first.
     first: Option<Next>,
+    /// The damaged frames that the user knows of, of both readers.
+    told: u64,
 }
 
 impl Replay {
@@ -40,6 +43,7 @@ impl Replay {
             history: Recording::open(directory)?,
             zone: zone.clone(),
             first: None,
+            told: 0,
         };
         let found = match begin {
             Some(text) => {
@@ -75,6 +79,17 @@ impl Replay {
         }
         frames.push(frame);
         Ok(frames)
+    }
+
+    /// What is to be said of damaged frames, if more were met: they are left out.
+    fn damage(&mut self) -> Option<String> {
+        let both = [self.recording.damage(), self.history.damage()];
+        let met = both.iter().map(|damage| damage.frames).sum();
+        let is_more = met > std::mem::replace(&mut self.told, met);
+        // Both readers may have met the same ones.
+        let most = both.into_iter().max_by_key(|damage| damage.frames)?;
+        let lost = whole(most.frames);
+        is_more.then(|| format!("frames that can't be read: {lost} ({})", most.why))
     }
 
     fn stepped(&mut self, by: i32) -> Result<Next, RecordError> {
@@ -123,7 +138,7 @@ fn said(next: Result<Next, RecordError>) -> Next {
 
 impl Source for Replay {
     fn next(&mut self) -> Next {
-        self.first.take().unwrap_or(Next::Nothing)
+        self.first.take().or_else(|| self.damage().map(Next::Say)).unwrap_or(Next::Nothing)
     }
 
     fn step(&mut self, by: i32) -> Next {
@@ -135,5 +150,35 @@ impl Source for Replay {
             Ok(at) => said(self.jumped(at)),
             Err(why) => Next::Say(why),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::FileExt;
+
+    use floodwall_record::{Limits, Writer};
+
+    use super::*;
+
+    #[test]
+    fn damaged_frames_are_said_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut writer = Writer::open(dir.path(), Limits::default()).unwrap();
+        let day = dir.path().join("2026-11-18.frames");
+        for second in 0..3 {
+            let at_unix_ms = 1_795_000_000_000 + second * 1_000;
+            let _ = writer.append(&Frame { at_unix_ms, ..Frame::default() }).unwrap();
+        }
+        let end = fs::metadata(&day).unwrap().len();
+        let file = fs::OpenOptions::new().write(true).open(&day).unwrap();
+        file.write_all_at(&[0xff; 4], end - 8).unwrap();
+        let mut replay = Replay::open(dir.path(), None, &TimeZone::UTC).unwrap();
+        let Next::Frames(frames) = replay.next() else { panic!("no frame is shown") };
+        assert_eq!(frames.len(), 2);
+        let Next::Say(said) = replay.next() else { panic!("nothing is said") };
+        assert!(said.starts_with("frames that can't be read: 1 ("), "{said}");
+        assert!(matches!(replay.next(), Next::Nothing));
     }
 }

@@ -16,7 +16,7 @@ use crate::exit::UsageError;
 
 /// A commit that takes longer beside a flood is a stall (as in host's diagnosis).
 const LONG: Duration = Duration::from_millis(50);
-/// Who dirties this share of what the disk drains floods it.
+/// A process that dirties this share of the drain rate is a flood.
 const FLOODS: f64 = 0.25;
 /// A machine that was stopped (Ctrl-Z) goes on where it was.
 const LONGEST_STEP: Duration = Duration::from_secs(2);

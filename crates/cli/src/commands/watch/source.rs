@@ -32,9 +32,4 @@ pub(super) trait Source {
         let _ = moment;
         Next::Say("b jumps in a recording: floodwall watch --replay".to_owned())
     }
-
-    /// Whether a recording stands still.
-    fn pause(&mut self, is_paused: bool) {
-        let _ = is_paused;
-    }
 }
