@@ -13,7 +13,8 @@ pub(crate) const FRAMES_BEFORE_AGE: u64 = 720;
 pub struct Limits {
     /// Days before the present one; 0 keeps the present one alone.
     pub days: u32,
-    /// Bytes of all files together. The present day stays even if it alone is larger.
+    /// Bytes of all files together. The present day and the stall log stay even if they alone are
+    /// larger.
     pub bytes: u64,
 }
 
@@ -25,6 +26,7 @@ impl Default for Limits {
 }
 
 /// Removes days that are beyond the limits; the bytes of those that stay, without the present one.
+/// `today_bytes` are those of the present one and of the stall log.
 pub(super) fn enforce(
     directory: &Directory,
     limits: Limits,

@@ -6,7 +6,7 @@ use floodwall_model::frame::Frame;
 
 use super::condense::condensed;
 use super::day::Day;
-use super::directory::{Directory, Lock};
+use super::directory::{Directory, LOG, Lock};
 use super::error::RecordError;
 use super::limits::{self, FRAMES_BEFORE_AGE, Limits};
 use super::today::Today;
@@ -17,10 +17,10 @@ use super::today::Today;
 pub enum Appended {
     /// As it should be.
     Within,
-    /// The present day alone takes more bytes than are allowed. This is told once a day, and the
-    /// frames after it are appended as well: an unrecorded stall costs more than the bytes.
+    /// The present day and the stall log take more bytes than are allowed. This is told once a day,
+    /// and the frames after it are appended as well: an unrecorded stall costs more than the bytes.
     OverLimit {
-        /// Bytes of the present day.
+        /// Bytes of both.
         today_bytes: u64,
     },
     /// What is beyond the limits could not be removed. This is tried again with the next one.
@@ -83,6 +83,7 @@ impl Writer {
 
     /// Removes days beyond the limits.
     fn keep(&mut self, day: Day, bytes: u64, may_age: bool) -> Result<Appended, RecordError> {
+        let bytes = bytes.saturating_add(self.directory.length(LOG)?);
         let kept = &mut self.kept;
         let is_within = kept
             .others_bytes

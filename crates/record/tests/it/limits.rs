@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use floodwall_record::stall::LOG;
 use floodwall_record::{Appended, Limits, Recording, Writer};
 
 use super::{DAY_MS, MIDNIGHT_MS, frame};
@@ -90,4 +91,18 @@ fn the_oldest_days_go_when_all_take_too_many_bytes() {
     let told: Vec<_> = over.iter().filter(|a| !matches!(a, Appended::Within)).collect();
     assert!(matches!(told[..], [Appended::OverLimit { today_bytes }] if *today_bytes > bytes));
     assert!(size("2026-12-02") > bytes, "it is written on");
+}
+
+#[test]
+fn the_stall_log_counts() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut writer = Writer::open(dir.path(), Limits { days: 9, bytes: 1_000_000 }).unwrap();
+    for day in 0..3 {
+        append(&mut writer, day, 1);
+    }
+    assert_eq!(days(dir.path()).len(), 3);
+    fs::write(dir.path().join(LOG), vec![b'\n'; 1_000_000]).unwrap();
+    let over = append(&mut writer, 2, 2);
+    assert!(matches!(over[..], [Appended::OverLimit { .. }, Appended::Within]), "{over:?}");
+    assert_eq!(days(dir.path()), ["2026-11-29"]);
 }

@@ -152,7 +152,7 @@ impl Failing {
             Ok(Appended::Unremoved(error)) => (!std::mem::replace(&mut self.is_unremoved, true))
                 .then(|| format!("what is beyond the limits stays: {}", chain(&error))),
             Ok(Appended::OverLimit { today_bytes }) => Some(format!(
-                "this day alone takes {}, which is more than is to be kept",
+                "this day and the stall log take {}, which is more than is to be kept",
                 Bytes(today_bytes)
             )),
             Ok(Appended::Within) => {

@@ -94,8 +94,8 @@ fn interval(text: &str) -> Result<Duration, String> {
 /// Runs the command.
 ///
 /// # Errors
-/// The directory can't be written, another recorder is there, the probe or the thread that writes is
-/// lost.
+/// The directory can't be written, another recorder is there, the probe is lost, or the thread that
+/// writes is.
 pub(crate) fn run(args: &RecordArgs) -> anyhow::Result<Exit> {
     let stop = signals::stop_flag()?;
     if args.with_parent {
