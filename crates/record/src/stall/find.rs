@@ -19,12 +19,13 @@ use super::detector::{Detector, Event, QUIET_MS};
 use super::log::{self, Logged};
 use crate::store::{RecordError, Recording};
 
-/// Frames are read from so long before the time that was asked for to so long after it, in
+/// Frames are read from this long before the requested time until this long after it, in
 /// milliseconds. A wait that is seen late may have begun in that time. Where a stall goes on at an
 /// end, they are read from longer before, or further.
 const MARGIN_MS: u64 = 600_000;
 
-/// Stalls of the log that ended so long ago, in milliseconds, bound no later one.
+/// Logged stalls that ended earlier than this before the requested time are not read, in
+/// milliseconds.
 const REACH_MS: u64 = 86_400_000;
 
 /// The stalls of a time.
@@ -112,33 +113,36 @@ fn in_frames(
     let mut margin_ms = MARGIN_MS;
     loop {
         let from_ms = asked.start.saturating_sub(margin_ms).max(gap.start);
+        let to_ms = asked.end.saturating_add(margin_ms).min(gap.end);
         let before = logged.stalls.iter().filter(|stall| stall.ended_unix_ms <= gap.start);
-        let found = detect(recording, Detector::after(before), from_ms..gap.end, asked.end)?;
+        let found = detect(recording, Detector::after(before), from_ms..to_ms)?;
         // A stall that goes on at the beginning has begun before.
-        let is_cut = |stall: &Stall| stall.began_unix_ms <= from_ms + QUIET_MS;
-        if from_ms == gap.start || !found.iter().any(is_cut) {
+        let has_begun = |stall: &Stall| stall.began_unix_ms <= from_ms + QUIET_MS;
+        // Of one that ended well before the last frame, the end is known.
+        let goes_on = |stall: &Stall| {
+            stall.began_unix_ms < asked.end
+                && stall.ended_unix_ms.saturating_add(MARGIN_MS / 2) > to_ms
+        };
+        let is_cut = |stall: &Stall| {
+            (from_ms > gap.start && has_begun(stall)) || (to_ms < gap.end && goes_on(stall))
+        };
+        if !found.iter().any(is_cut) {
             return Ok(found);
         }
         margin_ms = margin_ms.saturating_mul(8);
     }
 }
 
-/// The stalls in frames after the beginning of a time and up to its end, but not beyond a moment
-/// after which no victim is seen.
+/// The stalls in frames after the beginning of a time and up to its end. All of these frames are
+/// looked for: a clock that was set back put some of them behind later ones.
 fn detect(
     recording: &mut Recording,
     mut detector: Detector,
     time: Range<u64>,
-    until_ms: u64,
 ) -> Result<Vec<Stall>, RecordError> {
     let mut events = Vec::new();
     for frame in recording.between(time.start.saturating_add(1), time.end.saturating_add(1)) {
-        let frame = frame?;
-        let is_past = frame.at_unix_ms >= until_ms.saturating_add(MARGIN_MS);
-        if is_past && detector.is_quiet() {
-            break;
-        }
-        events.extend(detector.frame(&frame));
+        events.extend(detector.frame(&frame?));
     }
     events.extend(detector.finish());
     let ended = events.into_iter().filter_map(|event| match event {

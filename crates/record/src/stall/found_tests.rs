@@ -146,6 +146,18 @@ fn a_stall_is_told_whole_and_alike_whatever_time_is_asked_for() {
 }
 
 #[test]
+fn a_stall_after_a_clock_was_set_back_is_found() {
+    let dir = tempfile::tempdir().unwrap();
+    // An hour of nothing; then the clock goes back to its beginning, and a process waits.
+    let hour = frames(&quiet(3_600).collect::<Vec<_>>());
+    let waits = frames(&quiet(60).chain(waiting(1..20)).chain(quiet(5)).collect::<Vec<_>>());
+    record(dir.path(), &[hour, waits].concat(), true);
+    fs::remove_file(dir.path().join(LOG)).unwrap();
+    let found = find(dir.path(), NIGHT_MS, NIGHT_MS + 120_000).unwrap();
+    assert_eq!(times(&found.stalls), [(60, 79)]);
+}
+
+#[test]
 fn an_hour_without_stalls_is_not_read_again() {
     let dir = tempfile::tempdir().unwrap();
     record(dir.path(), &frames(&quiet(3_700).collect::<Vec<_>>()), true);
