@@ -5,7 +5,7 @@
 //! without `_total`, and a type `info` makes the old parser refuse the whole file.
 
 use std::fmt::Write as _;
-use std::fs::Permissions;
+use std::fs::{self, OpenOptions, Permissions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -28,26 +28,27 @@ pub struct TextfileError {
 
 /// Replaces a file by an exposition in OpenMetrics' text format, converted. A reader sees the old
 /// file or the new one, never a part. Nothing is synced: after a crash the next one replaces it.
+/// Until then the new one has a fixed name, so that one that a kill has left goes as well.
 ///
 /// # Errors
 /// If the directory does not take a file.
 pub fn write(path: &Path, exposition: &str) -> Result<(), TextfileError> {
-    let directory = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
     let replace = || -> io::Result<()> {
         // The collector leaves out names that don't end in .prom.
-        let mut file = tempfile::Builder::new()
-            .prefix(".floodwall-")
-            .suffix(".tmp")
-            .permissions(Permissions::from_mode(MODE))
-            .tempfile_in(directory)?;
-        file.write_all(converted(exposition).as_bytes())?;
-        // A umask has no say in what another user has to read.
-        file.as_file().set_permissions(Permissions::from_mode(MODE))?;
-        file.persist(path)?;
-        Ok(())
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let new = path.with_file_name(format!(".{name}.tmp"));
+        match fs::remove_file(&new) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+            _ => {}
+        }
+        // Only a file that this call makes is written: no link is followed.
+        let mut file = OpenOptions::new().write(true).create_new(true).open(&new)?;
+        let written = file
+            .write_all(converted(exposition).as_bytes())
+            // A umask has no say in what another user has to read.
+            .and_then(|()| file.set_permissions(Permissions::from_mode(MODE)))
+            .and_then(|()| fs::rename(&new, path));
+        written.inspect_err(|_| drop(fs::remove_file(&new)))
     };
     replace().map_err(|source| TextfileError { path: path.to_owned(), source })
 }
@@ -81,7 +82,7 @@ fn converted(exposition: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::os::unix::fs::symlink;
 
     use super::*;
 
@@ -111,6 +112,16 @@ mod tests {
         assert_eq!(fs::read_to_string(&path).unwrap(), "a 1\n");
         assert_eq!(io::read_to_string(held).unwrap(), "old", "a reader keeps what it opened");
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o644);
+        // What a kill leaves, and what another user may put there.
+        let new = dir.path().join(".floodwall.prom.tmp");
+        fs::write(&new, "half").unwrap();
+        write(&path, "b 1\n# EOF\n").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "b 1\n");
+        let elsewhere = dir.path().join("elsewhere");
+        symlink(&elsewhere, &new).unwrap();
+        write(&path, "c 1\n# EOF\n").unwrap();
+        assert!(!elsewhere.exists(), "a link is not followed");
+        assert!(path.symlink_metadata().unwrap().is_file());
         let names: Vec<_> = fs::read_dir(dir.path()).unwrap().collect();
         assert_eq!(names.len(), 1, "{names:?}");
     }

@@ -8,7 +8,7 @@
 //!   other                          └───────── retired ── an hour, or five minutes ─▶ dropped
 //! ```
 //!
-//! A workload's weight is the share of a second a second that it costs: time waited, and time that
+//! A workload's weight is the seconds that it costs in each second: time waited, and time that
 //! its dirtied bytes take to write. It halves every minute in which the workload does nothing.
 //! Victims and floods are heavier than all others. As many may be retired as have places. With so
 //! many, each is retired for five minutes, and none is displaced before another one is dropped.
@@ -102,7 +102,7 @@ impl Places {
         self.retired.retain(|_, retired| at_ms - retired.since_ms < kept_ms);
     }
 
-    /// Adds what a stall that is over has cost or been given by a workload.
+    /// Adds a workload's waits or dirtied bytes of a finished stall.
     pub(super) fn stall(&mut self, label: String, at_ms: u64, counts: &Counts) {
         match self.retired.get_mut(&label) {
             Some(retired) => retired.counts.add(counts),
