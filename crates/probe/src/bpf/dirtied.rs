@@ -6,7 +6,7 @@ use aya::Ebpf;
 use aya::maps::{HashMap as Map, MapData, PerCpuArray, PerCpuValues};
 
 use super::layout::{device_id, u32_at, u64_at};
-use super::{map, take_each};
+use super::maps::{map, take_each};
 use crate::error::ProbeError;
 use crate::files::OpenFiles;
 use crate::hash::Fast;

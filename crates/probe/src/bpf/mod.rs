@@ -16,6 +16,7 @@ mod counts;
 mod dirtied;
 mod error;
 mod layout;
+mod maps;
 mod programs;
 
 use std::collections::{BTreeMap, HashMap};
@@ -38,7 +39,8 @@ use attached::Attached;
 use counts::{Processes, pending_of, read_of, requests_of, use_of};
 use dirtied::DirtiedMaps;
 use error::{failed, refused};
-use layout::{CONTROL, DEVICE, DEVICE_KEY, OUTSTANDING, PENDING, USE, USE_KEY, u32_at, u64_at};
+use layout::{CONTROL, DEVICE, DEVICE_KEY, OUTSTANDING, PENDING, USE, USE_KEY, u64_at};
+use maps::{map, take_each};
 use programs::{DIRTIED, NEEDED, is_for_writes, unseen};
 
 /// What clang made of `probe.bpf.c`; for little-endian machines.
@@ -326,30 +328,5 @@ fn give_back_memory() {
     // SAFETY: it takes no pointer and frees nothing that is in use.
     unsafe {
         libc::malloc_trim(0);
-    }
-}
-
-fn map<M: TryFrom<aya::maps::Map, Error = aya::maps::MapError>>(
-    programs: &mut Ebpf,
-    name: &str,
-) -> Result<M, ProbeError> {
-    let map = programs.take_map(name).ok_or_else(|| refused(format!("{name}: no such map")))?;
-    M::try_from(map).map_err(|e| failed(name, &e))
-}
-
-/// Removes all of a set's entries and hands them over, one after another: together they may be
-/// 17 MB.
-fn take_each<const K: usize, const V: usize>(
-    map: &mut Map<MapData, [u8; K], [u8; V]>,
-    epoch: u32,
-    mut each: impl FnMut(&[u8; K], &[u8; V]),
-) {
-    let keys = map.keys().filter_map(Result::ok).filter(|key| u32_at(key, 0) == Some(epoch));
-    for key in keys.collect::<Vec<_>>() {
-        if let Ok(value) = map.get(&key, 0)
-            && map.remove(&key).is_ok()
-        {
-            each(&key, &value);
-        }
     }
 }
