@@ -40,14 +40,17 @@ pub struct Found {
     pub damaged: u64,
 }
 
-/// The stalls that overlap a time, in milliseconds since 1970.
+/// The stalls that overlap a time, in milliseconds since 1970, of the recording at a path
+/// ([`Recording::open`]).
 ///
 /// # Errors
 /// If the recording or its log can't be read.
-pub fn find(directory: &Path, from_ms: u64, to_ms: u64) -> Result<Found, RecordError> {
-    let mut recording = Recording::open(directory)?;
+pub fn find(path: &Path, from_ms: u64, to_ms: u64) -> Result<Found, RecordError> {
+    let mut recording = Recording::open(path)?;
+    let opened = recording.moments();
+    let (from_ms, to_ms) = (from_ms.max(opened.start), to_ms.min(opened.end));
     let frames = recording.span()?;
-    let logged = log::read(directory, from_ms.saturating_sub(REACH_MS))?;
+    let logged = log::read(recording.directory(), from_ms.saturating_sub(REACH_MS))?;
     let mut stalls = logged.stalls.clone();
     if let Some((first_ms, last_ms)) = frames {
         let asked = from_ms..to_ms;
@@ -59,8 +62,10 @@ pub fn find(directory: &Path, from_ms: u64, to_ms: u64) -> Result<Found, RecordE
     stalls.retain(|stall| stall.ended_unix_ms >= from_ms && stall.began_unix_ms < to_ms);
     stalls.sort_by(|a, b| (a.began_unix_ms, &a.disk).cmp(&(b.began_unix_ms, &b.disk)));
     let watched = logged.watched.iter().map(|time| (time.start.saturating_add(1), time.end));
-    let all = watched.chain(frames).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
-    Ok(Found { stalls, known: all, damaged: recording.damage().frames + logged.damaged })
+    let of_opened = |(from, to): (u64, u64)| (from.max(opened.start), to.min(opened.end - 1));
+    let known = watched.chain(frames).map(of_opened).filter(|(from, to)| from <= to);
+    let known = known.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+    Ok(Found { stalls, known, damaged: recording.damage().frames + logged.damaged })
 }
 
 /// Adds a stall of frames to those of the log, which come first.

@@ -1,6 +1,7 @@
 //! A day of UTC, and the names of its two files.
 
 use std::fmt;
+use std::ops::Range;
 
 use jiff::Timestamp;
 use jiff::civil::Date;
@@ -27,6 +28,16 @@ impl Day {
         let day = Self(name.split_once('.')?.0.parse().ok()?);
         // A date has other spellings too (`20261127`).
         (day.index() == name || day.frames() == name).then_some(day)
+    }
+
+    /// Its moments, in milliseconds since 1970.
+    pub(super) fn moments(self) -> Range<u64> {
+        let midnight = |date: Date| {
+            let moment = date.to_zoned(TimeZone::UTC).ok()?.timestamp();
+            u64::try_from(moment.as_millisecond()).ok()
+        };
+        let end = self.0.tomorrow().ok().and_then(midnight);
+        midnight(self.0).unwrap_or(0)..end.unwrap_or(u64::MAX)
     }
 
     /// The file of its frames.
@@ -65,6 +76,9 @@ mod tests {
         assert_eq!(Day::of(midnight_ms).unwrap().days_since(before), 1);
         assert_eq!(Day::of(0).unwrap().to_string(), "1970-01-01");
         assert_eq!(Day::of(u64::MAX), None);
+        let day = Day::of(midnight_ms).unwrap();
+        assert_eq!(day.moments(), midnight_ms..midnight_ms + 86_400_000);
+        assert_eq!(Day::of_any(u64::MAX).moments().end, u64::MAX);
     }
 
     #[test]

@@ -22,6 +22,14 @@ pub enum RecordError {
     #[error("there is no recording in '{}': no such directory; start 'floodwall record', or name \
         another directory", .0.display())]
     NoDirectory(PathBuf),
+    /// A file that is none of a recording's days.
+    #[error("'{}' is no recording; name a recording's directory, or a file of one of its days \
+        (2026-11-27.frames)", .0.display())]
+    OtherFile(PathBuf),
+    /// One of a day's two files is absent.
+    #[error("there is no '{}'; a day of a recording is two files in one directory, DAY.frames and \
+        DAY.index", .0.display())]
+    NoDay(PathBuf),
     /// A recorder does not follow a symbolic link to its directory.
     #[error("'{}' is a symbolic link; name the directory that it leads to", .0.display())]
     Link(PathBuf),

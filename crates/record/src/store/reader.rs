@@ -8,7 +8,9 @@
 //! The order is that of the files. A clock that is set back makes moments go back in it.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::ffi::OsStr;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
 
 use floodwall_model::frame::Frame;
 
@@ -30,6 +32,9 @@ pub struct Damage {
 /// A recording that is read.
 pub struct Recording {
     directory: Directory,
+    path: PathBuf,
+    /// No other day is read.
+    only: Option<Day>,
     open: Option<OpenDay>,
     place: Place,
     damaged: BTreeSet<(Day, usize)>,
@@ -47,20 +52,45 @@ struct Place {
 }
 
 impl Recording {
-    /// Opens the recording in a directory. It may be empty.
+    /// Opens the recording in a directory, which may be empty. The path of a day's file stands for
+    /// this day alone of the recording that it is in.
     ///
     /// # Errors
-    /// [`RecordError::NoDirectory`], or that it can't be opened.
-    pub fn open(directory: &Path) -> Result<Self, RecordError> {
-        let directory = Directory::open(directory)?;
+    /// [`RecordError::NoDirectory`], [`RecordError::OtherFile`], [`RecordError::NoDay`], or that it
+    /// can't be opened.
+    pub fn open(path: &Path) -> Result<Self, RecordError> {
+        let only = day_of(path)?;
+        let path = if only.is_some() { path.parent().unwrap_or(path) } else { path };
+        // The directory of a bare name.
+        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        let directory = Directory::open(path)?;
+        for name in only.iter().flat_map(|day| [day.frames(), day.index()]) {
+            if directory.file(&name)?.is_none() {
+                return Err(RecordError::NoDay(directory.path_of(&name)));
+            }
+        }
         Ok(Self {
             directory,
+            path: path.to_owned(),
+            only,
             open: None,
             place: Place { day: Day::of_any(0), at: 0, is_on: false },
             damaged: BTreeSet::new(),
             why: "",
             refused: BTreeSet::new(),
         })
+    }
+
+    /// The directory that it is in.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        &self.path
+    }
+
+    /// The moments of the one day that was opened, in milliseconds since 1970, else all.
+    #[must_use]
+    pub fn moments(&self) -> Range<u64> {
+        self.only.map_or(0..u64::MAX, Day::moments)
     }
 
     /// The moments of its first and its last frame, in milliseconds since 1970, as far as the
@@ -180,8 +210,12 @@ impl Recording {
     /// The days that can be read, in their order.
     fn days(&self) -> Result<Vec<Day>, RecordError> {
         let mut days = self.directory.days()?;
-        days.retain(|day| !self.refused.contains(day));
+        days.retain(|day| self.can_read(*day));
         Ok(days)
+    }
+
+    fn can_read(&self, day: Day) -> bool {
+        self.only.is_none_or(|only| only == day) && !self.refused.contains(&day)
     }
 
     /// An entry of a day; what has been appended is looked for at its end.
@@ -196,7 +230,7 @@ impl Recording {
 
     /// The entries of a day as they are now; none if it has gone.
     fn slots(&mut self, day: Day) -> Result<&[Slot], RecordError> {
-        if self.refused.contains(&day) {
+        if !self.can_read(day) {
             return Ok(&[]);
         }
         let kept = self.open.take().filter(|open| open.day() == day && open.is_there());
@@ -230,6 +264,18 @@ impl Recording {
                 None
             }
         }
+    }
+}
+
+/// The day whose file a path is, by its name; `None` of a directory.
+fn day_of(path: &Path) -> Result<Option<Day>, RecordError> {
+    if path.is_dir() {
+        return Ok(None);
+    }
+    let name = path.file_name().and_then(OsStr::to_str);
+    match name.and_then(Day::of_file) {
+        None if path.exists() => Err(RecordError::OtherFile(path.to_owned())),
+        day => Ok(day),
     }
 }
 

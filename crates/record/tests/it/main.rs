@@ -6,6 +6,7 @@ mod damage;
 mod formats;
 mod limits;
 mod machine;
+mod one_day;
 mod random;
 mod sizes;
 mod store;

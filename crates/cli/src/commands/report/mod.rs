@@ -93,8 +93,9 @@ pub(crate) struct ReportArgs {
     /// Show it up to this moment; now if it is not given.
     #[arg(long, value_name = "MOMENT", requires = "from")]
     to: Option<String>,
-    /// Where the recording is.
-    #[arg(long, value_name = "DIR", default_value = DIRECTORY, requires = "from")]
+    /// Where the recording is: its directory, or a day's file in it (2026-11-27.frames) for that
+    /// day.
+    #[arg(long, value_name = "PATH", default_value = DIRECTORY, requires = "from")]
     dir: PathBuf,
 }
 

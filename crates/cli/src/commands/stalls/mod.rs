@@ -63,8 +63,9 @@ pub(crate) struct StallsArgs {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Where the recording is
-    #[arg(long, value_name = "DIR", default_value = DIRECTORY)]
+    /// Where the recording is: its directory, or a day's file in it (2026-11-27.frames) for that
+    /// day
+    #[arg(long, value_name = "PATH", default_value = DIRECTORY)]
     dir: PathBuf,
 }
 
