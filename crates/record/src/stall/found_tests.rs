@@ -146,15 +146,22 @@ fn a_stall_is_told_whole_and_alike_whatever_time_is_asked_for() {
 }
 
 #[test]
-fn a_stall_after_a_clock_was_set_back_is_found() {
-    let dir = tempfile::tempdir().unwrap();
-    // An hour of nothing; then the clock goes back to its beginning, and a process waits.
-    let hour = frames(&quiet(3_600).collect::<Vec<_>>());
-    let waits = frames(&quiet(60).chain(waiting(1..20)).chain(quiet(5)).collect::<Vec<_>>());
-    record(dir.path(), &[hour, waits].concat(), true);
-    fs::remove_file(dir.path().join(LOG)).unwrap();
-    let found = find(dir.path(), NIGHT_MS, NIGHT_MS + 120_000).unwrap();
-    assert_eq!(times(&found.stalls), [(60, 79)]);
+fn stalls_before_and_after_a_clock_was_set_back_are_found() {
+    let hour = |quiet_s, rest_s| {
+        let waits = quiet(quiet_s).chain(waiting(1..20)).chain(quiet(rest_s));
+        frames(&waits.collect::<Vec<_>>())
+    };
+    for rest_s in [5, 1_200] {
+        let dir = tempfile::tempdir().unwrap();
+        // After an hour the clock goes back to its beginning.
+        record(dir.path(), &[hour(2_400, 1_200), hour(60, rest_s)].concat(), true);
+        fs::remove_file(dir.path().join(LOG)).unwrap();
+        for (from_s, expected) in [(2_300, (2_400, 2_419)), (0, (60, 79))] {
+            let from_ms = NIGHT_MS + from_s * 1_000;
+            let found = find(dir.path(), from_ms, from_ms + 120_000).unwrap();
+            assert_eq!(times(&found.stalls), [expected], "{rest_s}");
+        }
+    }
 }
 
 #[test]

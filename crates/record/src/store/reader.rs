@@ -93,7 +93,7 @@ impl Recording {
         self.only.map_or(0..u64::MAX, Day::moments)
     }
 
-    /// The moments of its first and its last frame, in milliseconds since 1970, as far as the
+    /// The moments of its earliest and its latest frame, in milliseconds since 1970, as far as the
     /// indexes tell. `None` if it is empty.
     ///
     /// # Errors
@@ -102,13 +102,13 @@ impl Recording {
         let days = self.days()?;
         let (mut first, mut last) = (None, None);
         for day in &days {
-            first = self.slots(*day)?.iter().find_map(Slot::at_unix_ms);
+            first = self.slots(*day)?.iter().filter_map(Slot::at_unix_ms).min();
             if first.is_some() {
                 break;
             }
         }
         for day in days.iter().rev() {
-            last = self.slots(*day)?.iter().rev().find_map(Slot::at_unix_ms);
+            last = self.slots(*day)?.iter().filter_map(Slot::at_unix_ms).max();
             if last.is_some() {
                 break;
             }
