@@ -100,6 +100,13 @@ impl Lock {
             meta.ino(),
         )
     }
+
+    /// Where its holder answers. `None` without a holder, and for all but the holder's user and
+    /// root, who can't read it.
+    pub(crate) fn socket(path: &Path) -> Option<PathBuf> {
+        Self::holder(path)?;
+        fs::read_to_string(path).ok()?.lines().nth(1).map(PathBuf::from)
+    }
 }
 
 /// Why a second guard does not start, and what to do, from the text that the first has left in the
@@ -166,8 +173,13 @@ mod tests {
         let earlier = refusal("4711\n");
         assert!(earlier.contains("(process 4711) runs here and answers: only one"), "{earlier}");
         assert_eq!(Lock::holder(&path), Some(us));
+        assert_eq!(Lock::socket(&path).as_deref(), Some(socket));
         drop(first);
         assert_eq!(Lock::holder(&path), None);
+        // One that was killed leaves its text.
+        fs::write(&path, "4711\n/run/x.sock\n").unwrap();
+        assert_eq!(Lock::socket(&path), None);
+        fs::remove_file(&path).unwrap();
         assert!(!path.exists(), "nothing is left");
         drop(Lock::take(&path, socket).unwrap());
     }

@@ -20,11 +20,12 @@ const YIELD: Duration = Duration::from_secs(20);
 /// Between two questions whether knobs are back.
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// Where the guard is: where the user says, where its configuration says, where it usually is; if
-/// nothing is there, where this user's simulated one is.
+/// Where the guard is: where the user says, where its lock says (to root), where its configuration
+/// says, where it usually is; if nothing is there, where this user's simulated one is.
 fn socket(named: Option<&Path>) -> PathBuf {
-    if let Some(path) = named {
-        return path.to_owned();
+    let running = || Lock::socket(&lock::path(DIRECTORY.as_ref(), None));
+    if let Some(path) = named.map(Path::to_owned).or_else(running) {
+        return path;
     }
     let usual = if Path::new(FILE).exists() {
         // A configuration that can't be read is the guard's to complain about.
