@@ -20,6 +20,7 @@ mod load;
 mod manners;
 mod prometheus;
 mod recorder;
+mod recording;
 mod scraping;
 mod yields;
 
@@ -51,6 +52,7 @@ fn main() {
         .chain(yields::TESTS)
         .chain(prometheus::TESTS)
         .chain(recorder::TESTS)
+        .chain(recording::TESTS)
         .chain(alerts::TESTS);
     // One guard a machine.
     run_alone(
