@@ -53,7 +53,7 @@ impl Replay {
                     None => replay.recording.last_frame()?,
                 }
             }
-            None => replay.recording.last_frame()?,
+            None => replay.newest()?,
         };
         let Some(frame) = found else {
             anyhow::bail!(
@@ -63,6 +63,14 @@ impl Replay {
         };
         replay.first = Some(Next::Frames(replay.with_history(frame)?));
         Ok(replay)
+    }
+
+    /// The last frame until now. A clock that was ahead for a while has left days of the future.
+    fn newest(&mut self) -> Result<Option<Frame>, RecordError> {
+        let now = Zoned::now().timestamp().as_millisecond() as u64;
+        let is_future = self.recording.seek(now + 1)?.is_some();
+        let before = if is_future { self.recording.previous_frame()? } else { None };
+        if before.is_some() { Ok(before) } else { self.recording.last_frame() }
     }
 
     fn moment(&self, text: &str) -> Result<u64, String> {
