@@ -186,7 +186,7 @@ struct Observed {
 }
 
 impl Observed {
-    /// Both run. The guard's goal is far away: the disk alone tells who waits too long.
+    /// Both run. The guard's goal is far away, so no victim is one by the goal.
     fn start(device: &str) -> Result<Self, String> {
         let dir = tempfile::tempdir().map_err(said("a directory"))?;
         let config = dir.path().join("guard.toml");

@@ -138,6 +138,10 @@ fn the_list_and_the_page_tell_the_same() {
     let text = shown(&["report", "--from", FROM, "--to", TO, "--dir", &path]);
     assert!(text.starts_with(&with_log), "{text}");
 
+    let day = dir.path().join("2026-11-27.frames");
+    let of_day = shown(&["stalls", "--dir", &day.to_string_lossy()]);
+    assert!(of_day.contains("2 stalls, "), "all of a day's file, whenever it was: {of_day}");
+
     // Without the log the same stalls are in the frames.
     fs::remove_file(dir.path().join(LOG)).unwrap();
     assert_eq!(list(), with_log);

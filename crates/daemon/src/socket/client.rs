@@ -20,8 +20,8 @@ const YIELD: Duration = Duration::from_secs(20);
 /// Between two questions whether knobs are back.
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// Where the guard is: where the user says, where its lock says (to root), where its configuration
-/// says, where it usually is; if nothing is there, where this user's simulated one is.
+/// The guard's socket. The first of these counts: the user's word, the guard's lock (for root), the
+/// configuration, the usual place. If nothing is there, it is that of this user's simulated guard.
 fn socket(named: Option<&Path>) -> PathBuf {
     let running = || Lock::socket(&lock::path(DIRECTORY.as_ref(), None));
     if let Some(path) = named.map(Path::to_owned).or_else(running) {

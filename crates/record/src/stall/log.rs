@@ -42,7 +42,7 @@ pub struct Log {
     waiting: Lines,
 }
 
-/// What is to be logged.
+/// Lines for the log.
 #[derive(Debug, Default)]
 pub struct Lines {
     lines: Vec<Line>,

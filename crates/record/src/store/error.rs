@@ -22,7 +22,7 @@ pub enum RecordError {
     #[error("there is no recording in '{}': no such directory; start 'floodwall record', or name \
         another directory", .0.display())]
     NoDirectory(PathBuf),
-    /// A file that is none of a recording's days.
+    /// The file is no day of a recording.
     #[error("'{}' is no recording; name a recording's directory, or a file of one of its days \
         (2026-11-27.frames)", .0.display())]
     OtherFile(PathBuf),

@@ -4,8 +4,8 @@ use super::day::Day;
 use super::directory::Directory;
 use super::error::RecordError;
 
-/// What is old goes once the present day, or the recorder, has so many frames (an hour of them). So
-/// a clock that is wrong for a moment, as at boot, removes nothing.
+/// Old days go once the present day, or the recorder, has so many frames (an hour of them). So a
+/// clock that is wrong for a moment, as at boot, removes nothing.
 pub(crate) const FRAMES_BEFORE_AGE: u64 = 720;
 
 /// How much is kept.

@@ -10,7 +10,7 @@ use floodwall_model::frame::{Guard, GuardedDisk};
 use super::round::rounded;
 use crate::commands::look::{Guarded, in_background};
 
-/// What is known of the guard: `Some(None)` is that none runs, `None` that one did not answer.
+/// The guard, if it is known: `Some(None)` if none runs, `None` if one did not answer.
 type Known = Option<Option<Guard>>;
 
 /// Asks a guard in the background, one question at a time.
@@ -52,7 +52,7 @@ fn steered(guard: &Guard) -> Vec<String> {
     disks.map(|disk| disk.name.clone()).collect()
 }
 
-/// The guard of this machine. One that guards a simulated machine is none.
+/// The guard of this machine. A guard of a simulated machine does not count.
 fn guard() -> Known {
     match socket::ask(None, Request::Status) {
         Ok(Reply::Status(status)) => Some((status.source != "sim").then(|| as_frame(&status))),

@@ -11,7 +11,7 @@ use floodwall_probe::{OTHERS, ProcessUse, Snapshot};
 
 use super::disks::{octaves, p99_us, percentile_us};
 
-/// More rows than this are no help to anybody, and a recording of them is large.
+/// More rows than this help nobody, and make a recording large.
 const MOST: usize = 512;
 
 /// Processes that waited for a disk or wrote, without Floodwall's own. Above [`MOST`], those that

@@ -30,7 +30,7 @@ pub(super) struct Keeper {
     unwritten: u64,
 }
 
-/// What is to be written.
+/// One piece of work for the thread.
 struct Waiting {
     /// Absent with the last lines.
     frame: Option<Box<Frame>>,

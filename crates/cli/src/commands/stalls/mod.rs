@@ -7,8 +7,8 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use floodwall_record::RecordError;
 use floodwall_record::stall::{Found, find};
+use floodwall_record::{RecordError, Recording};
 use floodwall_report::stalls::{Listing, json, nothing_recorded, text};
 use jiff::Zoned;
 
@@ -16,6 +16,9 @@ use crate::commands::record::DIRECTORY;
 use crate::commands::span::{between, last};
 use crate::exit::Exit;
 use crate::{output, terminal};
+
+/// The time before now if none is given.
+const USUAL: &str = "7d";
 
 /// List stalls: who waited, for how long, and who flooded
 ///
@@ -48,9 +51,10 @@ Columns:
 Columns for which the terminal has no room are left out.
 floodwall report --from shows the same as a page.")]
 pub(crate) struct StallsArgs {
-    /// Stalls of so long before now: 90m, 24h, 7d
-    #[arg(long, value_name = "SPAN", default_value = "7d", conflicts_with = "from")]
-    last: String,
+    /// Stalls of so long before now: 90m, 24h, 30d; without this and --from 7d, or all of a day's
+    /// file
+    #[arg(long, value_name = "SPAN", conflicts_with = "from")]
+    last: Option<String>,
     /// Stalls from this moment on: 03:10, 'yesterday 22:00', '2026-11-26 03:10'
     #[arg(long, value_name = "MOMENT")]
     from: Option<String>,
@@ -75,9 +79,14 @@ pub(crate) struct StallsArgs {
 /// A wrong moment, or a recording that can't be read.
 pub(crate) fn run(args: &StallsArgs) -> anyhow::Result<Exit> {
     let now = Zoned::now();
-    let (from_unix_ms, to_unix_ms) = match &args.from {
-        Some(from) => between(from, args.to.as_deref(), &now)?,
-        None => last(&args.last, &now)?,
+    let (from_unix_ms, to_unix_ms) = match (&args.from, &args.last) {
+        (Some(from), _) => between(from, args.to.as_deref(), &now)?,
+        (None, Some(span)) => last(span, &now)?,
+        (None, None) if args.dir.is_file() => {
+            let day = Recording::open(&args.dir)?.moments();
+            (day.start, day.end)
+        }
+        (None, None) => last(USUAL, &now)?,
     };
     let mut found = found(&args.dir, from_unix_ms, to_unix_ms)?;
     let disk = args.device.as_deref().map(|name| name.strip_prefix("/dev/").unwrap_or(name));

@@ -89,7 +89,7 @@ impl Replay {
         Ok(frames)
     }
 
-    /// What is to be said of damaged frames, if more were met: they are left out.
+    /// A sentence on damaged frames, if more were met. They are left out.
     fn damage(&mut self) -> Option<String> {
         let both = [self.recording.damage(), self.history.damage()];
         let met = both.iter().map(|damage| damage.frames).sum();
