@@ -1,0 +1,12 @@
+//! Classic measuring commands: their command lines in, their output out, so that scripts go on.
+//!
+//! ```text
+//! words ─▶ iostat::Options ─┐
+//! /proc texts ─▶ Sample ×2 ─┴▶ figures ─▶ Report: text or JSON
+//! ```
+//!
+//! Pure: texts of files, the clock's words and the machine's names are parameters. The command
+//! `floodwall compat` reads them and prints. Only the formats are the originals', as their manual
+//! pages and their output show them.
+
+pub mod iostat;
