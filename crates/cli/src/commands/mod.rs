@@ -3,6 +3,7 @@
 pub(crate) mod bench;
 mod columns;
 pub(crate) mod compare;
+pub(crate) mod compat;
 mod cut;
 pub(crate) mod dump;
 pub(crate) mod fix;

@@ -69,6 +69,8 @@ fn each_error_is_one_line_that_says_what_to_do() {
         ("probe --count 0", "give 1 or more"),
         ("guard --sim hdd-720", "did you mean 'hdd-7200'?"),
         ("guard --config DIR/bad.toml --dry-run", "is not TOML"),
+        ("compat vmstat 1", "known here: iostat"),
+        ("compat iostat -xs 1", "nearest: -x has these columns"),
         ("apply", "SETTING is missing"),
         ("apply vm.dirty_byts=64MiB --dry-run", "did you mean vm.dirty_bytes"),
         ("apply vm.dirty_bytes=64MX --dry-run", "write a number and a unit"),
