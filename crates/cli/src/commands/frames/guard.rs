@@ -2,13 +2,11 @@
 
 use std::sync::mpsc::{Receiver, TryRecvError};
 
-use floodwall_daemon::DaemonError;
 use floodwall_daemon::document::{Device, HeldKnob, Status};
-use floodwall_daemon::socket::{self, Reply, Request};
 use floodwall_model::frame::{Guard, GuardedDisk};
 
 use super::round::rounded;
-use crate::commands::look::{Guarded, in_background};
+use crate::commands::look::{Guarded, ask_guard, in_background};
 
 /// The guard, if it is known: `Some(None)` if none runs, `None` if one did not answer.
 type Known = Option<Option<Guard>>;
@@ -52,13 +50,8 @@ fn steered(guard: &Guard) -> Vec<String> {
     disks.map(|disk| disk.name.clone()).collect()
 }
 
-/// The guard of this machine. A guard of a simulated machine does not count.
 fn guard() -> Known {
-    match socket::ask(None, Request::Status) {
-        Ok(Reply::Status(status)) => Some((status.source != "sim").then(|| as_frame(&status))),
-        Err(DaemonError::NoGuard { .. }) => Some(None),
-        Ok(_) | Err(_) => None,
-    }
+    ask_guard().map(|status| status.as_deref().map(as_frame))
 }
 
 fn as_frame(status: &Status) -> Guard {

@@ -2,6 +2,8 @@
 
 use std::sync::mpsc::{self, Receiver};
 
+use floodwall_daemon::DaemonError;
+use floodwall_daemon::document::Status;
 use floodwall_daemon::socket::{self, Reply, Request};
 use floodwall_host::SysRoot;
 
@@ -16,12 +18,7 @@ pub(in crate::commands) enum Guarded {
 impl Guarded {
     /// No disk, for a look that asks no guard.
     pub(in crate::commands) fn nothing() -> Self {
-        Self::known(Vec::new())
-    }
-
-    /// These disks, for a look whose caller has asked.
-    pub(in crate::commands) fn known(disks: Vec<String>) -> Self {
-        Self::Known(Some(disks))
+        Self::Known(Some(Vec::new()))
     }
 
     /// Asks. Only root may, and only on this machine.
@@ -54,11 +51,17 @@ pub(in crate::commands) fn in_background<T: Send + 'static>(
 /// The disks that the guard steers. One that only rehearses, or guards a simulated machine, steers
 /// none.
 fn guarded() -> Vec<String> {
+    let steering = ask_guard().flatten().filter(|status| !status.dry_run);
+    steering.into_iter().flat_map(|status| status.devices).map(|device| device.name).collect()
+}
+
+/// The status of this machine's guard: `Some(None)` if none runs, `None` if one did not answer. A
+/// guard of a simulated machine does not count.
+pub(in crate::commands) fn ask_guard() -> Option<Option<Box<Status>>> {
     match socket::ask(None, Request::Status) {
-        Ok(Reply::Status(status)) if !status.dry_run && status.source != "sim" => {
-            status.devices.into_iter().map(|device| device.name).collect()
-        }
-        _ => Vec::new(),
+        Ok(Reply::Status(status)) => Some(Some(status).filter(|status| status.source != "sim")),
+        Err(DaemonError::NoGuard { .. }) => Some(None),
+        Ok(_) | Err(_) => None,
     }
 }
 

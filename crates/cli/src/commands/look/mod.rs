@@ -24,7 +24,7 @@ use floodwall_model::diagnosis::{Disk, Verdict};
 use floodwall_model::status::Status;
 use floodwall_probe::{Probe, ProcessUse, Snapshot, SourceKind};
 
-pub(super) use guarded::{Guarded, in_background};
+pub(super) use guarded::{Guarded, ask_guard, in_background};
 pub(super) use own::{keep_users, own};
 
 use crate::commands::probe::disk_users;
