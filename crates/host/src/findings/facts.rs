@@ -107,7 +107,7 @@ pub struct DiskUser {
     pub dirtied_bytes: u64,
     /// Its control group of version 2.
     pub group: Reading<String>,
-    /// What it runs in. Both from [`crate::workload::Workloads::of`].
+    /// Its unit, container and pod. Both fields come from [`crate::workload::Workloads::of`].
     pub workload: Workload,
 }
 

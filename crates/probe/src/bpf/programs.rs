@@ -15,7 +15,7 @@ use crate::tracefs::Tracefs;
 const WRITES: [&str; 5] = ["write", "pwrite64", "writev", "pwritev", "pwritev2"];
 /// The program that counts dirtied pages.
 pub(super) const DIRTIED: &str = "folio_dirtied";
-/// What is not seen without that program.
+/// The figures that are missing without that program.
 const DIRTIED_EXACTLY: &str = "bytes dirtied by processes that ended within a window";
 /// The programs on raw tracepoints, and the tracepoints.
 const RAW: [(&str, &str, &str); 5] = [
@@ -96,7 +96,7 @@ fn absent(program: &str, at: &str, blind: &mut Vec<Blind>) -> Result<(), ProbeEr
     Ok(())
 }
 
-/// What is not seen without a program.
+/// The figures that are missing without a program, and the reason.
 pub(super) fn unseen(program: &str, why: &ProbeError) -> Blind {
     Blind::new(if program == DIRTIED { DIRTIED_EXACTLY } else { program }, why.to_string())
 }

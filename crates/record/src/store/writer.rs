@@ -23,7 +23,7 @@ pub enum Appended {
         /// Bytes of both.
         today_bytes: u64,
     },
-    /// What is beyond the limits could not be removed. This is tried again with the next one.
+    /// Days beyond the limits could not be removed. This is tried again with the next one.
     Unremoved(RecordError),
 }
 

@@ -44,7 +44,8 @@ pub(super) fn disks(status: &Status, snapshot: &Snapshot, diagnosis: &Diagnosis)
     disks
 }
 
-/// A process may wait longer than a guard's goal, and shorter than what the diagnosis calls long.
+/// Marks disks with a victim as stalling. A process may wait longer than a guard's goal allows, and
+/// shorter than the diagnosis calls long.
 pub(super) fn with_victims(disks: &mut [Disk], processes: &[Process]) {
     let victims = processes.iter().filter(|process| process.is_victim);
     let waited_for: BTreeSet<&str> =

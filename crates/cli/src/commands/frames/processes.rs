@@ -11,7 +11,7 @@ use floodwall_probe::{OTHERS, ProcessUse, Snapshot};
 
 use super::disks::{octaves, p99_us, percentile_us};
 
-/// More rows than this help nobody, and make a recording large.
+/// Rows of a frame. More would make a recording large, and no list shows them.
 const MOST: usize = 512;
 
 /// Processes that waited for a disk or wrote, without Floodwall's own. Above [`MOST`], those that
