@@ -224,6 +224,9 @@ pub struct Process {
     /// How long the oldest of them has been under way, in microseconds.
     #[serde(skip_serializing_if = "is_zero")]
     pub oldest_us: u64,
+    /// What that is: the call, or `read`, as in [`Waits::call`]; absent if it is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub oldest_call: Option<String>,
     /// Page cache that it dirtied, in bytes; absent where the kernel does not say.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dirtied_bytes: Option<u64>,
@@ -241,6 +244,15 @@ impl Process {
     #[must_use]
     pub fn slowest_us(&self) -> u64 {
         self.waits.iter().map(|waits| waits.max_us).fold(self.oldest_us, u64::max)
+    }
+
+    /// The call of [`Self::slowest_us`], or `read`; `None` if it is not known.
+    #[must_use]
+    pub fn slowest_call(&self) -> Option<&str> {
+        match self.waits.iter().max_by_key(|waits| waits.max_us) {
+            Some(ended) if ended.max_us >= self.oldest_us => Some(&ended.call),
+            _ => self.oldest_call.as_deref(),
+        }
     }
 
     /// The time that its threads waited, added up, in microseconds.
@@ -379,6 +391,11 @@ mod tests {
         let newer = r#"{"at_unix_ms":5,"colour":"blue","disks":[{"name":"sdb","spin":3}]}"#;
         let read: Frame = serde_json::from_str(newer).unwrap();
         assert_eq!((read.at_unix_ms, read.disks[0].name.as_str()), (5, "sdb"));
+        let older = r#"{"processes":[{"pid":7,"waiting":1,"oldest_us":8000000}]}"#;
+        let read: Frame = serde_json::from_str(older).unwrap();
+        let process = &read.processes[0];
+        assert_eq!((process.oldest_us, process.slowest_call()), (8_000_000, None));
+        assert!(!serde_json::to_string(process).unwrap().contains("call"));
     }
 
     #[test]
@@ -394,5 +411,23 @@ mod tests {
         let waits = Waits { max_us: 40, sum_us: 90, ..Waits::default() };
         let process = Process { waits: vec![waits], oldest_us: 70, ..Process::default() };
         assert_eq!((process.slowest_us(), process.waited_us()), (70, 160));
+    }
+
+    #[test]
+    fn the_slowest_call_is_that_of_the_slowest_wait_ended_or_not() {
+        let waits = |call: &str, max_us| Waits { call: call.into(), max_us, ..Waits::default() };
+        let ended = vec![waits("read", 2), waits("sync_write", 900), waits("fsync", 9)];
+        let call = |waits: &[Waits], oldest_us, oldest_call: Option<&str>| {
+            let (waits, oldest_call) = (waits.to_vec(), oldest_call.map(str::to_owned));
+            let process = Process { waits, oldest_us, oldest_call, ..Process::default() };
+            process.slowest_call().map(str::to_owned)
+        };
+        assert_eq!(call(&ended, 0, None).as_deref(), Some("sync_write"));
+        assert_eq!(call(&ended, 900, Some("fsync")).as_deref(), Some("sync_write"));
+        assert_eq!(call(&ended, 901, Some("fsync")).as_deref(), Some("fsync"));
+        assert_eq!(call(&[], 901, Some("fsync")).as_deref(), Some("fsync"));
+        // Frames of older versions.
+        assert_eq!(call(&ended, 901, None), None);
+        assert_eq!(call(&[], 0, None), None);
     }
 }

@@ -357,7 +357,7 @@ impl Aggregator {
             processes.insert((pid, device), counted);
         }
         let limit = self.limits.uses;
-        let mut waits = |pid: u32, device: Option<DeviceId>, since_ns: u64| {
+        let mut waits = |pid: u32, device: Option<DeviceId>, since_ns: u64, call: &'static str| {
             let room = processes.len() < limit || processes.contains_key(&(pid, device));
             let key = (if room { pid } else { OTHERS }, device);
             let process = processes.entry(key).or_insert_with(|| ProcessUse {
@@ -365,24 +365,21 @@ impl Aggregator {
                 device,
                 ..ProcessUse::default()
             });
-            process.waits(now_ns, since_ns);
+            process.waits(now_ns, since_ns, call);
         };
         for pending in self.calls.values() {
             let file = pending.fd.and_then(|fd| files.file(pending.pid, fd));
             // A write to an ordinary file is no wait for the device, however long it takes.
-            if pending.call.is_some() || file.is_some_and(|f| f.write_call().is_some()) {
-                waits(
-                    pending.pid,
-                    pending.device.or(file.and_then(|f| f.device)),
-                    pending.since_ns,
-                );
+            if let Some(call) = pending.call.or_else(|| file?.write_call()) {
+                let device = pending.device.or_else(|| file?.device);
+                waits(pending.pid, device, pending.since_ns, call.name());
             }
         }
         for (place, request) in self.requests.iter() {
             if let (Class::Read, Some((pid, _)), Some(since)) =
                 (request.class, request.asker, request.queued_ns)
             {
-                waits(pid, Some(place.device), since);
+                waits(pid, Some(place.device), since, request.class.name());
             }
         }
         let mut devices: BTreeMap<DeviceId, BTreeMap<Class, Requests>> = BTreeMap::new();

@@ -185,6 +185,8 @@ pub struct ProcessUse {
     pub waiting: u32,
     /// How long the longest of them has been under way.
     pub oldest: Duration,
+    /// What that is: a call by its name ([`Call::name`]), or `read`.
+    pub oldest_call: Option<&'static str>,
     /// Time asleep because too much was dirty (`balance_dirty_pages`), summed over its threads.
     pub throttled: Duration,
     /// Page cache that it dirtied for this device; `None` where the kernel does not say. Counted in
@@ -217,7 +219,7 @@ impl ProcessUse {
         self.reads.merge(&other.reads);
         self.read_bytes += other.read_bytes;
         self.waiting += other.waiting;
-        self.oldest = self.oldest.max(other.oldest);
+        self.keep_older((other.oldest, other.oldest_call));
         self.throttled += other.throttled;
         let sum =
             |a: Option<u64>, b: Option<u64>| a.into_iter().chain(b).reduce(u64::saturating_add);
@@ -225,10 +227,15 @@ impl ProcessUse {
         self.flooded_bytes = sum(self.flooded_bytes, other.flooded_bytes);
     }
 
-    /// One of its threads has waited since then.
-    pub(crate) fn waits(&mut self, now_ns: u64, since_ns: u64) {
+    /// One of its threads has been inside this call, or has waited for a `read`, since then.
+    pub(crate) fn waits(&mut self, now_ns: u64, since_ns: u64, call: &'static str) {
         self.waiting += 1;
-        self.oldest = self.oldest.max(Duration::from_nanos(now_ns.saturating_sub(since_ns)));
+        self.keep_older((Duration::from_nanos(now_ns.saturating_sub(since_ns)), Some(call)));
+    }
+
+    /// Keeps the older one of two waits, and with it the kind of call.
+    fn keep_older(&mut self, wait: (Duration, Option<&'static str>)) {
+        (self.oldest, self.oldest_call) = wait.max((self.oldest, self.oldest_call));
     }
 
     /// Its name and number for display.
@@ -271,6 +278,24 @@ impl ProcessUse {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_two_uses_the_oldest_wait_and_its_call_stay() {
+        let waits = |since_ns, call| {
+            let mut process = ProcessUse::default();
+            process.waits(1_000, since_ns, call);
+            process
+        };
+        let both = |a: &ProcessUse, b: &ProcessUse| {
+            let mut both = a.clone();
+            both.merge(b);
+            (both.waiting, both.oldest.as_nanos(), both.oldest_call)
+        };
+        let (fsync, read) = (waits(300, "fsync"), waits(400, "read"));
+        assert_eq!(both(&fsync, &read), (2, 700, Some("fsync")));
+        assert_eq!(both(&read, &fsync), (2, 700, Some("fsync")));
+        assert_eq!(both(&ProcessUse::default(), &read), (1, 600, Some("read")));
+    }
 
     #[test]
     fn the_kernels_flusher_is_told_by_its_name() {

@@ -200,6 +200,7 @@ fn what_is_under_way_is_waited_for_until_it_ends_or_is_merged() {
     );
     let [process] = &aggregator.take(1_000_000, &mut Open).processes[..] else { panic!() };
     assert_eq!((process.waiting, process.oldest), (2, Duration::from_millis(1)));
+    assert_eq!(process.oldest_call, Some("fsync"));
     feed(
         &mut aggregator,
         &[
@@ -213,6 +214,27 @@ fn what_is_under_way_is_waited_for_until_it_ends_or_is_merged() {
         (process.waiting, process.calls[&Call::Fsync].clone(), process.reads.clone()),
         (0, us(&[1500]), us(&[1600]))
     );
+}
+
+#[test]
+fn of_the_oldest_wait_under_way_the_kind_is_told() {
+    let oldest = |events: &[(u64, u32, Event)]| {
+        let mut aggregator = Aggregator::new(Limits::default());
+        feed(&mut aggregator, events);
+        let processes = aggregator.take(1_000_000, &mut Open).processes;
+        processes.iter().map(|p| (p.device, p.oldest_call)).collect::<Vec<_>>()
+    };
+    let read = |at_us| (at_us, 101, queued(8, Class::Read));
+    let fsync = |at_us| (at_us, 100, enter(Call::Fsync, 3));
+    assert_eq!(oldest(&[fsync(10), read(20)]), [(Some(SDA), Some("fsync"))]);
+    assert_eq!(oldest(&[fsync(20), read(10)]), [(Some(SDA), Some("read"))]);
+    // A write's file tells what it is.
+    let write = |fd| (0, 102, Event::EnterWrite { fd });
+    assert_eq!(oldest(&[write(4)]), [(Some(SDB), Some("sync_write"))]);
+    assert_eq!(oldest(&[write(5)]), [(Some(SDB), Some("direct_write"))]);
+    assert_eq!(oldest(&[write(3)]), []);
+    let ended = [fsync(10), (20, 100, exit(Call::Fsync))];
+    assert_eq!(oldest(&ended), [(Some(SDA), None)]);
 }
 
 #[test]

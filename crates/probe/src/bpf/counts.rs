@@ -75,7 +75,8 @@ pub(super) fn pending_of(
 ) -> Option<()> {
     let pid = (id >> 32) as u32;
     let device = files.device_of_filesystem(device_id(u32_at(value, 8)?));
-    entry(processes, pid, device).waits(now_ns, u64_at(value, 0)?);
+    let call = Call::ALL.get(u32_at(value, 12)? as usize)?;
+    entry(processes, pid, device).waits(now_ns, u64_at(value, 0)?, call.name());
     Some(())
 }
 
@@ -89,6 +90,59 @@ pub(super) fn read_of(
     let pid = u32_at(value, 16).filter(|pid| *pid != 0)?;
     let device = device_id(u32_at(value, 20)?);
     files.name(pid);
-    entry(processes, pid, Some(device)).waits(now_ns, u64_at(value, 8)?);
+    let since_ns = u64_at(value, 8)?;
+    entry(processes, pid, Some(device)).waits(now_ns, since_ns, Class::Read.name());
     Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use floodwall_host::SysRoot;
+
+    use super::super::layout::{OUTSTANDING, PENDING};
+    use super::*;
+
+    const SDA: u32 = 8 << 20;
+
+    /// `struct pending`.
+    fn pending(since_ns: u64, kind: u32) -> [u8; PENDING] {
+        let mut value = [0; PENDING];
+        value[..8].copy_from_slice(&since_ns.to_ne_bytes());
+        value[8..12].copy_from_slice(&SDA.to_ne_bytes());
+        value[12..].copy_from_slice(&kind.to_ne_bytes());
+        value
+    }
+
+    /// `struct outstanding`.
+    fn outstanding(queued_ns: u64, pid: u32) -> [u8; OUTSTANDING] {
+        let mut value = [0; OUTSTANDING];
+        value[8..16].copy_from_slice(&queued_ns.to_ne_bytes());
+        value[16..20].copy_from_slice(&pid.to_ne_bytes());
+        value[20..].copy_from_slice(&SDA.to_ne_bytes());
+        value
+    }
+
+    #[test]
+    fn what_is_under_way_is_told_with_the_kind_of_the_oldest() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut files = OpenFiles::new(SysRoot::new(dir.path()).unwrap());
+        let mut processes = Processes::new();
+        let id = |pid: u64, tid: u64| pid << 32 | tid;
+        let calls = [(id(7, 7), 300, 1), (id(7, 8), 400, 0), (id(9, 9), 500, 0)];
+        for (id, since_ns, kind) in calls {
+            let value = pending(since_ns, kind);
+            pending_of(id, &value, 1000, &mut files, &mut processes).unwrap();
+        }
+        // A kind that no call has.
+        assert_eq!(pending_of(id(9, 8), &pending(0, 99), 1000, &mut files, &mut processes), None);
+        for (queued_ns, pid) in [(400, 9), (100, 0)] {
+            let _ = read_of(&outstanding(queued_ns, pid), 1000, &mut files, &mut processes);
+        }
+        let of = |p: &ProcessUse| (p.pid, p.waiting, p.oldest.as_nanos(), p.oldest_call);
+        let told: Vec<_> = processes.values().map(of).collect();
+        // The reads are apart: of the calls' filesystem no device is known here.
+        let expected =
+            [(7, 2, 700, Some("fdatasync")), (9, 1, 500, Some("fsync")), (9, 1, 600, Some("read"))];
+        assert_eq!(told, expected);
+    }
 }

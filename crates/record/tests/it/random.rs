@@ -108,6 +108,7 @@ impl Random {
             }),
             waiting: self.number(),
             oldest_us: self.number(),
+            oldest_call: self.maybe(Self::name),
             dirtied_bytes: self.maybe(Self::number),
             throttled_ms: self.number(),
             backlog_percent: self.maybe(Self::percent),

@@ -69,6 +69,7 @@ prop_compose! {
     fn process()(
         pid in prop_oneof![Just(0_u32), 1..5_u32, any::<u32>()],
         names in (nasty(), nasty(), nasty()),
+        oldest_call in proptest::option::of(nasty()),
         disk in proptest::option::of(disk_name()),
         kinds in any::<(bool, bool, bool, bool)>(),
         waits in proptest::collection::vec(waits(), 0..3),
@@ -79,7 +80,7 @@ prop_compose! {
         let (name, unit, path) = names;
         let group = Group { path, memory_bytes, is_limited: false };
         Process {
-            pid, name, disk, waits, waiting, oldest_us, dirtied_bytes, throttled_ms,
+            pid, name, disk, waits, waiting, oldest_us, oldest_call, dirtied_bytes, throttled_ms,
             backlog_percent,
             workload: Workload { unit: kinds.2.then_some(unit), ..Workload::default() },
             group: kinds.3.then_some(group),

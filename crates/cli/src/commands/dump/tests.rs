@@ -32,6 +32,9 @@ fn frame(at_unix_ms: u64) -> Frame {
     let database = Process {
         is_victim: true,
         waits: vec![waits],
+        waiting: 1,
+        oldest_us: 70,
+        oldest_call: Some("read".into()),
         ..process(7, "mysqld", "mysql.service", Some("sda"))
     };
     let copy = Process {
@@ -125,7 +128,9 @@ fn rows_of_csv_have_what_is_known_and_no_more() {
         ["disk", "backlog_bytes", "process", "unit", "calls", "waits_count", "is_victim"]
             .map(|column| cell(1, column));
     assert_eq!(database, ["sda", "5000000", "mysqld", "mysql.service", "fsync", "3", "true"]);
-    assert_eq!((cell(1, "slowest_us"), cell(1, "waited_us")), ("900", "2000"));
+    assert_eq!((cell(1, "slowest_us"), cell(1, "waited_us")), ("900", "2070"));
+    assert_eq!((cell(1, "oldest_us"), cell(1, "oldest_call")), ("70", "read"));
+    assert_eq!((cell(2, "oldest_us"), cell(2, "oldest_call")), ("0", ""), "nothing is under way");
     assert_eq!((cell(1, "dirtied_bytes"), cell(1, "backlog_percent")), ("", ""), "not known");
     assert_eq!((cell(1, "read_bytes_per_s"), cell(1, "drain_ms")), ("0", ""), "zero was seen");
     assert_eq!((cell(1, "guard_state"), cell(1, "verdict")), ("free", "quiet"));

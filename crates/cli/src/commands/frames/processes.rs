@@ -102,6 +102,7 @@ fn process(used: &ProcessUse, disk: Option<String>) -> Option<Process> {
         waits,
         waiting: u64::from(used.waiting),
         oldest_us: used.oldest.as_micros() as u64,
+        oldest_call: used.oldest_call.map(str::to_owned),
         dirtied_bytes: used.dirtied_bytes,
         throttled_ms: used.throttled.as_millis() as u64,
         ..Process::default()
@@ -173,6 +174,7 @@ mod tests {
             reads: counts(&[40, 50]),
             waiting: 1,
             oldest: Duration::from_millis(30),
+            oldest_call: Some("read"),
             dirtied_bytes: Some(0),
             ..ProcessUse::default()
         };
@@ -180,6 +182,7 @@ mod tests {
         let told: Vec<_> = process.waits.iter().map(|w| (w.call.as_str(), w.count)).collect();
         assert_eq!(told, [("fsync", 3), ("read", 2), ("sync", 1)]);
         assert_eq!((process.slowest_us(), process.oldest_us), (900_000, 30_000));
+        assert_eq!(process.oldest_call.as_deref(), Some("read"));
         assert_eq!(process.waits[0].sum_us, 903_000);
         assert_eq!(process.dirtied_bytes, Some(0), "zero is not unknown");
         let idle = ProcessUse { dirtied_bytes: Some(0), ..ProcessUse::default() };
