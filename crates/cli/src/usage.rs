@@ -6,6 +6,10 @@ use std::error::Error;
 use clap::Command;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
+/// Options of other commands, and what a command has in their place.
+const INSTEAD: [(&str, &str, &str); 1] =
+    [("floodwall watch", "--from", "a recording is --dir, a moment is --begin")];
+
 /// An error of the parser in one line. `arguments` are those of the process, its name first; `all`
 /// has all commands.
 pub(crate) fn explain(error: &clap::Error, arguments: &[String], all: Command) -> String {
@@ -25,7 +29,11 @@ pub(crate) fn explain(error: &clap::Error, arguments: &[String], all: Command) -
             format!("'{whole}' is negative; no option takes a value below zero")
         }
         ErrorKind::UnknownArgument if argument.starts_with('-') => {
-            let near = meant(error, ContextKind::SuggestedArg);
+            let asked = (command.as_str(), argument.as_str());
+            let near = match INSTEAD.iter().find(|(of, option, _)| (*of, *option) == asked) {
+                Some((.., instead)) => format!("; {instead}"),
+                None => meant(error, ContextKind::SuggestedArg),
+            };
             format!("there is no option '{argument}'{near}{}", more("lists all"))
         }
         ErrorKind::UnknownArgument => {
@@ -174,6 +182,11 @@ mod tests {
                  lists all)",
             ),
             ("bench -z", "there is no option '-z' (floodwall bench --help lists all)"),
+            (
+                "watch --from 03:10",
+                "there is no option '--from'; a recording is --dir, a moment is --begin \
+                 (floodwall watch --help lists all)",
+            ),
             (
                 "probe --source perff",
                 "--source: unknown value 'perff'; did you mean 'perf'?; known here: auto, bpf, \

@@ -65,7 +65,7 @@ pub(crate) struct WatchArgs {
     replay: bool,
     /// Show the recording in this directory, or by a day's file in it (2026-11-27.frames) that day
     #[arg(long, value_name = "PATH", conflicts_with = "sim")]
-    from: Option<PathBuf>,
+    dir: Option<PathBuf>,
     /// Begin a recording at this moment: 03:10, '2026-11-26 03:10', '10 minutes ago'
     #[arg(short, long, value_name = "MOMENT", conflicts_with = "sim")]
     begin: Option<String>,
@@ -96,9 +96,9 @@ pub(crate) fn run(args: &WatchArgs) -> anyhow::Result<Exit> {
     let stop = signals::stop_flag()?;
     let zone = TimeZone::system();
     let begin = args.begin.as_deref();
-    let is_replay = args.replay || args.from.is_some() || begin.is_some();
+    let is_replay = args.replay || args.dir.is_some() || begin.is_some();
     let (mode, mut source): (Mode, Box<dyn Source>) = if is_replay {
-        let directory = args.from.as_deref().unwrap_or(Path::new(DIRECTORY));
+        let directory = args.dir.as_deref().unwrap_or(Path::new(DIRECTORY));
         (Mode::Replay, Box::new(replay::Replay::open(directory, begin, &zone)?))
     } else if let Some(preset) = &args.sim {
         (Mode::Simulated, Box::new(sim::Simulated::new(preset, args.interval)?))
