@@ -79,6 +79,16 @@ pub(crate) fn json(text: &str) -> anyhow::Result<()> {
 pub(crate) fn result_with(
     write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
+    part_with(write).map(drop)
+}
+
+/// Writes a part of a result that goes on, at once; whether there is still a reader.
+///
+/// # Errors
+/// As [`result_with`].
+pub(crate) fn part_with(
+    write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>,
+) -> anyhow::Result<bool> {
     let mut out = BufWriter::new(io::stdout().lock());
     let written = write(&mut out).and_then(|()| Ok(out.flush()?));
     let is_closed_pipe = |cause: &(dyn std::error::Error + 'static)| {
@@ -88,9 +98,9 @@ pub(crate) fn result_with(
         Err(error) if error.chain().any(is_closed_pipe) => {
             // Text still in the buffer would be tried again when it is dropped.
             let _ = out.into_parts();
-            Ok(())
+            Ok(false)
         }
-        other => other.context("can't write to stdout"),
+        other => other.map(|()| true).context("can't write to stdout"),
     }
 }
 

@@ -5,20 +5,18 @@
 //! /proc, clock, uname ─▶ Sample ─▶ Report ─▶ stdout, each report at once
 //! ```
 
-use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use std::{env, fs};
 
-use anyhow::Context;
 use floodwall_compat::iostat::{Machine, Options, Partitions, Report, Sample};
 use floodwall_host::SysRoot;
 use floodwall_model::printable;
 use jiff::Zoned;
 
 use crate::exit::{Exit, UsageError};
-use crate::signals;
+use crate::{output, signals};
 
 /// The tools that there are.
 const TOOLS: [&str; 1] = ["iostat"];
@@ -99,12 +97,7 @@ fn iostat(words: &[String]) -> anyhow::Result<Exit> {
 /// Writes a text at once; whether there is still a reader.
 fn write(text: &str, is_json: bool) -> anyhow::Result<bool> {
     let text = if is_json { printable::json(text) } else { printable::lines(text) };
-    let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        // `| head` and a closed terminal are the reader's choice.
-        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(false),
-        other => other.map(|()| true).context("can't write to stdout"),
-    }
+    output::part_with(|out| Ok(out.write_all(text.as_bytes())?))
 }
 
 /// Waits for a moment; whether it came before an interrupt.

@@ -19,7 +19,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use anyhow::Context;
 use floodwall_host::SysRoot;
 use floodwall_host::findings::{About, diagnose};
 use floodwall_host::status::{Observation, status};
@@ -36,7 +35,7 @@ use floodwall_report::why::sentence;
 use crate::commands::look::{Guarded, Seen, keep_users, unseen};
 use crate::commands::{check_captured, columns, cut};
 use crate::exit::{Exit, UsageError};
-use crate::{ascii, signals, terminal};
+use crate::{ascii, output, signals, terminal};
 
 mod guards;
 mod surroundings;
@@ -161,7 +160,6 @@ pub(crate) fn run(args: &StatusArgs, origin: Instant) -> anyhow::Result<Exit> {
     check_captured(&root)?;
     // Without --watch a signal simply ends the process: there is nothing to clean up.
     let stop = if args.watch.is_some() { Some(signals::stop_flag()?) } else { None };
-    let mut out = io::stdout().lock();
     let is_root = rustix::process::geteuid().is_root();
     // Its size may change while it is watched.
     let screen = || Screen { height: terminal::height(), style: terminal::style(), is_root };
@@ -173,11 +171,9 @@ pub(crate) fn run(args: &StatusArgs, origin: Instant) -> anyhow::Result<Exit> {
         probe = None;
     }
     let probe = RefCell::new(probe);
-    match show(args, &root, &Real { origin, stop, probe }, &mut out, &screen) {
-        // `| head` and a closed terminal are the reader's choice.
-        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(Exit::Done),
-        other => other.map(|()| Exit::Done).context("can't write to stdout"),
-    }
+    let clock = Real { origin, stop, probe };
+    output::result_with(|out| Ok(show(args, &root, &clock, out, &screen)?))?;
+    Ok(Exit::Done)
 }
 
 /// Observes, waits, observes and shows; with `--watch` again and again until the clock says stop.

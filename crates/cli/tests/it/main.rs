@@ -20,9 +20,12 @@ mod sweep;
 mod tune;
 mod why;
 
-use std::process::{Command, Output};
+use std::io::Read;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
-use floodwall_testing::process::{output, text};
+use floodwall_testing::process::{Process, output, text};
+use floodwall_testing::until;
 
 /// Runs `floodwall` with these arguments.
 fn floodwall(args: &[&str]) -> Output {
@@ -46,4 +49,24 @@ fn tmpfs() -> tempfile::TempDir {
 fn the_version_is_printed() {
     let output = floodwall(&["--version"]);
     assert_eq!(stdout(&output).trim(), format!("floodwall {}", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_each_output_and_is_no_failure() {
+    for line in [
+        &format!("dump --json --dir {}", dump::RECORDING),
+        "compat iostat 1",
+        "probe --source proc --interval 100ms",
+        "status --seconds 50ms --watch 100ms",
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_floodwall"));
+        command.args(line.split(' ')).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = Process(command.spawn().unwrap());
+        drop(child.0.stdout.take());
+        until(Duration::from_secs(60), line, || child.0.try_wait().unwrap().is_some()).unwrap();
+        let mut said = String::new();
+        child.0.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        assert!(child.0.wait().unwrap().success(), "{line}: {said}");
+        assert!(!said.contains("can't write"), "{line}: {said}");
+    }
 }

@@ -15,11 +15,9 @@ mod who;
 pub(crate) use users::disk_users;
 pub(crate) use who::{waiters, writers};
 
-use std::io::{self, Write};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use anyhow::Context;
 use floodwall_host::SysRoot;
 use floodwall_model::units::parse_duration;
 use floodwall_model::{DeviceId, printable};
@@ -114,7 +112,6 @@ pub(crate) fn run(args: &ProbeArgs) -> anyhow::Result<Exit> {
     for blind in probe.blind() {
         output::notice(&format!("floodwall: can't see {blind}"));
     }
-    let mut out = io::stdout().lock();
     // One table alone may scroll.
     let is_redrawn = !args.json && args.count != Some(1);
     let mut shown = 0;
@@ -144,10 +141,8 @@ pub(crate) fn run(args: &ProbeArgs) -> anyhow::Result<Exit> {
                 None => page.into_owned(),
             }
         };
-        match out.write_all(page.as_bytes()).and_then(|()| out.flush()) {
-            // `| head` and a closed terminal are the reader's choice.
-            Err(e) if e.kind() == io::ErrorKind::BrokenPipe => break,
-            other => other.context("can't write to stdout")?,
+        if !output::part_with(|out| Ok(out.write_all(page.as_bytes())?))? {
+            break;
         }
         shown += 1;
     }
