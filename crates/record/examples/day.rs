@@ -14,7 +14,7 @@ mod machine;
 use std::error::Error;
 use std::fs;
 
-use floodwall_record::{Limits, Writer};
+use floodwall_record::{Limits, Writer, condensed};
 use machine::{Host, WINDOW_MS};
 
 const DAY: u64 = 86_400_000 / WINDOW_MS;
@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         for _ in 0..frames {
             let frame = host.frame();
             json_bytes += serde_json::to_vec(&frame)?.len() as u64;
-            let _ = writer.append(&frame)?;
+            let _ = writer.append(&condensed(frame))?;
         }
         let mut bytes = 0;
         for entry in fs::read_dir(dir.path())? {

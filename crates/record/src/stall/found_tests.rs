@@ -53,8 +53,9 @@ fn record(directory: &Path, frames: &[Frame], is_killed: bool) -> Vec<Stall> {
         }));
     };
     for frame in frames {
-        let _ = writer.append(frame).unwrap();
-        tell(watch.frame(&condensed(frame.clone())));
+        let frame = condensed(frame.clone());
+        let _ = writer.append(&frame).unwrap();
+        tell(watch.frame(&frame));
         let _ = log.write(watch.lines()).unwrap();
     }
     if !is_killed {

@@ -1,7 +1,8 @@
 //! Frames in daily files.
 //!
 //! ```text
-//! writer   Frame ─▶ condense: digits ─▶ names, table: columns ─▶ text: JSON
+//! condense Frame ─▶ fewer digits ─▶ Frame                                    recorder
+//! writer   Frame ─▶ names, table: columns ─▶ text: JSON
 //!          ─▶ chunk: deflate ─▶ DAY.frames, then its entry ─▶ DAY.index
 //!          limits: whole days go, the oldest first
 //! reader   DAY.index ─▶ entries ─▶ bytes of DAY.frames ─▶ chunk: inflate ─▶ names, table ─▶ Frame

@@ -4,7 +4,6 @@ use std::path::Path;
 
 use floodwall_model::frame::Frame;
 
-use super::condense::condensed;
 use super::day::Day;
 use super::directory::{Directory, LOG, Lock};
 use super::error::RecordError;
@@ -58,7 +57,8 @@ impl Writer {
         Ok(Self { directory, _lock: lock, limits, today: None, kept: Kept::default() })
     }
 
-    /// Appends a frame, [`condensed`], to the files of its day. One that already is stays as it is.
+    /// Appends a frame to the files of its day. A recorder appends it [condensed](crate::condensed),
+    /// as its detector has seen it.
     ///
     /// # Errors
     /// If it can't be written. The recording is then as it was before, and a later frame may be
@@ -75,7 +75,7 @@ impl Writer {
                 self.today.insert(Today::open(&self.directory, day)?)
             }
         };
-        today.append(&condensed(frame.clone()))?;
+        today.append(frame)?;
         let (today_bytes, frames) = (today.bytes(), today.frames());
         let kept = self.keep(day, today_bytes, frames >= FRAMES_BEFORE_AGE);
         Ok(kept.unwrap_or_else(Appended::Unremoved))

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use floodwall_model::frame::Frame;
-use floodwall_record::{Limits, Recording, Writer, condensed};
+use floodwall_record::{Limits, Recording, Writer};
 use proptest::prelude::*;
 
 use super::{MIDNIGHT_MS, frame, moments, random, read, record};
@@ -43,7 +43,7 @@ impl Written {
             for _ in 0..*chunk {
                 let frame = draw(MIDNIGHT_MS + frames.len() as u64);
                 let _ = writer.append(&frame).unwrap();
-                frames.push(condensed(frame));
+                frames.push(frame);
                 ends.push(fs::metadata(data_of(dir.path())).unwrap().len() as usize);
                 begins.push(begin);
             }

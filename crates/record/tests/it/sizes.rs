@@ -3,6 +3,7 @@
 use std::fs;
 
 use floodwall_model::frame::Frame;
+use floodwall_record::condensed;
 
 use super::machine::{Host, WINDOW_MS};
 use super::{DAY_MS, MIDNIGHT_MS, record};
@@ -12,7 +13,7 @@ const FRAMES: u64 = 64;
 
 fn mb_a_day(mut host: Host) -> f64 {
     let dir = tempfile::tempdir().unwrap();
-    let frames: Vec<Frame> = (0..FRAMES).map(|_| host.frame()).collect();
+    let frames: Vec<Frame> = (0..FRAMES).map(|_| condensed(host.frame())).collect();
     record(dir.path(), &frames);
     let bytes: u64 = fs::read_dir(dir.path())
         .unwrap()
