@@ -4,7 +4,7 @@
 //! ```text
 //! main ─▶ args ─▶ commands/why     ─▶ probe, host    ─▶ report
 //!               ├ commands/fix     ─▶ why's look     ─▶ settings
-//!               ├ commands/bench   ─▶ bench::HostRunner ─▶ stats ─▶ report
+//!               ├ commands/bench, check ─▶ bench::HostRunner ─▶ stats ─▶ report
 //!               ├ commands/status  ─▶ host           ─▶ report
 //!               ├ commands/watch, record ─▶ frames   ─▶ screen, record
 //!               ├ commands/guard   ─▶ daemon ─▶ guard ⇄ plant
@@ -55,6 +55,7 @@ enum Command {
     Why(WhyArgs),
     Fix(commands::fix::FixArgs),
     Bench(Box<commands::bench::BenchArgs>),
+    Check(commands::check::CheckArgs),
     Compare(Box<commands::compare::CompareArgs>),
     Compat(commands::compat::CompatArgs),
     Tune(Box<commands::tune::TuneArgs>),
@@ -99,6 +100,7 @@ fn main() -> ExitCode {
         Command::Why(args) => commands::why::run(&args),
         Command::Fix(args) => commands::fix::run(&args, origin),
         Command::Bench(args) => commands::bench::run(&args, origin),
+        Command::Check(args) => commands::check::run(&args, origin),
         Command::Compare(args) => commands::compare::run(&args, origin),
         Command::Compat(args) => commands::compat::run(&args),
         Command::Tune(args) => commands::tune::run(&args, origin),

@@ -10,6 +10,7 @@
 //!                                   │              which differences are real
 //!                                   └─ timeline ─▶ one row a second, CSV or text
 //! Diagnosis ─▶ why ─▶ a paragraph and what can be done, JSON
+//! Check ─▶ check ─▶ a verdict on a disk, JSON, JUnit, a line for Nagios
 //! one second of a running trial ─▶ live ─▶ one line
 //! a lab's recording (CSV) [+ Document] ─▶ seeks ─▶ SVG
 //! Document ─▶ study ─▶ chart ─▶ sheet ─┬─ html ─▶ one self-contained page
@@ -25,6 +26,7 @@
 #[cfg(test)]
 mod agreement;
 pub mod chart;
+pub mod check;
 pub mod contest;
 pub mod glossary;
 mod headline;

@@ -1,6 +1,7 @@
 //! One file or directory a command.
 
 pub(crate) mod bench;
+pub(crate) mod check;
 mod columns;
 pub(crate) mod compare;
 pub(crate) mod compat;

@@ -1,0 +1,175 @@
+//! Whether a disk is good enough for a program: the same writes alone, beside a flood, and beside a
+//! flood with a guard.
+//!
+//! ```text
+//! latencies of each run, limit ─▶ Grade ─┐
+//!                                        ├▶ Fitness ─▶ sentence ─┬▶ text
+//! runs that were left out ───────────────┘   └▶ what to do next ─┴▶ JSON, JUnit, Nagios
+//! ```
+
+mod grade;
+mod text;
+mod verdict;
+
+use std::time::Duration;
+
+use floodwall_model::status::Missing;
+use floodwall_model::{Bytes, LatencyCounts};
+
+use crate::numbers::whole;
+
+pub use grade::{Grade, grade};
+pub use text::text;
+pub use verdict::{Fitness, Verdict, verdict};
+
+/// What is checked, and how it ran.
+#[derive(Clone, Debug)]
+pub struct Check {
+    /// The writes and the limit.
+    pub goal: Goal,
+    /// The directory that was named.
+    pub directory: String,
+    /// Its filesystem's type.
+    pub filesystem: String,
+    /// The disk below it, by the kernel's name; `None` without one.
+    pub device: Option<String>,
+    /// The runs, in order: alone, beside a flood, beside a flood with a guard.
+    pub runs: Vec<Run>,
+    /// Values that could not be read, and why.
+    pub missing: Vec<Missing>,
+    /// What the user should know besides.
+    pub warnings: Vec<String>,
+    /// How long it all took, in seconds.
+    pub seconds: f64,
+}
+
+/// The writes that stand for a program, and how long they may take.
+#[derive(Clone, Debug)]
+pub struct Goal {
+    /// The program: `etcd`.
+    pub program: String,
+    /// Bytes of each append.
+    pub block: Bytes,
+    /// The call that makes an append stable: `fdatasync`.
+    pub call: &'static str,
+    /// Which time counts.
+    pub counted: Counted,
+    /// 99 of 100 must take less.
+    pub limit: Duration,
+    /// The page that publishes the limit; `None` if the user gave it.
+    pub source: Option<&'static str>,
+}
+
+/// Which time is held against the limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counted {
+    /// The sync call's alone.
+    Sync,
+    /// That of the write and its sync.
+    Commit,
+}
+
+/// What else runs during a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Beside {
+    /// Nothing.
+    Nothing,
+    /// A flood.
+    Flood,
+    /// A flood, and a guard that steers the disk.
+    GuardedFlood,
+}
+
+impl Beside {
+    /// As tables and sentences call it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Nothing => "alone",
+            Self::Flood => "beside a flood",
+            Self::GuardedFlood => "beside a flood, guarded",
+        }
+    }
+
+    /// As programs read it.
+    #[must_use]
+    pub fn key(self) -> &'static str {
+        match self {
+            Self::Nothing => "alone",
+            Self::Flood => "flood",
+            Self::GuardedFlood => "guarded",
+        }
+    }
+}
+
+/// A run, or why it was left out.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// What else ran.
+    pub beside: Beside,
+    /// What was measured, or why nothing was.
+    pub measured: Result<Measured, String>,
+}
+
+/// What a run measured.
+#[derive(Clone, Debug, Default)]
+pub struct Measured {
+    /// Length of the measured part in seconds.
+    pub seconds: f64,
+    /// Times of the sync calls.
+    pub sync: LatencyCounts,
+    /// Times of the writes, each with its sync.
+    pub commit: LatencyCounts,
+    /// Bytes a second that the flood wrote; `None` without a flood.
+    pub flood_bytes_per_s: Option<f64>,
+}
+
+impl Goal {
+    /// The times that are held against the limit.
+    #[must_use]
+    pub fn counted<'a>(&self, measured: &'a Measured) -> &'a LatencyCounts {
+        match self.counted {
+            Counted::Sync => &measured.sync,
+            Counted::Commit => &measured.commit,
+        }
+    }
+
+    /// What one of them is called: `fdatasync`, `commit`.
+    #[must_use]
+    pub fn operation(&self) -> &'static str {
+        match self.counted {
+            Counted::Sync => self.call,
+            Counted::Commit => "commit",
+        }
+    }
+
+    /// The writes in words.
+    #[must_use]
+    pub fn load(&self) -> String {
+        let block = if self.block.0 < 10_000 && !self.block.0.is_multiple_of(1024) {
+            format!("{} bytes", whole(self.block.0))
+        } else {
+            self.block.to_string()
+        };
+        format!("appends of {block}, {} after each", self.call)
+    }
+}
+
+impl Check {
+    /// The grade of a run; `None` if it was left out.
+    #[must_use]
+    pub fn grade_of(&self, beside: Beside) -> Option<Grade> {
+        let measured = self.measured(beside)?;
+        Some(grade(self.goal.counted(measured), self.goal.limit))
+    }
+
+    /// What a run measured; `None` if it was left out.
+    #[must_use]
+    pub fn measured(&self, beside: Beside) -> Option<&Measured> {
+        let run = self.runs.iter().find(|run| run.beside == beside)?;
+        run.measured.as_ref().ok()
+    }
+}
+
+#[cfg(test)]
+mod tests;

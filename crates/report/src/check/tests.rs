@@ -1,0 +1,87 @@
+//! What people and programs read of checks.
+
+use std::time::Duration;
+
+use floodwall_model::{Bytes, LatencyCounts};
+
+use super::*;
+use crate::status::Style;
+
+fn counts(n: u64, slow: u64, ms: u64) -> LatencyCounts {
+    let fast = std::iter::repeat_n(1_300_000, (n - slow) as usize);
+    LatencyCounts::from_values(fast.chain(std::iter::repeat_n(ms * 1_000_000, slow as usize)))
+}
+
+fn measured(n: u64, slow: u64, ms: u64, flood: Option<f64>) -> Result<Measured, String> {
+    let (sync, commit) = (counts(n, slow, ms), counts(n, slow, ms + 1));
+    Ok(Measured { seconds: 10.0, sync, commit, flood_bytes_per_s: flood })
+}
+
+/// A check of three runs: how many operations were slow in each, and how slow.
+fn check(alone: (u64, u64, u64), flood: (u64, u64, u64), third: Result<Measured, String>) -> Check {
+    Check {
+        goal: Goal {
+            program: "etcd".into(),
+            block: Bytes(2300),
+            call: "fdatasync",
+            counted: Counted::Sync,
+            limit: Duration::from_millis(10),
+            source: Some("https://etcd.io/docs/latest/op-guide/hardware/"),
+        },
+        directory: "/var/lib/etcd".into(),
+        filesystem: "ext4".into(),
+        device: Some("sda".into()),
+        runs: vec![
+            Run { beside: Beside::Nothing, measured: measured(alone.0, alone.1, alone.2, None) },
+            Run {
+                beside: Beside::Flood,
+                measured: measured(flood.0, flood.1, flood.2, Some(131e6)),
+            },
+            Run { beside: Beside::GuardedFlood, measured: third },
+        ],
+        missing: Vec::new(),
+        warnings: Vec::new(),
+        seconds: 61.0,
+    }
+}
+
+pub(super) fn fit() -> Check {
+    check((7000, 0, 0), (4000, 30, 70), Err("good enough beside a flood without a guard".into()))
+}
+
+pub(super) fn slow_beside_a_flood() -> Check {
+    check((7000, 0, 0), (38, 20, 812), measured(3000, 40, 7, Some(88e6)))
+}
+
+pub(super) fn slow() -> Check {
+    check((700, 100, 24), (38, 20, 812), Err("only root can run a guard".into()))
+}
+
+pub(super) fn inconclusive() -> Check {
+    check((7000, 0, 0), (38, 1, 812), Err("only root can run a guard".into()))
+}
+
+#[test]
+fn a_disk_is_judged_by_the_runs_without_a_guard() {
+    let of = |check: &Check| verdict(check).fitness;
+    assert_eq!(of(&fit()), Fitness::Fit);
+    assert_eq!(of(&slow_beside_a_flood()), Fitness::SlowBesideFlood);
+    assert_eq!(of(&slow()), Fitness::Slow);
+    assert_eq!(of(&inconclusive()), Fitness::Inconclusive);
+    let mut alone = fit();
+    alone.runs.truncate(1);
+    assert_eq!(of(&alone), Fitness::Fit);
+    assert!(verdict(&alone).sentence.contains("was not measured"));
+}
+
+#[test]
+fn texts() {
+    for (name, check) in [
+        ("fit", fit()),
+        ("slow_beside_a_flood", slow_beside_a_flood()),
+        ("slow", slow()),
+        ("inconclusive", inconclusive()),
+    ] {
+        insta::assert_snapshot!(name, text(&check, Style { width: 80, ..Style::default() }));
+    }
+}
