@@ -36,8 +36,19 @@ pub(crate) fn drain(
     machine: &Machine,
 ) -> Drain {
     let (rate, from) = drain_rate(before, after, written, window_s);
-    let backlog = after.dirty_bytes.as_ref().and_then(|dirty| {
-        after.writeback_bytes.as_ref().map(|writeback| dirty.saturating_add(*writeback))
+    at_rate(rate, from, &after.dirty_bytes, &after.writeback_bytes, machine)
+}
+
+/// How long a device's backlog and the limits take at a rate.
+pub(crate) fn at_rate(
+    rate: Reading<f64>,
+    from: DrainSource,
+    dirty_bytes: &Reading<u64>,
+    writeback_bytes: &Reading<u64>,
+    machine: &Machine,
+) -> Drain {
+    let backlog = dirty_bytes.as_ref().and_then(|dirty| {
+        writeback_bytes.as_ref().map(|writeback| dirty.saturating_add(*writeback))
     });
     let time = |bytes: Reading<u64>| {
         bytes.and_then(|bytes| match rate.as_ref() {

@@ -258,7 +258,8 @@ pub struct Drain {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DrainSource {
-    /// Bytes written during the window by a device that was backlogged at both of its ends.
+    /// Bytes written during the window by a device that was backlogged at both of its ends. A
+    /// program that looks again and again keeps it for later windows.
     Seen,
     /// The kernel's running mean (debugfs `BdiWriteBandwidth`), which keeps its last value while
     /// the device idles.

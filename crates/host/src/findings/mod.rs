@@ -32,7 +32,7 @@ mod share;
 mod starvation;
 mod table;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 mod times;
 mod view;
 

@@ -10,15 +10,15 @@ use floodwall_model::{DeviceId, Managers, Reading};
 use super::{DiskUser, Facts, JournalFacts, look};
 
 /// Everything that checks conclude from.
-pub(super) struct Machine {
-    pub(super) status: Status,
-    pub(super) journal: JournalFacts,
-    pub(super) managers: Managers,
-    pub(super) disk_users: Vec<DiskUser>,
+pub(crate) struct Machine {
+    pub(crate) status: Status,
+    pub(crate) journal: JournalFacts,
+    pub(crate) managers: Managers,
+    pub(crate) disk_users: Vec<DiskUser>,
 }
 
 /// The finding of an identifier, if there is one.
-pub(super) fn found(machine: &Machine, id: &str) -> Option<Finding> {
+pub(crate) fn found(machine: &Machine, id: &str) -> Option<Finding> {
     look(machine.facts()).into_iter().find(|finding| finding.id == id)
 }
 
@@ -27,7 +27,7 @@ fn absent<T>(why: &str) -> Reading<T> {
 }
 
 /// A SATA SSD that drains 200 MB/s, with ext4 on it.
-pub(super) fn disk(name: &str) -> Device {
+pub(crate) fn disk(name: &str) -> Device {
     let minor = u32::from(name.bytes().last().unwrap_or_default().saturating_sub(b'a')) * 16;
     Device {
         name: name.to_owned(),
@@ -91,7 +91,7 @@ fn queue() -> Queue {
 
 impl Machine {
     /// 6.18, 16 GiB, 8 CPUs, byte limits sized for its one disk, control groups of version 2, PSI.
-    pub(super) fn healthy() -> Self {
+    pub(crate) fn healthy() -> Self {
         let status = Status {
             window_s: 1.0,
             machine: floodwall_model::status::Machine {
@@ -147,7 +147,7 @@ impl Machine {
         machine
     }
 
-    pub(super) fn facts(&self) -> Facts<'_> {
+    pub(crate) fn facts(&self) -> Facts<'_> {
         Facts {
             status: &self.status,
             journal: &self.journal,
@@ -157,7 +157,7 @@ impl Machine {
     }
 
     /// Both limits as byte limits that are in force; persistent too.
-    pub(super) fn limits(&mut self, hard: u64, background: u64) {
+    pub(crate) fn limits(&mut self, hard: u64, background: u64) {
         let machine = &mut self.status.machine;
         machine.hard_limit_bytes = Reading::Value(hard);
         machine.background_limit_bytes = Reading::Value(background);
@@ -169,7 +169,7 @@ impl Machine {
     }
 
     /// Both hard limits; the kernel turns them into zero.
-    pub(super) fn knobs(&mut self, bytes: u64, ratio: u64) {
+    pub(crate) fn knobs(&mut self, bytes: u64, ratio: u64) {
         let machine = &mut self.status.machine;
         machine.dirty_knobs.hard_bytes = Reading::Value(bytes);
         machine.dirty_knobs.hard_ratio_percent = Reading::Value(ratio);
@@ -179,24 +179,24 @@ impl Machine {
         self.persist("vm.dirty_background_bytes", "33554432");
     }
 
-    pub(super) fn kernel(&mut self, release: &str) {
+    pub(crate) fn kernel(&mut self, release: &str) {
         self.status.machine.kernel = Reading::Value(release.to_owned());
     }
 
     /// So much waits on the first disk.
-    pub(super) fn backlog(&mut self, bytes: u64) {
+    pub(crate) fn backlog(&mut self, bytes: u64) {
         let device = &mut self.status.devices[0];
         device.dirty_bytes = Reading::Value(bytes);
         device.drain.now_s = Reading::Value(bytes as f64 / 200e6);
     }
 
     /// A claim by sysctl.d that is in force.
-    pub(super) fn persist(&mut self, knob: &str, value: &str) {
+    pub(crate) fn persist(&mut self, knob: &str, value: &str) {
         self.managers.claims.push(super::others::claim(knob, value));
     }
 
     /// A disk below another device.
-    pub(super) fn leaf(&self, name: &str) -> Leaf {
+    pub(crate) fn leaf(&self, name: &str) -> Leaf {
         let disk = disk(name);
         Leaf {
             name: disk.name,
@@ -210,7 +210,7 @@ impl Machine {
     }
 
     /// A device-mapper device over others.
-    pub(super) fn stacked(&self, name: &str, leaves: Vec<Leaf>) -> Device {
+    pub(crate) fn stacked(&self, name: &str, leaves: Vec<Leaf>) -> Device {
         let mut device = disk(name);
         device.name = name.to_owned();
         device.id = DeviceId { major: 253, minor: 0 };

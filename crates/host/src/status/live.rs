@@ -13,6 +13,7 @@ use std::time::Duration;
 use floodwall_model::status::{Machine, Status};
 
 use super::counted::{Counted, counted};
+use super::drains::Drains;
 use super::observation::{Observation, Window};
 use super::status;
 use crate::memory;
@@ -28,23 +29,26 @@ pub struct Live {
     at: Duration,
     /// The last status, and when it was read whole; `None` before the first one.
     last: Option<(Status, Duration)>,
+    drains: Drains,
 }
 
 impl Live {
     /// The first look, at a moment of the caller's clock, which must not go back.
     #[must_use]
     pub fn new(root: &SysRoot, now: Duration) -> Self {
-        Self { before: Observation::read_devices(root), at: now, last: None }
+        let drains = Drains::default();
+        Self { before: Observation::read_devices(root), at: now, last: None, drains }
     }
 
-    /// The state now, with rates since the last look. `waiters`, `writers` and `findings` are
+    /// The state now, with rates since the last look. The drain rate of a device that is not
+    /// backlogged now is that of an earlier look, if one saw it. `waiters`, `writers` and `findings` are
     /// empty; `is_root` as for [`status`].
     pub fn next(&mut self, root: &SysRoot, now: Duration, is_root: bool) -> Status {
         let window_s = now.saturating_sub(self.at).as_secs_f64().max(f64::EPSILON);
         let known = self.last.take().filter(|(_, whole)| {
             now.saturating_sub(*whole) < WHOLE && self.before.has_same_mounts(root)
         });
-        let (status, after, whole) = match known {
+        let (mut status, after, whole) = match known {
             Some((last, whole)) => {
                 let after = self.before.read_devices_again(root);
                 let window = Window::new(root, &self.before, &after, window_s);
@@ -56,6 +60,7 @@ impl Live {
             }
         };
         (self.before, self.at) = (after, now);
+        self.drains.look(&mut status);
         self.last = Some((status.clone(), whole));
         status
     }

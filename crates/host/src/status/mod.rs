@@ -11,6 +11,7 @@
 //! then nothing that takes time can be told of it.
 
 mod counted;
+mod drains;
 mod live;
 mod observation;
 
