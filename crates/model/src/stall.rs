@@ -67,7 +67,7 @@ pub struct Victim {
     /// Its unit, container and pod.
     #[serde(skip_serializing_if = "Workload::is_unknown")]
     pub workload: Workload,
-    /// The call that took it longest (`fsync`), or `read`; absent if none ended.
+    /// The call that took it longest (`fsync`), or `read`; absent if none is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub call: Option<String>,
     /// Its slowest wait, in microseconds.

@@ -26,7 +26,7 @@ pub(crate) enum Field {
     In,
     /// The disk.
     On,
-    /// The call that it waited for longest, all together.
+    /// The call that it waited for longest, all together; if none ended, the one under way.
     For,
     /// Such calls a second.
     Calls,
@@ -147,7 +147,7 @@ impl Field {
                 Some(disk) => printable(disk).into_owned(),
                 None => "?".to_owned(),
             },
-            Self::For => most.map_or_else(unknown, |waits| words(&waits.call)),
+            Self::For => call(process).map_or_else(unknown, words),
             Self::Calls => most.map_or_else(unknown, |waits| {
                 count(waits.count as f64 * 1000.0 / window_ms.max(1) as f64)
             }),
@@ -186,10 +186,7 @@ impl Field {
             Self::Who => processes.sort_by(|a, b| (&a.name, a.pid).cmp(&(&b.name, b.pid))),
             Self::In => processes.sort_by_cached_key(|process| label(process)),
             Self::On => processes.sort_by(|a, b| a.disk.cmp(&b.disk)),
-            Self::For => {
-                let call = |process| longest(process).map(|waits| waits.call.as_str());
-                processes.sort_by(|a, b| call(a).cmp(&call(b)));
-            }
+            Self::For => processes.sort_by(|a, b| call(a).cmp(&call(b))),
             _ => processes.sort_by_cached_key(|process| u64::MAX - self.figure(process)),
         }
     }
@@ -229,6 +226,11 @@ fn short(label: &str, cells: u16) -> String {
 /// The waits of the kind that took longest, all together.
 fn longest(process: &Process) -> Option<&floodwall_model::frame::Waits> {
     process.waits.iter().max_by_key(|waits| waits.sum_us)
+}
+
+/// The call of [`longest`], or the one under way if none ended.
+fn call(process: &Process) -> Option<&str> {
+    longest(process).map(|waits| &*waits.call).or(process.oldest_call.as_deref())
 }
 
 fn figure(us: Option<u64>, look: Look) -> String {

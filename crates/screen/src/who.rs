@@ -35,10 +35,9 @@ pub(crate) fn writes(process: &Process) -> bool {
         || process.backlog_percent.is_some_and(|share| share > 0.0)
 }
 
-/// What a process waited for longest, in words: `fsync`, `sync write`; absent if no call ended.
+/// What a process waited for longest, in words: `fsync`, `sync write`; absent if it is not known.
 pub(crate) fn call(process: &Process) -> Option<String> {
-    let longest = process.waits.iter().max_by_key(|waits| waits.max_us)?;
-    Some(words(&longest.call))
+    process.slowest_call().map(words)
 }
 
 /// The name of a kind of call or request in words: `sync write` for `sync_write`.
@@ -70,6 +69,9 @@ mod tests {
             ..Process::default()
         };
         assert_eq!(call(&process).as_deref(), Some(r"sync write\u{1b}"));
+        let oldest_call = Some("direct_write".to_owned());
+        let hangs = Process { oldest_us: 901, oldest_call, ..process };
+        assert_eq!(call(&hangs).as_deref(), Some("direct write"));
         assert_eq!(call(&Process::default()), None);
     }
 }

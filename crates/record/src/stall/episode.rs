@@ -191,7 +191,7 @@ fn guard(disk: &str, frame: &Frame) -> Option<String> {
 /// A victim's waits.
 #[derive(Clone, Debug, Default)]
 struct Waited {
-    /// The call that took longest of those that ended, and how long.
+    /// The call that took longest of those that are known, and how long.
     call: Option<(u64, String)>,
     slowest_us: u64,
     count: u64,
@@ -204,8 +204,7 @@ struct Waited {
 impl Sums for Waited {
     fn add(&mut self, process: &Process) {
         let sum = |of: fn(&Waits) -> u64| process.waits.iter().map(of).fold(0, u64::saturating_add);
-        let longest = process.waits.iter().max_by_key(|waits| waits.max_us);
-        let call = longest.map(|waits| (waits.max_us, waits.call.clone()));
+        let call = process.slowest_call().map(|call| (process.slowest_us(), call.to_owned()));
         let in_frame = Self {
             call,
             slowest_us: process.slowest_us(),

@@ -103,6 +103,25 @@ fn a_wait_that_outlasts_frames_is_one_stall() {
 }
 
 #[test]
+fn the_call_is_that_of_the_longest_wait_that_is_known_ended_or_not() {
+    let hangs = |call: Option<&str>, oldest_ms| Process {
+        oldest_call: call.map(str::to_owned),
+        ..victim(&[400], oldest_ms)
+    };
+    let call = |processes: [Process; 2]| {
+        let at_ms = [NIGHT_MS + 3_000, NIGHT_MS + 4_000].into_iter();
+        let frames: Vec<_> =
+            at_ms.zip(processes).map(|(at_ms, one)| frame(at_ms, 1_000, vec![one])).collect();
+        ended(&frames)[0].victims[0].call.clone()
+    };
+    let (read, unknown) = (Some("read"), None);
+    assert_eq!(call([hangs(read, 2_000), hangs(unknown, 0)]).as_deref(), read);
+    assert_eq!(call([hangs(unknown, 0), hangs(read, 2_000)]).as_deref(), read);
+    assert_eq!(call([hangs(read, 300), hangs(unknown, 3_000)]).as_deref(), Some("fsync"));
+    assert_eq!(call([hangs(unknown, 2_000), hangs(unknown, 3_000)]), None);
+}
+
+#[test]
 fn a_wait_is_as_long_for_frames_of_any_length() {
     for window_ms in [500, 1_000, 5_000] {
         let stalls = ended(&look(&[(2_400, 12_700)], window_ms, 30_000 / window_ms));

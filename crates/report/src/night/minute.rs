@@ -91,11 +91,9 @@ impl Moment {
         Some(bytes as f64 * 1000.0 / self.window_ms.max(1) as f64)
     }
 
-    /// The call that took the waiter longest; `None` if it has not ended.
+    /// The call that took the waiter longest; `None` if it is not known.
     #[must_use]
     pub fn call(&self) -> Option<&str> {
-        let waiter = self.waiter.as_ref()?;
-        let longest = waiter.waits.iter().max_by_key(|waits| waits.max_us)?;
-        (longest.max_us >= waiter.oldest_us).then_some(&*longest.call)
+        self.waiter.as_ref()?.slowest_call()
     }
 }

@@ -269,4 +269,11 @@ fn the_worst_minute_reads_beyond_the_time_that_was_asked_for() {
         (worst.waiter.as_ref().unwrap().slowest_us(), worst.call()),
         (3_200_000, Some("fsync"))
     );
+    // A read that has not ended has taken longer.
+    let mut moment = worst.clone();
+    let waiter = moment.waiter.as_mut().unwrap();
+    (waiter.oldest_us, waiter.oldest_call) = (3_300_000, Some("read".into()));
+    assert_eq!(super::text::cells(&moment, &night)[2..4], ["3.30 s", "reads"]);
+    moment.waiter.as_mut().unwrap().oldest_call = None;
+    assert_eq!(moment.call(), None);
 }

@@ -40,6 +40,27 @@ fn main_view_in_other_colours() {
 }
 
 #[test]
+fn a_call_that_has_not_ended_is_named_if_it_is_known() {
+    let mut frames = stall();
+    for process in frames.iter_mut().flat_map(|frame| &mut frame.processes) {
+        if process.is_victim {
+            process.waits.clear();
+            (process.waiting, process.oldest_us) = (1, 2_000_000 + u64::from(process.pid));
+            process.oldest_call = (process.pid != 812).then(|| "sync_write".into());
+        }
+    }
+    let text = text(&mut screen(live(), frames), 90, 30);
+    assert!(text.contains("has waited up to 2.00 s for sync write"), "{text}");
+    let rows = text.lines().skip_while(|line| !line.contains("WHO WAITS")).take(4);
+    insta::assert_snapshot!(rows.collect::<Vec<_>>().join("\n"), @"
+    ▼ WHO WAITS                 IN                FOR                  p50     p99 SLOWEST NOW
+    ● redis-server (2290)       shop/cache-0:red… sync write             –       –  2.00 s   1
+    ● postgres (812)            postgresql@15-ma… –                      –       –  2.00 s   1
+      systemd-journal (301)     systemd-journald  fsync            22.3 ms       – 22.3 ms
+    ");
+}
+
+#[test]
 fn device() {
     check("device", &live(), &stall(), |screen| {
         enter(screen, "d");
