@@ -86,32 +86,33 @@ fn interval(text: &str) -> Result<Duration, String> {
 /// Runs the command.
 ///
 /// # Errors
-/// No terminal, an unknown disk or preset, a recording that can't be read, a lost probe.
+/// An unknown disk or preset, a recording that can't be read, no terminal, a lost probe.
 pub(crate) fn run(args: &WatchArgs) -> anyhow::Result<Exit> {
+    let stop = signals::stop_flag()?;
+    let zone = TimeZone::system();
+    let begin = args.begin.as_deref();
+    let is_replay = args.replay || args.dir.is_some() || begin.is_some();
+    let device = match args.device.as_deref() {
+        // Frames tell which disks there were, also if they are of another machine.
+        Some(device) if is_replay => {
+            Some(device.strip_prefix("/dev/").unwrap_or(device).to_owned())
+        }
+        device => device.map(live::disk_name).transpose()?,
+    };
+    let (mode, stored): (Mode, Option<Box<dyn Source>>) = if is_replay {
+        let directory = args.dir.as_deref().unwrap_or(Path::new(DIRECTORY));
+        (Mode::Replay, Some(Box::new(replay::Replay::open(directory, begin, &zone)?)))
+    } else if let Some(preset) = &args.sim {
+        (Mode::Simulated, Some(Box::new(sim::Simulated::new(preset, args.interval)?)))
+    } else {
+        (Mode::Live, None)
+    };
     if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
         let why =
             "watch needs a terminal; floodwall status prints text, floodwall dump a recording";
         return Err(UsageError(why.to_owned()).into());
     }
-    let stop = signals::stop_flag()?;
-    let zone = TimeZone::system();
-    let begin = args.begin.as_deref();
-    let is_replay = args.replay || args.dir.is_some() || begin.is_some();
-    let (mode, mut source): (Mode, Box<dyn Source>) = if is_replay {
-        let directory = args.dir.as_deref().unwrap_or(Path::new(DIRECTORY));
-        (Mode::Replay, Box::new(replay::Replay::open(directory, begin, &zone)?))
-    } else if let Some(preset) = &args.sim {
-        (Mode::Simulated, Box::new(sim::Simulated::new(preset, args.interval)?))
-    } else {
-        (Mode::Live, Box::new(live::Live::start(args.interval, &stop)))
-    };
-    let device = match (args.device.as_deref(), mode) {
-        // Frames tell which disks there were, also if they are of another machine.
-        (Some(device), Mode::Replay) => {
-            Some(device.strip_prefix("/dev/").unwrap_or(device).to_owned())
-        }
-        (device, _) => device.map(live::disk_name).transpose()?,
-    };
+    let mut source = stored.unwrap_or_else(|| Box::new(live::Live::start(args.interval, &stop)));
     let is_root = rustix::process::geteuid().is_root();
     let mut screen = Screen::new(Options { look: terminal::look(), zone, mode, device, is_root });
     let mut terminal = Terminal::open()?;
