@@ -141,6 +141,26 @@ pub struct Disk {
     pub queue: Queue,
 }
 
+/// A backlog that takes this long to drain explains a wait, whoever wrote it, in milliseconds.
+const LONG_BACKLOG_MS: u64 = 1_000;
+
+/// A smaller backlog has no authors that matter: it is written at once.
+const LEAST_BACKLOG_BYTES: u64 = 4 << 20;
+
+/// Whether a backlog is so large that its authors matter.
+#[must_use]
+pub fn has_authors(backlog_bytes: u64) -> bool {
+    backlog_bytes >= LEAST_BACKLOG_BYTES
+}
+
+impl Disk {
+    /// Whether its backlog takes a second or more.
+    #[must_use]
+    pub fn is_backlogged(&self) -> bool {
+        self.drain_ms.is_some_and(|ms| ms >= LONG_BACKLOG_MS)
+    }
+}
+
 /// Requests of one kind to one disk.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -233,13 +253,39 @@ pub struct Process {
     /// Time asleep because too much was dirty, added up over its threads, in milliseconds.
     #[serde(skip_serializing_if = "is_zero")]
     pub throttled_ms: u64,
-    /// Estimated share of the disk's backlog that it has dirtied, in percent. A process keeps its
-    /// share after it has ended.
+    /// Estimated share of the disk's backlog that it has dirtied, in percent: of the backlog at the
+    /// window's end, or at its beginning if that took a second or more and has drained meanwhile. A
+    /// process keeps its share after it has ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backlog_percent: Option<f32>,
 }
 
+/// A process that holds at least so much of a backlog, in percent, is an author of it, even if it
+/// no longer writes or has ended.
+const AUTHOR_PERCENT: f32 = 10.0;
+
 impl Process {
+    /// Whether it floods the disk, or holds at least a tenth of its backlog.
+    #[must_use]
+    pub fn is_author(&self) -> bool {
+        self.is_flood || self.backlog_percent.is_some_and(|percent| percent >= AUTHOR_PERCENT)
+    }
+
+    /// Whether it is a worker of the kernel, which writes for others: that of a loop device dirties
+    /// the file below.
+    #[must_use]
+    pub fn is_kernel_worker(&self) -> bool {
+        is_kernel_worker(&self.name)
+    }
+
+    /// What it dirtied in the window, or its part of this backlog if that is more, in bytes.
+    #[must_use]
+    pub fn written_bytes(&self, backlog_bytes: Option<u64>) -> u64 {
+        let share = f64::from(self.backlog_percent.unwrap_or(0.0)) / 100.0;
+        let part = backlog_bytes.unwrap_or(0) as f64 * share;
+        self.dirtied_bytes.unwrap_or(0).max(part as u64)
+    }
+
     /// Its slowest wait of the window, or the oldest under way if that is longer, in microseconds.
     #[must_use]
     pub fn slowest_us(&self) -> u64 {
@@ -266,6 +312,12 @@ impl Process {
     pub fn who(&self) -> String {
         if self.pid == 0 { self.name.clone() } else { format!("{} ({})", self.name, self.pid) }
     }
+}
+
+/// Whether a process of this name is a worker of the kernel (kernel/workqueue.c names them).
+#[must_use]
+pub fn is_kernel_worker(name: &str) -> bool {
+    name.starts_with("kworker/")
 }
 
 /// A control group, as far as it matters to a limit of it.
@@ -396,6 +448,20 @@ mod tests {
         let process = &read.processes[0];
         assert_eq!((process.oldest_us, process.slowest_call()), (8_000_000, None));
         assert!(!serde_json::to_string(process).unwrap().contains("call"));
+    }
+
+    #[test]
+    fn a_tenth_of_a_backlog_makes_an_author() {
+        let holds = |percent| Process {
+            backlog_percent: Some(percent),
+            dirtied_bytes: Some(300),
+            ..Process::default()
+        };
+        assert!(holds(10.0).is_author() && !holds(9.9).is_author());
+        assert!(Process { is_flood: true, ..Process::default() }.is_author());
+        assert_eq!(holds(50.0).written_bytes(Some(1000)), 500);
+        assert_eq!(holds(50.0).written_bytes(Some(400)), 300);
+        assert_eq!(holds(50.0).written_bytes(None), 300);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::cmp::{Ordering, Reverse};
 use floodwall_model::diagnosis::Verdict;
 use floodwall_model::frame::{Disk, Guard, GuardedDisk};
 use floodwall_model::printable::printable;
+use floodwall_model::status::DrainSource;
 use ratatui::style::Style;
 
 use crate::figures::{bytes, micros, millis, rate, share};
@@ -118,7 +119,7 @@ impl DiskField {
         let (kind, least, most, rank) = match self {
             Self::Mark => (Kind::Words, 2, 2, 0),
             Self::Name => (Kind::Words, 11, 16, 0),
-            Self::Drains => (Kind::Figures, 9, 12, 0),
+            Self::Drains => (Kind::Figures, 10, 12, 0),
             Self::Backlog => (Kind::Figures, 9, 12, 0),
             Self::DrainTime => (Kind::Figures, 11, 12, 0),
             Self::Queue => (Kind::Figures, 6, 7, 3),
@@ -171,15 +172,21 @@ impl DiskField {
             Some(text) => look.text(&text).into_owned(),
             None => look.unknown().to_owned(),
         };
+        let about = |text: String| match disk.drain_from {
+            DrainSource::KernelEstimate => format!("~{text}"),
+            DrainSource::Seen | DrainSource::Unknown => text,
+        };
         let text = match self {
             Self::Mark => return Cell::Text(mark.into(), style),
             Self::Name => return Cell::Text(printable(&disk.name).into_owned().into(), style),
-            Self::Drains => known(disk.drain_bytes_per_s.map(rate)),
+            Self::Drains => known(disk.drain_bytes_per_s.map(rate).map(about)),
             Self::Backlog => known(disk.backlog_bytes.map(bytes)),
             Self::DrainTime => {
                 let is_long = disk.drain_ms.is_some_and(|ms| ms >= FULL_MS);
                 let style = if is_long { look.strong() } else { Style::new() };
-                return Cell::Text(known(disk.drain_ms.map(millis)).into(), style);
+                let time =
+                    disk.drain_ms.map(|ms| if ms == 0 { millis(0) } else { about(millis(ms)) });
+                return Cell::Text(known(time).into(), style);
             }
             Self::Queue => known(disk.in_flight.map(|requests| requests.to_string())),
             Self::Slowest => known(row.slowest_us.map(micros)),

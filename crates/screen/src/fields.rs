@@ -5,20 +5,21 @@
 //! ```
 
 use floodwall_model::counts::{count, whole};
-use floodwall_model::frame::Process;
+use floodwall_model::frame::{Frame, Process};
 use floodwall_model::printable::printable;
 
 use crate::figures::{micros, per_second, rate, share, throttled};
 use crate::table::{Cell, Column, Kind};
 use crate::theme::Look;
-use crate::who::{label, name, words};
+use crate::who::{is_marked, label, name, words, written};
 
 /// A field of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Field {
     /// The mark of victims and floods. It orders the slowest victims first.
     Mark,
-    /// The mark of floods. It orders the heaviest first.
+    /// The mark of floods. It orders those first that flood or wrote much of a backlog, the
+    /// heaviest first.
     FloodMark,
     /// Name and number.
     Who,
@@ -120,15 +121,17 @@ impl Field {
         }
     }
 
-    /// Its cell for a process in a window of this length.
+    /// Its cell for a process of a frame.
     pub(crate) fn cell(
         self,
+        frame: &Frame,
         process: &Process,
-        window_ms: u64,
         cells: u16,
         look: Look,
     ) -> Cell<'static> {
-        let style = match (process.is_victim, process.is_flood) {
+        let window_ms = frame.window_ms;
+        let is_marked = is_marked(frame, process);
+        let style = match (process.is_victim, is_marked) {
             (_, true) => look.flood(),
             (true, false) => look.victim(),
             (false, false) => ratatui::style::Style::new(),
@@ -136,7 +139,7 @@ impl Field {
         let unknown = || look.unknown().to_owned();
         let most = longest(process);
         let text = match self {
-            Self::FloodMark | Self::Mark if process.is_flood => {
+            Self::FloodMark | Self::Mark if is_marked => {
                 return Cell::Text(look.flood_mark().into(), style);
             }
             Self::Mark if process.is_victim => return Cell::Text(look.victim_mark().into(), style),
@@ -179,25 +182,25 @@ impl Field {
         Cell::plain(text)
     }
 
-    /// Puts processes in order by this field: figures from the largest on, words from A on. Those
-    /// that are equal stay in their order.
-    pub(crate) fn sort(self, processes: &mut [&Process]) {
+    /// Puts processes of a frame in order by this field: figures from the largest on, words from A
+    /// on. Those that are equal stay in their order.
+    pub(crate) fn sort(self, frame: &Frame, processes: &mut [&Process]) {
         match self {
             Self::Who => processes.sort_by(|a, b| (&a.name, a.pid).cmp(&(&b.name, b.pid))),
             Self::In => processes.sort_by_cached_key(|process| label(process)),
             Self::On => processes.sort_by(|a, b| a.disk.cmp(&b.disk)),
             Self::For => processes.sort_by(|a, b| call(a).cmp(&call(b))),
-            _ => processes.sort_by_cached_key(|process| u64::MAX - self.figure(process)),
+            _ => processes.sort_by_cached_key(|process| u64::MAX - self.figure(frame, process)),
         }
     }
 
     /// What a field of figures is ordered by, as one number: a thousand processes are sorted at
     /// each drawing. 0 if it is not known, and for words.
-    fn figure(self, process: &Process) -> u64 {
+    fn figure(self, frame: &Frame, process: &Process) -> u64 {
         const FIRST: u64 = 1 << 63;
         let (is_first, figure) = match self {
             Self::Mark => (process.is_victim, Some(process.slowest_us())),
-            Self::FloodMark => (process.is_flood, process.dirtied_bytes),
+            Self::FloodMark => (process.is_author(), Some(written(frame, process))),
             Self::Calls => (false, longest(process).map(|waits| waits.count)),
             Self::P50 => (false, longest(process).map(|waits| waits.p50_us)),
             Self::P99 => (false, longest(process).and_then(|waits| waits.p99_us)),

@@ -64,7 +64,7 @@ impl Scope<'_> {
         };
         let listed = frame.processes.iter().filter(|process| is_listed(process));
         let mut rows: Vec<&Process> = listed.filter(of_device).filter(passes).collect();
-        order.sort(&mut rows);
+        order.sort(frame, &mut rows);
         rows
     }
 

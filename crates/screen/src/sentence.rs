@@ -1,16 +1,17 @@
 //! The first line of the screen: the victim, its disk, how long it waits, and why.
 //!
 //! ```text
-//! frame ─▶ the worst disk ─▶ its slowest victim, its heaviest flood, its backlog ─▶ a sentence
+//! frame ─▶ the worst disk ─▶ its slowest victim, its heaviest author, its backlog ─▶ a sentence
 //! ```
 //!
-//! The words are those of `floodwall why`. Victims and floods carry the marks of the tables.
+//! The words are those of `floodwall why`. Victims and floods carry the marks of the tables. The
+//! author of a backlog is named after it has ended, too.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use floodwall_model::diagnosis::Verdict;
-use floodwall_model::frame::{Disk, Frame, Process};
+use floodwall_model::frame::{Disk, Frame, Process, has_authors};
 use floodwall_model::printable::printable;
 use floodwall_model::status::DrainSource;
 use ratatui::text::Span;
@@ -18,10 +19,8 @@ use ratatui::text::Span;
 use crate::figures::{self, bytes, micros, millis, per_second, share};
 use crate::text::{cut, glued};
 use crate::theme::Look;
-use crate::who::{call, floods, on, victims};
+use crate::who::{authors, call, floods, on, victims};
 
-/// A backlog that takes this long to drain explains a wait, whoever wrote it (`why` has the same).
-const LONG_BACKLOG_MS: u64 = 1000;
 /// Cells of the name of a unit or pod.
 const LABEL: usize = 40;
 
@@ -45,8 +44,14 @@ pub(crate) fn of_machine(frame: &Frame, device: Option<&str>, look: Look) -> Sen
             *longest = (*longest).max(victim.slowest_us());
         }
     }
-    let badness =
-        |disk: &&Disk| (disk.verdict, slowest.get(disk.name.as_str()).copied(), disk.drain_ms);
+    let flooded = |disk: &Disk| {
+        let own = floods(frame, &disk.name).into_iter().filter(|flood| !flood.is_kernel_worker());
+        own.map(|flood| flood.dirtied_bytes).max()
+    };
+    let badness = |disk: &&Disk| {
+        let slowest = slowest.get(disk.name.as_str()).copied();
+        (disk.verdict, slowest, flooded(disk), disk.drain_ms)
+    };
     let mut words = Words::new(look);
     match shown().max_by_key(badness) {
         Some(disk) => words.disk(frame, disk),
@@ -71,28 +76,23 @@ pub(crate) fn of_process(frame: &Frame, process: &Process, look: Look) -> Senten
     let slowest = process.slowest_us();
     if slowest > 0 {
         words.waits(process);
-        let other = disk.filter(|_| process.is_victim).and_then(|disk| {
-            let floods = floods(frame, &disk.name);
-            floods.into_iter().find(|flood| flood.pid != process.pid).map(|flood| (disk, flood))
-        });
-        if let Some((disk, flood)) = other {
-            words.because(disk, process);
-            words.dirties(frame, flood);
-            words.drains(disk);
+        let author = disk.and_then(|disk| authors(frame, disk).into_iter().next());
+        let is_its_own = author.is_some_and(|author| author.pid == process.pid);
+        if let Some(disk) = disk.filter(|_| process.is_victim && !is_its_own) {
+            words.cause(frame, disk, process);
         }
         words.plain(".");
     }
     // Of a process that waits the table of its figures tells what it writes besides.
     let is_writer = slowest == 0 && process.dirtied_bytes.is_some_and(|bytes| bytes > 0);
-    if process.is_flood || is_writer {
+    if process.is_author() || is_writer {
         if slowest > 0 {
             words.plain(" ");
         }
-        words.dirties(frame, process);
+        words.wrote(frame, process);
         if let Some(disk) = disk {
-            words.plain(" on ");
-            words.strong(&printable(&disk.name));
-            if process.is_flood {
+            words.on(disk, process);
+            if process.is_author() {
                 words.which_drains(disk);
             }
         }
@@ -137,10 +137,12 @@ impl Words {
 
     fn disk(&mut self, frame: &Frame, disk: &Disk) {
         let victims = victims(frame, &disk.name);
-        let floods = floods(frame, &disk.name);
-        match (disk.verdict, victims.first(), floods.first()) {
+        let authors = authors(frame, disk);
+        match (disk.verdict, victims.first(), authors.first()) {
             (Verdict::Stalling, Some(victim), _) => {
-                self.stall(frame, disk, victim, &floods);
+                self.waits(victim);
+                self.cause(frame, disk, victim);
+                self.plain(".");
                 let others = victims.len() - 1;
                 self.and_more(others, "One more process waits.", "more processes wait.");
             }
@@ -149,48 +151,68 @@ impl Words {
                 self.strong(&printable(&disk.name));
                 self.plain(", and which one is not known.");
             }
-            (Verdict::Flooding, _, Some(flood)) => {
-                self.flood(frame, disk, flood, &floods);
-                self.plain(" Nothing waits long for it now.");
+            (Verdict::Flooding, _, Some(author)) => {
+                self.wrote(frame, author);
+                self.more_floods(frame, disk, author);
+                self.on(disk, author);
+                self.which_drains(disk);
+                self.plain(". Nothing waits long for it now.");
             }
-            (Verdict::Unknown, _, flood) => {
+            (Verdict::Unknown, _, author) => {
                 self.unknown(frame);
-                if let Some(flood) = flood {
+                if let Some(author) = author.filter(|author| author.is_flood) {
                     self.plain(" ");
-                    self.dirties(frame, flood);
-                    self.more_floods(frame, &floods);
+                    self.wrote(frame, author);
+                    self.more_floods(frame, disk, author);
                     self.plain(" on ");
                     self.strong(&printable(&disk.name));
                     self.plain(".");
                 }
             }
+            _ if disk.is_backlogged() => {
+                self.plain("Nothing waits long for ");
+                self.strong(&printable(&disk.name));
+                self.plain(" now");
+                self.backlog(disk);
+                self.plain(". Who wrote it was not seen.");
+            }
             _ => self.quiet(frame, Some(disk)),
         }
     }
 
-    fn stall(&mut self, frame: &Frame, disk: &Disk, victim: &Process, floods: &[&Process]) {
-        self.waits(victim);
-        match floods.first() {
-            Some(flood) => {
-                self.because(disk, victim);
-                if flood.pid == victim.pid {
+    /// Why a victim waits: `, because ▲ cp (4711) dirties 400 MB/s and sda drains 120 MB/s: 12.0 s
+    /// of backlog`.
+    fn cause(&mut self, frame: &Frame, disk: &Disk, victim: &Process) {
+        let authors = authors(frame, disk);
+        let has_drained = disk.backlog_bytes.is_some_and(|bytes| !has_authors(bytes));
+        match authors.first() {
+            Some(author) if author.is_flood || explains(frame, disk, victim) => {
+                let explains = explains(frame, disk, victim);
+                self.plain(if explains { ", because " } else { ", while " });
+                if author.pid != victim.pid {
+                    self.wrote(frame, author);
+                } else if author.is_flood {
                     self.plain("other threads of it dirty ");
-                    self.strong(&rate(dirtied(flood, frame)));
+                    self.strong(&rate(dirtied(author, frame)));
                 } else {
-                    self.dirties(frame, flood);
+                    self.plain("other threads of it wrote most of the backlog");
                 }
-                self.more_floods(frame, floods);
+                self.more_floods(frame, disk, author);
                 self.drains(disk);
-                self.plain(".");
             }
-            None if disk.drain_ms.is_some_and(|ms| ms >= LONG_BACKLOG_MS) => {
+            Some(author) if has_drained => {
+                self.plain(", because ");
+                self.wrote(frame, author);
+                self.plain(", which has drained by now");
+            }
+            _ if disk.is_backlogged() => {
                 self.plain(", because of what was written earlier");
                 self.backlog(disk);
-                self.plain(". Nothing floods it now.");
+                self.plain(". Who wrote it was not seen");
             }
-            None => self.plain(
+            _ => self.plain(
                 ", and no flood of buffered writes is the cause. The disk itself is slow, or busy \
-                 with reads or direct writes.",
+                 with reads or direct writes",
             ),
         }
     }
@@ -215,38 +237,44 @@ impl Words {
         }
     }
 
-    /// `because`, where flood or backlog explain the wait, else `while`.
-    fn because(&mut self, disk: &Disk, victim: &Process) {
-        let drained_us = disk.drain_ms.unwrap_or(0).saturating_mul(1000);
-        let explains = disk.drain_ms.is_some_and(|ms| ms >= LONG_BACKLOG_MS)
-            || disk.drain_bytes_per_s.is_none()
-            || drained_us.saturating_mul(2) >= victim.slowest_us();
-        self.plain(if explains { ", because " } else { ", while " });
-    }
-
-    /// `▲ cp (4711, user@0.service) dirties 400 MB/s`.
-    fn dirties(&mut self, frame: &Frame, flood: &Process) {
+    /// `▲ cp (4711, user@0.service) dirties 400 MB/s`; of one that no longer floods `▲ dd (4711)
+    /// wrote 99 % of the backlog`.
+    fn wrote(&mut self, frame: &Frame, author: &Process) {
         let look = self.look;
-        if flood.is_flood {
+        if author.is_author() {
             self.sentence.said.push(Span::styled(format!("{} ", look.flood_mark()), look.flood()));
         }
-        self.who(flood, if flood.is_flood { look.flood() } else { look.strong() });
-        match flood.dirtied_bytes {
-            Some(_) => {
-                self.plain(" dirties ");
-                self.strong(&rate(dirtied(flood, frame)));
+        self.who(author, if author.is_author() { look.flood() } else { look.strong() });
+        match (author.dirtied_bytes, author.backlog_percent) {
+            (_, Some(percent)) if author.is_author() && !author.is_flood => {
+                self.plain(" wrote ");
+                self.strong(&glued(&share(percent)));
+                self.plain(" of the backlog");
             }
-            None => self.plain(" floods it"),
+            (Some(_), _) => {
+                self.plain(" dirties ");
+                self.strong(&rate(dirtied(author, frame)));
+            }
+            (None, _) => self.plain(" floods it"),
         }
     }
 
-    fn more_floods(&mut self, frame: &Frame, floods: &[&Process]) {
-        let rest = floods.get(1..).unwrap_or_default();
+    /// ` on sda`; after `99 % of the backlog` ` of sda`.
+    fn on(&mut self, disk: &Disk, author: &Process) {
+        self.plain(if author.is_author() && !author.is_flood { " of " } else { " on " });
+        self.strong(&printable(&disk.name));
+    }
+
+    /// What others than the first author dirty.
+    fn more_floods(&mut self, frame: &Frame, disk: &Disk, first: &Process) {
+        let mut rest = floods(frame, &disk.name);
+        rest.retain(|flood| flood.pid != first.pid);
         let sum = rest.iter().map(|flood| dirtied(flood, frame)).fold(0, u64::saturating_add);
+        let dirties = if first.is_flood { "" } else { "dirties " };
         match rest.len() {
             0 => {}
-            1 => self.plain(&format!(" (one more {})", rate(sum))),
-            more => self.plain(&format!(" ({more} more {})", rate(sum))),
+            1 => self.plain(&format!(" (one more {dirties}{})", rate(sum))),
+            more => self.plain(&format!(" ({more} more {dirties}{})", rate(sum))),
         }
     }
 
@@ -281,15 +309,6 @@ impl Words {
         }
     }
 
-    fn flood(&mut self, frame: &Frame, disk: &Disk, flood: &Process, floods: &[&Process]) {
-        self.dirties(frame, flood);
-        self.more_floods(frame, floods);
-        self.plain(" on ");
-        self.strong(&printable(&disk.name));
-        self.which_drains(disk);
-        self.plain(".");
-    }
-
     fn unknown(&mut self, frame: &Frame) {
         self.strong("Which process waits for a disk is not seen");
         let without_root = frame.source == "proc" && !frame.root_would_add.is_empty();
@@ -321,10 +340,20 @@ impl Words {
             .filter(|one| disk.is_none_or(|disk| disk.name == one.name))
             .max_by_key(|one| (one.hard_limit_ms, Reverse(&one.name)));
         if let Some((one, ms)) = could.and_then(|one| one.hard_limit_ms.map(|ms| (one, ms))) {
-            self.plain(" If a flood came, ");
-            self.strong(&millis(ms));
             let name = printable(&one.name);
-            self.plain(&format!(" of writes could pile up for {name}."));
+            self.plain(" If a flood came, ");
+            match (one.drain_from, frame.machine.hard_limit_bytes) {
+                (DrainSource::KernelEstimate, Some(limit)) => {
+                    self.strong(&glued(&bytes(limit)));
+                    self.plain(&format!(
+                        " could pile up for {name}; how fast it drains under load was not seen yet."
+                    ));
+                }
+                _ => {
+                    self.strong(&millis(ms));
+                    self.plain(&format!(" of writes could pile up for {name}."));
+                }
+            }
         }
     }
 
@@ -343,6 +372,17 @@ impl Words {
         self.sentence.said.push(Span::styled(name.into_owned(), style));
         self.sentence.said.push(Span::raw(told));
     }
+}
+
+/// Whether backlog or floods explain a wait, as in the diagnosis
+/// ([`is_outrun`](floodwall_model::diagnosis::Disk::is_outrun)).
+fn explains(frame: &Frame, disk: &Disk, victim: &Process) -> bool {
+    let floods = floods(frame, &disk.name);
+    let flooded = floods.iter().map(|flood| dirtied(flood, frame)).fold(0, u64::saturating_add);
+    let drained_us = disk.drain_ms.unwrap_or(0).saturating_mul(1000);
+    disk.is_backlogged()
+        || drained_us.saturating_mul(2) >= victim.slowest_us()
+        || !floods.is_empty() && disk.drain_bytes_per_s.is_none_or(|drain| flooded >= drain)
 }
 
 /// A rate that no line breaks.

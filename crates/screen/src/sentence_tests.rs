@@ -80,8 +80,8 @@ fn a_cause_is_claimed_only_where_backlog_or_flood_explain_the_wait() {
 fn a_stall_without_a_flood_is_of_what_was_written_earlier_or_of_the_disk() {
     let mut frame = machine(Verdict::Stalling, vec![victim(812, 3_200_000)]);
     insta::assert_snapshot!(said(&frame), @"● postgres (812, postgres.service) has waited up to \
-        3.20 s for fsync on sda, because of what was written earlier: 12.5 s of backlog. Nothing \
-        floods it now.");
+        3.20 s for fsync on sda, because of what was written earlier: 12.5 s of backlog. Who wrote \
+        it was not seen.");
     frame.disks[0].drain_ms = Some(30);
     insta::assert_snapshot!(said(&frame), @"● postgres (812, postgres.service) has waited up to \
         3.20 s for fsync on sda, and no flood of buffered writes is the cause. The disk itself is \
@@ -89,6 +89,62 @@ fn a_stall_without_a_flood_is_of_what_was_written_earlier_or_of_the_disk() {
     frame.processes.clear();
     insta::assert_snapshot!(said(&frame), @"A process waits long for sda, and which one is not \
         known.");
+}
+
+/// One that has ended, and wrote 99 % of the backlog.
+fn author() -> Process {
+    Process { backlog_percent: Some(99.0), ..process(4_711, "dd", "sda") }
+}
+
+#[test]
+fn the_author_of_a_backlog_is_named_after_its_end() {
+    let mut frame = machine(Verdict::Stalling, vec![victim(812, 3_200_000), author()]);
+    insta::assert_snapshot!(said(&frame), @"● postgres (812, postgres.service) has waited up to \
+        3.20 s for fsync on sda, because ▲ dd (4711, dd.service) wrote 99 % of the backlog and \
+        sda drains 120 MB/s: 12.5 s of backlog.");
+    frame.processes.push(flood(7, 1_000_000));
+    insta::assert_snapshot!(said(&frame), @"● postgres (812, postgres.service) has waited up to \
+        3.20 s for fsync on sda, because ▲ dd (4711, dd.service) wrote 99 % of the backlog (one \
+        more dirties 2.00 MB/s) and sda drains 120 MB/s: 12.5 s of backlog.");
+    frame.processes.truncate(2);
+    frame.disks[0].backlog_bytes = Some(0);
+    frame.disks[0].drain_ms = Some(0);
+    insta::assert_snapshot!(said(&frame), @"● postgres (812, postgres.service) has waited up to \
+        3.20 s for fsync on sda, because ▲ dd (4711, dd.service) wrote 99 % of the backlog, \
+        which has drained by now.");
+    // A backlog that does not explain the wait has no blame.
+    (frame.disks[0].backlog_bytes, frame.disks[0].drain_ms) = (Some(8 << 20), Some(70));
+    assert!(said(&frame).contains("no flood of buffered writes is the cause"), "{}", said(&frame));
+    let mut frame = machine(Verdict::Flooding, vec![author()]);
+    insta::assert_snapshot!(said(&frame), @"▲ dd (4711, dd.service) wrote 99 % of the backlog of \
+        sda, which drains 120 MB/s: 12.5 s of backlog. Nothing waits long for it now.");
+    frame.processes.clear();
+    frame.disks[0].verdict = Verdict::Quiet;
+    insta::assert_snapshot!(said(&frame), @"Nothing waits long for sda now: 12.5 s of backlog. \
+        Who wrote it was not seen.");
+}
+
+#[test]
+fn a_victim_that_wrote_the_backlog_is_not_the_first_one() {
+    let mut own = author();
+    (own.is_victim, own.oldest_us, own.waiting) = (true, 9_000_000, 1);
+    let frame = machine(Verdict::Stalling, vec![own, victim(812, 3_200_000)]);
+    insta::assert_snapshot!(said(&frame), @"● postgres (812, postgres.service) has waited up to \
+        3.20 s for fsync on sda, because ▲ dd (4711, dd.service) wrote 99 % of the backlog and \
+        sda drains 120 MB/s: 12.5 s of backlog. One more process waits.");
+}
+
+#[test]
+fn the_heaviest_flood_of_a_process_is_the_first_disk() {
+    let worker = |bytes| Process { disk: Some("sdb".into()), ..flood(3, bytes) };
+    let mut frame = machine(Verdict::Flooding, vec![flood(4_711, 200_000_000)]);
+    (frame.disks[0].drain_bytes_per_s, frame.disks[0].drain_ms) = (None, None);
+    frame.disks.push(Disk { drain_ms: Some(18), ..disk("sdb", Verdict::Flooding) });
+    frame.processes.push(Process { name: "kworker/u8:2-loop8".into(), ..worker(300_000_000) });
+    assert!(said(&frame).starts_with("▲ cp (4711, cp.service) dirties 400 MB/s on sda"));
+    // On the same disk, too.
+    frame.processes[1].disk = Some("sda".into());
+    assert!(said(&frame).starts_with("▲ cp (4711, cp.service) dirties 400 MB/s (one more"));
 }
 
 #[test]
@@ -127,9 +183,16 @@ fn a_quiet_machine_has_a_quiet_sentence() {
     let mut quick = victim(812, 9_000);
     quick.is_victim = false;
     let mut frame = machine(Verdict::Quiet, vec![quick]);
+    frame.disks[0].drain_ms = Some(40);
     insta::assert_snapshot!(said(&frame), @"Nothing waits long for a disk, and nothing floods \
         one. The slowest wait of the last 500 ms is 9.00 ms: postgres (812, postgres.service), \
         fsync. If a flood came, 26.1 s of writes could pile up for sda.");
+    frame.disks[0].drain_from = DrainSource::KernelEstimate;
+    frame.machine.hard_limit_bytes = Some(4_600_000_000);
+    assert!(said(&frame).ends_with(
+        "If a flood came, 4600 MB could pile up for sda; how fast it drains under load was not \
+         seen yet."
+    ));
     frame.disks.clear();
     insta::assert_snapshot!(said(&frame), @"Nothing waits long for a disk, and nothing floods \
         one.");

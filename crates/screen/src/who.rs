@@ -1,20 +1,50 @@
 //! Processes of a frame by their part, victims and floods, and how they are named.
 
-use floodwall_model::frame::{Frame, Process};
+use std::cmp::Reverse;
+
+use floodwall_model::frame::{Disk, Frame, Process};
 use floodwall_model::printable::printable;
 
-/// The processes of a disk that wait long, the slowest first.
+/// The processes of a disk that wait long, the slowest first. Those come last that wrote part of
+/// its backlog themselves.
 pub(crate) fn victims<'a>(frame: &'a Frame, disk: &str) -> Vec<&'a Process> {
     let mut found: Vec<&Process> = on(frame, disk).filter(|process| process.is_victim).collect();
-    found.sort_by_key(|process| std::cmp::Reverse(process.slowest_us()));
+    found.sort_by_key(|process| (process.is_author(), Reverse(process.slowest_us())));
     found
 }
 
-/// The processes that flood a disk, those first that dirty most.
+/// The processes that flood a disk, those first that dirty most. The kernel's workers come last:
+/// they write for others.
 pub(crate) fn floods<'a>(frame: &'a Frame, disk: &str) -> Vec<&'a Process> {
     let mut found: Vec<&Process> = on(frame, disk).filter(|process| process.is_flood).collect();
-    found.sort_by_key(|process| std::cmp::Reverse(process.dirtied_bytes));
+    found.sort_by_key(|process| (process.is_kernel_worker(), Reverse(process.dirtied_bytes)));
     found
+}
+
+/// The processes that flood a disk or wrote its backlog, those first that wrote most, in the same
+/// order.
+pub(crate) fn authors<'a>(frame: &'a Frame, disk: &Disk) -> Vec<&'a Process> {
+    let written = |process: &Process| process.written_bytes(disk.backlog_bytes);
+    let mut found: Vec<&Process> =
+        on(frame, &disk.name).filter(|process| process.is_author()).collect();
+    found.sort_by_key(|process| (process.is_kernel_worker(), Reverse(written(process))));
+    found
+}
+
+/// Whether a process bears the mark of a flood: it floods, or wrote part of a long backlog.
+pub(crate) fn is_marked(frame: &Frame, process: &Process) -> bool {
+    let is_long = || disk_of(frame, process).is_some_and(Disk::is_backlogged);
+    process.is_flood || process.is_author() && is_long()
+}
+
+/// What a process dirtied in the window, or its part of the disk's backlog if that is more.
+pub(crate) fn written(frame: &Frame, process: &Process) -> u64 {
+    let shared = process.backlog_percent.and_then(|_| disk_of(frame, process));
+    process.written_bytes(shared.and_then(|disk| disk.backlog_bytes))
+}
+
+fn disk_of<'a>(frame: &'a Frame, process: &Process) -> Option<&'a Disk> {
+    frame.disks.iter().find(|disk| process.disk.as_ref() == Some(&disk.name))
 }
 
 /// The processes that used a disk.

@@ -41,8 +41,8 @@ impl Live {
     }
 
     /// The state now, with rates since the last look. The drain rate of a device that is not
-    /// backlogged now is that of an earlier look, if one saw it. `waiters`, `writers` and `findings` are
-    /// empty; `is_root` as for [`status`].
+    /// backlogged now is that of an earlier look, if one saw it. `waiters`, `writers` and
+    /// `findings` are empty; `is_root` as for [`status`].
     pub fn next(&mut self, root: &SysRoot, now: Duration, is_root: bool) -> Status {
         let window_s = now.saturating_sub(self.at).as_secs_f64().max(f64::EPSILON);
         let known = self.last.take().filter(|(_, whole)| {

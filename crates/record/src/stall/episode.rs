@@ -5,16 +5,13 @@
 //! frame without       ─▶ kept back; it counts if a victim follows
 //! ```
 
+use std::cmp::Reverse;
 use std::mem;
 
-use floodwall_model::frame::{Disk, Frame, Process, Waits};
+use floodwall_model::frame::{Disk, Frame, Process, Waits, is_kernel_worker};
 use floodwall_model::stall::{Flood, Stall, Victim};
 
 use super::parties::{Parties, Party, Sums};
-
-/// A process that holds at least so much of the backlog, in percent, is an author of the stall,
-/// even if it no longer writes or has ended.
-pub const AUTHOR_PERCENT: f32 = 10.0;
 
 /// An episode of one disk.
 #[derive(Debug)]
@@ -106,9 +103,21 @@ impl Episode {
 
     /// The stall so far.
     pub(super) fn stall(&self) -> Stall {
+        let written = |party: &Party<Written>| party.sums.written_bytes(self.stall.backlog_bytes);
+        let mut floods = self.writers.heaviest(|sums| sums.is_author);
+        floods.sort_by_key(|party| {
+            let is_last = (party.is_others(), is_kernel_worker(&party.name));
+            (is_last, Reverse(written(party)))
+        });
+        let flooded = |party: &Party<Waited>| {
+            floods.iter().any(|flood| (flood.pid, &flood.name) == (party.pid, &party.name))
+        };
+        let mut victims = self.victims.heaviest(|_| true);
+        // They wait for what they wrote themselves, more or less.
+        victims.sort_by_key(|party| (party.is_others(), flooded(party)));
         Stall {
-            victims: self.victims.heaviest(|_| true).into_iter().map(victim).collect(),
-            floods: self.writers.heaviest(|sums| sums.is_author).into_iter().map(flood).collect(),
+            victims: victims.into_iter().map(victim).collect(),
+            floods: floods.into_iter().map(flood).collect(),
             ..self.stall.clone()
         }
     }
@@ -166,12 +175,8 @@ fn victims<'a>(disk: &str, frame: &'a Frame) -> impl Iterator<Item = &'a Process
 /// The processes that may be authors of the stall, now or later.
 fn writers<'a>(disk: &str, frame: &'a Frame) -> impl Iterator<Item = &'a Process> {
     users(disk, frame).filter(|process| {
-        is_author(process) || process.dirtied_bytes.is_some_and(|bytes| bytes > 0)
+        process.is_author() || process.dirtied_bytes.is_some_and(|bytes| bytes > 0)
     })
-}
-
-fn is_author(process: &Process) -> bool {
-    process.is_flood || process.backlog_percent.is_some_and(|percent| percent >= AUTHOR_PERCENT)
 }
 
 /// What a frame tells of one disk's backlog and writers.
@@ -259,7 +264,7 @@ impl Sums for Written {
         self.take_in(&Self {
             bytes: process.dirtied_bytes.unwrap_or(0),
             percent: process.backlog_percent,
-            is_author: is_author(process),
+            is_author: process.is_author(),
         });
     }
 
@@ -271,6 +276,15 @@ impl Sums for Written {
 
     fn weight(&self) -> u64 {
         self.bytes
+    }
+}
+
+impl Written {
+    /// What it dirtied during the stall, or its part of the backlog if that is more.
+    fn written_bytes(&self, backlog_bytes: Option<u64>) -> u64 {
+        let (dirtied_bytes, backlog_percent) = (Some(self.bytes), self.percent);
+        let process = Process { dirtied_bytes, backlog_percent, ..Process::default() };
+        process.written_bytes(backlog_bytes)
     }
 }
 

@@ -16,7 +16,6 @@ mod parties;
 mod watch;
 
 pub use detector::{COUNTS_MS, Detector, Event, QUIET_MS};
-pub use episode::AUTHOR_PERCENT;
 pub use find::{Found, find};
 pub use log::{Lines, Log};
 pub use parties::KEPT;

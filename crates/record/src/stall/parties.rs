@@ -72,7 +72,7 @@ impl<T: Sums> Parties<T> {
 }
 
 impl<T> Party<T> {
-    fn is_others(&self) -> bool {
+    pub(super) fn is_others(&self) -> bool {
         self.pid == 0
     }
 }

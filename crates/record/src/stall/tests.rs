@@ -213,7 +213,21 @@ fn authors_flooded_within_it_or_hold_a_tenth_of_its_backlog() {
     let stall = &ended(&frames)[0];
     let floods: Vec<_> =
         stall.floods.iter().map(|f| (f.pid, f.dirtied_bytes, f.backlog_percent)).collect();
-    assert_eq!(floods, [(2, 12_000, Some(40.0)), (1, 0, Some(80.0))]);
+    assert_eq!(floods, [(1, 0, Some(80.0)), (2, 12_000, Some(40.0))]);
+}
+
+#[test]
+fn a_victim_that_wrote_much_of_the_backlog_and_the_kernels_workers_come_last() {
+    let own = Process { is_victim: true, oldest_us: 9_000_000, ..flood(1, 4_000, 40.0) };
+    let worker = Process { name: "kworker/u8:2-loop8".into(), ..flood(2, 9_000, 60.0) };
+    let frames = [1_000, 2_000].map(|at_ms| {
+        let processes = vec![own.clone(), worker.clone(), victim(&[], at_ms)];
+        frame(NIGHT_MS + at_ms, 1_000, processes)
+    });
+    let stall = &ended(&frames)[0];
+    assert_eq!(stall.victims.last().map(|victim| victim.pid), Some(1), "{:?}", stall.victims);
+    assert_eq!(stall.victims.len(), 2);
+    assert_eq!(stall.floods.iter().map(|flood| flood.pid).collect::<Vec<_>>(), [1, 2]);
 }
 
 #[test]
@@ -341,10 +355,14 @@ proptest! {
                         prop_assert!(stall.began_unix_ms <= stall.worst_unix_ms);
                         prop_assert!(stall.worst_unix_ms <= stall.ended_unix_ms);
                         prop_assert!(stall.lasted_ms() > 1_000);
-                        let mut pairs = stall.victims.windows(2);
-                        let is_sorted = pairs.all(|two| {
-                            two[1].pid == 0 || two[0].slowest_us >= two[1].slowest_us
-                        });
+                        let place = |victim: &floodwall_model::stall::Victim| {
+                            let is_it = |flood: &floodwall_model::stall::Flood| {
+                                (flood.pid, &flood.name) == (victim.pid, &victim.name)
+                            };
+                            let floods = stall.floods.iter().any(is_it);
+                            (victim.pid == 0, floods, std::cmp::Reverse(victim.slowest_us))
+                        };
+                        let is_sorted = stall.victims.is_sorted_by_key(place);
                         prop_assert!(is_sorted);
                         for other in last.iter().filter(|other| other.disk == stall.disk) {
                             prop_assert!(other.ended_unix_ms <= stall.began_unix_ms);

@@ -56,24 +56,25 @@ fn because(stall: &Stall) -> String {
     let others = rest.iter().map(|flood| flood.dirtied_bytes).fold(0, u64::saturating_add);
     let more = match others {
         0 => String::new(),
-        bytes => format!(" and others {}", Bytes(bytes)),
+        bytes => format!(" and others dirtied {}", Bytes(bytes)),
     };
-    format!("because {}{more}", dirtied(flood, stall.victims.first()))
+    format!("because {}{more}", dirtied(flood, stall.victims.first(), stall.backlog_bytes))
 }
 
-fn dirtied(flood: &Flood, victim: Option<&Victim>) -> String {
-    let who = match victim.filter(|victim| victim.pid == flood.pid && flood.pid != 0) {
-        Some(_) => "other threads of it".to_owned(),
-        None => who(flood.pid, &flood.name, &flood.workload),
+fn dirtied(flood: &Flood, victim: Option<&Victim>, backlog_bytes: Option<u64>) -> String {
+    // All victims flooded it: the first one waited for its own data, or its threads did.
+    let is_own = victim.is_some_and(|victim| victim.pid == flood.pid && flood.pid != 0);
+    let (who, itself) = match is_own {
+        true => ("it".to_owned(), " itself"),
+        false => (who(flood.pid, &flood.name, &flood.workload), ""),
     };
-    match (flood.dirtied_bytes, flood.backlog_percent) {
-        (0, Some(share)) => {
-            format!(
-                "{who} had dirtied {} % of the backlog before",
-                percent(f64::from(share) / 100.0)
-            )
-        }
-        (bytes, _) => format!("{who} dirtied {}", Bytes(bytes)),
+    let share = f64::from(flood.backlog_percent.unwrap_or(0.0)) / 100.0;
+    let part = share * backlog_bytes.unwrap_or(0) as f64;
+    // It wrote most of that before the first victim waited.
+    if flood.dirtied_bytes == 0 || part > flood.dirtied_bytes as f64 {
+        format!("{who} wrote {} % of the backlog{itself}", percent(share))
+    } else {
+        format!("{who} dirtied {}{itself}", Bytes(flood.dirtied_bytes))
     }
 }
 

@@ -57,14 +57,14 @@ fn a_flood_may_be_over_or_be_the_victim_itself() {
     let mut gone = stall();
     gone.floods[0].dirtied_bytes = 0;
     let said = sentence(&gone, &berlin());
-    let part = "because cp (4711, backup.service) had dirtied 93 % of the backlog before; 4100 MB";
+    let part = "because cp (4711, backup.service) wrote 93 % of the backlog; 4100 MB";
     assert!(said.contains(part), "{said}");
 
     let mut own = stall();
     own.floods[0].pid = 812;
     own.floods.push(Flood { pid: 3, dirtied_bytes: 64 << 20, ..Flood::default() });
     let said = sentence(&own, &berlin());
-    let part = "because other threads of it dirtied 12 GB and others 64 MiB; ";
+    let part = "because it dirtied 12 GB itself and others dirtied 64 MiB; ";
     assert!(said.contains(part), "{said}");
 }
 

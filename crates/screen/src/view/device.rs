@@ -66,7 +66,7 @@ pub(super) fn draw(
         empty: "no process that is seen used it",
         has_focus: true,
     };
-    processes(buffer, area, look, frame.window_ms, &what, &rows, table);
+    processes(buffer, area, look, frame, &what, &rows, table);
 }
 
 fn title(disk: &Disk) -> String {

@@ -31,6 +31,7 @@ use crate::sentence;
 use crate::state::{Lists, Main, Options, Pane};
 use crate::table::needed;
 use crate::theme::Look;
+use crate::who::is_marked;
 
 /// From this height on panes stand apart.
 const TALL: u16 = 35;
@@ -134,17 +135,17 @@ fn tables(
             has_focus: main.focus == Pane::Waits,
         };
         let rows = lists.waits(main.waits.order);
-        processes(buffer, above, look, frame.window_ms, &table, &rows, &mut main.waits);
+        processes(buffer, above, look, frame, &table, &rows, &mut main.waits);
     }
     let rows = lists.writes(main.writes.order);
-    let is_flooded = rows.iter().any(|process| process.is_flood);
+    let is_flooded = rows.iter().any(|process| is_marked(frame, process));
     let table = Table {
         fields: &writes,
         title: if is_flooded { "WHO FLOODS" } else { "WHO WRITES" },
         empty: &format!("no process dirtied page cache in the last {window}"),
         has_focus: main.focus == Pane::Writes,
     };
-    processes(buffer, below, look, frame.window_ms, &table, &rows, &mut main.writes);
+    processes(buffer, below, look, frame, &table, &rows, &mut main.writes);
 }
 
 /// In the place of those that wait: why they are not seen, and what root would add.

@@ -48,8 +48,8 @@ pub(super) fn draw(
     let mut text = sentence::of_process(frame, process, look);
     if last != Some(frame.at_unix_ms) {
         let when = moment(frame.at_unix_ms, &options.zone);
-        let note = format!(" Last seen at {when}, not in the window that is shown.");
-        text.said.push(ratatui::text::Span::styled(note, look.warning()));
+        let note = format!("Last seen at {when}, not in the window that is shown. ");
+        text.said.insert(0, ratatui::text::Span::styled(note, look.warning()));
     }
     parts::sentence(buffer, take(&mut area, rows), look, text);
     facts(buffer, take(&mut area, 1), look, &writes(process, frame.window_ms));

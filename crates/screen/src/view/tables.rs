@@ -1,6 +1,6 @@
 //! Tables of processes and of disks: a header and as many rows as there is room for.
 
-use floodwall_model::frame::Process;
+use floodwall_model::frame::{Frame, Process};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
@@ -35,7 +35,7 @@ pub(super) fn processes(
     buffer: &mut Buffer,
     mut area: Rect,
     look: Look,
-    window_ms: u64,
+    frame: &Frame,
     table: &Table<'_>,
     rows: &[&Process],
     chosen: &mut Processes,
@@ -59,7 +59,7 @@ pub(super) fn processes(
         let Some(process) = rows.get(index) else { break };
         let row = take(&mut area, 1);
         let cell = |column: usize, cells| match table.fields.get(column) {
-            Some(field) => field.cell(process, window_ms, cells, look),
+            Some(field) => field.cell(frame, process, cells, look),
             None => Cell::plain(""),
         };
         draw_row(buffer, row, look, &columns, &places, cell);

@@ -92,7 +92,7 @@ pub(super) fn draw(
         empty: "none of its processes waited or wrote in this window",
         has_focus: true,
     };
-    processes(buffer, area, look, window_ms, &what, &rows, table);
+    processes(buffer, area, look, lists.frame(), &what, &rows, table);
 }
 
 /// What its processes do together.

@@ -9,14 +9,14 @@
 //! The probe counts requests on LVM and md for the disk below, if there is one. A loop device has
 //! requests of its own.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use floodwall_model::diagnosis::{Diagnosis, Verdict};
 use floodwall_model::frame::{Disk, Process, Queue, Requests};
 use floodwall_model::latency::bucket_high_ns;
 use floodwall_model::status::{self, Device, Status};
 use floodwall_model::{DeviceId, LatencyCounts, Reading};
-use floodwall_probe::{Class, DeviceUse, Snapshot};
+use floodwall_probe::{Class, DeviceUse, OTHERS, Snapshot};
 
 use super::round::rounded;
 
@@ -44,14 +44,24 @@ pub(super) fn disks(status: &Status, snapshot: &Snapshot, diagnosis: &Diagnosis)
     disks
 }
 
-/// Marks disks with a victim as stalling. A process may wait longer than a guard's goal allows, and
-/// shorter than the diagnosis calls long.
-pub(super) fn with_victims(disks: &mut [Disk], processes: &[Process]) {
-    let victims = processes.iter().filter(|process| process.is_victim);
-    let waited_for: BTreeSet<&str> =
-        victims.filter_map(|process| process.disk.as_deref()).collect();
-    for disk in disks.iter_mut().filter(|disk| waited_for.contains(disk.name.as_str())) {
-        disk.verdict = Verdict::Stalling;
+/// Judges disks by their processes, which know more than the diagnosis of one window. A guard's
+/// goal may make a victim of a process that the diagnosis does not call one. A process that waits
+/// for its own data is none. A long backlog is a flood also after its author has written it.
+pub(in crate::commands) fn judge(disks: &mut [Disk], processes: &[Process]) {
+    for disk in disks {
+        let here =
+            || processes.iter().filter(|process| process.disk.as_deref() == Some(&disk.name));
+        let is_any = |of: fn(&Process) -> bool| here().any(of);
+        let is_authored = disk.is_backlogged() && is_any(Process::is_author);
+        disk.verdict = match disk.verdict {
+            _ if is_any(|process| process.is_victim) => Verdict::Stalling,
+            // One of those that are not told apart may wait.
+            Verdict::Stalling if is_any(|process| process.pid == OTHERS) => Verdict::Stalling,
+            Verdict::Stalling if is_any(|process| process.is_flood) => Verdict::Flooding,
+            Verdict::Stalling | Verdict::Quiet if is_authored => Verdict::Flooding,
+            Verdict::Stalling => Verdict::Quiet,
+            verdict => verdict,
+        };
     }
 }
 
@@ -252,14 +262,27 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_with_a_victim_stalls_whatever_the_diagnosis_calls_long() {
-        let mut disks = ["sda", "sdb"].map(|name| Disk { name: name.into(), ..Disk::default() });
-        let victim =
-            |is_victim| Process { disk: Some("sdb".into()), is_victim, ..Process::default() };
-        with_victims(&mut disks, &[victim(false)]);
-        assert_eq!(disks.each_ref().map(|disk| disk.verdict), [Verdict::Quiet; 2]);
-        with_victims(&mut disks, &[victim(true)]);
-        assert_eq!(disks.each_ref().map(|disk| disk.verdict), [Verdict::Quiet, Verdict::Stalling]);
+    fn a_disk_is_judged_by_its_processes() {
+        let judged = |verdict, drain_ms, process: Process| {
+            let process = Process { disk: Some("sda".into()), ..process };
+            let disk = Disk { verdict, drain_ms, name: "sda".into(), ..Disk::default() };
+            let mut disks = [disk, Disk { name: "sdb".into(), ..Disk::default() }];
+            judge(&mut disks, &[process]);
+            assert_eq!(disks[1].verdict, Verdict::Quiet, "another disk's process");
+            disks[0].verdict
+        };
+        let process = |pid| Process { pid, ..Process::default() };
+        let victim = || Process { is_victim: true, ..process(7) };
+        let author = || Process { backlog_percent: Some(99.0), ..process(7) };
+        let flood = || Process { is_flood: true, ..process(7) };
+        assert_eq!(judged(Verdict::Quiet, None, victim()), Verdict::Stalling);
+        assert_eq!(judged(Verdict::Quiet, None, process(7)), Verdict::Quiet);
+        assert_eq!(judged(Verdict::Quiet, Some(1_000), author()), Verdict::Flooding);
+        assert_eq!(judged(Verdict::Quiet, Some(999), author()), Verdict::Quiet);
+        assert_eq!(judged(Verdict::Stalling, Some(999), author()), Verdict::Quiet);
+        assert_eq!(judged(Verdict::Stalling, Some(999), flood()), Verdict::Flooding);
+        assert_eq!(judged(Verdict::Stalling, None, process(OTHERS)), Verdict::Stalling);
+        assert_eq!(judged(Verdict::Unknown, Some(5_000), author()), Verdict::Unknown);
     }
 
     #[test]

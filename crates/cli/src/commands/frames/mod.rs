@@ -28,6 +28,7 @@ use floodwall_model::status::Status;
 use floodwall_probe::{Probe, Snapshot};
 
 use crate::commands::look::{Seen, keep_users, unseen};
+pub(super) use disks::judge;
 use findings::Findings;
 use guard::GuardWatch;
 pub(super) use processes::waited;
@@ -55,7 +56,9 @@ impl Frames {
     /// If not even counters can be read.
     pub(super) fn open(root: &SysRoot) -> anyhow::Result<Self> {
         let is_root = rustix::process::geteuid().is_root();
-        let probe = Probe::open(None)?;
+        let mut probe = Probe::open(None)?;
+        // A database may hang since before.
+        probe.take_in_all_calls_under_way();
         let name = root.read_line("/proc/sys/kernel/hostname").into_value();
         Ok(Self {
             origin: Instant::now(),
@@ -111,8 +114,8 @@ impl Frames {
         let goals = guard.map(|guard| guard.disks.as_slice()).unwrap_or_default();
         let look = seen.as_look(&status);
         let mut processes = processes::processes(snapshot, &diagnosis, look, goals);
-        disks::with_victims(&mut disks, &processes);
         self.shares.frame(&disks, &mut processes);
+        judge(&mut disks, &processes);
         processes.sort_by(|a, b| (a.pid, &a.disk).cmp(&(b.pid, &b.disk)));
         Frame {
             at_unix_ms,

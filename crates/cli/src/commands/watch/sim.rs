@@ -11,7 +11,7 @@ use floodwall_model::status::DrainSource;
 use floodwall_sim::{SimPlant, life};
 
 use super::source::{Next, Source};
-use crate::commands::frames::{Shares, waited};
+use crate::commands::frames::{Shares, judge, waited};
 use crate::exit::UsageError;
 
 /// A commit that takes longer beside a flood is a stall (as in host's diagnosis).
@@ -63,16 +63,14 @@ impl Simulated {
                 process(pid, &disk.name, actor, FLOODS * drain * window.as_secs_f64())
             });
             let rows: Vec<Process> = rows.collect();
-            disk.verdict = match (rows.iter().any(|p| p.is_victim), rows.iter().any(|p| p.is_flood))
-            {
-                (true, _) => Verdict::Stalling,
-                (false, true) => Verdict::Flooding,
-                (false, false) => Verdict::Quiet,
-            };
+            if rows.iter().any(|process| process.is_flood) {
+                disk.verdict = Verdict::Flooding;
+            }
             disks.push(disk);
             processes.extend(rows);
         }
         self.shares.frame(&disks, &mut processes);
+        judge(&mut disks, &processes);
         Frame {
             at_unix_ms: SystemTime::now()
                 .duration_since(UNIX_EPOCH)
