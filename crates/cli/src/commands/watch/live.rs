@@ -5,13 +5,11 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::time::Duration;
 
-use floodwall_host::{SysRoot, block};
+use floodwall_host::SysRoot;
 use floodwall_model::frame::Frame;
-use floodwall_probe::device;
 
 use super::source::{Next, Source};
 use crate::commands::frames::Frames;
-use crate::exit::UsageError;
 
 /// The first window is short, so that the screen is not empty for long.
 const FIRST: Duration = Duration::from_millis(60);
@@ -55,14 +53,4 @@ impl Source for Live {
             Err(TryRecvError::Empty | TryRecvError::Disconnected) => Next::Nothing,
         }
     }
-}
-
-/// The kernel's name of the whole disk that a name, a path or a number means.
-///
-/// # Errors
-/// It is no disk.
-pub(super) fn disk_name(text: &str) -> anyhow::Result<String> {
-    let root = SysRoot::live()?;
-    let id = device(&root, text).map_err(UsageError)?;
-    Ok(block::read_name(&root, id).into_value().unwrap_or_else(|| id.to_string()))
 }

@@ -20,12 +20,14 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::Context;
+use floodwall_host::SysRoot;
 use floodwall_model::units::parse_duration;
 use floodwall_screen::{Command, Mode, Options, Screen};
 use jiff::tz::TimeZone;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 
 use crate::commands::record::DIRECTORY;
+use crate::commands::why::target::disk;
 use crate::exit::{Exit, UsageError};
 use crate::signals;
 use actions::Runner;
@@ -51,11 +53,13 @@ const IMPATIENCE: Duration = Duration::from_millis(10);
 #[command(after_help = "Examples:
   floodwall watch
   floodwall watch sda --interval 2s
+  floodwall watch /var/lib/postgresql    # the disk below a directory
   floodwall watch --begin 03:10          # last night, if floodwall record ran
   floodwall watch --sim hdd-7200")]
 pub(crate) struct WatchArgs {
-    /// Show only this disk (sda, /dev/nvme0n1, 8:0)
-    #[arg(value_name = "DEVICE")]
+    /// Show only this disk (sda, /dev/nvme0n1, 8:0), or the one below a mount point or path (/srv);
+    /// of a recording by its name
+    #[arg(value_name = "DEVICE|PATH")]
     device: Option<String>,
     /// Look every INTERVAL
     #[arg(long, value_name = "INTERVAL", default_value = "1s", value_parser = interval)]
@@ -97,7 +101,8 @@ pub(crate) fn run(args: &WatchArgs) -> anyhow::Result<Exit> {
         Some(device) if is_replay => {
             Some(device.strip_prefix("/dev/").unwrap_or(device).to_owned())
         }
-        device => device.map(live::disk_name).transpose()?,
+        Some(device) => Some(disk(&SysRoot::live()?, device)?),
+        None => None,
     };
     let (mode, stored): (Mode, Option<Box<dyn Source>>) = if is_replay {
         let directory = args.dir.as_deref().unwrap_or(Path::new(DIRECTORY));
