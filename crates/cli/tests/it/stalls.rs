@@ -172,16 +172,13 @@ fn a_disk_and_a_time_are_asked_for() {
 fn wrong_questions_are_answered() {
     let dir = tmpfs();
     let path = dir.path().to_string_lossy().into_owned();
-    let page = dir.path().join("n.html").to_string_lossy().into_owned();
     for (args, code, part) in [
         (&["stalls", "--last", "week"][..], 2, "--last: 'week' is not a time span"),
         (&["stalls", "--last", "1d", "--from", "03:00"], 2, "--last can't go with --from"),
         (&["stalls", "--to", "03:00"], 2, "--from"),
-        (&["stalls", "--dir", "/nonexistent"], 1, "there is no recording in '/nonexistent'"),
         (&["report"], 2, "RESULT.json"),
         (&["report", "--from", "1h", "r.json"], 2, "can't go with"),
         (&["report", "--from", "1h", "--json"], 2, "can't go with"),
-        (&["report", "--from", "1h", "--dir", &path, "-o", &page], 1, "nothing is recorded in"),
         (&["report", "--from", "1h", "--to", "2h", "--dir", &path], 2, "is not after"),
         (&["report", "--from", "1h", "-o", "n.pdf"], 2, "writes an HTML page"),
     ] {
@@ -190,7 +187,29 @@ fn wrong_questions_are_answered() {
         assert!(output.status.code() == Some(code) && said.contains(part), "{args:?}: {said}");
         assert_eq!(said.lines().count(), 1, "{said}");
     }
+}
+
+#[test]
+fn a_missing_recording_is_one_error_of_every_command() {
+    let dir = tmpfs();
+    let empty = dir.path().to_string_lossy().into_owned();
+    let page = dir.path().join("n.html").to_string_lossy().into_owned();
+    for directory in [&empty, "/nonexistent"] {
+        for args in [
+            &["stalls"][..],
+            &["stalls", "--json"],
+            &["dump"],
+            &["report", "--from", "1h", "-o", &page],
+            &["watch", "--replay"],
+        ] {
+            let output = floodwall(&[args, &["--dir", directory]].concat());
+            let said = stderr(&output);
+            assert_eq!(output.status.code(), Some(1), "{args:?}: {said}");
+            let nothing = format!("floodwall: nothing is recorded in '{directory}'");
+            let remedy = "'floodwall record', or the guard with record = true, makes recordings";
+            assert!(said.starts_with(&nothing) && said.contains(remedy), "{args:?}: {said}");
+            assert_eq!((said.lines().count(), &*stdout(&output)), (1, ""), "{args:?}");
+        }
+    }
     assert!(!Path::new(&page).exists());
-    let nothing = shown(&["stalls", "--dir", &path]);
-    assert!(nothing.contains("Nothing has been recorded"), "{nothing}");
 }

@@ -5,6 +5,10 @@ use std::path::PathBuf;
 
 use super::index::FORMAT;
 
+/// What there is to do where nothing is recorded.
+const RECORDS: &str = "'floodwall record', or the guard with record = true, makes recordings; \
+    --dir names another directory";
+
 /// Why a recording can't be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
@@ -19,9 +23,11 @@ pub enum RecordError {
         source: io::Error,
     },
     /// There is no such directory.
-    #[error("there is no recording in '{}': no such directory; start 'floodwall record', or name \
-        another directory", .0.display())]
+    #[error("nothing is recorded in '{}': no such directory; {RECORDS}", .0.display())]
     NoDirectory(PathBuf),
+    /// There is no frame.
+    #[error("nothing is recorded in '{}'; {RECORDS}", .0.display())]
+    Nothing(PathBuf),
     /// The file is no day of a recording.
     #[error("'{}' is no recording; name a recording's directory, or a file of one of its days \
         (2026-11-27.frames)", .0.display())]

@@ -57,8 +57,8 @@ impl Writer {
         Ok(Self { directory, _lock: lock, limits, today: None, kept: Kept::default() })
     }
 
-    /// Appends a frame to the files of its day. A recorder appends it [condensed](crate::condensed),
-    /// as its detector has seen it.
+    /// Appends a frame to the files of its day. A recorder appends it as its detector has seen it,
+    /// [condensed](crate::condensed).
     ///
     /// # Errors
     /// If it can't be written. The recording is then as it was before, and a later frame may be

@@ -19,7 +19,7 @@ pub(crate) use cells::{BELOW, COLUMNS, cells, sort_key};
 pub use json::{SCHEMA, json};
 pub use sentence::sentence;
 pub(crate) use sentence::what;
-pub use text::{nothing_recorded, text};
+pub use text::text;
 pub use totals::Totals;
 
 /// The stalls of a time. Moments are milliseconds since 1970.

@@ -29,14 +29,6 @@ pub fn text(listing: &Listing<'_>, style: Style) -> String {
     lines.join("\n")
 }
 
-/// How to record, where nothing was.
-#[must_use]
-pub fn nothing_recorded(style: Style) -> String {
-    let what = "Nothing has been recorded, so no stall is known. 'floodwall record' records \
-        this machine; as a service it does so always.";
-    wrap(what, style.prose()).join("\n") + "\n"
-}
-
 /// `3 stalls, 2 min 10 s in all. The longest wait was …`.
 pub(crate) fn sums(totals: &Totals, listing: &Listing<'_>) -> String {
     let stalls = match totals.stalls {

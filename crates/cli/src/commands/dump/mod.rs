@@ -17,6 +17,7 @@ mod tests;
 use std::io::Write;
 use std::path::PathBuf;
 
+use anyhow::anyhow;
 use clap::{ArgGroup, Args};
 use floodwall_model::counts::whole;
 use floodwall_model::frame::Frame;
@@ -109,7 +110,7 @@ pub(crate) fn run(args: &DumpArgs) -> anyhow::Result<Exit> {
     }
     let zone = now.time_zone();
     if found.frames == 0 {
-        anyhow::bail!(nothing(&mut recording, args, found.in_range, zone)?);
+        return Err(nothing(&mut recording, args, found.in_range, zone));
     }
     if !(args.json || args.csv || args.openmetrics) {
         output::result(&found.summary(zone))?;
@@ -186,22 +187,23 @@ fn nothing(
     args: &DumpArgs,
     in_range: u64,
     zone: &TimeZone,
-) -> Result<String, RecordError> {
-    let directory = args.dir.display();
-    let Some((first, last)) = recording.span()? else {
-        return Ok(format!("nothing is recorded in '{directory}'; floodwall record writes there"));
+) -> anyhow::Error {
+    let (first, last) = match recording.span() {
+        Ok(Some((first, last))) => (local(first, zone), local(last, zone)),
+        Ok(None) => return RecordError::Nothing(args.dir.clone()).into(),
+        Err(error) => return error.into(),
     };
     if in_range == 0 {
-        let (first, last) = (local(first, zone), local(last, zone));
-        return Ok(format!(
+        let directory = args.dir.display();
+        return anyhow!(
             "nothing is recorded then; '{directory}' has frames from {first} to {last}"
-        ));
+        );
     }
     let device = args.device.iter().map(|device| format!("the disk '{device}'"));
     let unit = args.unit.iter().map(|unit| format!("a unit, container or pod with '{unit}' in it"));
     let wanted: Vec<String> = device.chain(unit).collect();
     let frames = whole(in_range);
-    Ok(format!("none of {frames} frames has {}; check its name", wanted.join(" and ")))
+    anyhow!("none of {frames} frames has {}; check its name", wanted.join(" and "))
 }
 
 /// A moment as the clocks of a time zone show it.

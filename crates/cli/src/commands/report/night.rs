@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use floodwall_record::Recording;
 use floodwall_record::stall::find;
+use floodwall_record::{RecordError, Recording};
 use floodwall_report::html::night_page;
 use floodwall_report::night::{Night, text};
 use floodwall_report::stalls::Listing;
@@ -27,10 +27,7 @@ pub(super) fn run(
     let (from_unix_ms, to_unix_ms) = between(from, to, &now)?;
     let found = find(directory, from_unix_ms, to_unix_ms)?;
     if found.known.is_none() {
-        anyhow::bail!(
-            "nothing is recorded in '{}'; floodwall record writes there",
-            directory.display()
-        );
+        return Err(RecordError::Nothing(directory.to_owned()).into());
     }
     let mut night = Night::new(Listing {
         stalls: &found.stalls,

@@ -4,12 +4,12 @@
 //! --last | --from, --to ─▶ record::stall::find ─▶ report::stalls ─▶ a table and sums, or JSON
 //! ```
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
-use floodwall_record::stall::{Found, find};
+use floodwall_record::stall::find;
 use floodwall_record::{RecordError, Recording};
-use floodwall_report::stalls::{Listing, json, nothing_recorded, text};
+use floodwall_report::stalls::{Listing, json, text};
 use jiff::Zoned;
 
 use crate::commands::record::DIRECTORY;
@@ -76,7 +76,7 @@ pub(crate) struct StallsArgs {
 /// Runs the command.
 ///
 /// # Errors
-/// A wrong moment, or a recording that can't be read.
+/// A wrong moment, nothing recorded, or a recording that can't be read.
 pub(crate) fn run(args: &StallsArgs) -> anyhow::Result<Exit> {
     let now = Zoned::now();
     let (from_unix_ms, to_unix_ms) = match (&args.from, &args.last) {
@@ -88,7 +88,10 @@ pub(crate) fn run(args: &StallsArgs) -> anyhow::Result<Exit> {
         }
         (None, None) => last(USUAL, &now)?,
     };
-    let mut found = found(&args.dir, from_unix_ms, to_unix_ms)?;
+    let mut found = find(&args.dir, from_unix_ms, to_unix_ms)?;
+    if found.known.is_none() {
+        return Err(RecordError::Nothing(args.dir.clone()).into());
+    }
     let disk = args.device.as_deref().map(|name| name.strip_prefix("/dev/").unwrap_or(name));
     found.stalls.retain(|stall| disk.is_none_or(|disk| stall.disk == disk));
     let listing = Listing {
@@ -104,24 +107,10 @@ pub(crate) fn run(args: &StallsArgs) -> anyhow::Result<Exit> {
         output::json(&(json(&listing)? + "\n"))?;
         return Ok(Exit::Done);
     }
-    let style = terminal::style();
-    match found.known {
-        Some(_) => output::result(&text(&listing, style))?,
-        None => output::result(&nothing_recorded(style))?,
-    }
+    output::result(&text(&listing, terminal::style()))?;
     if found.damaged > 0 {
         let lost = found.damaged;
         output::notice(&format!("floodwall: {lost} frames or lines of the log can't be read"));
     }
     Ok(Exit::Done)
-}
-
-/// The stalls of a time. Where recordings are kept by default, nothing may have been recorded yet.
-fn found(directory: &Path, from_ms: u64, to_ms: u64) -> Result<Found, RecordError> {
-    match find(directory, from_ms, to_ms) {
-        Err(RecordError::NoDirectory(absent)) if absent == Path::new(DIRECTORY) => {
-            Ok(Found::default())
-        }
-        other => other,
-    }
 }

@@ -56,10 +56,7 @@ impl Replay {
             None => replay.newest()?,
         };
         let Some(frame) = found else {
-            anyhow::bail!(
-                "nothing is recorded in '{}'; floodwall record writes there",
-                directory.display()
-            );
+            return Err(RecordError::Nothing(directory.to_owned()).into());
         };
         replay.first = Some(Next::Frames(replay.with_history(frame)?));
         Ok(replay)
