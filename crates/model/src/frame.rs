@@ -120,6 +120,10 @@ pub struct Disk {
     pub drain_from: DrainSource,
     /// How long its backlog takes at that rate.
     pub drain_ms: Option<u64>,
+    /// The largest backlog while the slowest victim's wait lasted; absent if that is the present
+    /// one, and without a victim.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peak_backlog_bytes: Option<u64>,
     /// How long the hard limit would take.
     pub hard_limit_ms: Option<u64>,
     /// Its present share of the hard limit.
@@ -154,10 +158,20 @@ pub fn has_authors(backlog_bytes: u64) -> bool {
 }
 
 impl Disk {
-    /// Whether its backlog takes a second or more.
+    /// Whether its backlog takes a second or more, at a rate that was seen.
     #[must_use]
     pub fn is_backlogged(&self) -> bool {
-        self.drain_ms.is_some_and(|ms| ms >= LONG_BACKLOG_MS)
+        let is_long = self.drain_ms.is_some_and(|ms| ms >= LONG_BACKLOG_MS);
+        is_long && self.drain_from == DrainSource::Seen
+    }
+
+    /// How long the largest backlog of the slowest victim's wait takes, in milliseconds; `None`
+    /// where backlog or rate are not known.
+    #[must_use]
+    pub fn peak_drain_ms(&self) -> Option<u64> {
+        let Some(bytes) = self.peak_backlog_bytes else { return self.drain_ms };
+        let rate = self.drain_bytes_per_s.filter(|rate| *rate > 0)?;
+        Some((bytes as f64 / rate as f64 * 1e3) as u64)
     }
 }
 
@@ -253,9 +267,9 @@ pub struct Process {
     /// Time asleep because too much was dirty, added up over its threads, in milliseconds.
     #[serde(skip_serializing_if = "is_zero")]
     pub throttled_ms: u64,
-    /// Estimated share of the disk's backlog that it has dirtied, in percent: of the backlog at the
-    /// window's end, or at its beginning if that took a second or more and has drained meanwhile. A
-    /// process keeps its share after it has ended.
+    /// Estimated share of the disk's backlog that it has dirtied, in percent. A process keeps its
+    /// share after it has ended. Of a backlog that drained in the window, or while a victim waited,
+    /// it is the last share.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backlog_percent: Option<f32>,
 }

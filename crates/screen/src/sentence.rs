@@ -184,10 +184,15 @@ impl Words {
     /// of backlog`.
     fn cause(&mut self, frame: &Frame, disk: &Disk, victim: &Process) {
         let authors = authors(frame, disk);
+        let explains = explains(frame, disk, victim);
         let has_drained = disk.backlog_bytes.is_some_and(|bytes| !has_authors(bytes));
         match authors.first() {
-            Some(author) if author.is_flood || explains(frame, disk, victim) => {
-                let explains = explains(frame, disk, victim);
+            Some(author) if has_drained && !author.is_flood && explains => {
+                self.plain(", because ");
+                self.wrote(frame, author);
+                self.plain(", which has drained by now");
+            }
+            Some(author) if author.is_flood || explains => {
                 self.plain(if explains { ", because " } else { ", while " });
                 if author.pid != victim.pid {
                     self.wrote(frame, author);
@@ -199,11 +204,6 @@ impl Words {
                 }
                 self.more_floods(frame, disk, author);
                 self.drains(disk);
-            }
-            Some(author) if has_drained => {
-                self.plain(", because ");
-                self.wrote(frame, author);
-                self.plain(", which has drained by now");
             }
             _ if disk.is_backlogged() => {
                 self.plain(", because of what was written earlier");
@@ -379,7 +379,7 @@ impl Words {
 fn explains(frame: &Frame, disk: &Disk, victim: &Process) -> bool {
     let floods = floods(frame, &disk.name);
     let flooded = floods.iter().map(|flood| dirtied(flood, frame)).fold(0, u64::saturating_add);
-    let drained_us = disk.drain_ms.unwrap_or(0).saturating_mul(1000);
+    let drained_us = disk.peak_drain_ms().unwrap_or(0).saturating_mul(1000);
     disk.is_backlogged()
         || drained_us.saturating_mul(2) >= victim.slowest_us()
         || !floods.is_empty() && disk.drain_bytes_per_s.is_none_or(|drain| flooded >= drain)

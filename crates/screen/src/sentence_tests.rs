@@ -109,11 +109,13 @@ fn the_author_of_a_backlog_is_named_after_its_end() {
     frame.processes.truncate(2);
     frame.disks[0].backlog_bytes = Some(0);
     frame.disks[0].drain_ms = Some(0);
+    frame.disks[0].peak_backlog_bytes = Some(200_000_000);
     insta::assert_snapshot!(said(&frame), @"● postgres (812, postgres.service) has waited up to \
         3.20 s for fsync on sda, because ▲ dd (4711, dd.service) wrote 99 % of the backlog, \
         which has drained by now.");
     // A backlog that does not explain the wait has no blame.
     (frame.disks[0].backlog_bytes, frame.disks[0].drain_ms) = (Some(8 << 20), Some(70));
+    frame.disks[0].peak_backlog_bytes = None;
     assert!(said(&frame).contains("no flood of buffered writes is the cause"), "{}", said(&frame));
     let mut frame = machine(Verdict::Flooding, vec![author()]);
     insta::assert_snapshot!(said(&frame), @"▲ dd (4711, dd.service) wrote 99 % of the backlog of \

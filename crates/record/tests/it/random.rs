@@ -63,6 +63,7 @@ impl Random {
             drain_from: DrainSource::default(),
             drain_ms: self.maybe(Self::number),
             hard_limit_ms: self.maybe(Self::number),
+            peak_backlog_bytes: self.maybe(Self::number),
             limit_bytes: self.maybe(Self::number),
             read_bytes_per_s: self.maybe(Self::number),
             written_bytes_per_s: self.maybe(Self::number),

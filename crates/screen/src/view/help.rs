@@ -42,8 +42,8 @@ MACHINE
   I/O pressure    share of the window in which some process waited for I/O
 
 DISKS
-  DRAINS AT       bytes a second written while it has a backlog; with ~ a guess of
-                  the kernel's, as it was not seen with a backlog yet
+  DRAINS AT       bytes a second written while it has a backlog; with ~ an
+                  estimate of the kernel's: no backlog was seen yet
   BACKLOG         page cache that waits to be written to it
   DRAINED IN      how long that takes: an fsync of everything would take it now
   QUEUE           requests under way
@@ -66,7 +66,7 @@ WHO WAITS
 WHO FLOODS
   DIRTIES         bytes of page cache dirtied, a second
   THROTTLED       sleep because too much is dirty, of the window
-  SHARE           estimated share of the disk's backlog, also of one that ended
+  SHARE           estimated share of the disk's backlog, also after its end
 
 REQUESTS of a disk
   SIZE            mean bytes of a request

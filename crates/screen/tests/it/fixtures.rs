@@ -237,6 +237,7 @@ fn sda(verdict: Verdict, backlog: u64, drain: u64) -> Disk {
         drain_from: DrainSource::Seen,
         drain_ms: Some(backlog * 1000 / drain),
         hard_limit_ms: Some(3_174 * MIB * 1000 / drain),
+        peak_backlog_bytes: None,
         limit_bytes: Some(3_328_217_088),
         read_bytes_per_s: Some(254_000),
         written_bytes_per_s: Some(2_310_000),

@@ -186,6 +186,7 @@ pub(super) fn octaves(counts: &LatencyCounts) -> Vec<(u8, u64)> {
 mod tests {
     use floodwall_host::SysRoot;
     use floodwall_host::status::{Observation, status};
+    use floodwall_model::status::DrainSource;
     use floodwall_model::trial::DeviceSample;
     use floodwall_probe::SourceKind;
     use floodwall_testing::tree::host;
@@ -265,7 +266,8 @@ mod tests {
     fn a_disk_is_judged_by_its_processes() {
         let judged = |verdict, drain_ms, process: Process| {
             let process = Process { disk: Some("sda".into()), ..process };
-            let disk = Disk { verdict, drain_ms, name: "sda".into(), ..Disk::default() };
+            let (name, drain_from) = ("sda".into(), DrainSource::Seen);
+            let disk = Disk { verdict, drain_ms, drain_from, name, ..Disk::default() };
             let mut disks = [disk, Disk { name: "sdb".into(), ..Disk::default() }];
             judge(&mut disks, &[process]);
             assert_eq!(disks[1].verdict, Verdict::Quiet, "another disk's process");

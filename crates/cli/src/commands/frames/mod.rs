@@ -114,12 +114,13 @@ impl Frames {
         let goals = guard.map(|guard| guard.disks.as_slice()).unwrap_or_default();
         let look = seen.as_look(&status);
         let mut processes = processes::processes(snapshot, &diagnosis, look, goals);
-        self.shares.frame(&disks, &mut processes);
+        let window_ms = snapshot.window.as_millis() as u64;
+        self.shares.frame(window_ms, &mut disks, &mut processes);
         judge(&mut disks, &processes);
         processes.sort_by(|a, b| (a.pid, &a.disk).cmp(&(b.pid, &b.disk)));
         Frame {
             at_unix_ms,
-            window_ms: snapshot.window.as_millis() as u64,
+            window_ms,
             source: snapshot.source.name().to_owned(),
             machine: machine(&self.machine_name, &status, diagnosis.machine.waited_percent.value()),
             disks,

@@ -9,7 +9,7 @@
 //! So a process keeps its part after it has ended, until the disk has written it. The flusher
 //! visits inodes in turn (fs/fs-writeback.c `queue_io`), and so takes from all of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use floodwall_model::frame::{Disk, Process, has_authors};
 use floodwall_model::workload::Workload;
@@ -20,16 +20,26 @@ use super::round::rounded;
 const LEAST: f64 = 0.01;
 /// A process that holds this share of a backlog waits for its own data.
 const OWN: f64 = 0.5;
+/// Windows whose backlogs are remembered. No wait that matters is longer.
+const PAST: usize = 600;
 
 /// The parts of all disks' backlogs, by disk and process.
 #[derive(Debug, Default)]
-pub(in crate::commands) struct Shares(BTreeMap<String, Backlog>);
+pub(in crate::commands) struct Shares {
+    /// The end of the last window, in milliseconds since the first one began.
+    at_ms: u64,
+    backlogs: BTreeMap<String, Backlog>,
+}
 
-/// A disk's backlog at the last window's end.
+/// A disk's backlog at the last window's end, and its past.
 #[derive(Debug, Default)]
 struct Backlog {
     bytes: u64,
     parts: BTreeMap<u32, Part>,
+    /// Shares of the last backlog that had authors.
+    held: Held,
+    /// How large it was at the ends of windows, the last one first.
+    past: VecDeque<(u64, u64)>,
 }
 
 #[derive(Debug, Default)]
@@ -42,32 +52,41 @@ struct Part {
 }
 
 impl Shares {
-    /// Takes a window in. Sets `backlog_percent` of its processes, adds those that have ended or
-    /// are idle and still have a part, and takes those out of the victims that wait for their own
-    /// data. A copy's last fsync takes as long as its backlog, whatever is done.
-    pub(in crate::commands) fn frame(&mut self, disks: &[Disk], processes: &mut Vec<Process>) {
-        self.0.retain(|name, _| disks.iter().any(|disk| disk.name == *name));
+    /// Takes a window in. Sets `backlog_percent` of its processes and `peak_backlog_bytes` of its
+    /// disks, adds processes that have ended or are idle and still have a part, and takes those out
+    /// of the victims that wait for their own data. A copy's last fsync takes as long as its
+    /// backlog, whatever is done.
+    pub(in crate::commands) fn frame(
+        &mut self,
+        window_ms: u64,
+        disks: &mut [Disk],
+        processes: &mut Vec<Process>,
+    ) {
+        let began_ms = self.at_ms;
+        self.at_ms += window_ms;
+        self.backlogs.retain(|name, _| disks.iter().any(|disk| disk.name == *name));
         for disk in disks {
             let Some(bytes) = disk.backlog_bytes else { continue };
-            let backlog = self.0.entry(disk.name.clone()).or_default();
-            let was_long = backlog.bytes >= disk.drain_bytes_per_s.unwrap_or(0);
-            let before = backlog.shares();
+            let backlog = self.backlogs.entry(disk.name.clone()).or_default();
             let here = |process: &&Process| process.disk.as_deref() == Some(&disk.name);
             processes.iter().filter(here).for_each(|process| backlog.add(process));
-            backlog.shrink(bytes);
-            let after = backlog.shares();
+            let before = backlog.held.clone();
+            backlog.end(self.at_ms, bytes);
+            // The largest one while a process waited, and during the window at least.
+            let peak = |process: &Process| {
+                let waited_ms = process.slowest_us() / 1000;
+                backlog.peak(self.at_ms.saturating_sub(waited_ms).min(began_ms))
+            };
             for process in processes.iter_mut().filter(|process| here(&&**process)) {
-                let holds = |of: &Held| of.get(&process.pid).is_some_and(|share| *share >= OWN);
-                let part = backlog.parts.get(&process.pid);
-                let is_of_threads = part.is_some_and(|part| part.is_of_threads);
-                if (holds(&before) || holds(&after)) && !is_of_threads {
-                    process.is_victim = false;
-                }
+                let before = has_authors(peak(process)).then_some(&before);
+                process.is_victim &= !backlog.is_own(process.pid, before);
             }
-            if has_authors(bytes) {
-                backlog.show(&after, &disk.name, processes);
-            } else if was_long {
-                backlog.show(&before, &disk.name, processes);
+            let victims = processes.iter().filter(here).filter(|process| process.is_victim);
+            let peak = victims.max_by_key(|victim| victim.slowest_us()).map(peak);
+            disk.peak_backlog_bytes = peak.filter(|peak| *peak > bytes);
+            let has_drained = has_authors(peak.unwrap_or_else(|| backlog.peak(began_ms)));
+            if has_authors(bytes) || has_drained {
+                backlog.show(&disk.name, processes);
             }
             backlog.forget_small();
         }
@@ -78,10 +97,18 @@ impl Shares {
 type Held = BTreeMap<u32, f64>;
 
 impl Backlog {
-    /// None of a small backlog.
-    fn shares(&self) -> Held {
-        let share = |(pid, part): (&u32, &Part)| (*pid, part.bytes / self.bytes as f64);
-        self.parts.iter().filter(|_| has_authors(self.bytes)).map(share).collect()
+    /// The largest backlog since a moment, that at the end of the window before included.
+    fn peak(&self, since_ms: u64) -> u64 {
+        let later = self.past.iter().take_while(|(at_ms, _)| *at_ms > since_ms).count();
+        self.past.iter().take(later + 1).map(|(_, bytes)| *bytes).max().unwrap_or(0)
+    }
+
+    /// Whether a process waits for its own data: that of this backlog, or of the one before, if it
+    /// waited for that.
+    fn is_own(&self, pid: u32, before: Option<&Held>) -> bool {
+        let holds = |shares: &Held| shares.get(&pid).is_some_and(|share| *share >= OWN);
+        let is_held = before.is_some_and(holds) || has_authors(self.bytes) && holds(&self.held);
+        is_held && !self.parts.get(&pid).is_some_and(|part| part.is_of_threads)
     }
 
     fn add(&mut self, process: &Process) {
@@ -89,6 +116,7 @@ impl Backlog {
         // A number may come back as another process.
         if part.name != process.name {
             *part = Part { name: process.name.clone(), ..Part::default() };
+            self.held.remove(&process.pid);
         }
         part.workload = process.workload.clone();
         part.bytes += process.dirtied_bytes.unwrap_or(0) as f64;
@@ -96,16 +124,21 @@ impl Backlog {
     }
 
     /// Parts shrink alike until their sum is no more than the backlog.
-    fn shrink(&mut self, bytes: u64) {
-        self.bytes = bytes;
+    fn end(&mut self, at_ms: u64, bytes: u64) {
         let sum: f64 = self.parts.values().map(|part| part.bytes).sum();
-        if sum > bytes as f64 {
-            self.parts.values_mut().for_each(|part| part.bytes *= bytes as f64 / sum);
+        let shrink = (bytes as f64 / sum).min(1.0);
+        self.parts.values_mut().for_each(|part| part.bytes *= shrink);
+        self.bytes = bytes;
+        if has_authors(bytes) {
+            let share = |(pid, part): (&u32, &Part)| (*pid, part.bytes / bytes as f64);
+            self.held = self.parts.iter().map(share).collect();
         }
+        self.past.push_front((at_ms, bytes));
+        self.past.truncate(PAST);
     }
 
-    fn show(&self, shares: &Held, disk: &str, processes: &mut Vec<Process>) {
-        for (pid, share) in shares.iter().filter(|(_, share)| **share >= LEAST) {
+    fn show(&self, disk: &str, processes: &mut Vec<Process>) {
+        for (pid, share) in self.held.iter().filter(|(_, share)| **share >= LEAST) {
             let Some(part) = self.parts.get(pid) else { continue };
             let percent = Some(rounded(100.0 * share));
             let same = |p: &&mut Process| p.pid == *pid && p.disk.as_deref() == Some(disk);
@@ -123,9 +156,12 @@ impl Backlog {
         }
     }
 
+    /// Forgets small parts, but none of the last backlog that had authors.
     fn forget_small(&mut self) {
         let least = LEAST * self.bytes as f64;
-        self.parts.retain(|_, part| part.bytes >= least && part.bytes > 0.0);
+        let held = &self.held;
+        let is_held = |pid: &u32| held.get(pid).is_some_and(|share| *share >= LEAST);
+        self.parts.retain(|pid, part| part.bytes >= least && part.bytes > 0.0 || is_held(pid));
     }
 }
 
@@ -152,7 +188,7 @@ mod tests {
 
     fn percents(shares: &mut Shares, backlog_mib: u64, writers: &[(u32, u64)]) -> Vec<(u32, f32)> {
         let mut processes: Vec<Process> = writers.iter().map(|(p, mib)| writes(*p, *mib)).collect();
-        shares.frame(&[disk(backlog_mib)], &mut processes);
+        shares.frame(1_000, &mut [disk(backlog_mib)], &mut processes);
         let shown = processes.iter().filter_map(|p| Some((p.pid, p.backlog_percent?)));
         let mut shown: Vec<_> = shown.collect();
         shown.sort_by_key(|(pid, _)| *pid);
@@ -173,16 +209,6 @@ mod tests {
     }
 
     #[test]
-    fn a_backlog_of_less_than_a_second_has_no_authors_after_its_end() {
-        let mut shares = Shares::default();
-        percents(&mut shares, 100, &[(1, 100)]);
-        let mut idle = vec![writes(1, 0)];
-        let drain_bytes_per_s = Some(101 * MIB);
-        shares.frame(&[Disk { drain_bytes_per_s, ..disk(0) }], &mut idle);
-        assert_eq!(idle[0].backlog_percent, None);
-    }
-
-    #[test]
     fn what_was_there_before_belongs_to_nobody() {
         let mut shares = Shares::default();
         assert_eq!(percents(&mut shares, 1000, &[(1, 100)]), [(1, 10.0)]);
@@ -191,8 +217,37 @@ mod tests {
     /// Whether a process that waits is still a victim after a window that leaves this backlog.
     fn is_victim(shares: &mut Shares, backlog_mib: u64, waits: Process) -> bool {
         let mut processes = vec![Process { is_victim: true, ..waits }];
-        shares.frame(&[disk(backlog_mib)], &mut processes);
+        shares.frame(1_000, &mut [disk(backlog_mib)], &mut processes);
         processes[0].is_victim
+    }
+
+    #[test]
+    fn a_wait_has_the_largest_backlog_of_its_time_and_that_ones_authors() {
+        let mut shares = Shares::default();
+        let mut window = |backlog_mib: u64, waited_ms: Option<u64>| {
+            let mut disks = [disk(backlog_mib)];
+            let victim = waited_ms.map(|ms| Process {
+                is_victim: true,
+                oldest_us: ms * 1000,
+                ..writes(2, 0)
+            });
+            let mut processes: Vec<Process> = victim.into_iter().collect();
+            if backlog_mib == 400 {
+                processes.push(writes(1, 400));
+            }
+            shares.frame(1_000, &mut disks, &mut processes);
+            let author = processes.iter().find(|process| process.pid == 1);
+            let peak = disks[0].peak_backlog_bytes.map(|bytes| bytes / MIB);
+            (peak, author.and_then(|author| author.backlog_percent))
+        };
+        assert_eq!(window(400, Some(300)), (None, Some(100.0)));
+        assert_eq!(window(100, Some(1_300)), (Some(400), Some(100.0)));
+        assert_eq!(window(0, Some(2_300)), (Some(400), Some(100.0)));
+        assert_eq!(window(0, Some(1_900)), (Some(100), Some(100.0)), "it began a window later");
+        assert_eq!(window(0, Some(900)), (None, None), "it began when all had drained");
+        window(400, None);
+        assert_eq!(window(0, None), (None, Some(100.0)), "within the window");
+        assert_eq!(window(0, None), (None, None));
     }
 
     #[test]
@@ -221,7 +276,7 @@ mod tests {
         let mut shares = Shares::default();
         percents(&mut shares, 100, &[(1, 100)]);
         let mut again = vec![Process { name: "other".into(), ..writes(1, 0) }];
-        shares.frame(&[disk(100)], &mut again);
+        shares.frame(1_000, &mut [disk(100)], &mut again);
         assert_eq!(again[0].backlog_percent, None);
     }
 }

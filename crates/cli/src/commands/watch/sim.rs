@@ -69,13 +69,14 @@ impl Simulated {
             disks.push(disk);
             processes.extend(rows);
         }
-        self.shares.frame(&disks, &mut processes);
+        let window_ms = window.as_millis() as u64;
+        self.shares.frame(window_ms, &mut disks, &mut processes);
         judge(&mut disks, &processes);
         Frame {
             at_unix_ms: SystemTime::now()
                 .duration_since(UNIX_EPOCH)
                 .map_or(0, |since| since.as_millis() as u64),
-            window_ms: window.as_millis() as u64,
+            window_ms,
             source: "sim".to_owned(),
             machine: Machine {
                 name: "simulated".to_owned(),
