@@ -14,6 +14,7 @@ pub(crate) mod lab;
 mod look;
 pub(crate) mod probe;
 pub(crate) mod record;
+mod recorded;
 pub(crate) mod report;
 pub(crate) mod settings;
 pub(crate) mod sim;

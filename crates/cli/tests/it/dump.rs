@@ -58,8 +58,8 @@ fn without_a_format_the_frames_are_counted() {
 fn nothing_to_print_is_a_sentence_and_a_failure() {
     for (options, part) in [
         (&["--from", "2001-01-01", "--to", "2001-01-02"][..], "has frames from 20"),
-        (&["--device", "sdz"], "none of 7 frames has the disk 'sdz'"),
         (&["--unit", "x.y"], "has a unit, container or pod with 'x.y' in it"),
+        (&["--device", "nvme0n1", "--unit", "x.y"], "has the disk 'nvme0n1' and a unit, "),
     ] {
         let output = dump(&[&["--json"], options].concat());
         assert_eq!(output.status.code(), Some(1), "{options:?}");
@@ -76,6 +76,7 @@ fn wrong_use_is_told() {
         (&["--last", "soon"], "--last: 'soon' is not a time span"),
         (&["--json", "--csv"], "--csv"),
         (&["--to", "03:10"], "--from"),
+        (&["--device", "/dev/sdz"], "--device: there is no disk '/dev/sdz' in 7 frames; disks the"),
     ] {
         let output = dump(options);
         assert_eq!(output.status.code(), Some(2), "{options:?}");

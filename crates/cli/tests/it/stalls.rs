@@ -60,6 +60,7 @@ fn frame(at_ms: u64) -> Frame {
     };
     let disk = Disk {
         name: "sda".into(),
+        id: "8:0".into(),
         backlog_bytes: Some(4_100_000_000),
         drain_ms: Some(34_167),
         drain_bytes_per_s: Some(120_000_000),
@@ -71,7 +72,7 @@ fn frame(at_ms: u64) -> Frame {
         window_ms: WINDOW_MS,
         source: "bpf".into(),
         machine: Machine { name: "db1".into(), ..Machine::default() },
-        disks: vec![disk],
+        disks: vec![disk, Disk { name: "sdb".into(), ..Disk::default() }],
         processes: vec![postgres, cp],
         ..Frame::default()
     }
@@ -159,13 +160,24 @@ fn a_disk_and_a_time_are_asked_for() {
     record(dir.path());
     let asked = |more: &[&str]| shown(&[&["stalls", "--dir", &path], more].concat());
     let night = ["--from", FROM, "--to", TO];
-    assert!(asked(&[&night[..], &["--device", "/dev/sda"]].concat()).contains("2 stalls, "));
+    for sda in ["sda", "/dev/sda", "8:0"] {
+        assert!(asked(&[&night[..], &["--device", sda]].concat()).contains("2 stalls, "), "{sda}");
+    }
     let none = asked(&[&night[..], &["--device", "sdb"]].concat());
     assert!(none.starts_with("No stall of sdb from 2026-11-27 01:50:00"), "{none}");
     assert!(none.contains("Recordings exist from 2026-11-27 02:00:05"), "{none}");
     let one = asked(&["--from", "2026-11-27 02:40", "--to", "2026-11-27 02:55"]);
     assert!(one.contains("1 stall, "), "{one}");
     assert!(asked(&["--last", "1s"]).starts_with("No stall from "));
+    assert!(asked(&["--last", "1s", "--device", "sdb"]).starts_with("No stall of sdb from "));
+    for time in [&night[..], &["--last", "1s"]] {
+        let wrong = [&["stalls", "--dir", &path, "--device", "sdq"], time].concat();
+        let wrong = floodwall(&wrong);
+        let said = stderr(&wrong);
+        assert_eq!((wrong.status.code(), stdout(&wrong).len()), (Some(2), 0), "{said}");
+        assert!(said.starts_with("floodwall: --device: there is no disk 'sdq' in the recording"));
+        assert!(said.ends_with("; disks there: sda, sdb\n"), "{said}");
+    }
 }
 
 #[test]

@@ -14,6 +14,7 @@ mod select;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -27,6 +28,7 @@ use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
 
 use crate::commands::record::DIRECTORY;
+use crate::commands::recorded::no_disk;
 use crate::commands::span::{between, last};
 use crate::exit::Exit;
 use crate::output;
@@ -82,7 +84,7 @@ pub(crate) struct DumpArgs {
 /// Runs the command.
 ///
 /// # Errors
-/// A wrong moment, a recording that can't be read, or nothing to print.
+/// A wrong moment or disk, a recording that can't be read, or nothing to print.
 pub(crate) fn run(args: &DumpArgs) -> anyhow::Result<Exit> {
     let now = Zoned::now();
     let (from, to) = match (&args.from, &args.last) {
@@ -110,7 +112,7 @@ pub(crate) fn run(args: &DumpArgs) -> anyhow::Result<Exit> {
     }
     let zone = now.time_zone();
     if found.frames == 0 {
-        return Err(nothing(&mut recording, args, found.in_range, zone));
+        return Err(nothing(&mut recording, args, &found, zone));
     }
     if !(args.json || args.csv || args.openmetrics) {
         output::result(&found.summary(zone))?;
@@ -161,11 +163,18 @@ struct Found {
     frames: u64,
     /// The moments of the first and the last selected one, in milliseconds since 1970.
     span: Option<(u64, u64)>,
+    /// Names of the disks in those of the time, as long as the selected one is not there.
+    disks: BTreeSet<String>,
+    has_disk: bool,
 }
 
 impl Found {
     fn selected(&mut self, frame: Frame, selection: &Selection) -> Option<Frame> {
         self.in_range += 1;
+        self.has_disk |= selection.has_disk(&frame);
+        if !self.has_disk {
+            self.disks.extend(frame.disks.iter().map(|disk| disk.name.clone()));
+        }
         let frame = selection.of(frame)?;
         self.frames += 1;
         let first = self.span.map_or(frame.at_unix_ms, |(first, _)| first);
@@ -185,7 +194,7 @@ impl Found {
 fn nothing(
     recording: &mut Recording,
     args: &DumpArgs,
-    in_range: u64,
+    found: &Found,
     zone: &TimeZone,
 ) -> anyhow::Error {
     let (first, last) = match recording.span() {
@@ -193,16 +202,19 @@ fn nothing(
         Ok(None) => return RecordError::Nothing(args.dir.clone()).into(),
         Err(error) => return error.into(),
     };
-    if in_range == 0 {
+    if found.in_range == 0 {
         let directory = args.dir.display();
         return anyhow!(
             "nothing is recorded then; '{directory}' has frames from {first} to {last}"
         );
     }
+    let frames = whole(found.in_range);
+    if let Some(device) = args.device.as_deref().filter(|_| !found.has_disk) {
+        return no_disk(device, &format!("{frames} frames"), &found.disks).into();
+    }
     let device = args.device.iter().map(|device| format!("the disk '{device}'"));
     let unit = args.unit.iter().map(|unit| format!("a unit, container or pod with '{unit}' in it"));
     let wanted: Vec<String> = device.chain(unit).collect();
-    let frames = whole(in_range);
     anyhow!("none of {frames} frames has {}; check its name", wanted.join(" and "))
 }
 

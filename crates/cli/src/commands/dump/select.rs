@@ -3,6 +3,8 @@
 use floodwall_model::frame::{Disk, Frame, Process};
 use floodwall_model::workload::Workload;
 
+use crate::commands::recorded::{bare, is_called};
+
 /// A disk, a unit, both, or neither.
 #[derive(Debug, Default)]
 pub(super) struct Selection {
@@ -15,14 +17,13 @@ pub(super) struct Selection {
 impl Selection {
     /// Of the command line.
     pub(super) fn new(device: Option<&str>, unit: Option<&str>) -> Self {
-        let device = device.map(|name| name.strip_prefix("/dev/").unwrap_or(name).to_owned());
-        Self { device, unit: unit.map(str::to_owned) }
+        Self { device: device.map(|name| bare(name).to_owned()), unit: unit.map(str::to_owned) }
     }
 
     /// The part of a frame that is selected; `None` if there is no such part.
     pub(super) fn of(&self, mut frame: Frame) -> Option<Frame> {
         if let Some(device) = &self.device {
-            frame.disks.retain(|disk| disk.name == *device || disk.id == *device);
+            frame.disks.retain(|disk| is_called(disk, device));
             let name = frame.disks.first().map_or(device, |disk| &disk.name);
             frame.processes.retain(|process| process.disk.as_ref() == Some(name));
         }
@@ -41,6 +42,14 @@ impl Selection {
             _ => true,
         };
         is_there.then_some(frame)
+    }
+
+    /// Whether a frame has the disk that is selected, if one is.
+    pub(super) fn has_disk(&self, frame: &Frame) -> bool {
+        self.device.as_ref().is_none_or(|device| {
+            frame.disks.iter().any(|disk| is_called(disk, device))
+                || frame.processes.iter().any(|process| process.disk.as_ref() == Some(device))
+        })
     }
 
     fn is_some(&self) -> bool {

@@ -4,21 +4,27 @@
 //! --last | --from, --to ─▶ record::stall::find ─▶ report::stalls ─▶ a table and sums, or JSON
 //! ```
 
-use std::path::PathBuf;
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
-use floodwall_record::stall::find;
+use floodwall_model::frame::Frame;
+use floodwall_record::stall::{Found, find};
 use floodwall_record::{RecordError, Recording};
 use floodwall_report::stalls::{Listing, json, text};
 use jiff::Zoned;
 
 use crate::commands::record::DIRECTORY;
+use crate::commands::recorded::{bare, is_called, no_disk};
 use crate::commands::span::{between, last};
 use crate::exit::Exit;
 use crate::{output, terminal};
 
 /// The time before now if none is given.
 const USUAL: &str = "7d";
+/// Milliseconds of an hour.
+const HOUR_MS: u64 = 3_600_000;
 
 /// List stalls: who waited, for how long, and who flooded
 ///
@@ -61,7 +67,7 @@ pub(crate) struct StallsArgs {
     /// Stalls before this moment; now if it is not given
     #[arg(long, value_name = "MOMENT", requires = "from")]
     to: Option<String>,
-    /// Stalls of this disk alone (sda, /dev/nvme0n1)
+    /// Stalls of this disk alone (sda, /dev/nvme0n1, 8:0)
     #[arg(long, value_name = "DEVICE")]
     device: Option<String>,
     /// Print JSON
@@ -76,7 +82,7 @@ pub(crate) struct StallsArgs {
 /// Runs the command.
 ///
 /// # Errors
-/// A wrong moment, nothing recorded, or a recording that can't be read.
+/// A wrong moment or disk, nothing recorded, or a recording that can't be read.
 pub(crate) fn run(args: &StallsArgs) -> anyhow::Result<Exit> {
     let now = Zoned::now();
     let (from_unix_ms, to_unix_ms) = match (&args.from, &args.last) {
@@ -92,13 +98,15 @@ pub(crate) fn run(args: &StallsArgs) -> anyhow::Result<Exit> {
     if found.known.is_none() {
         return Err(RecordError::Nothing(args.dir.clone()).into());
     }
-    let disk = args.device.as_deref().map(|name| name.strip_prefix("/dev/").unwrap_or(name));
-    found.stalls.retain(|stall| disk.is_none_or(|disk| stall.disk == disk));
+    let time = from_unix_ms..to_unix_ms;
+    let named = args.device.as_deref().map(|text| disk(text, &args.dir, &found, time));
+    let disk = named.transpose()?;
+    found.stalls.retain(|stall| disk.as_ref().is_none_or(|disk| stall.disk == *disk));
     let listing = Listing {
         stalls: &found.stalls,
         from_unix_ms,
         to_unix_ms,
-        disk,
+        disk: disk.as_deref(),
         known: found.known,
         damaged: found.damaged,
         zone: now.time_zone(),
@@ -113,4 +121,30 @@ pub(crate) fn run(args: &StallsArgs) -> anyhow::Result<Exit> {
         output::notice(&format!("floodwall: {lost} frames or lines of the log can't be read"));
     }
     Ok(Exit::Done)
+}
+
+/// The kernel's name of the disk that a user names: of stalls, or else of frames. All frames would
+/// take minutes on a busy machine, so the last one and one an hour are looked at.
+fn disk(text: &str, directory: &Path, found: &Found, time: Range<u64>) -> anyhow::Result<String> {
+    let name = bare(text);
+    let mut others: BTreeSet<String> =
+        found.stalls.iter().map(|stall| stall.disk.clone()).collect();
+    if others.contains(name) {
+        return Ok(name.to_owned());
+    }
+    let mut recording = Recording::open(directory)?;
+    let mut frame = recording.last_frame()?;
+    let mut at_ms = found.known.map_or(0, |(first, _)| first).max(time.start);
+    while let Some(Frame { disks, .. }) = frame {
+        for disk in disks {
+            if is_called(&disk, name) {
+                return Ok(disk.name);
+            }
+            others.insert(disk.name);
+        }
+        frame = if at_ms < time.end { recording.seek(at_ms)? } else { None };
+        at_ms = at_ms.max(frame.as_ref().map_or(0, |frame| frame.at_unix_ms)) + HOUR_MS;
+    }
+    let frames = "the recording, of which the last frame and one an hour were looked at";
+    Err(no_disk(text, frames, &others).into())
 }

@@ -27,6 +27,7 @@ use jiff::tz::TimeZone;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 
 use crate::commands::record::DIRECTORY;
+use crate::commands::recorded::bare;
 use crate::commands::why::target::disk;
 use crate::exit::{Exit, UsageError};
 use crate::signals;
@@ -98,9 +99,7 @@ pub(crate) fn run(args: &WatchArgs) -> anyhow::Result<Exit> {
     let is_replay = args.replay || args.dir.is_some() || begin.is_some();
     let device = match args.device.as_deref() {
         // Frames tell which disks there were, also if they are of another machine.
-        Some(device) if is_replay => {
-            Some(device.strip_prefix("/dev/").unwrap_or(device).to_owned())
-        }
+        Some(device) if is_replay => Some(bare(device).to_owned()),
         Some(device) => Some(disk(&SysRoot::live()?, device)?),
         None => None,
     };
