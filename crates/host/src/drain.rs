@@ -21,6 +21,10 @@ const BACKLOG_BYTES: u64 = 4 << 20;
 /// device idle.
 const WRITING_BYTES: u64 = 1 << 20;
 
+/// A shorter window tells no rate, in seconds: requests end in bursts. The kernel's own estimate
+/// takes as long (mm/page-writeback.c `BANDWIDTH_INTERVAL`).
+const SHORTEST_S: f64 = 0.2;
+
 /// Why rates are unknown for a captured tree whose counters stand still.
 pub(crate) const ONE_MOMENT: &str = "the captured tree holds one moment: its counters don't move";
 
@@ -80,7 +84,8 @@ fn drain_rate(
     let (Some(was), Some(is)) = (is_backlogged(before), is_backlogged(after)) else {
         return (why_backlog_is_unknown(before, after), DrainSource::Unknown);
     };
-    if let (true, true, Some(window_s)) = (was, is, window_s) {
+    let long_s = window_s.filter(|seconds| *seconds >= SHORTEST_S);
+    if let (true, true, Some(window_s)) = (was, is, long_s) {
         let by_bdi = before
             .written_bytes
             .value()
@@ -95,6 +100,7 @@ fn drain_rate(
         other => {
             let why = other.reason().unwrap_or_default();
             let seen = match window_s {
+                Some(_) if was && is => "the window was too short",
                 Some(_) => "it was not backlogged during the window",
                 None => ONE_MOMENT,
             };
@@ -163,6 +169,17 @@ mod tests {
             drain_rate(&little(0), &little(9), None, Some(1.0)).1,
             DrainSource::KernelEstimate
         );
+    }
+
+    #[test]
+    fn a_short_window_tells_no_rate() {
+        let busy = |bandwidth| stats(100 << 20, 1 << 20, Reading::Value(0), bandwidth);
+        let known = busy(Reading::Value(7));
+        let told = |stats: &BdiStats, window_s| drain_rate(stats, stats, None, Some(window_s));
+        assert_eq!(told(&known, 0.19), (Reading::Value(7.0), DrainSource::KernelEstimate));
+        assert_eq!(told(&known, 0.2), (Reading::Value(0.0), DrainSource::Seen));
+        let unknown = told(&busy(absent()), 0.19).0;
+        assert!(unknown.why().unwrap().contains("the window was too short"), "{unknown:?}");
     }
 
     #[test]

@@ -205,7 +205,7 @@ impl Words {
                 self.more_floods(frame, disk, author);
                 self.drains(disk);
             }
-            _ if disk.is_backlogged() => {
+            _ if explains => {
                 self.plain(", because of what was written earlier");
                 self.backlog(disk);
                 self.plain(". Who wrote it was not seen");

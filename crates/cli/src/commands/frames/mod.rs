@@ -8,6 +8,7 @@
 //! ```
 
 mod disks;
+mod earlier;
 mod findings;
 mod guard;
 mod processes;
@@ -29,6 +30,7 @@ use floodwall_probe::{Probe, Snapshot};
 
 use crate::commands::look::{Seen, keep_users, unseen};
 pub(super) use disks::judge;
+use earlier::dirtied_earlier;
 use findings::Findings;
 use guard::GuardWatch;
 pub(super) use processes::waited;
@@ -115,6 +117,13 @@ impl Frames {
         let look = seen.as_look(&status);
         let mut processes = processes::processes(snapshot, &diagnosis, look, goals);
         let window_ms = snapshot.window.as_millis() as u64;
+        if self.shares.is_empty() {
+            for process in &processes {
+                if let Some(bytes) = dirtied_earlier(&self.root, process, since_boot()) {
+                    self.shares.add_earlier(process, bytes);
+                }
+            }
+        }
         self.shares.frame(window_ms, &mut disks, &mut processes);
         judge(&mut disks, &processes);
         processes.sort_by(|a, b| (a.pid, &a.disk).cmp(&(b.pid, &b.disk)));
@@ -145,6 +154,11 @@ fn machine(name: &str, status: &Status, waited_percent: Option<&f64>) -> Machine
         background_limit_bytes: machine.background_limit_bytes.value().copied(),
         waited_percent: waited_percent.map(|percent| rounded(*percent)),
     }
+}
+
+fn since_boot() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    Duration::from_secs(now.tv_sec as u64)
 }
 
 fn unix_ms() -> u64 {

@@ -52,6 +52,17 @@ struct Part {
 }
 
 impl Shares {
+    /// Whether no window was taken in.
+    pub(super) fn is_empty(&self) -> bool {
+        self.backlogs.is_empty()
+    }
+
+    /// Adds what a process dirtied before the first window.
+    pub(super) fn add_earlier(&mut self, process: &Process, bytes: u64) {
+        let Some(disk) = process.disk.clone() else { return };
+        self.backlogs.entry(disk).or_default().part(process).bytes += bytes as f64;
+    }
+
     /// Takes a window in. Sets `backlog_percent` of its processes and `peak_backlog_bytes` of its
     /// disks, adds processes that have ended or are idle and still have a part, and takes those out
     /// of the victims that wait for their own data. A copy's last fsync takes as long as its
@@ -111,13 +122,19 @@ impl Backlog {
         is_held && !self.parts.get(&pid).is_some_and(|part| part.is_of_threads)
     }
 
-    fn add(&mut self, process: &Process) {
+    /// The part of a process.
+    fn part(&mut self, process: &Process) -> &mut Part {
         let part = self.parts.entry(process.pid).or_default();
         // A number may come back as another process.
         if part.name != process.name {
             *part = Part { name: process.name.clone(), ..Part::default() };
             self.held.remove(&process.pid);
         }
+        part
+    }
+
+    fn add(&mut self, process: &Process) {
+        let part = self.part(process);
         part.workload = process.workload.clone();
         part.bytes += process.dirtied_bytes.unwrap_or(0) as f64;
         part.is_of_threads |= process.is_victim && process.is_flood;
@@ -248,6 +265,15 @@ mod tests {
         window(400, None);
         assert_eq!(window(0, None), (None, Some(100.0)), "within the window");
         assert_eq!(window(0, None), (None, None));
+    }
+
+    #[test]
+    fn a_flood_of_before_the_first_window_waits_for_its_own_data() {
+        let mut shares = Shares::default();
+        assert!(shares.is_empty());
+        shares.add_earlier(&writes(1, 0), 900 * MIB);
+        assert!(!is_victim(&mut shares, 500, writes(1, 0)));
+        assert!(is_victim(&mut shares, 400, writes(2, 0)));
     }
 
     #[test]
