@@ -116,9 +116,9 @@ fn name(argument: &str) -> &str {
     first.trim_end_matches("...").trim_matches(['<', '>', '[', ']'])
 }
 
-/// `--device <PRESET|FILE.toml>` as `--device PRESET|FILE.toml`.
+/// `--device <PRESET|FILE.toml>` as `--device PRESET|FILE.toml`, and of several options any one.
 fn without_marks(argument: &str) -> String {
-    argument.replace("...", "").replace(['<', '>'], "")
+    argument.replace("...", "").replace(['<', '>'], "").replace("|--", " or --")
 }
 
 fn meant(error: &clap::Error, kind: ContextKind) -> String {

@@ -6,6 +6,23 @@ use jiff::Zoned;
 
 use crate::exit::UsageError;
 
+/// The time that was asked for; `None` if none was.
+///
+/// # Errors
+/// [`UsageError`] if a moment or the span is none, or if the moments are in the wrong order.
+pub(super) fn asked(
+    span: Option<&str>,
+    from: Option<&str>,
+    to: Option<&str>,
+    now: &Zoned,
+) -> Result<Option<(u64, u64)>, UsageError> {
+    match (from, span) {
+        (Some(from), _) => between(from, to, now).map(Some),
+        (None, Some(span)) => last(span, now).map(Some),
+        (None, None) => Ok(None),
+    }
+}
+
 /// So long before now.
 ///
 /// # Errors
@@ -16,10 +33,7 @@ pub(super) fn last(text: &str, now: &Zoned) -> Result<(u64, u64), UsageError> {
 }
 
 /// From a moment to another one, or to now.
-///
-/// # Errors
-/// [`UsageError`] if one is no moment, or if they are in the wrong order.
-pub(super) fn between(from: &str, to: Option<&str>, now: &Zoned) -> Result<(u64, u64), UsageError> {
+fn between(from: &str, to: Option<&str>, now: &Zoned) -> Result<(u64, u64), UsageError> {
     let moment = |option: &str, text: &str| {
         parse(text, now).map_err(|why| UsageError(format!("{option}: {why}")))
     };

@@ -138,6 +138,10 @@ fn the_list_and_the_page_tell_the_same() {
     assert!(html.contains("Without frames") && html.contains("Worst minute"));
     let text = shown(&["report", "--from", FROM, "--to", TO, "--dir", &path]);
     assert!(text.starts_with(&with_log), "{text}");
+    let stalls = shown(&["stalls", "--last", "1s", "--dir", &path]);
+    let night = shown(&["report", "--last", "1s", "--dir", &path]);
+    let recorded = stalls.lines().nth(1).unwrap();
+    assert!(night.starts_with("No stall from ") && night.contains(recorded), "{night}");
 
     let day = dir.path().join("2026-11-27.frames");
     let of_day = shown(&["stalls", "--dir", &day.to_string_lossy()]);
@@ -188,9 +192,17 @@ fn wrong_questions_are_answered() {
         (&["stalls", "--last", "week"][..], 2, "--last: 'week' is not a time span"),
         (&["stalls", "--last", "1d", "--from", "03:00"], 2, "--last can't go with --from"),
         (&["stalls", "--to", "03:00"], 2, "--from"),
-        (&["report"], 2, "RESULT.json"),
-        (&["report", "--from", "1h", "r.json"], 2, "can't go with"),
-        (&["report", "--from", "1h", "--json"], 2, "can't go with"),
+        (
+            &["report"],
+            2,
+            "report: name a stored result (RESULT.json), or a time of a recording (--",
+        ),
+        (&["report", "--dir", &path], 2, "report: --last SPAN or --from MOMENT is missing"),
+        (&["report", "--from", "1h", "r.json"], 2, "--from can't go with RESULT.json; leave"),
+        (&["report", "--last", "1h", "--from", "2h"], 2, "--last can't go with --from"),
+        (&["report", "--last", "1h", "--svg", &path], 2, "can't go with"),
+        (&["report", "--last", "week"], 2, "--last: 'week' is not a time span"),
+        (&["report", "--from", "1h", "--json"], 2, "'floodwall stalls --json' prints the stalls"),
         (&["report", "--from", "1h", "--to", "2h", "--dir", &path], 2, "is not after"),
         (&["report", "--from", "1h", "-o", "n.pdf"], 2, "writes an HTML page"),
     ] {

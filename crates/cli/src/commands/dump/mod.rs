@@ -29,7 +29,7 @@ use jiff::{Timestamp, Zoned};
 
 use crate::commands::record::DIRECTORY;
 use crate::commands::recorded::no_disk;
-use crate::commands::span::{between, last};
+use crate::commands::span::asked;
 use crate::exit::Exit;
 use crate::output;
 use openmetrics::Series;
@@ -87,11 +87,8 @@ pub(crate) struct DumpArgs {
 /// A wrong moment or disk, a recording that can't be read, or nothing to print.
 pub(crate) fn run(args: &DumpArgs) -> anyhow::Result<Exit> {
     let now = Zoned::now();
-    let (from, to) = match (&args.from, &args.last) {
-        (Some(from), _) => between(from, args.to.as_deref(), &now)?,
-        (None, Some(span)) => last(span, &now)?,
-        (None, None) => (0, u64::MAX),
-    };
+    let time = asked(args.last.as_deref(), args.from.as_deref(), args.to.as_deref(), &now)?;
+    let (from, to) = time.unwrap_or((0, u64::MAX));
     let selection = Selection::new(args.device.as_deref(), args.unit.as_deref());
     let mut recording = Recording::open(&args.dir)?;
     let mut found = Found::default();

@@ -1,6 +1,6 @@
 //! `floodwall report`: stored results → one HTML page, Markdown, JSON, or a file a figure. Needs no
-//! privilege, and not the machine that was measured. With `--from` a recording → the page of a
-//! night.
+//! privilege, and not the machine that was measured. With `--from` or `--last` a recording → the
+//! page of a night.
 
 mod files;
 mod fonts;
@@ -19,8 +19,10 @@ use floodwall_report::seeks::{Recording, SeeksError, View, picture};
 use floodwall_report::sheet::Sheet;
 use floodwall_report::study::json;
 use floodwall_report::{Study, contest, markdown, text};
+use jiff::Zoned;
 
 use crate::commands::record::DIRECTORY;
+use crate::commands::span::asked;
 use crate::exit::{Exit, UsageError};
 use crate::input;
 use crate::output::{self, notice};
@@ -38,14 +40,15 @@ const GENERATOR: &str = "<meta name=\"generator\" content=\"floodwall ";
 const HEAD_BYTES: u64 = 4096;
 
 /// Show stored results: one HTML page with charts and tables, or Markdown, JSON, SVG, PNG. With
-/// --from show what floodwall record has stored of a night.
+/// --from or --last show what floodwall record has stored of a night.
 ///
 /// The page is one file that loads nothing, for any browser, light and dark, on a screen and on a
 /// phone. Takes results of bench, compare, tune and sim; the machine that was measured is not
 /// needed. Without an option the result is printed as the command that measured it did.
 ///
-/// With --from the page has the stalls of that time, who waited and who flooded, each disk over
-/// time and the worst minute; without --out its text is printed.
+/// With --from or --last the page has the stalls of that time, who waited and who flooded, each
+/// disk over time and the worst minute; without --out its text is printed. floodwall stalls --json
+/// and floodwall dump have the same for programs.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   floodwall report tune.json --out tune.html
@@ -55,47 +58,51 @@ const HEAD_BYTES: u64 = 4096;
   floodwall sim --device hdd-7200 --json | floodwall report - --out sim.html
   floodwall report tune.json --svg figures --png figures
   floodwall report --from 'yesterday 22:00' --to 06:00 --out night.html
+  floodwall report --last 7d
 
 A result is read up to 256 MiB (about two days of measuring), a recording up to 1 GiB; both must \
 be regular files, but for a result on standard input. DuckDB and pyarrow read the rows of \
 floodwall sim sweep.")]
 #[command(args_override_self = true)]
 #[command(group(ArgGroup::new("printed").args(["json", "markdown"])))]
+#[command(group(ArgGroup::new("time").args(["last", "from"])))]
 pub(crate) struct ReportArgs {
     /// Stored results; - is standard input.
-    #[arg(value_name = "RESULT.json", required_unless_present = "from")]
+    #[arg(value_name = "RESULT.json", conflicts_with_all = ["last", "from"])]
     results: Vec<PathBuf>,
     /// Write the HTML page to a file; only a page of floodwall report is overwritten.
     #[arg(long, short, value_name = "FILE.html")]
     out: Option<PathBuf>,
     /// Print Markdown.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["last", "from"])]
     markdown: bool,
-    /// Print the numbers behind the figures as one JSON document.
+    /// Print the numbers behind the figures of results as one JSON document.
     #[arg(long)]
     json: bool,
     /// Write each figure as SVG into a directory.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["last", "from"])]
     svg: Option<PathBuf>,
     /// Write each figure as PNG into a directory.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["last", "from"])]
     png: Option<PathBuf>,
     /// The font of the PNGs; one of the system's if not given.
     #[arg(long, value_name = "FILE.ttf", requires = "png")]
     font: Option<PathBuf>,
     /// A lab's recording of the same time (floodwall lab record): shows what reached the device.
-    #[arg(long, value_name = "FILE.csv")]
+    #[arg(long, value_name = "FILE.csv", conflicts_with_all = ["last", "from"])]
     seeks: Option<PathBuf>,
+    /// Show a recording of so long before now: 90m, 24h, 7d.
+    #[arg(long, value_name = "SPAN")]
+    last: Option<String>,
     /// Show a recording from this moment on: 03:10, 'yesterday 22:00', '2026-11-26 03:10'.
     #[arg(long, value_name = "MOMENT")]
-    #[arg(conflicts_with_all = ["results", "json", "markdown", "svg", "png", "seeks"])]
     from: Option<String>,
     /// Show it up to this moment; now if it is not given.
     #[arg(long, value_name = "MOMENT", requires = "from")]
     to: Option<String>,
     /// Where the recording is: its directory, or a day's file in it (2026-11-27.frames) for that
     /// day.
-    #[arg(long, value_name = "PATH", default_value = DIRECTORY, requires = "from")]
+    #[arg(long, value_name = "PATH", default_value = DIRECTORY, requires = "time")]
     dir: PathBuf,
 }
 
@@ -111,8 +118,10 @@ struct Stored {
 /// Any failure of the run; [`Exit::of`] turns it into a status.
 pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<Exit> {
     check(args)?;
-    if let Some(from) = &args.from {
-        return night::run(from, args.to.as_deref(), &args.dir, args.out.as_deref());
+    let now = Zoned::now();
+    let time = asked(args.last.as_deref(), args.from.as_deref(), args.to.as_deref(), &now)?;
+    if let Some(time) = time {
+        return night::run(time, now.time_zone(), &args.dir, args.out.as_deref());
     }
     let stored: Vec<Stored> =
         args.results.iter().map(|p| read(p)).collect::<anyhow::Result<_>>()?;
@@ -139,6 +148,17 @@ pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<Exit> {
 
 /// Refuses wrong arguments before anything is read.
 fn check(args: &ReportArgs) -> anyhow::Result<()> {
+    let is_night = args.from.is_some() || args.last.is_some();
+    if is_night && args.json {
+        let why = "--json is for results; 'floodwall stalls --json' prints the stalls of a time, \
+            'floodwall dump --json' its frames";
+        return Err(UsageError(why.to_owned()).into());
+    }
+    if !is_night && args.results.is_empty() {
+        let why = "report: name a stored result (RESULT.json), or a time of a recording (--last \
+            24h, --from 'yesterday 22:00')";
+        return Err(UsageError(why.to_owned()).into());
+    }
     let Some(out) = &args.out else { return Ok(()) };
     output::check_writable(out)?;
     let is_out = |input: &PathBuf| {

@@ -1,4 +1,4 @@
-//! `report --from`: a recording ─▶ the page of a night, or its text.
+//! `report --from`, `report --last`: a recording ─▶ the page of a night, or its text.
 
 use std::path::Path;
 
@@ -7,24 +7,21 @@ use floodwall_record::{RecordError, Recording};
 use floodwall_report::html::night_page;
 use floodwall_report::night::{Night, text};
 use floodwall_report::stalls::Listing;
-use jiff::Zoned;
+use jiff::tz::TimeZone;
 
-use crate::commands::span::between;
 use crate::exit::Exit;
 use crate::{output, terminal};
 
 /// Writes the page, or without a file prints the text.
 ///
 /// # Errors
-/// A wrong moment, a recording that is empty or can't be read, a page that can't be written.
+/// A recording that is empty or can't be read, a page that can't be written.
 pub(super) fn run(
-    from: &str,
-    to: Option<&str>,
+    (from_unix_ms, to_unix_ms): (u64, u64),
+    zone: &TimeZone,
     directory: &Path,
     out: Option<&Path>,
 ) -> anyhow::Result<Exit> {
-    let now = Zoned::now();
-    let (from_unix_ms, to_unix_ms) = between(from, to, &now)?;
     let found = find(directory, from_unix_ms, to_unix_ms)?;
     if found.known.is_none() {
         return Err(RecordError::Nothing(directory.to_owned()).into());
@@ -36,7 +33,7 @@ pub(super) fn run(
         disk: None,
         known: found.known,
         damaged: found.damaged,
-        zone: now.time_zone(),
+        zone,
     });
     let mut recording = Recording::open(directory)?;
     let reads = night.reads();

@@ -17,7 +17,7 @@ use jiff::Zoned;
 
 use crate::commands::record::DIRECTORY;
 use crate::commands::recorded::{bare, is_called, no_disk};
-use crate::commands::span::{between, last};
+use crate::commands::span::{asked, last};
 use crate::exit::Exit;
 use crate::{output, terminal};
 
@@ -85,14 +85,14 @@ pub(crate) struct StallsArgs {
 /// A wrong moment or disk, nothing recorded, or a recording that can't be read.
 pub(crate) fn run(args: &StallsArgs) -> anyhow::Result<Exit> {
     let now = Zoned::now();
-    let (from_unix_ms, to_unix_ms) = match (&args.from, &args.last) {
-        (Some(from), _) => between(from, args.to.as_deref(), &now)?,
-        (None, Some(span)) => last(span, &now)?,
-        (None, None) if args.dir.is_file() => {
+    let time = asked(args.last.as_deref(), args.from.as_deref(), args.to.as_deref(), &now)?;
+    let (from_unix_ms, to_unix_ms) = match time {
+        Some(time) => time,
+        None if args.dir.is_file() => {
             let day = Recording::open(&args.dir)?.moments();
             (day.start, day.end)
         }
-        (None, None) => last(USUAL, &now)?,
+        None => last(USUAL, &now)?,
     };
     let mut found = find(&args.dir, from_unix_ms, to_unix_ms)?;
     if found.known.is_none() {
