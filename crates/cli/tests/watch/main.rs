@@ -9,6 +9,7 @@
 //! ```
 
 mod attribution;
+mod begins;
 mod cost;
 mod latencies;
 mod pairs;
@@ -17,7 +18,7 @@ mod requests;
 mod terminal;
 
 use floodwall_testing::process::Watchdog;
-use floodwall_testing::{lacks, run_alone};
+use floodwall_testing::{ROOT, lacks, run_alone};
 
 pub(crate) const FLOODWALL: &str = env!("CARGO_BIN_EXE_floodwall");
 /// Seconds after which a test hangs.
@@ -38,14 +39,15 @@ fn main() {
         let needs = |program| test.needs.contains(&program);
         let missing = move || {
             let traced = || needs(requests::BPFTRACE).then(requests::blind)?;
-            lacks(test.needs).or_else(|| needs("fio").then(blind)?).or_else(traced)
+            lacks(test.needs).or_else(|| needs(ROOT).then(blind)?).or_else(traced)
         };
         floodwall_testing::test(test.name, missing, || {
             let _watchdog = Watchdog::new(test.name, HANGS_S, || ());
             (test.body)()
         })
     };
-    let tests = [attribution::TESTS, latencies::TESTS, requests::TESTS, terminal::TESTS];
+    let tests =
+        [attribution::TESTS, begins::TESTS, latencies::TESTS, requests::TESTS, terminal::TESTS];
     run_alone(tests.into_iter().flatten().map(test).collect())
 }
 

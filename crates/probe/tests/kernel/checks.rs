@@ -521,6 +521,8 @@ fn hangs(source: SourceKind) -> Result<(), String> {
         let waiting: u32 = here().map(|p| p.waiting).sum();
         let ended = [&first[..], &rest].map(|seen| calls(seen, pid, Call::Fsync).count());
         let left: u32 = uses(&rest[rest.len() - 1..], pid).map(|p| p.waiting).sum();
+        let oldest_call = here().find_map(|p| p.oldest_call);
+        ensure(oldest_call == (waiting > 0).then_some("fsync"), || format!("{oldest_call:?}"))?;
         return ensure(
             u64::from(waiting) + ended[0] == 1 && ended[0] + ended[1] == 1 && left == 0,
             || format!("{waiting} waiting at first, {ended:?} seen to end, {left} waiting at last"),
