@@ -43,8 +43,8 @@ use crate::exit::Exit;
 
 Without a command: why.
 
-Exit status: 0 done; 1 failed, or for why a stall now; 2 wrong usage; 3 measured but not \
-    conclusive; 4 a privilege or kernel feature is missing.")]
+Exit status: 0 done; 1 failed, or for why a stall now, or for check a disk that is too slow; \
+    2 wrong usage; 3 measured but not conclusive; 4 a privilege or kernel feature is missing.")]
 struct Cli {
     #[command(subcommand)]
     command: Option<Command>,

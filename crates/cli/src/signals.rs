@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::Context;
+use rustix::process::Signal;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 /// Raised by the first of these signals. Later ones change nothing: cleaning up is not optional.
@@ -32,4 +33,17 @@ pub(crate) fn end_at_once() -> anyhow::Result<Arc<AtomicBool>> {
             .context("can't install signal handlers")?;
     }
     Ok(flag)
+}
+
+/// Has SIGTERM sent to this process when the one that started it ends. Returns whether that one
+/// still runs.
+///
+/// # Errors
+/// If the kernel refuses.
+pub(crate) fn end_with_parent() -> anyhow::Result<bool> {
+    let parent = rustix::process::getppid();
+    rustix::process::set_parent_process_death_signal(Some(Signal::TERM))
+        .context("can't ask the kernel to end this process with its parent")?;
+    // It may have ended before that.
+    Ok(rustix::process::getppid() == parent)
 }

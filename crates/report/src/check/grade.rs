@@ -21,8 +21,7 @@ pub enum Grade {
 
 /// Grades the latencies of a run. From 100 operations on the p99 decides. Of fewer, two that
 /// reached the limit suffice: the p99 of 100 operations with these two among them reaches it too.
-#[must_use]
-pub fn grade(latencies: &LatencyCounts, limit: Duration) -> Grade {
+pub(super) fn grade(latencies: &LatencyCounts, limit: Duration) -> Grade {
     let limit_ns = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
     if let Some(p99_ns) = percentile_ns(latencies, 99.0) {
         return if p99_ns < limit_ns { Grade::Fast } else { Grade::Slow };

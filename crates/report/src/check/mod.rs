@@ -8,6 +8,9 @@
 //! ```
 
 mod grade;
+mod json;
+mod junit;
+mod nagios;
 mod text;
 mod verdict;
 
@@ -18,7 +21,10 @@ use floodwall_model::{Bytes, LatencyCounts};
 
 use crate::numbers::whole;
 
-pub use grade::{Grade, grade};
+pub use grade::Grade;
+pub use json::{SCHEMA, json};
+pub use junit::junit;
+pub use nagios::{UNKNOWN, nagios, nagios_failed};
 pub use text::text;
 pub use verdict::{Fitness, Verdict, verdict};
 
@@ -122,6 +128,9 @@ pub struct Measured {
     pub commit: LatencyCounts,
     /// Bytes a second that the flood wrote; `None` without a flood.
     pub flood_bytes_per_s: Option<f64>,
+    /// The flood was too small for the kernel to write it back: the limit from which on it would
+    /// have, in bytes.
+    pub flood_stays_below: Option<Bytes>,
 }
 
 impl Goal {
@@ -153,14 +162,19 @@ impl Goal {
         };
         format!("appends of {block}, {} after each", self.call)
     }
+
+    /// Whether a run kept within the limit.
+    #[must_use]
+    pub fn grade(&self, measured: &Measured) -> Grade {
+        grade::grade(self.counted(measured), self.limit)
+    }
 }
 
 impl Check {
     /// The grade of a run; `None` if it was left out.
     #[must_use]
     pub fn grade_of(&self, beside: Beside) -> Option<Grade> {
-        let measured = self.measured(beside)?;
-        Some(grade(self.goal.counted(measured), self.goal.limit))
+        Some(self.goal.grade(self.measured(beside)?))
     }
 
     /// What a run measured; `None` if it was left out.

@@ -14,7 +14,7 @@ fn counts(n: u64, slow: u64, ms: u64) -> LatencyCounts {
 
 fn measured(n: u64, slow: u64, ms: u64, flood: Option<f64>) -> Result<Measured, String> {
     let (sync, commit) = (counts(n, slow, ms), counts(n, slow, ms + 1));
-    Ok(Measured { seconds: 10.0, sync, commit, flood_bytes_per_s: flood })
+    Ok(Measured { seconds: 10.0, sync, commit, flood_bytes_per_s: flood, flood_stays_below: None })
 }
 
 /// A check of three runs: how many operations were slow in each, and how slow.
@@ -26,7 +26,7 @@ fn check(alone: (u64, u64, u64), flood: (u64, u64, u64), third: Result<Measured,
             call: "fdatasync",
             counted: Counted::Sync,
             limit: Duration::from_millis(10),
-            source: Some("https://etcd.io/docs/latest/op-guide/hardware/"),
+            source: Some("https://etcd.io/docs/latest/faq/"),
         },
         directory: "/var/lib/etcd".into(),
         filesystem: "ext4".into(),
@@ -71,7 +71,22 @@ fn a_disk_is_judged_by_the_runs_without_a_guard() {
     let mut alone = fit();
     alone.runs.truncate(1);
     assert_eq!(of(&alone), Fitness::Fit);
-    assert!(verdict(&alone).sentence.contains("was not measured"));
+    assert!(verdict(&alone).sentence.contains("No flood ran"));
+}
+
+#[test]
+fn a_flood_that_stays_in_memory_shows_no_disk_to_be_good_enough() {
+    let stays = |mut check: Check| {
+        if let Ok(flooded) = &mut check.runs[1].measured {
+            flooded.flood_stays_below = Some(Bytes::gib(2));
+        }
+        verdict(&check)
+    };
+    let small = stays(fit());
+    assert_eq!(small.fitness, Fitness::Inconclusive);
+    assert!(small.sentence.contains("writes back from 2 GiB"), "{}", small.sentence);
+    assert!(small.next.iter().any(|(command, _)| command.ends_with("--alone")));
+    assert_eq!(stays(slow_beside_a_flood()).fitness, Fitness::SlowBesideFlood);
 }
 
 #[test]
@@ -84,4 +99,23 @@ fn texts() {
     ] {
         insta::assert_snapshot!(name, text(&check, Style { width: 80, ..Style::default() }));
     }
+}
+
+#[test]
+fn documents() {
+    insta::assert_snapshot!("json", json(&slow_beside_a_flood()).unwrap());
+    insta::assert_snapshot!("junit", junit(&inconclusive()));
+    let lines = [fit(), slow_beside_a_flood(), slow(), inconclusive()].map(|check| {
+        let (line, status) = nagios(&check);
+        format!("{status}: {line}")
+    });
+    insta::assert_snapshot!("nagios", lines.join("\n"));
+    assert_eq!(nagios_failed("etcd", "a | b"), "ETCD UNKNOWN - a / b");
+}
+
+#[test]
+fn names_can_break_no_document() {
+    let mut check = fit();
+    check.runs[2].measured = Err("<'&\"\u{1b}[1m\u{202e}".into());
+    assert!(junit(&check).contains("&lt;&#39;&amp;&quot;\\u{1b}[1m\\u{202e}"), "{}", junit(&check));
 }

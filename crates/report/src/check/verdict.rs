@@ -1,6 +1,7 @@
 //! The verdict on a disk: in one word, in one sentence, and what to do about it.
 
-use floodwall_stats::quantiles::Tail;
+use floodwall_model::{Bytes, LatencyCounts};
+use floodwall_stats::quantiles::{Tail, TailKind};
 use serde::Serialize;
 
 use super::{Beside, Check, Grade};
@@ -35,7 +36,12 @@ pub struct Verdict {
 /// What a check says. The guarded run tells what a guard would gain; the disk is judged without.
 #[must_use]
 pub fn verdict(check: &Check) -> Verdict {
-    let (alone, flood) = (check.grade_of(Beside::Nothing), check.grade_of(Beside::Flood));
+    let alone = check.grade_of(Beside::Nothing);
+    // A flood that stays in memory disturbs nothing, so only a slow run tells.
+    let flood = check.grade_of(Beside::Flood).map(|grade| match (grade, in_memory(check)) {
+        (Grade::Fast, Some(_)) => Grade::Unknown,
+        (grade, _) => grade,
+    });
     let fitness = match (alone, flood) {
         (Some(Grade::Slow), _) => Fitness::Slow,
         (Some(Grade::Fast), Some(Grade::Slow)) => Fitness::SlowBesideFlood,
@@ -54,36 +60,44 @@ fn sentence(check: &Check, fitness: Fitness) -> String {
     let goal = &check.goal;
     let (program, operation) = (&goal.program, goal.operation());
     let limit = duration_us(goal.limit.as_secs_f64() * 1e6);
-    let of = |beside| figure(check, beside).unwrap_or_default();
+    let of = |beside| {
+        let counted = check.measured(beside).map(|measured| goal.counted(measured));
+        counted.and_then(figure).unwrap_or_default()
+    };
     let (alone, flood) = (of(Beside::Nothing), of(Beside::Flood));
     let has_flood = check.measured(Beside::Flood).is_some();
+    let beside = if has_flood { format!(" and {flood} beside a flood") } else { String::new() };
+    let figures = format!("the p99 of {operation} is {alone} alone{beside}; the limit is {limit}.");
     match fitness {
-        Fitness::Fit if has_flood => format!(
-            "Good enough for {program}, alone and beside a flood: the {operation} has {alone} \
-             alone and {flood} beside a flood, and the limit is {limit}."
-        ),
-        Fitness::Fit => format!(
-            "Good enough for {program} alone: the {operation} has {alone}, and the limit is \
-             {limit}. Whether it is beside a flood was not measured."
-        ),
-        Fitness::Slow => {
-            let beside =
-                if has_flood { format!(", and {flood} beside a flood") } else { String::new() };
-            format!(
-                "Not good enough for {program}: the {operation} has {alone} alone{beside}; the \
-                 limit is {limit}."
-            )
+        Fitness::Fit if has_flood => {
+            format!("Good enough for {program}, alone and beside a flood: {figures}")
         }
-        Fitness::SlowBesideFlood => format!(
-            "Good enough for {program} alone, but not beside a flood: the {operation} has {alone} \
-             alone and {flood} beside a flood, and the limit is {limit}."
-        ),
+        Fitness::Fit => {
+            format!("Good enough for {program} alone: {figures} No flood ran beside it.")
+        }
+        Fitness::Slow => format!("Not good enough for {program}: {figures}"),
+        Fitness::SlowBesideFlood => {
+            format!("Good enough for {program} alone, but not beside a flood: {figures}")
+        }
         Fitness::Inconclusive => format!("Not conclusive for {program}: {}.", unknown(check)),
     }
 }
 
+/// The limit below which the flood stayed, if it stayed in memory.
+fn in_memory(check: &Check) -> Option<Bytes> {
+    check.measured(Beside::Flood)?.flood_stays_below
+}
+
 /// Why nothing can be concluded.
 fn unknown(check: &Check) -> String {
+    if let (Some(Grade::Fast), Some(Grade::Fast), Some(limit)) =
+        (check.grade_of(Beside::Nothing), check.grade_of(Beside::Flood), in_memory(check))
+    {
+        return format!(
+            "alone it is good enough, but the flood was too small for the disk to notice: the \
+             kernel writes back from {limit} of dirty data on"
+        );
+    }
     let runs = [Beside::Nothing, Beside::Flood];
     let unknown = runs.into_iter().find(|run| check.grade_of(*run) == Some(Grade::Unknown));
     let measured = unknown.and_then(|run| Some((run, check.measured(run)?)));
@@ -98,26 +112,26 @@ fn unknown(check: &Check) -> String {
     )
 }
 
-/// The slow end of a run's times: `a p99 of 6.9 ms`.
-fn figure(check: &Check, run: Beside) -> Option<String> {
-    let tail = Tail::of(check.goal.counted(check.measured(run)?))?;
+/// The p99 of some times: `6.90 ms`; of too few the slowest, which is called so.
+pub(super) fn figure(latencies: &LatencyCounts) -> Option<String> {
+    let tail = Tail::of(latencies)?;
     let us = duration_us(tail.us);
-    Some(match tail.kind.name() {
-        "p99" => format!("a p99 of {us}"),
-        name => format!("its {name} at {us}"),
+    Some(match tail.kind {
+        TailKind::P99 => us,
+        TailKind::Slowest => format!("{us} (the slowest of {})", whole(latencies.count())),
     })
 }
 
 /// What the guard gained.
 fn guarded(check: &Check) -> Option<String> {
-    let (grade, figure) =
-        (check.grade_of(Beside::GuardedFlood)?, figure(check, Beside::GuardedFlood)?);
-    let enough = match grade {
+    let measured = check.measured(Beside::GuardedFlood)?;
+    let figure = figure(check.goal.counted(measured))?;
+    let enough = match check.goal.grade(measured) {
         Grade::Fast => "which is good enough",
         Grade::Slow => "which is still not good enough",
         Grade::Unknown => "of too few operations to tell",
     };
-    Some(format!("With floodwall guard it has {figure} beside the same flood, {enough}."))
+    Some(format!("With floodwall guard it is {figure} beside the same flood, {enough}."))
 }
 
 fn next(check: &Check, fitness: Fitness) -> Vec<(String, &'static str)> {
@@ -136,9 +150,13 @@ fn next(check: &Check, fitness: Fitness) -> Vec<(String, &'static str)> {
             _ => vec![guard, tune],
         },
         Fitness::Inconclusive => {
-            let program = &check.goal.program;
-            let again = format!("floodwall check {program} {directory} --measure 60s");
-            vec![(again, "measures longer")]
+            let again = format!("floodwall check {} {directory}", check.goal.program);
+            if in_memory(check).is_some() {
+                let alone = (format!("{again} --alone"), "judges the disk without a flood");
+                vec![(again, "without --size, makes a flood of the size that it takes"), alone]
+            } else {
+                vec![(again + " --measure 60s", "measures longer")]
+            }
         }
     }
 }

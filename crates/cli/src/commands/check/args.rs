@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::ArgGroup;
 use floodwall_model::scenario::{parse_flood, parse_victim};
-use floodwall_model::units::{Bytes, UnitError, parse_duration};
+use floodwall_model::units::{Bytes, UnitError, human_duration, parse_duration};
 use floodwall_model::{PhaseKind, Scenario, Timing};
 use floodwall_report::check::Goal;
 
@@ -17,17 +18,28 @@ const WARMUP: Duration = Duration::from_secs(4);
 /// What a device's own cache may hold: a flood writes past it before it is measured.
 const DEVICE_CACHE: Bytes = Bytes::mib(512);
 
+/// The log's size: that of the well-known fio job for etcd. At its end it begins anew.
+const LOG: &str = "22MiB";
+
 /// Is this disk good enough for a program, alone and beside a flood?
 ///
-/// Writes as the program writes its log: alone, then beside a flood, then, as root and where that
-/// was too slow, with a guard. Writes only below a scratch directory that it makes in DIR and
-/// removes at the end. Needs no privilege otherwise.
+/// Writes as the program writes its log: alone, then beside a flood, then, as root and if that was
+/// too slow, beside a flood with a guard. 99 of 100 writes must be made stable within the limit.
+/// Writes only below a scratch directory that it makes in DIR and removes at the end; needs no
+/// privilege. Takes one to two minutes.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   floodwall check etcd /var/lib/etcd
+  floodwall check etcd --alone /var/lib/etcd
+  floodwall check postgresql --p99 20ms /var/lib/postgresql
+  floodwall check any --p99 5ms --block 16KiB --sync fsync /srv
+  floodwall check etcd --json --junit check.xml /var/lib/etcd
+  floodwall check etcd --nagios /var/lib/etcd
 
-Exit status: 0 good enough; 1 not good enough, or failed; 2 wrong usage; \
-3 measured but not conclusive; 4 a privilege or kernel feature is missing.")]
+Exit status: 0 good enough; 1 not good enough, alone or beside a flood, or failed; 2 wrong usage; \
+3 measured but not conclusive; 4 a privilege or kernel feature is missing. With --nagios: 0 good \
+enough; 1 not beside a flood; 2 not even alone; 3 unknown.")]
+#[command(group(ArgGroup::new("format").args(["json", "nagios"])))]
 pub(crate) struct CheckArgs {
     /// The program
     #[arg(value_enum, value_name = "PROGRAM")]
@@ -38,15 +50,34 @@ pub(crate) struct CheckArgs {
     /// 99 of 100 must take less, in place of what the program's project publishes
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     p99: Option<Duration>,
+    /// Bytes of each append, in place of the program's
+    #[arg(long, value_name = "SIZE", value_parser = bytes)]
+    block: Option<Bytes>,
+    /// The call after each append, in place of the program's
+    #[arg(long, value_enum, value_name = "CALL")]
+    sync: Option<Sync>,
     /// Leave the flood out
     #[arg(long)]
-    pub(super) alone: bool,
+    alone: bool,
     /// Measured part of each run
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration)]
     measure: Duration,
     /// The most space that the check may take in DIR; the flood shrinks to fit
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     pub(super) size: Option<Bytes>,
+    /// Measure on filesystems without separate writeback (overlay, ZFS, FUSE …) too, but not in
+    /// memory
+    #[arg(long)]
+    pub(super) force: bool,
+    /// Print the result as one JSON document
+    #[arg(long)]
+    pub(super) json: bool,
+    /// Print one line for Nagios and its kin, and end with their exit status
+    #[arg(long)]
+    pub(super) nagios: bool,
+    /// Write a JUnit report to a file
+    #[arg(long, value_name = "FILE")]
+    pub(super) junit: Option<PathBuf>,
     /// What to show on stderr while it runs
     #[arg(long, value_enum, default_value = "bar", value_name = "WHEN")]
     pub(super) progress: Show,
@@ -57,9 +88,19 @@ fn bytes(text: &str) -> Result<Bytes, UnitError> {
 }
 
 impl CheckArgs {
+    /// The program's name.
+    pub(super) fn program(&self) -> &'static str {
+        self.program.name()
+    }
+
     /// How the program writes, as asked for.
     fn preset(&self) -> Preset {
-        self.program.preset()
+        let preset = self.program.preset();
+        Preset {
+            block: self.block.map_or(preset.block, |block| block.0),
+            sync: self.sync.unwrap_or(preset.sync),
+            ..preset
+        }
     }
 
     /// What is checked.
@@ -68,16 +109,25 @@ impl CheckArgs {
     /// [`UsageError`] if there is no limit.
     pub(super) fn goal(&self) -> Result<Goal, UsageError> {
         let preset = self.preset();
-        let published = self.p99.is_none().then_some(preset.limit).flatten();
-        let limit = self.p99.or(published.map(|(limit, _)| limit)).filter(|limit| !limit.is_zero());
-        let limit = limit.ok_or_else(|| {
-            UsageError(format!(
-                "{} has no published limit; give one, such as --p99 20ms",
-                self.program.name()
-            ))
-        })?;
+        let published = if self.p99.is_none() { preset.limit } else { None };
+        let program = self.program.name();
+        let limit = match self.p99.or(published.map(|(limit, _)| limit)) {
+            Some(Duration::ZERO) => {
+                return Err(UsageError("--p99 0s: nothing takes less; write 10ms, say".into()));
+            }
+            Some(limit) => limit,
+            None => {
+                let whose = match self.program {
+                    Program::Any => "a limit is missing".to_owned(),
+                    _ => format!("no limit is published for {program}"),
+                };
+                return Err(UsageError(format!(
+                    "{whose}; give the longest that 99 of 100 commits may take, such as --p99 20ms"
+                )));
+            }
+        };
         Ok(Goal {
-            program: self.program.name().to_owned(),
+            program: program.to_owned(),
             block: Bytes(preset.block),
             call: preset.sync.name(),
             counted: preset.counted,
@@ -88,15 +138,20 @@ impl CheckArgs {
 
     /// The runs alone and beside a flood, as one round.
     pub(super) fn scenario(&self) -> anyhow::Result<Scenario> {
-        let Preset { victim, block, sync, .. } = self.preset();
-        let sync: Sync = sync;
-        let victim = format!("{victim},name=log,block={block}B,sync={}", sync.name());
+        let Preset { preallocated, block, sync, .. } = self.preset();
+        let victim = format!(
+            "wal,name=log,size={LOG},preallocated={preallocated},block={block}B,sync={}",
+            sync.name()
+        );
+        // The program's faults are refused by clap, so what is left is the block's.
+        let victim = parse_victim(&victim)
+            .map_err(|_| UsageError(format!("--block is out of range: write 1B to {LOG}")))?;
         let floods = if self.alone { Vec::new() } else { vec![parse_flood("seq")?] };
         let scenario = Scenario {
             name: format!("check {}", self.program.name()),
             description: "one log beside a flood".into(),
             source: None,
-            victims: vec![parse_victim(&victim)?],
+            victims: vec![victim],
             floods,
             burst: None,
             timing: Timing {
@@ -108,9 +163,69 @@ impl CheckArgs {
             },
             phases: vec![PhaseKind::Victim, PhaseKind::Both],
         };
-        match scenario.timing.problem() {
-            Some(problem) => Err(UsageError(format!("--measure: {problem}")).into()),
-            None => Ok(scenario),
+        if scenario.timing.problem().is_some() {
+            let why = format!(
+                "--measure is {}: runs are measured in whole seconds; give at least 1s",
+                human_duration(self.measure)
+            );
+            return Err(UsageError(why).into());
         }
+        Ok(scenario)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Only {
+        #[command(flatten)]
+        check: CheckArgs,
+    }
+
+    fn args(words: &[&str]) -> CheckArgs {
+        Only::try_parse_from([&["check"], words, &["/srv"]].concat()).unwrap().check
+    }
+
+    #[test]
+    fn etcd_is_the_well_known_test() {
+        let (goal, scenario) =
+            (args(&["etcd"]).goal().unwrap(), args(&["etcd"]).scenario().unwrap());
+        assert_eq!((goal.limit.as_millis(), goal.call, goal.block), (10, "fdatasync", Bytes(2300)));
+        assert_eq!(scenario.victims[0].size, Bytes::mib(22));
+        assert_eq!((scenario.floods.len(), scenario.phase_kinds().len()), (1, 2));
+        let alone = args(&["etcd", "--alone"]).scenario().unwrap();
+        assert_eq!(alone.phase_kinds(), [PhaseKind::Victim]);
+    }
+
+    #[test]
+    fn every_program_has_a_limit_or_asks_for_one() {
+        for program in <Program as clap::ValueEnum>::value_variants() {
+            let name = program.name();
+            let published = program.preset().limit.is_some();
+            let goal = args(&[name]).goal();
+            assert_eq!(goal.is_ok(), published, "{name}");
+            if let Err(why) = goal {
+                assert!(why.to_string().contains("--p99 20ms"), "{why}");
+            }
+            let goal = args(&[name, "--p99", "7ms"]).goal().unwrap();
+            assert_eq!((goal.limit, goal.source), (Duration::from_millis(7), None));
+            args(&[name]).scenario().unwrap();
+        }
+    }
+
+    #[test]
+    fn mistakes_say_what_to_do() {
+        for (words, part) in [
+            (&["any", "--block", "1GiB"][..], "write 1B to 22MiB"),
+            (&["etcd", "--measure", "10ms"], "give at least 1s"),
+        ] {
+            let said = args(words).scenario().unwrap_err().to_string();
+            assert!(said.contains(part), "{said}");
+        }
+        assert!(args(&["any", "--p99", "0s"]).goal().is_err());
     }
 }

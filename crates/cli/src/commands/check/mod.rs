@@ -2,24 +2,28 @@
 //!
 //! ```text
 //! program ─▶ preset ─▶ scenario of one log and one flood ─▶ bench::HostRunner, one round
-//!                 └▶ limit ────────────────┐                  │ phases
-//!                        report::check: verdict ◀─────────────┘
+//!                 └▶ limit ────────────────┐  and, with a     │ phases
+//!                        report::check: verdict ◀─ guard, again ┘
 //! ```
 
 mod args;
+mod guarded;
+mod measure;
 mod presets;
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-pub(crate) use args::CheckArgs;
 use floodwall_bench::scratch;
-use floodwall_bench::space::{self, Fitted};
+use floodwall_bench::space::{self, Fitted, SpaceError};
 use floodwall_bench::{BenchError, HostRunner, Options};
 use floodwall_host::SysRoot;
-use floodwall_model::{Phase, PhaseKind, Runner, Scenario, Setting};
-use floodwall_report::check::{self, Beside, Check, Fitness, Measured, Run};
+use floodwall_model::{Bytes, Scenario};
+use floodwall_report::check::{self, Check, Fitness};
+
+pub(crate) use args::CheckArgs;
 
 use crate::commands::bench::{FLOOD_COMMAND, leftover_warning, space_notice};
 use crate::exit::{Exit, UsageError};
@@ -27,41 +31,85 @@ use crate::output::{self, notice};
 use crate::progress::{Progress, Show};
 use crate::{signals, terminal};
 
+/// Filesystems in memory, on which a sync costs nothing.
+const IN_MEMORY: [&str; 3] = ["tmpfs", "ramfs", "rootfs"];
+
 /// Runs the command.
 ///
 /// # Errors
-/// Any failure of the run; [`Exit::of`] turns it into a status.
+/// Any failure of the run; [`Exit::of`] turns it into a status. With `--nagios` the line on stdout
+/// tells it.
 pub(crate) fn run(args: &CheckArgs, origin: Instant) -> anyhow::Result<Exit> {
+    let checked = checked(args, origin);
+    if !args.nagios {
+        return checked.and_then(|check| concluded(args, &check));
+    }
+    let (line, status) = match &checked {
+        Ok(check) => check::nagios(check),
+        Err(error) => {
+            (check::nagios_failed(args.program(), &output::message(error)), check::UNKNOWN)
+        }
+    };
+    output::result(&(line + "\n"))?;
+    if let (Some(file), Ok(check)) = (&args.junit, &checked) {
+        write_junit(file, check)?;
+    }
+    Ok(Exit::Of(status))
+}
+
+/// Prints a check and ends with its status.
+fn concluded(args: &CheckArgs, check: &Check) -> anyhow::Result<Exit> {
+    if args.json {
+        output::json(&check::json(check)?)?;
+    } else {
+        output::result(&check::text(check, terminal::style()))?;
+    }
+    if let Some(file) = &args.junit {
+        write_junit(file, check)?;
+    }
+    Ok(match check::verdict(check).fitness {
+        Fitness::Fit => Exit::Done,
+        Fitness::Slow | Fitness::SlowBesideFlood => Exit::Failed,
+        Fitness::Inconclusive => Exit::Inconclusive,
+    })
+}
+
+fn write_junit(file: &Path, check: &Check) -> anyhow::Result<()> {
+    output::write_file(file, |out| Ok(out.write_all(check::junit(check).as_bytes())?))
+}
+
+/// Measures, and leaves nothing behind.
+fn checked(args: &CheckArgs, origin: Instant) -> anyhow::Result<Check> {
     let (goal, scenario) = (args.goal()?, args.scenario()?);
+    if let Some(file) = &args.junit {
+        output::check_writable(file)?;
+    }
     let stop = signals::stop_flag()?;
     let mut runner = open(args, origin, &stop)?;
-    let mut warnings: Vec<String> = scratch::leftovers(&args.dir)?
-        .iter()
-        .map(|left| leftover_warning(left, &args.dir))
-        .collect();
+    let left = scratch::leftovers(&args.dir)?;
+    let mut warnings: Vec<String> =
+        left.iter().map(|left| leftover_warning(left, &args.dir)).collect();
     warnings.extend(runner.notes().iter().cloned());
-    let Fitted { scenario, needed, warnings: fitting } =
-        space::fit(&scenario, runner.room(args.size)?)?;
+    let Fitted { scenario, needed, warnings: fitting } = fitted(&scenario, &runner, args.size)?;
     warnings.extend(fitting);
-    for warning in &warnings {
-        notice(&format!("warning: {warning}"));
-    }
+    warnings.iter().for_each(|warning| notice(&format!("warning: {warning}")));
     if args.progress != Show::Never {
         notice(&space_notice(needed, &args.dir));
     }
     let mut progress = Progress::new(args.progress, &scenario, Arc::clone(&stop));
-    let measured = measure(&mut runner, &scenario, &mut progress);
+    let runs = measure::runs(&mut runner, &scenario, &goal, &stop, &mut progress);
     let facts = runner.facts().clone();
     let directory = runner.location().directory.display().to_string();
     let missing = runner.missing();
     let closed = runner.close();
     warnings.extend(progress.finish());
-    let runs = match measured {
-        Err(_) if stop.load(Ordering::Relaxed) => return Err(BenchError::Interrupted.into()),
-        other => other?,
-    };
+    // A signal explains whatever else went wrong at the same time.
+    if runs.is_err() && stop.load(Ordering::Relaxed) {
+        return Err(BenchError::Interrupted.into());
+    }
+    let runs = runs?;
     closed?;
-    let check = Check {
+    Ok(Check {
         goal,
         directory,
         filesystem: facts.filesystem,
@@ -70,62 +118,47 @@ pub(crate) fn run(args: &CheckArgs, origin: Instant) -> anyhow::Result<Exit> {
         missing,
         warnings,
         seconds: origin.elapsed().as_secs_f64(),
-    };
-    output::screen(&check::text(&check, terminal::style()))?;
-    Ok(match check::verdict(&check).fitness {
-        Fitness::Fit => Exit::Done,
-        Fitness::Slow | Fitness::SlowBesideFlood => Exit::Failed,
-        Fitness::Inconclusive => Exit::Inconclusive,
     })
 }
 
-/// Opens the directory for measuring.
+/// Settles the sizes. Where there is too little space for a flood, tells how much it takes without.
+fn fitted(scenario: &Scenario, runner: &HostRunner, cap: Option<Bytes>) -> anyhow::Result<Fitted> {
+    let room = runner.room(cap)?;
+    let error = match space::fit(scenario, room) {
+        Err(error @ SpaceError::TooLittle { .. }) if !scenario.floods.is_empty() => error,
+        other => return Ok(other?),
+    };
+    let alone = Scenario { floods: Vec::new(), ..scenario.clone() };
+    Err(match space::fit(&alone, room) {
+        Ok(alone) => UsageError(format!("{error}; --alone needs {}", alone.needed)).into(),
+        Err(_) => error.into(),
+    })
+}
+
+/// Opens the directory for measuring. One in memory is refused also with `--force`.
 fn open(args: &CheckArgs, origin: Instant, stop: &Arc<AtomicBool>) -> anyhow::Result<HostRunner> {
-    let options = Options {
+    let options = |force| Options {
+        force,
         seed: 1,
         same_group: false,
         // This very program, whatever has become of its file.
         flood_command: vec!["/proc/self/exe".into(), FLOOD_COMMAND.into()],
         ..Options::new(origin, Arc::clone(stop))
     };
-    match HostRunner::open(SysRoot::live()?, &args.dir, options) {
-        Err(BenchError::NoWriteback { dir, filesystem, reason }) => Err(UsageError(format!(
-            "'{}' is on {filesystem}: {reason}; name a directory on a disk",
-            dir.display()
-        ))
-        .into()),
+    match HostRunner::open(SysRoot::live()?, &args.dir, options(false)) {
+        Err(BenchError::NoWriteback { dir, filesystem, .. })
+            if IN_MEMORY.contains(&filesystem.as_str()) =>
+        {
+            Err(UsageError(format!(
+                "'{}' is on {filesystem}, in memory: a sync costs nothing there, so every check \
+                 would pass; name a directory on a disk",
+                dir.display()
+            ))
+            .into())
+        }
+        Err(BenchError::NoWriteback { .. }) if args.force => {
+            Ok(HostRunner::open(SysRoot::live()?, &args.dir, options(true))?)
+        }
         other => Ok(other?),
-    }
-}
-
-/// Runs alone and beside the flood.
-fn measure(
-    runner: &mut HostRunner,
-    scenario: &Scenario,
-    progress: &mut Progress,
-) -> anyhow::Result<Vec<Run>> {
-    runner.prepare(scenario, progress)?;
-    let trial = runner
-        .run(scenario, &Setting::default(), 1, progress)
-        .map_err(|error| anyhow::Error::from_boxed(error.source))?;
-    let of = |phase: &Phase| {
-        let beside = match phase.kind {
-            PhaseKind::Victim => Beside::Nothing,
-            PhaseKind::Both => Beside::Flood,
-            _ => return None,
-        };
-        Some(Run { beside, measured: Ok(measured(phase)) })
-    };
-    Ok(trial.phases.iter().filter_map(of).collect())
-}
-
-/// What a phase measured.
-fn measured(phase: &Phase) -> Measured {
-    let latencies = phase.latencies();
-    Measured {
-        seconds: phase.seconds,
-        sync: latencies.sync,
-        commit: latencies.commit,
-        flood_bytes_per_s: phase.kind.has_flood().then(|| phase.flood_bytes_per_s()),
     }
 }

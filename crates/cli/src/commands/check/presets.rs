@@ -5,26 +5,37 @@ use std::time::Duration;
 
 use floodwall_report::check::Counted;
 
-/// A program's log.
+/// How a program writes its log.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Preset {
-    /// Its victim in the form of `bench --victim`, without block and sync.
-    pub(super) victim: &'static str,
+    /// Whether the log's file is full before it is written, so that no append changes its metadata.
+    pub(super) preallocated: bool,
     /// Bytes of each append.
     pub(super) block: u64,
     /// The call after each append.
     pub(super) sync: Sync,
     /// Which time the limit is for.
     pub(super) counted: Counted,
-    /// The published limit with the page that publishes it.
+    /// The published limit, with the page that publishes it.
     pub(super) limit: Option<(Duration, &'static str)>,
 }
 
 /// The programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Program {
-    /// etcd's log: 2,300-byte appends, fdatasync under 10 ms.
+    /// The log of etcd: appends of 2,300 bytes; p99 of fdatasync under 10 ms.
     Etcd,
+    /// The transaction log of ZooKeeper: appends of 1 KiB; p99 of fdatasync under 1 s, beyond which
+    /// ZooKeeper warns.
+    Zookeeper,
+    /// The WAL of PostgreSQL: pages of 8 KiB in recycled files, fdatasync; needs --p99.
+    Postgresql,
+    /// The redo log of InnoDB: blocks of 512 bytes in files of fixed size, fsync; needs --p99.
+    Mysql,
+    /// The WAL of SQLite: frames of one page (4,120 bytes), fdatasync; needs --p99.
+    Sqlite,
+    /// Any program: appends of --block, fdatasync or --sync after each; needs --p99.
+    Any,
 }
 
 /// A call that makes an append stable.
@@ -51,23 +62,47 @@ impl Program {
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Etcd => "etcd",
+            Self::Zookeeper => "zookeeper",
+            Self::Postgresql => "postgresql",
+            Self::Mysql => "mysql",
+            Self::Sqlite => "sqlite",
+            Self::Any => "any",
         }
     }
 
     /// How it writes.
     pub(super) fn preset(self) -> Preset {
+        // A log in a file that is full beforehand, and a limit that only the user knows.
+        let log = |block, sync| Preset {
+            preallocated: true,
+            block,
+            sync,
+            counted: Counted::Commit,
+            limit: None,
+        };
         match self {
             Self::Etcd => Preset {
-                // The size of the well-known fio job, in which the file grows.
-                victim: "wal,size=22MiB,preallocated=false",
+                preallocated: false,
                 block: 2300,
                 sync: Sync::Fdatasync,
                 counted: Counted::Sync,
+                limit: Some((Duration::from_millis(10), "https://etcd.io/docs/latest/faq/")),
+            },
+            Self::Zookeeper => Preset {
+                preallocated: false,
+                block: 1024,
+                sync: Sync::Fdatasync,
+                counted: Counted::Sync,
                 limit: Some((
-                    Duration::from_millis(10),
-                    "https://etcd.io/docs/v3.6/op-guide/hardware/",
+                    Duration::from_secs(1),
+                    "https://zookeeper.apache.org/doc/current/zookeeperAdmin.html \
+                     (fsync.warningthresholdms)",
                 )),
             },
+            Self::Postgresql => log(8 << 10, Sync::Fdatasync),
+            Self::Mysql => log(512, Sync::Fsync),
+            Self::Sqlite => log(4120, Sync::Fdatasync),
+            Self::Any => log(4 << 10, Sync::Fdatasync),
         }
     }
 }

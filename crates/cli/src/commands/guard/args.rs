@@ -155,6 +155,9 @@ pub(super) struct RunArgs {
     /// Where journals are kept; /var/lib/floodwall/journal if not given
     #[arg(long, value_name = "DIR")]
     pub(super) journal: Option<PathBuf>,
+    /// End with the process that has started this one: a check
+    #[arg(long, hide = true)]
+    pub(super) with_parent: bool,
 }
 
 /// The journal's directory, as named or by default.

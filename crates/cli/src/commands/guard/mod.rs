@@ -19,7 +19,7 @@ use floodwall_daemon::worker;
 pub(crate) use floodwall_daemon::worker::COMMAND as WORKER_COMMAND;
 
 use crate::exit::Exit;
-use crate::output;
+use crate::{output, signals};
 
 /// Runs the command.
 ///
@@ -28,6 +28,9 @@ use crate::output;
 pub(crate) fn run(args: &GuardArgs) -> anyhow::Result<Exit> {
     match &args.command {
         None => {
+            if args.run.with_parent && !signals::end_with_parent()? {
+                return Ok(Exit::Failed);
+            }
             let flags = args.run.flags();
             // A dry run puts nothing back, and takes present values for the administrator's.
             if let Some(left) = left::told(Some(&flags.journal)).filter(|_| flags.dry_run) {

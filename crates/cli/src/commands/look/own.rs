@@ -15,7 +15,7 @@ const KTHREADD: u32 = 2;
 const SERVERS: [&str; 3] = ["nfsd", "ksmbd", "kworker/"];
 
 /// Commands of Floodwall's that load a disk on purpose. All others look or steer.
-const LOADS: [&str; 6] = ["bench", "compare", "fix", "tune", "size", bench::FLOOD_COMMAND];
+const LOADS: [&str; 7] = ["bench", "check", "compare", "fix", "tune", "size", bench::FLOOD_COMMAND];
 
 /// Leaves processes out that are no users of a disk by themselves.
 pub(in crate::commands) fn keep_users(snapshot: &mut Snapshot) {

@@ -22,7 +22,6 @@ use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::Context;
 use floodwall_host::SysRoot;
 use floodwall_model::Bytes;
 use floodwall_model::frame::Frame;
@@ -32,7 +31,6 @@ use floodwall_record::stall::{Event, Watch, journal};
 use floodwall_record::{Limits, condensed};
 use floodwall_report::stalls::sentence;
 use jiff::tz::TimeZone;
-use rustix::process::Signal;
 
 use crate::commands::frames::Frames;
 use crate::exit::Exit;
@@ -98,14 +96,8 @@ fn interval(text: &str) -> Result<Duration, String> {
 /// writes is.
 pub(crate) fn run(args: &RecordArgs) -> anyhow::Result<Exit> {
     let stop = signals::stop_flag()?;
-    if args.with_parent {
-        let parent = rustix::process::getppid();
-        rustix::process::set_parent_process_death_signal(Some(Signal::TERM))
-            .context("can't ask the kernel to end this process with the guard")?;
-        // It may have ended before that.
-        if rustix::process::getppid() != parent {
-            return Ok(Exit::Failed);
-        }
+    if args.with_parent && !signals::end_with_parent()? {
+        return Ok(Exit::Failed);
     }
     let limits = Limits { days: args.keep_days, bytes: args.keep_size.0 };
     let mut keeper = Keeper::start(&args.dir, limits)?;
