@@ -24,7 +24,8 @@ use crate::theme::Look;
 pub(crate) enum Kind {
     /// Text from the left, with a blank behind it; it is cut where it is too long.
     Words,
-    /// Text to the right, with a blank before it. A header may take the blank.
+    /// Text to the right, with a blank between it and figures before it. A header may take the
+    /// blank.
     Figures,
     /// Bars.
     Bars,
@@ -47,6 +48,8 @@ pub(crate) struct Column {
 /// A cell.
 #[derive(Debug)]
 pub(crate) enum Cell<'a> {
+    /// The title of a column.
+    Title(Cow<'a, str>, Style),
     /// Text, safe to show.
     Text(Cow<'a, str>, Style),
     /// Values of a timeline, the one that fills a bar, and the style of bars.
@@ -129,14 +132,24 @@ pub(crate) fn draw_row(
     places: &Places,
     mut cell: impl FnMut(usize, u16) -> Cell<'static>,
 ) {
+    let mut before = Kind::Words;
     for &(at, x, wide) in places {
-        let place = Rect { x: area.x.saturating_add(x), width: wide, ..area }.intersection(area);
+        let mut place =
+            Rect { x: area.x.saturating_add(x), width: wide, ..area }.intersection(area);
         if place.is_empty() {
             continue;
         }
-        let inner = place.width - u16::from(columns[at].kind == Kind::Words);
+        let kind = columns[at].kind;
+        let has_blank = kind == Kind::Figures && before != Kind::Words && place.width > 1;
+        before = kind;
+        let inner = place.width - u16::from(kind == Kind::Words);
         match cell(at, inner) {
-            Cell::Text(text, style) => put(buffer, place, look, columns[at].kind, text, style),
+            Cell::Title(text, style) => put(buffer, place, look, kind, text, style),
+            Cell::Text(text, style) => {
+                place.x += u16::from(has_blank);
+                place.width -= u16::from(has_blank);
+                put(buffer, place, look, kind, text, style);
+            }
             Cell::Bars(values, full, style) => {
                 draw_bars(buffer, place, look, &values, full, style);
             }
@@ -224,6 +237,28 @@ mod tests {
         assert_eq!(placed(&COLUMNS, 12), [(0, 0, 10), (3, 10, 2)], "the last is cut");
         assert_eq!(placed(&COLUMNS, 0), []);
         assert_eq!(needed(&COLUMNS), 38);
+    }
+
+    #[test]
+    fn figures_of_any_width_stay_apart_and_titles_may_touch() {
+        let columns: Vec<Column> =
+            [8, 9, 9].map(|cells| column(Kind::Figures, cells, cells, 0)).into();
+        let columns = [&[column(Kind::Words, 6, 6, 0)], columns.as_slice()].concat();
+        let places = placed(&columns, 32);
+        let look = Look { colours: crate::theme::Colours::None, ascii: false };
+        let area = Rect::new(0, 0, 32, 1);
+        let drawn = |cell: fn(&'static str) -> Cell<'static>, texts: [&'static str; 4]| {
+            let mut buffer = Buffer::empty(area);
+            draw_row(&mut buffer, area, look, &columns, &places, |at, _| cell(texts[at]));
+            buffer.content.iter().map(|cell| cell.symbol()).collect::<String>()
+        };
+        let figures = ["loop34", "120 MB/s", "16 min 56 s", "1000 MiB"];
+        assert_eq!(drawn(|text| Cell::plain(text), figures), "loop… 120 MB/s   16 min 1000 MiB");
+        let wide = ["sda", "1", "123456789", "123456789"];
+        assert_eq!(drawn(|text| Cell::plain(text), wide), "sda          1 1234567… 1234567…");
+        let titles = ["DISK", "DRAINS AT", "DRAINEDIN", "QUEUE p50"];
+        let title = |text: &'static str| Cell::Title(text.into(), Style::new());
+        assert_eq!(drawn(title, titles), "DISK  DRAINS …DRAINEDINQUEUE p50");
     }
 
     #[test]

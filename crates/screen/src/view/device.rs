@@ -171,7 +171,7 @@ fn requests(buffer: &mut Buffer, area: &mut Rect, look: Look, window_ms: u64, di
     let style = look.header(false);
     buffer.set_style(header, style);
     draw_row(buffer, header, look, &columns, &places, |at, _| {
-        Cell::Text(REQUESTS.get(at).map_or("", |(title, _)| *title).into(), style)
+        Cell::Title(REQUESTS.get(at).map_or("", |(title, _)| *title).into(), style)
     });
     // Timelines and processes below it have their rows, too.
     let most = area.height.saturating_sub(3 + PROCESSES).max(1);

@@ -116,7 +116,7 @@ fn calls(buffer: &mut Buffer, area: &mut Rect, look: Look, process: &Process) {
     let style = look.header(false);
     buffer.set_style(header, style);
     draw_row(buffer, header, look, &columns, &places, |at, _| {
-        Cell::Text(CALLS.get(at).map_or("", |(title, _)| *title).into(), style)
+        Cell::Title(CALLS.get(at).map_or("", |(title, _)| *title).into(), style)
     });
     if process.waits.is_empty() {
         let text = match process.waiting {

@@ -135,7 +135,7 @@ fn draw_header(
         let (title, orders) = titles.get(column).map_or(("", false), |(t, o)| (t.as_str(), *o));
         let mark = if orders { look.sort_mark() } else { "" };
         let text = format!("{mark}{title}");
-        Cell::Text(text.into(), style)
+        Cell::Title(text.into(), style)
     };
     draw_row(buffer, area, look, columns, places, cell);
 }
