@@ -129,6 +129,13 @@ impl Bytes {
             .unwrap_or_else(|| format!("{}B", self.0))
     }
 
+    /// In powers of 1000 with three digits, as a [`Rate`] is printed (`4.10 GB`): of data that a
+    /// disk writes at a rate beside it.
+    #[must_use]
+    pub fn decimal(self) -> String {
+        decimal(self.as_f64(), "B")
+    }
+
     /// As a float, for arithmetic with rates.
     #[must_use]
     pub fn as_f64(self) -> f64 {
@@ -196,6 +203,15 @@ fn three_digits(value: f64) -> String {
         format!("{value:.1}")
     } else {
         format!("{value:.2}")
+    }
+}
+
+/// Powers of 1000, as drives and networks are sold.
+fn decimal(value: f64, unit: &str) -> String {
+    let powers = [("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)];
+    match powers.iter().find(|(_, power)| value >= *power * 0.9995) {
+        Some((name, power)) => format!("{} {name}{unit}", three_digits(value / power)),
+        None => format!("{value:.0} {unit}"),
     }
 }
 
@@ -274,14 +290,9 @@ impl FromStr for Rate {
 }
 
 impl fmt::Display for Rate {
-    /// Powers of 1000, as drives and networks are sold: `251 MB/s`.
+    /// Powers of 1000 with three digits: `251 MB/s`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let units = [("GB/s", 1e9), ("MB/s", 1e6), ("kB/s", 1e3)];
-        let text = match units.iter().find(|(_, u)| self.0 >= *u * 0.9995) {
-            Some((name, u)) => format!("{} {name}", three_digits(self.0 / u)),
-            None => format!("{:.0} B/s", self.0),
-        };
-        f.pad(&text)
+        f.pad(&decimal(self.0, "B/s"))
     }
 }
 
@@ -413,6 +424,20 @@ mod tests {
             (1_023, "1023 B"),
         ] {
             assert_eq!(Bytes(bytes).to_string(), text);
+        }
+    }
+
+    #[test]
+    fn sizes_beside_rates_have_their_units() {
+        for (bytes, text) in [
+            (0, "0 B"),
+            (999, "999 B"),
+            (64 * MIB, "67.1 MB"),
+            (999_600_000, "1.00 GB"),
+            (4_100_000_000, "4.10 GB"),
+            (u64::MAX, "18446744 TB"),
+        ] {
+            assert_eq!(Bytes(bytes).decimal(), text);
         }
     }
 

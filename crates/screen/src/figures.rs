@@ -24,8 +24,13 @@ pub(crate) fn seconds(s: u64) -> String {
     human_duration(Duration::from_secs(s))
 }
 
-/// A size.
+/// Data that waits to be written, or a limit of it: in the units of rates, which drain it.
 pub(crate) fn bytes(bytes: u64) -> String {
+    Bytes(bytes).decimal()
+}
+
+/// A size in powers of 1024, as memory and requests have it.
+pub(crate) fn size(bytes: u64) -> String {
     Bytes(bytes).to_string()
 }
 

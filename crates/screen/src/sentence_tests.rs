@@ -166,7 +166,7 @@ fn a_flood_alone() {
     frame.disks[0].drain_from = DrainSource::KernelEstimate;
     assert!(said(&frame).contains("drains about 120 MB/s (the kernel's estimate)"));
     (frame.disks[0].drain_bytes_per_s, frame.disks[0].drain_ms) = (None, None);
-    assert!(said(&frame).contains("how fast it drains is not known: 1500 MB are waiting"));
+    assert!(said(&frame).contains("how fast it drains is not known: 1.50 GB are waiting"));
 }
 
 #[test]
@@ -192,7 +192,7 @@ fn a_quiet_machine_has_a_quiet_sentence() {
     frame.disks[0].drain_from = DrainSource::KernelEstimate;
     frame.machine.hard_limit_bytes = Some(4_600_000_000);
     assert!(said(&frame).ends_with(
-        "If a flood came, 4600 MB could pile up for sda; how fast it drains under load was not \
+        "If a flood came, 4.60 GB could pile up for sda; how fast it drains under load was not \
          seen yet."
     ));
     frame.disks.clear();

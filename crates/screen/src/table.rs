@@ -253,9 +253,9 @@ mod tests {
             buffer.content.iter().map(|cell| cell.symbol()).collect::<String>()
         };
         let figures = ["loop34", "120 MB/s", "16 min 56 s", "1000 MiB"];
-        assert_eq!(drawn(|text| Cell::plain(text), figures), "loop… 120 MB/s   16 min 1000 MiB");
+        assert_eq!(drawn(Cell::plain, figures), "loop… 120 MB/s   16 min 1000 MiB");
         let wide = ["sda", "1", "123456789", "123456789"];
-        assert_eq!(drawn(|text| Cell::plain(text), wide), "sda          1 1234567… 1234567…");
+        assert_eq!(drawn(Cell::plain, wide), "sda          1 1234567… 1234567…");
         let titles = ["DISK", "DRAINS AT", "DRAINEDIN", "QUEUE p50"];
         let title = |text: &'static str| Cell::Title(text.into(), Style::new());
         assert_eq!(drawn(title, titles), "DISK  DRAINS …DRAINEDINQUEUE p50");

@@ -89,5 +89,5 @@ fn drains(moment: &Moment) -> String {
     let disk = moment.disk.as_ref();
     let drained = disk.and_then(|disk| disk.drain_ms).map(length);
     let backlog = disk.and_then(|disk| disk.backlog_bytes);
-    drained.or(backlog.map(|bytes| Bytes(bytes).to_string())).unwrap_or_else(|| UNKNOWN.into())
+    drained.or(backlog.map(|bytes| Bytes(bytes).decimal())).unwrap_or_else(|| UNKNOWN.into())
 }

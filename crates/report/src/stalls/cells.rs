@@ -48,8 +48,8 @@ pub(crate) fn cells(stall: &Stall, zone: &TimeZone) -> [String; COLUMNS.len()] {
         victim.and_then(|one| one.call.as_deref()).map_or_else(unknown, |call| what(call).into()),
         flood.map_or_else(unknown, |one| who(one.pid, &one.name, &alone) + &more(floods)),
         flood.and_then(|one| one.workload.label()).unwrap_or_default(),
-        flood.map_or_else(unknown, |_| Bytes(dirtied_bytes(stall)).to_string()),
-        stall.backlog_bytes.map_or_else(unknown, |bytes| Bytes(bytes).to_string()),
+        flood.map_or_else(unknown, |_| Bytes(dirtied_bytes(stall)).decimal()),
+        stall.backlog_bytes.map_or_else(unknown, |bytes| Bytes(bytes).decimal()),
         stall.drain_ms.map_or_else(unknown, length),
         stall.guard.clone().unwrap_or_default(),
     ]

@@ -16,8 +16,8 @@ const MOUNTS: usize = 2;
 ///
 /// ```text
 /// 2026-11-27 03:10:12, for 41.0 s: postgres (812, postgresql.service) waited up to 3.20 s for
-/// fsync on sda (/srv), because cp (4711, backup.service) dirtied 12 GB; 4100 MB were dirty, 34.0 s
-/// of draining at 120 MB/s
+/// fsync on sda (/srv), because cp (4711, backup.service) dirtied 12.0 GB; 4.10 GB were dirty,
+/// 34.0 s of draining at 120 MB/s
 /// ```
 #[must_use]
 pub fn sentence(stall: &Stall, zone: &TimeZone) -> String {
@@ -56,7 +56,7 @@ fn because(stall: &Stall) -> String {
     let others = rest.iter().map(|flood| flood.dirtied_bytes).fold(0, u64::saturating_add);
     let more = match others {
         0 => String::new(),
-        bytes => format!(" and others dirtied {}", Bytes(bytes)),
+        bytes => format!(" and others dirtied {}", Bytes(bytes).decimal()),
     };
     format!("because {}{more}", dirtied(flood, stall.victims.first(), stall.backlog_bytes))
 }
@@ -74,7 +74,7 @@ fn dirtied(flood: &Flood, victim: Option<&Victim>, backlog_bytes: Option<u64>) -
     if flood.dirtied_bytes == 0 || part > flood.dirtied_bytes as f64 {
         format!("{who} wrote {} % of the backlog{itself}", percent(share))
     } else {
-        format!("{who} dirtied {}{itself}", Bytes(flood.dirtied_bytes))
+        format!("{who} dirtied {}{itself}", Bytes(flood.dirtied_bytes).decimal())
     }
 }
 
@@ -87,7 +87,7 @@ fn backlog(stall: &Stall) -> String {
         (Some(ms), None) => format!(", {} of draining", length(ms)),
         _ => String::new(),
     };
-    format!("; {} were dirty{drained}", Bytes(bytes))
+    format!("; {} were dirty{drained}", Bytes(bytes).decimal())
 }
 
 /// `sda (/srv, /home, ...)`.

@@ -39,8 +39,8 @@ fn a_sentence_says_who_and_why() {
     assert_eq!(
         sentence(&stall(), &berlin()),
         "2026-11-27 03:10:12, for 41.0 s: postgres (812, postgresql.service) waited up to 3.20 s \
-         for fsync on sda (/var/lib/postgresql), because cp (4711, backup.service) dirtied 12 GB; \
-         4100 MB were dirty, 34.2 s of draining at 120 MB/s"
+         for fsync on sda (/var/lib/postgresql), because cp (4711, backup.service) dirtied \
+         12.0 GB; 4.10 GB were dirty, 34.2 s of draining at 120 MB/s"
     );
     assert_eq!(
         sentence(&other(), &berlin()),
@@ -57,14 +57,14 @@ fn a_flood_may_be_over_or_be_the_victim_itself() {
     let mut gone = stall();
     gone.floods[0].dirtied_bytes = 0;
     let said = sentence(&gone, &berlin());
-    let part = "because cp (4711, backup.service) wrote 93 % of the backlog; 4100 MB";
+    let part = "because cp (4711, backup.service) wrote 93 % of the backlog; 4.10 GB";
     assert!(said.contains(part), "{said}");
 
     let mut own = stall();
     own.floods[0].pid = 812;
     own.floods.push(Flood { pid: 3, dirtied_bytes: 64 << 20, ..Flood::default() });
     let said = sentence(&own, &berlin());
-    let part = "because it dirtied 12 GB itself and others dirtied 64 MiB; ";
+    let part = "because it dirtied 12.0 GB itself and others dirtied 67.1 MB; ";
     assert!(said.contains(part), "{said}");
 }
 

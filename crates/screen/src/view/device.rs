@@ -12,7 +12,7 @@ use super::parts::{self, bar, facts, plain, prose, take};
 use super::tables::{Table, processes};
 use super::timeline::{self, Timeline};
 use crate::fields::{Field, USES};
-use crate::figures::{bytes, micros, millis, per_second, rate, share};
+use crate::figures::{bytes, micros, millis, per_second, rate, share, size};
 use crate::history::History;
 use crate::lists::Filter;
 use crate::sentence;
@@ -114,7 +114,7 @@ fn settings(disk: &Disk) -> [(&'static str, Option<String>); 5] {
     [
         ("elevator", elevator),
         ("requests", queue.nr_requests.map(|count| count.to_string())),
-        ("of up to", queue.max_sectors_kib.map(|kib| bytes(kib.saturating_mul(1024)))),
+        ("of up to", queue.max_sectors_kib.map(|kib| size(kib.saturating_mul(1024)))),
         ("wbt", throttling),
         ("strict limit", strict),
     ]
@@ -188,7 +188,7 @@ fn cell(kind: &Requests, at: usize, window_ms: u64, look: Look) -> String {
     match at {
         0 => words(&kind.class),
         1 => count(kind.count as f64 * 1000.0 / window_ms.max(1) as f64),
-        2 => kind.bytes.checked_div(kind.count).map_or_else(String::new, bytes),
+        2 => kind.bytes.checked_div(kind.count).map_or_else(String::new, size),
         3 => rate(per_second(kind.bytes, window_ms)),
         4 => time(kind.queue_p50_us),
         5 => time(kind.queue_p99_us),

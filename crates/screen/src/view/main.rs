@@ -24,7 +24,7 @@ use super::guard;
 use super::parts::{self, bar, facts, plain, prose, put, take, take_below};
 use super::tables::{Table, columns, disks, processes};
 use crate::fields::{Field, WAITS, WRITES};
-use crate::figures::{bytes, millis, share};
+use crate::figures::{bytes, millis, share, size};
 use crate::history::History;
 use crate::lists::Filter;
 use crate::sentence;
@@ -87,7 +87,7 @@ fn machine(frame: &Frame) -> [(&'static str, Option<String>); 5] {
         ("hard limit", machine.hard_limit_bytes.map(bytes)),
         ("I/O pressure", machine.waited_percent.map(share)),
         ("under writeback", machine.writeback_bytes.map(bytes)),
-        ("RAM", machine.ram_bytes.map(bytes)),
+        ("RAM", machine.ram_bytes.map(size)),
     ]
 }
 
