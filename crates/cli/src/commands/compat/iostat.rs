@@ -1,4 +1,4 @@
-//! `floodwall compat`: command lines of classic tools, answered in their own format.
+//! `iostat`: samples of /proc at each interval, until the last report or an interrupt.
 //!
 //! ```text
 //! words ─▶ compat::iostat::Options
@@ -18,8 +18,6 @@ use jiff::Zoned;
 use crate::exit::{Exit, UsageError};
 use crate::{output, signals};
 
-/// The tools that there are.
-const TOOLS: [&str; 1] = ["iostat"];
 /// Formats of the day and of a moment where `S_TIME_FORMAT` is `ISO`.
 const ISO: (&str, &str) = ("%Y-%m-%d", "%Y-%m-%dT%H:%M:%S%z");
 /// The same otherwise, as the locale C has them.
@@ -27,42 +25,12 @@ const POSIX: (&str, &str) = ("%m/%d/%y", "%m/%d/%y %H:%M:%S");
 /// How long an interrupt may wait.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Answer a classic tool's command line in its own format
-///
-/// Scripts that read the tool's output go on unchanged with 'floodwall compat' in front. Tools:
-/// iostat (sysstat 12.6) with -c -d -x -k -m -t -y -z -p -o JSON, devices, interval and count. An
-/// option that is not supported is an error that names it. docs/compat.md has the rest.
-#[derive(clap::Args, Debug)]
-#[command(after_help = "Examples:
-  floodwall compat iostat -x 1
-  floodwall compat iostat -dm -y sda 5 12
-  floodwall compat iostat -xt -o JSON 10 6 > iostat.json
-
-Ctrl-C ends it, and completes a JSON document.")]
-pub(crate) struct CompatArgs {
-    /// The tool, then its command line as it is
-    #[arg(value_name = "TOOL", required = true, trailing_var_arg = true)]
-    words: Vec<String>,
-}
-
-/// Runs the command.
+/// Runs the tool.
 ///
 /// # Errors
-/// A tool or an option that is not supported, files of /proc that can't be read, stdout that can't
-/// be written.
-pub(crate) fn run(args: &CompatArgs) -> anyhow::Result<Exit> {
-    match args.words.split_first() {
-        Some((tool, words)) if tool == "iostat" => iostat(words),
-        tool => {
-            let tool = tool.map_or("", |(tool, _)| tool);
-            let known = TOOLS.join(", ");
-            Err(UsageError(format!("compat: there is no tool '{tool}'; known here: {known}"))
-                .into())
-        }
-    }
-}
-
-fn iostat(words: &[String]) -> anyhow::Result<Exit> {
+/// An option that is not supported, files of /proc that can't be read, stdout that can't be
+/// written.
+pub(super) fn run(words: &[String]) -> anyhow::Result<Exit> {
     let words: Vec<String> = words.iter().map(|word| kernel_name(word)).collect();
     let options = Options::parse(&words).map_err(|e| UsageError(e.to_string()))?;
     let interval = options.interval_s.map(|seconds| Duration::from_secs(seconds.into()));
