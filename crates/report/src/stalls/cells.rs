@@ -1,11 +1,12 @@
 //! A stall as a row of a table, on a terminal and in a page.
 
-use floodwall_model::stall::Stall;
+use floodwall_model::counts::percent;
+use floodwall_model::stall::{Flood, Stall};
 use floodwall_model::units::Bytes;
 use floodwall_model::workload::Workload;
 use jiff::tz::TimeZone;
 
-use super::sentence::{more, what, who};
+use super::sentence::{more, share_before, what, who};
 use crate::local_time::{date_time, length};
 use crate::numbers::{UNKNOWN, duration_us};
 use crate::status::table::Column;
@@ -21,7 +22,7 @@ pub(crate) const COLUMNS: [Column<'static>; 13] = [
     Column::words("FOR", 16).rank(3),
     Column::words("WHO FLOODED", 40),
     Column::words("OF", 40).rank(4),
-    Column::figures("DIRTIED", 12).rank(1),
+    Column::figures("DIRTIED", 14).rank(1),
     Column::figures("BACKLOG", 12).rank(2),
     Column::figures("DRAINS IN", 16).rank(2),
     Column::words("GUARD", 12).rank(5),
@@ -48,7 +49,7 @@ pub(crate) fn cells(stall: &Stall, zone: &TimeZone) -> [String; COLUMNS.len()] {
         victim.and_then(|one| one.call.as_deref()).map_or_else(unknown, |call| what(call).into()),
         flood.map_or_else(unknown, |one| who(one.pid, &one.name, &alone) + &more(floods)),
         flood.and_then(|one| one.workload.label()).unwrap_or_default(),
-        flood.map_or_else(unknown, |_| Bytes(dirtied_bytes(stall)).decimal()),
+        flood.and_then(|one| dirtied(stall, one)).unwrap_or_else(unknown),
         stall.backlog_bytes.map_or_else(unknown, |bytes| Bytes(bytes).decimal()),
         stall.drain_ms.map_or_else(unknown, length),
         stall.guard.clone().unwrap_or_default(),
@@ -66,6 +67,15 @@ pub(crate) fn sort_key(stall: &Stall, column: usize) -> Option<f64> {
         10 => Some(known(stall.backlog_bytes)),
         11 => Some(known(stall.drain_ms)),
         _ => None,
+    }
+}
+
+/// What all floods dirtied within a stall. A flood that had written the backlog before is told by
+/// its share.
+fn dirtied(stall: &Stall, flood: &Flood) -> Option<String> {
+    match share_before(flood, stall.backlog_bytes) {
+        Some(share) => Some(format!("before: {} %", percent(share))),
+        None => Some(dirtied_bytes(stall)).filter(|n| *n > 0).map(|n| Bytes(n).decimal()),
     }
 }
 

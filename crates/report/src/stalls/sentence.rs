@@ -68,14 +68,18 @@ fn dirtied(flood: &Flood, victim: Option<&Victim>, backlog_bytes: Option<u64>) -
         true => ("it".to_owned(), " itself"),
         false => (who(flood.pid, &flood.name, &flood.workload), ""),
     };
-    let share = f64::from(flood.backlog_percent.unwrap_or(0.0)) / 100.0;
-    let part = share * backlog_bytes.unwrap_or(0) as f64;
-    // It wrote most of that before the first victim waited.
-    if flood.dirtied_bytes == 0 || part > flood.dirtied_bytes as f64 {
-        format!("{who} wrote {} % of the backlog{itself}", percent(share))
-    } else {
-        format!("{who} dirtied {}{itself}", Bytes(flood.dirtied_bytes).decimal())
+    match share_before(flood, backlog_bytes) {
+        Some(share) => format!("{who} wrote {} % of the backlog{itself}", percent(share)),
+        None => format!("{who} dirtied {}{itself}", Bytes(flood.dirtied_bytes).decimal()),
     }
+}
+
+/// The share of the backlog that a flood wrote, where it wrote most of that before the first victim
+/// waited.
+pub(super) fn share_before(flood: &Flood, backlog_bytes: Option<u64>) -> Option<f64> {
+    let share = f64::from(flood.backlog_percent?) / 100.0;
+    let part = share * backlog_bytes.unwrap_or(0) as f64;
+    (flood.dirtied_bytes == 0 || part > flood.dirtied_bytes as f64).then_some(share)
 }
 
 fn backlog(stall: &Stall) -> String {

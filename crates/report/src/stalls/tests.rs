@@ -5,6 +5,7 @@ use jiff::tz::TimeZone;
 
 use super::testing::{NIGHT_MS, berlin, stall};
 use super::*;
+use crate::numbers::UNKNOWN;
 use crate::status::Style;
 
 /// One that was cut off, of processes that bite.
@@ -59,6 +60,13 @@ fn a_flood_may_be_over_or_be_the_victim_itself() {
     let said = sentence(&gone, &berlin());
     let part = "because cp (4711, backup.service) wrote 93 % of the backlog; 4.10 GB";
     assert!(said.contains(part), "{said}");
+    let dirtied = |stall: &Stall| {
+        let at = COLUMNS.iter().position(|column| column.title == "DIRTIED").unwrap();
+        cells(stall, &berlin())[at].clone()
+    };
+    assert_eq!((dirtied(&stall()), dirtied(&gone)), ("12.0 GB".into(), "before: 93 %".into()));
+    gone.floods[0].backlog_percent = None;
+    assert_eq!(dirtied(&gone), UNKNOWN);
 
     let mut own = stall();
     own.floods[0].pid = 812;
