@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test's own functions fail with it")]
 
 mod bench;
+mod check;
 mod dump;
 mod errors;
 mod findings;

@@ -4,6 +4,7 @@
 //! The binary is also the userspace block server of one test, behind a special argument.
 
 mod bench;
+mod check;
 mod knobs;
 mod lab;
 mod persist;
@@ -25,6 +26,7 @@ fn main() {
     }
     let tests = bench::TESTS
         .iter()
+        .chain(check::TESTS)
         .chain(knobs::TESTS)
         .chain(size::TESTS)
         .chain(persist::TESTS)

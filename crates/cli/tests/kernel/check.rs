@@ -1,0 +1,189 @@
+//! `floodwall check` on disks: a verdict on a slow one, the figures beside fio's, and nothing left
+//! behind.
+
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::chown;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+use floodwall_testing::disk::Disk;
+use floodwall_testing::process::{everything, json, output, run, told};
+use floodwall_testing::{ensure, said};
+use serde_json::Value;
+
+use crate::{FLOODWALL, FUSE, Test};
+
+pub(crate) const TESTS: &[Test] = &[
+    Test {
+        name: "check etcd on a slow disk: not even alone, and for seconds beside a flood",
+        needs: &[FUSE, "mkfs.ext4"],
+        body: slow_disk,
+    },
+    Test {
+        name: "check etcd alone has fio's percentiles",
+        needs: &[FUSE, "mkfs.ext4", "fio"],
+        body: fio,
+    },
+    Test {
+        name: "a check needs no privilege, and a flood that stays in memory proves nothing",
+        needs: &["mkfs.ext4", "setpriv"],
+        body: user,
+    },
+    Test {
+        name: "a check leaves nothing, and says why it can't run",
+        needs: &["mkfs.ext4"],
+        body: ends,
+    },
+];
+
+/// A user that every machine has.
+const NOBODY: u32 = 65_534;
+
+/// A check, written as on the command line, inside a lab with a device of so many MiB.
+fn in_lab(preset: &str, mib: u64, words: &[&str]) -> Result<std::process::Output, String> {
+    let (name, size) = (format!("check-{}", std::process::id()), format!("{mib}MiB"));
+    // Every block of the device has its place, wherever the filesystem puts a file.
+    let lab = ["lab", "run", preset, "--size", &size, "--memory", &size, "--fs", "ext4"];
+    output(Command::new(FLOODWALL).args(lab).args(["--name", &name, "--"]).args(words))
+}
+
+fn run_of<'a>(check: &'a Value, name: &str) -> Result<&'a Value, String> {
+    let runs = check["runs"].as_array().into_iter().flatten();
+    runs.into_iter().find(|run| run["name"] == name).ok_or_else(|| check.to_string())
+}
+
+fn slow_disk() -> Result<(), String> {
+    // As much as it takes for the kernel to write back.
+    let limits = fs::read_to_string("/proc/vmstat").map_err(said("/proc/vmstat"))?;
+    let pages = limits.lines().find_map(|line| line.strip_prefix("nr_dirty_background_threshold "));
+    let pages: u64 = pages.and_then(|pages| pages.parse().ok()).ok_or("no background limit")?;
+    let size = (pages >> 8) * 5 / 4 + 200;
+    let cap = format!("{size}MiB");
+    let words = [FLOODWALL, "check", "etcd", "--json", "--measure", "4s", "--size", &cap, "."];
+    let output = in_lab("hdd-7200", size + 500, &words)?;
+    ensure(output.status.code() == Some(1), || everything(&output))?;
+    let check = json(&output)?;
+    ensure(check["verdict"] == "slow", || check.to_string())?;
+    let (alone, flood) = (run_of(&check, "alone")?, run_of(&check, "flood")?);
+    let slowest = |run: &Value| run["sync_us"]["max"].as_f64().unwrap_or(0.0);
+    // A commit takes a write and a flush or two, each a turn of the disk or so.
+    ensure(alone["grade"] == "slow" && slowest(alone) < 500_000.0, || alone.to_string())?;
+    ensure(flood["grade"] == "slow" && slowest(flood) > 5.0 * slowest(alone), || {
+        check.to_string()
+    })?;
+    let guarded = run_of(&check, "guarded")?;
+    let tells = guarded["left_out"].is_string() || guarded["grade"].is_string();
+    ensure(tells, || guarded.to_string())?;
+    writeln!(io::stdout(), "{}", check["sentence"]).map_err(said("stdout"))
+}
+
+/// Rounds in which fio and the check take turns.
+const ROUNDS: usize = 3;
+
+fn fio() -> Result<(), String> {
+    // The job of the usual test, and the check beside it, in turns.
+    let script = "i=0; while [ $i -lt $1 ]; do i=$((i + 1)); \
+        fio --rw=write --ioengine=sync --fdatasync=1 --directory=. --size=22m --bs=2300 \
+        --name=mytest --output-format=json --output=../fio.$i >&2 && rm mytest* && \
+        \"$0\" check etcd --alone --json --measure 4s . > ../check.$i; cat ../fio.$i ../check.$i; \
+        rm ../fio.$i ../check.$i; done";
+    let rounds = ROUNDS.to_string();
+    let output = in_lab("nvme-consumer", 512, &["sh", "-c", script, FLOODWALL, &rounds])?;
+    let documents: Vec<Value> = serde_json::Deserializer::from_slice(&output.stdout)
+        .into_iter()
+        .collect::<Result<_, _>>()
+        .map_err(|e| format!("{e}: {}", everything(&output)))?;
+    ensure(documents.len() == 2 * ROUNDS, || everything(&output))?;
+    let median = |percentile: &str, key: &str| {
+        let (mut fio, mut ours) = (Vec::new(), Vec::new());
+        for pair in documents.chunks(2) {
+            let sync = &pair[0]["jobs"][0]["sync"]["lat_ns"]["percentile"];
+            fio.push(sync[percentile].as_f64().unwrap_or(0.0) / 1e3);
+            ours.push(pair[1]["runs"][0]["sync_us"][key].as_f64().unwrap_or(0.0));
+        }
+        for side in [&mut fio, &mut ours] {
+            side.sort_unstable_by(f64::total_cmp);
+        }
+        (fio[ROUNDS / 2], ours[ROUNDS / 2])
+    };
+    // A p99 of a busy machine's virtual disk differs between rounds by as much.
+    for (percentile, key, tolerance) in [("50.000000", "p50", 0.15), ("99.000000", "p99", 1.0)] {
+        let (fio, ours) = median(percentile, key);
+        let told = format!("{key}: fio {fio:.0} µs, check {ours:.0} µs");
+        writeln!(io::stdout(), "{told}").map_err(said("stdout"))?;
+        let ratio = (ours / fio).ln().abs();
+        ensure(ratio <= f64::ln(1.0 + tolerance), || told)?;
+    }
+    Ok(())
+}
+
+fn user() -> Result<(), String> {
+    let disk = Disk::new("ext4", 1024)?;
+    let own = disk.path().join("own");
+    fs::create_dir(&own)
+        .and_then(|()| chown(&own, Some(NOBODY), Some(NOBODY)))
+        .map_err(said("dir"))?;
+    // The binary may be in a directory that is root's alone.
+    let binary = disk.path().join("floodwall");
+    fs::copy(FLOODWALL, &binary).map_err(said("a copy"))?;
+    let junit = own.join("check.xml");
+    let id = NOBODY.to_string();
+    let output = output(
+        Command::new("setpriv")
+            .args(["--reuid", &id, "--regid", &id, "--clear-groups"])
+            .arg(&binary)
+            .args(["check", "any", "--p99", "30s", "--measure", "1s", "--size", "300MiB"])
+            .arg("--json")
+            .arg("--junit")
+            .args([&junit, &own]),
+    )?;
+    ensure(output.status.code() == Some(3), || everything(&output))?;
+    let check = json(&output)?;
+    ensure(check["verdict"] == "inconclusive", || check.to_string())?;
+    ensure(run_of(&check, "alone")?["grade"] == "fast", || check.to_string())?;
+    let flood = run_of(&check, "flood")?;
+    ensure(flood["flood_stays_below_bytes"].is_u64(), || flood.to_string())?;
+    let report = fs::read_to_string(&junit).map_err(said("the report"))?;
+    ensure(report.contains("<testcase classname=\"floodwall.check.any\" name=\"alone\""), || {
+        report
+    })?;
+    left(&own, &["check.xml"])
+}
+
+fn left(dir: &Path, expected: &[&str]) -> Result<(), String> {
+    let entries = fs::read_dir(dir).map_err(said("a directory"))?;
+    let names: Vec<String> =
+        entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    ensure(names == expected, || format!("left behind: {names:?}"))
+}
+
+fn ends() -> Result<(), String> {
+    let disk = Disk::new("ext4", 1024)?;
+    run("rmdir", &[&disk.file("lost+found")])?;
+    let check = |words: &[&str]| {
+        let mut command = Command::new(FLOODWALL);
+        command.args(["check", "etcd"]).args(words).arg(disk.path());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    };
+    for (name, after_ms) in [("INT", 100), ("TERM", 1500), ("HUP", 5000)] {
+        let child = check(&["--size", "300MiB"]).spawn().map_err(said("a check"))?;
+        sleep(Duration::from_millis(after_ms));
+        run("kill", &["-s", name, &child.id().to_string()])?;
+        let output = child.wait_with_output().map_err(said("a check"))?;
+        ensure(output.status.code() == Some(1), || told(&output))?;
+        ensure(told(&output).contains("interrupted"), || told(&output))?;
+        left(disk.path(), &[])?;
+    }
+    let refused = |words: &[&str], part: &str| {
+        let output = check(words).output().map_err(said("a check"))?;
+        let is_said = told(&output).contains(part);
+        ensure(output.status.code() == Some(2) && is_said, || told(&output))
+    };
+    refused(&[], "; --alone needs 86 MiB")?;
+    disk.mount.remount("ro")?;
+    refused(&["--alone"], "read-only")
+}
