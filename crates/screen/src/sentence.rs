@@ -7,6 +7,8 @@
 //! The words are those of `floodwall why`. Victims and floods carry the marks of the tables. The
 //! author of a backlog is named after it has ended, too.
 
+mod phrases;
+
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
@@ -16,13 +18,11 @@ use floodwall_model::printable::printable;
 use floodwall_model::status::DrainSource;
 use ratatui::text::Span;
 
-use crate::figures::{self, bytes, micros, millis, per_second, share};
-use crate::text::{cut, glued};
+use crate::figures::{bytes, micros, millis, share};
+use crate::text::glued;
 use crate::theme::Look;
 use crate::who::{authors, call, floods, on, victims};
-
-/// Cells of the name of a unit or pod.
-const LABEL: usize = 40;
+use phrases::{Words, dirtied, rate};
 
 /// A sentence, and what may be left out where there is no room for it.
 #[derive(Debug, Default)]
@@ -104,37 +104,7 @@ pub(crate) fn of_process(frame: &Frame, process: &Process, look: Look) -> Senten
     words.sentence
 }
 
-/// A sentence while it is made.
-struct Words {
-    look: Look,
-    sentence: Sentence,
-}
-
 impl Words {
-    fn new(look: Look) -> Self {
-        Self { look, sentence: Sentence::default() }
-    }
-
-    /// A sentence that may be left out: of one more, or of several.
-    fn and_more(&mut self, count: usize, one: &str, several: &str) {
-        let text = match count {
-            0 => return,
-            1 => format!(" {one}"),
-            count => format!(" {count} {several}"),
-        };
-        self.sentence.more.push(Span::raw(text));
-    }
-
-    fn plain(&mut self, text: &str) {
-        self.sentence.said.push(Span::raw(self.look.text(text).into_owned()));
-    }
-
-    fn strong(&mut self, text: &str) {
-        self.sentence
-            .said
-            .push(Span::styled(self.look.text(text).into_owned(), self.look.strong()));
-    }
-
     fn disk(&mut self, frame: &Frame, disk: &Disk) {
         let victims = victims(frame, &disk.name);
         let authors = authors(frame, disk);
@@ -217,98 +187,6 @@ impl Words {
         }
     }
 
-    /// `● postgres (812, postgresql.service) has waited up to 3.20 s for fsync on sda`.
-    fn waits(&mut self, process: &Process) {
-        let look = self.look;
-        if process.is_victim {
-            self.sentence
-                .said
-                .push(Span::styled(format!("{} ", look.victim_mark()), look.victim()));
-        }
-        self.who(process, if process.is_victim { look.victim() } else { look.strong() });
-        self.plain(" has waited up to ");
-        self.strong(&micros(process.slowest_us()));
-        if let Some(call) = call(process) {
-            self.plain(&format!(" for {call}"));
-        }
-        if let Some(disk) = &process.disk {
-            self.plain(" on ");
-            self.strong(&printable(disk));
-        }
-    }
-
-    /// `▲ cp (4711, user@0.service) dirties 400 MB/s`; of one that no longer floods `▲ dd (4711)
-    /// wrote 99 % of the backlog`.
-    fn wrote(&mut self, frame: &Frame, author: &Process) {
-        let look = self.look;
-        if author.is_author() {
-            self.sentence.said.push(Span::styled(format!("{} ", look.flood_mark()), look.flood()));
-        }
-        self.who(author, if author.is_author() { look.flood() } else { look.strong() });
-        match (author.dirtied_bytes, author.backlog_percent) {
-            (_, Some(percent)) if author.is_author() && !author.is_flood => {
-                self.plain(" wrote ");
-                self.strong(&glued(&share(percent)));
-                self.plain(" of the backlog");
-            }
-            (Some(_), _) => {
-                self.plain(" dirties ");
-                self.strong(&rate(dirtied(author, frame)));
-            }
-            (None, _) => self.plain(" floods it"),
-        }
-    }
-
-    /// ` on sda`; after `99 % of the backlog` ` of sda`.
-    fn on(&mut self, disk: &Disk, author: &Process) {
-        self.plain(if author.is_author() && !author.is_flood { " of " } else { " on " });
-        self.strong(&printable(&disk.name));
-    }
-
-    /// What others than the first author dirty.
-    fn more_floods(&mut self, frame: &Frame, disk: &Disk, first: &Process) {
-        let mut rest = floods(frame, &disk.name);
-        rest.retain(|flood| flood.pid != first.pid);
-        let sum = rest.iter().map(|flood| dirtied(flood, frame)).fold(0, u64::saturating_add);
-        let dirties = if first.is_flood { "" } else { "dirties " };
-        match rest.len() {
-            0 => {}
-            1 => self.plain(&format!(" (one more {dirties}{})", rate(sum))),
-            more => self.plain(&format!(" ({more} more {dirties}{})", rate(sum))),
-        }
-    }
-
-    /// ` and sda drains 120 MB/s: 12.0 s of backlog`.
-    fn drains(&mut self, disk: &Disk) {
-        let name = printable(&disk.name);
-        match disk.drain_bytes_per_s {
-            Some(drain) => self.plain(&format!(" and {name} drains {}", about(disk, drain))),
-            None => self.plain(&format!(", and how fast {name} drains is not known")),
-        }
-        self.backlog(disk);
-    }
-
-    /// `, which drains 120 MB/s: 12.0 s of backlog`.
-    fn which_drains(&mut self, disk: &Disk) {
-        match disk.drain_bytes_per_s {
-            Some(drain) => self.plain(&format!(", which drains {}", about(disk, drain))),
-            None => self.plain(", and how fast it drains is not known"),
-        }
-        self.backlog(disk);
-    }
-
-    fn backlog(&mut self, disk: &Disk) {
-        let Some(backlog) = disk.backlog_bytes.filter(|bytes| *bytes > 0) else { return };
-        self.plain(": ");
-        match disk.drain_ms.filter(|ms| *ms > 0) {
-            Some(ms) => {
-                self.strong(&millis(ms));
-                self.plain(" of backlog");
-            }
-            None => self.plain(&format!("{} are waiting", bytes(backlog))),
-        }
-    }
-
     fn unknown(&mut self, frame: &Frame) {
         self.strong("Which process waits for a disk is not seen");
         let without_root = frame.source == "proc" && !frame.root_would_add.is_empty();
@@ -356,22 +234,6 @@ impl Words {
             }
         }
     }
-
-    /// `postgres (812, postgresql.service)`.
-    fn who(&mut self, process: &Process, style: ratatui::style::Style) {
-        let name = printable(&process.name);
-        let label = process.workload.label();
-        let label = label.as_deref().map(|label| printable(label).into_owned());
-        let label = label.as_deref().map(|label| cut(label, LABEL, self.look.cut_mark()));
-        let told = match (process.pid, label) {
-            (0, None) => String::new(),
-            (0, Some(label)) => format!(" ({label})"),
-            (pid, None) => format!(" ({pid})"),
-            (pid, Some(label)) => format!(" ({pid}, {label})"),
-        };
-        self.sentence.said.push(Span::styled(name.into_owned(), style));
-        self.sentence.said.push(Span::raw(told));
-    }
 }
 
 /// Whether backlog or floods explain a wait, as in the diagnosis
@@ -383,25 +245,6 @@ fn explains(frame: &Frame, disk: &Disk, victim: &Process) -> bool {
     disk.is_backlogged()
         || drained_us.saturating_mul(2) >= victim.slowest_us()
         || !floods.is_empty() && disk.drain_bytes_per_s.is_none_or(|drain| flooded >= drain)
-}
-
-/// A rate that no line breaks.
-fn rate(bytes_per_s: u64) -> String {
-    glued(&figures::rate(bytes_per_s))
-}
-
-fn dirtied(process: &Process, frame: &Frame) -> u64 {
-    per_second(process.dirtied_bytes.unwrap_or(0), frame.window_ms)
-}
-
-/// A drain rate; one that the kernel estimates from earlier writes says so.
-fn about(disk: &Disk, drain: u64) -> String {
-    match disk.drain_from {
-        DrainSource::KernelEstimate => {
-            format!("about {} (the kernel's estimate)", rate(drain))
-        }
-        DrainSource::Seen | DrainSource::Unknown => rate(drain),
-    }
 }
 
 #[cfg(test)]
