@@ -171,7 +171,13 @@ impl LoadedHost for ThisHost<'_> {
             probe.stopping();
         }
         self.loads.iter_mut().for_each(Running::ask_to_stop);
-        let mut finished = self.loads.map(Running::finish);
+        let Loads { victims, floods } = self.loads;
+        let victims = victims.into_iter().map(Running::finish).collect();
+        // Only now: the victims' last operations are to meet the whole backlog. A file that can't
+        // be cut is discarded before the next phase, and that error counts.
+        self.run.floods.iter().for_each(|flood| drop(flood.cut()));
+        let floods = floods.into_iter().map(Running::finish).collect();
+        let mut finished = Loads { victims, floods };
         if let Some(probe) = self.probe {
             probe.finish(&mut finished.victims, self.run.command_counts);
         }

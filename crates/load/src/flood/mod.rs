@@ -267,11 +267,26 @@ impl PreparedFlood {
     pub fn discard(&self) -> Result<(), LoadError> {
         let Inner::Streams(places) = &self.inner else { return Ok(()) };
         for place in places {
+            if let Target::Directory { dir, .. } = &place.target {
+                dir.remove_contents(None)?;
+            }
+        }
+        self.cut()
+    }
+
+    /// Cuts the files that it writes from begin to end to nothing, also while it ends. ext4 and XFS
+    /// write a file back when it is closed if it was truncated before (ext4_release_file). A flood
+    /// that was asked to stop would then end only once its whole backlog is written.
+    ///
+    /// # Errors
+    /// [`LoadError::Io`].
+    pub fn cut(&self) -> Result<(), LoadError> {
+        let Inner::Streams(places) = &self.inner else { return Ok(()) };
+        for place in places {
             match &place.target {
                 Target::Grown(file) => file.truncate(0)?,
                 Target::Pair { destination, .. } => destination.truncate(0)?,
-                Target::Filled(_) => {}
-                Target::Directory { dir, .. } => dir.remove_contents(None)?,
+                Target::Filled(_) | Target::Directory { .. } => {}
             }
         }
         Ok(())

@@ -18,6 +18,7 @@ pub(crate) fn tests() -> Vec<Trial> {
     tests![
         a_flood_apart_does_what_threads_do,
         a_flood_apart_is_counted_as_the_kernel_counts_it,
+        a_flood_that_is_cut_writes_on,
         a_flood_whose_process_is_killed_has_failed,
         a_flood_that_can_not_write_says_why,
         a_flood_ends_with_the_process_that_ordered_it,
@@ -83,6 +84,18 @@ fn a_flood_apart_is_counted_as_the_kernel_counts_it() {
     // Its counters and its words are some kilobytes; between the two looks it may write on.
     assert!(written >= bytes && written - bytes < 2 << 20, "{written} and {bytes}");
     assert_eq!(running.finish().failure, None);
+}
+
+fn a_flood_that_is_cut_writes_on() {
+    for kind in ["seq", "random", "files,file_size=16KiB", "mmap", "copy"] {
+        let dir = tempfile::tempdir().unwrap();
+        let flood = flood(dir.path(), &format!("{kind},streams=2,size=2MiB,block=64KiB"));
+        let (_, finished) = run_until(start(&flood, 1), |total| {
+            flood.cut().unwrap();
+            total.bytes >= 8 << 20
+        });
+        assert_eq!(finished.failure, None, "{kind}");
+    }
 }
 
 fn a_flood_whose_process_is_killed_has_failed() {
