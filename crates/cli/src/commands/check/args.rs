@@ -26,7 +26,7 @@ const LOG: &str = "22MiB";
 /// Writes as the program writes its log: alone, then beside a flood, then, as root and if that was
 /// too slow, beside a flood with a guard. 99 of 100 writes must be made stable within the limit.
 /// Writes only below a scratch directory that it makes in DIR and removes at the end; needs no
-/// privilege. Takes one to two minutes.
+/// privilege. Takes about a minute.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   floodwall check etcd /var/lib/etcd
