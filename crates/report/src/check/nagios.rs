@@ -71,7 +71,7 @@ fn performance(
         Beside::GuardedFlood => ";".to_owned(),
     };
     let seconds =
-        |us: Option<f64>| us.map_or_else(|| "U".to_owned(), |us| format!("{}s", us / 1e6));
+        |us: Option<f64>| us.map_or_else(|| "U".to_owned(), |us| format!("{:.6}s", us / 1e6));
     let percentiles = Percentiles::of(latencies);
     format!(
         "{key}_p99={};{limits};0 {key}_slowest={};;;0",

@@ -1,12 +1,13 @@
 //! A check for people.
 
+use floodwall_model::status::Missing;
+use floodwall_model::units::Rate;
 use floodwall_stats::quantiles::{Percentiles, Tail};
 
 use super::{Check, Counted, Run, verdict};
 use crate::numbers::{UNKNOWN, duration_us, whole};
 use crate::status::Style;
 use crate::status::table::{Column, table, wrap};
-use floodwall_model::units::Rate;
 
 /// A check for people: what ran, a table of the runs, the verdict, what to do about it.
 #[must_use]
@@ -30,6 +31,9 @@ pub fn text(check: &Check, style: Style) -> String {
         if let Err(why) = &run.measured {
             lines.extend(wrap(&format!("Left out: {}: {why}", run.beside.name()), style.prose()));
         }
+    }
+    for Missing { what, why } in &check.missing {
+        lines.extend(wrap(&format!("Not seen: {what}: {why}"), style.prose()));
     }
     let verdict = verdict(check);
     lines.push(String::new());

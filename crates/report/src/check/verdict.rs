@@ -142,11 +142,13 @@ fn next(check: &Check, fitness: Fitness) -> Vec<(String, &'static str)> {
         "searches for the best setting in ten minutes, and asks before it keeps it",
     );
     let why = (format!("sudo floodwall why {directory}"), "who else uses the disk now");
+    let status = ("floodwall status".to_owned(), "findings about this machine's disks");
     match fitness {
         Fitness::Fit => Vec::new(),
-        Fitness::Slow => vec![why],
+        Fitness::Slow => vec![why, status],
+        // What was too little with a guard may still be better than without one.
         Fitness::SlowBesideFlood => match check.grade_of(Beside::GuardedFlood) {
-            Some(Grade::Slow) => vec![tune, why],
+            Some(Grade::Slow) => vec![tune, guard],
             _ => vec![guard, tune],
         },
         Fitness::Inconclusive => {

@@ -78,6 +78,9 @@ pub(crate) struct CheckArgs {
     /// Write a JUnit report to a file
     #[arg(long, value_name = "FILE")]
     pub(super) junit: Option<PathBuf>,
+    /// Write the raw data of the runs without a guard to a file, as bench does
+    #[arg(long, value_name = "FILE")]
+    pub(super) out: Option<PathBuf>,
     /// What to show on stderr while it runs
     #[arg(long, value_enum, default_value = "bar", value_name = "WHEN")]
     pub(super) progress: Show,

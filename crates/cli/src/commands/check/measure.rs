@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use floodwall_bench::HostRunner;
-use floodwall_model::{Bytes, Phase, PhaseKind, Runner, Scenario, Setting};
+use floodwall_model::{Bytes, Phase, PhaseKind, Runner, Scenario, Setting, Trial};
 use floodwall_report::check::{Beside, Goal, Grade, Measured, Run};
 
 use super::guarded::{self, Guarded};
@@ -15,17 +15,18 @@ const GUARDED_WARMUP: Duration = Duration::from_secs(8);
 /// A flood reaches the disk if the disk gets one in so many of its bytes.
 const REACHES: u64 = 10;
 
-/// Runs the scenario alone and beside its flood, and with a guard where that was too slow.
+/// Runs the scenario alone and beside its flood, and with a guard where that was too slow. Also
+/// returns the raw data of the runs without a guard.
 pub(super) fn runs(
     runner: &mut HostRunner,
     scenario: &Scenario,
     goal: &Goal,
     stop: &AtomicBool,
     progress: &mut Progress,
-) -> anyhow::Result<Vec<Run>> {
+) -> anyhow::Result<(Vec<Run>, Trial)> {
     runner.prepare(scenario, progress)?;
-    let mut runs: Vec<Run> =
-        phases(runner, scenario, progress)?.iter().filter_map(run_without_guard).collect();
+    let trial = round(runner, scenario, progress)?;
+    let mut runs: Vec<Run> = trial.phases.iter().filter_map(run_without_guard).collect();
     let flooded = runs.iter().find(|run| run.beside == Beside::Flood);
     if let Some(Run { measured: Ok(flooded), .. }) = flooded {
         let measured = match goal.grade(flooded) {
@@ -34,7 +35,7 @@ pub(super) fn runs(
         };
         runs.push(Run { beside: Beside::GuardedFlood, measured });
     }
-    Ok(runs)
+    Ok((runs, trial))
 }
 
 fn run_without_guard(phase: &Phase) -> Option<Run> {
@@ -64,19 +65,19 @@ fn guarded(
     let mut scenario = scenario.clone();
     scenario.phases = vec![PhaseKind::Both];
     scenario.timing.warmup_max = GUARDED_WARMUP;
-    let phases = phases(runner, &scenario, progress);
+    let trial = round(runner, &scenario, progress);
     drop(guard);
-    Ok(phases?.first().map(measured).ok_or_else(|| "nothing ran".to_owned()))
+    Ok(trial?.phases.first().map(measured).ok_or_else(|| "nothing ran".to_owned()))
 }
 
 /// One round of a scenario.
-fn phases(
+fn round(
     runner: &mut HostRunner,
     scenario: &Scenario,
     progress: &mut Progress,
-) -> anyhow::Result<Vec<Phase>> {
+) -> anyhow::Result<Trial> {
     let trial = runner.run(scenario, &Setting::default(), 1, progress);
-    trial.map(|trial| trial.phases).map_err(|error| anyhow::Error::from_boxed(error.source))
+    trial.map_err(|error| anyhow::Error::from_boxed(error.source))
 }
 
 /// What a phase measured.

@@ -14,7 +14,7 @@ mod presets;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use floodwall_bench::scratch;
 use floodwall_bench::space::{self, Fitted, SpaceError};
@@ -22,10 +22,11 @@ use floodwall_bench::{BenchError, HostRunner, Options};
 use floodwall_host::SysRoot;
 use floodwall_model::{Bytes, Scenario};
 use floodwall_report::check::{self, Check, Fitness};
+use floodwall_report::schema::Document;
 
 pub(crate) use args::CheckArgs;
 
-use crate::commands::bench::{FLOOD_COMMAND, leftover_warning, space_notice};
+use crate::commands::bench::{FLOOD_COMMAND, document, leftover_warning, space_notice};
 use crate::exit::{Exit, UsageError};
 use crate::output::{self, notice};
 use crate::progress::{Progress, Show};
@@ -81,9 +82,10 @@ fn write_junit(file: &Path, check: &Check) -> anyhow::Result<()> {
 /// Measures, and leaves nothing behind.
 fn checked(args: &CheckArgs, origin: Instant) -> anyhow::Result<Check> {
     let (goal, scenario) = (args.goal()?, args.scenario()?);
-    if let Some(file) = &args.junit {
+    for file in [&args.junit, &args.out].into_iter().flatten() {
         output::check_writable(file)?;
     }
+    let started_at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let stop = signals::stop_flag()?;
     let mut runner = open(args, origin, &stop)?;
     let left = scratch::leftovers(&args.dir)?;
@@ -101,14 +103,30 @@ fn checked(args: &CheckArgs, origin: Instant) -> anyhow::Result<Check> {
     let facts = runner.facts().clone();
     let directory = runner.location().directory.display().to_string();
     let missing = runner.missing();
+    let first_operation = runner.first_operation();
     let closed = runner.close();
     warnings.extend(progress.finish());
     // A signal explains whatever else went wrong at the same time.
     if runs.is_err() && stop.load(Ordering::Relaxed) {
         return Err(BenchError::Interrupted.into());
     }
-    let runs = runs?;
+    let (runs, trial) = runs?;
     closed?;
+    let seconds = origin.elapsed().as_secs_f64();
+    if let Some(file) = &args.out {
+        // As the result of a bench, which repeats it.
+        let run = document::run_facts(document::Facts {
+            host: &facts,
+            missing: missing.clone(),
+            warnings: warnings.clone(),
+            failure: None,
+            started_at,
+            seconds,
+            first_operation,
+        });
+        let document = Document::new(run, &scenario, vec![trial], None)?;
+        output::write_file(file, |out| Ok(document.write_json(out)?))?;
+    }
     Ok(Check {
         goal,
         directory,
@@ -117,7 +135,7 @@ fn checked(args: &CheckArgs, origin: Instant) -> anyhow::Result<Check> {
         runs,
         missing,
         warnings,
-        seconds: origin.elapsed().as_secs_f64(),
+        seconds,
     })
 }
 
