@@ -3,6 +3,9 @@
 //! ```text
 //! words ─▶ iostat::Options ─┐
 //! /proc texts ─▶ Sample ×2 ─┴▶ figures ─▶ Report: text or JSON
+//!
+//! words ─▶ sysbench::Options ─┐
+//! counts of a run ─▶ Figures ─┴▶ Report: text
 //! ```
 //!
 //! Pure: texts of files, the clock's words and the machine's names are parameters. The command
@@ -10,3 +13,4 @@
 //! pages and their output show them.
 
 pub mod iostat;
+pub mod sysbench;

@@ -11,6 +11,8 @@
 //!   └────────── discard() ◀── finish() ◀──────────┘
 //! ```
 //!
+//! [`fileio`] makes requests over files of the caller's.
+//!
 //! A *victim* is synchronous I/O that a process waits for: every operation's latency is recorded. A
 //! *flood* is writes that no process waits for: bytes are counted when the kernel has accepted
 //! them. Either can be a command instead, whose I/O is read from `/proc/PID/io`. A flood can run in
@@ -30,6 +32,7 @@ mod command;
 pub mod dir;
 mod error;
 mod file;
+pub mod fileio;
 mod finished;
 mod flood;
 mod lock;
