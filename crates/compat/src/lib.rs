@@ -4,6 +4,9 @@
 //! words ─▶ iostat::Options ─┐
 //! /proc texts ─▶ Sample ×2 ─┴▶ figures ─▶ Report: text or JSON
 //!
+//! words ─▶ dd::Options
+//! counts of a copy ─▶ dd::records, dd::transfer
+//!
 //! words ─▶ sysbench::Options ─┐
 //! counts of a run ─▶ Figures ─┴▶ Report: text
 //! ```
@@ -12,5 +15,6 @@
 //! `floodwall compat` reads them and prints. Only the formats are the originals', as their manual
 //! pages and their output show them.
 
+pub mod dd;
 pub mod iostat;
 pub mod sysbench;
