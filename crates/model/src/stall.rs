@@ -19,12 +19,12 @@ pub struct Stall {
     /// Where its filesystems are mounted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub mounts: Vec<String>,
-    /// The processes that waited, the longest wait first; those that flooded it themselves come
-    /// after all others. At most 16; any others are one more at the end, with number 0.
+    /// The processes that waited, the longest wait first; at most 16. Any others are one more at
+    /// the end, with number 0.
     pub victims: Vec<Victim>,
-    /// The processes that flooded it, and those that had dirtied at least a tenth of its backlog,
-    /// those first that dirtied most or held the largest part, the kernel's workers last; empty if
-    /// none was seen. At most 16, others as with victims.
+    /// The processes that flooded it, and those that had dirtied at least a tenth of its backlog.
+    /// The one that dirtied most, or held the largest part, comes first; the kernel's workers come
+    /// last. Empty if none was seen; at most 16, others as with victims.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub floods: Vec<Flood>,
     /// The largest backlog.

@@ -258,15 +258,25 @@ pub struct Drain {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DrainSource {
-    /// Bytes written during the window by a device that was backlogged at both of its ends. A
-    /// program that looks again and again keeps it for later windows.
+    /// Bytes written during the window by a device that was backlogged at both of its ends.
     Seen,
+    /// The same of earlier windows of the same program: the device is not backlogged now.
+    SeenEarlier,
     /// The kernel's running mean (debugfs `BdiWriteBandwidth`), which keeps its last value while
     /// the device idles.
     KernelEstimate,
-    /// Nothing is known.
+    /// Nothing is known. A reader takes words that it does not know for this one.
     #[default]
+    #[serde(other)]
     Unknown,
+}
+
+impl DrainSource {
+    /// Whether the device wrote so fast while it was backlogged, now or earlier.
+    #[must_use]
+    pub fn is_seen(self) -> bool {
+        matches!(self, Self::Seen | Self::SeenEarlier)
+    }
 }
 
 /// A filesystem on a device.

@@ -174,7 +174,7 @@ impl DiskField {
         };
         let about = |text: String| match disk.drain_from {
             DrainSource::KernelEstimate => format!("~{text}"),
-            DrainSource::Seen | DrainSource::Unknown => text,
+            _ => text,
         };
         let text = match self {
             Self::Mark => return Cell::Text(mark.into(), style),

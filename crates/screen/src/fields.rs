@@ -5,7 +5,7 @@
 //! ```
 
 use floodwall_model::counts::{count, whole};
-use floodwall_model::frame::{Frame, Process};
+use floodwall_model::frame::{Frame, Process, Waits};
 use floodwall_model::printable::printable;
 
 use crate::figures::{micros, per_second, rate, share, throttled};
@@ -137,7 +137,7 @@ impl Field {
             (false, false) => ratatui::style::Style::new(),
         };
         let unknown = || look.unknown().to_owned();
-        let most = longest(process);
+        let (call, most) = longest(process);
         let text = match self {
             Self::FloodMark | Self::Mark if is_marked => {
                 return Cell::Text(look.flood_mark().into(), style);
@@ -150,7 +150,7 @@ impl Field {
                 Some(disk) => printable(disk).into_owned(),
                 None => "?".to_owned(),
             },
-            Self::For => call(process).map_or_else(unknown, words),
+            Self::For => call.map_or_else(unknown, words),
             Self::Calls => most.map_or_else(unknown, |waits| {
                 count(waits.count as f64 * 1000.0 / window_ms.max(1) as f64)
             }),
@@ -189,7 +189,7 @@ impl Field {
             Self::Who => processes.sort_by(|a, b| (&a.name, a.pid).cmp(&(&b.name, b.pid))),
             Self::In => processes.sort_by_cached_key(|process| label(process)),
             Self::On => processes.sort_by(|a, b| a.disk.cmp(&b.disk)),
-            Self::For => processes.sort_by(|a, b| call(a).cmp(&call(b))),
+            Self::For => processes.sort_by(|a, b| longest(a).0.cmp(&longest(b).0)),
             _ => processes.sort_by_cached_key(|process| u64::MAX - self.figure(frame, process)),
         }
     }
@@ -201,9 +201,9 @@ impl Field {
         let (is_first, figure) = match self {
             Self::Mark => (process.is_victim, Some(process.slowest_us())),
             Self::FloodMark => (process.is_author(), Some(written(frame, process))),
-            Self::Calls => (false, longest(process).map(|waits| waits.count)),
-            Self::P50 => (false, longest(process).map(|waits| waits.p50_us)),
-            Self::P99 => (false, longest(process).and_then(|waits| waits.p99_us)),
+            Self::Calls => (false, longest(process).1.map(|waits| waits.count)),
+            Self::P50 => (false, longest(process).1.map(|waits| waits.p50_us)),
+            Self::P99 => (false, longest(process).1.and_then(|waits| waits.p99_us)),
             Self::Slowest => (false, Some(process.slowest_us())),
             Self::Now => (false, Some(process.waiting)),
             Self::Dirties => (false, process.dirtied_bytes),
@@ -226,14 +226,17 @@ fn short(label: &str, cells: u16) -> String {
     }
 }
 
-/// The waits of the kind that took longest, all together.
-fn longest(process: &Process) -> Option<&floodwall_model::frame::Waits> {
-    process.waits.iter().max_by_key(|waits| waits.sum_us)
-}
-
-/// The call of [`longest`], or the one under way if none ended.
-fn call(process: &Process) -> Option<&str> {
-    longest(process).map(|waits| &*waits.call).or(process.oldest_call.as_deref())
+/// The call that a process waited for longest, all together: of those that ended, or the one under
+/// way; and its waits that ended.
+fn longest(process: &Process) -> (Option<&str>, Option<&Waits>) {
+    let ended = process.waits.iter().max_by_key(|waits| waits.sum_us);
+    let sum_us = ended.map_or(0, |waits| waits.sum_us);
+    match process.oldest_call.as_deref() {
+        Some(call) if process.oldest_us > sum_us => {
+            (Some(call), process.waits.iter().find(|waits| waits.call == call))
+        }
+        _ => (ended.map(|waits| &*waits.call), ended),
+    }
 }
 
 fn figure(us: Option<u64>, look: Look) -> String {

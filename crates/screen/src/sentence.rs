@@ -157,11 +157,6 @@ impl Words {
         let explains = explains(frame, disk, victim);
         let has_drained = disk.backlog_bytes.is_some_and(|bytes| !has_authors(bytes));
         match authors.first() {
-            Some(author) if has_drained && !author.is_flood && explains => {
-                self.plain(", because ");
-                self.wrote(frame, author);
-                self.plain(", which has drained by now");
-            }
             Some(author) if author.is_flood || explains => {
                 self.plain(if explains { ", because " } else { ", while " });
                 if author.pid != victim.pid {
@@ -172,8 +167,12 @@ impl Words {
                 } else {
                     self.plain("other threads of it wrote most of the backlog");
                 }
-                self.more_floods(frame, disk, author);
-                self.drains(disk);
+                if has_drained && !author.is_flood {
+                    self.plain(", which has drained by now");
+                } else {
+                    self.more_floods(frame, disk, author);
+                    self.drains(disk);
+                }
             }
             _ if explains => {
                 self.plain(", because of what was written earlier");
@@ -237,13 +236,16 @@ impl Words {
 }
 
 /// Whether backlog or floods explain a wait, as in the diagnosis
-/// ([`is_outrun`](floodwall_model::diagnosis::Disk::is_outrun)).
+/// ([`is_outrun`](floodwall_model::diagnosis::Disk::is_outrun)). The largest backlog is known for
+/// the time of the slowest wait alone.
 fn explains(frame: &Frame, disk: &Disk, victim: &Process) -> bool {
+    let slowest_us = victims(frame, &disk.name).first().map_or(0, |first| first.slowest_us());
+    let is_slowest = victim.slowest_us() >= slowest_us;
+    let drain_ms = if is_slowest { disk.peak_drain_ms() } else { disk.drain_ms };
+    let is_long = drain_ms.unwrap_or(0).saturating_mul(2_000) >= victim.slowest_us();
     let floods = floods(frame, &disk.name);
     let flooded = floods.iter().map(|flood| dirtied(flood, frame)).fold(0, u64::saturating_add);
-    let drained_us = disk.peak_drain_ms().unwrap_or(0).saturating_mul(1000);
-    disk.is_backlogged()
-        || drained_us.saturating_mul(2) >= victim.slowest_us()
+    disk.is_draining() && (disk.is_backlogged() || is_long)
         || !floods.is_empty() && disk.drain_bytes_per_s.is_none_or(|drain| flooded >= drain)
 }
 

@@ -103,9 +103,10 @@ fn the_author_of_a_backlog_is_named_after_its_end() {
         3.20 s for fsync on sda, because ▲ dd (4711, dd.service) wrote 99 % of the backlog and \
         sda drains 120 MB/s: 12.5 s of backlog.");
     frame.processes.push(flood(7, 1_000_000));
+    frame.processes.push(flood(8, 1_000_000));
     insta::assert_snapshot!(said(&frame), @"● postgres (812, postgres.service) has waited up to \
-        3.20 s for fsync on sda, because ▲ dd (4711, dd.service) wrote 99 % of the backlog (one \
-        more dirties 2.00 MB/s) and sda drains 120 MB/s: 12.5 s of backlog.");
+        3.20 s for fsync on sda, because ▲ dd (4711, dd.service) wrote 99 % of the backlog (2 \
+        more dirty 4.00 MB/s) and sda drains 120 MB/s: 12.5 s of backlog.");
     frame.processes.truncate(2);
     frame.disks[0].backlog_bytes = Some(0);
     frame.disks[0].drain_ms = Some(0);
@@ -127,13 +128,20 @@ fn the_author_of_a_backlog_is_named_after_its_end() {
 }
 
 #[test]
-fn a_victim_that_wrote_the_backlog_is_not_the_first_one() {
-    let mut own = author();
-    (own.is_victim, own.oldest_us, own.waiting) = (true, 9_000_000, 1);
-    let frame = machine(Verdict::Stalling, vec![own, victim(812, 3_200_000)]);
-    insta::assert_snapshot!(said(&frame), @"● postgres (812, postgres.service) has waited up to \
-        3.20 s for fsync on sda, because ▲ dd (4711, dd.service) wrote 99 % of the backlog and \
-        sda drains 120 MB/s: 12.5 s of backlog. One more process waits.");
+fn the_largest_backlog_explains_the_slowest_wait_alone_and_data_that_lies_there_none() {
+    let mut frame =
+        machine(Verdict::Stalling, vec![victim(812, 3_200_000), author(), victim(9, 200_000)]);
+    (frame.disks[0].backlog_bytes, frame.disks[0].drain_ms) = (Some(0), Some(0));
+    frame.disks[0].peak_backlog_bytes = Some(400_000_000);
+    let of = |frame: &Frame, at: usize| told(of_process(frame, &frame.processes[at], LOOK));
+    assert!(of(&frame, 0).contains(", because ▲ dd (4711, dd.service) wrote 99 %"));
+    assert!(of(&frame, 2).contains("and no flood of buffered writes"), "{}", of(&frame, 2));
+    let mut frame = machine(Verdict::Stalling, vec![victim(812, 150_000), author()]);
+    frame.disks[0].drain_from = DrainSource::SeenEarlier;
+    frame.disks[0].written_bytes_per_s = Some(29_000_000);
+    assert!(of(&frame, 0).contains("and no flood of buffered writes"), "{}", of(&frame, 0));
+    frame.disks[0].written_bytes_per_s = Some(30_000_000);
+    assert!(of(&frame, 0).contains(", because ▲ dd (4711, dd.service) wrote 99 %"));
 }
 
 #[test]

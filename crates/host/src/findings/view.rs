@@ -107,6 +107,7 @@ pub(super) fn rate(device: &Device) -> Option<f64> {
 pub(super) fn rate_source(device: &Device) -> &'static str {
     match device.drain.from {
         DrainSource::Seen => "seen during the window",
+        DrainSource::SeenEarlier => "seen in an earlier window",
         DrainSource::KernelEstimate => "the kernel's estimate",
         DrainSource::Unknown => "unknown",
     }

@@ -1,8 +1,8 @@
 //! Drain rates of earlier looks, for windows in which a device is not backlogged.
 //!
 //! ```text
-//! Seen ─▶ kept, a mean of ten seconds ─┐
-//! the kernel's estimate ─▶ its largest ┴▶ stands in where nothing was seen
+//! seen ─▶ kept: a mean that follows in 10 s ─▶ seen earlier ─┐
+//! the kernel's estimate ─▶ its largest ──────────────────────┴▶ where nothing is seen now
 //! ```
 //!
 //! The kernel's estimate falls while small commits alone run: the flusher's time counts, and there
@@ -16,8 +16,8 @@ use floodwall_model::{DeviceId, Reading};
 
 use crate::drain::at_rate;
 
-/// A rate is a mean over so many seconds with a backlog: in a single window a disk may have sought
-/// more than it wrote.
+/// Time constant of the mean of rates, in seconds with a backlog: in a single window a disk may have
+/// sought more than it wrote.
 const MEAN_S: f64 = 10.0;
 
 /// Rates by device.
@@ -49,8 +49,10 @@ impl Drains {
                 (None, _) if from == seen => {}
                 (now, Some(known)) if known.from == seen || now < Some(known.bytes_per_s) => {
                     let rate = Reading::Value(known.bytes_per_s);
+                    let from =
+                        if known.from == seen { DrainSource::SeenEarlier } else { known.from };
                     let (dirty, writeback) = (&device.dirty_bytes, &device.writeback_bytes);
-                    device.drain = at_rate(rate, known.from, dirty, writeback, machine);
+                    device.drain = at_rate(rate, from, dirty, writeback, machine);
                 }
                 (Some(bytes_per_s), _) => {
                     self.0.insert(device.id, Known { bytes_per_s, from });
@@ -97,7 +99,7 @@ mod tests {
 
     #[test]
     fn what_was_seen_is_kept_whatever_the_kernel_guesses() {
-        use DrainSource::{KernelEstimate, Seen, Unknown};
+        use DrainSource::{KernelEstimate, Seen, SeenEarlier, Unknown};
         let looks = [
             (Some(5.0), KernelEstimate),
             (Some(100.0), Seen),
@@ -107,19 +109,12 @@ mod tests {
             (Some(200.0), Seen),
             (None, Unknown),
         ];
-        let seen = |rate: f64| (Some(rate), Seen, Some(300.0 / rate));
+        let at = |rate: f64, from| (Some(rate), from, Some(300.0 / rate));
+        let kept = at(100.0, SeenEarlier);
         let told = told(&looks);
-        assert_eq!(
-            told[..5],
-            [
-                (Some(5.0), KernelEstimate, Some(60.0)),
-                seen(100.0),
-                seen(100.0),
-                seen(100.0),
-                seen(100.0)
-            ]
-        );
-        assert_eq!(told[5..], [seen(200.0), seen(110.0)], "a tenth of the mean's time");
+        assert_eq!(told[..2], [at(5.0, KernelEstimate), at(100.0, Seen)]);
+        assert_eq!(told[2..5], [kept; 3]);
+        assert_eq!(told[5..], [at(200.0, Seen), at(110.0, SeenEarlier)], "a tenth of ten seconds");
     }
 
     #[test]

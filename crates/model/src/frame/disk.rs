@@ -71,7 +71,16 @@ impl Disk {
     #[must_use]
     pub fn is_backlogged(&self) -> bool {
         let is_long = self.drain_ms.is_some_and(|ms| ms >= LONG_BACKLOG_MS);
-        is_long && self.drain_from == DrainSource::Seen
+        is_long && self.drain_from.is_seen()
+    }
+
+    /// Whether it writes its backlog: at a rate that was seen in this window, or a quarter of its
+    /// drain rate at least. Dirty data that only lies there makes nobody wait.
+    #[must_use]
+    pub fn is_draining(&self) -> bool {
+        let written = self.written_bytes_per_s.unwrap_or(0).saturating_mul(4);
+        self.drain_from == DrainSource::Seen
+            || self.drain_bytes_per_s.is_some_and(|rate| rate > 0 && written >= rate)
     }
 
     /// How long the largest backlog of the slowest victim's wait takes, in milliseconds; `None`

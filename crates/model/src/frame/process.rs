@@ -22,7 +22,8 @@ pub struct Process {
     /// The disk, by the kernel's name; absent if it is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disk: Option<String>,
-    /// It waits longer than the disk alone explains, or than the guard's goal.
+    /// It waits longer than the disk alone explains, or than the guard's goal, and not for its own
+    /// data.
     #[serde(skip_serializing_if = "is_false")]
     pub is_victim: bool,
     /// It floods the disk.
@@ -47,8 +48,8 @@ pub struct Process {
     #[serde(skip_serializing_if = "is_zero")]
     pub throttled_ms: u64,
     /// Estimated share of the disk's backlog that it has dirtied, in percent. A process keeps its
-    /// share after it has ended. Of a backlog that drained in the window, or while a victim waited,
-    /// it is the last share.
+    /// share after it has ended. The backlog is the larger one of the window's ends; while a victim
+    /// waits, the largest one of the slowest wait.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backlog_percent: Option<f32>,
 }

@@ -109,14 +109,8 @@ impl Episode {
             let is_last = (party.is_others(), is_kernel_worker(&party.name));
             (is_last, Reverse(written(party)))
         });
-        let flooded = |party: &Party<Waited>| {
-            floods.iter().any(|flood| (flood.pid, &flood.name) == (party.pid, &party.name))
-        };
-        let mut victims = self.victims.heaviest(|_| true);
-        // They wait for what they wrote themselves, more or less.
-        victims.sort_by_key(|party| (party.is_others(), flooded(party)));
         Stall {
-            victims: victims.into_iter().map(victim).collect(),
+            victims: self.victims.heaviest(|_| true).into_iter().map(victim).collect(),
             floods: floods.into_iter().map(flood).collect(),
             ..self.stall.clone()
         }
@@ -232,8 +226,8 @@ impl Sums for Waited {
         self.under_way_us = self.under_way_us.saturating_add(other.under_way_us);
     }
 
-    fn weight(&self) -> u64 {
-        self.slowest_us
+    fn weight(&self) -> (u64, u64) {
+        (self.slowest_us, 0)
     }
 }
 
@@ -274,8 +268,10 @@ impl Sums for Written {
         self.is_author |= other.is_author;
     }
 
-    fn weight(&self) -> u64 {
-        self.bytes
+    /// Authors by their share: one may hold most of the backlog and no longer write.
+    fn weight(&self) -> (u64, u64) {
+        let percent = self.percent.filter(|_| self.is_author).unwrap_or(0.0);
+        (percent.round() as u64, self.bytes)
     }
 }
 

@@ -28,7 +28,7 @@ pub(super) trait Sums: Clone + Default {
     /// Adds another process's.
     fn take_in(&mut self, other: &Self);
     /// The lightest process is the first to lose its name.
-    fn weight(&self) -> u64;
+    fn weight(&self) -> (u64, u64);
 }
 
 /// A process and its sums.
@@ -91,7 +91,7 @@ fn party_of<'a, T: Sums>(parties: &'a mut Vec<Party<T>>, process: &Process) -> &
 fn bound<T: Sums>(
     parties: &mut Vec<Party<T>>,
     most: usize,
-    weight: impl Fn(&Party<T>) -> (bool, u64),
+    weight: impl Fn(&Party<T>) -> (bool, (u64, u64)),
 ) {
     let named = parties.iter().filter(|party| !party.is_others()).count();
     for _ in most..named {
@@ -119,8 +119,8 @@ mod tests {
             self.0 += other.0;
         }
 
-        fn weight(&self) -> u64 {
-            self.0
+        fn weight(&self) -> (u64, u64) {
+            (self.0, 0)
         }
     }
 

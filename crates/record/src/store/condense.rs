@@ -35,6 +35,7 @@ fn machine(machine: &mut Machine) {
 fn disk(disk: &mut Disk) {
     let figures = [
         &mut disk.backlog_bytes,
+        &mut disk.peak_backlog_bytes,
         &mut disk.drain_bytes_per_s,
         &mut disk.drain_ms,
         &mut disk.hard_limit_ms,

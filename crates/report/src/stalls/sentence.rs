@@ -74,12 +74,12 @@ fn dirtied(flood: &Flood, victim: Option<&Victim>, backlog_bytes: Option<u64>) -
     }
 }
 
-/// The share of the backlog that a flood wrote, where it wrote most of that before the first victim
-/// waited.
+/// The share of the backlog that a flood wrote, where it wrote more than half of that before the
+/// first victim waited.
 pub(super) fn share_before(flood: &Flood, backlog_bytes: Option<u64>) -> Option<f64> {
     let share = f64::from(flood.backlog_percent?) / 100.0;
     let part = share * backlog_bytes.unwrap_or(0) as f64;
-    (flood.dirtied_bytes == 0 || part > flood.dirtied_bytes as f64).then_some(share)
+    (flood.dirtied_bytes == 0 || part > 2.0 * flood.dirtied_bytes as f64).then_some(share)
 }
 
 fn backlog(stall: &Stall) -> String {

@@ -65,6 +65,12 @@ fn a_flood_may_be_over_or_be_the_victim_itself() {
         cells(stall, &berlin())[at].clone()
     };
     assert_eq!((dirtied(&stall()), dirtied(&gone)), ("12.0 GB".into(), "before: 93 %".into()));
+    // 93 % of 4.10 GB: half of it within the stall, or a little less.
+    gone.floods[0].dirtied_bytes = 1_907_000_000;
+    assert_eq!(dirtied(&gone), "1.91 GB");
+    gone.floods[0].dirtied_bytes = 1_906_000_000;
+    assert_eq!(dirtied(&gone), "before: 93 %");
+    gone.floods[0].dirtied_bytes = 0;
     gone.floods[0].backlog_percent = None;
     assert_eq!(dirtied(&gone), UNKNOWN);
 

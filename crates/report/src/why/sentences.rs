@@ -175,7 +175,7 @@ pub(super) fn gained(before: &Disk, wait_s: Option<f64>, after: Option<&Drain>) 
     }
     let seen = |drain: &Drain| match drain.from {
         DrainSource::Seen => drain.rate_bytes_per_s.value().map(|rate| Rate(*rate)),
-        DrainSource::KernelEstimate | DrainSource::Unknown => None,
+        DrainSource::SeenEarlier | DrainSource::KernelEstimate | DrainSource::Unknown => None,
     };
     if let (Some(was), Some(now)) = (seen(&before.drain), after.and_then(seen)) {
         told.push(format!("{} drained {was} before, and drains {now} now.", before.name));
@@ -246,7 +246,9 @@ fn more_floods(floods: &[Flood], alone: &str) -> String {
 /// `sda drains 121 MB/s`, with where the figure comes from if it was not seen.
 fn drains(name: &str, drain: &Drain) -> String {
     match (&drain.rate_bytes_per_s, drain.from) {
-        (Reading::Value(rate), DrainSource::Seen) => format!("{name} drains {}", Rate(*rate)),
+        (Reading::Value(rate), from) if from.is_seen() => {
+            format!("{name} drains {}", Rate(*rate))
+        }
         (Reading::Value(rate), _) => {
             format!(
                 "{name} drains about {} (the kernel's estimate from earlier writes)",

@@ -98,11 +98,11 @@ impl Words {
         let mut rest = floods(frame, &disk.name);
         rest.retain(|flood| flood.pid != first.pid);
         let sum = rest.iter().map(|flood| dirtied(flood, frame)).fold(0, u64::saturating_add);
-        let dirties = if first.is_flood { "" } else { "dirties " };
+        let (dirties, dirty) = if first.is_flood { ("", "") } else { ("dirties ", "dirty ") };
         match rest.len() {
             0 => {}
             1 => self.plain(&format!(" (one more {dirties}{})", rate(sum))),
-            more => self.plain(&format!(" ({more} more {dirties}{})", rate(sum))),
+            more => self.plain(&format!(" ({more} more {dirty}{})", rate(sum))),
         }
     }
 
@@ -169,6 +169,6 @@ fn about(disk: &Disk, drain: u64) -> String {
         DrainSource::KernelEstimate => {
             format!("about {} (the kernel's estimate)", rate(drain))
         }
-        DrainSource::Seen | DrainSource::Unknown => rate(drain),
+        _ => rate(drain),
     }
 }

@@ -84,7 +84,7 @@ fn title(disk: &Disk) -> String {
 
 fn load(disk: &Disk) -> [(&'static str, Option<String>); 5] {
     let drains = disk.drain_bytes_per_s.map(|drain| match disk.drain_from {
-        DrainSource::Seen => rate(drain),
+        DrainSource::Seen | DrainSource::SeenEarlier => rate(drain),
         DrainSource::KernelEstimate => format!("{} (the kernel's estimate)", rate(drain)),
         DrainSource::Unknown => format!("{} (?)", rate(drain)),
     });

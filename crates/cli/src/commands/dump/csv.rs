@@ -19,6 +19,7 @@ struct Row<'a> {
     process: Option<&'a Process>,
 }
 
+/// Readers know columns by their place: a new one is the last.
 const COLUMNS: [Column; 34] = [
     ("at_utc", |row| moment(row.frame.at_unix_ms)),
     ("at_unix_ms", |row| number(row.frame.at_unix_ms)),
@@ -51,12 +52,12 @@ const COLUMNS: [Column; 34] = [
     ("slowest_us", |row| number(row.process?.slowest_us())),
     ("waiting_count", |row| number(row.process?.waiting)),
     ("oldest_us", |row| number(row.process?.oldest_us)),
-    ("oldest_call", |row| name(row.process?.oldest_call.as_ref())),
     ("dirtied_bytes", |row| row.process?.dirtied_bytes.and_then(number)),
     ("throttled_ms", |row| number(row.process?.throttled_ms)),
     ("backlog_percent", |row| row.process?.backlog_percent.map(|share| share.to_string())),
     ("machine", |row| name(Some(&row.frame.machine.name))),
     ("source", |row| name(Some(&row.frame.source))),
+    ("oldest_call", |row| name(row.process?.oldest_call.as_ref())),
 ];
 
 /// The names of the columns.

@@ -48,21 +48,38 @@ pub(super) fn disks(status: &Status, snapshot: &Snapshot, diagnosis: &Diagnosis)
 /// goal may make a victim of a process that the diagnosis does not call one. A process that waits
 /// for its own data is none. A long backlog is a flood also after its author has written it.
 pub(in crate::commands) fn judge(disks: &mut [Disk], processes: &[Process]) {
+    let mut seen: BTreeMap<&str, Users> = BTreeMap::new();
+    for process in processes {
+        let Some(disk) = &process.disk else { continue };
+        let users = seen.entry(disk).or_default();
+        users.has_victim |= process.is_victim;
+        users.has_flood |= process.is_flood;
+        users.has_author |= process.is_author();
+        users.has_others |= process.pid == OTHERS;
+    }
     for disk in disks {
-        let here =
-            || processes.iter().filter(|process| process.disk.as_deref() == Some(&disk.name));
-        let is_any = |of: fn(&Process) -> bool| here().any(of);
-        let is_authored = disk.is_backlogged() && is_any(Process::is_author);
+        let users = seen.get(disk.name.as_str()).copied().unwrap_or_default();
         disk.verdict = match disk.verdict {
-            _ if is_any(|process| process.is_victim) => Verdict::Stalling,
+            _ if users.has_victim => Verdict::Stalling,
             // One of those that are not told apart may wait.
-            Verdict::Stalling if is_any(|process| process.pid == OTHERS) => Verdict::Stalling,
-            Verdict::Stalling if is_any(|process| process.is_flood) => Verdict::Flooding,
-            Verdict::Stalling | Verdict::Quiet if is_authored => Verdict::Flooding,
+            Verdict::Stalling if users.has_others => Verdict::Stalling,
+            Verdict::Stalling if users.has_flood => Verdict::Flooding,
+            Verdict::Stalling | Verdict::Quiet if users.has_author && disk.is_backlogged() => {
+                Verdict::Flooding
+            }
             Verdict::Stalling => Verdict::Quiet,
             verdict => verdict,
         };
     }
+}
+
+/// What users a disk has.
+#[derive(Clone, Copy, Debug, Default)]
+struct Users {
+    has_victim: bool,
+    has_flood: bool,
+    has_author: bool,
+    has_others: bool,
 }
 
 /// The one disk below a device, else the device itself.

@@ -30,7 +30,7 @@ use floodwall_probe::{Probe, Snapshot};
 
 use crate::commands::look::{Seen, keep_users, unseen};
 pub(super) use disks::judge;
-use earlier::dirtied_earlier;
+use earlier::add_earlier;
 use findings::Findings;
 use guard::GuardWatch;
 pub(super) use processes::waited;
@@ -49,6 +49,7 @@ pub(super) struct Frames {
     machine_name: String,
     is_root: bool,
     findings: Findings,
+    has_looked: bool,
 }
 
 impl Frames {
@@ -70,6 +71,7 @@ impl Frames {
             workloads: Workloads::new(root),
             machine_name: name.unwrap_or_default(),
             findings: Findings::default(),
+            has_looked: false,
             root: root.clone(),
             probe,
             is_root,
@@ -117,12 +119,8 @@ impl Frames {
         let look = seen.as_look(&status);
         let mut processes = processes::processes(snapshot, &diagnosis, look, goals);
         let window_ms = snapshot.window.as_millis() as u64;
-        if self.shares.is_empty() {
-            for process in &processes {
-                if let Some(bytes) = dirtied_earlier(&self.root, process, since_boot()) {
-                    self.shares.add_earlier(process, bytes);
-                }
-            }
+        if !std::mem::replace(&mut self.has_looked, true) {
+            add_earlier(&self.root, &processes, since_boot(), &mut self.shares);
         }
         self.shares.frame(window_ms, &mut disks, &mut processes);
         judge(&mut disks, &processes);
@@ -158,7 +156,7 @@ fn machine(name: &str, status: &Status, waited_percent: Option<&f64>) -> Machine
 
 fn since_boot() -> Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-    Duration::from_secs(now.tv_sec as u64)
+    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
 fn unix_ms() -> u64 {

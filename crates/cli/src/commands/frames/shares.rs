@@ -4,10 +4,14 @@
 //! ```text
 //! bytes that a process dirtied ─▶ added to its part ─▶ all parts of a disk shrink alike,
 //!                                        until together they are no more than its backlog
+//! ends of windows: backlog, shares ─▶ past ─▶ the largest backlog while a process waited
 //! ```
 //!
 //! So a process keeps its part after it has ended, until the disk has written it. The flusher
 //! visits inodes in turn (fs/fs-writeback.c `queue_io`), and so takes from all of them.
+//!
+//! A wait that ends with its backlog is explained by what was dirty while it lasted, and by the
+//! authors of that.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -18,10 +22,10 @@ use super::round::rounded;
 
 /// A smaller part of a backlog is not shown.
 const LEAST: f64 = 0.01;
-/// A process that holds this share of a backlog waits for its own data.
-const OWN: f64 = 0.5;
-/// Windows whose backlogs are remembered. No wait that matters is longer.
-const PAST: usize = 600;
+/// A smaller part is not what a process waits for.
+const OWN: f64 = 0.1;
+/// How far back a wait is looked for, in milliseconds.
+const PAST_MS: u64 = 600_000;
 
 /// The parts of all disks' backlogs, by disk and process.
 #[derive(Debug, Default)]
@@ -31,15 +35,12 @@ pub(in crate::commands) struct Shares {
     backlogs: BTreeMap<String, Backlog>,
 }
 
-/// A disk's backlog at the last window's end, and its past.
+/// A disk's backlog and its past.
 #[derive(Debug, Default)]
 struct Backlog {
-    bytes: u64,
     parts: BTreeMap<u32, Part>,
-    /// Shares of the last backlog that had authors.
-    held: Held,
-    /// How large it was at the ends of windows, the last one first.
-    past: VecDeque<(u64, u64)>,
+    /// The ends of windows, the last one first.
+    past: VecDeque<End>,
 }
 
 #[derive(Debug, Default)]
@@ -47,16 +48,22 @@ struct Part {
     name: String,
     workload: Workload,
     bytes: f64,
+    /// The last window at whose end it was a part that is shown.
+    shown_ms: u64,
     /// Threads of it flooded while others waited: what they wait for is not their own.
     is_of_threads: bool,
 }
 
-impl Shares {
-    /// Whether no window was taken in.
-    pub(super) fn is_empty(&self) -> bool {
-        self.backlogs.is_empty()
-    }
+/// A backlog at the end of a window.
+#[derive(Debug, Default)]
+struct End {
+    at_ms: u64,
+    bytes: u64,
+    /// Shares by process, as parts of one; none of a small backlog.
+    shares: BTreeMap<u32, f64>,
+}
 
+impl Shares {
     /// Adds what a process dirtied before the first window.
     pub(super) fn add_earlier(&mut self, process: &Process, bytes: u64) {
         let Some(disk) = process.disk.clone() else { return };
@@ -76,61 +83,56 @@ impl Shares {
         let began_ms = self.at_ms;
         self.at_ms += window_ms;
         self.backlogs.retain(|name, _| disks.iter().any(|disk| disk.name == *name));
+        let mut rows: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+        for (row, process) in processes.iter().enumerate() {
+            if let Some(disk) = &process.disk {
+                rows.entry(disk.clone()).or_default().push(row);
+            }
+        }
         for disk in disks {
             let Some(bytes) = disk.backlog_bytes else { continue };
             let backlog = self.backlogs.entry(disk.name.clone()).or_default();
-            let here = |process: &&Process| process.disk.as_deref() == Some(&disk.name);
-            processes.iter().filter(here).for_each(|process| backlog.add(process));
-            let before = backlog.held.clone();
+            let rows = rows.get(&disk.name).map_or(&[][..], Vec::as_slice);
+            rows.iter().for_each(|row| backlog.add(&processes[*row]));
             backlog.end(self.at_ms, bytes);
-            // The largest one while a process waited, and during the window at least.
-            let peak = |process: &Process| {
-                let waited_ms = process.slowest_us() / 1000;
-                backlog.peak(self.at_ms.saturating_sub(waited_ms).min(began_ms))
+            let since_ms = |process: &Process| {
+                self.at_ms.saturating_sub(process.slowest_us() / 1000).min(began_ms)
             };
-            for process in processes.iter_mut().filter(|process| here(&&**process)) {
-                let before = has_authors(peak(process)).then_some(&before);
-                process.is_victim &= !backlog.is_own(process.pid, before);
+            let rate = disk.drain_bytes_per_s;
+            let mut longest: Option<(u64, u64)> = None;
+            for row in rows {
+                let process = &mut processes[*row];
+                if !process.is_victim {
+                    continue;
+                }
+                let since_ms = since_ms(process);
+                process.is_victim = !backlog.is_own(process, since_ms, rate);
+                if process.is_victim {
+                    longest = longest.max(Some((process.slowest_us(), since_ms)));
+                }
             }
-            let victims = processes.iter().filter(here).filter(|process| process.is_victim);
-            let peak = victims.max_by_key(|victim| victim.slowest_us()).map(peak);
-            disk.peak_backlog_bytes = peak.filter(|peak| *peak > bytes);
-            let has_drained = has_authors(peak.unwrap_or_else(|| backlog.peak(began_ms)));
-            if has_authors(bytes) || has_drained {
-                backlog.show(&disk.name, processes);
+            let since_ms = longest.map_or(began_ms, |(_, since_ms)| since_ms);
+            let Some(peak) = backlog.peak(since_ms) else { continue };
+            if longest.is_some() && peak.bytes > bytes {
+                disk.peak_backlog_bytes = Some(peak.bytes);
             }
-            backlog.forget_small();
+            show(&peak.shares, &backlog.parts, &disk.name, rows, processes);
+            backlog.forget(self.at_ms);
         }
     }
 }
 
-/// Shares of a backlog by process.
-type Held = BTreeMap<u32, f64>;
-
 impl Backlog {
-    /// The largest backlog since a moment, that at the end of the window before included.
-    fn peak(&self, since_ms: u64) -> u64 {
-        let later = self.past.iter().take_while(|(at_ms, _)| *at_ms > since_ms).count();
-        self.past.iter().take(later + 1).map(|(_, bytes)| *bytes).max().unwrap_or(0)
-    }
-
-    /// Whether a process waits for its own data: that of this backlog, or of the one before, if it
-    /// waited for that.
-    fn is_own(&self, pid: u32, before: Option<&Held>) -> bool {
-        let holds = |shares: &Held| shares.get(&pid).is_some_and(|share| *share >= OWN);
-        let is_held = before.is_some_and(holds) || has_authors(self.bytes) && holds(&self.held);
-        is_held && !self.parts.get(&pid).is_some_and(|part| part.is_of_threads)
-    }
-
     /// The part of a process.
     fn part(&mut self, process: &Process) -> &mut Part {
-        let part = self.parts.entry(process.pid).or_default();
+        let pid = process.pid;
         // A number may come back as another process.
-        if part.name != process.name {
-            *part = Part { name: process.name.clone(), ..Part::default() };
-            self.held.remove(&process.pid);
+        if self.parts.get(&pid).is_some_and(|part| part.name != process.name) {
+            self.parts.remove(&pid);
+            self.past.iter_mut().for_each(|end| _ = end.shares.remove(&pid));
         }
-        part
+        let new = || Part { name: process.name.clone(), ..Part::default() };
+        self.parts.entry(pid).or_insert_with(new)
     }
 
     fn add(&mut self, process: &Process) {
@@ -140,45 +142,79 @@ impl Backlog {
         part.is_of_threads |= process.is_victim && process.is_flood;
     }
 
-    /// Parts shrink alike until their sum is no more than the backlog.
+    /// Ends a window: parts shrink alike until their sum is no more than the backlog.
     fn end(&mut self, at_ms: u64, bytes: u64) {
         let sum: f64 = self.parts.values().map(|part| part.bytes).sum();
-        let shrink = (bytes as f64 / sum).min(1.0);
-        self.parts.values_mut().for_each(|part| part.bytes *= shrink);
-        self.bytes = bytes;
-        if has_authors(bytes) {
-            let share = |(pid, part): (&u32, &Part)| (*pid, part.bytes / bytes as f64);
-            self.held = self.parts.iter().map(share).collect();
-        }
-        self.past.push_front((at_ms, bytes));
-        self.past.truncate(PAST);
-    }
-
-    fn show(&self, disk: &str, processes: &mut Vec<Process>) {
-        for (pid, share) in self.held.iter().filter(|(_, share)| **share >= LEAST) {
-            let Some(part) = self.parts.get(pid) else { continue };
-            let percent = Some(rounded(100.0 * share));
-            let same = |p: &&mut Process| p.pid == *pid && p.disk.as_deref() == Some(disk);
-            match processes.iter_mut().find(same) {
-                Some(process) => process.backlog_percent = percent,
-                None => processes.push(Process {
-                    pid: *pid,
-                    name: part.name.clone(),
-                    workload: part.workload.clone(),
-                    disk: Some(disk.to_owned()),
-                    backlog_percent: percent,
-                    ..Process::default()
-                }),
+        let shrink = if sum > bytes as f64 { bytes as f64 / sum } else { 1.0 };
+        let mut shares = BTreeMap::new();
+        for (pid, part) in &mut self.parts {
+            part.bytes *= shrink;
+            let share = part.bytes / bytes as f64;
+            if has_authors(bytes) && share >= LEAST {
+                part.shown_ms = at_ms;
+                shares.insert(*pid, share);
             }
         }
+        self.past.push_front(End { at_ms, bytes, shares });
     }
 
-    /// Forgets small parts, but none of the last backlog that had authors.
-    fn forget_small(&mut self) {
-        let least = LEAST * self.bytes as f64;
-        let held = &self.held;
-        let is_held = |pid: &u32| held.get(pid).is_some_and(|share| *share >= LEAST);
-        self.parts.retain(|pid, part| part.bytes >= least && part.bytes > 0.0 || is_held(pid));
+    /// The largest backlog since a moment, that at the end of the window before included. Of
+    /// several that are as large the last one.
+    fn peak(&self, since_ms: u64) -> Option<&End> {
+        let later = self.past.iter().take_while(|end| end.at_ms > since_ms).count();
+        self.past.iter().take(later + 1).rev().max_by_key(|end| end.bytes)
+    }
+
+    /// Whether a process waits for its own data: its part of the largest backlog explains the wait.
+    /// Beside a backlog a wait may take twice as long as that drains: some of it was written
+    /// meanwhile. A process that waits again and again is no copy that ends.
+    fn is_own(&self, process: &Process, since_ms: u64, rate: Option<u64>) -> bool {
+        let commits = process.waits.iter().filter(|waits| waits.call != "read");
+        let calls = commits.map(|waits| waits.count).sum::<u64>().saturating_add(process.waiting);
+        let Some(peak) = self.peak(since_ms).filter(|_| calls <= 1) else { return false };
+        let share = peak.shares.get(&process.pid).copied().unwrap_or(0.0);
+        let part_s = match rate {
+            Some(rate) if rate > 0 => share * peak.bytes as f64 / rate as f64,
+            _ => 0.0,
+        };
+        let is_of_threads = self.parts.get(&process.pid).is_some_and(|part| part.is_of_threads);
+        share >= OWN && 2e6 * part_s >= process.slowest_us() as f64 && !is_of_threads
+    }
+
+    /// Forgets what is too long ago.
+    fn forget(&mut self, at_ms: u64) {
+        let is_past = |then_ms: u64| then_ms + PAST_MS <= at_ms;
+        let last = self.past.iter().take_while(|end| !is_past(end.at_ms)).count();
+        self.past.truncate(last.max(1));
+        let bytes = self.past.front().map_or(0, |end| end.bytes);
+        let least = (LEAST * bytes as f64).max(1.0);
+        self.parts.retain(|_, part| part.bytes >= least || !is_past(part.shown_ms));
+    }
+}
+
+/// Sets the shares of a disk's processes, and adds those that have no row.
+fn show(
+    shares: &BTreeMap<u32, f64>,
+    parts: &BTreeMap<u32, Part>,
+    disk: &str,
+    rows: &[usize],
+    processes: &mut Vec<Process>,
+) {
+    let mut left = shares.clone();
+    for row in rows {
+        let process = &mut processes[*row];
+        process.backlog_percent = left.remove(&process.pid).map(|share| rounded(100.0 * share));
+    }
+    for (pid, share) in left {
+        let Some(part) = parts.get(&pid) else { continue };
+        processes.push(Process {
+            pid,
+            name: part.name.clone(),
+            workload: part.workload.clone(),
+            disk: Some(disk.to_owned()),
+            backlog_percent: Some(rounded(100.0 * share)),
+            ..Process::default()
+        });
     }
 }
 
@@ -188,9 +224,14 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
+    /// A disk that drains 100 MiB a second.
     fn disk(backlog_mib: u64) -> Disk {
-        let backlog_bytes = Some(backlog_mib * MIB);
-        Disk { name: "sda".into(), backlog_bytes, ..Disk::default() }
+        Disk {
+            name: "sda".into(),
+            backlog_bytes: Some(backlog_mib * MIB),
+            drain_bytes_per_s: Some(100 * MIB),
+            ..Disk::default()
+        }
     }
 
     fn writes(pid: u32, mib: u64) -> Process {
@@ -201,6 +242,12 @@ mod tests {
             dirtied_bytes: Some(mib * MIB),
             ..Process::default()
         }
+    }
+
+    /// A victim that has waited for so long and still waits.
+    fn waits(pid: u32, waited_ms: u64) -> Process {
+        let oldest_us = waited_ms * 1000;
+        Process { is_victim: true, waiting: 1, oldest_us, ..writes(pid, 0) }
     }
 
     fn percents(shares: &mut Shares, backlog_mib: u64, writers: &[(u32, u64)]) -> Vec<(u32, f32)> {
@@ -231,70 +278,103 @@ mod tests {
         assert_eq!(percents(&mut shares, 1000, &[(1, 100)]), [(1, 10.0)]);
     }
 
-    /// Whether a process that waits is still a victim after a window that leaves this backlog.
-    fn is_victim(shares: &mut Shares, backlog_mib: u64, waits: Process) -> bool {
+    /// Whether a process is still a victim after a window that leaves this disk.
+    fn is_victim(shares: &mut Shares, disk: Disk, waits: Process) -> bool {
         let mut processes = vec![Process { is_victim: true, ..waits }];
-        shares.frame(1_000, &mut [disk(backlog_mib)], &mut processes);
+        shares.frame(1_000, &mut [disk], &mut processes);
         processes[0].is_victim
     }
 
     #[test]
     fn a_wait_has_the_largest_backlog_of_its_time_and_that_ones_authors() {
         let mut shares = Shares::default();
-        let mut window = |backlog_mib: u64, waited_ms: Option<u64>| {
+        let mut window = |backlog_mib: u64, waited_ms: Option<u64>, writers: &[(u32, u64)]| {
             let mut disks = [disk(backlog_mib)];
-            let victim = waited_ms.map(|ms| Process {
-                is_victim: true,
-                oldest_us: ms * 1000,
-                ..writes(2, 0)
-            });
-            let mut processes: Vec<Process> = victim.into_iter().collect();
-            if backlog_mib == 400 {
-                processes.push(writes(1, 400));
-            }
+            let writers = writers.iter().map(|(pid, mib)| writes(*pid, *mib));
+            let victim = waited_ms.map(|ms| waits(9, ms));
+            let mut processes: Vec<Process> = writers.chain(victim).collect();
             shares.frame(1_000, &mut disks, &mut processes);
-            let author = processes.iter().find(|process| process.pid == 1);
-            let peak = disks[0].peak_backlog_bytes.map(|bytes| bytes / MIB);
-            (peak, author.and_then(|author| author.backlog_percent))
+            let authors = processes.iter().filter(|one| one.backlog_percent.is_some());
+            let authors: Vec<u32> = authors.map(|author| author.pid).collect();
+            (disks[0].peak_backlog_bytes.map(|bytes| bytes / MIB), authors)
         };
-        assert_eq!(window(400, Some(300)), (None, Some(100.0)));
-        assert_eq!(window(100, Some(1_300)), (Some(400), Some(100.0)));
-        assert_eq!(window(0, Some(2_300)), (Some(400), Some(100.0)));
-        assert_eq!(window(0, Some(1_900)), (Some(100), Some(100.0)), "it began a window later");
-        assert_eq!(window(0, Some(900)), (None, None), "it began when all had drained");
-        window(400, None);
-        assert_eq!(window(0, None), (None, Some(100.0)), "within the window");
-        assert_eq!(window(0, None), (None, None));
-    }
-
-    #[test]
-    fn a_flood_of_before_the_first_window_waits_for_its_own_data() {
-        let mut shares = Shares::default();
-        assert!(shares.is_empty());
-        shares.add_earlier(&writes(1, 0), 900 * MIB);
-        assert!(!is_victim(&mut shares, 500, writes(1, 0)));
-        assert!(is_victim(&mut shares, 400, writes(2, 0)));
+        assert_eq!(window(400, Some(300), &[(1, 400)]), (None, vec![1]));
+        assert_eq!(window(100, Some(1_300), &[]), (Some(400), vec![1]));
+        assert_eq!(window(5, Some(2_300), &[(2, 900)]), (Some(400), vec![1]), "not of the last 5");
+        assert_eq!(window(0, Some(2_900), &[]), (Some(400), vec![1]), "it began a moment later");
+        assert_eq!(window(0, Some(1_900), &[]), (Some(5), vec![1, 2]));
+        assert_eq!(window(0, Some(900), &[]), (None, vec![]), "it began when all had drained");
+        window(400, None, &[(3, 400)]);
+        assert_eq!(window(0, None, &[]), (None, vec![3]), "within the window");
+        assert_eq!(window(0, None, &[]), (None, vec![]));
     }
 
     #[test]
     fn who_waits_for_its_own_data_is_no_victim() {
         let mut shares = Shares::default();
-        percents(&mut shares, 1000, &[(1, 900), (2, 100)]);
-        assert!(!is_victim(&mut shares, 500, writes(1, 0)));
-        assert!(is_victim(&mut shares, 500, writes(2, 0)), "a tenth is its own");
+        percents(&mut shares, 1000, &[(1, 900), (2, 99)]);
+        assert!(!is_victim(&mut shares, disk(900), waits(1, 1_000)));
+        assert!(is_victim(&mut shares, disk(800), waits(2, 2_000)), "a tenth is its own");
         // The wait ends in the window in which the last of it is written.
-        assert!(!is_victim(&mut shares, 0, writes(1, 0)));
-        assert!(is_victim(&mut shares, 0, writes(1, 0)), "the next wait");
-        // A small backlog explains nothing: the disk is slow.
-        assert!(is_victim(&mut shares, 3, writes(1, 3)));
+        assert!(!is_victim(&mut shares, disk(0), waits(1, 4_000)));
+        assert!(is_victim(&mut shares, disk(0), waits(1, 500)), "the next wait");
+    }
+
+    #[test]
+    fn own_data_must_explain_the_wait() {
+        let after = |disk: Disk, waits: Process| {
+            let mut shares = Shares::default();
+            percents(&mut shares, 100, &[(1, 100)]);
+            is_victim(&mut shares, disk, waits)
+        };
+        assert!(!after(disk(100), waits(1, 2_000)));
+        assert!(after(disk(100), waits(1, 2_001)), "twice its second");
+        let stuck = Disk { drain_bytes_per_s: Some(0), ..disk(100) };
+        assert!(after(stuck, waits(1, 2_000)));
+        let unknown = Disk { drain_bytes_per_s: None, ..disk(100) };
+        assert!(after(unknown, waits(1, 2_000)));
+        assert!(after(disk(100), Process { waiting: 2, ..waits(1, 2_000) }), "two threads");
+        // A small backlog has no authors.
+        let mut small = Shares::default();
+        assert!(is_victim(&mut small, disk(3), Process { ..writes(1, 3) }));
+    }
+
+    #[test]
+    fn an_earlier_backlog_is_not_what_a_process_waits_for() {
+        let mut shares = Shares::default();
+        percents(&mut shares, 5, &[(1, 5)]);
+        (0..9).for_each(|_| _ = percents(&mut shares, 0, &[]));
+        // A flood and a wait within one window.
+        let mut processes = vec![waits(1, 800), writes(2, 5_000)];
+        shares.frame(1_000, &mut [disk(5_000)], &mut processes);
+        assert!(processes[0].is_victim);
+    }
+
+    #[test]
+    fn a_flood_of_before_the_first_window_waits_for_its_own_data() {
+        let mut shares = Shares::default();
+        shares.add_earlier(&writes(1, 0), 900 * MIB);
+        assert!(!is_victim(&mut shares, disk(500), waits(1, 100)));
+        assert!(is_victim(&mut shares, disk(400), waits(2, 100)));
     }
 
     #[test]
     fn a_process_whose_other_threads_flood_is_a_victim() {
         let mut shares = Shares::default();
-        let floods = Process { is_flood: true, ..writes(1, 900) };
-        assert!(is_victim(&mut shares, 900, floods));
-        assert!(is_victim(&mut shares, 800, writes(1, 0)), "after the flood too");
+        let floods = Process { is_flood: true, dirtied_bytes: Some(900 * MIB), ..waits(1, 500) };
+        assert!(is_victim(&mut shares, disk(900), floods));
+        assert!(is_victim(&mut shares, disk(800), waits(1, 1_500)), "after the flood too");
+    }
+
+    #[test]
+    fn what_is_long_ago_is_forgotten() {
+        let mut shares = Shares::default();
+        percents(&mut shares, 400, &[(1, 400)]);
+        for _ in 0..PAST_MS / 1_000 {
+            percents(&mut shares, 0, &[]);
+        }
+        let backlog = &shares.backlogs["sda"];
+        assert_eq!((backlog.past.len() as u64, backlog.parts.len()), (PAST_MS / 1_000, 0));
     }
 
     #[test]
