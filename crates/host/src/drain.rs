@@ -6,8 +6,8 @@
 //! tree), the kernel's own running mean, which is as old as the device's last busy time. Else
 //! unknown.
 
-use floodwall_model::Reading;
 use floodwall_model::status::{Drain, DrainSource, Machine};
+use floodwall_model::{Rate, Reading};
 
 use crate::bdi::BdiStats;
 
@@ -24,6 +24,10 @@ const WRITING_BYTES: u64 = 1 << 20;
 /// A shorter window tells no rate, in seconds: requests end in bursts. The kernel's own estimate
 /// takes as long (mm/page-writeback.c `BANDWIDTH_INTERVAL`).
 const SHORTEST_S: f64 = 0.2;
+
+/// The kernel's estimate below this is of small writes, in bytes a second: it falls while small
+/// commits alone run, down to kB/s. Slower devices than this are seen when they are backlogged.
+const LEAST_ESTIMATE: u64 = 4_000_000;
 
 /// Why rates are unknown for a captured tree whose counters stand still.
 pub(crate) const ONE_MOMENT: &str = "the captured tree holds one moment: its counters don't move";
@@ -96,9 +100,14 @@ fn drain_rate(
         }
     }
     match &after.bandwidth_bytes_per_s {
-        Reading::Value(rate) => (Reading::Value(*rate as f64), DrainSource::KernelEstimate),
+        Reading::Value(rate) if *rate >= LEAST_ESTIMATE => {
+            (Reading::Value(*rate as f64), DrainSource::KernelEstimate)
+        }
         other => {
-            let why = other.reason().unwrap_or_default();
+            let small = other.value().map(|rate| {
+                format!("the kernel's estimate of {} is of small writes", Rate(*rate as f64))
+            });
+            let why = small.as_deref().or(other.reason()).unwrap_or_default();
             let seen = match window_s {
                 Some(_) if was && is => "the window was too short",
                 Some(_) => "it was not backlogged during the window",
@@ -154,17 +163,20 @@ mod tests {
 
     #[test]
     fn only_a_backlogged_device_shows_its_drain_rate() {
-        let busy = |written| stats(100 << 20, 1 << 20, Reading::Value(written), Reading::Value(7));
+        let busy =
+            |written| stats(100 << 20, 1 << 20, Reading::Value(written), Reading::Value(7_000_000));
         let seen = drain_rate(&busy(0), &busy(50), Some(3.0), Some(2.0));
         assert_eq!(seen, (Reading::Value(25.0), DrainSource::Seen));
         // Dirty, but nothing under writeback: it waits to come of age.
-        let waiting = |written| stats(100 << 20, 4096, Reading::Value(written), Reading::Value(7));
+        let waiting =
+            |written| stats(100 << 20, 4096, Reading::Value(written), Reading::Value(7_000_000));
         assert_eq!(
             drain_rate(&waiting(0), &busy(50), None, Some(2.0)),
-            (Reading::Value(7.0), DrainSource::KernelEstimate)
+            (Reading::Value(7e6), DrainSource::KernelEstimate)
         );
         // Less than one chunk of the flusher.
-        let little = |written| stats(1 << 20, 4096, Reading::Value(written), Reading::Value(7));
+        let little =
+            |written| stats(1 << 20, 4096, Reading::Value(written), Reading::Value(7_000_000));
         assert_eq!(
             drain_rate(&little(0), &little(9), None, Some(1.0)).1,
             DrainSource::KernelEstimate
@@ -172,11 +184,21 @@ mod tests {
     }
 
     #[test]
+    fn an_estimate_of_small_commits_tells_no_rate() {
+        let idle = |bandwidth| stats(0, 0, Reading::Value(0), Reading::Value(bandwidth));
+        let told = |bandwidth| drain_rate(&idle(bandwidth), &idle(bandwidth), None, Some(1.0));
+        assert_eq!(told(4_000_000), (Reading::Value(4e6), DrainSource::KernelEstimate));
+        let (rate, from) = told(3_999_999);
+        assert_eq!(from, DrainSource::Unknown);
+        assert!(rate.why().unwrap().ends_with("estimate of 4.00 MB/s is of small writes"));
+    }
+
+    #[test]
     fn a_short_window_tells_no_rate() {
         let busy = |bandwidth| stats(100 << 20, 1 << 20, Reading::Value(0), bandwidth);
-        let known = busy(Reading::Value(7));
+        let known = busy(Reading::Value(7_000_000));
         let told = |stats: &BdiStats, window_s| drain_rate(stats, stats, None, Some(window_s));
-        assert_eq!(told(&known, 0.19), (Reading::Value(7.0), DrainSource::KernelEstimate));
+        assert_eq!(told(&known, 0.19), (Reading::Value(7e6), DrainSource::KernelEstimate));
         assert_eq!(told(&known, 0.2), (Reading::Value(0.0), DrainSource::Seen));
         let unknown = told(&busy(absent()), 0.19).0;
         assert!(unknown.why().unwrap().contains("the window was too short"), "{unknown:?}");
@@ -198,10 +220,10 @@ mod tests {
     #[test]
     fn where_no_time_passes_the_kernels_estimate_counts() {
         let busy = |bandwidth| stats(100 << 20, 2 << 20, Reading::Value(9), bandwidth);
-        let known = busy(Reading::Value(7));
+        let known = busy(Reading::Value(7_000_000));
         assert_eq!(
             drain_rate(&known, &known, Some(0.0), None),
-            (Reading::Value(7.0), DrainSource::KernelEstimate)
+            (Reading::Value(7e6), DrainSource::KernelEstimate)
         );
         let (rate, from) = drain_rate(&busy(absent()), &busy(absent()), Some(0.0), None);
         assert_eq!(from, DrainSource::Unknown);
@@ -223,7 +245,7 @@ mod tests {
 
     #[test]
     fn a_rate_is_never_zero_for_want_of_a_reading() {
-        let busy = stats(100 << 20, 1 << 20, Reading::Value(9), Reading::Value(7));
+        let busy = stats(100 << 20, 1 << 20, Reading::Value(9), Reading::Value(7_000_000));
         let no_writeback = BdiStats { writeback_bytes: absent(), ..busy.clone() };
         let no_dirty =
             BdiStats { dirty_bytes: Reading::Unreadable("needs root".into()), ..busy.clone() };

@@ -1,13 +1,15 @@
-//! Drain rates of earlier looks, for windows in which a device is not backlogged.
+//! Drain rates over many looks.
 //!
 //! ```text
-//! seen ─▶ kept: a mean that follows in 10 s ─▶ seen earlier ─┐
-//! the kernel's estimate ─▶ its largest ──────────────────────┴▶ where nothing is seen now
+//! seen in windows ─▶ their mean ─┬▶ in place of a window's own rate
+//!                                └▶ where nothing is seen now: seen earlier
+//! the kernel's estimate, its largest ─▶ where nothing was ever seen
 //! ```
 //!
-//! The kernel's estimate falls while small commits alone run: the flusher's time counts, and there
-//! is little to write (mm/page-writeback.c `wb_update_write_bandwidth`). That tells nothing of how
-//! fast the device drains.
+//! The kernel counts pages as written in bursts: a window of a second may show a fifth of the rate,
+//! and the next one twice as much. The kernel's estimate falls while small commits alone run: the
+//! flusher's time counts, and there is little to write (mm/page-writeback.c
+//! `wb_update_write_bandwidth`). That tells nothing of how fast the device drains.
 
 use std::collections::BTreeMap;
 
@@ -16,48 +18,63 @@ use floodwall_model::{DeviceId, Reading};
 
 use crate::drain::at_rate;
 
-/// Time constant of the mean of rates, in seconds with a backlog: in a single window a disk may have
-/// sought more than it wrote.
+/// Time constant of the mean, in seconds with a backlog.
 const MEAN_S: f64 = 10.0;
 
 /// Rates by device.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Drains(BTreeMap<DeviceId, Known>);
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Known {
-    bytes_per_s: f64,
-    from: DrainSource,
+    /// What it wrote while it was backlogged, and how long that was. Both fade alike.
+    written_bytes: f64,
+    seconds: f64,
+    /// The kernel's largest estimate, in bytes a second.
+    estimate: Option<f64>,
+}
+
+impl Known {
+    fn seen(&mut self, bytes_per_s: f64, window_s: f64) {
+        let fading = (-window_s / MEAN_S).exp();
+        self.written_bytes = self.written_bytes * fading + bytes_per_s * window_s;
+        self.seconds = self.seconds * fading + window_s;
+    }
+
+    /// The mean of what was seen, in bytes a second.
+    fn mean(self) -> Option<f64> {
+        let mean = self.written_bytes / self.seconds;
+        (mean > 0.0).then_some(mean)
+    }
 }
 
 impl Drains {
-    /// Keeps the rates of a look, and fills in those that it has not seen.
+    /// Keeps the rates of a look. Puts means in the place of those that it has seen, and of those
+    /// that it has not.
     pub(super) fn look(&mut self, status: &mut Status) {
         let Status { devices, machine, window_s, .. } = status;
         self.0.retain(|id, _| devices.iter().any(|device| device.id == *id));
         for device in devices {
-            let now = device.drain.rate_bytes_per_s.value().copied().filter(|rate| *rate > 0.0);
-            let known = self.0.get(&device.id).copied();
-            let (from, seen) = (device.drain.from, DrainSource::Seen);
-            match (now, known) {
-                (Some(now), Some(Known { bytes_per_s, from: was })) if from == seen => {
-                    let part = if was == seen { (*window_s / MEAN_S).min(1.0) } else { 1.0 };
-                    let bytes_per_s = bytes_per_s + part * (now - bytes_per_s);
-                    self.0.insert(device.id, Known { bytes_per_s, from });
+            let known = self.0.entry(device.id).or_default();
+            let now = device.drain.rate_bytes_per_s.value().copied();
+            let is_seen = device.drain.from == DrainSource::Seen;
+            let (rate, from) = match now {
+                Some(now) if is_seen => {
+                    known.seen(now, *window_s);
+                    // Backlogged, and nothing was written: it is stuck.
+                    (known.mean().filter(|_| now > 0.0), DrainSource::Seen)
                 }
-                // Backlogged, and nothing was written: it is stuck.
-                (None, _) if from == seen => {}
-                (now, Some(known)) if known.from == seen || now < Some(known.bytes_per_s) => {
-                    let rate = Reading::Value(known.bytes_per_s);
-                    let from =
-                        if known.from == seen { DrainSource::SeenEarlier } else { known.from };
-                    let (dirty, writeback) = (&device.dirty_bytes, &device.writeback_bytes);
-                    device.drain = at_rate(rate, from, dirty, writeback, machine);
+                now => {
+                    known.estimate = known.estimate.into_iter().chain(now).reduce(f64::max);
+                    match known.mean() {
+                        Some(mean) => (Some(mean), DrainSource::SeenEarlier),
+                        None => (known.estimate, DrainSource::KernelEstimate),
+                    }
                 }
-                (Some(bytes_per_s), _) => {
-                    self.0.insert(device.id, Known { bytes_per_s, from });
-                }
-                (None, _) => {}
+            };
+            if let Some(rate) = rate {
+                let (dirty, writeback) = (&device.dirty_bytes, &device.writeback_bytes);
+                device.drain = at_rate(Reading::Value(rate), from, dirty, writeback, machine);
             }
         }
     }
@@ -106,15 +123,27 @@ mod tests {
             (Some(900.0), KernelEstimate),
             (Some(1.0), KernelEstimate),
             (None, Unknown),
-            (Some(200.0), Seen),
-            (None, Unknown),
         ];
         let at = |rate: f64, from| (Some(rate), from, Some(300.0 / rate));
         let kept = at(100.0, SeenEarlier);
         let told = told(&looks);
         assert_eq!(told[..2], [at(5.0, KernelEstimate), at(100.0, Seen)]);
-        assert_eq!(told[2..5], [kept; 3]);
-        assert_eq!(told[5..], [at(200.0, Seen), at(110.0, SeenEarlier)], "a tenth of ten seconds");
+        assert_eq!(told[2..], [kept; 3]);
+    }
+
+    #[test]
+    fn a_rate_is_the_mean_of_windows_and_follows_in_ten_seconds() {
+        // As the kernel counted a disk that wrote 120 MB/s.
+        let looks = [132.0, 24.9, 226.0, 117.0].map(|rate| (Some(rate), DrainSource::Seen));
+        let rates: Vec<f64> = told(&looks).iter().filter_map(|(rate, ..)| *rate).collect();
+        assert_eq!(rates[0], 132.0);
+        assert!((125.0..135.0).contains(&rates[2]), "{rates:?}");
+        assert!((122.0..130.0).contains(&rates[3]), "{rates:?}");
+        let mut looks = vec![(Some(100.0), DrainSource::Seen); 30];
+        looks.extend([(Some(200.0), DrainSource::Seen); 10]);
+        let last = told(&looks).last().and_then(|(rate, ..)| *rate).unwrap();
+        // 1 − 1/e of the way, of a past that is as long.
+        assert!((163.0..170.0).contains(&last), "{last}");
     }
 
     #[test]
