@@ -27,7 +27,7 @@ const WAITING_SHARE: f64 = 0.1;
 const PACED_SHARE: f64 = 0.75;
 /// Drain rate of a device that has none yet, in bytes a second: the kernel's own first guess
 /// (mm/backing-dev.c `INIT_BW`).
-pub(super) const FIRST_GUESS: f64 = 100e6;
+pub const FIRST_GUESS: f64 = 100e6;
 /// The advice for a flood that shares a group, or has none.
 const OWN_UNIT: &str =
     "start the flood in a unit of its own (systemd-run --unit=flood COMMAND) and limit that";

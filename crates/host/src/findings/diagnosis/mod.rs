@@ -89,7 +89,7 @@ pub fn diagnose(look: Look<'_>, about: &About) -> Diagnosis {
         });
     }
     let verdict = verdict(look, &disks);
-    let outlook = outlook(look.status, about);
+    let outlook = outlook(look, about);
     let actions = actions::actions(look, &users, verdict, &disks, outlook.as_ref());
     Diagnosis {
         verdict,
@@ -142,15 +142,21 @@ fn whole(look: Look<'_>) -> Whole {
     }
 }
 
-/// What a flood could do to the disk that was asked for, else to the one that would take longest.
-fn outlook(status: &Status, about: &About) -> Option<Outlook> {
+/// What a flood could do to the disk that was asked for, or that these processes used, else to the
+/// one that would take longest.
+fn outlook(look: Look<'_>, about: &About) -> Option<Outlook> {
+    let status = look.status;
     let hard = hard_limit(status).filter(|hard| *hard > 0)?;
     let is_asked = |device: &&Device| match about {
         About::Disks { ids, .. } => ids.iter().any(|id| {
             let wanted = bottoms(status, *id);
             bottoms(status, device.id).iter().any(|bottom| wanted.contains(bottom))
         }),
-        About::Machine | About::Processes { .. } => true,
+        About::Processes { pids, .. } => look.users.iter().any(|user| {
+            let used = || disks::device(status, user.disk);
+            pids.contains(&user.pid) && used().is_some_and(|used| used.id == device.id)
+        }),
+        About::Machine => true,
     };
     let of = |device: &Device| {
         let limit = own_limit(device, hard);

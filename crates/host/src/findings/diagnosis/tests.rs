@@ -225,6 +225,27 @@ fn nothing_is_wrong_and_the_outlook_is_told() {
 }
 
 #[test]
+fn the_outlook_of_a_process_is_that_of_its_disks() {
+    let mut scene = Scene::new(vec![waits(7, "sqlite3", SDA, 0.002)]);
+    scene.users[0].oldest_s = 0.0;
+    let leaf = scene.machine.leaf("sda");
+    let stacked = scene.machine.stacked("loop8", vec![leaf]);
+    scene.users[0].disk = stacked.id;
+    scene.machine.status.devices.push(stacked);
+    // A flood of another disk would take longer.
+    let mut slow = disk("sdb");
+    slow.drain.rate_bytes_per_s = Reading::Value(20e6);
+    scene.machine.status.devices.push(slow);
+    let outlook = |pid| {
+        let about = About::Processes { named: "sqlite3".into(), pids: vec![pid] };
+        scene.about(&about).outlook.map(|outlook| outlook.name)
+    };
+    assert_eq!(outlook(7).as_deref(), Some("loop8"));
+    assert_eq!(outlook(8), None);
+    assert_eq!(scene.diagnosis().outlook.unwrap().name, "sdb");
+}
+
+#[test]
 fn the_disk_of_the_victim_is_blamed_and_no_other() {
     let mut scene = flooded();
     scene.machine.status.devices.push(disk("sdb"));
