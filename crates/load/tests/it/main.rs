@@ -6,6 +6,7 @@ mod checks;
 mod child;
 mod commands;
 mod dirs;
+mod fileio;
 mod floods;
 mod full_disk;
 mod support;
@@ -24,6 +25,7 @@ fn main() {
         child::tests(),
         commands::tests(),
         dirs::tests(),
+        fileio::tests(),
         floods::tests(),
         full_disk::tests(),
         victims::tests(),
