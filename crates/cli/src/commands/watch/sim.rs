@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use floodwall_device::DeviceSpec;
+use floodwall_host::findings::FIRST_GUESS;
 use floodwall_model::Plant;
 use floodwall_model::diagnosis::Verdict;
 use floodwall_model::frame::{Disk, Frame, Machine, Process};
@@ -16,6 +17,8 @@ use crate::exit::UsageError;
 
 /// A commit that takes longer beside a flood is a stall (as in host's diagnosis).
 const LONG: Duration = Duration::from_millis(50);
+/// The same without a flood: ten threads that commit wait for each other on a disk that seeks.
+const LONG_ALONE: Duration = Duration::from_millis(100);
 /// A process that dirties this share of the drain rate is a flood.
 const FLOODS: f64 = 0.25;
 /// A machine that was stopped (Ctrl-Z) goes on where it was.
@@ -58,14 +61,17 @@ impl Simulated {
         let mut processes = Vec::new();
         for device in &seen.devices {
             let mut disk = self.disk(seen, device, window);
-            let drain = disk.drain_bytes_per_s.unwrap_or(0) as f64;
+            let drain = self.drain.unwrap_or(FIRST_GUESS);
             let rows = (1..).zip(&device.actors).map(|(pid, actor)| {
                 process(pid, &disk.name, actor, FLOODS * drain * window.as_secs_f64())
             });
-            let rows: Vec<Process> = rows.collect();
-            if rows.iter().any(|process| process.is_flood) {
+            let mut rows: Vec<Process> = rows.collect();
+            let is_flooded = rows.iter().any(|process| process.is_flood);
+            if is_flooded {
                 disk.verdict = Verdict::Flooding;
             }
+            let long = if is_flooded || disk.is_backlogged() { LONG } else { LONG_ALONE };
+            rows.iter_mut().for_each(|process| process.is_victim = waits(process, long));
             disks.push(disk);
             processes.extend(rows);
         }
@@ -120,7 +126,7 @@ impl Simulated {
 /// What an actor did; it floods if it dirtied more than `much` bytes.
 fn process(pid: u32, disk: &str, actor: &Actor, much: f64) -> Process {
     let is_flood = actor.dirtied_bytes as f64 > much.max(1e6);
-    let mut process = Process {
+    Process {
         pid,
         name: actor.who.clone(),
         disk: Some(disk.to_owned()),
@@ -134,10 +140,13 @@ fn process(pid: u32, disk: &str, actor: &Actor, much: f64) -> Process {
             .map(|(call, counts)| waited(call, counts))
             .collect(),
         ..Process::default()
-    };
+    }
+}
+
+/// Whether a process that does not flood waits so long.
+fn waits(process: &Process, long: Duration) -> bool {
     let typical = process.waits.iter().map(|waits| waits.p50_us).max().unwrap_or(0);
-    process.is_victim = !is_flood && typical.max(process.oldest_us) >= LONG.as_micros() as u64;
-    process
+    !process.is_flood && typical.max(process.oldest_us) >= long.as_micros() as u64
 }
 
 impl Source for Simulated {
@@ -151,6 +160,29 @@ impl Source for Simulated {
         match self.plant.observe() {
             Ok(seen) => Next::Frame(Box::new(self.frame(&seen))),
             Err(error) => Next::Lost(error.into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_copy_floods_and_the_database_before_it_does_not() {
+        let mut simulated = Simulated::new("hdd-7200", Duration::from_secs(1)).unwrap();
+        let mut next = || {
+            simulated.plant.advance(Duration::from_secs(1));
+            let seen = simulated.plant.observe().unwrap();
+            let Frame { disks, processes, .. } = simulated.frame(&seen);
+            let floods = processes.into_iter().filter(|process| process.is_flood);
+            (disks[0].verdict, floods.map(|process| process.name).collect::<Vec<_>>())
+        };
+        for _ in 0..10 {
+            assert_eq!(next(), (Verdict::Quiet, Vec::new()));
+        }
+        for _ in 0..10 {
+            assert_eq!(next(), (Verdict::Stalling, vec!["copy".to_owned()]));
         }
     }
 }
