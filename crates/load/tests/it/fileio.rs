@@ -1,6 +1,7 @@
 //! Requests over files of the caller's: what is made, what is refused, and how a run ends.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
@@ -35,8 +36,9 @@ fn make(dir: &Dir, size: Size) -> Result<(u64, Vec<Found>), FileIoError> {
 fn files_are_made_made_longer_or_left() {
     let temporary = tempfile::tempdir().unwrap();
     let dir = Dir::open(temporary.path()).unwrap();
-    fs::write(temporary.path().join("test_file.1"), vec![1; 4096]).unwrap();
-    fs::write(temporary.path().join("test_file.2"), vec![1; 20_000]).unwrap();
+    for (name, len) in [("test_file.1", 4096), ("test_file.2", 20_000)] {
+        File::create(temporary.path().join(name)).unwrap().write_all(&vec![1; len]).unwrap();
+    }
     let (written, found) = make(&dir, SIZE).unwrap();
     assert_eq!((written, found), (5 * 4096, vec![Found::Nothing, Found::Part, Found::Whole]));
     let len = |n: u32| fs::metadata(temporary.path().join(format!("test_file.{n}"))).unwrap().len();
@@ -145,7 +147,7 @@ fn events_of_a_rate_wait_for_their_time() {
 
 fn a_file_that_is_cut_ends_the_run() {
     let (files, run) = start(Plan { mode: Mode::Read, ..plan() });
-    fs::write(files.path().join("test_file.0"), "").unwrap();
+    File::create(files.path().join("test_file.0")).unwrap();
     let begin = Instant::now();
     assert!(run.wait_until(Some(begin + Duration::from_secs(10))).is_some());
     let failure = run.finish().map(drop).unwrap_err();
