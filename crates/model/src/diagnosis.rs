@@ -150,6 +150,9 @@ pub struct Flood {
     pub process: Process,
     /// Page cache that it dirtied, a second.
     pub dirtied_bytes_per_s: f64,
+    /// Page cache that it has dirtied since its start, if it waits for that now; else absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub earlier_bytes: Option<u64>,
 }
 
 /// What a flood could do to a disk.

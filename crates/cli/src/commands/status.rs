@@ -211,7 +211,7 @@ fn show(
             let is_root = screen.is_root;
             let seen =
                 Seen::new(root, &mut status, &snapshot, unseen, asked, is_root, &mut workloads);
-            diagnose(seen.as_look(&status), &About::Machine)
+            diagnose(seen.with_earlier(root).as_look(&status), &About::Machine)
         });
         match (args.json, args.watch) {
             (true, None) => writeln!(out, "{}", printable::json(&json(&status)?))?,

@@ -146,6 +146,7 @@ fn advice(machine: &Machine) -> String {
         median_s: None,
         oldest_s: 0.0,
         dirtied_bytes: 400_000_000,
+        earlier_bytes: 0,
         group: Reading::Value("/system.slice/backup.service".to_owned()),
         workload: Workload::default(),
     };

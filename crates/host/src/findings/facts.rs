@@ -105,6 +105,9 @@ pub struct DiskUser {
     pub oldest_s: f64,
     /// Page cache that it dirtied, in bytes.
     pub dirtied_bytes: u64,
+    /// The same since its start, if it has flooded all its life and waits in its first call now;
+    /// else 0.
+    pub earlier_bytes: u64,
     /// Its control group of version 2.
     pub group: Reading<String>,
     /// Its unit, container and pod. Both fields come from [`crate::workload::Workloads::of`].

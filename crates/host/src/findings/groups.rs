@@ -209,6 +209,7 @@ mod tests {
             median_s: (waited_s > 0.0).then_some(waited_s),
             oldest_s: 0.0,
             dirtied_bytes,
+            earlier_bytes: 0,
             group,
             workload: Workload::default(),
         }

@@ -46,21 +46,20 @@ fn stalling(disk: &Disk) -> String {
     let backlog = backlog(disk);
     match disk.floods.first() {
         Some(flood) => format!(
-            "{waits}, {} {} {}{} {}{}.{also}",
+            "{waits}, {} {}{} {}{}.{also}",
             if disk.is_outrun() { "because" } else { "while" },
             if flood.process.pid == first.process.pid {
-                "other threads of it dirty".to_owned()
+                format!("other threads of it dirty {}", Rate(flood.dirtied_bytes_per_s))
             } else {
-                format!("{} dirties", who(&flood.process))
+                wrote(flood)
             },
-            Rate(flood.dirtied_bytes_per_s),
             more_floods(&disk.floods, " and"),
             drains(&disk.name, &disk.drain),
             backlog.map_or_else(String::new, |backlog| format!(": {backlog}")),
         ),
         None if disk.is_backlogged => format!(
-            "{waits}, because of what was written earlier: {}, and {}. Nothing floods it \
-             now.{also}",
+            "{waits}, because of what was written earlier: {}, and {}. Who wrote it was not \
+             seen.{also}",
             backlog.unwrap_or_default(),
             drains(&disk.name, &disk.drain),
         ),
@@ -76,21 +75,27 @@ fn stalling(disk: &Disk) -> String {
 }
 
 fn flooding(disk: &Disk) -> String {
-    let Some(flood) = disk.floods.first() else { return String::new() };
     let backlog = backlog(disk);
     let then = match disk.drain.now_s.value().filter(|_| disk.is_backlogged) {
         Some(seconds) => format!(" A commit there may have to wait up to {}.", time(*seconds)),
         None => String::new(),
     };
-    format!(
-        "{} dirties {} on {}{} {}{}. Nothing waits long for it now.{then}",
-        who(&flood.process),
-        Rate(flood.dirtied_bytes_per_s),
-        place(disk),
-        more_floods(&disk.floods, ", and"),
-        drains(&disk.name, &disk.drain),
-        backlog.map_or_else(String::new, |backlog| format!(": {backlog}")),
-    )
+    let drains = drains(&disk.name, &disk.drain);
+    match disk.floods.first() {
+        Some(flood) => format!(
+            "{} on {}{} {drains}{}. Nothing waits long for it now.{then}",
+            wrote(flood),
+            place(disk),
+            more_floods(&disk.floods, ", and"),
+            backlog.map_or_else(String::new, |backlog| format!(": {backlog}")),
+        ),
+        None => format!(
+            "Nothing waits long for {} now, and nothing floods it, but {}: {drains}. Who wrote it \
+             was not seen.{then}",
+            place(disk),
+            backlog.unwrap_or_default(),
+        ),
+    }
 }
 
 fn quiet(diagnosis: &Diagnosis) -> String {
@@ -145,17 +150,26 @@ fn unknown(diagnosis: &Diagnosis) -> String {
     }
     let written = &diagnosis.machine.written;
     told.extend(written.iter().map(|one| format!("{} writes {}", one.name, Rate(one.bytes_per_s))));
-    let floods = diagnosis.disks.iter().filter_map(|disk| {
-        let flood = disk.floods.first()?;
-        let rate = Rate(flood.dirtied_bytes_per_s);
-        Some(format!("{} dirties {rate} on {}", who(&flood.process), place(disk)))
-    });
+    let floods = diagnosis
+        .disks
+        .iter()
+        .filter_map(|disk| Some(format!("{} on {}", wrote(disk.floods.first()?), place(disk))));
     told.extend(floods);
     format!(
         "It can't be told who waits for a disk: {}. /proc tells: {}.",
         diagnosis.unseen.join("; "),
         told.join("; ")
     )
+}
+
+/// `cp (pid 4711) dirties 193 MB/s`; of one that waits for its own data `dd (pid 4711) wrote 1.07
+/// GB`.
+fn wrote(flood: &Flood) -> String {
+    let who = who(&flood.process);
+    match flood.earlier_bytes {
+        Some(bytes) => format!("{who} wrote {}", Bytes(bytes).decimal()),
+        None => format!("{who} dirties {}", Rate(flood.dirtied_bytes_per_s)),
+    }
 }
 
 /// What a change did to the first victim's wait and to the disk's drain rate.
@@ -187,13 +201,11 @@ pub(super) fn gained(before: &Disk, wait_s: Option<f64>, after: Option<&Drain>) 
 fn other(disk: &Disk) -> String {
     match (disk.victims.first(), disk.floods.first()) {
         (Some(victim), _) => format!("{} on {}", waits(victim), place(disk)),
-        (None, Some(flood)) => format!(
-            "{} dirties {} on {}",
-            who(&flood.process),
-            Rate(flood.dirtied_bytes_per_s),
-            place(disk)
-        ),
-        (None, None) => disk.name.clone(),
+        (None, Some(flood)) => format!("{} on {}", wrote(flood), place(disk)),
+        (None, None) => match backlog(disk) {
+            Some(backlog) => format!("{backlog} for {}", place(disk)),
+            None => disk.name.clone(),
+        },
     }
 }
 

@@ -38,7 +38,11 @@ fn unmeasured() -> Drain {
 }
 
 fn flood() -> Flood {
-    Flood { process: process(4810, "cp", "backup.service"), dirtied_bytes_per_s: 193e6 }
+    Flood {
+        process: process(4810, "cp", "backup.service"),
+        dirtied_bytes_per_s: 193e6,
+        earlier_bytes: None,
+    }
 }
 
 fn victim(median_s: Option<f64>, oldest_s: f64) -> Victim {
@@ -137,7 +141,8 @@ fn a_document_for_programs() {
 fn several_victims_floods_and_disks() {
     let mut first = disk();
     first.victims = vec![victim(Some(0.2), 1.4), victim(None, 0.9), victim(None, 0.2)];
-    let other = Flood { process: process(1, "rsync", ""), dirtied_bytes_per_s: 20e6 };
+    let process = process(1, "rsync", "");
+    let other = Flood { process, dirtied_bytes_per_s: 20e6, earlier_bytes: None };
     first.floods = vec![flood(), other.clone()];
     first.mounts = ["/", "/home", "/srv"].map(str::to_owned).to_vec();
     let second = Disk {
@@ -182,7 +187,7 @@ fn what_was_written_earlier() {
     insta::assert_snapshot!(shown(&diagnosis(vec![earlier]), 80), @"
     postgres (pid 4711, postgresql.service) waits 457 ms for its commits on sda
     (/var/lib/postgresql), because of what was written earlier: 3.20 GiB are
-    waiting, 28.4 s worth, and sda drains 121 MB/s. Nothing floods it now.
+    waiting, 28.4 s worth, and sda drains 121 MB/s. Who wrote it was not seen.
     ");
     // Nothing was written in the look: how long it takes is not known.
     let mut stuck = Disk { floods: Vec::new(), ..disk() };
@@ -190,6 +195,25 @@ fn what_was_written_earlier() {
     stuck.drain.now_s = Reading::Absent("nothing was written during the window".into());
     let said = shown(&diagnosis(vec![stuck]), 100).replace('\n', " ");
     assert!(said.contains("earlier: 3.20 GiB are waiting, and sda drains 0 B/s."), "{said}");
+}
+
+#[test]
+fn a_flood_that_waits_for_its_own_data_is_told_by_what_it_wrote() {
+    let mut own = disk();
+    own.floods[0].earlier_bytes = Some(1_073_741_824);
+    let said = shown(&diagnosis(vec![own]), 200).replace('\n', " ");
+    let part = "because cp (pid 4810, backup.service) wrote 1.07 GB and sda drains 121 MB/s";
+    assert!(said.contains(part), "{said}");
+}
+
+#[test]
+fn a_backlog_alone() {
+    let verdict = Verdict::Flooding;
+    let alone = Disk { verdict, victims: Vec::new(), floods: Vec::new(), ..disk() };
+    let told = Diagnosis { verdict, ..diagnosis(vec![alone]) };
+    insta::assert_snapshot!(sentences::paragraph(&told), @"Nothing waits long for sda (/var/lib/postgresql) \
+        now, and nothing floods it, but 3.20 GiB are waiting, 28.4 s worth: sda drains 121 MB/s. \
+        Who wrote it was not seen. A commit there may have to wait up to 28.4 s.");
 }
 
 #[test]

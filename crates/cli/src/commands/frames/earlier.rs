@@ -4,48 +4,25 @@
 use std::time::Duration;
 
 use floodwall_host::SysRoot;
-use floodwall_host::task::{read_threads_written, start_ticks};
 use floodwall_model::frame::Process;
 
 use super::shares::Shares;
-
-/// An older process may have dirtied its bytes long ago: the kernel writes what is older than half a
-/// minute (`vm.dirty_expire_centisecs`).
-const YOUNG: Duration = Duration::from_secs(60);
-/// A process that dirtied so much all its life is a flood, in bytes a second: a quarter of the
-/// kernel's first guess of a drain rate (mm/backing-dev.c `INIT_BW`).
-const FLOODS: f64 = 25e6;
+use crate::commands::look::flooded_since_start;
 
 /// Adds what the processes of the first window had dirtied before it, at a moment of the boot's
-/// clock.
+/// clock. What a process has committed is written.
 pub(super) fn add_earlier(
     root: &SysRoot,
     processes: &[Process],
     since_boot: Duration,
     shares: &mut Shares,
 ) {
-    for process in processes {
-        if let Some(bytes) = dirtied(root, process, since_boot) {
+    let commits = |process: &&Process| process.waits.iter().any(|waits| waits.call != "read");
+    for process in processes.iter().filter(|process| !commits(process)) {
+        if let Some(bytes) = flooded_since_start(root, process.pid, since_boot) {
             shares.add_earlier(process, bytes - process.dirtied_bytes.unwrap_or(0).min(bytes));
         }
     }
-}
-
-/// The bytes that a process has dirtied since its start. `None` unless it is young and has flooded
-/// all its life. What a process has committed is written.
-fn dirtied(root: &SysRoot, process: &Process, since_boot: Duration) -> Option<u64> {
-    if process.waits.iter().any(|waits| waits.call != "read") {
-        return None;
-    }
-    let stat = root.read(&format!("/proc/{}/stat", process.pid)).into_value()?;
-    let ticks_per_s = rustix::param::clock_ticks_per_second() as f64;
-    let began_s = start_ticks(stat.as_bytes())? as f64 / ticks_per_s;
-    let lived_s = (since_boot.as_secs_f64() - began_s).max(1.0 / ticks_per_s);
-    if lived_s > YOUNG.as_secs_f64() {
-        return None;
-    }
-    let bytes = read_threads_written(root, process.pid, &mut Vec::new())?;
-    (bytes as f64 >= FLOODS * lived_s).then_some(bytes)
 }
 
 #[cfg(test)]

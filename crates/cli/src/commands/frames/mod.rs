@@ -28,7 +28,7 @@ use floodwall_model::frame::{Frame, Machine};
 use floodwall_model::status::Status;
 use floodwall_probe::{Probe, Snapshot};
 
-use crate::commands::look::{Seen, keep_users, unseen};
+use crate::commands::look::{Seen, keep_users, since_boot, unseen};
 pub(super) use disks::judge;
 use earlier::add_earlier;
 use findings::Findings;
@@ -152,11 +152,6 @@ fn machine(name: &str, status: &Status, waited_percent: Option<&f64>) -> Machine
         background_limit_bytes: machine.background_limit_bytes.value().copied(),
         waited_percent: waited_percent.map(|percent| rounded(*percent)),
     }
-}
-
-fn since_boot() -> Duration {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
 fn unix_ms() -> u64 {

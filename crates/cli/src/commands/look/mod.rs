@@ -9,6 +9,7 @@
 
 mod guarded;
 mod own;
+mod since_start;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicBool;
@@ -26,6 +27,7 @@ use floodwall_probe::{Probe, ProcessUse, Snapshot, SourceKind};
 
 pub(super) use guarded::{Guarded, ask_guard, in_background};
 pub(super) use own::{keep_users, own};
+pub(super) use since_start::{flooded_since_start, since_boot};
 
 use crate::commands::probe::disk_users;
 
@@ -97,6 +99,18 @@ impl Seen {
         }
     }
 
+    /// Adds what processes had dirtied before the look that wait in their first commit.
+    pub(super) fn with_earlier(mut self, root: &SysRoot) -> Self {
+        let now = since_boot();
+        for user in &mut self.users {
+            let is_first = user.commits == 1 && user.median_s.is_none() && user.oldest_s > 0.0;
+            if is_first && user.waits_for_commits {
+                user.earlier_bytes = flooded_since_start(root, user.pid, now).unwrap_or(0);
+            }
+        }
+        self
+    }
+
     /// As the diagnosis takes it, beside the status of the same time.
     pub(super) fn as_look<'a>(&'a self, status: &'a Status) -> Look<'a> {
         Look {
@@ -160,7 +174,7 @@ fn window(
     keep_users(&mut snapshot);
     let unseen = unseen(probe);
     let seen = Seen::new(root, &mut status, &snapshot, unseen, guarded, is_root, workloads);
-    Ok((status, seen))
+    Ok((status, seen.with_earlier(root)))
 }
 
 /// The disk that is worst off.
@@ -240,6 +254,7 @@ mod tests {
             median_s: Some(0.3),
             oldest_s: 0.0,
             dirtied_bytes: 100,
+            earlier_bytes: 0,
             group: Reading::Absent(String::new()),
             workload: Workload::default(),
         }

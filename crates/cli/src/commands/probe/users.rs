@@ -68,6 +68,7 @@ fn disk_user(
         median_s,
         oldest_s,
         dirtied_bytes,
+        earlier_bytes: 0,
         group,
         workload,
     })

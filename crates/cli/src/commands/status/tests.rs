@@ -402,8 +402,8 @@ findings
   FW001 critical  the hard limit takes long to drain
                   server:/exports/archive: 12.4 GiB at 41.9 MB/s (seen during the window) take 5 min
                   18 s
-                  dm-2: 12.4 GiB at 98.3 MB/s (the kernel's estimate) take 2 min 16 s
                   dm-1: 12.4 GiB at 126 MB/s (seen during the window) take 1 min 46 s
+                  dm-2: 12.4 GiB at 98.3 MB/s (the kernel's estimate) take 2 min 16 s
                   and 1 more
             try:  floodwall size --rate 138MB/s --toml > limits.toml && floodwall apply limits.toml
   FW012 warning   what is dirty now takes long to drain

@@ -12,6 +12,7 @@
 use std::collections::BTreeSet;
 
 use floodwall_model::diagnosis::{Disk, Flood, Process, Verdict, Victim, Wait};
+use floodwall_model::frame::is_kernel_worker;
 use floodwall_model::status::{Device, Drain, DrainSource, Status};
 use floodwall_model::{DeviceId, Reading};
 
@@ -27,13 +28,26 @@ const BESIDE_FLOOD_S: f64 = 0.05;
 const ALONE_S: f64 = 0.1;
 /// A backlog that takes this long to drain explains a wait, whoever wrote it.
 const LONG_BACKLOG_S: f64 = 1.0;
+/// The same at the kernel's first guess of a rate, where none was seen.
+const LARGE_S: f64 = 3.0;
 
-/// The disks on which a process waits long or floods, the worst first.
+/// The disks on which a process waits long or floods, or that have a long backlog, the worst first.
 pub(super) fn disks(status: &Status, users: &[DiskUser]) -> Vec<Disk> {
-    let used: BTreeSet<DeviceId> = users.iter().map(|user| user.disk).collect();
+    let has_large = |device: &&Device| {
+        let backlog_bytes = sum(&device.dirty_bytes, &device.writeback_bytes);
+        writable(device) && is_large(&backlog_bytes, &device.drain)
+    };
+    let backlogged = status.devices.iter().filter(has_large).map(|device| {
+        let leaf = device.leaves.first().filter(|_| device.leaves.len() == 1);
+        leaf.map_or(device.id, |leaf| leaf.id)
+    });
+    let used: BTreeSet<DeviceId> = users.iter().map(|user| user.disk).chain(backlogged).collect();
     let (mut flooding, waiting): (Vec<_>, Vec<_>) =
-        users.iter().partition(|user| is_flood(status, user));
-    flooding.sort_by_key(|user| (std::cmp::Reverse(user.dirtied_bytes), user.pid));
+        users.iter().partition(|user| is_flood(status, user) || waits_for_own(status, user));
+    flooding.sort_by_key(|user| {
+        let bytes = user.dirtied_bytes.max(user.earlier_bytes);
+        (is_kernel_worker(&user.name), std::cmp::Reverse(bytes), user.pid)
+    });
     let disk = |id| disk(status, &flooding, &waiting, id);
     let mut disks: Vec<Disk> = used.into_iter().filter_map(disk).collect();
     let waits = |disk: &Disk| disk.victims.iter().map(Victim::longest_s).fold(0.0, f64::max);
@@ -71,7 +85,7 @@ fn disk(
         backlog_bytes,
         drain,
         victims: Vec::new(),
-        floods: flooding.iter().map(|user| flood(user, window_s)).collect(),
+        floods: flooding.iter().map(|user| flood(status, user, window_s)).collect(),
     };
     let least_s = if disk.is_outrun() { BESIDE_FLOOD_S } else { ALONE_S };
     let waiting = waiting.iter().filter(|user| user.disk == id);
@@ -80,7 +94,8 @@ fn disk(
     disk.victims.sort_by(|a, b| b.longest_s().total_cmp(&a.longest_s()));
     // A flood of a device on top of it matters here only if a process waits.
     let is_here = flooding.iter().any(|user| user.disk == id);
-    disk.verdict = match (disk.victims.is_empty(), is_here && disk.is_outrun()) {
+    let is_flooded = is_here && disk.is_outrun() || is_large(&disk.backlog_bytes, &disk.drain);
+    disk.verdict = match (disk.victims.is_empty(), is_flooded) {
         (false, _) => Verdict::Stalling,
         (true, true) => Verdict::Flooding,
         (true, false) => return None,
@@ -94,6 +109,15 @@ fn is_backlogged(backlog_bytes: &Reading<u64>, drain: &Drain) -> bool {
     match drain.now_s.value() {
         Some(seconds) => *seconds >= LONG_BACKLOG_S,
         None => backlog_bytes.value().is_some_and(|bytes| *bytes >= FLUSHER_CHUNK_BYTES),
+    }
+}
+
+/// Whether a backlog matters though nothing waits and nothing floods: a commit may have to wait for
+/// it.
+fn is_large(backlog_bytes: &Reading<u64>, drain: &Drain) -> bool {
+    match drain.now_s.value().filter(|_| drain.from.is_seen()) {
+        Some(seconds) => *seconds >= LONG_BACKLOG_S,
+        None => backlog_bytes.value().is_some_and(|bytes| *bytes as f64 >= LARGE_S * FIRST_GUESS),
     }
 }
 
@@ -115,6 +139,14 @@ fn unknown_drain() -> Drain {
 pub(super) fn is_flood(status: &Status, user: &DiskUser) -> bool {
     let rate = device(status, user.disk).and_then(rate).unwrap_or(FIRST_GUESS);
     floods(user, rate, status.window_s)
+}
+
+/// Whether a process waits for its own data: what it dirtied since its start explains the wait. A
+/// copy's last fsync takes as long as its backlog. A wait may take twice as long as that drains: some
+/// of the disk's time goes to others.
+fn waits_for_own(status: &Status, user: &DiskUser) -> bool {
+    let rate = device(status, user.disk).and_then(rate).unwrap_or(FIRST_GUESS);
+    user.earlier_bytes > 0 && 2.0 * user.earlier_bytes as f64 >= user.oldest_s * rate
 }
 
 /// The disks at the bottom of one: those that drain for it, else itself.
@@ -165,8 +197,13 @@ fn victim(user: &DiskUser) -> Victim {
     }
 }
 
-fn flood(user: &DiskUser, window_s: f64) -> Flood {
-    Flood { process: process(user), dirtied_bytes_per_s: user.dirtied_bytes as f64 / window_s }
+fn flood(status: &Status, user: &DiskUser, window_s: f64) -> Flood {
+    let is_own = !is_flood(status, user) && waits_for_own(status, user);
+    Flood {
+        process: process(user),
+        dirtied_bytes_per_s: user.dirtied_bytes as f64 / window_s,
+        earlier_bytes: is_own.then_some(user.earlier_bytes),
+    }
 }
 
 fn process(user: &DiskUser) -> Process {

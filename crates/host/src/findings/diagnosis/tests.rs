@@ -26,6 +26,7 @@ fn waits(pid: u32, name: &str, disk: DeviceId, median_s: f64) -> DiskUser {
         median_s: Some(median_s),
         oldest_s: 0.1,
         dirtied_bytes: 64 << 10,
+        earlier_bytes: 0,
         group: Reading::Value(DATABASE.to_owned()),
         workload: unit("postgresql@15-main.service"),
     }
@@ -44,6 +45,7 @@ fn floods(pid: u32, name: &str, disk: DeviceId, bytes_per_s: u64) -> DiskUser {
         median_s: None,
         oldest_s: 0.0,
         dirtied_bytes: 2 * bytes_per_s,
+        earlier_bytes: 0,
         group: Reading::Value(BACKUP.to_owned()),
         workload: unit("backup.service"),
         ..waits(pid, name, disk, 0.0)
@@ -293,7 +295,47 @@ fn floodwall_is_neither_victim_nor_flood() {
     scene.own = vec![7];
     assert_eq!(scene.diagnosis().verdict, Verdict::Flooding);
     scene.own = vec![7, 9];
+    scene.machine.backlog(0);
     assert_eq!(scene.diagnosis().verdict, Verdict::Quiet);
+}
+
+#[test]
+fn a_long_backlog_is_told_though_nothing_waits_and_nothing_floods() {
+    let mut scene = flooded();
+    scene.users.clear();
+    let diagnosis = scene.diagnosis();
+    let disk = &diagnosis.disks[0];
+    assert_eq!((disk.verdict, disk.name.as_str()), (Verdict::Flooding, "sda"));
+    assert!(disk.is_backlogged && disk.floods.is_empty());
+    scene.machine.backlog(199_000_000);
+    assert_eq!(scene.diagnosis().disks, [], "less than a second");
+    // At a rate that was not seen three seconds of the kernel's first guess count.
+    scene.machine.backlog(299_000_000);
+    scene.machine.status.devices[0].drain.from = DrainSource::KernelEstimate;
+    assert_eq!(scene.diagnosis().disks, []);
+    scene.machine.backlog(300_000_000);
+    assert_eq!(scene.diagnosis().disks.len(), 1);
+}
+
+#[test]
+fn a_flood_that_waits_for_its_own_data_is_no_victim() {
+    let mut scene = flooded();
+    let own = |oldest_s| DiskUser {
+        waited_s: oldest_s,
+        committing_s: oldest_s,
+        commits: 1,
+        oldest_s,
+        earlier_bytes: 1_000_000_000,
+        ..floods(9, "dd", SDA, 0)
+    };
+    // At 200 MB/s its own data takes 5 s.
+    scene.users[1] = own(10.0);
+    let disk = &scene.diagnosis().disks[0];
+    assert_eq!((disk.victims.len(), disk.victims[0].process.pid), (1, 7));
+    assert_eq!(disk.floods[0].earlier_bytes, Some(1_000_000_000));
+    scene.users[1] = own(10.1);
+    let disk = &scene.diagnosis().disks[0];
+    assert_eq!((disk.victims[0].process.pid, disk.floods.len()), (9, 0));
 }
 
 #[test]
@@ -310,6 +352,7 @@ fn without_sight_of_waits_only_the_kernels_pressure_can_tell_that_all_is_well() 
     scene.waited_percent = Reading::Value(0.2);
     assert_eq!(scene.diagnosis().verdict, Verdict::Flooding);
     scene.users.clear();
+    scene.machine.backlog(0);
     assert_eq!(scene.diagnosis().verdict, Verdict::Quiet);
     scene.waited_percent = Reading::Absent("psi=0".into());
     assert_eq!(scene.diagnosis().verdict, Verdict::Unknown);
@@ -450,6 +493,7 @@ fn a_guard_that_runs_is_asked() {
     assert!(changes(&scene.diagnosis()));
     scene.guarded = vec!["sda".to_owned()];
     scene.users.clear();
+    scene.machine.backlog(0);
     assert_eq!(scene.diagnosis().actions, []);
 }
 
