@@ -21,7 +21,7 @@ use ratatui::text::Span;
 use crate::figures::{bytes, micros, millis, share};
 use crate::text::glued;
 use crate::theme::Look;
-use crate::who::{authors, call, floods, on, victims};
+use crate::who::{authors, call, floods, victims};
 use phrases::{Words, dirtied, rate};
 
 /// A sentence, and what may be left out where there is no room for it.
@@ -53,9 +53,9 @@ pub(crate) fn of_machine(frame: &Frame, device: Option<&str>, look: Look) -> Sen
         (disk.verdict, slowest, flooded(disk), disk.drain_ms)
     };
     let mut words = Words::new(look);
-    match shown().max_by_key(badness) {
+    match shown().max_by_key(badness).filter(|disk| !is_quiet(disk)) {
         Some(disk) => words.disk(frame, disk),
-        None => words.quiet(frame, None),
+        None => words.quiet(frame, device),
     }
     let stalled = shown().filter(|disk| disk.verdict == Verdict::Stalling).count();
     words.and_more(stalled.saturating_sub(1), "Another disk stalls.", "more disks stall.");
@@ -139,14 +139,14 @@ impl Words {
                     self.plain(".");
                 }
             }
-            _ if disk.is_backlogged() => {
+            _ if !is_quiet(disk) => {
                 self.plain("Nothing waits long for ");
                 self.strong(&printable(&disk.name));
                 self.plain(" now");
                 self.backlog(disk);
                 self.plain(". Who wrote it was not seen.");
             }
-            _ => self.quiet(frame, Some(disk)),
+            _ => self.quiet(frame, Some(&disk.name)),
         }
     }
 
@@ -197,9 +197,14 @@ impl Words {
         }
     }
 
-    fn quiet(&mut self, frame: &Frame, disk: Option<&Disk>) {
+    /// Of a machine, or of one disk.
+    fn quiet(&mut self, frame: &Frame, disk: Option<&str>) {
         self.strong("Nothing waits long for a disk, and nothing floods one.");
-        let used = disk.into_iter().flat_map(|disk| on(frame, &disk.name));
+        let is_shown = |name: &str| disk.is_none_or(|disk| disk == name);
+        let used = frame
+            .processes
+            .iter()
+            .filter(|process| disk.is_none() || process.disk.as_deref().is_some_and(is_shown));
         let slowest = used.max_by_key(|process| process.slowest_us());
         if let Some(process) = slowest.filter(|process| process.slowest_us() > 0) {
             let wait = micros(process.slowest_us());
@@ -209,12 +214,14 @@ impl Words {
             self.plain(": ");
             self.who(process, self.look.strong());
             let for_call = call(process).map_or_else(String::new, |call| format!(", {call}"));
-            self.plain(&format!("{for_call}."));
+            let on = process.disk.as_deref().filter(|_| disk.is_none());
+            let on = on.map_or_else(String::new, |disk| format!(" on {}", printable(disk)));
+            self.plain(&format!("{for_call}{on}."));
         }
         let could = frame
             .disks
             .iter()
-            .filter(|one| disk.is_none_or(|disk| disk.name == one.name))
+            .filter(|one| is_shown(&one.name))
             .max_by_key(|one| (one.hard_limit_ms, Reverse(&one.name)));
         if let Some((one, ms)) = could.and_then(|one| one.hard_limit_ms.map(|ms| (one, ms))) {
             let name = printable(&one.name);
@@ -233,6 +240,11 @@ impl Words {
             }
         }
     }
+}
+
+/// Whether nothing waits long for a disk, nothing floods it, and it has no long backlog.
+fn is_quiet(disk: &Disk) -> bool {
+    disk.verdict == Verdict::Quiet && !disk.is_backlogged()
 }
 
 /// Whether backlog or floods explain a wait, as in the diagnosis

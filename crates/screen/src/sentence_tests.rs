@@ -196,7 +196,7 @@ fn a_quiet_machine_has_a_quiet_sentence() {
     frame.disks[0].drain_ms = Some(40);
     insta::assert_snapshot!(said(&frame), @"Nothing waits long for a disk, and nothing floods \
         one. The slowest wait of the last 500 ms is 9.00 ms: postgres (812, postgres.service), \
-        fsync. If a flood came, 26.1 s of writes could pile up for sda.");
+        fsync on sda. If a flood came, 26.1 s of writes could pile up for sda.");
     frame.disks[0].drain_from = DrainSource::KernelEstimate;
     frame.machine.hard_limit_bytes = Some(4_600_000_000);
     assert!(said(&frame).ends_with(
@@ -204,8 +204,17 @@ fn a_quiet_machine_has_a_quiet_sentence() {
          seen yet."
     ));
     frame.disks.clear();
+    frame.processes.clear();
     insta::assert_snapshot!(said(&frame), @"Nothing waits long for a disk, and nothing floods \
         one.");
+}
+
+#[test]
+fn a_backlog_by_an_estimate_is_told_in_bytes() {
+    let mut frame = machine(Verdict::Flooding, vec![]);
+    frame.disks[0].drain_from = DrainSource::KernelEstimate;
+    insta::assert_snapshot!(said(&frame), @"Nothing waits long for sda now: 1.50 GB are waiting. \
+        Who wrote it was not seen.");
 }
 
 #[test]

@@ -128,7 +128,8 @@ impl Words {
     pub(super) fn backlog(&mut self, disk: &Disk) {
         let Some(backlog) = disk.backlog_bytes.filter(|bytes| *bytes > 0) else { return };
         self.plain(": ");
-        match disk.drain_ms.filter(|ms| *ms > 0) {
+        // A time by the kernel's estimate may be far from the truth.
+        match disk.drain_ms.filter(|ms| *ms > 0 && disk.drain_from.is_seen()) {
             Some(ms) => {
                 self.strong(&millis(ms));
                 self.plain(" of backlog");

@@ -16,6 +16,7 @@ mod round;
 mod shares;
 #[cfg(test)]
 mod testing;
+mod waiters;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -36,6 +37,7 @@ use guard::GuardWatch;
 pub(super) use processes::waited;
 use round::rounded;
 pub(super) use shares::Shares;
+use waiters::Waiters;
 
 /// This machine's frames.
 pub(super) struct Frames {
@@ -50,6 +52,7 @@ pub(super) struct Frames {
     is_root: bool,
     findings: Findings,
     has_looked: bool,
+    waiters: Waiters,
 }
 
 impl Frames {
@@ -72,6 +75,7 @@ impl Frames {
             machine_name: name.unwrap_or_default(),
             findings: Findings::default(),
             has_looked: false,
+            waiters: Waiters::default(),
             root: root.clone(),
             probe,
             is_root,
@@ -118,6 +122,7 @@ impl Frames {
         let goals = guard.map(|guard| guard.disks.as_slice()).unwrap_or_default();
         let look = seen.as_look(&status);
         let mut processes = processes::processes(snapshot, &diagnosis, look, goals);
+        self.waiters.frame(&mut processes);
         let window_ms = snapshot.window.as_millis() as u64;
         if !std::mem::replace(&mut self.has_looked, true) {
             add_earlier(&self.root, &processes, since_boot(), &mut self.shares);
