@@ -10,10 +10,13 @@ use std::time::Duration;
 
 use floodwall_stats::estimate::median;
 use floodwall_testing::disk::{Loop, Saved};
-use floodwall_testing::process::{Process, done, everything, json, output, text};
+use floodwall_testing::process::{Process, done, everything, output, text};
 use floodwall_testing::{ensure, said};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+
+use crate::lab::Lab;
+use crate::mask::masked;
 
 const FLOODWALL: &str = env!("CARGO_BIN_EXE_floodwall");
 /// Command lines whose layouts are compared.
@@ -93,30 +96,6 @@ pub(crate) fn layouts() -> Result<(), String> {
     writeln!(io::stdout(), "layouts that are equal: {lines} of {lines}").map_err(said("stdout"))
 }
 
-/// Each number with the blanks before it as its width, so that columns are compared too. JSON has
-/// no columns.
-fn masked(text: &str, is_json: bool) -> String {
-    let (mut masked, mut blanks, mut width) = (String::new(), 0, 0);
-    // The last character ends what is pending.
-    for c in text.chars().chain(['\0']) {
-        let goes_on = width > 0 && c == '.';
-        if c.is_ascii_digit() || goes_on {
-            width += 1;
-            continue;
-        }
-        if width > 0 {
-            masked += &if is_json { "#".to_owned() } else { format!("#{}", blanks + width) };
-        } else {
-            masked.extend(std::iter::repeat_n(' ', blanks));
-        }
-        (blanks, width) = (usize::from(c == ' '), 0);
-        if c != ' ' && c != '\0' {
-            masked.push(c);
-        }
-    }
-    masked
-}
-
 pub(crate) fn in_memory() -> Result<(), String> {
     let directory = tempfile::tempdir_in("/dev/shm").map_err(said("a directory"))?;
     let disk = Loop::over(&directory.path().join("image"), 128)?;
@@ -127,31 +106,8 @@ pub(crate) fn in_memory() -> Result<(), String> {
     figures("memory", disk.node())
 }
 
-/// A virtual device of the lab. Dropping it takes it down.
-struct Lab {
-    name: String,
-    node: String,
-}
-
-impl Lab {
-    fn up(preset: &str) -> Result<Self, String> {
-        let name = format!("compat-{}", std::process::id());
-        let mut up = Command::new(FLOODWALL);
-        up.args(["lab", "up", preset, "--raw", "--size", "256MiB", "--json", "--name", &name]);
-        let told = json(&output(&mut up)?)?;
-        let node = told["device"].as_str().unwrap_or_default().to_owned();
-        Ok(Self { name, node })
-    }
-}
-
-impl Drop for Lab {
-    fn drop(&mut self) {
-        let _ = done(Command::new(FLOODWALL).args(["lab", "down", &self.name]));
-    }
-}
-
 pub(crate) fn in_lab() -> Result<(), String> {
-    let lab = Lab::up("cloud-gp3")?;
+    let lab = Lab::up("cloud-gp3", &["--raw"])?;
     figures("cloud-gp3", &lab.node)
 }
 

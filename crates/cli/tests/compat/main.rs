@@ -2,11 +2,14 @@
 //! ignored, with the reason.
 //!
 //! ```text
-//! the same command line ─┬▶ iostat ──────────────────┐
-//!                        └▶ floodwall compat iostat ─┴▶ the same layout; under a load, figures
+//! the same command line ─┬▶ TOOL ──────────────────┐
+//!                        └▶ floodwall compat TOOL ─┴▶ the same layout; under a load, figures
 //! ```
 
 mod iostat;
+mod lab;
+mod mask;
+mod sysbench;
 
 use floodwall_testing::{FUSE, LOOP, ROOT, lacks, run_alone, test};
 
@@ -17,8 +20,18 @@ fn main() {
         test("iostat's figures of a device that takes its time", || lacks(LAB), iostat::in_lab),
         test("an interrupt ends it with a whole document", || None, iostat::interrupt),
         test("what is not supported is named, status 2", || None, iostat::refusals),
+        test("sysbench's layout for each command line", || lacks(&["sysbench"]), sysbench::layouts),
+        test(
+            "sysbench's figures of a device that takes its time",
+            || lacks(FILEIO),
+            sysbench::in_lab,
+        ),
+        test("sysbench's old dialect does what published runs did", || None, sysbench::old),
+        test("sysbench's wrong lines are refused", || None, sysbench::refusals),
+        test("sysbench's files stay after an interrupt", || None, sysbench::interrupt),
     ]);
 }
 
 const NEEDS: &[&str] = &[ROOT, LOOP, "iostat", "fio"];
 const LAB: &[&str] = &[ROOT, LOOP, FUSE, "iostat", "fio"];
+const FILEIO: &[&str] = &[ROOT, LOOP, FUSE, "mkfs.ext4", "sysbench"];
