@@ -24,6 +24,9 @@ use crate::theme::Look;
 use crate::who::{authors, call, floods, victims};
 use phrases::{Words, dirtied, rate};
 
+/// The kernel's first guess of a drain rate, in bytes a second.
+const FIRST_GUESS: u64 = 100_000_000;
+
 /// A sentence, and what may be left out where there is no room for it.
 #[derive(Debug, Default)]
 pub(crate) struct Sentence {
@@ -44,13 +47,9 @@ pub(crate) fn of_machine(frame: &Frame, device: Option<&str>, look: Look) -> Sen
             *longest = (*longest).max(victim.slowest_us());
         }
     }
-    let flooded = |disk: &Disk| {
-        let own = floods(frame, &disk.name).into_iter().filter(|flood| !flood.is_kernel_worker());
-        own.map(|flood| flood.dirtied_bytes).max()
-    };
     let badness = |disk: &&Disk| {
         let slowest = slowest.get(disk.name.as_str()).copied();
-        (disk.verdict, slowest, flooded(disk), disk.drain_ms)
+        (disk.verdict, slowest, burden_ms(frame, disk))
     };
     let mut words = Words::new(look);
     match shown().max_by_key(badness).filter(|disk| !is_quiet(disk)) {
@@ -240,6 +239,17 @@ impl Words {
             }
         }
     }
+}
+
+/// How long a disk takes for its backlog, or for what its heaviest flood dirtied in the window, in
+/// milliseconds. Where its rate was not seen, at the kernel's first guess (mm/backing-dev.c
+/// `INIT_BW`): its estimate may be far too low.
+fn burden_ms(frame: &Frame, disk: &Disk) -> u64 {
+    let floods = floods(frame, &disk.name).into_iter().filter(|one| !one.is_kernel_worker());
+    let flooded = floods.filter_map(|flood| flood.dirtied_bytes).max().unwrap_or(0);
+    let bytes = disk.backlog_bytes.unwrap_or(0).max(flooded);
+    let seen = disk.drain_bytes_per_s.filter(|rate| *rate > 0 && disk.drain_from.is_seen());
+    (bytes as f64 / seen.unwrap_or(FIRST_GUESS) as f64 * 1e3) as u64
 }
 
 /// Whether nothing waits long for a disk, nothing floods it, and it has no long backlog.

@@ -145,15 +145,28 @@ fn the_largest_backlog_explains_the_slowest_wait_alone_and_data_that_lies_there_
 }
 
 #[test]
-fn the_heaviest_flood_of_a_process_is_the_first_disk() {
-    let worker = |bytes| Process { disk: Some("sdb".into()), ..flood(3, bytes) };
+fn the_disk_with_the_most_to_write_comes_first_and_the_kernels_workers_last() {
     let mut frame = machine(Verdict::Flooding, vec![flood(4_711, 200_000_000)]);
-    (frame.disks[0].drain_bytes_per_s, frame.disks[0].drain_ms) = (None, None);
-    frame.disks.push(Disk { drain_ms: Some(18), ..disk("sdb", Verdict::Flooding) });
-    frame.processes.push(Process { name: "kworker/u8:2-loop8".into(), ..worker(300_000_000) });
+    let sda = &mut frame.disks[0];
+    (sda.drain_bytes_per_s, sda.drain_ms, sda.backlog_bytes) = (None, None, Some(0));
+    let mut sdb = disk("sdb", Verdict::Flooding);
+    (sdb.backlog_bytes, sdb.drain_ms) = (Some(2_000_000), Some(18));
+    frame.disks.push(sdb);
+    let worker = |disk: &str| Process {
+        name: "kworker/u8:2-loop8".into(),
+        disk: Some(disk.into()),
+        ..flood(3, 300_000_000)
+    };
+    frame.processes.push(worker("sdb"));
     assert!(said(&frame).starts_with("▲ cp (4711, cp.service) dirties 400 MB/s on sda"));
-    // On the same disk, too.
-    frame.processes[1].disk = Some("sda".into());
+    // 2.00 s at the kernel's first guess, not 12.5 s.
+    let sdb = &mut frame.disks[1];
+    (sdb.backlog_bytes, sdb.drain_from) = (Some(199_000_000), DrainSource::KernelEstimate);
+    assert!(said(&frame).starts_with("▲ cp (4711, cp.service) dirties 400 MB/s on sda"));
+    frame.disks[1].backlog_bytes = Some(201_000_000);
+    assert!(said(&frame).contains("on sdb"), "{}", said(&frame));
+    frame.processes[1] = worker("sda");
+    frame.disks.truncate(1);
     assert!(said(&frame).starts_with("▲ cp (4711, cp.service) dirties 400 MB/s (one more"));
 }
 

@@ -76,7 +76,10 @@ fn stalling(disk: &Disk) -> String {
 
 fn flooding(disk: &Disk) -> String {
     let backlog = backlog(disk);
-    let then = match disk.drain.now_s.value().filter(|_| disk.is_backlogged) {
+    let then = match disk.drain.now_s.value().filter(|_| {
+        // A time by the kernel's estimate may be far from the truth.
+        disk.is_backlogged && disk.drain.from.is_seen()
+    }) {
         Some(seconds) => format!(" A commit there may have to wait up to {}.", time(*seconds)),
         None => String::new(),
     };
@@ -126,6 +129,9 @@ fn could(outlook: &Outlook) -> String {
     let name = &outlook.name;
     let could = format!("If a flood came, {size} could wait to be written to {name}");
     match outlook.limit_s.value() {
+        Some(_) if !outlook.drain.from.is_seen() => {
+            format!("{could}. How long that takes was not seen: {}.", drains(name, &outlook.drain))
+        }
         Some(seconds) => {
             format!("{could}, which takes {}: {}.", time(*seconds), drains(name, &outlook.drain))
         }
@@ -285,7 +291,7 @@ fn why_unknown(name: &str, drain: &Drain) -> String {
 fn backlog(disk: &Disk) -> Option<String> {
     let bytes = Bytes(*disk.backlog_bytes.value()?);
     match disk.drain.now_s.value() {
-        Some(seconds) if *seconds > 0.0 => {
+        Some(seconds) if *seconds > 0.0 && disk.drain.from.is_seen() => {
             Some(format!("{bytes} are waiting, {} worth", time(*seconds)))
         }
         _ => Some(format!("{bytes} are waiting")),

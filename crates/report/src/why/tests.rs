@@ -259,9 +259,9 @@ fn nothing_is_wrong() {
         vec![action("run the guard, for when a flood comes", "floodwall guard", "none")];
     insta::assert_snapshot!(shown(&quiet, 80), @"
     In 2.00 s no process waited long for a disk, and no disk was written to faster
-    than it drains. If a flood came, 4.70 GiB could wait to be written to sda, which
-    takes 41.7 s: sda drains about 121 MB/s (the kernel's estimate from earlier
-    writes).
+    than it drains. If a flood came, 4.70 GiB could wait to be written to sda. How
+    long that takes was not seen: sda drains about 121 MB/s (the kernel's estimate
+    from earlier writes).
 
     What can be done:
       run the guard, for when a flood comes
