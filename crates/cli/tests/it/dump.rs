@@ -57,7 +57,7 @@ fn without_a_format_the_frames_are_counted() {
 #[test]
 fn nothing_to_print_is_a_sentence_and_a_failure() {
     for (options, part) in [
-        (&["--from", "2001-01-01", "--to", "2001-01-02"][..], "has frames from 20"),
+        (&["--from", "2001-01-01", "--to", "2001-01-02"][..], "has recordings from 20"),
         (&["--unit", "x.y"], "has a unit, container or pod with 'x.y' in it"),
         (&["--device", "nvme0n1", "--unit", "x.y"], "has the disk 'nvme0n1' and a unit, "),
     ] {

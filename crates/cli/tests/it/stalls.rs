@@ -138,10 +138,10 @@ fn the_list_and_the_page_tell_the_same() {
     assert!(html.contains("Without frames") && html.contains("Worst minute"));
     let text = shown(&["report", "--from", FROM, "--to", TO, "--dir", &path]);
     assert!(text.starts_with(&with_log), "{text}");
-    let stalls = shown(&["stalls", "--last", "1s", "--dir", &path]);
-    let night = shown(&["report", "--last", "1s", "--dir", &path]);
-    let recorded = stalls.lines().nth(1).unwrap();
-    assert!(night.starts_with("No stall from ") && night.contains(recorded), "{night}");
+    let quiet = ["--from", "2026-11-27 02:20", "--to", "2026-11-27 02:40", "--dir", &path];
+    let stalls = shown(&[&["stalls"], &quiet[..]].concat());
+    let night = shown(&[&["report"], &quiet[..]].concat());
+    assert!(night.starts_with("No stall from ") && night.starts_with(&stalls), "{night}");
 
     let day = dir.path().join("2026-11-27.frames");
     let of_day = shown(&["stalls", "--dir", &day.to_string_lossy()]);
@@ -172,8 +172,6 @@ fn a_disk_and_a_time_are_asked_for() {
     assert!(none.contains("Recordings exist from 2026-11-27 02:00:05"), "{none}");
     let one = asked(&["--from", "2026-11-27 02:40", "--to", "2026-11-27 02:55"]);
     assert!(one.contains("1 stall, "), "{one}");
-    assert!(asked(&["--last", "1s"]).starts_with("No stall from "));
-    assert!(asked(&["--last", "1s", "--device", "sdb"]).starts_with("No stall of sdb from "));
     for time in [&night[..], &["--last", "1s"]] {
         let wrong = [&["stalls", "--dir", &path, "--device", "sdq"], time].concat();
         let wrong = floodwall(&wrong);
@@ -181,6 +179,61 @@ fn a_disk_and_a_time_are_asked_for() {
         assert_eq!((wrong.status.code(), stdout(&wrong).len()), (Some(2), 0), "{said}");
         assert!(said.starts_with("floodwall: --device: there is no disk 'sdq' in the recording"));
         assert!(said.ends_with("; disks there: sda, sdb\n"), "{said}");
+    }
+}
+
+#[test]
+fn a_time_without_frames_is_no_quiet_one() {
+    let dir = tmpfs();
+    let path = dir.path().to_string_lossy().into_owned();
+    record(dir.path());
+    let page = dir.path().join("n.html").to_string_lossy().into_owned();
+    let expected = format!(
+        "floodwall: nothing was recorded in that time; '{path}' has recordings from 2026-11-27 \
+         02:00:05 to 2026-11-27 04:00:00\n"
+    );
+    let hole = ["--from", "2026-11-27 03:25", "--to", "2026-11-27 03:30"];
+    let before = ["--from", "2026-11-26 22:00", "--to", "2026-11-27 02:00"];
+    for time in [&before[..], &hole, &["--last", "1s"]] {
+        for command in [
+            &["stalls"][..],
+            &["stalls", "--json"],
+            &["stalls", "--device", "sdb"],
+            &["dump"],
+            &["report"],
+            &["report", "-o", &page],
+        ] {
+            let output = floodwall(&[command, time, &["--dir", &path]].concat());
+            let said = stderr(&output);
+            assert_eq!(said, expected, "{command:?} {time:?}");
+            assert_eq!((output.status.code(), &*stdout(&output)), (Some(1), ""), "{command:?}");
+        }
+    }
+    assert!(!Path::new(&page).exists());
+    // A part of the time.
+    let asked = |from, to| shown(&["stalls", "--dir", &path, "--from", from, "--to", to]);
+    let part = asked("2026-11-27 03:20", "2026-11-27 03:30");
+    let gap = "\nWithout frames, 6 min 45 s in all: 2026-11-27 03:23:15 to 2026-11-27 03:30:00";
+    assert!(part.starts_with("No stall from ") && part.contains(gap), "{part}");
+    let begins = asked("2026-11-27 01:50", "2026-11-27 02:05");
+    assert!(begins.starts_with("No stall from "), "{begins}");
+    assert!(begins.contains("Recordings exist from 2026-11-27 02:00:05"), "{begins}");
+    assert!(!begins.contains("Without frames"), "{begins}");
+}
+
+#[test]
+fn the_screen_of_a_recording_refuses_a_disk_that_was_not_there() {
+    let dir = tmpfs();
+    let path = dir.path().to_string_lossy().into_owned();
+    record(dir.path());
+    for (disk, part) in [
+        ("sdq", "there is no disk 'sdq' in the recording, of which the last frame and one an "),
+        ("/dev/sda", "watch needs a terminal"),
+    ] {
+        let output = floodwall(&["watch", "--dir", &path, disk]);
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{disk}: {said}");
+        assert!(said.starts_with(&format!("floodwall: {part}")), "{disk}: {said}");
     }
 }
 

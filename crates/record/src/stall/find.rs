@@ -17,7 +17,7 @@ use floodwall_model::stall::Stall;
 
 use super::detector::{Detector, Event, QUIET_MS};
 use super::log::{self, Logged};
-use crate::store::{RecordError, Recording};
+use crate::store::{LONGEST_WINDOW_MS, RecordError, Recording};
 
 /// Frames are read from this long before the requested time until this long after it, in
 /// milliseconds. A wait that is seen late may have begun in that time. Where a stall goes on at an
@@ -66,6 +66,42 @@ pub fn find(path: &Path, from_ms: u64, to_ms: u64) -> Result<Found, RecordError>
     let known = watched.chain(frames).map(of_opened).filter(|(from, to)| from <= to);
     let known = known.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
     Ok(Found { stalls, known, damaged: recording.damage().frames + logged.damaged })
+}
+
+/// The parts of a time, in milliseconds since 1970, of which neither frames nor log know: those
+/// longer than a minute between the first and the last moment that are [known](Found::known).
+/// `None` if all of the time is such a part.
+///
+/// # Errors
+/// If the recording or its log can't be read.
+pub fn gaps_in(
+    path: &Path,
+    from_ms: u64,
+    to_ms: u64,
+    (first_ms, last_ms): (u64, u64),
+) -> Result<Option<Vec<Range<u64>>>, RecordError> {
+    let mut recording = Recording::open(path)?;
+    let opened = recording.moments();
+    let time = from_ms.max(opened.start)..to_ms.min(opened.end);
+    if time.is_empty() {
+        return Ok(None);
+    }
+    let frames = recording.span()?;
+    let watched = log::read(recording.directory(), u64::MAX)?.watched;
+    // Within a watched time the frames tell when the machine slept.
+    let is_beside =
+        |gap: &Range<u64>| frames.is_none_or(|(first, last)| gap.end <= first || gap.start >= last);
+    let unknown = |gap: Range<u64>| match is_beside(&gap) {
+        true => gaps(&watched, gap),
+        false => vec![gap],
+    };
+    let mut found: Vec<_> = recording.gaps(&time)?.into_iter().flat_map(unknown).collect();
+    if found == [time] {
+        return Ok(None);
+    }
+    found.retain(|gap| gap.end > first_ms && gap.start < last_ms);
+    found.retain(|gap| gap.end > gap.start + LONGEST_WINDOW_MS);
+    Ok(Some(found))
 }
 
 /// Adds a stall of frames to those of the log, which come first.

@@ -16,7 +16,7 @@ mod parties;
 mod watch;
 
 pub use detector::{COUNTS_MS, Detector, Event, QUIET_MS};
-pub use find::{Found, find};
+pub use find::{Found, find, gaps_in};
 pub use log::{Lines, Log};
 pub use parties::KEPT;
 pub use watch::Watch;

@@ -38,5 +38,6 @@ pub use error::RecordError;
 pub use index::FORMAT;
 pub(crate) use limits::FRAMES_BEFORE_AGE;
 pub use limits::Limits;
+pub(crate) use reader::LONGEST_WINDOW_MS;
 pub use reader::{Between, Damage, Recording};
 pub use writer::{Appended, Writer};

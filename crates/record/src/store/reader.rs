@@ -20,6 +20,9 @@ use super::error::RecordError;
 use super::open_day::OpenDay;
 use super::slots::Slot;
 
+/// The longest window of a recorder, in milliseconds. A shorter time without a frame is no gap.
+pub(crate) const LONGEST_WINDOW_MS: u64 = 60_000;
+
 /// Frames that could not be read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Damage {
@@ -174,6 +177,35 @@ impl Recording {
     pub fn between(&mut self, from_unix_ms: u64, to_unix_ms: u64) -> Between<'_> {
         self.place = Place { day: Day::of_any(from_unix_ms), at: 0, is_on: false };
         Between { recording: self, from_unix_ms, to_unix_ms }
+    }
+
+    /// The parts of a time, in milliseconds since 1970, that no frame is of, as far as the indexes
+    /// tell: those longer than [`LONGEST_WINDOW_MS`], or all of it.
+    ///
+    /// # Errors
+    /// As [`Self::seek`].
+    pub(crate) fn gaps(&mut self, time: &Range<u64>) -> Result<Vec<Range<u64>>, RecordError> {
+        let reach = time.start..time.end.saturating_add(LONGEST_WINDOW_MS);
+        let days = Day::of_any(reach.start)..=Day::of_any(reach.end);
+        let mut moments = Vec::new();
+        for day in self.days()?.into_iter().filter(|day| days.contains(day)) {
+            moments.extend(self.slots(day)?.iter().filter_map(Slot::at_unix_ms));
+        }
+        moments.retain(|at| reach.contains(at));
+        moments.sort_unstable();
+        let is_gap = |gap: &Range<u64>| gap == time || gap.end > gap.start + LONGEST_WINDOW_MS;
+        let mut gaps = Vec::new();
+        let mut from = time.start;
+        for at in moments {
+            if is_gap(&(from..at.min(time.end))) {
+                let began = self.seek(at)?.map_or(at, |frame| frame.began_unix_ms().min(at));
+                gaps.push(from..began.min(time.end));
+            }
+            from = at.min(time.end);
+        }
+        gaps.push(from..time.end);
+        gaps.retain(is_gap);
+        Ok(gaps)
     }
 
     /// The frames that could not be read so far. Each counts once.

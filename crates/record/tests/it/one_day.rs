@@ -1,9 +1,10 @@
 //! The path of a day's file stands for that day alone.
 
 use std::fs;
+use std::ops::Range;
 use std::path::Path;
 
-use floodwall_record::stall::find;
+use floodwall_record::stall::{find, gaps_in};
 use floodwall_record::{RecordError, Recording};
 
 use super::{DAY_MS, MIDNIGHT_MS, frame, moments, record};
@@ -84,4 +85,43 @@ fn other_files_are_refused_with_what_to_name() {
     assert!(matches!(&half, RecordError::NoDay(path) if path.ends_with("2026-11-27.index")));
     fs::create_dir(dir.path().join("2026-11-25.frames")).unwrap();
     assert_eq!(moments(&dir.path().join("2026-11-25.frames")), [0; 0], "a directory is one");
+}
+
+#[test]
+fn gaps_are_times_of_which_neither_frames_nor_log_know() {
+    let dir = tempfile::tempdir().unwrap();
+    let minute = |minute: u64| MIDNIGHT_MS + minute * 60_000;
+    // From 00:10 to 00:20 and from 00:30 to 00:40.
+    let frames = (121..=480).filter(|n| !(241..=360).contains(n)).map(|n| MIDNIGHT_MS + n * 5_000);
+    record(dir.path(), &frames.map(frame).collect::<Vec<_>>());
+    let (first, last) = (minute(10) + 5_000, minute(40));
+    let ends = |gaps: Vec<Range<u64>>| -> Vec<(u64, u64)> {
+        gaps.into_iter().map(|gap| (gap.start, gap.end)).collect()
+    };
+    let asked = |from, to| gaps_in(dir.path(), from, to, (first, last)).unwrap().map(ends);
+    let hole = (minute(20), minute(30));
+    assert_eq!(asked(0, u64::MAX), Some(vec![hole]));
+    assert_eq!(asked(minute(15), minute(35)), Some(vec![hole]));
+    assert_eq!(asked(minute(15), minute(25)), Some(vec![(minute(20), minute(25))]));
+    assert_eq!(asked(minute(25), minute(32)), Some(vec![(minute(25), minute(30))]));
+    // Times between two frames are parts of a window.
+    assert_eq!(asked(minute(15) + 1_000, minute(15) + 2_000), Some(Vec::new()));
+    assert_eq!(asked(minute(10) + 1_000, minute(10) + 2_000), Some(Vec::new()));
+    for (from, to) in [(0, minute(10)), (minute(20) + 1, minute(30)), (minute(40) + 1, u64::MAX)] {
+        assert_eq!(asked(from, to), None, "{from} {to}");
+    }
+    let day = dir.path().join("2026-11-27.frames");
+    let other = (minute(10) + DAY_MS, minute(40) + DAY_MS);
+    assert_eq!(gaps_in(&day, other.0, other.1, (first, last)).unwrap(), None);
+    // The log is kept for longer than frames.
+    let watched = format!(
+        "{{\"watched_from_unix_ms\":{},\"watched_to_unix_ms\":{}}}\n",
+        minute(1),
+        minute(5)
+    );
+    fs::write(dir.path().join("stalls.jsonl"), watched).unwrap();
+    let asked = |from, to| gaps_in(dir.path(), from, to, (minute(1), last)).unwrap().map(ends);
+    assert_eq!(asked(minute(1), minute(5)), Some(Vec::new()));
+    assert_eq!(asked(minute(2), minute(12)), Some(vec![(minute(5), minute(10))]));
+    assert_eq!(asked(minute(6), minute(9)), None);
 }

@@ -2,6 +2,7 @@
 //! recorder could not see.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use floodwall_model::frame::Frame;
 use jiff::tz::TimeZone;
@@ -18,8 +19,8 @@ const REASONS: usize = 32;
 /// Gaps of a recording.
 #[derive(Debug, Default)]
 pub struct Missing {
-    /// Times without frames, from and to.
-    pub holes: Vec<(u64, u64)>,
+    /// Times without frames.
+    pub holes: Vec<Range<u64>>,
     /// Frames that could not be read.
     pub damaged_frames: u64,
     /// Reasons why something could not be seen, each with the number of its frames.
@@ -41,7 +42,7 @@ impl Missing {
         self.frames += 1;
         let (last_ms, window_ms) = self.last;
         if frame.is_after_hole(last_ms, window_ms) {
-            self.holes.push((last_ms, frame.began_unix_ms()));
+            self.holes.push(last_ms..frame.began_unix_ms());
         }
         self.last = (frame.at_unix_ms, frame.window_ms);
         self.lost_events = self.lost_events.saturating_add(frame.lost_events);
@@ -53,7 +54,7 @@ impl Missing {
         let (last_ms, window_ms) = self.last;
         let end = Frame { at_unix_ms: to_unix_ms, ..Frame::default() };
         if end.is_after_hole(last_ms, window_ms) {
-            self.holes.push((last_ms, to_unix_ms));
+            self.holes.push(last_ms..to_unix_ms);
         }
         self.damaged_frames = damaged_frames;
     }
@@ -65,7 +66,7 @@ impl Missing {
         if self.frames == 0 {
             told.push("No frame was recorded in this time.".to_owned());
         } else if !self.holes.is_empty() {
-            told.push(self.holes_in_words(zone));
+            told.push(holes_in_words(&self.holes, zone));
         }
         if self.damaged_frames > 0 {
             told.push(format!("{} frames are damaged.", whole(self.damaged_frames)));
@@ -79,28 +80,6 @@ impl Missing {
         told
     }
 
-    fn holes_in_words(&self, zone: &TimeZone) -> String {
-        let lengths = self.holes.iter().map(|(from, to)| to.saturating_sub(*from));
-        let sum = lengths.fold(0, u64::saturating_add);
-        let mut longest = self.holes.clone();
-        longest.sort_by_key(|(from, to)| std::cmp::Reverse(to.saturating_sub(*from)));
-        longest.truncate(LISTED);
-        longest.sort_unstable();
-        let listed: Vec<String> = longest
-            .iter()
-            .map(|(from, to)| {
-                let lasted = length(to.saturating_sub(*from));
-                format!("{} to {} ({lasted})", date_time(*from, zone), date_time(*to, zone))
-            })
-            .collect();
-        let more = match self.holes.len() - listed.len() {
-            0 => String::new(),
-            more => format!(", and {} shorter times", whole(more as u64)),
-        };
-        let listed = listed.join(", ");
-        format!("Without frames, {} in all: {listed}{more}.", length(sum))
-    }
-
     fn shares(&self, what: &str, of: &BTreeMap<String, u64>) -> Vec<String> {
         let told = of.iter().map(|(reason, frames)| {
             let share = *frames as f64 / self.frames.max(1) as f64;
@@ -111,6 +90,29 @@ impl Missing {
         });
         told.collect()
     }
+}
+
+/// Times without frames, the longest ones, in a sentence.
+pub(crate) fn holes_in_words(holes: &[Range<u64>], zone: &TimeZone) -> String {
+    let lasted = |hole: &Range<u64>| hole.end.saturating_sub(hole.start);
+    let sum = holes.iter().map(lasted).fold(0, u64::saturating_add);
+    let mut longest = holes.to_vec();
+    longest.sort_by_key(|hole| std::cmp::Reverse(lasted(hole)));
+    longest.truncate(LISTED);
+    longest.sort_unstable_by_key(|hole| hole.start);
+    let listed: Vec<String> = longest
+        .iter()
+        .map(|hole| {
+            let (from, to) = (date_time(hole.start, zone), date_time(hole.end, zone));
+            format!("{from} to {to} ({})", length(lasted(hole)))
+        })
+        .collect();
+    let more = match holes.len() - listed.len() {
+        0 => String::new(),
+        more => format!(", and {} shorter times", whole(more as u64)),
+    };
+    let listed = listed.join(", ");
+    format!("Without frames, {} in all: {listed}{more}.", length(sum))
 }
 
 fn count(reasons: &mut BTreeMap<String, u64>, seen: &[String]) {

@@ -26,6 +26,7 @@ use jiff::tz::TimeZone;
 pub use course::{Bin, Course};
 pub use minute::{Minute, Moment};
 pub use missing::Missing;
+pub(crate) use missing::holes_in_words;
 pub use text::text;
 pub(crate) use text::{COLUMNS, cells, heading, sort_keys};
 

@@ -67,6 +67,7 @@ fn listing<'a>(stalls: &'a [Stall], zone: &'a TimeZone) -> Listing<'a> {
         to_unix_ms: NIGHT_MS + 7_200_000,
         disk: None,
         known: Some((NIGHT_MS - 7_200_000, NIGHT_MS + 7_200_000)),
+        gaps: &[],
         damaged: 0,
         zone,
     }
@@ -190,7 +191,7 @@ fn holes_and_what_was_not_seen_are_told() {
         frame(NIGHT_MS + 60_000, false),
     ]);
     let at = |s: u64| NIGHT_MS + s * 1_000;
-    assert_eq!(part.missing.holes, [(at(0), at(25)), (at(35), at(55)), (at(60), at(100))]);
+    assert_eq!(part.missing.holes, [at(0)..at(25), at(35)..at(55), at(60)..at(100)]);
     assert_eq!(
         part.missing.sentences(&zone),
         [

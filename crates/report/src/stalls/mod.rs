@@ -12,6 +12,8 @@ mod sentence;
 mod text;
 mod totals;
 
+use std::ops::Range;
+
 use floodwall_model::stall::Stall;
 use jiff::tz::TimeZone;
 
@@ -35,6 +37,8 @@ pub struct Listing<'a> {
     pub disk: Option<&'a str>,
     /// The first and last moment that were recorded; `None` if nothing was.
     pub known: Option<(u64, u64)>,
+    /// Times without frames, which are told where no stall is.
+    pub gaps: &'a [Range<u64>],
     /// Frames and lines of the log that could not be read.
     pub damaged: u64,
     /// The reader's time zone.

@@ -30,6 +30,7 @@ fn listing<'a>(stalls: &'a [Stall], zone: &'a TimeZone) -> Listing<'a> {
         to_unix_ms: NIGHT_MS + 86_400_000,
         disk: None,
         known: Some((NIGHT_MS - 90_000_000, NIGHT_MS + 90_000_000)),
+        gaps: &[],
         damaged: 0,
         zone,
     }
@@ -103,16 +104,26 @@ fn no_stall_is_a_sentence_that_says_what_was_recorded() {
     No stall of sda from 2026-11-26 03:10:12 to 2026-11-28 03:10:12.
     Recordings exist from 2026-11-26 02:10:12 to 2026-11-28 04:10:12.
     ");
+    let gaps = [NIGHT_MS..NIGHT_MS + 600_000, NIGHT_MS + 3_600_000..NIGHT_MS + 7_200_000];
+    let part = text(&Listing { gaps: &gaps, ..none }, Style { width: 100, ..Style::default() });
+    insta::assert_snapshot!(part, @r"
+    No stall of sda from 2026-11-26 03:10:12 to 2026-11-28 03:10:12.
+    Recordings exist from 2026-11-26 02:10:12 to 2026-11-28 04:10:12.
+    Without frames, 1 h 10 min in all: 2026-11-27 03:10:12 to 2026-11-27 03:20:12 (10 min 0 s),
+    2026-11-27 04:10:12 to 2026-11-27 05:10:12 (1 h 0 min).
+    ");
 }
 
 #[test]
-fn a_recording_that_begins_later_is_said_beside_stalls_too() {
+fn a_recording_of_a_part_is_said_beside_stalls_too() {
     let zone = berlin();
     let stalls = [stall()];
     let whole = listing(&stalls, &zone);
     let says = |listing: &Listing<'_>| text(listing, Style::default()).contains("Recordings exist");
     assert!(!says(&whole));
-    assert!(says(&Listing { known: Some((NIGHT_MS - 1, NIGHT_MS)), ..whole }));
+    let (first, last) = whole.known.unwrap();
+    assert!(says(&Listing { known: Some((NIGHT_MS, last)), ..whole }));
+    assert!(says(&Listing { known: Some((first, NIGHT_MS)), ..whole }));
 }
 
 #[test]

@@ -2,12 +2,13 @@
 
 use super::{COLUMNS, Listing, Totals, cells};
 use crate::local_time::{date_time, length};
+use crate::night::holes_in_words;
 use crate::numbers::{duration_us, whole};
 use crate::status::Style;
 use crate::status::table::{table, wrap};
 
-/// A recording that begins so soon after the time that was asked for has all of it, in
-/// milliseconds.
+/// A recording that begins so soon after the time that was asked for, or ends so soon before its
+/// end, has all of it, in milliseconds.
 const SOON_MS: u64 = 60_000;
 
 /// Stalls for people. Names in it are escaped.
@@ -24,6 +25,9 @@ pub fn text(listing: &Listing<'_>, style: Style) -> String {
     }
     if let Some(since) = since(listing) {
         lines.extend(wrap(&since, style.prose()));
+    }
+    if listing.stalls.is_empty() && !listing.gaps.is_empty() {
+        lines.extend(wrap(&holes_in_words(listing.gaps, listing.zone), style.prose()));
     }
     lines.push(String::new());
     lines.join("\n")
@@ -68,7 +72,8 @@ fn none(listing: &Listing<'_>) -> String {
 /// The recorded time, if it is not all that was asked for, or if no stall is in it.
 fn since(listing: &Listing<'_>) -> Option<String> {
     let (first, last) = listing.known?;
-    let is_part = first > listing.from_unix_ms.saturating_add(SOON_MS);
+    let is_part = first > listing.from_unix_ms.saturating_add(SOON_MS)
+        || last.saturating_add(SOON_MS) < listing.to_unix_ms;
     (is_part || listing.stalls.is_empty()).then(|| {
         let (first, last) = (date_time(first, listing.zone), date_time(last, listing.zone));
         format!("Recordings exist from {first} to {last}.")

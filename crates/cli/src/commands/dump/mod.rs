@@ -24,13 +24,13 @@ use floodwall_model::counts::whole;
 use floodwall_model::frame::Frame;
 use floodwall_model::printable;
 use floodwall_record::{RecordError, Recording};
+use jiff::Zoned;
 use jiff::tz::TimeZone;
-use jiff::{Timestamp, Zoned};
 
 use crate::commands::record::DIRECTORY;
-use crate::commands::recorded::no_disk;
+use crate::commands::recorded::{local, no_disk, nothing_then};
 use crate::commands::span::asked;
-use crate::exit::Exit;
+use crate::exit::{Exit, UsageError};
 use crate::output;
 use openmetrics::Series;
 use select::Selection;
@@ -194,32 +194,21 @@ fn nothing(
     found: &Found,
     zone: &TimeZone,
 ) -> anyhow::Error {
-    let (first, last) = match recording.span() {
-        Ok(Some((first, last))) => (local(first, zone), local(last, zone)),
+    let known = match recording.span() {
+        Ok(Some(known)) => known,
         Ok(None) => return RecordError::Nothing(args.dir.clone()).into(),
         Err(error) => return error.into(),
     };
     if found.in_range == 0 {
-        let directory = args.dir.display();
-        return anyhow!(
-            "nothing is recorded then; '{directory}' has frames from {first} to {last}"
-        );
+        return nothing_then(&args.dir, known, zone);
     }
     let frames = whole(found.in_range);
     if let Some(device) = args.device.as_deref().filter(|_| !found.has_disk) {
-        return no_disk(device, &format!("{frames} frames"), &found.disks).into();
+        let why = no_disk(device, &format!("{frames} frames"), &found.disks);
+        return UsageError(format!("--device: {why}")).into();
     }
     let device = args.device.iter().map(|device| format!("the disk '{device}'"));
     let unit = args.unit.iter().map(|unit| format!("a unit, container or pod with '{unit}' in it"));
     let wanted: Vec<String> = device.chain(unit).collect();
     anyhow!("none of {frames} frames has {}; check its name", wanted.join(" and "))
-}
-
-/// A moment as the clocks of a time zone show it.
-fn local(unix_ms: u64, zone: &TimeZone) -> String {
-    let moment = i64::try_from(unix_ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
-    moment.map_or_else(
-        || format!("{unix_ms} ms"),
-        |moment| moment.to_zoned(zone.clone()).strftime("%Y-%m-%d %H:%M:%S").to_string(),
-    )
 }

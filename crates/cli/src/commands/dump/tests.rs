@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use floodwall_model::frame::{Disk, Frame, Guard, GuardedDisk, Machine, Process, Waits};
 use floodwall_model::workload::Workload;
 
+use super::csv;
 use super::openmetrics::Series;
 use super::select::Selection;
-use super::{csv, local};
 
 /// 2026-11-27 00:00:00 UTC.
 const MIDNIGHT_MS: u64 = 1_795_737_600_000;
@@ -205,11 +205,4 @@ fn a_clock_that_is_set_back_leaves_frames_out_of_the_metrics() {
     let frames = samples(&text).into_iter().filter(|(name, ..)| name == "floodwall_frames_total");
     assert_eq!(frames.map(|(_, value, _)| value).collect::<Vec<_>>(), [1., 2., 3.]);
     assert_eq!(metrics(&[]).0, "");
-}
-
-#[test]
-fn moments_are_shown_by_the_clock_of_the_place() {
-    let berlin = jiff::tz::TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3").unwrap();
-    assert_eq!(local(MIDNIGHT_MS, &berlin), "2026-11-27 01:00:00");
-    assert_eq!(local(u64::MAX, &berlin), format!("{} ms", u64::MAX));
 }

@@ -2,20 +2,21 @@
 
 use std::path::Path;
 
-use floodwall_record::stall::find;
+use floodwall_record::stall::{find, gaps_in};
 use floodwall_record::{RecordError, Recording};
 use floodwall_report::html::night_page;
 use floodwall_report::night::{Night, text};
 use floodwall_report::stalls::Listing;
 use jiff::tz::TimeZone;
 
+use crate::commands::recorded::nothing_then;
 use crate::exit::Exit;
 use crate::{output, terminal};
 
 /// Writes the page, or without a file prints the text.
 ///
 /// # Errors
-/// A recording that is empty or can't be read, a page that can't be written.
+/// A recording that is empty, in that time too, or can't be read, a page that can't be written.
 pub(super) fn run(
     (from_unix_ms, to_unix_ms): (u64, u64),
     zone: &TimeZone,
@@ -23,15 +24,18 @@ pub(super) fn run(
     out: Option<&Path>,
 ) -> anyhow::Result<Exit> {
     let found = find(directory, from_unix_ms, to_unix_ms)?;
-    if found.known.is_none() {
-        return Err(RecordError::Nothing(directory.to_owned()).into());
+    let known = found.known.ok_or_else(|| RecordError::Nothing(directory.to_owned()))?;
+    if found.stalls.is_empty() && gaps_in(directory, from_unix_ms, to_unix_ms, known)?.is_none() {
+        return Err(nothing_then(directory, known, zone));
     }
     let mut night = Night::new(Listing {
         stalls: &found.stalls,
         from_unix_ms,
         to_unix_ms,
         disk: None,
-        known: found.known,
+        known: Some(known),
+        // It has all holes anyway.
+        gaps: &[],
         damaged: found.damaged,
         zone,
     });

@@ -9,22 +9,19 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use floodwall_model::frame::Frame;
-use floodwall_record::stall::{Found, find};
+use floodwall_record::stall::{Found, find, gaps_in};
 use floodwall_record::{RecordError, Recording};
 use floodwall_report::stalls::{Listing, json, text};
 use jiff::Zoned;
 
 use crate::commands::record::DIRECTORY;
-use crate::commands::recorded::{bare, is_called, no_disk};
+use crate::commands::recorded::{LOOKED_AT, bare, find_disk, no_disk, nothing_then};
 use crate::commands::span::{asked, last};
-use crate::exit::Exit;
+use crate::exit::{Exit, UsageError};
 use crate::{output, terminal};
 
 /// The time before now if none is given.
 const USUAL: &str = "7d";
-/// Milliseconds of an hour.
-const HOUR_MS: u64 = 3_600_000;
 
 /// List stalls: who waited, for how long, and who flooded
 ///
@@ -83,7 +80,7 @@ pub(crate) struct StallsArgs {
 /// Runs the command.
 ///
 /// # Errors
-/// A wrong moment or disk, nothing recorded, or a recording that can't be read.
+/// A wrong moment or disk, nothing recorded in that time, or a recording that can't be read.
 pub(crate) fn run(args: &StallsArgs) -> anyhow::Result<Exit> {
     let now = Zoned::now();
     let time = asked(args.last.as_deref(), args.from.as_deref(), args.to.as_deref(), &now)?;
@@ -96,19 +93,23 @@ pub(crate) fn run(args: &StallsArgs) -> anyhow::Result<Exit> {
         None => last(USUAL, &now)?,
     };
     let mut found = find(&args.dir, from_unix_ms, to_unix_ms)?;
-    if found.known.is_none() {
-        return Err(RecordError::Nothing(args.dir.clone()).into());
-    }
+    let known = found.known.ok_or_else(|| RecordError::Nothing(args.dir.clone()))?;
     let time = from_unix_ms..to_unix_ms;
     let named = args.device.as_deref().map(|text| disk(text, &args.dir, &found, time));
     let disk = named.transpose()?;
     found.stalls.retain(|stall| disk.as_ref().is_none_or(|disk| stall.disk == *disk));
+    let gaps = match found.stalls.is_empty() {
+        true => gaps_in(&args.dir, from_unix_ms, to_unix_ms, known)?,
+        false => Some(Vec::new()),
+    };
+    let gaps = gaps.ok_or_else(|| nothing_then(&args.dir, known, now.time_zone()))?;
     let listing = Listing {
         stalls: &found.stalls,
         from_unix_ms,
         to_unix_ms,
         disk: disk.as_deref(),
-        known: found.known,
+        known: Some(known),
+        gaps: &gaps,
         damaged: found.damaged,
         zone: now.time_zone(),
     };
@@ -124,8 +125,7 @@ pub(crate) fn run(args: &StallsArgs) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// The kernel's name of the disk that a user names: of stalls, or else of frames. All frames would
-/// take minutes on a busy machine, so the last one and one an hour are looked at.
+/// The kernel's name of the disk that a user names: of stalls, or else of frames.
 fn disk(text: &str, directory: &Path, found: &Found, time: Range<u64>) -> anyhow::Result<String> {
     let name = bare(text);
     let mut others: BTreeSet<String> =
@@ -133,19 +133,9 @@ fn disk(text: &str, directory: &Path, found: &Found, time: Range<u64>) -> anyhow
     if others.contains(name) {
         return Ok(name.to_owned());
     }
+    let start = found.known.map_or(0, |(first, _)| first).max(time.start);
     let mut recording = Recording::open(directory)?;
-    let mut frame = recording.last_frame()?;
-    let mut at_ms = found.known.map_or(0, |(first, _)| first).max(time.start);
-    while let Some(Frame { disks, .. }) = frame {
-        for disk in disks {
-            if is_called(&disk, name) {
-                return Ok(disk.name);
-            }
-            others.insert(disk.name);
-        }
-        frame = if at_ms < time.end { recording.seek(at_ms)? } else { None };
-        at_ms = at_ms.max(frame.as_ref().map_or(0, |frame| frame.at_unix_ms)) + HOUR_MS;
-    }
-    let frames = "the recording, of which the last frame and one an hour were looked at";
-    Err(no_disk(text, frames, &others).into())
+    let found = find_disk(&mut recording, name, start..time.end, &mut others)?;
+    let none = || UsageError(format!("--device: {}", no_disk(text, LOOKED_AT, &others)));
+    Ok(found.ok_or_else(none)?)
 }

@@ -105,7 +105,8 @@ pub(crate) fn run(args: &WatchArgs) -> anyhow::Result<Exit> {
     };
     let (mode, stored): (Mode, Option<Box<dyn Source>>) = if is_replay {
         let directory = args.dir.as_deref().unwrap_or(Path::new(DIRECTORY));
-        (Mode::Replay, Some(Box::new(replay::Replay::open(directory, begin, &zone)?)))
+        let disk = device.as_deref();
+        (Mode::Replay, Some(Box::new(replay::Replay::open(directory, begin, disk, &zone)?)))
     } else if let Some(preset) = &args.sim {
         (Mode::Simulated, Some(Box::new(sim::Simulated::new(preset, args.interval)?)))
     } else {
