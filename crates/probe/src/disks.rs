@@ -120,6 +120,20 @@ impl Disks {
     }
 }
 
+/// How many requests a device has in flight; `None` if it does not count them (`queue/iostats`).
+pub(crate) fn in_flight(
+    root: &SysRoot,
+    counters: &BTreeMap<DeviceId, DeviceSample>,
+    id: DeviceId,
+) -> Option<u64> {
+    let in_flight = counters.get(&id)?.in_flight;
+    let counts = || {
+        let iostats = root.read_line(&format!("/sys/dev/block/{id}/queue/iostats")).into_value();
+        iostats.is_none_or(|on| on.trim() != "0")
+    };
+    (in_flight > 0 || counts()).then_some(in_flight)
+}
+
 /// Whether a device did anything since it appeared.
 fn was_used(sample: &DeviceSample) -> bool {
     sample.read_ops > 0
@@ -220,6 +234,26 @@ mod tests {
         // Now and then the list is read all the same.
         stats(dir.path(), |n| if n == 5 || n == 9 { 40 } else { 0 }, 1000);
         assert!((0..LOOKS).any(|_| look(Some(&[])).len() == 2));
+    }
+
+    #[test]
+    fn a_disk_that_does_not_count_tells_nothing_of_its_requests() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = SysRoot::new(dir.path()).unwrap();
+        let id = DeviceId { major: 65, minor: 1 };
+        let counters = |in_flight| {
+            BTreeMap::from([(id, DeviceSample { in_flight, ..DeviceSample::default() })])
+        };
+        assert_eq!(in_flight(&root, &BTreeMap::new(), id), None);
+        assert_eq!(in_flight(&root, &counters(0), id), Some(0));
+        let queue = dir.path().join("sys/dev/block/65:1/queue");
+        fs::DirBuilder::new().recursive(true).create(&queue).unwrap();
+        let mut file =
+            fs::OpenOptions::new().create(true).append(true).open(queue.join("iostats")).unwrap();
+        std::io::Write::write_all(&mut file, b"0\n").unwrap();
+        assert_eq!(in_flight(&root, &counters(0), id), None);
+        // Those that began before it was told not to count.
+        assert_eq!(in_flight(&root, &counters(2), id), Some(2));
     }
 
     #[test]

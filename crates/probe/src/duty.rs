@@ -52,7 +52,7 @@ impl Probe {
         let mut closing = self.closer.take_back();
         if let Source::Bpf(bpf, _) = &mut self.source {
             // Counts from the time in which the programs were being detached.
-            drop(bpf.take(now_ns(), &mut self.files));
+            drop(bpf.take(now_ns(), &mut self.files, &|_| None));
             bpf.attach_again(&mut closing)?;
         }
         if let Some(perf) = self.source.perf() {

@@ -29,7 +29,7 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::aggregator::Aggregator;
 use crate::beyond::Beyond;
 use crate::closer::{Closer, Piece};
-use crate::disks::Disks;
+use crate::disks::{Disks, in_flight};
 use crate::error::ProbeError;
 use crate::files::OpenFiles;
 use crate::samples::{Samples, scale};
@@ -134,8 +134,7 @@ impl Probe {
         self.drain(now);
         self.forget_lost_calls(now);
         let disks = self.read_disks();
-        self.aggregator.in_flight(|id| disks.get(&id).map(|d| d.in_flight));
-        let counted = self.counted(now);
+        let counted = self.counted(now, &disks);
         let mut processes = counted.processes;
         let operations = |p: &ProcessUse| {
             p.reads.count()
@@ -207,8 +206,7 @@ impl Probe {
         self.drain(now);
         self.forget_lost_calls(now);
         let disks = self.read_disks();
-        self.aggregator.in_flight(|id| disks.get(&id).map(|d| d.in_flight));
-        let counted = self.counted(now);
+        let counted = self.counted(now, &disks);
         let window = FollowedWindow {
             lost_events: std::mem::take(&mut self.lost),
             folded_operations: counted.folded,
@@ -262,13 +260,16 @@ impl Probe {
     }
 
     /// The counts of this window, from the kernel and from here.
-    fn counted(&mut self, now: u64) -> Counted {
+    fn counted(&mut self, now: u64, disks: &BTreeMap<DeviceId, DeviceSample>) -> Counted {
+        let root = self.root.clone();
+        let in_flight = |id| in_flight(&root, disks, id);
+        self.aggregator.in_flight(in_flight);
         let mut counted = self.aggregator.take(now, &mut self.files);
         let is_paused = self.is_paused();
         if let Source::Bpf(bpf, _) = &mut self.source
             && !is_paused
         {
-            let here = std::mem::replace(&mut counted, bpf.take(now, &mut self.files));
+            let here = std::mem::replace(&mut counted, bpf.take(now, &mut self.files, &in_flight));
             // Processes started since the rings were read may have been counted already.
             self.drain(now_ns());
             for process in &counted.processes {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use floodwall_model::DeviceId;
 
 use super::layout::{HISTOGRAM, device_id, histogram, u32_at, u64_at};
+use super::requests::Outstanding;
 use crate::event::{Call, Class};
 use crate::files::OpenFiles;
 use crate::snapshot::{ProcessUse, Requests};
@@ -80,19 +81,18 @@ pub(super) fn pending_of(
     Some(())
 }
 
-/// A request under way, `struct outstanding`; only reads have a waiting process.
+/// A request under way; only reads have a waiting process.
 pub(super) fn read_of(
-    value: &[u8],
+    request: &Outstanding,
     now_ns: u64,
     files: &mut OpenFiles,
     processes: &mut Processes,
-) -> Option<()> {
-    let pid = u32_at(value, 16).filter(|pid| *pid != 0)?;
-    let device = device_id(u32_at(value, 20)?);
-    files.name(pid);
-    let since_ns = u64_at(value, 8)?;
-    entry(processes, pid, Some(device)).waits(now_ns, since_ns, Class::Read.name());
-    Some(())
+) {
+    let Outstanding { pid, device, queued_ns, .. } = *request;
+    if pid != 0 {
+        files.name(pid);
+        entry(processes, pid, Some(device)).waits(now_ns, queued_ns, Class::Read.name());
+    }
 }
 
 #[cfg(test)]
@@ -136,7 +136,8 @@ mod tests {
         // A kind that no call has.
         assert_eq!(pending_of(id(9, 8), &pending(0, 99), 1000, &mut files, &mut processes), None);
         for (queued_ns, pid) in [(400, 9), (100, 0)] {
-            let _ = read_of(&outstanding(queued_ns, pid), 1000, &mut files, &mut processes);
+            let request = Outstanding::of(&outstanding(queued_ns, pid)).unwrap();
+            read_of(&request, 1000, &mut files, &mut processes);
         }
         let of = |p: &ProcessUse| (p.pid, p.waiting, p.oldest.as_nanos(), p.oldest_call);
         let told: Vec<_> = processes.values().map(of).collect();

@@ -18,6 +18,7 @@ mod error;
 mod layout;
 mod maps;
 mod programs;
+mod requests;
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -39,9 +40,10 @@ use attached::Attached;
 use counts::{Processes, pending_of, read_of, requests_of, use_of};
 use dirtied::DirtiedMaps;
 use error::{failed, refused};
-use layout::{CONTROL, DEVICE, DEVICE_KEY, OUTSTANDING, PENDING, USE, USE_KEY, u64_at};
+use layout::{CONTROL, DEVICE, DEVICE_KEY, PENDING, USE, USE_KEY, u64_at};
 use maps::{map, take_each};
 use programs::{DIRTIED, NEEDED, is_for_writes, unseen};
+use requests::Requests;
 
 /// What clang made of `probe.bpf.c`; for little-endian machines.
 static OBJECT: &[u8] = aya::include_bytes_aligned!("probe.bpf.o");
@@ -63,7 +65,7 @@ pub(crate) struct Bpf {
     uses: Map<MapData, [u8; USE_KEY], [u8; USE]>,
     devices: Map<MapData, [u8; DEVICE_KEY], [u8; DEVICE]>,
     calls: Map<MapData, u64, [u8; PENDING]>,
-    requests: Map<MapData, u64, [u8; OUTSTANDING]>,
+    requests: Requests,
     dirtied: Option<DirtiedMaps>,
     control: Array<MapData, [u8; CONTROL]>,
     epoch: u32,
@@ -105,7 +107,7 @@ impl Bpf {
             uses: map(&mut programs, "uses")?,
             devices: map(&mut programs, "devices")?,
             calls: map(&mut programs, "calls")?,
-            requests: map(&mut programs, "requests")?,
+            requests: Requests::new(map(&mut programs, "requests")?),
             watched: map(&mut programs, "watched")?,
             suspects: map(&mut programs, "suspects")?,
             dirtied: if dirtied { Some(DirtiedMaps::of(&mut programs)?) } else { None },
@@ -116,11 +118,13 @@ impl Bpf {
             writes: Vec::new(),
             watching: Vec::new(),
             epoch: 0,
-            flags: if sparing { SPARING } else { 0 },
+            // What begins before all are attached may end unseen.
+            flags: if sparing { SPARING | CLOSED } else { CLOSED },
             folded: 0,
         };
         bpf.put_control(0);
         blind.extend(bpf.attach(Vec::new())?);
+        bpf.count_begins(true);
         drop(btf);
         give_back_memory();
         Ok((bpf, blind))
@@ -187,8 +191,7 @@ impl Bpf {
     fn forget_all(&mut self) {
         let calls: Vec<u64> = self.calls.keys().filter_map(Result::ok).collect();
         calls.iter().for_each(|key| drop(self.calls.remove(key)));
-        let requests: Vec<u64> = self.requests.keys().filter_map(Result::ok).collect();
-        requests.iter().for_each(|key| drop(self.requests.remove(key)));
+        self.requests.forget_all();
     }
 
     /// Whether operations that begin from now on are counted.
@@ -281,8 +284,14 @@ impl Bpf {
         let _ = self.calls.remove(&(u64::from(pid) << 32 | u64::from(tid)));
     }
 
-    /// Ends the window: its counts, and the calls under way.
-    pub(crate) fn take(&mut self, now_ns: u64, files: &mut OpenFiles) -> Counted {
+    /// Ends the window: its counts, and the calls and reads under way. `in_flight`: how many
+    /// requests a device has; of more reads than that, the ends of the oldest were missed.
+    pub(crate) fn take(
+        &mut self,
+        now_ns: u64,
+        files: &mut OpenFiles,
+        in_flight: &dyn Fn(DeviceId) -> Option<u64>,
+    ) -> Counted {
         let folded = self.folded_so_far();
         let before = self.epoch;
         self.epoch ^= 1;
@@ -300,8 +309,8 @@ impl Bpf {
         for (id, pending) in self.calls.iter().filter_map(Result::ok) {
             let _ = pending_of(id, &pending, now_ns, files, &mut processes);
         }
-        for (_, outstanding) in self.requests.iter().filter_map(Result::ok) {
-            let _ = read_of(&outstanding, now_ns, files, &mut processes);
+        for request in self.requests.under_way(&self.root, now_ns, in_flight) {
+            read_of(&request, now_ns, files, &mut processes);
         }
         counted.processes = processes.into_values().collect();
         let dirtied = self.dirtied.as_mut().map(|maps| maps.take(before, files));
