@@ -88,18 +88,22 @@ impl InFlight {
     }
 
     /// The devices' counts of outstanding requests decide: if more are known as outstanding, the
-    /// ends of the oldest were lost. Devices that are not asked for are left alone.
+    /// ends of the oldest were lost. Devices that are not asked for are left alone. Up to Linux 6.9
+    /// devices count requests at the driver alone: those that wait in the elevator are lost only
+    /// where nothing is outstanding.
     pub(super) fn at_most(&mut self, of: impl Fn(DeviceId) -> Option<u64>) {
-        let mut outstanding: HashMap<DeviceId, Vec<(u64, Place)>, Fast> = HashMap::default();
+        let mut outstanding: HashMap<DeviceId, Vec<(u64, bool, Place)>, Fast> = HashMap::default();
         for (place, request) in &self.requests {
             let since = request.queued_ns.or(request.issued_ns).unwrap_or(0);
-            outstanding.entry(place.device).or_default().push((since, *place));
+            let is_issued = request.issued_ns.is_some();
+            outstanding.entry(place.device).or_default().push((since, is_issued, *place));
         }
         for (device, mut requests) in outstanding {
             let Some(most) = of(device) else { continue };
+            requests.retain(|(_, is_issued, _)| *is_issued || most == 0);
             let lost = requests.len().saturating_sub(usize::try_from(most).unwrap_or(usize::MAX));
-            requests.sort_unstable_by_key(|(since, _)| *since);
-            for (_, place) in requests.into_iter().take(lost) {
+            requests.sort_unstable_by_key(|(since, ..)| *since);
+            for (.., place) in requests.into_iter().take(lost) {
                 self.requests.remove(&place);
             }
         }
