@@ -138,12 +138,13 @@ fn main() -> ExitCode {
 
 /// The parsed command line; help and the version are printed at once.
 fn parse() -> Result<Cli, Exit> {
-    Cli::try_parse().map_err(|error| match error.kind() {
+    let arguments = commands::compat::by_name(std::env::args_os().collect());
+    Cli::try_parse_from(&arguments).map_err(|error| match error.kind() {
         ErrorKind::DisplayHelp
         | ErrorKind::DisplayVersion
         | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => help(&error),
         _ => {
-            let arguments = std::env::args_os().map(|text| text.to_string_lossy().into_owned());
+            let arguments = arguments.iter().map(|text| text.to_string_lossy().into_owned());
             let why = usage::explain(&error, &arguments.collect::<Vec<_>>(), Cli::command());
             output::notice(&format!("floodwall: {why}"));
             Exit::Usage

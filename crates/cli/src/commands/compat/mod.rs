@@ -3,23 +3,36 @@
 //! ```text
 //! words ─▶ the tool's options (crate compat) ─▶ its run, one file a tool ─▶ its format on stdout
 //! ```
+//!
+//! A link to the program with a tool's name is that tool, as `floodwall compat` and its name are.
 
+mod dd;
 mod iostat;
 mod sysbench;
 
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
 use crate::exit::{Exit, UsageError};
 
-type Run = fn(&[String]) -> anyhow::Result<Exit>;
+type Run = fn(&CompatArgs, &[OsString]) -> anyhow::Result<Exit>;
 
 /// The tools that there are.
-const TOOLS: [(&str, Run); 2] = [("iostat", iostat::run), ("sysbench", sysbench::run)];
+const TOOLS: [(&str, Run); 3] = [
+    ("iostat", |args, words| iostat::run(&args.texts(words)?)),
+    ("sysbench", |args, words| sysbench::run(&args.texts(words)?)),
+    ("dd", |args, words| dd::run(words, args.destructive)),
+];
+/// The command's own name.
+const COMMAND: &str = "compat";
 
 /// Answer a classic tool's command line in its own format
 ///
 /// Scripts that read the tool's output go on unchanged with 'floodwall compat' in front. Tools:
 /// iostat (sysstat 12.6) with -c -d -x -k -m -t -y -z -p -o JSON, devices, interval and count;
-/// sysbench (1.0 and 0.4), its fileio test in the current directory. An option that is not
-/// supported is an error that names it. docs/compat.md has the rest.
+/// sysbench (1.0 and 0.4), its fileio test in the current directory; dd (GNU 9.1) with if of bs ibs
+/// obs count skip seek conv iflag oflag status. An option that is not supported is an error that
+/// names it. A link to floodwall with a tool's name is that tool. docs/compat.md has the rest.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   floodwall compat iostat -x 1
@@ -29,12 +42,51 @@ const TOOLS: [(&str, Run); 2] = [("iostat", iostat::run), ("sysbench", sysbench:
   floodwall compat sysbench fileio --file-num=16 --file-total-size=2G \\
       --file-test-mode=rndwr --file-fsync-freq=1 --time=60 run
   floodwall compat sysbench fileio --file-num=16 cleanup
+  floodwall compat dd if=/dev/zero of=flood bs=1M count=4096 conv=fsync
+  floodwall compat --destructive dd if=image of=/dev/sdX bs=4M oflag=direct
 
 Ctrl-C ends it, and completes a JSON document of iostat's.")]
 pub(crate) struct CompatArgs {
+    /// dd: write a block device that is mounted or in use
+    #[arg(long)]
+    destructive: bool,
     /// The tool, then its command line as it is
     #[arg(value_name = "TOOL", required = true, trailing_var_arg = true)]
-    words: Vec<String>,
+    words: Vec<OsString>,
+}
+
+impl CompatArgs {
+    /// The words of a tool whose words are text.
+    fn texts(&self, words: &[OsString]) -> anyhow::Result<Vec<String>> {
+        if self.destructive {
+            return Err(UsageError("compat: --destructive is for dd; leave it out".into()).into());
+        }
+        let text = |word: &OsString| {
+            let word = word.clone().into_string();
+            word.map_err(|word| {
+                UsageError(format!("compat: '{}' is not UTF-8; write it so", word.display())).into()
+            })
+        };
+        words.iter().map(text).collect()
+    }
+}
+
+/// The command line of a process, whose name may be a tool's: `…/dd if=a` is
+/// `floodwall compat dd if=a`.
+///
+/// It can't come back here: the words are replaced once and no program is started, neither `dd` nor
+/// this one. `compat` is no tool, so the words that follow it are never replaced again.
+pub(crate) fn by_name(mut arguments: Vec<OsString>) -> Vec<OsString> {
+    let name = arguments.first().and_then(|path| Path::new(path).file_name());
+    let Some(tool) = name.filter(|name| is_tool(name)).map(OsStr::to_owned) else {
+        return arguments;
+    };
+    arguments.splice(..1, [env!("CARGO_PKG_NAME").into(), COMMAND.into(), tool]);
+    arguments
+}
+
+fn is_tool(name: &OsStr) -> bool {
+    TOOLS.iter().any(|(tool, _)| *tool == name)
 }
 
 /// Runs the command.
@@ -42,13 +94,45 @@ pub(crate) struct CompatArgs {
 /// # Errors
 /// A tool that is not known, and what the tool's own run fails with.
 pub(crate) fn run(args: &CompatArgs) -> anyhow::Result<Exit> {
-    let (tool, words) = args.words.split_first().map_or(("", &[][..]), |(t, w)| (t.as_str(), w));
+    let (tool, words) = args.words.split_first().map_or((OsStr::new(""), &[][..]), |(t, w)| (t, w));
     match TOOLS.iter().find(|(name, _)| *name == tool) {
-        Some((_, run)) => run(words),
+        Some((_, run)) => run(args, words),
         None => {
-            let known = TOOLS.map(|(name, _)| name).join(", ");
+            let (tool, known) = (tool.display(), TOOLS.map(|(name, _)| name).join(", "));
             Err(UsageError(format!("compat: there is no tool '{tool}'; known here: {known}"))
                 .into())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &str) -> Vec<OsString> {
+        line.split(' ').map(OsString::from).collect()
+    }
+
+    #[test]
+    fn a_link_with_a_tools_name_is_the_tool() {
+        for (line, wanted) in [
+            ("/usr/lib/floodwall/compat/dd if=a", "floodwall compat dd if=a"),
+            ("iostat -x 1", "floodwall compat iostat -x 1"),
+            ("./floodwall compat dd", "./floodwall compat dd"),
+            ("compat dd", "compat dd"),
+            ("vmstat 1", "vmstat 1"),
+            ("/dd/floodwall dd", "/dd/floodwall dd"),
+        ] {
+            assert_eq!(by_name(words(line)), words(wanted));
+        }
+        assert!(by_name(Vec::new()).is_empty());
+    }
+
+    #[test]
+    fn names_are_replaced_once() {
+        let once = by_name(words("dd dd"));
+        assert_eq!(once, words("floodwall compat dd dd"));
+        assert_eq!(by_name(once.clone()), once);
+        assert!(!is_tool(COMMAND.as_ref()) && !is_tool(env!("CARGO_PKG_NAME").as_ref()));
     }
 }
