@@ -27,7 +27,7 @@ pub(super) struct Drains(BTreeMap<DeviceId, Known>);
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
-    /// What it wrote while it was backlogged, and how long that was. Both fade alike.
+    /// Bytes that it wrote while it was backlogged, and the seconds of that time. Both fade alike.
     written_bytes: f64,
     seconds: f64,
     /// The kernel's largest estimate, in bytes a second.
