@@ -10,9 +10,9 @@ use floodwall_compat::dd::{Options, amount};
 use rustix::io::{self, Errno};
 use signal_hook::consts::SIGPIPE;
 
+use super::failed::{Failed, reason};
 use super::files::{Input, Output, offset};
 use super::running::Running;
-use super::{Failed, reason};
 
 /// Alignment of buffers: the largest that direct I/O asks for on common devices.
 const ALIGN: usize = 4096;

@@ -17,7 +17,7 @@ use floodwall_model::{DeviceId, printable};
 use rustix::fs::{self, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::Failed;
+use super::failed::Failed;
 
 /// Where stdout can be opened once more.
 const STDOUT: &str = "/proc/self/fd/1";

@@ -8,7 +8,7 @@ use floodwall_compat::dd::{Flags, Options, quote};
 use rustix::fs::{self, FileType, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 
-use super::{Failed, reason};
+use super::failed::{Failed, reason};
 
 /// Of a new file, less the umask.
 const MODE: u32 = 0o666;

@@ -9,36 +9,18 @@
 
 mod copy;
 mod device;
+mod failed;
 mod files;
 mod running;
 
 use std::ffi::OsString;
-use std::io::{self, Write};
 
 use floodwall_compat::dd::Options;
-use rustix::io::Errno;
 
 use self::copy::Copy;
+use self::failed::{Failed, say};
 use self::files::{Input, Output};
 use crate::exit::Exit;
-
-/// The copy can't go on: what to say besides, and whether the lines of counts follow.
-struct Failed {
-    message: String,
-    with_counts: bool,
-}
-
-impl Failed {
-    /// Before anything is counted.
-    const fn early(message: String) -> Self {
-        Self { message, with_counts: false }
-    }
-
-    /// With the lines of counts.
-    const fn counted(message: String) -> Self {
-        Self { message, with_counts: true }
-    }
-}
 
 /// Runs the copy. The exit status is dd's: 1 for whatever goes wrong.
 ///
@@ -82,15 +64,4 @@ fn opened(options: &Options, may_destroy: bool) -> Result<(Input, Output), Faile
         device::check(options.output.as_deref())?;
     }
     Ok((input, Output::open(options)?))
-}
-
-/// The kernel's words for an error, as the original prints them.
-fn reason(errno: Errno) -> String {
-    let text = io::Error::from(errno).to_string();
-    text.split(" (os error").next().unwrap_or_default().to_owned()
-}
-
-/// Writes to stderr at once; a closed one is ignored.
-fn say(text: &str) {
-    let _ = io::stderr().lock().write_all(text.as_bytes());
 }

@@ -20,7 +20,7 @@ use signal_hook::consts::{SIGINT, SIGUSR1};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level;
 
-use super::say;
+use super::failed::say;
 
 /// From one line of `status=progress` to the next.
 const PROGRESS: Duration = Duration::from_secs(1);
