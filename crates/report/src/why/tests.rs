@@ -211,9 +211,10 @@ fn a_backlog_alone() {
     let verdict = Verdict::Flooding;
     let alone = Disk { verdict, victims: Vec::new(), floods: Vec::new(), ..disk() };
     let told = Diagnosis { verdict, ..diagnosis(vec![alone]) };
-    insta::assert_snapshot!(sentences::paragraph(&told), @"Nothing waits long for sda (/var/lib/postgresql) \
-        now, and nothing floods it, but 3.20 GiB are waiting, 28.4 s worth: sda drains 121 MB/s. \
-        Who wrote it was not seen. A commit there may have to wait up to 28.4 s.");
+    insta::assert_snapshot!(sentences::paragraph(&told), @"Nothing waits long for sda \
+        (/var/lib/postgresql) now, and nothing floods it, but 3.20 GiB are waiting, 28.4 s worth: \
+        sda drains 121 MB/s. Who wrote it was not seen. A commit there may have to wait up to 28.4 \
+        s.");
 }
 
 #[test]

@@ -5,8 +5,8 @@ use std::time::Duration;
 use floodwall_host::SysRoot;
 use floodwall_host::task::{read_threads_written, start_ticks};
 
-/// An older process may have dirtied its bytes long ago: the kernel writes what is older than half a
-/// minute (`vm.dirty_expire_centisecs`).
+/// An older process may have dirtied its bytes long ago: the kernel writes what is older than half
+/// a minute (`vm.dirty_expire_centisecs`).
 const YOUNG: Duration = Duration::from_secs(60);
 /// A process that dirtied so much all its life is a flood, in bytes a second: a quarter of the
 /// kernel's first guess of a drain rate (mm/backing-dev.c `INIT_BW`).

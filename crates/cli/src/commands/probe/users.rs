@@ -86,8 +86,8 @@ fn median_by_time_ns(waits: &LatencyCounts) -> Option<u64> {
     })
 }
 
-/// Whether a thread of a process that also reads waits for a commit now. The probe tells the kind of
-/// the longest call under way alone. Short waits may have ended since: they do not matter.
+/// Whether a thread of a process that also reads waits for a commit now. The probe tells the kind
+/// of the longest call under way alone. Short waits may have ended since: they do not matter.
 fn commits_now(root: &SysRoot, process: &ProcessUse) -> bool {
     let tasks = format!("/proc/{}/task", process.pid);
     let threads = root.list(&tasks).into_value().unwrap_or_default();

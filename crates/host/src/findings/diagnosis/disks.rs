@@ -142,8 +142,8 @@ pub(super) fn is_flood(status: &Status, user: &DiskUser) -> bool {
 }
 
 /// Whether a process waits for its own data: what it dirtied since its start explains the wait. A
-/// copy's last fsync takes as long as its backlog. A wait may take twice as long as that drains: some
-/// of the disk's time goes to others.
+/// copy's last fsync takes as long as its backlog. A wait may take twice as long as that drains:
+/// the disk also works for others.
 fn waits_for_own(status: &Status, user: &DiskUser) -> bool {
     let rate = device(status, user.disk).and_then(rate).unwrap_or(FIRST_GUESS);
     user.earlier_bytes > 0 && 2.0 * user.earlier_bytes as f64 >= user.oldest_s * rate
