@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::finding::Severity;
 pub use disk::{Disk, Queue, Requests, has_authors};
+use process::is_zero;
 pub use process::{Group, Process, Waits, is_kernel_worker};
 
 /// One window.
@@ -154,11 +155,6 @@ pub struct Finding {
     /// Devices, mount points or knobs; empty for the machine as a whole.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub subjects: Vec<String>,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
-fn is_zero(value: &u64) -> bool {
-    *value == 0
 }
 
 #[cfg(test)]

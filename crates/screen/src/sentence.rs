@@ -16,25 +16,16 @@ use floodwall_model::diagnosis::Verdict;
 use floodwall_model::frame::{Disk, Frame, Process, has_authors};
 use floodwall_model::printable::printable;
 use floodwall_model::status::DrainSource;
-use ratatui::text::Span;
 
 use crate::figures::{bytes, micros, millis, share};
 use crate::text::glued;
 use crate::theme::Look;
 use crate::who::{authors, call, floods, victims};
+pub(crate) use phrases::Sentence;
 use phrases::{Words, dirtied, rate};
 
 /// The kernel's first guess of a drain rate, in bytes a second.
 const FIRST_GUESS: u64 = 100_000_000;
-
-/// A sentence, and what may be left out where there is no room for it.
-#[derive(Debug, Default)]
-pub(crate) struct Sentence {
-    /// The sentence.
-    pub(crate) said: Vec<Span<'static>>,
-    /// How many more processes wait and disks stall.
-    pub(crate) more: Vec<Span<'static>>,
-}
 
 /// The sentence of a machine, or of one of its disks.
 pub(crate) fn of_machine(frame: &Frame, device: Option<&str>, look: Look) -> Sentence {

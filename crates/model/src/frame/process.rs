@@ -2,7 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::is_zero;
 use crate::workload::Workload;
 
 /// What one process did to one disk.
@@ -149,6 +148,11 @@ pub struct Waits {
     /// 2^n and less than 2^(n+1) microseconds; octave 0 those below 2 µs too.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub octaves: Vec<(u8, u64)>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+pub(super) fn is_zero(value: &u64) -> bool {
+    *value == 0
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]

@@ -5,7 +5,6 @@ use floodwall_model::printable::printable;
 use floodwall_model::status::DrainSource;
 use ratatui::text::Span;
 
-use super::Sentence;
 use crate::figures::{self, bytes, micros, millis, per_second, share};
 use crate::text::{cut, glued};
 use crate::theme::Look;
@@ -13,6 +12,15 @@ use crate::who::{call, floods};
 
 /// Cells of the name of a unit or pod.
 const LABEL: usize = 40;
+
+/// A sentence, and what may be left out where there is no room for it.
+#[derive(Debug, Default)]
+pub(crate) struct Sentence {
+    /// The sentence.
+    pub(crate) said: Vec<Span<'static>>,
+    /// How many more processes wait and disks stall.
+    pub(crate) more: Vec<Span<'static>>,
+}
 
 /// A sentence while it is made.
 pub(super) struct Words {
