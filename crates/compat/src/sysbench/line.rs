@@ -29,7 +29,7 @@ impl Line {
             let name = name.replace('_', "-");
             let Some(known) = known(&name) else { return Err(refused(word, &name)) };
             if known.takes == Takes::Value && value.is_none() {
-                let wanted = "there; write --NAME=VALUE";
+                let wanted = "a value; write --NAME=VALUE";
                 return Err(OptionError::Value {
                     option: known.name,
                     value: String::new(),

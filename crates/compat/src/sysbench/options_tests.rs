@@ -99,7 +99,7 @@ fn what_is_wrong_is_named_with_the_nearest() {
         ),
         ("fileio --file-num=0 prepare", "--file-num: '0' is not a whole number from 1"),
         ("fileio --threads=+1 prepare", "--threads: '+1' is not"),
-        ("fileio --threads prepare", "--threads: '' is not there; write --NAME=VALUE"),
+        ("fileio --threads prepare", "--threads: '' is not a value; write --NAME=VALUE"),
         ("fileio --percentile=101 run", "--percentile: '101' is not a whole number from 1 to 100"),
         ("fileio --percentile=99.9 run", "--percentile: '99.9' is not"),
         ("fileio --file-fsync-all=yes run", "--file-fsync-all: 'yes' is not on or off"),

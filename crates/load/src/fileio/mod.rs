@@ -4,7 +4,7 @@
 //! ```text
 //! make ─▶ files, written from end to end
 //! open ─▶ FileSet ─ start(Plan) ─▶ FileRun: wait_until, sample, end
-//!                     │ a thread: arrivals ─ when ─▶ order ─ which ─▶ pread │ pwrite │ fsync
+//!                     │ a thread: queue ─ when ─▶ order ─ which ─▶ pread │ pwrite │ fsync
 //! remove ─▶ the files are gone
 //! ```
 //!

@@ -58,7 +58,7 @@ pub struct Plan {
     pub syncs_are_events: bool,
     /// After so many events no further one begins.
     pub limit: Option<u64>,
-    /// Events a second that fall due, at random moments; latencies count from these.
+    /// Events a second that fall due, at random moments; latencies count from when they did.
     pub rate: Option<f64>,
     /// Equal seeds give equal offsets.
     pub seed: u64,

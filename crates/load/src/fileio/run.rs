@@ -6,7 +6,7 @@ use std::time::Instant;
 use floodwall_model::LatencyCounts;
 use floodwall_stats::recorder::{Delta, Op, Recorder};
 
-use super::arrivals::Arrivals;
+use super::arrivals::{Arrivals, Queue};
 use super::counts::{Counters, Counts, ThreadCounts};
 use super::files::FileSet;
 use super::order::Order;
@@ -71,10 +71,11 @@ impl FileRun {
     /// [`LoadError::Thread`].
     pub fn start(files: FileSet, plan: Plan) -> Result<Self, LoadError> {
         let threads = plan.threads;
+        let arrivals = plan.rate.map(|rate| Arrivals::new(rate, plan.seed));
         let order = Order::new(&plan, files.files.len() as u32, files.len);
         let stream = Arc::new(Stream {
             order: Mutex::new(order),
-            arrivals: plan.rate.map(|rate| Mutex::new(Arrivals::new(rate, plan.seed))),
+            queue: plan.rate.map(|_| Queue::default()),
             counters: (0..threads).map(|_| Counters::new()).collect(),
             files,
             plan,
@@ -88,7 +89,15 @@ impl FileRun {
             });
             (Recorder::new(&[Op::Commit, Op::Sync, Op::Read]), work)
         });
-        let running = running::start("fileio", work.collect(), None)?;
+        let filler = arrivals.map(|arrivals| {
+            let stream = Arc::clone(&stream);
+            let work: Work = Box::new(move |worker| match &stream.queue {
+                Some(queue) => queue.fill(arrivals, worker),
+                None => Ok(()),
+            });
+            (Recorder::new(&[]), work)
+        });
+        let running = running::start("fileio", work.chain(filler).collect(), None)?;
         Ok(Self { running, stream, ending })
     }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use floodwall_stats::recorder::Op;
 
-use super::arrivals::Arrivals;
+use super::arrivals::Queue;
 use super::counts::Counters;
 use super::files::FileSet;
 use super::order::{Call, Order, Request};
@@ -14,7 +14,6 @@ use crate::buffer::AlignedBuf;
 use crate::error::LoadError;
 use crate::file::NamedFile;
 use crate::lock::lock;
-use crate::pace::sleep_until;
 use crate::running::Worker;
 
 /// What all threads take from.
@@ -24,7 +23,7 @@ pub(super) struct Stream {
     pub(super) files: FileSet,
     pub(super) order: Mutex<Order>,
     /// `None`: as fast as it goes.
-    pub(super) arrivals: Option<Mutex<Arrivals>>,
+    pub(super) queue: Option<Queue>,
     /// By thread.
     pub(super) counters: Vec<Counters>,
 }
@@ -48,8 +47,10 @@ pub(super) fn run(
         zeros: AlignedBuf::zeroed(if plan.writes() { block } else { 0 }),
         read: AlignedBuf::zeroed(if plan.reads() { block } else { 0 }),
     };
-    let Some(begin) = worker.arrive() else { return Ok(()) };
-    while let Some(due) = stream.turn(begin, worker) {
+    if worker.arrive().is_none() {
+        return Ok(());
+    }
+    while let Some(due) = stream.turn(worker) {
         let Some(request) = lock(order).next() else { break };
         let start = Instant::now();
         stream.make(request, &mut buffers, counters)?;
@@ -81,12 +82,11 @@ fn nanoseconds(took: Duration) -> u64 {
 impl Stream {
     /// Waits until an event falls due. `None`: the run was told to stop. `Some(None)`: its latency
     /// counts from its call.
-    fn turn(&self, begin: Instant, worker: &Worker<'_>) -> Option<Option<Instant>> {
-        let Some(arrivals) = &self.arrivals else {
-            return (!worker.stopping()).then_some(None);
-        };
-        let due = begin.checked_add(lock(arrivals).take())?;
-        sleep_until(due, worker.stop_flag()).then_some(Some(due))
+    fn turn(&self, worker: &Worker<'_>) -> Option<Option<Instant>> {
+        match &self.queue {
+            Some(queue) => queue.take(worker).map(Some),
+            None => (!worker.stopping()).then_some(None),
+        }
     }
 
     fn make(

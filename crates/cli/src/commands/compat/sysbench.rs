@@ -37,22 +37,43 @@ const LATE: Duration = Duration::from_millis(1);
 pub(super) fn run(words: &[String]) -> anyhow::Result<Exit> {
     let options = Options::parse(words).map_err(|e| UsageError(e.to_string()))?;
     let dir = Dir::open(Path::new(HERE)).context("can't open the current directory")?;
-    let report = Report(&options);
-    print(&report.head(concat!("floodwall ", env!("CARGO_PKG_VERSION"))))?;
-    match options.command {
-        Command::Prepare => prepare(&dir, &options, report)?,
-        Command::Run => measure(&dir, &options, report)?,
-        Command::Cleanup => {
-            print(report.removing())?;
-            fileio::remove(&dir, options.files)?;
-        }
+    match command(&dir, &options) {
+        Err(error) if error.is::<Gone>() => Ok(Exit::Done),
+        done => done.map(|()| Exit::Done),
     }
-    Ok(Exit::Done)
 }
 
-/// Writes a part of the output at once. The run goes on without a reader, as the tool's does.
+fn command(dir: &Dir, options: &Options) -> anyhow::Result<()> {
+    let report = Report(options);
+    tell(&report.head(concat!("floodwall ", env!("CARGO_PKG_VERSION"))))?;
+    match options.command {
+        Command::Prepare => prepare(dir, options, report),
+        Command::Run => measure(dir, options, report),
+        Command::Cleanup => {
+            tell(report.removing())?;
+            Ok(fileio::remove(dir, options.files)?)
+        }
+    }
+}
+
+/// The reader of stdout went away: a run ends, which would be for nothing.
+#[derive(Debug, thiserror::Error)]
+#[error("stdout is closed")]
+struct Gone;
+
+/// Writes a part of the output at once; whether there is a reader.
+fn write(text: &str) -> anyhow::Result<bool> {
+    output::part_with(|out| Ok(out.write_all(text.as_bytes())?))
+}
+
+/// The same of work that is done without a reader, too.
+fn tell(text: &str) -> anyhow::Result<()> {
+    write(text).map(drop)
+}
+
+/// The same of a run.
 fn print(text: &str) -> anyhow::Result<()> {
-    output::part_with(|out| Ok(out.write_all(text.as_bytes())?)).map(drop)
+    if write(text)? { Ok(()) } else { Err(Gone.into()) }
 }
 
 fn size(options: &Options, block: u64) -> Size {
@@ -67,10 +88,10 @@ fn open_flags(flags: OpenFlags) -> OFlags {
 
 fn prepare(dir: &Dir, options: &Options, report: Report<'_>) -> anyhow::Result<()> {
     let stop = signals::stop_flag()?;
-    print(&report.making())?;
+    tell(&report.making())?;
     let begin = Instant::now();
     let written = make(dir, options, report, &stop)?;
-    print(&report.written(written, begin.elapsed()))
+    tell(&report.written(written, begin.elapsed()))
 }
 
 fn make(
@@ -87,7 +108,7 @@ fn make(
             Found::Whole => Made::Reused,
         };
         if printed.is_ok() {
-            printed = print(&report.made(name, made));
+            printed = tell(&report.made(name, made));
         }
     };
     let flags = open_flags(options.flags);
