@@ -68,6 +68,7 @@ bench: install-build install-peers
 	$(CARGO) test --quiet --release --locked -p floodwall-knobs --test kernel -- kill-points
 	$(CARGO) test --quiet --release --locked -p floodwall --test guest -- 'paces a flood'
 	$(CARGO) test --quiet --release --locked -p floodwall --test watch -- cost
+	$(CARGO) test --quiet --release --locked -p floodwall --test compat -- speed
 	@if [ "$$(id -u)" = 0 ]; then target/release/lab-bench figures; else echo "the lab's figures need root: left out"; fi
 
 # Root, and nothing else running; about 80 minutes; an interrupted run goes on where it was.
