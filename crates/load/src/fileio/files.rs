@@ -53,7 +53,12 @@ impl Size {
 #[derive(Debug)]
 pub struct FileSet {
     pub(super) files: Vec<NamedFile>,
+    /// Where requests to each begin.
+    pub(super) from: u64,
+    /// Bytes of each from there.
     pub(super) len: u64,
+    /// What is written, again and again; nothing for zeros.
+    pub(super) pattern: Vec<u8>,
 }
 
 fn name(number: u32) -> String {
@@ -162,7 +167,7 @@ impl FileSet {
         };
         let files = (0..files).map(name).map(open).collect::<Result<_, _>>()?;
         size.check_direct(dir, flags)?;
-        Ok(Self { files, len })
+        Ok(Self { files, from: 0, len, pattern: Vec::new() })
     }
 
     /// Makes empty files in the place of any that are there.
@@ -175,6 +180,6 @@ impl FileSet {
         remove(dir, files)?;
         let create = |name: String| NamedFile::create(dir, &name, OFlags::RDWR | flags);
         let files = (0..files).map(name).map(create).collect::<Result<_, _>>()?;
-        Ok(Self { files, len })
+        Ok(Self { files, from: 0, len, pattern: Vec::new() })
     }
 }

@@ -6,6 +6,8 @@
 //! open ─▶ FileSet ─ start(Plan) ─▶ FileRun: wait_until, sample, end
 //!                     │ a thread: queue ─ when ─▶ order ─ which ─▶ pread │ pwrite │ fsync
 //! remove ─▶ the files are gone
+//!
+//! of_target ─▶ FileSet of one file or device, or a part of it, as disktest has it
 //! ```
 //!
 //! Other victims have files of their own, and threads with requests of their own. Here a sync of
@@ -18,10 +20,12 @@ mod files;
 mod order;
 mod plan;
 mod run;
+mod target;
 mod worker;
 
 pub use counts::{Counts, ThreadCounts};
 pub use error::FileIoError;
 pub use files::{FileSet, Found, Size, make, remove};
-pub use plan::{EndSync, Mode, Plan, Way};
+pub use plan::{EndSync, Mode, Pause, Plan, Way};
 pub use run::{FileRun, FileSample};
+pub use target::{Part, Target};

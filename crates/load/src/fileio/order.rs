@@ -51,6 +51,8 @@ pub(super) struct Order {
     writes: u64,
     /// The last round was begun.
     is_ending: bool,
+    /// A block that was written and is to be read.
+    again: Option<Request>,
 }
 
 impl Order {
@@ -69,6 +71,7 @@ impl Order {
             reads: 0,
             writes: 0,
             is_ending: false,
+            again: None,
         }
     }
 
@@ -99,6 +102,10 @@ impl Order {
         if self.is_ending {
             return None;
         }
+        if let Some(request) = self.again.take() {
+            self.requests += 1;
+            return Some(request);
+        }
         let at = match self.plan.way {
             Way::Sequential { .. } => self.next,
             Way::Random => self.random(),
@@ -109,6 +116,9 @@ impl Order {
         self.requests += 1;
         let call = self.call();
         self.is_dirty |= call == Call::Write;
+        if self.plan.mode == Mode::WriteThenRead {
+            self.again = Some(Request { call: Call::Read, file, offset, len });
+        }
         Some(Request { call, file, offset, len })
     }
 
@@ -130,7 +140,7 @@ impl Order {
 
     fn is_over(&self) -> bool {
         let is_last_lap = match self.plan.way {
-            Way::Sequential { laps: Some(laps) } => self.laps >= laps,
+            Way::Sequential { laps: Some(laps) } => self.laps >= laps && self.again.is_none(),
             _ => false,
         };
         is_last_lap || self.plan.limit.is_some_and(|limit| self.events >= limit)
@@ -155,7 +165,7 @@ impl Order {
     fn call(&self) -> Call {
         let is_read = match self.plan.mode {
             Mode::Read => true,
-            Mode::Write => false,
+            Mode::Write | Mode::WriteThenRead => false,
             Mode::Mixed(ratio) => ((self.reads + 1) as f64) / ((self.writes + 1) as f64) < ratio,
         };
         if is_read { Call::Read } else { Call::Write }
@@ -228,6 +238,17 @@ mod tests {
     fn the_ratio_is_kept_by_completed_calls() {
         let mixed = Plan { limit: Some(13), ..plan(Way::Random, Mode::Mixed(1.5)) };
         assert_eq!(letters(&calls(&mixed, 99)), "rwrwrrwrwrrwr");
+    }
+
+    #[test]
+    fn each_block_is_written_and_then_read() {
+        let way = Way::Sequential { laps: Some(1) };
+        let both = plan(way, Mode::WriteThenRead);
+        let first = "w0@0+16384 r0@0+16384 w0@16384+16384 r0@16384+16384";
+        assert_eq!(calls(&both, 4).join(" "), first);
+        assert_eq!(letters(&calls(&both, 99)), "wr".repeat(8));
+        let random = calls(&Plan { way: Way::Random, limit: Some(99), ..both }, 100);
+        assert!(random.chunks_exact(2).all(|pair| pair[0][1..] == pair[1][1..]));
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! What is asked for.
 
+use std::time::Duration;
+
 /// Which blocks, in which order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
@@ -21,6 +23,8 @@ pub enum Mode {
     Write,
     /// A read while (completed reads + 1) / (completed writes + 1) is below this, else a write.
     Mixed(f64),
+    /// Each block is written, then read.
+    WriteThenRead,
 }
 
 /// Syncs after the last request.
@@ -62,6 +66,15 @@ pub struct Plan {
     pub rate: Option<f64>,
     /// Equal seeds give equal offsets.
     pub seed: u64,
+}
+
+/// What a thread waits from a request to its next one, at random from the least to the most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pause {
+    /// The shortest.
+    pub least: Duration,
+    /// The longest.
+    pub most: Duration,
 }
 
 impl Plan {

@@ -10,7 +10,7 @@ use super::arrivals::{Arrivals, Queue};
 use super::counts::{Counters, Counts, ThreadCounts};
 use super::files::FileSet;
 use super::order::Order;
-use super::plan::Plan;
+use super::plan::{Pause, Plan};
 use super::worker::{self, Stream};
 use crate::error::LoadError;
 use crate::lock::lock;
@@ -70,6 +70,18 @@ impl FileRun {
     /// # Errors
     /// [`LoadError::Thread`].
     pub fn start(files: FileSet, plan: Plan) -> Result<Self, LoadError> {
+        Self::start_with_pauses(files, plan, None)
+    }
+
+    /// The same, with a pause of each thread after each request.
+    ///
+    /// # Errors
+    /// [`LoadError::Thread`].
+    pub fn start_with_pauses(
+        files: FileSet,
+        plan: Plan,
+        pause: Option<Pause>,
+    ) -> Result<Self, LoadError> {
         let threads = plan.threads;
         let arrivals = plan.rate.map(|rate| Arrivals::new(rate, plan.seed));
         let order = Order::new(&plan, files.files.len() as u32, files.len);
@@ -79,6 +91,7 @@ impl FileRun {
             counters: (0..threads).map(|_| Counters::new()).collect(),
             files,
             plan,
+            pause,
         });
         let ending = Arc::new(Ending { state: Mutex::new((threads, None)), moved: Condvar::new() });
         let work = (0..threads as usize).map(|thread| {

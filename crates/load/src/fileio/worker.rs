@@ -4,22 +4,30 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use floodwall_stats::recorder::Op;
+use rand_core::Rng;
+use rand_pcg::Pcg64Mcg;
 
 use super::arrivals::Queue;
 use super::counts::Counters;
 use super::files::FileSet;
 use super::order::{Call, Order, Request};
-use super::plan::{EndSync, Plan};
-use crate::buffer::AlignedBuf;
+use super::plan::{EndSync, Pause, Plan};
+use crate::buffer::{AlignedBuf, rng};
 use crate::error::LoadError;
 use crate::file::NamedFile;
 use crate::lock::lock;
+use crate::pace::sleep_until;
 use crate::running::Worker;
+
+/// Keeps the random numbers of pauses apart from others; a thread's number is added.
+const PAUSES: u64 = 2 << 32;
 
 /// What all threads take from.
 #[derive(Debug)]
 pub(super) struct Stream {
     pub(super) plan: Plan,
+    /// `None`: the next request follows at once.
+    pub(super) pause: Option<Pause>,
     pub(super) files: FileSet,
     pub(super) order: Mutex<Order>,
     /// `None`: as fast as it goes.
@@ -30,8 +38,19 @@ pub(super) struct Stream {
 
 /// What a thread writes and where it reads to.
 struct Buffers {
-    zeros: AlignedBuf,
+    write: AlignedBuf,
     read: AlignedBuf,
+}
+
+impl Buffers {
+    fn new(plan: &Plan, pattern: &[u8]) -> Self {
+        let block = plan.block as usize;
+        let mut write = AlignedBuf::zeroed(if plan.writes() { block } else { 0 });
+        for (byte, next) in write.bytes_mut().iter_mut().zip(pattern.iter().cycle()) {
+            *byte = *next;
+        }
+        Self { write, read: AlignedBuf::zeroed(if plan.reads() { block } else { 0 }) }
+    }
 }
 
 /// One thread.
@@ -42,11 +61,8 @@ pub(super) fn run(
 ) -> Result<(), LoadError> {
     let Stream { plan, files, order, .. } = &**stream;
     let counters = &stream.counters[thread];
-    let block = plan.block as usize;
-    let mut buffers = Buffers {
-        zeros: AlignedBuf::zeroed(if plan.writes() { block } else { 0 }),
-        read: AlignedBuf::zeroed(if plan.reads() { block } else { 0 }),
-    };
+    let mut buffers = Buffers::new(plan, &files.pattern);
+    let mut random = rng(plan.seed, PAUSES + thread as u64);
     if worker.arrive().is_none() {
         return Ok(());
     }
@@ -65,6 +81,11 @@ pub(super) fn run(
         let ns = nanoseconds(took);
         worker.recorder.record(op, ns);
         counters.event(ns);
+        if let Some(pause) = stream.pause {
+            let end = Instant::now() + pause.draw(&mut random);
+            // Told to stop meanwhile, it sees that when it looks for its next turn.
+            let _ = sleep_until(end, worker.stop_flag());
+        }
     }
     if plan.end_sync == EndSync::ByThread && plan.writes() {
         for file in &files.files {
@@ -77,6 +98,14 @@ pub(super) fn run(
 
 fn nanoseconds(took: Duration) -> u64 {
     took.as_secs() * 1_000_000_000 + u64::from(took.subsec_nanos())
+}
+
+impl Pause {
+    fn draw(self, random: &mut Pcg64Mcg) -> Duration {
+        let span = self.most.saturating_sub(self.least).as_nanos() + 1;
+        let more = (u128::from(random.next_u64()) * span) >> 64;
+        self.least + Duration::from_nanos(more as u64)
+    }
 }
 
 impl Stream {
@@ -97,11 +126,12 @@ impl Stream {
     ) -> Result<(), LoadError> {
         let Request { call, file, offset, len } = request;
         let file = &self.files.files[file as usize];
+        let offset = self.files.from + offset;
         match call {
             Call::Read => {
                 file.read_exact_at(&mut buffers.read.bytes_mut()[..len as usize], offset)?
             }
-            Call::Write => file.write_all_at(&buffers.zeros.bytes()[..len as usize], offset)?,
+            Call::Write => file.write_all_at(&buffers.write.bytes()[..len as usize], offset)?,
             Call::Sync => self.sync(file)?,
         }
         counters.call(call, len);

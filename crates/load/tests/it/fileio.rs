@@ -6,7 +6,8 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use floodwall_load::fileio::{
-    self, EndSync, FileIoError, FileRun, FileSample, FileSet, Found, Mode, Plan, Size, Way,
+    self, EndSync, FileIoError, FileRun, FileSample, FileSet, Found, Mode, Part, Pause, Plan, Size,
+    Target, Way,
 };
 use floodwall_load::{Dir, LoadError};
 use floodwall_testing::{Trial, tests};
@@ -22,6 +23,8 @@ pub(crate) fn tests() -> Vec<Trial> {
         a_run_that_is_told_to_stop_ends_with_its_syncs,
         events_of_a_rate_wait_for_their_time,
         a_file_that_is_cut_ends_the_run,
+        a_part_of_a_file_is_written_with_its_pattern_and_no_more,
+        threads_pause_between_requests,
     ]
 }
 
@@ -152,4 +155,48 @@ fn a_file_that_is_cut_ends_the_run() {
     assert!(run.wait_until(Some(begin + Duration::from_secs(10))).is_some());
     let failure = run.finish().map(drop).unwrap_err();
     assert!(matches!(failure, LoadError::Shortened { .. }), "{failure}");
+}
+
+/// One thread, once through a part of a file.
+fn once(mode: Mode) -> Plan {
+    let way = Way::Sequential { laps: Some(1) };
+    Plan { way, mode, block: 1024, threads: 1, end_sync: EndSync::Never, ..plan() }
+}
+
+fn a_part_of_a_file_is_written_with_its_pattern_and_no_more() {
+    let temporary = tempfile::tempdir().unwrap();
+    let path = temporary.path().join("any name");
+    assert_eq!(Target::at(&path).unwrap(), None);
+    let flags = OFlags::RDWR | OFlags::CREATE;
+    let part = Part { from: 2048, len: 3072 };
+    let files = FileSet::of_target(&path, flags, part, vec![1, 2, 3]).unwrap();
+    let run = FileRun::start(files, once(Mode::WriteThenRead)).unwrap();
+    assert!(run.wait_until(None).is_some());
+    let counts = run.finish().unwrap().counts;
+    assert_eq!((counts.reads, counts.writes), (3, 3));
+    assert_eq!((counts.read_bytes, counts.written_bytes), (3072, 3072));
+    let there = Target::at(&path).unwrap();
+    assert_eq!(there, Some(Target { size: 5120, is_device: false }));
+    let bytes = fs::read(&path).unwrap();
+    assert!(bytes[..2048].iter().all(|byte| *byte == 0));
+    // Each block begins anew.
+    for block in bytes[2048..].chunks(1024) {
+        assert!(block.iter().zip([1, 2, 3].iter().cycle()).all(|(byte, wanted)| byte == wanted));
+    }
+    let null = Target::at("/dev/null".as_ref()).unwrap();
+    assert_eq!(null, Some(Target { size: 0, is_device: true }));
+}
+
+fn threads_pause_between_requests() {
+    let temporary = tempfile::tempdir().unwrap();
+    let path = temporary.path().join("x");
+    let flags = OFlags::RDWR | OFlags::CREATE;
+    let files = FileSet::of_target(&path, flags, Part { from: 0, len: 10_240 }, Vec::new());
+    let (least, most) = (Duration::from_millis(20), Duration::from_millis(40));
+    let pause = Some(Pause { least, most });
+    let run = FileRun::start_with_pauses(files.unwrap(), once(Mode::Write), pause).unwrap();
+    let took = run.wait_until(None).unwrap() - run.begin();
+    assert_eq!(run.finish().unwrap().counts.writes, 10);
+    // A pause after each of ten.
+    assert!((least * 10..most * 20).contains(&took), "{took:?}");
 }
