@@ -7,8 +7,8 @@
 //! words ─▶ dd::Options
 //! counts of a copy ─▶ dd::records, dd::transfer
 //!
-//! words ─▶ sysbench::Options ─┐
-//! counts of a run ─▶ Figures ─┴▶ Report: text
+//! words ─▶ sysbench::Options, disktest::Options ─┐
+//! counts of a run ─▶ Figures ────────────────────┴▶ Report: text
 //! ```
 //!
 //! Pure: texts of files, the clock's words and the machine's names are parameters. The command
@@ -16,5 +16,6 @@
 //! pages and their output show them.
 
 pub mod dd;
+pub mod disktest;
 pub mod iostat;
 pub mod sysbench;

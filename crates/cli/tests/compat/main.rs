@@ -9,6 +9,7 @@
 //! `cargo test -p floodwall --test compat -- speed` compares speeds; `make bench` does it.
 
 mod dd;
+mod disktest;
 mod iostat;
 mod lab;
 mod mask;
@@ -28,6 +29,7 @@ fn main() {
 fn speed() -> Vec<Trial> {
     vec![
         test("speed: sysbench's figures on a slow device", || lacks(FILEIO), sysbench::in_lab),
+        test("speed: disktest's rates on a slow device", || lacks(RATES), disktest::rates),
         test("speed: dd's rates on a slow device", || lacks(SLOW), dd::rates),
     ]
 }
@@ -43,6 +45,11 @@ fn formats() -> Vec<Trial> {
         test("sysbench's old dialect does what published runs did", || None, sysbench::old),
         test("sysbench's wrong lines are refused", || None, sysbench::refusals),
         test("sysbench's files stay after an interrupt", || None, sysbench::interrupt),
+        test("disktest's lines are those that were published", || None, disktest::lines),
+        test("disktest's counts are the kernel's", || lacks(&[ROOT, LOOP]), disktest::counts),
+        test("disktest's wrong lines are refused", || None, disktest::refusals),
+        test("disktest does not write a device in use", || lacks(HELD), disktest::held),
+        test("disktest's ends, and a link that is it", || None, disktest::ends),
         test("dd's copies of files and pipes", || lacks(&["dd"]), dd::files),
         test("dd's sizes and rates are rounded alike", || lacks(&["dd"]), dd::rounding),
         test("dd's wrong words are named with the nearest", || lacks(&["dd"]), dd::wrong),
@@ -56,5 +63,7 @@ fn formats() -> Vec<Trial> {
 const NEEDS: &[&str] = &[ROOT, LOOP, "iostat", "fio"];
 const LAB: &[&str] = &[ROOT, LOOP, FUSE, "iostat", "fio"];
 const DEVICE: &[&str] = &[ROOT, LOOP, "dd", "mkfs.ext4"];
+const HELD: &[&str] = &[ROOT, LOOP, "mkfs.ext4"];
+const RATES: &[&str] = &[ROOT, LOOP, FUSE, "fio"];
 const SLOW: &[&str] = &[ROOT, LOOP, FUSE, "dd"];
 const FILEIO: &[&str] = &[ROOT, LOOP, FUSE, "mkfs.ext4", "sysbench"];

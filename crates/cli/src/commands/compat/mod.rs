@@ -7,6 +7,8 @@
 //! A link to the program with a tool's name is that tool, as `floodwall compat` and its name are.
 
 mod dd;
+mod device;
+mod disktest;
 mod iostat;
 mod sysbench;
 
@@ -18,9 +20,10 @@ use crate::exit::{Exit, UsageError};
 type Run = fn(&CompatArgs, &[OsString]) -> anyhow::Result<Exit>;
 
 /// The tools that there are.
-const TOOLS: [(&str, Run); 3] = [
+const TOOLS: [(&str, Run); 4] = [
     ("iostat", |args, words| iostat::run(&args.texts(words)?)),
     ("sysbench", |args, words| sysbench::run(&args.texts(words)?)),
+    ("disktest", |args, words| disktest::run(&texts(words)?, args.destructive)),
     ("dd", |args, words| dd::run(words, args.destructive)),
 ];
 /// The command's own name.
@@ -30,9 +33,10 @@ const COMMAND: &str = "compat";
 ///
 /// Scripts that read the tool's output go on unchanged with 'floodwall compat' in front. Tools:
 /// iostat (sysstat 12.6) with -c -d -x -k -m -t -y -z -p -o JSON, devices, interval and count;
-/// sysbench (1.0 and 0.4), its fileio test in the current directory; dd (GNU 9.1) with if of bs ibs
-/// obs count skip seek conv iflag oflag status. An option that is not supported is an error that
-/// names it. A link to floodwall with a tool's name is that tool. docs/compat.md has the rest.
+/// sysbench (1.0 and 0.4), its fileio test in the current directory; disktest (LTP 1.2.8 and 1.4)
+/// on a file or device; dd (GNU 9.1) with if of bs ibs obs count skip seek conv iflag oflag status.
+/// An option that is not supported is an error that names it. A link to floodwall with a tool's
+/// name is that tool. docs/compat.md has the rest.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   floodwall compat iostat -x 1
@@ -42,12 +46,14 @@ const COMMAND: &str = "compat";
   floodwall compat sysbench fileio --file-num=16 --file-total-size=2G \\
       --file-test-mode=rndwr --file-fsync-freq=1 --time=60 run
   floodwall compat sysbench fileio --file-num=16 cleanup
+  floodwall compat disktest -B 4k -h 1 -I BD -K 4 -p l -P T -T 30 -r /dev/sdX
+  floodwall compat disktest -B 4k -I F -K 4 -p r -P T -T 30 -w -N 131072 file
   floodwall compat dd if=/dev/zero of=flood bs=1M count=4096 conv=fsync
   floodwall compat --destructive dd if=image of=/dev/sdX bs=4M oflag=direct
 
 Ctrl-C ends it, and completes a JSON document of iostat's.")]
 pub(crate) struct CompatArgs {
-    /// dd: write a block device that is mounted or in use
+    /// dd, disktest: write a block device that is mounted or in use
     #[arg(long)]
     destructive: bool,
     /// The tool, then its command line as it is
@@ -56,19 +62,24 @@ pub(crate) struct CompatArgs {
 }
 
 impl CompatArgs {
-    /// The words of a tool whose words are text.
+    /// The words of a tool that writes no device.
     fn texts(&self, words: &[OsString]) -> anyhow::Result<Vec<String>> {
         if self.destructive {
-            return Err(UsageError("compat: --destructive is for dd; leave it out".into()).into());
+            let refused = "compat: --destructive is for dd and disktest; leave it out";
+            return Err(UsageError(refused.into()).into());
         }
-        let text = |word: &OsString| {
-            let word = word.clone().into_string();
-            word.map_err(|word| {
-                UsageError(format!("compat: '{}' is not UTF-8; write it so", word.display())).into()
-            })
-        };
-        words.iter().map(text).collect()
+        texts(words)
     }
+}
+
+fn texts(words: &[OsString]) -> anyhow::Result<Vec<String>> {
+    let text = |word: &OsString| {
+        let word = word.clone().into_string();
+        word.map_err(|word| {
+            UsageError(format!("compat: '{}' is not UTF-8; write it so", word.display())).into()
+        })
+    };
+    words.iter().map(text).collect()
 }
 
 /// The command line of a process, whose name may be a tool's: `…/dd if=a` is
@@ -117,6 +128,7 @@ mod tests {
     fn a_link_with_a_tools_name_is_the_tool() {
         for (line, wanted) in [
             ("/usr/lib/floodwall/compat/dd if=a", "floodwall compat dd if=a"),
+            ("./disktest -T 1 a", "floodwall compat disktest -T 1 a"),
             ("iostat -x 1", "floodwall compat iostat -x 1"),
             ("./floodwall compat dd", "./floodwall compat dd"),
             ("compat dd", "compat dd"),

@@ -8,19 +8,23 @@
 //! Messages are the original's, so they begin with the tool's name and not with Floodwall's.
 
 mod copy;
-mod device;
 mod failed;
 mod files;
 mod running;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 
-use floodwall_compat::dd::Options;
+use floodwall_compat::dd::{Options, quote};
 
 use self::copy::Copy;
 use self::failed::{Failed, say};
 use self::files::{Input, Output};
+use super::device;
 use crate::exit::Exit;
+
+/// Where stdout can be opened once more.
+const STDOUT: &str = "/proc/self/fd/1";
 
 /// Runs the copy. The exit status is dd's: 1 for whatever goes wrong.
 ///
@@ -61,7 +65,16 @@ fn opened(options: &Options, may_destroy: bool) -> Result<(Input, Output), Faile
     // Before the output is opened, which may cut it.
     let input = Input::open(options)?;
     if !may_destroy {
-        device::check(options.output.as_deref())?;
+        check(options.output.as_deref())?;
     }
     Ok((input, Output::open(options)?))
+}
+
+/// Checks the output, if it is a block device.
+fn check(output: Option<&OsStr>) -> Result<(), Failed> {
+    let Some(who) = device::user_of(output.unwrap_or(OsStr::new(STDOUT))) else { return Ok(()) };
+    let name = quote::file(output.unwrap_or(OsStr::new("standard output")).as_bytes());
+    Err(Failed::early(format!(
+        "{name} is in use: {who}; free it, or write 'floodwall compat --destructive dd …'"
+    )))
 }

@@ -4,12 +4,10 @@
 //! or an array holds, or one of its partitions. /proc and /sys only say which.
 
 use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use floodwall_compat::dd::quote;
 use floodwall_host::block::whole_disk;
 use floodwall_host::mounts::read_mounts;
 use floodwall_host::{SysRoot, block};
@@ -17,38 +15,26 @@ use floodwall_model::{DeviceId, printable};
 use rustix::fs::{self, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::failed::Failed;
-
-/// Where stdout can be opened once more.
-const STDOUT: &str = "/proc/self/fd/1";
-/// Another dd or udev may open the device with `O_EXCL` for a moment.
+/// Another program or udev may open the device with `O_EXCL` for a moment.
 const TRIES: u32 = 10;
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Checks the output, if it is a block device.
-///
-/// # Errors
-/// With who holds it.
-pub(super) fn check(output: Option<&OsStr>) -> Result<(), Failed> {
-    let path = output.unwrap_or(OsStr::new(STDOUT));
-    let Ok(stat) = fs::stat(path) else { return Ok(()) };
+/// Who holds a path, if it is a block device that is in use.
+pub(super) fn user_of(path: &OsStr) -> Option<String> {
+    let stat = fs::stat(path).ok()?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::BlockDevice || !is_held(path) {
-        return Ok(());
+        return None;
     }
     let id = DeviceId { major: fs::major(stat.st_rdev), minor: fs::minor(stat.st_rdev) };
-    let name = quote::file(output.unwrap_or(OsStr::new("standard output")).as_bytes());
-    let why = holder(id).unwrap_or_else(|| "another program holds it".to_owned());
-    let why = printable::printable(&why).into_owned();
-    Err(Failed::early(format!(
-        "{name} is in use: {why}; free it, or write 'floodwall compat --destructive dd …'"
-    )))
+    let who = holder(id).unwrap_or_else(|| "another program holds it".to_owned());
+    Some(printable::printable(&who).into_owned())
 }
 
 /// Whether it stays held for a while.
 fn is_held(path: &OsStr) -> bool {
     let flags = OFlags::WRONLY | OFlags::EXCL | OFlags::NONBLOCK | OFlags::CLOEXEC;
     for _ in 0..TRIES {
-        // Of other errors the copy itself says more.
+        // Of other errors the tool itself says more.
         if !matches!(fs::open(path, flags, Mode::empty()), Err(Errno::BUSY)) {
             return false;
         }
