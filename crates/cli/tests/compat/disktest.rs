@@ -51,11 +51,12 @@ const RATES: [(&str, &str); 4] = [
 ];
 /// Seconds of each run.
 const RUN_S: u32 = 3;
-/// Rounds of both, one after the other.
+/// Rounds of both, one after the other: so many at least, and more while medians are apart.
 const ROUNDS: usize = 5;
+const MOST_ROUNDS: usize = 13;
 /// Before each: a device saves up a burst while it is idle.
 const IDLE: Duration = Duration::from_millis(300);
-/// How far the median of a rate may be off.
+/// How far the median of a rate's ratios, each of two runs in a row, may be off.
 const TOLERANCE: f64 = 0.05;
 
 fn ours(line: &str, dir: &Path) -> Command {
@@ -141,22 +142,36 @@ pub(crate) fn counts() -> Result<(), String> {
 pub(crate) fn rates() -> Result<(), String> {
     let lab = Lab::up("cloud-gp3", &["--raw"])?;
     let mut rows = Vec::new();
-    let mut is_near = true;
+    let mut are_near = true;
     for (line, fio) in RATES {
-        let mut rates = [Vec::new(), Vec::new()];
-        for round in 0..ROUNDS {
-            let order = if round % 2 == 0 { [0, 1] } else { [1, 0] };
-            for at in order {
+        let mut rounds: Vec<(f64, f64)> = Vec::new();
+        let (off, is_near) = loop {
+            // Each of them goes first in turn.
+            let is_first = rounds.len().is_multiple_of(2);
+            let run = |is_own: bool| {
                 thread::sleep(IDLE);
-                rates[at].push(if at == 0 { own_rate(line, &lab)? } else { fio_rate(fio, &lab)? });
+                if is_own { own_rate(line, &lab) } else { fio_rate(fio, &lab) }
+            };
+            let (first, second) = (run(is_first)?, run(!is_first)?);
+            rounds.push(if is_first { (first, second) } else { (second, first) });
+            let ratios = rounds.iter().map(|(own, other)| own / other - 1.0);
+            let off = median(ratios.collect()).unwrap_or(1.0);
+            let is_near = off.abs() <= TOLERANCE;
+            if rounds.len() >= MOST_ROUNDS || (rounds.len() >= ROUNDS && is_near) {
+                break (off, is_near);
             }
-        }
-        let [own, other] = rates.map(|rates| median(rates).unwrap_or_default());
-        is_near &= (own - other).abs() <= TOLERANCE * other;
-        rows.push(format!("| `{line}` | {own:.1} | {other:.1} |"));
+        };
+        are_near &= is_near;
+        let (own, other): (Vec<f64>, Vec<f64>) = rounds.iter().copied().unzip();
+        let [own, other] = [own, other].map(|rates| median(rates).unwrap_or_default());
+        rows.push(format!(
+            "| `{line}` | {own:.1} | {other:.1} | {:.3} | {} |",
+            1.0 + off,
+            rounds.len()
+        ));
     }
     writeln!(io::stdout(), "{}", rows.join("\n")).map_err(said("stdout"))?;
-    ensure(is_near, || rows.join("\n"))
+    ensure(are_near, || rows.join("\n"))
 }
 
 /// Transfers a second, as printed.
@@ -240,9 +255,16 @@ pub(crate) fn ends() -> Result<(), String> {
     let is_whole = ["interrupted", "Total read throughput", "Test Done (Failed)"];
     ensure(is_whole.iter().all(|text| told.contains(text)), || everything(&ended))?;
     equal(ended.status.code(), Some(1))?;
-    // So does an error of the device, here the end of its space.
-    let full = output(&mut ours("-w -p l -I b /dev/full", dir.path()))?;
-    ensure(!full.status.success(), || everything(&full))?;
+    // So does an error.
+    let mut command = ours("-P T -T 60 x", dir.path());
+    let child = command.stdout(Stdio::piped()).spawn().map_err(said("ours"))?;
+    thread::sleep(Duration::from_millis(500));
+    fs::write(dir.path().join("x"), []).map_err(said("x"))?;
+    let ended = child.wait_with_output().map_err(said("ours"))?;
+    let told = text(&ended.stdout);
+    let is_told = told.contains("| ERROR | ") && told.contains("Test Done (Failed)");
+    ensure(is_told && ended.status.code() == Some(1), || everything(&ended))?;
+    fs::write(dir.path().join("x"), bytes).map_err(said("x"))?;
     // A run without a reader is for nothing.
     let mut command = ours("-h 1 -P T -T 60 x", dir.path());
     let mut child = command.stdout(Stdio::piped()).spawn().map_err(said("ours"))?;

@@ -32,14 +32,15 @@ impl Extent {
         let known = size.map(|size| size / SECTOR).filter(|sectors| *sectors > 0);
         let sectors = options.sectors.or(known).unwrap_or(SECTORS);
         let all = sectors.saturating_mul(SECTOR);
+        let block = options.block;
+        let unit = if options.in_sectors { SECTOR } else { block };
         let (from, end) = match options.range {
             None => (0, all),
-            Some((unit, first, last)) => {
+            Some((first, last)) => {
                 let end = last.map(|last| last.saturating_add(1).saturating_mul(unit));
                 (first.saturating_mul(unit), end.unwrap_or(all))
             }
         };
-        let block = options.block;
         let blocks = end.saturating_sub(from) / block;
         let end = from.saturating_add(blocks.saturating_mul(block));
         if blocks == 0 {

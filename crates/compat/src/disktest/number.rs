@@ -1,4 +1,4 @@
-//! Numbers: `4k` and `4K`, `2h`, `10:15`.
+//! Numbers: `4k` and `4K`, `2h`, and several with colons.
 
 /// Multipliers of sizes and counts: small letters are powers of 1,024, capitals of 1,000.
 const SIZES: [(char, u64); 6] = [
@@ -11,6 +11,9 @@ const SIZES: [(char, u64); 6] = [
 ];
 /// Multipliers of seconds.
 const TIMES: [(char, u64); 4] = [('s', 1), ('m', 60), ('h', 3_600), ('d', 86_400)];
+
+/// The longest pause: a day.
+const MOST_PAUSE_MS: u64 = 86_400_000;
 
 fn scaled(text: &str, units: &[(char, u64)]) -> Option<u64> {
     let (digits, unit) = match text.chars().last().filter(|last| !last.is_ascii_digit()) {
@@ -41,6 +44,40 @@ pub(super) fn range(text: &str) -> Option<(u64, Option<u64>)> {
     (first <= last).then_some((first, Some(last)))
 }
 
+/// `30:70`, percent of reads and of writes. What is missing is split; one that is 0 leaves all to
+/// the other.
+pub(super) fn shares(text: &str) -> Option<(u32, u32)> {
+    let (reads, writes) = text.split_once(':')?;
+    let share = |text: &str| u32::try_from(scaled(text, &[])?).ok();
+    let (reads, writes) = (share(reads)?, share(writes)?);
+    let missing = 100_u32.checked_sub(reads.checked_add(writes)?)?;
+    match (reads, writes) {
+        (0, 0) => None,
+        (0, _) => Some((0, 100)),
+        (_, 0) => Some((100, 0)),
+        _ => Some((reads + missing / 2, 100 - reads - missing / 2)),
+    }
+}
+
+/// The shortest and the longest pause in milliseconds, and a timeout in seconds: `30`, `0:2h`,
+/// `300:1000:1m`.
+pub(super) fn pauses(text: &str) -> Option<((u64, u64), Option<u32>)> {
+    let parts: Vec<&str> = text.split(':').collect();
+    let (least, most, timeout) = match parts.as_slice() {
+        [pause] => (pause, pause, None),
+        [pause, timeout] => (pause, pause, Some(timeout)),
+        [least, most, timeout] => (least, most, Some(timeout)),
+        _ => return None,
+    };
+    let pause = |text: &str| size(text).filter(|ms| *ms <= MOST_PAUSE_MS);
+    let (least, most) = (pause(least)?, pause(most)?);
+    let timeout = match timeout {
+        Some(timeout) => Some(seconds(timeout)?),
+        None => None,
+    };
+    (least <= most).then_some(((least, most), timeout))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -56,6 +93,15 @@ mod tests {
         let times = ["90", "90s", "2m", "3h", "1d"].map(seconds);
         assert_eq!(times, [90, 90, 120, 10_800, 86_400].map(Some));
         assert_eq!(seconds("2k"), None);
+    }
+
+    #[test]
+    fn pauses_have_an_end() {
+        assert_eq!(pauses("300:1000:1m"), Some(((300, 1000), Some(60))));
+        assert_eq!(pauses("0:0"), Some(((0, 0), Some(0))));
+        for wrong in ["", "86400001", "9:1:1", "1:2:3:4", "1:x", "-1"] {
+            assert_eq!(pauses(wrong), None, "{wrong}");
+        }
     }
 
     #[test]

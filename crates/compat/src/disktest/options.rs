@@ -43,8 +43,10 @@ pub struct Options {
     pub block: u64,
     /// Sectors of the target, if they are given.
     pub sectors: Option<u64>,
-    /// `-s` or `-S`: bytes of its unit, the first and the last of the range.
-    pub range: Option<(u64, u64, Option<u64>)>,
+    /// The first and the last unit of the range, `-s` or `-S`.
+    pub range: Option<(u64, Option<u64>)>,
+    /// Whether its unit is a sector, or else a block.
+    pub in_sectors: bool,
     /// How many threads.
     pub threads: u32,
     /// After so many transfers it ends.
@@ -120,6 +122,7 @@ impl Options {
             block: SECTOR,
             sectors: None,
             range: None,
+            in_sectors: false,
             threads: THREADS,
             seeks: None,
             time_s: None,
@@ -209,12 +212,18 @@ impl Options {
             'T' => self.time_s = Some(seconds()?),
             'h' => self.heartbeat_s = Some(seconds()?),
             's' | 'S' => {
-                let unit = if letter == 's' { SECTOR } else { 0 };
-                let range = number::range(text).ok_or_else(|| wrong("a range like 10 or 10:15"))?;
-                self.range = Some((unit, range.0, range.1));
+                let range = number::range(text);
+                self.range = Some(range.ok_or_else(|| wrong("a range like 10 or 10:15"))?);
+                self.in_sectors = letter == 's';
             }
-            'D' => self.duty = duty(text).ok_or_else(|| wrong("shares like 30:70"))?,
-            't' => self.pauses(text).ok_or_else(|| wrong("milliseconds like 30 or 300:1000:1m"))?,
+            'D' => self.duty = number::shares(text).ok_or_else(|| wrong("shares like 30:70"))?,
+            't' => {
+                let pauses = number::pauses(text);
+                let (pause_ms, timeout_s) = pauses
+                    .ok_or_else(|| wrong("milliseconds like 30 or 300:1000:1m, up to a day"))?;
+                self.pause_ms = pause_ms;
+                self.timeout_s = timeout_s.map_or(self.timeout_s, |s| Some(s).filter(|s| *s > 0));
+            }
             'p' => self.seek(text)?,
             'P' => self.lines(text)?,
             'I' => self.access(text)?,
@@ -222,23 +231,6 @@ impl Options {
             _ => {}
         }
         Ok(())
-    }
-
-    /// `30`, `0:2h` with a timeout, `300:1000:1m` with both ends of a range and a timeout.
-    fn pauses(&mut self, text: &str) -> Option<()> {
-        let parts: Vec<&str> = text.split(':').collect();
-        let (least, most, timeout) = match parts.as_slice() {
-            [pause] => (pause, pause, None),
-            [pause, timeout] => (pause, pause, Some(timeout)),
-            [least, most, timeout] => (least, most, Some(timeout)),
-            _ => return None,
-        };
-        let (least, most) = (number::size(least)?, number::size(most)?);
-        if let Some(timeout) = timeout {
-            self.timeout_s = Some(number::seconds(timeout)?).filter(|seconds| *seconds > 0);
-        }
-        self.pause_ms = (least, most);
-        (least <= most).then_some(())
     }
 
     fn seek(&mut self, text: &str) -> Result<(), OptionError> {
@@ -336,9 +328,6 @@ impl Options {
         conflict(syncs && self.direct && is_new, "-I has d and s; leave one out")?;
         let is_mixed = both && self.sync_every.is_some_and(|every| every > 1);
         conflict(is_mixed, "-I sN is for writes alone; leave -r or the number out")?;
-        if let Some((unit @ 0, ..)) = &mut self.range {
-            *unit = self.block;
-        }
         self.settle_duty(both && is_random);
         Ok(())
     }
@@ -372,21 +361,6 @@ fn version(words: &Words) -> Result<Version, OptionError> {
             };
             Ok(if words.options.iter().any(is_new) { Version::V1_4 } else { Version::V1_2 })
         }
-    }
-}
-
-/// Percent of both: what is missing is split, and one that is 0 leaves all to the other.
-fn duty(text: &str) -> Option<(u32, u32)> {
-    let (reads, writes) = text.split_once(':')?;
-    let share =
-        |text: &str| text.parse::<u32>().ok().filter(|_| text.bytes().all(|b| b.is_ascii_digit()));
-    let (reads, writes) = (share(reads)?, share(writes)?);
-    let missing = 100_u32.checked_sub(reads.checked_add(writes)?)?;
-    match (reads, writes) {
-        (0, 0) => None,
-        (0, _) => Some((0, 100)),
-        (_, 0) => Some((100, 0)),
-        _ => Some((reads + missing / 2, 100 - reads - missing / 2)),
     }
 }
 

@@ -36,7 +36,7 @@ fn without_options_it_reads_at_random() {
 fn letters_join_as_in_getopt() {
     let joined = parse("-rwpl -B8k -K8 -PTX -L35 -S10:15 -Ifs x").unwrap();
     assert_eq!((joined.block, joined.threads, joined.seeks), (8192, 8, Some(35)));
-    assert_eq!((joined.range, joined.sync_every), (Some((8192, 10, Some(15))), Some(1)));
+    assert_eq!((joined.range, joined.sync_every), (Some((10, Some(15))), Some(1)));
     assert_eq!((joined.throughput, joined.transfers, joined.runtime), (true, true, false));
     assert_eq!((joined.reads, joined.writes, joined.duty), (true, true, (50, 50)));
     assert_eq!(parse("x -- -B").unwrap_err(), OptionError::Word("-B".into()));

@@ -9,21 +9,19 @@ const FLAGS: &str = "rwcqQz";
 /// Chooses the version whose lines are printed; the tool has no such option.
 const DIALECT: &str = "--dialect=";
 /// The tool's other options, and what to do without them.
-const OTHERS: [(char, &str); 14] = [
+const OTHERS: [(char, &str); 12] = [
     ('A', "leave it out; the first error ends the run"),
     ('C', "-T SECONDS, and a loop of the shell around it"),
     ('d', "floodwall compat dd if=TARGET, or od"),
     ('E', "leave it out; data is not checked"),
     ('f', "-c, the bytes 0 to 255"),
     ('F', "a command for each target"),
-    ('i', "-p"),
     ('m', "leave it out; data is not checked"),
     ('n', "-c, the bytes 0 to 255"),
     ('o', "-s FIRST-SECTOR"),
     ('R', "leave it out; the first error ends the run"),
     ('v', "floodwall --version"),
     ('?', "floodwall compat --help"),
-    ('W', "-w"),
 ];
 
 /// The words, sorted.
