@@ -113,8 +113,14 @@ impl Words {
             }
             (Verdict::Flooding, _, Some(author)) => {
                 self.wrote(frame, author);
-                self.more_floods(frame, disk, author);
+                // `cp dirties 9 MB/s (one more 2 MB/s) on sda`, `dd wrote 9 % of the backlog of sda`.
+                if author.is_flood {
+                    self.more_floods(frame, disk, author);
+                }
                 self.on(disk, author);
+                if !author.is_flood {
+                    self.more_floods(frame, disk, author);
+                }
                 self.which_drains(disk);
                 self.plain(". Nothing waits long for it now.");
             }

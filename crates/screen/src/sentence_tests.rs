@@ -121,6 +121,9 @@ fn the_author_of_a_backlog_is_named_after_its_end() {
     let mut frame = machine(Verdict::Flooding, vec![author()]);
     insta::assert_snapshot!(said(&frame), @"▲ dd (4711, dd.service) wrote 99 % of the backlog of \
         sda, which drains 120 MB/s: 12.5 s of backlog. Nothing waits long for it now.");
+    frame.processes.push(flood(7, 1_000_000));
+    let part = "of the backlog of sda (one more dirties 2.00 MB/s), which drains 120 MB/s";
+    assert!(said(&frame).contains(part), "{}", said(&frame));
     frame.processes.clear();
     frame.disks[0].verdict = Verdict::Quiet;
     insta::assert_snapshot!(said(&frame), @"Nothing waits long for sda now: 12.5 s of backlog. \
