@@ -113,7 +113,7 @@ impl Words {
             }
             (Verdict::Flooding, _, Some(author)) => {
                 self.wrote(frame, author);
-                // `cp dirties 9 MB/s (one more 2 MB/s) on sda`, `dd wrote 9 % of the backlog of sda`.
+                // `cp dirties 9 MB/s (one more …) on sda`, `dd wrote 9 % of the backlog of sda`.
                 if author.is_flood {
                     self.more_floods(frame, disk, author);
                 }
