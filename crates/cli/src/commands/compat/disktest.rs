@@ -48,7 +48,7 @@ pub(super) fn run(words: &[String], may_destroy: bool) -> anyhow::Result<Exit> {
     }
 }
 
-/// What takes part of the target. Nothing is written yet.
+/// The bytes of the target that take part. Nothing is written yet.
 fn examine(options: &mut Options, may_destroy: bool) -> anyhow::Result<Extent> {
     let path = Path::new(&options.target).to_owned();
     let target = Target::at(&path).context("disktest")?;
