@@ -48,8 +48,8 @@ struct Part {
     name: String,
     workload: Workload,
     bytes: f64,
-    /// The last window at whose end it was a part that is shown.
-    shown_ms: u64,
+    /// The end of the last window in which it was a part that is shown; `None` if it never was.
+    shown_ms: Option<u64>,
     /// Threads of it flooded while others waited: what they wait for is not their own.
     is_of_threads: bool,
 }
@@ -151,7 +151,7 @@ impl Backlog {
             part.bytes *= shrink;
             let share = part.bytes / bytes as f64;
             if has_authors(bytes) && share >= LEAST {
-                part.shown_ms = at_ms;
+                part.shown_ms = Some(at_ms);
                 shares.insert(*pid, share);
             }
         }
@@ -188,7 +188,8 @@ impl Backlog {
         self.past.truncate(last.max(1));
         let bytes = self.past.front().map_or(0, |end| end.bytes);
         let least = (LEAST * bytes as f64).max(1.0);
-        self.parts.retain(|_, part| part.bytes >= least || !is_past(part.shown_ms));
+        let is_remembered = |part: &Part| part.shown_ms.is_some_and(|then_ms| !is_past(then_ms));
+        self.parts.retain(|_, part| part.bytes >= least || is_remembered(part));
     }
 }
 
@@ -369,7 +370,8 @@ mod tests {
     #[test]
     fn what_is_long_ago_is_forgotten() {
         let mut shares = Shares::default();
-        percents(&mut shares, 400, &[(1, 400)]);
+        percents(&mut shares, 400, &[(1, 400), (2, 0), (3, 1)]);
+        assert!(shares.backlogs["sda"].parts.keys().eq([&1]), "it wrote nothing, or little");
         for _ in 0..PAST_MS / 1_000 {
             percents(&mut shares, 0, &[]);
         }
