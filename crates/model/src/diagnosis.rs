@@ -56,6 +56,9 @@ pub enum Verdict {
     Stalling,
 }
 
+/// A backlog that takes this long to drain explains a wait, whoever wrote it, in seconds.
+pub const LONG_BACKLOG_S: f64 = 1.0;
+
 /// One disk.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Disk {

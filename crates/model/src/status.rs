@@ -254,6 +254,10 @@ pub struct Drain {
     pub background_limit_s: Reading<f64>,
 }
 
+/// The kernel's own first guess of a drain rate, in bytes a second (mm/backing-dev.c `INIT_BW`). It
+/// stands in for a rate that is not known.
+pub const FIRST_GUESS: f64 = 100e6;
+
 /// Where a drain rate comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

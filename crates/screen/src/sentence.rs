@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use floodwall_model::diagnosis::Verdict;
 use floodwall_model::frame::{Disk, Frame, Process, has_authors};
 use floodwall_model::printable::printable;
-use floodwall_model::status::DrainSource;
+use floodwall_model::status::{DrainSource, FIRST_GUESS};
 
 use crate::figures::{bytes, micros, millis, share};
 use crate::text::glued;
@@ -24,23 +24,26 @@ use crate::who::{authors, call, floods, victims};
 pub(crate) use phrases::Sentence;
 use phrases::{Words, dirtied, rate};
 
-/// The kernel's first guess of a drain rate, in bytes a second.
-const FIRST_GUESS: u64 = 100_000_000;
-
 /// The sentence of a machine, or of one of its disks.
 pub(crate) fn of_machine(frame: &Frame, device: Option<&str>, look: Look) -> Sentence {
     let shown =
         || frame.disks.iter().filter(move |disk| device.is_none_or(|device| device == disk.name));
-    let mut slowest: HashMap<&str, u64> = HashMap::new();
-    for victim in frame.processes.iter().filter(|process| process.is_victim) {
-        if let Some(disk) = &victim.disk {
-            let longest = slowest.entry(disk).or_default();
-            *longest = (*longest).max(victim.slowest_us());
+    let (mut slowest, mut flooded) = (HashMap::new(), HashMap::new());
+    for process in &frame.processes {
+        let Some(disk) = process.disk.as_deref() else { continue };
+        if process.is_victim {
+            let longest: &mut u64 = slowest.entry(disk).or_default();
+            *longest = (*longest).max(process.slowest_us());
+        }
+        if process.is_flood && !process.is_kernel_worker() {
+            let most: &mut u64 = flooded.entry(disk).or_default();
+            *most = (*most).max(process.dirtied_bytes.unwrap_or(0));
         }
     }
     let badness = |disk: &&Disk| {
-        let slowest = slowest.get(disk.name.as_str()).copied();
-        (disk.verdict, slowest, burden_ms(frame, disk))
+        let name = disk.name.as_str();
+        let flooded = flooded.get(name).copied().unwrap_or(0);
+        (disk.verdict, slowest.get(name).copied(), burden_ms(disk, flooded))
     };
     let mut words = Words::new(look);
     match shown().max_by_key(badness).filter(|disk| !is_quiet(disk)) {
@@ -239,14 +242,12 @@ impl Words {
 }
 
 /// How long a disk takes for its backlog, or for what its heaviest flood dirtied in the window, in
-/// milliseconds. Where its rate was not seen, at the kernel's first guess (mm/backing-dev.c
-/// `INIT_BW`): its estimate may be far too low.
-fn burden_ms(frame: &Frame, disk: &Disk) -> u64 {
-    let floods = floods(frame, &disk.name).into_iter().filter(|one| !one.is_kernel_worker());
-    let flooded = floods.filter_map(|flood| flood.dirtied_bytes).max().unwrap_or(0);
+/// milliseconds. Where its rate was not seen, at the kernel's first guess: its estimate
+/// may be far too low.
+fn burden_ms(disk: &Disk, flooded: u64) -> u64 {
     let bytes = disk.backlog_bytes.unwrap_or(0).max(flooded);
     let seen = disk.drain_bytes_per_s.filter(|rate| *rate > 0 && disk.drain_from.is_seen());
-    (bytes as f64 / seen.unwrap_or(FIRST_GUESS) as f64 * 1e3) as u64
+    (bytes as f64 / seen.map_or(FIRST_GUESS, |rate| rate as f64) * 1e3) as u64
 }
 
 /// Whether nothing waits long for a disk, nothing floods it, and it has no long backlog.

@@ -19,7 +19,7 @@ const BLOCK: u64 = 512;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{said}{}", .help.as_ref().map(|help| format!("\n{help}")).unwrap_or_default())]
 pub struct OptionsError {
-    /// What is wrong, in the original's words where it says the same.
+    /// The fault, in the original's words where it says the same.
     said: String,
     /// What to write instead.
     help: Option<String>,

@@ -64,7 +64,7 @@ pub enum Seeks {
     Interleaved,
 }
 
-/// What is written.
+/// The bytes of writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Data {
     /// The bytes from 0 to 255, again and again.

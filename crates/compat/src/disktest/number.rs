@@ -44,8 +44,8 @@ pub(super) fn range(text: &str) -> Option<(u64, Option<u64>)> {
     (first <= last).then_some((first, Some(last)))
 }
 
-/// `30:70`, percent of reads and of writes. What is missing is split; one that is 0 leaves all to
-/// the other.
+/// `30:70`, percent of reads and of writes. The missing percent are split. If one is 0, the
+/// other has all.
 pub(super) fn shares(text: &str) -> Option<(u32, u32)> {
     let (reads, writes) = text.split_once(':')?;
     let share = |text: &str| u32::try_from(scaled(text, &[])?).ok();

@@ -63,7 +63,7 @@ pub struct Options {
     pub duty: (u32, u32),
     /// Which blocks.
     pub seeks_as: Seeks,
-    /// What is written.
+    /// The bytes of writes.
     pub data: Data,
     /// What the random numbers begin with; `None` for the process's number.
     pub seed: Option<u64>,

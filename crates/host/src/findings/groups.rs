@@ -9,7 +9,7 @@
 use floodwall_model::DeviceId;
 use floodwall_model::control_group::is_in;
 use floodwall_model::finding::Severity;
-use floodwall_model::status::{Device, Status};
+use floodwall_model::status::{Device, FIRST_GUESS, Status};
 
 use super::control::charges_buffered_writes;
 use super::facts::{DiskUser, Facts};
@@ -25,9 +25,6 @@ const LARGEST_PIECE_BYTES: u64 = 1 << 20;
 const WAITING_SHARE: f64 = 0.1;
 /// The share of the drain rate that the remedy leaves to the flood.
 const PACED_SHARE: f64 = 0.75;
-/// Drain rate of a device that has none yet, in bytes a second: the kernel's own first guess
-/// (mm/backing-dev.c `INIT_BW`).
-pub const FIRST_GUESS: f64 = 100e6;
 /// The advice for a flood that shares a group, or has none.
 const OWN_UNIT: &str =
     "start the flood in a unit of its own (systemd-run --unit=flood COMMAND) and limit that";

@@ -40,7 +40,7 @@ use floodwall_model::finding::Finding;
 
 pub use diagnosis::{About, Look, diagnose, drain_of, wait_of};
 pub use facts::{ChangeFacts, ChangeState, DiskUser, Facts, JournalFacts, KnobFacts};
-pub use groups::{FIRST_GUESS, victim_in};
+pub use groups::victim_in;
 pub use table::{CHECKS, Check};
 
 /// Runs every check; the worst findings come first, those of one severity in the order of their

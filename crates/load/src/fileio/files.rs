@@ -57,7 +57,7 @@ pub struct FileSet {
     pub(super) from: u64,
     /// Bytes of each from there.
     pub(super) len: u64,
-    /// What is written, again and again; nothing for zeros.
+    /// The bytes that writes repeat; zeros if empty.
     pub(super) pattern: Vec<u8>,
 }
 

@@ -1,4 +1,4 @@
-//! What is asked for.
+//! A run of requests as its user asks for it.
 
 use std::time::Duration;
 

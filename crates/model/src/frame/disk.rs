@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::diagnosis::Verdict;
+use crate::diagnosis::{LONG_BACKLOG_S, Verdict};
 use crate::status::DrainSource;
 
 /// One disk.
@@ -54,9 +54,6 @@ pub struct Disk {
     pub queue: Queue,
 }
 
-/// A backlog that takes this long to drain explains a wait, whoever wrote it, in milliseconds.
-const LONG_BACKLOG_MS: u64 = 1_000;
-
 /// A smaller backlog has no authors that matter: it is written at once.
 const LEAST_BACKLOG_BYTES: u64 = 4 << 20;
 
@@ -70,7 +67,7 @@ impl Disk {
     /// Whether its backlog takes a second or more, at a rate that was seen.
     #[must_use]
     pub fn is_backlogged(&self) -> bool {
-        let is_long = self.drain_ms.is_some_and(|ms| ms >= LONG_BACKLOG_MS);
+        let is_long = self.drain_ms.is_some_and(|ms| ms as f64 >= LONG_BACKLOG_S * 1e3);
         is_long && self.drain_from.is_seen()
     }
 

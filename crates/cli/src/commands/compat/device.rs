@@ -19,7 +19,7 @@ use rustix::io::Errno;
 const TRIES: u32 = 10;
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Who holds a path, if it is a block device that is in use.
+/// The holder of a path, in words; `None` unless it is a block device in use.
 pub(super) fn user_of(path: &OsStr) -> Option<String> {
     let stat = fs::stat(path).ok()?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::BlockDevice || !is_held(path) {
@@ -43,7 +43,7 @@ fn is_held(path: &OsStr) -> bool {
     true
 }
 
-/// Who holds a device or a part of it, as far as it can be seen.
+/// The holder of a device or of a part of it, in words; `None` if it can't be seen.
 fn holder(id: DeviceId) -> Option<String> {
     let root = SysRoot::live().ok()?;
     let is_part =

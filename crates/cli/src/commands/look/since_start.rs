@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use floodwall_host::SysRoot;
 use floodwall_host::task::{read_threads_written, start_ticks};
+use floodwall_model::status::FIRST_GUESS;
 
 /// An older process may have dirtied its bytes long ago: the kernel writes what is older than half
 /// a minute (`vm.dirty_expire_centisecs`).
 const YOUNG: Duration = Duration::from_secs(60);
-/// A process that dirtied so much all its life is a flood, in bytes a second: a quarter of the
-/// kernel's first guess of a drain rate (mm/backing-dev.c `INIT_BW`).
-const FLOODS: f64 = 25e6;
+/// A process that dirtied so much all its life is a flood, in bytes a second.
+const FLOODS: f64 = 0.25 * FIRST_GUESS;
 
 /// The bytes that a process has dirtied since its start. `None` unless it is young and has flooded
 /// all its life.

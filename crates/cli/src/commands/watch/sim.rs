@@ -3,12 +3,11 @@
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use floodwall_device::DeviceSpec;
-use floodwall_host::findings::FIRST_GUESS;
 use floodwall_model::Plant;
 use floodwall_model::diagnosis::Verdict;
 use floodwall_model::frame::{Disk, Frame, Machine, Process};
 use floodwall_model::plant::{Actor, DeviceObservation, Observation};
-use floodwall_model::status::DrainSource;
+use floodwall_model::status::{DrainSource, FIRST_GUESS};
 use floodwall_sim::{SimPlant, life};
 
 use super::source::{Next, Source};

@@ -11,13 +11,13 @@
 
 use std::collections::BTreeSet;
 
-use floodwall_model::diagnosis::{Disk, Flood, Process, Verdict, Victim, Wait};
+use floodwall_model::diagnosis::{Disk, Flood, LONG_BACKLOG_S, Process, Verdict, Victim, Wait};
 use floodwall_model::frame::is_kernel_worker;
-use floodwall_model::status::{Device, Drain, DrainSource, Status};
+use floodwall_model::status::{Device, Drain, DrainSource, FIRST_GUESS, Status};
 use floodwall_model::{DeviceId, Reading};
 
 use super::super::facts::DiskUser;
-use super::super::groups::{FIRST_GUESS, floods};
+use super::super::groups::floods;
 use super::super::view::{FLUSHER_CHUNK_BYTES, rate, writable};
 
 /// A commit or read that takes longer beside a flood is a stall: the guard's goal for victims that
@@ -26,9 +26,7 @@ const BESIDE_FLOOD_S: f64 = 0.05;
 /// The same without a flood: a commit on a disk that seeks is some turns and seeks, tens of
 /// milliseconds.
 const ALONE_S: f64 = 0.1;
-/// A backlog that takes this long to drain explains a wait, whoever wrote it.
-const LONG_BACKLOG_S: f64 = 1.0;
-/// The same at the kernel's first guess of a rate, where none was seen.
+/// The same at the kernel's first guess of a rate, where none was seen, in seconds.
 const LARGE_S: f64 = 3.0;
 
 /// The disks on which a process waits long or floods, or that have a long backlog, the worst first.
@@ -137,16 +135,20 @@ fn unknown_drain() -> Drain {
 
 /// Whether a process floods its disk.
 pub(super) fn is_flood(status: &Status, user: &DiskUser) -> bool {
-    let rate = device(status, user.disk).and_then(rate).unwrap_or(FIRST_GUESS);
-    floods(user, rate, status.window_s)
+    floods(user, rate_of(status, user), status.window_s)
 }
 
 /// Whether a process waits for its own data: what it dirtied since its start explains the wait. A
 /// copy's last fsync takes as long as its backlog. A wait may take twice as long as that drains:
 /// the disk also works for others.
 fn waits_for_own(status: &Status, user: &DiskUser) -> bool {
-    let rate = device(status, user.disk).and_then(rate).unwrap_or(FIRST_GUESS);
-    user.earlier_bytes > 0 && 2.0 * user.earlier_bytes as f64 >= user.oldest_s * rate
+    user.earlier_bytes > 0
+        && 2.0 * user.earlier_bytes as f64 >= user.oldest_s * rate_of(status, user)
+}
+
+/// The drain rate of a process's disk, in bytes a second.
+fn rate_of(status: &Status, user: &DiskUser) -> f64 {
+    device(status, user.disk).and_then(rate).unwrap_or(FIRST_GUESS)
 }
 
 /// The disks at the bottom of one: those that drain for it, else itself.
