@@ -17,5 +17,6 @@
 
 pub mod dd;
 pub mod disktest;
+pub mod fio;
 pub mod iostat;
 pub mod sysbench;
