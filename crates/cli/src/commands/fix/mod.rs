@@ -16,6 +16,7 @@ use floodwall_host::findings::{About, Look, diagnose, drain_of, wait_of};
 use floodwall_load::sleep_until;
 use floodwall_model::diagnosis::{Diagnosis, Verdict};
 use floodwall_model::units::parse_duration;
+use floodwall_probe::Probe;
 use floodwall_report::status::table::wrap;
 use floodwall_report::why::{self as report, actions, gained, sentence};
 
@@ -35,11 +36,12 @@ const HELPED: f64 = 0.25;
 
 /// End a stall: find a setting, try it for ten minutes, keep it if you like
 ///
-/// Begins with the diagnosis of floodwall why. Then it shows the change that is most
-/// likely to help, with its gain and price, and asks. After a yes the change is in force for ten
-/// minutes, and a second look tells what it gained. After another yes it is kept across boots;
-/// otherwise it is undone by itself. With --tune a search of ten minutes takes the place of the
-/// first guess and of the second look. Needs root.
+/// Begins with the diagnosis of floodwall why. Then it shows the change that is most likely to
+/// help, with its gain and price, and asks. Before that it waits up to six seconds until the call
+/// under way has ended: how long it took is what the change is judged by. After a yes the change is
+/// in force for ten minutes, and a second look tells what it gained. After another yes it is kept
+/// across boots; otherwise it is undone by itself. With --tune a search of ten minutes takes the
+/// place of the first guess and of the second look. Needs root.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   floodwall fix
@@ -88,23 +90,32 @@ pub(crate) fn run(args: &FixArgs, origin: Instant) -> anyhow::Result<Exit> {
     }
     let root = SysRoot::live()?;
     let about = target::about(&root, args.about.as_deref())?;
-    let before = diagnosis(&root, &about)?;
+    let (status, seen, mut probe) = look::look(&root)?;
+    let mut before = diagnose(seen.as_look(&status), &about);
     print(&before)?;
     let mut changes = before.actions.iter().filter(|action| !action.settings.is_empty());
     let guess = changes.next().filter(|_| before.verdict == Verdict::Stalling);
-    let Some(guess) = guess else { return nothing_to_apply(&before) };
-    output::result(&format!("\n{}\n", report::guess(guess, style())))?;
+    let Some(guess) = guess.cloned() else { return nothing_to_apply(&before) };
+    output::result(&format!("\n{}\n", report::guess(&guess, style())))?;
+    if !args.trial.dry_run {
+        follow(&root, &mut probe, &mut before)?;
+    }
+    drop(probe);
     let why = format!("floodwall fix: {}", guess.what);
-    match Trial::begin(guess.settings.clone(), None, why, args.trial.clone())? {
+    match Trial::begin(guess.settings, None, why, args.trial.clone())? {
         Begun::Trial(trial) => judge(&root, &about, &before, *trial),
         Begun::Not(exit) => Ok(exit),
     }
 }
 
-/// One look, without its probe's end.
-fn diagnosis(root: &SysRoot, about: &About) -> anyhow::Result<Diagnosis> {
-    let (status, seen, _probe) = look::look(root)?;
-    Ok(diagnose(seen.as_look(&status), about))
+/// Sees how long the first victim waits without the change: the look may have ended before its
+/// call did.
+fn follow(root: &SysRoot, probe: &mut Probe, before: &mut Diagnosis) -> anyhow::Result<()> {
+    let Some(disk) = before.disks.first_mut() else { return Ok(()) };
+    let Some(victim) = disk.victims.first_mut() else { return Ok(()) };
+    let waited = look::longest_until_it_ends(root, probe, victim.process.pid, disk.id)?;
+    victim.oldest_s = victim.oldest_s.max(waited.unwrap_or(0.0));
+    Ok(())
 }
 
 /// Names the other actions where no setting is worth a try.

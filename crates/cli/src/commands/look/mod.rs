@@ -20,9 +20,9 @@ use floodwall_host::cgroup::read_memory_besides_cache;
 use floodwall_host::findings::{About, DiskUser, Look, diagnose};
 use floodwall_host::status::{Observation, status};
 use floodwall_host::workload::Workloads;
-use floodwall_model::Reading;
 use floodwall_model::diagnosis::{Disk, Verdict};
 use floodwall_model::status::Status;
+use floodwall_model::{DeviceId, Reading};
 use floodwall_probe::{Probe, ProcessUse, Snapshot, SourceKind};
 
 pub(super) use guarded::{Guarded, ask_guard, in_background};
@@ -37,6 +37,9 @@ const WINDOW: Duration = Duration::from_millis(1250);
 
 /// How long it lasts once more.
 const AGAIN: Duration = Duration::from_secs(1);
+
+/// A call that has not ended at a look's end is followed for so many seconds.
+const FOLLOWED_S: u32 = 6;
 
 /// Where control groups of version 2 are mounted.
 const CGROUPS: &str = "/sys/fs/cgroup";
@@ -158,6 +161,35 @@ pub(super) fn look(root: &SysRoot) -> anyhow::Result<(Status, Seen, Probe)> {
     Ok((status, seen, probe))
 }
 
+/// Looks on until a process' call that is under way has ended, or for [`FOLLOWED_S`] seconds.
+/// Returns its longest wait in that time, in seconds: a call that a look saw under way may take
+/// many times longer than the look saw. `None` if it did not wait.
+///
+/// # Errors
+/// If the probe can't be read.
+pub(super) fn longest_until_it_ends(
+    root: &SysRoot,
+    probe: &mut Probe,
+    pid: u32,
+    disk: DeviceId,
+) -> anyhow::Result<Option<f64>> {
+    let mut workloads = Workloads::new(root);
+    let (mut longest, mut under_way_s) = (None, 0.0);
+    for _ in 0..FOLLOWED_S {
+        probe.wait(AGAIN, &AtomicBool::new(false))?;
+        let users = disk_users(root, &probe.snapshot()?, &mut workloads);
+        let Some(user) = users.iter().find(|user| user.pid == pid && user.disk == disk) else {
+            break;
+        };
+        longest = longest.into_iter().chain(user.longest_s()).reduce(f64::max);
+        if user.oldest_s <= under_way_s {
+            break;
+        }
+        under_way_s = user.oldest_s;
+    }
+    Ok(longest)
+}
+
 fn window(
     root: &SysRoot,
     probe: &mut Probe,
@@ -235,7 +267,6 @@ fn is_limited(root: &SysRoot, group: &str) -> bool {
 mod tests {
     use floodwall_testing::tree::put;
 
-    use floodwall_model::DeviceId;
     use floodwall_model::workload::Workload;
 
     use super::*;
