@@ -42,6 +42,9 @@ pub(crate) fn check(scenario: &Scenario) -> Result<(), SimError> {
     let refuse = |part: String, why: &str| Err(SimError::Scenario { part, why: why.into() });
     for victim in &scenario.victims {
         let part = || format!("victim '{}'", victim.name);
+        if matches!(victim.kind, VictimKind::Journal { .. }) {
+            return refuse(part(), "a rollback journal is not modelled; use commit or wal");
+        }
         if matches!(victim.kind, VictimKind::Command { .. }) {
             return refuse(
                 part(),
@@ -113,10 +116,10 @@ fn place_victim(machine: &mut Machine, victim: &Victim, seed: u64) -> Result<Pla
             *access,
             true,
         ),
-        VictimKind::Command { .. } => {
+        VictimKind::Journal { .. } | VictimKind::Command { .. } => {
             return Err(SimError::Scenario {
                 part: format!("victim '{}'", victim.name),
-                why: "is a command".into(),
+                why: format!("is a {}", victim.kind.name()),
             });
         }
     };

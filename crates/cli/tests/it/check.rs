@@ -29,7 +29,7 @@ fn wrong_usage_has_status_2_and_says_what_to_do() {
         (&["any", &here], "a limit is missing; give the longest"),
         (&["etcd", "--p99", "0s", &here], "nothing takes less"),
         (&["etcd", "--p99", "10", &here], "write a number and a unit"),
-        (&["etcd", "--block", "1GiB", &here], "write 1B to 22MiB"),
+        (&["etcd", "--block", "1GiB", &here], "write 1B to 22 MiB"),
         (&["etcd", "--measure", "1500ms", &here], "give at least 1s"),
         (&["etcd", "--json", "--nagios", &here], "leave one out"),
         (&["etcd", "--junit", &missing, &here], "make it first"),

@@ -28,6 +28,11 @@ pub(crate) const TESTS: &[Test] = &[
         body: fio,
     },
     Test {
+        name: "check sqlite-journal makes the calls of a commit of SQLite",
+        needs: &["mkfs.ext4", "sqlite3", "strace"],
+        body: sqlite,
+    },
+    Test {
         name: "a check needs no privilege, and a flood that stays in memory proves nothing",
         needs: &["mkfs.ext4", "setpriv"],
         body: user,
@@ -118,6 +123,50 @@ fn fio() -> Result<(), String> {
         ensure(ratio <= f64::ln(1.0 + tolerance), || told)?;
     }
     Ok(())
+}
+
+fn sqlite() -> Result<(), String> {
+    let disk = Disk::new("ext4", 1024)?;
+    let (database, trace) = (disk.file("test.db"), disk.file("trace"));
+    let traced = |words: &[&str]| {
+        let calls = "trace=pwrite64,fsync,fdatasync,unlink,unlinkat";
+        run(
+            "strace",
+            &[&["-f", "-qq", "-e", calls, "-e", "raw=pwrite64", "-o", &trace], words].concat(),
+        )?;
+        last_commit(&fs::read_to_string(&trace).map_err(said("a trace"))?)
+    };
+    // Some pages, so that the changed one is not the first. The first commit makes more.
+    let table = "PRAGMA journal_mode=DELETE; CREATE TABLE t(a INTEGER PRIMARY KEY, b BLOB);
+        INSERT INTO t(b) SELECT randomblob(900) FROM generate_series(1, 1000);";
+    run("sqlite3", &[&database, table])?;
+    let update = |row: u32| format!("UPDATE t SET b = randomblob(100) WHERE a = {row};");
+    let updates = ["PRAGMA synchronous=FULL;", &update(400), &update(800)].concat();
+    let theirs = traced(&["sqlite3", &database, &updates])?;
+    let dir = disk.path().to_string_lossy().into_owned();
+    let check = ["check", "sqlite-journal", "--p99", "30s", "--measure", "1s", "--alone", "--json"];
+    let ours = traced(&[&[FLOODWALL], &check[..], &[&dir]].concat())?;
+    ensure(theirs.len() > 12, || theirs.join(" "))?;
+    ensure(ours == theirs, || format!("{}\n{}", theirs.join(" "), ours.join(" ")))?;
+    writeln!(io::stdout(), "{}", theirs.join(" ")).map_err(said("stdout"))
+}
+
+/// The calls of the last commit in a trace: writes with their lengths, syncs, the removal.
+fn last_commit(trace: &str) -> Result<Vec<String>, String> {
+    let calls = trace.lines().filter_map(|line| {
+        let (_, call) = line.split_once(' ')?;
+        let (name, arguments) = call.trim_start().split_once('(')?;
+        Some(match name {
+            "pwrite64" => format!("{name}({})", arguments.split(", ").nth(2)?),
+            "unlink" | "unlinkat" if arguments.contains("journal") => "remove".to_owned(),
+            "fsync" | "fdatasync" => name.to_owned(),
+            _ => return None,
+        })
+    });
+    let calls: Vec<String> = calls.collect();
+    let commits: Vec<&[String]> = calls.split_inclusive(|call| call == "remove").collect();
+    let last = commits.iter().rev().find(|calls| calls.last().is_some_and(|call| call == "remove"));
+    Ok(last.ok_or_else(|| trace.to_owned())?.to_vec())
 }
 
 fn user() -> Result<(), String> {

@@ -9,7 +9,10 @@ pub(super) fn access(kind: &VictimKind) -> Option<Access> {
         VictimKind::Read { access }
         | VictimKind::Scan { access }
         | VictimKind::Mixed { access, .. } => Some(*access),
-        VictimKind::Commit { .. } | VictimKind::Wal { .. } | VictimKind::Command { .. } => None,
+        VictimKind::Commit { .. }
+        | VictimKind::Wal { .. }
+        | VictimKind::Journal { .. }
+        | VictimKind::Command { .. } => None,
     }
 }
 
@@ -18,6 +21,7 @@ pub(super) fn sync_method(kind: &VictimKind) -> Option<SyncMethod> {
     match kind {
         VictimKind::Commit { sync, .. }
         | VictimKind::Wal { sync, .. }
+        | VictimKind::Journal { sync }
         | VictimKind::Mixed { sync, .. } => Some(*sync),
         VictimKind::Read { .. } | VictimKind::Scan { .. } | VictimKind::Command { .. } => None,
     }
@@ -28,7 +32,10 @@ pub(super) fn read_percent(kind: &VictimKind) -> u32 {
     match kind {
         VictimKind::Read { .. } | VictimKind::Scan { .. } => 100,
         VictimKind::Mixed { read_percent, .. } => *read_percent,
-        VictimKind::Commit { .. } | VictimKind::Wal { .. } | VictimKind::Command { .. } => 0,
+        VictimKind::Commit { .. }
+        | VictimKind::Wal { .. }
+        | VictimKind::Journal { .. }
+        | VictimKind::Command { .. } => 0,
     }
 }
 

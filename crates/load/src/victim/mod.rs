@@ -9,6 +9,7 @@
 //! | kind | operation | counted as |
 //! |---|---|---|
 //! | commit, wal | write, then sync | write, sync, and both as commit |
+//! | journal | two pages, a rollback journal | all syncs, the rest as write, and both as commit |
 //! | … with O_DSYNC, O_SYNC | write | write and commit |
 //! | read, scan | read | read |
 //! | mixed | one or the other | as above |
@@ -23,6 +24,7 @@
 mod choose;
 mod files;
 mod job;
+mod journal;
 mod kind;
 mod psync;
 mod ring;
@@ -161,6 +163,9 @@ impl PreparedVictim {
                     thread,
                 };
                 let work: Work = match self.victim.engine {
+                    _ if matches!(self.victim.kind, VictimKind::Journal { .. }) => {
+                        Box::new(move |worker| journal::run(&job, worker))
+                    }
                     Engine::Psync => Box::new(move |worker| psync::run(&job, worker)),
                     Engine::IoUring => Box::new(move |worker| uring::run(&job, worker)),
                 };

@@ -61,6 +61,7 @@ fn checks_leave_nothing_behind() {
         "commit,size=1MiB",
         "scan,threads=3,files=2,size=1MiB,access=cached",
         "wal,preallocated=false",
+        "journal",
     ] {
         check_victim(dir.path(), &parse_victim(spec).unwrap()).unwrap();
     }

@@ -18,6 +18,7 @@ const SHM: &str = "/dev/shm";
 pub(crate) fn tests() -> Vec<Trial> {
     let plain = tests![
         a_commit_is_its_write_and_its_sync,
+        a_rollback_journal_is_gone_after_each_commit,
         threads_that_share_a_growing_log_leave_no_hole_in_a_lap,
         equal_seeds_touch_equal_blocks,
         preparing_reports_its_bytes_and_can_be_interrupted,
@@ -102,6 +103,22 @@ fn a_commit_is_its_write_and_its_sync() {
         l.write.sum_ns() + l.sync.sum_ns(),
         "the clock is read once between the two"
     );
+}
+
+fn a_rollback_journal_is_gone_after_each_commit() {
+    let dir = tempfile::tempdir().unwrap();
+    let victim = victim(dir.path(), "journal,block=4KiB,size=64KiB,sync=fdatasync");
+    let database = victim.paths().remove(0);
+    let before = contents(&database);
+    let (total, _) = run_until(victim.start(1, proc_root()).unwrap(), |t| t.ops >= 200);
+    let l = &total.latencies;
+    assert_eq!(counts(&total), [total.ops, total.ops, total.ops, 0]);
+    assert_eq!(l.commit.sum_ns(), l.write.sum_ns() + l.sync.sum_ns());
+    let after = contents(&database);
+    let same = before.chunks(4096).zip(after.chunks(4096)).filter(|(a, b)| a == b).count();
+    assert_eq!((after.len(), same), (before.len(), 0), "every page of 16 was chosen");
+    let beside = std::fs::read_dir(database.parent().unwrap()).unwrap().count();
+    assert_eq!(beside, 1, "the database alone");
 }
 
 fn what_is_committed_is_not_dirty(engine: &str) {

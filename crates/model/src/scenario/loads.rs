@@ -89,6 +89,7 @@ macro_rules! spelled {
 spelled!(RawVictimKind {
     Commit = "commit",
     Wal = "wal",
+    Journal = "journal",
     Read = "read",
     Scan = "scan",
     Mixed = "mixed",
@@ -199,7 +200,8 @@ impl RawVictim {
     pub(super) fn check(self, place: &str) -> Result<Victim, ScenarioError> {
         use RawVictimKind as K;
         let invalid = |message: String| ScenarioError::Invalid { place: place.into(), message };
-        let without = "has no kind; write kind = \"commit\", wal, read, scan, mixed or command";
+        let without = "has no kind; write kind = \"commit\", wal, journal, read, scan, \
+                       mixed or command";
         let kind = kind_or_command(self.kind, self.command.as_ref(), K::Command)
             .ok_or_else(|| invalid(without.into()))?;
         let refuse = |given: bool, key: &str, kinds: &[K]| {
@@ -213,7 +215,7 @@ impl RawVictim {
             }
             Ok(())
         };
-        refuse(self.sync.is_some(), "sync", &[K::Commit, K::Wal, K::Mixed])?;
+        refuse(self.sync.is_some(), "sync", &[K::Commit, K::Wal, K::Journal, K::Mixed])?;
         refuse(self.direct.is_some(), "direct", &[K::Commit])?;
         refuse(self.preallocated.is_some(), "preallocated", &[K::Wal])?;
         refuse(self.access.is_some(), "access", &[K::Read, K::Scan, K::Mixed])?;
@@ -235,6 +237,7 @@ impl RawVictim {
         let full_kind = match kind {
             K::Commit => VictimKind::Commit { sync, direct: self.direct.unwrap_or(false) },
             K::Wal => VictimKind::Wal { sync, preallocated: self.preallocated.unwrap_or(true) },
+            K::Journal => VictimKind::Journal { sync },
             K::Read => VictimKind::Read { access },
             K::Scan => VictimKind::Scan { access },
             K::Mixed => {
@@ -334,6 +337,19 @@ impl Victim {
             return Err(
                 "a log is appended in order: depth > 1 means nothing to a wal victim".into()
             );
+        }
+        if let VictimKind::Journal { sync } = self.kind {
+            if self.threads > 1 || self.files > 1 || self.engine != Engine::Psync {
+                return Err("a database with a rollback journal has one writer and one file: \
+                     leave threads, files and engine out"
+                    .into());
+            }
+            if self.size.0 < 2 * self.block.0 {
+                return Err("a commit changes two pages: make size at least two blocks".into());
+            }
+            if !matches!(sync, SyncMethod::Fsync | SyncMethod::Fdatasync) {
+                return Err("a journal victim syncs with fsync or fdatasync".into());
+            }
         }
         match (self.rate, self.rate_percent) {
             (Some(rate), _) if !(rate.is_finite() && rate > 0.0) => {

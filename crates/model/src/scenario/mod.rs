@@ -159,6 +159,12 @@ pub enum VictimKind {
         /// stable.
         preallocated: bool,
     },
+    /// Overwrites random pages of a database, each page's old content being kept in a rollback
+    /// journal until it is stable: SQLite without a WAL.
+    Journal {
+        /// How a file is made stable.
+        sync: SyncMethod,
+    },
     /// Reads random blocks.
     Read {
         /// What the page cache does for it.
@@ -348,6 +354,7 @@ impl VictimKind {
         match self {
             Self::Commit { .. } => "commit",
             Self::Wal { .. } => "wal",
+            Self::Journal { .. } => "journal",
             Self::Read { .. } => "read",
             Self::Scan { .. } => "scan",
             Self::Mixed { .. } => "mixed",
@@ -358,7 +365,7 @@ impl VictimKind {
     /// Whether it writes.
     #[must_use]
     pub fn writes(&self) -> bool {
-        matches!(self, Self::Commit { .. } | Self::Wal { .. } | Self::Mixed { .. })
+        !matches!(self, Self::Read { .. } | Self::Scan { .. } | Self::Command { .. })
     }
 
     /// Whether it passes the page cache by, so that blocks must be aligned.
@@ -369,7 +376,7 @@ impl VictimKind {
             Self::Read { access } | Self::Scan { access } | Self::Mixed { access, .. } => {
                 *access == Access::Direct
             }
-            Self::Wal { .. } | Self::Command { .. } => false,
+            Self::Wal { .. } | Self::Journal { .. } | Self::Command { .. } => false,
         }
     }
 
@@ -377,7 +384,7 @@ impl VictimKind {
     #[must_use]
     pub fn operations(&self) -> &'static str {
         match self {
-            Self::Commit { .. } | Self::Wal { .. } => "commits",
+            Self::Commit { .. } | Self::Wal { .. } | Self::Journal { .. } => "commits",
             Self::Read { .. } | Self::Scan { .. } => "reads",
             Self::Mixed { .. } => "operations",
             Self::Command { .. } => "I/O calls",

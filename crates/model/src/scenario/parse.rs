@@ -229,6 +229,10 @@ mod tests {
             ("kind = \"commit\"\ndepth = 4", "needs engine = \"io_uring\""),
             ("kind = \"commit\"\nrate = \"0/s\"", "rate must be above zero"),
             ("kind = \"mixed\"\nread_percent = 101", "over 100"),
+            ("kind = \"journal\"\nthreads = 2", "has one writer and one file"),
+            ("kind = \"journal\"\nengine = \"io_uring\"", "has one writer and one file"),
+            ("kind = \"journal\"\nsync = \"o_dsync\"", "syncs with fsync or fdatasync"),
+            ("kind = \"journal\"\nblock = \"4KiB\"\nsize = \"4KiB\"", "at least two blocks"),
             ("threads = 1", "has no kind"),
             ("kind = \"read\"\nname = \"../x\"", "name '../x' is not one"),
         ] {

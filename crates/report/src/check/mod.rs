@@ -54,9 +54,11 @@ pub struct Check {
 pub struct Goal {
     /// The program: `etcd`.
     pub program: String,
-    /// Bytes of each append.
+    /// Into what it writes.
+    pub writes: Writes,
+    /// Bytes of each append, or of a page.
     pub block: Bytes,
-    /// The call that makes an append stable: `fdatasync`.
+    /// The call that makes them stable: `fdatasync`.
     pub call: &'static str,
     /// Which time counts.
     pub counted: Counted,
@@ -66,12 +68,23 @@ pub struct Goal {
     pub source: Option<&'static str>,
 }
 
+/// Into what a program writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Writes {
+    /// A log that grows with each append.
+    GrowingLog,
+    /// A log in a file that is full beforehand, so that no append changes the file's metadata.
+    FullLog,
+    /// Pages of a database by way of a rollback journal.
+    Journal,
+}
+
 /// Which time is held against the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counted {
     /// The sync call's alone.
     Sync,
-    /// That of the write and its sync.
+    /// That of the writes and their syncs.
     Commit,
 }
 
@@ -160,7 +173,15 @@ impl Goal {
         } else {
             self.block.to_string()
         };
-        format!("appends of {block}, {} after each", self.call)
+        match self.writes {
+            Writes::GrowingLog | Writes::FullLog => {
+                format!("appends of {block}, {} after each", self.call)
+            }
+            Writes::Journal => format!(
+                "commits of a page of {block} through a rollback journal, four {}s each",
+                self.call
+            ),
+        }
     }
 
     /// Whether a run kept within the limit.

@@ -22,6 +22,7 @@ fn check(alone: (u64, u64, u64), flood: (u64, u64, u64), third: Result<Measured,
     Check {
         goal: Goal {
             program: "etcd".into(),
+            writes: Writes::GrowingLog,
             block: Bytes(2300),
             call: "fdatasync",
             counted: Counted::Sync,

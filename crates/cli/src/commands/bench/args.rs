@@ -35,9 +35,9 @@ pub(crate) const FLOOD_COMMAND: &str = "flood-process";
   floodwall bench --victim-cmd 'pgbench -c 8 -T 600 bench' \\
     --flood-cmd 'cp /backup/big big' /data
 
-Victims: commit, wal, read, scan, mixed. Floods: seq, random, files, mmap, copy, or none. Both \
-take the keys of a scenario file (`--show-scenario NAME` prints one): threads, block, size, \
-files, sync, rate, engine, depth, access, direct, preallocated, read_percent; \
+Victims: commit, wal, journal, read, scan, mixed. Floods: seq, random, files, mmap, copy, or \
+none. Both take the keys of a scenario file (`--show-scenario NAME` prints one): threads, \
+block, size, files, sync, rate, engine, depth, access, direct, preallocated, read_percent; \
 streams, block, size, rate, data, mode, file_size. A victim's rate is a number of \
 operations a second, such as 500/s, or a share of what it does alone, such as 33%.")]
 #[command(args_override_self = true)]

@@ -7,7 +7,7 @@ use clap::ArgGroup;
 use floodwall_model::scenario::{parse_flood, parse_victim};
 use floodwall_model::units::{Bytes, UnitError, human_duration, parse_duration};
 use floodwall_model::{PhaseKind, Scenario, Timing};
-use floodwall_report::check::Goal;
+use floodwall_report::check::{Goal, Writes};
 
 use super::presets::{Preset, Program, Sync};
 use crate::exit::UsageError;
@@ -18,15 +18,16 @@ const WARMUP: Duration = Duration::from_secs(4);
 /// What a device's own cache may hold: a flood writes past it before it is measured.
 const DEVICE_CACHE: Bytes = Bytes::mib(512);
 
-/// The log's size: that of the well-known fio job for etcd. At its end it begins anew.
-const LOG: &str = "22MiB";
+/// The size of the log, or of the database: that of the well-known fio job for etcd. At its end a
+/// log begins anew.
+const SIZE: Bytes = Bytes::mib(22);
 
 /// Is this disk good enough for a program, alone and beside a flood?
 ///
-/// Writes as the program writes its log: alone, then beside a flood, then, as root and if that was
-/// too slow, beside a flood with a guard. 99 of 100 writes must be made stable within the limit.
-/// Writes only below a scratch directory that it makes in DIR and removes at the end; needs no
-/// privilege. Takes about a minute.
+/// Writes as the program writes what its commits wait for: alone, then beside a flood, then, as
+/// root and if that was too slow, beside a flood with a guard. 99 of 100 writes must be made stable
+/// within the limit. Writes only below a scratch directory that it makes in DIR and removes at the
+/// end; needs no privilege. Takes about a minute.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   floodwall check etcd /var/lib/etcd
@@ -50,10 +51,10 @@ pub(crate) struct CheckArgs {
     /// 99 of 100 must take less, in place of what the program's project publishes
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     p99: Option<Duration>,
-    /// Bytes of each append, in place of the program's
+    /// Bytes of each append or page, in place of the program's
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     block: Option<Bytes>,
-    /// The call after each append, in place of the program's
+    /// The call that makes them stable, in place of the program's
     #[arg(long, value_enum, value_name = "CALL")]
     sync: Option<Sync>,
     /// Leave the flood out
@@ -131,6 +132,7 @@ impl CheckArgs {
         };
         Ok(Goal {
             program: program.to_owned(),
+            writes: preset.writes,
             block: Bytes(preset.block),
             call: preset.sync.name(),
             counted: preset.counted,
@@ -141,18 +143,21 @@ impl CheckArgs {
 
     /// The runs alone and beside a flood, as one round.
     pub(super) fn scenario(&self) -> anyhow::Result<Scenario> {
-        let Preset { preallocated, block, sync, .. } = self.preset();
-        let victim = format!(
-            "wal,name=log,size={LOG},preallocated={preallocated},block={block}B,sync={}",
-            sync.name()
-        );
+        let Preset { writes, block, sync, .. } = self.preset();
+        let (kind, longest) = match writes {
+            Writes::GrowingLog => ("wal,name=log,preallocated=false", SIZE),
+            Writes::FullLog => ("wal,name=log", SIZE),
+            // A commit changes two pages.
+            Writes::Journal => ("journal,name=database", Bytes(SIZE.0 / 2)),
+        };
+        let victim = format!("{kind},size={}B,block={block}B,sync={}", SIZE.0, sync.name());
         // The program's faults are refused by clap, so what is left is the block's.
         let victim = parse_victim(&victim)
-            .map_err(|_| UsageError(format!("--block is out of range: write 1B to {LOG}")))?;
+            .map_err(|_| UsageError(format!("--block is out of range: write 1B to {longest}")))?;
         let floods = if self.alone { Vec::new() } else { vec![parse_flood("seq")?] };
         let scenario = Scenario {
             name: format!("check {}", self.program.name()),
-            description: "one log beside a flood".into(),
+            description: "one program beside a flood".into(),
             source: None,
             victims: vec![victim],
             floods,
@@ -223,7 +228,8 @@ mod tests {
     #[test]
     fn mistakes_say_what_to_do() {
         for (words, part) in [
-            (&["any", "--block", "1GiB"][..], "write 1B to 22MiB"),
+            (&["any", "--block", "1GiB"][..], "write 1B to 22 MiB"),
+            (&["sqlite-journal", "--block", "12MiB"], "write 1B to 11 MiB"),
             (&["etcd", "--measure", "10ms"], "give at least 1s"),
         ] {
             let said = args(words).scenario().unwrap_err().to_string();

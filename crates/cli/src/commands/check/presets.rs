@@ -1,18 +1,18 @@
-//! The programs that a disk is checked for: how each writes its log, and the limit that its project
-//! publishes. docs/check.md has the sources.
+//! The programs that a disk is checked for: how each writes what a commit waits for, and the limit
+//! that its project publishes. docs/check.md has the sources.
 
 use std::time::Duration;
 
-use floodwall_report::check::Counted;
+use floodwall_report::check::{Counted, Writes};
 
-/// How a program writes its log.
+/// How a program writes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Preset {
-    /// Whether the log's file is full before it is written, so that no append changes its metadata.
-    pub(super) preallocated: bool,
-    /// Bytes of each append.
+    /// Into what.
+    pub(super) writes: Writes,
+    /// Bytes of each append, or of a page.
     pub(super) block: u64,
-    /// The call after each append.
+    /// The call that makes them stable.
     pub(super) sync: Sync,
     /// Which time the limit is for.
     pub(super) counted: Counted,
@@ -32,8 +32,15 @@ pub(super) enum Program {
     Postgresql,
     /// The redo log of InnoDB: blocks of 512 bytes in files of fixed size, fsync; needs --p99.
     Mysql,
+    /// The doublewrite buffer of InnoDB: batches of 64 pages (1 MiB), fsync; no commit waits for
+    /// them, but the flushing of pages does; needs --p99.
+    MysqlDoublewrite,
     /// The WAL of SQLite: frames of one page (4,120 bytes), fdatasync; needs --p99.
     Sqlite,
+    /// A commit of SQLite with its rollback journal: one page changed, four fdatasync; needs --p99.
+    SqliteJournal,
+    /// The metadata log of Kafka's controllers (KRaft): appends of 1 KiB, fsync; needs --p99.
+    Kafka,
     /// Any program: appends of --block, fdatasync or --sync after each; needs --p99.
     Any,
 }
@@ -65,7 +72,10 @@ impl Program {
             Self::Zookeeper => "zookeeper",
             Self::Postgresql => "postgresql",
             Self::Mysql => "mysql",
+            Self::MysqlDoublewrite => "mysql-doublewrite",
             Self::Sqlite => "sqlite",
+            Self::SqliteJournal => "sqlite-journal",
+            Self::Kafka => "kafka",
             Self::Any => "any",
         }
     }
@@ -74,7 +84,7 @@ impl Program {
     pub(super) fn preset(self) -> Preset {
         // A log in a file that is full beforehand, and a limit that only the user knows.
         let log = |block, sync| Preset {
-            preallocated: true,
+            writes: Writes::FullLog,
             block,
             sync,
             counted: Counted::Commit,
@@ -82,14 +92,14 @@ impl Program {
         };
         match self {
             Self::Etcd => Preset {
-                preallocated: false,
+                writes: Writes::GrowingLog,
                 block: 2300,
                 sync: Sync::Fdatasync,
                 counted: Counted::Sync,
                 limit: Some((Duration::from_millis(10), "https://etcd.io/docs/latest/faq/")),
             },
             Self::Zookeeper => Preset {
-                preallocated: false,
+                writes: Writes::GrowingLog,
                 block: 1024,
                 sync: Sync::Fdatasync,
                 counted: Counted::Sync,
@@ -101,7 +111,12 @@ impl Program {
             },
             Self::Postgresql => log(8 << 10, Sync::Fdatasync),
             Self::Mysql => log(512, Sync::Fsync),
+            Self::MysqlDoublewrite => log(1 << 20, Sync::Fsync),
             Self::Sqlite => log(4120, Sync::Fdatasync),
+            Self::SqliteJournal => {
+                Preset { writes: Writes::Journal, ..log(4 << 10, Sync::Fdatasync) }
+            }
+            Self::Kafka => Preset { writes: Writes::GrowingLog, ..log(1 << 10, Sync::Fsync) },
             Self::Any => log(4 << 10, Sync::Fdatasync),
         }
     }

@@ -159,10 +159,9 @@ impl Offers {
 
 /// Whether a victim reads; a command may.
 fn reads(scenario: &Scenario) -> bool {
-    scenario
-        .victims
-        .iter()
-        .any(|v| !matches!(v.kind, VictimKind::Commit { .. } | VictimKind::Wal { .. }))
+    let writes_only =
+        |kind: &VictimKind| kind.writes() && !matches!(kind, VictimKind::Mixed { .. });
+    scenario.victims.iter().any(|victim| !writes_only(&victim.kind))
 }
 
 /// `none [mq-deadline] bfq` as names.
