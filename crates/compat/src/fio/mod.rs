@@ -2,12 +2,15 @@
 //!
 //! ```text
 //! a run ─▶ Outcome ─ Job ─ Direction ─ Distribution, Moments
+//!             └────▶ report: terse, json, normal
 //! ```
 //!
 //! Units: bytes, nanoseconds of latencies, milliseconds of run times.
 
 mod distribution;
+mod number;
 mod outcome;
+pub mod report;
 
 pub use distribution::{Distribution, Moments};
 pub use outcome::{

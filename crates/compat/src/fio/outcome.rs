@@ -18,8 +18,9 @@ pub struct Outcome {
     pub ended_ms: u64,
     /// The same as `date` prints it, `Fri Nov 27 15:48:31 2026`, in the local time zone.
     pub ended: String,
-    /// Options before the first job in the order and with the names that they were written with.
-    /// The value of one without a value is `"1"`.
+    /// Options before the first job, or of all `[global]`, in the order in which they came first.
+    /// Each has its first name (`rw`, `bs`) and its last value as it was written. Those without a
+    /// value, such as `thread`, are left out.
     pub global_options: Vec<(String, String)>,
     /// Every process or thread, in the order of the jobs.
     pub jobs: Vec<Job>,
@@ -28,7 +29,7 @@ pub struct Outcome {
 }
 
 /// What one process or thread did, with the options that reports depend on.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Job {
     /// Its name.
     pub name: String,
@@ -38,7 +39,7 @@ pub struct Job {
     pub group: u32,
     /// Its process or thread.
     pub pid: u32,
-    /// Its own options as they were written.
+    /// Its own options, as `global_options`. `name` is there if the command line made the job.
     pub options: Vec<(String, String)>,
     /// `group_reporting`.
     pub is_grouped: bool,
