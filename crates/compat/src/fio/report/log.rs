@@ -1,4 +1,14 @@
-//! Lines of logs, as fio-plot and `fio2gnuplot` read them.
+//! Logs of single requests or of intervals, as fio-plot and `fio2gnuplot` read them.
+//!
+//! ```text
+//! ms, value, direction, bytes, 0
+//! ```
+//!
+//! The last column is the request's priority: the system's own.
+
+use std::fmt::Write;
+
+use super::super::distribution::Moments;
 
 /// Which figure a log has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,36 +45,67 @@ pub fn log_name(prefix: &str, kind: LogKind, job: usize) -> String {
     format!("{prefix}_{}.{job}.log", kind.name())
 }
 
-/// A line's figures.
+/// A request or an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogSample {
-    /// Milliseconds since the job's begin, of the interval's end with `log_avg_msec`.
+    /// Milliseconds since the job's begin.
     pub ms: u64,
-    /// The figure: of an interval, the mean rounded down.
+    /// The figure.
     pub value: u64,
     /// 0: read, 1: write, 2: trim.
     pub direction: u8,
-    /// Bytes of the request; 0 of an interval.
-    pub block: u64,
-    /// Where the request began; 0 of an interval.
-    pub offset: u64,
+    /// Bytes of the request.
+    pub bytes: u64,
 }
 
-/// Columns of a log.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LogColumns {
-    /// `log_offset`.
-    pub offset: bool,
+/// The text of a log.
+#[derive(Clone, Debug, Default)]
+pub struct Log {
+    /// `log_avg_msec`: the length of an interval; 0 for each sample by itself.
+    average_ms: u64,
+    /// By direction: the samples of the interval, and when it began.
+    intervals: [(Moments, u64); 3],
+    text: String,
 }
 
-/// A line of a log. Its last column is the priority, which is the system's own.
-#[must_use]
-pub fn log_line(sample: &LogSample, columns: LogColumns) -> String {
-    let LogSample { ms, value, direction, block, offset } = sample;
-    if columns.offset {
-        format!("{ms}, {value}, {direction}, {block}, {offset}, 0\n")
-    } else {
-        format!("{ms}, {value}, {direction}, {block}, 0\n")
+impl Log {
+    /// An empty log with `log_avg_msec`.
+    #[must_use]
+    pub fn new(average_ms: u64) -> Self {
+        Self { average_ms, ..Self::default() }
+    }
+
+    /// Adds a sample: samples come in the order of their times.
+    pub fn add(&mut self, sample: &LogSample) {
+        let LogSample { ms, value, direction, bytes } = *sample;
+        if self.average_ms == 0 {
+            let _ = writeln!(self.text, "{ms}, {value}, {direction}, {bytes}, 0");
+            return;
+        }
+        let Some((interval, begin)) = self.intervals.get_mut(usize::from(direction)) else {
+            return;
+        };
+        interval.record(value);
+        if ms >= *begin + self.average_ms {
+            *begin = ms - ms % self.average_ms;
+            self.close(ms, usize::from(direction));
+        }
+    }
+
+    /// The whole text, with the intervals that were under way at the end.
+    #[must_use]
+    pub fn text(mut self, ms: u64) -> String {
+        (0..self.intervals.len()).for_each(|direction| self.close(ms, direction));
+        self.text
+    }
+
+    fn close(&mut self, ms: u64, direction: usize) {
+        let Some((interval, _)) = self.intervals.get_mut(direction) else { return };
+        if interval.n > 0 {
+            let mean = interval.mean.round() as u64;
+            let _ = writeln!(self.text, "{ms}, {mean}, {direction}, 0, 0");
+        }
+        *interval = Moments::default();
     }
 }
 
@@ -72,13 +113,28 @@ pub fn log_line(sample: &LogSample, columns: LogColumns) -> String {
 mod tests {
     use super::*;
 
+    fn sample(ms: u64, value: u64, direction: u8) -> LogSample {
+        LogSample { ms, value, direction, bytes: 4_096 }
+    }
+
     /// Lines of fio 3.33.
     #[test]
     fn lines_are_those_of_recorded_logs() {
         assert_eq!(log_name("l", LogKind::Clat, 2), "l_clat.2.log");
-        let interval = LogSample { ms: 100, value: 440, direction: 1, block: 0, offset: 0 };
-        assert_eq!(log_line(&interval, LogColumns::default()), "100, 440, 1, 0, 0\n");
-        let one = LogSample { ms: 0, value: 14_100, direction: 0, block: 4_096, offset: 61_440 };
-        assert_eq!(log_line(&one, LogColumns { offset: true }), "0, 14100, 0, 4096, 61440, 0\n");
+        let mut log = Log::new(0);
+        log.add(&sample(0, 447_503, 0));
+        log.add(&sample(10, 281_009, 1));
+        assert_eq!(log.text(20), "0, 447503, 0, 4096, 0\n10, 281009, 1, 4096, 0\n");
+    }
+
+    #[test]
+    fn an_interval_ends_with_the_first_sample_after_it() {
+        let mut log = Log::new(100);
+        for (ms, value, direction) in
+            [(10, 400, 0), (20, 5, 1), (101, 481, 0), (150, 7, 0), (200, 8, 0)]
+        {
+            log.add(&sample(ms, value, direction));
+        }
+        assert_eq!(log.text(250), "101, 441, 0, 0, 0\n200, 8, 0, 0, 0\n250, 5, 1, 0, 0\n");
     }
 }

@@ -21,7 +21,7 @@ mod terse;
 mod value;
 
 pub use head::{Announced, announcement, head, laying_out};
-pub use log::{LogColumns, LogKind, LogSample, log_line, log_name};
+pub use log::{Log, LogKind, LogSample, log_name};
 
 use super::outcome::Outcome;
 
