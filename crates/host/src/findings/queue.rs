@@ -7,7 +7,7 @@ use floodwall_model::status::Queue;
 use super::facts::Facts;
 use super::found::Found;
 use super::kernel;
-use super::remedy::apply;
+use super::remedy::{apply, directory, is_estimate};
 use super::view::{Disk, disks, prefix, rate, rate_source, size, speed, time, writable};
 
 /// A victim that waits behind everything in the queue should not wait longer.
@@ -43,7 +43,7 @@ fn async_depth(queue: &Queue) -> Option<(&'static str, u64)> {
 /// FW018: a full queue takes longer than [`FULL_QUEUE_S`] to work off.
 pub(super) fn deep(facts: Facts<'_>) -> Option<Found> {
     let mut found = Found::nothing();
-    let mut settings = Vec::new();
+    let (mut settings, mut unknown) = (Vec::new(), Vec::new());
     for disk in disks(facts.status).into_iter().filter(|disk| writable(disk.owner)) {
         let (Some(rate), Some(requests), Some(kib)) =
             (rate(disk.owner), disk.queue.nr_requests.value(), disk.queue.max_sectors_kib.value())
@@ -79,6 +79,13 @@ pub(super) fn deep(facts: Facts<'_>) -> Option<Found> {
         found.add(severity, disk.name, evidence);
         found.cost_s(seconds);
         found.cost_bytes(bytes);
+        if is_estimate(disk.owner) {
+            let search = format!("floodwall fix {} --tune", directory(disk.owner));
+            if !unknown.contains(&search) {
+                unknown.push(search);
+            }
+            continue;
+        }
         let largest = REQUEST_KIB.min(*kib);
         let short = (rate * SHORT_QUEUE_S / (largest * 1024) as f64) as u64;
         settings.push(format!(
@@ -87,7 +94,9 @@ pub(super) fn deep(facts: Facts<'_>) -> Option<Found> {
             short.clamp(4, requests.max(4))
         ));
     }
-    found.remedied_by(apply(&settings))
+    let settings = (!settings.is_empty()).then(|| apply(&settings));
+    // A search measures.
+    found.remedied_by(settings.into_iter().chain(unknown).collect::<Vec<_>>().join(" && "))
 }
 
 /// FW019: bfq and a target of writeback throttling: the target is not in force, or it defeats bfq.
@@ -279,6 +288,8 @@ pub(super) fn no_merges(facts: Facts<'_>) -> Option<Found> {
 
 #[cfg(test)]
 mod tests {
+    use floodwall_model::status::DrainSource;
+
     use super::*;
     use crate::findings::testing::{Machine, found};
 
@@ -319,6 +330,9 @@ mod tests {
         assert_eq!((one.severity, one.cost_bytes), (Severity::Warning, Some(1 << 30)));
         insta::assert_snapshot!(one.remedy, @"floodwall apply sda.max_sectors_kb=256 \
             sda.nr_requests=123");
+        machine.status.devices[0].drain.from = DrainSource::KernelEstimate;
+        insta::assert_snapshot!(found(&machine, "FW018").unwrap().remedy, @"floodwall fix /mnt/sda \
+            --tune");
     }
 
     #[test]

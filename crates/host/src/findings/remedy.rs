@@ -4,7 +4,7 @@ use floodwall_model::printable::shell_word as word;
 use floodwall_model::status::{Device, Machine, Status};
 
 use super::kernel;
-use super::view::{FLUSHER_CHUNK_BYTES, HARD_DELAY_S, LONG_DRAIN_S, prefix, rate, speed};
+use super::view::{FLUSHER_CHUNK_BYTES, HARD_DELAY_S, LONG_DRAIN_S, prefix, rate, speed, writable};
 
 /// Two of the flusher's chunks: with less, writers stop again and again.
 const LEAST_BYTES: u64 = 2 * FLUSHER_CHUNK_BYTES;
@@ -71,6 +71,9 @@ pub(super) fn own_share(
 ///
 /// With several devices the limit is the sum of their limits, and each gets its share of it. Where
 /// shares don't hold, the limit may be no more than the slowest device drains in [`LONG_DRAIN_S`].
+///
+/// A rate that is only estimated is measured: the kernel's estimate is a tenth of the truth after
+/// small writes.
 pub(super) fn size_and_apply(status: &Status, devices: &[&Device]) -> String {
     let mut known: Vec<(&Device, f64)> =
         devices.iter().filter_map(|d| Some((*d, rate(d)?))).collect();
@@ -78,24 +81,45 @@ pub(super) fn size_and_apply(status: &Status, devices: &[&Device]) -> String {
     let sum: f64 = known.iter().map(|(_, rate)| rate).sum();
     let slowest = known.first().map_or(0.0, |(_, rate)| *rate);
     let hold = known.iter().all(|(device, _)| shares(status, device) == Shares::Hold);
+    let is_measured = known.iter().any(|(device, _)| is_estimate(device));
     let argument = |rate: f64| speed(rate).replace(' ', "");
+    let named = |(device, rate): &(&Device, f64)| match is_estimate(device) {
+        true => format!("--device {}", place(device)),
+        false => format!("--rate {}={}", prefix(device), argument(*rate)),
+    };
     let (rates, total) = if hold || known.len() < 2 {
-        let named = known
-            .iter()
-            .map(|(device, rate)| format!("--rate {}={}", prefix(device), argument(*rate)));
-        (named.collect::<Vec<_>>().join(" "), sum)
+        (known.iter().map(named).collect::<Vec<_>>().join(" "), sum)
+    } else if let Some(first) = known.first().filter(|(device, _)| is_estimate(device)) {
+        (named(first), slowest)
     } else {
         // Rounded to three digits, so a little less.
         let total = sum.min(slowest * LONG_DRAIN_S / HARD_DELAY_S * 0.99);
         (format!("--rate {}", argument(total)), total)
     };
     let least_s = LEAST_BYTES as f64 * known.len() as f64 / total.max(1.0);
-    let delay = if least_s > HARD_DELAY_S {
+    let delay = if least_s > HARD_DELAY_S && !is_measured {
         format!(" --hard-delay {}s", least_s.ceil())
     } else {
         String::new()
     };
     format!("floodwall size {rates}{delay} --toml > limits.toml && floodwall apply limits.toml")
+}
+
+/// Whether a device's rate is the kernel's estimate, and can be measured.
+pub(super) fn is_estimate(device: &Device) -> bool {
+    !device.drain.from.is_seen() && writable(device)
+}
+
+/// A device as `floodwall size --device` takes it: a disk by its name, another filesystem by a
+/// directory.
+fn place(device: &Device) -> String {
+    if device.id.major != 0 { device.name.clone() } else { directory(device) }
+}
+
+/// A directory on a device that can be written, for a shell.
+pub(super) fn directory(device: &Device) -> String {
+    let mount = device.mounts.iter().find(|mount| !mount.read_only);
+    mount.map_or_else(|| "DIR".to_owned(), |mount| word(&mount.mountpoint))
 }
 
 /// Adds an argument to the kernel's command line, as the distribution has it done.
@@ -132,6 +156,7 @@ pub(super) fn fstab(edits: &[(&str, String, String)]) -> String {
 #[cfg(test)]
 mod tests {
     use floodwall_model::Reading;
+    use floodwall_model::status::DrainSource;
 
     use super::*;
     use crate::findings::testing::{Machine, disk};
@@ -156,6 +181,25 @@ mod tests {
         insta::assert_snapshot!(size_and_apply(&machine.status, &[&stick]), @"floodwall size \
             --rate sdc=2.00MB/s --hard-delay 5s --toml > limits.toml && floodwall apply \
             limits.toml");
+    }
+
+    #[test]
+    fn a_rate_that_is_only_estimated_is_measured() {
+        let mut machine = Machine::healthy();
+        let (fast, mut slow) = (at("sda", 500e6), at("sdb", 2e6));
+        slow.drain.from = DrainSource::KernelEstimate;
+        let advice =
+            |machine: &Machine, devices: &[&Device]| size_and_apply(&machine.status, devices);
+        insta::assert_snapshot!(advice(&machine, &[&slow]), @"floodwall size --device sdb \
+            --toml > limits.toml && floodwall apply limits.toml");
+        insta::assert_snapshot!(advice(&machine, &[&fast, &slow]), @"floodwall size --device sdb \
+            --rate sda=500MB/s --toml > limits.toml && floodwall apply limits.toml");
+        machine.kernel("6.8.0-40-generic");
+        insta::assert_snapshot!(advice(&machine, &[&fast, &slow]), @"floodwall size --device sdb \
+            --toml > limits.toml && floodwall apply limits.toml");
+        slow.id.major = 0;
+        insta::assert_snapshot!(advice(&machine, &[&slow]), @"floodwall size --device /mnt/sdb \
+            --toml > limits.toml && floodwall apply limits.toml");
     }
 
     #[test]

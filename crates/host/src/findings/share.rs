@@ -8,7 +8,7 @@ use floodwall_model::status::Device;
 use super::facts::Facts;
 use super::found::Found;
 use super::kernel;
-use super::remedy::{apply, own_share, size_and_apply};
+use super::remedy::{apply, is_estimate, own_share, size_and_apply};
 use super::view::{
     HARD_DELAY_S, LONG_DRAIN_S, background_limit, hard_limit, has_strict_limit, own_limit, prefix,
     rate, rate_source, size, speed, time, writable,
@@ -31,6 +31,7 @@ pub(super) fn shared_with_fast(facts: Facts<'_>) -> Option<Found> {
     let (fastest, top) = known.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1))?;
     let mut found = Found::nothing();
     let (mut settings, mut unbounded): (Vec<String>, Vec<&Device>) = (Vec::new(), Vec::new());
+    let mut slow: Vec<&Device> = Vec::new();
     for (device, rate) in known {
         let limit = own_limit(device, hard);
         let seconds = limit as f64 / rate;
@@ -51,12 +52,17 @@ pub(super) fn shared_with_fast(facts: Facts<'_>) -> Option<Found> {
         found.add(Severity::Warning, &device.name, evidence);
         found.cost_s(seconds);
         found.cost_bytes(limit);
+        slow.push(device);
         match own_share(facts.status, device, hard, (rate * HARD_DELAY_S) as u64) {
             Some(setting) => settings.push(setting),
             None => unbounded.push(device),
         }
     }
-    let remedy = if settings.is_empty() {
+    let remedy = if slow.iter().any(|device| is_estimate(device)) {
+        // Beside the fast one, so that each gets a share.
+        slow.push(fastest);
+        size_and_apply(facts.status, &slow)
+    } else if settings.is_empty() {
         size_and_apply(facts.status, &unbounded)
     } else {
         apply(&settings)
@@ -180,6 +186,8 @@ pub(super) fn scaled_twice(facts: Facts<'_>) -> Option<Found> {
 
 #[cfg(test)]
 mod tests {
+    use floodwall_model::status::DrainSource;
+
     use super::*;
     use crate::findings::testing::{Machine, disk, found};
 
@@ -199,6 +207,10 @@ mod tests {
         machine.status.devices[1].limits.strict_limit = Reading::Absent("old".into());
         insta::assert_snapshot!(found(&machine, "FW013").unwrap().remedy, @"floodwall size --rate \
             sdb=8.00MB/s --toml > limits.toml && floodwall apply limits.toml");
+        machine.status.devices[1].limits.strict_limit = Reading::Value(false);
+        machine.status.devices[1].drain.from = DrainSource::KernelEstimate;
+        insta::assert_snapshot!(found(&machine, "FW013").unwrap().remedy, @"floodwall size \
+            --device sdb --rate sda=200MB/s --toml > limits.toml && floodwall apply limits.toml");
         machine.status.devices[1].limits.strict_limit = Reading::Value(true);
         machine.status.devices[1].limits.max_ratio_percent = Reading::Value(0.3);
         assert_eq!(found(&machine, "FW013"), None);

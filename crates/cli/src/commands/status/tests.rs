@@ -318,12 +318,11 @@ devices
 findings
   FW001 warning   the hard limit takes long to drain
                   vda: 2.56 GiB at 150 MB/s (the kernel's estimate) take 18.3 s
-            try:  floodwall size --rate vda=150MB/s --toml > limits.toml && floodwall apply
-                  limits.toml
+            try:  floodwall size --device vda --toml > limits.toml && floodwall apply limits.toml
   FW018 note      a full queue takes long to work off
                   vda: 256 requests of 4 MiB are 1 GiB, at 150 MB/s (the kernel's estimate) 7.15 s;
                   wbt keeps most of it out while reads are slow
-            try:  floodwall apply vda.max_sectors_kb=256 vda.nr_requests=143
+            try:  floodwall fix / --tune
   FW021 note      the rotational flag can't be believed
                   vda: rotational=1 from a hypervisor's disk (driver virtio_blk), which says so of
                   any storage; wbt's target is 75000 µs because of it
