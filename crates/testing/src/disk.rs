@@ -19,6 +19,16 @@ const NEW_LIMITS: [(&str, &str); 5] = [
     ("max_ratio", "100"),
 ];
 
+/// Queue settings of a new loop device, in an order in which each holds: an elevator brings its own
+/// `nr_requests`, and may switch wbt off. -1 is the kernel's choice (block/blk-wbt.c).
+const NEW_QUEUE: [(&str, &str); 5] = [
+    ("scheduler", "none"),
+    ("nr_requests", "128"),
+    ("read_ahead_kb", "128"),
+    ("nomerges", "0"),
+    ("wbt_lat_usec", "-1"),
+];
+
 /// A loop device. Dropping it detaches it.
 pub struct Loop {
     image: PathBuf,
@@ -26,21 +36,20 @@ pub struct Loop {
 }
 
 impl Loop {
-    /// Over a sparse file, which is made if it is missing. Its dirty limits are those of a new
-    /// device, even after a test that was killed.
+    /// Over a sparse file, which is made if it is missing. Its dirty limits and its queue are those
+    /// of a new device: a loop device keeps them after its file was detached, also those of a test
+    /// that was killed.
     ///
     /// # Errors
     /// What went wrong.
     pub fn over(image: &Path, mib: u64) -> Result<Self, String> {
         sparse(image, mib)?;
         let device = Self { image: image.to_owned(), node: attach(image)? };
-        let bdi = Path::new("/sys/class/bdi").join(device.id()?.to_string());
-        for (limit, new) in NEW_LIMITS {
-            let file = bdi.join(limit);
-            if file.exists() && read(&file) != new {
-                fs::write(&file, new).map_err(said(limit))?;
-            }
-        }
+        set(&Path::new("/sys/class/bdi").join(device.id()?.to_string()), &NEW_LIMITS)?;
+        let queue = Path::new("/sys/block").join(device.name()).join("queue");
+        set(&queue, &NEW_QUEUE)?;
+        let longest = read(&queue.join("max_hw_sectors_kb"));
+        set(&queue, &[("max_sectors_kb", &longest)])?;
         Ok(device)
     }
 
@@ -80,6 +89,17 @@ impl Drop for Loop {
     fn drop(&mut self) {
         let _ = run("losetup", &["--detach", &self.node]);
     }
+}
+
+/// Gives kernel files these values, as far as they exist and differ.
+fn set(directory: &Path, values: &[(&str, &str)]) -> Result<(), String> {
+    for (name, value) in values {
+        let file = directory.join(name);
+        if file.exists() && read(&file) != *value {
+            fs::write(&file, value).map_err(said(name))?;
+        }
+    }
+    Ok(())
 }
 
 fn sparse(image: &Path, mib: u64) -> Result<(), String> {
