@@ -22,6 +22,7 @@ pub mod runner;
 pub mod scratch;
 pub mod setting_runner;
 pub mod space;
+pub mod tool;
 
 pub use error::BenchError;
 pub use options::Options;

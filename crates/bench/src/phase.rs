@@ -15,6 +15,7 @@ use crate::budget::Budget;
 use crate::command_probe::{CommandCounts, CommandProbe};
 use crate::error::BenchError;
 use crate::live::LiveSecond;
+use crate::tool::{self, Tool};
 
 /// Everything that a phase needs.
 pub(crate) struct PhaseRun<'a> {
@@ -38,30 +39,42 @@ pub(crate) struct PhaseRun<'a> {
     pub(crate) apart: Option<&'a Apart>,
     /// The victims' I/O priority; none if they have the caller's.
     pub(crate) priority: Option<&'a str>,
+    /// A program in the victims' place, with which the phase ends.
+    pub(crate) tool: Option<&'a mut (dyn Tool + 'static)>,
 }
 
 /// Runs a phase. `Err` only if it could not start: a phase that breaks midway comes back with
 /// [`Phase::cut_short`].
 pub(crate) fn run(mut run: PhaseRun<'_>, watch: &mut dyn Watch) -> Result<Phase, BenchError> {
     if !run.kind.has_victim() {
-        run.victims = &[];
+        (run.victims, run.tool) = (&[], None);
     }
     if !run.kind.has_flood() {
         run.floods = &[];
     }
+    let name = run.tool.as_ref().map(|tool| tool.name().to_owned());
+    let measure = if name.is_some() { tool::ENDLESS } else { run.timing.measure };
     let plan = Plan {
         kind: run.kind,
         round: run.round,
-        timing: run.timing,
+        timing: &Timing { measure, ..run.timing.clone() },
         names: Loads {
-            victims: run.victims.iter().map(PreparedVictim::name).collect(),
+            victims: match &name {
+                Some(name) => vec![name],
+                None => run.victims.iter().map(PreparedVictim::name).collect(),
+            },
             floods: run.floods.iter().map(PreparedFlood::name).collect(),
         },
         intervals: run.budget.intervals,
         interval_bytes: run.budget.bytes,
     };
-    Ok(phase::run(&plan, ThisHost::start(run)?, watch))
+    let mut phase = phase::run(&plan, ThisHost::start(run)?, watch);
+    phase.cut_short = phase.cut_short.filter(|why| why != DONE);
+    Ok(phase)
 }
+
+/// Why a phase with a tool ends as it should.
+const DONE: &str = "the tool is done";
 
 /// This host while the loads of a phase run.
 struct ThisHost<'a> {
@@ -71,6 +84,8 @@ struct ThisHost<'a> {
     probe: Option<CommandProbe>,
     /// Why it can look no more.
     probe_lost: Option<String>,
+    /// Why the tool runs no more.
+    tool_ended: Option<String>,
     live: LiveSecond,
 }
 
@@ -86,7 +101,7 @@ impl<'a> ThisHost<'a> {
             probe.follow(&victims);
         }
         let (loads, live) = (Loads { victims, floods }, LiveSecond::new(run.origin));
-        Ok(Self { run, loads, probe, probe_lost: None, live })
+        Ok(Self { run, loads, probe, probe_lost: None, tool_ended: None, live })
     }
 }
 
@@ -126,12 +141,23 @@ impl LoadedHost for ThisHost<'_> {
 
     fn wait_until(&mut self, moment: Duration) {
         let end = self.run.origin + moment;
-        match &mut self.probe {
-            Some(probe) => {
+        match (&mut self.probe, &mut self.run.tool) {
+            (Some(probe), _) => {
                 let slept = probe.sleep_until(end, self.run.stop);
                 self.probe_lost = slept.err().map(|e| e.to_string());
             }
-            None => {
+            // Before the warm-up is over it has not ended, because it has not begun.
+            (None, Some(tool)) => {
+                while self.tool_ended.is_none() {
+                    self.tool_ended =
+                        tool.has_ended().map(|how| how.err().unwrap_or_else(|| DONE.to_owned()));
+                    let look = end.min(Instant::now() + tool::LOOK);
+                    if !sleep_until(look, self.run.stop) || look == end {
+                        break;
+                    }
+                }
+            }
+            (None, None) => {
                 sleep_until(end, self.run.stop);
             }
         }
@@ -142,6 +168,7 @@ impl LoadedHost for ThisHost<'_> {
         if let Some(probe) = &mut self.probe {
             probe.replace(&mut loads.victims, self.run.command_counts);
         }
+        loads.victims.extend(self.run.tool.as_mut().map(|tool| tool.sample()));
         Sample { loads, host: self.run.sampler.sample() }
     }
 
@@ -151,7 +178,7 @@ impl LoadedHost for ThisHost<'_> {
         }
         let interrupted =
             || self.run.stop.load(Ordering::Relaxed).then(|| "interrupted".to_owned());
-        self.probe_lost.clone().or_else(interrupted)
+        self.probe_lost.clone().or_else(interrupted).or_else(|| self.tool_ended.clone())
     }
 
     fn show_warmup(&mut self, sample: &Sample, tick: Duration, watch: &mut dyn Watch) {
@@ -162,6 +189,11 @@ impl LoadedHost for ThisHost<'_> {
         if let Some(probe) = &self.probe {
             probe.decide(self.run.command_counts);
         }
+        if let Some(tool) = &mut self.run.tool {
+            let started = tool.start(self.run.kind);
+            self.tool_ended =
+                started.err().map(|error| format!("can't start {}: {error}", tool.name()));
+        }
     }
 
     /// The victims are told first, so that none starts an operation that no flood disturbs any
@@ -169,6 +201,9 @@ impl LoadedHost for ThisHost<'_> {
     fn stop(mut self) -> (Loads<LoadTotals>, Option<String>) {
         if let Some(probe) = &mut self.probe {
             probe.stopping();
+        }
+        if let Some(tool) = &mut self.run.tool {
+            tool.stop();
         }
         self.loads.iter_mut().for_each(Running::ask_to_stop);
         let Loads { victims, floods } = self.loads;
@@ -182,7 +217,9 @@ impl LoadedHost for ThisHost<'_> {
             probe.finish(&mut finished.victims, self.run.command_counts);
         }
         let failure = finished.iter().find_map(|f| f.failure.as_ref().map(ToString::to_string));
-        (finished.map(totals), failure)
+        let mut totals = finished.map(totals);
+        totals.victims.extend(self.run.tool.is_some().then(LoadTotals::default));
+        (totals, failure)
     }
 }
 

@@ -38,6 +38,7 @@ use crate::groups::Groups;
 use crate::options::{Options, SAME_GROUP};
 use crate::scratch::{Scratch, ScratchError};
 use crate::space::{self, Room};
+use crate::tool::Tool;
 
 /// This host, one directory of it.
 #[derive(Debug)]
@@ -58,6 +59,8 @@ pub struct HostRunner {
     groups: Result<Groups, String>,
     /// Operations seen of victims that are commands.
     command_counts: CommandCounts,
+    /// Runs in place of the scenario's victims.
+    tool: Option<Box<dyn Tool>>,
     first_operation: Option<Duration>,
 }
 
@@ -113,8 +116,15 @@ impl HostRunner {
             options,
             prepared: None,
             command_counts: CommandCounts::default(),
+            tool: None,
             first_operation: None,
         })
+    }
+
+    /// Has a tool run in place of the scenario's victims from now on. A phase that it takes part in
+    /// is as long as its run.
+    pub fn set_tool(&mut self, tool: Box<dyn Tool>) {
+        self.tool = Some(tool);
     }
 
     /// Where the directory is: filesystem, device, the disks beneath.
@@ -241,9 +251,12 @@ impl HostRunner {
             &self.options,
             &self.groups,
             &mut progress,
+            self.tool.is_some(),
         )?;
         self.first_operation = first;
-        self.command_counts = CommandCounts::new(scenario, &self.root, &self.location);
+        if self.tool.is_none() {
+            self.command_counts = CommandCounts::new(scenario, &self.root, &self.location);
+        }
         if self.options.stop.load(Ordering::Relaxed) {
             return Err(BenchError::Interrupted);
         }

@@ -11,6 +11,7 @@
 //!                                   └─ timeline ─▶ one row a second, CSV or text
 //! Diagnosis ─▶ why ─▶ a paragraph and what can be done, JSON
 //! Check ─▶ check ─▶ a verdict on a disk, JSON, JUnit, a line for Nagios
+//! Document of a classic tool ─▶ beside ─▶ a row of figures for each setting
 //! one second of a running trial ─▶ live ─▶ one line
 //! a lab's recording (CSV) [+ Document] ─▶ seeks ─▶ SVG
 //! Document ─▶ study ─▶ chart ─▶ sheet ─┬─ html ─▶ one self-contained page
@@ -25,6 +26,7 @@
 
 #[cfg(test)]
 mod agreement;
+pub mod beside;
 pub mod chart;
 pub mod check;
 pub mod contest;

@@ -272,7 +272,7 @@ fn figures(s: &Summary) -> Vec<FigureLine> {
     ]
 }
 
-fn notes(document: &Document) -> Vec<String> {
+pub(crate) fn notes(document: &Document) -> Vec<String> {
     let mut notes: Vec<String> = document.run.warnings.clone();
     let s = &document.summary;
     if [s.victim_kept, s.flood_kept, s.dead_seconds].iter().flatten().any(|e| e.ends().is_none()) {

@@ -17,7 +17,7 @@ pub(super) struct Prepared {
 
 impl Prepared {
     /// Writes the files, with different seeds for all victims and floods. `progress` gets the
-    /// bytes of each step.
+    /// bytes of each step. With a tool in their place the victims get none.
     ///
     /// # Errors
     /// [`BenchError::Load`]. All refusals come before the first gigabyte is written.
@@ -27,12 +27,14 @@ impl Prepared {
         options: &Options,
         groups: &Result<Groups, String>,
         progress: &mut dyn FnMut(u64),
+        has_tool: bool,
     ) -> Result<Self, BenchError> {
         let (user, stop) = (options.user.as_ref(), &*options.stop);
-        scenario.victims.iter().try_for_each(|victim| floodwall_load::check_victim(dir, victim))?;
+        let own_victims = if has_tool { &[][..] } else { &scenario.victims };
+        own_victims.iter().try_for_each(|victim| floodwall_load::check_victim(dir, victim))?;
         scenario.floods.iter().try_for_each(|flood| floodwall_load::check_flood(dir, flood))?;
         let (mut victims, mut floods) = (Vec::new(), Vec::new());
-        for (i, victim) in scenario.victims.iter().enumerate() {
+        for (i, victim) in own_victims.iter().enumerate() {
             let seed = options.seed.wrapping_add(i as u64);
             victims.push(floodwall_load::prepare_victim(dir, victim, user, seed, progress, stop)?);
         }

@@ -87,6 +87,7 @@ impl HostRunner {
             command_counts: &mut self.command_counts,
             apart: apart.as_ref(),
             priority: trial.setting.get(VICTIMS_PRIORITY),
+            tool: self.tool.as_deref_mut(),
         };
         phase::run(run, watch)
     }

@@ -48,11 +48,13 @@ pub struct Apart {
     pub group: Option<Arc<File>>,
 }
 
-/// What a flood has done since it began.
+/// What a load in another process has done since it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Counters {
-    ops: u64,
-    bytes: u64,
+pub struct Counters {
+    /// Operations.
+    pub ops: u64,
+    /// Bytes.
+    pub bytes: u64,
 }
 
 impl Counters {
@@ -75,13 +77,31 @@ impl Counters {
         Self { ops: number(0), bytes: number(8) }
     }
 
-    fn write(self, file: impl AsFd) -> Result<(), Errno> {
+    /// Writes them into the file that holds them.
+    ///
+    /// # Errors
+    /// Those of pwrite(2).
+    pub fn write(self, file: impl AsFd) -> Result<(), Errno> {
         rustix::io::pwrite(file, &self.to_bytes(), 0).map(drop)
     }
 
-    fn read(file: impl AsFd) -> Result<Self, Errno> {
+    /// Reads them there.
+    ///
+    /// # Errors
+    /// Those of pread(2).
+    pub fn read(file: impl AsFd) -> Result<Self, Errno> {
         let mut bytes = [0; Self::LEN];
         rustix::io::pread(file, &mut bytes, 0).map(|_| Self::of_bytes(bytes))
+    }
+
+    /// The growth from earlier ones on.
+    #[must_use]
+    pub fn since(self, before: Self) -> Delta {
+        Delta {
+            ops: self.ops.saturating_sub(before.ops),
+            bytes: self.bytes.saturating_sub(before.bytes),
+            ..Delta::default()
+        }
     }
 }
 
@@ -211,13 +231,7 @@ impl FloodProcess {
 
     pub(crate) fn sample(&mut self) -> Delta {
         let now = Counters::read(&self.counters).unwrap_or(self.sampled);
-        let before = std::mem::replace(&mut self.sampled, now);
-        let since = |now: u64, before: u64| now.saturating_sub(before);
-        Delta {
-            ops: since(now.ops, before.ops),
-            bytes: since(now.bytes, before.bytes),
-            ..Delta::default()
-        }
+        now.since(std::mem::replace(&mut self.sampled, now))
     }
 
     /// Why it ended before it was asked to, once it has.

@@ -27,5 +27,5 @@ pub use counts::{Counts, ThreadCounts};
 pub use error::FileIoError;
 pub use files::{FileSet, Found, Size, make, remove};
 pub use plan::{EndSync, Mode, Pause, Plan, Way};
-pub use run::{FileRun, FileSample};
+pub use run::{FileProgress, FileRun, FileSample};
 pub use target::{Part, Target};

@@ -37,6 +37,20 @@ pub struct FileSample {
     pub min_ns: u64,
 }
 
+/// The counts of a run that goes on.
+#[derive(Clone, Debug)]
+pub struct FileProgress(Arc<Stream>);
+
+impl FileProgress {
+    /// Since the begin.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        let mut counts = Counts::default();
+        self.0.counters.iter().for_each(|counters| counters.add_to(&mut counts));
+        counts
+    }
+}
+
 /// When the last thread ended.
 #[derive(Debug)]
 struct Ending {
@@ -143,6 +157,12 @@ impl FileRun {
     pub fn sample(&mut self) -> FileSample {
         let delta = self.running.sample();
         sample(&self.stream, delta)
+    }
+
+    /// Its counts, for another thread.
+    #[must_use]
+    pub fn progress(&self) -> FileProgress {
+        FileProgress(Arc::clone(&self.stream))
     }
 
     /// No further request begins. The syncs at the end do.

@@ -256,7 +256,7 @@ fn conclude(
 }
 
 /// A contest as a result stores it.
-fn rows(result: &Contest) -> (Vec<Trial>, Rows) {
+pub(crate) fn rows(result: &Contest) -> (Vec<Trial>, Rows) {
     let (trials, indices) = result.trials();
     let contenders =
         result.entrants.iter().zip(indices).map(|(entrant, [trials, disturbed])| Row {

@@ -23,6 +23,7 @@ use jiff::Zoned;
 use rustix::fs::OFlags;
 
 use super::device;
+use super::meter::Meter;
 use crate::exit::{Exit, UsageError};
 use crate::{output, signals};
 
@@ -38,11 +39,11 @@ const RANDOM_BYTES: u32 = 512;
 /// # Errors
 /// An option that is not supported, a target that is missing, too small, of another type or in
 /// use, stdout that can't be written.
-pub(super) fn run(words: &[String], may_destroy: bool) -> anyhow::Result<Exit> {
+pub(super) fn run(words: &[String], may_destroy: bool, meter: Meter<'_>) -> anyhow::Result<Exit> {
     let mut options = Options::parse(words).map_err(|e| UsageError(e.to_string()))?;
     let extent = examine(&mut options, may_destroy)?;
     let printer = Printer(Report { options: &options, pid: process::id() });
-    match pass(&printer, &extent) {
+    match pass(&printer, &extent, meter) {
         Err(error) if error.is::<Gone>() => Ok(Exit::Done),
         done => done,
     }
@@ -92,11 +93,11 @@ impl Printer<'_> {
 }
 
 /// From the first line to the last.
-fn pass(printer: &Printer<'_>, extent: &Extent) -> anyhow::Result<Exit> {
+fn pass(printer: &Printer<'_>, extent: &Extent, meter: Meter<'_>) -> anyhow::Result<Exit> {
     let stop = signals::stop_flag()?;
     printer.print(Level::Start, &printer.0.start(extent))?;
     printer.print(Level::Info, "Starting pass")?;
-    let is_passed = match measure(printer, extent, &stop) {
+    let is_passed = match measure(printer, extent, &stop, meter) {
         Err(error) if error.is::<LoadError>() => {
             printer.print(Level::Error, &error.to_string())?;
             false
@@ -164,13 +165,19 @@ fn files(options: &Options, extent: &Extent) -> Result<FileSet, LoadError> {
 }
 
 /// Makes the transfers and prints their figures; whether all went well.
-fn measure(printer: &Printer<'_>, extent: &Extent, stop: &AtomicBool) -> anyhow::Result<bool> {
+fn measure(
+    printer: &Printer<'_>,
+    extent: &Extent,
+    stop: &AtomicBool,
+    meter: Meter<'_>,
+) -> anyhow::Result<bool> {
     let options = printer.0.options;
     let (least, most) = options.pause_ms;
     let pause = Pause { least: Duration::from_millis(least), most: Duration::from_millis(most) };
     let pause = Some(pause).filter(|pause| !pause.most.is_zero());
     let mut run =
         FileRun::start_with_pauses(files(options, extent)?, plan(options, extent), pause)?;
+    let _followed = meter.follow_files(&run)?;
     let mut course = Course::of(&run, options);
     let mut is_passed = true;
     let ended = loop {

@@ -2,29 +2,36 @@
 //!
 //! ```text
 //! words ─▶ the tool's options (crate compat) ─▶ its run, one file a tool ─▶ its format on stdout
+//! with --flood: beside ─▶ the same in processes of their own, alone and beside a flood
 //! ```
 //!
 //! A link to the program with a tool's name is that tool, as `floodwall compat` and its name are.
 
+mod beside;
 mod dd;
 mod device;
 mod disktest;
 mod iostat;
+mod meter;
 mod sysbench;
 
 use std::ffi::{OsStr, OsString};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
 
+use self::beside::BesideArgs;
+use self::meter::Meter;
 use crate::exit::{Exit, UsageError};
+use crate::signals;
 
 type Run = fn(&CompatArgs, &[OsString]) -> anyhow::Result<Exit>;
 
 /// The tools that there are.
 const TOOLS: [(&str, Run); 4] = [
     ("iostat", |args, words| iostat::run(&args.texts(words)?)),
-    ("sysbench", |args, words| sysbench::run(&args.texts(words)?)),
-    ("disktest", |args, words| disktest::run(&texts(words)?, args.destructive)),
-    ("dd", |args, words| dd::run(words, args.destructive)),
+    ("sysbench", |args, words| sysbench::run(&args.texts(words)?, args.meter())),
+    ("disktest", |args, words| disktest::run(&texts(words)?, args.destructive, args.meter())),
+    ("dd", |args, words| dd::run(words, args.destructive, args.meter())),
 ];
 /// The command's own name.
 const COMMAND: &str = "compat";
@@ -36,7 +43,11 @@ const COMMAND: &str = "compat";
 /// sysbench (1.0 and 0.4), its fileio test in the current directory; disktest (LTP 1.2.8 and 1.4)
 /// on a file or device; dd (GNU 9.1) with if of bs ibs obs count skip seek conv iflag oflag status.
 /// An option that is not supported is an error that names it. A link to floodwall with a tool's
-/// name is that tool. docs/compat.md has the rest.
+/// name is that tool.
+///
+/// With --flood the tool runs alone and beside a flood, in interleaved rounds, also under each
+/// --set. Its output of the last run beside the flood goes to stdout, the figures of all runs go
+/// to stderr. docs/compat.md has the rest.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   floodwall compat iostat -x 1
@@ -50,18 +61,36 @@ const COMMAND: &str = "compat";
   floodwall compat disktest -B 4k -I F -K 4 -p r -P T -T 30 -w -N 131072 file
   floodwall compat dd if=/dev/zero of=flood bs=1M count=4096 conv=fsync
   floodwall compat --destructive dd if=image of=/dev/sdX bs=4M oflag=direct
+  floodwall compat --flood seq --set small=vm.dirty_bytes=15MB \\
+      sysbench fileio --file-test-mode=rndwr --file-fsync-freq=1 --time=30 run
+  floodwall compat --flood files dd if=/dev/zero of=log count=9999 oflag=dsync
 
 Ctrl-C ends it, and completes a JSON document of iostat's.")]
 pub(crate) struct CompatArgs {
     /// dd, disktest: write a block device that is mounted or in use
     #[arg(long)]
     destructive: bool,
+    #[command(flatten)]
+    beside: BesideArgs,
+    /// Where a run's counts are written, for the process that started it
+    #[arg(long, value_name = "FILE", hide = true)]
+    counters: Option<PathBuf>,
     /// The tool, then its command line as it is
     #[arg(value_name = "TOOL", required = true, trailing_var_arg = true)]
     words: Vec<OsString>,
 }
 
 impl CompatArgs {
+    fn meter(&self) -> Meter<'_> {
+        Meter::new(self.counters.as_ref())
+    }
+
+    /// The words of one run.
+    fn run_words(&self) -> Vec<OsString> {
+        let destructive = self.destructive.then(|| OsString::from("--destructive"));
+        destructive.into_iter().chain(self.words.iter().cloned()).collect()
+    }
+
     /// The words of a tool that writes no device.
     fn texts(&self, words: &[OsString]) -> anyhow::Result<Vec<String>> {
         if self.destructive {
@@ -104,10 +133,20 @@ fn is_tool(name: &OsStr) -> bool {
 ///
 /// # Errors
 /// A tool that is not known, and what the tool's own run fails with.
-pub(crate) fn run(args: &CompatArgs) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &CompatArgs, origin: Instant) -> anyhow::Result<Exit> {
     let (tool, words) = args.words.split_first().map_or((OsStr::new(""), &[][..]), |(t, w)| (t, w));
+    if args.counters.is_some() {
+        // A run beside a flood, which must not outlive it.
+        signals::end_with_parent()?;
+    }
     match TOOLS.iter().find(|(name, _)| *name == tool) {
-        Some((_, run)) => run(args, words),
+        Some(_) if args.beside.has_flood() => {
+            beside::run(&args.beside, &args.run_words(), (tool, words), origin)
+        }
+        Some((_, run)) => {
+            args.beside.check_without_flood()?;
+            run(args, words)
+        }
         None => {
             let (tool, known) = (tool.display(), TOOLS.map(|(name, _)| name).join(", "));
             Err(UsageError(format!("compat: there is no tool '{tool}'; known here: {known}"))

@@ -21,6 +21,7 @@ use floodwall_load::{Dir, LoadError};
 use floodwall_model::LatencyCounts;
 use rustix::fs::OFlags;
 
+use super::meter::Meter;
 use crate::exit::{Exit, UsageError};
 use crate::{output, signals};
 
@@ -34,21 +35,21 @@ const LATE: Duration = Duration::from_millis(1);
 /// # Errors
 /// An option that is not supported, files that are missing or don't fit, a failed call on one,
 /// stdout that can't be written.
-pub(super) fn run(words: &[String]) -> anyhow::Result<Exit> {
+pub(super) fn run(words: &[String], meter: Meter<'_>) -> anyhow::Result<Exit> {
     let options = Options::parse(words).map_err(|e| UsageError(e.to_string()))?;
     let dir = Dir::open(Path::new(HERE)).context("can't open the current directory")?;
-    match command(&dir, &options) {
+    match command(&dir, &options, meter) {
         Err(error) if error.is::<Gone>() => Ok(Exit::Done),
         done => done.map(|()| Exit::Done),
     }
 }
 
-fn command(dir: &Dir, options: &Options) -> anyhow::Result<()> {
+fn command(dir: &Dir, options: &Options, meter: Meter<'_>) -> anyhow::Result<()> {
     let report = Report(options);
     tell(&report.head(concat!("floodwall ", env!("CARGO_PKG_VERSION"))))?;
     match options.command {
         Command::Prepare => prepare(dir, options, report),
-        Command::Run => measure(dir, options, report),
+        Command::Run => measure(dir, options, report, meter),
         Command::Cleanup => {
             tell(report.removing())?;
             Ok(fileio::remove(dir, options.files)?)
@@ -163,7 +164,12 @@ fn seed() -> u64 {
     now.as_nanos() as u64 ^ u64::from(process::id()) << 32
 }
 
-fn measure(dir: &Dir, options: &Options, report: Report<'_>) -> anyhow::Result<()> {
+fn measure(
+    dir: &Dir,
+    options: &Options,
+    report: Report<'_>,
+    meter: Meter<'_>,
+) -> anyhow::Result<()> {
     let mode = options.mode.context("sysbench: run needs a mode")?;
     print(&report.setup())?;
     let (size, flags) = (size(options, options.request_len()), open_flags(options.flags));
@@ -172,6 +178,7 @@ fn measure(dir: &Dir, options: &Options, report: Report<'_>) -> anyhow::Result<(
         _ => FileSet::open(dir, size, flags),
     };
     let mut run = FileRun::start(files.context("sysbench")?, plan(options, mode))?;
+    let _followed = meter.follow_files(&run)?;
     print(report.started())?;
     let mut course = Course::of(&mut run, options);
     let ended = loop {

@@ -14,6 +14,7 @@ mod running;
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
 
 use floodwall_compat::dd::{Options, quote};
 
@@ -21,6 +22,7 @@ use self::copy::Copy;
 use self::failed::{Failed, say};
 use self::files::{Input, Output};
 use super::device;
+use super::meter::Meter;
 use crate::exit::Exit;
 
 /// Where stdout can be opened once more.
@@ -30,7 +32,7 @@ const STDOUT: &str = "/proc/self/fd/1";
 ///
 /// # Errors
 /// If signals can't be handled.
-pub(super) fn run(words: &[OsString], may_destroy: bool) -> anyhow::Result<Exit> {
+pub(super) fn run(words: &[OsString], may_destroy: bool, meter: Meter<'_>) -> anyhow::Result<Exit> {
     let options = match Options::parse(words) {
         Ok(options) => options,
         Err(e) => {
@@ -42,6 +44,10 @@ pub(super) fn run(words: &[OsString], may_destroy: bool) -> anyhow::Result<Exit>
         say(&format!("dd: {warning}\n"));
     }
     let running = running::start(options.status)?;
+    let _followed = meter.follow({
+        let running = Arc::clone(&running);
+        move || running.counters()
+    })?;
     let done = opened(&options, may_destroy).and_then(|(input, output)| {
         running.begin();
         Copy::new(&options, input, output, &running)?.run()

@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use floodwall_compat::dd::{self, Counts, Status};
+use floodwall_load::apart::Counters;
+use floodwall_report::beside::UNIT;
 use signal_hook::consts::{SIGINT, SIGUSR1};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level;
@@ -128,6 +130,12 @@ impl Running {
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         say(&format!("\r{line:<0$}", *shown));
         *shown = line.len();
+    }
+
+    /// For the process that measures it.
+    pub(super) fn counters(&self) -> Counters {
+        let bytes = self.counts().bytes;
+        Counters { ops: bytes / UNIT, bytes }
     }
 
     fn elapsed(&self) -> Duration {

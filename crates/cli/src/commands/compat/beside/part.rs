@@ -1,0 +1,141 @@
+//! What a tool's command line is beside a flood: its figure, its seconds, its directory.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+use floodwall_compat::{dd, disktest, iostat, sysbench};
+use floodwall_report::beside::Unit;
+
+use super::super::texts;
+use crate::exit::UsageError;
+
+/// A command line that can run beside a flood.
+pub(super) struct Part {
+    /// What its figure counts; `None` for a tool that only looks.
+    pub(super) unit: Option<Unit>,
+    /// How long a run takes, if its options say.
+    pub(super) seconds: Option<u64>,
+    /// A directory on the disk of its files; `None` if they tell of none.
+    pub(super) directory: Option<PathBuf>,
+}
+
+impl Part {
+    /// Of a tool's words.
+    ///
+    /// # Errors
+    /// [`UsageError`]: an option that the tool refuses, or a command line that is none for this.
+    pub(super) fn of(tool: &OsStr, words: &[OsString]) -> anyhow::Result<Self> {
+        match tool.to_str() {
+            Some("iostat") => of_iostat(&texts(words)?),
+            Some("sysbench") => of_sysbench(&texts(words)?),
+            Some("disktest") => of_disktest(&texts(words)?),
+            Some("dd") => of_dd(words),
+            _ => Err(refused(format!("{} can't run beside a flood", tool.display()))),
+        }
+    }
+}
+
+fn refused(why: String) -> anyhow::Error {
+    UsageError(format!("compat --flood: {why}")).into()
+}
+
+fn usage(error: impl ToString) -> anyhow::Error {
+    UsageError(error.to_string()).into()
+}
+
+fn here() -> Option<PathBuf> {
+    Some(PathBuf::from("."))
+}
+
+fn of_iostat(words: &[String]) -> anyhow::Result<Part> {
+    let options = iostat::Options::parse(words).map_err(usage)?;
+    let Some((interval, count)) = options.interval_s.zip(options.count) else {
+        return Err(refused("iostat ends by itself only with INTERVAL and COUNT".into()));
+    };
+    let seconds = u64::from(interval) * u64::from(count);
+    Ok(Part { unit: None, seconds: Some(seconds), directory: here() })
+}
+
+fn of_sysbench(words: &[String]) -> anyhow::Result<Part> {
+    let options = sysbench::Options::parse(words).map_err(usage)?;
+    if options.command != sysbench::Command::Run {
+        return Err(refused("only sysbench's run; prepare and clean up without a flood".into()));
+    }
+    let seconds = u64::from(options.time_s) + u64::from(options.warmup_s);
+    Ok(Part {
+        unit: Some(Unit::Requests),
+        seconds: (options.time_s > 0).then_some(seconds),
+        directory: here(),
+    })
+}
+
+fn of_disktest(words: &[String]) -> anyhow::Result<Part> {
+    let options = disktest::Options::parse(words).map_err(usage)?;
+    Ok(Part {
+        unit: Some(Unit::Requests),
+        seconds: options.time_s.map(u64::from),
+        directory: directory_of(Path::new(&options.target)),
+    })
+}
+
+fn of_dd(words: &[OsString]) -> anyhow::Result<Part> {
+    let options = dd::Options::parse(words).map_err(|e| usage(format!("dd: {e}")))?;
+    let Some((input, output)) = options.input.as_deref().zip(options.output.as_deref()) else {
+        return Err(refused("dd runs several times; name its files with if= and of=".into()));
+    };
+    let directory = directory_of(Path::new(output)).or_else(|| directory_of(Path::new(input)));
+    Ok(Part { unit: Some(Unit::Bytes), seconds: None, directory })
+}
+
+/// Where a file is or would be; `None` for a device, whose directory is another disk's.
+fn directory_of(file: &Path) -> Option<PathBuf> {
+    let kind = std::fs::metadata(file).map(|meta| meta.file_type());
+    if kind.is_ok_and(|kind| kind.is_block_device() || kind.is_char_device()) {
+        return None;
+    }
+    let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty());
+    Some(parent.unwrap_or(Path::new(".")).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(line: &str) -> Result<(Option<u64>, Option<String>), String> {
+        let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+        let part = Part::of(&words[0], &words[1..]).map_err(|e| e.to_string())?;
+        let directory = part.directory.map(|path| path.display().to_string());
+        Ok((part.seconds, directory))
+    }
+
+    #[test]
+    fn a_line_says_how_long_it_takes_and_where() {
+        let dir = |text: &str| Some(text.to_owned());
+        for (line, wanted) in [
+            ("iostat -x 2 5", (Some(10), dir("."))),
+            ("sysbench fileio --file-test-mode=rndwr --time=30 run", (Some(30), dir("."))),
+            ("sysbench --test=fileio --file-test-mode=rndwr run", (None, dir("."))),
+            ("disktest -w -T 1m /srv/file", (Some(60), dir("/srv"))),
+            ("disktest -r /dev/null", (None, None)),
+            ("dd if=/dev/zero of=/srv/x count=9", (None, dir("/srv"))),
+            ("dd if=x of=/dev/null", (None, dir("."))),
+        ] {
+            assert_eq!(part(line), Ok(wanted), "{line}");
+        }
+    }
+
+    #[test]
+    fn what_can_not_run_beside_a_flood_is_refused() {
+        for (line, wanted) in [
+            ("iostat -x 2", "INTERVAL and COUNT"),
+            ("sysbench fileio prepare", "only sysbench's run"),
+            ("dd if=x", "if= and of="),
+            ("sysbench fileio --no-such run", "no-such"),
+            ("disktest -E 8 x", "'-E' is not supported here"),
+        ] {
+            let said = part(line).unwrap_err();
+            assert!(said.contains(wanted), "{said}");
+        }
+    }
+}
