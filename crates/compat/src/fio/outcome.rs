@@ -156,11 +156,16 @@ pub(super) const LIMITS: [u64; 11] = [2, 4, 10, 20, 50, 100, 250, 500, 750, 1_00
 impl LatencyBuckets {
     /// Adds a request's completion latency.
     pub fn record(&mut self, ns: u64) {
+        self.record_many(ns, 1);
+    }
+
+    /// Adds that of so many requests.
+    pub fn record_many(&mut self, ns: u64, requests: u64) {
         let slot = |value: u64| LIMITS.iter().take_while(|limit| value >= **limit).count();
         match ns {
-            0..1_000 => self.ns[slot(ns)] += 1,
-            1_000..1_000_000 => self.us[slot(ns / 1_000)] += 1,
-            _ => self.ms[slot(ns / 1_000_000)] += 1,
+            0..1_000 => self.ns[slot(ns)] += requests,
+            1_000..1_000_000 => self.us[slot(ns / 1_000)] += requests,
+            _ => self.ms[slot(ns / 1_000_000)] += requests,
         }
     }
 }

@@ -1,0 +1,112 @@
+//! Logs of a job, from its requests.
+
+use super::report::{Log, LogKind, LogSample};
+
+/// A request that ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoggedRequest {
+    /// Nanoseconds from the job's begin to its end.
+    pub end_ns: u64,
+    /// 0: read, 1: write.
+    pub direction: u8,
+    /// Its size.
+    pub bytes: u64,
+    /// From its begin to its submission, from there to its end, and both: nanoseconds.
+    pub latencies_ns: [u64; 3],
+}
+
+impl LoggedRequest {
+    fn value(&self, kind: LogKind) -> u64 {
+        let [slat, clat, lat] = self.latencies_ns;
+        match kind {
+            LogKind::Slat => slat,
+            LogKind::Clat => clat,
+            LogKind::Lat => lat,
+            LogKind::Iops => 1,
+            // KB/s of the request alone: the one figure of fio's with powers of 1,000.
+            LogKind::Bw => (u128::from(self.bytes) * 1_000_000 / u128::from(clat.max(1))) as u64,
+        }
+    }
+}
+
+/// The text of a job's log: a line for each request, or for intervals of so many milliseconds.
+#[must_use]
+pub fn log_text(requests: &[LoggedRequest], kind: LogKind, interval_ms: u64) -> String {
+    let is_rate = matches!(kind, LogKind::Bw | LogKind::Iops);
+    let end_ms = requests.last().map_or(0, |request| request.end_ns / 1_000_000);
+    if is_rate && interval_ms > 0 {
+        let mut log = Log::new(0);
+        rates(requests, kind, interval_ms).iter().for_each(|sample| log.add(sample));
+        return log.text(end_ms);
+    }
+    let mut log = Log::new(interval_ms);
+    for request in requests {
+        log.add(&LogSample {
+            ms: request.end_ns / 1_000_000,
+            value: request.value(kind),
+            direction: request.direction,
+            bytes: request.bytes,
+        });
+    }
+    log.text(end_ms)
+}
+
+/// Rates of whole intervals. One in which nothing ended has none.
+fn rates(requests: &[LoggedRequest], kind: LogKind, interval_ms: u64) -> Vec<LogSample> {
+    let number = |request: &LoggedRequest| request.end_ns / 1_000_000 / interval_ms;
+    let last = requests.last().map_or(0, number);
+    let mut samples = Vec::new();
+    for part in requests.chunk_by(|a, b| number(a) == number(b)) {
+        let interval = part.first().map_or(0, number);
+        if interval == last {
+            break;
+        }
+        for direction in [0, 1] {
+            let own = part.iter().filter(|request| request.direction == direction);
+            let (count, bytes) =
+                own.fold((0, 0), |(count, bytes), request| (count + 1, bytes + request.bytes));
+            let value = match kind {
+                LogKind::Iops => count * 1000 / interval_ms,
+                _ => bytes * 1000 / interval_ms / 1024,
+            };
+            if count > 0 {
+                let ms = (interval + 1) * interval_ms;
+                samples.push(LogSample { ms, value, direction, bytes: 0 });
+            }
+        }
+    }
+    samples
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(ms: u64, direction: u8, clat_ns: u64) -> LoggedRequest {
+        let latencies_ns = [0, clat_ns, clat_ns + 1];
+        LoggedRequest { end_ns: ms * 1_000_000, direction, bytes: 4096, latencies_ns }
+    }
+
+    #[test]
+    fn a_request_alone_has_the_values_that_fio_printed() {
+        let one = [request(8, 0, 8_624_015)];
+        for (kind, wanted) in [
+            (LogKind::Bw, "8, 474, 0, 4096, 0\n"),
+            (LogKind::Iops, "8, 1, 0, 4096, 0\n"),
+            (LogKind::Clat, "8, 8624015, 0, 4096, 0\n"),
+            (LogKind::Lat, "8, 8624016, 0, 4096, 0\n"),
+        ] {
+            assert_eq!(log_text(&one, kind, 0), wanted);
+        }
+    }
+
+    #[test]
+    fn intervals_have_rates_and_means() {
+        let requests =
+            [request(10, 0, 100), request(400, 0, 300), request(450, 1, 7), request(600, 0, 200)];
+        let text = |kind| log_text(&requests, kind, 500);
+        assert_eq!(text(LogKind::Iops), "500, 4, 0, 0, 0\n500, 2, 1, 0, 0\n");
+        assert_eq!(text(LogKind::Bw), "500, 16, 0, 0, 0\n500, 8, 1, 0, 0\n");
+        assert_eq!(text(LogKind::Clat), "600, 200, 0, 0, 0\n600, 7, 1, 0, 0\n");
+    }
+}
