@@ -11,7 +11,7 @@
 //!   └────────── discard() ◀── finish() ◀──────────┘
 //! ```
 //!
-//! [`fileio`] makes requests over files of the caller's.
+//! [`fileio`] and [`jobs`] make requests over files of the caller's.
 //!
 //! A *victim* is synchronous I/O that a process waits for: every operation's latency is recorded. A
 //! *flood* is writes that no process waits for: bytes are counted when the kernel has accepted
@@ -35,9 +35,11 @@ mod file;
 pub mod fileio;
 mod finished;
 mod flood;
+pub mod jobs;
 mod lock;
 mod pace;
 mod preflight;
+mod ring;
 mod running;
 mod sys;
 mod user;

@@ -1,5 +1,5 @@
-//! The one system call that rustix lacks.
-#![expect(unsafe_code, reason = "rustix has no sync_file_range(2)")]
+//! The system calls that rustix lacks.
+#![expect(unsafe_code, reason = "rustix has no sync_file_range(2) and no getrusage(2)")]
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -53,5 +53,34 @@ pub(crate) fn sync_file_range(
             Some(Errno::INTR) => {}
             errno => return Err(errno.unwrap_or(Errno::IO)),
         }
+    }
+}
+
+/// What the kernel counted of the calling thread.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Usage {
+    /// Processor time in user mode and in the kernel: microseconds.
+    pub(crate) cpu_us: [u64; 2],
+    /// Context switches of both kinds.
+    pub(crate) switches: u64,
+    /// Page faults that waited for I/O, and that did not.
+    pub(crate) faults: [u64; 2],
+}
+
+/// getrusage(2) of the calling thread; zeros if it fails.
+pub(crate) fn thread_usage() -> Usage {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the call writes a whole rusage, for which zeros are a value as well.
+    let usage = unsafe {
+        libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr());
+        usage.assume_init()
+    };
+    let us = |time: libc::timeval| {
+        time.tv_sec.cast_unsigned() * 1_000_000 + time.tv_usec.cast_unsigned()
+    };
+    Usage {
+        cpu_us: [us(usage.ru_utime), us(usage.ru_stime)],
+        switches: (usage.ru_nvcsw + usage.ru_nivcsw).cast_unsigned(),
+        faults: [usage.ru_majflt.cast_unsigned(), usage.ru_minflt.cast_unsigned()],
     }
 }

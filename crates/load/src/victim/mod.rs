@@ -27,7 +27,6 @@ mod job;
 mod journal;
 mod kind;
 mod psync;
-mod ring;
 mod uring;
 
 use std::path::{Path, PathBuf};

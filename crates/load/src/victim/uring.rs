@@ -21,11 +21,11 @@ use super::choose::{Chooser, Schedule, Target, Turn, ns_between};
 use super::job::Job;
 use super::kind::{read_percent, sync_method};
 use super::psync::{Eviction, blocks, make_stable, own_files};
-use super::ring::{Buffers, Done, Flight, Kernel};
 use crate::buffer::AlignedBuf;
 use crate::error::LoadError;
 use crate::file::NamedFile;
 use crate::pace::sleep_until;
+use crate::ring::{Buffers, Done, Flight, Kernel};
 use crate::running::Worker;
 
 /// Longest wait for a completion while a ticket is held, so that the stop flag stays in view.

@@ -29,7 +29,7 @@ use crate::sys::RangeSync;
 
 /// One entry of a ring.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Step {
+pub(crate) enum Step {
     /// Reads `len` bytes at `offset` into a buffer.
     Read { fd: RawFd, buffer: *mut u8, len: u32, offset: u64 },
     /// Writes `len` bytes from a buffer at `offset`.
@@ -39,13 +39,16 @@ pub(super) enum Step {
 }
 
 /// Where entries go in and completions come out: io_uring, or what stands in for it in tests.
-pub(super) trait Ring {
+pub(crate) trait Ring {
     /// Queues an entry. One that is linked to its successor ends before that begins.
     ///
     /// # Safety
     /// The entry's buffer must be valid, and not used otherwise, until [`Self::next`] has returned
     /// its tag, or the ring is dropped without a wait.
     unsafe fn push(&mut self, step: Step, tag: u64, is_linked: bool) -> Result<(), Errno>;
+
+    /// Submits the queued entries.
+    fn submit(&mut self) -> Result<(), Errno>;
 
     /// Submits the queued entries and waits for a completion, not longer than `timeout`. Fails if
     /// the ring does.
@@ -56,11 +59,11 @@ pub(super) trait Ring {
 }
 
 /// A ring of the kernel's.
-pub(super) struct Kernel(IoUring);
+pub(crate) struct Kernel(IoUring);
 
 impl Kernel {
     /// A ring for as many operations, each a write and its sync.
-    pub(super) fn new(depth: u32) -> std::io::Result<Self> {
+    pub(crate) fn new(depth: u32) -> std::io::Result<Self> {
         let entries = depth.saturating_mul(2);
         // One thread submits and reaps, and completions are handled when it asks for them (kernel
         // 6.1); an older kernel has the plain ring.
@@ -84,6 +87,14 @@ impl Ring for Kernel {
         let entry = entry.ok_or(Errno::INVAL)?.user_data(tag).flags(flags);
         // SAFETY: the caller keeps the buffer until the completion. A full queue takes nothing.
         unsafe { self.0.submission().push(&entry) }.map_err(|_| Errno::NOBUFS)
+    }
+
+    fn submit(&mut self) -> Result<(), Errno> {
+        match self.0.submit().map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO)) {
+            // What could not go in goes in with the next wait.
+            Ok(_) | Err(Errno::INTR | Errno::BUSY | Errno::AGAIN) => Ok(()),
+            Err(errno) => Err(errno),
+        }
     }
 
     fn wait(&mut self, timeout: Option<Duration>) -> Result<(), Errno> {
@@ -122,11 +133,11 @@ fn sync_entry(sync: SyncMethod, fd: Fd, offset: u64, len: u32) -> Option<Entry> 
 }
 
 /// The memory of one operation at a time.
-pub(super) struct Buffers {
+pub(crate) struct Buffers {
     /// The blocks that it writes.
-    pub(super) blocks: Blocks,
+    pub(crate) blocks: Blocks,
     /// The buffer that it reads into.
-    pub(super) read: AlignedBuf,
+    pub(crate) read: AlignedBuf,
 }
 
 struct Slot {
@@ -137,18 +148,18 @@ struct Slot {
 
 /// A completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Done {
-    pub(super) slot: usize,
+pub(crate) struct Done {
+    pub(crate) slot: usize,
     /// Of the sync after a write.
-    pub(super) is_sync: bool,
+    pub(crate) is_sync: bool,
     /// Bytes, or a negative error number.
-    pub(super) outcome: i32,
+    pub(crate) outcome: i32,
     /// Whether it was the slot's last.
-    pub(super) is_last: bool,
+    pub(crate) is_last: bool,
 }
 
 /// A ring with the memory of its entries.
-pub(super) struct Flight<R: Ring> {
+pub(crate) struct Flight<R: Ring> {
     ring: R,
     slots: Vec<Slot>,
     /// Completions still to come, over all slots.
@@ -157,22 +168,22 @@ pub(super) struct Flight<R: Ring> {
 
 impl<R: Ring> Flight<R> {
     /// A slot for each of `buffers`; the ring must have room for two entries a slot.
-    pub(super) fn new(ring: R, buffers: impl IntoIterator<Item = Buffers>) -> Self {
+    pub(crate) fn new(ring: R, buffers: impl IntoIterator<Item = Buffers>) -> Self {
         let slots = buffers.into_iter().map(|buffers| Slot { buffers, pending: 0 }).collect();
         Self { ring, slots, pending: 0 }
     }
 
-    pub(super) fn slots(&self) -> usize {
+    pub(crate) fn slots(&self) -> usize {
         self.slots.len()
     }
 
     /// The memory of an idle slot; `None` while the kernel uses it.
-    pub(super) fn buffers(&mut self, slot: usize) -> Option<&mut Buffers> {
+    pub(crate) fn buffers(&mut self, slot: usize) -> Option<&mut Buffers> {
         self.slots.get_mut(slot).filter(|slot| slot.pending == 0).map(|slot| &mut slot.buffers)
     }
 
     /// Begins to read `len` bytes. Fails if the slot is in use or its buffer is shorter.
-    pub(super) fn read(
+    pub(crate) fn read(
         &mut self,
         slot: usize,
         fd: BorrowedFd<'_>,
@@ -189,7 +200,7 @@ impl<R: Ring> Flight<R> {
 
     /// Begins to write a block of `len` bytes and, after it, its sync. Fails if the slot is in use
     /// or the slot's blocks are shorter.
-    pub(super) fn write(
+    pub(crate) fn write(
         &mut self,
         slot: usize,
         fd: BorrowedFd<'_>,
@@ -212,6 +223,22 @@ impl<R: Ring> Flight<R> {
         }
     }
 
+    /// Begins to make a file stable.
+    pub(crate) fn sync(
+        &mut self,
+        slot: usize,
+        fd: BorrowedFd<'_>,
+        sync: SyncMethod,
+    ) -> Result<(), Errno> {
+        self.buffers(slot).ok_or(Errno::BUSY)?;
+        self.push(slot, Step::Sync { fd: fd.as_raw_fd(), sync, len: 0, offset: 0 }, false)
+    }
+
+    /// Submits the begun operations.
+    pub(crate) fn submit(&mut self) -> Result<(), Errno> {
+        self.ring.submit()
+    }
+
     fn push(&mut self, index: usize, step: Step, is_linked: bool) -> Result<(), Errno> {
         let slot = self.slots.get_mut(index).ok_or(Errno::INVAL)?;
         let tag = (index as u64) << 1 | u64::from(matches!(step, Step::Sync { .. }));
@@ -226,12 +253,12 @@ impl<R: Ring> Flight<R> {
 
     /// Submits the begun operations and waits for a completion, not longer than `timeout`. Fails if
     /// the ring does.
-    pub(super) fn wait(&mut self, timeout: Option<Duration>) -> Result<(), Errno> {
+    pub(crate) fn wait(&mut self, timeout: Option<Duration>) -> Result<(), Errno> {
         self.ring.wait(timeout)
     }
 
     /// A completion that has arrived.
-    pub(super) fn next(&mut self) -> Option<Done> {
+    pub(crate) fn next(&mut self) -> Option<Done> {
         let (tag, outcome) = self.ring.next()?;
         let index = (tag >> 1) as usize;
         let slot = self.slots.get_mut(index)?;

@@ -1,0 +1,116 @@
+//! The files of a job, made before it begins: as long as its requests go, allocated, and written if
+//! it reads them.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+use floodwall_model::Bytes;
+use rustix::fs::{self as rfs, FallocateFlags, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::plan::{Allocate, JobFile, JobPlan};
+use crate::error::LoadError;
+use crate::file::NamedFile;
+use crate::fileio::Target;
+
+/// Of a file that is made, before the mask of the process.
+const MODE: Mode = Mode::from_raw_mode(0o644);
+
+/// Why files can't be made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LayoutError {
+    /// They do not fit.
+    #[error(
+        "the files take {wanted} and {free} are free in '{}'; lower size, or name another \
+         directory",
+        path.display()
+    )]
+    NoSpace {
+        /// Their bytes.
+        wanted: Bytes,
+        /// What the filesystem has left.
+        free: Bytes,
+        /// A directory of it.
+        path: PathBuf,
+    },
+    /// A call failed.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+}
+
+/// Makes the files of a job that are not there or too short. `told` gets their number and bytes
+/// before the first is made.
+///
+/// # Errors
+/// [`LayoutError::NoSpace`] before anything is written; [`LoadError::Interrupted`] once `stop` is
+/// raised; [`LoadError::Io`].
+pub fn lay_out(
+    plan: &JobPlan,
+    told: &mut dyn FnMut(u32, u64),
+    stop: &AtomicBool,
+) -> Result<(), LayoutError> {
+    if plan.makes_late {
+        return Ok(());
+    }
+    let mut missing: Vec<(&JobFile, u64)> = Vec::new();
+    for file in &plan.files {
+        let there = Target::at(&file.path)?;
+        let end = file.from + file.len;
+        match there {
+            Some(target) if target.is_device || target.size >= end => {}
+            there => missing.push((file, end - there.map_or(0, |target| target.size))),
+        }
+    }
+    let bytes: u64 = missing.iter().map(|(_, bytes)| bytes).sum();
+    let Some((first, _)) = missing.first() else { return Ok(()) };
+    if plan.allocate != Allocate::Never || plan.fills {
+        check_space(&first.path, bytes)?;
+    }
+    told(missing.len() as u32, missing.iter().map(|(file, _)| file.len).sum());
+    for (number, (file, _)) in missing.iter().enumerate() {
+        make(plan, file, plan.seed.wrapping_add(number as u64), stop)?;
+    }
+    Ok(())
+}
+
+fn check_space(path: &Path, bytes: u64) -> Result<(), LayoutError> {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let directory = directory.unwrap_or(Path::new("."));
+    let stat = rfs::statvfs(directory).map_err(|e| LoadError::io("look at", directory, e))?;
+    let free = stat.f_bavail.saturating_mul(stat.f_frsize);
+    if bytes <= free {
+        return Ok(());
+    }
+    let path = directory.to_owned();
+    Err(LayoutError::NoSpace { wanted: Bytes(bytes), free: Bytes(free), path })
+}
+
+/// Makes one file anew.
+fn make(plan: &JobPlan, file: &JobFile, seed: u64, stop: &AtomicBool) -> Result<(), LayoutError> {
+    match rfs::unlink(&file.path) {
+        Ok(()) | Err(Errno::NOENT) => {}
+        Err(e) => return Err(LoadError::io("remove", &file.path, e).into()),
+    }
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    let fd =
+        rfs::open(&file.path, flags, MODE).map_err(|e| LoadError::io("make", &file.path, e))?;
+    let made = NamedFile { fd, path: file.path.clone() };
+    let end = file.from + file.len;
+    let allocated = |flags| match rfs::fallocate(&made.fd, flags, 0, end) {
+        Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+        Err(e) => Err(made.failed("allocate", e)),
+    };
+    if end > 0 {
+        match plan.allocate {
+            Allocate::Blocks => allocated(FallocateFlags::empty())?,
+            Allocate::BlocksAlone => allocated(FallocateFlags::KEEP_SIZE)?,
+            Allocate::Length => made.truncate(end)?,
+            Allocate::Never => {}
+        }
+    }
+    if plan.reads || plan.fills {
+        made.fill(end, seed, &mut |_| {}, stop)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,28 @@
+//! Jobs, each a thread with requests of its own over files of the caller's, as fio has them.
+//!
+//! ```text
+//! lay_out ─▶ the files, as long as the jobs need them
+//! run: stage by stage, a thread a job
+//!   Order ─ which request ─▶ Pace ─ when ─▶ pread │ pwrite │ fsync, or a ring ─▶ Tally
+//! every 10 ms: rates of the intervals, the end
+//! ```
+//!
+//! The engines of victims measure commits, each from its begin to its sync. A job's syncs are
+//! requests between its reads and writes, with latencies of their own, and its offsets depend on
+//! those before.
+
+mod layout;
+mod order;
+mod pace;
+mod plain;
+mod plan;
+mod queue;
+mod run;
+mod session;
+mod tally;
+mod thread;
+
+pub use layout::{LayoutError, lay_out};
+pub use plan::{Allocate, JobFile, JobPlan, Window};
+pub use run::{JobRun, run};
+pub use tally::{DirectionTally, Moments, Request, Tally, Timed};

@@ -1,0 +1,146 @@
+//! All jobs: their stages, their threads, and the rates of their intervals.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::plan::{JobPlan, Window};
+use super::session::Live;
+use super::tally::{Moments, Tally};
+use super::thread::work;
+use crate::error::LoadError;
+
+/// How often the jobs are looked at.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// A job that ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JobRun {
+    /// What it did.
+    pub tally: Tally,
+    /// What ended it before its end.
+    pub failure: Option<LoadError>,
+}
+
+/// Runs all jobs, and waits for them. Their files are laid out before. Raising `stop` ends them:
+/// requests that began are waited for. A job that fails ends alone.
+///
+/// # Errors
+/// [`LoadError::Thread`].
+pub fn run(plans: &[JobPlan], stop: &AtomicBool) -> Result<Vec<JobRun>, LoadError> {
+    let mut runs: Vec<Option<JobRun>> = plans.iter().map(|_| None).collect();
+    let is_ended = AtomicBool::new(false);
+    let mut stages: Vec<u32> = plans.iter().map(|plan| plan.stage).collect();
+    stages.sort_unstable();
+    stages.dedup();
+    for stage in stages {
+        let numbers: Vec<usize> = (0..plans.len()).filter(|at| plans[*at].stage == stage).collect();
+        let done = run_stage(plans, &numbers, stop, &is_ended)?;
+        for (at, run) in numbers.into_iter().zip(done) {
+            runs[at] = Some(run);
+        }
+    }
+    Ok(runs.into_iter().flatten().collect())
+}
+
+fn run_stage(
+    plans: &[JobPlan],
+    numbers: &[usize],
+    stop: &AtomicBool,
+    is_ended: &AtomicBool,
+) -> Result<Vec<JobRun>, LoadError> {
+    let lives: Vec<Live> = numbers.iter().map(|_| Live::default()).collect();
+    thread::scope(|scope| {
+        let mut handles = Vec::new();
+        for (number, live) in numbers.iter().zip(&lives) {
+            let plan = &plans[*number];
+            let job = move || {
+                let result = catch_unwind(AssertUnwindSafe(|| work(plan, live, is_ended)));
+                live.is_done.store(true, Ordering::Relaxed);
+                if plan.ends_all {
+                    is_ended.store(true, Ordering::Relaxed);
+                }
+                result.unwrap_or_else(|_| (Tally::default(), Err(LoadError::Panicked)))
+            };
+            let name = format!("fw-job-{number}");
+            match thread::Builder::new().name(name).spawn_scoped(scope, job) {
+                Ok(handle) => handles.push(handle),
+                Err(e) => {
+                    // The scope waits for those that did start.
+                    is_ended.store(true, Ordering::Relaxed);
+                    let errno = rustix::io::Errno::from_io_error(&e);
+                    return Err(LoadError::Thread {
+                        errno: errno.unwrap_or(rustix::io::Errno::AGAIN),
+                    });
+                }
+            }
+        }
+        let mut samplers: Vec<Sampler> =
+            numbers.iter().map(|number| Sampler::new(plans[*number].window)).collect();
+        while !lives.iter().all(|live| live.is_done.load(Ordering::Relaxed)) {
+            if stop.load(Ordering::Relaxed) {
+                is_ended.store(true, Ordering::Relaxed);
+            }
+            thread::sleep(LOOK);
+            let now = Instant::now();
+            lives.iter().zip(&mut samplers).for_each(|(live, sampler)| sampler.look(live, now));
+        }
+        let joined = handles.into_iter().zip(samplers).map(|(handle, sampler)| {
+            let (mut tally, result) =
+                handle.join().unwrap_or_else(|_| (Tally::default(), Err(LoadError::Panicked)));
+            for (at, direction) in tally.directions.iter_mut().enumerate() {
+                direction.rates = sampler.rates[at];
+                direction.request_rates = sampler.request_rates[at];
+            }
+            JobRun { tally, failure: result.err() }
+        });
+        Ok(joined.collect())
+    })
+}
+
+/// The rates of a job's intervals. One in which nothing ended is none, and lengthens no other.
+#[derive(Default)]
+struct Sampler {
+    window: Option<Window>,
+    /// When the intervals of bytes and of requests began.
+    since: [Option<Instant>; 2],
+    bytes: [u64; 2],
+    requests: [u64; 2],
+    rates: [Moments; 2],
+    request_rates: [Moments; 2],
+}
+
+impl Sampler {
+    fn new(window: Option<Window>) -> Self {
+        Self { window, ..Self::default() }
+    }
+
+    fn look(&mut self, live: &Live, now: Instant) {
+        let (Some(window), Some(begin)) = (self.window, live.counted_from.get()) else { return };
+        let [bytes_since, requests_since] = self.since.map(|since| since.unwrap_or(*begin));
+        self.since = [Some(bytes_since), Some(requests_since)];
+        let spent = now.saturating_duration_since(bytes_since);
+        if spent + LOOK >= window.bytes {
+            self.since[0] = Some(now);
+            for at in 0..2 {
+                let done = live.bytes[at].load(Ordering::Relaxed);
+                let more = done - std::mem::replace(&mut self.bytes[at], done);
+                if more > 0 {
+                    self.rates[at].record((more as f64 / spent.as_secs_f64() / 1024.0) as u64);
+                }
+            }
+        }
+        let spent = now.saturating_duration_since(requests_since);
+        if spent + LOOK >= window.requests {
+            self.since[1] = Some(now);
+            for at in 0..2 {
+                let done = live.requests[at].load(Ordering::Relaxed);
+                let more = done - std::mem::replace(&mut self.requests[at], done);
+                if more > 0 {
+                    self.request_rates[at].record((more as f64 / spent.as_secs_f64()) as u64);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! What a job's thread counts.
+
+use floodwall_model::LatencyCounts;
+use floodwall_model::latency::{BUCKETS, bucket_of};
+
+/// Number, extremes, mean and deviation of values.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Moments {
+    /// How many.
+    pub n: u64,
+    /// The smallest; `u64::MAX` of none.
+    pub min: u64,
+    /// The largest.
+    pub max: u64,
+    /// Arithmetic mean.
+    pub mean: f64,
+    /// Sum of the squared distances from the mean.
+    pub squares: f64,
+}
+
+impl Default for Moments {
+    fn default() -> Self {
+        Self { n: 0, min: u64::MAX, max: 0, mean: 0.0, squares: 0.0 }
+    }
+}
+
+impl Moments {
+    /// Adds a value.
+    pub(super) fn record(&mut self, value: u64) {
+        self.n += 1;
+        self.min = self.min.min(value);
+        self.max = self.max.max(value);
+        let delta = value as f64 - self.mean;
+        self.mean += delta / self.n as f64;
+        self.squares += delta * (value as f64 - self.mean);
+    }
+}
+
+/// Latencies in nanoseconds.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Timed {
+    /// Exact.
+    pub moments: Moments,
+    /// By bucket; empty before the first.
+    buckets: Vec<u64>,
+    sum: u64,
+}
+
+impl Timed {
+    pub(super) fn record(&mut self, ns: u64) {
+        if self.buckets.is_empty() {
+            self.buckets = vec![0; BUCKETS];
+        }
+        self.moments.record(ns);
+        self.buckets[bucket_of(ns)] += 1;
+        self.sum = self.sum.saturating_add(ns);
+    }
+
+    /// By bucket.
+    #[must_use]
+    pub fn counts(&self) -> LatencyCounts {
+        let counts = self.buckets.iter().copied().enumerate();
+        LatencyCounts::from_buckets(counts, self.sum, self.moments.max)
+    }
+}
+
+/// Reads or writes of a job.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DirectionTally {
+    /// Bytes.
+    pub bytes: u64,
+    /// Requests.
+    pub requests: u64,
+    /// Microseconds of the passes in which there were any.
+    pub time_us: u64,
+    /// From begin to submission, from there to completion, and both together.
+    pub latencies: [Timed; 3],
+    /// KiB/s of intervals.
+    pub rates: Moments,
+    /// Requests a second of intervals.
+    pub request_rates: Moments,
+}
+
+/// A request that is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Nanoseconds since the job's begin, at its end.
+    pub end_ns: u64,
+    /// Whether it wrote.
+    pub is_write: bool,
+    /// Bytes.
+    pub len: u64,
+    /// As in [`DirectionTally::latencies`].
+    pub latencies_ns: [u64; 3],
+}
+
+/// What a job did.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Tally {
+    /// Reads, then writes.
+    pub directions: [DirectionTally; 2],
+    /// Syncs of both kinds.
+    pub syncs: Timed,
+    /// Those by fsync(2).
+    pub full_syncs: u64,
+    /// Requests in flight at each submission, with how often: syncs count.
+    pub depths: Vec<u64>,
+    /// Completions by how many came at a time.
+    pub completions: Vec<u64>,
+    /// Calls that submitted a request.
+    pub submissions: u64,
+    /// Single ones, if they are kept.
+    pub kept: Vec<Request>,
+    /// Microseconds of processor time in user mode and in the kernel.
+    pub cpu_us: [u64; 2],
+    /// Context switches of both kinds.
+    pub switches: u64,
+    /// Page faults that waited for I/O, and that did not.
+    pub faults: [u64; 2],
+    /// Microseconds from the end of the ramp, or the begin, to the end.
+    pub run_us: u64,
+    /// The kernel's number of the thread.
+    pub thread: u32,
+}
+
+/// Counts one more in a list that grows.
+pub(super) fn one_more(list: &mut Vec<u64>, at: usize) {
+    if list.len() <= at {
+        list.resize(at + 1, 0);
+    }
+    list[at] += 1;
+}
