@@ -9,7 +9,7 @@ use rustix::fs::{self as rfs, FallocateFlags, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::plan::{Allocate, JobFile, JobPlan};
-use crate::error::LoadError;
+use crate::error::{LoadError, MAKE_DIRECTORY};
 use crate::file::NamedFile;
 use crate::fileio::Target;
 
@@ -64,6 +64,9 @@ pub fn lay_out(
     }
     let bytes: u64 = missing.iter().map(|(_, bytes)| bytes).sum();
     let Some((first, _)) = missing.first() else { return Ok(()) };
+    for (file, _) in &missing {
+        make_directories(&file.path)?;
+    }
     if plan.allocate != Allocate::Never || plan.fills {
         check_space(&first.path, bytes)?;
     }
@@ -72,6 +75,17 @@ pub fn lay_out(
         make(plan, file, plan.seed.wrapping_add(number as u64), stop)?;
     }
     Ok(())
+}
+
+/// The directories above a file, as fio makes them.
+fn make_directories(path: &Path) -> Result<(), LoadError> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let made = parent.map_or(Ok(()), std::fs::create_dir_all);
+    made.map_err(|e| LoadError::Io {
+        operation: MAKE_DIRECTORY,
+        path: parent.map(Path::to_owned).unwrap_or_default(),
+        errno: Errno::from_io_error(&e).unwrap_or(Errno::IO),
+    })
 }
 
 fn check_space(path: &Path, bytes: u64) -> Result<(), LayoutError> {

@@ -11,6 +11,7 @@ mod beside;
 mod dd;
 mod device;
 mod disktest;
+mod fio;
 mod iostat;
 mod meter;
 mod sysbench;
@@ -27,10 +28,11 @@ use crate::signals;
 type Run = fn(&CompatArgs, &[OsString]) -> anyhow::Result<Exit>;
 
 /// The tools that there are.
-const TOOLS: [(&str, Run); 4] = [
+const TOOLS: [(&str, Run); 5] = [
     ("iostat", |args, words| iostat::run(&args.texts(words)?)),
     ("sysbench", |args, words| sysbench::run(&args.texts(words)?, args.meter())),
     ("disktest", |args, words| disktest::run(&texts(words)?, args.destructive, args.meter())),
+    ("fio", |args, words| fio::run(&texts(words)?, args.destructive)),
     ("dd", |args, words| dd::run(words, args.destructive, args.meter())),
 ];
 /// The command's own name.
@@ -41,9 +43,9 @@ const COMMAND: &str = "compat";
 /// Scripts that read the tool's output go on unchanged with 'floodwall compat' in front. Tools:
 /// iostat (sysstat 12.6) with -c -d -x -k -m -t -y -z -p -o JSON, devices, interval and count;
 /// sysbench (1.0 and 0.4), its fileio test in the current directory; disktest (LTP 1.2.8 and 1.4)
-/// on a file or device; dd (GNU 9.1) with if of bs ibs obs count skip seek conv iflag oflag status.
-/// An option that is not supported is an error that names it. A link to floodwall with a tool's
-/// name is that tool.
+/// on a file or device; fio (3.33), its job files and command lines with the options that scripts
+/// use; dd (GNU 9.1) with if of bs ibs obs count skip seek conv iflag oflag status. An option that
+/// is not supported is an error that names it. A link to floodwall with a tool's name is that tool.
 ///
 /// With --flood the tool runs alone and beside a flood, in interleaved rounds, also under each
 /// --set. Its output of the last run beside the flood goes to stdout, the figures of all runs go
@@ -59,6 +61,8 @@ const COMMAND: &str = "compat";
   floodwall compat sysbench fileio --file-num=16 cleanup
   floodwall compat disktest -B 4k -h 1 -I BD -K 4 -p l -P T -T 30 -r /dev/sdX
   floodwall compat disktest -B 4k -I F -K 4 -p r -P T -T 30 -w -N 131072 file
+  floodwall compat fio --name=wal --rw=write --fdatasync=1 --bs=2300 --size=22m
+  floodwall compat fio --output-format=json jobs.fio > result.json
   floodwall compat dd if=/dev/zero of=flood bs=1M count=4096 conv=fsync
   floodwall compat --destructive dd if=image of=/dev/sdX bs=4M oflag=direct
   floodwall compat --flood seq --set small=vm.dirty_bytes=15MB \\
@@ -67,7 +71,7 @@ const COMMAND: &str = "compat";
 
 Ctrl-C ends it, and completes a JSON document of iostat's.")]
 pub(crate) struct CompatArgs {
-    /// dd, disktest: write a block device that is mounted or in use
+    /// dd, disktest, fio: write a block device that is mounted or in use
     #[arg(long)]
     destructive: bool,
     #[command(flatten)]
@@ -94,7 +98,7 @@ impl CompatArgs {
     /// The words of a tool that writes no device.
     fn texts(&self, words: &[OsString]) -> anyhow::Result<Vec<String>> {
         if self.destructive {
-            let refused = "compat: --destructive is for dd and disktest; leave it out";
+            let refused = "compat: --destructive is for dd, disktest and fio; leave it out";
             return Err(UsageError(refused.into()).into());
         }
         texts(words)

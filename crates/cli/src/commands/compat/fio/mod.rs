@@ -1,0 +1,158 @@
+//! `fio`: jobs over files and devices, by crate load.
+//!
+//! ```text
+//! words, job files ─▶ compat::fio::line::Command ─▶ plan: names, sizes, in use?
+//!   ─▶ load::jobs: lay_out, run ─▶ outcome ─▶ compat::fio::report ─▶ stdout or --output
+//!                                          └▶ logs
+//! ```
+
+mod logs;
+mod machine;
+mod outcome;
+mod plan;
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use anyhow::Context;
+use floodwall_compat::fio::line::{Command, JobPlan};
+use floodwall_compat::fio::report::{self, Announced};
+use floodwall_load::LoadError;
+use floodwall_load::jobs::{self, JobRun, LayoutError};
+
+use self::machine::Machine;
+use self::outcome::Disks;
+use crate::exit::{Exit, UsageError};
+use crate::{output, signals};
+
+/// The status after a signal.
+const INTERRUPTED: Exit = Exit::Of(128);
+
+/// Runs the tool.
+///
+/// # Errors
+/// An option that is not supported, a job file or a target that is missing, in use or too small, an
+/// output that can't be written.
+pub(super) fn run(words: &[String], may_destroy: bool) -> anyhow::Result<Exit> {
+    let command = Command::parse(words, &mut Machine).map_err(|e| UsageError(e.to_string()))?;
+    if command.version {
+        return output::part_with(|out| Ok(writeln!(out, "{}", report::VERSION)?))
+            .map(|_| Exit::Done);
+    }
+    command.warnings.iter().for_each(|warning| output::notice(warning));
+    if command.parse_only {
+        return Ok(Exit::Done);
+    }
+    let mut printer = Printer::new(command.output.as_deref())?;
+    let stop = signals::stop_flag()?;
+    let exit = measure(&command, may_destroy, &mut printer, &stop)?;
+    printer.close()?;
+    Ok(exit)
+}
+
+/// Where the report goes: to stdout at once, or to a file at the end.
+struct Printer<'a> {
+    file: Option<&'a Path>,
+    text: String,
+}
+
+impl<'a> Printer<'a> {
+    fn new(file: Option<&'a str>) -> anyhow::Result<Self> {
+        let file = file.map(Path::new);
+        file.map(output::check_writable).transpose()?;
+        Ok(Self { file, text: String::new() })
+    }
+
+    fn print(&mut self, text: &str) -> anyhow::Result<()> {
+        if self.file.is_some() {
+            self.text += text;
+            return Ok(());
+        }
+        // Without a reader the files are written all the same.
+        output::part_with(|out| Ok(out.write_all(text.as_bytes())?)).map(drop)
+    }
+
+    fn close(self) -> anyhow::Result<()> {
+        let write =
+            |file: &Path| output::write_file(file, |out| Ok(out.write_all(self.text.as_bytes())?));
+        self.file.map_or(Ok(()), write)
+    }
+}
+
+/// Lays the files out, runs the jobs and reports them.
+fn measure(
+    command: &Command,
+    may_destroy: bool,
+    printer: &mut Printer<'_>,
+    stop: &AtomicBool,
+) -> anyhow::Result<Exit> {
+    let is_normal = command.formats.normal;
+    let mut plans = Vec::new();
+    for (number, job) in command.jobs.iter().enumerate() {
+        let plan = plan::plan(job, number, may_destroy)?;
+        // A command line that is wrong says so alone.
+        if is_normal && number == 0 {
+            printer.print(&report::head(&announced(&command.jobs)))?;
+        }
+        let mut printed = Ok(());
+        let laid = jobs::lay_out(
+            &plan,
+            &mut |files, bytes| {
+                if is_normal {
+                    printed = printer.print(&report::laying_out(&job.options.name, files, bytes));
+                }
+            },
+            stop,
+        );
+        match laid {
+            Err(LayoutError::Load(LoadError::Interrupted)) => return Ok(INTERRUPTED),
+            laid => laid.with_context(|| format!("fio: job '{}'", job.options.name))?,
+        }
+        printed?;
+        plans.push(plan);
+    }
+    let (begin, disks) = (Instant::now(), Disks::before(&command.jobs, &plans));
+    let runs = jobs::run(&plans, stop).context("fio")?;
+    let was_stopped = stop.load(Ordering::Relaxed);
+    if was_stopped {
+        output::notice("\nfio: terminating on signal 2");
+    }
+    let has_failed = tell_failures(&command.jobs, &runs);
+    let outcome = outcome::outcome(command, &runs, begin, disks.after());
+    printer.print(&report::report(&outcome, command.formats))?;
+    logs::write(&command.jobs, &runs)?;
+    Ok(match (was_stopped, has_failed) {
+        (true, _) => INTERRUPTED,
+        (false, true) => Exit::Failed,
+        (false, false) => Exit::Done,
+    })
+}
+
+/// Jobs as they are announced: one line for all clones of one.
+fn announced(jobs: &[JobPlan]) -> Vec<Announced> {
+    let line = |job: &JobPlan| {
+        let options = &job.options;
+        Announced {
+            name: options.name.clone(),
+            group: job.group,
+            mode: options.pattern.name().to_owned(),
+            blocks: options.block.map(|block| (block, block)),
+            engine: options.engine.name.to_owned(),
+            depth: options.depth,
+            copies: options.jobs,
+            is_thread: options.thread,
+        }
+    };
+    jobs.iter().filter(|job| job.clone == 0).map(line).collect()
+}
+
+/// A line for each job that failed; whether there is one.
+fn tell_failures(jobs: &[JobPlan], runs: &[JobRun]) -> bool {
+    for (job, run) in jobs.iter().zip(runs) {
+        if let Some(failure) = &run.failure {
+            output::notice(&format!("fio: job '{}': {failure}", job.options.name));
+        }
+    }
+    runs.iter().any(|run| run.failure.is_some())
+}
