@@ -32,6 +32,11 @@ pub(crate) const TESTS: &[Test] = &[
         body: user,
     },
     Test {
+        name: "a check ends in time, and proves nothing of what it left out",
+        needs: &["mkfs.ext4"],
+        body: late,
+    },
+    Test {
         name: "a check leaves nothing, and says why it can't run",
         needs: &["mkfs.ext4"],
         body: ends,
@@ -154,6 +159,22 @@ fn user() -> Result<(), String> {
         report
     })?;
     left(&own, &["check.xml"])
+}
+
+fn late() -> Result<(), String> {
+    let disk = Disk::new("ext4", 1024)?;
+    run("rmdir", &[&disk.file("lost+found")])?;
+    let limits = ["--p99", "30s", "--measure", "3s", "--timeout", "12s", "--size", "300MiB"];
+    let mut command = Command::new(FLOODWALL);
+    command.args(["check", "any", "--json"]).args(limits).arg(disk.path());
+    let output = output(&mut command)?;
+    ensure(output.status.code() == Some(3), || everything(&output))?;
+    let check = json(&output)?;
+    ensure(run_of(&check, "alone")?["grade"] == "fast", || check.to_string())?;
+    let why = run_of(&check, "flood")?["left_out"].as_str().unwrap_or_default();
+    ensure(why == "it did not end within the check's 12.0 s", || check.to_string())?;
+    ensure(check["seconds"].as_f64().is_some_and(|s| s < 12.0), || check.to_string())?;
+    left(disk.path(), &[])
 }
 
 fn left(dir: &Path, expected: &[&str]) -> Result<(), String> {

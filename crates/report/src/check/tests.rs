@@ -96,6 +96,22 @@ fn a_flood_that_stays_in_memory_shows_no_disk_to_be_good_enough() {
 }
 
 #[test]
+fn a_flood_that_was_left_out_for_want_of_time_shows_no_disk_to_be_good_enough() {
+    let mut late = fit();
+    late.runs.truncate(2);
+    late.runs[1].measured = Err("it did not end within the check's 2 min".into());
+    let said = verdict(&late);
+    assert_eq!(said.fitness, Fitness::Inconclusive);
+    insta::assert_snapshot!(said.sentence, @"Not conclusive for etcd: alone it is good enough, \
+        but the run beside a flood is left out: it did not end within the check's 2 min.");
+    late.runs[0].measured = late.runs[1].measured.clone();
+    insta::assert_snapshot!(verdict(&late).sentence, @"Not conclusive for etcd: the run alone is \
+        left out: it did not end within the check's 2 min.");
+    let slow = Check { runs: slow().runs[..1].to_vec(), ..late };
+    assert_eq!(verdict(&slow).fitness, Fitness::Slow);
+}
+
+#[test]
 fn texts() {
     for (name, check) in [
         ("fit", fit()),

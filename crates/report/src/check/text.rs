@@ -26,7 +26,9 @@ pub fn text(check: &Check, style: Style) -> String {
         columns.push(Column::figures("p99 with write", 14).rank(3));
     }
     columns.push(Column::figures("flood", 12).rank(1));
-    lines.extend(table(&columns, &rows, style.width));
+    if !rows.is_empty() {
+        lines.extend(table(&columns, &rows, style.width));
+    }
     for run in &check.runs {
         if let Err(why) = &run.measured {
             lines.extend(wrap(&format!("Left out: {}: {why}", run.beside.name()), style.prose()));

@@ -45,7 +45,8 @@ pub fn verdict(check: &Check) -> Verdict {
     let fitness = match (alone, flood) {
         (Some(Grade::Slow), _) => Fitness::Slow,
         (Some(Grade::Fast), Some(Grade::Slow)) => Fitness::SlowBesideFlood,
-        (Some(Grade::Fast), None | Some(Grade::Fast)) => Fitness::Fit,
+        (Some(Grade::Fast), None) if left_out(check).is_none() => Fitness::Fit,
+        (Some(Grade::Fast), Some(Grade::Fast)) => Fitness::Fit,
         _ => Fitness::Inconclusive,
     };
     let mut sentence = sentence(check, fitness);
@@ -88,6 +89,15 @@ fn in_memory(check: &Check) -> Option<Bytes> {
     check.measured(Beside::Flood)?.flood_stays_below
 }
 
+/// The first run that was to judge the disk and could not, and why.
+fn left_out(check: &Check) -> Option<(Beside, &str)> {
+    check
+        .runs
+        .iter()
+        .filter(|run| run.beside != Beside::GuardedFlood)
+        .find_map(|run| Some((run.beside, run.measured.as_ref().err()?.as_str())))
+}
+
 /// Why nothing can be concluded.
 fn unknown(check: &Check) -> String {
     if let (Some(Grade::Fast), Some(Grade::Fast), Some(limit)) =
@@ -101,7 +111,17 @@ fn unknown(check: &Check) -> String {
     let runs = [Beside::Nothing, Beside::Flood];
     let unknown = runs.into_iter().find(|run| check.grade_of(*run) == Some(Grade::Unknown));
     let measured = unknown.and_then(|run| Some((run, check.measured(run)?)));
-    let Some((run, measured)) = measured else { return "nothing was measured alone".to_owned() };
+    let Some((run, measured)) = measured else {
+        return left_out(check).map_or_else(
+            || "nothing was measured".to_owned(),
+            |(beside, why)| {
+                let alone =
+                    check.grade_of(Beside::Nothing).map(|_| "alone it is good enough, but ");
+                let alone = alone.unwrap_or_default();
+                format!("{alone}the run {} is left out: {why}", beside.name())
+            },
+        );
+    };
     let count = check.goal.counted(measured).count();
     format!(
         "{} {}s in {:.0} s {} are too few for a p99, which takes 100",
@@ -153,8 +173,11 @@ fn next(check: &Check, fitness: Fitness) -> Vec<(String, &'static str)> {
         },
         Fitness::Inconclusive => {
             let again = format!("floodwall check {} {directory}", check.goal.program);
-            if in_memory(check).is_some() {
-                let alone = (format!("{again} --alone"), "judges the disk without a flood");
+            let alone = (format!("{again} --alone"), "judges the disk without a flood");
+            if left_out(check).is_some() {
+                let longer = again + " --timeout 5m";
+                vec![why, (longer, "has more time")]
+            } else if in_memory(check).is_some() {
                 vec![(again, "without --size, makes a flood of the size that it takes"), alone]
             } else {
                 vec![(again + " --measure 60s", "measures longer")]

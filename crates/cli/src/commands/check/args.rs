@@ -27,7 +27,7 @@ const SIZE: Bytes = Bytes::mib(22);
 /// Writes as the program writes what its commits wait for: alone, then beside a flood, then, as
 /// root and if that was too slow, beside a flood with a guard. 99 of 100 writes must be made stable
 /// within the limit. Writes only below a scratch directory that it makes in DIR and removes at the
-/// end; needs no privilege. Takes about a minute.
+/// end; needs no privilege. Takes about a minute, and at most two (--timeout).
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   floodwall check etcd /var/lib/etcd
@@ -62,7 +62,11 @@ pub(crate) struct CheckArgs {
     alone: bool,
     /// Measured part of each run
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration)]
-    measure: Duration,
+    pub(super) measure: Duration,
+    /// How long the check may take; what is not measured by then is left out. 2m if not given, more
+    /// with a longer --measure
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    pub(super) timeout: Option<Duration>,
     /// The most space that the check may take in DIR; the flood shrinks to fit
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     pub(super) size: Option<Bytes>,

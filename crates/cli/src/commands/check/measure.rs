@@ -3,10 +3,12 @@
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use floodwall_bench::HostRunner;
+use floodwall_bench::{BenchError, HostRunner};
+use floodwall_load::LoadError;
 use floodwall_model::{Bytes, Phase, PhaseKind, Runner, Scenario, Setting, Trial};
 use floodwall_report::check::{Beside, Goal, Grade, Measured, Run};
 
+use super::deadline::Deadline;
 use super::guarded::{self, Guarded};
 use crate::progress::Progress;
 
@@ -21,30 +23,35 @@ pub(super) fn runs(
     runner: &mut HostRunner,
     scenario: &Scenario,
     goal: &Goal,
-    stop: &AtomicBool,
+    (deadline, stop): (&Deadline, &AtomicBool),
     progress: &mut Progress,
 ) -> anyhow::Result<(Vec<Run>, Trial)> {
-    runner.prepare(scenario, progress)?;
-    let trial = round(runner, scenario, progress)?;
-    let mut runs: Vec<Run> = trial.phases.iter().filter_map(run_without_guard).collect();
+    let trial = round(runner, scenario, deadline, progress)?;
+    let kinds = scenario.phase_kinds();
+    let mut runs: Vec<Run> = kinds
+        .iter()
+        .filter_map(|kind| {
+            let measured = trial.phases.iter().find(|phase| phase.kind == *kind).map(measured);
+            Some(Run { beside: beside(*kind)?, measured: measured.ok_or_else(|| deadline.why()) })
+        })
+        .collect();
     let flooded = runs.iter().find(|run| run.beside == Beside::Flood);
     if let Some(Run { measured: Ok(flooded), .. }) = flooded {
         let measured = match goal.grade(flooded) {
             Grade::Fast => Err("beside a flood it was fast enough without a guard".to_owned()),
-            _ => guarded(runner, scenario, goal, stop, progress)?,
+            _ => guarded(runner, scenario, goal, (deadline, stop), progress)?,
         };
         runs.push(Run { beside: Beside::GuardedFlood, measured });
     }
     Ok((runs, trial))
 }
 
-fn run_without_guard(phase: &Phase) -> Option<Run> {
-    let beside = match phase.kind {
-        PhaseKind::Victim => Beside::Nothing,
-        PhaseKind::Both => Beside::Flood,
-        PhaseKind::Flood | PhaseKind::Burst => return None,
-    };
-    Some(Run { beside, measured: Ok(measured(phase)) })
+fn beside(kind: PhaseKind) -> Option<Beside> {
+    match kind {
+        PhaseKind::Victim => Some(Beside::Nothing),
+        PhaseKind::Both => Some(Beside::Flood),
+        PhaseKind::Flood | PhaseKind::Burst => None,
+    }
 }
 
 /// Runs beside the flood once more, with a guard; or tells why there is none.
@@ -52,10 +59,10 @@ fn guarded(
     runner: &mut HostRunner,
     scenario: &Scenario,
     goal: &Goal,
-    stop: &AtomicBool,
+    (deadline, stop): (&Deadline, &AtomicBool),
     progress: &mut Progress,
 ) -> anyhow::Result<Result<Measured, String>> {
-    if let Some(why) = guarded::refusal() {
+    if let Some(why) = guarded::refusal().or_else(|| deadline.refusal(scenario.timing.measure)) {
         return Ok(Err(why));
     }
     let guard = match Guarded::start(&runner.location().directory, goal.limit, stop) {
@@ -65,19 +72,37 @@ fn guarded(
     let mut scenario = scenario.clone();
     scenario.phases = vec![PhaseKind::Both];
     scenario.timing.warmup_max = GUARDED_WARMUP;
-    let trial = round(runner, &scenario, progress);
+    let trial = round(runner, &scenario, deadline, progress);
     drop(guard);
-    Ok(trial?.phases.first().map(measured).ok_or_else(|| "nothing ran".to_owned()))
+    Ok(trial?.phases.first().map(measured).ok_or_else(|| deadline.why()))
 }
 
-/// One round of a scenario.
+/// One round of a scenario; of one that the deadline ended, the phases that were over by then.
 fn round(
     runner: &mut HostRunner,
     scenario: &Scenario,
+    deadline: &Deadline,
     progress: &mut Progress,
 ) -> anyhow::Result<Trial> {
-    let trial = runner.run(scenario, &Setting::default(), 1, progress);
-    trial.map_err(|error| anyhow::Error::from_boxed(error.source))
+    let error = match runner.run(scenario, &Setting::default(), 1, progress) {
+        Ok(trial) => return Ok(trial),
+        Err(error) => error,
+    };
+    let was_told = matches!(
+        error.source.downcast_ref(),
+        Some(
+            BenchError::Interrupted
+                | BenchError::CutShort(_)
+                | BenchError::Load(LoadError::Interrupted)
+        )
+    );
+    if !(was_told && deadline.is_over()) {
+        return Err(anyhow::Error::from_boxed(error.source));
+    }
+    let empty = Trial { setting: runner.setting().clone(), round: 1, phases: Vec::new() };
+    let mut trial = error.partial.map_or(empty, |trial| *trial);
+    trial.phases.retain(|phase| phase.cut_short.is_none());
+    Ok(trial)
 }
 
 /// What a phase measured.

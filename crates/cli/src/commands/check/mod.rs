@@ -7,6 +7,7 @@
 //! ```
 
 mod args;
+mod deadline;
 mod guarded;
 mod measure;
 mod presets;
@@ -25,6 +26,7 @@ use floodwall_report::check::{self, Check, Fitness};
 use floodwall_report::schema::Document;
 
 pub(crate) use args::CheckArgs;
+use deadline::Deadline;
 
 use crate::commands::bench::{FLOOD_COMMAND, document, leftover_warning, space_notice};
 use crate::exit::{Exit, UsageError};
@@ -87,6 +89,7 @@ fn checked(args: &CheckArgs, origin: Instant) -> anyhow::Result<Check> {
     }
     let started_at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let stop = signals::stop_flag()?;
+    let deadline = Deadline::start(origin, args.timeout, args.measure, &stop)?;
     let mut runner = open(args, origin, &stop)?;
     let left = scratch::leftovers(&args.dir)?;
     let mut warnings: Vec<String> =
@@ -99,7 +102,7 @@ fn checked(args: &CheckArgs, origin: Instant) -> anyhow::Result<Check> {
         notice(&space_notice(needed, &args.dir));
     }
     let mut progress = Progress::new(args.progress, &scenario, Arc::clone(&stop));
-    let runs = measure::runs(&mut runner, &scenario, &goal, &stop, &mut progress);
+    let runs = measure::runs(&mut runner, &scenario, &goal, (&deadline, &stop), &mut progress);
     let facts = runner.facts().clone();
     let directory = runner.location().directory.display().to_string();
     let missing = runner.missing();
@@ -115,11 +118,12 @@ fn checked(args: &CheckArgs, origin: Instant) -> anyhow::Result<Check> {
     let seconds = origin.elapsed().as_secs_f64();
     if let Some(file) = &args.out {
         // As the result of a bench, which repeats it.
+        let late = deadline.is_over().then(|| anyhow::anyhow!(deadline.why()));
         let run = document::run_facts(document::Facts {
             host: &facts,
             missing: missing.clone(),
             warnings: warnings.clone(),
-            failure: None,
+            failure: late.as_ref(),
             started_at,
             seconds,
             first_operation,
