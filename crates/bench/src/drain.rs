@@ -5,6 +5,9 @@
 //! stationarity test of the warm-up catches the rest.
 
 use std::io;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::thread::{Builder, JoinHandle};
@@ -18,6 +21,7 @@ use floodwall_stats::phase::drain_rate;
 use rustix::io::Errno;
 
 use crate::error::BenchError;
+use crate::options::Options;
 
 /// How often the backlog is looked at.
 const TICK: Duration = Duration::from_millis(100);
@@ -43,25 +47,32 @@ const FOREIGN_PRESSURE: f64 = 0.3;
 pub(crate) fn drain(
     directory: &Dir,
     sampler: &mut Sampler,
-    stop: &AtomicBool,
-    origin: Instant,
+    options: &Options,
     round: u32,
     watch: &mut dyn Watch,
 ) -> Result<(), BenchError> {
-    drain_by(Means::SYSTEM, directory, sampler, stop, origin, round, watch)
+    drain_by(Means::SYSTEM, directory, sampler, options, round, watch)
+}
+
+/// Makes the filesystem of this process's input stable: the process of
+/// [`Options::sync_command`]. Returns its exit status, which [`synced_apart`] reads.
+#[must_use]
+pub fn serve() -> u8 {
+    let synced = rustix::fs::syncfs(io::stdin());
+    synced.map_or_else(|e| u8::try_from(e.raw_os_error()).unwrap_or(u8::MAX), |()| 0)
 }
 
 fn drain_by(
     means: Means,
     directory: &Dir,
     sampler: &mut Sampler,
-    stop: &AtomicBool,
-    origin: Instant,
+    options: &Options,
     round: u32,
     watch: &mut dyn Watch,
 ) -> Result<(), BenchError> {
+    let (stop, origin) = (&*options.stop, options.origin);
     watch.step(Step { what: "draining", phase: None, round, expected_s: 0.5 });
-    let (synced, waited) = means.write_back(directory);
+    let (synced, waited) = means.write_back(directory, &options.sync_command);
     if waited {
         watch.warn(
             "can't start a thread (see ulimit -u): Ctrl-C had to wait until all dirty pages were \
@@ -133,17 +144,23 @@ impl Means {
     const SYSTEM: Self =
         Self { sync: |directory| rustix::fs::syncfs(directory), spawn: Builder::spawn };
 
-    /// Calls syncfs(2) in another thread: it can take minutes and can't be interrupted, and the
-    /// user's Ctrl-C should not wait for it. Where no thread can be started it is called before
+    /// Has syncfs(2) called: it can take minutes and can't be interrupted, and the user's Ctrl-C
+    /// should not wait for it. So another process calls it, because none ends within a call, and
+    /// another thread waits for that process. Where no thread can be started it is called before
     /// this returns: the kernel tells of lost pages here or nowhere. Returns where the result
     /// arrives, and whether it was waited for.
-    fn write_back(self, directory: &Dir) -> (Receiver<Result<(), Errno>>, bool) {
+    fn write_back(
+        self,
+        directory: &Dir,
+        command: &[PathBuf],
+    ) -> (Receiver<Result<(), Errno>>, bool) {
         let (send, receive) = mpsc::channel();
         // After an interrupt there is no receiver any more.
         if let Ok(own) = directory.try_clone() {
-            let send = send.clone();
+            let (send, command) = (send.clone(), command.to_vec());
             let work = move || {
-                let _ = send.send((self.sync)(&own));
+                let synced = synced_apart(&own, &command).unwrap_or_else(|| (self.sync)(&own));
+                let _ = send.send(synced);
             };
             if (self.spawn)(Builder::new().name("fw-syncfs".into()), Box::new(work)).is_ok() {
                 return (receive, false);
@@ -151,6 +168,25 @@ impl Means {
         }
         let _ = send.send((self.sync)(directory));
         (receive, true)
+    }
+}
+
+/// What a process of this command says that syncfs(2) has answered; `None` if there is no command
+/// or it gave no answer. It has the same open file, which is the one that the kernel tells of lost
+/// pages, and nothing else of this process: whoever reads our output must not wait for it.
+fn synced_apart(directory: &Dir, command: &[PathBuf]) -> Option<Result<(), Errno>> {
+    let (program, arguments) = command.split_first()?;
+    let own = directory.as_fd().try_clone_to_owned().ok()?;
+    let status = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::from(own))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    match status.ok()?.code()? {
+        0 => Some(Ok(())),
+        errno if errno < i32::from(u8::MAX) => Some(Err(Errno::from_raw_os_error(errno))),
+        _ => None,
     }
 }
 
@@ -202,6 +238,8 @@ fn others(host: &HostSample, seconds: f64) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use floodwall_model::trial::DeviceSample;
 
     use super::*;
@@ -211,6 +249,7 @@ mod tests {
     fn drained(
         spawn: bool,
         sync: fn(&Dir) -> Result<(), Errno>,
+        command: &[&str],
     ) -> (Result<(), BenchError>, Vec<String>) {
         struct Heard(Vec<String>);
         impl Watch for Heard {
@@ -225,25 +264,41 @@ mod tests {
         let (dir, mut heard) = (tempfile::tempdir().unwrap(), Heard(Vec::new()));
         let dir = Dir::open(dir.path()).unwrap();
         let mut sampler = Sampler::new(floodwall_host::SysRoot::live().unwrap(), []);
-        let stop = AtomicBool::new(false);
-        let drained = drain_by(means, &dir, &mut sampler, &stop, Instant::now(), 1, &mut heard);
+        let options = Options::new(Instant::now(), Arc::default());
+        let options =
+            Options { sync_command: command.iter().map(PathBuf::from).collect(), ..options };
+        let drained = drain_by(means, &dir, &mut sampler, &options, 1, &mut heard);
         (drained, heard.0)
     }
 
     #[test]
     fn lost_pages_are_told_with_a_thread_and_without() {
         for spawn in [true, false] {
-            let (drained, heard) = drained(spawn, |_| Err(Errno::IO));
+            let (drained, heard) = drained(spawn, |_| Err(Errno::IO), &[]);
             assert!(matches!(drained, Err(BenchError::Writeback(_))), "{spawn}: {drained:?}");
             assert_eq!(heard.len(), usize::from(!spawn), "{heard:?}");
-            let (drained, _) = self::drained(spawn, |_| Ok(()));
+            let (drained, _) = self::drained(spawn, |_| Ok(()), &[]);
             drained.unwrap();
         }
     }
 
     #[test]
+    fn another_process_answers_or_this_one_does() {
+        let told = |command: &[&str]| drained(true, |_| Err(Errno::IO), command).0;
+        told(&["true"]).unwrap();
+        for command in [&["sh", "-c", "exit 28"][..], &["sh", "-c", "kill $$"], &["/none"]] {
+            let Err(BenchError::Writeback(error)) = told(command) else { panic!("{command:?}") };
+            let full = command.contains(&"exit 28");
+            let expected = if full { Errno::NOSPC } else { Errno::IO };
+            assert_eq!(error.raw_os_error(), Some(expected.raw_os_error()), "{command:?}");
+        }
+        // Its input is the directory.
+        told(&["sh", "-c", "test -d /proc/self/fd/0"]).unwrap();
+    }
+
+    #[test]
     fn a_thread_that_ends_without_an_answer_is_no_success() {
-        let (drained, _) = drained(true, |_| panic!("on purpose"));
+        let (drained, _) = drained(true, |_| panic!("on purpose"), &[]);
         assert!(matches!(drained, Err(BenchError::Load(LoadError::Panicked))), "{drained:?}");
     }
 

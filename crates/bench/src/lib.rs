@@ -12,7 +12,7 @@
 mod budget;
 mod command_probe;
 pub mod device_lock;
-mod drain;
+pub mod drain;
 mod error;
 pub mod groups;
 mod live;

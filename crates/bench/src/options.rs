@@ -27,6 +27,10 @@ pub struct Options {
     /// ([`floodwall_load::apart::serve`]). Without it, floods are threads of this process and in
     /// its control group.
     pub flood_command: Vec<PathBuf>,
+    /// The program, with its arguments, that makes the filesystem of its input stable
+    /// ([`crate::drain::serve`]). Without it a thread of this process does, and the process can't
+    /// end before that call returns.
+    pub sync_command: Vec<PathBuf>,
     /// Leave victims and floods in one control group.
     pub same_group: bool,
 }
@@ -42,6 +46,7 @@ impl Options {
             stop,
             user: None,
             flood_command: Vec::new(),
+            sync_command: Vec::new(),
             same_group: true,
         }
     }

@@ -83,6 +83,8 @@ enum Command {
     GuardWorker,
     #[command(name = commands::bench::FLOOD_COMMAND, hide = true)]
     FloodProcess,
+    #[command(name = commands::bench::SYNC_COMMAND, hide = true)]
+    SyncProcess,
     Lab(Box<commands::lab::LabArgs>),
     #[command(name = commands::lab::SERVER_COMMAND, hide = true)]
     LabServer(commands::lab::ServerArgs),
@@ -117,6 +119,7 @@ fn main() -> ExitCode {
         Command::Dump(args) => commands::dump::run(&args),
         Command::Guard(args) => commands::guard::run(&args),
         Command::FloodProcess => commands::bench::flood(),
+        Command::SyncProcess => Ok(Exit::Of(floodwall_bench::drain::serve())),
         Command::GuardWorker => commands::guard::work(),
         Command::Apply(args) => commands::settings::apply::run(&args),
         Command::Diff(args) => commands::settings::diff::run(&args),

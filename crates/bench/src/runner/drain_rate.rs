@@ -109,8 +109,7 @@ impl HostRunner {
             )));
         }
         let stop = std::sync::Arc::clone(&self.options.stop);
-        let origin = self.options.origin;
-        drain::drain(self.scratch.dir(), &mut self.sampler, &stop, origin, 0, watch)?;
+        drain::drain(self.scratch.dir(), &mut self.sampler, &self.options, 0, watch)?;
         drain::settle(&mut self.sampler, SETTLE, &stop, 0, watch)?;
         let samples = self.fill(bytes, bounds.time, watch);
         // The file is removed in any case; writes under way are awaited below.
@@ -120,7 +119,7 @@ impl HostRunner {
             path: self.scratch.path().to_owned(),
             source: e,
         })?;
-        drain::drain(self.scratch.dir(), &mut self.sampler, &stop, origin, 0, watch)?;
+        drain::drain(self.scratch.dir(), &mut self.sampler, &self.options, 0, watch)?;
         let (samples, written) = samples;
         rate(&samples).map(|rate| DrainRate { written, ..rate }).ok_or_else(|| {
             BenchError::CutShort(

@@ -49,7 +49,7 @@ impl HostRunner {
         let floods = self.prepared.as_ref().map_or(&[][..], |prepared| &prepared.floods);
         groups::as_flood(&self.groups, || floods.iter().try_for_each(PreparedFlood::discard))??;
         let (options, sampler) = (&self.options, &mut self.sampler);
-        drain::drain(self.scratch.dir(), sampler, &options.stop, options.origin, round, watch)
+        drain::drain(self.scratch.dir(), sampler, options, round, watch)
     }
 
     /// Runs the phase that comes `at` this place in its round.

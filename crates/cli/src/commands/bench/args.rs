@@ -18,6 +18,8 @@ use crate::progress::Show;
 
 /// The hidden command of a flood's process.
 pub(crate) const FLOOD_COMMAND: &str = "flood-process";
+/// The hidden command of the process that makes a filesystem stable.
+pub(crate) const SYNC_COMMAND: &str = "sync-process";
 
 /// Measure the damage: synchronous I/O alone, a flood alone, both together.
 ///
@@ -246,6 +248,7 @@ impl ScenarioArgs {
             user,
             // This very program, whatever has become of its file.
             flood_command: vec!["/proc/self/exe".into(), FLOOD_COMMAND.into()],
+            sync_command: vec!["/proc/self/exe".into(), SYNC_COMMAND.into()],
             same_group: self.same_group,
         }
     }

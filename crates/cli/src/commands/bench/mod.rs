@@ -20,7 +20,7 @@ use floodwall_report::schema::{Baseline, Document};
 use floodwall_report::verdict::{self, Outcome};
 use floodwall_report::{markdown, text, timeline};
 
-pub(crate) use args::{BenchArgs, FLOOD_COMMAND, ScenarioArgs, named_scenario};
+pub(crate) use args::{BenchArgs, FLOOD_COMMAND, SYNC_COMMAND, ScenarioArgs, named_scenario};
 
 use crate::exit::{Exit, UsageError};
 use crate::input;

@@ -28,7 +28,9 @@ use floodwall_report::schema::Document;
 pub(crate) use args::CheckArgs;
 use deadline::Deadline;
 
-use crate::commands::bench::{FLOOD_COMMAND, document, leftover_warning, space_notice};
+use crate::commands::bench::{
+    FLOOD_COMMAND, SYNC_COMMAND, document, leftover_warning, space_notice,
+};
 use crate::exit::{Exit, UsageError};
 use crate::output::{self, notice};
 use crate::progress::{Progress, Show};
@@ -165,6 +167,7 @@ fn open(args: &CheckArgs, origin: Instant, stop: &Arc<AtomicBool>) -> anyhow::Re
         same_group: false,
         // This very program, whatever has become of its file.
         flood_command: vec!["/proc/self/exe".into(), FLOOD_COMMAND.into()],
+        sync_command: vec!["/proc/self/exe".into(), SYNC_COMMAND.into()],
         ..Options::new(origin, Arc::clone(stop))
     };
     match HostRunner::open(SysRoot::live()?, &args.dir, options(false)) {
