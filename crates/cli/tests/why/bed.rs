@@ -16,12 +16,14 @@ pub(crate) const FLOODWALL: &str = env!("CARGO_BIN_EXE_floodwall");
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// With less, the machine's limit would hold before that of a device.
 const LEAST_LIMIT_BYTES: u64 = 600 << 20;
-/// How much may wait for a disk where a test limits it, and what must wait before it asks.
+/// How much may wait for a disk where a test limits it, and what must wait before it asks. Below
+/// three quarters of the limit the kernel does not throttle a flood (mm/page-writeback.c
+/// `dirty_freerun_ceiling`), and a victim still commits now and then.
 pub(crate) const LIMIT_MIB: u64 = 300;
-pub(crate) const BACKLOG_MIB: u64 = 120;
+pub(crate) const BACKLOG_MIB: u64 = 225;
 /// The same of a stick, which drains a sixth of that.
 pub(crate) const STICK_LIMIT_MIB: u64 = 100;
-pub(crate) const STICK_BACKLOG_MIB: u64 = 40;
+pub(crate) const STICK_BACKLOG_MIB: u64 = 75;
 /// Where it may be mounted for one look, over any other mount.
 pub(crate) const DEBUGFS: &str = "/sys/kernel/debug";
 /// Places in a disk's counters.

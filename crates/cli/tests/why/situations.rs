@@ -10,6 +10,9 @@ use crate::answer::{Answer, Known, about, is, paragraph, says};
 use crate::bed::{BACKLOG_MIB, LIMIT_MIB, Lab, STICK_BACKLOG_MIB, STICK_LIMIT_MIB, Unit};
 use crate::loads::{self, POSTGRES_VERSIONS, Postgres};
 
+/// How a backlog is told. How long it takes stands behind it where the look saw the disk drain.
+const WAITING: &str = " are waiting";
+
 pub(crate) const TESTS: &[Test] = &[
     Test {
         name: "a copy beside PostgreSQL",
@@ -46,7 +49,7 @@ fn copy_beside_postgresql() -> Result<(), String> {
     let place = format!(" on {} ({}), ", lab.name, lab.mount());
     let drains = format!(" and {} drains ", lab.name);
     let database = ", postgresql.service) ";
-    says(&paragraph, &["postgres (pid ", database, &place, &flood, &drains, " are waiting, "])
+    says(&paragraph, &["postgres (pid ", database, &place, &flood, &drains, WAITING])
 }
 
 fn backup_beside_sqlite() -> Result<(), String> {
@@ -64,7 +67,7 @@ fn backup_beside_sqlite() -> Result<(), String> {
     let victim = format!("sqlite3 (pid {}) ", victim.pid);
     let flood = format!("because tar (pid {}, nightly.service) dirties ", known.pid);
     lab.until_backlog(BACKLOG_MIB)?;
-    says(&paragraph(&lab, 1)?, &[&victim, &lab.mount(), &flood, " are waiting, "])
+    says(&paragraph(&lab, 1)?, &[&victim, &lab.mount(), &flood, WAITING])
 }
 
 fn stick_beside_a_disk() -> Result<(), String> {
@@ -119,5 +122,5 @@ fn many_small_files() -> Result<(), String> {
     let flood = format!("because tar (pid {}) dirties ", known.pid);
     let victim = format!("{name} (pid {}) ", victim.pid());
     lab.until_backlog(BACKLOG_MIB)?;
-    says(&paragraph(&lab, 1)?, &[&victim, &lab.mount(), &flood, " are waiting, "])
+    says(&paragraph(&lab, 1)?, &[&victim, &lab.mount(), &flood, WAITING])
 }

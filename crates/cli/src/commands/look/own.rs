@@ -14,6 +14,10 @@ const KTHREADD: u32 = 2;
 /// Such threads that do what others ask for: clients of NFS and SMB, and users of loop devices.
 const SERVERS: [&str; 3] = ["nfsd", "ksmbd", "kworker/"];
 
+/// How the names of threads begin that keep a filesystem's house (fs/jbd2/journal.c,
+/// fs/ext4/super.c, fs/xfs/xfs_trans_ail.c, fs/btrfs/disk-io.c).
+const HOUSEKEEPERS: [&str; 4] = ["jbd2/", "ext4lazyinit", "xfsaild/", "btrfs-"];
+
 /// Commands of Floodwall's that load a disk on purpose. All others look or steer.
 const LOADS: [&str; 7] = ["bench", "check", "compare", "fix", "tune", "size", bench::FLOOD_COMMAND];
 
@@ -31,10 +35,12 @@ pub(in crate::commands) fn own(root: &SysRoot, used: &[ProcessUse]) -> Vec<u32> 
     processes.dedup();
     processes.retain(|(pid, name)| {
         let words = root.read(&format!("/proc/{pid}/cmdline")).into_value();
-        words.is_some_and(|words| match words.as_str() {
-            "" => keeps_house(root, *pid, name),
-            words => is_floodwalls(words),
-        })
+        match words.as_deref() {
+            // It has ended: ext4lazyinit does when it is done. All that is left is its name.
+            None => HOUSEKEEPERS.iter().any(|begin| name.starts_with(begin)),
+            Some("") => keeps_house(root, *pid, name),
+            Some(words) => is_floodwalls(words),
+        }
     });
     processes.into_iter().map(|(pid, _)| pid).collect()
 }
@@ -79,8 +85,9 @@ mod tests {
             name: name.to_owned(),
             ..ProcessUse::default()
         };
-        let gone = (99, "gone");
-        let known = processes.iter().map(|(pid, name, ..)| (*pid, *name)).chain([gone]);
+        // These have ended.
+        let gone = [(98, "ext4lazyinit"), (99, "cp")];
+        let known = processes.iter().map(|(pid, name, ..)| (*pid, *name)).chain(gone);
         own(&SysRoot::new(dir.path()).unwrap(), &known.map(used).collect::<Vec<_>>())
     }
 
@@ -94,7 +101,7 @@ mod tests {
             (14, "jbd2/sda1-8", 1, "jbd2/sda1-8\0"),
             (15, "jbd2/sda1-8", 1, ""),
         ];
-        assert_eq!(own_of(&processes), [10, 11]);
+        assert_eq!(own_of(&processes), [10, 11, 98]);
     }
 
     #[test]
@@ -107,6 +114,6 @@ mod tests {
             (5, "cp", 1, "cp\0floodwall\0/srv\0"),
             (8, "floodwall", 1, "floodwall\0fix\0/srv\0--tune\0"),
         ];
-        assert_eq!(own_of(&processes), [1, 2]);
+        assert_eq!(own_of(&processes), [1, 2, 98]);
     }
 }
