@@ -11,6 +11,8 @@
 mod beside;
 mod dd;
 mod disktest;
+mod fio_consumers;
+mod fio_reports;
 mod iostat;
 mod lab;
 mod mask;
@@ -58,6 +60,15 @@ fn formats() -> Vec<Trial> {
         test("dd's answers to signals", || lacks(&["dd"]), dd::signals),
         test("dd does not write a device in use", || lacks(DEVICE), dd::held),
         test("a link with a tool's name is the tool", || None, dd::links),
+        test("fio's reports for each command line", || lacks(&["fio"]), fio_reports::layouts),
+        test("fio's reports of a disk", || lacks(FIO_DISK), fio_reports::disks),
+        test("fio's logs", || lacks(&["fio"]), fio_reports::logs),
+        test("fio's reader: the check of etcd's disks", || lacks(&["jq"]), fio_consumers::etcd),
+        test("fio's reader: YABS", || lacks(&["awk"]), fio_consumers::yabs),
+        test("fio's reader: Phoronix Test Suite", || None, fio_consumers::phoronix),
+        test("fio's reader: Kubestr", || None, fio_consumers::kubestr),
+        test("fio's reader: Ceph Benchmarking Tool", || None, fio_consumers::cbt),
+        test("fio's reader: fio-plot", || lacks(&["fio-plot"]), fio_consumers::fio_plot),
         test("beside a flood: a report and figures", || lacks(MOUNTED), beside::figures),
         test("beside a flood: all is put back", || lacks(MOUNTED), beside::ends),
         test("beside a flood: wrong lines are refused", || None, beside::refusals),
@@ -66,6 +77,7 @@ fn formats() -> Vec<Trial> {
 
 const MOUNTED: &[&str] = &[ROOT, LOOP, FUSE, "mkfs.ext4"];
 const NEEDS: &[&str] = &[ROOT, LOOP, "iostat", "fio"];
+const FIO_DISK: &[&str] = &[ROOT, LOOP, "mkfs.ext4", "fio"];
 const LAB: &[&str] = &[ROOT, LOOP, FUSE, "iostat", "fio"];
 const DEVICE: &[&str] = &[ROOT, LOOP, "dd", "mkfs.ext4"];
 const HELD: &[&str] = &[ROOT, LOOP, "mkfs.ext4"];

@@ -222,6 +222,10 @@ impl JobOptions {
         if self.jobs == 0 {
             return failed("numjobs is 0; write 1 or more");
         }
+        // What is not measured has no percentiles, not even zeros in a terse line.
+        self.percentiles.lat &= self.lat;
+        self.percentiles.clat &= self.clat;
+        self.percentiles.slat &= self.slat;
         if self.time_based && self.runtime_us == 0 {
             self.time_based = false;
             let name = &self.name;
