@@ -12,10 +12,12 @@ mod beside;
 mod dd;
 mod disktest;
 mod fio_consumers;
+mod fio_jobs;
 mod fio_reports;
 mod iostat;
 mod lab;
 mod mask;
+mod rounds;
 mod sysbench;
 
 use floodwall_testing::{FUSE, LOOP, ROOT, Trial, lacks, run_alone, test};
@@ -32,6 +34,7 @@ fn main() {
 fn speed() -> Vec<Trial> {
     vec![
         test("speed: sysbench's figures on a slow device", || lacks(FILEIO), sysbench::in_lab),
+        test("speed: fio's figures on a slow device", || lacks(FIO_LAB), fio_jobs::in_lab),
         test("speed: disktest's rates on a slow device", || lacks(RATES), disktest::rates),
         test("speed: dd's rates on a slow device", || lacks(SLOW), dd::rates),
     ]
@@ -60,6 +63,11 @@ fn formats() -> Vec<Trial> {
         test("dd's answers to signals", || lacks(&["dd"]), dd::signals),
         test("dd does not write a device in use", || lacks(DEVICE), dd::held),
         test("a link with a tool's name is the tool", || None, dd::links),
+        test("fio's command lines are followed alike", || lacks(&["fio"]), fio_jobs::lines),
+        test("fio's files and counts", || lacks(&["fio"]), fio_jobs::counts),
+        test("fio's wrong lines are refused", || None, fio_jobs::refusals),
+        test("fio does not write a device in use", || lacks(HELD), fio_jobs::held),
+        test("fio's ends", || None, fio_jobs::ends),
         test("fio's reports for each command line", || lacks(&["fio"]), fio_reports::layouts),
         test("fio's reports of a disk", || lacks(FIO_DISK), fio_reports::disks),
         test("fio's logs", || lacks(&["fio"]), fio_reports::logs),
@@ -78,6 +86,7 @@ fn formats() -> Vec<Trial> {
 const MOUNTED: &[&str] = &[ROOT, LOOP, FUSE, "mkfs.ext4"];
 const NEEDS: &[&str] = &[ROOT, LOOP, "iostat", "fio"];
 const FIO_DISK: &[&str] = &[ROOT, LOOP, "mkfs.ext4", "fio"];
+const FIO_LAB: &[&str] = &[ROOT, LOOP, FUSE, "mkfs.ext4", "fio"];
 const LAB: &[&str] = &[ROOT, LOOP, FUSE, "iostat", "fio"];
 const DEVICE: &[&str] = &[ROOT, LOOP, "dd", "mkfs.ext4"];
 const HELD: &[&str] = &[ROOT, LOOP, "mkfs.ext4"];

@@ -8,14 +8,13 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use floodwall_stats::estimate::{mean_and_variance, median};
-use floodwall_stats::student::critical_t;
 use floodwall_testing::process::{done, everything, output, text};
 use floodwall_testing::{ensure, said};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::lab::Lab;
 use crate::mask::masked;
+use crate::rounds::{self, Figures};
 
 const FLOODWALL: &str = env!("CARGO_BIN_EXE_floodwall");
 /// The files of layouts.
@@ -61,13 +60,6 @@ const LOADS: [&str; 7] = [
     "--file-test-mode=seqrewr --file-extra-flags=direct --file-fsync-freq=0 --time=2",
     "--file-test-mode=seqrd --file-extra-flags=direct --file-merged-requests=4 --time=2",
 ];
-/// Rounds of each load: so many at least, and more while medians are apart.
-const ROUNDS: usize = 5;
-const MOST_ROUNDS: usize = 13;
-/// How far the median of a figure's ratios, each of two runs in a row, may be off.
-const TOLERANCE: f64 = 0.05;
-/// Steps in which figures are printed, twice: a latency of a few hundredths can't be closer.
-const STEPS: f64 = 0.021;
 /// Figures of one event, which two runs of one tool do not share either: printed, not judged.
 const EXTREMES: [&str; 2] = ["min", "max"];
 
@@ -144,77 +136,13 @@ pub(crate) fn in_lab() -> Result<(), String> {
     let mut apart = Vec::new();
     for load in LOADS {
         let line = format!("{FILES} {load} run");
-        let mut rounds = Vec::new();
-        let rows = loop {
-            // Each of them goes first in turn.
-            let is_first = rounds.len() % 2 == 0;
-            let run = |own: bool| {
-                let text = done(&mut if own { ours(&line, dir) } else { theirs(&line, dir) })?;
-                figures(&text)
-            };
-            let first = run(is_first)?;
-            let second = run(!is_first)?;
-            rounds.push(if is_first { (first, second) } else { (second, first) });
-            let rows = compare(&rounds)?;
-            let is_near = rows.iter().all(|row| row.is_near);
-            if rounds.len() >= MOST_ROUNDS || (rounds.len() >= ROUNDS && is_near) {
-                break rows;
-            }
+        let run = |is_own: bool| {
+            let text = done(&mut if is_own { ours(&line, dir) } else { theirs(&line, dir) })?;
+            figures(&text)
         };
-        for row in rows {
-            let undecided = if row.is_near || row.is_apart { "" } else { " undecided" };
-            let line = format!("| `{load}` | {} | {} |{undecided}", row.text, rounds.len());
-            writeln!(io::stdout(), "{line}").map_err(said("stdout"))?;
-            apart.extend((!row.is_near && row.is_apart).then_some(line));
-        }
+        apart.extend(rounds::compared(load, &EXTREMES, run)?);
     }
     ensure(apart.is_empty(), || apart.join("\n"))
-}
-
-/// A figure of both.
-struct Row {
-    text: String,
-    /// The median is close enough.
-    is_near: bool,
-    /// The whole interval is not. A busy machine leaves figures that are neither.
-    is_apart: bool,
-}
-
-type Figures = BTreeMap<String, f64>;
-
-fn compare(rounds: &[(Figures, Figures)]) -> Result<Vec<Row>, String> {
-    let mut rows = Vec::new();
-    let Some((first, _)) = rounds.first() else { return Ok(rows) };
-    for name in first.keys() {
-        let values: Option<Vec<(f64, f64)>> =
-            rounds.iter().map(|(own, other)| Some((*own.get(name)?, *other.get(name)?))).collect();
-        let values = values.ok_or_else(|| format!("a run has no '{name}'"))?;
-        let (own, other): (Vec<f64>, Vec<f64>) = values.iter().copied().unzip();
-        let (a, b) = (median(own).unwrap_or(-1.0), median(other).unwrap_or(-1.0));
-        if a == 0.0 && b == 0.0 {
-            continue;
-        }
-        let is_extreme = EXTREMES.contains(&name.as_str());
-        let off = median(values.iter().map(|(own, other)| own / other - 1.0).collect());
-        let is_close = off.is_some_and(|off| off.abs() <= TOLERANCE);
-        let is_near = is_extreme || is_close || (a - b).abs() <= STEPS;
-        let [low, value, high] = ratio(&values);
-        let text = format!("{name} | {a:.2} | {b:.2} | {value:.3} ({low:.3}–{high:.3})");
-        let is_apart = high < 1.0 - TOLERANCE || low > 1.0 + TOLERANCE;
-        rows.push(Row { text, is_near, is_apart });
-    }
-    Ok(rows)
-}
-
-/// Of ours by theirs within rounds: the geometric mean between the ends of its 95 % interval
-/// (Student's t on the logarithms).
-fn ratio(values: &[(f64, f64)]) -> [f64; 3] {
-    let logs = values.iter().map(|(own, other)| (own / other).ln());
-    let logs: Vec<f64> = logs.filter(|log| log.is_finite()).collect();
-    let n = logs.len() as f64;
-    let Some((mean, variance)) = mean_and_variance(&logs) else { return [f64::NAN; 3] };
-    let half = critical_t(0.05, n - 1.0) * (variance / n).sqrt();
-    [mean - half, mean, mean + half].map(f64::exp)
 }
 
 /// The numbers of a report, by their labels.

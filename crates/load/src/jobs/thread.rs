@@ -55,9 +55,10 @@ fn passes(session: &mut Session<'_>) -> Result<(), LoadError> {
     };
     let mut passes = 0;
     loop {
+        // A pass begins with its files, in its time, as fio opens them for each.
+        session.begin_pass();
         advise(session)?;
         let before = session.order.issued;
-        session.begin_pass();
         let done = match &mut engine {
             Engine::Plain(plain) => plain.pass(session),
             Engine::Queue(queue) => queue.pass(session),

@@ -11,6 +11,7 @@ mod machine;
 mod outcome;
 mod plan;
 
+use std::mem;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -88,30 +89,27 @@ fn measure(
     stop: &AtomicBool,
 ) -> anyhow::Result<Exit> {
     let is_normal = command.formats.normal;
+    // A command line that can't be followed says so alone: nothing is printed before.
+    let mut head = if is_normal { report::head(&announced(&command.jobs)) } else { String::new() };
     let mut plans = Vec::new();
     for (number, job) in command.jobs.iter().enumerate() {
         let plan = plan::plan(job, number, may_destroy)?;
-        // A command line that is wrong says so alone.
-        if is_normal && number == 0 {
-            printer.print(&report::head(&announced(&command.jobs)))?;
-        }
+        let name = &job.options.name;
         let mut printed = Ok(());
-        let laid = jobs::lay_out(
-            &plan,
-            &mut |files, bytes| {
-                if is_normal {
-                    printed = printer.print(&report::laying_out(&job.options.name, files, bytes));
-                }
-            },
-            stop,
-        );
-        match laid {
+        let mut told = |files, bytes| {
+            if is_normal {
+                let text = mem::take(&mut head) + &report::laying_out(name, files, bytes);
+                printed = printer.print(&text);
+            }
+        };
+        match jobs::lay_out(&plan, &mut told, stop) {
             Err(LayoutError::Load(LoadError::Interrupted)) => return Ok(INTERRUPTED),
-            laid => laid.with_context(|| format!("fio: job '{}'", job.options.name))?,
+            laid => laid.with_context(|| format!("fio: job '{name}'"))?,
         }
         printed?;
         plans.push(plan);
     }
+    printer.print(&head)?;
     let (begin, disks) = (Instant::now(), Disks::before(&command.jobs, &plans));
     let runs = jobs::run(&plans, stop).context("fio")?;
     let was_stopped = stop.load(Ordering::Relaxed);
@@ -142,6 +140,7 @@ fn announced(jobs: &[JobPlan]) -> Vec<Announced> {
             depth: options.depth,
             copies: options.jobs,
             is_thread: options.thread,
+            is_decimal: options.kb_base == 1000,
         }
     };
     jobs.iter().filter(|job| job.clone == 0).map(line).collect()
