@@ -86,7 +86,7 @@ impl Sampler {
     fn read_counters(&self, missing: &mut Vec<Missing>) -> Counters {
         let pressure = known(missing, "psi_io", memory::read_io_pressure(&self.root));
         let devices = if self.devices.is_empty() {
-            Reading::Absent("there is no block device under the directory".into())
+            Reading::Absent("no block device is known under the directory".into())
         } else {
             let stats = DiskStats::read(&self.root);
             self.devices.iter().fold(Reading::Value(Vec::new()), |all, id| {

@@ -41,7 +41,7 @@ pub fn settings_in_force(
     }
     match disk {
         Some(disk) => read_queue_knobs(root, disk, &mut found),
-        None => found.lack("scheduler", "absent: there is no block device"),
+        None => found.lack("scheduler", "absent: no block device is known"),
     }
     match bdi_name {
         Some(name) => {

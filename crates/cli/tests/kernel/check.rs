@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::chown;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
@@ -30,6 +30,11 @@ pub(crate) const TESTS: &[Test] = &[
         name: "a check needs no privilege, and a flood that stays in memory proves nothing",
         needs: &["mkfs.ext4", "setpriv"],
         body: user,
+    },
+    Test {
+        name: "a check in a pod tells what it can't see",
+        needs: &["mkfs.ext4", "setpriv", "unshare"],
+        body: pod,
     },
     Test {
         name: "a check ends in time, and proves nothing of what it left out",
@@ -128,15 +133,44 @@ fn last_commit(trace: &str) -> Result<Vec<String>, String> {
     Ok(last.ok_or_else(|| trace.to_owned())?.to_vec())
 }
 
-fn user() -> Result<(), String> {
+/// A disk with a directory of [`NOBODY`]'s, and a copy of the program: the program itself may be in
+/// a directory that is root's alone.
+fn of_nobody() -> Result<(Disk, PathBuf, PathBuf), String> {
     let disk = Disk::new("ext4", 1024)?;
     let own = disk.path().join("own");
     fs::create_dir(&own)
         .and_then(|()| chown(&own, Some(NOBODY), Some(NOBODY)))
         .map_err(said("dir"))?;
-    // The binary may be in a directory that is root's alone.
     let binary = disk.path().join("floodwall");
     fs::copy(FLOODWALL, &binary).map_err(said("a copy"))?;
+    Ok((disk, own, binary))
+}
+
+fn pod() -> Result<(), String> {
+    let (_disk, own, binary) = of_nobody()?;
+    // As a container runtime does: no process but its own, /sys read-only, no capability.
+    let script = "mount -t proc proc /proc && mount -o remount,bind,ro /sys && \
+        exec setpriv --reuid $0 --regid $0 --clear-groups --bounding-set=-all --inh-caps=-all \
+        --no-new-privs \"$@\"";
+    let namespaces = ["--mount", "--pid", "--fork", "--net", "--ipc", "--uts", "sh", "-c", script];
+    let limits = ["--p99", "1us", "--measure", "1s", "--size", "300MiB"];
+    let mut command = Command::new("unshare");
+    command.args(namespaces).arg(NOBODY.to_string()).arg(binary);
+    command.args(["check", "etcd", "--json"]).args(limits).arg(&own);
+    let output = output(&mut command)?;
+    ensure(output.status.code() == Some(1), || everything(&output))?;
+    let check = json(&output)?;
+    ensure(check["verdict"] == "slow" && check["device"].is_string(), || check.to_string())?;
+    let guarded = run_of(&check, "guarded")?;
+    ensure(guarded["left_out"] == "a guard needs root", || guarded.to_string())?;
+    let mut missing = check["missing"].as_array().into_iter().flatten();
+    let groups = missing.find(|missing| missing["what"] == "control groups of victims and floods");
+    ensure(groups.is_some(), || check.to_string())?;
+    left(&own, &[])
+}
+
+fn user() -> Result<(), String> {
+    let (_disk, own, binary) = of_nobody()?;
     let junit = own.join("check.xml");
     let id = NOBODY.to_string();
     let output = output(
