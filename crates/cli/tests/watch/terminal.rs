@@ -86,7 +86,9 @@ impl Tmux {
 
     /// Whether the shell has its terminal back: its own screen, and lines.
     fn is_back(&self, status: &str) -> Result<(), String> {
-        until(PATIENCE, "the shell's screen", || !self.screen().contains(SHOWN))?;
+        // Until it has ended it may take what is typed for its own.
+        let ended = || !self.screen().contains(SHOWN) && watch_pid(self).is_err();
+        until(PATIENCE, "the shell's screen", ended)?;
         self.run("echo status=$?; stty -a | grep -o ' -*icanon'")?;
         // The command line has the word too; its answer is a line of its own.
         let answer = |screen: &str| {
