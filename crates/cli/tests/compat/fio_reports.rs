@@ -12,7 +12,7 @@ use floodwall_testing::{ensure, said};
 
 const FLOODWALL: &str = env!("CARGO_BIN_EXE_floodwall");
 /// Command lines whose reports are compared in each of [`FORMATS`].
-const LINES: [&str; 13] = [
+const LINES: [&str; 14] = [
     "--name=mytest --rw=write --ioengine=sync --fdatasync=1 --size=512k --bs=2300",
     "--name=x --rw=randrw --ioengine=libaio --iodepth=8 --direct=1 --size=1m --bs=4k",
     "--name=x --rw=randread --numjobs=3 --group_reporting --thread --size=1m",
@@ -28,6 +28,7 @@ const LINES: [&str; 13] = [
     "--name=t --rw=randrw --time_based --runtime=2 --rate_iops=200 --size=1m --fsync=16",
     "--name=t --rw=write --time_based --runtime=2 --rate_iops=100 --size=1m --numjobs=2 \
      --group_reporting",
+    "--kb_base=1000 --name=k --rw=rw --bs=64k --size=1m --time_based --runtime=2 --rate_iops=100",
     "--name=n --rw=write --nrfiles=2 --size=2m --end_fsync=1 --loops=2",
 ];
 const FORMATS: [&str; 4] = ["normal", "json", "terse", "json,normal"];
@@ -177,7 +178,10 @@ fn masked(text: &str) -> String {
             (None, Some((_, decimals))) => masked += &format!("#.{}", "#".repeat(decimals.len())),
             _ => masked.push('#'),
         }
-        rest = &rest[has_unit.unwrap_or_default()..];
+        let unit = &rest[..has_unit.unwrap_or_default()];
+        // Powers of 1,024 or of 1,000.
+        masked += unit.trim_start_matches(['k', 'K', 'M', 'G']);
+        rest = &rest[unit.len()..];
     }
     masked += rest;
     for unit in ["nsec", "usec"] {

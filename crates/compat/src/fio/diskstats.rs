@@ -17,7 +17,6 @@ pub fn disk_between(before: &str, after: &str, name: &str, span_ms: u64) -> Opti
         name: name.to_owned(),
         ios: [since(|d| d.reads), since(|d| d.writes)],
         merges: [since(|d| d.merged), since(|d| d.writes_merged)],
-        sectors: [since(|d| d.sectors_read), since(|d| d.sectors_written)],
         ticks_ms: [since(|d| d.time_reading), since(|d| d.time_writing)],
         in_queue_ms: since(|d| d.weighted_time_in_progress),
         busy_ms: since(|d| d.time_in_progress),
@@ -36,7 +35,7 @@ mod tests {
         let after = "7 0 loop0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n\
                      254 0 vda 15 1 120 6 30 5 260 17 0 19 32 0 0 0 0 0 0\n";
         let disk = disk_between(before, after, "vda", 100).unwrap();
-        assert_eq!((disk.ios, disk.merges, disk.sectors), ([5, 10], [0, 3], [40, 100]));
+        assert_eq!((disk.ios, disk.merges), ([5, 10], [0, 3]));
         assert_eq!((disk.ticks_ms, disk.in_queue_ms, disk.busy_ms), ([1, 10], 20, 10));
         assert_eq!(disk_between(before, after, "loop0", 100), None);
     }

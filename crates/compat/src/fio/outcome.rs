@@ -77,6 +77,8 @@ pub struct Job {
     pub percentiles: Percentiles,
     /// `iodepth`.
     pub depth: u32,
+    /// `kb_base=1000`: bytes come first in powers of 1,000.
+    pub is_decimal: bool,
 }
 
 /// Reads, writes or trims of a job.
@@ -204,8 +206,6 @@ pub struct Disk {
     pub ios: [u64; 2],
     /// Requests that were merged.
     pub merges: [u64; 2],
-    /// Sectors.
-    pub sectors: [u64; 2],
     /// Milliseconds that requests took, together.
     pub ticks_ms: [u64; 2],
     /// Milliseconds of requests in the queue.

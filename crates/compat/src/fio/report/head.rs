@@ -24,12 +24,14 @@ pub struct Announced {
     pub copies: u32,
     /// `thread`.
     pub is_thread: bool,
+    /// `kb_base=1000`.
+    pub is_decimal: bool,
 }
 
 /// The line of a job, and `...` for its copies.
 #[must_use]
 pub fn announcement(job: &Announced) -> String {
-    let size = |bytes| scaled(bytes, DIGITS, Unit::Bytes(true));
+    let size = |bytes| scaled(bytes, DIGITS, Unit::Bytes(!job.is_decimal));
     let [read, write, trim] = job.blocks.map(|(from, to)| format!("{}-{}", size(from), size(to)));
     let copies = if job.copies > 1 { "...\n" } else { "" };
     format!(
@@ -82,6 +84,7 @@ mod tests {
             depth: 1,
             copies,
             is_thread,
+            is_decimal: false,
         }
     }
 

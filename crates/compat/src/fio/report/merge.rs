@@ -24,6 +24,8 @@ pub(super) struct Total {
     pub run_ms: (u64, u64),
     /// Lowest and highest rate of an entry, bytes a second.
     pub rate: (u64, u64),
+    /// `kb_base=1000` of the last entry.
+    pub is_decimal: bool,
 }
 
 impl Total {
@@ -76,6 +78,7 @@ pub(super) fn merge(outcome: &Outcome) -> Merged {
         let Some(Group(totals)) = groups.get_mut(job.group as usize) else { continue };
         for (total, direction) in totals.iter_mut().zip(job.directions()) {
             total.add(direction);
+            total.is_decimal = job.is_decimal;
         }
     }
     Merged { entries, groups }

@@ -41,7 +41,7 @@ fn job(Entry { job, members }: &Entry, totals: &[Total; 3], ended: &str) -> Stri
     let names = ["read", "write", "trim"];
     for ((name, one), total) in names.iter().zip(job.directions()).zip(totals) {
         if one.bytes > 0 && one.runtime_ms > 0 {
-            text += &direction(name, one, &job.percentiles, total);
+            text += &direction(name, one, job, total);
         }
     }
     let buckets = &job.latency_buckets;
@@ -91,15 +91,15 @@ fn job(Entry { job, members }: &Entry, totals: &[Total; 3], ended: &str) -> Stri
     text + &format!("     latency   : target=0, window=0, percentile=100.00%, depth={depth}\n")
 }
 
-fn direction(name: &str, one: &Direction, list: &Percentiles, total: &Total) -> String {
-    let ms = one.runtime_ms;
+fn direction(name: &str, one: &Direction, job: &Job, total: &Total) -> String {
+    let (ms, list) = (one.runtime_ms, &job.percentiles);
     let bytes = rate(one.bytes, ms);
-    let [binary, decimal] = [true, false].map(|unit| scaled(bytes, DIGITS, Unit::Rate(unit)));
+    let [first, second] = bases(job.is_decimal).map(|unit| scaled(bytes, DIGITS, Unit::Rate(unit)));
     let iops = scaled(rate(one.ios, ms), DIGITS, Unit::None);
-    let moved = scaled(one.bytes, DIGITS, Unit::Bytes(true));
+    let moved = scaled(one.bytes, DIGITS, Unit::Bytes(!job.is_decimal));
     let zones = if name == "write" { "; 0 zone resets" } else { "" };
     let mut text =
-        format!("  {name}: IOPS={iops}, BW={binary} ({decimal})({moved}/{ms}msec){zones}\n");
+        format!("  {name}: IOPS={iops}, BW={first} ({second})({moved}/{ms}msec){zones}\n");
     text += &latency("slat", &one.slat.moments);
     text += &latency("clat", &one.clat.moments);
     text += &latency(" lat", &one.lat.moments);
@@ -113,7 +113,7 @@ fn direction(name: &str, one: &Direction, list: &Percentiles, total: &Total) -> 
         }
     }
     if one.bw.n > 0 {
-        text += &bandwidth(&one.bw, total);
+        text += &bandwidth(&one.bw, job.is_decimal, total);
     }
     if one.iops.n > 0 {
         let Moments { n, min, max, mean, .. } = one.iops;
@@ -127,10 +127,16 @@ fn direction(name: &str, one: &Direction, list: &Percentiles, total: &Total) -> 
     text
 }
 
-fn bandwidth(bw: &Moments, total: &Total) -> String {
-    // Mebibytes from a mean of 1 GiB/s on.
-    let is_large = bw.mean > 1_048_576.0;
-    let (unit, by) = if is_large { ("MiB", 1_024) } else { ("KiB", 1) };
+/// Whether units are binary: the first ones, and those in brackets.
+fn bases(is_decimal: bool) -> [bool; 2] {
+    [!is_decimal, is_decimal]
+}
+
+/// fio counts KiB, whatever it calls them.
+fn bandwidth(bw: &Moments, is_decimal: bool, total: &Total) -> String {
+    let (base, small) = if is_decimal { (1_000, "kB") } else { (1_024, "KiB") };
+    let is_large = bw.mean > (base * base) as f64;
+    let (unit, by) = if is_large { ("MiB", base) } else { (small, 1) };
     let (min, max) = (bw.min / by, bw.max / by);
     let (mean, dev) = (bw.mean / by as f64, bw.deviation() / by as f64);
     let (share, n) = (share_of_group(bw, total), bw.n);
@@ -207,14 +213,14 @@ fn status(number: usize, Group(totals): &Group) -> String {
             let rate = |bytes| scaled(bytes, DIGITS, Unit::Rate(is_binary));
             (rate(total.together()), format!("{}-{}", rate(total.rate.0), rate(total.rate.1)))
         };
-        let ((together, range), (decimal, decimals)) = (rates(true), rates(false));
-        let [moved, moved_decimal] =
-            [true, false].map(|unit| scaled(total.bytes, DIGITS, Unit::Bytes(unit)));
+        let bases = bases(total.is_decimal);
+        let [(together, range), (together_too, range_too)] = bases.map(rates);
+        let [moved, moved_too] = bases.map(|unit| scaled(total.bytes, DIGITS, Unit::Bytes(unit)));
         let (from, to) = total.run_ms;
         let _ = writeln!(
             text,
-            "{name:>7}: bw={together} ({decimal}), {range} ({decimals}), io={moved} \
-             ({moved_decimal}), run={from}-{to}msec"
+            "{name:>7}: bw={together} ({together_too}), {range} ({range_too}), io={moved} \
+             ({moved_too}), run={from}-{to}msec"
         );
     }
     text

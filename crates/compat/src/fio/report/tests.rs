@@ -134,6 +134,7 @@ fn job(value: &Value, pid: u32, options: Vec<(String, String)>) -> Job {
         },
         percentiles,
         depth: of("latency_depth") as u32,
+        is_decimal: false,
         options,
     }
 }

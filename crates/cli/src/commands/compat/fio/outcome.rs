@@ -79,6 +79,7 @@ fn of_job(job: &JobPlan, run: &JobRun, elapsed_s: u64) -> fio::Job {
         latency_buckets,
         percentiles: options.percentiles.clone(),
         depth: options.depth,
+        is_decimal: options.kb_base == 1000,
     }
 }
 
