@@ -2,16 +2,18 @@
 
 use super::report::{Log, LogKind, LogSample};
 
-/// A request that ended.
+/// A request that ended, or several of one millisecond.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoggedRequest {
     /// Nanoseconds from the job's begin to its end.
     pub end_ns: u64,
     /// 0: read, 1: write.
     pub direction: u8,
-    /// Its size.
+    /// How many.
+    pub requests: u64,
+    /// Its size, or theirs together.
     pub bytes: u64,
-    /// From its begin to its submission, from there to its end, and both: nanoseconds.
+    /// From its begin to its submission, from there to its end, and both: nanoseconds, together.
     pub latencies_ns: [u64; 3],
 }
 
@@ -41,12 +43,13 @@ pub fn log_text(requests: &[LoggedRequest], kind: LogKind, interval_ms: u64) -> 
     }
     let mut log = Log::new(interval_ms);
     for request in requests {
-        log.add(&LogSample {
+        let sample = LogSample {
             ms: request.end_ns / 1_000_000,
-            value: request.value(kind),
+            value: request.value(kind) / request.requests.max(1),
             direction: request.direction,
             bytes: request.bytes,
-        });
+        };
+        (0..request.requests).for_each(|_| log.add(&sample));
     }
     log.text(end_ms)
 }
@@ -64,7 +67,7 @@ fn rates(requests: &[LoggedRequest], kind: LogKind, interval_ms: u64) -> Vec<Log
         for direction in [0, 1] {
             let own = part.iter().filter(|request| request.direction == direction);
             let (count, bytes) =
-                own.fold((0, 0), |(count, bytes), request| (count + 1, bytes + request.bytes));
+                own.fold((0, 0), |(n, bytes), one| (n + one.requests, bytes + one.bytes));
             let value = match kind {
                 LogKind::Iops => count * 1000 / interval_ms,
                 _ => bytes * 1000 / interval_ms / 1024,
@@ -84,7 +87,7 @@ mod tests {
 
     fn request(ms: u64, direction: u8, clat_ns: u64) -> LoggedRequest {
         let latencies_ns = [0, clat_ns, clat_ns + 1];
-        LoggedRequest { end_ns: ms * 1_000_000, direction, bytes: 4096, latencies_ns }
+        LoggedRequest { end_ns: ms * 1_000_000, direction, requests: 1, bytes: 4096, latencies_ns }
     }
 
     #[test]

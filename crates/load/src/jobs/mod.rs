@@ -23,6 +23,6 @@ mod tally;
 mod thread;
 
 pub use layout::{LayoutError, lay_out};
-pub use plan::{Allocate, JobFile, JobPlan, Window};
+pub use plan::{Allocate, JobFile, JobPlan, Keep, Window};
 pub use run::{JobRun, run};
 pub use tally::{DirectionTally, Moments, Request, Tally, Timed};

@@ -40,7 +40,7 @@ fn plan(lens: &[u64], block: u64) -> JobPlan {
         ends_all: false,
         data: Data::Random,
         timed: [true; 3],
-        keeps_requests: false,
+        keeps: None,
         window: None,
         seed: 1,
     }

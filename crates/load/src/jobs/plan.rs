@@ -30,6 +30,16 @@ pub enum Allocate {
     Never,
 }
 
+/// How requests are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// Each by itself.
+    Each,
+    /// Those of one direction that ended in the same millisecond as one: a long run of a fast disk
+    /// fits into memory.
+    Milliseconds,
+}
+
 /// Intervals whose rates are sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
@@ -105,8 +115,8 @@ pub struct JobPlan {
     /// Whether times from a request's begin to its submission are counted, from there to its
     /// completion, and both together.
     pub timed: [bool; 3],
-    /// Single requests are kept.
-    pub keeps_requests: bool,
+    /// Which requests are kept; `None` for none.
+    pub keeps: Option<Keep>,
     /// `None`: rates are not sampled.
     pub window: Option<Window>,
     /// Equal seeds give equal offsets.

@@ -204,9 +204,11 @@ impl<'a> Session<'a> {
             self.live.bytes[at].store(direction.bytes, Ordering::Relaxed);
             self.live.requests[at].store(direction.requests, Ordering::Relaxed);
         }
-        if self.plan.keeps_requests && self.is_counting {
+        if let Some(keep) = self.plan.keeps.filter(|_| self.is_counting) {
             let end_ns = nanoseconds(ended.saturating_duration_since(self.counted_from));
-            self.tally.kept.push(Request { end_ns, is_write, len: op.len, latencies_ns: all });
+            let request =
+                Request { end_ns, requests: 1, is_write, bytes: op.len, latencies_ns: all };
+            self.tally.keep(request, keep);
         }
     }
 }

@@ -3,6 +3,8 @@
 use floodwall_model::LatencyCounts;
 use floodwall_model::latency::{BUCKETS, bucket_of};
 
+use super::plan::Keep;
+
 /// Number, extremes, mean and deviation of values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Moments {
@@ -81,17 +83,31 @@ pub struct DirectionTally {
     pub request_rates: Moments,
 }
 
-/// A request that is kept.
+/// A request that is kept, or several of one millisecond.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     /// Nanoseconds since the job's begin, at its end.
     pub end_ns: u64,
+    /// How many.
+    pub requests: u64,
     /// Whether it wrote.
     pub is_write: bool,
-    /// Bytes.
-    pub len: u64,
-    /// As in [`DirectionTally::latencies`].
+    /// Bytes, together.
+    pub bytes: u64,
+    /// As in [`DirectionTally::latencies`], together.
     pub latencies_ns: [u64; 3],
+}
+
+impl Request {
+    fn is_beside(&self, other: &Self) -> bool {
+        self.is_write == other.is_write && self.end_ns / 1_000_000 == other.end_ns / 1_000_000
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.requests += other.requests;
+        self.bytes += other.bytes;
+        self.latencies_ns.iter_mut().zip(other.latencies_ns).for_each(|(sum, ns)| *sum += ns);
+    }
 }
 
 /// What a job did.
@@ -123,10 +139,46 @@ pub struct Tally {
     pub thread: u32,
 }
 
+impl Tally {
+    /// Keeps a request.
+    pub(super) fn keep(&mut self, request: Request, keep: Keep) {
+        // Both directions of a millisecond are among the last two.
+        let beside = self.kept.iter_mut().rev().take(2).find(|kept| kept.is_beside(&request));
+        match beside {
+            Some(kept) if keep == Keep::Milliseconds => kept.merge(&request),
+            _ => self.kept.push(request),
+        }
+    }
+}
+
 /// Counts one more in a list that grows.
 pub(super) fn one_more(list: &mut Vec<u64>, at: usize) {
     if list.len() <= at {
         list.resize(at + 1, 0);
     }
     list[at] += 1;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_of_a_millisecond_are_kept_as_one() {
+        let request = |us: u64, is_write| Request {
+            end_ns: us * 1000,
+            requests: 1,
+            is_write,
+            bytes: 10,
+            latencies_ns: [1, 2, 3],
+        };
+        let all = [(100, false), (200, true), (900, false), (1000, false), (1001, false)];
+        let kept = |keep| {
+            let mut tally = Tally::default();
+            all.iter().for_each(|(us, is_write)| tally.keep(request(*us, *is_write), keep));
+            tally.kept.iter().map(|kept| (kept.requests, kept.bytes)).collect::<Vec<_>>()
+        };
+        assert_eq!(kept(Keep::Each), [(1, 10); 5]);
+        assert_eq!(kept(Keep::Milliseconds), [(2, 20), (1, 10), (2, 20)]);
+    }
 }

@@ -55,7 +55,8 @@ fn logged(request: &Request) -> LoggedRequest {
     LoggedRequest {
         end_ns: request.end_ns,
         direction: u8::from(request.is_write),
-        bytes: request.len,
+        requests: request.requests,
+        bytes: request.bytes,
         latencies_ns: request.latencies_ns,
     }
 }

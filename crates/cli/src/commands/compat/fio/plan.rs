@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, bail};
 use floodwall_compat::fio::line::{Amount, Data, Fallocate, JobOptions, JobPlan, Sync};
 use floodwall_load::fileio::Target;
-use floodwall_load::jobs::{self, Allocate, JobFile, Window};
+use floodwall_load::jobs::{self, Allocate, JobFile, Keep, Window};
 use floodwall_model::scenario;
 use rustix::fs::OFlags;
 
@@ -86,7 +86,7 @@ pub(super) fn plan(
             Data::Zero => scenario::Data::Zero,
         },
         timed: [options.slat && options.engine.is_async, options.clat, options.lat],
-        keeps_requests: logs(options),
+        keeps: keeps(options),
         window: Some(Window {
             bytes: Duration::from_millis(options.bw_window_ms),
             requests: Duration::from_millis(options.iops_window_ms),
@@ -99,10 +99,12 @@ fn refused(options: &JobOptions, why: &str) -> anyhow::Error {
     UsageError(format!("fio: job '{}': {why}", options.name)).into()
 }
 
-/// Whether single requests are logged.
-fn logs(options: &JobOptions) -> bool {
+/// Requests that logs need.
+fn keeps(options: &JobOptions) -> Option<Keep> {
     let logs = &options.logs;
-    logs.bw.is_some() || logs.iops.is_some() || logs.lat.is_some()
+    let is_logged = logs.bw.is_some() || logs.iops.is_some() || logs.lat.is_some();
+    let keep = if logs.average_ms > 0 { Keep::Milliseconds } else { Keep::Each };
+    is_logged.then_some(keep)
 }
 
 fn seed(options: &JobOptions) -> u64 {
