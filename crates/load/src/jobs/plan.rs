@@ -108,7 +108,7 @@ pub struct JobPlan {
     pub allocate: Allocate,
     /// Its files are removed at its end.
     pub removes: bool,
-    /// Its end ends all others.
+    /// Its end ends all others of its stage.
     pub ends_all: bool,
     /// What is written.
     pub data: Data,

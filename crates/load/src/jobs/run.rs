@@ -30,12 +30,13 @@ pub struct JobRun {
 /// [`LoadError::Thread`].
 pub fn run(plans: &[JobPlan], stop: &AtomicBool) -> Result<Vec<JobRun>, LoadError> {
     let mut runs: Vec<Option<JobRun>> = plans.iter().map(|_| None).collect();
-    let is_ended = AtomicBool::new(false);
     let mut stages: Vec<u32> = plans.iter().map(|plan| plan.stage).collect();
     stages.sort_unstable();
     stages.dedup();
     for stage in stages {
         let numbers: Vec<usize> = (0..plans.len()).filter(|at| plans[*at].stage == stage).collect();
+        // A job that ends all others ends those of its stage.
+        let is_ended = AtomicBool::new(stop.load(Ordering::Relaxed));
         let done = run_stage(plans, &numbers, stop, &is_ended)?;
         for (at, run) in numbers.into_iter().zip(done) {
             runs[at] = Some(run);

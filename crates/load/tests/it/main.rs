@@ -9,6 +9,7 @@ mod dirs;
 mod fileio;
 mod floods;
 mod full_disk;
+mod jobs;
 mod support;
 mod victims;
 
@@ -28,6 +29,7 @@ fn main() {
         fileio::tests(),
         floods::tests(),
         full_disk::tests(),
+        jobs::tests(),
         victims::tests(),
     ];
     floodwall_testing::run(tests.into_iter().flatten().collect())

@@ -1,0 +1,122 @@
+//! Jobs on real files: which bytes they write, and what ends them.
+
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use floodwall_load::jobs::{Allocate, JobFile, JobPlan, JobRun, Keep, Window, lay_out, run};
+use floodwall_model::scenario::Data;
+use floodwall_testing::{Trial, tests};
+use rustix::fs::OFlags;
+
+pub(crate) fn tests() -> Vec<Trial> {
+    tests![
+        each_block_of_the_files_is_written_once,
+        a_ring_makes_the_requests_of_plain_calls,
+        jobs_end_with_their_time_another_ones_end_and_a_failure,
+    ]
+}
+
+const LEN: u64 = 256 << 10;
+
+fn plan(file: &Path) -> JobPlan {
+    let (second, window) = (Duration::from_secs(1), Duration::from_millis(100));
+    JobPlan {
+        files: vec![JobFile { path: file.to_owned(), from: 4096, len: LEN }],
+        stage: 0,
+        reads: false,
+        writes: true,
+        is_random: true,
+        each_once: true,
+        read_percent: 50,
+        block: [4096; 2],
+        flags: OFlags::empty(),
+        depth: None,
+        plain_syncs: false,
+        sync_every: 0,
+        sync_data_every: 0,
+        sync_at_end: false,
+        sync_on_close: false,
+        rate: [None; 2],
+        delay: Duration::ZERO,
+        ramp: Duration::ZERO,
+        time: Some(second),
+        is_timed: false,
+        loops: 1,
+        bytes: None,
+        requests: None,
+        drops_cache: true,
+        fills: false,
+        makes_late: false,
+        allocate: Allocate::Blocks,
+        removes: false,
+        ends_all: false,
+        data: Data::Random,
+        timed: [true; 3],
+        keeps: Some(Keep::Each),
+        window: Some(Window { bytes: window, requests: window }),
+        seed: 7,
+    }
+}
+
+fn run_all(plans: &[JobPlan]) -> Vec<JobRun> {
+    let stop = AtomicBool::new(false);
+    for plan in plans {
+        lay_out(plan, &mut |_, _| {}, &stop).unwrap();
+    }
+    run(plans, &stop).unwrap()
+}
+
+fn each_block_of_the_files_is_written_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("x");
+    let runs = run_all(&[JobPlan { sync_every: 8, ..plan(&file) }]);
+    let tally = &runs[0].tally;
+    let writes = &tally.directions[1];
+    assert_eq!((writes.requests, writes.bytes, tally.full_syncs), (64, LEN, 7));
+    assert_eq!((tally.depths.clone(), tally.submissions), (vec![0, 71], 71));
+    assert_eq!((writes.latencies[1].moments.n, tally.kept.len()), (64, 64));
+    let bytes = std::fs::read(&file).unwrap();
+    assert_eq!(bytes.len() as u64, 4096 + LEN);
+    let is_zero = |block: &[u8]| block.iter().all(|byte| *byte == 0);
+    let zeros: Vec<bool> = bytes.chunks(4096).map(is_zero).collect();
+    assert!(zeros[0] && zeros[1..].iter().all(|is_zero| !is_zero), "{zeros:?}");
+}
+
+fn a_ring_makes_the_requests_of_plain_calls() {
+    let dir = tempfile::tempdir().unwrap();
+    let written = plan(&dir.path().join("x"));
+    let (depth, sync_every) = (Some(8), 16);
+    let ring = JobPlan { depth, sync_every, plain_syncs: true, ..written.clone() };
+    let read = JobPlan { reads: true, writes: false, depth, stage: 1, ..written };
+    let runs = run_all(&[ring, read]);
+    if runs.iter().any(|run| run.failure.is_some()) {
+        // A kernel or a policy without io_uring.
+        return;
+    }
+    let [writes, reads] = [&runs[0].tally.directions[1], &runs[1].tally.directions[0]];
+    assert_eq!((writes.requests, reads.requests), (64, 64));
+    assert_eq!(runs[0].tally.full_syncs, 3);
+    let depths = &runs[1].tally.depths;
+    assert!(depths.len() <= 9 && depths.iter().sum::<u64>() == 64, "{depths:?}");
+}
+
+fn jobs_end_with_their_time_another_ones_end_and_a_failure() {
+    let dir = tempfile::tempdir().unwrap();
+    let endless = |name: &str| JobPlan { is_timed: true, ..plan(&dir.path().join(name)) };
+    let ramp = Duration::from_millis(500);
+    let begin = Instant::now();
+    let timed = JobPlan { ramp, rate: [None, Some(409_600.0)], ..endless("a") };
+    let runs = run_all(&[timed]);
+    assert!((1.5..3.0).contains(&begin.elapsed().as_secs_f64()), "{:?}", begin.elapsed());
+    let writes = &runs[0].tally.directions[1];
+    // 100 a second, and some more if a stall came before.
+    assert!((80..=120).contains(&writes.requests), "{}", writes.requests);
+    assert!(writes.rates.n >= 5 && (300..500).contains(&(writes.rates.mean as u64)));
+    let hour = Some(Duration::from_secs(3600));
+    let short = JobPlan { ends_all: true, loops: 1, ..plan(&dir.path().join("b")) };
+    let missing = JobPlan { makes_late: true, ..endless("no/x") };
+    let runs = run_all(&[JobPlan { time: hour, ..endless("c") }, short, missing]);
+    let failed: Vec<bool> = runs.iter().map(|run| run.failure.is_some()).collect();
+    assert_eq!(failed, [false, false, true]);
+}
