@@ -1,4 +1,5 @@
 use super::super::kinds::Amount;
+use super::super::table::KNOWN;
 use super::super::tests::Files;
 use super::*;
 
@@ -168,5 +169,26 @@ fn what_can_not_be_followed_is_named() {
         ("c.fio", "fio: can't read the job file 'c.fio': not there; check its name"),
     ] {
         assert_eq!(said(line), wanted, "{line}");
+    }
+}
+
+proptest::proptest! {
+    #[test]
+    fn any_words_and_any_file_are_followed_or_refused(
+        words in proptest::collection::vec("-{0,2}[a-z_]{0,9}=?[0-9a-zA-Z$%,:.{}-]{0,8}", 0..6),
+        text in "(\\[[a-z]{0,3}\\]?\n|[a-z_]{1,8} ?=? ?[$#;{}a-z0-9é]{0,6}\n){0,6}",
+    ) {
+        let _ = Command::parse(&words, &mut Files(&[]));
+        let _ = Command::parse(&["x.fio"], &mut Files(&[("x.fio", &text)]));
+    }
+}
+
+#[test]
+fn every_option_that_there_is_is_known_once_or_refused_with_a_remedy() {
+    let names = KNOWN.iter().flat_map(|known| [Some(known.name), known.alias]).flatten();
+    let mut seen = std::collections::HashSet::new();
+    for name in names {
+        assert!(seen.insert(name), "{name} is there twice");
+        assert_eq!(super::super::others::instead(name), None, "{name}");
     }
 }

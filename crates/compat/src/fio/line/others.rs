@@ -21,7 +21,9 @@ const OTHERS: [(&str, &str); 19] = [
     ("fill_device fill_fs file_append", "size=SIZE"),
     ("offset_align", "offset=SIZE"),
     (
-        "percentage_random zonemode zonesize zonerange zoneskip zonecapacity",
+        "percentage_random zonemode zonesize zonerange zoneskip zonecapacity \
+         read_beyond_wp max_open_zones job_max_open_zones ignore_zone_limits zone_reset_threshold \
+         zone_reset_frequency",
         "rw=randread and so on",
     ),
     ("write_barrier sync_file_range", "fsync=N or fdatasync=N"),
@@ -35,7 +37,8 @@ const OTHERS: [(&str, &str); 19] = [
     ),
     (
         "write_iolog read_iolog read_iolog_chunked replay_no_stall replay_redirect replay_scale \
-         replay_align replay_time_scale replay_skip merge_blktrace_file flow flow_id flow_sleep \
+         replay_align replay_time_scale replay_skip merge_blktrace_file \
+         merge_blktrace_scalars merge_blktrace_iters flow flow_id flow_sleep \
          thinktime thinktime_spin thinktime_blocks thinktime_blocks_type thinktime_iotime \
          rate_ignore_thinktime",
         "rate_iops=N",
