@@ -1,6 +1,6 @@
 #!/bin/sh
 # A copy beside a database, for the first screen of the README. Run it on a lab device:
-#   floodwall lab run hdd-7200 --fs ext4 --mount /srv -- sh docs/data/stall.sh
+#   floodwall lab run hdd-7200 --fs ext4 --mount /srv -- sh "$PWD/docs/data/stall.sh"
 set -u
 floodwall=${FLOODWALL:-floodwall}
 export COLUMNS=80

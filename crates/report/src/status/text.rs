@@ -75,6 +75,11 @@ fn size(bytes: &u64) -> String {
     Bytes(*bytes).to_string()
 }
 
+/// In the units of the rates beside it.
+fn decimal(bytes: &u64) -> String {
+    Bytes(*bytes).decimal()
+}
+
 fn rate(bytes_per_s: &f64) -> String {
     Rate(*bytes_per_s).to_string()
 }
@@ -230,8 +235,8 @@ fn backlog(devices: &[Device], notes: &mut Notes, style: Style) -> Vec<String> {
             vec![
                 mark(d).to_owned(),
                 d.name.clone(),
-                notes.cell(&d.dirty_bytes, size),
-                notes.cell(&d.writeback_bytes, size),
+                notes.cell(&d.dirty_bytes, decimal),
+                notes.cell(&d.writeback_bytes, decimal),
                 notes.cell(&d.written_bytes_per_s, rate),
                 notes.cell(&d.drain.rate_bytes_per_s, |r| {
                     format!("{}{}", if guess { "~" } else { "" }, rate(r))

@@ -67,7 +67,7 @@ fn stalling(disk: &Disk) -> String {
             "{waits}, and no flood of buffered writes is the cause: {}. The disk itself is slow, \
              or busy with reads or direct writes.{also}",
             match disk.backlog_bytes.value() {
-                Some(bytes) => format!("{} are waiting", Bytes(*bytes)),
+                Some(bytes) => format!("{} are waiting", Bytes(*bytes).decimal()),
                 None => "nothing was seen to dirty much for it".to_owned(),
             }
         ),
@@ -125,7 +125,7 @@ fn quiet(diagnosis: &Diagnosis) -> String {
 
 /// What would happen if a flood came.
 fn could(outlook: &Outlook) -> String {
-    let size = Bytes(outlook.limit_bytes);
+    let size = Bytes(outlook.limit_bytes).decimal();
     let name = &outlook.name;
     let could = format!("If a flood came, {size} could wait to be written to {name}");
     match outlook.limit_s.value() {
@@ -145,7 +145,8 @@ fn could(outlook: &Outlook) -> String {
 fn unknown(diagnosis: &Diagnosis) -> String {
     let mut told = Vec::new();
     if let Some(bytes) = diagnosis.machine.backlog_bytes.value() {
-        told.push(format!("{} are dirty or under writeback on the machine", Bytes(*bytes)));
+        let size = Bytes(*bytes).decimal();
+        told.push(format!("{size} are dirty or under writeback on the machine"));
     }
     if let Some(percent) = diagnosis.machine.waited_percent.value() {
         told.push(format!(
@@ -287,9 +288,9 @@ fn why_unknown(name: &str, drain: &Drain) -> String {
     }
 }
 
-/// `3.2 GiB are waiting, 27 s worth`.
+/// `3.2 GB are waiting, 27 s worth`: in the units of the rate beside it.
 fn backlog(disk: &Disk) -> Option<String> {
-    let bytes = Bytes(*disk.backlog_bytes.value()?);
+    let bytes = Bytes(*disk.backlog_bytes.value()?).decimal();
     match disk.drain.now_s.value() {
         Some(seconds) if *seconds > 0.0 && disk.drain.from.is_seen() => {
             Some(format!("{bytes} are waiting, {} worth", time(*seconds)))

@@ -156,7 +156,7 @@ fn several_victims_floods_and_disks() {
     postgres (pid 4711, postgresql.service) waits 200 ms for its commits, and now
     for one for 1.40 s or longer, on sda (/, /home, ...), because cp (pid 4810,
     backup.service) dirties 193 MB/s, rsync (pid 1) dirties 20.0 MB/s, and sda
-    drains 121 MB/s: 3.20 GiB are waiting, 28.4 s worth. 2 more processes wait, too.
+    drains 121 MB/s: 3.44 GB are waiting, 28.4 s worth. 2 more processes wait, too.
 
     Also: rsync (pid 1) dirties 20.0 MB/s on sdb (/var/lib/postgresql).
     ");
@@ -169,7 +169,7 @@ fn a_commit_that_has_not_ended() {
     insta::assert_snapshot!(shown(&diagnosis(vec![stuck]), 80), @"
     postgres (pid 4711, postgresql.service) has waited 2.30 s or longer for a commit
     on sda (/var/lib/postgresql), because cp (pid 4810, backup.service) dirties 193
-    MB/s and sda drains 121 MB/s: 3.20 GiB are waiting, 28.4 s worth.
+    MB/s and sda drains 121 MB/s: 3.44 GB are waiting, 28.4 s worth.
     ");
 }
 
@@ -186,15 +186,15 @@ fn what_was_written_earlier() {
     let earlier = Disk { floods: Vec::new(), ..disk() };
     insta::assert_snapshot!(shown(&diagnosis(vec![earlier]), 80), @"
     postgres (pid 4711, postgresql.service) waits 457 ms for its commits on sda
-    (/var/lib/postgresql), because of what was written earlier: 3.20 GiB are
-    waiting, 28.4 s worth, and sda drains 121 MB/s. Who wrote it was not seen.
+    (/var/lib/postgresql), because of what was written earlier: 3.44 GB are waiting,
+    28.4 s worth, and sda drains 121 MB/s. Who wrote it was not seen.
     ");
     // Nothing was written in the look: how long it takes is not known.
     let mut stuck = Disk { floods: Vec::new(), ..disk() };
     stuck.drain.rate_bytes_per_s = Reading::Value(0.0);
     stuck.drain.now_s = Reading::Absent("nothing was written during the window".into());
     let said = shown(&diagnosis(vec![stuck]), 100).replace('\n', " ");
-    assert!(said.contains("earlier: 3.20 GiB are waiting, and sda drains 0 B/s."), "{said}");
+    assert!(said.contains("earlier: 3.44 GB are waiting, and sda drains 0 B/s."), "{said}");
 }
 
 #[test]
@@ -212,7 +212,7 @@ fn a_backlog_alone() {
     let alone = Disk { verdict, victims: Vec::new(), floods: Vec::new(), ..disk() };
     let told = Diagnosis { verdict, ..diagnosis(vec![alone]) };
     insta::assert_snapshot!(sentences::paragraph(&told), @"Nothing waits long for sda \
-        (/var/lib/postgresql) now, and nothing floods it, but 3.20 GiB are waiting, 28.4 s worth: \
+        (/var/lib/postgresql) now, and nothing floods it, but 3.44 GB are waiting, 28.4 s worth: \
         sda drains 121 MB/s. Who wrote it was not seen. A commit there may have to wait up to 28.4 \
         s.");
 }
@@ -242,14 +242,14 @@ fn a_flood_alone() {
     let alone = Disk { verdict: Verdict::Flooding, victims: Vec::new(), ..disk() };
     insta::assert_snapshot!(shown(&diagnosis(vec![alone.clone()]), 80), @"
     cp (pid 4810, backup.service) dirties 193 MB/s on sda (/var/lib/postgresql), and
-    sda drains 121 MB/s: 3.20 GiB are waiting, 28.4 s worth. Nothing waits long for
+    sda drains 121 MB/s: 3.44 GB are waiting, 28.4 s worth. Nothing waits long for
     it now. A commit there may have to wait up to 28.4 s.
     ");
     let unknown = Disk { drain: unmeasured(), ..alone };
     insta::assert_snapshot!(shown(&diagnosis(vec![unknown]), 80), @"
     cp (pid 4810, backup.service) dirties 193 MB/s on sda (/var/lib/postgresql), and
-    how fast sda drains is not known (sda was never seen busy): 3.20 GiB are
-    waiting. Nothing waits long for it now.
+    how fast sda drains is not known (sda was never seen busy): 3.44 GB are waiting.
+    Nothing waits long for it now.
     ");
 }
 
@@ -260,7 +260,7 @@ fn nothing_is_wrong() {
         vec![action("run the guard, for when a flood comes", "floodwall guard", "none")];
     insta::assert_snapshot!(shown(&quiet, 80), @"
     In 2.00 s no process waited long for a disk, and no disk was written to faster
-    than it drains. If a flood came, 4.70 GiB could wait to be written to sda. How
+    than it drains. If a flood came, 5.05 GB could wait to be written to sda. How
     long that takes was not seen: sda drains about 121 MB/s (the kernel's estimate
     from earlier writes).
 
@@ -278,7 +278,7 @@ fn nothing_is_wrong() {
     });
     insta::assert_snapshot!(shown(&quiet, 80), @"
     In 2.00 s no process waited long for a disk or flooded one. This is about /srv
-    alone. If a flood came, 4.70 GiB could wait to be written to sda. How long that
+    alone. If a flood came, 5.05 GB could wait to be written to sda. How long that
     takes is not known: sda was never seen busy.
     ");
 }
@@ -292,8 +292,8 @@ fn without_root() {
     blind.unseen = vec!["that needs root".to_owned()];
     blind.root_would_add = vec!["who waits for a disk, and how long".to_owned()];
     insta::assert_snapshot!(shown(&blind, 80), @"
-    It can't be told who waits for a disk: that needs root. /proc tells: 3.20 GiB
-    are dirty or under writeback on the machine; some process waited for I/O 87 % of
+    It can't be told who waits for a disk: that needs root. /proc tells: 3.44 GB are
+    dirty or under writeback on the machine; some process waited for I/O 87 % of
     2.00 s; sda writes 121 MB/s; cp (pid 4810, backup.service) dirties 193 MB/s on
     sda (/var/lib/postgresql).
 

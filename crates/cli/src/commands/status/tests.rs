@@ -305,9 +305,9 @@ in the last 1.00 s (one process could not be looked at)
 devices
   vda  disk, 256 GiB: / (ext4)
 
-   DEVICE     DIRTY  WRITEBACK    WRITES  DRAINS AT  DRAINED IN  HARD LIMIT  BACKGROUND
-                                                                         IN          IN
-!  vda     1.24 GiB        0 B  228 MB/s  ~150 MB/s      8.84 s      18.3 s      9.13 s
+   DEVICE    DIRTY  WRITEBACK    WRITES  DRAINS AT  DRAINED IN  HARD LIMIT  BACKGROUND
+                                                                        IN          IN
+!  vda     1.33 GB        0 B  228 MB/s  ~150 MB/s      8.84 s      18.3 s      9.13 s
   ! takes over 1 s to drain, !! over 10 s or does not drain at all: an fsync may take as long
   ~ the kernel's estimate, may be old
 
@@ -365,14 +365,14 @@ devices
   server:/exports/archive
                   nfs4: /mnt/archive copies (nfs4)
 
-    DEVICE             DIRTY  WRITEBACK     WRITES   DRAINS AT  DRAINED IN  HARD LIMIT  BACKGROUND
-                                                                                    IN          IN
-    sda             1480 KiB        0 B   524 kB/s   ~215 MB/s     7.05 ms      62.0 s      31.0 s
-!!  dm-1            6124 MiB    201 MiB   126 MB/s    126 MB/s      52.7 s  1 min 46 s      52.9 s
-    dm-2             180 KiB        0 B  24.6 kB/s  ~98.3 MB/s     1.88 ms  2 min 16 s      67.8 s
-    btrfs-1            2 MiB        0 B      0 B/s        ?[2]        ?[2]        ?[2]        ?[2]
-    loop0                0 B        0 B      0 B/s        ?[3]         0 s        ?[3]        ?[3]
-!!  server:/export   900 MiB     64 MiB       ?[4]   41.9 MB/s      24.1 s  5 min 18 s  2 min 39 s
+    DEVICE            DIRTY  WRITEBACK     WRITES   DRAINS AT  DRAINED IN  HARD LIMIT  BACKGROUND
+                                                                                   IN          IN
+    sda             1.52 MB        0 B   524 kB/s   ~215 MB/s     7.05 ms      62.0 s      31.0 s
+!!  dm-1            6.42 GB     211 MB   126 MB/s    126 MB/s      52.7 s  1 min 46 s      52.9 s
+    dm-2             184 kB        0 B  24.6 kB/s  ~98.3 MB/s     1.88 ms  2 min 16 s      67.8 s
+    btrfs-1         2.10 MB        0 B      0 B/s        ?[2]        ?[2]        ?[2]        ?[2]
+    loop0               0 B        0 B      0 B/s        ?[3]         0 s        ?[3]        ?[3]
+!!  server:/export   944 MB    67.1 MB       ?[4]   41.9 MB/s      24.1 s  5 min 18 s  2 min 39 s
     s/archive
   ! takes over 1 s to drain, !! over 10 s or does not drain at all: an fsync may take as long
   ~ the kernel's estimate, may be old
