@@ -150,7 +150,8 @@ fn announced(jobs: &[JobPlan]) -> Vec<Announced> {
 fn tell_failures(jobs: &[JobPlan], runs: &[JobRun]) -> bool {
     for (job, run) in jobs.iter().zip(runs) {
         if let Some(failure) = &run.failure {
-            output::notice(&format!("fio: job '{}': {failure}", job.options.name));
+            let why = outcome::why(failure);
+            output::notice(&format!("fio: job '{}': {why}", job.options.name));
         }
     }
     runs.iter().any(|run| run.failure.is_some())

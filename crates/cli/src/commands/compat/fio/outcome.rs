@@ -63,7 +63,7 @@ fn of_job(job: &JobPlan, run: &JobRun, elapsed_s: u64) -> fio::Job {
         options: job.given.clone(),
         is_grouped: options.group_reporting,
         error: errno.unsigned_abs(),
-        error_text: run.failure.as_ref().map(ToString::to_string).unwrap_or_default(),
+        error_text: run.failure.as_ref().map(why).unwrap_or_default(),
         elapsed_s,
         run_ms: tally.run_us / 1000,
         read: direction(read),
@@ -80,6 +80,17 @@ fn of_job(job: &JobPlan, run: &JobRun, elapsed_s: u64) -> fio::Job {
         percentiles: options.percentiles.clone(),
         depth: options.depth,
         is_decimal: options.kb_base == 1000,
+    }
+}
+
+/// A failure, with a remedy in fio's words.
+pub(super) fn why(failure: &LoadError) -> String {
+    match failure {
+        LoadError::NoUring { errno } => format!(
+            "io_uring is not available here ({errno}): the kernel lacks it or a policy forbids it; \
+             write ioengine=psync, and numjobs for requests at a time"
+        ),
+        other => other.to_string(),
     }
 }
 
