@@ -5,6 +5,7 @@
 # make test   everything that must hold: format, lints, docs, tests; ends with a table of what ran and what was left out
 # make bench  the figures: against sysbench and fio, interleaved
 # make lab-2010  the experiment of 2010 on a virtual array; writes docs/reproductions.md (root)
+# make published  published command lines of 2007, 2010 and 2016 on virtual arrays; writes docs/reproductions.md (root)
 # make lab-record  trials on virtual devices, kept as data that the simulator is held against (root)
 # make lab-victims  databases on a virtual array beside a copy or other floods: default, 15 MB, guarded; writes docs/lab.md (root)
 # make reproduce  published experiments and the lab's trials in the simulator; writes docs/reproductions.md, marks stale tables
@@ -23,7 +24,7 @@ CARGO ?= cargo
 DIR ?= $(CURDIR)/target
 SIZE ?=
 
-.PHONY: all help check demo test fmt clippy doc unit bench lab-2010 lab-record lab-victims reproduce league frontier matrix bpf audit cover mutants fuzz install-build install-test install-peers sanitize clean
+.PHONY: all help check demo test fmt clippy doc unit bench lab-2010 published lab-record lab-victims reproduce league frontier matrix bpf audit cover mutants fuzz install-build install-test install-peers sanitize clean
 
 all:
 	$(CARGO) build --release --locked -p floodwall
@@ -75,6 +76,12 @@ bench: install-build install-peers
 lab-2010: install-build install-peers
 	$(CARGO) build --release --locked -p floodwall -p lab-bench
 	target/release/lab-bench 2010 $(LAB_2010)
+
+# Root, and nothing else running; an interrupted run goes on where it was. PUBLISHED=2007 takes 15 minutes, 2010 an hour, 2016 one.
+published: install-build
+	@./scripts/need mkfs.xfs:xfsprogs mkfs.btrfs:btrfs-progs
+	$(CARGO) build --release --locked -p floodwall -p lab-bench
+	target/release/lab-bench published $(PUBLISHED)
 
 lab-record: install-build install-peers
 	$(CARGO) build --release --locked -p floodwall -p lab-bench

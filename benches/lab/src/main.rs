@@ -9,6 +9,8 @@
 //! victims   PostgreSQL, SQLite and MariaDB beside floods, under settings and guarded → docs/lab.md
 //! guest     the same trial in a guest of user-mode Linux and on this machine → docs/lab.md
 //! nfs       the NFS experiment of 2016 in a guest → docs/reproductions.md
+//! published the published command lines of 2007, 2010 and 2016 through floodwall compat
+//!           → docs/reproductions.md
 //! 2010      sysbench's and floodwall's commits beside dd, default and vm.dirty_bytes=15000000
 //!           → docs/reproductions.md
 //! ```
@@ -23,6 +25,7 @@ mod experiment;
 mod figures;
 mod guest;
 mod nfs;
+mod published_lines;
 mod record;
 mod setting;
 mod table;
@@ -76,6 +79,8 @@ enum Command {
     Guest(guest::Options),
     /// The NFS experiment of 2016 in guests, beside its published figures; needs no root
     Nfs(nfs::Options),
+    /// The published command lines through `floodwall compat`, beside their published figures
+    Published(published_lines::Options),
     /// The experiment of 2010, beside its published figures
     #[command(name = "2010")]
     Experiment {
@@ -111,6 +116,7 @@ fn main() -> anyhow::Result<()> {
         Command::Figures { rounds } => figures::run(&floodwall, rounds),
         Command::Cost(options) => cost::measure(&floodwall, &options),
         Command::Guest(options) => guest::run(&floodwall, &options),
+        Command::Published(options) => published_lines::run(&floodwall, &options),
         Command::Nfs(options) => nfs::run(&floodwall, &options),
         Command::Victims(options) => victims::run(&floodwall, &options),
         Command::Victim { trial, load } => victims::place::here(&floodwall, &load, trial),

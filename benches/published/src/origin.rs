@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use twox_hash::XxHash64;
 
 /// Inputs by name, with the files and folders that they are made of, below the repository's root.
-pub const INPUTS: [(&str, &[&str]); 12] = [
+pub const INPUTS: [(&str, &[&str]); 13] = [
     ("law", &["crates/guard/src"]),
     ("tuner", &["crates/tune/src", "crates/stats/src/random.rs"]),
     ("simulator", &["crates/sim/src", "crates/device/src", "crates/stats/src/phase"]),
@@ -34,6 +34,15 @@ pub const INPUTS: [(&str, &[&str]); 12] = [
     ("lab-trials", &["benches/lab/data"]),
     ("settings", &["crates/knobs/src", "crates/plant/src"]),
     ("sensors", &["crates/host/src", "crates/probe/src"]),
+    (
+        "classic-tools",
+        &[
+            "crates/compat/src/sysbench",
+            "crates/compat/src/disktest",
+            "crates/compat/src/dd",
+            "crates/load/src/fileio",
+        ],
+    ),
     ("nfs-script", &["scripts/nfs-2016"]),
 ];
 

@@ -1,0 +1,163 @@
+//! The published command lines of 2007, 2010 and 2016, run as they were published, by
+//! `floodwall compat` on the lab's models of the published devices.
+//!
+//! ```text
+//! cell × round: fresh device ─▶ floodwall compat [--flood-cmd …] TOOL … ─▶ DATA/CELL-ROUND.json
+//! all that is in DATA, published figures ─▶ a row a figure ─▶ docs/reproductions.md
+//! ```
+//!
+//! A measurement that is there is not repeated, so that an interrupted run goes on where it was.
+
+mod cells;
+mod table;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use clap::ValueEnum;
+use jiff::Timestamp;
+use published::origin::{self, Origin};
+use published::{Experiment, stored};
+use serde::{Deserialize, Serialize};
+
+use crate::devices::Floodwall;
+use crate::trials;
+
+use self::cells::Cell;
+
+/// What the figures depend on besides the machine.
+const INPUTS: [&str; 4] = ["lab", "device-presets", "published-figures", "classic-tools"];
+/// The measurements behind the table of docs/reproductions.md.
+const DATA: &str = "benches/lab/published";
+/// Of the section.
+const NAME: &str = "lab-published";
+const COMMAND: &str = "make published";
+
+/// A published measurement with a command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Year {
+    /// disktest on a RAID 1.
+    #[value(name = "2007")]
+    Y2007,
+    /// sysbench beside dd on a RAID 10.
+    #[value(name = "2010")]
+    Y2010,
+    /// dd on a server's own disks.
+    #[value(name = "2016")]
+    Y2016,
+}
+
+/// The measurement, and the directory of its results.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Only what was published in this year
+    year: Option<Year>,
+    /// Rounds of each
+    #[arg(long, default_value_t = 3)]
+    rounds: u32,
+    /// Measure at most so many now, the others in later runs
+    #[arg(long, default_value_t = usize::MAX, hide_default_value = true)]
+    cells: usize,
+    /// The published figures
+    #[arg(long, default_value = "benches/published/measurements.toml")]
+    published: PathBuf,
+    /// Where what was measured is kept; what is there is not repeated
+    #[arg(long, default_value = DATA)]
+    data: PathBuf,
+    /// The document whose section is written anew
+    #[arg(long, default_value = "docs/reproductions.md")]
+    out: PathBuf,
+}
+
+/// A cell's measurement as it is kept.
+#[derive(Deserialize, Serialize)]
+struct Measured {
+    cell: String,
+    round: u32,
+    origin: Origin,
+    date: String,
+    kernel: String,
+    /// Processes that ran or waited for the disk on average in the minute before.
+    load: f64,
+    /// Whether the lab kept up with its model; `None` if it can't tell.
+    kept_up: Option<bool>,
+    /// As they were run, but for the device and the directory.
+    commands: Vec<String>,
+    figures: BTreeMap<String, f64>,
+}
+
+/// Measures what is missing, and writes the table of all that is stored.
+pub(crate) fn run(floodwall: &Floodwall, options: &Options) -> anyhow::Result<()> {
+    let root = origin::root()?;
+    fs::create_dir_all(&options.data)
+        .with_context(|| format!("can't make '{}'", options.data.display()))?;
+    let wanted = Cell::all().filter(|cell| options.year.is_none_or(|year| year == cell.year()));
+    let wanted: Vec<Cell> = wanted.collect();
+    let rounds = (1..=options.rounds).flat_map(|round| wanted.iter().map(move |c| (round, c)));
+    let path = |round: u32, cell: &Cell| options.data.join(format!("{}-{round}.json", cell.name()));
+    let missing: Vec<_> = rounds.filter(|(round, cell)| !path(*round, cell).exists()).collect();
+    for (round, cell) in missing.iter().take(options.cells) {
+        eprintln!("{}, round {round}", cell.name());
+        let (origin, load) = (Origin::now(&root, &INPUTS)?, load()?);
+        let found = cell.measure(floodwall)?;
+        let measured = Measured {
+            cell: cell.name(),
+            round: *round,
+            origin,
+            date: Timestamp::now().strftime("%Y-%m-%d").to_string(),
+            kernel: read("/proc/sys/kernel/osrelease")?,
+            load,
+            kept_up: found.kept_up,
+            commands: found.commands,
+            figures: found.figures,
+        };
+        stored::write_pretty(&path(*round, cell), &measured)?;
+    }
+    trials::publish(section(&options.data, &options.published)?, Some(&options.out), NAME, COMMAND)
+}
+
+fn read(path: &str) -> anyhow::Result<String> {
+    let text = fs::read_to_string(path).with_context(|| format!("can't read {path}"))?;
+    Ok(text.trim().to_owned())
+}
+
+fn load() -> anyhow::Result<f64> {
+    let text = read("/proc/loadavg")?;
+    let first = text.split_whitespace().next().and_then(|load| load.parse().ok());
+    first.context("/proc/loadavg has no figure")
+}
+
+/// The table of all that is stored, and what that was measured with.
+fn section(data: &Path, published: &Path) -> anyhow::Result<(String, Origin)> {
+    let all: Vec<Measured> = stored::read_all(data)?.into_values().collect();
+    let origins: Vec<Origin> = all.iter().map(|one| one.origin.clone()).collect();
+    let of = |name: &str| Experiment::read(published, name);
+    let text = table::section(
+        &all,
+        &table::Published {
+            y2007: of("raid1_3ware_2007")?,
+            y2010: of("adaptec_raid10_2010")?,
+            y2016: of("nfs_gige_2016")?,
+        },
+    )?;
+    Ok((text, Origin::of_parts(&origins)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_documents_table_follows_from_what_is_stored() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let text = fs::read_to_string(root.join("docs/reproductions.md")).unwrap();
+        let sections = published::document::sections(&text).unwrap();
+        let written = sections.iter().find(|section| section.name == NAME).unwrap();
+        let published = root.join("benches/published/measurements.toml");
+        let (section, origin) = section(&root.join(DATA), &published).unwrap();
+        assert!(written.text == section, "`{}` writes it anew", written.command);
+        assert_eq!(written.origin, origin);
+    }
+}
