@@ -153,17 +153,26 @@ impl FileSet {
     /// [`FileIoError::Missing`], [`FileIoError::Short`], [`LoadError::Misaligned`],
     /// [`LoadError::NoDirect`], [`LoadError::Io`].
     pub fn open(dir: &Dir, size: Size, flags: OFlags) -> Result<Self, FileIoError> {
-        let Size { files, len, .. } = size;
-        let open = |name: String| {
-            match len_of(dir, &name)? {
-                None => return Err(FileIoError::Missing { name }),
-                Some(there) if there < len => {
-                    let (len, wanted) = (Bytes(there), Bytes(len));
-                    return Err(FileIoError::Short { name, len, wanted });
-                }
-                Some(_) => {}
+        for name in (0..size.files).map(name) {
+            let there = len_of(dir, &name)?.unwrap_or(u64::MAX);
+            if there < size.len {
+                let (len, wanted) = (Bytes(there), Bytes(size.len));
+                return Err(FileIoError::Short { name, len, wanted });
             }
-            Ok(NamedFile::open(dir, &name, OFlags::RDWR | flags)?)
+        }
+        Self::open_of_any_length(dir, size, flags)
+    }
+
+    /// The same of files that may be shorter: writes make them longer.
+    ///
+    /// # Errors
+    /// [`FileIoError::Missing`], [`LoadError::Misaligned`], [`LoadError::NoDirect`],
+    /// [`LoadError::Io`].
+    pub fn open_of_any_length(dir: &Dir, size: Size, flags: OFlags) -> Result<Self, FileIoError> {
+        let Size { files, len, .. } = size;
+        let open = |name: String| match len_of(dir, &name)? {
+            None => Err(FileIoError::Missing { name }),
+            Some(_) => Ok(NamedFile::open(dir, &name, OFlags::RDWR | flags)?),
         };
         let files = (0..files).map(name).map(open).collect::<Result<_, _>>()?;
         size.check_direct(dir, flags)?;
