@@ -9,6 +9,7 @@
 //! `cargo test -p floodwall --test compat -- speed` compares speeds; `make bench` does it.
 
 mod beside;
+mod check;
 mod dd;
 mod disktest;
 mod fio_consumers;
@@ -33,6 +34,7 @@ fn main() {
 
 fn speed() -> Vec<Trial> {
     vec![
+        test("speed: check etcd alone has fio's percentiles", || lacks(MADE), check::percentiles),
         test("speed: sysbench's figures on a slow device", || lacks(FILEIO), sysbench::in_lab),
         test("speed: fio's figures on a slow device", || lacks(FIO_LAB), fio_jobs::in_lab),
         test("speed: disktest's rates on a slow device", || lacks(RATES), disktest::rates),
@@ -90,6 +92,7 @@ const FIO_LAB: &[&str] = &[ROOT, LOOP, FUSE, "mkfs.ext4", "fio"];
 const LAB: &[&str] = &[ROOT, LOOP, FUSE, "iostat", "fio"];
 const DEVICE: &[&str] = &[ROOT, LOOP, "dd", "mkfs.ext4"];
 const HELD: &[&str] = &[ROOT, LOOP, "mkfs.ext4"];
+const MADE: &[&str] = &[ROOT, LOOP, FUSE, "mkfs.ext4", "fio"];
 const RATES: &[&str] = &[ROOT, LOOP, FUSE, "fio"];
 const SLOW: &[&str] = &[ROOT, LOOP, FUSE, "dd"];
 const FILEIO: &[&str] = &[ROOT, LOOP, FUSE, "mkfs.ext4", "sysbench"];
