@@ -81,20 +81,20 @@ pub(super) fn size_and_apply(status: &Status, devices: &[&Device]) -> String {
     let sum: f64 = known.iter().map(|(_, rate)| rate).sum();
     let slowest = known.first().map_or(0.0, |(_, rate)| *rate);
     let hold = known.iter().all(|(device, _)| shares(status, device) == Shares::Hold);
-    let is_measured = known.iter().any(|(device, _)| is_estimate(device));
     let argument = |rate: f64| speed(rate).replace(' ', "");
     let named = |(device, rate): &(&Device, f64)| match is_estimate(device) {
         true => format!("--device {}", place(device)),
         false => format!("--rate {}={}", prefix(device), argument(*rate)),
     };
-    let (rates, total) = if hold || known.len() < 2 {
-        (known.iter().map(named).collect::<Vec<_>>().join(" "), sum)
+    let (rates, total, is_measured) = if hold || known.len() < 2 {
+        let is_measured = known.iter().any(|(device, _)| is_estimate(device));
+        (known.iter().map(named).collect::<Vec<_>>().join(" "), sum, is_measured)
     } else if let Some(first) = known.first().filter(|(device, _)| is_estimate(device)) {
-        (named(first), slowest)
+        (named(first), slowest, true)
     } else {
         // Rounded to three digits, so a little less.
         let total = sum.min(slowest * LONG_DRAIN_S / HARD_DELAY_S * 0.99);
-        (format!("--rate {}", argument(total)), total)
+        (format!("--rate {}", argument(total)), total, false)
     };
     let least_s = LEAST_BYTES as f64 * known.len() as f64 / total.max(1.0);
     let delay = if least_s > HARD_DELAY_S && !is_measured {
@@ -197,6 +197,10 @@ mod tests {
         machine.kernel("6.8.0-40-generic");
         insta::assert_snapshot!(advice(&machine, &[&fast, &slow]), @"floodwall size --device sdb \
             --toml > limits.toml && floodwall apply limits.toml");
+        let (mut estimated, stick) = (at("sda", 500e6), at("sdc", 1e6));
+        estimated.drain.from = DrainSource::KernelEstimate;
+        insta::assert_snapshot!(advice(&machine, &[&estimated, &stick]), @"floodwall size --rate \
+            3.30MB/s --hard-delay 6s --toml > limits.toml && floodwall apply limits.toml");
         slow.id.major = 0;
         insta::assert_snapshot!(advice(&machine, &[&slow]), @"floodwall size --device /mnt/sdb \
             --toml > limits.toml && floodwall apply limits.toml");
