@@ -15,6 +15,7 @@ mod disktest;
 mod fio_consumers;
 mod fio_jobs;
 mod fio_reports;
+mod fio_safety;
 mod iostat;
 mod lab;
 mod mask;
@@ -73,6 +74,10 @@ fn formats() -> Vec<Trial> {
         test("fio's reports for each command line", || lacks(&["fio"]), fio_reports::layouts),
         test("fio's reports of a disk", || lacks(FIO_DISK), fio_reports::disks),
         test("fio's logs", || lacks(&["fio"]), fio_reports::logs),
+        test("fio leaves files that it reads", || None, fio_safety::reads),
+        test("fio checks all jobs before it makes a file", || None, fio_safety::order),
+        test("fio removes files where it is asked to", || None, fio_safety::removal),
+        test("fio's exitall ends a group", || None, fio_safety::groups),
         test("fio's reader: the check of etcd's disks", || lacks(&["jq"]), fio_consumers::etcd),
         test("fio's reader: YABS", || lacks(&["awk"]), fio_consumers::yabs),
         test("fio's reader: Phoronix Test Suite", || None, fio_consumers::phoronix),

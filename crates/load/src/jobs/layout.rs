@@ -34,20 +34,30 @@ pub enum LayoutError {
         /// A directory of it.
         path: PathBuf,
     },
+    /// A file would have to be made or extended.
+    #[error(
+        "'{}' is missing or too short, and may only be read; name another file, or lower size",
+        path.display()
+    )]
+    ReadOnly {
+        /// Its name.
+        path: PathBuf,
+    },
     /// A call failed.
     #[error(transparent)]
     Load(#[from] LoadError),
 }
 
-/// Makes the files of a job that are not there or too short. `told` gets their number and bytes
+/// Makes the files of a job that are not there or too short. `announce` gets their number and bytes
 /// before the first is made.
 ///
 /// # Errors
-/// [`LayoutError::NoSpace`] before anything is written; [`LoadError::Interrupted`] once `stop` is
-/// raised; [`LoadError::Io`].
+/// [`LayoutError::ReadOnly`] and [`LayoutError::NoSpace`] before anything is written;
+/// [`LoadError::Interrupted`] once `stop` is raised; [`LoadError::Io`]. A file that was begun is
+/// removed then: the next run would take it for a whole one.
 pub fn lay_out(
     plan: &JobPlan,
-    told: &mut dyn FnMut(u32, u64),
+    announce: &mut dyn FnMut(u32, u64),
     stop: &AtomicBool,
 ) -> Result<(), LayoutError> {
     if plan.makes_late {
@@ -62,15 +72,19 @@ pub fn lay_out(
             there => missing.push((file, end - there.map_or(0, |target| target.size))),
         }
     }
-    let bytes: u64 = missing.iter().map(|(_, bytes)| bytes).sum();
+    let bytes = missing.iter().fold(0_u64, |sum, (_, bytes)| sum.saturating_add(*bytes));
     let Some((first, _)) = missing.first() else { return Ok(()) };
+    if !plan.may_make {
+        return Err(LayoutError::ReadOnly { path: first.path.clone() });
+    }
     for (file, _) in &missing {
         make_directories(&file.path)?;
     }
     if plan.allocate != Allocate::Never || plan.fills {
         check_space(&first.path, bytes)?;
     }
-    told(missing.len() as u32, missing.iter().map(|(file, _)| file.len).sum());
+    let planned = missing.iter().fold(0_u64, |sum, (file, _)| sum.saturating_add(file.len));
+    announce(missing.len() as u32, planned);
     for (number, (file, _)) in missing.iter().enumerate() {
         make(plan, file, plan.seed.wrapping_add(number as u64), stop)?;
     }
@@ -110,7 +124,22 @@ fn make(plan: &JobPlan, file: &JobFile, seed: u64, stop: &AtomicBool) -> Result<
     let fd =
         rfs::open(&file.path, flags, MODE).map_err(|e| LoadError::io("make", &file.path, e))?;
     let made = NamedFile { fd, path: file.path.clone() };
-    let end = file.from + file.len;
+    let filled = fill(plan, &made, file.from + file.len, seed, stop);
+    if filled.is_err() {
+        // The first error is the one to tell.
+        let _ = rfs::unlink(&file.path);
+    }
+    filled
+}
+
+/// Gives a new file its length, its blocks and its data.
+fn fill(
+    plan: &JobPlan,
+    made: &NamedFile,
+    end: u64,
+    seed: u64,
+    stop: &AtomicBool,
+) -> Result<(), LayoutError> {
     let allocated = |flags| match rfs::fallocate(&made.fd, flags, 0, end) {
         Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
         Err(e) => Err(made.failed("allocate", e)),
@@ -127,4 +156,26 @@ fn make(plan: &JobPlan, file: &JobFile, seed: u64, stop: &AtomicBool) -> Result<
         made.fill(end, seed, &mut |_| {}, stop)?;
     }
     Ok(())
+}
+
+/// Files that are removed when this is dropped: those of jobs that ask for it.
+#[derive(Debug, Default)]
+pub struct Removal(Vec<PathBuf>);
+
+impl Removal {
+    /// Adds the files of a job, if it asks for it.
+    pub fn add(&mut self, plan: &JobPlan) {
+        if plan.removes {
+            self.0.extend(plan.files.iter().map(|file| file.path.clone()));
+        }
+    }
+}
+
+impl Drop for Removal {
+    fn drop(&mut self) {
+        // A device stays. Jobs may have had a file together.
+        for path in self.0.iter().filter(|path| path.is_file()) {
+            let _ = rfs::unlink(path);
+        }
+    }
 }

@@ -22,7 +22,7 @@ mod session;
 mod tally;
 mod thread;
 
-pub use layout::{LayoutError, lay_out};
+pub use layout::{LayoutError, Removal, lay_out};
 pub use plan::{Allocate, JobFile, JobPlan, Keep, Window};
 pub use run::{JobRun, run};
 pub use tally::{DirectionTally, Moments, Request, Tally, Timed};

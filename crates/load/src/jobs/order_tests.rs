@@ -11,6 +11,8 @@ fn plan(lens: &[u64], block: u64) -> JobPlan {
     JobPlan {
         files: lens.iter().map(file).collect(),
         stage: 0,
+        group: 0,
+        may_make: true,
         reads: false,
         writes: true,
         is_random: false,

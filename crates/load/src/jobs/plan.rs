@@ -56,6 +56,10 @@ pub struct JobPlan {
     pub files: Vec<JobFile>,
     /// It begins when all jobs of lower stages have ended.
     pub stage: u32,
+    /// Jobs that one of them may end together.
+    pub group: u32,
+    /// Whether files may be made or extended. Without it a file that is too short is an error.
+    pub may_make: bool,
     /// Whether it reads.
     pub reads: bool,
     /// Whether it writes.

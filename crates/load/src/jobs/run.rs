@@ -1,5 +1,6 @@
 //! All jobs: their stages, their threads, and the rates of their intervals.
 
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -35,9 +36,7 @@ pub fn run(plans: &[JobPlan], stop: &AtomicBool) -> Result<Vec<JobRun>, LoadErro
     stages.dedup();
     for stage in stages {
         let numbers: Vec<usize> = (0..plans.len()).filter(|at| plans[*at].stage == stage).collect();
-        // A job that ends all others ends those of its stage.
-        let is_ended = AtomicBool::new(stop.load(Ordering::Relaxed));
-        let done = run_stage(plans, &numbers, stop, &is_ended)?;
+        let done = run_stage(plans, &numbers, stop)?;
         for (at, run) in numbers.into_iter().zip(done) {
             runs[at] = Some(run);
         }
@@ -49,13 +48,19 @@ fn run_stage(
     plans: &[JobPlan],
     numbers: &[usize],
     stop: &AtomicBool,
-    is_ended: &AtomicBool,
 ) -> Result<Vec<JobRun>, LoadError> {
     let lives: Vec<Live> = numbers.iter().map(|_| Live::default()).collect();
+    // Whether the jobs of a group shall end.
+    let ended: BTreeMap<u32, AtomicBool> = numbers
+        .iter()
+        .map(|number| (plans[*number].group, AtomicBool::new(stop.load(Ordering::Relaxed))))
+        .collect();
+    let end_all = || ended.values().for_each(|ended| ended.store(true, Ordering::Relaxed));
     thread::scope(|scope| {
         let mut handles = Vec::new();
         for (number, live) in numbers.iter().zip(&lives) {
             let plan = &plans[*number];
+            let is_ended = &ended[&plan.group];
             let job = move || {
                 let result = catch_unwind(AssertUnwindSafe(|| work(plan, live, is_ended)));
                 live.is_done.store(true, Ordering::Relaxed);
@@ -69,7 +74,7 @@ fn run_stage(
                 Ok(handle) => handles.push(handle),
                 Err(e) => {
                     // The scope waits for those that did start.
-                    is_ended.store(true, Ordering::Relaxed);
+                    end_all();
                     let errno = rustix::io::Errno::from_io_error(&e);
                     return Err(LoadError::Thread {
                         errno: errno.unwrap_or(rustix::io::Errno::AGAIN),
@@ -81,7 +86,7 @@ fn run_stage(
             numbers.iter().map(|number| Sampler::new(plans[*number].window)).collect();
         while !lives.iter().all(|live| live.is_done.load(Ordering::Relaxed)) {
             if stop.load(Ordering::Relaxed) {
-                is_ended.store(true, Ordering::Relaxed);
+                end_all();
             }
             thread::sleep(LOOK);
             let now = Instant::now();
@@ -100,7 +105,7 @@ fn run_stage(
     })
 }
 
-/// The rates of a job's intervals. One in which nothing ended is none, and lengthens no other.
+/// The rates of a job's intervals. An interval in which no request ended is left out.
 #[derive(Default)]
 struct Sampler {
     window: Option<Window>,

@@ -77,11 +77,6 @@ fn passes(session: &mut Session<'_>) -> Result<(), LoadError> {
             break;
         }
     }
-    if plan.removes {
-        for file in &session.files {
-            rfs::unlink(&file.path).map_err(|e| file.failed("remove", e))?;
-        }
-    }
     Ok(())
 }
 

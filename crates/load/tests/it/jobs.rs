@@ -24,6 +24,8 @@ fn plan(file: &Path) -> JobPlan {
     JobPlan {
         files: vec![JobFile { path: file.to_owned(), from: 4096, len: LEN }],
         stage: 0,
+        group: 0,
+        may_make: true,
         reads: false,
         writes: true,
         is_random: true,

@@ -35,8 +35,8 @@ pub struct Command {
     pub jobs: Vec<JobPlan>,
     /// What fio only warns of.
     pub warnings: Vec<String>,
-    /// `--readonly`.
-    is_read_only: bool,
+    /// `--readonly`: nothing is written, and no file is made.
+    pub is_read_only: bool,
     /// `--section`.
     sections: Vec<String>,
     /// `--max-jobs`.

@@ -20,7 +20,7 @@ use anyhow::Context;
 use floodwall_compat::fio::line::{Command, JobPlan};
 use floodwall_compat::fio::report::{self, Announced};
 use floodwall_load::LoadError;
-use floodwall_load::jobs::{self, JobRun, LayoutError};
+use floodwall_load::jobs::{self, JobRun, LayoutError, Removal};
 
 use self::machine::Machine;
 use self::outcome::Disks;
@@ -45,11 +45,8 @@ pub(super) fn run(words: &[String], may_destroy: bool) -> anyhow::Result<Exit> {
     if command.parse_only {
         return Ok(Exit::Done);
     }
-    let mut printer = Printer::new(command.output.as_deref())?;
-    let stop = signals::stop_flag()?;
-    let exit = measure(&command, may_destroy, &mut printer, &stop)?;
-    printer.close()?;
-    Ok(exit)
+    let printer = Printer::new(command.output.as_deref())?;
+    measure(&command, may_destroy, printer, &*signals::stop_flag()?)
 }
 
 /// Where the report goes: to stdout at once, or to a file at the end.
@@ -85,15 +82,19 @@ impl<'a> Printer<'a> {
 fn measure(
     command: &Command,
     may_destroy: bool,
-    printer: &mut Printer<'_>,
+    mut printer: Printer<'_>,
     stop: &AtomicBool,
 ) -> anyhow::Result<Exit> {
     let is_normal = command.formats.normal;
     // A command line that can't be followed says so alone: nothing is printed before.
     let mut head = if is_normal { report::head(&announced(&command.jobs)) } else { String::new() };
+    command.jobs.iter().try_for_each(|job| plan::check(job, may_destroy))?;
     let mut plans = Vec::new();
+    // Also after an error or a signal.
+    let mut removal = Removal::default();
     for (number, job) in command.jobs.iter().enumerate() {
-        let plan = plan::plan(job, number, may_destroy)?;
+        let plan = plan::plan(job, number, command.is_read_only)?;
+        removal.add(&plan);
         let name = &job.options.name;
         let mut printed = Ok(());
         let mut told = |files, bytes| {
@@ -103,7 +104,9 @@ fn measure(
             }
         };
         match jobs::lay_out(&plan, &mut told, stop) {
-            Err(LayoutError::Load(LoadError::Interrupted)) => return Ok(INTERRUPTED),
+            Err(LayoutError::Load(LoadError::Interrupted)) => {
+                return printer.close().map(|()| INTERRUPTED);
+            }
             laid => laid.with_context(|| format!("fio: job '{name}'"))?,
         }
         printed?;
@@ -119,6 +122,8 @@ fn measure(
     let has_failed = tell_failures(&command.jobs, &runs);
     let outcome = outcome::outcome(command, &runs, begin, disks.after());
     printer.print(&report::report(&outcome, command.formats))?;
+    // The report is worth more than the logs.
+    printer.close()?;
     logs::write(&command.jobs, &runs)?;
     Ok(match (was_stopped, has_failed) {
         (true, _) => INTERRUPTED,

@@ -18,20 +18,32 @@ use crate::exit::UsageError;
 const SEED: u64 = 0x466c_6f6f_6477_616c;
 /// Names of files that the tool makes up.
 const FORMAT: &str = "$jobname.$jobnum.$filenum";
+/// The length of a file at most (lseek(2)).
+const LONGEST: u64 = i64::MAX as u64;
+
+/// Whether a job can have its files. Nothing is written.
+pub(super) fn check(job: &JobPlan, may_destroy: bool) -> anyhow::Result<()> {
+    for path in paths(job)? {
+        if path.is_dir() {
+            let why = format!("'{}' is a directory; name a file", path.display());
+            return Err(refused(&job.options, &why));
+        }
+        if job.options.pattern.writes && !may_destroy {
+            check_unused(&path)?;
+        }
+    }
+    Ok(())
+}
 
 /// The plan of the job with this number. Its files are looked at, and nothing is written.
 pub(super) fn plan(
     job: &JobPlan,
     number: usize,
-    may_destroy: bool,
+    is_read_only: bool,
 ) -> anyhow::Result<jobs::JobPlan> {
     let options = &job.options;
-    let paths = paths(job)?;
-    if options.pattern.writes && !may_destroy {
-        paths.iter().try_for_each(|path| check_unused(path))?;
-    }
-    let files = files(job, &paths)?;
-    let total: u64 = files.iter().map(|file| file.len).sum();
+    let files = files(job, &paths(job)?)?;
+    let total = files.iter().fold(0_u64, |sum, file| sum.saturating_add(file.len));
     let least = [(options.pattern.reads, 0), (options.pattern.writes, 1)];
     let least =
         least.iter().filter(|(is_used, _)| *is_used).map(|(_, at)| options.block[*at]).min();
@@ -48,6 +60,8 @@ pub(super) fn plan(
     Ok(jobs::JobPlan {
         files,
         stage: job.stage,
+        group: job.group,
+        may_make: !is_read_only,
         reads: options.pattern.reads,
         writes: options.pattern.writes,
         is_random: options.pattern.is_random,
@@ -165,35 +179,37 @@ fn paths(job: &JobPlan) -> anyhow::Result<Vec<PathBuf>> {
     Ok((0..options.files.unwrap_or(1)).map(name).collect())
 }
 
-/// The parts of the files that requests go to.
+/// The parts of the files that requests go to, as fio's `setup_files` has them (filesetup.c).
 fn files(job: &JobPlan, paths: &[PathBuf]) -> anyhow::Result<Vec<JobFile>> {
     let options = &job.options;
     let count = paths.len() as u64;
     let file = |path: &PathBuf| {
+        let failed = |why: &str| refused(options, &format!("'{}' {why}", path.display()));
         let there = Target::at(path).context("fio")?;
-        if path.is_dir() {
-            let why = format!("'{}' is a directory; name a file", path.display());
-            return Err(refused(options, &why));
-        }
         let whole = there.map_or(0, |target| target.size);
-        let increment = options.offset_increment.of(whole) * u64::from(job.clone);
-        let from = aligned(options, options.offset, whole) + increment;
-        let rest = whole.saturating_sub(from);
+        let increment = options.offset_increment.of(whole).checked_mul(u64::from(job.clone));
+        let from = increment.and_then(|by| by.checked_add(aligned(options, options.offset, whole)));
+        let from = from.ok_or_else(|| failed("has no such offset; lower offset_increment"))?;
+        let rest = whole.checked_sub(from);
+        let beyond = || failed("ends before the offset; lower offset, or raise size");
         let len = match (options.file_size, options.size) {
-            (Some(len), _) => Some(len),
-            (None, Some(Amount::Bytes(size))) if size > 0 => Some(size / count),
-            (None, Some(amount @ Amount::Percent(_))) if whole > 0 => Some(amount.of(whole)),
-            (None, _) => Some(rest).filter(|rest| *rest > 0),
+            (Some(len), _) => len.checked_sub(from).ok_or_else(beyond)?,
+            (None, Some(Amount::Bytes(size))) if size > 0 => size / count,
+            _ if whole == 0 => {
+                return Err(failed("does not exist, and size is missing; write size=SIZE"));
+            }
+            (None, Some(amount @ Amount::Percent(_))) => {
+                let least = options.block[0].min(options.block[1]);
+                let len = amount.of(whole).min(rest.ok_or_else(beyond)?);
+                if len == whole { len } else { len / least * least }
+            }
+            (None, _) => rest.ok_or_else(beyond)?,
         };
-        let Some(len) = len else {
-            let why = format!(
-                "there is no '{}' whose size it could have; write size=SIZE",
-                path.display()
-            );
-            return Err(refused(options, &why));
-        };
+        let end = from.checked_add(len).filter(|end| *end <= LONGEST);
+        end.ok_or_else(|| failed("would be too long for a file; lower offset or size"))?;
         let is_device = there.is_some_and(|target| target.is_device && target.size > 0);
-        Ok(JobFile { path: path.clone(), from, len: if is_device { len.min(rest) } else { len } })
+        let len = if is_device { len.min(rest.unwrap_or(0)) } else { len };
+        Ok(JobFile { path: path.clone(), from, len })
     };
     paths.iter().map(file).collect()
 }
