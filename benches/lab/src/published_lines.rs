@@ -9,23 +9,22 @@
 //! A measurement that is there is not repeated, so that an interrupted run goes on where it was.
 
 mod cells;
+mod measured;
 mod table;
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use clap::ValueEnum;
 use jiff::Timestamp;
 use published::origin::{self, Origin};
 use published::{Experiment, stored};
-use serde::{Deserialize, Serialize};
 
 use crate::devices::Floodwall;
 use crate::trials;
 
-use self::cells::Cell;
+use self::cells::{Cell, Year};
+use self::measured::Measured;
 
 /// What the figures depend on besides the machine.
 const INPUTS: [&str; 4] = ["lab", "device-presets", "published-figures", "classic-tools"];
@@ -34,20 +33,6 @@ const DATA: &str = "benches/lab/published";
 /// Of the section.
 const NAME: &str = "lab-published";
 const COMMAND: &str = "make published";
-
-/// A published measurement with a command line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Year {
-    /// disktest on a RAID 1.
-    #[value(name = "2007")]
-    Y2007,
-    /// sysbench beside dd on a RAID 10.
-    #[value(name = "2010")]
-    Y2010,
-    /// dd on a server's own disks.
-    #[value(name = "2016")]
-    Y2016,
-}
 
 /// The measurement, and the directory of its results.
 #[derive(clap::Args)]
@@ -69,23 +54,6 @@ pub(crate) struct Options {
     /// The document whose section is written anew
     #[arg(long, default_value = "docs/reproductions.md")]
     out: PathBuf,
-}
-
-/// A cell's measurement as it is kept.
-#[derive(Deserialize, Serialize)]
-struct Measured {
-    cell: String,
-    round: u32,
-    origin: Origin,
-    date: String,
-    kernel: String,
-    /// Processes that ran or waited for the disk on average in the minute before.
-    load: f64,
-    /// Whether the lab kept up with its model; `None` if it can't tell.
-    kept_up: Option<bool>,
-    /// As they were run, but for the device and the directory.
-    commands: Vec<String>,
-    figures: BTreeMap<String, f64>,
 }
 
 /// Measures what is missing, and writes the table of all that is stored.

@@ -5,10 +5,24 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::Context;
+use clap::ValueEnum;
 use serde_json::Value;
 
-use super::Year;
 use crate::devices::{self, Device, Floodwall};
+
+/// A published measurement with a command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Year {
+    /// disktest on a RAID 1.
+    #[value(name = "2007")]
+    Y2007,
+    /// sysbench beside dd on a RAID 10.
+    #[value(name = "2010")]
+    Y2010,
+    /// dd on a server's own disks.
+    #[value(name = "2016")]
+    Y2016,
+}
 
 /// Of 2007, in its words; the directions differ in these alone.
 const DISKTEST: [(&str, &str); 4] = [

@@ -6,8 +6,8 @@ use std::fmt::Write;
 use anyhow::Context;
 use published::Experiment;
 
-use super::Measured;
 use super::cells::Cell;
+use super::measured::Measured;
 
 /// The published figures.
 pub(super) struct Published {
@@ -150,19 +150,20 @@ pub(super) fn section(all: &[Measured], published: &Published) -> anyhow::Result
                 if each.len() > 1 { format!(" ({})", each.join(", ")) } else { String::new() };
             writeln!(
                 table,
-                "| {} | {} | {}{each} | {:.2} | {} |",
+                "| {} | {} | {}{each} | {:.2} | {} | {} |",
                 row.what,
                 shown(row.published),
                 shown(mean),
                 mean / row.published,
-                row.basis.words()
+                row.basis.words(),
+                lab(&own)
             )?;
         }
     }
     let mut out = format!("{}\n\n", circumstances(all));
     out += &lines;
-    out += "\n| figure | published | measured | measured / published | the model is |\n\
-        |---|---|---|---|---|\n";
+    out += "\n| figure | published | measured | measured / published | the model is | the lab |\n\
+        |---|---|---|---|---|---|\n";
     out += &table;
     if !missing.is_empty() {
         writeln!(out, "\nNot measured yet: {}.", missing.join(", "))?;
@@ -170,7 +171,18 @@ pub(super) fn section(all: &[Measured], published: &Published) -> anyhow::Result
     Ok(out)
 }
 
-/// When, on what, and what else ran.
+/// Whether the lab kept up with its model in a cell's rounds.
+fn lab(rounds: &[&Measured]) -> String {
+    let late = rounds.iter().filter(|one| one.kept_up == Some(false)).count();
+    match (late, rounds.len()) {
+        (0, _) if rounds.iter().all(|one| one.kept_up == Some(true)) => "kept up".into(),
+        (0, _) => "nothing to tell by".into(),
+        (1, 1) => "**did not keep up**".into(),
+        (late, rounds) => format!("**did not keep up** in {late} of {rounds} rounds"),
+    }
+}
+
+/// When, on what, and what else ran; first of all whether it has to be repeated.
 fn circumstances(all: &[Measured]) -> String {
     let set = |of: fn(&Measured) -> &str| {
         let all: BTreeSet<&str> = all.iter().map(of).collect();
@@ -179,13 +191,21 @@ fn circumstances(all: &[Measured]) -> String {
     let loads = || all.iter().map(|one| one.load);
     let (least, most) = (loads().fold(f64::MAX, f64::min), loads().fold(0.0, f64::max));
     let late = all.iter().filter(|one| one.kept_up == Some(false)).count();
+    let busy = match late {
+        0 => String::new(),
+        late => format!(
+            "**This run is of a busy machine and is to be repeated**: in {late} of {} \
+             measurements the lab did not keep up with its model.\n\n",
+            all.len()
+        ),
+    };
     format!(
-        "Measured on {}, Linux {}. The load average before each measurement was {least:.1} to \
-         {most:.1}: that is what else ran. In {late} of {} measurements the lab did not keep up \
-         with its model. Means, and in brackets each round's figure if there were several.",
+        "{busy}Measured on {}, Linux {}. The load average before each measurement was {least:.1} \
+         to {most:.1}: that is what else ran. Means, and in brackets each round's figure if there \
+         were several.",
         set(|one| &one.date),
-        set(|one| &one.kernel),
-        all.len()
+        // What follows is the distribution's or the builder's.
+        set(|one| one.kernel.split_once('-').map_or(&*one.kernel, |(version, _)| version)),
     )
 }
 

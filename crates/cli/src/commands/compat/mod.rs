@@ -15,6 +15,7 @@ mod fio;
 mod iostat;
 mod meter;
 mod sysbench;
+mod words;
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -31,8 +32,10 @@ type Run = fn(&CompatArgs, &[OsString]) -> anyhow::Result<Exit>;
 const TOOLS: [(&str, Run); 5] = [
     ("iostat", |args, words| iostat::run(&args.texts(words)?)),
     ("sysbench", |args, words| sysbench::run(&args.texts(words)?, args.meter())),
-    ("disktest", |args, words| disktest::run(&texts(words)?, args.destructive, args.meter())),
-    ("fio", |args, words| fio::run(&texts(words)?, args.destructive)),
+    ("disktest", |args, words| {
+        disktest::run(&words::texts(words)?, args.destructive, args.meter())
+    }),
+    ("fio", |args, words| fio::run(&words::texts(words)?, args.destructive)),
     ("dd", |args, words| dd::run(words, args.destructive, args.meter())),
 ];
 /// The command's own name.
@@ -101,18 +104,8 @@ impl CompatArgs {
             let refused = "compat: --destructive is for dd, disktest and fio; leave it out";
             return Err(UsageError(refused.into()).into());
         }
-        texts(words)
+        words::texts(words)
     }
-}
-
-fn texts(words: &[OsString]) -> anyhow::Result<Vec<String>> {
-    let text = |word: &OsString| {
-        let word = word.clone().into_string();
-        word.map_err(|word| {
-            UsageError(format!("compat: '{}' is not UTF-8; write it so", word.display())).into()
-        })
-    };
-    words.iter().map(text).collect()
 }
 
 /// The command line of a process, whose name may be a tool's: `…/dd if=a` is
@@ -139,9 +132,9 @@ fn is_tool(name: &OsStr) -> bool {
 /// A tool that is not known, and what the tool's own run fails with.
 pub(crate) fn run(args: &CompatArgs, origin: Instant) -> anyhow::Result<Exit> {
     let (tool, words) = args.words.split_first().map_or((OsStr::new(""), &[][..]), |(t, w)| (t, w));
-    if args.counters.is_some() {
-        // A run beside a flood, which must not outlive it.
-        signals::end_with_parent()?;
+    // A run beside a flood, which must not outlive it.
+    if args.counters.is_some() && !signals::end_with_parent()? {
+        return Ok(Exit::Failed);
     }
     match TOOLS.iter().find(|(name, _)| *name == tool) {
         Some(_) if args.beside.has_flood() => {

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::super::number::{DIGITS, Unit, scaled};
-use super::VERSION;
+use super::version::VERSION;
 
 /// A job as it is announced.
 #[derive(Clone, Debug, PartialEq, Eq)]

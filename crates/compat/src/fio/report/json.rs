@@ -2,9 +2,9 @@
 
 use super::super::distribution::{Distribution, Moments};
 use super::super::outcome::{Direction, Disk, Job, LIMITS, Outcome};
-use super::VERSION;
 use super::merge::{Group, Merged, Total, percents, rate, share_of_group};
 use super::value::{Value, object};
+use super::version::VERSION;
 use Value::{Array, Float, Int, Object, Text};
 
 /// What fio expects of a job that has ended: `INT_MAX` seconds.

@@ -6,7 +6,7 @@
 //!
 //! The last column is the request's priority: the system's own.
 
-use std::fmt::Write;
+use std::io::{self, Write};
 
 use super::super::distribution::Moments;
 
@@ -58,54 +58,58 @@ pub struct LogSample {
     pub bytes: u64,
 }
 
-/// The text of a log.
-#[derive(Clone, Debug, Default)]
-pub struct Log {
+/// Writes a log.
+pub struct Log<'o> {
+    out: &'o mut dyn Write,
     /// `log_avg_msec`: the length of an interval; 0 for each sample by itself.
     average_ms: u64,
     /// By direction: the samples of the interval, and when it began.
     intervals: [(Moments, u64); 3],
-    text: String,
 }
 
-impl Log {
+impl<'o> Log<'o> {
     /// An empty log with `log_avg_msec`.
     #[must_use]
-    pub fn new(average_ms: u64) -> Self {
-        Self { average_ms, ..Self::default() }
+    pub fn new(out: &'o mut dyn Write, average_ms: u64) -> Self {
+        Self { out, average_ms, intervals: Default::default() }
     }
 
     /// Adds a sample: samples come in the order of their times.
-    pub fn add(&mut self, sample: &LogSample) {
+    ///
+    /// # Errors
+    /// Those of the output.
+    pub fn add(&mut self, sample: &LogSample) -> io::Result<()> {
         let LogSample { ms, value, direction, bytes } = *sample;
         if self.average_ms == 0 {
-            let _ = writeln!(self.text, "{ms}, {value}, {direction}, {bytes}, 0");
-            return;
+            return writeln!(self.out, "{ms}, {value}, {direction}, {bytes}, 0");
         }
         let Some((interval, begin)) = self.intervals.get_mut(usize::from(direction)) else {
-            return;
+            return Ok(());
         };
         interval.record(value);
         if ms >= *begin + self.average_ms {
             *begin = ms - ms % self.average_ms;
-            self.close(ms, usize::from(direction));
+            self.close(ms, usize::from(direction))?;
         }
+        Ok(())
     }
 
-    /// The whole text, with the intervals that were under way at the end.
-    #[must_use]
-    pub fn text(mut self, ms: u64) -> String {
-        (0..self.intervals.len()).for_each(|direction| self.close(ms, direction));
-        self.text
+    /// Writes the intervals that were under way at the end.
+    ///
+    /// # Errors
+    /// Those of the output.
+    pub fn end(mut self, ms: u64) -> io::Result<()> {
+        (0..self.intervals.len()).try_for_each(|direction| self.close(ms, direction))
     }
 
-    fn close(&mut self, ms: u64, direction: usize) {
-        let Some((interval, _)) = self.intervals.get_mut(direction) else { return };
+    fn close(&mut self, ms: u64, direction: usize) -> io::Result<()> {
+        let Some((interval, _)) = self.intervals.get_mut(direction) else { return Ok(()) };
         if interval.n > 0 {
             let mean = interval.mean.round() as u64;
-            let _ = writeln!(self.text, "{ms}, {mean}, {direction}, 0, 0");
+            writeln!(self.out, "{ms}, {mean}, {direction}, 0, 0")?;
         }
         *interval = Moments::default();
+        Ok(())
     }
 }
 
@@ -117,24 +121,27 @@ mod tests {
         LogSample { ms, value, direction, bytes: 4_096 }
     }
 
+    fn text(average_ms: u64, samples: &[LogSample], end_ms: u64) -> String {
+        let mut text = Vec::new();
+        let mut log = Log::new(&mut text, average_ms);
+        samples.iter().for_each(|sample| log.add(sample).unwrap());
+        log.end(end_ms).unwrap();
+        String::from_utf8(text).unwrap()
+    }
+
     /// Lines of fio 3.33.
     #[test]
     fn lines_are_those_of_recorded_logs() {
         assert_eq!(log_name("l", LogKind::Clat, 2), "l_clat.2.log");
-        let mut log = Log::new(0);
-        log.add(&sample(0, 447_503, 0));
-        log.add(&sample(10, 281_009, 1));
-        assert_eq!(log.text(20), "0, 447503, 0, 4096, 0\n10, 281009, 1, 4096, 0\n");
+        let samples = [sample(0, 447_503, 0), sample(10, 281_009, 1)];
+        assert_eq!(text(0, &samples, 20), "0, 447503, 0, 4096, 0\n10, 281009, 1, 4096, 0\n");
     }
 
     #[test]
     fn an_interval_ends_with_the_first_sample_after_it() {
-        let mut log = Log::new(100);
-        for (ms, value, direction) in
-            [(10, 400, 0), (20, 5, 1), (101, 481, 0), (150, 7, 0), (200, 8, 0)]
-        {
-            log.add(&sample(ms, value, direction));
-        }
-        assert_eq!(log.text(250), "101, 441, 0, 0, 0\n200, 8, 0, 0, 0\n250, 5, 1, 0, 0\n");
+        let samples = [(10, 400, 0), (20, 5, 1), (101, 481, 0), (150, 7, 0), (200, 8, 0)]
+            .map(|(ms, value, direction)| sample(ms, value, direction));
+        let wanted = "101, 441, 0, 0, 0\n200, 8, 0, 0, 0\n250, 5, 1, 0, 0\n";
+        assert_eq!(text(100, &samples, 250), wanted);
     }
 }

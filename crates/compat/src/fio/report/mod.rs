@@ -19,15 +19,13 @@ mod merge;
 mod normal;
 mod terse;
 mod value;
+mod version;
 
 pub use head::{Announced, announcement, head, laying_out};
 pub use log::{Log, LogKind, LogSample, log_name};
+pub use version::VERSION;
 
 use super::outcome::Outcome;
-
-/// The version in all reports. Readers check that it begins with `fio-3`, and choose units and
-/// names by it: `clat_ns` and not `clat`.
-pub const VERSION: &str = "fio-3.33";
 
 /// Formats of `--output-format`; `--minimal` is terse alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

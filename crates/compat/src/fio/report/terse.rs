@@ -5,8 +5,8 @@ use std::fmt::Write;
 
 use super::super::distribution::Moments;
 use super::super::outcome::{Direction, Disk, Job, Outcome};
-use super::VERSION;
 use super::merge::{Entry, Merged, Total, percents, rate};
+use super::version::VERSION;
 
 /// Fields of percentiles, used or not.
 const PERCENTILES: usize = 20;

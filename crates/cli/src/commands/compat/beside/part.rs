@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use floodwall_compat::{dd, disktest, iostat, sysbench};
 use floodwall_report::beside::Unit;
 
-use super::super::texts;
+use super::super::words::texts;
 use crate::exit::UsageError;
 
 /// A command line that can run beside a flood.
@@ -16,7 +16,7 @@ pub(super) struct Part {
     pub(super) unit: Option<Unit>,
     /// How long a run takes, if its options say.
     pub(super) seconds: Option<u64>,
-    /// A directory on the disk of its files; `None` if they tell of none.
+    /// A directory on the disk of its files; `None` if they name none.
     pub(super) directory: Option<PathBuf>,
 }
 
@@ -31,7 +31,10 @@ impl Part {
             Some("sysbench") => of_sysbench(&texts(words)?),
             Some("disktest") => of_disktest(&texts(words)?),
             Some("dd") => of_dd(words),
-            _ => Err(refused(format!("{} can't run beside a flood", tool.display()))),
+            _ => Err(refused(format!(
+                "{} can't run beside a flood; use floodwall bench --victim-cmd",
+                tool.display()
+            ))),
         }
     }
 }
@@ -84,8 +87,17 @@ fn of_dd(words: &[OsString]) -> anyhow::Result<Part> {
     let Some((input, output)) = options.input.as_deref().zip(options.output.as_deref()) else {
         return Err(refused("dd runs several times; name its files with if= and of=".into()));
     };
-    let directory = directory_of(Path::new(output)).or_else(|| directory_of(Path::new(input)));
+    let (input, output) = (Path::new(input), Path::new(output));
+    let directory = match directory_of(output) {
+        // The disk to flood is the one that is written, and the input may be on another.
+        None if is_block_device(output) => None,
+        directory => directory.or_else(|| directory_of(input)),
+    };
     Ok(Part { unit: Some(Unit::Bytes), seconds: None, directory })
+}
+
+fn is_block_device(file: &Path) -> bool {
+    std::fs::metadata(file).is_ok_and(|meta| meta.file_type().is_block_device())
 }
 
 /// Where a file is or would be; `None` for a device, whose directory is another disk's.
@@ -133,6 +145,7 @@ mod tests {
             ("dd if=x", "if= and of="),
             ("sysbench fileio --no-such run", "no-such"),
             ("disktest -E 8 x", "'-E' is not supported here"),
+            ("fio --name=a --rw=write", "use floodwall bench --victim-cmd"),
         ] {
             let said = part(line).unwrap_err();
             assert!(said.contains(wanted), "{said}");
