@@ -21,4 +21,4 @@ pub use distribution::{Distribution, Moments};
 pub use outcome::{
     Depths, Direction, Disk, Job, LatencyBuckets, Outcome, Percentiles, completed_slot, level_slot,
 };
-pub use series::{LoggedRequest, log_text};
+pub use series::{LoggedRequest, write_log};

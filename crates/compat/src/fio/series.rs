@@ -1,5 +1,8 @@
 //! Logs of a job, from its requests.
 
+use std::io::{self, Write};
+use std::mem;
+
 use super::report::{Log, LogKind, LogSample};
 
 /// A request that ended, or several of one millisecond.
@@ -31,54 +34,62 @@ impl LoggedRequest {
     }
 }
 
-/// The text of a job's log: a line for each request, or for intervals of so many milliseconds.
-#[must_use]
-pub fn log_text(requests: &[LoggedRequest], kind: LogKind, interval_ms: u64) -> String {
-    let is_rate = matches!(kind, LogKind::Bw | LogKind::Iops);
-    let end_ms = requests.last().map_or(0, |request| request.end_ns / 1_000_000);
-    if is_rate && interval_ms > 0 {
-        let mut log = Log::new(0);
-        rates(requests, kind, interval_ms).iter().for_each(|sample| log.add(sample));
-        return log.text(end_ms);
+/// Writes a job's log: a line for each request, or for intervals of so many milliseconds.
+///
+/// # Errors
+/// Those of the output.
+pub fn write_log(
+    out: &mut dyn Write,
+    requests: impl Iterator<Item = LoggedRequest>,
+    kind: LogKind,
+    interval_ms: u64,
+) -> io::Result<()> {
+    if matches!(kind, LogKind::Bw | LogKind::Iops) && interval_ms > 0 {
+        return write_rates(out, requests, kind, interval_ms);
     }
-    let mut log = Log::new(interval_ms);
+    let (mut log, mut end_ms) = (Log::new(out, interval_ms), 0);
     for request in requests {
+        end_ms = request.end_ns / 1_000_000;
         let sample = LogSample {
-            ms: request.end_ns / 1_000_000,
+            ms: end_ms,
             value: request.value(kind) / request.requests.max(1),
             direction: request.direction,
             bytes: request.bytes,
         };
-        (0..request.requests).for_each(|_| log.add(&sample));
+        (0..request.requests).try_for_each(|_| log.add(&sample))?;
     }
-    log.text(end_ms)
+    log.end(end_ms)
 }
 
-/// Rates of whole intervals. One in which nothing ended has none.
-fn rates(requests: &[LoggedRequest], kind: LogKind, interval_ms: u64) -> Vec<LogSample> {
-    let number = |request: &LoggedRequest| request.end_ns / 1_000_000 / interval_ms;
-    let last = requests.last().map_or(0, number);
-    let mut samples = Vec::new();
-    for part in requests.chunk_by(|a, b| number(a) == number(b)) {
-        let interval = part.first().map_or(0, number);
-        if interval == last {
-            break;
-        }
-        for direction in [0, 1] {
-            let own = part.iter().filter(|request| request.direction == direction);
-            let (count, bytes) =
-                own.fold((0, 0), |(n, bytes), one| (n + one.requests, bytes + one.bytes));
-            let value = match kind {
-                LogKind::Iops => count * 1000 / interval_ms,
-                _ => bytes * 1000 / interval_ms / 1024,
-            };
-            if count > 0 {
-                let ms = (interval + 1) * interval_ms;
-                samples.push(LogSample { ms, value, direction, bytes: 0 });
+/// Rates of whole intervals. An interval in which nothing ended has none.
+fn write_rates(
+    out: &mut dyn Write,
+    requests: impl Iterator<Item = LoggedRequest>,
+    kind: LogKind,
+    interval_ms: u64,
+) -> io::Result<()> {
+    let mut log = Log::new(out, 0);
+    // Requests and bytes of each direction in this interval. The last one is not whole.
+    let (mut number, mut sums) = (0, [(0, 0); 2]);
+    for request in requests {
+        let now = request.end_ns / 1_000_000 / interval_ms;
+        if now != number {
+            let ms = (number + 1) * interval_ms;
+            for (direction, (count, bytes)) in (0..).zip(mem::take(&mut sums)) {
+                let value = match kind {
+                    LogKind::Iops => count * 1000 / interval_ms,
+                    _ => bytes * 1000 / interval_ms / 1024,
+                };
+                if count > 0 {
+                    log.add(&LogSample { ms, value, direction, bytes: 0 })?;
+                }
             }
+            number = now;
         }
+        let (count, bytes) = &mut sums[usize::from(request.direction.min(1))];
+        (*count, *bytes) = (*count + request.requests, *bytes + request.bytes);
     }
-    samples
+    Ok(())
 }
 
 #[cfg(test)]
@@ -90,6 +101,12 @@ mod tests {
         LoggedRequest { end_ns: ms * 1_000_000, direction, requests: 1, bytes: 4096, latencies_ns }
     }
 
+    fn text(requests: &[LoggedRequest], kind: LogKind, interval_ms: u64) -> String {
+        let mut text = Vec::new();
+        write_log(&mut text, requests.iter().copied(), kind, interval_ms).unwrap();
+        String::from_utf8(text).unwrap()
+    }
+
     #[test]
     fn a_request_alone_has_the_values_that_fio_printed() {
         let one = [request(8, 0, 8_624_015)];
@@ -99,7 +116,7 @@ mod tests {
             (LogKind::Clat, "8, 8624015, 0, 4096, 0\n"),
             (LogKind::Lat, "8, 8624016, 0, 4096, 0\n"),
         ] {
-            assert_eq!(log_text(&one, kind, 0), wanted);
+            assert_eq!(text(&one, kind, 0), wanted);
         }
     }
 
@@ -107,7 +124,7 @@ mod tests {
     fn intervals_have_rates_and_means() {
         let requests =
             [request(10, 0, 100), request(400, 0, 300), request(450, 1, 7), request(600, 0, 200)];
-        let text = |kind| log_text(&requests, kind, 500);
+        let text = |kind| text(&requests, kind, 500);
         assert_eq!(text(LogKind::Iops), "500, 4, 0, 0, 0\n500, 2, 1, 0, 0\n");
         assert_eq!(text(LogKind::Bw), "500, 16, 0, 0, 0\n500, 8, 1, 0, 0\n");
         assert_eq!(text(LogKind::Clat), "600, 200, 0, 0, 0\n600, 7, 1, 0, 0\n");
