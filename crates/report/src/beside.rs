@@ -30,10 +30,10 @@ const LABEL: usize = 10;
 /// Columns of a cell at most.
 const CELL: usize = 26;
 
-/// Machine, device, a row for each setting, and the notes that are not `told` yet. Without a unit
-/// the tool has no figure, and the flood's rate is all that there is.
+/// Machine, device, a row for each setting, and the notes that are not `printed` yet. Without a
+/// unit the tool has no figure, and the flood's rate is all that there is.
 #[must_use]
-pub fn text(document: &Document, unit: Option<Unit>, told: &[String]) -> String {
+pub fn text(document: &Document, unit: Option<Unit>, printed: &[String]) -> String {
     let mut out = String::new();
     paragraph(&mut out, "", &view::title(document), 0, WIDTH);
     let is_common = |(label, _): &(&str, String)| ["machine", "device"].contains(label);
@@ -61,7 +61,7 @@ pub fn text(document: &Document, unit: Option<Unit>, told: &[String]) -> String 
     if rows.iter().flatten().any(|cell| cell.contains('(')) {
         out.push_str("in brackets: 95 % intervals\n");
     }
-    for note in view::notes(document).iter().filter(|note| !told.contains(note)) {
+    for note in view::notes(document).iter().filter(|note| !printed.contains(note)) {
         paragraph(&mut out, "note:", note, "note: ".len(), WIDTH);
     }
     out

@@ -1,6 +1,6 @@
 //! Tools beside a flood, on a virtual device.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
@@ -60,7 +60,19 @@ pub(crate) fn figures() -> Result<(), String> {
     let line = "iostat -dxy 1 2";
     let done = output(&mut compat(&["--flood", FLOOD], line, &lab.mount))?;
     let reports = text(&done.stdout).matches("Device").count();
-    ensure(done.status.success() && reports == 2, || everything(&done))
+    ensure(done.status.success() && reports == 2, || everything(&done))?;
+    // A full stdout costs the report alone.
+    fs::remove_file(result).map_err(said(result))?;
+    let full = File::create("/dev/full").map_err(said("/dev/full"))?;
+    let mut command = compat(&["--flood", FLOOD, "--out", result], line, &lab.mount);
+    let command = command.stdout(full).stderr(Stdio::piped());
+    let child = command.spawn().map_err(said("ours"))?;
+    let done = child.wait_with_output().map_err(said("ours"))?;
+    let is_printed = ["can't write to stdout", "\ndefault "];
+    let printed = text(&done.stderr);
+    ensure(is_printed.iter().all(|part| printed.contains(part)), || everything(&done))?;
+    ensure(done.status.code() == Some(1), || everything(&done))?;
+    json(&output(Command::new("cat").arg(result))?).map(drop)
 }
 
 /// A setting is put back, however a run ends, and a failing tool says why.

@@ -185,8 +185,8 @@ struct Found {
     run: Run,
     scenario: Scenario,
     result: Option<Contest>,
-    /// Warnings that stand on stderr already.
-    told: Vec<String>,
+    /// Warnings that are on stderr already.
+    printed: Vec<String>,
     failure: Option<anyhow::Error>,
 }
 
@@ -215,7 +215,7 @@ fn in_force(plan: &Plan<'_>, runs: Runs, counts: &Cell<bool>) -> anyhow::Result<
         Err(error) => (None, Some(error)),
     };
     warnings.extend(progress.finish());
-    let told = warnings.clone();
+    let printed = warnings.clone();
     warnings.extend(lab.and_then(|lab| lab.warning()));
     let (facts, missing) = (runner.facts().clone(), runner.missing());
     let first_operation = runner.first_operation();
@@ -231,7 +231,7 @@ fn in_force(plan: &Plan<'_>, runs: Runs, counts: &Cell<bool>) -> anyhow::Result<
         seconds: plan.origin.elapsed().as_secs_f64(),
         first_operation,
     });
-    Ok(Found { run, scenario, result, told, failure })
+    Ok(Found { run, scenario, result, printed, failure })
 }
 
 /// Under each setting, through the journal.
@@ -259,7 +259,7 @@ fn sets(plan: &Plan<'_>, runs: Runs, counts: &Cell<bool>) -> anyhow::Result<Foun
         Err(error) => (None, Some(error)),
     };
     let warned = progress.finish();
-    let told = [host.warnings.clone(), warned.clone()].concat();
+    let printed = [host.warnings.clone(), warned.clone()].concat();
     let (mut run, trouble) = host.close("compat", failure.as_ref());
     run.warnings.extend(warned);
     // A machine that is not as it was matters more than whatever else happened.
@@ -268,7 +268,7 @@ fn sets(plan: &Plan<'_>, runs: Runs, counts: &Cell<bool>) -> anyhow::Result<Foun
     {
         notice(&format!("floodwall: {}", output::message(&earlier)));
     }
-    Ok(Found { run, scenario, result, told, failure })
+    Ok(Found { run, scenario, result, printed, failure })
 }
 
 impl Plan<'_> {
@@ -310,32 +310,34 @@ impl Plan<'_> {
     }
 }
 
-/// Passes the last run's output on and prints the figures.
+/// Stores what was measured, passes the last run's output on and prints the figures.
 fn conclude(plan: &Plan<'_>, measured: Found, last: &Last) -> anyhow::Result<Exit> {
-    let Found { run, scenario, result, told, failure } = measured;
+    let Found { run, scenario, result, printed, failure } = measured;
     let is_measured = |result: &Contest| result.entrants.iter().any(|e| !e.trials.is_empty());
     let Some(result) = result.filter(is_measured) else {
         return Err(failure.unwrap_or_else(|| anyhow::anyhow!("nothing was measured")));
     };
-    if failure.is_none()
-        && let Some(mut output) = last.borrow_mut().take()
-    {
-        let (report, said) = (read(&mut output.stdout)?, read(&mut output.stderr)?);
-        output::result_with(|out| Ok(out.write_all(&report)?))?;
-        // A closed stderr is ignored, as of notices.
-        let _ = io::stderr().write_all(&said);
-    }
     let (trials, rows) = rows(&result);
     let document = Document::of_contest(run, &scenario, trials, rows)?;
-    let text = beside::text(&document, plan.part.unit, &told);
-    text.lines().for_each(notice);
-    let stored = plan
-        .args
-        .out
-        .as_ref()
-        .map(|path| output::write_file(path, |out| Ok(document.write_json(out)?)));
-    match failure.or_else(|| stored.and_then(Result::err)) {
+    // What was measured is kept first: stdout may be full or closed.
+    let stored = match &plan.args.out {
+        Some(path) => output::write_file(path, |out| Ok(document.write_json(out)?)),
+        None => Ok(()),
+    };
+    let passed_on = if failure.is_none() { pass_on(last) } else { Ok(()) };
+    beside::text(&document, plan.part.unit, &printed).lines().for_each(notice);
+    match failure.or(stored.err()).or(passed_on.err()) {
         Some(error) => Err(error),
         None => Ok(Exit::Done),
     }
+}
+
+/// Prints what the last run printed, if one ended well.
+fn pass_on(last: &Last) -> anyhow::Result<()> {
+    let Some(mut output) = last.borrow_mut().take() else { return Ok(()) };
+    let (report, said) = (read(&mut output.stdout)?, read(&mut output.stderr)?);
+    let passed_on = output::result_with(|out| Ok(out.write_all(&report)?));
+    // A closed stderr is ignored, as of notices.
+    let _ = io::stderr().write_all(&said);
+    passed_on
 }
