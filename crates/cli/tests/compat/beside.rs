@@ -72,7 +72,12 @@ pub(crate) fn figures() -> Result<(), String> {
     let printed = text(&done.stderr);
     ensure(is_printed.iter().all(|part| printed.contains(part)), || everything(&done))?;
     ensure(done.status.code() == Some(1), || everything(&done))?;
-    json(&output(Command::new("cat").arg(result))?).map(drop)
+    json(&output(Command::new("cat").arg(result))?)?;
+    // The input's disk is not the one that is written.
+    let line = format!("dd if=file of={}", lab.node);
+    let refused = output(&mut compat(&["--flood", FLOOD], &line, &lab.mount))?;
+    let is_printed = text(&refused.stderr).contains("give --directory");
+    ensure(is_printed && refused.status.code() == Some(2), || everything(&refused))
 }
 
 /// A setting is put back, however a run ends, and a failing tool says why.
