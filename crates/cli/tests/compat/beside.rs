@@ -128,6 +128,8 @@ pub(crate) fn refusals() -> Result<(), String> {
         (&["--flood", "seq"], "sysbench fileio prepare", "only sysbench's run"),
         (&["--flood", "seq"], "dd if=x", "name its files with if= and of="),
         (&["--flood", "sea"], "dd if=x of=y", "--flood sea"),
+        (&["--flood", "none"], "iostat 1 2", "there is no flood"),
+        (&["--flood", "seq"], "fio --name=a --rw=write", "use floodwall bench --victim-cmd"),
         (&["--flood", "seq"], "dd if=/dev/zero of=/dev/null", "give --directory"),
         (&["--flood", "seq"], "disktest -E 8 x", "'-E' is not supported here"),
     ] {

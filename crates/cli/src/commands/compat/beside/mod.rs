@@ -167,6 +167,11 @@ pub(super) fn run(
     }
     let line: Vec<String> = words.iter().map(|word| quoted(&word.to_string_lossy())).collect();
     let loads = args.loads(&format!("floodwall compat {}", line.join(" ")), &part)?;
+    if loads.scenario()?.0.floods.is_empty() {
+        let why =
+            "compat --flood none: there is no flood; name one as --flood seq, or leave it out";
+        return Err(UsageError(why.into()).into());
+    }
     let tool = tool.0.to_string_lossy().into_owned();
     let stop = signals::stop_flag()?;
     let plan = Plan { args, part, loads, directory, tool, stop, origin };
