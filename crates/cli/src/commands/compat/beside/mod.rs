@@ -58,7 +58,7 @@ pub(crate) struct BesideArgs {
     #[arg(long, value_name = "COMMAND")]
     flood_cmd: Vec<String>,
     /// With a flood: also under this setting, as compare's --set; may be repeated. Needs root
-    #[arg(long, value_name = "[NAME=]SETTING")]
+    #[arg(long, visible_alias = "setting", value_name = "[NAME=]SETTING")]
     set: Vec<String>,
     /// With a flood: number of rounds; 3 if not given
     #[arg(long, value_name = "N")]
