@@ -111,8 +111,9 @@ fn checked(args: &CheckArgs, origin: Instant) -> anyhow::Result<Check> {
     let first_operation = runner.first_operation();
     let closed = runner.close();
     warnings.extend(progress.finish());
-    // A signal explains whatever else went wrong at the same time.
-    if runs.is_err() && stop.load(Ordering::Relaxed) {
+    // A signal explains whatever else went wrong at the same time. The deadline explains nothing:
+    // a run that it ended is no error.
+    if runs.is_err() && stop.load(Ordering::Relaxed) && !deadline.is_over() {
         return Err(BenchError::Interrupted.into());
     }
     let (runs, trial) = runs?;
