@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use rustix::fs::{self as rfs, Mode, OFlags};
+use rustix::fs::{self as rfs, Advice, Mode, OFlags};
 
 use super::plain::Plain;
 use super::plan::JobPlan;
@@ -86,9 +86,7 @@ fn advise(session: &Session<'_>) -> Result<(), LoadError> {
         if session.plan.drops_cache {
             file.evict(0, 0)?;
         }
-        if session.plan.is_random {
-            file.expect_random()?;
-        }
+        file.expect(if session.plan.is_random { Advice::Random } else { Advice::Sequential })?;
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 use floodwall_model::Victim;
 use floodwall_model::scenario::{Access, Engine, SyncMethod, VictimKind};
-use rustix::fs::OFlags;
+use rustix::fs::{Advice, OFlags};
 
 use super::kind::{access, sync_method};
 use crate::dir::Dir;
@@ -102,7 +102,7 @@ impl Files {
             if access(&victim.kind) == Some(Access::Evict)
                 && !matches!(victim.kind, VictimKind::Scan { .. })
             {
-                file.expect_random()?;
+                file.expect(Advice::Random)?;
             }
             files.push(file);
         }
