@@ -150,6 +150,11 @@ fn what_can_not_be_followed_is_named() {
             "--name=a --rwmixread=101",
             "fio: rwmixread=101: the value is not a percentage from 0 to 100",
         ),
+        ("--name=a --iodepth=9999", "fio: iodepth=9999: the value is not a number from 1 to 4096"),
+        (
+            "--name=a --log_avg_msec=500us",
+            "fio: log_avg_msec=500us: the value is not a whole number of milliseconds",
+        ),
         (
             "--name=a --terse-version=5",
             "fio: terse-version=5: the value is not 3, which alone is supported",

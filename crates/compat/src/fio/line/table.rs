@@ -50,6 +50,8 @@ const SWITCH: Wanted = "0 or 1";
 const SIZE: Wanted = "a size like 4k, 4096 or 1g";
 const TIME: Wanted = "a time like 30, 500ms or 2h";
 const COUNT: Wanted = "a whole number";
+const UP_TO_A_MILLION: Wanted = "a number from 1 to 1048576";
+const PERCENT: Wanted = "a percentage from 0 to 100";
 
 /// The options of jobs that are supported.
 pub(super) const KNOWN: [Known; 83] = [
@@ -72,7 +74,9 @@ pub(super) const KNOWN: [Known; 83] = [
     value("offset_increment", |o, v| v.amount(o.kb_base).map(|x| o.offset_increment = x)),
     also(
         "nr_files",
-        value("nrfiles", |o, v| v.count(1, MAX_COUNT).map(|x| o.files = Some(x as u32))),
+        value("nrfiles", |o, v| {
+            v.within(1, MAX_COUNT, UP_TO_A_MILLION).map(|x| o.files = Some(x as u32))
+        }),
     ),
     value("filename", |o, v| v.colons().map(|x| o.filenames = x)),
     value("filename_format", |o, v| v.owned().map(|x| o.filename_format = Some(x))),
@@ -82,8 +86,10 @@ pub(super) const KNOWN: [Known; 83] = [
             .ok_or("one of psync, sync, vsync, pvsync, pvsync2, libaio, io_uring")?;
         Ok(())
     }),
-    value("iodepth", |o, v| v.count(1, 4096).map(|x| o.depth = x as u32)),
-    value("numjobs", |o, v| v.count(0, MAX_COUNT).map(|x| o.jobs = x as u32)),
+    value("iodepth", |o, v| {
+        v.within(1, 4096, "a number from 1 to 4096").map(|x| o.depth = x as u32)
+    }),
+    value("numjobs", |o, v| v.within(0, MAX_COUNT, UP_TO_A_MILLION).map(|x| o.jobs = x as u32)),
     value("direct", |o, v| v.switch(&mut o.direct)),
     value("buffered", |o, v| v.inverse(&mut o.direct)),
     value("sync", |o, v| {
@@ -95,8 +101,8 @@ pub(super) const KNOWN: [Known; 83] = [
         };
         Ok(())
     }),
-    value("fsync", |o, v| v.count(0, u64::MAX).map(|x| o.fsync = x)),
-    value("fdatasync", |o, v| v.count(0, u64::MAX).map(|x| o.fdatasync = x)),
+    value("fsync", |o, v| v.count().map(|x| o.fsync = x)),
+    value("fdatasync", |o, v| v.count().map(|x| o.fdatasync = x)),
     value("end_fsync", |o, v| v.switch(&mut o.end_fsync)),
     value("fsync_on_close", |o, v| v.switch(&mut o.fsync_on_close)),
     value("rate", |o, v| v.sizes(o.kb_base).map(|x| o.rate = x)),
@@ -109,12 +115,12 @@ pub(super) const KNOWN: [Known; 83] = [
     flag("new_group", |o, v| v.switch(&mut o.new_group)),
     flag("group_reporting", |o, v| v.switch(&mut o.group_reporting)),
     flag("thread", |o, v| v.switch(&mut o.thread)),
-    value("rwmixread", |o, v| v.count(0, 100).map(|x| o.read_percent = x as u32)),
-    value("rwmixwrite", |o, v| v.count(0, 100).map(|x| o.read_percent = 100 - x as u32)),
+    value("rwmixread", |o, v| v.within(0, 100, PERCENT).map(|x| o.read_percent = x as u32)),
+    value("rwmixwrite", |o, v| v.within(0, 100, PERCENT).map(|x| o.read_percent = 100 - x as u32)),
     flag("norandommap", |o, v| v.inverse(&mut o.random_map)),
     value("randrepeat", |o, v| v.switch(&mut o.random_repeat)),
     value("allrandrepeat", |_, v| v.ignored()),
-    value("randseed", |o, v| v.count(0, u64::MAX).map(|x| o.seed = Some(x))),
+    value("randseed", |o, v| v.count().map(|x| o.seed = Some(x))),
     value("random_generator", |_, v| v.only(&["tausworthe", "tausworthe64", "lfsr"])),
     value("random_distribution", |_, v| v.only(&["random"])),
     value("file_service_type", |_, v| v.only(&["roundrobin"])),
@@ -123,8 +129,8 @@ pub(super) const KNOWN: [Known; 83] = [
     value("io_submit_mode", |_, v| v.only(&["inline"])),
     value("verify", |_, v| v.only(&["0"])),
     value("do_verify", |_, v| v.only(&["0"])),
-    value("loops", |o, v| v.count(0, u64::MAX).map(|x| o.loops = x.max(1))),
-    value("number_ios", |o, v| v.count(0, u64::MAX).map(|x| o.number_ios = x)),
+    value("loops", |o, v| v.count().map(|x| o.loops = x.max(1))),
+    value("number_ios", |o, v| v.count().map(|x| o.number_ios = x)),
     value("invalidate", |o, v| v.switch(&mut o.invalidate)),
     value("overwrite", |o, v| v.switch(&mut o.overwrite)),
     value("create_on_open", |o, v| v.switch(&mut o.create_on_open)),
@@ -172,7 +178,7 @@ pub(super) const KNOWN: [Known; 83] = [
     log("write_bw_log", |o, v| v.log().map(|x| o.logs.bw = Some(x))),
     log("write_iops_log", |o, v| v.log().map(|x| o.logs.iops = Some(x))),
     log("write_lat_log", |o, v| v.log().map(|x| o.logs.lat = Some(x))),
-    value("log_avg_msec", |o, v| v.time(1000).map(|us| o.logs.average_ms = us / 1000)),
+    value("log_avg_msec", |o, v| v.milliseconds().map(|x| o.logs.average_ms = x)),
     value("per_job_logs", |o, v| v.switch(&mut o.logs.per_job)),
     value("bwavgtime", |o, v| v.window().map(|x| o.bw_window_ms = x)),
     value("iopsavgtime", |o, v| v.window().map(|x| o.iops_window_ms = x)),
@@ -227,7 +233,7 @@ impl Text<'_> {
 
     /// A switch or a number that changes nothing here.
     fn ignored(self) -> Result<(), Wanted> {
-        number::parse(self.0, Unit::Bytes(1024)).map(drop).ok_or(COUNT)
+        self.count().map(drop)
     }
 
     fn if_on(self, data: Data) -> Result<Data, Wanted> {
@@ -251,14 +257,13 @@ impl Text<'_> {
         if words.contains(&self.0) { Ok(()) } else { Err(wanted) }
     }
 
-    fn count(self, least: u64, most: u64) -> Result<u64, Wanted> {
-        let number = number::parse(self.0, Unit::Bytes(1024)).ok_or(COUNT)?;
-        match (least..=most).contains(&number) {
-            true => Ok(number),
-            false if number < least => Err("large enough: 1 is the least"),
-            false if most == 100 => Err("a percentage from 0 to 100"),
-            false => Err("small enough"),
-        }
+    fn count(self) -> Result<u64, Wanted> {
+        number::parse(self.0, Unit::Bytes(1024)).ok_or(COUNT)
+    }
+
+    fn within(self, least: u64, most: u64, wanted: Wanted) -> Result<u64, Wanted> {
+        let number = self.count()?;
+        if (least..=most).contains(&number) { Ok(number) } else { Err(wanted) }
     }
 
     fn size(self, kb_base: u64) -> Result<u64, Wanted> {
@@ -277,6 +282,12 @@ impl Text<'_> {
 
     fn time(self, plain_us: u64) -> Result<u64, Wanted> {
         number::parse(self.0, Unit::Time(plain_us)).ok_or(TIME)
+    }
+
+    /// A part of one would be none, which means something else.
+    fn milliseconds(self) -> Result<u64, Wanted> {
+        let us = self.time(1000)?;
+        if us.is_multiple_of(1000) { Ok(us / 1000) } else { Err("a whole number of milliseconds") }
     }
 
     fn window(self) -> Result<u64, Wanted> {
@@ -301,7 +312,7 @@ impl Text<'_> {
     }
 
     fn counts(self) -> Result<[u64; 2], Wanted> {
-        self.pair(|part| part.count(0, u64::MAX))
+        self.pair(|part| part.count())
     }
 
     fn log(self) -> Result<String, Wanted> {
