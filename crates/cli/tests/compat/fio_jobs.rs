@@ -254,23 +254,27 @@ fn lengths(dir: &Path, above: &str) -> BTreeMap<String, u64> {
 
 pub(crate) fn refusals() -> Result<(), String> {
     let dir = in_memory()?;
+    let large = vec![b'#'; (1 << 20) + 1];
+    fs::write(dir.path().join("large.fio"), large).map_err(said("large.fio"))?;
     for (line, status, wanted) in [
         ("--name=a --thinktime=3", 2, "'--thinktime' is not supported here; nearest: rate_iops=N"),
         ("--name=a --blocksiz=3", 2, "no option '--blocksiz'; nearest: --blocksize"),
-        ("--name=a", 2, "there is no 'a.0.0' whose size it could have; write size=SIZE"),
+        ("--name=a", 2, "'a.0.0' does not exist, and size is missing; write size=SIZE"),
         ("--name=a --size=1M --directory=n", 2, "'n' is not a directory; make it"),
         ("--name=a --size=99T --rw=write", 1, "are free in '.'; lower size, or name another"),
         ("--name=a --size=4q", 2, "size=4q: the value is not a size like 4k"),
         ("--name=a --size=1M --filename=/dev", 2, "'/dev' is a directory; name a file"),
         ("--name=a --size=1M --output=n/x", 2, "can't write 'n/x': there is no directory 'n'"),
         ("n.fio", 2, "can't read the job file 'n.fio': No such file or directory"),
+        ("/dev/zero", 2, "the job file '/dev/zero': it is not a regular file; check its name"),
+        ("large.fio", 2, "the job file 'large.fio': it is longer than 1 MiB; check its name"),
     ] {
         let output = output(&mut ours(line, dir.path()))?;
         let is_told = text(&output.stderr).contains(wanted) && output.stdout.is_empty();
         ensure(is_told && output.status.code() == Some(status), || everything(&output))?;
     }
-    let is_empty = fs::read_dir(dir.path()).map_err(said("a directory"))?.next().is_none();
-    ensure(is_empty, "a refused command made a file")
+    let files = lengths(dir.path(), "").len();
+    ensure(files == 1, "a refused command made a file")
 }
 
 pub(crate) fn held() -> Result<(), String> {

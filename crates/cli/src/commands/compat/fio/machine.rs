@@ -1,23 +1,30 @@
 //! Job files, the environment and the machine, as the grammar asks for them.
 
+use std::fs::{self, File};
 use std::io::{self, Read};
-use std::{env, fs, thread};
+use std::os::unix::fs::FileTypeExt;
+use std::{env, thread};
 
 use floodwall_compat::fio::line::Host;
 use floodwall_host::SysRoot;
+
+/// Bytes of a job file at most.
+const LONGEST: u64 = 1 << 20;
 
 /// This machine.
 pub(super) struct Machine;
 
 impl Host for Machine {
     fn read(&mut self, file: &str) -> Result<String, String> {
-        let text = if file == "-" {
-            let mut text = String::new();
-            io::stdin().read_to_string(&mut text).map(|_| text)
-        } else {
-            fs::read_to_string(file)
-        };
-        text.map_err(|e| e.to_string().split(" (os error").next().unwrap_or_default().to_owned())
+        if file == "-" {
+            return text(io::stdin().lock());
+        }
+        let kind = fs::metadata(file).map_err(|e| said(&e))?.file_type();
+        // A shell makes a pipe of `<(command)`.
+        if !kind.is_file() && !kind.is_fifo() {
+            return Err("it is not a regular file".to_owned());
+        }
+        text(File::open(file).map_err(|e| said(&e))?)
     }
 
     fn variable(&self, name: &str) -> Option<String> {
@@ -38,4 +45,18 @@ impl Host for Machine {
             _ => None,
         }
     }
+}
+
+fn text(from: impl Read) -> Result<String, String> {
+    let mut bytes = Vec::new();
+    from.take(LONGEST + 1).read_to_end(&mut bytes).map_err(|e| said(&e))?;
+    if bytes.len() as u64 > LONGEST {
+        return Err("it is longer than 1 MiB".to_owned());
+    }
+    String::from_utf8(bytes).map_err(|_| "it is not UTF-8 text".to_owned())
+}
+
+/// The system's words without their number.
+fn said(error: &io::Error) -> String {
+    error.to_string().split(" (os error").next().unwrap_or_default().to_owned()
 }
