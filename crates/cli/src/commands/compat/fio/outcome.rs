@@ -19,7 +19,7 @@ use rustix::fs::{self as rfs, FileType};
 
 /// The format of a report's moment.
 const MOMENT: &str = "%a %b %e %H:%M:%S %Y";
-/// An error that is none of a system call.
+/// The error of a failure that has no number of its own.
 const EIO: i32 = 5;
 
 /// All jobs of a run that ended now.
@@ -176,7 +176,7 @@ fn read(root: Option<&SysRoot>) -> String {
     root.and_then(|root| root.read("/proc/diskstats").into_value()).unwrap_or_default()
 }
 
-/// The device of a file, or which it is.
+/// The device of a file; of a device, its own number.
 fn device_of(path: &Path) -> Option<DeviceId> {
     let stat = rfs::stat(path).ok()?;
     let is_device = FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice;
