@@ -15,6 +15,7 @@ use floodwall_host::SysRoot;
 use floodwall_host::findings::{About, Look, diagnose, drain_of, wait_of};
 use floodwall_load::sleep_until;
 use floodwall_model::diagnosis::{Diagnosis, Verdict};
+use floodwall_model::printable::printable;
 use floodwall_model::units::parse_duration;
 use floodwall_probe::Probe;
 use floodwall_report::status::table::wrap;
@@ -37,11 +38,11 @@ const HELPED: f64 = 0.25;
 /// End a stall: find a setting, try it for ten minutes, keep it if you like
 ///
 /// Begins with the diagnosis of floodwall why. Then it shows the change that is most likely to
-/// help, with its gain and price, and asks. Before that it waits up to six seconds until the call
-/// under way has ended: how long it took is what the change is judged by. After a yes the change is
-/// in force for ten minutes, and a second look tells what it gained. After another yes it is kept
-/// across boots; otherwise it is undone by itself. With --tune a search of ten minutes takes the
-/// place of the first guess and of the second look. Needs root.
+/// help, with its gain and price, and asks. Before it asks, it waits up to six seconds for the
+/// victim's current call to end, and judges the change by that call's duration. After a yes the
+/// change is in force for ten minutes, and a second look tells what it gained. After another yes it
+/// is kept across boots; otherwise it is undone by itself. With --tune a search of ten minutes
+/// takes the place of the first guess and of the second look. Needs root.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   floodwall fix
@@ -113,6 +114,10 @@ pub(crate) fn run(args: &FixArgs, origin: Instant) -> anyhow::Result<Exit> {
 fn follow(root: &SysRoot, probe: &mut Probe, before: &mut Diagnosis) -> anyhow::Result<()> {
     let Some(disk) = before.disks.first_mut() else { return Ok(()) };
     let Some(victim) = disk.victims.first_mut() else { return Ok(()) };
+    if victim.oldest_s > 0.0 {
+        let (name, seconds) = (printable(&victim.process.name), look::FOLLOWED_S);
+        notice(&format!("waiting for the call under way of {name} to end, {seconds} s at most"));
+    }
     let waited = look::longest_until_it_ends(root, probe, victim.process.pid, disk.id)?;
     victim.oldest_s = victim.oldest_s.max(waited.unwrap_or(0.0));
     Ok(())

@@ -39,7 +39,7 @@ const WINDOW: Duration = Duration::from_millis(1250);
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// A call that has not ended at a look's end is followed for so many seconds.
-const FOLLOWED_S: u32 = 6;
+pub(super) const FOLLOWED_S: u32 = 6;
 
 /// Where control groups of version 2 are mounted.
 const CGROUPS: &str = "/sys/fs/cgroup";
