@@ -160,6 +160,15 @@ pub enum LoadError {
         /// The kernel's answer.
         errno: Errno,
     },
+    /// A job made more requests than are kept.
+    #[error(
+        "a job keeps {most} requests at most, and made more; keep those of a millisecond together, \
+         or end it earlier"
+    )]
+    TooManyKept {
+        /// The limit.
+        most: usize,
+    },
     /// A flood in a separate process failed.
     #[error("a flood's process: {what}")]
     Apart {

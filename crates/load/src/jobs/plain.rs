@@ -55,8 +55,9 @@ impl Plain {
                     begun
                 }
             };
-            session.ended(op, Times { begun, submitted, ended: Instant::now() });
+            let ended = Instant::now();
             one_more(&mut session.tally.completions, 1);
+            session.ended(op, Times { begun, submitted, ended })?;
         }
     }
 }

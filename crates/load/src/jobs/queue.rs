@@ -69,7 +69,7 @@ impl Queue {
             if session.plan.plain_syncs && matches!(op.kind, Kind::Sync | Kind::SyncData) {
                 let begun = Instant::now();
                 make_stable(&session.files[op.file], op.kind)?;
-                session.ended(op, Times { begun, submitted: begun, ended: Instant::now() });
+                session.ended(op, Times { begun, submitted: begun, ended: Instant::now() })?;
                 continue;
             }
             self.begin(session, op)?;
@@ -134,8 +134,7 @@ impl Queue {
             self.finish(session, done, op)?;
             ended = Instant::now();
         }
-        session.ended(op, Times { ended, ..times });
-        Ok(())
+        session.ended(op, Times { ended, ..times })
     }
 
     /// A request that failed, or whose rest is to be done by a plain call.

@@ -18,6 +18,8 @@ use crate::sys::{Usage, thread_usage};
 
 /// Keeps the generator of data apart from that of offsets.
 const DATA_PURPOSE: u64 = 1 << 32;
+/// Requests that a job keeps at most: 900 MiB of memory.
+const MOST_KEPT: usize = 16 << 20;
 
 /// What the controller sees of a running job.
 #[derive(Debug, Default)]
@@ -175,7 +177,7 @@ impl<'a> Session<'a> {
     }
 
     /// Counts a request that has ended.
-    pub(super) fn ended(&mut self, op: Op, times: Times) {
+    pub(super) fn ended(&mut self, op: Op, times: Times) -> Result<(), LoadError> {
         let Times { begun, submitted, ended } = times;
         self.order.ended(op.kind);
         let [slat, clat, lat] =
@@ -185,7 +187,7 @@ impl<'a> Session<'a> {
             Kind::Sync | Kind::SyncData => {
                 self.tally.syncs.record(clat);
                 self.tally.full_syncs += u64::from(op.kind == Kind::Sync);
-                return;
+                return Ok(());
             }
             kind => kind == Kind::Write,
         };
@@ -208,8 +210,9 @@ impl<'a> Session<'a> {
             let end_ns = nanoseconds(ended.saturating_duration_since(self.counted_from));
             let request =
                 Request { end_ns, requests: 1, is_write, bytes: op.len, latencies_ns: all };
-            self.tally.keep(request, keep);
+            self.tally.keep(request, keep, MOST_KEPT)?;
         }
+        Ok(())
     }
 }
 

@@ -4,6 +4,7 @@ use floodwall_model::LatencyCounts;
 use floodwall_model::latency::{BUCKETS, bucket_of};
 
 use super::plan::Keep;
+use crate::error::LoadError;
 
 /// Number, extremes, mean and deviation of values.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -140,14 +141,22 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Keeps a request.
-    pub(super) fn keep(&mut self, request: Request, keep: Keep) {
+    /// Keeps a request, of so many at most.
+    pub(super) fn keep(
+        &mut self,
+        request: Request,
+        keep: Keep,
+        most: usize,
+    ) -> Result<(), LoadError> {
+        let is_full = self.kept.len() >= most;
         // Both directions of a millisecond are among the last two.
         let beside = self.kept.iter_mut().rev().take(2).find(|kept| kept.is_beside(&request));
         match beside {
             Some(kept) if keep == Keep::Milliseconds => kept.merge(&request),
+            _ if is_full => return Err(LoadError::TooManyKept { most }),
             _ => self.kept.push(request),
         }
+        Ok(())
     }
 }
 
@@ -163,6 +172,8 @@ pub(super) fn one_more(list: &mut Vec<u64>, at: usize) {
 mod tests {
     use super::*;
 
+    const TOO_MANY: Result<(), LoadError> = Err(LoadError::TooManyKept { most: 3 });
+
     #[test]
     fn requests_of_a_millisecond_are_kept_as_one() {
         let request = |us: u64, is_write| Request {
@@ -175,7 +186,10 @@ mod tests {
         let all = [(100, false), (200, true), (900, false), (1000, false), (1001, false)];
         let kept = |keep| {
             let mut tally = Tally::default();
-            all.iter().for_each(|(us, is_write)| tally.keep(request(*us, *is_write), keep));
+            for (us, is_write) in all {
+                tally.keep(request(us, is_write), keep, 5).unwrap();
+            }
+            assert_eq!(tally.keep(request(9000, false), keep, 3), TOO_MANY);
             tally.kept.iter().map(|kept| (kept.requests, kept.bytes)).collect::<Vec<_>>()
         };
         assert_eq!(kept(Keep::Each), [(1, 10); 5]);

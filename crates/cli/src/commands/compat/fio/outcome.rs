@@ -90,6 +90,9 @@ pub(super) fn why(failure: &LoadError) -> String {
             "io_uring is not available here ({errno}): the kernel lacks it or a policy forbids it; \
              write ioengine=psync, and numjobs for requests at a time"
         ),
+        LoadError::TooManyKept { most } => {
+            format!("its logs have more than {most} requests; set log_avg_msec, or lower runtime")
+        }
         other => other.to_string(),
     }
 }
