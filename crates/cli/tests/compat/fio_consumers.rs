@@ -9,7 +9,7 @@ use floodwall_testing::process::{done, run};
 use floodwall_testing::{ensure, equal, said};
 use serde_json::Value;
 
-use crate::fio_reports::{in_memory, ours};
+use crate::fio_reports::{in_memory, on_disk, ours};
 
 fn saved(text: &str, name: &str, dir: &Path) -> Result<String, String> {
     let path = dir.join(name);
@@ -35,7 +35,7 @@ pub(crate) fn etcd() -> Result<(), String> {
 
 /// Scripts that rent virtual machines' owners run: fields 7, 8, 48 and 49 of a terse line.
 pub(crate) fn yabs() -> Result<(), String> {
-    let dir = in_memory()?;
+    let dir = on_disk()?;
     let words = "--name=rand_rw_4k --ioengine=libaio --rw=randrw --rwmixread=50 --bs=4k \
                  --iodepth=64 --numjobs=2 --size=8m --runtime=2 --time_based --rate_iops=200 \
                  --gtod_reduce=1 --direct=1 --filename=test.fio --group_reporting --minimal";
@@ -44,9 +44,9 @@ pub(crate) fn yabs() -> Result<(), String> {
     let fields: Result<Vec<f64>, String> = fields.split_whitespace().map(number).collect();
     let fields = fields?;
     let [read, reads, write, writes] = fields[..] else { return Err(format!("{fields:?}")) };
-    // Each of two jobs reads and writes 200 times a second, less on a busy machine.
+    // Each of two jobs reads and writes 200 times a second at most.
     for (kib, ios) in [(read, reads), (write, writes)] {
-        ensure((100.0..=500.0).contains(&ios), || format!("{fields:?}"))?;
+        ensure(ios > 0.0 && ios <= 500.0, || format!("{fields:?}"))?;
         ensure((kib - 4.0 * ios).abs() <= 4.0, || format!("{fields:?}"))?;
     }
     Ok(())
@@ -70,7 +70,9 @@ pub(crate) fn phoronix() -> Result<(), String> {
         // `write: IOPS=#_RESULT_# BW=…`, without `,` or `k,`.
         let iops = between(&text, "IOPS=", " ").ok_or(&text)?;
         number(iops.trim_end_matches("k,").trim_end_matches("M,").trim_end_matches(','))?;
-        ensure(!text.contains("lat (") || !text.contains("clat"), || text.clone())?;
+        for absent in ["lat (", "clat", "slat", "percentiles"] {
+            ensure(!text.contains(absent), || format!("{absent}: {text}"))?;
+        }
     }
     Ok(())
 }
@@ -81,7 +83,7 @@ fn between<'a>(text: &'a str, before: &str, after: &str) -> Option<&'a str> {
 
 /// Kubestr's call, and the types of the fields that it decodes.
 pub(crate) fn kubestr() -> Result<(), String> {
-    let dir = in_memory()?;
+    let dir = on_disk()?;
     let job = "[global]\nrandrepeat=0\nverify=0\nioengine=libaio\ndirect=1\ngtod_reduce=1\n\
                [job1]\nname=read_iops\nbs=4K\niodepth=64\nsize=4m\nreadwrite=randread\n\
                time_based\nramp_time=1s\nruntime=1s\n";
@@ -130,14 +132,14 @@ const DECIMAL: [&str; 6] = ["iops", "bw_agg", "bw_mean", "bw_dev", "iops_mean", 
 
 /// The Ceph benchmark tool: it takes JSON out of the text, and asserts types.
 pub(crate) fn cbt() -> Result<(), String> {
-    let dir = in_memory()?;
+    let dir = on_disk()?;
     let words = "--ioengine=libaio --direct=1 --bs=4096B --rw=randrw --rwmixread=70 \
                  --rwmixwrite=30 --iodepth=4 --numjobs=1 --size=4m --runtime=1 --time_based \
                  --output-format=json,normal --name=cbt";
+    // A run that makes its files says so behind `Starting`: here they are there.
+    done(&mut ours(words, dir.path()))?;
     let text = done(&mut ours(words, dir.path()))?;
     let lines = text.lines().skip_while(|line| !line.starts_with("Starting")).skip(1);
-    // A run that makes its files says so there.
-    let lines = lines.skip_while(|line| !line.starts_with('{'));
     let json: Vec<&str> = lines.take_while(|line| !line.is_empty()).collect();
     let root: Value = serde_json::from_str(&json.join("\n")).map_err(said(&text))?;
     let options = &root["global options"];
@@ -157,7 +159,7 @@ pub(crate) fn cbt() -> Result<(), String> {
 
 /// The plots of fio-plot: of several depths by JSON, and over time by logs.
 pub(crate) fn fio_plot() -> Result<(), String> {
-    let dir = in_memory()?;
+    let dir = on_disk()?;
     let path = dir.path();
     for depth in [1, 2, 4] {
         let log = format!("randread-iodepth-{depth}-numjobs-1");

@@ -1,12 +1,12 @@
 //! fio 3.33 and ours, in turn: command lines that both follow or refuse, files, counts, errors.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use floodwall_testing::disk::Disk;
 use floodwall_testing::process::{done, everything, json, output, text};
@@ -137,8 +137,8 @@ const RUNS: [&str; 38] = [
     "--size=1M --rw=write --directory=d --filename=sub/x",
     "--size=1M --rw=read --filename_format=$jobname-$filenum.$jobnum --nrfiles=2 --numjobs=2",
     "--size=1M --rw=write --number_ios=10",
-    "--size=1M --rw=read --rate_iops=100 --time_based --runtime=1",
-    "--size=1M --rw=randrw --rate_iops=100,40 --time_based --runtime=1",
+    "--size=1M --rw=read --rate_iops=100 --number_ios=60",
+    "--size=1M --rw=randrw --rate_iops=100,40 --number_ios=70",
     "--size=1M --rw=read --rate=1M --bs=32k",
     "--size=1M --rw=write --fsync=16 --name=b --size=2M --stonewall --rw=read",
     "--size=1M --rw=write --sync=1 --kb_base=1000 --bs=4k",
@@ -165,6 +165,9 @@ const TAIL: &str = "99th, ms";
 /// Before each run: a device saves up a burst while it is idle, and fio needs half a second to
 /// begin.
 const IDLE: Duration = Duration::from_millis(1500);
+
+/// How long a run may take to begin.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) fn lines() -> Result<(), String> {
     let dir = in_memory()?;
@@ -218,17 +221,16 @@ fn same(line: &str, files: &[(&str, &str)]) -> Result<Option<String>, String> {
     Ok((own != original).then(|| format!("fio {line}:\nours:   {own:?}\ntheirs: {original:?}")))
 }
 
-/// Of each job: name, group, requests and bytes of both directions, syncs. Of a mix, whose parts
-/// are drawn, the sums, unless a rate says them.
+/// Of each job: name, group, requests and bytes of both directions, syncs. Of a mix the sums: its
+/// parts are drawn, or follow rates.
 fn counted(told: &Value) -> Vec<(String, u64, Vec<u64>)> {
     let jobs = told["jobs"].as_array().into_iter().flatten();
     let one = |job: &Value| {
         let number = |value: &Value| value.as_u64().unwrap_or(u64::MAX);
         let of = |key: &str| ["read", "write"].map(|kind| number(&job[kind][key]));
         let ([reads, writes], [read, written]) = (of("total_ios"), of("io_bytes"));
-        let is_drawn = reads > 0 && writes > 0 && job["job options"]["rate_iops"].is_null();
         let syncs = number(&job["sync"]["lat_ns"]["N"]);
-        let counts = match is_drawn {
+        let counts = match reads > 0 && writes > 0 {
             true => vec![reads + writes, read + written],
             false => vec![reads, writes, read, written, syncs],
         };
@@ -304,21 +306,30 @@ pub(crate) fn held() -> Result<(), String> {
 
 pub(crate) fn ends() -> Result<(), String> {
     let dir = in_memory()?;
-    let interrupted = |line: &str| {
+    let report = dir.path().join("report");
+    let read = |path: &Path| fs::read(path).unwrap_or_default();
+    let interrupted = |line: &str, has_begun: &dyn Fn() -> bool| {
         let mut command = ours(line, dir.path());
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.stdout(File::create(&report).map_err(said("a file"))?).stderr(Stdio::piped());
         let child = command.spawn().map_err(said("ours"))?;
-        thread::sleep(Duration::from_millis(700));
+        let begin = Instant::now();
+        while !has_begun() && begin.elapsed() < PATIENCE {
+            thread::sleep(Duration::from_millis(20));
+        }
         kill_process(Pid::from_child(&child), Signal::INT).map_err(said("kill"))?;
         child.wait_with_output().map_err(said("ours"))
     };
-    let line = "--name=a --rw=write --size=1M --time_based --runtime=60 --output-format=json";
-    let ended = interrupted(line)?;
+    let line = "--name=a --rw=write --size=1M --time_based --runtime=600 --output-format=json";
+    // It is laid out without data.
+    let has_written = || read(&dir.path().join("a.0.0")).iter().any(|byte| *byte != 0);
+    let ended = interrupted(line, &has_written)?;
     equal(ended.status.code(), Some(128))?;
-    let requests = json_text(&ended.stdout)?["jobs"][0]["write"]["total_ios"].as_u64();
+    let requests = json_text(&read(&report))?["jobs"][0]["write"]["total_ios"].as_u64();
     ensure(requests.is_some_and(|n| n > 0), || everything(&ended))?;
     equal(lengths(dir.path(), "").get("a.0.0"), Some(&(1 << 20)))?;
-    let delayed = interrupted("--name=b --size=1M --startdelay=60 --numjobs=2")?;
+    // It says so when its files are there.
+    let has_started = || text(&read(&report)).contains("Starting");
+    let delayed = interrupted("--name=b --size=1M --startdelay=600 --numjobs=2", &has_started)?;
     equal(delayed.status.code(), Some(128))?;
     // A job that fails ends alone, with its error.
     fs::write(dir.path().join("x"), [0; 65_536]).map_err(said("x"))?;
