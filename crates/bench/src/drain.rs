@@ -55,7 +55,7 @@ pub(crate) fn drain(
 }
 
 /// Makes the filesystem of this process's input stable: the process of
-/// [`Options::sync_command`]. Returns its exit status, which [`synced_apart`] reads.
+/// [`Options::sync_command`]. Returns its exit status, which `synced_apart` reads.
 #[must_use]
 pub fn serve() -> u8 {
     let synced = rustix::fs::syncfs(io::stdin());
