@@ -3,7 +3,7 @@
 //! ```text
 //! lay_out ─▶ the files, as long as the jobs need them
 //! run: stage by stage, a thread a job
-//!   Order ─ which request ─▶ Pace ─ when ─▶ pread │ pwrite │ fsync, or a ring ─▶ Tally
+//!   Order ─ which request ─▶ Pace ─ when ─▶ pread │ pwrite │ fsync, or a ring ─▶ JobCounts
 //! every 10 ms: rates of the intervals, the end
 //! ```
 //!
@@ -11,6 +11,7 @@
 //! requests between its reads and writes, with latencies of their own, and its offsets depend on
 //! those before.
 
+mod counts;
 mod layout;
 mod order;
 mod pace;
@@ -19,10 +20,9 @@ mod plan;
 mod queue;
 mod run;
 mod session;
-mod tally;
 mod thread;
 
+pub use counts::{DirectionCounts, JobCounts, Moments, Request, Timed};
 pub use layout::{LayoutError, Removal, lay_out};
 pub use plan::{Allocate, JobFile, JobPlan, Keep, Window};
 pub use run::{JobRun, run};
-pub use tally::{DirectionTally, Moments, Request, Tally, Timed};

@@ -2,10 +2,10 @@
 
 use std::time::Instant;
 
+use super::counts::one_more;
 use super::order::Kind;
 use super::plan::JobPlan;
 use super::session::{Next, Session, Times, blocks, make_stable, read_buffer};
-use super::tally::one_more;
 use crate::buffer::{AlignedBuf, Blocks};
 use crate::error::LoadError;
 
@@ -56,7 +56,7 @@ impl Plain {
                 }
             };
             let ended = Instant::now();
-            one_more(&mut session.tally.completions, 1);
+            one_more(&mut session.counts.completions, 1);
             session.ended(op, Times { begun, submitted, ended })?;
         }
     }

@@ -12,10 +12,10 @@ use std::time::Instant;
 use floodwall_model::scenario::SyncMethod;
 use rustix::io::Errno;
 
+use super::counts::one_more;
 use super::order::{Kind, Op};
 use super::plan::JobPlan;
 use super::session::{Next, Session, Times, blocks, make_stable, read_buffer};
-use super::tally::one_more;
 use crate::error::LoadError;
 use crate::ring::{Buffers, Done, Flight, Kernel};
 
@@ -75,7 +75,7 @@ impl Queue {
             self.begin(session, op)?;
             if self.free.is_empty() {
                 self.reap(session)?;
-                one_more(&mut session.tally.completions, 1);
+                one_more(&mut session.counts.completions, 1);
             }
         }
     }
@@ -120,7 +120,7 @@ impl Queue {
             }
         }
         if in_flight > 0 {
-            one_more(&mut session.tally.completions, in_flight);
+            one_more(&mut session.counts.completions, in_flight);
         }
         result
     }

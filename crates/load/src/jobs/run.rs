@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::counts::{JobCounts, Moments};
 use super::plan::{JobPlan, Window};
 use super::session::Live;
-use super::tally::{Moments, Tally};
 use super::thread::work;
 use crate::error::LoadError;
 
@@ -19,7 +19,7 @@ const LOOK: Duration = Duration::from_millis(10);
 #[derive(Clone, Debug, PartialEq)]
 pub struct JobRun {
     /// What it did.
-    pub tally: Tally,
+    pub counts: JobCounts,
     /// What ended it before its end.
     pub failure: Option<LoadError>,
 }
@@ -67,7 +67,7 @@ fn run_stage(
                 if plan.ends_all {
                     is_ended.store(true, Ordering::Relaxed);
                 }
-                result.unwrap_or_else(|_| (Tally::default(), Err(LoadError::Panicked)))
+                result.unwrap_or_else(|_| (JobCounts::default(), Err(LoadError::Panicked)))
             };
             let name = format!("fw-job-{number}");
             match thread::Builder::new().name(name).spawn_scoped(scope, job) {
@@ -93,13 +93,13 @@ fn run_stage(
             lives.iter().zip(&mut samplers).for_each(|(live, sampler)| sampler.look(live, now));
         }
         let joined = handles.into_iter().zip(samplers).map(|(handle, sampler)| {
-            let (mut tally, result) =
-                handle.join().unwrap_or_else(|_| (Tally::default(), Err(LoadError::Panicked)));
-            for (at, direction) in tally.directions.iter_mut().enumerate() {
+            let (mut counts, result) =
+                handle.join().unwrap_or_else(|_| (JobCounts::default(), Err(LoadError::Panicked)));
+            for (at, direction) in counts.directions.iter_mut().enumerate() {
                 direction.rates = sampler.rates[at];
                 direction.request_rates = sampler.request_rates[at];
             }
-            JobRun { tally, failure: result.err() }
+            JobRun { counts, failure: result.err() }
         });
         Ok(joined.collect())
     })

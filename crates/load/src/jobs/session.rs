@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use rustix::thread::gettid;
 
+use super::counts::{JobCounts, Request, one_more};
 use super::order::{Kind, Op, Order};
 use super::pace::Pace;
 use super::plan::JobPlan;
-use super::tally::{Request, Tally, one_more};
 use crate::buffer::{AlignedBuf, Blocks, rng};
 use crate::error::LoadError;
 use crate::file::NamedFile;
@@ -36,7 +36,7 @@ pub(super) struct Session<'a> {
     pub(super) plan: &'a JobPlan,
     pub(super) files: Vec<NamedFile>,
     pub(super) order: Order<'a>,
-    pub(super) tally: Tally,
+    pub(super) counts: JobCounts,
     pub(super) stop: &'a AtomicBool,
     live: &'a Live,
     pace: Pace,
@@ -68,7 +68,7 @@ impl<'a> Session<'a> {
             plan,
             files: Vec::new(),
             order: Order::new(plan),
-            tally: Tally::default(),
+            counts: JobCounts::default(),
             stop,
             live,
             pace: Pace::new(plan.rate, begin),
@@ -91,7 +91,7 @@ impl<'a> Session<'a> {
     /// Adds the pass to the time of the directions that had requests.
     pub(super) fn count_time(&mut self) {
         let us = self.pass_begin.elapsed().as_micros() as u64;
-        for direction in &mut self.tally.directions {
+        for direction in &mut self.counts.directions {
             if direction.requests > 0 && self.is_counting {
                 direction.time_us += us;
             }
@@ -103,13 +103,13 @@ impl<'a> Session<'a> {
         let now = thread_usage();
         let since = |now: u64, before: u64| now.saturating_sub(before);
         for at in 0..2 {
-            self.tally.cpu_us[at] = since(now.cpu_us[at], self.before.cpu_us[at]);
-            self.tally.faults[at] = since(now.faults[at], self.before.faults[at]);
+            self.counts.cpu_us[at] = since(now.cpu_us[at], self.before.cpu_us[at]);
+            self.counts.faults[at] = since(now.faults[at], self.before.faults[at]);
         }
-        self.tally.switches = since(now.switches, self.before.switches);
-        self.tally.thread = gettid().as_raw_nonzero().get().cast_unsigned();
+        self.counts.switches = since(now.switches, self.before.switches);
+        self.counts.thread = gettid().as_raw_nonzero().get().cast_unsigned();
         if self.is_counting {
-            self.tally.run_us = self.counted_from.elapsed().as_micros() as u64;
+            self.counts.run_us = self.counted_from.elapsed().as_micros() as u64;
         }
     }
 
@@ -126,7 +126,7 @@ impl<'a> Session<'a> {
         self.is_counting = true;
         self.counted_from = now;
         self.pass_begin = now;
-        self.tally = Tally::default();
+        self.counts = JobCounts::default();
         self.before = thread_usage();
         let _ = self.live.counted_from.set(now);
     }
@@ -172,8 +172,8 @@ impl<'a> Session<'a> {
 
     /// Counts a request as submitted, with so many in flight.
     pub(super) fn submitted(&mut self, in_flight: usize) {
-        one_more(&mut self.tally.depths, in_flight);
-        self.tally.submissions += 1;
+        one_more(&mut self.counts.depths, in_flight);
+        self.counts.submissions += 1;
     }
 
     /// Counts a request that has ended.
@@ -185,14 +185,14 @@ impl<'a> Session<'a> {
                 .map(nanoseconds);
         let is_write = match op.kind {
             Kind::Sync | Kind::SyncData => {
-                self.tally.syncs.record(clat);
-                self.tally.full_syncs += u64::from(op.kind == Kind::Sync);
+                self.counts.syncs.record(clat);
+                self.counts.full_syncs += u64::from(op.kind == Kind::Sync);
                 return Ok(());
             }
             kind => kind == Kind::Write,
         };
         let at = usize::from(is_write);
-        let direction = &mut self.tally.directions[at];
+        let direction = &mut self.counts.directions[at];
         direction.bytes += op.len;
         direction.requests += 1;
         let all = [slat, clat, lat];
@@ -210,7 +210,7 @@ impl<'a> Session<'a> {
             let end_ns = nanoseconds(ended.saturating_duration_since(self.counted_from));
             let request =
                 Request { end_ns, requests: 1, is_write, bytes: op.len, latencies_ns: all };
-            self.tally.keep(request, keep, MOST_KEPT)?;
+            self.counts.keep(request, keep, MOST_KEPT)?;
         }
         Ok(())
     }

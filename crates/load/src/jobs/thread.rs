@@ -12,11 +12,11 @@ use std::time::Instant;
 
 use rustix::fs::{self as rfs, Advice, Mode, OFlags};
 
+use super::counts::JobCounts;
 use super::plain::Plain;
 use super::plan::JobPlan;
 use super::queue::Queue;
 use super::session::{Live, Session};
-use super::tally::Tally;
 use crate::error::LoadError;
 use crate::file::NamedFile;
 use crate::pace::sleep_until;
@@ -35,14 +35,14 @@ pub(super) fn work(
     plan: &JobPlan,
     live: &Live,
     stop: &AtomicBool,
-) -> (Tally, Result<(), LoadError>) {
+) -> (JobCounts, Result<(), LoadError>) {
     if !plan.delay.is_zero() && !sleep_until(Instant::now() + plan.delay, stop) {
-        return (Tally::default(), Ok(()));
+        return (JobCounts::default(), Ok(()));
     }
     let mut session = Session::new(plan, live, stop);
     let result = passes(&mut session);
     session.close();
-    (session.tally, result)
+    (session.counts, result)
 }
 
 fn passes(session: &mut Session<'_>) -> Result<(), LoadError> {

@@ -77,11 +77,11 @@ fn each_block_of_the_files_is_written_once() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("x");
     let runs = run_all(&[JobPlan { sync_every: 8, ..plan(&file) }]);
-    let tally = &runs[0].tally;
-    let writes = &tally.directions[1];
-    assert_eq!((writes.requests, writes.bytes, tally.full_syncs), (64, LEN, 7));
-    assert_eq!((tally.depths.clone(), tally.submissions), (vec![0, 71], 71));
-    assert_eq!((writes.latencies[1].moments.n, tally.kept.len()), (64, 64));
+    let counts = &runs[0].counts;
+    let writes = &counts.directions[1];
+    assert_eq!((writes.requests, writes.bytes, counts.full_syncs), (64, LEN, 7));
+    assert_eq!((counts.depths.clone(), counts.submissions), (vec![0, 71], 71));
+    assert_eq!((writes.latencies[1].moments.n, counts.kept.len()), (64, 64));
     let bytes = std::fs::read(&file).unwrap();
     assert_eq!(bytes.len() as u64, 4096 + LEN);
     let is_zero = |block: &[u8]| block.iter().all(|byte| *byte == 0);
@@ -97,10 +97,10 @@ fn a_ring_makes_the_requests_of_plain_calls() {
     let read = JobPlan { reads: true, writes: false, depth, stage: 1, ..written };
     let runs = run_all(&[ring, read]);
     assert!(runs.iter().all(|run| run.failure.is_none()), "{runs:?}");
-    let [writes, reads] = [&runs[0].tally.directions[1], &runs[1].tally.directions[0]];
+    let [writes, reads] = [&runs[0].counts.directions[1], &runs[1].counts.directions[0]];
     assert_eq!((writes.requests, reads.requests), (64, 64));
-    assert_eq!(runs[0].tally.full_syncs, 3);
-    let depths = &runs[1].tally.depths;
+    assert_eq!(runs[0].counts.full_syncs, 3);
+    let depths = &runs[1].counts.depths;
     assert!(depths.len() <= 9 && depths.iter().sum::<u64>() == 64, "{depths:?}");
 }
 
@@ -111,7 +111,7 @@ fn a_rate_spreads_requests() {
     let runs = run_all(&[JobPlan { rate, requests, time: None, ..plan(&dir.path().join("a")) }]);
     // 100 a second: the last one is due after 59 hundredths.
     assert!(begin.elapsed() >= Duration::from_millis(590), "{:?}", begin.elapsed());
-    assert_eq!(runs[0].tally.directions[1].requests, 60);
+    assert_eq!(runs[0].counts.directions[1].requests, 60);
 }
 
 fn jobs_end_with_their_time_another_ones_end_and_a_failure() {
@@ -122,7 +122,7 @@ fn jobs_end_with_their_time_another_ones_end_and_a_failure() {
     let runs = run_all(&[JobPlan { ramp, time, ..endless("a") }]);
     assert!(begin.elapsed() >= Duration::from_millis(500), "{:?}", begin.elapsed());
     // The ramp is not counted.
-    let run_us = runs[0].tally.run_us;
+    let run_us = runs[0].counts.run_us;
     assert!(Duration::from_micros(run_us) <= begin.elapsed() - ramp, "{run_us}");
     let hour = Some(Duration::from_secs(3600));
     let short = JobPlan { ends_all: true, loops: 1, ..plan(&dir.path().join("b")) };

@@ -44,7 +44,7 @@ pub(super) fn write(jobs: &[JobPlan], runs: &[JobRun]) -> anyhow::Result<()> {
             let parts = files.entry(name).or_default();
             if has_lines(options, kind) {
                 let average_ms = logs.average_ms;
-                parts.push(Part { kind, average_ms, requests: &run.tally.kept });
+                parts.push(Part { kind, average_ms, requests: &run.counts.kept });
             }
         }
     }

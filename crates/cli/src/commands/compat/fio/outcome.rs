@@ -11,7 +11,7 @@ use floodwall_compat::fio::{
 };
 use floodwall_host::{SysRoot, block};
 use floodwall_load::LoadError;
-use floodwall_load::jobs::{self, DirectionTally, JobRun, Tally, Timed};
+use floodwall_load::jobs::{self, DirectionCounts, JobCounts, JobRun, Timed};
 use floodwall_model::DeviceId;
 use floodwall_model::latency::bucket_low_ns;
 use jiff::Zoned;
@@ -42,40 +42,40 @@ pub(super) fn outcome(
 }
 
 fn of_job(job: &JobPlan, run: &JobRun, elapsed_s: u64) -> fio::Job {
-    let (options, tally) = (&job.options, &run.tally);
+    let (options, counts) = (&job.options, &run.counts);
     let errno = match &run.failure {
         None => 0,
         Some(LoadError::Io { errno, .. } | LoadError::Ring { errno }) => errno.raw_os_error(),
         Some(_) => EIO,
     };
     let mut latency_buckets = LatencyBuckets::default();
-    for direction in &tally.directions {
+    for direction in &counts.directions {
         for (bucket, n) in direction.latencies[1].counts().buckets() {
             latency_buckets.record_many(bucket_low_ns(bucket), n);
         }
     }
-    let [read, write] = &tally.directions;
+    let [read, write] = &counts.directions;
     fio::Job {
         name: options.name.clone(),
         description: options.description.clone(),
         group: job.group,
-        pid: tally.thread,
+        pid: counts.thread,
         options: job.given.clone(),
         is_grouped: options.group_reporting,
         error: errno.unsigned_abs(),
         error_text: run.failure.as_ref().map(why).unwrap_or_default(),
         elapsed_s,
-        run_ms: tally.run_us / 1000,
+        run_ms: counts.run_us / 1000,
         read: direction(read),
         write: direction(write),
         trim: Direction::default(),
-        sync: distribution(&tally.syncs),
-        user_ms: tally.cpu_us[0] / 1000,
-        system_ms: tally.cpu_us[1] / 1000,
-        context_switches: tally.switches,
-        major_faults: tally.faults[0],
-        minor_faults: tally.faults[1],
-        depths: depths(tally),
+        sync: distribution(&counts.syncs),
+        user_ms: counts.cpu_us[0] / 1000,
+        system_ms: counts.cpu_us[1] / 1000,
+        context_switches: counts.switches,
+        major_faults: counts.faults[0],
+        minor_faults: counts.faults[1],
+        depths: depths(counts),
         latency_buckets,
         percentiles: options.percentiles.clone(),
         depth: options.depth,
@@ -106,30 +106,30 @@ fn distribution(of: &Timed) -> Distribution {
     Distribution::new(moments(of.moments), &of.counts())
 }
 
-fn direction(tally: &DirectionTally) -> Direction {
-    let [slat, clat, lat] = &tally.latencies;
+fn direction(counts: &DirectionCounts) -> Direction {
+    let [slat, clat, lat] = &counts.latencies;
     Direction {
-        bytes: tally.bytes,
-        runtime_ms: tally.time_us.div_ceil(1000),
-        ios: tally.requests,
+        bytes: counts.bytes,
+        runtime_ms: counts.time_us.div_ceil(1000),
+        ios: counts.requests,
         short: 0,
         dropped: 0,
         slat: distribution(slat),
         clat: distribution(clat),
         lat: distribution(lat),
-        bw: moments(tally.rates),
-        iops: moments(tally.request_rates),
+        bw: moments(counts.rates),
+        iops: moments(counts.request_rates),
     }
 }
 
-fn depths(tally: &Tally) -> Depths {
-    let mut depths = Depths { submits: tally.submissions, ..Depths::default() };
+fn depths(counts: &JobCounts) -> Depths {
+    let mut depths = Depths { submits: counts.submissions, ..Depths::default() };
     // Each call submits one.
-    depths.submit[completed_slot(1)] = tally.submissions;
-    for (in_flight, n) in tally.depths.iter().enumerate() {
+    depths.submit[completed_slot(1)] = counts.submissions;
+    for (in_flight, n) in counts.depths.iter().enumerate() {
         depths.level[level_slot(in_flight as u32)] += n;
     }
-    for (ended, n) in tally.completions.iter().enumerate() {
+    for (ended, n) in counts.completions.iter().enumerate() {
         depths.complete[completed_slot(ended as u32)] += n;
         depths.completes += n;
     }

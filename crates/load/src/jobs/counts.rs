@@ -69,7 +69,7 @@ impl Timed {
 
 /// Reads or writes of a job.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct DirectionTally {
+pub struct DirectionCounts {
     /// Bytes.
     pub bytes: u64,
     /// Requests.
@@ -95,7 +95,7 @@ pub struct Request {
     pub is_write: bool,
     /// Bytes, together.
     pub bytes: u64,
-    /// As in [`DirectionTally::latencies`], together.
+    /// As in [`DirectionCounts::latencies`], together.
     pub latencies_ns: [u64; 3],
 }
 
@@ -113,9 +113,9 @@ impl Request {
 
 /// What a job did.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Tally {
+pub struct JobCounts {
     /// Reads, then writes.
-    pub directions: [DirectionTally; 2],
+    pub directions: [DirectionCounts; 2],
     /// Syncs of both kinds.
     pub syncs: Timed,
     /// Those by fsync(2).
@@ -140,7 +140,7 @@ pub struct Tally {
     pub thread: u32,
 }
 
-impl Tally {
+impl JobCounts {
     /// Keeps a request, of so many at most.
     pub(super) fn keep(
         &mut self,
@@ -185,12 +185,12 @@ mod tests {
         };
         let all = [(100, false), (200, true), (900, false), (1000, false), (1001, false)];
         let kept = |keep| {
-            let mut tally = Tally::default();
+            let mut counts = JobCounts::default();
             for (us, is_write) in all {
-                tally.keep(request(us, is_write), keep, 5).unwrap();
+                counts.keep(request(us, is_write), keep, 5).unwrap();
             }
-            assert_eq!(tally.keep(request(9000, false), keep, 3), TOO_MANY);
-            tally.kept.iter().map(|kept| (kept.requests, kept.bytes)).collect::<Vec<_>>()
+            assert_eq!(counts.keep(request(9000, false), keep, 3), TOO_MANY);
+            counts.kept.iter().map(|kept| (kept.requests, kept.bytes)).collect::<Vec<_>>()
         };
         assert_eq!(kept(Keep::Each), [(1, 10); 5]);
         assert_eq!(kept(Keep::Milliseconds), [(2, 20), (1, 10), (2, 20)]);
