@@ -37,6 +37,8 @@ pub struct Command {
     pub warnings: Vec<String>,
     /// `--readonly`: nothing is written, and no file is made.
     pub is_read_only: bool,
+    /// `--warnings-fatal`.
+    warnings_end: bool,
     /// `--section`.
     sections: Vec<String>,
     /// `--max-jobs`.
@@ -181,7 +183,7 @@ impl Command {
                 other => return Err(wrong(other, "one of auto, always, never")),
             },
             "eta-newline" | "eta-interval" | "alloc-size" => value().map(drop)?,
-            "warnings-fatal" => {}
+            "warnings-fatal" => self.warnings_end = true,
             "readonly" => self.is_read_only = true,
             "section" => self.sections.push(value()?.to_owned()),
             "max-jobs" => {
@@ -254,7 +256,12 @@ impl Command {
                 clones += 1;
             }
         }
-        Ok(())
+        let ends = self.warnings_end && !self.parse_only;
+        self.warnings
+            .first()
+            .filter(|_| ends)
+            .cloned()
+            .map_or(Ok(()), |warning| Err(OptionError::Fatal(warning)))
     }
 }
 

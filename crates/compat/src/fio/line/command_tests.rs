@@ -127,6 +127,10 @@ fn what_can_not_be_followed_is_named() {
             "--name=a --foo=3",
             "fio: there is no option '--foo'; nearest: docs/compat.md lists those supported",
         ),
+        (
+            "--warnings-fatal --name=a --size=4k --time_based",
+            "fio: job 'a': time_based needs runtime; ignored; take --warnings-fatal out, or heed it",
+        ),
         ("--name=a --blocksiz=3", "fio: there is no option '--blocksiz'; nearest: --blocksize"),
         (
             "--name=a --thinktime=3",

@@ -43,6 +43,9 @@ pub enum OptionError {
         /// Its name.
         option: String,
     },
+    /// A warning that shall end the run.
+    #[error("{0}; take --warnings-fatal out, or heed it")]
+    Fatal(String),
     /// An option before the first section of a job file.
     #[error("fio: {file}: '{line}' is in no section; write [global] or [NAME] before it")]
     NoSection {
