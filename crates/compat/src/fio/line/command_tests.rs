@@ -129,7 +129,8 @@ fn what_can_not_be_followed_is_named() {
         ),
         (
             "--warnings-fatal --name=a --size=4k --time_based",
-            "fio: job 'a': time_based needs runtime; ignored; take --warnings-fatal out, or heed it",
+            "fio: job 'a': time_based needs runtime; ignored; take --warnings-fatal out, or heed \
+             it",
         ),
         ("--name=a --blocksiz=3", "fio: there is no option '--blocksiz'; nearest: --blocksize"),
         (
