@@ -12,6 +12,9 @@ use super::table::{In, Known};
 
 /// Seconds that 1.0 runs without `--time`.
 const TIME_S: u32 = 10;
+/// Names of 0.4 in the order in which 1.0 warns of them, and the value with which 1.0 ignores them.
+const RENAMED: [(&str, &str); 4] =
+    [("num-threads", "1"), ("max-requests", "0"), ("max-time", "0"), ("tx-rate", "0")];
 /// Requests that 0.4 makes without `--max-requests`.
 const REQUESTS: u64 = 10_000;
 /// The longest block: a buffer of each thread.
@@ -70,6 +73,11 @@ pub struct Options {
     pub deprecated: Vec<(&'static str, &'static str)>,
 }
 
+/// Whether a name of 0.4 has the value with which 1.0 ignores it.
+fn is_default(name: &str, value: Option<&str>) -> bool {
+    RENAMED.iter().any(|(old, default)| *old == name && value == Some(*default))
+}
+
 impl Options {
     /// From the words after the tool's name.
     ///
@@ -82,6 +90,9 @@ impl Options {
         let mut options = Self::of(dialect, line.command()?);
         for (option, value) in &line.options {
             let is_known = match (option.known_in, dialect) {
+                (In::Renamed(_), Dialect::V1_0) if is_default(option.name, value.as_deref()) => {
+                    continue;
+                }
                 (In::Renamed(new), Dialect::V1_0) => {
                     options.deprecated.push((option.name, new));
                     true
@@ -102,6 +113,7 @@ impl Options {
             }
             options.set(option, value.as_deref())?;
         }
+        options.deprecated.sort_by_key(|(name, _)| RENAMED.iter().position(|(old, _)| old == name));
         options.check()?;
         Ok(options)
     }

@@ -62,6 +62,12 @@ fn a_line_with_everything() {
     assert_eq!((all.fsync_all, all.fsync_freq, all.fsync_end), (true, 0, false));
     let old = parse("fileio --max-requests=5 --file-test-mode=rndwr run").unwrap();
     assert_eq!((old.events, old.deprecated), (5, vec![("max-requests", "events")]));
+    // Its order, and nothing of values that are 1.0's own.
+    let old = "fileio --max-time=3 --max-requests=0 --num-threads=2 --file-test-mode=rndwr run";
+    let warned = [("num-threads", "threads"), ("max-time", "time")];
+    assert_eq!(parse(old).unwrap().deprecated, warned);
+    let ignored = parse("fileio --max-time=0 --threads=3 --num-threads=1 cleanup").unwrap();
+    assert_eq!((ignored.time_s, ignored.threads, ignored.deprecated), (10, 3, vec![]));
     assert_eq!(parse("fileio cleanup").unwrap().command, Command::Cleanup);
 }
 

@@ -111,6 +111,10 @@ fn checked(args: &CheckArgs, origin: Instant) -> anyhow::Result<Check> {
     let first_operation = runner.first_operation();
     let closed = runner.close();
     warnings.extend(progress.finish());
+    // The first error is returned; what is left on the disk is told all the same.
+    if let (Err(_), Err(left)) = (&runs, &closed) {
+        notice(&left.to_string());
+    }
     // A signal explains whatever else went wrong at the same time. The deadline explains nothing:
     // a run that it ended is no error.
     if runs.is_err() && stop.load(Ordering::Relaxed) && !deadline.is_over() {

@@ -24,7 +24,7 @@ use std::time::Instant;
 use self::beside::BesideArgs;
 use self::meter::Meter;
 use crate::exit::{Exit, UsageError};
-use crate::signals;
+use crate::{output, signals};
 
 type Run = fn(&CompatArgs, &[OsString]) -> anyhow::Result<Exit>;
 
@@ -37,6 +37,13 @@ const TOOLS: [(&str, Run); 5] = [
     }),
     ("fio", |args, words| fio::run(&words::texts(words)?, args.destructive)),
     ("dd", |args, words| dd::run(words, args.destructive, args.meter())),
+];
+/// What scripts ask a tool for its version with, and the first line that it answers. fio's is of its
+/// reports.
+const VERSIONS: [(&str, &str, &str); 3] = [
+    ("iostat", "-V", "sysstat version 12.6.1"),
+    ("sysbench", "--version", "sysbench 1.0.20"),
+    ("dd", "--version", "dd (coreutils) 9.1"),
 ];
 /// The command's own name.
 const COMMAND: &str = "compat";
@@ -135,6 +142,10 @@ pub(crate) fn run(args: &CompatArgs, origin: Instant) -> anyhow::Result<Exit> {
     // A run beside a flood, which must not outlive it.
     if args.counters.is_some() && !signals::end_with_parent()? {
         return Ok(Exit::Failed);
+    }
+    let asked = |(name, word, _): &&(&str, &str, &str)| *name == tool && words == [*word];
+    if let Some((.., version)) = VERSIONS.iter().find(asked) {
+        return output::result(&format!("{version}\n")).map(|()| Exit::Done);
     }
     match TOOLS.iter().find(|(name, _)| *name == tool) {
         Some(_) if args.beside.has_flood() => {

@@ -236,6 +236,11 @@ pub(crate) fn links() -> Result<(), String> {
         || everything(&copied),
     )?;
     ensure(same(&path.join("a"), &path.join("b")), "the copy differs")?;
+    for (tool, word, version) in
+        [("dd", "--version", "dd (coreutils) 9.1\n"), ("iostat", "-V", "sysstat version 12.6.1\n")]
+    {
+        equal(text(&run(tool, word)?.stdout), version.to_owned())?;
+    }
     let iostat = run("iostat", "-c")?;
     ensure(text(&iostat.stdout).contains("avg-cpu"), || everything(&iostat))?;
     for (name, line, wanted) in [
