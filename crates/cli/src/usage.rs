@@ -59,7 +59,8 @@ pub(crate) fn explain(error: &clap::Error, arguments: &[String], all: Command) -
                 .map(|name| without_marks(name))
                 .collect();
             let of = command.trim_start_matches("floodwall").trim_start();
-            format!("{of}: {} is missing{}", names.join(" and "), more("has examples"))
+            let are = if names.len() > 1 { "are" } else { "is" };
+            format!("{of}: {} {are} missing{}", names.join(" and "), more("has examples"))
         }
         ErrorKind::ArgumentConflict => {
             let others = texts(error, ContextKind::PriorArg);
@@ -220,6 +221,7 @@ mod tests {
     #[test]
     fn what_is_missing_or_too_much_is_named() {
         for (line, expected) in [
+            ("check", "check: PROGRAM and DIR are missing (floodwall check --help has examples)"),
             ("apply", "apply: SETTING is missing (floodwall apply --help has examples)"),
             (
                 "sim",
