@@ -13,18 +13,21 @@ use floodwall_model::frame::Process;
 pub(super) struct Waiters(BTreeMap<(u32, Option<String>), u64>);
 
 impl Waiters {
-    /// Marks those as victims whose wait has ended in this window.
+    /// Marks those as victims whose wait has ended in this window. They are none in the next one by
+    /// that: some call of a process that commits again and again is always under way.
     pub(super) fn frame(&mut self, processes: &mut [Process]) {
         let key = |process: &Process| (process.pid, process.disk.clone());
-        if !self.0.is_empty() {
-            for process in processes.iter_mut() {
-                let waited_us = self.0.get(&key(process)).copied();
-                let ended_us = process.waits.iter().map(|waits| waits.max_us).max();
-                process.is_victim |= waited_us.is_some() && ended_us >= waited_us;
-            }
-        }
         let waits = processes.iter().filter(|process| process.is_victim && process.oldest_us > 0);
-        self.0 = waits.map(|process| (key(process), process.oldest_us)).collect();
+        let waits = waits.map(|process| (key(process), process.oldest_us)).collect();
+        let before = std::mem::replace(&mut self.0, waits);
+        if before.is_empty() {
+            return;
+        }
+        for process in processes.iter_mut() {
+            let waited_us = before.get(&key(process)).copied();
+            let ended_us = process.waits.iter().map(|waits| waits.max_us).max();
+            process.is_victim |= waited_us.is_some() && ended_us >= waited_us;
+        }
     }
 }
 
@@ -58,5 +61,8 @@ mod tests {
         assert!(!is_victim(process("sda", 135_999, 0, false)), "another wait");
         is_victim(process("sda", 9_000, 136_000, true));
         assert!(!is_victim(process("sdb", 274_000, 0, false)), "another disk");
+        is_victim(process("sda", 274_000, 3_000, true));
+        assert!(is_victim(process("sda", 9_000, 3_000, false)));
+        assert!(!is_victim(process("sda", 9_000, 3_000, false)), "short calls, one after another");
     }
 }
