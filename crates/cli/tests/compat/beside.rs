@@ -61,6 +61,18 @@ pub(crate) fn figures() -> Result<(), String> {
     let done = output(&mut compat(&["--flood", FLOOD], line, &lab.mount))?;
     let reports = text(&done.stdout).matches("Device").count();
     ensure(done.status.success() && reports == 2, || everything(&done))?;
+    // fio counts what it reports.
+    let line = "--name=a --rw=randwrite --bs=4k --direct=1 --size=4m --number_ios=300 --minimal";
+    fs::remove_file(result).map_err(said(result))?;
+    let done = output(&mut compat(&words, &format!("fio {line}"), &lab.mount))?;
+    ensure(done.status.success(), || everything(&done))?;
+    let stored = json(&output(Command::new("cat").arg(result))?)?;
+    let phases = stored["trials"][0]["phases"].as_array().ok_or("no phases")?;
+    let both = phases.iter().find(|phase| phase["name"] == "both").ok_or("no phase 'both'")?;
+    equal(both["victims"][0]["ops"].as_u64(), Some(300))?;
+    // The 47th field of its line: KiB that were written.
+    equal(text(&done.stdout).split(';').nth(46), Some("1200"))?;
+    let line = "iostat -dxy 1 2";
     // A full stdout costs the report alone.
     fs::remove_file(result).map_err(said(result))?;
     let full = File::create("/dev/full").map_err(said("/dev/full"))?;
@@ -129,7 +141,7 @@ pub(crate) fn refusals() -> Result<(), String> {
         (&["--flood", "seq"], "dd if=x", "name its files with if= and of="),
         (&["--flood", "sea"], "dd if=x of=y", "--flood sea"),
         (&["--flood", "none"], "iostat 1 2", "there is no flood"),
-        (&["--flood", "seq"], "fio --name=a --rw=write", "use floodwall bench --victim-cmd"),
+        (&["--flood", "seq"], "fio --name=a --rw=read --size=4k", "run fio without a flood"),
         (&["--flood", "seq"], "dd if=/dev/zero of=/dev/null", "give --directory"),
         (&["--flood", "seq"], "disktest -E 8 x", "'-E' is not supported here"),
     ] {

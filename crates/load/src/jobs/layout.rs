@@ -65,12 +65,7 @@ pub fn lay_out(
     }
     let mut missing: Vec<(&JobFile, u64)> = Vec::new();
     for file in &plan.files {
-        let there = Target::at(&file.path)?;
-        let end = file.from + file.len;
-        match there {
-            Some(target) if target.is_device || target.size >= end => {}
-            there => missing.push((file, end - there.map_or(0, |target| target.size))),
-        }
+        missing.extend(lacks(file)?.map(|bytes| (file, bytes)));
     }
     let bytes = missing.iter().fold(0_u64, |sum, (_, bytes)| sum.saturating_add(*bytes));
     let Some((first, _)) = missing.first() else { return Ok(()) };
@@ -89,6 +84,23 @@ pub fn lay_out(
         make(plan, file, plan.seed.wrapping_add(number as u64), stop)?;
     }
     Ok(())
+}
+
+/// A file that would have to be written before the job begins, because the job reads it.
+#[must_use]
+pub fn missing(plan: &JobPlan) -> Option<&Path> {
+    let is_written = !plan.makes_late && (plan.reads || plan.fills);
+    let is_missing = |file: &&JobFile| is_written && lacks(file).is_ok_and(|lacks| lacks.is_some());
+    plan.files.iter().find(is_missing).map(|file| file.path.as_path())
+}
+
+/// How much longer a file has to be, in bytes; `None` if it is there and long enough.
+fn lacks(file: &JobFile) -> Result<Option<u64>, LoadError> {
+    let end = file.from + file.len;
+    Ok(match Target::at(&file.path)? {
+        Some(target) if target.is_device || target.size >= end => None,
+        there => Some(end - there.map_or(0, |target| target.size)),
+    })
 }
 
 /// The directories above a file, as fio makes them.

@@ -23,6 +23,6 @@ mod session;
 mod thread;
 
 pub use counts::{DirectionCounts, JobCounts, Moments, Request, Timed};
-pub use layout::{LayoutError, Removal, lay_out};
+pub use layout::{LayoutError, Removal, lay_out, missing};
 pub use plan::{Allocate, JobFile, JobPlan, Keep, Window};
-pub use run::{JobRun, run};
+pub use run::{JobRun, Progress, run};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -24,19 +24,51 @@ pub struct JobRun {
     pub failure: Option<LoadError>,
 }
 
+/// What all jobs have done together since their figures began, for others to read while they run.
+#[derive(Debug, Default)]
+pub struct Progress {
+    requests: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Progress {
+    /// Reads and writes.
+    pub fn requests(&self) -> u64 {
+        self.requests.load(Ordering::Relaxed)
+    }
+
+    /// Their bytes.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// What earlier stages have done, and the jobs of this one.
+    fn set(&self, before: (u64, u64), lives: &[Live]) {
+        let sum = |of: fn(&Live) -> &[AtomicU64; 2]| -> u64 {
+            lives.iter().flat_map(of).map(|count| count.load(Ordering::Relaxed)).sum()
+        };
+        self.requests.store(before.0 + sum(|live| &live.requests), Ordering::Relaxed);
+        self.bytes.store(before.1 + sum(|live| &live.bytes), Ordering::Relaxed);
+    }
+}
+
 /// Runs all jobs, and waits for them. Their files are laid out before. Raising `stop` ends them:
 /// requests that began are waited for. A job that fails ends alone.
 ///
 /// # Errors
 /// [`LoadError::Thread`].
-pub fn run(plans: &[JobPlan], stop: &AtomicBool) -> Result<Vec<JobRun>, LoadError> {
+pub fn run(
+    plans: &[JobPlan],
+    stop: &AtomicBool,
+    progress: &Progress,
+) -> Result<Vec<JobRun>, LoadError> {
     let mut runs: Vec<Option<JobRun>> = plans.iter().map(|_| None).collect();
     let mut stages: Vec<u32> = plans.iter().map(|plan| plan.stage).collect();
     stages.sort_unstable();
     stages.dedup();
     for stage in stages {
         let numbers: Vec<usize> = (0..plans.len()).filter(|at| plans[*at].stage == stage).collect();
-        let done = run_stage(plans, &numbers, stop)?;
+        let done = run_stage(plans, &numbers, stop, progress)?;
         for (at, run) in numbers.into_iter().zip(done) {
             runs[at] = Some(run);
         }
@@ -48,7 +80,9 @@ fn run_stage(
     plans: &[JobPlan],
     numbers: &[usize],
     stop: &AtomicBool,
+    progress: &Progress,
 ) -> Result<Vec<JobRun>, LoadError> {
+    let before = (progress.requests(), progress.bytes());
     let lives: Vec<Live> = numbers.iter().map(|_| Live::default()).collect();
     // Whether the jobs of a group shall end.
     let ended: BTreeMap<u32, AtomicBool> = numbers
@@ -91,7 +125,9 @@ fn run_stage(
             thread::sleep(LOOK);
             let now = Instant::now();
             lives.iter().zip(&mut samplers).for_each(|(live, sampler)| sampler.look(live, now));
+            progress.set(before, &lives);
         }
+        progress.set(before, &lives);
         let joined = handles.into_iter().zip(samplers).map(|(handle, sampler)| {
             let (mut counts, result) =
                 handle.join().unwrap_or_else(|_| (JobCounts::default(), Err(LoadError::Panicked)));

@@ -4,7 +4,9 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use floodwall_load::jobs::{Allocate, JobFile, JobPlan, JobRun, Keep, Window, lay_out, run};
+use floodwall_load::jobs::{
+    Allocate, JobFile, JobPlan, JobRun, Keep, Progress, Window, lay_out, run,
+};
 use floodwall_model::scenario::Data;
 use floodwall_testing::{Trial, tests};
 use rustix::fs::OFlags;
@@ -70,7 +72,12 @@ fn run_all(plans: &[JobPlan]) -> Vec<JobRun> {
     for plan in plans {
         lay_out(plan, &mut |_, _| {}, &stop).unwrap();
     }
-    run(plans, &stop).unwrap()
+    let progress = Progress::default();
+    let runs = run(plans, &stop, &progress).unwrap();
+    let done = runs.iter().flat_map(|run| &run.counts.directions);
+    let done = done.fold((0, 0), |sum, one| (sum.0 + one.requests, sum.1 + one.bytes));
+    assert_eq!((progress.requests(), progress.bytes()), done);
+    runs
 }
 
 fn each_block_of_the_files_is_written_once() {

@@ -35,7 +35,7 @@ const TOOLS: [(&str, Run); 5] = [
     ("disktest", |args, words| {
         disktest::run(&words::texts(words)?, args.destructive, args.meter())
     }),
-    ("fio", |args, words| fio::run(&words::texts(words)?, args.destructive)),
+    ("fio", |args, words| fio::run(&words::texts(words)?, args.destructive, args.meter())),
     ("dd", |args, words| dd::run(words, args.destructive, args.meter())),
 ];
 /// What scripts ask a tool for its version with, and the first line that it answers. fio's is of its

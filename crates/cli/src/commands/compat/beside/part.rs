@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use floodwall_compat::{dd, disktest, iostat, sysbench};
 use floodwall_report::beside::Unit;
 
+use super::super::fio;
 use super::super::words::texts;
 use crate::exit::UsageError;
 
@@ -31,10 +32,8 @@ impl Part {
             Some("sysbench") => of_sysbench(&texts(words)?),
             Some("disktest") => of_disktest(&texts(words)?),
             Some("dd") => of_dd(words),
-            _ => Err(refused(format!(
-                "{} can't run beside a flood; use floodwall bench --victim-cmd",
-                tool.display()
-            ))),
+            Some("fio") => of_fio(&texts(words)?),
+            _ => Err(refused(format!("{} can't run beside a flood", tool.display()))),
         }
     }
 }
@@ -96,6 +95,11 @@ fn of_dd(words: &[OsString]) -> anyhow::Result<Part> {
     Ok(Part { unit: Some(Unit::Bytes), seconds: None, directory })
 }
 
+fn of_fio(words: &[String]) -> anyhow::Result<Part> {
+    let (seconds, file) = fio::repeated(words)?;
+    Ok(Part { unit: Some(Unit::Requests), seconds, directory: directory_of(&file) })
+}
+
 fn is_block_device(file: &Path) -> bool {
     std::fs::metadata(file).is_ok_and(|meta| meta.file_type().is_block_device())
 }
@@ -132,6 +136,11 @@ mod tests {
             ("disktest -r /dev/null", (None, None)),
             ("dd if=/dev/zero of=/srv/x count=9", (None, dir("/srv"))),
             ("dd if=x of=/dev/null", (None, dir("."))),
+            (
+                "fio --rw=write --size=4k --runtime=3 --name=a --name=b --stonewall",
+                (Some(6), dir(".")),
+            ),
+            ("fio --rw=write --size=4k --name=a --directory=/tmp", (None, dir("/tmp"))),
         ] {
             assert_eq!(part(line), Ok(wanted), "{line}");
         }
@@ -145,7 +154,9 @@ mod tests {
             ("dd if=x", "if= and of="),
             ("sysbench fileio --no-such run", "no-such"),
             ("disktest -E 8 x", "'-E' is not supported here"),
-            ("fio --name=a --rw=write", "use floodwall bench --victim-cmd"),
+            ("fio --name=a --rw=write", "size is missing"),
+            ("fio -", "write its jobs to a file"),
+            ("fio --name=a --rw=read --size=4k", "run fio without a flood before"),
         ] {
             let said = part(line).unwrap_err();
             assert!(said.contains(wanted), "{said}");

@@ -11,19 +11,23 @@ mod machine;
 mod outcome;
 mod plan;
 
+use std::collections::BTreeMap;
 use std::mem;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use floodwall_compat::fio::line::{Command, JobPlan};
 use floodwall_compat::fio::report::{self, Announced};
 use floodwall_load::LoadError;
-use floodwall_load::jobs::{self, JobRun, LayoutError, Removal};
+use floodwall_load::apart::Counters;
+use floodwall_load::jobs::{self, JobRun, LayoutError, Progress, Removal};
 
 use self::machine::Machine;
 use self::outcome::Disks;
+use super::meter::Meter;
 use crate::exit::{Exit, UsageError};
 use crate::{output, signals};
 
@@ -35,7 +39,7 @@ const INTERRUPTED: Exit = Exit::Of(128);
 /// # Errors
 /// An option that is not supported, a job file or a target that is missing, in use or too small, an
 /// output that can't be written.
-pub(super) fn run(words: &[String], may_destroy: bool) -> anyhow::Result<Exit> {
+pub(super) fn run(words: &[String], may_destroy: bool, meter: Meter<'_>) -> anyhow::Result<Exit> {
     let command = Command::parse(words, &mut Machine).map_err(|e| UsageError(e.to_string()))?;
     if command.version {
         return output::part_with(|out| Ok(writeln!(out, "{}", report::VERSION)?))
@@ -46,7 +50,43 @@ pub(super) fn run(words: &[String], may_destroy: bool) -> anyhow::Result<Exit> {
         return Ok(Exit::Done);
     }
     let printer = Printer::new(command.output.as_deref())?;
-    measure(&command, may_destroy, printer, &*signals::stop_flag()?)
+    let progress = Arc::new(Progress::default());
+    let counted = Arc::clone(&progress);
+    let _followed =
+        meter.follow(move || Counters { ops: counted.requests(), bytes: counted.bytes() })?;
+    measure(&command, may_destroy, printer, (&*signals::stop_flag()?, &progress))
+}
+
+/// What a command line is beside a flood: its seconds, if each job has a time, and a file of the
+/// first job.
+///
+/// # Errors
+/// A command line that can't be followed, or that can't be repeated.
+pub(super) fn repeated(words: &[String]) -> anyhow::Result<(Option<u64>, PathBuf)> {
+    let failed = |why: String| UsageError(format!("compat --flood: {why}"));
+    if words.iter().any(|word| word == "-") {
+        return Err(failed("fio runs several times; write its jobs to a file".into()).into());
+    }
+    let command = Command::parse(words, &mut Machine).map_err(|e| UsageError(e.to_string()))?;
+    let jobs = command.jobs.iter().enumerate();
+    let plans = jobs.map(|(number, job)| plan::plan(job, number, command.is_read_only));
+    let plans = plans.collect::<anyhow::Result<Vec<_>>>()?;
+    if let Some(path) = plans.iter().find_map(jobs::missing) {
+        let path = path.display();
+        return Err(
+            failed(format!("'{path}' is made by a run; run fio without a flood before")).into()
+        );
+    }
+    let mut stages: BTreeMap<u32, Option<Duration>> = BTreeMap::new();
+    for plan in &plans {
+        let lasts = plan.time.map(|time| plan.delay + plan.ramp + time);
+        let longest = stages.entry(plan.stage).or_insert(Some(Duration::ZERO));
+        *longest = longest.zip(lasts).map(|(a, b)| a.max(b));
+    }
+    let lasts: Option<Duration> = stages.into_values().sum();
+    let file = plans.iter().flat_map(|plan| &plan.files).next();
+    let file = file.ok_or_else(|| failed("fio has no job".into()))?;
+    Ok((lasts.map(|lasts| lasts.as_secs_f64().ceil() as u64), file.path.clone()))
 }
 
 /// Where the report goes: to stdout at once, or to a file at the end.
@@ -83,7 +123,7 @@ fn measure(
     command: &Command,
     may_destroy: bool,
     mut printer: Printer<'_>,
-    stop: &AtomicBool,
+    (stop, progress): (&AtomicBool, &Progress),
 ) -> anyhow::Result<Exit> {
     let is_normal = command.formats.normal;
     // A command line that can't be followed says so alone: nothing is printed before.
@@ -114,7 +154,7 @@ fn measure(
     }
     printer.print(&head)?;
     let (begin, disks) = (Instant::now(), Disks::before(&command.jobs, &plans));
-    let runs = jobs::run(&plans, stop).context("fio")?;
+    let runs = jobs::run(&plans, stop, progress).context("fio")?;
     let was_stopped = stop.load(Ordering::Relaxed);
     if was_stopped {
         output::notice("\nfio: terminating on signal 2");
