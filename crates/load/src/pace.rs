@@ -133,6 +133,12 @@ impl Limit {
     }
 }
 
+/// A duration in nanoseconds, without the 128 bits of the standard library's.
+#[inline]
+pub(crate) fn nanoseconds(took: Duration) -> u64 {
+    took.as_secs() * 1_000_000_000 + u64::from(took.subsec_nanos())
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use floodwall_testing::process::{everything, json, output, text};
 use floodwall_testing::{ensure, equal, said};
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 
 use crate::lab::Lab;
 
@@ -47,14 +48,12 @@ pub(crate) fn figures() -> Result<(), String> {
     ensure(report.matches("Test Done (Passed)").count() == 1, || report.clone())?;
     ensure(told.contains("\ndefault "), || told.clone())?;
     ensure(told.contains("one round does not tell"), || told.clone())?;
-    let told = json(&output(Command::new("cat").arg(result))?)?;
-    let phases = told["trials"][0]["phases"].as_array().ok_or("no phases")?;
-    let both = phases.iter().find(|phase| phase["name"] == "both").ok_or("no phase 'both'")?;
+    let (count, both) = phases(result)?;
     equal(both["victims"][0]["ops"].to_string(), total.to_owned())?;
     equal(both["victims"][0]["name"].as_str(), Some("disktest"))?;
     let flood = both["floods"][0]["bytes"].as_u64();
     ensure(flood.is_some_and(|bytes| bytes > 0), || both["floods"].to_string())?;
-    ensure(phases.len() == 3, || format!("{} phases", phases.len()))?;
+    ensure(count == 3, || format!("{count} phases"))?;
     ensure(!has_scratch(&lab.mount)?, "the flood's files are still there")?;
     // A tool that only looks runs beside the flood alone.
     let line = "iostat -dxy 1 2";
@@ -66,9 +65,7 @@ pub(crate) fn figures() -> Result<(), String> {
     fs::remove_file(result).map_err(said(result))?;
     let done = output(&mut compat(&words, &format!("fio {line}"), &lab.mount))?;
     ensure(done.status.success(), || everything(&done))?;
-    let stored = json(&output(Command::new("cat").arg(result))?)?;
-    let phases = stored["trials"][0]["phases"].as_array().ok_or("no phases")?;
-    let both = phases.iter().find(|phase| phase["name"] == "both").ok_or("no phase 'both'")?;
+    let (_, both) = phases(result)?;
     equal(both["victims"][0]["ops"].as_u64(), Some(300))?;
     // The 47th field of its line: KiB that were written.
     equal(text(&done.stdout).split(';').nth(46), Some("1200"))?;
@@ -90,6 +87,14 @@ pub(crate) fn figures() -> Result<(), String> {
     let refused = output(&mut compat(&["--flood", FLOOD], &line, &lab.mount))?;
     let is_printed = text(&refused.stderr).contains("give --directory");
     ensure(is_printed && refused.status.code() == Some(2), || everything(&refused))
+}
+
+/// The number of phases of a stored result, and the one beside the flood.
+fn phases(result: &str) -> Result<(usize, Value), String> {
+    let stored = json(&output(Command::new("cat").arg(result))?)?;
+    let phases = stored["trials"][0]["phases"].as_array().ok_or("no phases")?;
+    let both = phases.iter().find(|phase| phase["name"] == "both").ok_or("no phase 'both'")?;
+    Ok((phases.len(), both.clone()))
 }
 
 /// A setting is put back, however a run ends, and a failing tool says why.

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::Command;
 
+use floodwall_stats::estimate::median;
 use floodwall_testing::process::{json, output, run};
 use floodwall_testing::{ensure, said};
 
@@ -37,16 +38,11 @@ pub(crate) fn percentiles() -> Result<(), String> {
         });
         let check =
             pairs.iter().map(|(_, check)| check["runs"][0]["sync_us"][key].as_f64().unwrap_or(0.0));
-        let (fio, check) = (median(fio), median(check));
+        let (fio, check) = (median(fio.collect()), median(check.collect()));
+        let (fio, check) = fio.zip(check).ok_or("no rounds")?;
         let told = format!("{key}: fio {fio:.0} µs, check {check:.0} µs");
         writeln!(io::stdout(), "{told}").map_err(said("stdout"))?;
         ensure((check / fio).ln().abs() <= f64::ln(1.0 + tolerance), || told)?;
     }
     Ok(())
-}
-
-fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_unstable_by(f64::total_cmp);
-    values[values.len() / 2]
 }

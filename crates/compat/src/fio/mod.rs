@@ -17,7 +17,7 @@ pub mod report;
 mod series;
 
 pub use diskstats::disk_between;
-pub use distribution::{Distribution, Moments};
+pub use distribution::Distribution;
 pub use outcome::{
     Depths, Direction, Disk, Job, LatencyBuckets, Outcome, Percentiles, completed_slot, level_slot,
 };

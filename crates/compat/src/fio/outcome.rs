@@ -9,7 +9,9 @@
 //!
 //! Jobs are not merged: the reports do that for `group_reporting`.
 
-use super::distribution::{Distribution, Moments};
+use floodwall_model::Moments;
+
+use super::distribution::Distribution;
 
 /// A run that ended.
 #[derive(Clone, Debug, Default, PartialEq)]

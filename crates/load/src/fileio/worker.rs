@@ -16,7 +16,7 @@ use crate::buffer::{AlignedBuf, rng};
 use crate::error::LoadError;
 use crate::file::NamedFile;
 use crate::lock::lock;
-use crate::pace::sleep_until;
+use crate::pace::{nanoseconds, sleep_until};
 use crate::running::Worker;
 
 /// Keeps the random numbers of pauses apart from others; a thread's number is added.
@@ -94,10 +94,6 @@ pub(super) fn run(
         }
     }
     Ok(())
-}
-
-fn nanoseconds(took: Duration) -> u64 {
-    took.as_secs() * 1_000_000_000 + u64::from(took.subsec_nanos())
 }
 
 impl Pause {

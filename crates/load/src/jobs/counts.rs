@@ -1,43 +1,10 @@
 //! What a job's thread counts.
 
-use floodwall_model::LatencyCounts;
 use floodwall_model::latency::{BUCKETS, bucket_of};
+use floodwall_model::{LatencyCounts, Moments};
 
 use super::plan::Keep;
 use crate::error::LoadError;
-
-/// Number, extremes, mean and deviation of values.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Moments {
-    /// How many.
-    pub n: u64,
-    /// The smallest; `u64::MAX` of none.
-    pub min: u64,
-    /// The largest.
-    pub max: u64,
-    /// Arithmetic mean.
-    pub mean: f64,
-    /// Sum of the squared distances from the mean.
-    pub squares: f64,
-}
-
-impl Default for Moments {
-    fn default() -> Self {
-        Self { n: 0, min: u64::MAX, max: 0, mean: 0.0, squares: 0.0 }
-    }
-}
-
-impl Moments {
-    /// Adds a value.
-    pub(super) fn record(&mut self, value: u64) {
-        self.n += 1;
-        self.min = self.min.min(value);
-        self.max = self.max.max(value);
-        let delta = value as f64 - self.mean;
-        self.mean += delta / self.n as f64;
-        self.squares += delta * (value as f64 - self.mean);
-    }
-}
 
 /// Latencies in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -1,51 +1,11 @@
 use std::collections::HashSet;
 
-use floodwall_model::scenario::Data;
-use rustix::fs::OFlags;
-
-use super::super::plan::{Allocate, JobFile};
+use super::super::plan::JobFile;
 use super::*;
 
 fn plan(lens: &[u64], block: u64) -> JobPlan {
     let file = |len: &u64| JobFile { path: "x".into(), from: 0, len: *len };
-    JobPlan {
-        files: lens.iter().map(file).collect(),
-        stage: 0,
-        group: 0,
-        may_make: true,
-        reads: false,
-        writes: true,
-        is_random: false,
-        each_once: true,
-        read_percent: 50,
-        block: [block; 2],
-        flags: OFlags::empty(),
-        depth: None,
-        plain_syncs: false,
-        sync_every: 0,
-        sync_data_every: 0,
-        sync_at_end: false,
-        sync_on_close: false,
-        rate: [None; 2],
-        delay: std::time::Duration::ZERO,
-        ramp: std::time::Duration::ZERO,
-        time: None,
-        is_timed: false,
-        loops: 1,
-        bytes: None,
-        requests: None,
-        drops_cache: false,
-        fills: false,
-        makes_late: false,
-        allocate: Allocate::Blocks,
-        removes: false,
-        ends_all: false,
-        data: Data::Random,
-        timed: [true; 3],
-        keeps: None,
-        window: None,
-        seed: 1,
-    }
+    JobPlan::new(lens.iter().map(file).collect(), block)
 }
 
 /// All of a pass.

@@ -128,6 +128,50 @@ pub struct JobPlan {
 }
 
 impl JobPlan {
+    /// Writes its files once, in blocks of so many bytes from begin to end, by plain calls, as fast
+    /// as they go.
+    #[must_use]
+    pub fn new(files: Vec<JobFile>, block: u64) -> Self {
+        Self {
+            files,
+            stage: 0,
+            group: 0,
+            may_make: true,
+            reads: false,
+            writes: true,
+            is_random: false,
+            each_once: true,
+            read_percent: 50,
+            block: [block; 2],
+            flags: OFlags::empty(),
+            depth: None,
+            plain_syncs: false,
+            sync_every: 0,
+            sync_data_every: 0,
+            sync_at_end: false,
+            sync_on_close: false,
+            rate: [None; 2],
+            delay: Duration::ZERO,
+            ramp: Duration::ZERO,
+            time: None,
+            is_timed: false,
+            loops: 1,
+            bytes: None,
+            requests: None,
+            drops_cache: false,
+            fills: false,
+            makes_late: false,
+            allocate: Allocate::Blocks,
+            removes: false,
+            ends_all: false,
+            data: Data::Random,
+            timed: [true; 3],
+            keeps: None,
+            window: None,
+            seed: 1,
+        }
+    }
+
     /// Bytes of its files.
     #[must_use]
     pub fn total(&self) -> u64 {

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::counts::{JobCounts, Moments};
+use floodwall_model::Moments;
+
+use super::counts::JobCounts;
 use super::plan::{JobPlan, Window};
 use super::session::Live;
 use super::thread::work;

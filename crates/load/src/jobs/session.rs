@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::thread::gettid;
 
@@ -13,7 +13,7 @@ use super::plan::JobPlan;
 use crate::buffer::{AlignedBuf, Blocks, rng};
 use crate::error::LoadError;
 use crate::file::NamedFile;
-use crate::pace::sleep_until;
+use crate::pace::{nanoseconds, sleep_until};
 use crate::sys::{Usage, thread_usage};
 
 /// Keeps the generator of data apart from that of offsets.
@@ -222,10 +222,6 @@ pub(super) struct Times {
     pub(super) begun: Instant,
     pub(super) submitted: Instant,
     pub(super) ended: Instant,
-}
-
-fn nanoseconds(took: Duration) -> u64 {
-    took.as_secs() * 1_000_000_000 + u64::from(took.subsec_nanos())
 }
 
 /// The bytes that a job writes.

@@ -11,7 +11,7 @@ use super::job::Job;
 use super::kind::read_percent;
 use crate::buffer::rng;
 use crate::error::LoadError;
-use crate::pace::{Tickets, sleep_until};
+use crate::pace::{Tickets, nanoseconds, sleep_until};
 use crate::running::Worker;
 
 /// One operation's place.
@@ -202,8 +202,7 @@ impl<'a> Schedule<'a> {
 /// Nanoseconds from one reading of the clock to a later one.
 #[inline]
 pub(super) fn ns_between(from: Instant, to: Instant) -> u64 {
-    let d = to.saturating_duration_since(from);
-    d.as_secs() * 1_000_000_000 + u64::from(d.subsec_nanos())
+    nanoseconds(to.saturating_duration_since(from))
 }
 
 #[cfg(test)]

@@ -4,12 +4,8 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use floodwall_load::jobs::{
-    Allocate, JobFile, JobPlan, JobRun, Keep, Progress, Window, lay_out, run,
-};
-use floodwall_model::scenario::Data;
+use floodwall_load::jobs::{JobFile, JobPlan, JobRun, Keep, Progress, Window, lay_out, run};
 use floodwall_testing::{Trial, tests};
-use rustix::fs::OFlags;
 
 use crate::support::lacks_uring;
 
@@ -28,42 +24,13 @@ const LEN: u64 = 256 << 10;
 fn plan(file: &Path) -> JobPlan {
     let (second, window) = (Duration::from_secs(1), Duration::from_millis(100));
     JobPlan {
-        files: vec![JobFile { path: file.to_owned(), from: 4096, len: LEN }],
-        stage: 0,
-        group: 0,
-        may_make: true,
-        reads: false,
-        writes: true,
         is_random: true,
-        each_once: true,
-        read_percent: 50,
-        block: [4096; 2],
-        flags: OFlags::empty(),
-        depth: None,
-        plain_syncs: false,
-        sync_every: 0,
-        sync_data_every: 0,
-        sync_at_end: false,
-        sync_on_close: false,
-        rate: [None; 2],
-        delay: Duration::ZERO,
-        ramp: Duration::ZERO,
         time: Some(second),
-        is_timed: false,
-        loops: 1,
-        bytes: None,
-        requests: None,
         drops_cache: true,
-        fills: false,
-        makes_late: false,
-        allocate: Allocate::Blocks,
-        removes: false,
-        ends_all: false,
-        data: Data::Random,
-        timed: [true; 3],
         keeps: Some(Keep::Each),
         window: Some(Window { bytes: window, requests: window }),
         seed: 7,
+        ..JobPlan::new(vec![JobFile { path: file.to_owned(), from: 4096, len: LEN }], 4096)
     }
 }
 

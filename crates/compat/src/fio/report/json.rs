@@ -1,6 +1,8 @@
 //! `--output-format=json` and `json+`.
 
-use super::super::distribution::{Distribution, Moments};
+use floodwall_model::Moments;
+
+use super::super::distribution::Distribution;
 use super::super::outcome::{Direction, Disk, Job, LIMITS, Outcome};
 use super::merge::{Group, Merged, Total, percents, rate, share_of_group};
 use super::value::{Value, object};

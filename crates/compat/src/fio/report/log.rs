@@ -8,7 +8,7 @@
 
 use std::io::{self, Write};
 
-use super::super::distribution::Moments;
+use floodwall_model::Moments;
 
 /// Which figure a log has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

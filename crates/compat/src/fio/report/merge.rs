@@ -1,6 +1,7 @@
 //! Jobs of one report: with `group_reporting` those of a group are one.
 
-use super::super::distribution::Moments;
+use floodwall_model::Moments;
+
 use super::super::outcome::{Direction, Job, LatencyBuckets, Outcome};
 
 /// What is reported as one job.

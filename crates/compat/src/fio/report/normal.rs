@@ -2,7 +2,9 @@
 
 use std::fmt::Write;
 
-use super::super::distribution::{Distribution, Moments};
+use floodwall_model::Moments;
+
+use super::super::distribution::Distribution;
 use super::super::number::{DIGITS, Unit, scaled};
 use super::super::outcome::{Direction, Disk, Job, LIMITS, Outcome, Percentiles};
 use super::merge::{Entry, Group, Merged, Total, percents, rate, share_of_group};

@@ -3,7 +3,8 @@
 
 use std::fmt::Write;
 
-use super::super::distribution::Moments;
+use floodwall_model::Moments;
+
 use super::super::outcome::{Direction, Disk, Job, Outcome};
 use super::merge::{Entry, Merged, Total, percents, rate};
 use super::version::VERSION;

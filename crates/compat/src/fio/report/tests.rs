@@ -2,7 +2,9 @@
 
 use serde_json::Value;
 
-use super::super::distribution::{Distribution, Moments};
+use floodwall_model::Moments;
+
+use super::super::distribution::Distribution;
 use super::super::outcome::{Depths, Direction, Disk, Job, LatencyBuckets, Outcome, Percentiles};
 use super::*;
 

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use floodwall_compat::fio::line::{Command, JobPlan};
 use floodwall_compat::fio::{
-    self, Depths, Direction, Disk, Distribution, LatencyBuckets, Moments, Outcome, completed_slot,
+    self, Depths, Direction, Disk, Distribution, LatencyBuckets, Outcome, completed_slot,
     disk_between, level_slot,
 };
 use floodwall_host::{SysRoot, block};
@@ -97,13 +97,8 @@ pub(super) fn why(failure: &LoadError) -> String {
     }
 }
 
-fn moments(of: jobs::Moments) -> Moments {
-    let jobs::Moments { n, min, max, mean, squares } = of;
-    Moments { n, min, max, mean, squares }
-}
-
 fn distribution(of: &Timed) -> Distribution {
-    Distribution::new(moments(of.moments), &of.counts())
+    Distribution::new(of.moments, &of.counts())
 }
 
 fn direction(counts: &DirectionCounts) -> Direction {
@@ -117,8 +112,8 @@ fn direction(counts: &DirectionCounts) -> Direction {
         slat: distribution(slat),
         clat: distribution(clat),
         lat: distribution(lat),
-        bw: moments(counts.rates),
-        iops: moments(counts.request_rates),
+        bw: counts.rates,
+        iops: counts.request_rates,
     }
 }
 
