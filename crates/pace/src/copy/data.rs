@@ -1,0 +1,77 @@
+//! The data of one file: read without its holes, written, and written back at once.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::fs::ftruncate;
+use rustix::io::{Errno, pwrite, retry_on_intr};
+
+use super::behind::Behind;
+use super::error::CopyError;
+use super::holes::segment;
+use super::source::{DROPPED, Source};
+use super::work::Work;
+
+/// Copies a file's data from `at` up to `size`, and returns where it ended: before `size`, if the
+/// source was shortened meanwhile.
+pub(super) fn copy(
+    work: &mut Work<'_>,
+    source: &mut Source,
+    target: &Arc<OwnedFd>,
+    path: &Path,
+    mut at: u64,
+    size: u64,
+) -> Result<u64, CopyError> {
+    let mut behind = Behind::new(at);
+    let mut ends_in_hole = false;
+    while at < size {
+        let segment = segment(source.as_fd(), at, size);
+        ends_in_hole = !segment.is_data;
+        if !segment.is_data {
+            work.summary.hole_bytes += segment.end - at;
+            work.passed(segment.end - at, source.path());
+            at = segment.end;
+            continue;
+        }
+        let (start, end) = (at, segment.end.min(work.batch_end(at)));
+        source.ask(start, end - start);
+        let mut is_at_end = false;
+        while at < end && !is_at_end {
+            work.check()?;
+            let len = usize::try_from(Source::chunk(at).min(end - at)).unwrap_or(0);
+            let read = source.read_at(&mut work.buffer[..len], at)?;
+            write_all(target.as_fd(), &work.buffer[..read], at)
+                .map_err(CopyError::io("write", path))?;
+            at += read as u64;
+            is_at_end = read < len;
+            work.summary.bytes += read as u64;
+            work.moved(read as u64, source.path());
+        }
+        // Now that all of the batch is read: while the copy waits here for its writes, none of its
+        // reads is under way, or they would be taken for somebody else's.
+        work.push(target, path, start, at - start)?;
+        if size >= DROPPED {
+            behind.pushed(target.as_fd(), at, at - start, work.under_way());
+        }
+        if is_at_end {
+            break;
+        }
+    }
+    if ends_in_hole {
+        ftruncate(target, at).map_err(CopyError::io("set the size of", path))?;
+    }
+    Ok(at)
+}
+
+fn write_all(file: BorrowedFd<'_>, mut data: &[u8], mut at: u64) -> Result<(), Errno> {
+    while !data.is_empty() {
+        let written = match retry_on_intr(|| pwrite(file, data, at))? {
+            0 => return Err(Errno::IO),
+            written => written,
+        };
+        data = &data[written..];
+        at += written as u64;
+    }
+    Ok(())
+}

@@ -1,0 +1,208 @@
+//! One file's copy, from opening the source to the name of the copy.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::fs::{self as rfs, FileType, OFlags, SeekFrom, Stat};
+use rustix::io::Errno;
+
+use super::error::CopyError;
+use super::finish::Pending;
+use super::folder::{FileId, Place, kind, kind_in_words};
+use super::part::Part;
+use super::source::{DROPPED, Source, drop_cached};
+use super::stream::{Origin, Output, pump};
+use super::verify::verify;
+use super::work::Work;
+use super::{attributes, data, resume};
+
+/// Files from this size on are synced by themselves: that takes a fraction of their writing. A
+/// smaller file waits for others, with which it shares the commit of the filesystem's journal.
+const ALONE: u64 = 64 << 20;
+/// What the owner has to be allowed to do with an unfinished file.
+const OWN: u32 = 0o600;
+
+/// Copies a file's data and attributes. Returns what has to wait, if `may_wait`; otherwise the copy
+/// has its name and is on the disk.
+pub(super) fn copy(
+    work: &mut Work<'_>,
+    from: &Place,
+    looked_up: &Stat,
+    to: &Place,
+    may_wait: bool,
+) -> Result<Option<Pending>, CopyError> {
+    let replaced = replaced(from, looked_up, to)?;
+    let (mut source, stat, size) = open(from, kind(looked_up))?;
+    let is_regular = kind(&stat).is_file();
+    if let Some(existing) = &replaced
+        && work.options.resume
+        && is_regular
+        && resume::is_complete(work, &mut source, &stat, existing, to)?
+    {
+        return skip(work, &source, to, size).map(|()| None);
+    }
+    let (part, at) = part(work, &mut source, &stat, to, replaced.is_some())?;
+    let end = fill(work, &mut source, &stat, &part, at, size)?;
+    work.summary.files += 1;
+    keep_attributes(work, &source, &stat, &part, to, replaced.as_ref());
+    if may_wait && is_regular && end < ALONE {
+        let (name, id) = part.defer();
+        let (from, to) = (from.clone(), to.clone());
+        return Ok(Some(Pending::File { from, to, part: name, id, size: end }));
+    }
+    let path = part.path();
+    work.finish_writeback(&path)?;
+    rfs::fsync(part.file()).map_err(CopyError::io("sync", &path))?;
+    if end >= DROPPED {
+        drop_cached(part.file().as_fd(), 0, 0);
+    }
+    if work.options.verify && size > 0 {
+        let (file, target) = (Arc::clone(source.file()), Arc::clone(part.file()));
+        let verified = verify(work, file, source.path(), target, &path, end);
+        if matches!(verified, Err(CopyError::Differs { .. })) {
+            part.discard();
+            return verified.map(|()| None);
+        }
+        verified?;
+    }
+    part.commit()?;
+    Ok(None)
+}
+
+/// What the copy replaces; `None` if there is nothing of which it keeps anything.
+fn replaced(from: &Place, stat: &Stat, to: &Place) -> Result<Option<Stat>, CopyError> {
+    let existing = to.stat().map_err(CopyError::io("look at", to.path()))?;
+    let Some(existing) = existing else { return Ok(None) };
+    match kind(&existing) {
+        FileType::RegularFile if FileId::of(&existing) == FileId::of(stat) => {
+            Err(CopyError::Same { source_path: from.path(), destination: to.path() })
+        }
+        FileType::RegularFile => {
+            // A directory's owner could replace it all the same; but it is protected.
+            let name = to.name.as_os_str();
+            rfs::accessat(&to.folder, name, rfs::Access::WRITE_OK, rfs::AtFlags::EACCESS)
+                .map_err(CopyError::io("replace", to.path()))?;
+            Ok(Some(existing))
+        }
+        FileType::Symlink => Ok(None),
+        other => Err(CopyError::Kinds {
+            source_path: from.path(),
+            new: kind_in_words(kind(stat)),
+            destination: to.path(),
+            existing: kind_in_words(other),
+        }),
+    }
+}
+
+/// Opens a source that was of a kind when it was looked up. Returns also how much of it can be read
+/// at any offset.
+fn open(from: &Place, wanted: FileType) -> Result<(Source, Stat, u64), CopyError> {
+    let path = from.path();
+    let opened = if wanted.is_file() {
+        from.open(OFlags::RDONLY)
+    } else {
+        // A FIFO is waited for.
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NOCTTY;
+        rfs::openat(&from.folder, from.name.as_os_str(), flags, rfs::Mode::empty())
+    };
+    let file: OwnedFd = opened.map_err(CopyError::source("open", &path))?;
+    let stat = rfs::fstat(&file).map_err(CopyError::source("look at", &path))?;
+    if kind(&stat) != wanted {
+        return Err(CopyError::source("open", &path)(Errno::INVAL));
+    }
+    // 0 for what has to be read on to its end. Files of the kernel (/proc) say that they are empty.
+    let size = match wanted {
+        FileType::RegularFile => u64::try_from(stat.st_size).unwrap_or(0),
+        FileType::BlockDevice => rfs::seek(&file, SeekFrom::End(0))
+            .map_err(CopyError::source("find the end of", &path))?,
+        _ => 0,
+    };
+    Ok((Source::new(Arc::new(file), path, size), stat, size))
+}
+
+/// A finished file stays as it is.
+fn skip(work: &mut Work<'_>, source: &Source, to: &Place, size: u64) -> Result<(), CopyError> {
+    work.summary.skipped += 1;
+    work.passed(size, source.path());
+    if !work.options.verify {
+        return Ok(());
+    }
+    let path = to.path();
+    let target = to.open(OFlags::RDONLY).map_err(CopyError::io("open", &path))?;
+    verify(work, Arc::clone(source.file()), source.path(), Arc::new(target), &path, size)
+}
+
+/// The part file, and where it goes on.
+fn part(
+    work: &mut Work<'_>,
+    source: &mut Source,
+    stat: &Stat,
+    to: &Place,
+    is_replacing: bool,
+) -> Result<(Part, u64), CopyError> {
+    let keep = work.options.resume;
+    if keep
+        && kind(stat).is_file()
+        && let Some(part) = Part::left(to)?
+    {
+        let at = resume::continued(work, source, stat, &part)?;
+        if at > 0 {
+            work.summary.resumed_bytes += at;
+            work.passed(at, source.path());
+            return Ok((part, at));
+        }
+        part.discard();
+    }
+    // Nobody else may read it before it has its owner and mode.
+    let mode = if work.options.archive || is_replacing {
+        rfs::Mode::from_raw_mode(OWN)
+    } else {
+        attributes::mode_of_new(stat, OWN)
+    };
+    Ok((Part::create(to, mode, keep)?, 0))
+}
+
+/// Gets the data into the part file, and returns its length.
+fn fill(
+    work: &mut Work<'_>,
+    source: &mut Source,
+    stat: &Stat,
+    part: &Part,
+    at: u64,
+    size: u64,
+) -> Result<u64, CopyError> {
+    let path = part.path();
+    if size == 0 {
+        let output = Output::new(part.file(), &path)?;
+        if kind(stat).is_file() {
+            return pump(work, Origin::File(source), &output);
+        }
+        let (file, path) = (Arc::clone(source.file()), source.path().to_owned());
+        return pump(work, Origin::Stream(file.as_fd(), &path), &output);
+    }
+    if at == 0 && kind(stat).is_file() && rfs::ioctl_ficlone(part.file(), source.file()).is_ok() {
+        let now = rfs::fstat(part.file()).map_err(CopyError::io("look at", &path))?;
+        work.summary.reflinked += 1;
+        work.passed(size, source.path());
+        return Ok(u64::try_from(now.st_size).unwrap_or(size));
+    }
+    data::copy(work, source, part.file(), &path, at, size)
+}
+
+fn keep_attributes(
+    work: &mut Work<'_>,
+    source: &Source,
+    stat: &Stat,
+    part: &Part,
+    to: &Place,
+    replaced: Option<&Stat>,
+) {
+    let (file, path, summary) = (part.file().as_fd(), to.path(), &mut work.summary);
+    if work.options.archive {
+        attributes::keep(source.as_fd(), stat, file, &path, summary);
+    } else if let Some(replaced) = replaced {
+        attributes::keep_of_replaced(replaced, file, &path, summary);
+    } else {
+        attributes::settle_mode(stat, OWN, file, &path, summary);
+    }
+}

@@ -1,0 +1,270 @@
+//! The end of small files, links and directories: synced and renamed in groups.
+//!
+//! ```text
+//! file written, pushed ─▶ add ─▶ pending ─▶ flush: writeback done ─▶ fsync each, or one syncfs
+//!                                                 ─▶ compared ─▶ renamed, linked, in order
+//! end: flush ─▶ the directories with new entries are on the disk
+//! ```
+
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{self as rfs, AtFlags, OFlags, Stat};
+use rustix::io::Errno;
+
+use super::attributes;
+use super::error::CopyError;
+use super::folder::{FileId, Folder, Place};
+use super::part::{commit, place_of_part};
+use super::source::{DROPPED, drop_cached};
+use super::verify::verify;
+use super::work::Work;
+
+/// More than so many files or directories are synced with their whole filesystem.
+const ONE_BY_ONE: usize = 64;
+/// What may be pending before a group is finished. Each directory is an open file or two.
+const FILES: usize = 4096;
+const FOLDERS: usize = 128;
+const BYTES: u64 = 1 << 30;
+
+/// What has to wait until data is on the disk.
+pub(super) enum Pending {
+    /// A file whose data was pushed.
+    File { from: Place, to: Place, part: OsString, id: FileId, size: u64 },
+    /// A hard link to a file that was copied before, relative to the destination.
+    Link { first: PathBuf, to: Place },
+    /// A directory's attributes, which new entries would change.
+    Folder { from: Arc<Folder>, to: Arc<Folder>, stat: Stat, added: u32 },
+}
+
+/// Directories that have new entries.
+enum Dirty {
+    Few(Vec<Arc<Folder>>),
+    /// The whole filesystem is synced at the end.
+    Many,
+}
+
+/// What is left to do at the destination.
+pub(super) struct Finish {
+    root: Arc<Folder>,
+    pending: VecDeque<Pending>,
+    files: usize,
+    folders: usize,
+    bytes: u64,
+    last_folder: Option<FileId>,
+    dirty: Dirty,
+}
+
+impl Finish {
+    /// For entries of a directory and all below it.
+    pub(super) fn new(root: &Arc<Folder>) -> Self {
+        Self {
+            root: Arc::clone(root),
+            pending: VecDeque::new(),
+            files: 0,
+            folders: 0,
+            bytes: 0,
+            last_folder: None,
+            dirty: Dirty::Few(Vec::new()),
+        }
+    }
+
+    /// Whether files in a directory can be synced with the others.
+    pub(super) fn covers(&self, folder: &Folder) -> bool {
+        folder.id().device == self.root.id().device
+    }
+
+    /// Takes over what has to wait.
+    pub(super) fn add(&mut self, work: &mut Work<'_>, what: Pending) -> Result<(), CopyError> {
+        let folder = match &what {
+            Pending::File { to, size, .. } => {
+                self.files += 1;
+                self.bytes += size;
+                &to.folder
+            }
+            Pending::Link { to, .. } => &to.folder,
+            Pending::Folder { to, .. } => to,
+        };
+        let folder = folder.id();
+        if self.last_folder.replace(folder) != Some(folder) {
+            self.folders += 1;
+        }
+        self.pending.push_back(what);
+        let is_full = self.pending.len() >= FILES || self.folders >= FOLDERS || self.bytes >= BYTES;
+        if is_full { self.flush(work) } else { Ok(()) }
+    }
+
+    /// A directory has a new entry.
+    pub(super) fn note(&mut self, folder: &Arc<Folder>) -> Result<(), CopyError> {
+        if !self.covers(folder) {
+            return sync_folder(folder);
+        }
+        if let Dirty::Few(folders) = &mut self.dirty
+            && folders.iter().all(|known| known.id() != folder.id())
+        {
+            folders.push(Arc::clone(folder));
+            if folders.len() > ONE_BY_ONE {
+                self.dirty = Dirty::Many;
+            }
+        }
+        Ok(())
+    }
+
+    /// Finishes all that is pending.
+    pub(super) fn flush(&mut self, work: &mut Work<'_>) -> Result<(), CopyError> {
+        let root = Arc::clone(&self.root);
+        work.finish_writeback(root.path())?;
+        if self.files > 0 {
+            self.sync(work)?;
+        }
+        while let Some(what) = self.pending.pop_front() {
+            match finish(work, &root, &what) {
+                Ok(None) => {}
+                Ok(Some(folder)) => self.note(&folder)?,
+                Err(CopyError::Interrupted) => {
+                    self.pending.push_front(what);
+                    return Err(CopyError::Interrupted);
+                }
+                Err(error) => {
+                    if !work.options.resume {
+                        remove(&what);
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        (self.files, self.folders, self.bytes, self.last_folder) = (0, 0, 0, None);
+        Ok(())
+    }
+
+    /// Finishes everything.
+    pub(super) fn end(&mut self, work: &mut Work<'_>) -> Result<(), CopyError> {
+        self.flush(work)?;
+        match &self.dirty {
+            Dirty::Few(folders) => folders.iter().try_for_each(|folder| sync_folder(folder)),
+            Dirty::Many => sync_filesystem(&self.root),
+        }
+    }
+
+    /// Removes the unfinished files.
+    pub(super) fn abandon(&mut self) {
+        self.pending.drain(..).for_each(|what| remove(&what));
+    }
+
+    /// Has the data of pending files on the disk. It was written back, so that mostly the first one
+    /// alone costs a commit of the filesystem's journal.
+    fn sync(&self, work: &Work<'_>) -> Result<(), CopyError> {
+        if self.files > ONE_BY_ONE {
+            return sync_filesystem(&self.root);
+        }
+        for what in &self.pending {
+            let Pending::File { to, part, .. } = what else { continue };
+            work.check()?;
+            let place = Place::new(&to.folder, part);
+            match place.open(OFlags::RDONLY) {
+                Ok(file) => rfs::fsync(&file).map_err(CopyError::io("sync", place.path()))?,
+                // Its mode doesn't let its owner read it.
+                Err(Errno::ACCESS) => return sync_filesystem(&self.root),
+                Err(errno) => return Err(CopyError::io("open", place.path())(errno)),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Finishes one thing whose data is on the disk, and returns the directory that it changed.
+fn finish(
+    work: &mut Work<'_>,
+    root: &Arc<Folder>,
+    what: &Pending,
+) -> Result<Option<Arc<Folder>>, CopyError> {
+    match what {
+        Pending::File { from, to, part, id, size } => {
+            let part = Place::new(&to.folder, part);
+            check(work, from, &part, *size)?;
+            let found = part.stat().map_err(CopyError::io("look at", part.path()))?;
+            if found.is_none_or(|found| FileId::of(&found) != *id) {
+                return Err(CopyError::Busy { path: part.path() });
+            }
+            commit(&part, to)?;
+            Ok(Some(Arc::clone(&to.folder)))
+        }
+        Pending::Link { first, to } => {
+            link(root, first, to)?;
+            Ok(Some(Arc::clone(&to.folder)))
+        }
+        Pending::Folder { from, to, stat, added } => {
+            let (path, summary) = (to.path(), &mut work.summary);
+            if work.options.archive {
+                attributes::keep(from.as_fd(), stat, to.as_fd(), path, summary);
+            } else {
+                attributes::settle_mode(stat, *added, to.as_fd(), path, summary);
+            }
+            Ok(None)
+        }
+    }
+}
+
+/// Drops a file's pages, or compares it, if either is wanted.
+fn check(work: &mut Work<'_>, from: &Place, part: &Place, size: u64) -> Result<(), CopyError> {
+    work.check()?;
+    if size < DROPPED && !work.options.verify {
+        return Ok(());
+    }
+    let path = part.path();
+    let target = match part.open(OFlags::RDONLY) {
+        Ok(target) => target,
+        // Its mode doesn't let its owner read it.
+        Err(Errno::ACCESS) if !work.options.verify => return Ok(()),
+        Err(errno) => return Err(CopyError::io("open", path)(errno)),
+    };
+    if !work.options.verify {
+        drop_cached(target.as_fd(), 0, 0);
+        return Ok(());
+    }
+    let source = from.open(OFlags::RDONLY).map_err(CopyError::io("compare with", from.path()))?;
+    let verified = verify(work, Arc::new(source), &from.path(), Arc::new(target), &path, size);
+    if matches!(verified, Err(CopyError::Differs { .. })) {
+        // Nothing to go on with.
+        let _ = part.folder.remove(&part.name);
+    }
+    verified
+}
+
+/// Removes an unfinished file, if it is one.
+fn remove(what: &Pending) {
+    if let Pending::File { to, part, .. } = what {
+        // The copy failed already, with a reason of its own.
+        let _ = to.folder.remove(part);
+    }
+}
+
+fn link(root: &Arc<Folder>, first: &Path, to: &Place) -> Result<(), CopyError> {
+    let part = place_of_part(to);
+    let failed = || CopyError::io("link", part.path());
+    let parent = first.parent().unwrap_or(Path::new(""));
+    let folder = root.below(parent).map_err(failed())?;
+    let name = first.file_name().unwrap_or_default();
+    part.folder.remove(&part.name).map_err(failed())?;
+    rfs::linkat(&folder, name, &part.folder, part.name.as_os_str(), AtFlags::empty())
+        .map_err(failed())?;
+    let committed = commit(&part, to);
+    // Where both names are links to one file already, renaming does nothing.
+    let _ = part.folder.remove(&part.name);
+    committed
+}
+
+fn sync_filesystem(root: &Folder) -> Result<(), CopyError> {
+    rfs::syncfs(root).map_err(CopyError::io("sync the filesystem of", root.path()))
+}
+
+fn sync_folder(folder: &Folder) -> Result<(), CopyError> {
+    match rfs::fsync(folder) {
+        // Some filesystems don't sync directories by themselves.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => Ok(()),
+        other => other.map_err(CopyError::io("sync", folder.path())),
+    }
+}

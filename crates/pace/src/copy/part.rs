@@ -1,0 +1,124 @@
+//! The file that a copy is until its data is on the disk: `NAME.floodwall-part`.
+
+use std::ffi::OsString;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rustix::fs::{self as rfs, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::process::geteuid;
+
+use super::error::CopyError;
+use super::folder::{FileId, Place, kind};
+use super::names::part_name;
+
+/// An unfinished copy. It is removed if it is dropped unfinished, unless it is to be kept.
+pub(super) struct Part {
+    place: Place,
+    to: Place,
+    file: Arc<OwnedFd>,
+    id: FileId,
+    keep: bool,
+    is_settled: bool,
+}
+
+/// Where the unfinished copy of a file is.
+pub(super) fn place_of_part(to: &Place) -> Place {
+    Place::new(&to.folder, part_name(&to.name))
+}
+
+impl Part {
+    /// Makes one, in place of what another copy may have left.
+    pub(super) fn create(to: &Place, mode: Mode, keep: bool) -> Result<Self, CopyError> {
+        let place = place_of_part(to);
+        let make = || {
+            let flags =
+                OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            rfs::openat(&place.folder, place.name.as_os_str(), flags, mode)
+        };
+        let made = match make() {
+            Err(Errno::EXIST) => {
+                // One that can't be opened (a symlink, another user's) is not in use by a copy.
+                if let Ok(left) = place.open(OFlags::RDONLY) {
+                    lock(&left, &place)?;
+                }
+                place.folder.remove(&place.name).map_err(CopyError::io("remove", place.path()))?;
+                make()
+            }
+            made => made,
+        };
+        let file = made.map_err(CopyError::io("create", place.path()))?;
+        Self::locked(place, to, file, keep)
+    }
+
+    /// The one that an interrupted copy of this user left, to be continued; `None` if there is
+    /// none, or anything else.
+    pub(super) fn left(to: &Place) -> Result<Option<Self>, CopyError> {
+        let place = place_of_part(to);
+        let Ok(file) = place.open(OFlags::RDWR) else { return Ok(None) };
+        let stat = rfs::fstat(&file).map_err(CopyError::io("look at", place.path()))?;
+        // Nobody else holds a name of it, and nobody else could have filled it.
+        let is_own =
+            kind(&stat).is_file() && stat.st_nlink == 1 && stat.st_uid == geteuid().as_raw();
+        if is_own { Self::locked(place, to, file, true).map(Some) } else { Ok(None) }
+    }
+
+    fn locked(place: Place, to: &Place, file: OwnedFd, keep: bool) -> Result<Self, CopyError> {
+        lock(&file, &place)?;
+        let stat = rfs::fstat(&file).map_err(CopyError::io("look at", place.path()))?;
+        let id = FileId::of(&stat);
+        Ok(Self { place, to: to.clone(), file: Arc::new(file), id, keep, is_settled: false })
+    }
+
+    pub(super) fn file(&self) -> &Arc<OwnedFd> {
+        &self.file
+    }
+
+    /// For messages.
+    pub(super) fn path(&self) -> PathBuf {
+        self.place.path()
+    }
+
+    /// Gives it its name, in place of what is there.
+    pub(super) fn commit(mut self) -> Result<(), CopyError> {
+        commit(&self.place, &self.to)?;
+        self.is_settled = true;
+        Ok(())
+    }
+
+    /// Its name and identity for somebody who will commit it later.
+    pub(super) fn defer(mut self) -> (OsString, FileId) {
+        self.is_settled = true;
+        (self.place.name.clone(), self.id)
+    }
+
+    /// Removes it, even if unfinished copies are kept.
+    pub(super) fn discard(mut self) {
+        self.keep = false;
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        if !self.is_settled && !self.keep {
+            // The copy failed already, with a reason of its own.
+            let _ = self.place.folder.remove(&self.place.name);
+        }
+    }
+}
+
+/// Renames a part file to its final name in the same directory.
+pub(super) fn commit(part: &Place, to: &Place) -> Result<(), CopyError> {
+    rfs::renameat(&part.folder, part.name.as_os_str(), &to.folder, to.name.as_os_str())
+        .map_err(CopyError::io("give its name to", part.path()))
+}
+
+/// Two copies of one name would both write the same part file.
+fn lock(file: &OwnedFd, place: &Place) -> Result<(), CopyError> {
+    match rfs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Err(Errno::WOULDBLOCK) => Err(CopyError::Busy { path: place.path() }),
+        // Some filesystems have no locks.
+        _ => Ok(()),
+    }
+}

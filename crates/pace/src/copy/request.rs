@@ -1,0 +1,143 @@
+//! What is asked of a copy, and what it says.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::io::Errno;
+
+/// What to copy, and where to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Request {
+    /// Files or directories.
+    pub sources: Vec<PathBuf>,
+    /// A directory to copy into, or the name of the one copy.
+    pub destination: PathBuf,
+    /// How.
+    pub options: Options,
+}
+
+/// How files are copied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// `-r`: directories with all that is in them. Symlinks, FIFOs, sockets and device nodes are
+    /// copied as such; without it, what they lead to is read.
+    pub recursive: bool,
+    /// `-a`: recursive, and owner, mode, times, extended attributes (ACLs are among them) and hard
+    /// links are kept.
+    pub archive: bool,
+    /// Unfinished copies are continued, and kept if this copy fails.
+    pub resume: bool,
+    /// Each copy is read back from the disk and compared before it gets its name.
+    pub verify: bool,
+}
+
+impl Options {
+    /// Whether directories are copied.
+    pub(super) fn is_deep(self) -> bool {
+        self.recursive || self.archive
+    }
+}
+
+/// How far a copy is.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress<'a> {
+    /// Bytes of files that are dealt with: copied, reflinked, holes, or there already. With
+    /// verification the bytes that were compared count as well, so that each counts twice.
+    pub bytes_done: u64,
+    /// All of them; none if not known.
+    pub bytes_total: Option<u64>,
+    /// Bytes of those that were really moved: read and written, or read and compared.
+    pub bytes_moved: u64,
+    /// Files that are dealt with; everything but directories is one.
+    pub files_done: u64,
+    /// All of them.
+    pub files_total: u64,
+    /// The source being copied.
+    pub path: &'a Path,
+    /// Time since the copy began.
+    pub elapsed: Duration,
+}
+
+impl Progress<'_> {
+    /// Bytes moved per second since the copy began; none in its first instant.
+    #[must_use]
+    pub fn rate(&self) -> Option<f64> {
+        let seconds = self.elapsed.as_secs_f64();
+        (seconds > 0.0).then(|| self.bytes_moved as f64 / seconds)
+    }
+
+    /// The time that is left at this rate; none without a rate or a total.
+    #[must_use]
+    pub fn remaining(&self) -> Option<Duration> {
+        let left = self.bytes_total?.saturating_sub(self.bytes_done) as f64;
+        let rate = self.rate().filter(|rate| *rate > 0.0)?;
+        Duration::try_from_secs_f64(left / rate).ok()
+    }
+}
+
+/// What a copy did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Bytes that were read and written.
+    pub bytes: u64,
+    /// Files that were made, also reflinked, linked and special ones.
+    pub files: u64,
+    /// Files among them that share their blocks with the source.
+    pub reflinked: u64,
+    /// Bytes of holes, which occupy nothing.
+    pub hole_bytes: u64,
+    /// Bytes of part files that were continued.
+    pub resumed_bytes: u64,
+    /// Files that were there already (resume).
+    pub skipped: u64,
+    /// Files that were read back and compared.
+    pub verified: u64,
+    /// How long it took, until all was on the disk.
+    pub elapsed: Duration,
+    /// Attributes that could not be kept, by kind: `owner`, `mode`, …
+    pub unkept: BTreeMap<&'static str, Unkept>,
+}
+
+impl Summary {
+    /// Notes an attribute that could not be kept.
+    pub(super) fn note_unkept(&mut self, what: &'static str, path: &Path, errno: Errno) {
+        self.unkept
+            .entry(what)
+            .and_modify(|unkept| unkept.entries += 1)
+            .or_insert_with(|| Unkept { entries: 1, first: path.to_owned(), errno });
+    }
+}
+
+/// An attribute that could not be kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unkept {
+    /// Of how many entries.
+    pub entries: u64,
+    /// The first of them.
+    pub first: PathBuf,
+    /// The kernel's answer there.
+    pub errno: Errno,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_remaining_time_follows_what_was_moved() {
+        let progress = Progress {
+            bytes_done: 700,
+            bytes_total: Some(1000),
+            bytes_moved: 200,
+            files_done: 0,
+            files_total: 1,
+            path: Path::new("a"),
+            elapsed: Duration::from_secs(2),
+        };
+        assert_eq!(progress.rate(), Some(100.0));
+        assert_eq!(progress.remaining(), Some(Duration::from_secs(3)));
+        assert_eq!(Progress { bytes_total: None, ..progress }.remaining(), None);
+        assert_eq!(Progress { bytes_moved: 0, ..progress }.remaining(), None);
+    }
+}

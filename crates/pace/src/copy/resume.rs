@@ -1,0 +1,85 @@
+//! Which part files are continued, and which finished files are not copied again.
+
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rustix::fs::{AtFlags, OFlags, Stat, StatxFlags, ftruncate, statx};
+
+use super::error::CopyError;
+use super::folder::Place;
+use super::part::Part;
+use super::resident::BLOCK;
+use super::source::Source;
+use super::verify::first_difference;
+use super::work::Work;
+
+/// How much of a part file is compared before it is continued: more than the largest window, whose
+/// data may be missing after a power failure.
+const COMPARED: u64 = 128 << 20;
+
+/// Where a part file goes on; 0 if it has to be begun anew. It is cut off there.
+pub(super) fn continued(
+    work: &Work<'_>,
+    source: &mut Source,
+    stat: &Stat,
+    part: &Part,
+) -> Result<u64, CopyError> {
+    let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
+    let found = statx(part.file(), c"", AtFlags::EMPTY_PATH, wanted)
+        .map_err(CopyError::io("look at", part.path()))?;
+    let has_birth = StatxFlags::from_bits_retain(found.stx_mask).contains(StatxFlags::BTIME);
+    let born = if has_birth { found.stx_btime } else { found.stx_mtime };
+    let is_newer = modified(stat) > (born.tv_sec, i64::from(born.tv_nsec));
+    if is_newer || found.stx_size > size(stat) {
+        return Ok(0);
+    }
+    let at = found.stx_size / BLOCK * BLOCK;
+    if at == 0 || differs(work, source, part.file(), part.path(), at, COMPARED)? {
+        return Ok(0);
+    }
+    ftruncate(part.file(), at).map_err(CopyError::io("set the size of", part.path()))?;
+    Ok(at)
+}
+
+/// Whether a finished file needs no copying: it has the source's size and its last block, and is
+/// not older.
+pub(super) fn is_complete(
+    work: &Work<'_>,
+    source: &mut Source,
+    stat: &Stat,
+    existing: &Stat,
+    to: &Place,
+) -> Result<bool, CopyError> {
+    if size(existing) != size(stat) || modified(existing) < modified(stat) {
+        return Ok(false);
+    }
+    let Ok(file) = to.open(OFlags::RDONLY) else { return Ok(false) };
+    Ok(!differs(work, source, &Arc::new(file), to.path(), size(stat), BLOCK)?)
+}
+
+/// Whether the last `compared` bytes before `end` differ.
+fn differs(
+    work: &Work<'_>,
+    source: &mut Source,
+    target: &Arc<OwnedFd>,
+    path: PathBuf,
+    end: u64,
+    compared: u64,
+) -> Result<bool, CopyError> {
+    // The same file by another reader: `source` is still to be read from its beginning.
+    let mut source = source.again();
+    let mut target = Source::new(Arc::clone(target), path, end);
+    let each = &mut |_| work.check();
+    let start = end.saturating_sub(compared);
+    first_difference(&mut source, &mut target, start, end, each).map(|found| found.is_some())
+}
+
+fn size(stat: &Stat) -> u64 {
+    u64::try_from(stat.st_size).unwrap_or(0)
+}
+
+/// Seconds and nanoseconds.
+fn modified(stat: &Stat) -> (i64, i64) {
+    (stat.st_mtime, i64::try_from(stat.st_mtime_nsec).unwrap_or(0))
+}

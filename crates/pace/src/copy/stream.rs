@@ -1,0 +1,176 @@
+//! Data of which only the next bytes can be had, or that goes where it can't be sought.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{FileType, OFlags, SeekFrom, fcntl_getfl, fstat, seek, tell};
+use rustix::io::{Errno, read, write};
+
+use super::behind::Behind;
+use super::error::CopyError;
+use super::folder::kind;
+use super::source::Source;
+use super::work::Work;
+
+/// How long a pipe is waited for between two looks at the caller's stop flag.
+const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+/// What a pipe that is ready takes without blocking (PIPE_BUF).
+const PIPE_BYTES: usize = 4096;
+
+/// Where a stream goes.
+pub(super) struct Output<'a> {
+    file: &'a Arc<OwnedFd>,
+    path: &'a Path,
+    /// Its data goes to a disk. A pipe, a terminal or /dev/null is only written to.
+    pub(super) is_paced: bool,
+}
+
+impl<'a> Output<'a> {
+    pub(super) fn new(file: &'a Arc<OwnedFd>, path: &'a Path) -> Result<Self, CopyError> {
+        let stat = fstat(file).map_err(CopyError::io("look at", path))?;
+        let is_paced = matches!(kind(&stat), FileType::RegularFile | FileType::BlockDevice);
+        Ok(Self { file, path, is_paced })
+    }
+}
+
+/// Where a stream comes from.
+pub(super) enum Origin<'a> {
+    /// A file, from its beginning.
+    File(&'a mut Source),
+    /// What can only be read on.
+    Stream(BorrowedFd<'a>, &'a Path),
+}
+
+impl Origin<'_> {
+    fn path(&self) -> &Path {
+        match self {
+            Self::File(source) => source.path(),
+            Self::Stream(_, path) => path,
+        }
+    }
+
+    /// Announces what is read next.
+    fn ask(&mut self, at: u64, len: u64) {
+        if let Self::File(source) = self {
+            source.ask(at, len);
+        }
+    }
+
+    /// The next bytes; 0 at the end. `None` if there is nothing yet.
+    fn next(&mut self, buffer: &mut [u8], at: u64) -> Result<Option<usize>, CopyError> {
+        match self {
+            Self::File(source) => {
+                let len = usize::try_from(Source::chunk(at)).unwrap_or(0).min(buffer.len());
+                source.read_at(&mut buffer[..len], at).map(Some)
+            }
+            Self::Stream(file, path) => {
+                let ready = is_ready(*file, PollFlags::IN)
+                    .and_then(|ready| if ready { read(*file, buffer).map(Some) } else { Ok(None) });
+                or_later(ready).map_err(CopyError::source("read", *path))
+            }
+        }
+    }
+}
+
+/// Copies a stream to its end, and returns its length.
+pub(super) fn pump(
+    work: &mut Work<'_>,
+    mut from: Origin<'_>,
+    output: &Output<'_>,
+) -> Result<u64, CopyError> {
+    let mut paced = if output.is_paced { Some(Paced::new(output)?) } else { None };
+    let (mut at, mut batch_end) = (0, 0);
+    loop {
+        work.check()?;
+        if at >= batch_end {
+            if let Some(paced) = &mut paced {
+                paced.push(work, output)?;
+            }
+            batch_end = work.batch_end(at);
+            from.ask(at, batch_end - at);
+        }
+        let len = match from.next(&mut work.buffer, at)? {
+            None => continue,
+            Some(0) => break,
+            Some(len) => len,
+        };
+        let mut written = 0;
+        while written < len {
+            work.check()?;
+            let more = write_some(output, &work.buffer[written..len])?;
+            written += more;
+            work.summary.bytes += more as u64;
+            work.moved(more as u64, from.path());
+        }
+        at += len as u64;
+        if let Some(paced) = &mut paced {
+            paced.end = position(output)?;
+        }
+    }
+    if let Some(paced) = &mut paced {
+        paced.push(work, output)?;
+    }
+    Ok(at)
+}
+
+/// Writes what is taken now. A pipe gets so little at once that it doesn't block.
+fn write_some(output: &Output<'_>, data: &[u8]) -> Result<usize, CopyError> {
+    let most = if output.is_paced { data.len() } else { data.len().min(PIPE_BYTES) };
+    let written = is_ready(output.file.as_fd(), PollFlags::OUT).and_then(|ready| {
+        if ready { write(output.file, &data[..most]).map(Some) } else { Ok(None) }
+    });
+    let written = or_later(written).map_err(CopyError::io("write", output.path))?;
+    Ok(written.unwrap_or(0))
+}
+
+/// Waits for a moment until a file can be read or written.
+fn is_ready(file: BorrowedFd<'_>, events: PollFlags) -> Result<bool, Errno> {
+    let mut fds = [PollFd::from_borrowed_fd(file, events)];
+    Ok(poll(&mut fds, Some(&LOOK))? > 0)
+}
+
+/// Makes `None` of answers that ask to try again.
+fn or_later(result: Result<Option<usize>, Errno>) -> Result<Option<usize>, Errno> {
+    match result {
+        Err(Errno::AGAIN | Errno::INTR) => Ok(None),
+        other => other,
+    }
+}
+
+/// What was written to a disk, and how far it is on its way.
+struct Paced {
+    /// Up to where it was pushed.
+    pushed: u64,
+    end: u64,
+    behind: Behind,
+}
+
+impl Paced {
+    fn new(output: &Output<'_>) -> Result<Self, CopyError> {
+        let flags = fcntl_getfl(output.file).map_err(CopyError::io("look at", output.path))?;
+        // What appends writes to the end, wherever the descriptor is before.
+        if flags.contains(OFlags::APPEND) {
+            seek(output.file, SeekFrom::End(0))
+                .map_err(CopyError::io("find the end of", output.path))?;
+        }
+        let at = position(output)?;
+        Ok(Self { pushed: at, end: at, behind: Behind::new(at) })
+    }
+
+    fn push(&mut self, work: &mut Work<'_>, output: &Output<'_>) -> Result<(), CopyError> {
+        let len = self.end.saturating_sub(self.pushed);
+        if len == 0 {
+            return Ok(());
+        }
+        work.push(output.file, output.path, self.pushed, len)?;
+        self.pushed = self.end;
+        self.behind.pushed(output.file.as_fd(), self.end, len, work.under_way());
+        Ok(())
+    }
+}
+
+fn position(output: &Output<'_>) -> Result<u64, CopyError> {
+    tell(output.file).map_err(CopyError::io("find the end of", output.path))
+}

@@ -1,0 +1,295 @@
+//! Carries out a plan: directories with what is in them, symlinks, hard links, special files.
+
+use std::collections::HashMap;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use rustix::fs::{self as rfs, FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
+
+use super::attributes;
+use super::error::CopyError;
+use super::file;
+use super::finish::{Finish, Pending};
+use super::folder::{FileId, Folder, Place, kind, kind_in_words};
+use super::job::{Job, Target};
+use super::names::{directory_of, is_part, last_name};
+use super::part::{commit, place_of_part};
+use super::plan::Plan;
+use super::request::{Progress, Summary};
+use super::source::Source;
+use super::stream::{Origin, Output, pump};
+use super::work::{Totals, Work};
+use crate::Pacer;
+
+/// What the owner has to be allowed to do in an unfinished directory.
+const OWN: u32 = 0o700;
+
+/// Carries out a plan. `progress` is called after each block of data and each file.
+///
+/// What can't be read is left out, and the rest is copied ([`CopyError::Partly`]). Any other
+/// failure ends the copy; files that are complete then get their names. `stop` ends it at once.
+/// Unfinished files are removed, or kept for `resume`.
+///
+/// # Errors
+/// [`CopyError`].
+pub fn run<'a>(
+    plan: &Plan,
+    pacer: &'a Pacer,
+    progress: &'a mut dyn FnMut(Progress<'_>),
+    stop: &'a AtomicBool,
+) -> Result<Summary, CopyError> {
+    let opened = Folder::open(&plan.directory);
+    let root = Arc::new(opened.map_err(CopyError::io("open", &plan.directory))?);
+    // Each byte is written, and compared if that is wanted.
+    let passes = if plan.options.verify { 2 } else { 1 };
+    let totals = Totals { bytes: Some(plan.bytes() * passes), files: plan.files() };
+    let mut tree = Tree {
+        work: Work::new(plan.options, totals, pacer, progress, stop),
+        finish: Finish::new(&root),
+        root,
+        links: HashMap::new(),
+        made: Vec::new(),
+        failed: 0,
+        first: None,
+    };
+    let copied = plan.jobs.iter().try_for_each(|job| {
+        let done = tree.job(job);
+        tree.unless_of_one_entry(done)
+    });
+    tree.end(copied, plan)
+}
+
+struct Tree<'a> {
+    work: Work<'a>,
+    finish: Finish,
+    /// The destination's directory.
+    root: Arc<Folder>,
+    /// Copied files that have more names, and where their copies are below the root.
+    links: HashMap<FileId, PathBuf>,
+    /// Copies of directories that sources were named for.
+    made: Vec<FileId>,
+    /// Entries that could not be read.
+    failed: u64,
+    first: Option<CopyError>,
+}
+
+impl Tree<'_> {
+    fn job(&mut self, job: &Job) -> Result<(), CopyError> {
+        let root = Arc::clone(&self.root);
+        let source = job.source.as_path();
+        let opened =
+            |path: &Path| Folder::open(path).map(Arc::new).map_err(CopyError::source("open", path));
+        match &job.target {
+            Target::InPlace(path) => self.in_place(source, path),
+            Target::Contents => {
+                let from = opened(source)?;
+                self.contents(&from, &root)?;
+                if !self.work.options.archive {
+                    return Ok(());
+                }
+                self.finish.add(
+                    &mut self.work,
+                    Pending::Folder { from, to: root, stat: job.stat, added: 0 },
+                )
+            }
+            Target::Named(name) => {
+                let to = Place::new(&root, name);
+                if kind(&job.stat).is_dir() {
+                    return self.folder(opened(source)?, &job.stat, &to);
+                }
+                let name = last_name(source).unwrap_or_default();
+                self.entry(&Place::new(&opened(&directory_of(source))?, name), &to)
+            }
+        }
+    }
+
+    fn entry(&mut self, from: &Place, to: &Place) -> Result<(), CopyError> {
+        self.work.check()?;
+        let failed = |errno| CopyError::source("open", from.path())(errno);
+        let stat = from.stat().map_err(failed)?.ok_or_else(|| failed(Errno::NOENT))?;
+        if is_part(&from.name) {
+            // The same name may be in use for the unfinished copy of another file.
+            self.finish.flush(&mut self.work)?;
+        }
+        let is_deep = self.work.options.is_deep();
+        match kind(&stat) {
+            FileType::Directory if is_deep => {
+                let inner = from.folder.enter(&from.name).map_err(failed)?;
+                return self.folder(Arc::new(inner), &stat, to);
+            }
+            FileType::Directory => return Err(CopyError::NeedsRecursive { path: from.path() }),
+            FileType::RegularFile => self.file(from, &stat, to)?,
+            _ if is_deep => self.node(from, &stat, to)?,
+            _ => self.file(from, &stat, to)?,
+        }
+        self.work.file_done(&from.path());
+        Ok(())
+    }
+
+    fn folder(&mut self, from: Arc<Folder>, stat: &Stat, to: &Place) -> Result<(), CopyError> {
+        let is_archive = self.work.options.archive;
+        let existing = to.stat().map_err(CopyError::io("look at", to.path()))?;
+        match &existing {
+            Some(existing) if kind(existing).is_dir() => {}
+            Some(existing) => return Err(kinds(from.path(), stat, to, existing)),
+            None => {
+                // Nobody else may look into it before it has its owner.
+                let mode = if is_archive {
+                    Mode::from_raw_mode(OWN)
+                } else {
+                    attributes::mode_of_new(stat, OWN)
+                };
+                rfs::mkdirat(&to.folder, to.name.as_os_str(), mode)
+                    .map_err(CopyError::io("make directory", to.path()))?;
+                self.finish.note(&to.folder)?;
+            }
+        }
+        let opened = to.folder.enter(&to.name);
+        let target = Arc::new(opened.map_err(CopyError::io("open", to.path()))?);
+        if to.folder.id() == self.root.id() {
+            self.made.push(target.id());
+        }
+        self.contents(&from, &target)?;
+        let added = if existing.is_none() { OWN } else { 0 };
+        if is_archive || added & !stat.st_mode != 0 {
+            let last = Pending::Folder { from, to: target, stat: *stat, added };
+            self.finish.add(&mut self.work, last)?;
+        }
+        Ok(())
+    }
+
+    fn contents(&mut self, from: &Arc<Folder>, to: &Arc<Folder>) -> Result<(), CopyError> {
+        if self.made.contains(&from.id()) {
+            let (source_path, destination) = (from.path().to_owned(), to.path().to_owned());
+            return Err(CopyError::IntoItself { source_path, destination });
+        }
+        let mut entries = from.entries().map_err(CopyError::source("read", from.path()))?;
+        // Inodes are near each other on the disk as their numbers are. Of names that end like those
+        // of unfinished copies, the shorter ones first: their unfinished copies have longer names.
+        entries.sort_by_key(|(name, inode)| (if is_part(name) { name.len() } else { 0 }, *inode));
+        for (name, _) in entries {
+            let done = self.entry(&Place::new(from, &name), &Place::new(to, &name));
+            self.unless_of_one_entry(done)?;
+        }
+        Ok(())
+    }
+
+    fn file(&mut self, from: &Place, stat: &Stat, to: &Place) -> Result<(), CopyError> {
+        let is_linked = self.work.options.archive && kind(stat).is_file() && stat.st_nlink > 1;
+        if is_linked && let Some(first) = self.links.get(&FileId::of(stat)) {
+            let link = Pending::Link { first: first.clone(), to: to.clone() };
+            self.work.summary.files += 1;
+            return self.finish.add(&mut self.work, link);
+        }
+        let may_wait = self.finish.covers(&to.folder);
+        match file::copy(&mut self.work, from, stat, to, may_wait)? {
+            Some(pending) => self.finish.add(&mut self.work, pending)?,
+            None => self.finish.note(&to.folder)?,
+        }
+        if is_linked && let Ok(below) = to.path().strip_prefix(self.root.path()) {
+            self.links.insert(FileId::of(stat), below.to_owned());
+        }
+        Ok(())
+    }
+
+    /// A symlink, FIFO, socket or device node.
+    fn node(&mut self, from: &Place, stat: &Stat, to: &Place) -> Result<(), CopyError> {
+        let existing = to.stat().map_err(CopyError::io("look at", to.path()))?;
+        if let Some(existing) = existing.filter(|existing| kind(existing).is_dir()) {
+            return Err(kinds(&from.path(), stat, to, &existing));
+        }
+        let part = place_of_part(to);
+        let (folder, name) = (&part.folder, part.name.as_os_str());
+        folder.remove(name).map_err(CopyError::io("remove", part.path()))?;
+        let made = if kind(stat).is_symlink() {
+            let read = rfs::readlinkat(&from.folder, from.name.as_os_str(), Vec::new());
+            let target = read.map_err(CopyError::source("read", from.path()))?;
+            rfs::symlinkat(target, folder, name)
+        } else {
+            let mode = attributes::mode_of_new(stat, 0);
+            rfs::mknodat(folder, name, kind(stat), mode, stat.st_rdev)
+        };
+        made.map_err(CopyError::io("create", to.path()))?;
+        if self.work.options.archive {
+            attributes::keep_by_name(stat, &part, &to.path(), &mut self.work.summary);
+        }
+        if let Err(error) = commit(&part, to) {
+            let _ = folder.remove(name);
+            return Err(error);
+        }
+        self.work.summary.files += 1;
+        self.finish.note(folder)
+    }
+
+    /// Writes a file into a FIFO or a character device.
+    fn in_place(&mut self, source: &Path, path: &Path) -> Result<(), CopyError> {
+        let flags = OFlags::CLOEXEC | OFlags::NOCTTY;
+        let from = rfs::open(source, flags | OFlags::RDONLY, Mode::empty())
+            .map_err(CopyError::source("open", source))?;
+        let stat = rfs::fstat(&from).map_err(CopyError::source("look at", source))?;
+        let to = rfs::open(path, flags | OFlags::WRONLY, Mode::empty())
+            .map_err(CopyError::io("open", path))?;
+        let to = Arc::new(to);
+        let output = Output::new(&to, path)?;
+        if output.is_paced {
+            // Something else was put there.
+            return Err(CopyError::io("open", path)(Errno::INVAL));
+        }
+        if kind(&stat).is_file() {
+            let size = u64::try_from(stat.st_size).unwrap_or(0);
+            let mut file = Source::new(Arc::new(from), source.to_owned(), size);
+            pump(&mut self.work, Origin::File(&mut file), &output)?;
+        } else {
+            pump(&mut self.work, Origin::Stream(from.as_fd(), source), &output)?;
+        }
+        self.work.summary.files += 1;
+        self.work.file_done(source);
+        Ok(())
+    }
+
+    /// Counts a failure that leaves the others to be copied.
+    fn unless_of_one_entry(&mut self, done: Result<(), CopyError>) -> Result<(), CopyError> {
+        match done {
+            Err(error) if error.is_of_one_entry() => {
+                self.failed += 1;
+                self.first.get_or_insert(error);
+                Ok(())
+            }
+            other => other,
+        }
+    }
+
+    /// Finishes what can be, and removes the rest.
+    fn end(mut self, copied: Result<(), CopyError>, plan: &Plan) -> Result<Summary, CopyError> {
+        let ended = match copied {
+            Ok(()) => self.finish.end(&mut self.work),
+            Err(CopyError::Interrupted) => Err(CopyError::Interrupted),
+            Err(error) => {
+                // What is complete gets its name; a second failure would hide the first one.
+                let _ = self.finish.end(&mut self.work);
+                Err(error)
+            }
+        };
+        if !plan.options.resume {
+            self.finish.abandon();
+        }
+        ended?;
+        match self.first {
+            None => Ok(self.work.into_summary()),
+            Some(first) if plan.files() <= 1 => Err(first),
+            Some(first) => Err(CopyError::Partly { failed: self.failed, first: Box::new(first) }),
+        }
+    }
+}
+
+fn kinds(source: &Path, stat: &Stat, to: &Place, existing: &Stat) -> CopyError {
+    CopyError::Kinds {
+        source_path: source.to_owned(),
+        new: kind_in_words(kind(stat)),
+        destination: to.path(),
+        existing: kind_in_words(kind(existing)),
+    }
+}

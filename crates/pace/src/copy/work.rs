@@ -1,0 +1,147 @@
+//! What all steps of one copy share: options, writeback, the caller's flag, and counts.
+
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use super::error::CopyError;
+use super::request::{Options, Progress, Summary};
+use super::resident::BLOCK;
+use super::source::BATCH;
+use crate::{Pacer, Writeback};
+
+/// A copy that runs.
+pub(super) struct Work<'a> {
+    pub(super) options: Options,
+    pub(super) summary: Summary,
+    /// A block of data on its way.
+    pub(super) buffer: Vec<u8>,
+    pacer: &'a Pacer,
+    writeback: Writeback<'a>,
+    stop: &'a AtomicBool,
+    progress: &'a mut dyn FnMut(Progress<'_>),
+    started: Instant,
+    totals: Totals,
+    bytes_done: u64,
+    bytes_moved: u64,
+    files_done: u64,
+}
+
+/// What is to be done in all.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Totals {
+    /// `None` if not known.
+    pub(super) bytes: Option<u64>,
+    pub(super) files: u64,
+}
+
+impl<'a> Work<'a> {
+    pub(super) fn new(
+        options: Options,
+        totals: Totals,
+        pacer: &'a Pacer,
+        progress: &'a mut dyn FnMut(Progress<'_>),
+        stop: &'a AtomicBool,
+    ) -> Self {
+        Self {
+            options,
+            summary: Summary::default(),
+            buffer: vec![0; usize::try_from(BLOCK).unwrap_or(1 << 20)],
+            pacer,
+            writeback: Writeback::new(pacer),
+            stop,
+            progress,
+            started: Instant::now(),
+            totals,
+            bytes_done: 0,
+            bytes_moved: 0,
+            files_done: 0,
+        }
+    }
+
+    /// Fails if the caller wants the copy to end.
+    pub(super) fn check(&self) -> Result<(), CopyError> {
+        if self.stop.load(Ordering::Relaxed) { Err(CopyError::Interrupted) } else { Ok(()) }
+    }
+
+    /// Where the batch ends that begins at an offset: as much as may be under way is read and
+    /// written before it is pushed.
+    pub(super) fn batch_end(&self, at: u64) -> u64 {
+        let batch = self.pacer.window().in_flight.clamp(BLOCK, BATCH);
+        (at + batch) / BLOCK * BLOCK
+    }
+
+    /// Has a range written back that was just written, and waits while the window is full.
+    pub(super) fn push(
+        &mut self,
+        file: &Arc<OwnedFd>,
+        path: &Path,
+        at: u64,
+        len: u64,
+    ) -> Result<(), CopyError> {
+        if len == 0 {
+            return Ok(());
+        }
+        let pushed = self.writeback.push(file, at, len, self.stop);
+        unless_stopped(pushed.map_err(CopyError::io("write back", path))?)
+    }
+
+    /// Waits for all that was pushed.
+    pub(super) fn finish_writeback(&mut self, path: &Path) -> Result<(), CopyError> {
+        let finished = self.writeback.finish(self.stop);
+        unless_stopped(finished.map_err(CopyError::io("write back", path))?)
+    }
+
+    /// Waits until so many bytes may be read back, as if they were written: reads disturb others as
+    /// well.
+    pub(super) fn admit(&self, bytes: u64) -> Result<(), CopyError> {
+        unless_stopped(self.pacer.admit(bytes, self.stop))
+    }
+
+    /// Bytes pushed, not yet known to be on the disk.
+    pub(super) fn under_way(&self) -> u64 {
+        self.writeback.under_way()
+    }
+
+    /// So many bytes were copied or compared.
+    pub(super) fn moved(&mut self, bytes: u64, path: &Path) {
+        self.bytes_moved += bytes;
+        self.passed(bytes, path);
+    }
+
+    /// So many bytes are dealt with, and needed no copying.
+    pub(super) fn passed(&mut self, bytes: u64, path: &Path) {
+        self.bytes_done += bytes;
+        self.report(path);
+    }
+
+    /// A file is dealt with.
+    pub(super) fn file_done(&mut self, path: &Path) {
+        self.files_done += 1;
+        self.report(path);
+    }
+
+    fn report(&mut self, path: &Path) {
+        (self.progress)(Progress {
+            bytes_done: self.bytes_done,
+            // Files may have grown since they were counted.
+            bytes_total: self.totals.bytes.map(|total| total.max(self.bytes_done)),
+            bytes_moved: self.bytes_moved,
+            files_done: self.files_done,
+            files_total: self.totals.files.max(self.files_done),
+            path,
+            elapsed: self.started.elapsed(),
+        });
+    }
+
+    /// What was done, now that all of it is on the disk.
+    pub(super) fn into_summary(self) -> Summary {
+        Summary { elapsed: self.started.elapsed(), ..self.summary }
+    }
+}
+
+fn unless_stopped(goes_on: bool) -> Result<(), CopyError> {
+    if goes_on { Ok(()) } else { Err(CopyError::Interrupted) }
+}
