@@ -30,7 +30,8 @@ pub fn read_written_files(root: &SysRoot, pid: u32) -> Reading<Vec<String>> {
 }
 
 /// Whether a descriptor is open for writing (/proc/PID/fdinfo/FD `flags`, octal).
-fn is_written(root: &SysRoot, pid: u32, descriptor: &str) -> bool {
+#[must_use]
+pub fn is_written(root: &SysRoot, pid: u32, descriptor: &str) -> bool {
     let info = root.read(&format!("/proc/{pid}/fdinfo/{descriptor}")).into_value();
     let flags = info.as_deref().and_then(|info| {
         let field = info.lines().find_map(|line| line.strip_prefix("flags:"))?;
