@@ -1,0 +1,166 @@
+//! Whether a command is to run or to be stopped, and when to look again. Pure.
+//!
+//! ```text
+//!          backlog > window, and it ran 50 ms or dirtied half a window
+//!  Running ─────────────────────────────────────────────────────────▶ Held
+//!     ▲                                                                │
+//!     └──────────────── backlog < half a window, or held for 2 s ◀─────┘
+//! ```
+
+use std::time::Duration;
+
+/// A command is never stopped for longer: its peers in the network would give it up.
+const LONGEST: Duration = Duration::from_secs(2);
+/// It then runs for so long, whatever is dirty …
+const LEAST: Duration = Duration::from_millis(50);
+/// … unless it dirties this fraction of the window meanwhile.
+const PART: u64 = 2;
+/// Time between two looks: bounds while it dirties pages …
+const BUSY: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(20)];
+/// … and the longest while it dirties none.
+const QUIET: Duration = Duration::from_millis(200);
+/// A command that dirties fewer bytes per second dirties none, as far as looks go …
+const SLOW_PER_S: f64 = 100e3;
+/// … so that one that dirtied many before is looked at often for some time.
+const FADING: f64 = 0.5;
+/// A look takes at most this part of the time between two, while the command dirties pages …
+const BUSY_SHARE: u32 = 10;
+/// … and while it dirties none.
+const QUIET_SHARE: u32 = 100;
+/// However long a look takes, the next one comes after so long.
+const RARELY: Duration = Duration::from_secs(2);
+
+/// What the command is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wish {
+    Run,
+    Hold,
+}
+
+/// What the command does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Doing {
+    /// It has run for so long and dirtied so many bytes meanwhile.
+    Running { elapsed: Duration, dirtied: u64 },
+    /// It has been stopped for so long.
+    Held { elapsed: Duration },
+}
+
+/// Whether it is to run, from the bytes that it dirtied and that are not written yet, and from how
+/// many there may be.
+pub(super) fn decide(backlog: u64, in_flight: u64, doing: Doing) -> Wish {
+    let holds = match doing {
+        Doing::Held { elapsed } => backlog >= in_flight / 2 && elapsed < LONGEST,
+        Doing::Running { elapsed, dirtied } => {
+            backlog > in_flight && (elapsed >= LEAST || dirtied >= in_flight / PART)
+        }
+    };
+    if holds { Wish::Hold } else { Wish::Run }
+}
+
+/// What the time of the next look depends on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pace {
+    pub(super) backlog: u64,
+    pub(super) in_flight: u64,
+    pub(super) is_held: bool,
+    /// Bytes that the command dirties per second while it runs: see [`speed`].
+    pub(super) dirtied_per_s: f64,
+    /// Bytes that are written back per second.
+    pub(super) written_per_s: f64,
+    /// The pause before this look.
+    pub(super) before: Duration,
+    /// How long this look took.
+    pub(super) took: Duration,
+}
+
+/// How fast the command dirties, by its speed before and that since the last look: it rises at once
+/// and falls slowly, since a command that was stopped goes on as fast as before.
+pub(super) fn speed(before: f64, now: f64) -> f64 {
+    now.max(before * FADING)
+}
+
+/// The time until the next look: about when the decision may change.
+pub(super) fn pause(pace: &Pace) -> Duration {
+    let half = pace.in_flight / 2;
+    let in_time = |bytes: u64, per_s: f64| {
+        let seconds = (bytes as f64 / per_s.max(1.0)).min(1.0);
+        Duration::from_secs_f64(seconds).clamp(BUSY[0], BUSY[1])
+    };
+    if pace.is_held {
+        let next = in_time(pace.backlog.saturating_sub(half), pace.written_per_s);
+        next.max(pace.took * BUSY_SHARE).min(RARELY)
+    } else if pace.dirtied_per_s >= SLOW_PER_S {
+        let next = in_time(pace.in_flight.saturating_sub(pace.backlog), pace.dirtied_per_s);
+        next.max(pace.took * BUSY_SHARE).min(RARELY)
+    } else {
+        let next = (pace.before * 9 / 8).clamp(BUSY[1], QUIET);
+        next.max(pace.took * QUIET_SHARE).min(RARELY)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WINDOW: u64 = 1000;
+
+    fn ms(n: u64) -> Duration {
+        Duration::from_millis(n)
+    }
+
+    #[test]
+    fn it_is_stopped_above_the_window_and_runs_on_below_half_of_it() {
+        let running = Doing::Running { elapsed: ms(500), dirtied: 1 };
+        assert_eq!(decide(WINDOW, WINDOW, running), Wish::Run);
+        assert_eq!(decide(WINDOW + 1, WINDOW, running), Wish::Hold);
+        let held = Doing::Held { elapsed: ms(30) };
+        assert_eq!(decide(WINDOW / 2, WINDOW, held), Wish::Hold);
+        assert_eq!(decide(WINDOW / 2 - 1, WINDOW, held), Wish::Run);
+        assert_eq!(decide(u64::MAX, u64::MAX, running), Wish::Run);
+    }
+
+    #[test]
+    fn it_is_never_stopped_for_long_and_then_runs_for_a_moment() {
+        let much = WINDOW * 100;
+        assert_eq!(decide(much, WINDOW, Doing::Held { elapsed: ms(1999) }), Wish::Hold);
+        assert_eq!(decide(much, WINDOW, Doing::Held { elapsed: ms(2000) }), Wish::Run);
+        let running = |elapsed, dirtied| Doing::Running { elapsed: ms(elapsed), dirtied };
+        assert_eq!(decide(much, WINDOW, running(49, 499)), Wish::Run);
+        assert_eq!(decide(much, WINDOW, running(50, 0)), Wish::Hold);
+        assert_eq!(decide(much, WINDOW, running(2, 500)), Wish::Hold);
+    }
+
+    #[test]
+    fn looks_are_frequent_while_it_dirties_and_cheap_while_it_does_not() {
+        let mut pace = Pace {
+            backlog: 0,
+            in_flight: 1_000_000,
+            is_held: false,
+            dirtied_per_s: 1e6,
+            written_per_s: 1e6,
+            before: ms(20),
+            took: Duration::from_micros(50),
+        };
+        assert_eq!(pause(&pace), ms(20));
+        pace.dirtied_per_s = 1e8;
+        assert_eq!(pause(&pace), ms(10));
+        pace.dirtied_per_s = 1e10;
+        assert_eq!(pause(&pace), ms(2));
+        pace.took = ms(1);
+        assert_eq!(pause(&pace), ms(10));
+        (pace.is_held, pace.took, pace.backlog) = (true, ms(0), 503_000);
+        assert_eq!(pause(&pace), ms(3));
+        pace.backlog = 900_000;
+        assert_eq!(pause(&pace), ms(20));
+        (pace.is_held, pace.dirtied_per_s) = (false, 0.0);
+        assert_eq!(pause(&pace), Duration::from_micros(22_500));
+        pace.before = ms(190);
+        assert_eq!(pause(&pace), ms(200));
+        pace.took = ms(5);
+        assert_eq!(pause(&pace), ms(500));
+        pace.took = ms(5000);
+        assert_eq!(pause(&pace), ms(2000));
+        assert_eq!((speed(100.0, 300.0), speed(300.0, 0.0)), (300.0, 150.0));
+    }
+}

@@ -1,0 +1,231 @@
+//! Bytes that a command's processes dirtied, from their counters in /proc/PID/io.
+//!
+//! `write_bytes` counts a page when it is dirtied (mm/page-writeback.c `folio_account_dirtied`).
+//! `cancelled_write_bytes` counts dirty pages of files that were cut or deleted.
+//!
+//! A process that ends takes its counters along, and whoever waits for it inherits them
+//! (kernel/exit.c `wait_task_zombie`): its parent, or we, who are the subreaper. Parents are read
+//! before their children, so a child that is waited for between the two is missing for once, and
+//! never counted twice.
+
+use std::collections::BTreeMap;
+
+use floodwall_host::SysRoot;
+use rustix::io::Errno;
+use rustix::process::{Pid, WaitOptions, WaitStatus, waitpid};
+
+use super::tree::{Id, Process};
+
+/// Looks after which missing bytes are taken to be lost: the parent of their process ignores
+/// SIGCHLD, so that nobody inherited them.
+const PATIENCE: u32 = 10;
+
+/// Counters of processes, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Io {
+    written: u64,
+    cancelled: u64,
+}
+
+impl Io {
+    fn parse(text: &[u8]) -> Option<Self> {
+        let text = std::str::from_utf8(text).ok()?;
+        let field = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+            line.and_then(|value| value.trim().parse::<u64>().ok())
+        };
+        Some(Self { written: field("write_bytes")?, cancelled: field("cancelled_write_bytes")? })
+    }
+
+    fn read(root: &SysRoot, pid: i32, buffer: &mut Vec<u8>) -> Option<Self> {
+        root.read_attribute_into(&format!("/proc/{pid}/io"), buffer).ok()?;
+        Self::parse(buffer)
+    }
+
+    fn plus(self, other: Self) -> Self {
+        Self {
+            written: self.written.saturating_add(other.written),
+            cancelled: self.cancelled.saturating_add(other.cancelled),
+        }
+    }
+
+    fn since(self, earlier: Self) -> Self {
+        Self {
+            written: self.written.saturating_sub(earlier.written),
+            cancelled: self.cancelled.saturating_sub(earlier.cancelled),
+        }
+    }
+}
+
+/// A sum that never goes back.
+#[derive(Clone, Debug, Default)]
+struct Rising {
+    total: u64,
+    /// What nobody inherited.
+    lost: u64,
+    /// Looks since the sum was last as great as the total.
+    missing: u32,
+}
+
+impl Rising {
+    fn observe(&mut self, sum: u64) {
+        let now = sum + self.lost;
+        if now >= self.total {
+            (self.total, self.missing) = (now, 0);
+            return;
+        }
+        self.missing += 1;
+        if self.missing >= PATIENCE {
+            self.lost += self.total - now;
+            self.missing = 0;
+        }
+    }
+}
+
+/// The bytes that a command dirtied so far.
+#[derive(Debug, Default)]
+pub(super) struct Dirtied {
+    /// The last counters of each process. The kernel refuses those of an ending process to all
+    /// users but root, since it has no memory left that names its owner.
+    known: BTreeMap<Id, Io>,
+    /// Of those that we waited for.
+    inherited: Io,
+    written: Rising,
+    cancelled: Rising,
+    buffer: Vec<u8>,
+}
+
+impl Dirtied {
+    /// Reads the counters of all processes, parents before children.
+    pub(super) fn look(&mut self, root: &SysRoot, processes: &[Process]) {
+        let mut sum = self.inherited;
+        for process in processes {
+            if let Some(io) = Io::read(root, process.id.pid, &mut self.buffer) {
+                self.known.insert(process.id, io);
+            }
+            sum = sum.plus(self.known.get(&process.id).copied().unwrap_or_default());
+        }
+        self.known.retain(|id, _| processes.iter().any(|process| process.id == *id));
+        self.written.observe(sum.written);
+        self.cancelled.observe(sum.cancelled);
+    }
+
+    /// Waits for a child of ours if it has ended, and inherits its counters.
+    ///
+    /// # Errors
+    /// The kernel's answer to waitpid(2).
+    pub(super) fn wait_for(
+        &mut self,
+        root: &SysRoot,
+        own: i32,
+        child: Pid,
+    ) -> Result<Option<WaitStatus>, Errno> {
+        // The difference, since our own counters hold more: what we dirty ourselves.
+        let before = Io::read(root, own, &mut self.buffer);
+        let ended = waitpid(Some(child), WaitOptions::NOHANG)?;
+        let Some((_, status)) = ended else { return Ok(None) };
+        self.known.retain(|id, _| id.pid != child.as_raw_pid());
+        let after = Io::read(root, own, &mut self.buffer);
+        if let Some((before, after)) = before.zip(after) {
+            self.inherited = self.inherited.plus(after.since(before));
+        }
+        Ok(Some(status))
+    }
+
+    /// Bytes of pages that were dirtied so far.
+    pub(super) fn written(&self) -> u64 {
+        self.written.total
+    }
+
+    /// The same without those that were taken back before they were written.
+    pub(super) fn net(&self) -> u64 {
+        self.written.total.saturating_sub(self.cancelled.total)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use floodwall_testing::tree::put;
+
+    use super::*;
+    use crate::command::tree::Tree;
+    use crate::command::tree::testing::process;
+
+    #[test]
+    fn counters_are_read_by_name() {
+        let text =
+            b"rchar: 1\nwchar: 2\nread_bytes: 3\nwrite_bytes: 40\ncancelled_write_bytes: 5\n";
+        assert_eq!(Io::parse(text), Some(Io { written: 40, cancelled: 5 }));
+        assert_eq!(Io::parse(b"write_bytes: 40\n"), None);
+        assert_eq!(Io::parse(b"\xff"), None);
+    }
+
+    #[test]
+    fn the_sum_never_goes_back() {
+        let mut sum = Rising::default();
+        // A child is waited for while the sum is read.
+        for (now, total) in [(10, 10), (30, 30), (25, 30), (31, 31)] {
+            sum.observe(now);
+            assert_eq!(sum.total, total);
+        }
+        // Nobody inherits 11.
+        for _ in 0..PATIENCE {
+            sum.observe(20);
+            assert_eq!(sum.total, 31);
+        }
+        sum.observe(24);
+        assert_eq!(sum.total, 35);
+    }
+
+    fn io(root: &Path, pid: i32, written: u64, cancelled: u64) {
+        let text = format!(
+            "wchar: 9\nread_bytes: 5\nwrite_bytes: {written}\ncancelled_write_bytes: {cancelled}\n"
+        );
+        put(&root.join(format!("proc/{pid}/io")), &text);
+    }
+
+    #[test]
+    fn a_command_dirtied_what_its_processes_did() {
+        let dir = tempfile::tempdir().unwrap();
+        process(dir.path(), 10, 1, 'S', "");
+        let root = SysRoot::new(dir.path()).unwrap();
+        let tree = Tree::below(&root, 10);
+        process(dir.path(), 10, 1, 'S', "20 ");
+        process(dir.path(), 20, 10, 'S', "21 ");
+        process(dir.path(), 21, 20, 'S', "");
+        io(dir.path(), 20, 100, 0);
+        io(dir.path(), 21, 4000, 300);
+        let mut dirtied = Dirtied::default();
+        dirtied.look(&root, &tree.processes());
+        assert_eq!((dirtied.written(), dirtied.net()), (4100, 3800));
+        // It ends: its counters can't be read any more.
+        std::fs::remove_file(dir.path().join("proc/21/io")).unwrap();
+        dirtied.look(&root, &tree.processes());
+        assert_eq!(dirtied.net(), 3800);
+        // Its parent has waited for it.
+        process(dir.path(), 20, 10, 'S', "");
+        io(dir.path(), 20, 4150, 300);
+        dirtied.look(&root, &tree.processes());
+        assert_eq!((dirtied.written(), dirtied.net()), (4150, 3850));
+    }
+
+    #[test]
+    #[expect(clippy::zombie_processes, reason = "it is waited for by its number")]
+    fn an_ended_childs_bytes_are_inherited() {
+        let root = SysRoot::live().unwrap();
+        let child = std::process::Command::new("true").spawn().unwrap();
+        let pid = Pid::from_child(&child);
+        let mut dirtied = Dirtied::default();
+        let own = std::process::id().cast_signed();
+        let status = loop {
+            if let Some(status) = dirtied.wait_for(&root, own, pid).unwrap() {
+                break status;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        };
+        assert_eq!(status.exit_status(), Some(0));
+        assert_eq!(dirtied.wait_for(&root, own, pid).err(), Some(Errno::CHILD));
+    }
+}

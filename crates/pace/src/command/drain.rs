@@ -1,0 +1,220 @@
+//! The thread that writes back what is handed over, at idle I/O priority.
+//!
+//! The writeback of sync_file_range(2) is submitted in the caller's context, so its priority is the
+//! thread's where the elevator honours priorities.
+
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rustix::fs::fstat;
+
+use super::dense::{Part, dirty_parts};
+use super::range::{Range, Span};
+use super::sys::{be_idle, dirty_bytes};
+use crate::pacer::Pacer;
+use crate::writeback::Writeback;
+
+/// How long a piece that is not full waits for the range that continues it.
+const PATIENCE: Duration = Duration::from_millis(5);
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    /// Ranges that were handed over and not dealt with yet.
+    waiting: usize,
+    /// Bytes that were dealt with: started, or found clean.
+    dealt: u64,
+    /// Those of them that are not written yet.
+    under_way: u64,
+}
+
+/// What is handed over, and how much of it is written.
+#[derive(Debug, Default)]
+pub(super) struct Drain {
+    counts: Mutex<Counts>,
+    /// What waits is left to the kernel.
+    closing: AtomicBool,
+    stop: AtomicBool,
+}
+
+impl Drain {
+    fn counts(&self) -> MutexGuard<'_, Counts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A range is handed over.
+    pub(super) fn announce(&self) {
+        self.counts().waiting += 1;
+    }
+
+    /// Ranges that are not dealt with yet.
+    pub(super) fn waiting(&self) -> usize {
+        self.counts().waiting
+    }
+
+    /// All that was handed over is written.
+    pub(super) fn is_idle(&self) -> bool {
+        let counts = self.counts();
+        counts.waiting == 0 && counts.under_way == 0
+    }
+
+    /// Bytes that were written, by this thread or before it came to them.
+    pub(super) fn written(&self) -> u64 {
+        let counts = self.counts();
+        counts.dealt.saturating_sub(counts.under_way)
+    }
+
+    /// Nothing more is started.
+    pub(super) fn close(&self) {
+        self.closing.store(true, Ordering::Relaxed);
+    }
+
+    /// Nothing more is waited for.
+    pub(super) fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// Writes back until no more can be handed over.
+    pub(super) fn run(&self, ranges: &Receiver<Range>, pacer: &Pacer) {
+        be_idle();
+        let page = rustix::param::page_size() as u64;
+        let mut writeback = Writeback::new(pacer);
+        loop {
+            let range = match ranges.try_recv() {
+                Ok(range) => range,
+                Err(TryRecvError::Disconnected) => break,
+                Err(TryRecvError::Empty) => {
+                    // A failed piece is dirty no more.
+                    if writeback.wait_for_oldest().unwrap_or(true) {
+                        self.counts().under_way = writeback.under_way();
+                        continue;
+                    }
+                    match self.next(ranges, &mut writeback) {
+                        Some(range) => range,
+                        None => break,
+                    }
+                }
+            };
+            if !self.closing.load(Ordering::Relaxed) {
+                self.write(&mut writeback, &range, pacer.window().piece, page);
+            }
+            let mut counts = self.counts();
+            counts.under_way = writeback.under_way();
+            counts.waiting = counts.waiting.saturating_sub(1);
+        }
+        self.finish(&mut writeback);
+    }
+
+    /// The next range, when nothing is under way but a piece that is not full.
+    fn next(&self, ranges: &Receiver<Range>, writeback: &mut Writeback<'_>) -> Option<Range> {
+        if writeback.under_way() > 0 {
+            match ranges.recv_timeout(PATIENCE) {
+                Ok(range) => return Some(range),
+                Err(RecvTimeoutError::Disconnected) => return None,
+                Err(RecvTimeoutError::Timeout) => self.finish(writeback),
+            }
+        }
+        ranges.recv().ok()
+    }
+
+    fn finish(&self, writeback: &mut Writeback<'_>) {
+        // An error is that of one piece; the command's own fsync is told it as well.
+        while writeback.finish(&self.stop).is_err() {}
+        self.counts().under_way = writeback.under_way();
+    }
+
+    fn write(&self, writeback: &mut Writeback<'_>, range: &Range, piece: u64, page: u64) {
+        let fd = range.file.as_fd();
+        let Ok(stat) = fstat(fd) else { return };
+        let size = stat.st_size.max(0).cast_unsigned();
+        let (from, to) = match range.span {
+            Span::Grown { from, to } => (from, to.min(size)),
+            Span::Dirty { to } => (0, to.min(size)),
+        };
+        let kernel_tells = dirty_bytes(fd, from, page, page).is_some();
+        let has_grown = matches!(range.span, Span::Grown { .. });
+        if !has_grown && !kernel_tells {
+            // As one request of unknown length: to pace the clean bytes would take its time.
+            let _ = writeback.push(&range.file, 0, 0, &self.stop);
+            self.counts().dealt += to;
+            return;
+        }
+        let mut started = 0;
+        let mut dirty = |part: Part| dirty_bytes(fd, part.offset, part.len, page);
+        let whole = dirty_parts(from, to, page, &mut dirty, &mut |part| {
+            let end = part.offset + part.len;
+            let mut offset = part.offset;
+            while offset < end {
+                let len = piece.min(end - offset);
+                if !matches!(writeback.push(&range.file, offset, len, &self.stop), Ok(true)) {
+                    return false;
+                }
+                (offset, started) = (offset + len, started + len);
+                let mut counts = self.counts();
+                counts.dealt += len;
+                counts.under_way = writeback.under_way();
+            }
+            !self.closing.load(Ordering::Relaxed)
+        });
+        if whole && has_grown {
+            // The rest of what was appended has been written already.
+            self.counts().dealt += to.saturating_sub(from).saturating_sub(started);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::os::unix::fs::FileExt;
+    use std::sync::Arc;
+    use std::sync::mpsc::channel;
+    use std::thread;
+
+    use floodwall_host::SysRoot;
+    use floodwall_testing::until;
+
+    use super::*;
+    use crate::law::Goal;
+
+    #[test]
+    fn what_was_appended_counts_once_it_is_written() {
+        const LEN: u64 = 3 << 20;
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().write_all_at(&vec![1; LEN as usize], 0).unwrap();
+        let directory = file.path().parent().unwrap();
+        let root = SysRoot::live().unwrap();
+        let pacer = Pacer::open(&root, directory, Goal::default(), None).unwrap();
+        let file = Arc::new(File::open(file.path()).unwrap().into());
+        let drain = Drain::default();
+        let (sender, ranges) = channel();
+        thread::scope(|scope| {
+            let sender = sender;
+            let send = |span| {
+                drain.announce();
+                assert!(!drain.is_idle());
+                sender.send(Range { file: Arc::clone(&file), span }).unwrap();
+            };
+            send(Span::Grown { from: 0, to: LEN - 5 });
+            assert_eq!((drain.waiting(), drain.written()), (1, 0));
+            let (drain, pacer) = (&drain, &pacer);
+            scope.spawn(move || drain.run(&ranges, pacer));
+            let idle = || until(Duration::from_secs(60), "all is written", || drain.is_idle());
+            idle().unwrap();
+            assert_eq!(drain.written(), LEN - 5);
+            // It was written, and nothing dirtied it since.
+            send(Span::Dirty { to: LEN / 3 });
+            idle().unwrap();
+            // The file is shorter than it was.
+            send(Span::Grown { from: LEN * 2, to: LEN * 3 });
+            idle().unwrap();
+            drain.close();
+            send(Span::Grown { from: 0, to: LEN });
+            idle().unwrap();
+            assert!(drain.written() < LEN * 2, "what comes after the end is left alone");
+            drop(sender);
+        });
+    }
+}

@@ -1,0 +1,248 @@
+//! One look at a command: what it dirtied, what has to be written back, whether it may run.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use std::time::{Duration, Instant};
+
+use floodwall_host::SysRoot;
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use rustix::process::{Pid, WaitStatus};
+
+use super::backlog::{Backlog, bytes_in};
+use super::decide::{Doing, Pace, Wish, decide, pause, speed};
+use super::dirtied::Dirtied;
+use super::drain::Drain;
+use super::files::{Files, Key};
+use super::hold::Hold;
+use super::look::{Ended, Look};
+use super::notified::{Below, Notified};
+use super::progress::Pressure;
+use super::range::{Range, Span};
+use super::regular::open_regular;
+use super::roots::Root;
+use super::tree::{Process, Tree};
+use crate::pacer::Pacer;
+
+/// Ranges that wait at once, at most: each has a descriptor.
+const MOST_WAITING: usize = 256;
+/// Part of the window that may be dirty before everything known is written back.
+const SLACK: u64 = 4;
+/// The pause before the first look.
+const FIRST: Duration = Duration::from_millis(5);
+
+/// What an engine works with.
+#[derive(Clone, Copy)]
+pub(super) struct Parts<'a> {
+    pub(super) root: &'a SysRoot,
+    pub(super) own: Pid,
+    pub(super) tree: &'a Tree,
+    pub(super) pacer: &'a Pacer,
+    pub(super) drain: &'a Drain,
+    pub(super) is_paced: &'a dyn Fn(u64) -> bool,
+}
+
+/// A command that is paced.
+pub(super) struct Engine<'a> {
+    parts: Parts<'a>,
+    ranges: Sender<Range>,
+    hold: Hold<'a>,
+    dirtied: Dirtied,
+    files: Files,
+    notified: Notified,
+    /// Files that were found by their names.
+    found: u64,
+    backlog: Backlog,
+    /// The backlog of the last look.
+    left: u64,
+    /// Bytes that it dirties per second while it runs.
+    speed: f64,
+    at: Instant,
+    /// When it began to run, and the bytes that it had dirtied by then.
+    runs_since: (Instant, u64),
+    pause: Duration,
+}
+
+impl<'a> Engine<'a> {
+    pub(super) fn new(
+        parts: Parts<'a>,
+        ranges: Sender<Range>,
+        hold: Hold<'a>,
+        roots: &[Root],
+    ) -> Self {
+        let mut notified = Notified::new();
+        for Root { path, is_deep } in roots {
+            let below = if *is_deep { Below::Existing } else { Below::New };
+            notified.watch(path, below, parts.is_paced);
+        }
+        let now = Instant::now();
+        Self {
+            parts,
+            ranges,
+            hold,
+            dirtied: Dirtied::default(),
+            files: Files::default(),
+            notified,
+            found: 0,
+            backlog: Backlog::default(),
+            left: 0,
+            speed: 0.0,
+            at: now,
+            runs_since: (now, 0),
+            pause: FIRST,
+        }
+    }
+
+    /// The time until the next look.
+    pub(super) fn pause(&self) -> Duration {
+        self.pause
+    }
+
+    /// Lets the command run, if it is stopped.
+    pub(super) fn release(&mut self) {
+        if self.hold.elapsed().is_some() {
+            self.hold.release();
+            self.runs_since = (Instant::now(), self.dirtied.written());
+        }
+    }
+
+    /// Waits for the command if it has ended.
+    ///
+    /// # Errors
+    /// The kernel's answer to waitpid(2).
+    pub(super) fn wait_for(&mut self, command: Pid) -> Result<Option<WaitStatus>, Errno> {
+        self.dirtied.wait_for(self.parts.root, self.parts.own.as_raw_pid(), command)
+    }
+
+    /// Looks at the command, which has run for some time, and lets it go on or stops it.
+    pub(super) fn look(&mut self, command: Pid, age: Duration) -> Look {
+        let begin = Instant::now();
+        let elapsed = begin - std::mem::replace(&mut self.at, begin);
+        let processes = self.parts.tree.processes();
+        self.reap(&processes, command);
+        let (piece, in_flight, per_s) = self.allowed();
+        let before = self.dirtied.written();
+        self.dirtied.look(self.parts.root, &processes);
+        let rise = self.dirtied.written() - before;
+        if self.hold.elapsed().is_none() {
+            self.speed = speed(self.speed, rise as f64 / elapsed.as_secs_f64().max(0.001));
+        }
+        let pressure = Pressure {
+            rose: rise > 0,
+            press: self.left > in_flight / SLACK,
+            idle: self.parts.drain.is_idle(),
+            piece,
+        };
+        self.hand_over(&processes, pressure);
+        // While something known is under way, that explains the backlog.
+        let is_unexplained = pressure.press && self.parts.drain.is_idle();
+        let drain = if is_unexplained { bytes_in(elapsed, per_s) } else { 0 };
+        self.left = self.backlog.step(self.dirtied.net(), self.parts.drain.written(), drain);
+        self.act(in_flight);
+        self.pause = pause(&Pace {
+            backlog: self.left,
+            in_flight,
+            is_held: self.hold.elapsed().is_some(),
+            dirtied_per_s: self.speed,
+            written_per_s: per_s,
+            before: self.pause,
+            took: begin.elapsed(),
+        });
+        Look {
+            elapsed: age,
+            dirtied: self.dirtied.net(),
+            backlog: self.left,
+            is_held: self.hold.elapsed().is_some(),
+            held: self.hold.total(),
+            processes: processes.len(),
+            files: self.files.len(),
+        }
+    }
+
+    /// The end: the command is gone, what it left behind runs on.
+    pub(super) fn end(mut self) -> Ended {
+        self.hold.release();
+        let processes = self.parts.tree.processes();
+        self.dirtied.look(self.parts.root, &processes);
+        Ended {
+            is_paced: true,
+            is_guarded: self.hold.is_guarded(),
+            dirtied: self.dirtied.net(),
+            held: self.hold.total(),
+            found_files: self.files.found() + self.found,
+            refused_files: self.files.refused(),
+            unfound_bytes: self.backlog.unfound,
+            ..Ended::default()
+        }
+    }
+
+    /// Bytes of a piece, bytes dirty at most, and the rate of the writeback in bytes per second.
+    fn allowed(&self) -> (u64, u64, f64) {
+        let (window, status) = (self.parts.pacer.window(), self.parts.pacer.status());
+        let per_s = status.rate.unwrap_or(status.capacity);
+        // Without a disk there is nobody to wait for it.
+        let is_free = status.rate.is_none() && self.parts.pacer.disk().is_none();
+        let in_flight = if is_free { u64::MAX } else { window.in_flight };
+        (window.piece, in_flight, per_s)
+    }
+
+    /// Waits for orphans of the command that have ended; its own end is the caller's to see.
+    fn reap(&mut self, processes: &[Process], command: Pid) {
+        let own = self.parts.own.as_raw_pid();
+        for process in processes.iter().filter(|p| p.has_ended() && p.parent == own) {
+            if let Some(pid) = Pid::from_raw(process.id.pid).filter(|pid| *pid != command) {
+                let _ = self.wait_for(pid);
+            }
+        }
+    }
+
+    /// Finds files, and hands over what has to be written back of them.
+    fn hand_over(&mut self, processes: &[Process], pressure: Pressure) {
+        let Parts { root, is_paced, .. } = self.parts;
+        for range in self.files.look(root, processes, is_paced, pressure) {
+            self.send(range);
+        }
+        for directory in self.files.take_directories() {
+            self.notified.watch(&directory, Below::New, is_paced);
+        }
+        self.notified.look(is_paced, pressure.rose || self.left > 0);
+        let room = MOST_WAITING.saturating_sub(self.parts.drain.waiting());
+        for path in self.notified.take(room) {
+            self.send_closed(&path);
+        }
+    }
+
+    /// Hands over a file that was closed.
+    fn send_closed(&mut self, path: &Path) {
+        let Ok((file, stat)) = open_regular(path, OFlags::NOFOLLOW) else { return };
+        let is_wanted = stat.st_size > 0
+            && (self.parts.is_paced)(stat.st_dev)
+            && !self.files.has(Key::of(&stat));
+        if is_wanted {
+            self.found += 1;
+            let span = Span::Dirty { to: stat.st_size.cast_unsigned() };
+            self.send(Range { file: Arc::new(file), span });
+        }
+    }
+
+    fn send(&mut self, range: Range) {
+        self.parts.drain.announce();
+        // The thread ends after this engine.
+        let _ = self.ranges.send(range);
+    }
+
+    fn act(&mut self, in_flight: u64) {
+        let doing = match self.hold.elapsed() {
+            Some(elapsed) => Doing::Held { elapsed },
+            None => Doing::Running {
+                elapsed: self.runs_since.0.elapsed(),
+                dirtied: self.dirtied.written() - self.runs_since.1,
+            },
+        };
+        match decide(self.left, in_flight, doing) {
+            Wish::Hold => self.hold.stop(),
+            Wish::Run => self.release(),
+        }
+    }
+}

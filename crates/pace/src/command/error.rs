@@ -1,0 +1,56 @@
+//! Why a command can't be run.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+
+use floodwall_model::printable::printable;
+use rustix::io::Errno;
+
+/// A command can't be run. The texts are those of a shell.
+#[derive(Debug, thiserror::Error)]
+pub enum CommandError {
+    /// There is no such program.
+    #[error("{}: command not found", shown(.program))]
+    NotFound {
+        /// As it was called.
+        program: OsString,
+    },
+    /// The program is there and can't be run.
+    #[error("can't run {}: {errno}", shown(.program))]
+    NotExecutable {
+        /// As it was called.
+        program: OsString,
+        /// The kernel's answer.
+        errno: Errno,
+    },
+    /// Signals can't be passed on to it.
+    #[error("can't install signal handlers: {0}")]
+    Signals(io::Error),
+    /// Its files can't be written back.
+    #[error("can't start a thread: {0}")]
+    Thread(io::Error),
+    /// Its end can't be waited for.
+    #[error("can't wait for {}: {errno}", shown(.program))]
+    Wait {
+        /// As it was called.
+        program: OsString,
+        /// The kernel's answer.
+        errno: Errno,
+    },
+}
+
+impl CommandError {
+    /// The exit status by which a shell tells this.
+    #[must_use]
+    pub fn status(&self) -> u8 {
+        match self {
+            Self::NotFound { .. } => 127,
+            Self::NotExecutable { .. } => 126,
+            Self::Signals(_) | Self::Thread(_) | Self::Wait { .. } => 1,
+        }
+    }
+}
+
+fn shown(program: &OsStr) -> String {
+    printable(&program.to_string_lossy()).into_owned()
+}

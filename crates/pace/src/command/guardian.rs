@@ -1,0 +1,139 @@
+//! The guardian: a shell that lets stopped processes go on if we die.
+
+use std::io::{self, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdin, Command, Stdio};
+
+/// Remembers the processes that it was told, until it is told that they run. It sends them SIGCONT
+/// when its input ends. It ignores the signals that others send to end everything.
+const GUARDIAN: &str = "trap '' HUP INT QUIT TERM; held=; \
+    while read -r word pids; do \
+        case $word in hold) held=\"$held $pids\" ;; *) held= ;; esac; \
+    done; \
+    for pid in $held; do kill -s CONT \"$pid\"; done";
+/// Length of a line: what write(2) puts into a pipe as a whole (`PIPE_BUF`, pipe(7)).
+const LINE: usize = 4096;
+
+/// Lets stopped processes go on if we die, even of SIGKILL at any moment.
+#[derive(Debug)]
+pub(super) struct Guardian {
+    shell: Child,
+    pipe: ChildStdin,
+}
+
+impl Guardian {
+    pub(super) fn spawn() -> io::Result<Self> {
+        let mut shell = Command::new("/bin/sh")
+            .arg("-c")
+            .arg(GUARDIAN)
+            .current_dir("/")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            // Out of reach of the signals that a terminal, or a kill of our group, sends.
+            .process_group(0)
+            .spawn()?;
+        let pipe = shell.stdin.take().ok_or(io::ErrorKind::BrokenPipe)?;
+        Ok(Self { shell, pipe })
+    }
+
+    /// These are stopped from now on. What is in the pipe reaches the guardian before its end.
+    pub(super) fn hold(&mut self, pids: &[i32]) -> io::Result<()> {
+        lines(pids).iter().try_for_each(|line| self.pipe.write_all(line.as_bytes()))
+    }
+
+    /// All of them run.
+    pub(super) fn run(&mut self) -> io::Result<()> {
+        self.pipe.write_all(b"run\n")
+    }
+
+    /// Ends it. What it was told to hold goes on.
+    pub(super) fn dismiss(self) {
+        let Self { mut shell, pipe } = self;
+        drop(pipe);
+        let _ = shell.wait();
+    }
+}
+
+fn lines(pids: &[i32]) -> Vec<String> {
+    let mut lines = vec!["hold".to_owned()];
+    for pid in pids {
+        let word = format!(" {pid}");
+        match lines.last_mut() {
+            Some(line) if line.len() + word.len() < LINE => line.push_str(&word),
+            _ => lines.push(format!("hold{word}")),
+        }
+    }
+    for line in &mut lines {
+        line.push('\n');
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use floodwall_testing::until;
+    use rustix::process::{Pid, Signal, kill_process};
+
+    use super::*;
+
+    /// A process that runs until it is dropped.
+    struct Sleeper(Child);
+
+    impl Sleeper {
+        fn new() -> Self {
+            Self(Command::new("sleep").arg("1000").spawn().unwrap())
+        }
+
+        fn stop(&self) {
+            kill_process(Pid::from_child(&self.0), Signal::STOP).unwrap();
+            until(Duration::from_secs(20), "it is stopped", || self.is_stopped()).unwrap();
+        }
+
+        fn is_stopped(&self) -> bool {
+            let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.0.id())).unwrap();
+            stat.contains(") T ")
+        }
+
+        fn pid(&self) -> i32 {
+            self.0.id().cast_signed()
+        }
+    }
+
+    impl Drop for Sleeper {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    #[test]
+    fn a_line_is_one_write() {
+        assert_eq!(lines(&[1, 22, 333]), ["hold 1 22 333\n"]);
+        let pids: Vec<i32> = (1_000_000..1_002_000).collect();
+        let lines = lines(&pids);
+        assert!(lines.len() > 1 && lines.iter().all(|line| line.len() <= LINE));
+        let words: Vec<String> = lines
+            .iter()
+            .flat_map(|line| line.strip_prefix("hold ").unwrap().split_whitespace())
+            .map(str::to_owned)
+            .collect();
+        assert_eq!(words, pids.iter().map(ToString::to_string).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn what_is_held_goes_on_at_its_end_and_nothing_else() {
+        let sleepers: Vec<Sleeper> = (0..3).map(|_| Sleeper::new()).collect();
+        sleepers.iter().for_each(Sleeper::stop);
+        let mut guardian = Guardian::spawn().unwrap();
+        guardian.hold(&[sleepers[0].pid()]).unwrap();
+        guardian.run().unwrap();
+        guardian.hold(&[sleepers[1].pid()]).unwrap();
+        guardian.hold(&[i32::MAX, sleepers[2].pid()]).unwrap();
+        guardian.dismiss();
+        let stopped: Vec<bool> = sleepers.iter().map(Sleeper::is_stopped).collect();
+        assert_eq!(stopped, [true, false, false]);
+    }
+}

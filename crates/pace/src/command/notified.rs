@@ -1,0 +1,252 @@
+//! Files that a command has closed, by inotify(7): small ones are open too briefly to be seen among
+//! a process's descriptors.
+//!
+//! ```text
+//! working directory, directories of arguments ─┐
+//! directories of files that were seen ─────────┤ watched
+//! directories that were made in those ─────────┘   │
+//!                           a file was closed, or renamed to ─▶ its path, once
+//! ```
+//!
+//! A path may be that of another file by then: who opens it must not follow a symbolic link.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ffi::OsStr;
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
+use rustix::io::Errno;
+
+/// Directories that are watched, at most; the kernel may allow fewer (`max_user_watches`).
+const MOST_WATCHES: usize = 8192;
+/// Paths that wait to be asked for, at most.
+const MOST_FILES: usize = 1 << 16;
+/// Time for the directories that were there at the start, in all …
+const EXISTING: Duration = Duration::from_millis(50);
+/// … and for all directories at one look.
+const ONE_LOOK: Duration = Duration::from_millis(5);
+/// Bytes of events that are read at once.
+const EVENTS: usize = 1 << 16;
+
+/// What is watched below a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Below {
+    /// Directories that are made from now on.
+    New,
+    /// Those that are there as well.
+    Existing,
+}
+
+/// Watched directories, and files that were closed in them.
+#[derive(Debug)]
+pub(super) struct Notified {
+    /// None where the user has too many already (`max_user_instances`).
+    inotify: Option<OwnedFd>,
+    directories: BTreeMap<i32, PathBuf>,
+    /// Watched directories whose contents have to be looked at: those that were there at the start,
+    /// and those that were made since, whose files may have been closed before the watch began.
+    existing: VecDeque<PathBuf>,
+    made: VecDeque<PathBuf>,
+    existing_left: Duration,
+    files: VecDeque<PathBuf>,
+}
+
+impl Notified {
+    pub(super) fn new() -> Self {
+        Self {
+            inotify: inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok(),
+            directories: BTreeMap::new(),
+            existing: VecDeque::new(),
+            made: VecDeque::new(),
+            existing_left: EXISTING,
+            files: VecDeque::new(),
+        }
+    }
+
+    /// Watches a directory, if it is on a device of which `is_paced` is true (by `st_dev`).
+    pub(super) fn watch(&mut self, path: &Path, below: Below, is_paced: &dyn Fn(u64) -> bool) {
+        if self.add(path, is_paced) && below == Below::Existing {
+            self.existing.push_back(path.to_owned());
+        }
+    }
+
+    /// Takes in what happened since the look before. Files that were closed are remembered only if
+    /// they are `wanted`.
+    pub(super) fn look(&mut self, is_paced: &dyn Fn(u64) -> bool, wanted: bool) {
+        for path in self.read_events(wanted) {
+            if self.add(&path, is_paced) {
+                self.made.push_back(path);
+            }
+        }
+        let begin = Instant::now();
+        while begin.elapsed() < ONE_LOOK
+            && let Some(path) = self.made.pop_front()
+        {
+            for (path, is_directory) in contents(&path) {
+                if !is_directory {
+                    remember(&mut self.files, path);
+                } else if self.add(&path, is_paced) {
+                    self.made.push_back(path);
+                }
+            }
+        }
+        if self.existing.is_empty() {
+            return;
+        }
+        let begin = Instant::now();
+        while begin.elapsed() < self.existing_left.min(ONE_LOOK)
+            && let Some(path) = self.existing.pop_front()
+        {
+            for (path, is_directory) in contents(&path) {
+                if is_directory && self.add(&path, is_paced) {
+                    self.existing.push_back(path);
+                }
+            }
+        }
+        self.existing_left = self.existing_left.saturating_sub(begin.elapsed());
+        if self.existing_left.is_zero() {
+            self.existing.clear();
+        }
+    }
+
+    /// Paths of files that were closed, each at most once, the oldest first.
+    pub(super) fn take(&mut self, most: usize) -> Vec<PathBuf> {
+        self.files.drain(..most.min(self.files.len())).collect()
+    }
+
+    /// Remembers files, and returns directories that were made.
+    fn read_events(&mut self, wanted: bool) -> Vec<PathBuf> {
+        let mut made = Vec::new();
+        let Some(inotify) = &self.inotify else { return made };
+        let mut buffer: Vec<u8> = Vec::with_capacity(EVENTS);
+        let mut events = Reader::new(inotify, buffer.spare_capacity_mut());
+        loop {
+            let event = match events.next() {
+                Ok(event) => event,
+                Err(Errno::INTR) => continue,
+                Err(_) => return made,
+            };
+            let what = event.events();
+            if what.contains(ReadFlags::IGNORED) {
+                self.directories.remove(&event.wd());
+                continue;
+            }
+            let Some((directory, name)) = self.directories.get(&event.wd()).zip(event.file_name())
+            else {
+                continue;
+            };
+            let path = directory.join(OsStr::from_bytes(name.to_bytes()));
+            if what.contains(ReadFlags::ISDIR) {
+                made.push(path);
+            } else if wanted && what.intersects(ReadFlags::CLOSE_WRITE | ReadFlags::MOVED_TO) {
+                remember(&mut self.files, path);
+            }
+        }
+    }
+
+    fn add(&mut self, path: &Path, is_paced: &dyn Fn(u64) -> bool) -> bool {
+        let Some(inotify) = &self.inotify else { return false };
+        let is_wanted = self.directories.len() < MOST_WATCHES
+            && rustix::fs::stat(path).is_ok_and(|stat| is_paced(stat.st_dev));
+        if !is_wanted {
+            return false;
+        }
+        let events = WatchFlags::CLOSE_WRITE | WatchFlags::MOVED_TO | WatchFlags::CREATE;
+        let how = WatchFlags::ONLYDIR | WatchFlags::EXCL_UNLINK;
+        match inotify::add_watch(inotify, path, events | how) {
+            Ok(watch) => {
+                self.directories.insert(watch, path.to_owned());
+                true
+            }
+            Err(_) => false,
+        }
+    }
+}
+
+fn remember(files: &mut VecDeque<PathBuf>, path: PathBuf) {
+    if files.len() < MOST_FILES && files.back() != Some(&path) {
+        files.push_back(path);
+    }
+}
+
+/// The files and directories in a directory; true for a directory.
+fn contents(path: &Path) -> Vec<(PathBuf, bool)> {
+    let Ok(entries) = fs::read_dir(path) else { return Vec::new() };
+    let kind = |entry: fs::DirEntry| {
+        let kind = entry.file_type().ok()?;
+        (kind.is_dir() || kind.is_file()).then(|| (entry.path(), kind.is_dir()))
+    };
+    entries.flatten().filter_map(kind).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(notified: &mut Notified, dir: &Path) -> Vec<String> {
+        notified.look(&|_| true, true);
+        let mut names: Vec<String> = notified
+            .take(usize::MAX)
+            .iter()
+            .map(|path| path.strip_prefix(dir).unwrap().to_str().unwrap().to_owned())
+            .collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn closed_files_are_found_in_old_and_new_directories() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        fs::create_dir_all(at("old/deep")).unwrap();
+        fs::write(at("before"), "").unwrap();
+        let mut notified = Notified::new();
+        notified.watch(dir.path(), Below::Existing, &|_| true);
+        assert!(names(&mut notified, dir.path()).is_empty());
+        fs::write(at("a"), "text").unwrap();
+        fs::write(at("old/deep/b"), "text").unwrap();
+        fs::rename(at("before"), at("after")).unwrap();
+        fs::create_dir_all(at("new/deep")).unwrap();
+        fs::write(at("new/deep/c"), "text").unwrap();
+        std::os::unix::fs::symlink("/dev/null", at("new/link")).unwrap();
+        let found = names(&mut notified, dir.path());
+        assert_eq!(found, ["a", "after", "new/deep/c", "old/deep/b"]);
+        fs::write(at("new/deep/d"), "text").unwrap();
+        assert_eq!(names(&mut notified, dir.path()), ["new/deep/d"]);
+        fs::remove_dir_all(at("new")).unwrap();
+        assert!(names(&mut notified, dir.path()).is_empty());
+        assert_eq!(notified.directories.len(), 3);
+    }
+
+    #[test]
+    fn what_is_not_wanted_is_forgotten() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("old")).unwrap();
+        let mut notified = Notified::new();
+        notified.watch(dir.path(), Below::New, &|_| true);
+        notified.look(&|_| true, true);
+        fs::write(dir.path().join("old/a"), "text").unwrap();
+        assert!(notified.take(9).is_empty(), "a directory that was there");
+        fs::write(dir.path().join("b"), "text").unwrap();
+        notified.look(&|_| true, false);
+        assert!(notified.take(9).is_empty());
+        fs::write(dir.path().join("c"), "text").unwrap();
+        fs::write(dir.path().join("d"), "text").unwrap();
+        notified.look(&|_| true, true);
+        assert_eq!(notified.take(1), [dir.path().join("c")]);
+        assert_eq!(notified.take(9), [dir.path().join("d")]);
+    }
+
+    #[test]
+    fn other_disks_are_not_watched() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut notified = Notified::new();
+        notified.watch(dir.path(), Below::Existing, &|_| false);
+        notified.watch(Path::new("/no/such"), Below::Existing, &|_| true);
+        assert!(notified.directories.is_empty());
+    }
+}

@@ -1,0 +1,166 @@
+//! A command from its start to its end.
+
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use floodwall_host::SysRoot;
+use rustix::io::Errno;
+use rustix::process::{
+    Pid, WaitOptions, WaitStatus, child_subreaper, getpid, kill_process, set_child_subreaper,
+    waitpid,
+};
+
+use super::drain::Drain;
+use super::engine::{Engine, Parts};
+use super::error::CommandError;
+use super::guardian::Guardian;
+use super::hold::Hold;
+use super::look::{Ended, Look};
+use super::nested::{OUTER, is_nested};
+use super::roots::roots;
+use super::signals::{Came, Signals};
+use super::start::{Paced, start};
+use super::tree::Tree;
+use crate::pacer::Pacer;
+
+/// How long the end of what is under way is waited for.
+const LAST: Duration = Duration::from_secs(1);
+/// The longest sleep while somebody else paces.
+const LONG: Duration = Duration::from_secs(1);
+
+/// Runs a command and paces what it dirties on devices of which `is_paced` is true, by the `st_dev`
+/// of a file. `report` is called at every look, up to some hundred times a second.
+///
+/// The command has our terminal, standard files, process group and environment. Only its own end
+/// ends this: what it leaves behind runs on, without a pace. What it dirtied last is left to the
+/// kernel.
+///
+/// Signals: see `signals.rs`. They have no effect on this process afterwards.
+///
+/// # Errors
+/// [`CommandError`] if the command can't be started.
+pub fn run(
+    paced: &Paced<'_>,
+    pacer: &Pacer,
+    root: &SysRoot,
+    is_paced: &dyn Fn(u64) -> bool,
+    report: &mut dyn FnMut(&Look),
+) -> Result<Ended, CommandError> {
+    let (begin, own) = (Instant::now(), getpid());
+    let signals = Signals::catch().map_err(CommandError::Signals)?;
+    if is_nested(root, paced.outer, own.as_raw_pid().unsigned_abs()) {
+        let status = only_run(paced, &signals)?;
+        let seconds = begin.elapsed().as_secs_f64();
+        return Ok(Ended { status, seconds, ..Ended::default() });
+    }
+    let _subreaper = Subreaper::begin(own);
+    let guardian = Guardian::spawn().ok();
+    // Without the guardian.
+    let tree = Tree::below(root, own.as_raw_pid());
+    let drain = Drain::default();
+    let (sender, ranges) = channel();
+    let (done, ended) = channel::<()>();
+    let hold = Hold::new(&tree, guardian);
+    let parts = Parts { root, own, tree: &tree, pacer, drain: &drain, is_paced };
+    let roots = roots(paced.arguments, std::env::current_dir().ok());
+    thread::scope(|scope| {
+        let drain = parts.drain;
+        let writes = move || {
+            drain.run(&ranges, pacer);
+            drop(done);
+        };
+        thread::Builder::new()
+            .name("fw-pace-drain".into())
+            .spawn_scoped(scope, writes)
+            .map_err(CommandError::Thread)?;
+        let mut engine = Engine::new(parts, sender, hold, &roots);
+        let status = follow(paced, &mut engine, &signals, begin, report);
+        let seconds = begin.elapsed().as_secs_f64();
+        drain.close();
+        // The end of this channel is that of its ranges as well.
+        let told = engine.end();
+        // The thread's end closes the other channel.
+        let _ = ended.recv_timeout(LAST);
+        drain.stop();
+        Ok(Ended { status: status?, seconds, ..told })
+    })
+}
+
+/// Starts the command and paces it to its end; its status.
+fn follow(
+    paced: &Paced<'_>,
+    engine: &mut Engine<'_>,
+    signals: &Signals,
+    begin: Instant,
+    report: &mut dyn FnMut(&Look),
+) -> Result<u8, CommandError> {
+    let command = start(paced, Some((OUTER, getpid().to_string())))?;
+    let mut next = Instant::now() + engine.pause();
+    loop {
+        let came = signals.wait(next.saturating_duration_since(Instant::now()));
+        if came.ends {
+            engine.release();
+        }
+        pass_on(&came, command);
+        if let Some(status) = engine.wait_for(command).map_err(|e| waiting(paced, e))? {
+            return Ok(exit_status(status));
+        }
+        if next <= Instant::now() {
+            report(&engine.look(command, begin.elapsed()));
+            next = Instant::now() + engine.pause();
+        }
+    }
+}
+
+/// Runs the command without pacing it; its status.
+fn only_run(paced: &Paced<'_>, signals: &Signals) -> Result<u8, CommandError> {
+    let command = start(paced, None)?;
+    loop {
+        let ended = waitpid(Some(command), WaitOptions::NOHANG).map_err(|e| waiting(paced, e))?;
+        if let Some((_, status)) = ended {
+            return Ok(exit_status(status));
+        }
+        pass_on(&signals.wait(LONG), command);
+    }
+}
+
+fn pass_on(came: &Came, command: Pid) {
+    for signal in &came.passed_on {
+        // It has not been waited for, so the number is still its.
+        let _ = kill_process(command, *signal);
+    }
+}
+
+fn waiting(paced: &Paced<'_>, errno: Errno) -> CommandError {
+    CommandError::Wait { program: paced.program.to_owned(), errno }
+}
+
+/// The status as a shell tells it.
+fn exit_status(status: WaitStatus) -> u8 {
+    let code = match (status.exit_status(), status.terminating_signal()) {
+        (Some(code), _) => code,
+        (None, Some(signal)) => 128 + signal,
+        (None, None) => 1,
+    };
+    u8::try_from(code).unwrap_or(u8::MAX)
+}
+
+/// Orphans become our children instead of init's, as long as this lives.
+struct Subreaper {
+    was: Option<Pid>,
+}
+
+impl Subreaper {
+    fn begin(own: Pid) -> Self {
+        let was = child_subreaper().unwrap_or_default();
+        let _ = set_child_subreaper(Some(own));
+        Self { was }
+    }
+}
+
+impl Drop for Subreaper {
+    fn drop(&mut self) {
+        let _ = set_child_subreaper(self.was);
+    }
+}

@@ -1,0 +1,91 @@
+//! The start of a command.
+
+use std::ffi::{OsStr, OsString};
+use std::process::Command;
+
+use rustix::io::Errno;
+use rustix::process::Pid;
+
+use super::error::CommandError;
+
+/// A command to run.
+#[derive(Clone, Copy, Debug)]
+pub struct Paced<'a> {
+    /// Its program: a path, or a name that is looked for in PATH.
+    pub program: &'a OsStr,
+    /// What follows it.
+    pub arguments: &'a [OsString],
+    /// The value of [`OUTER`](super::OUTER) in the environment.
+    pub outer: Option<&'a OsStr>,
+}
+
+/// Runs the command in our process group, with our standard files. `variable` is added to its
+/// environment.
+///
+/// Handlers of signals end with exec, and ignored signals stay ignored: the command has the
+/// dispositions that we were started with.
+pub(super) fn start(
+    paced: &Paced<'_>,
+    variable: Option<(&str, String)>,
+) -> Result<Pid, CommandError> {
+    let spawn = |program: &OsStr, before: &[&OsStr]| {
+        let mut command = Command::new(program);
+        command.args(before).args(paced.arguments);
+        if let Some((name, value)) = &variable {
+            command.env(name, value);
+        }
+        // Dropping a child does not end it.
+        command.spawn().map(|child| Pid::from_child(&child))
+    };
+    let mut started = spawn(paced.program, &[]);
+    if errno(&started) == Some(Errno::NOEXEC) {
+        // A script without `#!` is one of the shell's, as in execvp(3).
+        let words = ["-c", "exec \"$0\" \"$@\""].map(OsStr::new);
+        started = spawn(OsStr::new("/bin/sh"), &[words[0], words[1], paced.program]);
+    }
+    let program = paced.program.to_owned();
+    match errno(&started) {
+        Some(Errno::NOENT) => Err(CommandError::NotFound { program }),
+        Some(errno) => Err(CommandError::NotExecutable { program, errno }),
+        None => started.map_err(|_| CommandError::NotExecutable { program, errno: Errno::IO }),
+    }
+}
+
+fn errno(started: &std::io::Result<Pid>) -> Option<Errno> {
+    started.as_ref().err().and_then(Errno::from_io_error)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    use rustix::process::{WaitOptions, waitpid};
+
+    use super::*;
+
+    fn status(program: &str, arguments: &[&str]) -> Result<i32, CommandError> {
+        let arguments: Vec<OsString> = arguments.iter().map(OsString::from).collect();
+        let paced = Paced { program: OsStr::new(program), arguments: &arguments, outer: None };
+        let pid = start(&paced, Some(("FLOODWALL_TEST", "4".to_owned())))?;
+        let (_, status) = waitpid(Some(pid), WaitOptions::empty()).unwrap().unwrap();
+        Ok(status.exit_status().unwrap())
+    }
+
+    #[test]
+    fn a_program_that_can_not_be_run_is_told_as_by_a_shell() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("script");
+        let program = path.to_str().unwrap();
+        fs::write(&path, "exit $1$FLOODWALL_TEST\n").unwrap();
+        let error = status(program, &[]).unwrap_err();
+        assert_eq!(error.status(), 126);
+        assert!(error.to_string().contains("Permission denied"), "{error}");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
+        assert_eq!(status(program, &["3"]).unwrap(), 34);
+        let error = status("floodwall-no-such-program\u{1b}", &[]).unwrap_err();
+        assert_eq!(error.status(), 127);
+        assert_eq!(error.to_string(), "floodwall-no-such-program\\u{1b}: command not found");
+        assert_eq!(status(dir.path().to_str().unwrap(), &[]).unwrap_err().status(), 126);
+    }
+}

@@ -1,0 +1,51 @@
+//! The system calls that rustix lacks.
+#![expect(unsafe_code, reason = "rustix has no ioprio_set(2), no cachestat(2) and no sigaction(2)")]
+
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr;
+
+/// `IOPRIO_WHO_PROCESS`: the number is a thread's, 0 the caller's (include/uapi/linux/ioprio.h).
+const ONE_THREAD: libc::c_int = 1;
+/// `IOPRIO_PRIO_VALUE(IOPRIO_CLASS_IDLE, 0)`.
+const IDLE: libc::c_int = 3 << 13;
+/// The same on every architecture that has it (Linux 6.5).
+const SYS_CACHESTAT: libc::c_long = 451;
+
+/// Gives the calling thread the idle I/O priority; elevators without priorities ignore it.
+pub(super) fn be_idle() {
+    // SAFETY: the call takes no pointer.
+    unsafe { libc::syscall(libc::SYS_ioprio_set, ONE_THREAD, 0 as libc::c_int, IDLE) };
+}
+
+/// Bytes of a file's range that are dirty and not yet under writeback (cachestat(2)); `None` if the
+/// kernel does not tell. `page` is the size of a page.
+pub(super) fn dirty_bytes(file: BorrowedFd<'_>, offset: u64, len: u64, page: u64) -> Option<u64> {
+    let range = [offset, len];
+    // Pages in the cache, dirty ones, under writeback, evicted, recently evicted.
+    let mut counts = [0_u64; 5];
+    // SAFETY: the call reads two and writes five numbers of 64 bits, which both live until it
+    // returns.
+    let result = unsafe {
+        libc::syscall(
+            SYS_CACHESTAT,
+            file.as_raw_fd(),
+            range.as_ptr(),
+            counts.as_mut_ptr(),
+            0 as libc::c_uint,
+        )
+    };
+    (result == 0).then(|| counts[1] * page)
+}
+
+/// Whether this process ignores a signal.
+pub(super) fn ignores(signal: libc::c_int) -> bool {
+    let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: without a new action the call only writes the old one, for which zeros are a value as
+    // well.
+    let action = unsafe {
+        libc::sigaction(signal, ptr::null(), action.as_mut_ptr());
+        action.assume_init()
+    };
+    action.sa_sigaction == libc::SIG_IGN
+}

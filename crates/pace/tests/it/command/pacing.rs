@@ -1,0 +1,177 @@
+//! A process that paces a command: this binary, started with [`PACED`] as its first argument.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{Write, stderr};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitCode, Output, Stdio};
+use std::time::Duration;
+
+use floodwall_host::SysRoot;
+use floodwall_pace::command::{OUTER, Paced, run};
+use floodwall_pace::{Goal, Pacer};
+use floodwall_testing::process::Log;
+use floodwall_testing::until;
+use rustix::process::{Pid, Signal, kill_process};
+
+/// The first argument of a process that paces; a rate in bytes per second, a directory on the disk
+/// and the command follow.
+pub(crate) const PACED: &str = "paced";
+/// For what takes some tenths of a second.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// Bytes per second: no limit.
+pub(crate) const FAST: &str = "1e12";
+/// Bytes per second: a flood is stopped nearly all the time.
+pub(crate) const SLOW: &str = "1e5";
+
+/// A directory on the disk that holds the build: what is dirtied on tmpfs is not counted.
+pub(crate) fn directory() -> tempfile::TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+/// Paces what its arguments name, and tells on stderr what happens.
+pub(crate) fn paced_process() -> ExitCode {
+    match pace(&std::env::args_os().skip(2).collect::<Vec<_>>()) {
+        Ok(status) => status.into(),
+        Err(message) => {
+            let _ = writeln!(stderr(), "{message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn pace(words: &[OsString]) -> Result<u8, String> {
+    let [rate, directory, program, arguments @ ..] = words else {
+        return Err("give a rate, a directory and a command".into());
+    };
+    let rate: f64 =
+        rate.to_str().and_then(|rate| rate.parse().ok()).ok_or("the rate is no number")?;
+    let root = SysRoot::live().map_err(|e| e.to_string())?;
+    let pacer = Pacer::open(&root, Path::new(directory), Goal::Rate(rate), None)
+        .map_err(|e| e.to_string())?;
+    let outer = std::env::var_os(OUTER);
+    let paced = Paced { program, arguments, outer: outer.as_deref() };
+    let mut was_held = false;
+    let ended = run(&paced, &pacer, &root, &|_| true, &mut |look| {
+        if look.is_held != was_held {
+            let _ = writeln!(stderr(), "{}", if look.is_held { "held" } else { "runs" });
+            was_held = look.is_held;
+        }
+    });
+    let status = ended.as_ref().map_or_else(|error| error.status(), |ended| ended.status);
+    let _ = match ended {
+        Ok(ended) => writeln!(
+            stderr(),
+            "paced {} guarded {} dirtied {} held {} found {} refused {} unfound {} seconds {}",
+            ended.is_paced,
+            ended.is_guarded,
+            ended.dirtied,
+            ended.held.as_millis(),
+            ended.found_files,
+            ended.refused_files,
+            ended.unfound_bytes,
+            ended.seconds,
+        ),
+        Err(error) => writeln!(stderr(), "{error}"),
+    };
+    Ok(status)
+}
+
+/// A command, paced in a directory.
+pub(crate) fn paced(rate: &str, at: &Path, words: &[&str]) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args([PACED, rate]).arg(at).args(words).current_dir(at).process_group(0);
+    command
+}
+
+/// The same of a shell's script that has to succeed: the numbers that are told at its end.
+pub(crate) fn figures(rate: &str, at: &Path, script: &str) -> Figures {
+    let output = paced(rate, at, &["/bin/sh", "-c", script]).output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    Figures(said(&output))
+}
+
+pub(crate) struct Figures(pub(crate) String);
+
+impl Figures {
+    pub(crate) fn of(&self, name: &str) -> u64 {
+        let last = self.0.lines().last().unwrap_or_default();
+        let mut words = last.split_whitespace();
+        words.find(|word| *word == name).unwrap_or_else(|| panic!("no {name}: {}", self.0));
+        words.next().unwrap().parse().unwrap()
+    }
+}
+
+pub(crate) fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// The pacing process, killed with all below it when it is dropped.
+pub(crate) struct Pacing {
+    pub(crate) child: Child,
+    pub(crate) log: Log,
+    /// Processes that may have lost their parent.
+    pub(crate) left: Vec<i32>,
+}
+
+impl Pacing {
+    pub(crate) fn start(rate: &str, at: &Path, script: &str) -> Self {
+        let mut child = paced(rate, at, &["/bin/sh", "-c", script])
+            .stderr(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
+        let log = Log::of(child.stderr.take());
+        Self { child, log, left: Vec::new() }
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Its command's processes.
+    pub(crate) fn processes(&self) -> Vec<i32> {
+        let is_guardian = |pid: &i32| {
+            let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            String::from_utf8_lossy(&line).contains("held=")
+        };
+        descendants(self.child.id().cast_signed()).into_iter().filter(|p| !is_guardian(p)).collect()
+    }
+
+    pub(crate) fn waits_for(&mut self, what: &str, mut holds: impl FnMut(&Self) -> bool) {
+        let held = until(PATIENCE, what, || holds(self));
+        held.unwrap_or_else(|e| panic!("{e}\n{}", self.log.text()));
+    }
+}
+
+impl Drop for Pacing {
+    fn drop(&mut self) {
+        let all = self.processes();
+        let _ = self.child.kill();
+        for pid in all.into_iter().chain(self.left.drain(..)) {
+            let _ = kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL);
+        }
+        let _ = self.child.wait();
+    }
+}
+
+pub(crate) fn descendants(pid: i32) -> Vec<i32> {
+    let mut found = Vec::new();
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    for thread in threads {
+        let children = fs::read_to_string(thread.path().join("children")).unwrap_or_default();
+        for child in children.split_whitespace().map(|child| child.parse().unwrap()) {
+            found.push(child);
+            found.extend(descendants(child));
+        }
+    }
+    found
+}
+
+/// Whether a process is in state T.
+pub(crate) fn is_stopped(pid: i32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit(") ").next().unwrap().starts_with('T')
+}
