@@ -1,7 +1,7 @@
 //! Commands that are paced by a process of their own.
 //!
-//! A stop interrupts a read of /dev/zero, as any signal does: dd(1) then counts a short block as one,
-//! unless it has `iflag=fullblock`.
+//! A stop interrupts a read of /dev/zero, as any signal does: dd(1) then counts a short block as
+//! one, unless it has `iflag=fullblock`.
 
 mod pacing;
 
