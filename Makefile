@@ -24,7 +24,7 @@ CARGO ?= cargo
 DIR ?= $(CURDIR)/target
 SIZE ?=
 
-.PHONY: all help check demo test fmt clippy doc unit bench lab-2010 published lab-record lab-victims reproduce league frontier matrix bpf audit cover mutants fuzz install-build install-test install-peers sanitize clean
+.PHONY: all help check demo test fmt clippy doc unit bench lab-2010 published lab-record lab-victims lab-pace reproduce league frontier matrix bpf audit cover mutants fuzz install-build install-test install-peers sanitize clean
 
 all:
 	$(CARGO) build --release --locked -p floodwall
@@ -82,6 +82,12 @@ published: install-build
 	@./scripts/need mkfs.xfs:xfsprogs mkfs.btrfs:btrfs-progs
 	$(CARGO) build --release --locked -p floodwall -p lab-bench
 	target/release/lab-bench published $(PUBLISHED)
+
+# Root, and nothing else running; hours; an interrupted run goes on where it was.
+lab-pace: install-build
+	@./scripts/need mkfs.xfs:xfsprogs rsync:rsync ionice:util-linux
+	$(CARGO) build --release --locked -p floodwall -p lab-bench
+	target/release/lab-bench pace $(LAB_PACE)
 
 lab-record: install-build install-peers
 	$(CARGO) build --release --locked -p floodwall -p lab-bench

@@ -11,6 +11,8 @@
 //! nfs       the NFS experiment of 2016 in a guest → docs/reproductions.md
 //! published the published command lines of 2007, 2010 and 2016 through floodwall compat
 //!           → docs/reproductions.md
+//! pace      a victim beside a copy: paced, unpaced, and copied politely in other ways
+//!           → docs/pace.md
 //! 2010      sysbench's and floodwall's commits beside dd, default and vm.dirty_bytes=15000000
 //!           → docs/reproductions.md
 //! ```
@@ -25,6 +27,7 @@ mod experiment;
 mod figures;
 mod guest;
 mod nfs;
+mod pace;
 mod published_lines;
 mod record;
 mod setting;
@@ -81,6 +84,8 @@ enum Command {
     Nfs(nfs::Options),
     /// The published command lines through `floodwall compat`, beside their published figures
     Published(published_lines::Options),
+    /// A victim beside a copy: paced, unpaced, and copied politely in other ways
+    Pace(pace::Options),
     /// The experiment of 2010, beside its published figures
     #[command(name = "2010")]
     Experiment {
@@ -117,6 +122,7 @@ fn main() -> anyhow::Result<()> {
         Command::Cost(options) => cost::measure(&floodwall, &options),
         Command::Guest(options) => guest::run(&floodwall, &options),
         Command::Published(options) => published_lines::run(&floodwall, &options),
+        Command::Pace(options) => pace::run(&floodwall, &options),
         Command::Nfs(options) => nfs::run(&floodwall, &options),
         Command::Victims(options) => victims::run(&floodwall, &options),
         Command::Victim { trial, load } => victims::place::here(&floodwall, &load, trial),

@@ -22,12 +22,13 @@ use serde::{Deserialize, Serialize};
 use twox_hash::XxHash64;
 
 /// Inputs by name, with the files and folders that they are made of, below the repository's root.
-pub const INPUTS: [(&str, &[&str]); 13] = [
+pub const INPUTS: [(&str, &[&str]); 14] = [
     ("law", &["crates/guard/src"]),
     ("tuner", &["crates/tune/src", "crates/stats/src/random.rs"]),
     ("simulator", &["crates/sim/src", "crates/device/src", "crates/stats/src/phase"]),
     ("lab", &["crates/lab/src", "crates/device/src"]),
     ("engines", &["crates/load/src/victim"]),
+    ("pace", &["crates/pace/src"]),
     ("device-presets", &["crates/device/presets"]),
     ("setting-presets", &["crates/knobs/src/catalogue/presets.rs"]),
     ("published-figures", &["benches/published/measurements.toml"]),

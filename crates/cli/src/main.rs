@@ -5,6 +5,7 @@
 //! main ─▶ args ─▶ commands/why     ─▶ probe, host    ─▶ report
 //!               ├ commands/fix     ─▶ why's look     ─▶ settings
 //!               ├ commands/bench, check ─▶ bench::HostRunner ─▶ stats ─▶ report
+//!               ├ commands/pace    ─▶ pace
 //!               ├ commands/status  ─▶ host           ─▶ report
 //!               ├ commands/watch, record ─▶ frames   ─▶ screen, record
 //!               ├ commands/guard   ─▶ daemon ─▶ guard ⇄ plant
@@ -43,8 +44,9 @@ use crate::exit::Exit;
 
 Without a command: why.
 
-Exit status: 0 done; 1 failed, or for why a stall now, or for check a disk that is too slow; \
-    2 wrong usage; 3 measured but not conclusive; 4 a privilege or kernel feature is missing.")]
+Exit status: 0 done; 1 failed or interrupted, or for why a stall now, or for check a disk that is \
+    too slow; 2 wrong usage; 3 measured but not conclusive; 4 a privilege or kernel feature is \
+    missing.")]
 struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
@@ -56,6 +58,7 @@ enum Command {
     Fix(commands::fix::FixArgs),
     Bench(Box<commands::bench::BenchArgs>),
     Check(commands::check::CheckArgs),
+    Pace(Box<commands::pace::PaceArgs>),
     Compare(Box<commands::compare::CompareArgs>),
     Compat(Box<commands::compat::CompatArgs>),
     Tune(Box<commands::tune::TuneArgs>),
@@ -103,6 +106,7 @@ fn main() -> ExitCode {
         Command::Fix(args) => commands::fix::run(&args, origin),
         Command::Bench(args) => commands::bench::run(&args, origin),
         Command::Check(args) => commands::check::run(&args, origin),
+        Command::Pace(args) => commands::pace::run(&args),
         Command::Compare(args) => commands::compare::run(&args, origin),
         Command::Compat(args) => commands::compat::run(&args, origin),
         Command::Tune(args) => commands::tune::run(&args, origin),

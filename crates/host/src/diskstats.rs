@@ -62,13 +62,55 @@ impl DiskStats {
 /// The kernel's [stat](https://docs.kernel.org/block/stat.html): the fields of a line of
 /// /proc/diskstats after the name.
 pub fn of_device(root: &SysRoot, id: DeviceId) -> Reading<DeviceSample> {
+    stat_of_device(root, id).map(|stat| counters(&stat))
+}
+
+fn stat_of_device(root: &SysRoot, id: DeviceId) -> Reading<DiskStat> {
     let path = format!("/sys/dev/block/{id}/stat");
     root.read_line(&path).and_then(|fields| {
         let line = format!("{} {} x {}", id.major, id.minor, fields.trim());
         match DiskStat::from_line(&line) {
-            Ok(stat) => Reading::Value(counters(&stat)),
+            Ok(stat) => Reading::Value(stat),
             Err(_) => crate::root::not_understood(&path, fields.trim()),
         }
+    })
+}
+
+/// Requests of one kind since boot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RequestTime {
+    /// How many ended.
+    pub ops: u64,
+    /// Sum of their times, from the start of a request to its end, in milliseconds; 32 bits.
+    pub ms: u64,
+}
+
+/// The requests of a device since boot, and how long they took together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Requests {
+    /// Reads.
+    pub reads: RequestTime,
+    /// Writes.
+    pub writes: RequestTime,
+    /// Flushes of the device's cache (Linux 5.5).
+    pub flushes: Option<RequestTime>,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// Time with a request under way, in milliseconds; 32 bits.
+    pub busy_ms: u64,
+    /// Requests under way now.
+    pub in_flight: u64,
+}
+
+/// One device's requests by its own file, which every user may read.
+pub fn requests_of_device(root: &SysRoot, id: DeviceId) -> Reading<Requests> {
+    stat_of_device(root, id).map(|stat| Requests {
+        reads: RequestTime { ops: stat.reads, ms: stat.time_reading },
+        writes: RequestTime { ops: stat.writes, ms: stat.time_writing },
+        flushes: stat.flushes.zip(stat.time_flushing).map(|(ops, ms)| RequestTime { ops, ms }),
+        written_bytes: stat.sectors_written.saturating_mul(SECTOR_BYTES),
+        busy_ms: stat.time_in_progress,
+        in_flight: stat.in_progress,
     })
 }
 

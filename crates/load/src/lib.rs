@@ -53,5 +53,6 @@ pub use finished::Finished;
 pub use flood::{PreparedFlood, check_flood, flood_bytes, prepare_flood};
 pub use pace::sleep_until;
 pub use running::{Delta, Running};
+pub use sys::{RangeSync, sync_file_range};
 pub use user::{User, UserError, user_name};
 pub use victim::{PreparedVictim, check_victim, prepare_victim, victim_bytes};

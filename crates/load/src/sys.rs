@@ -7,7 +7,7 @@ use rustix::io::Errno;
 
 /// What sync_file_range(2) is to do with a range.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum RangeSync {
+pub enum RangeSync {
     /// Start writing its dirty pages, and return.
     Start,
     /// Wait until all that is dirty in it now is written.
@@ -28,9 +28,13 @@ impl RangeSync {
     }
 }
 
-/// sync_file_range(2): data only, no metadata, no flush of the device's cache.
+/// sync_file_range(2): data only, no metadata, no flush of the device's cache. `len` 0 means to the
+/// end of the file.
+///
+/// # Errors
+/// The kernel's answer; a call that a signal interrupted is repeated.
 #[inline]
-pub(crate) fn sync_file_range(
+pub fn sync_file_range(
     fd: BorrowedFd<'_>,
     offset: u64,
     len: u64,

@@ -182,7 +182,7 @@ fn lab(rounds: &[&Measured]) -> String {
     }
 }
 
-/// When, on what, and what else ran; first of all whether it has to be repeated.
+/// When, on what, and what else ran.
 fn circumstances(all: &[Measured]) -> String {
     let set = |of: fn(&Measured) -> &str| {
         let all: BTreeSet<&str> = all.iter().map(of).collect();
@@ -191,18 +191,18 @@ fn circumstances(all: &[Measured]) -> String {
     let loads = || all.iter().map(|one| one.load);
     let (least, most) = (loads().fold(f64::MAX, f64::min), loads().fold(0.0, f64::max));
     let late = all.iter().filter(|one| one.kept_up == Some(false)).count();
-    let busy = match late {
+    let behind = match late {
         0 => String::new(),
         late => format!(
-            "**This run is of a busy machine and is to be repeated**: in {late} of {} \
-             measurements the lab did not keep up with its model.\n\n",
+            " In {late} of {} measurements the lab did not keep up with its model: the rates of \
+             such a row may be the machine's.",
             all.len()
         ),
     };
     format!(
-        "{busy}Measured on {}, Linux {}. The load average before each measurement was {least:.1} \
-         to {most:.1}: that is what else ran. Means, and in brackets each round's figure if there \
-         were several.",
+        "Measured on {}, Linux {}. The load average before each measurement was {least:.1} \
+         to {most:.1}; an earlier one is part of that. Means, and in brackets each round's figure \
+         if there were several.{behind}",
         set(|one| &one.date),
         // What follows is the distribution's or the builder's.
         set(|one| one.kernel.split_once('-').map_or(&*one.kernel, |(version, _)| version)),

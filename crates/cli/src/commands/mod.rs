@@ -12,6 +12,7 @@ mod frames;
 pub(crate) mod guard;
 pub(crate) mod lab;
 mod look;
+pub(crate) mod pace;
 pub(crate) mod probe;
 pub(crate) mod record;
 mod recorded;

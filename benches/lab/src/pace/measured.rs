@@ -1,0 +1,80 @@
+//! What was measured, as it is kept.
+
+use anyhow::Context;
+use published::origin::Origin;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// A victim beside one way to copy.
+#[derive(Deserialize, Serialize)]
+pub(super) struct Measured {
+    pub(super) device: String,
+    /// The scenario's name.
+    pub(super) victim: String,
+    pub(super) way: String,
+    pub(super) round: u32,
+    pub(super) origin: Origin,
+    pub(super) date: String,
+    pub(super) kernel: String,
+    /// Processes that ran or waited for the disk on average in the minute before.
+    pub(super) load: f64,
+    /// Whether the lab kept up with its model; `None` if it can't tell.
+    pub(super) kept_up: Option<bool>,
+    pub(super) figures: Figures,
+}
+
+/// Rates are of the measured part of a phase. Those of the copy are what the device wrote, less
+/// what the victim's operations had it write alone: a copy into the page cache is none yet.
+#[derive(Clone, Copy, Deserialize, Serialize)]
+pub(super) struct Figures {
+    pub(super) victim_alone_per_s: f64,
+    pub(super) victim_beside_per_s: f64,
+    pub(super) p99_alone_us: f64,
+    pub(super) p99_beside_us: f64,
+    pub(super) dead_seconds: f64,
+    pub(super) copy_alone_bytes_per_s: f64,
+    pub(super) copy_beside_bytes_per_s: f64,
+}
+
+impl Figures {
+    /// Of a result of `floodwall bench`.
+    pub(super) fn of(result: &Value) -> anyhow::Result<Self> {
+        let phases = result.pointer("/trials/0/phases").and_then(Value::as_array);
+        let phases = phases.context("the result has no phases")?;
+        let figure = |phase: &str, path: &str| {
+            let phase = phases.iter().find(|one| one["name"] == phase);
+            phase
+                .and_then(|phase| phase.pointer(path))
+                .and_then(Value::as_f64)
+                .with_context(|| format!("the result has no {path} of a phase"))
+        };
+        let written = |phase| {
+            Ok::<f64, anyhow::Error>(
+                figure(phase, "/device/written_bytes")? / figure(phase, "/seconds")?,
+            )
+        };
+        let (alone, beside) = (figure("victim", "/victim/iops")?, figure("both", "/victim/iops")?);
+        Ok(Self {
+            victim_alone_per_s: alone,
+            victim_beside_per_s: beside,
+            p99_alone_us: figure("victim", "/victim/commit_us/p99")?,
+            p99_beside_us: figure("both", "/victim/commit_us/p99")?,
+            dead_seconds: figure("both", "/victim/dead_seconds")?,
+            copy_alone_bytes_per_s: written("flood")?,
+            copy_beside_bytes_per_s: written("both")? - written("victim")? * beside / alone,
+        })
+    }
+}
+
+/// A file of one line.
+pub(super) fn read(path: &str) -> anyhow::Result<String> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("can't read {path}"))?;
+    Ok(text.trim().to_owned())
+}
+
+/// The load average of the last minute.
+pub(super) fn load() -> anyhow::Result<f64> {
+    let text = read("/proc/loadavg")?;
+    let first = text.split_whitespace().next().and_then(|load| load.parse().ok());
+    first.context("/proc/loadavg has no figure")
+}

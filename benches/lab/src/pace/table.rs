@@ -1,0 +1,85 @@
+//! The table of docs/pace.md.
+
+use std::fmt::Write;
+
+use clap::ValueEnum;
+
+use super::measured::{Figures, Measured};
+use super::way::{DEVICES, Way};
+
+/// A row: one device, one victim, one way.
+struct Row<'a> {
+    rounds: Vec<&'a Measured>,
+}
+
+impl Row<'_> {
+    /// The middle of the rounds, and in brackets each round's if there were several.
+    fn cell(&self, digits: usize, figure: impl Fn(&Figures) -> f64) -> String {
+        let mut values: Vec<f64> = self.rounds.iter().map(|one| figure(&one.figures)).collect();
+        let each: Vec<String> = values.iter().map(|value| format!("{value:.digits$}")).collect();
+        values.sort_by(f64::total_cmp);
+        let middle = (values[(values.len() - 1) / 2] + values[values.len() / 2]) / 2.0;
+        match each.as_slice() {
+            [_] => format!("{middle:.digits$}"),
+            _ => format!("{middle:.digits$} ({})", each.join(", ")),
+        }
+    }
+}
+
+/// All that is stored, as Markdown.
+pub(super) fn section(all: &[Measured]) -> String {
+    let mut text = String::new();
+    if all.is_empty() {
+        return "Nothing is measured yet.\n".to_owned();
+    }
+    let mut dates: Vec<&str> = all.iter().map(|one| one.date.as_str()).collect();
+    let mut kernels: Vec<&str> = all.iter().map(|one| one.kernel.as_str()).collect();
+    for list in [&mut dates, &mut kernels] {
+        list.sort_unstable();
+        list.dedup();
+    }
+    let late = all.iter().filter(|one| one.kept_up == Some(false)).count();
+    let loads = all.iter().map(|one| one.load);
+    let _ = writeln!(
+        text,
+        "Measured on {}, Linux {}; the load average before each measurement was at most {:.1}. In \
+         {late} of {} measurements the lab did not keep up with its model. The middle of the \
+         rounds, and in brackets each round.\n",
+        dates.join(", "),
+        kernels.join(", "),
+        loads.fold(0.0, f64::max),
+        all.len(),
+    );
+    text.push_str(
+        "| device | victim | copy | victim kept | p99 / alone | dead seconds | copy alone, MB/s | \
+         copy beside, MB/s |\n|---|---|---|---|---|---|---|---|\n",
+    );
+    for device in DEVICES {
+        for (victim, words) in
+            [("copy-vs-database", "all it can"), ("copy-vs-database-open", "at a third")]
+        {
+            for way in Way::value_variants() {
+                let same = |one: &&Measured| {
+                    one.device == device && one.victim == victim && one.way == way.name()
+                };
+                let mut rounds: Vec<&Measured> = all.iter().filter(same).collect();
+                if rounds.is_empty() {
+                    continue;
+                }
+                rounds.sort_by_key(|one| one.round);
+                let row = Row { rounds };
+                let _ = writeln!(
+                    text,
+                    "| {device} | {words} | {} | {} | {} | {} | {} | {} |",
+                    way.words(),
+                    row.cell(2, |f| f.victim_beside_per_s / f.victim_alone_per_s),
+                    row.cell(1, |f| f.p99_beside_us / f.p99_alone_us),
+                    row.cell(0, |f| f.dead_seconds),
+                    row.cell(1, |f| f.copy_alone_bytes_per_s / 1e6),
+                    row.cell(1, |f| f.copy_beside_bytes_per_s / 1e6),
+                );
+            }
+        }
+    }
+    text
+}

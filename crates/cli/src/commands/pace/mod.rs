@@ -1,0 +1,28 @@
+//! `floodwall pace`: a copy, or any command, that hurts nobody who waits for the same disk.
+//!
+//! ```text
+//! words ─▶ own copy (cp, cat) ─▶ pace::copy ────┐
+//!      └─▶ any command ───────▶ pace::command ──┴▶ pace::Pacer ─▶ progress, summary
+//! ```
+
+mod args;
+mod command;
+mod copy;
+mod told;
+
+use args::Own;
+pub(crate) use args::PaceArgs;
+
+use crate::exit::Exit;
+
+/// Runs the command.
+///
+/// # Errors
+/// Any failure of a copy, or of the start of a command; [`Exit::of`] turns it into a status.
+pub(crate) fn run(args: &PaceArgs) -> anyhow::Result<Exit> {
+    match &args.own {
+        Some(Own::Cp(cp)) => copy::cp(args, cp),
+        Some(Own::Cat(cat)) => copy::cat(args, cat),
+        None => command::run(args),
+    }
+}

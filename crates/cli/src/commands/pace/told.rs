@@ -1,0 +1,64 @@
+//! What a paced command tells on stderr.
+
+use std::time::{Duration, Instant};
+
+use floodwall_model::Rate;
+use floodwall_model::units::human_duration;
+use floodwall_pace::{Pacer, State, Status};
+
+use crate::output::notice;
+
+/// Time between two lines of `--status`.
+const EVERY: Duration = Duration::from_secs(2);
+
+/// Why it is as fast as it is now.
+pub(super) fn why(status: &Status, disk: Option<&str>) -> String {
+    let disk = disk.map_or_else(String::new, |disk| format!(" for {disk}"));
+    match status.state {
+        State::Alone => format!("nobody else waits{disk}"),
+        State::Listening => format!("silent for a moment, to hear who waits{disk}"),
+        State::Yielding => {
+            let waits = status.wait_ratio.map_or_else(String::new, |ratio| {
+                format!(" {ratio:.1} times as long as without it")
+            });
+            format!("yielding: others wait{disk}{waits}")
+        }
+    }
+}
+
+/// A line every two seconds.
+pub(super) struct Told<'a> {
+    pacer: &'a Pacer,
+    last: Option<(Instant, u64)>,
+}
+
+impl<'a> Told<'a> {
+    pub(super) fn new(pacer: &'a Pacer) -> Self {
+        Self { pacer, last: None }
+    }
+
+    /// With the bytes so far; tells if it is time to.
+    pub(super) fn at(&mut self, bytes: u64) {
+        let now = Instant::now();
+        let Some((since, before)) = self.last else {
+            self.last = Some((now, bytes));
+            return;
+        };
+        let elapsed = now - since;
+        if elapsed >= EVERY {
+            let rate = Rate(bytes.saturating_sub(before) as f64 / elapsed.as_secs_f64());
+            notice(&format!("pace: {rate}; {}", why(&self.pacer.status(), self.pacer.disk())));
+            self.last = Some((now, bytes));
+        }
+    }
+}
+
+/// The part of a summary about others: `; others waited for sda in 12 s of it`.
+pub(super) fn yielded(pacer: &Pacer) -> String {
+    let time = pacer.status().yielded;
+    if time < Duration::from_secs(1) {
+        return String::new();
+    }
+    let disk = pacer.disk().map_or_else(String::new, |disk| format!(" for {disk}"));
+    format!("; others waited{disk} in {} of it", human_duration(time))
+}

@@ -1,0 +1,93 @@
+//! A moment of silence: how others use the disk without us.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::seen::{Seen, Waits};
+
+/// Our own requests are waited for so long at most.
+const DRAIN: Duration = Duration::from_millis(500);
+/// A silence lasts so long …
+const LEAST: Duration = Duration::from_millis(200);
+/// … or, with a few operations, but fewer than this, …
+const OPS: f64 = 5.0;
+/// … so long.
+const MOST: Duration = Duration::from_millis(400);
+/// Silences that are remembered.
+const KEPT: usize = 5;
+
+/// One silence.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Listen {
+    draining: Duration,
+    silent: bool,
+    heard: Seen,
+}
+
+impl Listen {
+    pub(super) fn observe(&mut self, seen: &Seen) {
+        if self.silent {
+            let first = self.heard.elapsed.is_zero();
+            self.heard = if first { *seen } else { self.heard.plus(seen) };
+            return;
+        }
+        self.draining += seen.elapsed;
+        self.silent = seen.own_under_way == 0 || self.draining >= DRAIN;
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        let ops = self.heard.others_ops();
+        let few = (1.0..OPS).contains(&ops);
+        self.silent && self.heard.elapsed >= if few { MOST } else { LEAST }
+    }
+
+    pub(super) fn heard(&self) -> Seen {
+        self.heard
+    }
+}
+
+/// What the last silences told.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Heard {
+    silences: VecDeque<Seen>,
+}
+
+impl Heard {
+    pub(super) fn is_known(&self) -> bool {
+        !self.silences.is_empty()
+    }
+
+    pub(super) fn learn(&mut self, heard: &Seen) {
+        self.silences.push_back(*heard);
+        if self.silences.len() > KEPT {
+            self.silences.pop_front();
+        }
+    }
+
+    /// The share of the time in which the disk was busy without us, in the last silence: 0 to 1.
+    pub(super) fn busy(&self) -> f64 {
+        let last = self.silences.back().filter(|heard| !heard.elapsed.is_zero());
+        last.map_or(0.0, |heard| {
+            (heard.busy.as_secs_f64() / heard.elapsed.as_secs_f64()).clamp(0.0, 1.0)
+        })
+    }
+
+    /// The least mean wait of a kind of operation in any silence, in seconds. The cache of the
+    /// disk may still have been busy with ours in the others.
+    pub(super) fn base_s(&self, kind: impl Fn(&Seen) -> Waits) -> Option<f64> {
+        self.silences.iter().filter_map(|heard| kind(heard).mean_s()).reduce(f64::min)
+    }
+
+    /// How long others wait without us: for a flush, else for a read, else for a write. In seconds.
+    pub(super) fn wait_s(&self) -> Option<f64> {
+        self.base_s(|heard| heard.flushes)
+            .or_else(|| self.base_s(|heard| heard.reads))
+            .or_else(|| self.base_s(Seen::small_writes))
+    }
+
+    /// Operations a second of others in the last silence.
+    pub(super) fn ops_per_s(&self) -> f64 {
+        let last = self.silences.back().filter(|heard| !heard.elapsed.is_zero());
+        last.map_or(0.0, |heard| heard.others_ops() / heard.elapsed.as_secs_f64())
+    }
+}

@@ -1,0 +1,286 @@
+//! How fast one paced command may write, from what is seen of its disk. Pure.
+//!
+//! ```text
+//!            others wait for the disk?                 they do
+//!  Alone ──────────────────────────────▶ Listen ──────────────────▶ Shared ──┐ every few
+//!    ▲  all that the disk takes            │ nothing of ours is      │  ▲    │ seconds: Listen
+//!    │                                     │ under way: how long     │  └────┘
+//!    ├── nobody is heard: a false alarm ◀──┘ do they wait then?      │
+//!    └── nobody waits for 2 s ◀──────────────────────────────────────┘
+//! ```
+//!
+//! - The signal is delay, as in LEDBAT (RFC 6817): how long others wait beside us, compared with
+//!   how long they wait while we are silent. BBR looks for its base in the same way (`ProbeRTT`,
+//!   draft-cardwell-iccrg-bbr-congestion-control).
+//! - The counters are those of /sys/dev/block/ID/stat, which every user may read: flushes are
+//!   others' commits, reads are others' reads. They also count our own. Only what is seen while
+//!   nothing of ours is under way is surely somebody else's.
+//! - The disk's idle time while we are silent is what is left for us: a victim that takes all it
+//!   can get leaves nothing, one at a third of the capacity two thirds. The delay corrects that.
+
+mod capacity;
+mod listen;
+mod seen;
+mod share;
+
+use std::time::Duration;
+
+pub use seen::{Seen, Waits};
+
+use capacity::Capacity;
+use listen::{Heard, Listen};
+use share::Share;
+
+/// What a paced command is held to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Goal {
+    /// Others wait no longer than so many times as long as without us.
+    Victim(f64),
+    /// Bytes per second, whoever waits.
+    Rate(f64),
+    /// A fraction of what the disk takes while others wait for it.
+    Share(f64),
+}
+
+impl Default for Goal {
+    fn default() -> Self {
+        Self::Victim(2.0)
+    }
+}
+
+/// What the command may do until the next step.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Allowance {
+    /// Bytes per second; none for no limit, 0 for nothing.
+    pub rate: Option<f64>,
+    /// Bytes of one piece.
+    pub piece: u64,
+    /// Bytes dirty or under way at most, at least two pieces.
+    pub in_flight: u64,
+}
+
+/// Why the command is as fast as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Nobody else waits for the disk.
+    Alone,
+    /// Silent for a moment, to learn how long others wait without it.
+    Listening,
+    /// Others wait for the disk: it has a share.
+    Yielding,
+}
+
+/// Length of a piece in time, at the capacity, as a multiple of how long others wait without us:
+/// the longest that a request of others waits for one.
+const PIECE_WAITS: f64 = 1.0;
+/// Its bounds, in seconds.
+const PIECE_S: [f64; 2] = [0.0005, 0.008];
+/// The same while nobody else waits.
+const LONG_PIECE_S: f64 = 0.02;
+/// What is under way at most while nobody else waits: the longest that a victim's first commit
+/// waits.
+const QUEUE_S: f64 = 0.2;
+/// Bounds of a piece, in bytes.
+const PIECES: [u64; 2] = [128 << 10, 8 << 20];
+/// Bounds of what is under way, in bytes.
+const QUEUES: [u64; 2] = [1 << 20, 64 << 20];
+/// How long nobody may wait until all of the disk is ours again.
+const GONE: Duration = Duration::from_secs(2);
+/// How often others are listened to while they are there.
+const LISTEN_EVERY: Duration = Duration::from_secs(4);
+/// The same after a silence in which nothing was heard …
+const LISTEN_AGAIN: Duration = Duration::from_secs(1);
+/// … and after so many of them nobody waits.
+const EMPTY: u32 = 2;
+/// A false alarm is not repeated for so long, twice as long each time …
+const CALM: Duration = Duration::from_secs(1);
+/// … up to this: one that lasts costs a fortieth of the time.
+const CALM_MOST: Duration = Duration::from_secs(8);
+/// Seen more often than this in a second, others are listened for.
+const SUSPICIOUS_PER_S: f64 = 2.0;
+/// Length of the window in which that is counted.
+const WINDOW: Duration = Duration::from_secs(1);
+
+#[derive(Clone, Debug)]
+enum Phase {
+    Alone { window: Seen },
+    Listen(Listen),
+    Shared { since: Duration, idle: Duration },
+}
+
+/// The law of one command on one disk.
+#[derive(Clone, Debug)]
+pub struct Law {
+    goal: Goal,
+    /// Never more than this, in bytes per second.
+    most: Option<f64>,
+    now: Duration,
+    /// Time in which others waited for the disk, or were listened for.
+    yielded: Duration,
+    phase: Phase,
+    capacity: Capacity,
+    /// How others waited without us.
+    heard: Heard,
+    share: Share,
+    /// Silences since one in which others were heard.
+    empty: u32,
+    /// No listening before this moment, unless much more is seen than at the last false alarm.
+    calm_until: Duration,
+    calm: Duration,
+    dismissed_per_s: f64,
+}
+
+impl Law {
+    /// For a disk of which nothing is known yet.
+    #[must_use]
+    pub fn new(goal: Goal, most: Option<f64>) -> Self {
+        Self {
+            goal,
+            most,
+            now: Duration::ZERO,
+            yielded: Duration::ZERO,
+            phase: Phase::Alone { window: Seen::default() },
+            capacity: Capacity::default(),
+            heard: Heard::default(),
+            share: Share::default(),
+            empty: 0,
+            calm_until: Duration::ZERO,
+            calm: CALM,
+            dismissed_per_s: 0.0,
+        }
+    }
+
+    /// Takes what was seen since the step before, and tells what is allowed from now on.
+    ///
+    /// `seen` may be of a few milliseconds or of minutes.
+    pub fn step(&mut self, seen: &Seen) -> Allowance {
+        self.now += seen.elapsed;
+        if self.state() != State::Alone {
+            self.yielded += seen.elapsed;
+        }
+        let phase = std::mem::replace(&mut self.phase, Phase::Alone { window: Seen::default() });
+        self.phase = match phase {
+            Phase::Alone { window } => self.alone(window, seen),
+            Phase::Listen(listen) => self.listen(listen, seen),
+            Phase::Shared { since, idle } => self.shared(since, idle, seen),
+        };
+        self.allowance()
+    }
+
+    /// Why the command is as fast as it is.
+    #[must_use]
+    pub fn state(&self) -> State {
+        match self.phase {
+            Phase::Alone { .. } => State::Alone,
+            Phase::Listen(_) => State::Listening,
+            Phase::Shared { .. } => State::Yielding,
+        }
+    }
+
+    /// Time in which others waited for the disk, or were listened for.
+    #[must_use]
+    pub fn yielded(&self) -> Duration {
+        self.yielded
+    }
+
+    /// What the disk takes of ours while nobody else waits, in bytes per second.
+    #[must_use]
+    pub fn capacity(&self) -> f64 {
+        self.capacity.bytes_per_s()
+    }
+
+    /// How long others wait now, as a multiple of their wait without us; none if not known.
+    #[must_use]
+    pub fn wait_ratio(&self) -> Option<f64> {
+        matches!(self.phase, Phase::Shared { .. }).then(|| self.share.last_ratio()).flatten()
+    }
+
+    fn alone(&mut self, window: Seen, seen: &Seen) -> Phase {
+        self.capacity.observe(seen);
+        let window = if window.elapsed < WINDOW { window.plus(seen) } else { *seen };
+        let per_s = window.others_ops() / window.elapsed.max(WINDOW).as_secs_f64();
+        let new = per_s > self.dismissed_per_s * 3.0;
+        if per_s >= SUSPICIOUS_PER_S && (new || self.now >= self.calm_until) {
+            self.dismissed_per_s = per_s;
+            return Phase::Listen(Listen::default());
+        }
+        Phase::Alone { window }
+    }
+
+    fn listen(&mut self, mut listen: Listen, seen: &Seen) -> Phase {
+        listen.observe(seen);
+        if !listen.is_over() {
+            return Phase::Listen(listen);
+        }
+        let heard = listen.heard();
+        let first = !self.heard.is_known();
+        if heard.others_ops() < 1.0 {
+            self.empty += 1;
+            if first || self.empty >= EMPTY {
+                // What was seen was our own: reads of the source, commits of the filesystem.
+                self.calm_until = self.now + self.calm;
+                self.calm = (self.calm * 2).min(CALM_MOST);
+                (self.heard, self.empty) = (Heard::default(), 0);
+                return Phase::Alone { window: Seen::default() };
+            }
+            self.share.forget_window();
+            return Phase::Shared { since: self.now, idle: Duration::ZERO };
+        }
+        self.empty = 0;
+        self.heard.learn(&heard);
+        if first {
+            self.share.begin(1.0 - self.heard.busy());
+        }
+        self.share.forget_window();
+        Phase::Shared { since: self.now, idle: Duration::ZERO }
+    }
+
+    fn shared(&mut self, since: Duration, idle: Duration, seen: &Seen) -> Phase {
+        let nobody = seen.others_ops() < 1.0 && seen.in_flight == 0;
+        let idle = if nobody { idle + seen.elapsed } else { Duration::ZERO };
+        if idle >= GONE {
+            self.heard = Heard::default();
+            (self.calm, self.calm_until, self.dismissed_per_s) = (CALM, self.now, 0.0);
+            return Phase::Alone { window: Seen::default() };
+        }
+        if let Goal::Victim(most) = self.goal
+            && self.share.observe(seen, &self.heard, most, self.capacity.bytes_per_s())
+        {
+            self.capacity.raise();
+        }
+        let pause = if self.empty > 0 { LISTEN_AGAIN } else { LISTEN_EVERY };
+        if self.now.saturating_sub(since) >= pause {
+            return Phase::Listen(Listen::default());
+        }
+        Phase::Shared { since, idle }
+    }
+
+    fn allowance(&self) -> Allowance {
+        let capacity = self.capacity.bytes_per_s();
+        let alone = matches!(self.phase, Phase::Alone { .. });
+        let limit = match (&self.phase, self.goal) {
+            (_, Goal::Rate(rate)) => Some(rate),
+            (Phase::Alone { .. }, _) => None,
+            (Phase::Listen(_), Goal::Victim(_)) => Some(0.0),
+            (_, Goal::Share(share)) => Some(share * capacity),
+            (Phase::Shared { .. }, Goal::Victim(_)) => Some(self.share.share() * capacity),
+        };
+        let rate = match (limit, self.most) {
+            (Some(limit), Some(most)) => Some(limit.min(most)),
+            (limit, most) => limit.or(most),
+        };
+        let bytes = |seconds: f64, [least, most]: [u64; 2]| {
+            ((capacity * seconds) as u64).clamp(least, most) / PIECES[0] * PIECES[0]
+        };
+        if alone {
+            let piece = bytes(LONG_PIECE_S, PIECES);
+            return Allowance { rate, piece, in_flight: bytes(QUEUE_S, QUEUES).max(2 * piece) };
+        }
+        let wait = self.heard.wait_s().unwrap_or(PIECE_S[1]) * PIECE_WAITS;
+        let piece = bytes(wait.clamp(PIECE_S[0], PIECE_S[1]), PIECES);
+        Allowance { rate, piece, in_flight: 2 * piece }
+    }
+}
+
+#[cfg(test)]
+mod tests;

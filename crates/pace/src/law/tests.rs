@@ -1,0 +1,215 @@
+//! The law on a disk of arithmetic: one server, first come first served, with a volatile cache or
+//! without one. Its waits follow from the bytes before a request, and from nothing else.
+
+use std::time::Duration;
+
+use super::*;
+
+const TICK: Duration = Duration::from_millis(10);
+const MB: f64 = 1e6;
+
+/// A disk that takes so many bytes a second, and a victim that commits.
+#[derive(Clone, Copy)]
+struct Disk {
+    bytes_per_s: f64,
+    /// Seconds that a commit takes alone.
+    commit_s: f64,
+    /// Commits a second; none: one after the other.
+    rate: Option<f64>,
+}
+
+/// What came of a run.
+#[derive(Default)]
+struct Outcome {
+    own_bytes: f64,
+    commits: f64,
+    wait_s: f64,
+}
+
+impl Disk {
+    /// Runs the law for so long; the victim commits in `victim`.
+    fn run(self, law: &mut Law, seconds: f64, victim: std::ops::Range<f64>) -> Outcome {
+        let (mut out, mut allowance, mut credit) =
+            (Outcome::default(), law.step(&Seen::default()), 0.0);
+        for tick in 0..(seconds / TICK.as_secs_f64()) as u32 {
+            let now = f64::from(tick) * TICK.as_secs_f64();
+            let dt = TICK.as_secs_f64();
+            // Of ours: what is allowed, at most what the disk takes.
+            let wanted = allowance.rate.map_or(f64::MAX, |rate| rate * dt);
+            let own_s = (wanted / self.bytes_per_s).min(dt);
+            let saturated = wanted >= self.bytes_per_s * dt;
+            let queue = if saturated { allowance.in_flight } else { allowance.piece };
+            let queue_s = if own_s > 0.0 { queue as f64 / self.bytes_per_s } else { 0.0 };
+            let own_share = own_s / dt;
+            let (mut commits, mut wait_s) = (0.0, self.commit_s);
+            if victim.contains(&now) {
+                // A commit finds our pieces before it as often as we are there.
+                wait_s += queue_s * own_share.max(if saturated { 1.0 } else { 0.0 });
+                let most = dt / wait_s;
+                credit += self.rate.map_or(most, |rate| (rate * dt).min(most));
+                commits = f64::floor(credit);
+                credit -= commits;
+            }
+            let others_s = match self.rate {
+                None if victim.contains(&now) => dt,
+                _ => commits * self.commit_s,
+            };
+            let busy_s = (own_s + others_s).min(dt);
+            let own = own_s
+                * self.bytes_per_s
+                * if saturated { 1.0 - commits * self.commit_s / dt } else { 1.0 };
+            out.own_bytes += own.max(0.0);
+            out.commits += commits;
+            out.wait_s += commits * wait_s;
+            allowance = law.step(&Seen {
+                elapsed: TICK,
+                own_bytes: own.max(0.0) as u64,
+                own_under_way: if own_s > 0.0 { queue } else { 0 },
+                backlogged: saturated,
+                flushes: Waits {
+                    ops: commits as u64,
+                    wait: Duration::from_secs_f64(commits * wait_s),
+                },
+                busy: Duration::from_secs_f64(busy_s),
+                in_flight: u64::from(victim.contains(&now)),
+                ..Seen::default()
+            });
+        }
+        out
+    }
+}
+
+fn hard_disk(rate: Option<f64>) -> Disk {
+    Disk { bytes_per_s: 120.0 * MB, commit_s: 0.008, rate }
+}
+
+#[test]
+fn alone_it_takes_all_that_the_disk_takes() {
+    for bytes_per_s in [10.0 * MB, 120.0 * MB, 3000.0 * MB] {
+        let disk = Disk { bytes_per_s, ..hard_disk(None) };
+        let mut law = Law::new(Goal::default(), None);
+        let out = disk.run(&mut law, 10.0, 0.0..0.0);
+        assert_eq!(law.state(), State::Alone);
+        assert!(out.own_bytes >= 0.999 * bytes_per_s * 10.0);
+        assert!((law.capacity() / bytes_per_s - 1.0).abs() < 0.01, "{}", law.capacity());
+    }
+}
+
+#[test]
+fn a_victim_that_takes_all_keeps_nearly_all_of_it() {
+    let disk = hard_disk(None);
+    let mut law = Law::new(Goal::default(), None);
+    let out = disk.run(&mut law, 62.0, 2.0..62.0);
+    let alone = 60.0 / disk.commit_s;
+    assert!(out.commits / alone >= 0.9, "{}", out.commits / alone);
+    assert_ne!(law.state(), State::Alone);
+    assert!(out.own_bytes > 2.0 * disk.bytes_per_s + 60.0 * 0.01 * disk.bytes_per_s);
+}
+
+#[test]
+fn beside_a_victim_at_a_third_of_the_capacity_it_keeps_half() {
+    let disk = hard_disk(Some(1.0 / 3.0 / 0.008));
+    let mut law = Law::new(Goal::default(), None);
+    let before = disk.run(&mut law, 2.0, 0.0..0.0);
+    let out = disk.run(&mut law, 60.0, 0.0..60.0);
+    assert!(before.own_bytes > 0.0);
+    assert!(out.commits >= 0.98 * 60.0 / 3.0 / 0.008, "{}", out.commits);
+    assert!(out.wait_s / out.commits <= 2.0 * disk.commit_s, "{}", out.wait_s / out.commits);
+    assert!(out.own_bytes >= 0.5 * 60.0 * disk.bytes_per_s, "{}", out.own_bytes / disk.bytes_per_s);
+}
+
+#[test]
+fn it_yields_within_half_a_second_and_comes_back_after_two() {
+    let disk = hard_disk(None);
+    let mut law = Law::new(Goal::default(), None);
+    disk.run(&mut law, 3.0, 0.0..0.0);
+    disk.run(&mut law, 0.5, 0.0..0.5);
+    assert_ne!(law.state(), State::Alone);
+    let out = disk.run(&mut law, 4.0, 0.0..0.0);
+    assert_eq!(law.state(), State::Alone);
+    assert!(out.own_bytes >= 1.4 * disk.bytes_per_s);
+}
+
+#[test]
+fn commits_that_are_our_own_are_a_false_alarm() {
+    // They end while we write, and none while we are silent.
+    let mut law = Law::new(Goal::default(), None);
+    let mut allowance = law.step(&Seen::default());
+    let mut own = 0.0;
+    for _ in 0..3000 {
+        let writes = allowance.rate != Some(0.0);
+        let bytes = if writes { 1_200_000 } else { 0 };
+        own += bytes as f64;
+        allowance = law.step(&Seen {
+            elapsed: TICK,
+            own_bytes: bytes,
+            backlogged: writes,
+            flushes: Waits { ops: u64::from(writes), wait: Duration::from_millis(1) },
+            ..Seen::default()
+        });
+    }
+    assert!(own >= 0.9 * 120.0 * MB * 30.0, "{own}");
+}
+
+#[test]
+fn commits_of_our_own_do_not_keep_the_share_of_a_victim_that_left() {
+    let disk = hard_disk(None);
+    let mut law = Law::new(Goal::default(), None);
+    disk.run(&mut law, 2.0, 0.0..0.0);
+    disk.run(&mut law, 3.0, 0.0..3.0);
+    assert_ne!(law.state(), State::Alone);
+    let mut allowance = law.step(&Seen::default());
+    for _ in 0..1000 {
+        let writes = allowance.rate != Some(0.0);
+        allowance = law.step(&Seen {
+            elapsed: TICK,
+            own_bytes: u64::from(writes) * 1_200_000,
+            flushes: Waits { ops: u64::from(writes), wait: Duration::from_millis(1) },
+            ..Seen::default()
+        });
+    }
+    assert_eq!(law.state(), State::Alone);
+}
+
+#[test]
+fn fixed_goals_and_a_maximum() {
+    let mut law = Law::new(Goal::Rate(5.0 * MB), None);
+    assert_eq!(law.step(&Seen::default()).rate, Some(5.0 * MB));
+    let mut law = Law::new(Goal::default(), Some(7.0 * MB));
+    assert_eq!(law.step(&Seen::default()).rate, Some(7.0 * MB));
+    let disk = hard_disk(None);
+    let mut law = Law::new(Goal::Share(0.25), None);
+    disk.run(&mut law, 2.0, 0.0..0.0);
+    disk.run(&mut law, 2.0, 0.0..2.0);
+    let rate = law.step(&Seen { elapsed: TICK, in_flight: 1, ..Seen::default() }).rate.unwrap();
+    assert!((rate / (0.25 * disk.bytes_per_s) - 1.0).abs() < 0.01);
+}
+
+proptest::proptest! {
+    #[test]
+    fn whatever_is_seen_the_allowance_can_be_used(
+        steps in proptest::collection::vec(
+            (0u64..5_000, 0u64..1 << 40, 0u64..5_000, 0u64..100_000, 0u64..100), 1..200),
+    ) {
+        let mut law = Law::new(Goal::default(), None);
+        for (ms, bytes, ops, wait_ms, in_flight) in steps {
+            let allowance = law.step(&Seen {
+                elapsed: Duration::from_millis(ms),
+                own_bytes: bytes,
+                own_under_way: bytes / 2,
+                backlogged: ops % 2 == 0,
+                flushes: Waits { ops, wait: Duration::from_millis(wait_ms) },
+                reads: Waits { ops: ops / 3, wait: Duration::from_millis(wait_ms / 5) },
+                busy: Duration::from_millis(wait_ms),
+                in_flight,
+                ..Seen::default()
+            });
+            proptest::prop_assert!(allowance.rate.is_none_or(|r| r.is_finite() && r >= 0.0));
+            proptest::prop_assert!(allowance.piece >= 128 << 10);
+            proptest::prop_assert!(allowance.in_flight >= 2 * allowance.piece);
+            if law.state() == State::Yielding {
+                proptest::prop_assert!(allowance.rate.is_some_and(|r| r > 0.0));
+            }
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! Paces the writes of one command, so that others who wait for the same disk hardly notice.
+//!
+//! ```text
+//! copy      files copied by us ──────────┐ ranges just dirtied
+//! command   any command: its files, ─────┤
+//!           stopped while too much is    ▼
+//!           dirty                 writeback: pieces, started early, each waited for
+//!                                        │ how much, how fast?
+//!                                 pacer: the disk's counters, a clock
+//!                                        ▼
+//!                                 law: alone, listening or yielding ─▶ rate, piece, window (pure)
+//! ```
+//!
+//! Needs no privilege. Units: bytes and seconds.
+
+pub mod command;
+pub mod copy;
+pub mod law;
+mod pacer;
+mod writeback;
+
+pub use law::{Goal, State};
+pub use pacer::{Pacer, Status, Window};
+pub use writeback::Writeback;

@@ -1,0 +1,250 @@
+//! The law on this machine: its sensors, a clock, and whom to ask before a piece is written.
+//!
+//! ```text
+//! Writeback::push ─▶ admit: sleeps until the law's rate has room ─▶ sync_file_range, started
+//!                 ─▶ the oldest piece is waited for while too much is under way ─▶ written
+//! /sys/dev/block/ID/stat, bytes written ─▶ law ─▶ rate, piece, window      (every 10 ms at most)
+//! ```
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use floodwall_host::diskstats::{self, Requests};
+use floodwall_host::locate::{LocateError, locate};
+use floodwall_host::{SysRoot, block};
+use floodwall_load::sleep_until;
+use floodwall_model::DeviceId;
+
+use crate::law::{Allowance, Goal, Law, Seen, State, Waits};
+
+/// Time between two steps of the law, at least.
+const TICK: Duration = Duration::from_millis(10);
+/// Longest sleep between two looks at the disk.
+const NAP: Duration = Duration::from_millis(10);
+
+/// What may be under way at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Bytes of one piece: what is handed to the disk and waited for as one.
+    pub piece: u64,
+    /// Bytes dirty or under way at most, at least two pieces.
+    pub in_flight: u64,
+}
+
+/// Why a paced command is as fast as it is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Status {
+    /// Whether others wait for the disk.
+    pub state: State,
+    /// The rate that is allowed, in bytes per second; none for no limit.
+    pub rate: Option<f64>,
+    /// What the disk takes of the command while nobody else waits, in bytes per second.
+    pub capacity: f64,
+    /// How long others wait, as a multiple of their wait without the command; none if not known.
+    pub wait_ratio: Option<f64>,
+    /// Time in which others waited for the disk, or were listened for.
+    pub yielded: Duration,
+}
+
+/// Paces writes to one disk. Threads share it.
+#[derive(Debug)]
+pub struct Pacer {
+    root: SysRoot,
+    disk: Option<Disk>,
+    /// Bytes that were started, and that reached the disk.
+    started: AtomicU64,
+    written: AtomicU64,
+    /// Pieces of these, and how long they took together, in microseconds.
+    pieces: AtomicU64,
+    pieces_us: AtomicU64,
+    /// Nothing was under way at some moment since the last step.
+    was_idle: AtomicBool,
+    steps: Mutex<Steps>,
+}
+
+/// The disk below the directory.
+#[derive(Debug)]
+struct Disk {
+    id: DeviceId,
+    name: String,
+    /// Bytes of its longest request, if it has no volatile cache.
+    flushless: Option<u64>,
+}
+
+/// What changes from step to step.
+#[derive(Debug)]
+struct Steps {
+    law: Law,
+    allowance: Allowance,
+    at: Instant,
+    counters: Option<Requests>,
+    written: u64,
+    /// When the next piece may be started.
+    due: Instant,
+}
+
+impl Pacer {
+    /// For the disk below a directory. Where there is none (tmpfs, NFS), nothing is slowed but to
+    /// `most`, in bytes per second, or to a rate that is the goal.
+    ///
+    /// # Errors
+    /// [`LocateError`] if the directory's place can't be told.
+    pub fn open(
+        root: &SysRoot,
+        directory: &Path,
+        goal: Goal,
+        most: Option<f64>,
+    ) -> Result<Self, LocateError> {
+        let id = locate(root, directory)?.queue_device;
+        let disk = id.map(|id| {
+            let name = block::read_name(root, id).into_value().unwrap_or_else(|| id.to_string());
+            let queue = format!("/sys/block/{name}/queue");
+            let cache = root.read_line(&format!("{queue}/write_cache")).into_value();
+            let longest = root.parse::<u64>(&format!("{queue}/max_sectors_kb")).into_value();
+            let flushless = longest.map(|kib| kib << 10);
+            let flushless = flushless.filter(|_| cache.is_some_and(|c| c == "write through"));
+            Disk { id, name, flushless }
+        });
+        let mut law = Law::new(goal, most);
+        let now = Instant::now();
+        Ok(Self {
+            root: root.clone(),
+            started: AtomicU64::new(0),
+            written: AtomicU64::new(0),
+            pieces: AtomicU64::new(0),
+            pieces_us: AtomicU64::new(0),
+            was_idle: AtomicBool::new(true),
+            steps: Mutex::new(Steps {
+                allowance: law.step(&Seen::default()),
+                law,
+                at: now,
+                counters: disk
+                    .as_ref()
+                    .and_then(|d| diskstats::requests_of_device(root, d.id).into_value()),
+                written: 0,
+                due: now,
+            }),
+            disk,
+        })
+    }
+
+    /// The disk's name; none where there is no block device.
+    #[must_use]
+    pub fn disk(&self) -> Option<&str> {
+        self.disk.as_ref().map(|disk| disk.name.as_str())
+    }
+
+    /// What may be under way now.
+    pub fn window(&self) -> Window {
+        let Allowance { piece, in_flight, .. } = self.stepped().allowance;
+        Window { piece, in_flight }
+    }
+
+    /// Why the command is as fast as it is now.
+    pub fn status(&self) -> Status {
+        let steps = self.stepped();
+        Status {
+            state: steps.law.state(),
+            rate: steps.allowance.rate,
+            capacity: steps.law.capacity(),
+            wait_ratio: steps.law.wait_ratio(),
+            yielded: steps.law.yielded(),
+        }
+    }
+
+    /// Sleeps until so many bytes more may be handed to the disk. False if `stop` was raised.
+    pub fn admit(&self, bytes: u64, stop: &AtomicBool) -> bool {
+        loop {
+            let now = Instant::now();
+            let wait = {
+                let mut steps = self.stepped();
+                match steps.allowance.rate {
+                    None => return !stop.load(Ordering::Relaxed),
+                    Some(rate) if rate > 0.0 => {
+                        if steps.due <= now {
+                            let cost = Duration::from_secs_f64((bytes as f64 / rate).min(60.0));
+                            // Time that was not used is lost: a burst would be a queue.
+                            steps.due = now.checked_sub(TICK).map_or(now, |t| t.max(steps.due));
+                            steps.due += cost;
+                            return !stop.load(Ordering::Relaxed);
+                        }
+                        (steps.due - now).min(NAP)
+                    }
+                    // What waits for the end of a silence was due long ago then.
+                    Some(_) => NAP / 2,
+                }
+            };
+            if !sleep_until(now + wait, stop) {
+                return false;
+            }
+        }
+    }
+
+    /// So many bytes are under way from now on.
+    pub(crate) fn start(&self, bytes: u64) {
+        self.started.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// A piece reached the disk, so long after its start.
+    pub(crate) fn end(&self, bytes: u64, took: Duration) {
+        self.pieces.fetch_add(1, Ordering::Relaxed);
+        self.pieces_us.fetch_add(took.as_micros() as u64, Ordering::Relaxed);
+        let written = self.written.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        if self.started.load(Ordering::Relaxed) <= written {
+            self.was_idle.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// The state after a step, if one is due.
+    fn stepped(&self) -> MutexGuard<'_, Steps> {
+        let mut steps = self.steps.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        let elapsed = now.saturating_duration_since(steps.at);
+        if elapsed < TICK {
+            return steps;
+        }
+        let written = self.written.load(Ordering::Relaxed);
+        let own_under_way = self.started.load(Ordering::Relaxed).saturating_sub(written);
+        let counters = self
+            .disk
+            .as_ref()
+            .and_then(|disk| diskstats::requests_of_device(&self.root, disk.id).into_value());
+        let seen = Seen {
+            elapsed,
+            own_bytes: written.saturating_sub(steps.written),
+            own: Waits {
+                ops: self.pieces.swap(0, Ordering::Relaxed),
+                wait: Duration::from_micros(self.pieces_us.swap(0, Ordering::Relaxed)),
+            },
+            own_under_way,
+            backlogged: !self.was_idle.swap(own_under_way == 0, Ordering::Relaxed),
+            flushless: self.disk.as_ref().and_then(|disk| disk.flushless),
+            ..steps.counters.zip(counters).map_or_else(Seen::default, |(a, b)| difference(&a, &b))
+        };
+        (steps.at, steps.written, steps.counters) = (now, written, counters);
+        steps.allowance = steps.law.step(&seen);
+        steps
+    }
+}
+
+/// What the disk did between two readings.
+fn difference(before: &Requests, after: &Requests) -> Seen {
+    let waits = |of: fn(&Requests) -> diskstats::RequestTime| {
+        let (before, after) = (of(before), of(after));
+        Waits {
+            ops: after.ops.saturating_sub(before.ops),
+            wait: Duration::from_millis(after.ms.saturating_sub(before.ms)),
+        }
+    };
+    Seen {
+        flushes: waits(|r| r.flushes.unwrap_or_default()),
+        reads: waits(|r| r.reads),
+        writes: waits(|r| r.writes),
+        written_bytes: after.written_bytes.saturating_sub(before.written_bytes),
+        busy: Duration::from_millis(after.busy_ms.saturating_sub(before.busy_ms)),
+        in_flight: after.in_flight,
+        ..Seen::default()
+    }
+}

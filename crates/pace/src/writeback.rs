@@ -1,0 +1,146 @@
+//! Writeback of files in small pieces: each is started early and waited for.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use floodwall_load::{RangeSync, sync_file_range};
+use rustix::io::Errno;
+
+use crate::pacer::Pacer;
+
+/// A range of a file.
+#[derive(Debug)]
+struct Range {
+    file: Arc<OwnedFd>,
+    offset: u64,
+    /// 0: to the end of the file, with an unknown number of dirty bytes.
+    len: u64,
+}
+
+impl Range {
+    fn sync(&self, what: RangeSync) -> Result<(), Errno> {
+        sync_file_range(self.file.as_fd(), self.offset, self.len, what)
+    }
+}
+
+/// Starts pieces of files and waits for them, within the pacer's window.
+///
+/// What was started and not waited for is written all the same; nothing is lost when this is
+/// dropped.
+#[derive(Debug)]
+pub struct Writeback<'a> {
+    pacer: &'a Pacer,
+    /// Dirty, and shorter than a piece: the next range may continue it.
+    pending: Option<Range>,
+    started: VecDeque<(Range, Instant)>,
+    under_way: u64,
+}
+
+impl<'a> Writeback<'a> {
+    /// With nothing under way.
+    #[must_use]
+    pub fn new(pacer: &'a Pacer) -> Self {
+        Self { pacer, pending: None, started: VecDeque::new(), under_way: 0 }
+    }
+
+    /// Bytes started and not yet waited for, with those of the piece that is not full yet.
+    #[must_use]
+    pub fn under_way(&self) -> u64 {
+        self.under_way + self.pending.as_ref().map_or(0, |range| range.len)
+    }
+
+    /// Writes a range of a file back that was just dirtied. `len` 0 means to the end of the file.
+    /// Ranges that continue each other are joined to pieces. Waits for the oldest pieces while
+    /// more than the window is under way.
+    ///
+    /// Returns false if `stop` was raised.
+    ///
+    /// # Errors
+    /// The kernel's answer to sync_file_range(2): an I/O error, or a file that can't be synced
+    /// (ESPIPE).
+    pub fn push(
+        &mut self,
+        file: &Arc<OwnedFd>,
+        offset: u64,
+        len: u64,
+        stop: &AtomicBool,
+    ) -> Result<bool, Errno> {
+        let mut range = Range { file: Arc::clone(file), offset, len };
+        if let Some(before) = self.pending.take() {
+            let end = before.offset + before.len;
+            if len > 0 && Arc::ptr_eq(&before.file, file) && end == offset {
+                (range.offset, range.len) = (before.offset, before.len + len);
+            } else if !self.start(before, stop)? {
+                return Ok(false);
+            }
+        }
+        if len == 0 {
+            return self.start(range, stop);
+        }
+        loop {
+            let piece = self.pacer.window().piece;
+            if range.len < piece {
+                break;
+            }
+            let first = Range { file: Arc::clone(file), offset: range.offset, len: piece };
+            (range.offset, range.len) = (range.offset + piece, range.len - piece);
+            if !self.start(first, stop)? {
+                return Ok(false);
+            }
+        }
+        self.pending = (range.len > 0).then_some(range);
+        Ok(true)
+    }
+
+    /// Starts what is left and waits for all of it. Returns false if `stop` was raised.
+    ///
+    /// # Errors
+    /// As [`Self::push`].
+    pub fn finish(&mut self, stop: &AtomicBool) -> Result<bool, Errno> {
+        if let Some(last) = self.pending.take()
+            && !self.start(last, stop)?
+        {
+            return Ok(false);
+        }
+        while self.wait_for_oldest()? {}
+        Ok(true)
+    }
+
+    fn start(&mut self, range: Range, stop: &AtomicBool) -> Result<bool, Errno> {
+        while self.under_way + range.len > self.pacer.window().in_flight {
+            if !self.wait_for_oldest()? {
+                break;
+            }
+        }
+        if !self.pacer.admit(range.len, stop) {
+            return Ok(false);
+        }
+        self.pacer.start(range.len);
+        self.under_way += range.len;
+        let begin = Instant::now();
+        let started = range.sync(RangeSync::Start);
+        self.started.push_back((range, begin));
+        started.map(|()| true)
+    }
+
+    /// Waits for the piece that was started first. False if none is under way.
+    pub(crate) fn wait_for_oldest(&mut self) -> Result<bool, Errno> {
+        let Some((oldest, begin)) = self.started.pop_front() else { return Ok(false) };
+        let waited = oldest.sync(RangeSync::Wait);
+        self.under_way -= oldest.len;
+        self.pacer.end(oldest.len, begin.elapsed());
+        waited.map(|()| true)
+    }
+}
+
+impl Drop for Writeback<'_> {
+    fn drop(&mut self) {
+        // They are not under way for anybody any more.
+        for (range, begin) in &self.started {
+            self.pacer.end(range.len, begin.elapsed());
+        }
+    }
+}
