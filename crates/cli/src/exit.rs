@@ -1,6 +1,6 @@
 //! Exit statuses: what scripts may rely on.
 
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::process::ExitCode;
 
 use floodwall_bench::BenchError;
@@ -16,6 +16,7 @@ use floodwall_load::{LoadError, UserError};
 use floodwall_model::scenario::ScenarioError;
 use floodwall_probe::ProbeError;
 use floodwall_record::RecordError;
+use rustix::io::Errno;
 
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,16 +97,15 @@ impl Exit {
                 _ => Self::Failed,
             };
         }
+        if is_denied(error) {
+            return Self::Missing;
+        }
         match error.downcast_ref::<BenchError>() {
-            Some(BenchError::Priority { source, .. })
-                if source.kind() == ErrorKind::PermissionDenied =>
-            {
-                return Self::Missing;
-            }
             Some(BenchError::Load(
                 LoadError::NoUring { .. }
                 | LoadError::NoAccounting { .. }
-                | LoadError::NoDontCache { .. },
+                | LoadError::NoDontCache { .. }
+                | LoadError::Io { errno: Errno::ACCESS | Errno::PERM, .. },
             )) => {
                 return Self::Missing;
             }
@@ -133,6 +133,15 @@ impl Exit {
             || matches!(error.downcast_ref(), Some(ScratchError::List { .. }));
         if wrong_usage { Self::Usage } else { Self::Failed }
     }
+}
+
+/// Whether a benchmark or its scratch directory lacks a permission.
+fn is_denied(error: &anyhow::Error) -> bool {
+    let is_so = |e: &io::Error| {
+        matches!(e.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem)
+    };
+    (error.is::<BenchError>() || error.is::<ScratchError>())
+        && error.chain().any(|cause| cause.downcast_ref().is_some_and(is_so))
 }
 
 /// The status of an error of a change of settings, if it is one.
@@ -164,13 +173,15 @@ fn of_settings(error: &anyhow::Error) -> Option<Exit> {
 
 #[cfg(test)]
 mod tests {
+    use floodwall_host::locate::LocateError;
+
     use super::*;
 
     #[test]
     fn what_is_missing_what_is_wrong_and_what_failed_are_told_apart() {
         let of = |error: anyhow::Error| Exit::of(&error);
         assert_eq!(of(LabError::NoRoot.into()), Exit::Missing);
-        let no_uring = LoadError::NoUring { errno: rustix::io::Errno::NOSYS };
+        let no_uring = LoadError::NoUring { errno: Errno::NOSYS };
         assert_eq!(of(BenchError::from(no_uring).into()), Exit::Missing);
         assert_eq!(of(UsageError(String::new()).into()), Exit::Usage);
         let not_there = PlanError::NotThere { label: String::new(), why: String::new(), needs: "" };
@@ -205,6 +216,31 @@ mod tests {
         assert_eq!(of(UserError::Unknown(String::new()).into()), Exit::Usage);
         assert_eq!(of(UserError::NotRoot(String::new()).into()), Exit::Missing);
         assert_eq!(of(BenchError::Interrupted.into()), Exit::Failed);
+        let scratch = |kind: ErrorKind| ScratchError::Make { dir: "/".into(), source: kind.into() };
+        for (kind, status) in [
+            (ErrorKind::PermissionDenied, Exit::Missing),
+            (ErrorKind::ReadOnlyFilesystem, Exit::Missing),
+            (ErrorKind::StorageFull, Exit::Failed),
+        ] {
+            assert_eq!(of(BenchError::from(scratch(kind)).into()), status);
+            assert_eq!(of(scratch(kind).into()), status);
+        }
+        let list = |kind: ErrorKind| ScratchError::List { dir: "/".into(), source: kind.into() };
+        assert_eq!(of(list(ErrorKind::PermissionDenied).into()), Exit::Missing);
+        assert_eq!(of(list(ErrorKind::NotFound).into()), Exit::Usage);
+        let locate = |kind: ErrorKind| {
+            let error = LocateError::Directory { path: "/".into(), source: kind.into() };
+            of(BenchError::from(error).into())
+        };
+        assert_eq!(locate(ErrorKind::PermissionDenied), Exit::Missing);
+        assert_eq!(locate(ErrorKind::NotFound), Exit::Usage);
+        let write = |errno| LoadError::Io { operation: "write", path: "/".into(), errno };
+        assert_eq!(of(BenchError::from(write(Errno::ACCESS)).into()), Exit::Missing);
+        assert_eq!(of(BenchError::from(write(Errno::NOSPC)).into()), Exit::Failed);
+        let priority =
+            |kind: ErrorKind| BenchError::Priority { priority: "rt:0".into(), source: kind.into() };
+        assert_eq!(of(priority(ErrorKind::PermissionDenied).into()), Exit::Missing);
+        assert_eq!(of(priority(ErrorKind::Other).into()), Exit::Failed);
         assert_eq!(of(DaemonError::Missing(String::new()).into()), Exit::Missing);
         assert_eq!(of(DaemonError::Usage(String::new()).into()), Exit::Usage);
         assert_eq!(of(DaemonError::Failed(String::new()).into()), Exit::Failed);

@@ -169,25 +169,30 @@ fn pod() -> Result<(), String> {
     left(&own, &[])
 }
 
-fn user() -> Result<(), String> {
-    let (_disk, own, binary) = of_nobody()?;
-    let junit = own.join("check.xml");
+/// What the program says to a user without privileges.
+fn as_nobody(binary: &Path, words: &[&str], dir: &Path) -> Result<std::process::Output, String> {
     let id = NOBODY.to_string();
-    let output = output(
-        Command::new("setpriv")
-            .args(["--reuid", &id, "--regid", &id, "--clear-groups"])
-            .arg(&binary)
-            .args(["check", "any", "--p99", "30s", "--measure", "1s", "--size", "300MiB"])
-            .arg("--json")
-            .arg("--junit")
-            .args([&junit, &own]),
-    )?;
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", &id, "--regid", &id, "--clear-groups"]);
+    output(command.arg(binary).args(words).arg(dir))
+}
+
+fn user() -> Result<(), String> {
+    let (disk, own, binary) = of_nobody()?;
+    let junit = own.join("check.xml");
+    let limits = ["--p99", "30s", "--measure", "1s", "--size", "300MiB", "--json"];
+    let junit_words = ["--junit", junit.to_str().ok_or("a path")?];
+    let words = [&["check", "any"], &limits[..], &junit_words].concat();
+    let output = as_nobody(&binary, &words, &own)?;
     ensure(output.status.code() == Some(3), || everything(&output))?;
     let check = json(&output)?;
     ensure(check["verdict"] == "inconclusive", || check.to_string())?;
     ensure(run_of(&check, "alone")?["grade"] == "fast", || check.to_string())?;
     let flood = run_of(&check, "flood")?;
     ensure(flood["flood_stays_below_bytes"].is_u64(), || flood.to_string())?;
+    let denied = as_nobody(&binary, &["check", "etcd"], disk.path())?;
+    let is_told = told(&denied).contains("Permission denied");
+    ensure(is_told && denied.status.code() == Some(4), || everything(&denied))?;
     let report = fs::read_to_string(&junit).map_err(said("the report"))?;
     ensure(report.contains("<testcase classname=\"floodwall.check.any\" name=\"alone\""), || {
         report

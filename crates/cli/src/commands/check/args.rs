@@ -37,9 +37,10 @@ const SIZE: Bytes = Bytes::mib(22);
   floodwall check etcd --json --junit check.xml /var/lib/etcd
   floodwall check etcd --nagios /var/lib/etcd
 
-Exit status: 0 good enough; 1 not good enough, alone or beside a flood, or failed; 2 wrong usage; \
-3 measured but not conclusive; 4 a privilege or kernel feature is missing. With --nagios: 0 good \
-enough; 1 not beside a flood; 2 not even alone; 3 unknown.")]
+Exit status: 0 good enough; 1 not good enough, alone or beside a flood, or failed or interrupted; \
+2 wrong usage; 3 measured but not conclusive; 4 a privilege or kernel feature is missing, such as \
+the permission to write in DIR. With --nagios: 0 good enough; 1 not beside a flood; 2 not even \
+alone; 3 unknown.")]
 #[command(group(ArgGroup::new("format").args(["json", "nagios"])))]
 pub(crate) struct CheckArgs {
     /// The program
