@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use floodwall_host::SysRoot;
 use floodwall_knobs::cell::{Cell, State};
-use floodwall_knobs::{Ask, Change, Device, Plan, plan};
+use floodwall_knobs::{Ask, Change, Device, Plan, may_write, plan};
 use floodwall_model::setting::VICTIMS_PRIORITY;
 use floodwall_model::{Runner, RunnerError, Scenario, Setting, Trial, Watch};
 
@@ -95,12 +95,14 @@ impl<R: InForce> SettingRunner<R> {
     /// The effects of trying a setting, without trying it.
     ///
     /// # Errors
-    /// [`SettingError::Change`], [`SettingError::NoGroup`] or [`SettingError::Plan`]: it can't be
-    /// put in force here and now.
+    /// [`SettingError::Change`], [`SettingError::NoGroup`], [`SettingError::Plan`] or
+    /// [`SettingError::Apply`]: it can't be put in force here and now.
     pub fn check(&self, setting: &Setting) -> Result<Plan, SettingError> {
         let changes = self.applier.changes(setting, self.inner.groups())?;
         let changes: Vec<Change> = changes.into_iter().map(|(_, change)| change).collect();
-        Ok(plan(&changes, &self.applier.files)?)
+        let plan = plan(&changes, &self.applier.files)?;
+        may_write(&plan, &self.applier.files)?;
+        Ok(plan)
     }
 }
 

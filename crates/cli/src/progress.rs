@@ -145,6 +145,11 @@ impl Progress {
         self
     }
 
+    /// The planned time of the whole run.
+    pub(crate) fn planned(&self) -> Duration {
+        left(self.planned.total_s)
+    }
+
     /// A line from the run itself, such as the setting whose turn it is.
     pub(crate) fn announce(&self, line: &str) {
         if self.lines || self.steps {

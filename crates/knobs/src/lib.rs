@@ -32,7 +32,7 @@ pub use apply::priority::start_at;
 pub use apply::run::StepError;
 pub use apply::session::{Session, Who};
 pub use apply::undo::{Fate, Undone};
-pub use apply::{Applied, ApplyError, Recovery, hold, limited, rehearsal};
+pub use apply::{Applied, ApplyError, Recovery, hold, limited, may_write, rehearsal};
 pub use catalogue::files::Files;
 pub use catalogue::target::{Device, Process, Target, TargetError};
 pub use catalogue::{cell, presets, value};

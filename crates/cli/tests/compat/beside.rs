@@ -48,6 +48,7 @@ pub(crate) fn figures() -> Result<(), String> {
     ensure(report.matches("Test Done (Passed)").count() == 1, || report.clone())?;
     ensure(told.contains("\ndefault "), || told.clone())?;
     ensure(told.contains("one round does not tell"), || told.clone())?;
+    ensure(told.contains("takes about "), || told.clone())?;
     let (count, both) = phases(result)?;
     equal(both["victims"][0]["ops"].to_string(), total.to_owned())?;
     equal(both["victims"][0]["name"].as_str(), Some("disktest"))?;
@@ -120,7 +121,9 @@ pub(crate) fn ends() -> Result<(), String> {
     kill_process(Pid::from_child(&child), Signal::INT).map_err(said("kill"))?;
     let ended = child.wait_with_output().map_err(said("ours"))?;
     equal(ended.status.code(), Some(1))?;
-    ensure(text(&ended.stderr).contains("interrupted"), || everything(&ended))?;
+    let is_told = ["takes about ", " if a run of dd takes 10 s\n", "interrupted"];
+    let told = text(&ended.stderr);
+    ensure(is_told.iter().all(|part| told.contains(part)), || everything(&ended))?;
     equal(value().map_err(said(&knob))?, before.clone())?;
     ensure(!has_scratch(&lab.mount)?, "the flood's files are still there")?;
     let size = || fs::metadata(Path::new(&lab.mount).join("file")).map(|meta| meta.len());
@@ -136,6 +139,31 @@ pub(crate) fn ends() -> Result<(), String> {
     equal(value().map_err(said(&knob))?, before)
 }
 
+/// A setting that can't be put in force is refused before the tool runs.
+pub(crate) fn settings() -> Result<(), String> {
+    let lab = Lab::up("cloud-gp3", &["--fs", "ext4"])?;
+    let journal = tempfile::tempdir().map_err(said("a directory"))?;
+    let journal = journal.path().to_str().ok_or("a path")?;
+    let words = ["--flood", FLOOD, "--journal", journal, "--set"];
+    let line = "dd if=/dev/zero of=file count=1";
+    // A plan refuses it: the loop device has another elevator.
+    let set = [&words[..], &["x=iosched.low_latency=0"]].concat();
+    let refused = output(&mut compat(&set, line, &lab.mount))?;
+    let is_told = text(&refused.stderr).contains("floodwall: --set x: ");
+    let is_refused = matches!(refused.status.code(), Some(2 | 4));
+    ensure(is_told && is_refused, || everything(&refused))?;
+    // As in a container, which may not write it.
+    let script = "mount -o remount,bind,ro /sys && exec \"$0\" \"$@\"";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", script, FLOODWALL, "compat"]).args(words);
+    command.arg("read_ahead_kb=64").args(line.split(' ')).current_dir(&lab.mount);
+    let denied = output(&mut command)?;
+    let is_told = text(&denied.stderr).contains("floodwall: --set read_ahead_kb=64: ");
+    ensure(is_told && denied.status.code() == Some(4), || everything(&denied))?;
+    ensure(!Path::new(&lab.mount).join("file").exists(), "the tool has run")?;
+    ensure(!has_scratch(&lab.mount)?, "the flood's files are still there")
+}
+
 pub(crate) fn refusals() -> Result<(), String> {
     let dir = tempfile::tempdir().map_err(said("a directory"))?;
     let dir = dir.path().to_str().ok_or("a path")?;
@@ -143,6 +171,7 @@ pub(crate) fn refusals() -> Result<(), String> {
         (&["--rounds", "2"][..], "iostat", "--rounds means nothing without a flood"),
         (&["--flood", "seq"], "iostat 1", "iostat ends by itself only with INTERVAL and COUNT"),
         (&["--flood", "seq"], "sysbench fileio prepare", "only sysbench's run"),
+        (&["--flood", "seq"], "sysbench fileio --file-test-mode=rndrw run", "no test_file.0"),
         (&["--flood", "seq"], "dd if=x", "name its files with if= and of="),
         (&["--flood", "sea"], "dd if=x of=y", "--flood sea"),
         (&["--flood", "none"], "iostat 1 2", "there is no flood"),

@@ -86,11 +86,13 @@ fn formats() -> Vec<Trial> {
         test("fio's reader: fio-plot", || lacks(&["fio-plot"]), fio_consumers::fio_plot),
         test("beside a flood: a report and figures", || lacks(MOUNTED), beside::figures),
         test("beside a flood: all is put back", || lacks(MOUNTED), beside::ends),
+        test("beside a flood: settings that can't be", || lacks(HIDDEN), beside::settings),
         test("beside a flood: wrong lines are refused", || None, beside::refusals),
     ]
 }
 
 const MOUNTED: &[&str] = &[ROOT, LOOP, FUSE, "mkfs.ext4"];
+const HIDDEN: &[&str] = &[ROOT, LOOP, FUSE, "mkfs.ext4", "unshare"];
 const NEEDS: &[&str] = &[ROOT, LOOP, "iostat", "fio"];
 const FIO_DISK: &[&str] = &[ROOT, LOOP, "mkfs.ext4", "fio"];
 const FIO_LAB: &[&str] = &[ROOT, LOOP, FUSE, "mkfs.ext4", "fio"];

@@ -9,7 +9,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use floodwall_testing::disk::Disk;
-use floodwall_testing::process::{everything, json, output, run, told};
+use floodwall_testing::process::{everything, json, output, run, text, told};
 use floodwall_testing::{ensure, said};
 use serde_json::Value;
 
@@ -20,6 +20,11 @@ pub(crate) const TESTS: &[Test] = &[
         name: "check etcd on a slow disk: not even alone, and for seconds beside a flood",
         needs: &[FUSE, "mkfs.ext4"],
         body: slow_disk,
+    },
+    Test {
+        name: "a check warns of a lab that did not keep up with its model",
+        needs: &[FUSE, "mkfs.ext4"],
+        body: late_lab,
     },
     Test {
         name: "check sqlite-journal makes the calls of a commit of SQLite",
@@ -87,6 +92,24 @@ fn slow_disk() -> Result<(), String> {
     let tells = guarded["left_out"].is_string() || guarded["grade"].is_string();
     ensure(tells, || guarded.to_string())?;
     writeln!(io::stdout(), "{}", check["sentence"]).map_err(said("stdout"))
+}
+
+fn late_lab() -> Result<(), String> {
+    // No machine answers within a tenth of a microsecond.
+    let model = "name = \"hasty\"\ndescription = \"faster than any machine\"\n\
+        model = \"FLOODWALL HASTY\"\ndefault_size = \"1GiB\"\n\
+        [null]\ncapacity = \"16TiB\"\nlatency = \"1us\"\n";
+    let file = tempfile::Builder::new().suffix(".toml").tempfile().map_err(said("a file"))?;
+    fs::write(&file, model).map_err(said("a file"))?;
+    let preset = file.path().to_str().ok_or("a path")?;
+    let words = ["check", "any", "--p99", "30s", "--measure", "1s", "--alone", "--json", "."];
+    let output = in_lab(preset, 600, &[&[FLOODWALL], &words[..]].concat())?;
+    let check = json(&output)?;
+    let warnings = check["warnings"].as_array().into_iter().flatten();
+    let texts: Vec<&str> = warnings.filter_map(Value::as_str).collect();
+    let late = texts.iter().find(|text| text.contains("did not keep up with its model"));
+    let late = late.ok_or_else(|| everything(&output))?;
+    ensure(text(&output.stderr).contains(&format!("warning: {late}")), || everything(&output))
 }
 
 fn sqlite() -> Result<(), String> {

@@ -14,6 +14,7 @@ use crate::apply::run::{Mode, Run, StepError};
 use crate::apply::session::Session;
 use crate::apply::undo::Undone;
 use crate::catalogue::cell::Cell;
+use crate::catalogue::files::Files;
 use crate::journal::{JournalError, Record, Transaction};
 use crate::plan::change::Change;
 use crate::plan::error::PlanError;
@@ -130,6 +131,25 @@ fn not_held(plan: &Plan, standing: &[(String, Transaction)]) -> Result<(), Apply
     Ok(())
 }
 
+/// Opens every file that a plan writes, without writing: half a plan is worse than none.
+///
+/// # Errors
+/// [`ApplyError::MayNotWrite`].
+pub fn may_write(plan: &Plan, files: &dyn Files) -> Result<(), ApplyError> {
+    for step in &plan.steps {
+        let Some(entry) = plan.entries.get(step.entry()) else { continue };
+        // The tunable of an elevator that is yet to be switched to.
+        if entry.old.is_none() {
+            continue;
+        }
+        let to = step.to();
+        files
+            .may_write(&to.path)
+            .map_err(|error| ApplyError::MayNotWrite(StepError::write(files, entry, to, error)))?;
+    }
+    Ok(())
+}
+
 impl Session<'_> {
     /// Carries out changes that stand until they are put back.
     ///
@@ -169,7 +189,7 @@ impl Session<'_> {
             return Ok(Applied { id: None, plan, adjusted: Vec::new(), recovery });
         }
         not_held(&plan, &standing)?;
-        self.may_write(&plan)?;
+        may_write(&plan, self.files)?;
         let mut run = self.begin(&plan, why, expires_at_unix_s)?;
         for step in &plan.steps {
             if let Err(cause) = run.perform(step) {
@@ -215,22 +235,6 @@ impl Session<'_> {
         let found = standing.into_iter().find(|(_, transaction)| transaction.begin.id == id);
         let undone = found.map(|(name, transaction)| self.undo(name, transaction, &steered));
         Ok((recovery, undone))
-    }
-
-    /// Opens every file that the plan writes, without writing: half a plan is worse than none.
-    fn may_write(&self, plan: &Plan) -> Result<(), ApplyError> {
-        for step in &plan.steps {
-            let Some(entry) = plan.entries.get(step.entry()) else { continue };
-            // The tunable of an elevator that is yet to be switched to.
-            if entry.old.is_none() {
-                continue;
-            }
-            let to = step.to();
-            self.files.may_write(&to.path).map_err(|error| {
-                ApplyError::MayNotWrite(StepError::write(self.files, entry, to, error))
-            })?;
-        }
-        Ok(())
     }
 
     fn begin(

@@ -29,5 +29,5 @@ pub(crate) mod session;
 mod systemd;
 pub(crate) mod undo;
 
-pub use carry_out::{Applied, ApplyError};
+pub use carry_out::{Applied, ApplyError, may_write};
 pub use recover::Recovery;

@@ -22,6 +22,7 @@ use floodwall_report::{markdown, text, timeline};
 
 pub(crate) use args::{BenchArgs, FLOOD_COMMAND, SYNC_COMMAND, ScenarioArgs, named_scenario};
 
+use crate::commands::lab::Measured as LabRun;
 use crate::exit::{Exit, UsageError};
 use crate::input;
 use crate::output::{self, notice};
@@ -42,7 +43,7 @@ pub(crate) fn run(args: &BenchArgs, origin: Instant) -> anyhow::Result<Exit> {
     if args.clean {
         return clean(&args.dir);
     }
-    let (scenario, mut warnings) = args.loads.scenario()?;
+    let (scenario, warnings) = args.loads.scenario()?;
     for path in [&args.out, &args.hlog, &args.timeline].into_iter().flatten() {
         output::check_writable(path)?;
     }
@@ -52,26 +53,10 @@ pub(crate) fn run(args: &BenchArgs, origin: Instant) -> anyhow::Result<Exit> {
     let user = args.loads.user(&scenario)?;
     let options = args.loads.options(user, origin, &stop);
     let runner = HostRunner::open(SysRoot::live()?, &args.dir, options)?;
-    for left in scratch::leftovers(&args.dir)? {
-        let warning = leftover_warning(&left, &args.dir);
-        notice(&format!("warning: {warning}"));
-        warnings.push(warning);
-    }
-    warnings.extend(runner.notes().iter().cloned());
-    let Fitted { scenario, needed, warnings: fitting } =
-        space::fit(&scenario, runner.room(args.loads.size)?)?;
-    let lab =
-        runner.facts().device.as_ref().and_then(|device| super::lab::Measured::begin(&device.name));
-    // A lab device takes no space on a disk.
-    if args.progress != Show::Never && lab.is_none() {
-        notice(&space_notice(needed, &args.dir));
-    }
-    for warning in &fitting {
-        notice(&format!("warning: {warning}"));
-    }
-    warnings.extend(fitting);
-
-    let mut scenario = scenario;
+    let Begin { mut scenario, mut warnings, lab } =
+        Begin::of(&runner, &args.dir, warnings, args.progress, || {
+            Ok(space::fit(&scenario, runner.room(args.loads.size)?)?)
+        })?;
     let measured = measure(runner, &mut scenario, args, &stop)?;
     warnings.extend(measured.warnings);
     warnings.extend(lab.and_then(|lab| lab.warning()));
@@ -132,7 +117,50 @@ pub(crate) fn flood() -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// What a run left behind, whether it came to its end or not.
+/// A run that is about to begin.
+pub(crate) struct Begin {
+    /// With its sizes settled.
+    pub(crate) scenario: Scenario,
+    /// All of them are printed already.
+    pub(crate) warnings: Vec<String>,
+    /// The device, if it is a lab's. Its warning comes after the run.
+    pub(crate) lab: Option<LabRun>,
+}
+
+impl Begin {
+    /// Prints `warnings`, those that the directory gives rise to, and the space that the run takes.
+    /// `fit` settles the sizes.
+    ///
+    /// # Errors
+    /// The directory can't be read; those of `fit`. Left-overs, which take space, are told before.
+    pub(crate) fn of(
+        runner: &HostRunner,
+        dir: &Path,
+        mut warnings: Vec<String>,
+        show: Show,
+        fit: impl FnOnce() -> anyhow::Result<Fitted>,
+    ) -> anyhow::Result<Self> {
+        let tell = |warnings: &[String]| {
+            warnings.iter().for_each(|warning| notice(&format!("warning: {warning}")));
+        };
+        let left = scratch::leftovers(dir)?;
+        warnings.extend(left.iter().map(|left| leftover_warning(left, dir)));
+        warnings.extend(runner.notes().iter().cloned());
+        tell(&warnings);
+        let Fitted { scenario, needed, warnings: fitting } = fit()?;
+        tell(&fitting);
+        warnings.extend(fitting);
+        let device = runner.facts().device.as_ref();
+        let lab = device.and_then(|device| LabRun::begin(&device.name));
+        // A lab device takes no space on a disk.
+        if show != Show::Never && lab.is_none() {
+            notice(&space_notice(needed, dir));
+        }
+        Ok(Self { scenario, warnings, lab })
+    }
+}
+
+/// The measurements of a run, whether it came to its end or not.
 struct Measured {
     trials: Vec<Trial>,
     failure: Option<anyhow::Error>,
@@ -209,7 +237,7 @@ fn read_baseline(path: &Path) -> anyhow::Result<(Document, String)> {
 }
 
 /// How much a run writes at most, and where.
-pub(crate) fn space_notice(needed: Bytes, dir: &Path) -> String {
+fn space_notice(needed: Bytes, dir: &Path) -> String {
     // Rounded up: the promised time must suffice.
     let gib = (needed.as_f64() / Bytes::gib(1).as_f64() * 10.0).ceil() / 10.0;
     let dir = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
@@ -217,7 +245,7 @@ pub(crate) fn space_notice(needed: Bytes, dir: &Path) -> String {
     format!("writes up to {most} below '{}' and removes it again", dir.display())
 }
 
-pub(crate) fn leftover_warning(left: &Leftover, dir: &Path) -> String {
+fn leftover_warning(left: &Leftover, dir: &Path) -> String {
     format!(
         "a killed run left '{}' ({}); remove it with: floodwall bench --clean {}",
         left.path.display(),

@@ -17,7 +17,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use floodwall_bench::scratch;
 use floodwall_bench::space::{self, Fitted, SpaceError};
 use floodwall_bench::{BenchError, HostRunner, Options};
 use floodwall_host::SysRoot;
@@ -28,12 +27,10 @@ use floodwall_report::schema::Document;
 pub(crate) use args::CheckArgs;
 use deadline::Deadline;
 
-use crate::commands::bench::{
-    FLOOD_COMMAND, SYNC_COMMAND, document, leftover_warning, space_notice,
-};
+use crate::commands::bench::{Begin, FLOOD_COMMAND, SYNC_COMMAND, document};
 use crate::exit::{Exit, UsageError};
 use crate::output::{self, notice};
-use crate::progress::{Progress, Show};
+use crate::progress::Progress;
 use crate::{signals, terminal};
 
 /// Filesystems in memory, on which a sync costs nothing.
@@ -93,16 +90,10 @@ fn checked(args: &CheckArgs, origin: Instant) -> anyhow::Result<Check> {
     let stop = signals::stop_flag()?;
     let deadline = Deadline::start(origin, args.timeout, args.measure, &stop)?;
     let mut runner = open(args, origin, &stop)?;
-    let left = scratch::leftovers(&args.dir)?;
-    let mut warnings: Vec<String> =
-        left.iter().map(|left| leftover_warning(left, &args.dir)).collect();
-    warnings.extend(runner.notes().iter().cloned());
-    let Fitted { scenario, needed, warnings: fitting } = fitted(&scenario, &runner, args.size)?;
-    warnings.extend(fitting);
-    warnings.iter().for_each(|warning| notice(&format!("warning: {warning}")));
-    if args.progress != Show::Never {
-        notice(&space_notice(needed, &args.dir));
-    }
+    let Begin { scenario, mut warnings, lab } =
+        Begin::of(&runner, &args.dir, Vec::new(), args.progress, || {
+            fitted(&scenario, &runner, args.size)
+        })?;
     let mut progress = Progress::new(args.progress, &scenario, Arc::clone(&stop));
     let runs = measure::runs(&mut runner, &scenario, &goal, (&deadline, &stop), &mut progress);
     let facts = runner.facts().clone();
@@ -122,6 +113,10 @@ fn checked(args: &CheckArgs, origin: Instant) -> anyhow::Result<Check> {
     }
     let (runs, trial) = runs?;
     closed?;
+    if let Some(late) = lab.and_then(|lab| lab.warning()) {
+        notice(&format!("warning: {late}"));
+        warnings.push(late);
+    }
     let seconds = origin.elapsed().as_secs_f64();
     if let Some(file) = &args.out {
         // As the result of a bench, which repeats it.

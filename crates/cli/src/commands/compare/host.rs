@@ -6,16 +6,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use floodwall_bench::scratch;
-use floodwall_bench::space::{self, Fitted};
-use floodwall_bench::{BenchError, HostRunner, SettingError, SettingRunner};
+use anyhow::Context;
+use floodwall_bench::{BenchError, HostRunner, SettingError, SettingRunner, space};
 use floodwall_host::SysRoot;
 use floodwall_knobs::Device;
 use floodwall_model::{Scenario, Setting};
 use floodwall_report::schema::Run;
 use floodwall_tune::contest::Contender;
 
-use crate::commands::bench::{ScenarioArgs, document, leftover_warning, space_notice};
+use crate::commands::bench::{Begin, ScenarioArgs, document};
 use crate::commands::lab::Measured;
 use crate::commands::settings::held;
 use crate::exit::UsageError;
@@ -76,10 +75,6 @@ impl Host {
         let user = loads.user(&scenario)?;
         let options = loads.options(user, origin, stop);
         let runner = HostRunner::open(root.clone(), &place.dir, options)?;
-        for left in scratch::leftovers(&place.dir)? {
-            warnings.push(leftover_warning(&left, &place.dir));
-        }
-        warnings.extend(runner.notes().iter().cloned());
         let device = runner
             .location()
             .queue_device
@@ -87,9 +82,6 @@ impl Host {
             .transpose();
         let device = device.map_err(|e| UsageError(e.to_string()))?;
         check(&root, device.as_ref())?;
-        let Fitted { scenario, needed, warnings: fitting } =
-            space::fit(&scenario, runner.room(loads.size)?)?;
-        warnings.extend(fitting);
         let journal = place.journal.as_deref().unwrap_or(Path::new(JOURNAL));
         let opened = SettingRunner::open(
             runner,
@@ -102,15 +94,11 @@ impl Host {
         let (mut runner, put_back) = opened.map_err(plain)?;
         runner.allow_userspace_servers(place.allow_userspace_servers);
         warnings.extend(put_back);
-        for warning in &warnings {
-            notice(&format!("warning: {warning}"));
-        }
-        let lab =
-            runner.inner().facts().device.as_ref().and_then(|device| Measured::begin(&device.name));
-        // A lab device takes no space on a disk.
-        if show != Show::Never && lab.is_none() {
-            notice(&space_notice(needed, &place.dir));
-        }
+        let inner = runner.inner();
+        let Begin { scenario, warnings, lab } =
+            Begin::of(inner, &place.dir, warnings, show, || {
+                Ok(space::fit(&scenario, inner.room(loads.size)?)?)
+            })?;
         Ok(Self { runner, root, device, scenario, warnings, lab, started_at, origin })
     }
 
@@ -131,6 +119,17 @@ impl Host {
             self.warn(warning);
         }
         Ok(())
+    }
+
+    /// Refuses settings that can't be put in force here and now.
+    ///
+    /// # Errors
+    /// Why not, for the first of them.
+    pub(crate) fn refuse_settings(&self, contenders: &[Contender]) -> anyhow::Result<()> {
+        contenders.iter().try_for_each(|named| {
+            let planned = self.runner.check(&named.setting).map_err(plain);
+            planned.map(drop).with_context(|| format!("--set {}", named.name))
+        })
     }
 
     /// Removes every file, lets go of device and journal, and says what a result says of the run.
@@ -187,6 +186,9 @@ pub(crate) fn plain(error: SettingError) -> anyhow::Error {
         SettingError::Journal(e) if e.lacks_privilege() => anyhow::Error::from(e)
             .context("changing settings needs root: run this as root, outside any container"),
         SettingError::Journal(e) => e.into(),
+        wrong @ (SettingError::Change(_) | SettingError::NoGroup { .. }) => {
+            UsageError(wrong.to_string()).into()
+        }
         other => other.into(),
     }
 }

@@ -37,10 +37,24 @@ const LATE: Duration = Duration::from_millis(1);
 /// stdout that can't be written.
 pub(super) fn run(words: &[String], meter: Meter<'_>) -> anyhow::Result<Exit> {
     let options = Options::parse(words).map_err(|e| UsageError(e.to_string()))?;
-    let dir = Dir::open(Path::new(HERE)).context("can't open the current directory")?;
-    match command(&dir, &options, meter) {
+    match command(&here()?, &options, meter) {
         Err(error) if error.is::<Gone>() => Ok(Exit::Done),
         done => done.map(|()| Exit::Done),
+    }
+}
+
+fn here() -> anyhow::Result<Dir> {
+    Dir::open(Path::new(HERE)).context("can't open the current directory")
+}
+
+/// Whether a run finds the files that it does not make. Nothing is written to them.
+///
+/// # Errors
+/// The first file that is missing or does not fit.
+pub(super) fn check(options: &Options) -> anyhow::Result<()> {
+    match options.mode {
+        None | Some(Mode::SeqWr) => Ok(()),
+        Some(mode) => files(&here()?, options, mode).map(drop),
     }
 }
 
@@ -164,14 +178,8 @@ fn seed() -> u64 {
     now.as_nanos() as u64 ^ u64::from(process::id()) << 32
 }
 
-fn measure(
-    dir: &Dir,
-    options: &Options,
-    report: Report<'_>,
-    meter: Meter<'_>,
-) -> anyhow::Result<()> {
-    let mode = options.mode.context("sysbench: run needs a mode")?;
-    print(&report.setup())?;
+/// The files of a run, opened; new ones for [`Mode::SeqWr`].
+fn files(dir: &Dir, options: &Options, mode: Mode) -> anyhow::Result<FileSet> {
     let (size, flags) = (size(options, options.request_len()), open_flags(options.flags));
     let files = match mode {
         Mode::SeqWr => FileSet::create(dir, size, flags),
@@ -181,7 +189,18 @@ fn measure(
         }
         _ => FileSet::open(dir, size, flags),
     };
-    let mut run = FileRun::start(files.context("sysbench")?, plan(options, mode))?;
+    files.context("sysbench")
+}
+
+fn measure(
+    dir: &Dir,
+    options: &Options,
+    report: Report<'_>,
+    meter: Meter<'_>,
+) -> anyhow::Result<()> {
+    let mode = options.mode.context("sysbench: run needs a mode")?;
+    print(&report.setup())?;
+    let mut run = FileRun::start(files(dir, options, mode)?, plan(options, mode))?;
     let _followed = meter.follow_files(&run)?;
     print(report.started())?;
     let mut course = Course::of(&mut run, options);

@@ -20,11 +20,10 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Parser;
-use floodwall_bench::space::{self, Fitted};
-use floodwall_bench::{HostRunner, scratch};
+use floodwall_bench::{HostRunner, space};
 use floodwall_host::SysRoot;
 use floodwall_knobs::Device;
-use floodwall_model::units::UnitError;
+use floodwall_model::units::{UnitError, human_duration};
 use floodwall_model::{Bytes, PhaseKind, Runner, Scenario, Setting};
 use floodwall_report::beside;
 use floodwall_report::repeat::quoted;
@@ -33,11 +32,10 @@ use floodwall_tune::contest::{Alone, Contender, Contest, contest};
 
 use self::part::Part;
 use self::run::{Last, Runs, read};
-use crate::commands::bench::{ScenarioArgs, document, leftover_warning};
+use crate::commands::bench::{Begin, ScenarioArgs, document};
 use crate::commands::compare::contenders::{self, DEFAULT};
 use crate::commands::compare::host::{self, Host, WhereArgs};
 use crate::commands::compare::{Shared, rows};
-use crate::commands::lab::Measured;
 use crate::exit::{Exit, UsageError};
 use crate::output::{self, notice};
 use crate::progress::{Progress, Show};
@@ -45,7 +43,10 @@ use crate::signals;
 
 /// Rounds of a tool with a figure.
 const ROUNDS: u32 = 3;
-/// Seconds of the flood alone where the tool's options do not say how long it runs.
+/// How its runs are shown.
+const SHOW: Show = Show::Bar;
+/// Seconds of the flood alone, and of a run in the estimate, where the tool's options do not say
+/// how long it runs.
 const SECONDS: u64 = 10;
 
 /// How a tool runs beside a flood.
@@ -198,18 +199,13 @@ struct Found {
 /// Under the setting in force, which needs no privilege.
 fn in_force(plan: &Plan<'_>, runs: Runs, counts: &Cell<bool>) -> anyhow::Result<Found> {
     let started_at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let (scenario, mut warnings) = plan.loads.scenario()?;
+    let (scenario, warnings) = plan.loads.scenario()?;
     let options = plan.loads.options(None, plan.origin, &plan.stop);
     let mut runner = HostRunner::open(SysRoot::live()?, &plan.directory, options)?;
-    for left in scratch::leftovers(&plan.directory)? {
-        warnings.push(leftover_warning(&left, &plan.directory));
-    }
-    warnings.extend(runner.notes().iter().cloned());
-    let Fitted { mut scenario, warnings: fitting, .. } =
-        space::fit(&scenario, runner.room(plan.loads.size)?)?;
-    warnings.extend(fitting);
-    warnings.iter().for_each(|warning| notice(&format!("warning: {warning}")));
-    let lab = runner.facts().device.as_ref().and_then(|device| Measured::begin(&device.name));
+    let Begin { mut scenario, mut warnings, lab } =
+        Begin::of(&runner, &plan.directory, warnings, SHOW, || {
+            Ok(space::fit(&scenario, runner.room(plan.loads.size)?)?)
+        })?;
     plan.adapt(&mut scenario);
     runner.set_tool(Box::new(runs));
     let contenders = [Contender { name: DEFAULT.into(), setting: Setting::default() }];
@@ -250,9 +246,10 @@ fn sets(plan: &Plan<'_>, runs: Runs, counts: &Cell<bool>) -> anyhow::Result<Foun
         contenders::contenders(root, device, &Setting::default(), &plan.args.set, &[])
     };
     let check = |root: &SysRoot, device: Option<&Device>| of(root, device).map(drop);
-    let mut host = Host::open(&place, &plan.loads, Show::Never, plan.origin, &plan.stop, check)?;
+    let mut host = Host::open(&place, &plan.loads, SHOW, plan.origin, &plan.stop, check)?;
     let (contenders, warned) = of(&host.root, host.device.as_ref())?;
     warned.into_iter().for_each(|warning| host.warn(warning));
+    host.refuse_settings(&contenders)?;
     host.warn_of_plans(&contenders)?;
     let mut scenario = host.scenario.clone();
     plan.adapt(&mut scenario);
@@ -290,9 +287,15 @@ impl Plan<'_> {
         }
     }
 
+    /// The display of all runs, after a line that says how long they take.
     fn progress(&self, scenario: &Scenario, contenders: usize) -> Shared {
         let trials = scenario.timing.rounds * contenders as u32;
-        let progress = Progress::new(Show::Bar, scenario, Arc::clone(&self.stop)).of_trials(trials);
+        let progress = Progress::new(SHOW, scenario, Arc::clone(&self.stop)).of_trials(trials);
+        let (takes, tool) = (human_duration(progress.planned()), &self.tool);
+        notice(&match self.part.seconds {
+            Some(_) => format!("takes about {takes}"),
+            None => format!("takes about {takes} if a run of {tool} takes {SECONDS} s"),
+        });
         Shared(Rc::new(RefCell::new(progress)))
     }
 

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use floodwall_compat::{dd, disktest, iostat, sysbench};
 use floodwall_report::beside::Unit;
 
-use super::super::fio;
 use super::super::words::texts;
+use super::super::{fio, sysbench as fileio};
 use crate::exit::UsageError;
 
 /// A command line that can run beside a flood.
@@ -64,6 +64,7 @@ fn of_sysbench(words: &[String]) -> anyhow::Result<Part> {
     if options.command != sysbench::Command::Run {
         return Err(refused("only sysbench's run; prepare and clean up without a flood".into()));
     }
+    fileio::check(&options).map_err(|missing| refused(format!("{missing:#}")))?;
     let seconds = u64::from(options.time_s) + u64::from(options.warmup_s);
     Ok(Part {
         unit: Some(Unit::Requests),
@@ -130,8 +131,8 @@ mod tests {
         let dir = |text: &str| Some(text.to_owned());
         for (line, wanted) in [
             ("iostat -x 2 5", (Some(10), dir("."))),
-            ("sysbench fileio --file-test-mode=rndwr --time=30 run", (Some(30), dir("."))),
-            ("sysbench --test=fileio --file-test-mode=rndwr run", (None, dir("."))),
+            ("sysbench fileio --file-test-mode=seqwr --time=30 run", (Some(30), dir("."))),
+            ("sysbench --test=fileio --file-test-mode=seqwr run", (None, dir("."))),
             ("disktest -w -T 1m /srv/file", (Some(60), dir("/srv"))),
             ("disktest -r /dev/null", (None, None)),
             ("dd if=/dev/zero of=/srv/x count=9", (None, dir("/srv"))),
@@ -153,6 +154,7 @@ mod tests {
             ("sysbench fileio prepare", "only sysbench's run"),
             ("dd if=x", "if= and of="),
             ("sysbench fileio --no-such run", "no-such"),
+            ("sysbench fileio --file-test-mode=rndrw run", "there is no test_file.0; prepare"),
             ("disktest -E 8 x", "'-E' is not supported here"),
             ("fio --name=a --rw=write", "size is missing"),
             ("fio -", "write its jobs to a file"),
