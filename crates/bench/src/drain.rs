@@ -205,19 +205,21 @@ pub(crate) fn settle(
         return Err(BenchError::Interrupted);
     }
     let seconds = begin.elapsed().as_secs_f64().max(1e-3);
-    if let Some(what) = others(&sampler.sample(), seconds) {
-        watch.warn(&format!("{what} while the benchmark pauses: figures include its disturbance"));
+    if let Some((kind, what)) = others(&sampler.sample(), seconds) {
+        let warning = format!("{what} while the benchmark pauses: figures include its disturbance");
+        watch.warn_once(kind, &warning);
     }
     Ok(())
 }
 
 /// The work of other programs during the pause: data they move on this device, dirty pages for any
-/// device (the limits are the machine's), or I/O waits anywhere.
-fn others(host: &HostSample, seconds: f64) -> Option<String> {
+/// device (the limits are the machine's), or I/O waits anywhere. Its kind, and words with figures.
+fn others(host: &HostSample, seconds: f64) -> Option<(&'static str, String)> {
     if let Some(device) = host.device {
         let moved = (device.written_bytes + device.read_bytes) as f64 / seconds;
         if moved > FOREIGN_BYTES_PER_S {
-            return Some(format!("something else moves {} on this device", Rate(moved)));
+            let what = format!("something else moves {} on this device", Rate(moved));
+            return Some(("moves", what));
         }
     }
     // The bench's own pages are written back by now.
@@ -225,15 +227,16 @@ fn others(host: &HostSample, seconds: f64) -> Option<String> {
         && dirty > USUAL_DIRTY
         && dirty as f64 > FOREIGN_DIRTY * limit as f64
     {
-        return Some(format!(
+        let what = format!(
             "something else holds {} of dirty pages, of {} before the kernel writes back",
             Bytes(dirty),
             Bytes(limit)
-        ));
+        );
+        return Some(("dirty", what));
     }
     let waiting = host.psi_io_some_us.map_or(0.0, |us| us as f64 / 1e6 / seconds);
-    (waiting > FOREIGN_PRESSURE)
-        .then(|| format!("something else waits for I/O {:.0} % of the time", waiting * 100.0))
+    let what = || format!("something else waits for I/O {:.0} % of the time", waiting * 100.0);
+    (waiting > FOREIGN_PRESSURE).then(|| ("waits", what()))
 }
 
 #[cfg(test)]
@@ -315,7 +318,7 @@ mod tests {
         assert_eq!(others(&quiet, 1.0), None);
         assert_eq!(others(&HostSample::default(), 1.0), None);
         let busy = DeviceSample { read_bytes: 50_000_000, ..device };
-        let said = |host: HostSample| others(&host, 1.0).unwrap_or_default();
+        let said = |host: HostSample| others(&host, 1.0).map(|(_, what)| what).unwrap_or_default();
         assert!(said(HostSample { device: Some(busy), ..quiet.clone() }).contains("moves 51"));
         assert!(
             said(HostSample { dirty_bytes: Some(1 << 29), ..quiet.clone() })

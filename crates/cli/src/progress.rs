@@ -42,6 +42,8 @@ pub(crate) struct Progress {
     stop: Arc<AtomicBool>,
     stop_said: bool,
     warnings: Vec<String>,
+    /// Kinds of warnings that come once.
+    kinds: Vec<&'static str>,
     /// Planned seconds of the whole run, and of the steps that are over.
     planned: Plan,
     current: Option<(PhaseKind, String)>,
@@ -103,6 +105,7 @@ impl Progress {
             stop,
             stop_said: false,
             warnings: Vec::new(),
+            kinds: Vec::new(),
             planned: Plan { total_s, ..Plan::default() },
             current: None,
             printed: 0,
@@ -277,6 +280,13 @@ impl Watch for Progress {
         }
     }
 
+    fn warn_once(&mut self, kind: &'static str, message: &str) {
+        if !self.kinds.contains(&kind) {
+            self.kinds.push(kind);
+            self.warn(message);
+        }
+    }
+
     fn stop(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
@@ -296,6 +306,16 @@ mod tests {
         assert!((45.0..=60.0).contains(&progress.position_s()));
         progress.turn("trying settings", "none", 75.0);
         assert_eq!(progress.position_s(), 60.0);
+    }
+
+    #[test]
+    fn a_warning_that_differs_in_its_figures_comes_once() {
+        let scenario = floodwall_model::scenario::builtin("copy-vs-database").unwrap().unwrap();
+        let mut progress = Progress::new(Show::Never, &scenario, Arc::default());
+        for (kind, message) in [("dirty", "512 MiB"), ("dirty", "1 GiB"), ("waits", "40 %")] {
+            progress.warn_once(kind, message);
+        }
+        assert_eq!(progress.finish(), ["512 MiB", "40 %"]);
     }
 
     #[test]

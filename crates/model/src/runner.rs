@@ -40,6 +40,10 @@ pub trait Watch {
     fn second(&mut self, _second: &Second<'_>) {}
     /// Something that the user should know at once.
     fn warn(&mut self, _message: &str) {}
+    /// The same once for all messages of a kind, which differ in their figures.
+    fn warn_once(&mut self, _kind: &'static str, message: &str) {
+        self.warn(message);
+    }
     /// Whether the run should stop now.
     fn stop(&self) -> bool {
         false

@@ -86,6 +86,12 @@ impl<'a> Listener<'a> {
         self.heard = None;
     }
 
+    fn hear(&mut self, message: &str) {
+        if self.pausing {
+            self.heard = Some(message.to_owned());
+        }
+    }
+
     /// Why the trial that has just run is disturbed.
     pub(crate) fn verdict(&mut self, trial: &Trial) -> Option<String> {
         self.heard.take().or_else(|| pollution(trial))
@@ -103,10 +109,13 @@ impl Watch for Listener<'_> {
     }
 
     fn warn(&mut self, message: &str) {
-        if self.pausing {
-            self.heard = Some(message.to_owned());
-        }
+        self.hear(message);
         self.inner.warn(message);
+    }
+
+    fn warn_once(&mut self, kind: &'static str, message: &str) {
+        self.hear(message);
+        self.inner.warn_once(kind, message);
     }
 
     fn stop(&self) -> bool {

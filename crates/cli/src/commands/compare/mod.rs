@@ -307,6 +307,10 @@ impl Watch for Shared {
         self.0.borrow_mut().warn(message);
     }
 
+    fn warn_once(&mut self, kind: &'static str, message: &str) {
+        self.0.borrow_mut().warn_once(kind, message);
+    }
+
     fn stop(&self) -> bool {
         self.0.borrow().stop()
     }
