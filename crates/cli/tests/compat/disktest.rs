@@ -205,10 +205,13 @@ pub(crate) fn refusals() -> Result<(), String> {
         ("-p ld x", 2, "'-p ld' is not supported here; nearest: -p l"),
         ("-T 1 x", 2, "there is no 'x'; write it first, with -w"),
         ("-w -I b x", 2, "there is no 'x'"),
+        ("-w nowhere/x", 2, "disktest: there is no directory 'nowhere'; make it first"),
         ("-r /dev/null", 2, "the target has 0 bytes"),
     ] {
         let output = output(&mut ours(line, dir.path()))?;
-        let is_told = text(&output.stderr).contains(wanted) && output.stdout.is_empty();
+        let told = text(&output.stderr);
+        let is_told = told.contains(wanted) && told.lines().count() == 1;
+        let is_told = is_told && output.stdout.is_empty();
         ensure(is_told && output.status.code() == Some(status), || everything(&output))?;
     }
     let is_empty = fs::read_dir(dir.path()).map_err(said("a directory"))?.next().is_none();

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use floodwall_testing::process::{done, everything, output, text};
-use floodwall_testing::{ensure, said};
+use floodwall_testing::{ensure, equal, said};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::lab::Lab;
@@ -93,6 +93,14 @@ pub(crate) fn layouts() -> Result<(), String> {
         })?;
         ensure(files(one.path()) == files(other.path()), || format!("files of {line}"))?;
     }
+    // The old way to name the test, with an option of 1.0.
+    let line = "--test=fileio --file-num=4 --threads=2 cleanup";
+    let own = output(&mut ours(line, one.path()))?;
+    let original = output(&mut theirs(line, other.path()))?;
+    equal(text(&own.stderr), text(&original.stderr))?;
+    let printed = [&own, &original].map(|output| text(&output.stdout));
+    let [own, original] = printed.each_ref().map(|text| layout(text));
+    equal(own, original)?;
     let lines = LINES.len();
     writeln!(io::stdout(), "layouts that are equal: {lines} of {lines}").map_err(said("stdout"))
 }

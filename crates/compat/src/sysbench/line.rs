@@ -42,7 +42,7 @@ impl Line {
     }
 
     /// The value of an option that was written, the last one.
-    fn value(&self, name: &str) -> Option<&str> {
+    pub(super) fn value(&self, name: &str) -> Option<&str> {
         let found = self.options.iter().rev().find(|(option, _)| option.name == name);
         found.and_then(|(_, value)| value.as_deref())
     }

@@ -71,6 +71,8 @@ pub struct Options {
     pub seed: Option<u64>,
     /// Deprecated options of 1.0 that were written, with their new names.
     pub deprecated: Vec<(&'static str, &'static str)>,
+    /// Whether `--test` was written, which 1.0 deprecates too.
+    pub has_test: bool,
 }
 
 /// Whether a name of 0.4 has the value with which 1.0 ignores it.
@@ -88,6 +90,7 @@ impl Options {
         let dialect = line.dialect()?;
         line.check_test()?;
         let mut options = Self::of(dialect, line.command()?);
+        options.has_test = line.value("test").is_some();
         for (option, value) in &line.options {
             let is_known = match (option.known_in, dialect) {
                 (In::Renamed(_), Dialect::V1_0) if is_default(option.name, value.as_deref()) => {
@@ -146,6 +149,7 @@ impl Options {
             // Without --init-rng 0.4 has the same numbers each time.
             seed: is_old.then_some(0),
             deprecated: Vec::new(),
+            has_test: false,
         }
     }
 

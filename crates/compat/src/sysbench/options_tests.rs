@@ -38,6 +38,8 @@ fn the_dialect_is_guessed_by_the_options_and_can_be_named() {
     assert_eq!(dialect("fileio --num-threads=4"), Dialect::V1_0);
     assert_eq!(dialect("--test=fileio --num-threads=4 --percentile=99"), Dialect::V0_4);
     assert_eq!(dialect("--test=fileio --threads=4"), Dialect::V1_0);
+    assert_eq!(dialect("--test=fileio --max-time=4 --init-rng=on"), Dialect::V0_4);
+    assert_eq!(dialect("--test=fileio --max-time=4 --report-interval=1"), Dialect::V1_0);
     assert_eq!(dialect("--test=fileio --dialect=1.0"), Dialect::V1_0);
     assert_eq!(dialect("fileio --dialect=0.4"), Dialect::V0_4);
     assert!(wrong("fileio --dialect=2 run").contains("--dialect: '2' is not 1.0 or 0.4"));

@@ -33,6 +33,12 @@ impl Report<'_> {
         self.0.dialect == Dialect::V0_4
     }
 
+    /// A line for stderr, before all others.
+    #[must_use]
+    pub fn warning(&self) -> Option<&'static str> {
+        (self.0.has_test && !self.is_old()).then_some(v1_0::TEST)
+    }
+
     /// The version that is emulated, and by what.
     #[must_use]
     pub fn head(&self, version: &str) -> String {

@@ -10,6 +10,10 @@ use super::{percentile, size};
 
 pub(super) const STARTED: &str = "Initializing worker threads...\n\nThreads started!\n\n";
 
+/// The warning of `--test`.
+pub(super) const TEST: &str = "WARNING: the --test option is deprecated. You can pass a script \
+    name or path on the command line without any options.";
+
 pub(super) fn head(options: &Options, version: &str) -> String {
     let mut text = String::new();
     for (old, new) in &options.deprecated {

@@ -55,6 +55,13 @@ fn examine(options: &mut Options, may_destroy: bool) -> anyhow::Result<Extent> {
     let target = Target::at(&path).context("disktest")?;
     let usage = |e: OptionError| UsageError(e.to_string());
     options.settle(target.map(|target| target.is_device)).map_err(usage)?;
+    // A new file is made in a directory that is there.
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    if let Some(parent) = parent.filter(|parent| target.is_none() && !parent.is_dir()) {
+        let parent = parent.display();
+        let why = format!("disktest: there is no directory '{parent}'; make it first");
+        return Err(UsageError(why).into());
+    }
     let is_device = target.is_some_and(|target| target.is_device);
     if options.writes
         && !may_destroy

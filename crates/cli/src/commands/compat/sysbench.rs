@@ -60,6 +60,7 @@ pub(super) fn check(options: &Options) -> anyhow::Result<()> {
 
 fn command(dir: &Dir, options: &Options, meter: Meter<'_>) -> anyhow::Result<()> {
     let report = Report(options);
+    report.warning().into_iter().for_each(output::notice);
     tell(&report.head(concat!("floodwall ", env!("CARGO_PKG_VERSION"))))?;
     match options.command {
         Command::Prepare => prepare(dir, options, report),
