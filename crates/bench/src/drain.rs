@@ -171,9 +171,9 @@ impl Means {
     }
 }
 
-/// What a process of this command says that syncfs(2) has answered; `None` if there is no command
-/// or it gave no answer. It has the same open file, which is the one that the kernel tells of lost
-/// pages, and nothing else of this process: whoever reads our output must not wait for it.
+/// The answer of syncfs(2) in a process of this command; `None` if there is no command or it gave
+/// no answer. It has the same open file, which is the one that the kernel tells of lost pages, and
+/// nothing else of this process: whoever reads our output must not wait for it.
 fn synced_apart(directory: &Dir, command: &[PathBuf]) -> Option<Result<(), Errno>> {
     let (program, arguments) = command.split_first()?;
     let own = directory.as_fd().try_clone_to_owned().ok()?;
@@ -247,8 +247,8 @@ mod tests {
 
     use super::*;
 
-    /// What [`drain_by`] says and warns of where threads can be started or not, and syncfs(2)
-    /// answers this.
+    /// The result and the warnings of [`drain_by`] where threads can be started or not, and
+    /// syncfs(2) answers this.
     fn drained(
         spawn: bool,
         sync: fn(&Dir) -> Result<(), Errno>,

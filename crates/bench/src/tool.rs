@@ -17,9 +17,9 @@ pub(crate) const ENDLESS: Duration = Duration::from_secs(u32::MAX as u64);
 /// How long its end may go unnoticed.
 pub(crate) const LOOK: Duration = Duration::from_millis(10);
 
-/// What a phase runs from begin to end.
+/// A program that a phase runs from begin to end.
 pub trait Tool: fmt::Debug {
-    /// What people call it.
+    /// Its name for people.
     fn name(&self) -> &str;
 
     /// Starts it, for a phase of this kind.
@@ -28,7 +28,7 @@ pub trait Tool: fmt::Debug {
     /// Why not.
     fn start(&mut self, kind: PhaseKind) -> io::Result<()>;
 
-    /// What it has done since the last call.
+    /// Its work since the last call.
     fn sample(&mut self) -> Delta;
 
     /// Whether it has ended by itself; `Some(Err(_))` says why it failed.

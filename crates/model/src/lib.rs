@@ -5,6 +5,7 @@
 //! counts     numbers of things, as they are printed
 //! latency    the log-linear buckets in which every latency is counted
 //! histogram  latencies being counted, one by one
+//! kept_request   requests that are kept one by one, for logs
 //! hdr        counted latencies as HdrHistograms, their stored form
 //! scenario   victims + floods + sizes + durations, from TOML, a command line or the built-in list
 //! setting    a set of knob values
@@ -39,6 +40,7 @@ pub mod finding;
 pub mod frame;
 pub mod hdr;
 pub mod histogram;
+mod kept_request;
 pub mod latency;
 pub mod managers;
 pub mod message;
@@ -59,6 +61,7 @@ pub mod units;
 pub mod workload;
 
 pub use finding::{Finding, Severity};
+pub use kept_request::KeptRequest;
 pub use latency::LatencyCounts;
 pub use managers::Managers;
 pub use moments::Moments;

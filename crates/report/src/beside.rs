@@ -13,7 +13,7 @@ use crate::status::table::{Column, table};
 use crate::text::{WIDTH, paragraph};
 use crate::view;
 
-/// What an operation of a tool is.
+/// The operation that a tool counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// A request of its own.

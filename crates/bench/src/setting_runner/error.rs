@@ -48,7 +48,7 @@ pub enum SettingError {
     Files(std::io::Error),
 }
 
-/// What keeps a setting from being tried for want of a group.
+/// The option or knob to leave out where a group is missing.
 fn what_to_leave_out(why: &str) -> &'static str {
     if why == SAME_GROUP { "--same-group or the knob" } else { "the knob" }
 }

@@ -1,7 +1,7 @@
 //! The lists of `conv=`, `iflag=` and `oflag=`: the words that are supported, and those that the
 //! tool has besides.
 
-/// What happens to the data, and at the end.
+/// The words of `conv=`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "independent words of one list")]
 pub struct Conv {
@@ -89,7 +89,7 @@ impl List {
         }
     }
 
-    /// What to do without a word that the tool has and this does not.
+    /// Advice for a word that the tool has and this does not.
     pub(super) fn nearest(self, word: &str) -> Option<&'static str> {
         let words: &[(&str, &str)] = match self {
             Self::Conversion => &[

@@ -21,7 +21,7 @@ const BLOCK: u64 = 512;
 pub struct OptionsError {
     /// The fault, in the original's words where it says the same.
     said: String,
-    /// What to write instead.
+    /// The words to write instead.
     help: Option<String>,
 }
 
@@ -31,7 +31,7 @@ impl OptionsError {
     }
 }
 
-/// What is printed to stderr besides errors.
+/// The lines on stderr besides errors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Status {
     /// The lines at the end, or on SIGUSR1.
@@ -70,9 +70,9 @@ pub struct Options {
     pub iflag: Flags,
     /// How the output is opened.
     pub oflag: Flags,
-    /// What is printed.
+    /// The lines that are printed.
     pub status: Status,
-    /// What is worth a line before the copy begins.
+    /// Lines before the copy begins.
     pub warnings: Vec<String>,
 }
 

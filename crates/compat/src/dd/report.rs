@@ -8,7 +8,7 @@
 //!
 //! Amounts are rounded from the whole number, halves to even; rates as a division of doubles.
 
-/// What was read and written.
+/// The counts of reads and writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Blocks of the input that were full.
@@ -25,7 +25,7 @@ pub struct Counts {
 
 /// Letters of the powers, from the first one on.
 const PREFIXES: [&str; 10] = ["k", "M", "G", "T", "P", "E", "Z", "Y", "R", "Q"];
-/// What %g prints of a number.
+/// Significant digits of `%g`.
 const SIGNIFICANT: i32 = 6;
 
 /// The two lines of records.

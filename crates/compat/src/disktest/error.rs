@@ -8,7 +8,7 @@ pub enum OptionError {
     Unsupported {
         /// As it was written.
         what: String,
-        /// What to write in its place.
+        /// The words to write in its place.
         nearest: String,
     },
     /// No option of the tool.
@@ -26,7 +26,7 @@ pub enum OptionError {
         option: char,
         /// As it was written.
         value: String,
-        /// What would do.
+        /// Values that would do.
         wanted: &'static str,
     },
     /// Options that contradict each other.
@@ -46,7 +46,7 @@ pub enum OptionError {
     Kind {
         /// Its path.
         target: String,
-        /// What it is.
+        /// Its kind.
         what: &'static str,
         /// Its letter.
         letter: char,

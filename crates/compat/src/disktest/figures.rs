@@ -25,9 +25,9 @@ impl Counts {
 pub struct Figures {
     /// Its length in whole seconds: the tool counts them by a timer.
     pub seconds: u64,
-    /// What was read.
+    /// Reads.
     pub reads: Counts,
-    /// What was written.
+    /// Writes.
     pub writes: Counts,
 }
 

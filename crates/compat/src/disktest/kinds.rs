@@ -1,6 +1,6 @@
 //! The choices of a command line.
 
-/// Whose options, semantics and lines.
+/// The version whose options, semantics and lines apply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Version {
     /// 1.2.8, of 2005 and of the published tables.
@@ -21,7 +21,7 @@ impl Version {
     }
 }
 
-/// What the target is said to be.
+/// The kind of the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// `-I r`: a raw device.
@@ -33,7 +33,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// What the tool takes a path for.
+    /// The kind for which the tool takes a path.
     pub(super) fn guess(path: &str) -> Self {
         if path.contains("raw") {
             Self::Raw
@@ -53,7 +53,7 @@ impl Kind {
     }
 }
 
-/// Which blocks, in which order.
+/// The order of the blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seeks {
     /// One cursor of all threads. With both directions each block is written, then read.
@@ -73,16 +73,16 @@ pub enum Data {
     Random,
 }
 
-/// Whose line it is.
+/// The level of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
     /// The command line.
     Start,
-    /// What happens.
+    /// A step of the run.
     Info,
     /// Figures.
     Stat,
-    /// What is not as wanted.
+    /// A warning.
     Warn,
     /// Why it failed.
     Error,

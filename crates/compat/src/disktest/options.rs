@@ -27,11 +27,11 @@ const HALVES: (u32, u32) = (50, 50);
 /// A command line.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// Whose it is.
+    /// The version.
     pub version: Version,
     /// The file or device.
     pub target: String,
-    /// What it is said to be.
+    /// Its kind, as given or guessed.
     pub kind: Kind,
     /// Whether `-I` says it.
     pub(super) kind_given: bool,
@@ -61,11 +61,11 @@ pub struct Options {
     pub writes: bool,
     /// Percent of the seconds for reads and for writes.
     pub duty: (u32, u32),
-    /// Which blocks.
+    /// The order of the blocks.
     pub seeks_as: Seeks,
     /// The bytes of writes.
     pub data: Data,
-    /// What the random numbers begin with; `None` for the process's number.
+    /// The seed of the random numbers; `None` for the process's number.
     pub seed: Option<u64>,
     /// Milliseconds from a thread's transfer to its next one, from the least to the most.
     pub pause_ms: (u64, u64),
@@ -303,7 +303,7 @@ impl Options {
         Ok(())
     }
 
-    /// What options say of each other.
+    /// Checks the options together.
     fn check(&mut self) -> Result<(), OptionError> {
         let conflict =
             |is_one, text| if is_one { Err(OptionError::Conflict(text)) } else { Ok(()) };

@@ -29,7 +29,7 @@ const OTHERS: [(char, &str); 12] = [
 pub(super) struct Words {
     /// Letters in order; without a value for a flag.
     pub(super) options: Vec<(char, Option<String>)>,
-    /// What `--dialect=` says.
+    /// The value of `--dialect=`.
     pub(super) dialect: Option<String>,
     /// Words that are no options.
     pub(super) others: Vec<String>,

@@ -1,7 +1,7 @@
 //! fio: its command lines and job files, and its reports of a run, as version 3.33 has them.
 //!
 //! ```text
-//! words, job files ─▶ line: Command ─ JobPlan …
+//! words, job files ─▶ line: Command ─ JobSpec …
 //! a run ─▶ Outcome ─ Job ─ Direction ─ Distribution, Moments
 //!             └────▶ report: terse, json, normal
 //! ```
@@ -21,4 +21,4 @@ pub use distribution::Distribution;
 pub use outcome::{
     Depths, Direction, Disk, Job, LatencyBuckets, Outcome, Percentiles, completed_slot, level_slot,
 };
-pub use series::{LoggedRequest, write_log};
+pub use series::write_log;

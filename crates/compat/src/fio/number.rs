@@ -1,6 +1,6 @@
 //! Numbers with a unit in a few digits: `304k`, `27.7k`, `1.2MiB/s`.
 
-/// What a number counts, and the powers of its prefix.
+/// The unit of a number, and the powers of its prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unit {
     /// A number alone, by 1,000.

@@ -30,7 +30,7 @@ pub struct Outcome {
     pub disks: Vec<Disk>,
 }
 
-/// What one process or thread did, with the options that reports depend on.
+/// The work of one process or thread, with the options that reports depend on.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Job {
     /// Its name.
@@ -75,7 +75,7 @@ pub struct Job {
     pub depths: Depths,
     /// Latencies in coarse steps, of requests of all directions; not of syncs.
     pub latency_buckets: LatencyBuckets,
-    /// Which percentiles are printed.
+    /// The percentiles that are printed.
     pub percentiles: Percentiles,
     /// `iodepth`.
     pub depth: u32,
@@ -199,7 +199,7 @@ impl Default for Percentiles {
     }
 }
 
-/// What /proc/diskstats says of a disk over the run.
+/// The work of a disk over the run, by /proc/diskstats.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Disk {
     /// Its name.

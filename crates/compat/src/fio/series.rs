@@ -3,34 +3,20 @@
 use std::io::{self, Write};
 use std::mem;
 
+use floodwall_model::KeptRequest;
+
 use super::report::{Log, LogKind, LogSample};
 
-/// A request that ended, or several of one millisecond.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LoggedRequest {
-    /// Nanoseconds from the job's begin to its end.
-    pub end_ns: u64,
-    /// 0: read, 1: write.
-    pub direction: u8,
-    /// How many.
-    pub requests: u64,
-    /// Its size, or theirs together.
-    pub bytes: u64,
-    /// From its begin to its submission, from there to its end, and both: nanoseconds, together.
-    pub latencies_ns: [u64; 3],
-}
-
-impl LoggedRequest {
-    fn value(&self, kind: LogKind) -> u64 {
-        let [slat, clat, lat] = self.latencies_ns;
-        match kind {
-            LogKind::Slat => slat,
-            LogKind::Clat => clat,
-            LogKind::Lat => lat,
-            LogKind::Iops => 1,
-            // KB/s of the request alone: the one figure of fio's with powers of 1,000.
-            LogKind::Bw => (u128::from(self.bytes) * 1_000_000 / u128::from(clat.max(1))) as u64,
-        }
+/// A figure of a request.
+fn value(request: &KeptRequest, kind: LogKind) -> u64 {
+    let [slat, clat, lat] = request.latencies_ns;
+    match kind {
+        LogKind::Slat => slat,
+        LogKind::Clat => clat,
+        LogKind::Lat => lat,
+        LogKind::Iops => 1,
+        // KB/s of the request alone: the one figure of fio's with powers of 1,000.
+        LogKind::Bw => (u128::from(request.bytes) * 1_000_000 / u128::from(clat.max(1))) as u64,
     }
 }
 
@@ -40,7 +26,7 @@ impl LoggedRequest {
 /// Those of the output.
 pub fn write_log(
     out: &mut dyn Write,
-    requests: impl Iterator<Item = LoggedRequest>,
+    requests: &[KeptRequest],
     kind: LogKind,
     interval_ms: u64,
 ) -> io::Result<()> {
@@ -52,8 +38,8 @@ pub fn write_log(
         end_ms = request.end_ns / 1_000_000;
         let sample = LogSample {
             ms: end_ms,
-            value: request.value(kind) / request.requests.max(1),
-            direction: request.direction,
+            value: value(request, kind) / request.requests.max(1),
+            direction: u8::from(request.is_write),
             bytes: request.bytes,
         };
         (0..request.requests).try_for_each(|_| log.add(&sample))?;
@@ -64,7 +50,7 @@ pub fn write_log(
 /// Rates of whole intervals. An interval in which nothing ended has none.
 fn write_rates(
     out: &mut dyn Write,
-    requests: impl Iterator<Item = LoggedRequest>,
+    requests: &[KeptRequest],
     kind: LogKind,
     interval_ms: u64,
 ) -> io::Result<()> {
@@ -86,7 +72,7 @@ fn write_rates(
             }
             number = now;
         }
-        let (count, bytes) = &mut sums[usize::from(request.direction.min(1))];
+        let (count, bytes) = &mut sums[usize::from(request.is_write)];
         (*count, *bytes) = (*count + request.requests, *bytes + request.bytes);
     }
     Ok(())
@@ -96,20 +82,20 @@ fn write_rates(
 mod tests {
     use super::*;
 
-    fn request(ms: u64, direction: u8, clat_ns: u64) -> LoggedRequest {
+    fn request(ms: u64, is_write: bool, clat_ns: u64) -> KeptRequest {
         let latencies_ns = [0, clat_ns, clat_ns + 1];
-        LoggedRequest { end_ns: ms * 1_000_000, direction, requests: 1, bytes: 4096, latencies_ns }
+        KeptRequest { end_ns: ms * 1_000_000, is_write, requests: 1, bytes: 4096, latencies_ns }
     }
 
-    fn text(requests: &[LoggedRequest], kind: LogKind, interval_ms: u64) -> String {
+    fn text(requests: &[KeptRequest], kind: LogKind, interval_ms: u64) -> String {
         let mut text = Vec::new();
-        write_log(&mut text, requests.iter().copied(), kind, interval_ms).unwrap();
+        write_log(&mut text, requests, kind, interval_ms).unwrap();
         String::from_utf8(text).unwrap()
     }
 
     #[test]
     fn a_request_alone_has_the_values_that_fio_printed() {
-        let one = [request(8, 0, 8_624_015)];
+        let one = [request(8, false, 8_624_015)];
         for (kind, wanted) in [
             (LogKind::Bw, "8, 474, 0, 4096, 0\n"),
             (LogKind::Iops, "8, 1, 0, 4096, 0\n"),
@@ -122,8 +108,8 @@ mod tests {
 
     #[test]
     fn intervals_have_rates_and_means() {
-        let requests =
-            [request(10, 0, 100), request(400, 0, 300), request(450, 1, 7), request(600, 0, 200)];
+        let requests = [(10, false, 100), (400, false, 300), (450, true, 7), (600, false, 200)]
+            .map(|(ms, is_write, clat_ns)| request(ms, is_write, clat_ns));
         let text = |kind| text(&requests, kind, 500);
         assert_eq!(text(LogKind::Iops), "500, 4, 0, 0, 0\n500, 2, 1, 0, 0\n");
         assert_eq!(text(LogKind::Bw), "500, 16, 0, 0, 0\n500, 8, 1, 0, 0\n");

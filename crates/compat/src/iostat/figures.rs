@@ -15,7 +15,7 @@ const SECTORS_PER_KB: f64 = 2.0;
 
 /// Counts of an interval.
 pub(super) struct Interval {
-    /// What happened in it.
+    /// The counts of it.
     pub(super) counts: Counters,
     /// Its length, at least 1.
     cs: f64,

@@ -34,7 +34,7 @@ pub enum OptionError {
     Unsupported {
         /// As it was written.
         option: String,
-        /// What to do without it.
+        /// The words to write in its place.
         nearest: &'static str,
     },
     /// No option of the tool.
@@ -53,7 +53,7 @@ pub enum OptionError {
     Number(String),
 }
 
-/// What bytes are counted in.
+/// The unit of bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unit {
     /// 1,024 bytes.
@@ -183,7 +183,7 @@ impl Options {
         Ok(())
     }
 
-    /// Which parts are printed: both, unless one is asked for. A named device is always printed.
+    /// Settles the parts: both, unless one is asked for. A named device is always printed.
     fn parts(&mut self) {
         let names = !self.named.is_empty() || !self.with_partitions.is_empty();
         if !self.cpu && !self.disk {

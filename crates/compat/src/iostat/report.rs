@@ -42,7 +42,7 @@ impl Report {
         Self { options, last: None, printed: 0 }
     }
 
-    /// What comes first: the machine, with the day that its clock shows.
+    /// The first lines: the machine, with the day that its clock shows.
     #[must_use]
     pub fn header(&self, machine: &Machine, sample: &Sample, day: &str) -> String {
         let Machine { nodename, sysname, release, machine } = machine;
@@ -94,7 +94,7 @@ impl Report {
         }
     }
 
-    /// What comes last.
+    /// The last lines.
     #[must_use]
     pub fn footer(&self) -> &'static str {
         if self.options.json { "\n\t\t\t]\n\t\t}\n\t]\n}}\n" } else { "" }
@@ -147,7 +147,7 @@ impl Report {
         format!("\t\t\t\t{{\n{}\n\t\t\t\t}}", parts.join(",\n"))
     }
 
-    /// What each device that is shown did between two samples.
+    /// The work of each device that is shown between two samples.
     fn intervals(
         &self,
         before: &Sample,

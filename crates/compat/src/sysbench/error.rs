@@ -8,7 +8,7 @@ pub enum OptionError {
     Unsupported {
         /// As it was written.
         what: String,
-        /// What to write in its place.
+        /// The words to write in its place.
         nearest: String,
     },
     /// No option of the tool.
@@ -26,7 +26,7 @@ pub enum OptionError {
         option: &'static str,
         /// As it was written.
         value: String,
-        /// What would do.
+        /// Values that would do.
         wanted: &'static str,
     },
     /// A word that is no option, in a place where there is none.

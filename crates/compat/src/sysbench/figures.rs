@@ -60,7 +60,7 @@ impl Counts {
 pub struct Figures {
     /// Its length, with the syncs at the end.
     pub elapsed: Duration,
-    /// What was done in it.
+    /// The counts of it.
     pub counts: Counts,
     /// Latencies of its events.
     pub latencies: LatencyCounts,

@@ -1,6 +1,6 @@
 //! The choices of a command line.
 
-/// Whose options, semantics and report.
+/// The version whose options, semantics and report apply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Dialect {
     /// `sysbench fileio … run`.
@@ -10,7 +10,7 @@ pub enum Dialect {
     V0_4,
 }
 
-/// What to do.
+/// The command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Make the files.

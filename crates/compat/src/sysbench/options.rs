@@ -25,9 +25,9 @@ const MAX_COUNT: u32 = 1 << 20;
 /// A command line.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// Whose it is.
+    /// The dialect.
     pub dialect: Dialect,
-    /// What to do.
+    /// The command.
     pub command: Command,
     /// How many files.
     pub files: u32,
@@ -63,11 +63,11 @@ pub struct Options {
     pub rate: u32,
     /// Seconds from line to line while it runs; 0 for none.
     pub interval_s: u32,
-    /// Which percentile; 0 for none.
+    /// The percentile; 0 for none.
     pub percentile: u32,
     /// Whether the histogram is printed.
     pub histogram: bool,
-    /// What the random numbers begin with; `None` for the time.
+    /// The seed of the random numbers; `None` for the time.
     pub seed: Option<u64>,
     /// Deprecated options of 1.0 that were written, with their new names.
     pub deprecated: Vec<(&'static str, &'static str)>,
@@ -247,7 +247,7 @@ impl Options {
         Ok(())
     }
 
-    /// What options say of each other.
+    /// Checks the options together.
     fn check(&mut self) -> Result<(), OptionError> {
         if self.command == Command::Run && self.mode.is_none() {
             return Err(OptionError::NoMode);

@@ -13,7 +13,7 @@ use super::kinds::Dialect;
 use super::options::Options;
 use super::{v0_4, v1_0};
 
-/// What `prepare` did about a file.
+/// The work of `prepare` on a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Made {
     /// It was not there.

@@ -1,6 +1,6 @@
 //! The options that there are, and what to do without those that there are not.
 
-/// What an option takes.
+/// The value of an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Takes {
     /// A number or a word: `--threads=4`.
@@ -9,7 +9,7 @@ pub(super) enum Takes {
     Switch,
 }
 
-/// Which of the dialects know an option.
+/// The dialects that know an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum In {
     Both,
@@ -91,7 +91,7 @@ pub(super) fn known(name: &str) -> Option<&'static Known> {
     KNOWN.iter().find(|known| known.name == name)
 }
 
-/// What to do without an option of the tool that is not supported.
+/// Advice for an option of the tool that is not supported.
 pub(super) fn instead(name: &str) -> Option<&'static str> {
     OTHERS.iter().find(|(other, _)| *other == name).map(|(_, nearest)| *nearest)
 }

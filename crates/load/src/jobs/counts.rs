@@ -1,7 +1,7 @@
 //! What a job's thread counts.
 
 use floodwall_model::latency::{BUCKETS, bucket_of};
-use floodwall_model::{LatencyCounts, Moments};
+use floodwall_model::{KeptRequest, LatencyCounts, Moments};
 
 use super::plan::Keep;
 use crate::error::LoadError;
@@ -51,34 +51,7 @@ pub struct DirectionCounts {
     pub request_rates: Moments,
 }
 
-/// A request that is kept, or several of one millisecond.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Request {
-    /// Nanoseconds since the job's begin, at its end.
-    pub end_ns: u64,
-    /// How many.
-    pub requests: u64,
-    /// Whether it wrote.
-    pub is_write: bool,
-    /// Bytes, together.
-    pub bytes: u64,
-    /// As in [`DirectionCounts::latencies`], together.
-    pub latencies_ns: [u64; 3],
-}
-
-impl Request {
-    fn is_beside(&self, other: &Self) -> bool {
-        self.is_write == other.is_write && self.end_ns / 1_000_000 == other.end_ns / 1_000_000
-    }
-
-    fn merge(&mut self, other: &Self) {
-        self.requests += other.requests;
-        self.bytes += other.bytes;
-        self.latencies_ns.iter_mut().zip(other.latencies_ns).for_each(|(sum, ns)| *sum += ns);
-    }
-}
-
-/// What a job did.
+/// The counts of a job.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct JobCounts {
     /// Reads, then writes.
@@ -94,7 +67,7 @@ pub struct JobCounts {
     /// Calls that submitted a request.
     pub submissions: u64,
     /// Single ones, if they are kept.
-    pub kept: Vec<Request>,
+    pub kept: Vec<KeptRequest>,
     /// Microseconds of processor time in user mode and in the kernel.
     pub cpu_us: [u64; 2],
     /// Context switches of both kinds.
@@ -111,7 +84,7 @@ impl JobCounts {
     /// Keeps a request, of so many at most.
     pub(super) fn keep(
         &mut self,
-        request: Request,
+        request: KeptRequest,
         keep: Keep,
         most: usize,
     ) -> Result<(), LoadError> {
@@ -143,7 +116,7 @@ mod tests {
 
     #[test]
     fn requests_of_a_millisecond_are_kept_as_one() {
-        let request = |us: u64, is_write| Request {
+        let request = |us: u64, is_write| KeptRequest {
             end_ns: us * 1000,
             requests: 1,
             is_write,

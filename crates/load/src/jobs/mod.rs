@@ -22,7 +22,7 @@ mod run;
 mod session;
 mod thread;
 
-pub use counts::{DirectionCounts, JobCounts, Request, Timed};
+pub use counts::{DirectionCounts, JobCounts, Timed};
 pub use layout::{LayoutError, Removal, lay_out, missing};
 pub use plan::{Allocate, JobFile, JobPlan, Keep, Window};
 pub use run::{JobRun, Progress, run};

@@ -4,9 +4,10 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
+use floodwall_model::KeptRequest;
 use rustix::thread::gettid;
 
-use super::counts::{JobCounts, Request, one_more};
+use super::counts::{JobCounts, one_more};
 use super::order::{Kind, Op, Order};
 use super::pace::Pace;
 use super::plan::JobPlan;
@@ -209,7 +210,7 @@ impl<'a> Session<'a> {
         if let Some(keep) = self.plan.keeps.filter(|_| self.is_counting) {
             let end_ns = nanoseconds(ended.saturating_duration_since(self.counted_from));
             let request =
-                Request { end_ns, requests: 1, is_write, bytes: op.len, latencies_ns: all };
+                KeptRequest { end_ns, requests: 1, is_write, bytes: op.len, latencies_ns: all };
             self.counts.keep(request, keep, MOST_KEPT)?;
         }
         Ok(())

@@ -22,7 +22,7 @@ struct Document<'a> {
     device: Option<&'a str>,
     block_bytes: u64,
     sync: &'static str,
-    /// What the limit is for: `fdatasync` or `commit`.
+    /// The operation that the limit is for: `fdatasync` or `commit`.
     operation: &'static str,
     limit_us: f64,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -28,7 +28,7 @@ pub use nagios::{UNKNOWN, nagios, nagios_failed};
 pub use text::text;
 pub use verdict::{Fitness, Verdict, verdict};
 
-/// What is checked, and how it ran.
+/// A check and its runs.
 #[derive(Clone, Debug)]
 pub struct Check {
     /// The writes and the limit.
@@ -43,7 +43,7 @@ pub struct Check {
     pub runs: Vec<Run>,
     /// Values that could not be read, and why.
     pub missing: Vec<Missing>,
-    /// What the user should know besides.
+    /// Warnings for the user.
     pub warnings: Vec<String>,
     /// How long it all took, in seconds.
     pub seconds: f64,
@@ -60,7 +60,7 @@ pub struct Goal {
     pub block: Bytes,
     /// The call that makes them stable: `fdatasync`.
     pub call: &'static str,
-    /// Which time counts.
+    /// The time that counts.
     pub counted: Counted,
     /// 99 of 100 must take less.
     pub limit: Duration,
@@ -79,7 +79,7 @@ pub enum Writes {
     Journal,
 }
 
-/// Which time is held against the limit.
+/// The time that is held against the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counted {
     /// The sync call's alone.
@@ -88,7 +88,7 @@ pub enum Counted {
     Commit,
 }
 
-/// What else runs during a run.
+/// The load beside the program during a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Beside {
     /// Nothing.
@@ -124,13 +124,13 @@ impl Beside {
 /// A run, or why it was left out.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// What else ran.
+    /// The load beside it.
     pub beside: Beside,
-    /// What was measured, or why nothing was.
+    /// The figures, or why there are none.
     pub measured: Result<Measured, String>,
 }
 
-/// What a run measured.
+/// The figures of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Measured {
     /// Length of the measured part in seconds.
@@ -156,7 +156,7 @@ impl Goal {
         }
     }
 
-    /// What one of them is called: `fdatasync`, `commit`.
+    /// The name of one of them: `fdatasync`, `commit`.
     #[must_use]
     pub fn operation(&self) -> &'static str {
         match self.counted {
@@ -198,7 +198,7 @@ impl Check {
         Some(self.goal.grade(self.measured(beside)?))
     }
 
-    /// What a run measured; `None` if it was left out.
+    /// The figures of a run; `None` if it was left out.
     #[must_use]
     pub fn measured(&self, beside: Beside) -> Option<&Measured> {
         let run = self.runs.iter().find(|run| run.beside == beside)?;

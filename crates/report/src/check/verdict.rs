@@ -22,7 +22,7 @@ pub enum Fitness {
     Inconclusive,
 }
 
-/// What a check says.
+/// The answer of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
     /// In one word.
@@ -33,7 +33,7 @@ pub struct Verdict {
     pub next: Vec<(String, &'static str)>,
 }
 
-/// What a check says. The guarded run tells what a guard would gain; the disk is judged without.
+/// The answer of a check. The guarded run tells a guard's gain; the disk is judged without.
 #[must_use]
 pub fn verdict(check: &Check) -> Verdict {
     let alone = check.grade_of(Beside::Nothing);
@@ -142,7 +142,7 @@ pub(super) fn figure(latencies: &LatencyCounts) -> Option<String> {
     })
 }
 
-/// What the guard gained.
+/// The gain of the guard.
 fn guarded(check: &Check) -> Option<String> {
     let measured = check.measured(Beside::GuardedFlood)?;
     let figure = figure(check.goal.counted(measured))?;

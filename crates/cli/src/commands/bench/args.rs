@@ -87,7 +87,7 @@ pub(crate) struct BenchArgs {
     pub(crate) clean: bool,
 }
 
-/// Which scenario is run, and how large and how long: the same for every command that measures.
+/// The scenario, its size and its length: the same options for every command that measures.
 #[derive(Args, Clone, Debug)]
 #[command(group(ArgGroup::new("pace").args(["quick", "thorough"])))]
 pub(crate) struct ScenarioArgs {

@@ -112,7 +112,7 @@ impl CheckArgs {
         }
     }
 
-    /// What is checked.
+    /// The writes and the limit.
     ///
     /// # Errors
     /// [`UsageError`] if there is no limit.

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use floodwall_model::units::human_duration;
 
-/// What a check may take with runs of [`USUAL_MEASURE`].
+/// The time of a check with runs of [`USUAL_MEASURE`].
 const USUAL: Duration = Duration::from_secs(120);
 const USUAL_MEASURE: Duration = Duration::from_secs(10);
 /// Runs of a check.

@@ -105,7 +105,7 @@ fn round(
     Ok(trial)
 }
 
-/// What a phase measured.
+/// The figures of a phase.
 fn measured(phase: &Phase) -> Measured {
     let latencies = phase.latencies();
     Measured {

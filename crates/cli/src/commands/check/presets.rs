@@ -14,7 +14,7 @@ pub(super) struct Preset {
     pub(super) block: u64,
     /// The call that makes them stable.
     pub(super) sync: Sync,
-    /// Which time the limit is for.
+    /// The time that the limit is for.
     pub(super) counted: Counted,
     /// The published limit, with the page that publishes it.
     pub(super) limit: Option<(Duration, &'static str)>,

@@ -116,7 +116,7 @@ fn pass(printer: &Printer<'_>, extent: &Extent, meter: Meter<'_>) -> anyhow::Res
     Ok(exit)
 }
 
-/// What the engine is asked for.
+/// The engine's plan.
 fn plan(options: &Options, extent: &Extent) -> Plan {
     let is_linear = options.seeks_as == Seeks::Linear;
     let every = options.sync_every;

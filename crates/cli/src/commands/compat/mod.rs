@@ -38,8 +38,8 @@ const TOOLS: [(&str, Run); 5] = [
     ("fio", |args, words| fio::run(&words::texts(words)?, args.destructive, args.meter())),
     ("dd", |args, words| dd::run(words, args.destructive, args.meter())),
 ];
-/// What scripts ask a tool for its version with, and the first line that it answers. fio's stands
-/// with its reports.
+/// The words with which scripts ask a tool for its version, and the first line of its answer. fio's
+/// stands with its reports.
 const VERSIONS: [(&str, &str, &str); 3] = [
     ("iostat", "-V", "sysstat version 12.6.1"),
     ("sysbench", "--version", "sysbench 1.0.20"),

@@ -139,7 +139,7 @@ fn make(
     printed.map(|()| written)
 }
 
-/// What the engine is asked for.
+/// The engine's plan.
 fn plan(options: &Options, mode: Mode) -> Plan {
     let is_old = options.dialect == Dialect::V0_4;
     let is_random = mode.is_random();

@@ -18,7 +18,7 @@ use super::table::{Known, Takes, Text, known};
 /// The section whose options are those of all jobs after it.
 const GLOBAL: &str = "global";
 
-/// What a command line asks for.
+/// A command line, parsed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Command {
     /// `--version`: its name is printed, nothing else.
@@ -32,8 +32,8 @@ pub struct Command {
     /// Options of all jobs, as they were written, without flags.
     pub global_options: Vec<(String, String)>,
     /// Every process or thread.
-    pub jobs: Vec<JobPlan>,
-    /// What fio only warns of.
+    pub jobs: Vec<JobSpec>,
+    /// Faults of which fio only warns.
     pub warnings: Vec<String>,
     /// `--readonly`: nothing is written, and no file is made.
     pub is_read_only: bool,
@@ -47,7 +47,7 @@ pub struct Command {
 
 /// One process or thread.
 #[derive(Clone, Debug, PartialEq)]
-pub struct JobPlan {
+pub struct JobSpec {
     /// Its options.
     pub options: JobOptions,
     /// Its own options as they were written, without flags.
@@ -252,7 +252,7 @@ impl Command {
             }
             for clone in 0..draft.options.jobs {
                 let Draft { options, given } = draft.clone();
-                self.jobs.push(JobPlan { options, given, clone, group, stage });
+                self.jobs.push(JobSpec { options, given, clone, group, stage });
                 clones += 1;
             }
         }

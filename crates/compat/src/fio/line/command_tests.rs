@@ -23,7 +23,7 @@ fn said(line: &str) -> String {
 
 /// Name, clone, group, stage, block.
 fn table(line: &str) -> Vec<(String, u32, u32, u32, u64)> {
-    let row = |job: &JobPlan| {
+    let row = |job: &JobSpec| {
         (job.options.name.clone(), job.clone, job.group, job.stage, job.options.block[0])
     };
     parse(line).unwrap().jobs.iter().map(row).collect()

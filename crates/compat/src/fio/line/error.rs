@@ -10,7 +10,7 @@ pub enum OptionError {
         place: String,
         /// As it was written.
         what: String,
-        /// What to write in its place.
+        /// The words to write in its place.
         nearest: &'static str,
     },
     /// No option of the tool.
@@ -32,7 +32,7 @@ pub enum OptionError {
         option: String,
         /// As it was written.
         value: String,
-        /// What would do.
+        /// Values that would do.
         wanted: &'static str,
     },
     /// An option without the value that it needs.
@@ -67,7 +67,7 @@ pub enum OptionError {
     File {
         /// Its name.
         file: String,
-        /// What the system says.
+        /// The system's error.
         why: String,
     },
     /// Job files that include each other.
@@ -84,7 +84,7 @@ pub enum OptionError {
     Job {
         /// Its name.
         job: String,
-        /// What is wrong, and what to write.
+        /// The fault, and the words to write.
         what: &'static str,
     },
     /// More processes than `--max-jobs`.

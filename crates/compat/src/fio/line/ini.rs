@@ -9,12 +9,12 @@ use super::error::OptionError;
 /// Job files that include each other, at most.
 const NESTED: usize = 16;
 
-/// What the grammar needs of the machine.
+/// The machine, as far as the grammar needs it.
 pub trait Host {
     /// The text of a job file; `-` is stdin.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn read(&mut self, file: &str) -> Result<String, String>;
 
     /// A variable of the environment.

@@ -1,6 +1,6 @@
 //! Values of options that are words.
 
-/// Which blocks in which order, and what is done to them.
+/// The order of the blocks, and what is done to them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pattern {
     /// Whether blocks are read; the default.
@@ -133,7 +133,7 @@ impl Fallocate {
     }
 }
 
-/// What is written.
+/// The bytes that are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Data {
     /// Random bytes, no block like another one.

@@ -1,7 +1,7 @@
 //! Command lines and job files, in fio's own grammar.
 //!
 //! ```text
-//! words ─┬▶ options: table, number, kinds ─┬▶ Command ─ JobPlan …
+//! words ─┬▶ options: table, number, kinds ─┬▶ Command ─ JobSpec …
 //! files ─┴▶ ini: sections ─────────────────┘
 //! ```
 
@@ -15,7 +15,7 @@ mod others;
 mod refused;
 mod table;
 
-pub use command::{Command, JobPlan};
+pub use command::{Command, JobSpec};
 pub use error::OptionError;
 pub use ini::Host;
 pub use kinds::{Amount, Data, Engine, Fallocate, Pattern, Sync};

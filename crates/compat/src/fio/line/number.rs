@@ -25,7 +25,7 @@ const TIMES: [(&str, u64); 9] = [
     ("usec", 1),
 ];
 
-/// What the units of a number stand for.
+/// The meaning of a number's units.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Unit {
     /// Bytes, with `kb_base`.

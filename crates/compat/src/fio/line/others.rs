@@ -67,7 +67,7 @@ const OTHERS: [(&str, &str); 19] = [
     ),
 ];
 
-/// What to do without an option of the tool that is not supported.
+/// Advice for an option of the tool that is not supported.
 pub(super) fn instead(name: &str) -> Option<&'static str> {
     let has = |names: &str| names.split(' ').any(|other| other == name);
     OTHERS.iter().find(|(names, _)| has(names)).map(|(_, nearest)| *nearest)

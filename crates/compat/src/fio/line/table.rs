@@ -4,7 +4,7 @@ use super::kinds::{Amount, Data, Engine, Fallocate, Pattern, Sync};
 use super::number::{self, SECOND_US, Unit};
 use super::options::JobOptions;
 
-/// What would do in place of a value.
+/// Values that would do in place of a wrong one.
 pub(super) type Wanted = &'static str;
 type Set = fn(&mut JobOptions, Text<'_>) -> Result<(), Wanted>;
 

@@ -9,7 +9,7 @@ use super::value::{Value, object};
 use super::version::VERSION;
 use Value::{Array, Float, Int, Object, Text};
 
-/// What fio expects of a job that has ended: `INT_MAX` seconds.
+/// The time left of a job that has ended, as fio prints it: `INT_MAX` seconds.
 const ENDED: u64 = i32::MAX as u64;
 
 pub(super) fn text(outcome: &Outcome, merged: &Merged, with_bins: bool) -> String {

@@ -10,7 +10,7 @@ use std::io::{self, Write};
 
 use floodwall_model::Moments;
 
-/// Which figure a log has.
+/// The figure of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogKind {
     /// KiB/s.

@@ -4,7 +4,7 @@ use floodwall_model::Moments;
 
 use super::super::outcome::{Direction, Job, LatencyBuckets, Outcome};
 
-/// What is reported as one job.
+/// Jobs that are reported as one.
 #[derive(Debug)]
 pub(super) struct Entry {
     /// The sums; names and options are those of the first job, `options` those of the last one.

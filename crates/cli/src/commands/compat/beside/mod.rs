@@ -135,7 +135,7 @@ fn seconds(part: &Part) -> u64 {
     part.seconds.unwrap_or(SECONDS).max(1)
 }
 
-/// What runs.
+/// A command line beside a flood.
 struct Plan<'a> {
     args: &'a BesideArgs,
     part: Part,
@@ -149,8 +149,7 @@ struct Plan<'a> {
 /// Runs a tool's words. `words` are all that follows `compat`, without this file's options.
 ///
 /// # Errors
-/// What is wrong with the words, a tool that failed, a flood that can't run, settings that can't be
-/// put in force.
+/// Wrong words, a tool that failed, a flood that can't run, settings that can't be put in force.
 pub(super) fn run(
     args: &BesideArgs,
     words: &[OsString],
@@ -186,7 +185,7 @@ pub(super) fn run(
     conclude(&plan, measured?, &last)
 }
 
-/// What was measured.
+/// The measurements, before they are judged.
 struct Found {
     run: Run,
     scenario: Scenario,

@@ -13,7 +13,7 @@ use crate::exit::UsageError;
 
 /// A command line that can run beside a flood.
 pub(super) struct Part {
-    /// What its figure counts; `None` for a tool that only looks.
+    /// The unit of its figure; `None` for a tool that only looks.
     pub(super) unit: Option<Unit>,
     /// How long a run takes, if its options say.
     pub(super) seconds: Option<u64>,

@@ -34,7 +34,7 @@ pub(super) struct Runs {
 /// The output of the last run that counts.
 pub(super) type Last = Rc<RefCell<Option<Output>>>;
 
-/// What a run printed.
+/// The output of a run.
 #[derive(Debug)]
 pub(super) struct Output {
     pub(super) stdout: File,

@@ -37,7 +37,7 @@ pub(super) struct Copy<'a> {
     is_whole: bool,
 }
 
-/// What a read gave.
+/// The outcome of a read.
 enum Read {
     Bytes(usize),
     End,
@@ -82,7 +82,7 @@ impl<'a> Copy<'a> {
     /// Copies all; whether nothing was lost. The output is synced after an error too.
     ///
     /// # Errors
-    /// What ended it before.
+    /// The failure that ended it before.
     pub(super) fn run(mut self) -> Result<bool, Failed> {
         self.skip()?;
         self.output.seek(self.options)?;

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use floodwall_compat::fio::line::{JobOptions, JobPlan};
+use floodwall_compat::fio::line::{JobOptions, JobSpec};
 use floodwall_compat::fio::report::{LogKind, log_name};
-use floodwall_compat::fio::{LoggedRequest, write_log};
-use floodwall_load::jobs::{JobRun, Request};
+use floodwall_compat::fio::write_log;
+use floodwall_load::jobs::JobRun;
+use floodwall_model::KeptRequest;
 
 use crate::output;
 
@@ -14,14 +15,14 @@ use crate::output;
 struct Part<'a> {
     kind: LogKind,
     average_ms: u64,
-    requests: &'a [Request],
+    requests: &'a [KeptRequest],
 }
 
 /// Writes the logs of all jobs, each straight into its file: their text may be larger than memory.
 ///
 /// # Errors
 /// A file that can't be written.
-pub(super) fn write(jobs: &[JobPlan], runs: &[JobRun]) -> anyhow::Result<()> {
+pub(super) fn write(jobs: &[JobSpec], runs: &[JobRun]) -> anyhow::Result<()> {
     let mut files: BTreeMap<String, Vec<Part<'_>>> = BTreeMap::new();
     for (number, (job, run)) in jobs.iter().zip(runs).enumerate() {
         let options = &job.options;
@@ -51,8 +52,7 @@ pub(super) fn write(jobs: &[JobPlan], runs: &[JobRun]) -> anyhow::Result<()> {
     for (name, parts) in files {
         output::write_file(Path::new(&name), |out| {
             for part in parts {
-                let requests = part.requests.iter().map(logged);
-                write_log(out, requests, part.kind, part.average_ms)?;
+                write_log(out, part.requests, part.kind, part.average_ms)?;
             }
             Ok(())
         })?;
@@ -80,15 +80,5 @@ fn has_lines(options: &JobOptions, kind: LogKind) -> bool {
         LogKind::Bw => options.bw || is_average,
         // Three switches together are gtod_reduce.
         LogKind::Iops => options.bw || options.clat || options.slat || is_average,
-    }
-}
-
-fn logged(request: &Request) -> LoggedRequest {
-    LoggedRequest {
-        end_ns: request.end_ns,
-        direction: u8::from(request.is_write),
-        requests: request.requests,
-        bytes: request.bytes,
-        latencies_ns: request.latencies_ns,
     }
 }

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use floodwall_compat::fio::line::{Command, JobPlan};
+use floodwall_compat::fio::line::{Command, JobSpec};
 use floodwall_compat::fio::report::{self, Announced};
 use floodwall_load::LoadError;
 use floodwall_load::apart::Counters;
@@ -57,8 +57,8 @@ pub(super) fn run(words: &[String], may_destroy: bool, meter: Meter<'_>) -> anyh
     measure(&command, may_destroy, printer, (&*signals::stop_flag()?, &progress))
 }
 
-/// What a command line is beside a flood: its seconds, if each job has a time, and a file of the
-/// first job.
+/// The seconds of a command line beside a flood, if each job has a time, and a file of the first
+/// job.
 ///
 /// # Errors
 /// A command line that can't be followed, or that can't be repeated.
@@ -173,8 +173,8 @@ fn measure(
 }
 
 /// Jobs as they are announced: one line for all clones of one.
-fn announced(jobs: &[JobPlan]) -> Vec<Announced> {
-    let line = |job: &JobPlan| {
+fn announced(jobs: &[JobSpec]) -> Vec<Announced> {
+    let line = |job: &JobSpec| {
         let options = &job.options;
         Announced {
             name: options.name.clone(),
@@ -192,7 +192,7 @@ fn announced(jobs: &[JobPlan]) -> Vec<Announced> {
 }
 
 /// A line for each job that failed; whether there is one.
-fn tell_failures(jobs: &[JobPlan], runs: &[JobRun]) -> bool {
+fn tell_failures(jobs: &[JobSpec], runs: &[JobRun]) -> bool {
     for (job, run) in jobs.iter().zip(runs) {
         if let Some(failure) = &run.failure {
             let why = outcome::why(failure);

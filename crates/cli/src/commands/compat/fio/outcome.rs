@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Instant;
 
-use floodwall_compat::fio::line::{Command, JobPlan};
+use floodwall_compat::fio::line::{Command, JobSpec};
 use floodwall_compat::fio::{
     self, Depths, Direction, Disk, Distribution, LatencyBuckets, Outcome, completed_slot,
     disk_between, level_slot,
@@ -41,7 +41,7 @@ pub(super) fn outcome(
     }
 }
 
-fn of_job(job: &JobPlan, run: &JobRun, elapsed_s: u64) -> fio::Job {
+fn of_job(job: &JobSpec, run: &JobRun, elapsed_s: u64) -> fio::Job {
     let (options, counts) = (&job.options, &run.counts);
     let errno = match &run.failure {
         None => 0,
@@ -140,7 +140,7 @@ pub(super) struct Disks {
 }
 
 impl Disks {
-    pub(super) fn before(jobs: &[JobPlan], plans: &[jobs::JobPlan]) -> Self {
+    pub(super) fn before(jobs: &[JobSpec], plans: &[jobs::JobPlan]) -> Self {
         let root = SysRoot::live().ok();
         let files = jobs.iter().zip(plans).filter(|(job, _)| job.options.disk_util);
         let paths = files.flat_map(|(_, plan)| &plan.files).map(|file| file.path.as_path());
@@ -150,7 +150,7 @@ impl Disks {
         Self { root, ids, stats, since: Instant::now() }
     }
 
-    /// What happened since.
+    /// The work of each disk since then.
     pub(super) fn after(self) -> Vec<Disk> {
         let (stats, span_ms) = (read(self.root.as_ref()), self.since.elapsed().as_millis() as u64);
         let Some(root) = &self.root else { return Vec::new() };

@@ -5,7 +5,7 @@ use std::process;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail};
-use floodwall_compat::fio::line::{Amount, Data, Fallocate, JobOptions, JobPlan, Sync};
+use floodwall_compat::fio::line::{Amount, Data, Fallocate, JobOptions, JobSpec, Sync};
 use floodwall_load::fileio::Target;
 use floodwall_load::jobs::{self, Allocate, JobFile, Keep, Window};
 use floodwall_model::scenario;
@@ -22,7 +22,7 @@ const FORMAT: &str = "$jobname.$jobnum.$filenum";
 const LONGEST: u64 = i64::MAX as u64;
 
 /// Whether a job can have its files. Nothing is written.
-pub(super) fn check(job: &JobPlan, may_destroy: bool) -> anyhow::Result<()> {
+pub(super) fn check(job: &JobSpec, may_destroy: bool) -> anyhow::Result<()> {
     for path in paths(job)? {
         if path.is_dir() {
             let why = format!("'{}' is a directory; name a file", path.display());
@@ -37,7 +37,7 @@ pub(super) fn check(job: &JobPlan, may_destroy: bool) -> anyhow::Result<()> {
 
 /// The plan of the job with this number. Its files are looked at, and nothing is written.
 pub(super) fn plan(
-    job: &JobPlan,
+    job: &JobSpec,
     number: usize,
     is_read_only: bool,
 ) -> anyhow::Result<jobs::JobPlan> {
@@ -149,7 +149,7 @@ fn check_unused(path: &Path) -> anyhow::Result<()> {
 }
 
 /// The names of a job's files.
-fn paths(job: &JobPlan) -> anyhow::Result<Vec<PathBuf>> {
+fn paths(job: &JobSpec) -> anyhow::Result<Vec<PathBuf>> {
     let options = &job.options;
     let directories = &options.directories;
     let directory = match directories.len() {
@@ -180,7 +180,7 @@ fn paths(job: &JobPlan) -> anyhow::Result<Vec<PathBuf>> {
 }
 
 /// The parts of the files that requests go to, as fio's `setup_files` has them (filesetup.c).
-fn files(job: &JobPlan, paths: &[PathBuf]) -> anyhow::Result<Vec<JobFile>> {
+fn files(job: &JobSpec, paths: &[PathBuf]) -> anyhow::Result<Vec<JobFile>> {
     let options = &job.options;
     let count = paths.len() as u64;
     let file = |path: &PathBuf| {
