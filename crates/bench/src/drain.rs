@@ -172,8 +172,8 @@ impl Means {
 }
 
 /// The answer of syncfs(2) in a process of this command; `None` if there is no command or it gave
-/// no answer. It has the same open file, which is the one that the kernel tells of lost pages, and
-/// nothing else of this process: whoever reads our output must not wait for it.
+/// no answer. That process has the same open file, to which the kernel reports lost pages. It has
+/// no other file of this process, so that a reader of this process's output does not wait for it.
 fn synced_apart(directory: &Dir, command: &[PathBuf]) -> Option<Result<(), Errno>> {
     let (program, arguments) = command.split_first()?;
     let own = directory.as_fd().try_clone_to_owned().ok()?;

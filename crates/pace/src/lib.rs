@@ -1,11 +1,11 @@
-//! Paces the writes of one command, so that others who wait for the same disk hardly notice.
+//! Paces the writes of one command, so that other users of the same disk hardly notice.
 //!
 //! ```text
-//! copy      files copied by us ──────────┐ ranges just dirtied
+//! copy      files copied here ───────────┐ ranges just dirtied
 //! command   any command: its files, ─────┤
 //!           stopped while too much is    ▼
 //!           dirty                 writeback: pieces, started early, each waited for
-//!                                        │ how much, how fast?
+//!                                        │ rate and window
 //!                                 pacer: the disk's counters, a clock
 //!                                        ▼
 //!                                 law: alone, listening or yielding ─▶ rate, piece, window (pure)

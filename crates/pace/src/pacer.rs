@@ -1,4 +1,4 @@
-//! The law on this machine: its sensors, a clock, and whom to ask before a piece is written.
+//! The law on this machine: its sensors, a clock, and the admission of pieces.
 //!
 //! ```text
 //! Writeback::push ─▶ admit: sleeps until the law's rate has room ─▶ sync_file_range, started
@@ -24,27 +24,28 @@ const TICK: Duration = Duration::from_millis(10);
 /// Longest sleep between two looks at the disk.
 const NAP: Duration = Duration::from_millis(10);
 
-/// What may be under way at once.
+/// The limits of the data under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// Bytes of one piece: what is handed to the disk and waited for as one.
+    /// Bytes of one piece, which is started and waited for as a whole.
     pub piece: u64,
     /// Bytes dirty or under way at most, at least two pieces.
     pub in_flight: u64,
 }
 
-/// Why a paced command is as fast as it is.
+/// The reasons for the speed of a paced command.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Status {
     /// Whether others wait for the disk.
     pub state: State,
-    /// The rate that is allowed, in bytes per second; none for no limit.
+    /// The allowed rate in bytes per second; none for no limit.
     pub rate: Option<f64>,
-    /// What the disk takes of the command while nobody else waits, in bytes per second.
+    /// The rate at which the disk takes the command's data while no other program waits, in bytes
+    /// per second.
     pub capacity: f64,
     /// How long others wait, as a multiple of their wait without the command; none if not known.
     pub wait_ratio: Option<f64>,
-    /// Time in which others waited for the disk, or were listened for.
+    /// Time in the states other than [`State::Alone`].
     pub yielded: Duration,
 }
 
@@ -53,13 +54,14 @@ pub struct Status {
 pub struct Pacer {
     root: SysRoot,
     disk: Option<Disk>,
-    /// Bytes that were started, and that reached the disk.
+    /// Bytes whose writeback was started, and bytes that reached the disk.
     started: AtomicU64,
     written: AtomicU64,
-    /// Pieces of these, and how long they took together, in microseconds.
+    /// Pieces that reached the disk since the last step, and the sum of their times in
+    /// microseconds.
     pieces: AtomicU64,
     pieces_us: AtomicU64,
-    /// Nothing was under way at some moment since the last step.
+    /// Whether nothing was under way at some moment since the last step.
     was_idle: AtomicBool,
     steps: Mutex<Steps>,
 }
@@ -69,11 +71,11 @@ pub struct Pacer {
 struct Disk {
     id: DeviceId,
     name: String,
-    /// Bytes of its longest request, if it has no volatile cache.
+    /// Bytes of its longest request, if the disk has no volatile cache.
     flushless: Option<u64>,
 }
 
-/// What changes from step to step.
+/// The state that changes from step to step.
 #[derive(Debug)]
 struct Steps {
     law: Law,
@@ -86,11 +88,11 @@ struct Steps {
 }
 
 impl Pacer {
-    /// For the disk below a directory. Where there is none (tmpfs, NFS), nothing is slowed but to
-    /// `most`, in bytes per second, or to a rate that is the goal.
+    /// For the disk below a directory. Without a disk (tmpfs, NFS) only `most`, in bytes per
+    /// second, and a rate as the goal limit the command.
     ///
     /// # Errors
-    /// [`LocateError`] if the directory's place can't be told.
+    /// [`LocateError`] if the directory's filesystem can't be found.
     pub fn open(
         root: &SysRoot,
         directory: &Path,
@@ -136,13 +138,13 @@ impl Pacer {
         self.disk.as_ref().map(|disk| disk.name.as_str())
     }
 
-    /// What may be under way now.
+    /// The limits of the data under way now.
     pub fn window(&self) -> Window {
         let Allowance { piece, in_flight, .. } = self.stepped().allowance;
         Window { piece, in_flight }
     }
 
-    /// Why the command is as fast as it is now.
+    /// The reasons for the command's speed now.
     pub fn status(&self) -> Status {
         let steps = self.stepped();
         Status {
@@ -154,7 +156,7 @@ impl Pacer {
         }
     }
 
-    /// Sleeps until so many bytes more may be handed to the disk. False if `stop` was raised.
+    /// Sleeps until the rate has room for so many more bytes. Returns false if `stop` was raised.
     pub fn admit(&self, bytes: u64, stop: &AtomicBool) -> bool {
         loop {
             let now = Instant::now();
@@ -165,14 +167,14 @@ impl Pacer {
                     Some(rate) if rate > 0.0 => {
                         if steps.due <= now {
                             let cost = Duration::from_secs_f64((bytes as f64 / rate).min(60.0));
-                            // Time that was not used is lost: a burst would be a queue.
+                            // Unused time is lost, since a burst would make a queue.
                             steps.due = now.checked_sub(TICK).map_or(now, |t| t.max(steps.due));
                             steps.due += cost;
                             return !stop.load(Ordering::Relaxed);
                         }
                         (steps.due - now).min(NAP)
                     }
-                    // What waits for the end of a silence was due long ago then.
+                    // A silence: its end makes the next piece due at once.
                     Some(_) => NAP / 2,
                 }
             };
@@ -182,12 +184,12 @@ impl Pacer {
         }
     }
 
-    /// So many bytes are under way from now on.
+    /// Counts bytes whose writeback starts now.
     pub(crate) fn start(&self, bytes: u64) {
         self.started.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// A piece reached the disk, so long after its start.
+    /// Counts a piece that reached the disk, and the time since its start.
     pub(crate) fn end(&self, bytes: u64, took: Duration) {
         self.pieces.fetch_add(1, Ordering::Relaxed);
         self.pieces_us.fetch_add(took.as_micros() as u64, Ordering::Relaxed);
@@ -229,7 +231,7 @@ impl Pacer {
     }
 }
 
-/// What the disk did between two readings.
+/// The disk's work between two readings.
 fn difference(before: &Requests, after: &Requests) -> Seen {
     let waits = |of: fn(&Requests) -> diskstats::RequestTime| {
         let (before, after) = (of(before), of(after));

@@ -28,12 +28,11 @@ impl Range {
 
 /// Starts pieces of files and waits for them, within the pacer's window.
 ///
-/// What was started and not waited for is written all the same; nothing is lost when this is
-/// dropped.
+/// The kernel writes pieces that were started and not waited for, so dropping this loses no data.
 #[derive(Debug)]
 pub struct Writeback<'a> {
     pacer: &'a Pacer,
-    /// Dirty, and shorter than a piece: the next range may continue it.
+    /// A dirty range shorter than a piece. The next range may continue it.
     pending: Option<Range>,
     started: VecDeque<(Range, Instant)>,
     under_way: u64,
@@ -46,15 +45,15 @@ impl<'a> Writeback<'a> {
         Self { pacer, pending: None, started: VecDeque::new(), under_way: 0 }
     }
 
-    /// Bytes started and not yet waited for, with those of the piece that is not full yet.
+    /// Bytes started and not yet waited for, and those of the incomplete piece.
     #[must_use]
     pub fn under_way(&self) -> u64 {
         self.under_way + self.pending.as_ref().map_or(0, |range| range.len)
     }
 
-    /// Writes a range of a file back that was just dirtied. `len` 0 means to the end of the file.
-    /// Ranges that continue each other are joined to pieces. Waits for the oldest pieces while
-    /// more than the window is under way.
+    /// Writes a newly dirtied range of a file back. `len` 0 means to the end of the file.
+    /// Contiguous ranges are joined to pieces. Waits for the oldest pieces while more than the
+    /// window is under way.
     ///
     /// Returns false if `stop` was raised.
     ///
@@ -95,7 +94,7 @@ impl<'a> Writeback<'a> {
         Ok(true)
     }
 
-    /// Starts what is left and waits for all of it. Returns false if `stop` was raised.
+    /// Starts the incomplete piece and waits for all pieces. Returns false if `stop` was raised.
     ///
     /// # Errors
     /// As [`Self::push`].
@@ -126,7 +125,7 @@ impl<'a> Writeback<'a> {
         started.map(|()| true)
     }
 
-    /// Waits for the piece that was started first. False if none is under way.
+    /// Waits for the oldest piece. Returns false if no piece is under way.
     pub(crate) fn wait_for_oldest(&mut self) -> Result<bool, Errno> {
         let Some((oldest, begin)) = self.started.pop_front() else { return Ok(false) };
         let waited = oldest.sync(RangeSync::Wait);
@@ -138,7 +137,7 @@ impl<'a> Writeback<'a> {
 
 impl Drop for Writeback<'_> {
     fn drop(&mut self) {
-        // They are not under way for anybody any more.
+        // The pacer no longer counts them as under way.
         for (range, begin) in &self.started {
             self.pacer.end(range.len, begin.elapsed());
         }

@@ -1,4 +1,4 @@
-//! What was measured, as it is kept.
+//! A stored measurement.
 
 use anyhow::Context;
 use published::origin::Origin;
@@ -23,8 +23,8 @@ pub(super) struct Measured {
     pub(super) figures: Figures,
 }
 
-/// Rates are of the measured part of a phase. Those of the copy are what the device wrote, less
-/// what the victim's operations had it write alone: a copy into the page cache is none yet.
+/// Rates are of the measured part of a phase. The copy's are those of the device's writes, less the
+/// writes that as many operations of the victim cause alone. Bytes in the page cache do not count.
 #[derive(Clone, Copy, Deserialize, Serialize)]
 pub(super) struct Figures {
     pub(super) victim_alone_per_s: f64,

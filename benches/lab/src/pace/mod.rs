@@ -3,10 +3,10 @@
 //!
 //! ```text
 //! round × device × victim × way: fresh device ─▶ floodwall bench --flood-cmd WAY ─▶ DATA/….json
-//! all that is in DATA ─▶ a row a device, victim and way ─▶ docs/pace.md
+//! all files of DATA ─▶ a row for each device, victim and way ─▶ docs/pace.md
 //! ```
 //!
-//! A measurement that is there is not repeated, so that an interrupted run goes on where it was.
+//! A stored measurement is not repeated, so an interrupted run goes on where it was.
 
 mod measured;
 mod table;
@@ -29,14 +29,14 @@ use crate::trials;
 use self::measured::{Figures, Measured};
 use self::way::Way;
 
-/// What the figures depend on besides the machine.
+/// The code that the figures depend on.
 const INPUTS: [&str; 4] = ["lab", "device-presets", "pace", "engines"];
 /// The measurements behind the table of docs/pace.md.
 const DATA: &str = "benches/lab/pace";
-/// Of the section.
+/// The section's name.
 const NAME: &str = "lab-pace";
 const COMMAND: &str = "make lab-pace";
-/// What is copied: in memory, so that no read of another disk sets the pace.
+/// The file that is copied. It is in memory, so no read of another disk limits the copy.
 const SOURCE: &str = "/dev/shm/floodwall-pace-source";
 const SOURCE_BYTES: u64 = 2 << 30;
 
@@ -75,7 +75,7 @@ pub(crate) struct Options {
     /// Measure at most so many now, the others in later runs
     #[arg(long, default_value_t = usize::MAX, hide_default_value = true)]
     cells: usize,
-    /// Where what was measured is kept; what is there is not repeated
+    /// The directory of stored measurements, which are not repeated
     #[arg(long, default_value = DATA)]
     data: PathBuf,
     /// The document whose section is written anew
@@ -83,7 +83,7 @@ pub(crate) struct Options {
     out: PathBuf,
 }
 
-/// Measures what is missing, and writes the table of all that is stored.
+/// Takes the missing measurements, and writes the table of all stored ones.
 pub(crate) fn run(floodwall: &Floodwall, options: &Options) -> anyhow::Result<()> {
     let root = origin::root()?;
     fs::create_dir_all(&options.data)
@@ -145,14 +145,14 @@ fn cell_of(
         .args(["--measure", &format!("{}s", options.seconds)])
         .args(["--flood-cmd", &way.command(&floodwall.program, Path::new(SOURCE))])
         .arg(device.dir()?);
-    // 3: measured, not conclusive; a figure counts all the same.
+    // A status of 3 (not conclusive) has figures as well.
     let json = devices::run_accepting(&mut command, &[0, 3])?;
     let result: Value = serde_json::from_str(&json).context("bench --json")?;
     let kept_up = device.stats()?.pointer("/timings/kept_up").and_then(Value::as_bool);
     Ok((Figures::of(&result)?, kept_up))
 }
 
-/// The file that is copied; gone when dropped.
+/// The file that is copied. It is removed when this is dropped.
 struct Source;
 
 impl Source {
@@ -172,7 +172,7 @@ impl Drop for Source {
     }
 }
 
-/// The table of all that is stored, and what that was measured with.
+/// The table of all stored measurements, and the origin of their code.
 fn section(data: &Path) -> anyhow::Result<(String, Origin)> {
     let all: Vec<Measured> = stored::read_all(data)?.into_values().collect();
     let origins: Vec<Origin> = all.iter().map(|one| one.origin.clone()).collect();

@@ -13,7 +13,7 @@ struct Row<'a> {
 }
 
 impl Row<'_> {
-    /// The middle of the rounds, and in brackets each round's if there were several.
+    /// The median of the rounds, and in brackets the figure of each round if there are several.
     fn cell(&self, digits: usize, figure: impl Fn(&Figures) -> f64) -> String {
         let mut values: Vec<f64> = self.rounds.iter().map(|one| figure(&one.figures)).collect();
         let each: Vec<String> = values.iter().map(|value| format!("{value:.digits$}")).collect();
@@ -26,7 +26,7 @@ impl Row<'_> {
     }
 }
 
-/// All that is stored, as Markdown.
+/// All stored measurements, as Markdown.
 pub(super) fn section(all: &[Measured]) -> String {
     let mut text = String::new();
     if all.is_empty() {

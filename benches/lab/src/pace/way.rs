@@ -17,9 +17,9 @@ pub(crate) enum Way {
     Ionice,
     /// dd past the page cache.
     Direct,
-    /// rsync held to a rate that is guessed, then sync.
+    /// rsync at a guessed rate, then sync.
     Bwlimit,
-    /// Our own copy.
+    /// The copy of floodwall itself.
     PaceCp,
     /// cp, paced.
     Pace,
@@ -52,7 +52,7 @@ impl Way {
         }
     }
 
-    /// The shell's words, to a file in the current directory.
+    /// The shell command that copies to a file in the current directory.
     pub(super) fn command(self, floodwall: &Path, source: &Path) -> String {
         let (floodwall, source) = (floodwall.display(), source.display());
         let sync = "sync -f copy";

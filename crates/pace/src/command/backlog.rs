@@ -1,26 +1,26 @@
-//! Bytes that a command dirtied and that are not written yet. Pure.
+//! The backlog of a command: bytes that it dirtied and that are not written yet. Pure.
 //!
-//! `dirtied − written − settled`, where what belongs to no file that was found settles at the rate
-//! of the pacer: it is metadata, direct I/O, or files that could not be found.
+//! It is `dirtied − written − settled`. Bytes of no known file settle at the pacer's rate: they are
+//! metadata, direct I/O, or those of files that were not found.
 
 use std::time::Duration;
 
-/// What is dirty of a command.
+/// The backlog of a command.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Backlog {
-    /// Bytes that count as written although no file explains them; negative where more was written
-    /// than the command dirtied.
+    /// Bytes of no known file that count as written. Negative if more was written than the command
+    /// dirtied.
     settled: i64,
-    /// Bytes that no file explained.
+    /// Bytes of no known file so far.
     pub(super) unfound: u64,
 }
 
 impl Backlog {
-    /// The backlog, from all bytes that were dirtied and written so far. `drain` is the number of
-    /// bytes that no file explains and that were written meanwhile, at most.
+    /// The backlog, from all bytes that were dirtied and written so far. `drain` is the most that
+    /// was written meanwhile of bytes of no known file.
     pub(super) fn step(&mut self, dirtied: u64, written: u64, drain: u64) -> u64 {
         let left = dirtied.cast_signed() - written.cast_signed() - self.settled;
-        // Somebody else's bytes in the same files, or bytes that were taken back.
+        // Another program's bytes in the same files, or bytes of a deleted file.
         self.settled += left.min(0);
         let left = left.max(0).cast_unsigned();
         let drained = left.min(drain);
@@ -30,7 +30,7 @@ impl Backlog {
     }
 }
 
-/// Bytes in a time at a rate in bytes per second.
+/// The bytes of a time, at a rate in bytes per second.
 pub(super) fn bytes_in(time: Duration, per_s: f64) -> u64 {
     (per_s * time.as_secs_f64()) as u64
 }

@@ -1,4 +1,4 @@
-//! Whether a command is to run or to be stopped, and when to look again. Pure.
+//! Decides whether a command runs or is stopped, and when to look again. Pure.
 //!
 //! ```text
 //!          backlog > window, and it ran 50 ms or dirtied half a window
@@ -9,45 +9,45 @@
 
 use std::time::Duration;
 
-/// A command is never stopped for longer: its peers in the network would give it up.
+/// The longest stop. Peers in a network would give up a command that is stopped for longer.
 const LONGEST: Duration = Duration::from_secs(2);
-/// It then runs for so long, whatever is dirty …
+/// The least time that it runs after a stop …
 const LEAST: Duration = Duration::from_millis(50);
-/// … unless it dirties this fraction of the window meanwhile.
+/// … unless it dirties the window divided by this before.
 const PART: u64 = 2;
-/// Time between two looks: bounds while it dirties pages …
+/// Bounds of the time between two looks while it dirties pages …
 const BUSY: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(20)];
-/// … and the longest while it dirties none.
+/// … and the longest time while it dirties none.
 const QUIET: Duration = Duration::from_millis(200);
-/// A command that dirties fewer bytes per second dirties none, as far as looks go …
+/// Rate in bytes per second below which a command counts as dirtying no pages …
 const SLOW_PER_S: f64 = 100e3;
-/// … so that one that dirtied many before is looked at often for some time.
+/// … and the factor by which its rate falls from look to look, so that looks stay frequent for a
+/// while.
 const FADING: f64 = 0.5;
-/// A look takes at most this part of the time between two, while the command dirties pages …
+/// The pause is at least so many times as long as a look, while the command dirties pages …
 const BUSY_SHARE: u32 = 10;
 /// … and while it dirties none.
 const QUIET_SHARE: u32 = 100;
-/// However long a look takes, the next one comes after so long.
+/// The longest pause, however long a look takes.
 const RARELY: Duration = Duration::from_secs(2);
 
-/// What the command is to do.
+/// The decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wish {
     Run,
     Hold,
 }
 
-/// What the command does.
+/// The present state of the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Doing {
-    /// It has run for so long and dirtied so many bytes meanwhile.
+    /// It has run for `elapsed` and dirtied so many bytes meanwhile.
     Running { elapsed: Duration, dirtied: u64 },
-    /// It has been stopped for so long.
+    /// It has been stopped for `elapsed`.
     Held { elapsed: Duration },
 }
 
-/// Whether it is to run, from the bytes that it dirtied and that are not written yet, and from how
-/// many there may be.
+/// Decides from the backlog, from its limit `in_flight`, and from the state of the command.
 pub(super) fn decide(backlog: u64, in_flight: u64, doing: Doing) -> Wish {
     let holds = match doing {
         Doing::Held { elapsed } => backlog >= in_flight / 2 && elapsed < LONGEST,
@@ -58,13 +58,13 @@ pub(super) fn decide(backlog: u64, in_flight: u64, doing: Doing) -> Wish {
     if holds { Wish::Hold } else { Wish::Run }
 }
 
-/// What the time of the next look depends on.
+/// The inputs of [`pause`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
     pub(super) backlog: u64,
     pub(super) in_flight: u64,
     pub(super) is_held: bool,
-    /// Bytes that the command dirties per second while it runs: see [`speed`].
+    /// Bytes that the command dirties per second while it runs, by [`speed`].
     pub(super) dirtied_per_s: f64,
     /// Bytes that are written back per second.
     pub(super) written_per_s: f64,
@@ -74,13 +74,13 @@ pub(super) struct Pace {
     pub(super) took: Duration,
 }
 
-/// How fast the command dirties, by its speed before and that since the last look: it rises at once
-/// and falls slowly, since a command that was stopped goes on as fast as before.
+/// The rate at which the command dirties pages, by the rate before and that since the last look. It
+/// rises at once and falls slowly, because a stopped command goes on as fast as before.
 pub(super) fn speed(before: f64, now: f64) -> f64 {
     now.max(before * FADING)
 }
 
-/// The time until the next look: about when the decision may change.
+/// The time until the next look, which is about when the decision may change.
 pub(super) fn pause(pace: &Pace) -> Duration {
     let half = pace.in_flight / 2;
     let in_time = |bytes: u64, per_s: f64| {

@@ -1,12 +1,11 @@
 //! The dirty parts of a range of a file. Pure.
 //!
-//! A database dirties pages here and there in a large file. To hand all of the file to the pacer
-//! would cost the rate of its clean bytes too, so a range is halved until its parts are clean or
-//! mostly dirty.
+//! A database dirties scattered pages of a large file. The clean bytes between them should not
+//! count against the rate. A range is therefore halved until its parts are clean or mostly dirty.
 
-/// Part of a range that must be dirty for it not to be halved: so many quarters.
+/// Dirty quarters from which on a range is not halved.
 const QUARTERS: u64 = 3;
-/// Length of the first parts, in bytes: a count of dirty pages takes time with the pages in it.
+/// Length of the first parts, in bytes. A count of dirty pages takes longer with more pages.
 const FIRST: u64 = 32 << 20;
 
 /// A part of a file to write back.
@@ -16,8 +15,8 @@ pub(super) struct Part {
     pub(super) len: u64,
 }
 
-/// Calls `emit` with the dirty parts of a range, in order, until it returns false; whether it never
-/// did. `dirty` counts the dirty bytes of a part; where it does not know, all of the part counts.
+/// Calls `emit` with the dirty parts of a range, in order, until it returns false. Returns false
+/// then. `dirty` counts the dirty bytes of a part. Without a count, the part is dirty as a whole.
 pub(super) fn dirty_parts(
     from: u64,
     to: u64,
@@ -34,7 +33,7 @@ pub(super) fn dirty_parts(
             if bytes == 0 {
                 continue;
             }
-            // The middle, at a page's begin.
+            // The middle, at the begin of a page.
             let middle = (part.offset + part.len / 2) / page * page;
             if bytes >= part.len / 4 * QUARTERS || middle <= part.offset {
                 if !emit(part) {

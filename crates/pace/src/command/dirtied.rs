@@ -3,10 +3,10 @@
 //! `write_bytes` counts a page when it is dirtied (mm/page-writeback.c `folio_account_dirtied`).
 //! `cancelled_write_bytes` counts dirty pages of files that were cut or deleted.
 //!
-//! A process that ends takes its counters along, and whoever waits for it inherits them
-//! (kernel/exit.c `wait_task_zombie`): its parent, or we, who are the subreaper. Parents are read
-//! before their children, so a child that is waited for between the two is missing for once, and
-//! never counted twice.
+//! The process that waits for an ended child inherits its counters (kernel/exit.c
+//! `wait_task_zombie`). That is its parent, or this process as the subreaper. Parents are read
+//! before their children. So a child that is waited for between the two reads is missing for once,
+//! and is never counted twice.
 
 use std::collections::BTreeMap;
 
@@ -16,8 +16,8 @@ use rustix::process::{Pid, WaitOptions, WaitStatus, waitpid};
 
 use super::tree::{Id, Process};
 
-/// Looks after which missing bytes are taken to be lost: the parent of their process ignores
-/// SIGCHLD, so that nobody inherited them.
+/// Looks after which missing bytes count as lost. No process inherits the counters of a child whose
+/// parent ignores SIGCHLD.
 const PATIENCE: u32 = 10;
 
 /// Counters of processes, in bytes.
@@ -61,9 +61,9 @@ impl Io {
 #[derive(Clone, Debug, Default)]
 struct Rising {
     total: u64,
-    /// What nobody inherited.
+    /// Bytes that no process inherited.
     lost: u64,
-    /// Looks since the sum was last as great as the total.
+    /// Looks since the sum last reached the total.
     missing: u32,
 }
 
@@ -86,9 +86,9 @@ impl Rising {
 #[derive(Debug, Default)]
 pub(super) struct Dirtied {
     /// The last counters of each process. The kernel refuses those of an ending process to all
-    /// users but root, since it has no memory left that names its owner.
+    /// users but root, since the process no longer has the memory map that names its owner.
     known: BTreeMap<Id, Io>,
-    /// Of those that we waited for.
+    /// Counters of ended children of this process.
     inherited: Io,
     written: Rising,
     cancelled: Rising,
@@ -110,7 +110,7 @@ impl Dirtied {
         self.cancelled.observe(sum.cancelled);
     }
 
-    /// Waits for a child of ours if it has ended, and inherits its counters.
+    /// Waits for a child of this process if it has ended, and inherits its counters.
     ///
     /// # Errors
     /// The kernel's answer to waitpid(2).
@@ -120,7 +120,7 @@ impl Dirtied {
         own: i32,
         child: Pid,
     ) -> Result<Option<WaitStatus>, Errno> {
-        // The difference, since our own counters hold more: what we dirty ourselves.
+        // The difference, since these counters also hold bytes that this process dirtied.
         let before = Io::read(root, own, &mut self.buffer);
         let ended = waitpid(Some(child), WaitOptions::NOHANG)?;
         let Some((_, status)) = ended else { return Ok(None) };
@@ -137,7 +137,7 @@ impl Dirtied {
         self.written.total
     }
 
-    /// The same without those that were taken back before they were written.
+    /// The same without pages of files that were cut or deleted before they were written.
     pub(super) fn net(&self) -> u64 {
         self.written.total.saturating_sub(self.cancelled.total)
     }

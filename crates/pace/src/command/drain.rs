@@ -1,7 +1,7 @@
-//! The thread that writes back what is handed over, at idle I/O priority.
+//! The thread that writes ranges back, at idle I/O priority.
 //!
-//! The writeback of sync_file_range(2) is submitted in the caller's context, so its priority is the
-//! thread's where the elevator honours priorities.
+//! sync_file_range(2) submits the writeback in the context of its caller. An elevator that honours
+//! priorities therefore sees the priority of this thread.
 
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,24 +17,24 @@ use super::sys::{be_idle, dirty_bytes};
 use crate::pacer::Pacer;
 use crate::writeback::Writeback;
 
-/// How long a piece that is not full waits for the range that continues it.
+/// The time that an incomplete piece waits for the range that continues it.
 const PATIENCE: Duration = Duration::from_millis(5);
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
-    /// Ranges that were handed over and not dealt with yet.
+    /// Ranges that were handed over and are not finished.
     waiting: usize,
-    /// Bytes that were dealt with: started, or found clean.
+    /// Bytes that were started, or found clean.
     dealt: u64,
-    /// Those of them that are not written yet.
+    /// Bytes among them that are not written yet.
     under_way: u64,
 }
 
-/// What is handed over, and how much of it is written.
+/// The state of the thread, and its counts.
 #[derive(Debug, Default)]
 pub(super) struct Drain {
     counts: Mutex<Counts>,
-    /// What waits is left to the kernel.
+    /// Waiting ranges are left to the kernel.
     closing: AtomicBool,
     stop: AtomicBool,
 }
@@ -44,39 +44,39 @@ impl Drain {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A range is handed over.
+    /// Counts a range that is handed over.
     pub(super) fn announce(&self) {
         self.counts().waiting += 1;
     }
 
-    /// Ranges that are not dealt with yet.
+    /// Ranges that are not finished.
     pub(super) fn waiting(&self) -> usize {
         self.counts().waiting
     }
 
-    /// All that was handed over is written.
+    /// Whether all ranges are written.
     pub(super) fn is_idle(&self) -> bool {
         let counts = self.counts();
         counts.waiting == 0 && counts.under_way == 0
     }
 
-    /// Bytes that were written, by this thread or before it came to them.
+    /// Bytes that were written, by this thread or before it reached them.
     pub(super) fn written(&self) -> u64 {
         let counts = self.counts();
         counts.dealt.saturating_sub(counts.under_way)
     }
 
-    /// Nothing more is started.
+    /// Starts no more ranges.
     pub(super) fn close(&self) {
         self.closing.store(true, Ordering::Relaxed);
     }
 
-    /// Nothing more is waited for.
+    /// Ends the wait for admission.
     pub(super) fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Writes back until no more can be handed over.
+    /// Writes ranges back until the channel is closed.
     pub(super) fn run(&self, ranges: &Receiver<Range>, pacer: &Pacer) {
         be_idle();
         let page = rustix::param::page_size() as u64;
@@ -86,7 +86,7 @@ impl Drain {
                 Ok(range) => range,
                 Err(TryRecvError::Disconnected) => break,
                 Err(TryRecvError::Empty) => {
-                    // A failed piece is dirty no more.
+                    // A piece that failed is not dirty any more.
                     if writeback.wait_for_oldest().unwrap_or(true) {
                         self.counts().under_way = writeback.under_way();
                         continue;
@@ -107,7 +107,7 @@ impl Drain {
         self.finish(&mut writeback);
     }
 
-    /// The next range, when nothing is under way but a piece that is not full.
+    /// The next range, while at most an incomplete piece is under way.
     fn next(&self, ranges: &Receiver<Range>, writeback: &mut Writeback<'_>) -> Option<Range> {
         if writeback.under_way() > 0 {
             match ranges.recv_timeout(PATIENCE) {
@@ -120,7 +120,7 @@ impl Drain {
     }
 
     fn finish(&self, writeback: &mut Writeback<'_>) {
-        // An error is that of one piece; the command's own fsync is told it as well.
+        // An error concerns one piece. The command's own fsync reports it as well.
         while writeback.finish(&self.stop).is_err() {}
         self.counts().under_way = writeback.under_way();
     }
@@ -136,7 +136,8 @@ impl Drain {
         let kernel_tells = dirty_bytes(fd, from, page, page).is_some();
         let has_grown = matches!(range.span, Span::Grown { .. });
         if !has_grown && !kernel_tells {
-            // As one request of unknown length: to pace the clean bytes would take its time.
+            // One request of unknown length, which does not wait: its rate would include clean
+            // bytes.
             let _ = writeback.push(&range.file, 0, 0, &self.stop);
             self.counts().dealt += to;
             return;
@@ -159,7 +160,7 @@ impl Drain {
             !self.closing.load(Ordering::Relaxed)
         });
         if whole && has_grown {
-            // The rest of what was appended has been written already.
+            // The rest of the appended bytes has been written already.
             self.counts().dealt += to.saturating_sub(from).saturating_sub(started);
         }
     }

@@ -1,4 +1,4 @@
-//! One look at a command: what it dirtied, what has to be written back, whether it may run.
+//! One look at a command: reads its counters, hands files over to writeback, stops or continues it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -25,14 +25,14 @@ use super::roots::Root;
 use super::tree::{Process, Tree};
 use crate::pacer::Pacer;
 
-/// Ranges that wait at once, at most: each has a descriptor.
+/// Ranges of closed files that wait at once, at most. Each has a descriptor.
 const MOST_WAITING: usize = 256;
-/// Part of the window that may be dirty before everything known is written back.
+/// The window divided by this may be dirty before all known files are written back.
 const SLACK: u64 = 4;
 /// The pause before the first look.
 const FIRST: Duration = Duration::from_millis(5);
 
-/// What an engine works with.
+/// The parts that an engine works with.
 #[derive(Clone, Copy)]
 pub(super) struct Parts<'a> {
     pub(super) root: &'a SysRoot,
@@ -51,7 +51,7 @@ pub(super) struct Engine<'a> {
     dirtied: Dirtied,
     files: Files,
     notified: Notified,
-    /// Files that were found by their names.
+    /// Closed files that were found by their names.
     found: u64,
     backlog: Backlog,
     /// The backlog of the last look.
@@ -59,7 +59,7 @@ pub(super) struct Engine<'a> {
     /// Bytes that it dirties per second while it runs.
     speed: f64,
     at: Instant,
-    /// When it began to run, and the bytes that it had dirtied by then.
+    /// The time when it last began to run, and the bytes that it had dirtied by then.
     runs_since: (Instant, u64),
     pause: Duration,
 }
@@ -115,7 +115,7 @@ impl<'a> Engine<'a> {
         self.dirtied.wait_for(self.parts.root, self.parts.own.as_raw_pid(), command)
     }
 
-    /// Looks at the command, which has run for some time, and lets it go on or stops it.
+    /// Looks at the command, `age` after its start, and stops or continues it.
     pub(super) fn look(&mut self, command: Pid, age: Duration) -> Look {
         let begin = Instant::now();
         let elapsed = begin - std::mem::replace(&mut self.at, begin);
@@ -135,7 +135,7 @@ impl<'a> Engine<'a> {
             piece,
         };
         self.hand_over(&processes, pressure);
-        // While something known is under way, that explains the backlog.
+        // Ranges under way explain the backlog.
         let is_unexplained = pressure.press && self.parts.drain.is_idle();
         let drain = if is_unexplained { bytes_in(elapsed, per_s) } else { 0 };
         self.left = self.backlog.step(self.dirtied.net(), self.parts.drain.written(), drain);
@@ -160,7 +160,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// The end: the command is gone, what it left behind runs on.
+    /// Ends the pacing. The command has ended, and processes that it left behind run on.
     pub(super) fn end(mut self) -> Ended {
         self.hold.release();
         let processes = self.parts.tree.processes();
@@ -181,13 +181,13 @@ impl<'a> Engine<'a> {
     fn allowed(&self) -> (u64, u64, f64) {
         let (window, status) = (self.parts.pacer.window(), self.parts.pacer.status());
         let per_s = status.rate.unwrap_or(status.capacity);
-        // Without a disk there is nobody to wait for it.
+        // Without a disk no other program waits for it.
         let is_free = status.rate.is_none() && self.parts.pacer.disk().is_none();
         let in_flight = if is_free { u64::MAX } else { window.in_flight };
         (window.piece, in_flight, per_s)
     }
 
-    /// Waits for orphans of the command that have ended; its own end is the caller's to see.
+    /// Waits for ended orphans of the command. The caller waits for the command itself.
     fn reap(&mut self, processes: &[Process], command: Pid) {
         let own = self.parts.own.as_raw_pid();
         for process in processes.iter().filter(|p| p.has_ended() && p.parent == own) {
@@ -197,7 +197,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Finds files, and hands over what has to be written back of them.
+    /// Finds files, and hands their dirty ranges over.
     fn hand_over(&mut self, processes: &[Process], pressure: Pressure) {
         let Parts { root, is_paced, .. } = self.parts;
         for range in self.files.look(root, processes, is_paced, pressure) {

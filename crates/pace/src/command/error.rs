@@ -6,16 +6,16 @@ use std::io;
 use floodwall_model::printable::printable;
 use rustix::io::Errno;
 
-/// A command can't be run. The texts are those of a shell.
+/// The reason why a command can't be run, in the words of a shell.
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
     /// There is no such program.
     #[error("{}: command not found", shown(.program))]
     NotFound {
-        /// As it was called.
+        /// Its name on the command line.
         program: OsString,
     },
-    /// The program is there and can't be run.
+    /// The program exists and can't be run.
     #[error("can't run {}: {errno}", shown(.program))]
     NotExecutable {
         /// As it was called.
@@ -26,7 +26,7 @@ pub enum CommandError {
     /// Signals can't be passed on to it.
     #[error("can't install signal handlers: {0}")]
     Signals(io::Error),
-    /// Its files can't be written back.
+    /// The thread that writes its files back can't be started.
     #[error("can't start a thread: {0}")]
     Thread(io::Error),
     /// Its end can't be waited for.
@@ -40,7 +40,7 @@ pub enum CommandError {
 }
 
 impl CommandError {
-    /// The exit status by which a shell tells this.
+    /// The exit status of a shell for this error.
     #[must_use]
     pub fn status(&self) -> u8 {
         match self {

@@ -1,7 +1,7 @@
 //! The regular files that a command has open for writing.
 //!
-//! Each is opened by us through /proc/PID/fd/N, so that it can be written back. It is closed once
-//! the command has closed it and what is left of it was handed over.
+//! Each is opened through /proc/PID/fd/N, so that it can be written back. It is closed once the
+//! command has closed it and its last range was handed over.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
@@ -21,12 +21,12 @@ use super::tree::{Id, Process};
 
 /// Files that are open at once, at most.
 const MOST: usize = 64;
-/// Descriptors of a process that are looked at; a server may have a hundred thousand.
+/// Descriptors of a process that are looked at, at most. A server may have a hundred thousand.
 const MOST_DESCRIPTORS: usize = 4096;
-/// Mapped files are looked for at every tenth look: /proc/PID/maps may be long.
+/// Looks between two searches for mapped files, since /proc/PID/maps may be long.
 const MAPS_EVERY: u64 = 10;
 
-/// A file, whatever its name.
+/// A file's identity, which is the same under all its names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key {
     dev: u64,
@@ -44,7 +44,7 @@ struct Open {
     file: Arc<OwnedFd>,
     progress: Progress,
     is_new: bool,
-    /// The look up to which the command has it open.
+    /// The last look at which it counts as open.
     until: u64,
 }
 
@@ -63,8 +63,8 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// Looks at all processes, and returns what has to be written back. Files on devices that
-    /// `is_paced` declines (by `st_dev`) are left out.
+    /// Looks at all processes, and returns the ranges to write back. Leaves out files on devices
+    /// for which `is_paced` is false, by `st_dev`.
     pub(super) fn look(
         &mut self,
         root: &SysRoot,
@@ -176,7 +176,7 @@ impl Files {
                 self.refused.insert(key);
                 false
             }
-            // Closed meanwhile.
+            // The command has closed it meanwhile.
             Ok(_) | Err(_) => false,
         }
     }

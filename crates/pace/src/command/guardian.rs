@@ -1,20 +1,20 @@
-//! The guardian: a shell that lets stopped processes go on if we die.
+//! The guardian: a shell that continues stopped processes if this process dies.
 
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
 
-/// Remembers the processes that it was told, until it is told that they run. It sends them SIGCONT
-/// when its input ends. It ignores the signals that others send to end everything.
+/// The script. It remembers the processes of `hold` lines until another line. When its input ends,
+/// it sends them SIGCONT. It ignores the signals that end a whole session.
 const GUARDIAN: &str = "trap '' HUP INT QUIT TERM; held=; \
     while read -r word pids; do \
         case $word in hold) held=\"$held $pids\" ;; *) held= ;; esac; \
     done; \
     for pid in $held; do kill -s CONT \"$pid\"; done";
-/// Length of a line: what write(2) puts into a pipe as a whole (`PIPE_BUF`, pipe(7)).
+/// Bytes of a line, at most. write(2) puts so many into a pipe as a whole (`PIPE_BUF`, pipe(7)).
 const LINE: usize = 4096;
 
-/// Lets stopped processes go on if we die, even of SIGKILL at any moment.
+/// Continues stopped processes if this process dies, even of SIGKILL at any moment.
 #[derive(Debug)]
 pub(super) struct Guardian {
     shell: Child,
@@ -30,24 +30,24 @@ impl Guardian {
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
-            // Out of reach of the signals that a terminal, or a kill of our group, sends.
+            // A terminal's signals, or a kill of this process's group, don't reach it.
             .process_group(0)
             .spawn()?;
         let pipe = shell.stdin.take().ok_or(io::ErrorKind::BrokenPipe)?;
         Ok(Self { shell, pipe })
     }
 
-    /// These are stopped from now on. What is in the pipe reaches the guardian before its end.
+    /// Notes processes that are about to be stopped. The guardian reads the pipe to its end.
     pub(super) fn hold(&mut self, pids: &[i32]) -> io::Result<()> {
         lines(pids).iter().try_for_each(|line| self.pipe.write_all(line.as_bytes()))
     }
 
-    /// All of them run.
+    /// Notes that all of them run.
     pub(super) fn run(&mut self) -> io::Result<()> {
         self.pipe.write_all(b"run\n")
     }
 
-    /// Ends it. What it was told to hold goes on.
+    /// Ends the guardian. It continues processes that are noted as stopped.
     pub(super) fn dismiss(self) {
         let Self { mut shell, pipe } = self;
         drop(pipe);

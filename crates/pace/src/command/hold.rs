@@ -1,7 +1,7 @@
 //! Stops all processes of a command for a moment.
 //!
-//! Parents are stopped before their children and continued after them: a shell with job control
-//! never sees a child that is stopped. A process that somebody else stopped is left alone.
+//! Parents are stopped before their children and continued after them, so a shell with job control
+//! never sees a stopped child. A process that is stopped already is left alone.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -11,20 +11,20 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::guardian::Guardian;
 use super::tree::{Id, Tree};
 
-/// Each round finds the children that were made in the round before; more than that is a command
-/// that forks faster than it can be stopped.
+/// Rounds of a stop, at most. Each finds the children that were made in the round before. A command
+/// that needs more forks faster than it can be stopped.
 const MOST_ROUNDS: u32 = 100;
 
 /// Stops and continues the processes of a command.
 #[derive(Debug)]
 pub(super) struct Hold<'a> {
     tree: &'a Tree,
-    /// None: nothing is ever stopped.
+    /// Without a guardian no process is ever stopped.
     guardian: Option<Guardian>,
     /// In the order in which they were stopped.
     stopped: Vec<Id>,
     since: Option<Instant>,
-    /// How long they were stopped before.
+    /// Sum of the stops before this one.
     before: Duration,
 }
 
@@ -47,7 +47,7 @@ impl<'a> Hold<'a> {
         self.before + self.elapsed().unwrap_or_default()
     }
 
-    /// Stops all processes that run; also those that were made since the last call.
+    /// Stops all processes that run, also new ones since the last call.
     pub(super) fn stop(&mut self) {
         let Some(guardian) = &mut self.guardian else { return };
         let mut tried: BTreeSet<Id> = self.stopped.iter().copied().collect();
@@ -64,18 +64,18 @@ impl<'a> Hold<'a> {
             }
             let pids: Vec<i32> = found.iter().map(|id| id.pid).collect();
             if guardian.hold(&pids).is_err() {
-                // Nobody would let them go on if we died.
+                // No guardian would continue them if this process died.
                 self.guardian = None;
                 self.release();
                 return;
             }
             self.since.get_or_insert_with(Instant::now);
-            // Another user's process can't be stopped (EPERM), and one may have ended.
+            // A process of another user can't be stopped (EPERM), and one may have ended.
             self.stopped.extend(found.into_iter().filter(|id| signal(*id, Signal::STOP)));
         }
     }
 
-    /// Lets those go on that were stopped.
+    /// Continues the stopped processes.
     pub(super) fn release(&mut self) {
         let Some(since) = self.since.take() else { return };
         for id in self.stopped.drain(..).rev() {

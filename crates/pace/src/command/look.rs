@@ -1,23 +1,24 @@
-//! What a caller is told of a paced command.
+//! Reports about a paced command to the caller.
 
 use std::time::Duration;
 
 /// A paced command at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Look {
-    /// Since its start.
+    /// Time since its start.
     pub elapsed: Duration,
-    /// Bytes that it dirtied so far, without those that it took back by deleting a file.
+    /// Bytes that it dirtied so far, without those of files that it deleted before they were
+    /// written.
     pub dirtied: u64,
     /// Bytes that it dirtied and that are not written yet.
     pub backlog: u64,
-    /// It is stopped.
+    /// Whether it is stopped.
     pub is_held: bool,
-    /// How long it was stopped so far.
+    /// Sum of its stops so far.
     pub held: Duration,
-    /// Its processes.
+    /// Number of its processes.
     pub processes: usize,
-    /// Its files that are open for writing.
+    /// Number of its files that are open for writing.
     pub files: usize,
 }
 
@@ -26,20 +27,20 @@ pub struct Look {
 pub struct Ended {
     /// Its exit status; 128 + n if signal n ended it.
     pub status: u8,
-    /// From its start to its end.
+    /// Seconds from its start to its end.
     pub seconds: f64,
     /// False if an outer pace paces it: then the rest is zero.
     pub is_paced: bool,
     /// False if no shell (/bin/sh) guards its processes: then it was never stopped.
     pub is_guarded: bool,
-    /// Bytes that it dirtied, without those that it took back by deleting a file.
+    /// Bytes that it dirtied, without those of files that it deleted before they were written.
     pub dirtied: u64,
-    /// How long it was stopped.
+    /// Sum of its stops.
     pub held: Duration,
     /// Files that were written back early.
     pub found_files: u64,
-    /// Files that it had open for writing and that may not be opened by us.
+    /// Files that it had open for writing, and that this process may not open.
     pub refused_files: u64,
-    /// Bytes that belong to no file that was found.
+    /// Bytes of no known file.
     pub unfound_bytes: u64,
 }

@@ -1,5 +1,5 @@
-//! Files that a process has mapped shared and writable, from /proc/PID/maps: it may have closed
-//! them.
+//! Files that a process has mapped shared and writable, from /proc/PID/maps. Their descriptors may
+//! be closed.
 
 /// The paths and inode numbers of such files.
 pub(super) fn shared_files(maps: &str) -> Vec<(&str, u64)> {

@@ -1,8 +1,8 @@
-//! Any command, paced from outside: its files are written back early, and it is stopped for moments
-//! while too much of it is dirty.
+//! Any command, paced from outside: its files are written back early, and its processes are stopped
+//! for moments while too much of its data is dirty.
 //!
 //! ```text
-//! start      fork and exec in our process group ─▶ the command; orphans of it become our children
+//! start      fork and exec in this process group ─▶ the command; this process adopts its orphans
 //!
 //! every 2 to 200 ms:
 //! tree       /proc/PID/task/TID/children          ─▶ its processes
@@ -11,13 +11,13 @@
 //! dirtied    /proc/PID/io ─▶ bytes dirtied ──┐            │ bytes written
 //!                                            ▼            ▼
 //! backlog                        dirtied − written = backlog
-//! decide     backlog > window ─▶ hold: guardian told, SIGSTOP;  < half of it ─▶ SIGCONT
+//! decide     backlog > window ─▶ hold: note to the guardian, SIGSTOP; < half of it ─▶ SIGCONT
 //!
-//! guardian   a shell that waits on a pipe; if we die, the pipe closes and it sends SIGCONT
+//! guardian   a shell that reads a pipe; if this process dies, the pipe closes: it sends SIGCONT
 //! ```
 //!
 //! Works for every kind of program (static, forking, mmap(2), io_uring) and needs no privilege.
-//! Bytes that belong to no file that was found count as written at the pacer's rate.
+//! Bytes of no known file count as written at the pacer's rate.
 
 mod backlog;
 mod decide;

@@ -1,18 +1,18 @@
-//! A pace inside of a pace: the outer one paces for both.
+//! A pace inside a pace: the outer one paces both.
 
 use std::ffi::OsStr;
 
 use floodwall_host::SysRoot;
 use floodwall_host::task::read_stat;
 
-/// The environment's variable by which a command knows the pace that it runs in: its process.
+/// The environment variable that holds the number of the process that paces a command.
 pub const OUTER: &str = "FLOODWALL_PACE";
 
-/// More generations than any machine has: a captured tree may hold a circle.
+/// Generations that are followed, at most. A captured tree may hold a circle.
 const MOST: u32 = 10_000;
 
 /// Whether the process of an outer pace is alive and an ancestor of `own`. Processes that outlive
-/// that pace have the variable as well.
+/// a pace still have its variable.
 pub(super) fn is_nested(root: &SysRoot, outer: Option<&OsStr>, own: u32) -> bool {
     let Some(outer) = outer.and_then(OsStr::to_str).and_then(|text| text.parse::<u32>().ok())
     else {

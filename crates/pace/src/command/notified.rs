@@ -1,5 +1,5 @@
-//! Files that a command has closed, by inotify(7): small ones are open too briefly to be seen among
-//! a process's descriptors.
+//! Files that a command has closed, by inotify(7). Small files are open too briefly to be found
+//! among the descriptors of a process.
 //!
 //! ```text
 //! working directory, directories of arguments ─┐
@@ -8,7 +8,7 @@
 //!                           a file was closed, or renamed to ─▶ its path, once
 //! ```
 //!
-//! A path may be that of another file by then: who opens it must not follow a symbolic link.
+//! A path may lead to another file by then, so it must be opened without following a symlink.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsStr;
@@ -23,32 +23,32 @@ use rustix::io::Errno;
 
 /// Directories that are watched, at most; the kernel may allow fewer (`max_user_watches`).
 const MOST_WATCHES: usize = 8192;
-/// Paths that wait to be asked for, at most.
+/// Paths that wait to be taken, at most.
 const MOST_FILES: usize = 1 << 16;
-/// Time for the directories that were there at the start, in all …
+/// Time for the directories that existed at the start, in all …
 const EXISTING: Duration = Duration::from_millis(50);
 /// … and for all directories at one look.
 const ONE_LOOK: Duration = Duration::from_millis(5);
 /// Bytes of events that are read at once.
 const EVENTS: usize = 1 << 16;
 
-/// What is watched below a directory.
+/// The directories that are watched below a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Below {
-    /// Directories that are made from now on.
+    /// Directories that are made later.
     New,
-    /// Those that are there as well.
+    /// Existing directories as well.
     Existing,
 }
 
 /// Watched directories, and files that were closed in them.
 #[derive(Debug)]
 pub(super) struct Notified {
-    /// None where the user has too many already (`max_user_instances`).
+    /// None if the user has too many instances (`max_user_instances`).
     inotify: Option<OwnedFd>,
     directories: BTreeMap<i32, PathBuf>,
-    /// Watched directories whose contents have to be looked at: those that were there at the start,
-    /// and those that were made since, whose files may have been closed before the watch began.
+    /// Watched directories whose entries have to be listed: those that existed at the start, and
+    /// those that were made since. Files of the latter may have been closed before the watch began.
     existing: VecDeque<PathBuf>,
     made: VecDeque<PathBuf>,
     existing_left: Duration,
@@ -67,15 +67,14 @@ impl Notified {
         }
     }
 
-    /// Watches a directory, if it is on a device of which `is_paced` is true (by `st_dev`).
+    /// Watches a directory, if `is_paced` is true for its device, by `st_dev`.
     pub(super) fn watch(&mut self, path: &Path, below: Below, is_paced: &dyn Fn(u64) -> bool) {
         if self.add(path, is_paced) && below == Below::Existing {
             self.existing.push_back(path.to_owned());
         }
     }
 
-    /// Takes in what happened since the look before. Files that were closed are remembered only if
-    /// they are `wanted`.
+    /// Reads the events since the last look. Closed files are remembered only if they are `wanted`.
     pub(super) fn look(&mut self, is_paced: &dyn Fn(u64) -> bool, wanted: bool) {
         for path in self.read_events(wanted) {
             if self.add(&path, is_paced) {
@@ -113,7 +112,7 @@ impl Notified {
         }
     }
 
-    /// Paths of files that were closed, each at most once, the oldest first.
+    /// Takes paths of closed files, the oldest first.
     pub(super) fn take(&mut self, most: usize) -> Vec<PathBuf> {
         self.files.drain(..most.min(self.files.len())).collect()
     }

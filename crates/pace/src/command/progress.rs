@@ -1,44 +1,44 @@
-//! How much of an open file was handed over for writeback. Pure.
+//! The part of an open file that was handed over for writeback. Pure.
 
 use super::range::Span;
 
-/// A tail shorter than this waits for the rest of its page: each writeback of a page costs the disk
-/// all of it.
+/// Bytes of a page. A shorter tail waits for the rest of its page, since each writeback writes a
+/// whole page.
 const PAGE: u64 = 4096;
 
-/// What the writeback of files depends on.
+/// The conditions of the writeback.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pressure {
-    /// The command dirtied something since the look before.
+    /// The command dirtied a page since the last look.
     pub(super) rose: bool,
-    /// So much is dirty that everything known has to be written back.
+    /// So much is dirty that all known files have to be written back.
     pub(super) press: bool,
-    /// All that was handed over is written.
+    /// All ranges that were handed over are written.
     pub(super) idle: bool,
-    /// Bytes that are worth a request.
+    /// Bytes of a piece: fewer are not worth a request.
     pub(super) piece: u64,
 }
 
-/// How much of an open file was handed over.
+/// The part of an open file that was handed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Progress {
     size: u64,
-    /// The file is handed over up to here.
+    /// The offset up to which the file was handed over.
     sent: u64,
-    /// Looks at which the command dirtied something and this file did not grow.
+    /// Looks at which the command had dirtied a page and this file had not grown.
     rises: u32,
 }
 
 impl Progress {
-    /// Of a file that is seen first. What is dirty of it is handed over as a whole.
+    /// For a new file. The caller hands its dirty pages over as a whole.
     pub(super) fn new(size: u64) -> Self {
         Self { size, sent: whole_pages(size), rises: 0 }
     }
 
-    /// What has to be written back now, at a look that finds the file with this size.
+    /// The span to write back at a look that finds the file with this size.
     pub(super) fn step(&mut self, size: u64, pressure: Pressure) -> Option<Span> {
         if size < self.sent {
-            // Cut, and written again from its begin.
+            // It was cut, and is written again from its begin.
             self.sent = 0;
         }
         let grew = size > self.size;
@@ -59,7 +59,7 @@ impl Progress {
         None
     }
 
-    /// What is left when the command has closed the file.
+    /// The remaining span, when the command has closed the file.
     pub(super) fn close(mut self, size: u64) -> Option<Span> {
         if self.rises > 0 || size < self.sent {
             return (size > 0).then_some(Span::Dirty { to: size });

@@ -1,20 +1,20 @@
-//! A part of a file that is to be written back.
+//! Ranges of files to write back.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-/// A part of a file that is to be written back.
+/// A file and the part of it to write back.
 #[derive(Clone, Debug)]
 pub(super) struct Range {
     pub(super) file: Arc<OwnedFd>,
     pub(super) span: Span,
 }
 
-/// Which part, in bytes.
+/// A part of a file, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Span {
-    /// It was appended, so that all of it was dirtied.
+    /// An appended part. All of it was dirtied.
     Grown { from: u64, to: u64 },
-    /// What is dirty of the file up to here. The rest is another range.
+    /// The dirty pages up to this offset. Another range has the rest.
     Dirty { to: u64 },
 }

@@ -1,4 +1,4 @@
-//! Opens a regular file and nothing else.
+//! Opens regular files only.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
@@ -6,10 +6,10 @@ use std::path::Path;
 use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, open};
 use rustix::io::Errno;
 
-/// Opens a regular file for reading; to open a device or a FIFO may do something. `extra` is
-/// `NOFOLLOW` or nothing.
+/// Opens a regular file for reading. Opening a device or a FIFO could have effects. `extra` is
+/// `NOFOLLOW` or empty.
 ///
-/// A descriptor that was opened for reading is enough for sync_file_range(2).
+/// sync_file_range(2) takes a descriptor that was opened for reading.
 pub(super) fn open_regular(path: &Path, extra: OFlags) -> Result<(OwnedFd, Stat), Errno> {
     let name = open(path, OFlags::PATH | OFlags::CLOEXEC | extra, Mode::empty())?;
     let stat = fstat(&name)?;

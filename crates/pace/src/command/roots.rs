@@ -4,19 +4,19 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Arguments that are looked at: a list of files may be long.
+/// Arguments that are looked at, at most. A list of files may be long.
 const MOST: usize = 1000;
 
 /// A directory in which a command may make files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Root {
     pub(super) path: PathBuf,
-    /// Also in directories below it.
+    /// Whether it may make them in directories below as well.
     pub(super) is_deep: bool,
 }
 
-/// The directories that a command's arguments name, those of the files that they name, and its
-/// working directory. `--option=PATH` names a path.
+/// The directories that a command's arguments name, the directories of files that they name, and
+/// the working directory. An argument `--option=PATH` names a path as well.
 pub(super) fn roots(arguments: &[OsString], working_directory: Option<PathBuf>) -> Vec<Root> {
     let mut roots: Vec<Root> = Vec::new();
     let named = arguments.iter().take(MOST).filter_map(|argument| root_of(argument));

@@ -24,19 +24,19 @@ use super::start::{Paced, start};
 use super::tree::Tree;
 use crate::pacer::Pacer;
 
-/// How long the end of what is under way is waited for.
+/// The longest wait for the ranges under way at the end.
 const LAST: Duration = Duration::from_secs(1);
-/// The longest sleep while somebody else paces.
+/// The longest sleep while an outer pace paces.
 const LONG: Duration = Duration::from_secs(1);
 
-/// Runs a command and paces what it dirties on devices of which `is_paced` is true, by the `st_dev`
-/// of a file. `report` is called at every look, up to some hundred times a second.
+/// Runs a command, and paces its writes to the devices for which `is_paced` is true, by the
+/// `st_dev` of a file. `report` is called at every look, up to a few hundred times a second.
 ///
-/// The command has our terminal, standard files, process group and environment. Only its own end
-/// ends this: what it leaves behind runs on, without a pace. What it dirtied last is left to the
-/// kernel.
+/// The command has the terminal, standard files, process group and environment of this process.
+/// This returns when the command ends. Processes that it leaves behind run on without a pace. The
+/// data that it dirtied last is left to the kernel.
 ///
-/// Signals: see `signals.rs`. They have no effect on this process afterwards.
+/// `signals.rs` lists the effects of signals. Afterwards they have no effect on this process.
 ///
 /// # Errors
 /// [`CommandError`] if the command can't be started.
@@ -56,7 +56,7 @@ pub fn run(
     }
     let _subreaper = Subreaper::begin(own);
     let guardian = Guardian::spawn().ok();
-    // Without the guardian.
+    // The guardian is no part of the command.
     let tree = Tree::below(root, own.as_raw_pid());
     let drain = Drain::default();
     let (sender, ranges) = channel();
@@ -78,7 +78,7 @@ pub fn run(
         let status = follow(paced, &mut engine, &signals, begin, report);
         let seconds = begin.elapsed().as_secs_f64();
         drain.close();
-        // The end of this channel is that of its ranges as well.
+        // This drops the sender of the ranges, so the thread ends.
         let told = engine.end();
         // The thread's end closes the other channel.
         let _ = ended.recv_timeout(LAST);
@@ -87,7 +87,7 @@ pub fn run(
     })
 }
 
-/// Starts the command and paces it to its end; its status.
+/// Starts the command, paces it to its end, and returns its status.
 fn follow(
     paced: &Paced<'_>,
     engine: &mut Engine<'_>,
@@ -113,7 +113,7 @@ fn follow(
     }
 }
 
-/// Runs the command without pacing it; its status.
+/// Runs the command without pacing it, and returns its status.
 fn only_run(paced: &Paced<'_>, signals: &Signals) -> Result<u8, CommandError> {
     let command = start(paced, None)?;
     loop {
@@ -127,7 +127,7 @@ fn only_run(paced: &Paced<'_>, signals: &Signals) -> Result<u8, CommandError> {
 
 fn pass_on(came: &Came, command: Pid) {
     for signal in &came.passed_on {
-        // It has not been waited for, so the number is still its.
+        // The process has not been waited for, so its number is not used again.
         let _ = kill_process(command, *signal);
     }
 }
@@ -136,7 +136,7 @@ fn waiting(paced: &Paced<'_>, errno: Errno) -> CommandError {
     CommandError::Wait { program: paced.program.to_owned(), errno }
 }
 
-/// The status as a shell tells it.
+/// The status in the form of a shell.
 fn exit_status(status: WaitStatus) -> u8 {
     let code = match (status.exit_status(), status.terminating_signal()) {
         (Some(code), _) => code,
@@ -146,7 +146,7 @@ fn exit_status(status: WaitStatus) -> u8 {
     u8::try_from(code).unwrap_or(u8::MAX)
 }
 
-/// Orphans become our children instead of init's, as long as this lives.
+/// Orphans become children of this process instead of init's, as long as this lives.
 struct Subreaper {
     was: Option<Pid>,
 }

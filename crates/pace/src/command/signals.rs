@@ -6,7 +6,7 @@
 //! | SIGTERM, SIGHUP | passed on to the command |
 //! | SIGCHLD | the command may have ended |
 //!
-//! A signal that was ignored at the start stays ignored, for the command too (`nohup`, or a
+//! A signal that was ignored at the start stays ignored, also by the command (`nohup`, or a
 //! background job of a shell without job control).
 
 use std::io::{self, Read};
@@ -22,20 +22,20 @@ use signal_hook::low_level;
 
 use super::sys::ignores;
 
-/// Signals, and as what they are passed on.
+/// Caught signals, and the signals that are passed on for them.
 const CAUGHT: [(i32, Option<Signal>); 4] =
     [(SIGINT, None), (SIGQUIT, None), (SIGTERM, Some(Signal::TERM)), (SIGHUP, Some(Signal::HUP))];
 
-/// Signals that came since the last question.
+/// Signals that came since the last call.
 #[derive(Debug, Default)]
 pub(super) struct Came {
-    /// For the command.
+    /// Signals for the command.
     pub(super) passed_on: Vec<Signal>,
-    /// A signal that asks the command to end: it has to run for that.
+    /// Whether a signal asks the command to end. The command has to run for that.
     pub(super) ends: bool,
 }
 
-/// Handlers of signals, as long as it lives. After that the signals have no effect.
+/// Handlers of signals, as long as this lives. Afterwards the signals have no effect.
 #[derive(Debug)]
 pub(super) struct Signals {
     bell: UnixStream,
@@ -53,7 +53,7 @@ impl Signals {
                 continue;
             }
             let flag = Arc::new(AtomicBool::new(false));
-            // The flag first: the bell tells that it may be up.
+            // The flag first, since the bell announces it.
             signals.ids.push(signal_hook::flag::register(signal, Arc::clone(&flag))?);
             signals.ids.push(low_level::pipe::register(signal, ring.try_clone()?)?);
             signals.flags.push((flag, passed_on));
@@ -63,7 +63,7 @@ impl Signals {
 
     /// Waits for a signal, at most for some time, and returns those that came.
     pub(super) fn wait(&self, pause: Duration) -> Came {
-        // Zero would be for ever.
+        // A timeout of zero would mean none.
         let _ = self.bell.set_read_timeout(Some(pause.max(Duration::from_millis(1))));
         let mut rings = [0; 256];
         let _ = (&self.bell).read(&mut rings);

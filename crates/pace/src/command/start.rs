@@ -13,17 +13,17 @@ use super::error::CommandError;
 pub struct Paced<'a> {
     /// Its program: a path, or a name that is looked for in PATH.
     pub program: &'a OsStr,
-    /// What follows it.
+    /// The words after it.
     pub arguments: &'a [OsString],
     /// The value of [`OUTER`](super::OUTER) in the environment.
     pub outer: Option<&'a OsStr>,
 }
 
-/// Runs the command in our process group, with our standard files. `variable` is added to its
-/// environment.
+/// Starts the command in this process group, with the standard files of this process. `variable` is
+/// added to its environment.
 ///
-/// Handlers of signals end with exec, and ignored signals stay ignored: the command has the
-/// dispositions that we were started with.
+/// Handlers of signals end with exec, and ignored signals stay ignored. So the command has the
+/// dispositions that this process was started with.
 pub(super) fn start(
     paced: &Paced<'_>,
     variable: Option<(&str, String)>,
@@ -39,7 +39,7 @@ pub(super) fn start(
     };
     let mut started = spawn(paced.program, &[]);
     if errno(&started) == Some(Errno::NOEXEC) {
-        // A script without `#!` is one of the shell's, as in execvp(3).
+        // The shell runs a script without `#!`, as execvp(3) has it.
         let words = ["-c", "exec \"$0\" \"$@\""].map(OsStr::new);
         started = spawn(OsStr::new("/bin/sh"), &[words[0], words[1], paced.program]);
     }

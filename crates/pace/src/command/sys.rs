@@ -9,7 +9,7 @@ use std::ptr;
 const ONE_THREAD: libc::c_int = 1;
 /// `IOPRIO_PRIO_VALUE(IOPRIO_CLASS_IDLE, 0)`.
 const IDLE: libc::c_int = 3 << 13;
-/// The same on every architecture that has it (Linux 6.5).
+/// The number of cachestat(2), the same on all architectures that have it (Linux 6.5).
 const SYS_CACHESTAT: libc::c_long = 451;
 
 /// Gives the calling thread the idle I/O priority; elevators without priorities ignore it.
@@ -22,7 +22,7 @@ pub(super) fn be_idle() {
 /// kernel does not tell. `page` is the size of a page.
 pub(super) fn dirty_bytes(file: BorrowedFd<'_>, offset: u64, len: u64, page: u64) -> Option<u64> {
     let range = [offset, len];
-    // Pages in the cache, dirty ones, under writeback, evicted, recently evicted.
+    // Pages in the cache, dirty, under writeback, evicted, recently evicted.
     let mut counts = [0_u64; 5];
     // SAFETY: the call reads two and writes five numbers of 64 bits, which both live until it
     // returns.
@@ -41,8 +41,8 @@ pub(super) fn dirty_bytes(file: BorrowedFd<'_>, offset: u64, len: u64, page: u64
 /// Whether this process ignores a signal.
 pub(super) fn ignores(signal: libc::c_int) -> bool {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: without a new action the call only writes the old one, for which zeros are a value as
-    // well.
+    // SAFETY: without a new action the call only writes the old one, and zeros are a valid value of
+    // it.
     let action = unsafe {
         libc::sigaction(signal, ptr::null(), action.as_mut_ptr());
         action.assume_init()

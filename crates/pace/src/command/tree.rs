@@ -1,7 +1,7 @@
-//! The processes of a command: all that descend from us, without those that are none of it.
+//! The processes of a command: all descendants of this process but those it had before.
 //!
-//! We are the subreaper of the command (PR_SET_CHILD_SUBREAPER), so a process whose parent has
-//! ended is our child, whatever session it made for itself.
+//! This process is the subreaper of the command (PR_SET_CHILD_SUBREAPER). A process whose parent
+//! has ended becomes its child, whatever its session.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,7 @@ pub(super) struct Process {
     state: char,
 }
 
-/// A process's number with the moment of its start: numbers are used again.
+/// A process's number with the time of its start, since numbers are used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Id {
     pub(super) pid: i32,
@@ -25,30 +25,30 @@ pub(super) struct Id {
 }
 
 impl Process {
-    /// It was stopped, by a signal or by a debugger.
+    /// Whether it is stopped, by a signal or by a debugger.
     pub(super) fn is_stopped(&self) -> bool {
         matches!(self.state, 'T' | 't')
     }
 
-    /// Nothing of it runs any more.
+    /// Whether it has ended.
     pub(super) fn has_ended(&self) -> bool {
         matches!(self.state, 'Z' | 'X')
     }
 }
 
-/// Where the processes of a command are found.
+/// The search for the processes of a command.
 #[derive(Debug)]
 pub(super) struct Tree {
     root: SysRoot,
     own: i32,
-    /// Our children that are none of the command.
+    /// Children of this process that are no part of the command.
     others: BTreeSet<i32>,
     /// Linux with CONFIG_PROC_CHILDREN.
     has_children: bool,
 }
 
 impl Tree {
-    /// Below the process `own`, without its children of now.
+    /// For descendants of the process `own`, without its present children.
     pub(super) fn below(root: &SysRoot, own: i32) -> Self {
         let mut tree = Self {
             root: root.clone(),
@@ -62,7 +62,7 @@ impl Tree {
 
     /// All processes at about one moment, parents before children.
     ///
-    /// One that is made meanwhile may be missing.
+    /// A process that is made meanwhile may be missing.
     pub(super) fn processes(&self) -> Vec<Process> {
         let by_parent = if self.has_children { None } else { Some(self.by_parent()) };
         let mut buffer = Vec::new();
@@ -91,13 +91,13 @@ impl Tree {
         found
     }
 
-    /// Whether a process is still there.
+    /// Whether a process still lives.
     pub(super) fn lives(&self, id: Id) -> bool {
         let process = self.process(id.pid, &mut Vec::new());
         process.is_some_and(|process| process.id == id && !process.has_ended())
     }
 
-    /// Children of all threads: a child belongs to the thread that made it.
+    /// Children of all threads, since a child belongs to the thread that made it.
     fn children(&self, pid: i32, buffer: &mut Vec<u8>) -> Vec<i32> {
         let threads = format!("/proc/{pid}/task");
         let mut children = Vec::new();

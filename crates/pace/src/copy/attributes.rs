@@ -11,21 +11,21 @@ use rustix::io::Errno;
 use super::folder::{Place, kind};
 use super::request::Summary;
 
-/// Most that a list of names or a value takes (XATTR_LIST_MAX, XATTR_SIZE_MAX).
+/// Bytes of a list of names or of a value, at most (XATTR_LIST_MAX, XATTR_SIZE_MAX).
 const XATTR_BYTES: usize = 65_536;
-/// What a new file inherits from its directory, and has to lose if the source is without.
+/// ACLs that a new file inherits from its directory, and loses if its source has none.
 const ACLS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
-/// Mode bits without those that the kernel clears when a file is written or changes hands.
+/// Mode bits without those that the kernel clears when a file is written or changes its owner.
 const PERMISSIONS: u32 = 0o777;
 
-/// The mode of a new file without `-a`; the kernel applies the umask or the directory's ACL. The
-/// owner's bits `own` are added, so that the copy can be written.
+/// The mode of a new file without `-a`. The kernel applies the umask or the directory's ACL. The
+/// bits `own` are added, so that the owner can write the copy.
 pub(super) fn mode_of_new(source: &Stat, own: u32) -> Mode {
     Mode::from_raw_mode((source.st_mode & PERMISSIONS) | own)
 }
 
-/// Takes the bits `own` away from a file again that was made with [`mode_of_new`], as far as the
-/// source lacks them.
+/// Removes the bits `own` from a file that was made with [`mode_of_new`], as far as the source
+/// lacks them.
 pub(super) fn settle_mode(
     source: &Stat,
     own: u32,
@@ -42,7 +42,7 @@ pub(super) fn settle_mode(
     note(summary, "mode", path, settled);
 }
 
-/// Gives a file the owner, as far as this user may, and the mode of the one that it replaces.
+/// Gives a file the mode of the one that it replaces, and its owner as far as this user may.
 pub(super) fn keep_of_replaced(
     replaced: &Stat,
     file: BorrowedFd<'_>,
@@ -51,14 +51,15 @@ pub(super) fn keep_of_replaced(
 ) {
     let (owner, group) = owners(replaced);
     if rfs::fchown(file, owner, group).is_err() {
-        // As for any new file: it belongs to this user.
+        // The file belongs to this user, as a new one does.
         let _ = rfs::fchown(file, None, group);
     }
     let mode = Mode::from_raw_mode(replaced.st_mode & PERMISSIONS);
     note(summary, "mode", path, rfs::fchmod(file, mode));
 }
 
-/// `-a` for a file or directory: `to` gets all of `from`, whose `stat` is from before it was read.
+/// `-a` for a file or directory: `to` gets the attributes of `from`, whose `stat` is from before it
+/// was read.
 pub(super) fn keep(
     from: BorrowedFd<'_>,
     stat: &Stat,
@@ -74,7 +75,7 @@ pub(super) fn keep(
     note(summary, "times", path, rfs::futimens(to, &times(stat)));
 }
 
-/// `-a` for a symlink or a special file, which can't be opened.
+/// `-a` for a symlink or a special file. Those can't be opened.
 pub(super) fn keep_by_name(stat: &Stat, to: &Place, path: &Path, summary: &mut Summary) {
     let folder = &to.folder;
     let name = to.name.as_os_str();
@@ -82,22 +83,22 @@ pub(super) fn keep_by_name(stat: &Stat, to: &Place, path: &Path, summary: &mut S
     let change = |owner, group| rfs::chownat(folder, name, owner, group, unfollowed);
     let now = || rfs::statat(folder, name, unfollowed);
     let mode = owned_mode(stat, change, now, path, summary);
-    // A symlink has no mode of its own.
+    // A symlink has no mode.
     if !kind(stat).is_symlink() {
         note(summary, "mode", path, change_mode(to, mode));
     }
     note(summary, "times", path, rfs::utimensat(folder, name, &times(stat), unfollowed));
 }
 
-/// chmod(2) of what is at a place, not followed: fchmodat(2) can only follow.
+/// chmod(2) of an entry, without following a symlink, which fchmodat(2) always does.
 fn change_mode(to: &Place, mode: Mode) -> Result<(), Errno> {
     use std::os::fd::AsRawFd;
     let node = to.open(rfs::OFlags::PATH)?;
     rfs::chmodat(CWD, format!("/proc/self/fd/{}", node.as_raw_fd()), mode, AtFlags::empty())
 }
 
-/// Changes the owner, and returns the mode that the file may have then: setuid and setgid are for
-/// the source's owner and group alone.
+/// Changes owner and group, and returns the mode for the file. It has setuid only with the source's
+/// owner, and setgid only with the source's group.
 fn owned_mode(
     stat: &Stat,
     change: impl Fn(Option<Uid>, Option<Gid>) -> Result<(), Errno>,
@@ -155,7 +156,7 @@ fn keep_xattrs(from: BorrowedFd<'_>, to: BorrowedFd<'_>, path: &Path, summary: &
         note(summary, WHAT, path, kept);
     }
     for inherited in ACLS.into_iter().filter(|acl| names().all(|name| name != *acl)) {
-        // Mostly there is none.
+        // An error: mostly the file has none.
         let _ = rfs::fremovexattr(to, inherited);
     }
 }

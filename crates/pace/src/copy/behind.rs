@@ -5,17 +5,17 @@ use std::os::fd::BorrowedFd;
 
 use super::source::drop_cached;
 
-/// What is dropped at once.
+/// Bytes that are dropped at once.
 const STEP: u64 = 8 << 20;
 
 /// The written part of one file.
 pub(super) struct Behind {
-    /// Bytes of this file that were pushed.
+    /// Bytes of this file that were pushed so far.
     pushed: u64,
-    /// How many of them at some ends of ranges, and where those are in the file.
+    /// Ends of some pushed ranges: `pushed` at that time, and the offset in the file.
     marks: VecDeque<(u64, u64)>,
     last_mark: u64,
-    /// Up to where pages were dropped.
+    /// The offset up to which pages were dropped.
     dropped: u64,
 }
 
@@ -25,8 +25,8 @@ impl Behind {
         Self { pushed: 0, marks: VecDeque::new(), last_mark: 0, dropped: at }
     }
 
-    /// `len` bytes up to `end` were pushed, and `under_way` bytes of any files, the last that were
-    /// pushed, are perhaps not on the disk yet.
+    /// Notes that `len` bytes up to `end` were pushed. The last `under_way` pushed bytes, of any
+    /// files, may not be on the disk yet.
     pub(super) fn pushed(&mut self, file: BorrowedFd<'_>, end: u64, len: u64, under_way: u64) {
         self.pushed += len;
         if self.pushed >= self.last_mark + STEP {

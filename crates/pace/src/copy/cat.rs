@@ -16,11 +16,11 @@ use super::stream::{Origin, Output, pump};
 use super::work::{Totals, Work};
 use crate::Pacer;
 
-/// What standard input and output are called in messages.
+/// Names of standard input and output in messages.
 const INPUT: &str = "standard input";
 const OUTPUT: &str = "standard output";
 
-/// Where data comes from.
+/// The origin of data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
     /// Standard input.
@@ -29,8 +29,9 @@ pub enum Input {
     File(PathBuf),
 }
 
-/// Writes the inputs one after the other to an open file. Data for a disk is written back in pieces
-/// as a copy's, and is on the disk at the end. To a pipe or a terminal it is only copied.
+/// Writes the inputs one after the other to an open file. Data for a disk is written back in
+/// pieces, as that of a copy, and is on the disk at the end. To a pipe or a terminal it is only
+/// copied.
 ///
 /// # Errors
 /// [`CopyError`].
@@ -96,7 +97,7 @@ fn from_file(
     Ok(())
 }
 
-/// A file that is read while it grows has no end.
+/// Refuses an input that is the output: it would grow while it is read, and never end.
 fn refuse_itself(input: &Stat, output: &Stat, name: &Path) -> Result<(), CopyError> {
     let is_disk_file = kind(output).is_file() || kind(output).is_block_device();
     if is_disk_file && FileId::of(input) == FileId::of(output) {
@@ -106,7 +107,7 @@ fn refuse_itself(input: &Stat, output: &Stat, name: &Path) -> Result<(), CopyErr
     Ok(())
 }
 
-/// `None` if that can't be known before reading.
+/// The size of an input; `None` if only reading tells it.
 fn size(input: &Input) -> Option<u64> {
     let Input::File(name) = input else { return None };
     let stat = rfs::stat(name).ok().filter(|stat| kind(stat).is_file())?;

@@ -1,4 +1,4 @@
-//! The data of one file: read without its holes, written, and written back at once.
+//! The data of one file: read without its holes, written, and written back early.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -13,8 +13,8 @@ use super::holes::segment;
 use super::source::{DROPPED, Source};
 use super::work::Work;
 
-/// Copies a file's data from `at` up to `size`, and returns where it ended: before `size`, if the
-/// source was shortened meanwhile.
+/// Copies a file's data from `at` up to `size`, and returns the offset of its end. That is below
+/// `size` if a read found the end of a source that was shortened meanwhile.
 pub(super) fn copy(
     work: &mut Work<'_>,
     source: &mut Source,
@@ -48,8 +48,8 @@ pub(super) fn copy(
             work.summary.bytes += read as u64;
             work.moved(read as u64, source.path());
         }
-        // Now that all of the batch is read: while the copy waits here for its writes, none of its
-        // reads is under way, or they would be taken for somebody else's.
+        // Not before the whole batch is read: the pacer takes reads that are under way while the
+        // copy waits for its writes for those of another program.
         work.push(target, path, start, at - start)?;
         if size >= DROPPED {
             behind.pushed(target.as_fd(), at, at - start, work.under_way());

@@ -29,7 +29,7 @@ pub enum CopyError {
         /// The kernel's answer.
         errno: Errno,
     },
-    /// Several sources, or a trailing slash, and no directory.
+    /// Several sources, and a destination that is no directory.
     #[error("{path} is not a directory; several sources need one to be copied into")]
     NotADirectory {
         /// The destination.
@@ -38,7 +38,7 @@ pub enum CopyError {
     /// The directory of a destination is missing.
     #[error("there is no directory {path}; make it first (mkdir -p)")]
     NoDirectory {
-        /// Which.
+        /// The missing directory.
         path: PathBuf,
     },
     /// A directory is copied only on request.
@@ -72,7 +72,7 @@ pub enum CopyError {
         /// The destination.
         destination: PathBuf,
     },
-    /// Something of another kind is where the copy should be.
+    /// The destination exists and is of another kind.
     #[error(
         "can't replace {destination}, {existing}, with {source_path}, {new}; remove it, or choose \
          another destination"
@@ -80,11 +80,11 @@ pub enum CopyError {
     Kinds {
         /// The source.
         source_path: PathBuf,
-        /// What the source is: `a directory`, …
+        /// The source's kind: `a directory`, …
         new: &'static str,
         /// The destination.
         destination: PathBuf,
-        /// What is there.
+        /// The kind of the existing entry.
         existing: &'static str,
     },
     /// The destination is a block device.
@@ -93,7 +93,7 @@ pub enum CopyError {
          filesystem"
     )]
     BlockDevice {
-        /// Which.
+        /// The device.
         path: PathBuf,
     },
     /// The destination is a symlink whose target is missing.
@@ -110,9 +110,9 @@ pub enum CopyError {
     NoSpace {
         /// The destination's directory.
         directory: PathBuf,
-        /// What the sources occupy.
+        /// Space that the sources occupy.
         needed: Bytes,
-        /// What is free for this user.
+        /// Space that is free for this user.
         available: Bytes,
     },
     /// Another process writes the same file.
@@ -134,7 +134,7 @@ pub enum CopyError {
         /// The first byte that differs.
         offset: u64,
     },
-    /// Sources could not be read; everything else was copied.
+    /// Some entries could not be copied. All others were.
     #[error("{failed} of the sources' entries could not be copied; the first: {first}")]
     Partly {
         /// How many.
@@ -164,13 +164,13 @@ impl CopyError {
         move |errno| Self::Io { operation, path: path.as_ref().to_owned(), errno }
     }
 
-    /// Whether only this entry is affected, and the next one can be copied.
+    /// Whether the failure concerns one entry alone, so that the next ones can be copied.
     pub(super) fn is_of_one_entry(&self) -> bool {
         matches!(self, Self::Source { .. } | Self::Kinds { .. })
     }
 }
 
-/// What to do about an error of a source.
+/// The remedy for an error of a source.
 fn advice_on_source(errno: Errno) -> &'static str {
     match errno {
         Errno::IO => "; the device reported an error: see the kernel's log (dmesg)",
@@ -181,7 +181,7 @@ fn advice_on_source(errno: Errno) -> &'static str {
     }
 }
 
-/// What to do about an error of a destination.
+/// The remedy for an error of a destination.
 fn advice(errno: Errno) -> &'static str {
     match errno {
         Errno::NOSPC => "; the filesystem is out of space (df -h) or of inodes (df -i): free some",

@@ -16,14 +16,14 @@ use super::verify::verify;
 use super::work::Work;
 use super::{attributes, data, resume};
 
-/// Files from this size on are synced by themselves: that takes a fraction of their writing. A
-/// smaller file waits for others, with which it shares the commit of the filesystem's journal.
+/// Size from which a file is synced by itself: that takes a fraction of its writing. A smaller one
+/// waits for others, and shares the commit of the filesystem's journal with them.
 const ALONE: u64 = 64 << 20;
-/// What the owner has to be allowed to do with an unfinished file.
+/// The owner's permissions for an unfinished file.
 const OWN: u32 = 0o600;
 
-/// Copies a file's data and attributes. Returns what has to wait, if `may_wait`; otherwise the copy
-/// has its name and is on the disk.
+/// Copies a file's data and attributes. Returns the pending file, if it may wait and is small.
+/// Otherwise the copy has its name and is on the disk.
 pub(super) fn copy(
     work: &mut Work<'_>,
     from: &Place,
@@ -69,7 +69,7 @@ pub(super) fn copy(
     Ok(None)
 }
 
-/// What the copy replaces; `None` if there is nothing of which it keeps anything.
+/// The regular file that the copy replaces, whose owner and mode it keeps; `None` without one.
 fn replaced(from: &Place, stat: &Stat, to: &Place) -> Result<Option<Stat>, CopyError> {
     let existing = to.stat().map_err(CopyError::io("look at", to.path()))?;
     let Some(existing) = existing else { return Ok(None) };
@@ -78,7 +78,7 @@ fn replaced(from: &Place, stat: &Stat, to: &Place) -> Result<Option<Stat>, CopyE
             Err(CopyError::Same { source_path: from.path(), destination: to.path() })
         }
         FileType::RegularFile => {
-            // A directory's owner could replace it all the same; but it is protected.
+            // rename(2) would replace a file that this user may not write to.
             let name = to.name.as_os_str();
             rfs::accessat(&to.folder, name, rfs::Access::WRITE_OK, rfs::AtFlags::EACCESS)
                 .map_err(CopyError::io("replace", to.path()))?;
@@ -94,14 +94,14 @@ fn replaced(from: &Place, stat: &Stat, to: &Place) -> Result<Option<Stat>, CopyE
     }
 }
 
-/// Opens a source that was of a kind when it was looked up. Returns also how much of it can be read
-/// at any offset.
+/// Opens a source, which must still be of the kind that it was. Returns also its size, if it can be
+/// read at any offset, else 0.
 fn open(from: &Place, wanted: FileType) -> Result<(Source, Stat, u64), CopyError> {
     let path = from.path();
     let opened = if wanted.is_file() {
         from.open(OFlags::RDONLY)
     } else {
-        // A FIFO is waited for.
+        // The open of a FIFO waits for a writer.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NOCTTY;
         rfs::openat(&from.folder, from.name.as_os_str(), flags, rfs::Mode::empty())
     };
@@ -110,7 +110,7 @@ fn open(from: &Place, wanted: FileType) -> Result<(Source, Stat, u64), CopyError
     if kind(&stat) != wanted {
         return Err(CopyError::source("open", &path)(Errno::INVAL));
     }
-    // 0 for what has to be read on to its end. Files of the kernel (/proc) say that they are empty.
+    // 0 means reading to the end. Files of the kernel (/proc) have that size as well.
     let size = match wanted {
         FileType::RegularFile => u64::try_from(stat.st_size).unwrap_or(0),
         FileType::BlockDevice => rfs::seek(&file, SeekFrom::End(0))
@@ -120,7 +120,7 @@ fn open(from: &Place, wanted: FileType) -> Result<(Source, Stat, u64), CopyError
     Ok((Source::new(Arc::new(file), path, size), stat, size))
 }
 
-/// A finished file stays as it is.
+/// Leaves a finished file as it is, and compares it if that is wanted.
 fn skip(work: &mut Work<'_>, source: &Source, to: &Place, size: u64) -> Result<(), CopyError> {
     work.summary.skipped += 1;
     work.passed(size, source.path());
@@ -132,7 +132,7 @@ fn skip(work: &mut Work<'_>, source: &Source, to: &Place, size: u64) -> Result<(
     verify(work, Arc::clone(source.file()), source.path(), Arc::new(target), &path, size)
 }
 
-/// The part file, and where it goes on.
+/// The part file, and the offset at which it goes on.
 fn part(
     work: &mut Work<'_>,
     source: &mut Source,
@@ -153,7 +153,7 @@ fn part(
         }
         part.discard();
     }
-    // Nobody else may read it before it has its owner and mode.
+    // Other users may not read it before it has its owner and mode.
     let mode = if work.options.archive || is_replacing {
         rfs::Mode::from_raw_mode(OWN)
     } else {
@@ -162,7 +162,7 @@ fn part(
     Ok((Part::create(to, mode, keep)?, 0))
 }
 
-/// Gets the data into the part file, and returns its length.
+/// Writes the data to the part file, and returns its length.
 fn fill(
     work: &mut Work<'_>,
     source: &mut Source,

@@ -1,9 +1,9 @@
 //! The end of small files, links and directories: synced and renamed in groups.
 //!
 //! ```text
-//! file written, pushed ─▶ add ─▶ pending ─▶ flush: writeback done ─▶ fsync each, or one syncfs
+//! file written, pushed ─▶ add ─▶ pending ─▶ flush: writeback ends ─▶ fsync each, or one syncfs
 //!                                                 ─▶ compared ─▶ renamed, linked, in order
-//! end: flush ─▶ the directories with new entries are on the disk
+//! end: flush ─▶ fsync of the directories with new entries
 //! ```
 
 use std::collections::VecDeque;
@@ -23,20 +23,20 @@ use super::source::{DROPPED, drop_cached};
 use super::verify::verify;
 use super::work::Work;
 
-/// More than so many files or directories are synced with their whole filesystem.
+/// Files or directories that are synced one by one, at most. With more the filesystem is synced.
 const ONE_BY_ONE: usize = 64;
-/// What may be pending before a group is finished. Each directory is an open file or two.
+/// Bounds of a group that is pending. Each directory takes one or two open files.
 const FILES: usize = 4096;
 const FOLDERS: usize = 128;
 const BYTES: u64 = 1 << 30;
 
-/// What has to wait until data is on the disk.
+/// A step that waits until data is on the disk.
 pub(super) enum Pending {
     /// A file whose data was pushed.
     File { from: Place, to: Place, part: OsString, id: FileId, size: u64 },
     /// A hard link to a file that was copied before, relative to the destination.
     Link { first: PathBuf, to: Place },
-    /// A directory's attributes, which new entries would change.
+    /// A directory's attributes, which new entries in it would change.
     Folder { from: Arc<Folder>, to: Arc<Folder>, stat: Stat, added: u32 },
 }
 
@@ -47,7 +47,7 @@ enum Dirty {
     Many,
 }
 
-/// What is left to do at the destination.
+/// The steps that are left at the destination.
 pub(super) struct Finish {
     root: Arc<Folder>,
     pending: VecDeque<Pending>,
@@ -59,7 +59,7 @@ pub(super) struct Finish {
 }
 
 impl Finish {
-    /// For entries of a directory and all below it.
+    /// For a directory and everything below it.
     pub(super) fn new(root: &Arc<Folder>) -> Self {
         Self {
             root: Arc::clone(root),
@@ -72,12 +72,12 @@ impl Finish {
         }
     }
 
-    /// Whether files in a directory can be synced with the others.
+    /// Whether a directory is on the filesystem that is synced.
     pub(super) fn covers(&self, folder: &Folder) -> bool {
         folder.id().device == self.root.id().device
     }
 
-    /// Takes over what has to wait.
+    /// Adds a step that has to wait.
     pub(super) fn add(&mut self, work: &mut Work<'_>, what: Pending) -> Result<(), CopyError> {
         let folder = match &what {
             Pending::File { to, size, .. } => {
@@ -97,7 +97,7 @@ impl Finish {
         if is_full { self.flush(work) } else { Ok(()) }
     }
 
-    /// A directory has a new entry.
+    /// Notes that a directory has a new entry.
     pub(super) fn note(&mut self, folder: &Arc<Folder>) -> Result<(), CopyError> {
         if !self.covers(folder) {
             return sync_folder(folder);
@@ -113,7 +113,7 @@ impl Finish {
         Ok(())
     }
 
-    /// Finishes all that is pending.
+    /// Finishes all pending steps.
     pub(super) fn flush(&mut self, work: &mut Work<'_>) -> Result<(), CopyError> {
         let root = Arc::clone(&self.root);
         work.finish_writeback(root.path())?;
@@ -140,7 +140,7 @@ impl Finish {
         Ok(())
     }
 
-    /// Finishes everything.
+    /// Finishes all pending steps, and syncs the directories.
     pub(super) fn end(&mut self, work: &mut Work<'_>) -> Result<(), CopyError> {
         self.flush(work)?;
         match &self.dirty {
@@ -154,8 +154,8 @@ impl Finish {
         self.pending.drain(..).for_each(|what| remove(&what));
     }
 
-    /// Has the data of pending files on the disk. It was written back, so that mostly the first one
-    /// alone costs a commit of the filesystem's journal.
+    /// Syncs the pending files. Their data was written back before, so mostly only the first fsync
+    /// costs a commit of the filesystem's journal.
     fn sync(&self, work: &Work<'_>) -> Result<(), CopyError> {
         if self.files > ONE_BY_ONE {
             return sync_filesystem(&self.root);
@@ -166,7 +166,7 @@ impl Finish {
             let place = Place::new(&to.folder, part);
             match place.open(OFlags::RDONLY) {
                 Ok(file) => rfs::fsync(&file).map_err(CopyError::io("sync", place.path()))?,
-                // Its mode doesn't let its owner read it.
+                // The mode forbids its owner to read it.
                 Err(Errno::ACCESS) => return sync_filesystem(&self.root),
                 Err(errno) => return Err(CopyError::io("open", place.path())(errno)),
             }
@@ -175,7 +175,7 @@ impl Finish {
     }
 }
 
-/// Finishes one thing whose data is on the disk, and returns the directory that it changed.
+/// Finishes one step whose data is on the disk, and returns the directory with a new entry.
 fn finish(
     work: &mut Work<'_>,
     root: &Arc<Folder>,
@@ -217,7 +217,7 @@ fn check(work: &mut Work<'_>, from: &Place, part: &Place, size: u64) -> Result<(
     let path = part.path();
     let target = match part.open(OFlags::RDONLY) {
         Ok(target) => target,
-        // Its mode doesn't let its owner read it.
+        // The mode forbids its owner to read it.
         Err(Errno::ACCESS) if !work.options.verify => return Ok(()),
         Err(errno) => return Err(CopyError::io("open", path)(errno)),
     };
@@ -228,16 +228,16 @@ fn check(work: &mut Work<'_>, from: &Place, part: &Place, size: u64) -> Result<(
     let source = from.open(OFlags::RDONLY).map_err(CopyError::io("compare with", from.path()))?;
     let verified = verify(work, Arc::new(source), &from.path(), Arc::new(target), &path, size);
     if matches!(verified, Err(CopyError::Differs { .. })) {
-        // Nothing to go on with.
+        // A wrong file must not be continued.
         let _ = part.folder.remove(&part.name);
     }
     verified
 }
 
-/// Removes an unfinished file, if it is one.
+/// Removes the unfinished file of a step, if it has one.
 fn remove(what: &Pending) {
     if let Pending::File { to, part, .. } = what {
-        // The copy failed already, with a reason of its own.
+        // An error is ignored: the copy has failed already.
         let _ = to.folder.remove(part);
     }
 }
@@ -252,7 +252,7 @@ fn link(root: &Arc<Folder>, first: &Path, to: &Place) -> Result<(), CopyError> {
     rfs::linkat(&folder, name, &part.folder, part.name.as_os_str(), AtFlags::empty())
         .map_err(failed())?;
     let committed = commit(&part, to);
-    // Where both names are links to one file already, renaming does nothing.
+    // rename(2) does nothing if both names are links to one file.
     let _ = part.folder.remove(&part.name);
     committed
 }
@@ -263,7 +263,7 @@ fn sync_filesystem(root: &Folder) -> Result<(), CopyError> {
 
 fn sync_folder(folder: &Folder) -> Result<(), CopyError> {
     match rfs::fsync(folder) {
-        // Some filesystems don't sync directories by themselves.
+        // Some filesystems have no sync of a directory.
         Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => Ok(()),
         other => other.map_err(CopyError::io("sync", folder.path())),
     }

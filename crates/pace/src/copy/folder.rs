@@ -1,4 +1,4 @@
-//! Directories held open: what is in one is named relative to it, and symlinks are not followed.
+//! Open directories. Their entries are named relative to them, and symlinks are not followed.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -79,7 +79,7 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Where it was when it was opened: for messages.
+    /// Its path when it was opened, for messages.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
@@ -88,7 +88,7 @@ impl Folder {
         self.id
     }
 
-    /// An entry, not followed; `None` if there is none.
+    /// The status of an entry, not followed; `None` if there is no such entry.
     pub(super) fn stat(&self, name: &OsStr) -> Result<Option<Stat>, Errno> {
         match rfs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(Some(stat)),
@@ -110,7 +110,7 @@ impl Folder {
         Ok(entries)
     }
 
-    /// Removes an entry that is no directory, if there is one.
+    /// Removes an entry that is no directory, if it exists.
     pub(super) fn remove(&self, name: &OsStr) -> Result<(), Errno> {
         match rfs::unlinkat(&self.fd, name, AtFlags::empty()) {
             Err(Errno::NOENT) => Ok(()),
@@ -137,17 +137,17 @@ impl Place {
         Self { folder: Arc::clone(folder), name: name.into() }
     }
 
-    /// For messages.
+    /// Its path, for messages.
     pub(super) fn path(&self) -> PathBuf {
         self.folder.path().join(&self.name)
     }
 
-    /// The entry, not followed; `None` if there is none.
+    /// The entry's status, not followed; `None` if the entry is missing.
     pub(super) fn stat(&self) -> Result<Option<Stat>, Errno> {
         self.folder.stat(&self.name)
     }
 
-    /// Opens it, not followed. A FIFO that was put there doesn't block.
+    /// Opens the entry, not followed. The open of a FIFO doesn't block.
     pub(super) fn open(&self, flags: OFlags) -> Result<OwnedFd, Errno> {
         let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         rfs::openat(&self.folder, self.name.as_os_str(), flags, Mode::empty())

@@ -1,8 +1,8 @@
-//! Which source becomes what: the rules of cp(1) for the names on its command line.
+//! The destination of each source, by the rules of cp(1) for the names on its command line.
 //!
 //! ```text
-//! DST a directory ─▶ SRC goes into it by its last name; what SRC/. has goes into DST itself
-//! DST a file or nothing ─▶ the one SRC becomes DST; a symlink DST is followed
+//! DST a directory ─▶ SRC goes into it by its last name; the entries of SRC/. go into DST itself
+//! DST a file or missing ─▶ the one SRC becomes DST; a symlink DST is followed
 //! DST a FIFO or a character device ─▶ written in place
 //! ```
 
@@ -20,13 +20,13 @@ use super::request::{Options, Request};
 /// One source and its destination.
 #[derive(Clone, Debug)]
 pub(super) struct Job {
-    /// What is copied; not to be followed if it is no directory.
+    /// The source's path, without a symlink that is followed.
     pub(super) source: PathBuf,
     pub(super) stat: Stat,
     pub(super) target: Target,
 }
 
-/// Where a source goes.
+/// The destination of one source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Target {
     /// A name in the destination's directory.
@@ -37,11 +37,11 @@ pub(super) enum Target {
     InPlace(PathBuf),
 }
 
-/// What the destination is.
+/// The destination of the command line.
 pub(super) enum Destination {
     /// A directory.
     Inside(PathBuf),
-    /// A name in a directory; and whether it ends in a slash, so that it has to be a directory.
+    /// A name in a directory, and whether it ends in a slash. With a slash it is a directory's.
     Named(PathBuf, OsString, bool),
     /// A FIFO or a character device.
     InPlace(PathBuf),
@@ -92,7 +92,7 @@ impl Destination {
         }
     }
 
-    /// Where a source goes. Fails if it must not.
+    /// The destination of a source. Fails if the source can't be copied there.
     pub(super) fn job(&self, named: &Path, options: Options) -> Result<Job, CopyError> {
         let (source, found) = resolved(named, options)?;
         let is_folder = kind(&found).is_dir();
@@ -100,7 +100,7 @@ impl Destination {
             return Err(CopyError::NeedsRecursive { path: source });
         }
         let target = match self {
-            // A symlink that is followed gives its own name to the copy.
+            // The copy of a symlink that is followed has the symlink's name.
             Self::Inside(directory) => match last_name(named) {
                 Some(name) => in_directory(directory, name.to_owned(), &source, &found, options)?,
                 None => Target::Contents,
@@ -121,7 +121,7 @@ impl Destination {
     }
 }
 
-/// The source without a symlink that is to be followed.
+/// The path and status of a source; of the target, if it is a symlink that is followed.
 fn resolved(path: &Path, options: Options) -> Result<(PathBuf, Stat), CopyError> {
     let failed = || CopyError::source("open", path);
     let unfollowed = lstat(path).map_err(failed())?;
@@ -148,7 +148,7 @@ fn in_directory(
         Err(Errno::NOENT) => return Ok(Target::Named(name)),
         Err(errno) => return Err(CopyError::io("look at", path)(errno)),
     };
-    // A symlink that is copied as such is compared as such.
+    // A symlink that is copied as a symlink is not followed.
     let followed = if kind(found).is_symlink() { Ok(existing) } else { stat(&path) };
     if followed.is_ok_and(|followed| FileId::of(&followed) == FileId::of(found)) {
         return Err(CopyError::Same { source_path: source.to_owned(), destination: path });

@@ -1,4 +1,4 @@
-//! Copies files so that others who wait for the same disk hardly notice.
+//! Copies files so that other users of the same disk hardly notice.
 //!
 //! ```text
 //! Request ─▶ plan: kinds, sizes, free space ─▶ Plan
@@ -12,30 +12,30 @@
 //! # Where the data is
 //!
 //! A file gets its name when its data is on the disk. An interrupted copy therefore never leaves a
-//! truncated file under the final name. A file of 64 MiB or more is synced by itself. Smaller ones
-//! are written back early as well, and are synced and renamed in groups: a journal commit each
-//! would cost more than their data.
+//! truncated file under the final name. A file of 64 MiB or more is synced by itself. Smaller files
+//! are written back early as well. They are synced and renamed in groups, because a journal commit
+//! for each would cost more than their data.
 //!
 //! # Page cache
 //!
-//! Pages that the copy wrote are dropped once they are on the disk, and pages of a source that it
-//! read. Pages of a source that were in the cache before stay there. Files below 1 MiB stay in the
-//! cache.
+//! Pages that the copy wrote are dropped once they are on the disk. Pages that it read are dropped
+//! as well, unless they were in the cache before. Files below 1 MiB stay in the cache.
 //!
 //! # Going on (`resume`)
 //!
 //! - A part file is continued at its end, rounded down to 1 MiB, if the 128 MiB before that equal
 //!   the source's. The window of writes under way is smaller, so a power failure can't have left a
-//!   gap before them. The part file is begun anew if they differ, if it is longer than the source,
-//!   if another user could have written it, or if the source changed after it was made.
-//! - A finished file is not copied again if it has the source's size, is not older, and ends in
+//!   gap before them.
+//! - The part file is begun anew if those bytes differ, if it is longer than the source, if another
+//!   user could have written it, or if the source was modified after the part file was made.
+//! - A finished file is not copied again if it has the source's size, is not older, and ends with
 //!   the same MiB.
 //!
 //! # Names
 //!
-//! Directories are opened once, and everything in them is named relative to them without following
-//! symlinks. So another user who owns a directory can't redirect the copy with a symlink. Symlinks
-//! in the paths that the caller names are followed.
+//! Directories are opened once, and their entries are named relative to them without following
+//! symlinks. So the owner of a directory can't redirect the copy with a symlink. Symlinks in the
+//! paths that the caller names are followed.
 
 mod attributes;
 mod behind;

@@ -1,10 +1,10 @@
-//! Names of files: the last one of a path, and that of an unfinished copy.
+//! Names of files: the last name of a path, and the name of an unfinished copy.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-/// What the name of an unfinished copy ends in.
+/// The end of an unfinished copy's name.
 pub const PART_SUFFIX: &str = ".floodwall-part";
 
 /// Longest name on Linux's filesystems.
@@ -17,8 +17,7 @@ pub(super) fn ends_in_slash(path: &Path) -> bool {
     path.as_os_str().as_bytes().ends_with(b"/")
 }
 
-/// The last name of a path. `None` for `/`, and where it is `.` or `..`, which
-/// [`Path::file_name`] skips.
+/// The last name of a path. `None` for `/`, and for `.` and `..`, which [`Path::file_name`] skips.
 pub(super) fn last_name(path: &Path) -> Option<&OsStr> {
     let bytes = path.as_os_str().as_bytes();
     let end = bytes.iter().rposition(|byte| *byte != b'/')? + 1;
@@ -35,13 +34,13 @@ pub(super) fn directory_of(path: &Path) -> PathBuf {
     }
 }
 
-/// What a copy is called until its data is on the disk.
+/// The name of a copy until its data is on the disk.
 pub(super) fn part_name(name: &OsStr) -> OsString {
     let bytes = name.as_bytes();
     let mut part = bytes.to_vec();
     if bytes.len() + PART_SUFFIX.len() > NAME_MAX {
         let mut end = NAME_MAX - PART_SUFFIX.len() - HASH_LEN;
-        // Not within a character of UTF-8: some filesystems refuse half a character.
+        // Some filesystems refuse a name that ends within a character of UTF-8.
         while end > 0 && bytes[end] & 0xc0 == 0x80 {
             end -= 1;
         }

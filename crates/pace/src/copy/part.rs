@@ -1,4 +1,4 @@
-//! The file that a copy is until its data is on the disk: `NAME.floodwall-part`.
+//! The unfinished copy of a file: `NAME.floodwall-part`, until its data is on the disk.
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
@@ -13,7 +13,7 @@ use super::error::CopyError;
 use super::folder::{FileId, Place, kind};
 use super::names::part_name;
 
-/// An unfinished copy. It is removed if it is dropped unfinished, unless it is to be kept.
+/// An unfinished copy. Dropping it removes the file, unless unfinished copies are kept.
 pub(super) struct Part {
     place: Place,
     to: Place,
@@ -23,13 +23,13 @@ pub(super) struct Part {
     is_settled: bool,
 }
 
-/// Where the unfinished copy of a file is.
+/// The place of a file's unfinished copy.
 pub(super) fn place_of_part(to: &Place) -> Place {
     Place::new(&to.folder, part_name(&to.name))
 }
 
 impl Part {
-    /// Makes one, in place of what another copy may have left.
+    /// Creates a part file, in place of one that another copy may have left.
     pub(super) fn create(to: &Place, mode: Mode, keep: bool) -> Result<Self, CopyError> {
         let place = place_of_part(to);
         let make = || {
@@ -39,7 +39,7 @@ impl Part {
         };
         let made = match make() {
             Err(Errno::EXIST) => {
-                // One that can't be opened (a symlink, another user's) is not in use by a copy.
+                // A file that can't be opened (a symlink, another user's) is in use by no copy.
                 if let Ok(left) = place.open(OFlags::RDONLY) {
                     lock(&left, &place)?;
                 }
@@ -52,13 +52,13 @@ impl Part {
         Self::locked(place, to, file, keep)
     }
 
-    /// The one that an interrupted copy of this user left, to be continued; `None` if there is
-    /// none, or anything else.
+    /// The part file that an interrupted copy of this user left, to be continued; `None` without
+    /// one.
     pub(super) fn left(to: &Place) -> Result<Option<Self>, CopyError> {
         let place = place_of_part(to);
         let Ok(file) = place.open(OFlags::RDWR) else { return Ok(None) };
         let stat = rfs::fstat(&file).map_err(CopyError::io("look at", place.path()))?;
-        // Nobody else holds a name of it, and nobody else could have filled it.
+        // It has no other name, and no other user could have written it.
         let is_own =
             kind(&stat).is_file() && stat.st_nlink == 1 && stat.st_uid == geteuid().as_raw();
         if is_own { Self::locked(place, to, file, true).map(Some) } else { Ok(None) }
@@ -75,19 +75,19 @@ impl Part {
         &self.file
     }
 
-    /// For messages.
+    /// Its path, for messages.
     pub(super) fn path(&self) -> PathBuf {
         self.place.path()
     }
 
-    /// Gives it its name, in place of what is there.
+    /// Gives it its final name, in place of an existing file.
     pub(super) fn commit(mut self) -> Result<(), CopyError> {
         commit(&self.place, &self.to)?;
         self.is_settled = true;
         Ok(())
     }
 
-    /// Its name and identity for somebody who will commit it later.
+    /// Its name and identity, for a later commit.
     pub(super) fn defer(mut self) -> (OsString, FileId) {
         self.is_settled = true;
         (self.place.name.clone(), self.id)
@@ -102,7 +102,7 @@ impl Part {
 impl Drop for Part {
     fn drop(&mut self) {
         if !self.is_settled && !self.keep {
-            // The copy failed already, with a reason of its own.
+            // An error is ignored: the copy has failed already.
             let _ = self.place.folder.remove(&self.place.name);
         }
     }
@@ -114,7 +114,7 @@ pub(super) fn commit(part: &Place, to: &Place) -> Result<(), CopyError> {
         .map_err(CopyError::io("give its name to", part.path()))
 }
 
-/// Two copies of one name would both write the same part file.
+/// Locks a part file, since two copies of one name would both write it.
 fn lock(file: &OwnedFd, place: &Place) -> Result<(), CopyError> {
     match rfs::flock(file, FlockOperation::NonBlockingLockExclusive) {
         Err(Errno::WOULDBLOCK) => Err(CopyError::Busy { path: place.path() }),

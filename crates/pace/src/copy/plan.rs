@@ -1,4 +1,4 @@
-//! What a request comes to: checked names, sizes, free space. Changes nothing.
+//! The plan of a request: checked names, sizes, free space. Changes nothing.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use super::sizes::Sizes;
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub(super) options: Options,
-    /// What gets new entries.
+    /// The directory that gets new entries.
     pub(super) directory: PathBuf,
     pub(super) jobs: Vec<Job>,
     bytes: u64,
@@ -39,14 +39,14 @@ impl Plan {
     }
 }
 
-/// Looks at sources and destination by the rules of cp(1), and at the space that is free.
+/// Checks sources and destination by the rules of cp(1), and the free space.
 ///
-/// - Several sources need an existing directory. A source goes into it by its last name, and what
-///   `SRC/.` has goes into the directory itself.
+/// - Several sources need an existing directory. A source goes into it by its last name, and the
+///   entries of `SRC/.` go into the directory itself.
 /// - A directory needs `recursive` or `archive`. It is not copied into itself.
-/// - Without them a symlink is followed; with them it is copied as a symlink.
-/// - A file is not copied onto itself. A regular file or symlink that exists is replaced when the
-///   copy is complete; a FIFO or a character device is written to; a block device never.
+/// - With either of these a symlink is copied as a symlink. Without them it is followed.
+/// - A file is not copied onto itself. An existing regular file or symlink is replaced when the
+///   copy is complete. A FIFO or a character device is written to. A block device never is.
 ///
 /// # Errors
 /// [`CopyError`], before anything was changed.

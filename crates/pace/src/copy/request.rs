@@ -1,4 +1,4 @@
-//! What is asked of a copy, and what it says.
+//! The request of a copy, its progress and its summary.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -6,25 +6,25 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-/// What to copy, and where to.
+/// Sources, a destination and options.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
     /// Files or directories.
     pub sources: Vec<PathBuf>,
     /// A directory to copy into, or the name of the one copy.
     pub destination: PathBuf,
-    /// How.
+    /// The options.
     pub options: Options,
 }
 
 /// How files are copied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// `-r`: directories with all that is in them. Symlinks, FIFOs, sockets and device nodes are
-    /// copied as such; without it, what they lead to is read.
+    /// `-r`: directories with all their entries. Symlinks, FIFOs, sockets and device nodes are
+    /// copied as such. Without it the data behind them is read.
     pub recursive: bool,
-    /// `-a`: recursive, and owner, mode, times, extended attributes (ACLs are among them) and hard
-    /// links are kept.
+    /// `-a`: recursive. Owner, mode, times, extended attributes (also ACLs) and hard links are
+    /// kept.
     pub archive: bool,
     /// Unfinished copies are continued, and kept if this copy fails.
     pub resume: bool,
@@ -39,17 +39,17 @@ impl Options {
     }
 }
 
-/// How far a copy is.
+/// The progress of a copy.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress<'a> {
-    /// Bytes of files that are dealt with: copied, reflinked, holes, or there already. With
-    /// verification the bytes that were compared count as well, so that each counts twice.
+    /// Bytes that are finished: copied, reflinked, holes, or present before. With verification each
+    /// byte counts a second time once it is compared.
     pub bytes_done: u64,
     /// All of them; none if not known.
     pub bytes_total: Option<u64>,
-    /// Bytes of those that were really moved: read and written, or read and compared.
+    /// Bytes among them that were read and written, or read and compared.
     pub bytes_moved: u64,
-    /// Files that are dealt with; everything but directories is one.
+    /// Files that are finished. Every entry but a directory is one.
     pub files_done: u64,
     /// All of them.
     pub files_total: u64,
@@ -67,7 +67,7 @@ impl Progress<'_> {
         (seconds > 0.0).then(|| self.bytes_moved as f64 / seconds)
     }
 
-    /// The time that is left at this rate; none without a rate or a total.
+    /// The remaining time at this rate; none without a rate or a total.
     #[must_use]
     pub fn remaining(&self) -> Option<Duration> {
         let left = self.bytes_total?.saturating_sub(self.bytes_done) as f64;
@@ -76,12 +76,12 @@ impl Progress<'_> {
     }
 }
 
-/// What a copy did.
+/// The summary of a copy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Bytes that were read and written.
     pub bytes: u64,
-    /// Files that were made, also reflinked, linked and special ones.
+    /// Files that were made, including reflinked, linked and special ones.
     pub files: u64,
     /// Files among them that share their blocks with the source.
     pub reflinked: u64,
@@ -89,11 +89,11 @@ pub struct Summary {
     pub hole_bytes: u64,
     /// Bytes of part files that were continued.
     pub resumed_bytes: u64,
-    /// Files that were there already (resume).
+    /// Files that were finished before (resume).
     pub skipped: u64,
     /// Files that were read back and compared.
     pub verified: u64,
-    /// How long it took, until all was on the disk.
+    /// The time until all data was on the disk.
     pub elapsed: Duration,
     /// Attributes that could not be kept, by kind: `owner`, `mode`, …
     pub unkept: BTreeMap<&'static str, Unkept>,
@@ -112,7 +112,7 @@ impl Summary {
 /// An attribute that could not be kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unkept {
-    /// Of how many entries.
+    /// The number of entries.
     pub entries: u64,
     /// The first of them.
     pub first: PathBuf,

@@ -1,7 +1,7 @@
-//! Which parts of a file were in the page cache before they are read: mincore(2).
+//! The parts of a file that were in the page cache before they are read, by mincore(2).
 //!
-//! The kernel tells it to those who own the file or may write to it. For others every page counts
-//! as cached, so nothing is dropped.
+//! The kernel tells this to users that own the file or may write to it. For others every page
+//! counts as cached, so no page is dropped.
 #![expect(unsafe_code, reason = "a mapping, which is never dereferenced")]
 
 use std::os::fd::BorrowedFd;
@@ -10,9 +10,9 @@ use std::ptr;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::param::page_size;
 
-/// Part of a file that is dropped or kept as one.
+/// Length of a part of a file that is dropped or kept as a whole.
 pub(super) const BLOCK: u64 = 1 << 20;
-/// What is looked up at once; longer than the kernel reads ahead.
+/// Length that is looked up at once. The kernel reads ahead less.
 const WINDOW: u64 = 128 << 20;
 
 /// The page cache's content as it was before this process read there.
@@ -23,16 +23,16 @@ pub(super) struct Resident {
 }
 
 impl Resident {
-    /// Of a file of a size.
+    /// For a file with this size.
     pub(super) fn new(size: u64) -> Self {
         Self { size, known: Vec::new() }
     }
 
-    /// Whether any page of a block was cached. To be asked in ascending order.
+    /// Whether any page of a block was cached. Offsets must ascend from call to call.
     pub(super) fn was(&mut self, file: BorrowedFd<'_>, at: u64) -> bool {
         let window = at / WINDOW;
         self.known.retain(|(number, _)| *number >= window);
-        // The next one too, before this one is read: reading ahead crosses over.
+        // Reading ahead crosses into the next window, which is therefore looked up as well.
         for number in [window, window + 1] {
             if self.known.iter().all(|(known, _)| *known != number) {
                 self.known.push((number, blocks(file, number * WINDOW, self.size)));
@@ -44,7 +44,7 @@ impl Resident {
     }
 }
 
-/// Which blocks of the window at an offset have a page in the cache; all, if that can't be told.
+/// The blocks of the window at an offset that have a page in the cache; all if that is unknown.
 fn blocks(file: BorrowedFd<'_>, offset: u64, size: u64) -> Vec<bool> {
     let Ok(len) = usize::try_from(WINDOW.min(size.saturating_sub(offset))) else {
         return Vec::new();

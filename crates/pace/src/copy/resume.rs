@@ -1,4 +1,4 @@
-//! Which part files are continued, and which finished files are not copied again.
+//! Decides which part files are continued, and which finished files are not copied again.
 
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -14,11 +14,11 @@ use super::source::Source;
 use super::verify::first_difference;
 use super::work::Work;
 
-/// How much of a part file is compared before it is continued: more than the largest window, whose
-/// data may be missing after a power failure.
+/// Bytes of a part file that are compared before it is continued. The largest window is smaller,
+/// and only its data may be missing after a power failure.
 const COMPARED: u64 = 128 << 20;
 
-/// Where a part file goes on; 0 if it has to be begun anew. It is cut off there.
+/// The offset at which a part file goes on, after cutting it there; 0 if it is begun anew.
 pub(super) fn continued(
     work: &Work<'_>,
     source: &mut Source,
@@ -42,8 +42,8 @@ pub(super) fn continued(
     Ok(at)
 }
 
-/// Whether a finished file needs no copying: it has the source's size and its last block, and is
-/// not older.
+/// Whether a finished file needs no copying: it has the source's size and last block, and is not
+/// older.
 pub(super) fn is_complete(
     work: &Work<'_>,
     source: &mut Source,
@@ -67,7 +67,7 @@ fn differs(
     end: u64,
     compared: u64,
 ) -> Result<bool, CopyError> {
-    // The same file by another reader: `source` is still to be read from its beginning.
+    // A second reader of the file, since `source` is read from its beginning later.
     let mut source = source.again();
     let mut target = Source::new(Arc::clone(target), path, end);
     let each = &mut |_| work.check();

@@ -1,4 +1,4 @@
-//! How much there is to copy, and whether it fits.
+//! The size of the sources, and the check that they fit.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -23,12 +23,12 @@ pub(super) struct Sizes {
     device: u64,
     pub(super) bytes: u64,
     pub(super) files: u64,
-    /// What the copies will occupy, of sources elsewhere and of those on the same filesystem.
+    /// Space for the copies of sources on other filesystems, and of those on the same one.
     elsewhere: u64,
     here: u64,
-    /// One of the latter.
+    /// A source on the same filesystem.
     sample: Option<PathBuf>,
-    /// Files with several names that were counted.
+    /// Counted files that have several names.
     linked: HashSet<FileId>,
 }
 
@@ -48,7 +48,7 @@ impl Sizes {
         })
     }
 
-    /// Adds a source and all below it. What can't be read is skipped: copying it will fail.
+    /// Adds a source and everything below it. Skips unreadable entries: their copy will fail.
     pub(super) fn add(&mut self, source: &Path, stat: &Stat, target: &Path) {
         match kind(stat) {
             FileType::Directory => {
@@ -107,7 +107,7 @@ impl Sizes {
         })?;
         let available = space.available;
         let fits = |needed| needed <= available.0;
-        // Some filesystems don't tell their size.
+        // Some filesystems report no size.
         if space.total.0 == 0 || fits(self.elsewhere + self.here) {
             return Ok(());
         }
@@ -128,7 +128,7 @@ fn occupied(stat: &Stat) -> u64 {
     u64::try_from(stat.st_blocks).unwrap_or(0) * BLOCK_BYTES
 }
 
-/// What an interrupted copy of a source occupies already.
+/// Space that an earlier copy of a source occupies.
 fn present(stat: &Stat, target: &Path) -> u64 {
     let finished = rfs::lstat(target).ok().filter(|found| size(found) == size(stat));
     let part = || {

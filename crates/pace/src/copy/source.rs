@@ -1,4 +1,4 @@
-//! A file that is read once from its beginning to its end, without changing what others cached.
+//! A file that is read once from its beginning to its end. Pages that were cached before stay so.
 
 use std::num::NonZeroU64;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,12 +11,12 @@ use rustix::io::{Errno, pread, retry_on_intr};
 use super::error::CopyError;
 use super::resident::{BLOCK, Resident};
 
-/// What is asked for at once, at most. Long enough for a disk that holds source and destination: it
-/// seeks twice for each.
+/// Bytes that are requested at once, at most. A disk that holds source and destination seeks twice
+/// for each batch.
 pub(super) const BATCH: u64 = 8 << 20;
-/// What the kernel reads of one request to read ahead: `max_sectors_kb` of a queue is rarely less.
+/// Bytes that the kernel reads for one fadvise(2). `max_sectors_kb` of a queue is rarely less.
 const AHEAD: u64 = 512 << 10;
-/// Files from this size on are dropped from the page cache behind the copy.
+/// Size from which a file is dropped from the page cache behind the copy.
 pub(super) const DROPPED: u64 = 1 << 20;
 
 /// A file being read.
@@ -30,8 +30,8 @@ pub(super) struct Source {
 
 impl Source {
     pub(super) fn new(file: Arc<OwnedFd>, path: PathBuf, size: u64) -> Self {
-        // No reading ahead of what is read here: while the copy waits for its writes, none of its
-        // reads is under way, or they would be taken for somebody else's. Only advice.
+        // No reading ahead: the pacer takes reads that are under way while the copy waits for its
+        // writes for those of another program. An error is ignored, since this is only advice.
         let _ = fadvise(&file, 0, None, Advice::Random);
         let resident = (size >= DROPPED).then(|| Resident::new(size));
         Self { file, path, size, resident }
@@ -47,16 +47,16 @@ impl Source {
         &self.file
     }
 
-    /// For messages.
+    /// Its path, for messages.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Has the kernel begin to read a range that is read next: the disk gets requests of full
-    /// length, and several at once.
+    /// Starts reading a range that is read next, so that the disk gets requests of full length, and
+    /// several at once.
     pub(super) fn ask(&mut self, at: u64, len: u64) {
         let (file, end) = (self.file.as_fd(), at + len);
-        // A small file is one request all the same.
+        // A small file takes one request anyway.
         let Some(resident) = &mut self.resident else { return };
         let blocks = (at / BLOCK..end.div_ceil(BLOCK)).map(|block| block * BLOCK);
         for block in blocks.filter(|block| !resident.was(file, *block)) {
@@ -66,7 +66,7 @@ impl Source {
         }
     }
 
-    /// How much may be read at an offset at once: no more than the rest of its block.
+    /// Bytes that may be read at an offset at once: the rest of its block.
     pub(super) fn chunk(at: u64) -> u64 {
         BLOCK - at % BLOCK
     }
@@ -103,6 +103,6 @@ pub(super) fn read_full(file: BorrowedFd<'_>, buffer: &mut [u8], at: u64) -> Res
 
 /// Drops the clean pages of a range from the page cache. `len` 0 means to the end of the file.
 pub(super) fn drop_cached(file: BorrowedFd<'_>, at: u64, len: u64) {
-    // Only advice: pages that stay cost memory alone.
+    // An error is ignored, since pages that stay only cost memory.
     let _ = fadvise(file, at, NonZeroU64::new(len), Advice::DontNeed);
 }

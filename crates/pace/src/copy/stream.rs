@@ -1,4 +1,4 @@
-//! Data of which only the next bytes can be had, or that goes where it can't be sought.
+//! Data from or to files that can't seek, such as pipes.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -14,16 +14,16 @@ use super::folder::kind;
 use super::source::Source;
 use super::work::Work;
 
-/// How long a pipe is waited for between two looks at the caller's stop flag.
+/// The longest wait for a pipe between two looks at the caller's stop flag.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
-/// What a pipe that is ready takes without blocking (PIPE_BUF).
+/// Bytes that a ready pipe takes without blocking (PIPE_BUF).
 const PIPE_BYTES: usize = 4096;
 
-/// Where a stream goes.
+/// The output of a stream.
 pub(super) struct Output<'a> {
     file: &'a Arc<OwnedFd>,
     path: &'a Path,
-    /// Its data goes to a disk. A pipe, a terminal or /dev/null is only written to.
+    /// Whether its data goes to a disk. A pipe, a terminal or /dev/null is only written to.
     pub(super) is_paced: bool,
 }
 
@@ -35,11 +35,11 @@ impl<'a> Output<'a> {
     }
 }
 
-/// Where a stream comes from.
+/// The origin of a stream.
 pub(super) enum Origin<'a> {
     /// A file, from its beginning.
     File(&'a mut Source),
-    /// What can only be read on.
+    /// A file that can't seek.
     Stream(BorrowedFd<'a>, &'a Path),
 }
 
@@ -51,14 +51,14 @@ impl Origin<'_> {
         }
     }
 
-    /// Announces what is read next.
+    /// Announces the range that is read next.
     fn ask(&mut self, at: u64, len: u64) {
         if let Self::File(source) = self {
             source.ask(at, len);
         }
     }
 
-    /// The next bytes; 0 at the end. `None` if there is nothing yet.
+    /// Reads the next bytes; 0 at the end, `None` if there are none yet.
     fn next(&mut self, buffer: &mut [u8], at: u64) -> Result<Option<usize>, CopyError> {
         match self {
             Self::File(source) => {
@@ -115,7 +115,7 @@ pub(super) fn pump(
     Ok(at)
 }
 
-/// Writes what is taken now. A pipe gets so little at once that it doesn't block.
+/// Writes as much as the output takes now, and little at once to a pipe, so that it doesn't block.
 fn write_some(output: &Output<'_>, data: &[u8]) -> Result<usize, CopyError> {
     let most = if output.is_paced { data.len() } else { data.len().min(PIPE_BYTES) };
     let written = is_ready(output.file.as_fd(), PollFlags::OUT).and_then(|ready| {
@@ -139,9 +139,9 @@ fn or_later(result: Result<Option<usize>, Errno>) -> Result<Option<usize>, Errno
     }
 }
 
-/// What was written to a disk, and how far it is on its way.
+/// The data that was written to a disk.
 struct Paced {
-    /// Up to where it was pushed.
+    /// The offset up to which it was pushed.
     pushed: u64,
     end: u64,
     behind: Behind,
@@ -150,7 +150,7 @@ struct Paced {
 impl Paced {
     fn new(output: &Output<'_>) -> Result<Self, CopyError> {
         let flags = fcntl_getfl(output.file).map_err(CopyError::io("look at", output.path))?;
-        // What appends writes to the end, wherever the descriptor is before.
+        // A write that appends goes to the end, whatever the position is.
         if flags.contains(OFlags::APPEND) {
             seek(output.file, SeekFrom::End(0))
                 .map_err(CopyError::io("find the end of", output.path))?;

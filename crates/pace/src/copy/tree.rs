@@ -1,4 +1,4 @@
-//! Carries out a plan: directories with what is in them, symlinks, hard links, special files.
+//! Carries out a plan: directories with their entries, symlinks, hard links, special files.
 
 use std::collections::HashMap;
 use std::os::fd::AsFd;
@@ -24,14 +24,14 @@ use super::stream::{Origin, Output, pump};
 use super::work::{Totals, Work};
 use crate::Pacer;
 
-/// What the owner has to be allowed to do in an unfinished directory.
+/// The owner's permissions for an unfinished directory.
 const OWN: u32 = 0o700;
 
 /// Carries out a plan. `progress` is called after each block of data and each file.
 ///
-/// What can't be read is left out, and the rest is copied ([`CopyError::Partly`]). Any other
-/// failure ends the copy; files that are complete then get their names. `stop` ends it at once.
-/// Unfinished files are removed, or kept for `resume`.
+/// Entries that can't be read are left out, and the others are copied ([`CopyError::Partly`]). Any
+/// other failure ends the copy, and complete files then get their names. `stop` ends it at once.
+/// Unfinished files are removed, or kept with `resume`.
 ///
 /// # Errors
 /// [`CopyError`].
@@ -43,7 +43,7 @@ pub fn run<'a>(
 ) -> Result<Summary, CopyError> {
     let opened = Folder::open(&plan.directory);
     let root = Arc::new(opened.map_err(CopyError::io("open", &plan.directory))?);
-    // Each byte is written, and compared if that is wanted.
+    // Each byte is written, and compared with `verify`.
     let passes = if plan.options.verify { 2 } else { 1 };
     let totals = Totals { bytes: Some(plan.bytes() * passes), files: plan.files() };
     let mut tree = Tree {
@@ -67,9 +67,9 @@ struct Tree<'a> {
     finish: Finish,
     /// The destination's directory.
     root: Arc<Folder>,
-    /// Copied files that have more names, and where their copies are below the root.
+    /// Copied files that have more names, and the paths of their copies below the root.
     links: HashMap<FileId, PathBuf>,
-    /// Copies of directories that sources were named for.
+    /// Copies of directories that the caller named.
     made: Vec<FileId>,
     /// Entries that could not be read.
     failed: u64,
@@ -111,7 +111,7 @@ impl Tree<'_> {
         let failed = |errno| CopyError::source("open", from.path())(errno);
         let stat = from.stat().map_err(failed)?.ok_or_else(|| failed(Errno::NOENT))?;
         if is_part(&from.name) {
-            // The same name may be in use for the unfinished copy of another file.
+            // The unfinished copy of another file may have the same name.
             self.finish.flush(&mut self.work)?;
         }
         let is_deep = self.work.options.is_deep();
@@ -136,7 +136,7 @@ impl Tree<'_> {
             Some(existing) if kind(existing).is_dir() => {}
             Some(existing) => return Err(kinds(from.path(), stat, to, existing)),
             None => {
-                // Nobody else may look into it before it has its owner.
+                // Other users may not read it before it has its owner.
                 let mode = if is_archive {
                     Mode::from_raw_mode(OWN)
                 } else {
@@ -167,8 +167,8 @@ impl Tree<'_> {
             return Err(CopyError::IntoItself { source_path, destination });
         }
         let mut entries = from.entries().map_err(CopyError::source("read", from.path()))?;
-        // Inodes are near each other on the disk as their numbers are. Of names that end like those
-        // of unfinished copies, the shorter ones first: their unfinished copies have longer names.
+        // Inodes with near numbers are near on the disk. Names that end like those of unfinished
+        // copies come last, shorter ones first, since their unfinished copies have longer names.
         entries.sort_by_key(|(name, inode)| (if is_part(name) { name.len() } else { 0 }, *inode));
         for (name, _) in entries {
             let done = self.entry(&Place::new(from, &name), &Place::new(to, &name));
@@ -235,7 +235,7 @@ impl Tree<'_> {
         let to = Arc::new(to);
         let output = Output::new(&to, path)?;
         if output.is_paced {
-            // Something else was put there.
+            // Another process has put another file there.
             return Err(CopyError::io("open", path)(Errno::INVAL));
         }
         if kind(&stat).is_file() {
@@ -250,7 +250,7 @@ impl Tree<'_> {
         Ok(())
     }
 
-    /// Counts a failure that leaves the others to be copied.
+    /// Counts a failure that concerns one entry alone.
     fn unless_of_one_entry(&mut self, done: Result<(), CopyError>) -> Result<(), CopyError> {
         match done {
             Err(error) if error.is_of_one_entry() => {
@@ -262,13 +262,13 @@ impl Tree<'_> {
         }
     }
 
-    /// Finishes what can be, and removes the rest.
+    /// Finishes the complete files, and removes the others.
     fn end(mut self, copied: Result<(), CopyError>, plan: &Plan) -> Result<Summary, CopyError> {
         let ended = match copied {
             Ok(()) => self.finish.end(&mut self.work),
             Err(CopyError::Interrupted) => Err(CopyError::Interrupted),
             Err(error) => {
-                // What is complete gets its name; a second failure would hide the first one.
+                // Complete files get their names. A second failure would hide the first one.
                 let _ = self.finish.end(&mut self.work);
                 Err(error)
             }

@@ -9,7 +9,7 @@ use super::resident::BLOCK;
 use super::source::{BATCH, Source, drop_cached};
 use super::work::Work;
 
-/// Fails if a copy that is on the disk differs from its source in its first `size` bytes.
+/// Compares the first `size` bytes of a copy that is on the disk with its source.
 pub(super) fn verify(
     work: &mut Work<'_>,
     source: Arc<OwnedFd>,
@@ -18,7 +18,7 @@ pub(super) fn verify(
     path: &Path,
     size: u64,
 ) -> Result<(), CopyError> {
-    // Its pages are clean, so that all of them go.
+    // Its pages are clean, so all of them are dropped.
     drop_cached(target.as_fd(), 0, 0);
     let mut source = Source::new(source, source_path.to_owned(), size);
     let mut target = Source::new(target, path.to_owned(), size);
@@ -39,8 +39,8 @@ pub(super) fn verify(
     }
 }
 
-/// The first byte from `at` up to `end` in which two files differ. A file that ends before differs
-/// there. `each` learns of the bytes that were compared, and may end it.
+/// The first byte from `at` up to `end` in which two files differ. A file that ends before `end`
+/// differs there. `each` gets the number of bytes of each batch, and may end the comparison.
 pub(super) fn first_difference(
     source: &mut Source,
     target: &mut Source,
@@ -71,7 +71,7 @@ pub(super) fn first_difference(
     Ok(None)
 }
 
-/// A copy that can't be read is no failure of its source.
+/// Turns a failed read of the copy into a failure of the destination.
 fn of_target(error: CopyError) -> CopyError {
     match error {
         CopyError::Source { path, errno, .. } => {

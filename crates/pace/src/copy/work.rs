@@ -1,4 +1,4 @@
-//! What all steps of one copy share: options, writeback, the caller's flag, and counts.
+//! State of one copy that all its steps share: options, writeback, the caller's flag, counts.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::{Pacer, Writeback};
 pub(super) struct Work<'a> {
     pub(super) options: Options,
     pub(super) summary: Summary,
-    /// A block of data on its way.
+    /// A block of data between source and copy.
     pub(super) buffer: Vec<u8>,
     pacer: &'a Pacer,
     writeback: Writeback<'a>,
@@ -29,7 +29,7 @@ pub(super) struct Work<'a> {
     files_done: u64,
 }
 
-/// What is to be done in all.
+/// The totals of a copy.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Totals {
     /// `None` if not known.
@@ -61,19 +61,19 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Fails if the caller wants the copy to end.
+    /// Fails if the caller has raised the stop flag.
     pub(super) fn check(&self) -> Result<(), CopyError> {
         if self.stop.load(Ordering::Relaxed) { Err(CopyError::Interrupted) } else { Ok(()) }
     }
 
-    /// Where the batch ends that begins at an offset: as much as may be under way is read and
-    /// written before it is pushed.
+    /// The end of the batch that begins at an offset. A batch is as long as the window, and is read
+    /// and written before it is pushed.
     pub(super) fn batch_end(&self, at: u64) -> u64 {
         let batch = self.pacer.window().in_flight.clamp(BLOCK, BATCH);
         (at + batch) / BLOCK * BLOCK
     }
 
-    /// Has a range written back that was just written, and waits while the window is full.
+    /// Writes a newly written range back, and waits while the window is full.
     pub(super) fn push(
         &mut self,
         file: &Arc<OwnedFd>,
@@ -88,14 +88,13 @@ impl<'a> Work<'a> {
         unless_stopped(pushed.map_err(CopyError::io("write back", path))?)
     }
 
-    /// Waits for all that was pushed.
+    /// Waits for all pushed ranges.
     pub(super) fn finish_writeback(&mut self, path: &Path) -> Result<(), CopyError> {
         let finished = self.writeback.finish(self.stop);
         unless_stopped(finished.map_err(CopyError::io("write back", path))?)
     }
 
-    /// Waits until so many bytes may be read back, as if they were written: reads disturb others as
-    /// well.
+    /// Waits until so many bytes may be read back, as for a write: reads delay others as well.
     pub(super) fn admit(&self, bytes: u64) -> Result<(), CopyError> {
         unless_stopped(self.pacer.admit(bytes, self.stop))
     }
@@ -105,19 +104,19 @@ impl<'a> Work<'a> {
         self.writeback.under_way()
     }
 
-    /// So many bytes were copied or compared.
+    /// Counts bytes that were copied or compared.
     pub(super) fn moved(&mut self, bytes: u64, path: &Path) {
         self.bytes_moved += bytes;
         self.passed(bytes, path);
     }
 
-    /// So many bytes are dealt with, and needed no copying.
+    /// Counts bytes that needed no copying.
     pub(super) fn passed(&mut self, bytes: u64, path: &Path) {
         self.bytes_done += bytes;
         self.report(path);
     }
 
-    /// A file is dealt with.
+    /// Counts a finished file.
     pub(super) fn file_done(&mut self, path: &Path) {
         self.files_done += 1;
         self.report(path);
@@ -136,7 +135,7 @@ impl<'a> Work<'a> {
         });
     }
 
-    /// What was done, now that all of it is on the disk.
+    /// The summary, once all data is on the disk.
     pub(super) fn into_summary(self) -> Summary {
         Summary { elapsed: self.started.elapsed(), ..self.summary }
     }

@@ -1,27 +1,27 @@
-//! What the disk takes of ours while nobody else waits for it.
+//! The rate at which the disk takes the command's data while no other program waits.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::seen::Seen;
 
-/// Until the first measurement: a disk's, in bytes per second. A wrong guess costs the first tenths
-/// of a second.
+/// The capacity before the first measurement, in bytes per second. A wrong guess costs the first
+/// tenths of a second.
 const GUESS: f64 = (64 << 20) as f64;
 /// Length of one measurement.
 const WINDOW: Duration = Duration::from_millis(250);
-/// Measurements of which the greatest counts: ten seconds. BBR's bandwidth is a maximum as well:
-/// noise only lowers a measurement.
+/// Measurements that are kept: ten seconds. The greatest counts, as in BBR's estimate of the
+/// bandwidth, because noise only lowers a measurement.
 const KEPT: usize = 40;
-/// Each step up of the guess.
+/// Factor of each step up of the guess.
 const RAISE: f64 = 1.1;
 
-/// The greatest rate of the last ten seconds.
+/// The greatest of the last measured rates.
 #[derive(Clone, Debug)]
 pub(super) struct Capacity {
     window: Seen,
     rates: VecDeque<f64>,
-    /// Until the first measurement.
+    /// The capacity before the first measurement.
     guess: f64,
 }
 
@@ -37,7 +37,8 @@ impl Capacity {
         self.rates.iter().copied().reduce(f64::max).unwrap_or(self.guess)
     }
 
-    /// The disk took all of the greatest share, and others did not mind: a guess was too low.
+    /// Raises the guess, which was too low: the disk took all of the greatest share, and others did
+    /// not wait too long.
     pub(super) fn raise(&mut self) {
         self.guess *= RAISE;
     }
@@ -49,7 +50,7 @@ impl Capacity {
         }
         let window = std::mem::take(&mut self.window);
         let rate = window.own_bytes as f64 / window.elapsed.as_secs_f64();
-        // Without a backlog the command was the slower one. It still took at least that much.
+        // Without a backlog the command limited the rate. The disk takes at least as much.
         if rate > 0.0 && (window.backlogged || rate > self.bytes_per_s()) {
             self.rates.push_back(rate);
             if self.rates.len() > KEPT {

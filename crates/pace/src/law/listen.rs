@@ -1,17 +1,17 @@
-//! A moment of silence: how others use the disk without us.
+//! Silences: short times without a write of the command, which show how others use the disk.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::seen::{Seen, Waits};
 
-/// Our own requests are waited for so long at most.
+/// The longest wait for the command's own requests to end.
 const DRAIN: Duration = Duration::from_millis(500);
-/// A silence lasts so long …
+/// Length of a silence …
 const LEAST: Duration = Duration::from_millis(200);
-/// … or, with a few operations, but fewer than this, …
+/// … which goes on if it has an operation of others, but fewer than this, …
 const OPS: f64 = 5.0;
-/// … so long.
+/// … up to this.
 const MOST: Duration = Duration::from_millis(400);
 /// Silences that are remembered.
 const KEPT: usize = 5;
@@ -46,7 +46,7 @@ impl Listen {
     }
 }
 
-/// What the last silences told.
+/// The measurements of the last silences.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Heard {
     silences: VecDeque<Seen>,
@@ -64,7 +64,7 @@ impl Heard {
         }
     }
 
-    /// The share of the time in which the disk was busy without us, in the last silence: 0 to 1.
+    /// The part of the last silence in which the disk was busy, from 0 to 1.
     pub(super) fn busy(&self) -> f64 {
         let last = self.silences.back().filter(|heard| !heard.elapsed.is_zero());
         last.map_or(0.0, |heard| {
@@ -72,20 +72,21 @@ impl Heard {
         })
     }
 
-    /// The least mean wait of a kind of operation in any silence, in seconds. The cache of the
-    /// disk may still have been busy with ours in the others.
+    /// The least mean wait of a kind of operation in any silence, in seconds. In the other silences
+    /// the disk may still have emptied its cache of the command's data.
     pub(super) fn base_s(&self, kind: impl Fn(&Seen) -> Waits) -> Option<f64> {
         self.silences.iter().filter_map(|heard| kind(heard).mean_s()).reduce(f64::min)
     }
 
-    /// How long others wait without us: for a flush, else for a read, else for a write. In seconds.
+    /// The wait of others without the command: for a flush, else for a read, else for a write. In
+    /// seconds.
     pub(super) fn wait_s(&self) -> Option<f64> {
         self.base_s(|heard| heard.flushes)
             .or_else(|| self.base_s(|heard| heard.reads))
             .or_else(|| self.base_s(Seen::small_writes))
     }
 
-    /// Operations a second of others in the last silence.
+    /// Operations of others per second in the last silence.
     pub(super) fn ops_per_s(&self) -> f64 {
         let last = self.silences.back().filter(|heard| !heard.elapsed.is_zero());
         last.map_or(0.0, |heard| heard.others_ops() / heard.elapsed.as_secs_f64())

@@ -1,22 +1,23 @@
-//! How fast one paced command may write, from what is seen of its disk. Pure.
+//! The control law: how fast one command may write, by the counters of its disk. Pure.
 //!
 //! ```text
-//!            others wait for the disk?                 they do
+//!        requests that may be others'                  others' requests
 //!  Alone ──────────────────────────────▶ Listen ──────────────────▶ Shared ──┐ every few
-//!    ▲  all that the disk takes            │ nothing of ours is      │  ▲    │ seconds: Listen
-//!    │                                     │ under way: how long     │  └────┘
-//!    ├── nobody is heard: a false alarm ◀──┘ do they wait then?      │
-//!    └── nobody waits for 2 s ◀──────────────────────────────────────┘
+//!    ▲  no limit of the rate               │ a silence: how long     │  ▲    │ seconds: Listen
+//!    │                                     │ do others wait without  │  └────┘
+//!    ├── no request: a false alarm ◀───────┘ the command?            │
+//!    └── no request for 2 s, or in two silences ◀────────────────────┘
 //! ```
 //!
-//! - The signal is delay, as in LEDBAT (RFC 6817): how long others wait beside us, compared with
-//!   how long they wait while we are silent. BBR looks for its base in the same way (`ProbeRTT`,
+//! - The signal is delay, as in LEDBAT (RFC 6817): the wait of others beside the command, compared
+//!   with their wait in a silence. BBR measures its base in the same way (`ProbeRTT`,
 //!   draft-cardwell-iccrg-bbr-congestion-control).
-//! - The counters are those of /sys/dev/block/ID/stat, which every user may read: flushes are
-//!   others' commits, reads are others' reads. They also count our own. Only what is seen while
-//!   nothing of ours is under way is surely somebody else's.
-//! - The disk's idle time while we are silent is what is left for us: a victim that takes all it
-//!   can get leaves nothing, one at a third of the capacity two thirds. The delay corrects that.
+//! - The counters are those of /sys/dev/block/ID/stat, which every user may read. Flushes are
+//!   commits of others, and reads are reads of others. The counters include the command's own
+//!   requests. Only requests in a silence certainly belong to others.
+//! - The share begins with half of the disk's idle time in a silence. A victim that takes all it
+//!   can get leaves none. A victim at a third of the capacity leaves two thirds. The delay then
+//!   corrects the share.
 
 mod capacity;
 mod listen;
@@ -31,14 +32,14 @@ use capacity::Capacity;
 use listen::{Heard, Listen};
 use share::Share;
 
-/// What a paced command is held to.
+/// The goal of a paced command.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Goal {
-    /// Others wait no longer than so many times as long as without us.
+    /// Others wait at most so many times as long as without the command, on average.
     Victim(f64),
-    /// Bytes per second, whoever waits.
+    /// A rate in bytes per second, also while others wait.
     Rate(f64),
-    /// A fraction of what the disk takes while others wait for it.
+    /// A fraction of the capacity, while others wait.
     Share(f64),
 }
 
@@ -48,10 +49,10 @@ impl Default for Goal {
     }
 }
 
-/// What the command may do until the next step.
+/// The limits of the command until the next step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Allowance {
-    /// Bytes per second; none for no limit, 0 for nothing.
+    /// Bytes per second; none for no limit, 0 in a silence.
     pub rate: Option<f64>,
     /// Bytes of one piece.
     pub piece: u64,
@@ -59,46 +60,46 @@ pub struct Allowance {
     pub in_flight: u64,
 }
 
-/// Why the command is as fast as it is.
+/// The reason for the command's speed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Nobody else waits for the disk.
+    /// No other program waits for the disk.
     Alone,
-    /// Silent for a moment, to learn how long others wait without it.
+    /// The command is silent, to show how long others wait without it.
     Listening,
-    /// Others wait for the disk: it has a share.
+    /// Others wait for the disk, and the command has a share.
     Yielding,
 }
 
-/// Length of a piece in time, at the capacity, as a multiple of how long others wait without us:
-/// the longest that a request of others waits for one.
+/// Time of a piece at the capacity, as a multiple of the wait of others without the command. A
+/// request of others waits for a piece at most so long.
 const PIECE_WAITS: f64 = 1.0;
 /// Its bounds, in seconds.
 const PIECE_S: [f64; 2] = [0.0005, 0.008];
-/// The same while nobody else waits.
+/// The same while no other program waits.
 const LONG_PIECE_S: f64 = 0.02;
-/// What is under way at most while nobody else waits: the longest that a victim's first commit
-/// waits.
+/// Time of the data under way while no other program waits, at most. A victim's first commit waits
+/// as long.
 const QUEUE_S: f64 = 0.2;
 /// Bounds of a piece, in bytes.
 const PIECES: [u64; 2] = [128 << 10, 8 << 20];
-/// Bounds of what is under way, in bytes.
+/// Bounds of the data under way while no other program waits, in bytes.
 const QUEUES: [u64; 2] = [1 << 20, 64 << 20];
-/// How long nobody may wait until all of the disk is ours again.
+/// After so long without a request of others the command has the whole disk again.
 const GONE: Duration = Duration::from_secs(2);
-/// How often others are listened to while they are there.
+/// Time between two silences while others wait.
 const LISTEN_EVERY: Duration = Duration::from_secs(4);
-/// The same after a silence in which nothing was heard …
+/// The same after a silence without a request …
 const LISTEN_AGAIN: Duration = Duration::from_secs(1);
-/// … and after so many of them nobody waits.
+/// … and after so many of them in a row the others have gone.
 const EMPTY: u32 = 2;
-/// A false alarm is not repeated for so long, twice as long each time …
+/// After a false alarm no other one comes for so long, twice as long each time …
 const CALM: Duration = Duration::from_secs(1);
-/// … up to this: one that lasts costs a fortieth of the time.
+/// … up to this. A lasting cause of false alarms then costs a fortieth of the time.
 const CALM_MOST: Duration = Duration::from_secs(8);
-/// Seen more often than this in a second, others are listened for.
+/// So many requests per second that may be others' begin a silence.
 const SUSPICIOUS_PER_S: f64 = 2.0;
-/// Length of the window in which that is counted.
+/// Length of the window in which they are counted.
 const WINDOW: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Debug)]
@@ -119,19 +120,19 @@ pub struct Law {
     yielded: Duration,
     phase: Phase,
     capacity: Capacity,
-    /// How others waited without us.
+    /// The silences of the present others.
     heard: Heard,
     share: Share,
-    /// Silences since one in which others were heard.
+    /// Silences without a request of others, in a row.
     empty: u32,
-    /// No listening before this moment, unless much more is seen than at the last false alarm.
+    /// No silence before this moment, unless there are many more requests than at the last alarm.
     calm_until: Duration,
     calm: Duration,
     dismissed_per_s: f64,
 }
 
 impl Law {
-    /// For a disk of which nothing is known yet.
+    /// For a disk that was not measured yet.
     #[must_use]
     pub fn new(goal: Goal, most: Option<f64>) -> Self {
         Self {
@@ -150,9 +151,9 @@ impl Law {
         }
     }
 
-    /// Takes what was seen since the step before, and tells what is allowed from now on.
+    /// Takes the counters since the last step, and returns the limits from now on.
     ///
-    /// `seen` may be of a few milliseconds or of minutes.
+    /// `seen` may cover a few milliseconds or minutes.
     pub fn step(&mut self, seen: &Seen) -> Allowance {
         self.now += seen.elapsed;
         if self.state() != State::Alone {
@@ -167,7 +168,7 @@ impl Law {
         self.allowance()
     }
 
-    /// Why the command is as fast as it is.
+    /// The reason for the command's speed.
     #[must_use]
     pub fn state(&self) -> State {
         match self.phase {
@@ -183,13 +184,15 @@ impl Law {
         self.yielded
     }
 
-    /// What the disk takes of ours while nobody else waits, in bytes per second.
+    /// The rate at which the disk takes the command's data while no other program waits, in bytes
+    /// per second.
     #[must_use]
     pub fn capacity(&self) -> f64 {
         self.capacity.bytes_per_s()
     }
 
-    /// How long others wait now, as a multiple of their wait without us; none if not known.
+    /// How long others wait now, as a multiple of their wait without the command; none if not
+    /// known.
     #[must_use]
     pub fn wait_ratio(&self) -> Option<f64> {
         matches!(self.phase, Phase::Shared { .. }).then(|| self.share.last_ratio()).flatten()
@@ -217,7 +220,7 @@ impl Law {
         if heard.others_ops() < 1.0 {
             self.empty += 1;
             if first || self.empty >= EMPTY {
-                // What was seen was our own: reads of the source, commits of the filesystem.
+                // The requests were the command's own: reads of its source, journal commits.
                 self.calm_until = self.now + self.calm;
                 self.calm = (self.calm * 2).min(CALM_MOST);
                 (self.heard, self.empty) = (Heard::default(), 0);

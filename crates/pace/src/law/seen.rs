@@ -1,11 +1,11 @@
-//! What was seen of a disk between two steps.
+//! The counters of a disk between two steps.
 
 use std::time::Duration;
 
-/// Mean size from which writes are a bulk write's: a commit's are smaller.
+/// Least mean size of bulk writes. Writes of a commit are smaller.
 const BULK_BYTES: u64 = 128 << 10;
 
-/// Requests that ended, and how long they had waited together.
+/// Requests that ended, and the sum of their times.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Waits {
     /// How many.
@@ -26,25 +26,25 @@ impl Waits {
     }
 }
 
-/// A disk between two steps: the differences of its counters, and what we know of our own.
+/// A disk between two steps: the differences of its counters, and the command's own part.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Seen {
     /// Time between the two.
     pub elapsed: Duration,
-    /// Bytes of ours that reached the disk.
+    /// Bytes of the command that reached the disk.
     pub own_bytes: u64,
-    /// Pieces of ours that reached the disk, and how long each took from its start.
+    /// Pieces of the command that reached the disk, and the sum of their times from start to end.
     pub own: Waits,
-    /// Bytes of ours that are under way now.
+    /// Bytes of the command that are under way now.
     pub own_under_way: u64,
-    /// Whether something of ours was under way all the time: only then is `own_bytes` all that
-    /// the disk took.
+    /// Whether data of the command was under way all the time. Only then the disk took as much of
+    /// it as it can.
     pub backlogged: bool,
     /// Flushes of the disk's cache. None ever ends on a disk without a volatile cache.
     pub flushes: Waits,
     /// Reads.
     pub reads: Waits,
-    /// Writes, ours among them.
+    /// Writes, those of the command included.
     pub writes: Waits,
     /// Bytes of these.
     pub written_bytes: u64,
@@ -52,8 +52,8 @@ pub struct Seen {
     pub busy: Duration,
     /// Requests under way now.
     pub in_flight: u64,
-    /// Bytes of the longest request, if commits end without a flush because the disk has no
-    /// volatile cache (`write through` in its `queue/write_cache`): writes have to tell then.
+    /// Bytes of the longest request, if the disk has no volatile cache (`write through` in its
+    /// `queue/write_cache`). Commits then end without a flush, and small writes show them.
     pub flushless: Option<u64>,
 }
 
@@ -73,13 +73,13 @@ impl Seen {
         }
     }
 
-    /// Operations that may be of somebody who waits: flushes, reads, and small writes of a disk
+    /// Operations that another program may wait for: flushes, reads, and small writes of a disk
     /// where commits need no flush.
     pub(super) fn others_ops(&self) -> f64 {
         (self.flushes.ops + self.reads.ops + self.small_writes().ops) as f64
     }
 
-    /// Writes that are not ours, on a disk where commits need no flush; none if they are long.
+    /// Writes of others on a disk where commits need no flush; none if they are bulk writes.
     pub(super) fn small_writes(&self) -> Waits {
         let Some(longest) = self.flushless.filter(|longest| *longest > 0) else {
             return Waits::default();
@@ -91,7 +91,8 @@ impl Seen {
         if ops == 0 || bytes / ops >= BULK_BYTES {
             return Waits::default();
         }
-        // The requests of a piece begin together and end one after the other.
+        // The requests of a piece begin together and end one after the other: their mean time is
+        // half of the piece's.
         let of_piece = own.checked_div(self.own.ops).unwrap_or_default();
         let own_wait = self.own.wait * u32::try_from(of_piece).unwrap_or(u32::MAX) / 2;
         Waits { ops, wait: self.writes.wait.saturating_sub(own_wait) }

@@ -1,33 +1,34 @@
-//! The share of the disk beside others: raised step by step, cut when they wait too long.
+//! The command's share of the disk beside others. It rises step by step, and is cut when others
+//! wait too long.
 
 use std::time::Duration;
 
 use super::listen::Heard;
 use super::seen::{Seen, Waits};
 
-/// The least share: a copy never stops.
+/// The least share, so that a copy never stops.
 const FLOOR: f64 = 0.02;
-/// The greatest.
+/// The greatest share.
 const MOST: f64 = 0.9;
-/// Each step up, per window.
+/// The rise of the share in each window.
 const STEP: f64 = 0.04;
 /// The same near the share at which others waited too long.
 const SMALL_STEP: f64 = 0.01;
-/// What was too much grows with each step up: the disk may have become faster.
+/// Growth of the remembered share with each step up, since the disk may have become faster.
 const FORGET: f64 = 1.03;
-/// A cut leaves so much.
+/// Factor of a cut.
 const CUT: f64 = 0.7;
-/// A window has so many operations …
+/// Least operations of a window …
 const OPS: f64 = 4.0;
-/// … and is so long, …
+/// … and its least length …
 const LEAST: Duration = Duration::from_millis(250);
-/// … or, with fewer, so long.
+/// … or its length with fewer operations.
 const LONGEST: Duration = Duration::from_secs(1);
-/// From an idle part of two thirds of the time on others may wait all of `most`.
+/// Others that leave the disk idle for two thirds of the time may wait `most` times as long.
 const IDLE: f64 = 1.5;
-/// So much of the share was used: it was too small for the command.
+/// From this used part of the share on, the share was too small for the command.
 const TAKEN: f64 = 0.9;
-/// Waits this many times too long leave the least share.
+/// Waits longer than this many times the allowed ones leave the least share.
 const SEVERE: f64 = 3.0;
 
 /// The share, as a fraction of the capacity.
@@ -49,21 +50,21 @@ impl Share {
         self.ratio
     }
 
-    /// Others have come, and leave this part of the time: half of it.
+    /// Begins with half of `left`, the part of the time that others leave the disk idle.
     pub(super) fn begin(&mut self, left: f64) {
         (self.share, self.too_much) = (left / 2.0, None);
     }
 
-    /// A silence is no part of a window.
+    /// Begins a new window, since a silence is no part of one.
     pub(super) fn forget_window(&mut self) {
         self.window = Seen::default();
     }
 
     /// Corrects the share at the end of a window. Others may wait `most` times as long as without
-    /// us. `capacity` is in bytes per second.
+    /// the command. `capacity` is in bytes per second.
     ///
-    /// Returns whether the capacity is too low: others did not wait too long although the disk took
-    /// all of the greatest share.
+    /// Returns whether the capacity is too low: the disk took all of the greatest share, and others
+    /// did not wait too long.
     pub(super) fn observe(&mut self, seen: &Seen, heard: &Heard, most: f64, capacity: f64) -> bool {
         self.window = if self.window.elapsed.is_zero() { *seen } else { self.window.plus(seen) };
         let window = self.window;
@@ -76,7 +77,7 @@ impl Share {
         let ops = window.others_ops();
         let most = allowed(most, heard.busy());
         let over = window.elapsed >= LEAST && ops >= OPS || window.elapsed >= LONGEST;
-        // Nothing ends although others had ended several operations by now without us.
+        // No operation ends in a time in which several would have ended without the command.
         let expected = heard.ops_per_s() * window.elapsed.as_secs_f64();
         let stuck = window.elapsed >= LEAST
             && window.others_ops() < 1.0
@@ -105,14 +106,14 @@ impl Share {
     }
 }
 
-/// How many times as long others may wait who keep the disk busy for a part `busy` of the time by
-/// themselves. Who leaves it idle can wait longer and keep its rate; who does not loses what it
-/// waits.
+/// How many times as long others may wait that keep the disk busy for a part `busy` of the time by
+/// themselves. Others that leave it idle can wait longer at the same rate. Others that keep it busy
+/// lose rate with each wait.
 fn allowed(most: f64, busy: f64) -> f64 {
     1.0 + (most - 1.0) * (IDLE * (1.0 - busy)).min(1.0)
 }
 
-/// How many times as long operations of a kind take as in silence.
+/// The mean time of a kind of operation, as a multiple of that in a silence.
 fn kind(window: &Seen, heard: &Heard, of: impl Fn(&Seen) -> Waits) -> Option<f64> {
     let (now, base) = (of(window).mean_s()?, heard.base_s(&of)?);
     (base > 0.0).then(|| now / base)

@@ -1,4 +1,4 @@
-//! Copies and commands on real directories, judged by what the kernel and the files say.
+//! Copies and commands on real directories, judged by the kernel's counters and the files.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test's own functions fail with it")]
 
 mod command;

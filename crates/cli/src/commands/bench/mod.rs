@@ -121,7 +121,7 @@ pub(crate) fn flood() -> anyhow::Result<Exit> {
 pub(crate) struct Begin {
     /// With its sizes settled.
     pub(crate) scenario: Scenario,
-    /// All of them are printed already.
+    /// They are printed already.
     pub(crate) warnings: Vec<String>,
     /// The device, if it is a lab's. Its warning comes after the run.
     pub(crate) lab: Option<LabRun>,
@@ -132,7 +132,8 @@ impl Begin {
     /// `fit` settles the sizes.
     ///
     /// # Errors
-    /// The directory can't be read; those of `fit`. Left-overs, which take space, are told before.
+    /// The directory can't be read, or `fit` fails. Warnings of left-overs, which take space, come
+    /// before that.
     pub(crate) fn of(
         runner: &HostRunner,
         dir: &Path,

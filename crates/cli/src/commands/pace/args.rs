@@ -6,17 +6,16 @@ use std::path::PathBuf;
 use floodwall_model::units::{Rate, UnitError};
 use floodwall_pace::Goal;
 
-/// Run a command, or copy, so that others who wait for the disk hardly notice
+/// Run a command, or copy files, so that other programs hardly notice
 ///
-/// While nobody else waits for the disk, it is as fast as without pace. When others wait it yields
-/// within half a second: it is silent for a moment, hears how long they wait without it, and takes
-/// as much of the disk as leaves them at most twice that. It needs no privilege and knows no rate
-/// in advance.
+/// While no other program waits for the disk, the command is about as fast as without pace. When
+/// others wait, pace writes nothing for a moment and measures how long they wait without the
+/// command. Then the command gets a share of the disk beside which others wait at most twice as
+/// long. Pace needs no privilege.
 ///
-/// A command's own processes are stopped for moments (SIGSTOP, SIGCONT) while more of it is dirty
-/// than the disk should get; its files are written back early, in small pieces. 'pace cp' and
-/// 'pace cat' copy by themselves, without any stop. A goal for all: --to. docs/pace.md has the
-/// rest.
+/// Pace writes the files of a command back early, in small pieces. It stops the processes of the
+/// command for moments (SIGSTOP, SIGCONT) while too much of their data is dirty. 'pace cp' and
+/// 'pace cat' copy by themselves and stop no process. docs/pace.md tells more.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   floodwall pace -- tar xf backup.tar -C /srv
@@ -28,24 +27,25 @@ use floodwall_pace::Goal;
   floodwall pace --to share=50% --max 200MB/s cp big /srv
 
 Exit status: that of the command; 128 + n if signal n ended it; 127 if it is not found, 126 if \
-it can't be run. Of cp and cat: 0 done; 1 failed or interrupted; 2 wrong usage.")]
+it can't be run. Of cp and cat: 0 done; 1 failed or interrupted; 2 wrong usage, and of cp also a \
+missing source or too little space.")]
 #[command(args_conflicts_with_subcommands = false, subcommand_negates_reqs = true)]
 pub(crate) struct PaceArgs {
-    /// What it is held to: 'victim' (others wait at most twice as long as without it), 'victim=3',
+    /// The goal: 'victim' (others wait at most twice as long as without the command), 'victim=3',
     /// 'rate=50MB/s', or 'share=50%' (of what the disk takes, while others wait)
     #[arg(long, value_name = "GOAL", default_value = "victim", value_parser = goal)]
     pub(super) to: Goal,
-    /// Never faster than this
+    /// Limit the rate, whatever the goal
     #[arg(long, value_name = "RATE", value_parser = rate)]
     pub(super) max: Option<f64>,
-    /// Tell on stderr, every two seconds, how fast it is and why
+    /// Print the rate and the reason for it on stderr, every two seconds
     #[arg(long)]
     pub(super) status: bool,
-    /// No summary at the end, and no progress
+    /// Print no progress and no summary
     #[arg(long, short, conflicts_with = "status")]
     pub(super) quiet: bool,
-    /// The command writes below this directory. Without it: its last argument that is a path
-    /// tells, else the current directory
+    /// A directory on the filesystem that the command writes to. Without it: that of the last
+    /// argument that is a path, else the current directory
     #[arg(long, value_name = "DIR")]
     pub(super) dir: Option<PathBuf>,
     #[command(subcommand)]
@@ -55,7 +55,7 @@ pub(crate) struct PaceArgs {
     pub(super) command: Vec<OsString>,
 }
 
-/// Copies of our own.
+/// Copies by pace itself.
 #[derive(clap::Subcommand, Debug)]
 pub(super) enum Own {
     Cp(CpArgs),
@@ -64,9 +64,9 @@ pub(super) enum Own {
 
 /// Copy files and directories
 ///
-/// Holes stay holes, and a filesystem that can shares the data (reflink). A file gets its name once
-/// all of it is on the disk: until then it is NAME.floodwall-part. At the end all is on the disk:
-/// no sync is needed.
+/// Holes stay holes. Where the filesystem can share blocks (reflink), it does. A file is called
+/// NAME.floodwall-part until its data is on the disk. At the end all data is on the disk: no sync
+/// is needed.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   floodwall pace cp disk.img /backup
@@ -76,13 +76,13 @@ pub(super) struct CpArgs {
     /// Copy directories with all that is in them
     #[arg(long, short)]
     pub(super) recursive: bool,
-    /// Recursive, with mode, owner, times, extended attributes, symbolic and hard links
+    /// Copy directories, and keep mode, owner, times, extended attributes, symbolic and hard links
     #[arg(long, short)]
     pub(super) archive: bool,
-    /// Go on where an interrupted copy ended
+    /// Go on with the unfinished files of an interrupted copy, and keep those of this one
     #[arg(long)]
     pub(super) resume: bool,
-    /// Read each copy again from the disk, and compare it
+    /// Read each copy back from the disk, and compare it with its source
     #[arg(long)]
     pub(super) verify: bool,
     /// Sources, then the destination
@@ -92,13 +92,14 @@ pub(super) struct CpArgs {
 
 /// Copy stdin, or files, to stdout
 ///
-/// Where stdout is a file it is written back early, as by 'pace cp'. Into a pipe it only copies.
+/// A file as stdout is written back early, as by 'pace cp'. To a pipe or a terminal the data is
+/// only copied.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   zcat dump.gz | floodwall pace cat > /srv/dump
   floodwall pace cat part1 part2 > /srv/whole")]
 pub(super) struct CatArgs {
-    /// Files, one after the other; '-' is stdin
+    /// Files, one after the other; '-' or no file means stdin
     #[arg(value_name = "FILE")]
     pub(super) files: Vec<PathBuf>,
 }

@@ -52,10 +52,9 @@ pub(super) fn run(args: &PaceArgs) -> anyhow::Result<Exit> {
     }
 }
 
-/// The directory whose disk a command writes to, as far as its arguments tell: that of the last
-/// one that is a path to something there, or to something new in a directory that is there. Paths
-/// also stand behind `=` (`of=/srv/copy`) or the letter of an option (`-C/srv`). Else the current
-/// directory.
+/// The directory whose disk a command writes to, by its arguments: that of the last argument that
+/// is a path, or the current directory. The path, or the directory of a new name, must exist. A
+/// path may also follow `=` (`of=/srv/copy`) or the letter of an option (`-C/srv`).
 fn directory_of(arguments: &[&OsStr]) -> PathBuf {
     let found = arguments.iter().rev().find_map(|word| {
         let bytes = word.as_bytes();
@@ -67,7 +66,7 @@ fn directory_of(arguments: &[&OsStr]) -> PathBuf {
     found.unwrap_or_else(|| PathBuf::from("."))
 }
 
-/// The directory that a path is, or that a file is in or would be made in.
+/// The directory at a path, or the directory of a file there, which may be new.
 fn directory(path: &OsStr) -> Option<PathBuf> {
     let path = Path::new(path);
     if path.is_dir() {
@@ -76,7 +75,7 @@ fn directory(path: &OsStr) -> Option<PathBuf> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     match parent {
         Some(parent) => parent.is_dir().then(|| parent.to_owned()),
-        // A bare word is a path only if it is there.
+        // A bare word is a path only if it exists.
         None => path.exists().then(|| PathBuf::from(".")),
     }
 }

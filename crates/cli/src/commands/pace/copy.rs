@@ -1,4 +1,4 @@
-//! Copies of our own.
+//! Copies by pace itself.
 
 use std::path::{Path, PathBuf};
 
@@ -46,7 +46,7 @@ pub(super) fn cp(args: &PaceArgs, cp: &CpArgs) -> anyhow::Result<Exit> {
 /// `pace cat`.
 pub(super) fn cat(args: &PaceArgs, cat: &CatArgs) -> anyhow::Result<Exit> {
     let stop = signals::stop_flag()?;
-    // stdout's file may have any name, or none: its own place counts, not the directory's.
+    // The disk of stdout's file counts, not that of the current directory.
     let out = std::fs::canonicalize("/proc/self/fd/1").unwrap_or_else(|_| PathBuf::from("."));
     let pacer = pacer(args, &existing(&out))?;
     let inputs: Vec<Input> = match cat.files.as_slice() {
@@ -80,13 +80,13 @@ fn pacer(args: &PaceArgs, directory: &Path) -> anyhow::Result<Pacer> {
     Ok(Pacer::open(&SysRoot::live()?, directory, args.to, args.max)?)
 }
 
-/// The nearest directory above a path, or the path itself, that is there.
+/// The path itself if it is a directory, else the nearest directory above it that exists.
 fn existing(path: &Path) -> PathBuf {
     let found = path.ancestors().find(|dir| dir.is_dir() && !dir.as_os_str().is_empty());
     found.map_or_else(|| PathBuf::from("."), Path::to_owned)
 }
 
-/// A request that can't be carried out is wrong usage: nothing was done.
+/// A request that can't be carried out counts as wrong usage, because nothing was done.
 fn usage(error: copy::CopyError) -> anyhow::Error {
     UsageError(error.to_string()).into()
 }
@@ -120,7 +120,7 @@ fn unkept(summary: &Summary) {
     }
 }
 
-/// A bar on a terminal; lines with `--status`; else nothing.
+/// The display of a copy: lines with `--status`, else a bar on a terminal.
 struct Shown<'a> {
     bar: Option<ProgressBar>,
     told: Option<Told<'a>>,

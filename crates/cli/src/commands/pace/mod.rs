@@ -1,4 +1,4 @@
-//! `floodwall pace`: a copy, or any command, that hurts nobody who waits for the same disk.
+//! `floodwall pace`: a copy, or any command, that other users of its disk hardly notice.
 //!
 //! ```text
 //! words ─▶ own copy (cp, cat) ─▶ pace::copy ────┐

@@ -1,4 +1,4 @@
-//! What a paced command tells on stderr.
+//! Lines about a paced command on stderr.
 
 use std::time::{Duration, Instant};
 
@@ -37,7 +37,7 @@ impl<'a> Told<'a> {
         Self { pacer, last: None }
     }
 
-    /// With the bytes so far; tells if it is time to.
+    /// Takes the bytes so far, and prints a line if one is due.
     pub(super) fn at(&mut self, bytes: u64) {
         let now = Instant::now();
         let Some((since, before)) = self.last else {

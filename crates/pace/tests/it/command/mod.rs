@@ -1,7 +1,7 @@
-//! Commands that are paced by a process of their own.
+//! Commands, each paced by another process.
 //!
-//! A stop interrupts a read of /dev/zero, as any signal does: dd(1) then counts a short block as
-//! one, unless it has `iflag=fullblock`.
+//! A stop interrupts a read of /dev/zero, as any signal does. dd(1) then counts a short block as a
+//! whole one, unless it has `iflag=fullblock`.
 
 mod pacing;
 
@@ -36,7 +36,7 @@ pub(crate) fn tests() -> Vec<Trial> {
     anywhere.into_iter().chain(on_a_disk).collect()
 }
 
-/// The kernel does not count what is dirtied on tmpfs.
+/// The kernel does not count pages that are dirtied on tmpfs.
 fn lacks_a_disk() -> Option<String> {
     const TMPFS: i64 = 0x0102_1994;
     let is_tmpfs = statfs(directory().path()).is_ok_and(|fs| fs.f_type == TMPFS);
@@ -155,7 +155,7 @@ fn all_processes_are_stopped_and_continued() {
         processes.len() >= 22 && processes.iter().all(|pid| is_stopped(*pid))
     };
     pacing.waits_for("all are stopped", all_are_stopped);
-    // Never for long, whatever is dirty.
+    // A stop is never long, however much is dirty.
     pacing.waits_for("it runs", |pacing| pacing.log.text().contains("runs"));
     pacing.waits_for("all are stopped again", all_are_stopped);
     pacing.left = pacing.processes();

@@ -18,19 +18,19 @@ use rustix::process::{Pid, Signal, kill_process};
 /// The first argument of a process that paces; a rate in bytes per second, a directory on the disk
 /// and the command follow.
 pub(crate) const PACED: &str = "paced";
-/// For what takes some tenths of a second.
+/// The longest wait for steps that take some tenths of a second.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// Bytes per second: no limit.
 pub(crate) const FAST: &str = "1e12";
 /// Bytes per second: a flood is stopped nearly all the time.
 pub(crate) const SLOW: &str = "1e5";
 
-/// A directory on the disk that holds the build: what is dirtied on tmpfs is not counted.
+/// A directory on the disk that holds the build, since pages dirtied on tmpfs are not counted.
 pub(crate) fn directory() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
 
-/// Paces what its arguments name, and tells on stderr what happens.
+/// Paces the command in its arguments, and reports on stderr.
 pub(crate) fn paced_process() -> ExitCode {
     match pace(&std::env::args_os().skip(2).collect::<Vec<_>>()) {
         Ok(status) => status.into(),
@@ -85,7 +85,7 @@ pub(crate) fn paced(rate: &str, at: &Path, words: &[&str]) -> Command {
     command
 }
 
-/// The same of a shell's script that has to succeed: the numbers that are told at its end.
+/// The same for a shell script that has to succeed. Returns the numbers of its report.
 pub(crate) fn figures(rate: &str, at: &Path, script: &str) -> Figures {
     let output = paced(rate, at, &["/bin/sh", "-c", script]).output().unwrap();
     assert!(output.status.success(), "{}", said(&output));
@@ -107,7 +107,7 @@ pub(crate) fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// The pacing process, killed with all below it when it is dropped.
+/// The pacing process. Dropping this kills it and all its descendants.
 pub(crate) struct Pacing {
     pub(crate) child: Child,
     pub(crate) log: Log,

@@ -44,7 +44,7 @@ fn a_new_file_has_the_sources_mode_without_the_umask() -> Result<(), String> {
     chmod(&from.join("run"), 0o4777);
     chmod(&from.join("secret"), 0o440);
     chmod(&from, 0o555);
-    // What the umask is, the kernel says of a file made by all.
+    // The mode of a new file that was made with all bits shows the umask.
     let umask = {
         use std::os::unix::fs::OpenOptionsExt;
         let path = dir.path().join("all");
@@ -99,7 +99,7 @@ fn an_archive_keeps_hard_links() -> Result<(), String> {
         (inodes[0] == inodes[1], inodes[0] == inodes[2], inode("other") == inodes[0])
     };
     let to = dir.path().join("to");
-    // The second time the links are there already.
+    // The second time the links exist already.
     for _ in 0..2 {
         copy(&[&from.join(".")], make(&to), ARCHIVE).map_err(said("copy"))?;
         equal(same(&to), (true, true, false))?;

@@ -1,4 +1,4 @@
-//! What a copy leaves in the page cache.
+//! The page cache after a copy.
 
 use std::fs::File;
 use std::path::Path;
@@ -38,7 +38,7 @@ fn only_the_copys_own_pages_are_dropped() -> Result<(), String> {
         copy(&[&from], &to, PLAIN).map_err(said("copy"))?;
         let left = (cached(&from)?, cached(&to)?);
         let wanted = if was_cached { size } else { 0 };
-        // Pages that something else holds for a moment stay.
+        // Pages that another part of the kernel holds for a moment stay.
         let near = |found: u64, wanted: u64| found.abs_diff(wanted) <= MIB as u64;
         ensure(near(left.0, wanted) && near(left.1, 0), format!("{left:?}, not {wanted}"))?;
     }

@@ -62,7 +62,7 @@ fn a_pipe_gets_everything() -> Result<(), String> {
 
 fn a_full_pipe_does_not_hold_up_the_end() -> Result<(), String> {
     let dir = directory(&[("a", &noise(MIB))]);
-    // Nobody reads.
+    // The pipe has no reader.
     let (_reader, writer) = std::io::pipe().map_err(said("a pipe"))?;
     let stop = AtomicBool::new(false);
     let inputs = [Input::File(dir.path().join("a"))];

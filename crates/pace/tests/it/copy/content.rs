@@ -1,4 +1,4 @@
-//! What is in the copies.
+//! The content of copies.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -53,7 +53,7 @@ fn sparse_files_are_equal_and_stay_sparse() -> Result<(), String> {
 }
 
 fn a_tree_of_many_files_is_equal() -> Result<(), String> {
-    // More files and directories than are synced one by one.
+    // So many files and directories are not synced one by one.
     let dir = directory(&[]);
     for i in 0..300 {
         let path = dir.path().join(format!("from/d{}/e{}/f{i}", i % 100, i % 7));
@@ -69,7 +69,7 @@ fn a_tree_of_many_files_is_equal() -> Result<(), String> {
         let same = fs::read(from.join(name)).unwrap() == fs::read(to.join(name)).unwrap();
         ensure(same, || format!("{name} differs"))?;
     }
-    // The next one goes into the directory that exists now.
+    // The next copy goes into the directory, which exists now.
     copy(&[&from], &to, DEEP).map_err(said("copy again"))?;
     equal(names(&to.join("from")), names(&from))
 }

@@ -19,7 +19,7 @@ use floodwall_pace::{Goal, Pacer};
 use floodwall_testing::Trial;
 use tempfile::TempDir;
 
-/// Nothing but the data.
+/// The data alone.
 const PLAIN: Options = Options { recursive: false, archive: false, resume: false, verify: false };
 /// `-r`
 const DEEP: Options = Options { recursive: true, ..PLAIN };

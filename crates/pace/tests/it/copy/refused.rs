@@ -1,4 +1,4 @@
-//! What is refused, and in which words.
+//! Requests that are refused, and the messages.
 
 use std::fs::File;
 use std::os::unix::fs::{MetadataExt, symlink};

@@ -24,7 +24,7 @@ pub(super) fn tests() -> Vec<Trial> {
     ]
 }
 
-/// What `to` is called while it is copied.
+/// The name of `to` while it is copied.
 fn part(name: &str) -> String {
     format!("{name}{PART_SUFFIX}")
 }
@@ -122,7 +122,7 @@ fn verification_finds_a_byte_that_differs() -> Result<(), String> {
         let at = size as u64 - 1000;
         let options = Options { verify: true, ..RESUME };
         let ended = copy_with(&[&from], &to, options, &mut |progress, _| {
-            // Written, and not compared yet.
+            // The file is written, and not compared yet.
             if progress.bytes_done == size as u64 {
                 let part = dir.path().join(part("to"));
                 let file = File::options().write(true).open(part).unwrap();
@@ -133,7 +133,7 @@ fn verification_finds_a_byte_that_differs() -> Result<(), String> {
             return Err(format!("{ended:?}"));
         };
         ensure(offset == at || offset == at + 1, format!("differs at {offset}"))?;
-        // It is of no use to go on with.
+        // It must not be continued.
         equal(names(dir.path()), vec!["from".to_owned()])?;
     }
     let summary = {
