@@ -16,10 +16,19 @@ pub(super) struct Backlog {
 }
 
 impl Backlog {
-    /// The backlog, from all bytes that were dirtied and written so far. `drain` is the most that
-    /// was written meanwhile of bytes of no known file.
+    /// The backlog, from all bytes that were dirtied and written so far.
+    pub(super) fn left(&self, dirtied: u64, written: u64) -> u64 {
+        self.difference(dirtied, written).max(0).cast_unsigned()
+    }
+
+    fn difference(&self, dirtied: u64, written: u64) -> i64 {
+        dirtied.cast_signed() - written.cast_signed() - self.settled
+    }
+
+    /// The same, after bytes of no known file have settled: `drain` is the most of them that was
+    /// written meanwhile.
     pub(super) fn step(&mut self, dirtied: u64, written: u64, drain: u64) -> u64 {
-        let left = dirtied.cast_signed() - written.cast_signed() - self.settled;
+        let left = self.difference(dirtied, written);
         // Another program's bytes in the same files, or bytes of a deleted file.
         self.settled += left.min(0);
         let left = left.max(0).cast_unsigned();
@@ -43,6 +52,7 @@ mod tests {
     fn what_no_file_explains_settles_in_time() {
         let mut backlog = Backlog::default();
         assert_eq!(backlog.step(1000, 0, 0), 1000);
+        assert_eq!((backlog.left(1000, 900), backlog.left(800, 900)), (100, 0));
         assert_eq!(backlog.step(1000, 900, 0), 100);
         assert_eq!(backlog.step(1000, 900, bytes_in(Duration::from_millis(10), 4000.0)), 60);
         assert_eq!(backlog.step(1000, 900, 100), 0);

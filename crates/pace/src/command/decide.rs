@@ -28,8 +28,10 @@ const FADING: f64 = 0.5;
 const BUSY_SHARE: u32 = 10;
 /// … and while it dirties none.
 const QUIET_SHARE: u32 = 100;
-/// The longest pause, however long a look takes.
+/// The longest pause, however long a look takes …
 const RARELY: Duration = Duration::from_secs(2);
+/// … and while the command is stopped. A stop is longer than [`LONGEST`] by that at most.
+const RARELY_HELD: Duration = Duration::from_millis(100);
 
 /// The decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,7 +91,7 @@ pub(super) fn pause(pace: &Pace) -> Duration {
     };
     if pace.is_held {
         let next = in_time(pace.backlog.saturating_sub(half), pace.written_per_s);
-        next.max(pace.took * BUSY_SHARE).min(RARELY)
+        next.max(pace.took * BUSY_SHARE).min(RARELY_HELD)
     } else if pace.dirtied_per_s >= SLOW_PER_S {
         let next = in_time(pace.in_flight.saturating_sub(pace.backlog), pace.dirtied_per_s);
         next.max(pace.took * BUSY_SHARE).min(RARELY)
@@ -153,6 +155,9 @@ mod tests {
         assert_eq!(pause(&pace), ms(3));
         pace.backlog = 900_000;
         assert_eq!(pause(&pace), ms(20));
+        pace.took = ms(5000);
+        assert_eq!(pause(&pace), ms(100));
+        pace.took = ms(0);
         (pace.is_held, pace.dirtied_per_s) = (false, 0.0);
         assert_eq!(pause(&pace), Duration::from_micros(22_500));
         pace.before = ms(190);

@@ -16,8 +16,8 @@ use rustix::process::{Pid, WaitOptions, WaitStatus, waitpid};
 
 use super::tree::{Id, Process};
 
-/// Looks after which missing bytes count as lost. No process inherits the counters of a child whose
-/// parent ignores SIGCHLD.
+/// Looks after which missing bytes count as lost, and refused counters as unreadable. No process
+/// inherits the counters of a child whose parent ignores SIGCHLD.
 const PATIENCE: u32 = 10;
 
 /// Counters of processes, in bytes.
@@ -88,6 +88,10 @@ pub(super) struct Dirtied {
     /// The last counters of each process. The kernel refuses those of an ending process to all
     /// users but root, since the process no longer has the memory map that names its owner.
     known: BTreeMap<Id, Io>,
+    /// Looks at which the counters of a process were refused, of those that were never read.
+    refused: BTreeMap<Id, u32>,
+    /// Processes whose counters can't be read.
+    unread: u64,
     /// Counters of ended children of this process.
     inherited: Io,
     written: Rising,
@@ -102,10 +106,17 @@ impl Dirtied {
         for process in processes {
             if let Some(io) = Io::read(root, process.id.pid, &mut self.buffer) {
                 self.known.insert(process.id, io);
+            } else if !process.has_ended() && !self.known.contains_key(&process.id) {
+                // A process that is about to end is refused as well, for a moment.
+                let looks = self.refused.entry(process.id).or_default();
+                *looks = looks.saturating_add(1);
+                self.unread += u64::from(*looks == PATIENCE);
             }
             sum = sum.plus(self.known.get(&process.id).copied().unwrap_or_default());
         }
-        self.known.retain(|id, _| processes.iter().any(|process| process.id == *id));
+        let lives = |id: &Id| processes.iter().any(|process| process.id == *id);
+        self.known.retain(|id, _| lives(id));
+        self.refused.retain(|id, _| lives(id));
         self.written.observe(sum.written);
         self.cancelled.observe(sum.cancelled);
     }
@@ -130,6 +141,11 @@ impl Dirtied {
             self.inherited = self.inherited.plus(after.since(before));
         }
         Ok(Some(status))
+    }
+
+    /// Processes whose counters can't be read.
+    pub(super) fn unread(&self) -> u64 {
+        self.unread
     }
 
     /// Bytes of pages that were dirtied so far.
@@ -209,6 +225,23 @@ mod tests {
         io(dir.path(), 20, 4150, 300);
         dirtied.look(&root, &tree.processes());
         assert_eq!((dirtied.written(), dirtied.net()), (4150, 3850));
+        assert_eq!(dirtied.unread(), 0);
+    }
+
+    #[test]
+    fn a_process_whose_counters_are_refused_is_counted_once() {
+        let dir = tempfile::tempdir().unwrap();
+        process(dir.path(), 10, 1, 'S', "");
+        let root = SysRoot::new(dir.path()).unwrap();
+        let tree = Tree::below(&root, 10);
+        process(dir.path(), 10, 1, 'S', "20 21 ");
+        process(dir.path(), 20, 10, 'S', "");
+        process(dir.path(), 21, 10, 'Z', "");
+        let mut dirtied = Dirtied::default();
+        for look in 1..PATIENCE * 2 {
+            dirtied.look(&root, &tree.processes());
+            assert_eq!(dirtied.unread(), u64::from(look >= PATIENCE));
+        }
     }
 
     #[test]

@@ -3,12 +3,13 @@
 //! sync_file_range(2) submits the writeback in the context of its caller. An elevator that honours
 //! priorities therefore sees the priority of this thread.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use floodwall_load::{RangeSync, sync_file_range};
 use rustix::fs::fstat;
 
 use super::dense::{Part, dirty_parts};
@@ -19,6 +20,8 @@ use crate::writeback::Writeback;
 
 /// The time that an incomplete piece waits for the range that continues it.
 const PATIENCE: Duration = Duration::from_millis(5);
+/// A piece that takes so long was dirty. A clean one takes some microseconds.
+const DIRTY: Duration = Duration::from_micros(100);
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
@@ -98,7 +101,7 @@ impl Drain {
                 }
             };
             if !self.closing.load(Ordering::Relaxed) {
-                self.write(&mut writeback, &range, pacer.window().piece, page);
+                self.write(&mut writeback, &range, pacer, page);
             }
             let mut counts = self.counts();
             counts.under_way = writeback.under_way();
@@ -125,7 +128,7 @@ impl Drain {
         self.counts().under_way = writeback.under_way();
     }
 
-    fn write(&self, writeback: &mut Writeback<'_>, range: &Range, piece: u64, page: u64) {
+    fn write(&self, writeback: &mut Writeback<'_>, range: &Range, pacer: &Pacer, page: u64) {
         let fd = range.file.as_fd();
         let Ok(stat) = fstat(fd) else { return };
         let size = stat.st_size.max(0).cast_unsigned();
@@ -136,12 +139,10 @@ impl Drain {
         let kernel_tells = dirty_bytes(fd, from, page, page).is_some();
         let has_grown = matches!(range.span, Span::Grown { .. });
         if !has_grown && !kernel_tells {
-            // One request of unknown length, which does not wait: its rate would include clean
-            // bytes.
-            let _ = writeback.push(&range.file, 0, 0, &self.stop);
-            self.counts().dealt += to;
+            self.write_untold(fd, to, pacer);
             return;
         }
+        let piece = pacer.window().piece;
         let mut started = 0;
         let mut dirty = |part: Part| dirty_bytes(fd, part.offset, part.len, page);
         let whole = dirty_parts(from, to, page, &mut dirty, &mut |part| {
@@ -164,6 +165,28 @@ impl Drain {
             self.counts().dealt += to.saturating_sub(from).saturating_sub(started);
         }
     }
+
+    /// Writes a file back up to an offset, where the kernel does not tell which pages are dirty.
+    /// The time of each piece tells whether it was: only then the next waits for admission.
+    fn write_untold(&self, file: BorrowedFd<'_>, to: u64, pacer: &Pacer) {
+        let mut offset = 0;
+        while offset < to && !self.closing.load(Ordering::Relaxed) {
+            let len = pacer.window().piece.min(to - offset);
+            let begin = Instant::now();
+            // An error concerns one piece.
+            let _ = sync_file_range(file, offset, len, RangeSync::Wait);
+            let took = begin.elapsed();
+            self.counts().dealt += len;
+            if took >= DIRTY {
+                pacer.start(len);
+                pacer.end(len, took);
+                if !pacer.admit(len, &self.stop) {
+                    return;
+                }
+            }
+            offset += len;
+        }
+    }
 }
 
 #[cfg(test)]
@@ -180,11 +203,35 @@ mod tests {
     use super::*;
     use crate::law::Goal;
 
+    fn file_of(len: u64) -> tempfile::NamedTempFile {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().write_all_at(&vec![1; len as usize], 0).unwrap();
+        file
+    }
+
+    #[test]
+    fn a_file_is_written_in_pieces_where_the_kernel_does_not_tell() {
+        const LEN: u64 = 20 << 20;
+        let file = file_of(LEN);
+        let directory = file.path().parent().unwrap();
+        let root = SysRoot::live().unwrap();
+        let pacer = Pacer::open(&root, directory, Goal::Rate(1e12), None).unwrap();
+        let drain = Drain::default();
+        drain.write_untold(file.as_file().as_fd(), LEN, &pacer);
+        assert_eq!(drain.written(), LEN);
+        let page = rustix::param::page_size() as u64;
+        let is_tmpfs = pacer.disk().is_none();
+        let dirty = dirty_bytes(file.as_file().as_fd(), 0, LEN, page).unwrap_or(0);
+        assert!(is_tmpfs || dirty == 0, "{dirty}");
+        drain.close();
+        drain.write_untold(file.as_file().as_fd(), LEN, &pacer);
+        assert_eq!(drain.written(), LEN, "what comes after the end is left alone");
+    }
+
     #[test]
     fn what_was_appended_counts_once_it_is_written() {
         const LEN: u64 = 3 << 20;
-        let file = tempfile::NamedTempFile::new().unwrap();
-        file.as_file().write_all_at(&vec![1; LEN as usize], 0).unwrap();
+        let file = file_of(LEN);
         let directory = file.path().parent().unwrap();
         let root = SysRoot::live().unwrap();
         let pacer = Pacer::open(&root, directory, Goal::default(), None).unwrap();

@@ -1,8 +1,8 @@
 //! One look at a command: reads its counters, hands files over to writeback, stops or continues it.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use floodwall_host::SysRoot;
@@ -15,7 +15,7 @@ use super::decide::{Doing, Pace, Wish, decide, pause, speed};
 use super::dirtied::Dirtied;
 use super::drain::Drain;
 use super::files::{Files, Key};
-use super::hold::Hold;
+use super::hold::{Hold, lock};
 use super::look::{Ended, Look};
 use super::notified::{Below, Notified};
 use super::progress::Pressure;
@@ -47,7 +47,10 @@ pub(super) struct Parts<'a> {
 pub(super) struct Engine<'a> {
     parts: Parts<'a>,
     ranges: Sender<Range>,
-    hold: Hold<'a>,
+    /// The watchdog shares it.
+    hold: &'a Mutex<Hold>,
+    /// Whether the command is stopped, as this engine knows.
+    is_held: bool,
     dirtied: Dirtied,
     files: Files,
     notified: Notified,
@@ -68,7 +71,7 @@ impl<'a> Engine<'a> {
     pub(super) fn new(
         parts: Parts<'a>,
         ranges: Sender<Range>,
-        hold: Hold<'a>,
+        hold: &'a Mutex<Hold>,
         roots: &[Root],
     ) -> Self {
         let mut notified = Notified::new();
@@ -81,6 +84,7 @@ impl<'a> Engine<'a> {
             parts,
             ranges,
             hold,
+            is_held: false,
             dirtied: Dirtied::default(),
             files: Files::default(),
             notified,
@@ -101,8 +105,20 @@ impl<'a> Engine<'a> {
 
     /// Lets the command run, if it is stopped.
     pub(super) fn release(&mut self) {
-        if self.hold.elapsed().is_some() {
-            self.hold.release();
+        lock(self.hold).release();
+        self.note();
+    }
+
+    /// Lets the command run, and stops this process as SIGTSTP does. Returns when it goes on.
+    pub(super) fn suspend(&mut self) {
+        lock(self.hold).suspend();
+        self.note();
+    }
+
+    /// Notes whether the command is stopped. The watchdog may have continued it.
+    fn note(&mut self) {
+        let is_held = lock(self.hold).elapsed().is_some();
+        if std::mem::replace(&mut self.is_held, is_held) && !is_held {
             self.runs_since = (Instant::now(), self.dirtied.written());
         }
     }
@@ -119,18 +135,21 @@ impl<'a> Engine<'a> {
     pub(super) fn look(&mut self, command: Pid, age: Duration) -> Look {
         let begin = Instant::now();
         let elapsed = begin - std::mem::replace(&mut self.at, begin);
+        self.note();
         let processes = self.parts.tree.processes();
         self.reap(&processes, command);
         let (piece, in_flight, per_s) = self.allowed();
         let before = self.dirtied.written();
         self.dirtied.look(self.parts.root, &processes);
         let rise = self.dirtied.written() - before;
-        if self.hold.elapsed().is_none() {
+        if !self.is_held {
             self.speed = speed(self.speed, rise as f64 / elapsed.as_secs_f64().max(0.001));
         }
         let pressure = Pressure {
             rose: rise > 0,
-            press: self.left > in_flight / SLACK,
+            // The bytes of this look count: a stopped command's files are not looked at again.
+            press: self.backlog.left(self.dirtied.net(), self.parts.drain.written())
+                > in_flight / SLACK,
             idle: self.parts.drain.is_idle(),
             piece,
         };
@@ -143,7 +162,7 @@ impl<'a> Engine<'a> {
         self.pause = pause(&Pace {
             backlog: self.left,
             in_flight,
-            is_held: self.hold.elapsed().is_some(),
+            is_held: self.is_held,
             dirtied_per_s: self.speed,
             written_per_s: per_s,
             before: self.pause,
@@ -153,8 +172,8 @@ impl<'a> Engine<'a> {
             elapsed: age,
             dirtied: self.dirtied.net(),
             backlog: self.left,
-            is_held: self.hold.elapsed().is_some(),
-            held: self.hold.total(),
+            is_held: self.is_held,
+            held: lock(self.hold).total(),
             processes: processes.len(),
             files: self.files.len(),
         }
@@ -162,17 +181,20 @@ impl<'a> Engine<'a> {
 
     /// Ends the pacing. The command has ended, and processes that it left behind run on.
     pub(super) fn end(mut self) -> Ended {
-        self.hold.release();
+        self.release();
         let processes = self.parts.tree.processes();
         self.dirtied.look(self.parts.root, &processes);
+        let hold = lock(self.hold);
         Ended {
             is_paced: true,
-            is_guarded: self.hold.is_guarded(),
+            is_guarded: hold.is_guarded(),
             dirtied: self.dirtied.net(),
-            held: self.hold.total(),
+            held: hold.total(),
             found_files: self.files.found() + self.found,
             refused_files: self.files.refused(),
             unfound_bytes: self.backlog.unfound,
+            unread_processes: self.dirtied.unread(),
+            is_incomplete: self.notified.is_incomplete(),
             ..Ended::default()
         }
     }
@@ -198,15 +220,25 @@ impl<'a> Engine<'a> {
     }
 
     /// Finds files, and hands their dirty ranges over.
+    ///
+    /// While the command is stopped, no file is looked for: the server of a filesystem may be one
+    /// of its processes. Only closed files are opened, which lie in directories of the paced disk.
     fn hand_over(&mut self, processes: &[Process], pressure: Pressure) {
         let Parts { root, is_paced, .. } = self.parts;
-        for range in self.files.look(root, processes, is_paced, pressure) {
+        let ranges = if self.is_held {
+            self.files.again(pressure)
+        } else {
+            self.files.look(root, processes, is_paced, pressure)
+        };
+        for range in ranges {
             self.send(range);
         }
-        for directory in self.files.take_directories() {
-            self.notified.watch(&directory, Below::New, is_paced);
+        if !self.is_held {
+            for directory in self.files.take_directories() {
+                self.notified.watch(&directory, Below::New, is_paced);
+            }
+            self.notified.look(is_paced, pressure.rose || self.left > 0);
         }
-        self.notified.look(is_paced, pressure.rose || self.left > 0);
         let room = MOST_WAITING.saturating_sub(self.parts.drain.waiting());
         for path in self.notified.take(room) {
             self.send_closed(&path);
@@ -233,7 +265,9 @@ impl<'a> Engine<'a> {
     }
 
     fn act(&mut self, in_flight: u64) {
-        let doing = match self.hold.elapsed() {
+        self.note();
+        let mut hold = lock(self.hold);
+        let doing = match hold.elapsed() {
             Some(elapsed) => Doing::Held { elapsed },
             None => Doing::Running {
                 elapsed: self.runs_since.0.elapsed(),
@@ -241,8 +275,10 @@ impl<'a> Engine<'a> {
             },
         };
         match decide(self.left, in_flight, doing) {
-            Wish::Hold => self.hold.stop(),
-            Wish::Run => self.release(),
+            Wish::Hold => hold.stop(),
+            Wish::Run => hold.release(),
         }
+        drop(hold);
+        self.note();
     }
 }

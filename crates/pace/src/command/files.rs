@@ -84,6 +84,15 @@ impl Files {
         self.ranges(pressure)
     }
 
+    /// The ranges to write back by the sizes of the last look. This makes no call to a filesystem.
+    pub(super) fn again(&mut self, pressure: Pressure) -> Vec<Range> {
+        let range = |open: &mut Open| {
+            let span = open.progress.again(pressure)?;
+            Some(Range { file: Arc::clone(&open.file), span })
+        };
+        self.open.values_mut().filter_map(range).collect()
+    }
+
     /// How many are open.
     pub(super) fn len(&self) -> usize {
         self.open.len()
@@ -275,6 +284,18 @@ mod tests {
         assert_eq!(machine.look(), [Span::Grown { from: 8192, to: 8200 }]);
         assert_eq!(machine.files.len(), 0);
         assert!(machine.look().is_empty() && machine.files.take_directories().is_empty());
+    }
+
+    #[test]
+    fn the_rest_of_a_file_is_handed_over_without_a_look_at_it() {
+        let mut machine = Machine::new();
+        machine.look();
+        fs::write(machine.path("written"), [0; 8200]).unwrap();
+        assert_eq!(machine.look(), [Span::Grown { from: 0, to: 8192 }]);
+        fs::write(machine.path("written"), [0; 9000]).unwrap();
+        fs::remove_dir_all(machine.path("proc")).unwrap();
+        let spans: Vec<Span> = machine.files.again(PRESS).iter().map(|range| range.span).collect();
+        assert_eq!(spans, [Span::Grown { from: 8192, to: 8200 }]);
     }
 
     #[test]

@@ -43,4 +43,8 @@ pub struct Ended {
     pub refused_files: u64,
     /// Bytes of no known file.
     pub unfound_bytes: u64,
+    /// Processes whose bytes are not counted, since this process may not read their counters.
+    pub unread_processes: u64,
+    /// Whether files were closed faster than inotify(7) could tell.
+    pub is_incomplete: bool,
 }

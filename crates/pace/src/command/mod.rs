@@ -14,6 +14,7 @@
 //! decide     backlog > window ─▶ hold: note to the guardian, SIGSTOP; < half of it ─▶ SIGCONT
 //!
 //! guardian   a shell that reads a pipe; if this process dies, the pipe closes: it sends SIGCONT
+//! watch      a thread that continues a command after 2.5 s, if the looks have ceased
 //! ```
 //!
 //! Works for every kind of program (static, forking, mmap(2), io_uring) and needs no privilege.

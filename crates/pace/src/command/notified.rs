@@ -53,6 +53,7 @@ pub(super) struct Notified {
     made: VecDeque<PathBuf>,
     existing_left: Duration,
     files: VecDeque<PathBuf>,
+    is_incomplete: bool,
 }
 
 impl Notified {
@@ -64,7 +65,13 @@ impl Notified {
             made: VecDeque::new(),
             existing_left: EXISTING,
             files: VecDeque::new(),
+            is_incomplete: false,
         }
+    }
+
+    /// Whether the kernel dropped events (`max_queued_events`).
+    pub(super) fn is_incomplete(&self) -> bool {
+        self.is_incomplete
     }
 
     /// Watches a directory, if `is_paced` is true for its device, by `st_dev`.
@@ -130,6 +137,7 @@ impl Notified {
                 Err(_) => return made,
             };
             let what = event.events();
+            self.is_incomplete |= what.contains(ReadFlags::QUEUE_OVERFLOW);
             if what.contains(ReadFlags::IGNORED) {
                 self.directories.remove(&event.wd());
                 continue;
@@ -238,6 +246,23 @@ mod tests {
         notified.look(&|_| true, true);
         assert_eq!(notified.take(1), [dir.path().join("c")]);
         assert_eq!(notified.take(9), [dir.path().join("d")]);
+    }
+
+    #[test]
+    fn dropped_events_are_noticed() {
+        let most = fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap();
+        let most: usize = most.trim().parse().unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let mut notified = Notified::new();
+        notified.watch(dir.path(), Below::New, &|_| true);
+        notified.look(&|_| true, true);
+        assert!(!notified.is_incomplete());
+        // The kernel joins equal events.
+        for n in 0..most + 2 {
+            fs::write(dir.path().join((n % 2).to_string()), "text").unwrap();
+        }
+        notified.look(&|_| true, true);
+        assert!(notified.is_incomplete());
     }
 
     #[test]

@@ -59,6 +59,11 @@ impl Progress {
         None
     }
 
+    /// The span to write back, if the file has the size of the last look.
+    pub(super) fn again(&mut self, pressure: Pressure) -> Option<Span> {
+        self.step(self.size, pressure)
+    }
+
     /// The remaining span, when the command has closed the file.
     pub(super) fn close(mut self, size: u64) -> Option<Span> {
         if self.rises > 0 || size < self.sent {

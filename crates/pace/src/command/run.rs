@@ -1,5 +1,6 @@
 //! A command from its start to its end.
 
+use std::sync::Mutex;
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -15,12 +16,13 @@ use super::drain::Drain;
 use super::engine::{Engine, Parts};
 use super::error::CommandError;
 use super::guardian::Guardian;
-use super::hold::Hold;
+use super::hold::{Hold, watch};
 use super::look::{Ended, Look};
 use super::nested::{OUTER, is_nested};
 use super::roots::roots;
 use super::signals::{Came, Signals};
 use super::start::{Paced, start};
+use super::sys::default_effect;
 use super::tree::Tree;
 use crate::pacer::Pacer;
 
@@ -61,7 +63,8 @@ pub fn run(
     let drain = Drain::default();
     let (sender, ranges) = channel();
     let (done, ended) = channel::<()>();
-    let hold = Hold::new(&tree, guardian);
+    let (working, finished) = channel::<()>();
+    let hold = Mutex::new(Hold::new(&tree, guardian));
     let parts = Parts { root, own, tree: &tree, pacer, drain: &drain, is_paced };
     let roots = roots(paced.arguments, std::env::current_dir().ok());
     thread::scope(|scope| {
@@ -74,12 +77,18 @@ pub fn run(
             .name("fw-pace-drain".into())
             .spawn_scoped(scope, writes)
             .map_err(CommandError::Thread)?;
+        let hold = &hold;
+        thread::Builder::new()
+            .name("fw-pace-watch".into())
+            .spawn_scoped(scope, move || watch(hold, &finished))
+            .map_err(CommandError::Thread)?;
         let mut engine = Engine::new(parts, sender, hold, &roots);
         let status = follow(paced, &mut engine, &signals, begin, report);
         let seconds = begin.elapsed().as_secs_f64();
         drain.close();
         // This drops the sender of the ranges, so the thread ends.
         let told = engine.end();
+        drop(working);
         // The thread's end closes the other channel.
         let _ = ended.recv_timeout(LAST);
         drain.stop();
@@ -99,10 +108,13 @@ fn follow(
     let mut next = Instant::now() + engine.pause();
     loop {
         let came = signals.wait(next.saturating_duration_since(Instant::now()));
-        if came.ends {
+        if !came.passed_on.is_empty() || came.ends {
             engine.release();
         }
         pass_on(&came, command);
+        if came.stops {
+            engine.suspend();
+        }
         if let Some(status) = engine.wait_for(command).map_err(|e| waiting(paced, e))? {
             return Ok(exit_status(status));
         }
@@ -121,7 +133,11 @@ fn only_run(paced: &Paced<'_>, signals: &Signals) -> Result<u8, CommandError> {
         if let Some((_, status)) = ended {
             return Ok(exit_status(status));
         }
-        pass_on(&signals.wait(LONG), command);
+        let came = signals.wait(LONG);
+        pass_on(&came, command);
+        if came.stops {
+            default_effect(libc::SIGTSTP);
+        }
     }
 }
 

@@ -2,8 +2,9 @@
 //!
 //! | signal | effect |
 //! |---|---|
-//! | SIGINT, SIGQUIT | nothing: a terminal sends them to the command as well |
-//! | SIGTERM, SIGHUP | passed on to the command |
+//! | SIGINT, SIGQUIT | passed on if a process sent it; a terminal sends it to the command as well |
+//! | SIGTERM, SIGHUP, SIGUSR1, SIGUSR2 | passed on to the command |
+//! | SIGTSTP | the command runs on, if it is stopped, and this process is stopped |
 //! | SIGCHLD | the command may have ended |
 //!
 //! A signal that was ignored at the start stays ignored, also by the command (`nohup`, or a
@@ -12,34 +13,43 @@
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use rustix::process::Signal;
 use signal_hook::SigId;
-use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::consts::SIGCHLD;
 use signal_hook::low_level;
 
-use super::sys::ignores;
+use super::sys::{Flag, ignores, raise_on};
 
-/// Caught signals, and the signals that are passed on for them.
-const CAUGHT: [(i32, Option<Signal>); 4] =
-    [(SIGINT, None), (SIGQUIT, None), (SIGTERM, Some(Signal::TERM)), (SIGHUP, Some(Signal::HUP))];
+/// Signals with a handler.
+const CAUGHT: [Signal; 7] = [
+    Signal::INT,
+    Signal::QUIT,
+    Signal::TERM,
+    Signal::HUP,
+    Signal::USR1,
+    Signal::USR2,
+    Signal::TSTP,
+];
 
 /// Signals that came since the last call.
 #[derive(Debug, Default)]
 pub(super) struct Came {
-    /// Signals for the command.
+    /// Signals for the command. It has to run for them.
     pub(super) passed_on: Vec<Signal>,
-    /// Whether a signal asks the command to end. The command has to run for that.
+    /// Whether a terminal asks the command to end. It has to run for that.
     pub(super) ends: bool,
+    /// Whether this process is to be stopped.
+    pub(super) stops: bool,
 }
 
 /// Handlers of signals, as long as this lives. Afterwards the signals have no effect.
 #[derive(Debug)]
 pub(super) struct Signals {
     bell: UnixStream,
-    flags: Vec<(Arc<AtomicBool>, Option<Signal>)>,
+    flags: Vec<(Arc<Flag>, Signal)>,
     ids: Vec<SigId>,
 }
 
@@ -48,15 +58,16 @@ impl Signals {
         let (bell, ring) = UnixStream::pair()?;
         let mut signals = Self { bell, flags: Vec::new(), ids: Vec::new() };
         signals.ids.push(low_level::pipe::register(SIGCHLD, ring.try_clone()?)?);
-        for (signal, passed_on) in CAUGHT {
-            if ignores(signal) {
+        for signal in CAUGHT {
+            let number = signal.as_raw();
+            if ignores(number) {
                 continue;
             }
-            let flag = Arc::new(AtomicBool::new(false));
+            let flag = Arc::new(Flag::default());
             // The flag first, since the bell announces it.
-            signals.ids.push(signal_hook::flag::register(signal, Arc::clone(&flag))?);
-            signals.ids.push(low_level::pipe::register(signal, ring.try_clone()?)?);
-            signals.flags.push((flag, passed_on));
+            signals.ids.push(raise_on(number, &flag)?);
+            signals.ids.push(low_level::pipe::register(number, ring.try_clone()?)?);
+            signals.flags.push((flag, signal));
         }
         Ok(signals)
     }
@@ -68,10 +79,15 @@ impl Signals {
         let mut rings = [0; 256];
         let _ = (&self.bell).read(&mut rings);
         let mut came = Came::default();
-        for (flag, passed_on) in &self.flags {
-            if flag.swap(false, Ordering::Relaxed) {
-                came.ends = true;
-                came.passed_on.extend(*passed_on);
+        for (flag, signal) in &self.flags {
+            if !flag.came.swap(false, Ordering::Acquire) {
+                continue;
+            }
+            let is_from_process = flag.from_process.swap(false, Ordering::Relaxed);
+            match *signal {
+                Signal::TSTP => came.stops = true,
+                Signal::INT | Signal::QUIT if !is_from_process => came.ends = true,
+                signal => came.passed_on.push(signal),
             }
         }
         came

@@ -1,9 +1,14 @@
 //! The system calls that rustix lacks.
 #![expect(unsafe_code, reason = "rustix has no ioprio_set(2), no cachestat(2) and no sigaction(2)")]
 
+use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use signal_hook::SigId;
 
 /// `IOPRIO_WHO_PROCESS`: the number is a thread's, 0 the caller's (include/uapi/linux/ioprio.h).
 const ONE_THREAD: libc::c_int = 1;
@@ -48,4 +53,41 @@ pub(super) fn ignores(signal: libc::c_int) -> bool {
         action.assume_init()
     };
     action.sa_sigaction == libc::SIG_IGN
+}
+
+/// Whether a signal came.
+#[derive(Debug, Default)]
+pub(super) struct Flag {
+    pub(super) came: AtomicBool,
+    /// Whether a process sent it, and not the kernel (for a terminal).
+    pub(super) from_process: AtomicBool,
+}
+
+/// Raises a flag whenever a signal comes.
+pub(super) fn raise_on(signal: libc::c_int, flag: &Arc<Flag>) -> io::Result<SigId> {
+    let flag = Arc::clone(flag);
+    let action = move |info: &libc::siginfo_t| {
+        // `SI_FROMUSER` (include/uapi/asm-generic/siginfo.h)
+        if info.si_code <= 0 {
+            flag.from_process.store(true, Ordering::Relaxed);
+        }
+        flag.came.store(true, Ordering::Release);
+    };
+    // SAFETY: the action only stores to atomics, as a signal handler may.
+    unsafe { signal_hook_registry::register_sigaction(signal, action) }
+}
+
+/// Does what a signal does to a process without a handler.
+pub(super) fn default_effect(signal: libc::c_int) {
+    // Zeros are `SIG_DFL`, no flags and an empty mask.
+    let default = MaybeUninit::<libc::sigaction>::zeroed();
+    let mut before = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: the first call reads one action and writes the other, which is valid even if the call
+    // fails. The last call restores that action. Both live until the calls return.
+    unsafe {
+        if libc::sigaction(signal, default.as_ptr(), before.as_mut_ptr()) == 0 {
+            libc::raise(signal);
+            libc::sigaction(signal, before.as_ptr(), ptr::null_mut());
+        }
+    }
 }

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use floodwall_host::SysRoot;
 use floodwall_model::proc_stat::ProcStat;
+use rustix::io::Errno;
 
 /// A process of the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +38,7 @@ impl Process {
 }
 
 /// The search for the processes of a command.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Tree {
     root: SysRoot,
     own: i32,
@@ -91,10 +92,12 @@ impl Tree {
         found
     }
 
-    /// Whether a process still lives.
-    pub(super) fn lives(&self, id: Id) -> bool {
-        let process = self.process(id.pid, &mut Vec::new());
-        process.is_some_and(|process| process.id == id && !process.has_ended())
+    /// Whether a process has ended for certain. Other errors (EMFILE, ENOMEM) do not tell.
+    pub(super) fn is_gone(&self, id: Id) -> bool {
+        match self.read(id.pid, &mut Vec::new()) {
+            Ok(process) => process.is_some_and(|p| p.id != id || p.has_ended()),
+            Err(errno) => matches!(errno, Errno::NOENT | Errno::SRCH),
+        }
     }
 
     /// Children of all threads, since a child belongs to the thread that made it.
@@ -125,14 +128,22 @@ impl Tree {
     }
 
     fn process(&self, pid: i32, buffer: &mut Vec<u8>) -> Option<Process> {
-        self.root.read_attribute_into(&format!("/proc/{pid}/stat"), buffer).ok()?;
-        let stat = ProcStat::parse(buffer)?;
-        Some(Process {
-            id: Id { pid, start_ticks: stat.start_ticks()? },
-            parent: stat.parent()?.cast_signed(),
-            state: stat.state()?,
-        })
+        self.read(pid, buffer).ok().flatten()
     }
+
+    fn read(&self, pid: i32, buffer: &mut Vec<u8>) -> Result<Option<Process>, Errno> {
+        self.root.read_attribute_into(&format!("/proc/{pid}/stat"), buffer)?;
+        Ok(parse(pid, buffer))
+    }
+}
+
+fn parse(pid: i32, stat: &[u8]) -> Option<Process> {
+    let stat = ProcStat::parse(stat)?;
+    Some(Process {
+        id: Id { pid, start_ticks: stat.start_ticks()? },
+        parent: stat.parent()?.cast_signed(),
+        state: stat.state()?,
+    })
 }
 
 #[cfg(test)]
@@ -198,9 +209,15 @@ mod tests {
         assert_eq!(pids(&tree), [20, 31, 21, 22, 26, 32], "99 has ended");
         assert_eq!(found[0].parent, 10);
         assert!(found[2].is_stopped() && found[3].has_ended() && !found[4].is_stopped());
-        assert!(tree.lives(found[0].id) && !tree.lives(found[3].id));
+        assert!(!tree.is_gone(found[0].id) && tree.is_gone(found[3].id));
         let other = Id { start_ticks: 5, ..found[0].id };
-        assert!(!tree.lives(other), "the number is another process's");
+        assert!(tree.is_gone(other), "the number is another process's");
+        let stat = dir.path().join("proc/20/stat");
+        fs::remove_file(&stat).unwrap();
+        assert!(tree.is_gone(found[0].id));
+        // It can't be read: EISDIR.
+        fs::create_dir(&stat).unwrap();
+        assert!(!tree.is_gone(found[0].id));
     }
 
     #[test]

@@ -44,8 +44,9 @@ pub(crate) struct PaceArgs {
     /// Print no progress and no summary
     #[arg(long, short, conflicts_with = "status")]
     pub(super) quiet: bool,
-    /// A directory on the filesystem that the command writes to. Without it: that of the last
-    /// argument that is a path, else the current directory
+    /// A directory on the disk that the command writes to. Without it: that of stdout, if that is
+    /// a file and stderr another; else that of the last argument that names a directory or
+    /// something new in one; else the current directory
     #[arg(long, value_name = "DIR")]
     pub(super) dir: Option<PathBuf>,
     #[command(subcommand)]

@@ -1,6 +1,7 @@
 //! Any command.
 
 use std::ffi::OsStr;
+use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -13,9 +14,13 @@ use floodwall_pace::Pacer;
 use floodwall_pace::command::{self, CommandError, Ended, OUTER, Paced};
 
 use super::args::PaceArgs;
+use super::filesystems::Filesystems;
 use super::told::{self, Told};
 use crate::exit::Exit;
 use crate::output::{self, notice};
+
+/// Bytes of no known file below which nothing is told: metadata belongs to no file.
+const MUCH: u64 = 16 << 20;
 
 /// `pace -- COMMAND`.
 pub(super) fn run(args: &PaceArgs) -> anyhow::Result<Exit> {
@@ -23,15 +28,13 @@ pub(super) fn run(args: &PaceArgs) -> anyhow::Result<Exit> {
     let outer = std::env::var_os(OUTER);
     let paced = Paced { program, arguments, outer: outer.as_deref() };
     let words: Vec<&OsStr> = arguments.iter().map(AsRef::as_ref).collect();
-    let directory = args.dir.clone().unwrap_or_else(|| directory_of(&words));
+    let found = || redirected().unwrap_or_else(|| directory_of(&words));
+    let directory = args.dir.clone().unwrap_or_else(found);
     let root = SysRoot::live()?;
     let pacer = Pacer::open(&root, &directory, args.to, args.max)?;
-    let device = directory
-        .metadata()
-        .with_context(|| format!("can't look at '{}'", directory.display()))?
-        .dev();
+    let filesystems = Filesystems::of(&root, &directory)?;
     let mut told = args.status.then(|| Told::new(&pacer));
-    let ended = command::run(&paced, &pacer, &root, &|dev| dev == device, &mut |look| {
+    let ended = command::run(&paced, &pacer, &root, &|dev| filesystems.has(dev), &mut |look| {
         if let Some(told) = &mut told {
             told.at(look.dirtied.saturating_sub(look.backlog));
         }
@@ -40,6 +43,7 @@ pub(super) fn run(args: &PaceArgs) -> anyhow::Result<Exit> {
         Ok(ended) => {
             if !args.quiet && ended.is_paced {
                 notice(&summarised(&ended, &pacer));
+                unpaced(&ended).iter().for_each(|line| notice(line));
             }
             Ok(Exit::Of(ended.status))
         }
@@ -52,28 +56,43 @@ pub(super) fn run(args: &PaceArgs) -> anyhow::Result<Exit> {
     }
 }
 
-/// The directory whose disk a command writes to, by its arguments: that of the last argument that
-/// is a path, or the current directory. The path, or the directory of a new name, must exist. A
-/// path may also follow `=` (`of=/srv/copy`) or the letter of an option (`-C/srv`).
+/// The directory of the file that stdout is. Stdout and stderr in the same file are a log.
+fn redirected() -> Option<PathBuf> {
+    let file = |descriptor: u32| fs::metadata(format!("/proc/self/fd/{descriptor}")).ok();
+    let out = file(1).filter(fs::Metadata::is_file)?;
+    let is_log = file(2).is_some_and(|err| (err.dev(), err.ino()) == (out.dev(), out.ino()));
+    let path = fs::canonicalize("/proc/self/fd/1").ok().filter(|_| !is_log)?;
+    path.parent().map(Path::to_owned)
+}
+
+/// The directory whose disk a command writes to, by its arguments: the last one that names a
+/// directory or something new in one, or the current directory. A path may also follow `=`
+/// (`of=/srv/copy`) or the letter of an option (`-C/srv`). A file that exists is a source, unless
+/// the last argument names it. An argument with a space is a shell's, not a path.
 fn directory_of(arguments: &[&OsStr]) -> PathBuf {
-    let found = arguments.iter().rev().find_map(|word| {
+    let found = arguments.iter().rev().enumerate().find_map(|(from_last, word)| {
         let bytes = word.as_bytes();
+        if bytes.iter().any(u8::is_ascii_whitespace) {
+            return None;
+        }
         let slash = bytes.iter().position(|byte| *byte == b'/');
         let after_equals = bytes.iter().position(|byte| *byte == b'=').map(|at| at + 1);
-        let starts = [Some(0), after_equals, slash];
-        starts.into_iter().flatten().find_map(|start| directory(OsStr::from_bytes(&bytes[start..])))
+        let starts = [Some(0), after_equals, slash].into_iter().flatten();
+        let mut paths = starts.map(|start| Path::new(OsStr::from_bytes(&bytes[start..])));
+        paths.find_map(|path| directory(path, from_last == 0))
     });
     found.unwrap_or_else(|| PathBuf::from("."))
 }
 
-/// The directory at a path, or the directory of a file there, which may be new.
-fn directory(path: &OsStr) -> Option<PathBuf> {
-    let path = Path::new(path);
+/// The directory at a path, or the directory of something new there, or of a file if files count.
+fn directory(path: &Path, files_count: bool) -> Option<PathBuf> {
     if path.is_dir() {
         return Some(path.to_owned());
     }
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    match parent {
+    if path.exists() && !files_count {
+        return None;
+    }
+    match path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
         Some(parent) => parent.is_dir().then(|| parent.to_owned()),
         // A bare word is a path only if it exists.
         None => path.exists().then(|| PathBuf::from(".")),
@@ -95,15 +114,64 @@ fn summarised(ended: &Ended, pacer: &Pacer) -> String {
     )
 }
 
+/// What of a command was not paced, and why.
+fn unpaced(ended: &Ended) -> Vec<String> {
+    let mut lines = Vec::new();
+    if !ended.is_guarded {
+        lines.push("its processes were never stopped: /bin/sh can't be run".to_owned());
+    }
+    if ended.unread_processes > 0 {
+        lines.push(format!(
+            "{} of its processes belong to other users: their data was not counted",
+            ended.unread_processes
+        ));
+    }
+    if ended.refused_files > 0 {
+        lines.push(format!(
+            "{} of its files may not be read, and were not written back early",
+            ended.refused_files
+        ));
+    }
+    if ended.is_incomplete {
+        lines.push("it closed files so fast that not all were written back early".to_owned());
+    }
+    if ended.unfound_bytes > MUCH && ended.unfound_bytes > ended.dirtied / 2 {
+        lines.push(format!(
+            "{} of its data is in no file that was found; --dir names the disk that it writes to",
+            Bytes(ended.unfound_bytes).decimal()
+        ));
+    }
+    lines.into_iter().map(|line| format!("pace: {line}")).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
+    fn what_was_not_paced_is_told() {
+        let paced =
+            Ended { is_paced: true, is_guarded: true, dirtied: 1 << 30, ..Ended::default() };
+        assert!(unpaced(&paced).is_empty());
+        assert!(unpaced(&Ended { unfound_bytes: 1 << 28, ..paced }).is_empty(), "a small part");
+        let told = unpaced(&Ended {
+            is_guarded: false,
+            unread_processes: 2,
+            refused_files: 3,
+            is_incomplete: true,
+            unfound_bytes: 1 << 30,
+            ..paced
+        });
+        assert_eq!(told.len(), 5);
+        assert!(told[1].starts_with("pace: 2 of its processes"), "{told:?}");
+        assert!(told[4].starts_with("pace: 1.07 GB of its data"), "{told:?}");
+    }
+
+    #[test]
     fn the_last_path_tells_the_disk() {
         let dir = tempfile::tempdir().unwrap();
         let (path, file) = (dir.path().display().to_string(), dir.path().join("file"));
-        std::fs::write(&file, "").unwrap();
+        fs::write(&file, "").unwrap();
         let of = |words: &[&str]| {
             directory_of(&words.iter().map(|word| OsStr::new(*word)).collect::<Vec<_>>())
         };
@@ -112,6 +180,8 @@ mod tests {
         assert_eq!(of(&[&format!("-C{path}")]), dir.path());
         assert_eq!(of(&["if=/dev/zero", &format!("of={new}"), "bs=1M"]), dir.path());
         assert_eq!(of(&["/etc/passwd", file.to_str().unwrap()]), dir.path());
+        assert_eq!(of(&[file.to_str().unwrap(), "new"]), Path::new("."), "a source");
+        assert_eq!(of(&["-c", &format!("cat {path}/file; true")]), Path::new("."));
         assert_eq!(of(&["-j8"]), Path::new("."));
         assert_eq!(of(&["--flag", "/no/such/place"]), Path::new("."));
         assert_eq!(of(&[]), Path::new("."));

@@ -8,6 +8,7 @@
 mod args;
 mod command;
 mod copy;
+mod filesystems;
 mod told;
 
 use args::Own;

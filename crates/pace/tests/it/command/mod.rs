@@ -21,7 +21,7 @@ pub(crate) fn tests() -> Vec<Trial> {
     let anywhere = floodwall_testing::tests![
         the_status_is_the_commands,
         standard_files_and_environment_are_the_callers,
-        a_terminals_signals_are_left_to_the_command_and_others_passed_on,
+        signals_of_other_processes_are_passed_on,
         only_the_commands_own_end_ends_it,
         an_inner_pace_leaves_it_to_the_outer_one,
     ];
@@ -32,6 +32,7 @@ pub(crate) fn tests() -> Vec<Trial> {
         a_flood_is_held_and_ends_at_the_rate,
         all_processes_are_stopped_and_continued,
         nothing_stays_stopped_when_the_pacing_process_is_killed,
+        a_daemon_goes_on_while_the_pacing_process_is_stopped,
     ];
     anywhere.into_iter().chain(on_a_disk).collect()
 }
@@ -79,20 +80,25 @@ fn standard_files_and_environment_are_the_callers() {
     assert!(said(&output).starts_with("said\n"));
 }
 
-fn a_terminals_signals_are_left_to_the_command_and_others_passed_on() {
+fn signals_of_other_processes_are_passed_on() {
     let dir = directory();
-    let script = "trap 'echo term' TERM; trap 'echo hup; exit 7' HUP; echo ready; \
-        while :; do sleep 0.02; done";
+    let script = "for name in INT QUIT USR1 USR2 TERM; do trap \"echo $name\" $name; done; \
+        trap 'echo HUP; exit 7' HUP; echo ready; while :; do sleep 0.02; done";
     let mut pacing = Pacing::start(FAST, dir.path(), script);
     let stdout = pacing.child.stdout.take().unwrap();
     let mut lines = BufReader::new(stdout).lines().map(Result::unwrap);
     assert_eq!(lines.next().unwrap(), "ready");
-    pacing.signal(Signal::INT);
-    pacing.signal(Signal::QUIT);
-    pacing.signal(Signal::TERM);
-    assert_eq!(lines.next().unwrap(), "term");
-    pacing.signal(Signal::HUP);
-    assert_eq!(lines.next().unwrap(), "hup");
+    for (signal, name) in [
+        (Signal::INT, "INT"),
+        (Signal::QUIT, "QUIT"),
+        (Signal::USR1, "USR1"),
+        (Signal::USR2, "USR2"),
+        (Signal::TERM, "TERM"),
+        (Signal::HUP, "HUP"),
+    ] {
+        pacing.signal(signal);
+        assert_eq!(lines.next().unwrap(), name);
+    }
     assert_eq!(pacing.child.wait().unwrap().code(), Some(7));
 }
 
@@ -147,13 +153,14 @@ const FOREST: &str = "trap '' HUP; \
     (setsid /bin/sh -c 'while :; do dd if=/dev/zero of=more bs=1M count=8 2>/dev/null; done' &); \
     wait";
 
+fn all_are_stopped(pacing: &Pacing) -> bool {
+    let processes = pacing.processes();
+    processes.len() >= 22 && processes.iter().all(|pid| is_stopped(*pid))
+}
+
 fn all_processes_are_stopped_and_continued() {
     let dir = directory();
     let mut pacing = Pacing::start(SLOW, dir.path(), FOREST);
-    let all_are_stopped = |pacing: &Pacing| {
-        let processes = pacing.processes();
-        processes.len() >= 22 && processes.iter().all(|pid| is_stopped(*pid))
-    };
     pacing.waits_for("all are stopped", all_are_stopped);
     // A stop is never long, however much is dirty.
     pacing.waits_for("it runs", |pacing| pacing.log.text().contains("runs"));
@@ -166,10 +173,7 @@ fn all_processes_are_stopped_and_continued() {
 fn nothing_stays_stopped_when_the_pacing_process_is_killed() {
     let dir = directory();
     let mut pacing = Pacing::start(SLOW, dir.path(), FOREST);
-    pacing.waits_for("all are stopped", |pacing| {
-        let processes = pacing.processes();
-        processes.len() >= 22 && processes.iter().all(|pid| is_stopped(*pid))
-    });
+    pacing.waits_for("all are stopped", all_are_stopped);
     pacing.left = pacing.processes();
     pacing.signal(Signal::KILL);
     pacing.child.wait().unwrap();
@@ -177,6 +181,23 @@ fn nothing_stays_stopped_when_the_pacing_process_is_killed() {
     pacing.waits_for("all go on", |_| !left.iter().any(|pid| is_stopped(*pid)));
     let alive = left.iter().filter(|pid| lives(**pid)).count();
     assert!(alive >= 21, "{alive} are left");
+}
+
+/// The daemon is in a session of its own, so a terminal's SIGTSTP and SIGCONT don't reach it.
+fn a_daemon_goes_on_while_the_pacing_process_is_stopped() {
+    let dir = directory();
+    let mut pacing = Pacing::start(SLOW, dir.path(), FOREST);
+    let own = pacing.child.id().cast_signed();
+    pacing.waits_for("all are stopped", all_are_stopped);
+    pacing.signal(Signal::TSTP);
+    pacing.waits_for("the daemon runs", |pacing| {
+        is_stopped(own) && pacing.processes().iter().any(|pid| !is_stopped(*pid))
+    });
+    pacing.signal(Signal::CONT);
+    pacing.waits_for("all are stopped again", |pacing| !is_stopped(own) && all_are_stopped(pacing));
+    pacing.left = pacing.processes();
+    pacing.signal(Signal::TERM);
+    assert_eq!(pacing.child.wait().unwrap().code(), Some(143));
 }
 
 fn an_inner_pace_leaves_it_to_the_outer_one() {
