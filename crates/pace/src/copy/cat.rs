@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use rustix::fs::{self as rfs, FileType, Mode, OFlags, Stat};
+use rustix::fs::{self as rfs, FileType, Stat};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 
 use super::error::CopyError;
 use super::folder::{FileId, kind};
 use super::request::{Options, Progress, Summary};
 use super::source::Source;
-use super::stream::{Origin, Output, pump};
+use super::stream::{Origin, Output, open_input, pump};
 use super::work::{Totals, Work};
 use crate::Pacer;
 
@@ -72,7 +72,7 @@ pub fn cat<'a>(
         work.finish_writeback(path)?;
         rfs::fdatasync(&file).map_err(CopyError::io("sync", path))?;
     }
-    Ok(work.into_summary())
+    work.into_summary()
 }
 
 fn from_file(
@@ -81,8 +81,7 @@ fn from_file(
     output_stat: &Stat,
     output: &Output<'_>,
 ) -> Result<(), CopyError> {
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY;
-    let file = rfs::open(name, flags, Mode::empty()).map_err(CopyError::source("open", name))?;
+    let file = open_input(name).map_err(CopyError::source("open", name))?;
     let stat = rfs::fstat(&file).map_err(CopyError::source("look at", name))?;
     refuse_itself(&stat, output_stat, name)?;
     match kind(&stat) {

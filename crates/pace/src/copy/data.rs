@@ -27,27 +27,21 @@ pub(super) fn copy(
     let mut ends_in_hole = false;
     while at < size {
         let segment = segment(source.as_fd(), at, size);
-        ends_in_hole = !segment.is_data;
         if !segment.is_data {
+            ends_in_hole = true;
             work.summary.hole_bytes += segment.end - at;
             work.passed(segment.end - at, source.path());
             at = segment.end;
             continue;
         }
         let (start, end) = (at, segment.end.min(work.batch_end(at)));
-        source.ask(start, end - start);
-        let mut is_at_end = false;
-        while at < end && !is_at_end {
-            work.check()?;
-            let len = usize::try_from(Source::chunk(at).min(end - at)).unwrap_or(0);
-            let read = source.read_at(&mut work.buffer[..len], at)?;
-            write_all(target.as_fd(), &work.buffer[..read], at)
-                .map_err(CopyError::io("write", path))?;
-            at += read as u64;
-            is_at_end = read < len;
-            work.summary.bytes += read as u64;
-            work.moved(read as u64, source.path());
-        }
+        let file = Arc::clone(source.file());
+        let (ended, is_at_end) = work.reading(&file, target, end - start, |work| {
+            batch(work, source, target, path, start, end)
+        })?;
+        at = ended;
+        // Nothing is read at the end of a source that was shortened.
+        ends_in_hole &= at == start;
         // Not before the whole batch is read: the pacer takes reads that are under way while the
         // copy waits for its writes for those of another program.
         work.push(target, path, start, at - start)?;
@@ -62,6 +56,32 @@ pub(super) fn copy(
         ftruncate(target, at).map_err(CopyError::io("set the size of", path))?;
     }
     Ok(at)
+}
+
+/// Reads and writes a range, and returns where it ended and whether the source did.
+fn batch(
+    work: &mut Work<'_>,
+    source: &mut Source,
+    target: &Arc<OwnedFd>,
+    path: &Path,
+    mut at: u64,
+    end: u64,
+) -> Result<(u64, bool), CopyError> {
+    source.ask(at, end - at);
+    while at < end {
+        work.check()?;
+        let len = usize::try_from(Source::chunk(at).min(end - at)).unwrap_or(0);
+        let read = source.read_at(&mut work.buffer[..len], at)?;
+        write_all(target.as_fd(), &work.buffer[..read], at)
+            .map_err(CopyError::io("write", path))?;
+        at += read as u64;
+        work.summary.bytes += read as u64;
+        work.moved(read as u64, source.path());
+        if read < len {
+            return Ok((at, true));
+        }
+    }
+    Ok((at, false))
 }
 
 fn write_all(file: BorrowedFd<'_>, mut data: &[u8], mut at: u64) -> Result<(), Errno> {

@@ -29,6 +29,16 @@ pub enum CopyError {
         /// The kernel's answer.
         errno: Errno,
     },
+    /// Written data did not reach the disk. The kernel tells this only once.
+    #[error("can't {operation} {path}: {errno}{}", advice(*.errno))]
+    Lost {
+        /// The operation, as a verb: `write back`, `sync`, …
+        operation: &'static str,
+        /// A file or directory.
+        path: PathBuf,
+        /// The kernel's answer.
+        errno: Errno,
+    },
     /// Several sources, and a destination that is no directory.
     #[error("{path} is not a directory; several sources need one to be copied into")]
     NotADirectory {
@@ -164,9 +174,40 @@ impl CopyError {
         move |errno| Self::Io { operation, path: path.as_ref().to_owned(), errno }
     }
 
+    /// A failed writeback or sync.
+    pub(super) fn lost(
+        operation: &'static str,
+        path: impl AsRef<Path>,
+    ) -> impl FnOnce(Errno) -> Self {
+        move |errno| Self::Lost { operation, path: path.as_ref().to_owned(), errno }
+    }
+
+    /// Whether written data is lost or wrong: an unfinished copy must not be continued.
+    pub(super) fn is_of_data(&self) -> bool {
+        matches!(self, Self::Lost { .. } | Self::Differs { .. })
+    }
+
     /// Whether the failure concerns one entry alone, so that the next ones can be copied.
     pub(super) fn is_of_one_entry(&self) -> bool {
-        matches!(self, Self::Source { .. } | Self::Kinds { .. })
+        match self {
+            Self::Source { .. } | Self::Kinds { .. } | Self::Same { .. } | Self::Twice { .. } => {
+                true
+            }
+            // The name, the kind or the size of this entry, or its permissions.
+            Self::Io { errno, .. } => matches!(
+                *errno,
+                Errno::ACCESS
+                    | Errno::FBIG
+                    | Errno::ILSEQ
+                    | Errno::INVAL
+                    | Errno::ISDIR
+                    | Errno::LOOP
+                    | Errno::NAMETOOLONG
+                    | Errno::NOTSUP
+                    | Errno::PERM
+            ),
+            _ => false,
+        }
     }
 }
 

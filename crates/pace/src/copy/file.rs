@@ -1,6 +1,7 @@
 //! One file's copy, from opening the source to the name of the copy.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use rustix::fs::{self as rfs, FileType, OFlags, SeekFrom, Stat};
@@ -22,15 +23,22 @@ const ALONE: u64 = 64 << 20;
 /// The owner's permissions for an unfinished file.
 const OWN: u32 = 0o600;
 
-/// Copies a file's data and attributes. Returns the pending file, if it may wait and is small.
-/// Otherwise the copy has its name and is on the disk.
+/// The copy of a file.
+pub(super) struct Copied {
+    pub(super) id: FileId,
+    /// The pending file and its path, if it waits for its name. Otherwise the copy has its name
+    /// and is on the disk.
+    pub(super) pending: Option<(Pending, PathBuf, Arc<OwnedFd>)>,
+}
+
+/// Copies a file's data and attributes. The copy waits for its name if it may and is small.
 pub(super) fn copy(
     work: &mut Work<'_>,
     from: &Place,
     looked_up: &Stat,
     to: &Place,
     may_wait: bool,
-) -> Result<Option<Pending>, CopyError> {
+) -> Result<Copied, CopyError> {
     let replaced = replaced(from, looked_up, to)?;
     let (mut source, stat, size) = open(from, kind(looked_up))?;
     let is_regular = kind(&stat).is_file();
@@ -39,34 +47,59 @@ pub(super) fn copy(
         && is_regular
         && resume::is_complete(work, &mut source, &stat, existing, to)?
     {
-        return skip(work, &source, to, size).map(|()| None);
+        let id = FileId::of(existing);
+        return skip(work, &source, to, size).map(|()| Copied { id, pending: None });
     }
     let (part, at) = part(work, &mut source, &stat, to, replaced.is_some())?;
-    let end = fill(work, &mut source, &stat, &part, at, size)?;
-    work.summary.files += 1;
-    keep_attributes(work, &source, &stat, &part, to, replaced.as_ref());
-    if may_wait && is_regular && end < ALONE {
-        let (name, id) = part.defer();
-        let (from, to) = (from.clone(), to.clone());
-        return Ok(Some(Pending::File { from, to, part: name, id, size: end }));
+    let id = part.id();
+    let written = fill(work, &mut source, &stat, &part, at, size).and_then(|end| {
+        work.summary.files += 1;
+        keep_attributes(work, &source, &stat, &part, to, replaced.as_ref());
+        let waits = may_wait && is_regular && end < ALONE;
+        if !waits {
+            settle(work, &source, &part, end, size > 0)?;
+        }
+        Ok((end, waits))
+    });
+    match written {
+        Ok((size, true)) => {
+            let (path, file) = (part.path(), Arc::clone(part.file()));
+            let (from, to) = (from.clone(), to.clone());
+            let pending = Pending::File { from, to, part: part.defer(), id, size };
+            Ok(Copied { id, pending: Some((pending, path, file)) })
+        }
+        Ok((_, false)) => {
+            part.commit()?;
+            Ok(Copied { id, pending: None })
+        }
+        Err(error) => {
+            if error.is_of_data() {
+                part.discard();
+            }
+            Err(error)
+        }
     }
+}
+
+/// Waits until the data is on the disk, and compares it if that is wanted.
+fn settle(
+    work: &mut Work<'_>,
+    source: &Source,
+    part: &Part,
+    end: u64,
+    is_comparable: bool,
+) -> Result<(), CopyError> {
     let path = part.path();
     work.finish_writeback(&path)?;
-    rfs::fsync(part.file()).map_err(CopyError::io("sync", &path))?;
+    rfs::fsync(part.file()).map_err(CopyError::lost("sync", &path))?;
     if end >= DROPPED {
         drop_cached(part.file().as_fd(), 0, 0);
     }
-    if work.options.verify && size > 0 {
-        let (file, target) = (Arc::clone(source.file()), Arc::clone(part.file()));
-        let verified = verify(work, file, source.path(), target, &path, end);
-        if matches!(verified, Err(CopyError::Differs { .. })) {
-            part.discard();
-            return verified.map(|()| None);
-        }
-        verified?;
+    if !work.options.verify || !is_comparable {
+        return Ok(());
     }
-    part.commit()?;
-    Ok(None)
+    let (file, target) = (Arc::clone(source.file()), Arc::clone(part.file()));
+    verify(work, file, source.path(), target, &path, end)
 }
 
 /// The regular file that the copy replaces, whose owner and mode it keeps; `None` without one.
@@ -101,8 +134,9 @@ fn open(from: &Place, wanted: FileType) -> Result<(Source, Stat, u64), CopyError
     let opened = if wanted.is_file() {
         from.open(OFlags::RDONLY)
     } else {
-        // The open of a FIFO waits for a writer.
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NOCTTY;
+        // A signal doesn't end the wait for the writer of a FIFO. The first read waits instead.
+        let waits = if wanted.is_fifo() { OFlags::NONBLOCK } else { OFlags::empty() };
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NOCTTY | waits;
         rfs::openat(&from.folder, from.name.as_os_str(), flags, rfs::Mode::empty())
     };
     let file: OwnedFd = opened.map_err(CopyError::source("open", &path))?;

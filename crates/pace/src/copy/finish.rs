@@ -5,23 +5,26 @@
 //!                                                 ─▶ compared ─▶ renamed, linked, in order
 //! end: flush ─▶ fsync of the directories with new entries
 //! ```
+//!
+//! The kernel tells of data that did not reach the disk once: a second sync succeeds. After the
+//! first such error ([`CopyError::Lost`]) no pending file gets its name.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::{self as rfs, AtFlags, OFlags, Stat};
 use rustix::io::Errno;
 
-use super::attributes;
 use super::error::CopyError;
 use super::folder::{FileId, Folder, Place};
 use super::part::{commit, place_of_part};
 use super::source::{DROPPED, drop_cached};
 use super::verify::verify;
 use super::work::Work;
+use super::{attributes, file};
 
 /// Files or directories that are synced one by one, at most. With more the filesystem is synced.
 const ONE_BY_ONE: usize = 64;
@@ -34,8 +37,8 @@ const BYTES: u64 = 1 << 30;
 pub(super) enum Pending {
     /// A file whose data was pushed.
     File { from: Place, to: Place, part: OsString, id: FileId, size: u64 },
-    /// A hard link to a file that was copied before, relative to the destination.
-    Link { first: PathBuf, to: Place },
+    /// A hard link to the copy `id`, made before at the path `first` below the destination.
+    Link { first: PathBuf, id: FileId, from: Place, stat: Stat, to: Place },
     /// A directory's attributes, which new entries in it would change.
     Folder { from: Arc<Folder>, to: Arc<Folder>, stat: Stat, added: u32 },
 }
@@ -52,6 +55,9 @@ pub(super) struct Finish {
     root: Arc<Folder>,
     pending: VecDeque<Pending>,
     files: usize,
+    /// The pending files with their paths, as long as they are synced one by one. An error of the
+    /// writeback is certain to be told to those that had the file open then.
+    open: Vec<(PathBuf, Arc<OwnedFd>)>,
     folders: usize,
     bytes: u64,
     last_folder: Option<FileId>,
@@ -65,6 +71,7 @@ impl Finish {
             root: Arc::clone(root),
             pending: VecDeque::new(),
             files: 0,
+            open: Vec::new(),
             folders: 0,
             bytes: 0,
             last_folder: None,
@@ -75,6 +82,22 @@ impl Finish {
     /// Whether a directory is on the filesystem that is synced.
     pub(super) fn covers(&self, folder: &Folder) -> bool {
         folder.id().device == self.root.id().device
+    }
+
+    /// Adds a file, which is open.
+    pub(super) fn add_file(
+        &mut self,
+        work: &mut Work<'_>,
+        what: Pending,
+        path: PathBuf,
+        file: Arc<OwnedFd>,
+    ) -> Result<(), CopyError> {
+        if self.files < ONE_BY_ONE {
+            self.open.push((path, file));
+        } else {
+            self.open.clear();
+        }
+        self.add(work, what)
     }
 
     /// Adds a step that has to wait.
@@ -132,10 +155,11 @@ impl Finish {
                     if !work.options.resume {
                         remove(&what);
                     }
-                    return Err(error);
+                    work.unless_of_one_entry(Err(error))?;
                 }
             }
         }
+        self.open.clear();
         (self.files, self.folders, self.bytes, self.last_folder) = (0, 0, 0, None);
         Ok(())
     }
@@ -151,6 +175,7 @@ impl Finish {
 
     /// Removes the unfinished files.
     pub(super) fn abandon(&mut self) {
+        self.open.clear();
         self.pending.drain(..).for_each(|what| remove(&what));
     }
 
@@ -160,16 +185,9 @@ impl Finish {
         if self.files > ONE_BY_ONE {
             return sync_filesystem(&self.root);
         }
-        for what in &self.pending {
-            let Pending::File { to, part, .. } = what else { continue };
+        for (path, file) in &self.open {
             work.check()?;
-            let place = Place::new(&to.folder, part);
-            match place.open(OFlags::RDONLY) {
-                Ok(file) => rfs::fsync(&file).map_err(CopyError::io("sync", place.path()))?,
-                // The mode forbids its owner to read it.
-                Err(Errno::ACCESS) => return sync_filesystem(&self.root),
-                Err(errno) => return Err(CopyError::io("open", place.path())(errno)),
-            }
+            rfs::fsync(file).map_err(CopyError::lost("sync", path))?;
         }
         Ok(())
     }
@@ -192,8 +210,12 @@ fn finish(
             commit(&part, to)?;
             Ok(Some(Arc::clone(&to.folder)))
         }
-        Pending::Link { first, to } => {
-            link(root, first, to)?;
+        Pending::Link { first, id, from, stat, to } => {
+            if link(root, first, *id, to)? {
+                work.summary.files += 1;
+            } else {
+                file::copy(work, from, stat, to, false)?;
+            }
             Ok(Some(Arc::clone(&to.folder)))
         }
         Pending::Folder { from, to, stat, added } => {
@@ -234,37 +256,48 @@ fn check(work: &mut Work<'_>, from: &Place, part: &Place, size: u64) -> Result<(
     verified
 }
 
-/// Removes the unfinished file of a step, if it has one.
+/// Removes the unfinished file of a step, if it has one. Another copy may have taken its name.
 fn remove(what: &Pending) {
-    if let Pending::File { to, part, .. } = what {
+    if let Pending::File { to, part, id, .. } = what
+        && let Ok(Some(found)) = to.folder.stat(part)
+        && FileId::of(&found) == *id
+    {
         // An error is ignored: the copy has failed already.
         let _ = to.folder.remove(part);
     }
 }
 
-fn link(root: &Arc<Folder>, first: &Path, to: &Place) -> Result<(), CopyError> {
+/// Gives another name to a copy. False if that can't be: another file has replaced the copy, the
+/// filesystem has no links, or the copy has as many as are possible.
+fn link(root: &Arc<Folder>, first: &Path, id: FileId, to: &Place) -> Result<bool, CopyError> {
     let part = place_of_part(to);
-    let failed = || CopyError::io("link", part.path());
+    part.folder.remove(&part.name).map_err(CopyError::io("remove", part.path()))?;
     let parent = first.parent().unwrap_or(Path::new(""));
-    let folder = root.below(parent).map_err(failed())?;
     let name = first.file_name().unwrap_or_default();
-    part.folder.remove(&part.name).map_err(failed())?;
-    rfs::linkat(&folder, name, &part.folder, part.name.as_os_str(), AtFlags::empty())
-        .map_err(failed())?;
-    let committed = commit(&part, to);
+    let linked = root.below(parent).and_then(|folder| {
+        rfs::linkat(&folder, name, &part.folder, part.name.as_os_str(), AtFlags::empty())
+    });
+    if linked.is_err() {
+        return Ok(false);
+    }
+    let found = part.stat().map_err(CopyError::io("look at", part.path()));
+    let committed = found.and_then(|found| match found {
+        Some(found) if FileId::of(&found) == id => commit(&part, to).map(|()| true),
+        _ => Ok(false),
+    });
     // rename(2) does nothing if both names are links to one file.
     let _ = part.folder.remove(&part.name);
     committed
 }
 
 fn sync_filesystem(root: &Folder) -> Result<(), CopyError> {
-    rfs::syncfs(root).map_err(CopyError::io("sync the filesystem of", root.path()))
+    rfs::syncfs(root).map_err(CopyError::lost("sync the filesystem of", root.path()))
 }
 
 fn sync_folder(folder: &Folder) -> Result<(), CopyError> {
     match rfs::fsync(folder) {
         // Some filesystems have no sync of a directory.
         Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => Ok(()),
-        other => other.map_err(CopyError::io("sync", folder.path())),
+        other => other.map_err(CopyError::lost("sync", folder.path())),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::os::fd::BorrowedFd;
 
-use rustix::fs::{SeekFrom, seek};
+use rustix::fs::{SeekFrom, fstat, seek};
 use rustix::io::Errno;
 
 /// A part of a file that is data or a hole.
@@ -19,14 +19,36 @@ pub(super) fn segment(file: BorrowedFd<'_>, start: u64, last: u64) -> Segment {
     let (end, is_data) = match seek(file, SeekFrom::Data(start)) {
         Ok(data) if data > start => (data, false),
         Ok(_) => (seek(file, SeekFrom::Hole(start)).unwrap_or(last), true),
-        // No data up to the file's end.
-        Err(Errno::NXIO) => (last, false),
+        // No data up to the file's end, which may be before `last` by now.
+        Err(Errno::NXIO) => match fstat(file) {
+            Ok(stat) => (u64::try_from(stat.st_size).unwrap_or(0).min(last), false),
+            Err(_) => (last, true),
+        },
         // The filesystem has no SEEK_DATA.
         Err(_) => (last, true),
     };
-    // A hole that was punched between the two calls begins at `start`. It is read as zeros.
+    // A hole that was punched between the two calls begins at `start`. It is read as zeros. Behind
+    // the file's end nothing is read.
     if end <= start {
         return Segment { end: last, is_data: true };
     }
     Segment { end: end.min(last), is_data }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    #[test]
+    fn a_hole_ends_where_a_shortened_file_ends() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(1 << 20).unwrap();
+        let found = segment(file.as_fd(), 0, 2 << 20);
+        assert_eq!(found, Segment { end: 1 << 20, is_data: false });
+        // A read there finds the end.
+        let found = segment(file.as_fd(), 1 << 20, 2 << 20);
+        assert_eq!(found, Segment { end: 2 << 20, is_data: true });
+    }
 }

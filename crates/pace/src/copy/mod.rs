@@ -14,7 +14,8 @@
 //! A file gets its name when its data is on the disk. An interrupted copy therefore never leaves a
 //! truncated file under the final name. A file of 64 MiB or more is synced by itself. Smaller files
 //! are written back early as well. They are synced and renamed in groups, because a journal commit
-//! for each would cost more than their data.
+//! for each would cost more than their data. The kernel tells of lost data only once, so after the
+//! first such error all unfinished files are removed.
 //!
 //! # Page cache
 //!
@@ -24,8 +25,8 @@
 //! # Going on (`resume`)
 //!
 //! - A part file is continued at its end, rounded down to 1 MiB, if the 128 MiB before that equal
-//!   the source's. The window of writes under way is smaller, so a power failure can't have left a
-//!   gap before them.
+//!   the source's, read back from the disk. The window of writes under way is smaller, so a power
+//!   failure can't have left a gap before them.
 //! - The part file is begun anew if those bytes differ, if it is longer than the source, if another
 //!   user could have written it, or if the source was modified after the part file was made.
 //! - A finished file is not copied again if it has the source's size, is not older, and ends with

@@ -56,6 +56,12 @@ pub(super) fn is_part(name: &OsStr) -> bool {
     name.as_bytes().ends_with(PART_SUFFIX.as_bytes())
 }
 
+/// The place of a name in the order of copies: names of unfinished copies come last, shorter ones
+/// first, since their unfinished copies have longer names.
+pub(super) fn rank(name: &OsStr) -> usize {
+    if is_part(name) { name.len() } else { 0 }
+}
+
 /// The hash FNV-1a, which stays the same from one release to the next.
 fn fnv1a(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use rustix::fs::{self as rfs, FlockOperation, Mode, OFlags};
+use rustix::fs::{self as rfs, FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
@@ -26,6 +26,16 @@ pub(super) struct Part {
 /// The place of a file's unfinished copy.
 pub(super) fn place_of_part(to: &Place) -> Place {
     Place::new(&to.folder, part_name(&to.name))
+}
+
+/// Refuses a source that is the part file of its own copy, which would replace or cut it.
+pub(super) fn refuse_source(from: &Place, stat: &Stat, to: &Place) -> Result<(), CopyError> {
+    let part = place_of_part(to);
+    let found = part.stat().map_err(CopyError::io("look at", part.path()))?;
+    if found.is_some_and(|found| FileId::of(&found) == FileId::of(stat)) {
+        return Err(CopyError::Same { source_path: from.path(), destination: part.path() });
+    }
+    Ok(())
 }
 
 impl Part {
@@ -75,6 +85,10 @@ impl Part {
         &self.file
     }
 
+    pub(super) fn id(&self) -> FileId {
+        self.id
+    }
+
     /// Its path, for messages.
     pub(super) fn path(&self) -> PathBuf {
         self.place.path()
@@ -87,10 +101,10 @@ impl Part {
         Ok(())
     }
 
-    /// Its name and identity, for a later commit.
-    pub(super) fn defer(mut self) -> (OsString, FileId) {
+    /// Its name, for a later commit.
+    pub(super) fn defer(mut self) -> OsString {
         self.is_settled = true;
-        (self.place.name.clone(), self.id)
+        self.place.name.clone()
     }
 
     /// Removes it, even if unfinished copies are kept.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use super::error::CopyError;
 use super::job::{Destination, Job, Target};
+use super::names::rank;
 use super::request::{Options, Request};
 use super::sizes::Sizes;
 
@@ -69,6 +70,10 @@ pub fn plan(request: &Request) -> Result<Plan, CopyError> {
         sizes.add(&job.source, &job.stat, &target);
         jobs.push(job);
     }
+    jobs.sort_by_key(|job: &Job| match &job.target {
+        Target::Named(name) => rank(name),
+        Target::Contents | Target::InPlace(_) => 0,
+    });
     if jobs.iter().any(|job| !matches!(job.target, Target::InPlace(_))) {
         sizes.check_space(&directory)?;
     }

@@ -1,16 +1,16 @@
 //! Decides which part files are continued, and which finished files are not copied again.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, OFlags, Stat, StatxFlags, ftruncate, statx};
+use rustix::fs::{AtFlags, OFlags, Stat, StatxFlags, fsync, ftruncate, statx};
 
 use super::error::CopyError;
 use super::folder::Place;
 use super::part::Part;
 use super::resident::BLOCK;
-use super::source::Source;
+use super::source::{Source, drop_cached};
 use super::verify::first_difference;
 use super::work::Work;
 
@@ -35,7 +35,13 @@ pub(super) fn continued(
         return Ok(0);
     }
     let at = found.stx_size / BLOCK * BLOCK;
-    if at == 0 || differs(work, source, part.file(), part.path(), at, COMPARED)? {
+    // The page cache keeps data that the disk refused. A sync tells of that, if no process was told
+    // before, and dropped pages are read from the disk again.
+    if at == 0 || fsync(part.file()).is_err() {
+        return Ok(0);
+    }
+    drop_cached(part.file().as_fd(), 0, 0);
+    if differs(work, source, part.file(), part.path(), at, COMPARED)? {
         return Ok(0);
     }
     ftruncate(part.file(), at).map_err(CopyError::io("set the size of", part.path()))?;

@@ -3,9 +3,11 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{FileType, OFlags, SeekFrom, fcntl_getfl, fstat, seek, tell};
+use rustix::fs::{FileType, Mode, OFlags, SeekFrom, fcntl_getfl, fstat, open, seek, stat, tell};
 use rustix::io::{Errno, read, write};
 
 use super::behind::Behind;
@@ -16,6 +18,8 @@ use super::work::Work;
 
 /// The longest wait for a pipe between two looks at the caller's stop flag.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+/// Time between two attempts to open a FIFO that has no reader.
+const OPENED_AGAIN: Duration = Duration::from_millis(20);
 /// Bytes that a ready pipe takes without blocking (PIPE_BUF).
 const PIPE_BYTES: usize = 4096;
 
@@ -136,6 +140,30 @@ fn or_later(result: Result<Option<usize>, Errno>) -> Result<Option<usize>, Errno
     match result {
         Err(Errno::AGAIN | Errno::INTR) => Ok(None),
         other => other,
+    }
+}
+
+/// Opens a file to be read. That doesn't wait for the writer of a FIFO: the first read does, and
+/// looks at the caller's stop flag.
+pub(super) fn open_input(path: &Path) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY;
+    let is_fifo = stat(path).is_ok_and(|found| kind(&found).is_fifo());
+    let flags = if is_fifo { flags | OFlags::NONBLOCK } else { flags };
+    open(path, flags, Mode::empty())
+}
+
+/// Opens a FIFO or a device to be written. Waits for the reader of a FIFO, unless the caller's stop
+/// flag is raised.
+pub(super) fn open_output(work: &Work<'_>, path: &Path) -> Result<OwnedFd, CopyError> {
+    let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOCTTY;
+    loop {
+        work.check()?;
+        let is_fifo = stat(path).is_ok_and(|found| kind(&found).is_fifo());
+        let flags = if is_fifo { flags | OFlags::NONBLOCK } else { flags };
+        match open(path, flags, Mode::empty()) {
+            Err(Errno::NXIO) if is_fifo => thread::sleep(OPENED_AGAIN),
+            opened => return opened.map_err(CopyError::io("open", path)),
+        }
     }
 }
 

@@ -1,12 +1,13 @@
 //! Carries out a plan: directories with their entries, symlinks, hard links, special files.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsString;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use rustix::fs::{self as rfs, FileType, Mode, OFlags, Stat};
+use rustix::fs::{self as rfs, FileType, Mode, Stat};
 use rustix::io::Errno;
 
 use super::attributes;
@@ -15,12 +16,12 @@ use super::file;
 use super::finish::{Finish, Pending};
 use super::folder::{FileId, Folder, Place, kind, kind_in_words};
 use super::job::{Job, Target};
-use super::names::{directory_of, is_part, last_name};
-use super::part::{commit, place_of_part};
+use super::names::{directory_of, is_part, last_name, rank};
+use super::part::{commit, place_of_part, refuse_source};
 use super::plan::Plan;
 use super::request::{Progress, Summary};
 use super::source::Source;
-use super::stream::{Origin, Output, pump};
+use super::stream::{Origin, Output, open_input, open_output, pump};
 use super::work::{Totals, Work};
 use crate::Pacer;
 
@@ -29,9 +30,10 @@ const OWN: u32 = 0o700;
 
 /// Carries out a plan. `progress` is called after each block of data and each file.
 ///
-/// Entries that can't be read are left out, and the others are copied ([`CopyError::Partly`]). Any
-/// other failure ends the copy, and complete files then get their names. `stop` ends it at once.
-/// Unfinished files are removed, or kept with `resume`.
+/// Entries that can't be read, or that the destination doesn't take, are left out, and the others
+/// are copied ([`CopyError::Partly`]). Any other failure ends the copy, and complete files then get
+/// their names, unless written data was lost ([`CopyError::Lost`]). `stop` ends it at once.
+/// Unfinished files are removed, or kept with `resume`, as far as no data was lost.
 ///
 /// # Errors
 /// [`CopyError`].
@@ -52,12 +54,11 @@ pub fn run<'a>(
         root,
         links: HashMap::new(),
         made: Vec::new(),
-        failed: 0,
-        first: None,
+        part_names: HashSet::new(),
     };
     let copied = plan.jobs.iter().try_for_each(|job| {
         let done = tree.job(job);
-        tree.unless_of_one_entry(done)
+        tree.work.unless_of_one_entry(done)
     });
     tree.end(copied, plan)
 }
@@ -67,13 +68,12 @@ struct Tree<'a> {
     finish: Finish,
     /// The destination's directory.
     root: Arc<Folder>,
-    /// Copied files that have more names, and the paths of their copies below the root.
-    links: HashMap<FileId, PathBuf>,
+    /// Copied files that have more names, the paths of their copies below the root, and the copies.
+    links: HashMap<FileId, (PathBuf, FileId)>,
     /// Copies of directories that the caller named.
     made: Vec<FileId>,
-    /// Entries that could not be read.
-    failed: u64,
-    first: Option<CopyError>,
+    /// Copies with names like those of unfinished ones, and their directories.
+    part_names: HashSet<(FileId, OsString)>,
 }
 
 impl Tree<'_> {
@@ -86,7 +86,10 @@ impl Tree<'_> {
             Target::InPlace(path) => self.in_place(source, path),
             Target::Contents => {
                 let from = opened(source)?;
+                // Its entries may replace those of another source, and be replaced.
+                self.finish.flush(&mut self.work)?;
                 self.contents(&from, &root)?;
+                self.finish.flush(&mut self.work)?;
                 if !self.work.options.archive {
                     return Ok(());
                 }
@@ -98,6 +101,7 @@ impl Tree<'_> {
             Target::Named(name) => {
                 let to = Place::new(&root, name);
                 if kind(&job.stat).is_dir() {
+                    self.make_way(&to)?;
                     return self.folder(opened(source)?, &job.stat, &to);
                 }
                 let name = last_name(source).unwrap_or_default();
@@ -110,10 +114,7 @@ impl Tree<'_> {
         self.work.check()?;
         let failed = |errno| CopyError::source("open", from.path())(errno);
         let stat = from.stat().map_err(failed)?.ok_or_else(|| failed(Errno::NOENT))?;
-        if is_part(&from.name) {
-            // The unfinished copy of another file may have the same name.
-            self.finish.flush(&mut self.work)?;
-        }
+        self.make_way(to)?;
         let is_deep = self.work.options.is_deep();
         match kind(&stat) {
             FileType::Directory if is_deep => {
@@ -121,12 +122,33 @@ impl Tree<'_> {
                 return self.folder(Arc::new(inner), &stat, to);
             }
             FileType::Directory => return Err(CopyError::NeedsRecursive { path: from.path() }),
-            FileType::RegularFile => self.file(from, &stat, to)?,
-            _ if is_deep => self.node(from, &stat, to)?,
-            _ => self.file(from, &stat, to)?,
+            _ => self.refuse_part(from, &stat, to)?,
+        }
+        if is_deep && !kind(&stat).is_file() {
+            self.node(from, &stat, to)?;
+        } else {
+            self.file(from, &stat, to)?;
+        }
+        if is_part(&to.name) {
+            self.part_names.insert((to.folder.id(), to.name.clone()));
         }
         self.work.file_done(&from.path());
         Ok(())
+    }
+
+    /// Finishes the pending copies if one of them may have this name until then.
+    fn make_way(&mut self, to: &Place) -> Result<(), CopyError> {
+        if is_part(&to.name) { self.finish.flush(&mut self.work) } else { Ok(()) }
+    }
+
+    /// Refuses an entry whose unfinished copy would take the name of the source or of another copy.
+    fn refuse_part(&self, from: &Place, stat: &Stat, to: &Place) -> Result<(), CopyError> {
+        let part = place_of_part(to);
+        let is_taken = || self.part_names.contains(&(part.folder.id(), part.name.clone()));
+        if !self.part_names.is_empty() && is_taken() {
+            return Err(CopyError::Twice { destination: part.path() });
+        }
+        refuse_source(from, stat, to)
     }
 
     fn folder(&mut self, from: Arc<Folder>, stat: &Stat, to: &Place) -> Result<(), CopyError> {
@@ -167,32 +189,33 @@ impl Tree<'_> {
             return Err(CopyError::IntoItself { source_path, destination });
         }
         let mut entries = from.entries().map_err(CopyError::source("read", from.path()))?;
-        // Inodes with near numbers are near on the disk. Names that end like those of unfinished
-        // copies come last, shorter ones first, since their unfinished copies have longer names.
-        entries.sort_by_key(|(name, inode)| (if is_part(name) { name.len() } else { 0 }, *inode));
+        // Inodes with near numbers are near on the disk.
+        entries.sort_by_key(|(name, inode)| (rank(name), *inode));
         for (name, _) in entries {
             let done = self.entry(&Place::new(from, &name), &Place::new(to, &name));
-            self.unless_of_one_entry(done)?;
+            self.work.unless_of_one_entry(done)?;
         }
         Ok(())
     }
 
     fn file(&mut self, from: &Place, stat: &Stat, to: &Place) -> Result<(), CopyError> {
         let is_linked = self.work.options.archive && kind(stat).is_file() && stat.st_nlink > 1;
-        if is_linked && let Some(first) = self.links.get(&FileId::of(stat)) {
-            let link = Pending::Link { first: first.clone(), to: to.clone() };
-            self.work.summary.files += 1;
+        if is_linked && let Some((first, id)) = self.links.get(&FileId::of(stat)) {
+            let (first, id, from, to) = (first.clone(), *id, from.clone(), to.clone());
+            let link = Pending::Link { first, id, from, stat: *stat, to };
             return self.finish.add(&mut self.work, link);
         }
         let may_wait = self.finish.covers(&to.folder);
-        match file::copy(&mut self.work, from, stat, to, may_wait)? {
-            Some(pending) => self.finish.add(&mut self.work, pending)?,
-            None => self.finish.note(&to.folder)?,
-        }
+        let copied = file::copy(&mut self.work, from, stat, to, may_wait)?;
         if is_linked && let Ok(below) = to.path().strip_prefix(self.root.path()) {
-            self.links.insert(FileId::of(stat), below.to_owned());
+            self.links.insert(FileId::of(stat), (below.to_owned(), copied.id));
         }
-        Ok(())
+        match copied.pending {
+            Some((pending, path, file)) => {
+                self.finish.add_file(&mut self.work, pending, path, file)
+            }
+            None => self.finish.note(&to.folder),
+        }
     }
 
     /// A symlink, FIFO, socket or device node.
@@ -226,13 +249,9 @@ impl Tree<'_> {
 
     /// Writes a file into a FIFO or a character device.
     fn in_place(&mut self, source: &Path, path: &Path) -> Result<(), CopyError> {
-        let flags = OFlags::CLOEXEC | OFlags::NOCTTY;
-        let from = rfs::open(source, flags | OFlags::RDONLY, Mode::empty())
-            .map_err(CopyError::source("open", source))?;
+        let from = open_input(source).map_err(CopyError::source("open", source))?;
         let stat = rfs::fstat(&from).map_err(CopyError::source("look at", source))?;
-        let to = rfs::open(path, flags | OFlags::WRONLY, Mode::empty())
-            .map_err(CopyError::io("open", path))?;
-        let to = Arc::new(to);
+        let to = Arc::new(open_output(&self.work, path)?);
         let output = Output::new(&to, path)?;
         if output.is_paced {
             // Another process has put another file there.
@@ -250,38 +269,20 @@ impl Tree<'_> {
         Ok(())
     }
 
-    /// Counts a failure that concerns one entry alone.
-    fn unless_of_one_entry(&mut self, done: Result<(), CopyError>) -> Result<(), CopyError> {
-        match done {
-            Err(error) if error.is_of_one_entry() => {
-                self.failed += 1;
-                self.first.get_or_insert(error);
-                Ok(())
-            }
-            other => other,
-        }
-    }
-
     /// Finishes the complete files, and removes the others.
     fn end(mut self, copied: Result<(), CopyError>, plan: &Plan) -> Result<Summary, CopyError> {
-        let ended = match copied {
-            Ok(()) => self.finish.end(&mut self.work),
-            Err(CopyError::Interrupted) => Err(CopyError::Interrupted),
-            Err(error) => {
-                // Complete files get their names. A second failure would hide the first one.
-                let _ = self.finish.end(&mut self.work);
-                Err(error)
-            }
+        let finished = match &copied {
+            Err(CopyError::Interrupted | CopyError::Lost { .. }) => Ok(()),
+            // Complete files get their names.
+            _ => self.finish.end(&mut self.work),
         };
-        if !plan.options.resume {
+        let is_lost = |done: &Result<(), CopyError>| matches!(done, Err(CopyError::Lost { .. }));
+        if !plan.options.resume || is_lost(&copied) || is_lost(&finished) {
             self.finish.abandon();
         }
-        ended?;
-        match self.first {
-            None => Ok(self.work.into_summary()),
-            Some(first) if plan.files() <= 1 => Err(first),
-            Some(first) => Err(CopyError::Partly { failed: self.failed, first: Box::new(first) }),
-        }
+        // A second failure would hide the first one.
+        copied.and(finished)?;
+        self.work.into_summary()
     }
 }
 

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
+use rustix::fs::fstat;
+
 use super::error::CopyError;
 use super::request::{Options, Progress, Summary};
 use super::resident::BLOCK;
@@ -27,6 +29,9 @@ pub(super) struct Work<'a> {
     bytes_done: u64,
     bytes_moved: u64,
     files_done: u64,
+    /// Entries that could not be copied.
+    failed: u64,
+    first_failure: Option<CopyError>,
 }
 
 /// The totals of a copy.
@@ -58,6 +63,8 @@ impl<'a> Work<'a> {
             bytes_done: 0,
             bytes_moved: 0,
             files_done: 0,
+            failed: 0,
+            first_failure: None,
         }
     }
 
@@ -85,18 +92,40 @@ impl<'a> Work<'a> {
             return Ok(());
         }
         let pushed = self.writeback.push(file, at, len, self.stop);
-        unless_stopped(pushed.map_err(CopyError::io("write back", path))?)
+        unless_stopped(pushed.map_err(CopyError::lost("write back", path))?)
     }
 
     /// Waits for all pushed ranges.
     pub(super) fn finish_writeback(&mut self, path: &Path) -> Result<(), CopyError> {
         let finished = self.writeback.finish(self.stop);
-        unless_stopped(finished.map_err(CopyError::io("write back", path))?)
+        unless_stopped(finished.map_err(CopyError::lost("write back", path))?)
     }
 
     /// Waits until so many bytes may be read back, as for a write: reads delay others as well.
     pub(super) fn admit(&self, bytes: u64) -> Result<(), CopyError> {
         unless_stopped(self.pacer.admit(bytes, self.stop))
+    }
+
+    /// Runs `read`, which reads `bytes` of a source at most, and tells the pacer what disks read for
+    /// it, if the source is on the paced one: all of it beforehand, so that no moment shows a read
+    /// of somebody else's, and afterwards that what was cached was none.
+    pub(super) fn reading<T>(
+        &mut self,
+        source: &OwnedFd,
+        target: &OwnedFd,
+        bytes: u64,
+        read: impl FnOnce(&mut Self) -> T,
+    ) -> T {
+        let device = |file: &OwnedFd| fstat(file).map(|stat| stat.st_dev).ok();
+        if device(source) != device(target) {
+            return read(self);
+        }
+        let before = disk_reads();
+        self.pacer.read(bytes.cast_signed());
+        let done = read(self);
+        let read = disk_reads().saturating_sub(before);
+        self.pacer.read(read.cast_signed() - bytes.cast_signed());
+        done
     }
 
     /// Bytes pushed, not yet known to be on the disk.
@@ -122,6 +151,21 @@ impl<'a> Work<'a> {
         self.report(path);
     }
 
+    /// Counts a failure that concerns one entry alone. Any other one is returned.
+    pub(super) fn unless_of_one_entry(
+        &mut self,
+        done: Result<(), CopyError>,
+    ) -> Result<(), CopyError> {
+        match done {
+            Err(error) if error.is_of_one_entry() => {
+                self.failed += 1;
+                self.first_failure.get_or_insert(error);
+                Ok(())
+            }
+            other => other,
+        }
+    }
+
     fn report(&mut self, path: &Path) {
         (self.progress)(Progress {
             bytes_done: self.bytes_done,
@@ -135,10 +179,22 @@ impl<'a> Work<'a> {
         });
     }
 
-    /// The summary, once all data is on the disk.
-    pub(super) fn into_summary(self) -> Summary {
-        Summary { elapsed: self.started.elapsed(), ..self.summary }
+    /// The summary, once all data is on the disk. Fails if entries could not be copied.
+    pub(super) fn into_summary(self) -> Result<Summary, CopyError> {
+        match self.first_failure {
+            None => Ok(Summary { elapsed: self.started.elapsed(), ..self.summary }),
+            Some(first) if self.totals.files <= 1 => Err(first),
+            Some(first) => Err(CopyError::Partly { failed: self.failed, first: Box::new(first) }),
+        }
     }
+}
+
+/// Bytes that this thread had disks read so far (`read_bytes` of /proc/thread-self/io); 0 if the
+/// kernel does not tell.
+fn disk_reads() -> u64 {
+    let text = std::fs::read_to_string("/proc/thread-self/io").unwrap_or_default();
+    let field = text.lines().find_map(|line| line.strip_prefix("read_bytes: "));
+    field.and_then(|bytes| bytes.trim().parse().ok()).unwrap_or(0)
 }
 
 fn unless_stopped(goes_on: bool) -> Result<(), CopyError> {

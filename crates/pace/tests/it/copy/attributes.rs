@@ -17,6 +17,7 @@ pub(super) fn tests() -> Vec<Trial> {
         a_new_file_has_the_sources_mode_without_the_umask,
         an_archive_keeps_mode_and_times,
         an_archive_keeps_hard_links,
+        no_link_is_made_to_a_file_that_replaced_the_first_copy,
         symlinks_and_fifos_are_copied_as_such,
     ];
     all.extend(tests![lacks_xattrs => an_archive_keeps_extended_attributes]);
@@ -108,6 +109,18 @@ fn an_archive_keeps_hard_links() -> Result<(), String> {
     let to = dir.path().join("apart");
     copy(&[&from], &to, DEEP).map_err(said("copy"))?;
     equal(same(&to), (false, false, false))
+}
+
+fn no_link_is_made_to_a_file_that_replaced_the_first_copy() -> Result<(), String> {
+    let dir = directory(&[("a/one", b"old"), ("b/one", b"new"), ("c/three", b"")]);
+    fs::hard_link(dir.path().join("a/one"), dir.path().join("c/two")).unwrap();
+    let sources = ["a/.", "b/.", "c/."].map(|name| dir.path().join(name));
+    let to = directory(&[]);
+    let sources: Vec<&Path> = sources.iter().map(AsRef::as_ref).collect();
+    copy(&sources, to.path(), ARCHIVE).map_err(said("copy"))?;
+    equal(fs::read_to_string(to.path().join("one")).unwrap(), "new".to_owned())?;
+    equal(fs::read_to_string(to.path().join("two")).unwrap(), "old".to_owned())?;
+    equal(names(to.path()), ["one", "three", "two"].map(str::to_owned).to_vec())
 }
 
 /// A directory that exists.

@@ -15,6 +15,7 @@ use floodwall_pace::copy::Options;
 pub(super) fn tests() -> Vec<Trial> {
     let mut all = tests![
         sparse_files_are_equal_and_stay_sparse,
+        a_file_that_is_shortened_has_no_more_zeros,
         a_tree_of_many_files_is_equal,
         files_of_the_kernel_are_read_to_their_end,
         progress_ends_with_everything,
@@ -50,6 +51,21 @@ fn sparse_files_are_equal_and_stay_sparse() -> Result<(), String> {
         Ok(())
     });
     ran.map_err(said("a sparse file"))
+}
+
+fn a_file_that_is_shortened_has_no_more_zeros() -> Result<(), String> {
+    let dir = directory(&[("from", &noise(3 * MIB))]);
+    let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+    let file = File::options().write(true).open(&from).map_err(said("the source"))?;
+    file.set_len(10 * MIB as u64).map_err(said("a hole"))?;
+    copy_with(&[&from], &to, PLAIN, &mut |progress, _| {
+        if progress.bytes_done == MIB as u64 {
+            file.set_len(5 * MIB as u64).unwrap();
+        }
+    })
+    .map_err(said("copy"))?;
+    equal(to.metadata().unwrap().len(), 5 * MIB as u64)?;
+    ensure(fs::read(&from).unwrap() == fs::read(&to).unwrap(), "they differ")
 }
 
 fn a_tree_of_many_files_is_equal() -> Result<(), String> {

@@ -4,6 +4,8 @@ mod attributes;
 mod cache;
 mod cat;
 mod content;
+mod fifo;
+mod lost;
 mod names;
 mod refused;
 mod resumed;
@@ -36,6 +38,8 @@ pub(crate) fn tests() -> Vec<Trial> {
         cache::tests(),
         cat::tests(),
         content::tests(),
+        fifo::tests(),
+        lost::tests(),
         names::tests(),
         refused::tests(),
         resumed::tests(),

@@ -6,15 +6,18 @@ use std::os::unix::fs::symlink;
 use floodwall_pace::copy::{CopyError, PART_SUFFIX};
 use floodwall_testing::{Trial, ensure, equal, said, tests};
 
-use super::{ARCHIVE, DEEP, PLAIN, copy, directory, names};
+use super::{ARCHIVE, DEEP, MIB, PLAIN, RESUME, copy, directory, names, noise};
 
 pub(super) fn tests() -> Vec<Trial> {
     tests![
         symlinks_at_the_destination_are_not_followed,
         a_destination_that_is_a_symlink_is_followed,
         names_of_part_files_are_copied,
+        a_part_file_and_its_file_are_copied_in_any_order,
+        a_part_file_is_not_copied_to_its_own_name,
         long_names_are_copied,
         what_cannot_be_copied_leaves_the_rest,
+        what_the_destination_refuses_leaves_the_rest,
         a_directorys_entries_go_into_another,
         dev_null_is_written_in_place,
     ]
@@ -60,6 +63,43 @@ fn names_of_part_files_are_copied() -> Result<(), String> {
     Ok(())
 }
 
+fn a_part_file_and_its_file_are_copied_in_any_order() -> Result<(), String> {
+    let part = format!("a{PART_SUFFIX}");
+    let dir = directory(&[("x/a", b"1"), (&format!("y/{part}"), b"2")]);
+    let (a, other) = (dir.path().join("x/a"), dir.path().join("y").join(&part));
+    for (first, second) in [(&a, &other), (&other, &a)] {
+        let to = directory(&[]);
+        let summary = copy(&[first, second], to.path(), PLAIN).map_err(said("copy"))?;
+        equal(summary.files, 2)?;
+        equal(fs::read_to_string(to.path().join("a")).unwrap(), "1".to_owned())?;
+        equal(fs::read_to_string(to.path().join(&part)).unwrap(), "2".to_owned())?;
+    }
+    // The entries of one directory after those of another.
+    let to = directory(&[]);
+    let ended = copy(&[&dir.path().join("y/."), &dir.path().join("x/.")], to.path(), DEEP);
+    let Err(CopyError::Partly { failed: 1, first }) = ended else {
+        return Err(format!("{ended:?}"));
+    };
+    equal(*first, CopyError::Twice { destination: to.path().join(&part) })?;
+    equal(names(to.path()), vec![part.clone()])?;
+    equal(fs::read_to_string(to.path().join(&part)).unwrap(), "2".to_owned())
+}
+
+fn a_part_file_is_not_copied_to_its_own_name() -> Result<(), String> {
+    let content = noise(3 * MIB + 9);
+    let dir = directory(&[(&format!("to{PART_SUFFIX}"), &content)]);
+    let part = dir.path().join(format!("to{PART_SUFFIX}"));
+    let same = || CopyError::Same { source_path: part.clone(), destination: part.clone() };
+    for options in [PLAIN, RESUME, ARCHIVE] {
+        equal(copy(&[&part], dir.path().join("to"), options), Err(same()))?;
+        ensure(fs::read(&part).unwrap() == content, "the source was changed")?;
+    }
+    fs::remove_file(&part).map_err(said("remove"))?;
+    symlink("target", &part).map_err(said("a symlink"))?;
+    equal(copy(&[&part], dir.path().join("to"), ARCHIVE), Err(same()))?;
+    equal(names(dir.path()), vec![format!("to{PART_SUFFIX}")])
+}
+
 fn long_names_are_copied() -> Result<(), String> {
     let name = format!("from/{}", "é".repeat(127));
     let dir = directory(&[(&name, b"x")]);
@@ -80,6 +120,19 @@ fn what_cannot_be_copied_leaves_the_rest() -> Result<(), String> {
     equal(fs::read_to_string(to.path().join("from/c/d")).unwrap(), "3".to_owned())
 }
 
+fn what_the_destination_refuses_leaves_the_rest() -> Result<(), String> {
+    let dir = directory(&[("from/a", b"1"), ("from/b", b"2"), ("from/c/d", b"3")]);
+    // A directory can't be replaced by an unfinished copy.
+    let to = directory(&[(&format!("from/b{PART_SUFFIX}/in the way"), b"")]);
+    let ended = copy(&[&dir.path().join("from")], to.path(), DEEP);
+    let Err(CopyError::Partly { failed: 1, first }) = ended else {
+        return Err(format!("{ended:?}"));
+    };
+    ensure(matches!(*first, CopyError::Io { .. }), format!("{first:?}"))?;
+    equal(fs::read_to_string(to.path().join("from/a")).unwrap(), "1".to_owned())?;
+    equal(fs::read_to_string(to.path().join("from/c/d")).unwrap(), "3".to_owned())
+}
+
 fn a_directorys_entries_go_into_another() -> Result<(), String> {
     let dir = directory(&[("one/a", b"1"), ("two/b", b"2")]);
     let to = directory(&[]);
@@ -90,7 +143,7 @@ fn a_directorys_entries_go_into_another() -> Result<(), String> {
 
 fn dev_null_is_written_in_place() -> Result<(), String> {
     use std::os::unix::fs::FileTypeExt;
-    let dir = directory(&[("from", &super::noise(100_000))]);
+    let dir = directory(&[("from", &noise(100_000))]);
     let summary = copy(&[&dir.path().join("from")], "/dev/null", PLAIN).map_err(said("copy"))?;
     equal((summary.bytes, summary.files), (100_000, 1))?;
     let null = fs::metadata("/dev/null").unwrap();
