@@ -77,7 +77,7 @@ lab-2010: install-build install-peers
 	$(CARGO) build --release --locked -p floodwall -p lab-bench
 	target/release/lab-bench 2010 $(LAB_2010)
 
-# Root, and nothing else running; an interrupted run goes on where it was. PUBLISHED=2007 takes 15 minutes, 2010 an hour, 2016 one.
+# Root, and nothing else running; an interrupted run goes on where it was. PUBLISHED=2007 takes 15 minutes, 2010 45, 2016 two.
 published: install-build
 	@./scripts/need mkfs.xfs:xfsprogs mkfs.btrfs:btrfs-progs
 	$(CARGO) build --release --locked -p floodwall -p lab-bench

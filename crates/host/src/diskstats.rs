@@ -94,6 +94,8 @@ pub struct Requests {
     pub writes: RequestTime,
     /// Flushes of the device's cache (Linux 5.5).
     pub flushes: Option<RequestTime>,
+    /// Bytes read.
+    pub read_bytes: u64,
     /// Bytes written.
     pub written_bytes: u64,
     /// Time with a request under way, in milliseconds; 32 bits.
@@ -108,6 +110,7 @@ pub fn requests_of_device(root: &SysRoot, id: DeviceId) -> Reading<Requests> {
         reads: RequestTime { ops: stat.reads, ms: stat.time_reading },
         writes: RequestTime { ops: stat.writes, ms: stat.time_writing },
         flushes: stat.flushes.zip(stat.time_flushing).map(|(ops, ms)| RequestTime { ops, ms }),
+        read_bytes: stat.sectors_read.saturating_mul(SECTOR_BYTES),
         written_bytes: stat.sectors_written.saturating_mul(SECTOR_BYTES),
         busy_ms: stat.time_in_progress,
         in_flight: stat.in_progress,

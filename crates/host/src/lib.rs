@@ -10,6 +10,7 @@
 //!   ├ diskstats /proc/diskstats                                 │
 //!   ├ process   /proc/PID/io                                    │
 //!   ├ task      /proc/PID/stat, cgroup, task/TID/io             │
+//!   ├ blocked   /proc/PID/task/TID/stat: state D                │
 //!   ├ platform  CPUs, hypervisor, container, scheduling policy  │
 //!   ├ link      route, /sys/class/net: speed to a server        │
 //!   └ swap      /proc/swaps                                     ┘
@@ -37,6 +38,7 @@
 
 pub mod bdi;
 pub mod block;
+pub mod blocked;
 pub mod capture;
 pub mod cgroup;
 pub mod diskstats;

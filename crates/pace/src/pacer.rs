@@ -7,13 +7,14 @@
 //! ```
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use floodwall_host::SysRoot;
+use floodwall_host::block::{self, Kind};
 use floodwall_host::diskstats::{self, Requests};
 use floodwall_host::locate::{LocateError, locate};
-use floodwall_host::{SysRoot, block};
 use floodwall_load::sleep_until;
 use floodwall_model::DeviceId;
 
@@ -21,6 +22,8 @@ use crate::law::{Allowance, Goal, Law, Seen, State, Waits};
 
 /// Time between two steps of the law, at least.
 const TICK: Duration = Duration::from_millis(10);
+/// Longest time of one piece, in seconds, at whatever rate.
+const LONGEST_S: f64 = 86_400.0;
 /// Longest sleep between two looks at the disk.
 const NAP: Duration = Duration::from_millis(10);
 
@@ -61,6 +64,8 @@ pub struct Pacer {
     /// microseconds.
     pieces: AtomicU64,
     pieces_us: AtomicU64,
+    /// Bytes of ours that were read from this disk since the last step.
+    read: AtomicI64,
     /// Whether nothing was under way at some moment since the last step.
     was_idle: AtomicBool,
     steps: Mutex<Steps>,
@@ -71,6 +76,8 @@ pub struct Pacer {
 struct Disk {
     id: DeviceId,
     name: String,
+    /// The disks below dm and md, which count no flushes themselves; none for other disks.
+    below: Vec<DeviceId>,
     /// Bytes of its longest request, if the disk has no volatile cache.
     flushless: Option<u64>,
 }
@@ -99,15 +106,19 @@ impl Pacer {
         goal: Goal,
         most: Option<f64>,
     ) -> Result<Self, LocateError> {
-        let id = locate(root, directory)?.queue_device;
-        let disk = id.map(|id| {
+        let location = locate(root, directory)?;
+        let disk = location.queue_device.map(|id| {
+            let kind = block::read_device(root, id).into_value().map(|device| device.kind);
+            let is_stacked = matches!(kind, Some(Kind::DeviceMapper { .. } | Kind::Md { .. }));
+            let leaves = location.leaves.iter().map(|leaf| leaf.id);
+            let below = leaves.filter(|leaf| is_stacked && *leaf != id).collect();
             let name = block::read_name(root, id).into_value().unwrap_or_else(|| id.to_string());
             let queue = format!("/sys/block/{name}/queue");
             let cache = root.read_line(&format!("{queue}/write_cache")).into_value();
             let longest = root.parse::<u64>(&format!("{queue}/max_sectors_kb")).into_value();
             let flushless = longest.map(|kib| kib << 10);
             let flushless = flushless.filter(|_| cache.is_some_and(|c| c == "write through"));
-            Disk { id, name, flushless }
+            Disk { id, name, below, flushless }
         });
         let mut law = Law::new(goal, most);
         let now = Instant::now();
@@ -117,14 +128,13 @@ impl Pacer {
             written: AtomicU64::new(0),
             pieces: AtomicU64::new(0),
             pieces_us: AtomicU64::new(0),
+            read: AtomicI64::new(0),
             was_idle: AtomicBool::new(true),
             steps: Mutex::new(Steps {
                 allowance: law.step(&Seen::default()),
                 law,
                 at: now,
-                counters: disk
-                    .as_ref()
-                    .and_then(|d| diskstats::requests_of_device(root, d.id).into_value()),
+                counters: disk.as_ref().and_then(|disk| disk.requests(root)),
                 written: 0,
                 due: now,
             }),
@@ -166,7 +176,8 @@ impl Pacer {
                     None => return !stop.load(Ordering::Relaxed),
                     Some(rate) if rate > 0.0 => {
                         if steps.due <= now {
-                            let cost = Duration::from_secs_f64((bytes as f64 / rate).min(60.0));
+                            let cost =
+                                Duration::from_secs_f64((bytes as f64 / rate).min(LONGEST_S));
                             // Unused time is lost, since a burst would make a queue.
                             steps.due = now.checked_sub(TICK).map_or(now, |t| t.max(steps.due));
                             steps.due += cost;
@@ -182,6 +193,12 @@ impl Pacer {
                 return false;
             }
         }
+    }
+
+    /// So many bytes are read from this disk for the command, and no sign of others; negative where
+    /// fewer were read than was said before.
+    pub(crate) fn read(&self, bytes: i64) {
+        self.read.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// Counts bytes whose writeback starts now.
@@ -209,10 +226,7 @@ impl Pacer {
         }
         let written = self.written.load(Ordering::Relaxed);
         let own_under_way = self.started.load(Ordering::Relaxed).saturating_sub(written);
-        let counters = self
-            .disk
-            .as_ref()
-            .and_then(|disk| diskstats::requests_of_device(&self.root, disk.id).into_value());
+        let counters = self.disk.as_ref().and_then(|disk| disk.requests(&self.root));
         let seen = Seen {
             elapsed,
             own_bytes: written.saturating_sub(steps.written),
@@ -221,6 +235,7 @@ impl Pacer {
                 wait: Duration::from_micros(self.pieces_us.swap(0, Ordering::Relaxed)),
             },
             own_under_way,
+            own_read_bytes: self.read.swap(0, Ordering::Relaxed),
             backlogged: !self.was_idle.swap(own_under_way == 0, Ordering::Relaxed),
             flushless: self.disk.as_ref().and_then(|disk| disk.flushless),
             ..steps.counters.zip(counters).map_or_else(Seen::default, |(a, b)| difference(&a, &b))
@@ -228,6 +243,19 @@ impl Pacer {
         (steps.at, steps.written, steps.counters) = (now, written, counters);
         steps.allowance = steps.law.step(&seen);
         steps
+    }
+}
+
+impl Disk {
+    /// Its requests since boot; the flushes are those of the disks below it, if there are any.
+    fn requests(&self, root: &SysRoot) -> Option<Requests> {
+        let of = |id| diskstats::requests_of_device(root, id).into_value();
+        let mut requests = of(self.id)?;
+        for flushes in self.below.iter().filter_map(|id| of(*id)?.flushes) {
+            let sum = requests.flushes.get_or_insert_default();
+            (sum.ops, sum.ms) = (sum.ops + flushes.ops, sum.ms + flushes.ms);
+        }
+        Some(requests)
     }
 }
 
@@ -244,6 +272,7 @@ fn difference(before: &Requests, after: &Requests) -> Seen {
         flushes: waits(|r| r.flushes.unwrap_or_default()),
         reads: waits(|r| r.reads),
         writes: waits(|r| r.writes),
+        read_bytes: after.read_bytes.saturating_sub(before.read_bytes),
         written_bytes: after.written_bytes.saturating_sub(before.written_bytes),
         busy: Duration::from_millis(after.busy_ms.saturating_sub(before.busy_ms)),
         in_flight: after.in_flight,

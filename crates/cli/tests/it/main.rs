@@ -11,6 +11,7 @@ mod findings;
 mod guard;
 mod knobs;
 mod others;
+mod pace;
 mod persist;
 mod report;
 mod seeks;

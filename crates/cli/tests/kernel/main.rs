@@ -7,6 +7,7 @@ mod bench;
 mod check;
 mod knobs;
 mod lab;
+mod pace;
 mod persist;
 mod probe;
 mod server;
@@ -31,6 +32,7 @@ fn main() {
         .chain(size::TESTS)
         .chain(persist::TESTS)
         .chain(lab::TESTS)
+        .chain(pace::TESTS)
         .chain(tune::TESTS)
         .chain(probe::TESTS)
         .chain(server::TESTS)

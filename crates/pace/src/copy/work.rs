@@ -106,9 +106,9 @@ impl<'a> Work<'a> {
         unless_stopped(self.pacer.admit(bytes, self.stop))
     }
 
-    /// Runs `read`, which reads `bytes` of a source at most, and tells the pacer what disks read for
-    /// it, if the source is on the paced one: all of it beforehand, so that no moment shows a read
-    /// of somebody else's, and afterwards that what was cached was none.
+    /// Runs `read`, which reads `bytes` of a source at most. Where the source is on the paced disk,
+    /// the pacer is told beforehand, so that it takes no read for another program's. Afterwards it
+    /// is told how many bytes were cached.
     pub(super) fn reading<T>(
         &mut self,
         source: &OwnedFd,

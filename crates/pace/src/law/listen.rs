@@ -50,6 +50,8 @@ impl Listen {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Heard {
     silences: VecDeque<Seen>,
+    /// Whether the first one is among them.
+    has_first: bool,
 }
 
 impl Heard {
@@ -58,6 +60,13 @@ impl Heard {
     }
 
     pub(super) fn learn(&mut self, heard: &Seen) {
+        // During the first one the disk's cache may still have been busy with our data.
+        if self.silences.len() == 1 && self.has_first {
+            self.silences.clear();
+            self.has_first = false;
+        } else if self.silences.is_empty() {
+            self.has_first = true;
+        }
         self.silences.push_back(*heard);
         if self.silences.len() > KEPT {
             self.silences.pop_front();
@@ -72,17 +81,16 @@ impl Heard {
         })
     }
 
-    /// The least mean wait of a kind of operation in any silence, in seconds. In the other silences
-    /// the disk may still have emptied its cache of the command's data.
+    /// The mean wait of a kind of operation in the silences, in seconds.
     pub(super) fn base_s(&self, kind: impl Fn(&Seen) -> Waits) -> Option<f64> {
-        self.silences.iter().filter_map(|heard| kind(heard).mean_s()).reduce(f64::min)
+        self.silences.iter().map(kind).fold(Waits::default(), Waits::plus).mean_s()
     }
 
     /// The wait of others without the command: for a flush, else for a read, else for a write. In
     /// seconds.
     pub(super) fn wait_s(&self) -> Option<f64> {
         self.base_s(|heard| heard.flushes)
-            .or_else(|| self.base_s(|heard| heard.reads))
+            .or_else(|| self.base_s(Seen::others_reads))
             .or_else(|| self.base_s(Seen::small_writes))
     }
 

@@ -116,7 +116,7 @@ pub struct Law {
     /// Never more than this, in bytes per second.
     most: Option<f64>,
     now: Duration,
-    /// Time in which others waited for the disk, or were listened for.
+    /// Time in which others waited for the disk.
     yielded: Duration,
     phase: Phase,
     capacity: Capacity,
@@ -156,7 +156,7 @@ impl Law {
     /// `seen` may cover a few milliseconds or minutes.
     pub fn step(&mut self, seen: &Seen) -> Allowance {
         self.now += seen.elapsed;
-        if self.state() != State::Alone {
+        if self.state() == State::Yielding {
             self.yielded += seen.elapsed;
         }
         let phase = std::mem::replace(&mut self.phase, Phase::Alone { window: Seen::default() });
@@ -178,7 +178,7 @@ impl Law {
         }
     }
 
-    /// Time in which others waited for the disk, or were listened for.
+    /// Time in which others waited for the disk.
     #[must_use]
     pub fn yielded(&self) -> Duration {
         self.yielded
@@ -221,8 +221,12 @@ impl Law {
             self.empty += 1;
             if first || self.empty >= EMPTY {
                 // The requests were the command's own: reads of its source, journal commits.
-                self.calm_until = self.now + self.calm;
-                self.calm = (self.calm * 2).min(CALM_MOST);
+                if first {
+                    self.calm_until = self.now + self.calm;
+                    self.calm = (self.calm * 2).min(CALM_MOST);
+                } else {
+                    self.expect_others();
+                }
                 (self.heard, self.empty) = (Heard::default(), 0);
                 return Phase::Alone { window: Seen::default() };
             }
@@ -243,7 +247,7 @@ impl Law {
         let idle = if nobody { idle + seen.elapsed } else { Duration::ZERO };
         if idle >= GONE {
             self.heard = Heard::default();
-            (self.calm, self.calm_until, self.dismissed_per_s) = (CALM, self.now, 0.0);
+            self.expect_others();
             return Phase::Alone { window: Seen::default() };
         }
         if let Goal::Victim(most) = self.goal
@@ -258,13 +262,18 @@ impl Law {
         Phase::Shared { since, idle }
     }
 
+    /// Others have gone: they are listened for at the first sign of their return.
+    fn expect_others(&mut self) {
+        (self.calm, self.calm_until, self.dismissed_per_s) = (CALM, self.now, 0.0);
+    }
+
     fn allowance(&self) -> Allowance {
         let capacity = self.capacity.bytes_per_s();
         let alone = matches!(self.phase, Phase::Alone { .. });
         let limit = match (&self.phase, self.goal) {
             (_, Goal::Rate(rate)) => Some(rate),
             (Phase::Alone { .. }, _) => None,
-            (Phase::Listen(_), Goal::Victim(_)) => Some(0.0),
+            (Phase::Listen(_), _) => Some(0.0),
             (_, Goal::Share(share)) => Some(share * capacity),
             (Phase::Shared { .. }, Goal::Victim(_)) => Some(self.share.share() * capacity),
         };

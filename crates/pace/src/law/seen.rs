@@ -4,6 +4,8 @@ use std::time::Duration;
 
 /// Least mean size of bulk writes. Writes of a commit are smaller.
 const BULK_BYTES: u64 = 128 << 10;
+/// Resolution of the kernel's times (block/genhd.c `diskstats_show`).
+const STEP: Duration = Duration::from_millis(1);
 
 /// Requests that ended, and the sum of their times.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -15,14 +17,14 @@ pub struct Waits {
 }
 
 impl Waits {
-    fn plus(self, other: Self) -> Self {
+    pub(super) fn plus(self, other: Self) -> Self {
         Self { ops: self.ops + other.ops, wait: self.wait + other.wait }
     }
 
-    /// Mean wait in seconds; none without an operation.
-    #[must_use]
+    /// Mean wait in seconds; none without an operation. The kernel tells whole milliseconds: a
+    /// shorter sum is half of one.
     pub(super) fn mean_s(self) -> Option<f64> {
-        (self.ops > 0).then(|| self.wait.as_secs_f64() / self.ops as f64)
+        (self.ops > 0).then(|| self.wait.max(STEP / 2).as_secs_f64() / self.ops as f64)
     }
 }
 
@@ -42,8 +44,12 @@ pub struct Seen {
     pub backlogged: bool,
     /// Flushes of the disk's cache. None ever ends on a disk without a volatile cache.
     pub flushes: Waits,
-    /// Reads.
+    /// Reads, ours among them.
     pub reads: Waits,
+    /// Bytes of these.
+    pub read_bytes: u64,
+    /// Bytes of them that are ours; negative where fewer were read than was said before.
+    pub own_read_bytes: i64,
     /// Writes, those of the command included.
     pub writes: Waits,
     /// Bytes of these.
@@ -66,6 +72,8 @@ impl Seen {
             backlogged: self.backlogged && later.backlogged,
             flushes: self.flushes.plus(later.flushes),
             reads: self.reads.plus(later.reads),
+            read_bytes: self.read_bytes + later.read_bytes,
+            own_read_bytes: self.own_read_bytes + later.own_read_bytes,
             writes: self.writes.plus(later.writes),
             written_bytes: self.written_bytes + later.written_bytes,
             busy: self.busy + later.busy,
@@ -76,7 +84,18 @@ impl Seen {
     /// Operations that another program may wait for: flushes, reads, and small writes of a disk
     /// where commits need no flush.
     pub(super) fn others_ops(&self) -> f64 {
-        (self.flushes.ops + self.reads.ops + self.small_writes().ops) as f64
+        (self.flushes.ops + self.others_reads().ops + self.small_writes().ops) as f64
+    }
+
+    /// Reads that are not ours: as large a part of all as of their bytes.
+    pub(super) fn others_reads(&self) -> Waits {
+        let own = self.own_read_bytes.max(0).cast_unsigned();
+        if own == 0 {
+            return self.reads;
+        }
+        let others = self.read_bytes.saturating_sub(own);
+        let part = others as f64 / self.read_bytes.max(1) as f64;
+        Waits { ops: (self.reads.ops as f64 * part) as u64, wait: self.reads.wait.mul_f64(part) }
     }
 
     /// Writes of others on a disk where commits need no flush; none if they are bulk writes.

@@ -70,7 +70,7 @@ impl Share {
         let window = self.window;
         let ratios = [
             kind(&window, heard, |seen| seen.flushes),
-            kind(&window, heard, |seen| seen.reads),
+            kind(&window, heard, Seen::others_reads),
             kind(&window, heard, Seen::small_writes),
         ];
         let ratio = ratios.into_iter().flatten().reduce(f64::max);

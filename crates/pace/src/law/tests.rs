@@ -172,6 +172,29 @@ fn commits_of_our_own_do_not_keep_the_share_of_a_victim_that_left() {
 }
 
 #[test]
+fn reads_of_our_own_are_no_sign_of_others() {
+    let mut law = Law::new(Goal::default(), None);
+    let own = Seen {
+        elapsed: TICK,
+        own_bytes: 600_000,
+        reads: Waits { ops: 5, wait: Duration::from_millis(20) },
+        read_bytes: 600_000,
+        own_read_bytes: 600_000,
+        ..Seen::default()
+    };
+    for _ in 0..300 {
+        law.step(&own);
+        assert_eq!(law.state(), State::Alone);
+    }
+    // As many again of somebody else.
+    let reads = Waits { ops: 10, ..own.reads };
+    for _ in 0..200 {
+        law.step(&Seen { reads, read_bytes: 1_200_000, ..own });
+    }
+    assert_ne!(law.state(), State::Alone);
+}
+
+#[test]
 fn fixed_goals_and_a_maximum() {
     let mut law = Law::new(Goal::Rate(5.0 * MB), None);
     assert_eq!(law.step(&Seen::default()).rate, Some(5.0 * MB));

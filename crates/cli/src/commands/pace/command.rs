@@ -68,12 +68,13 @@ fn redirected() -> Option<PathBuf> {
 /// The directory whose disk a command writes to, by its arguments: the last one that names a
 /// directory or something new in one, or the current directory. A path may also follow `=`
 /// (`of=/srv/copy`) or the letter of an option (`-C/srv`). A file that exists is a source, unless
-/// the last argument names it. An argument with a space is a shell's, not a path.
+/// the last argument names it. In an argument with a space, which may be a shell's, no path is
+/// looked for.
 fn directory_of(arguments: &[&OsStr]) -> PathBuf {
     let found = arguments.iter().rev().enumerate().find_map(|(from_last, word)| {
         let bytes = word.as_bytes();
         if bytes.iter().any(u8::is_ascii_whitespace) {
-            return None;
+            return directory(Path::new(word), from_last == 0);
         }
         let slash = bytes.iter().position(|byte| *byte == b'/');
         let after_equals = bytes.iter().position(|byte| *byte == b'=').map(|at| at + 1);

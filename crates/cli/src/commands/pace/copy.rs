@@ -150,7 +150,7 @@ impl<'a> Shown<'a> {
             let left = progress
                 .remaining()
                 .map_or_else(String::new, |left| format!(", {} left", human_duration(left)));
-            let why = why(&self.pacer.status(), self.pacer.disk());
+            let why = why(&self.pacer.status(), self.pacer.disk(), &[]);
             bar.set_message(format!("{}{rate}{left}; {why}", Bytes(progress.bytes_done).decimal()));
         }
     }

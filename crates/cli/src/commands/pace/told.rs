@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use floodwall_host::SysRoot;
+use floodwall_host::blocked::read_blocked;
 use floodwall_model::Rate;
 use floodwall_model::units::human_duration;
 use floodwall_pace::{Pacer, State, Status};
@@ -11,9 +13,16 @@ use crate::output::notice;
 /// Time between two lines of `--status`.
 const EVERY: Duration = Duration::from_secs(2);
 
-/// Why it is as fast as it is now.
-pub(super) fn why(status: &Status, disk: Option<&str>) -> String {
+/// Processes that are named at most.
+const NAMED: usize = 3;
+
+/// Why it is as fast as it is now. `waiters` are the processes that wait for some disk.
+pub(super) fn why(status: &Status, disk: Option<&str>, waiters: &[String]) -> String {
     let disk = disk.map_or_else(String::new, |disk| format!(" for {disk}"));
+    let others = match waiters {
+        [] => "others".to_owned(),
+        names => names[..names.len().min(NAMED)].join(", "),
+    };
     match status.state {
         State::Alone => format!("nobody else waits{disk}"),
         State::Listening => format!("silent for a moment, to hear who waits{disk}"),
@@ -21,8 +30,18 @@ pub(super) fn why(status: &Status, disk: Option<&str>) -> String {
             let waits = status.wait_ratio.map_or_else(String::new, |ratio| {
                 format!(" {ratio:.1} times as long as without it")
             });
-            format!("yielding: others wait{disk}{waits}")
+            let wait = if waiters.len() == 1 { "waits" } else { "wait" };
+            format!("yielding: {others} {wait}{disk}{waits}")
         }
+    }
+}
+
+/// The processes that wait for some disk, while the command yields.
+fn waiters(status: &Status) -> Vec<String> {
+    let own = rustix::process::getpgrp().as_raw_nonzero().get();
+    match SysRoot::live() {
+        Ok(root) if status.state == State::Yielding => read_blocked(&root, own),
+        _ => Vec::new(),
     }
 }
 
@@ -47,7 +66,9 @@ impl<'a> Told<'a> {
         let elapsed = now - since;
         if elapsed >= EVERY {
             let rate = Rate(bytes.saturating_sub(before) as f64 / elapsed.as_secs_f64());
-            notice(&format!("pace: {rate}; {}", why(&self.pacer.status(), self.pacer.disk())));
+            let status = self.pacer.status();
+            let waiters = waiters(&status);
+            notice(&format!("pace: {rate}; {}", why(&status, self.pacer.disk(), &waiters)));
             self.last = Some((now, bytes));
         }
     }

@@ -1,0 +1,91 @@
+//! `floodwall pace` as scripts meet it: statuses, standard files, copies. On tmpfs, where nobody
+//! waits for a disk.
+
+use std::fs;
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use super::{floodwall, stderr, stdout, tmpfs};
+
+#[test]
+fn a_command_keeps_its_status_its_files_and_its_input() {
+    for (words, status) in [
+        (&["sh", "-c", "exit 0"][..], 0),
+        (&["sh", "-c", "exit 3"], 3),
+        (&["sh", "-c", "kill -TERM $$"], 128 + 15),
+        (&["floodwall-no-such-program"], 127),
+        (&["/etc/passwd"], 126),
+    ] {
+        let output = floodwall(&[&["pace", "--quiet", "--"], words].concat());
+        assert_eq!(output.status.code(), Some(status), "{words:?}: {}", stderr(&output));
+    }
+    let output = floodwall(&["pace", "--", "floodwall-no-such-program"]);
+    assert_eq!(stderr(&output), "floodwall: pace: floodwall-no-such-program: command not found\n");
+    let mut cat = Command::new(env!("CARGO_BIN_EXE_floodwall"));
+    cat.args(["pace", "--", "cat"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut cat = cat.stderr(Stdio::piped()).spawn().unwrap();
+    cat.stdin.take().unwrap().write_all(b"all of it").unwrap();
+    let output = cat.wait_with_output().unwrap();
+    assert_eq!(stdout(&output), "all of it");
+    assert!(stderr(&output).starts_with("pace: 0 B written in "), "{}", stderr(&output));
+}
+
+#[test]
+fn copies_are_equal_and_told_in_a_line() {
+    let dir = tmpfs();
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    fs::write(path("a"), vec![7; 3_000_001]).unwrap();
+    fs::write(path("b"), "small").unwrap();
+    fs::create_dir(path("to")).unwrap();
+    let output = floodwall(&["pace", "cp", "--verify", &path("a"), &path("b"), &path("to")]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let told = stderr(&output);
+    assert!(told.starts_with("pace: 3.00 MB in 2 files copied and on the disk in "), "{told}");
+    assert_eq!(told.lines().count(), 1);
+    assert_eq!(fs::read(path("to/a")).unwrap(), vec![7; 3_000_001]);
+    assert_eq!(fs::read(path("to/b")).unwrap(), b"small");
+    // Nothing is left of the way there.
+    assert_eq!(fs::read_dir(path("to")).unwrap().count(), 2);
+    let whole = fs::File::create(path("whole")).unwrap();
+    let mut cat = Command::new(env!("CARGO_BIN_EXE_floodwall"));
+    cat.args(["pace", "--quiet", "cat", &path("b"), &path("b")]).stdout(whole);
+    assert!(cat.status().unwrap().success());
+    assert_eq!(fs::read(path("whole")).unwrap(), b"smallsmall");
+}
+
+#[test]
+fn a_rate_is_kept_where_there_is_no_disk() {
+    let dir = tmpfs();
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    fs::write(path("a"), vec![7; 8 << 20]).unwrap();
+    let begin = std::time::Instant::now();
+    let output = floodwall(&["pace", "--to", "rate=8MiB/s", "cp", &path("a"), &path("b")]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    // 8 MiB at that rate take a second; the first piece waits for nothing.
+    assert!(begin.elapsed().as_secs_f64() > 0.8, "{:?}", begin.elapsed());
+}
+
+#[test]
+fn what_can_not_be_copied_is_said_before_anything_is_written() {
+    let dir = tmpfs();
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    fs::write(path("a"), "a").unwrap();
+    fs::create_dir(path("folder")).unwrap();
+    for (words, told) in [
+        (vec!["cp".to_owned(), path("none"), path("x")], "none"),
+        (vec!["cp".to_owned(), path("folder"), path("x")], "-r"),
+        (vec!["cp".to_owned(), path("a"), path("folder"), path("a")], "a"),
+        (vec!["cp".to_owned(), path("a"), path("a")], "a"),
+        (vec!["cp".to_owned(), path("a")], "2 values required"),
+        (vec!["--to".to_owned(), "rate=50".to_owned(), "--".to_owned(), "true".to_owned()], "50"),
+        (vec!["--max".to_owned(), "fast".to_owned(), "--".to_owned(), "true".to_owned()], "fast"),
+        (vec![], "COMMAND"),
+    ] {
+        let words: Vec<&str> = std::iter::once("pace").chain(words.iter().map(|w| &**w)).collect();
+        let output = floodwall(&words);
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(told), "{words:?}: {}", stderr(&output));
+        assert_eq!(stderr(&output).lines().count(), 1, "{words:?}: {}", stderr(&output));
+    }
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
+}
