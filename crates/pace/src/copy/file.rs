@@ -8,9 +8,9 @@ use rustix::fs::{self as rfs, FileType, OFlags, SeekFrom, Stat};
 use rustix::io::Errno;
 
 use super::error::CopyError;
-use super::finish::Pending;
 use super::folder::{FileId, Place, kind, kind_in_words};
 use super::part::Part;
+use super::pending::Pending;
 use super::source::{DROPPED, Source, drop_cached};
 use super::stream::{Origin, Output, pump};
 use super::verify::verify;

@@ -10,17 +10,17 @@
 //! first such error ([`CopyError::Lost`]) no pending file gets its name.
 
 use std::collections::VecDeque;
-use std::ffi::OsString;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{self as rfs, AtFlags, OFlags, Stat};
+use rustix::fs::{self as rfs, AtFlags, OFlags};
 use rustix::io::Errno;
 
 use super::error::CopyError;
 use super::folder::{FileId, Folder, Place};
 use super::part::{commit, place_of_part};
+use super::pending::Pending;
 use super::source::{DROPPED, drop_cached};
 use super::verify::verify;
 use super::work::Work;
@@ -32,16 +32,6 @@ const ONE_BY_ONE: usize = 64;
 const FILES: usize = 4096;
 const FOLDERS: usize = 128;
 const BYTES: u64 = 1 << 30;
-
-/// A step that waits until data is on the disk.
-pub(super) enum Pending {
-    /// A file whose data was pushed.
-    File { from: Place, to: Place, part: OsString, id: FileId, size: u64 },
-    /// A hard link to the copy `id`, made before at the path `first` below the destination.
-    Link { first: PathBuf, id: FileId, from: Place, stat: Stat, to: Place },
-    /// A directory's attributes, which new entries in it would change.
-    Folder { from: Arc<Folder>, to: Arc<Folder>, stat: Stat, added: u32 },
-}
 
 /// Directories that have new entries.
 enum Dirty {

@@ -50,6 +50,7 @@ mod holes;
 mod job;
 mod names;
 mod part;
+mod pending;
 mod plan;
 mod request;
 mod resident;
