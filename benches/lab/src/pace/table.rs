@@ -13,6 +13,15 @@ struct Row<'a> {
 }
 
 impl Row<'_> {
+    /// The 99th percentile as a multiple of the victim's alone, where all rounds have one.
+    fn p99(&self) -> String {
+        if self.rounds.iter().all(|one| one.figures.p99_beside_us.is_some()) {
+            self.cell(1, |f| f.p99_beside_us.unwrap_or(0.0) / f.p99_alone_us)
+        } else {
+            "–".to_owned()
+        }
+    }
+
     /// The median of the rounds, and in brackets the figure of each round if there are several.
     fn cell(&self, digits: usize, figure: impl Fn(&Figures) -> f64) -> String {
         let mut values: Vec<f64> = self.rounds.iter().map(|one| figure(&one.figures)).collect();
