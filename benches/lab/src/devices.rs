@@ -51,6 +51,11 @@ impl Device<'_> {
         serde_json::from_str(&stats).context("lab stats --json")
     }
 
+    /// Whether the lab kept up with its model; `None` if it can't tell.
+    pub(crate) fn kept_up(&self) -> anyhow::Result<Option<bool>> {
+        Ok(self.stats()?.pointer("/timings/kept_up").and_then(Value::as_bool))
+    }
+
     /// A benchmark of it, in full.
     pub(crate) fn bench(&self, scenario: &str) -> anyhow::Result<Value> {
         let file = scenario_file(scenario)?;

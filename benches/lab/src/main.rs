@@ -31,6 +31,7 @@ mod pace;
 mod published_lines;
 mod record;
 mod setting;
+mod stamp;
 mod table;
 mod trials;
 mod victims;

@@ -16,11 +16,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use jiff::Timestamp;
-use published::origin::{self, Origin};
+use published::origin::Origin;
 use published::{Experiment, stored};
 
 use crate::devices::Floodwall;
+use crate::stamp::Stamp;
 use crate::trials;
 
 use self::cells::{Cell, Year};
@@ -58,7 +58,6 @@ pub(crate) struct Options {
 
 /// Measures what is missing, and writes the table of all that is stored.
 pub(crate) fn run(floodwall: &Floodwall, options: &Options) -> anyhow::Result<()> {
-    let root = origin::root()?;
     fs::create_dir_all(&options.data)
         .with_context(|| format!("can't make '{}'", options.data.display()))?;
     let wanted = Cell::all().filter(|cell| options.year.is_none_or(|year| year == cell.year()));
@@ -68,39 +67,20 @@ pub(crate) fn run(floodwall: &Floodwall, options: &Options) -> anyhow::Result<()
     let missing: Vec<_> = rounds.filter(|(round, cell)| !path(*round, cell).exists()).collect();
     for (round, cell) in missing.iter().take(options.cells) {
         eprintln!("{}, round {round}", cell.name());
-        let (origin, load) = (Origin::now(&root, &INPUTS)?, load()?);
+        let mut stamp = Stamp::now(*round, &INPUTS)?;
         let found = cell.measure(floodwall)?;
-        let measured = Measured {
-            cell: cell.name(),
-            round: *round,
-            origin,
-            date: Timestamp::now().strftime("%Y-%m-%d").to_string(),
-            kernel: read("/proc/sys/kernel/osrelease")?,
-            load,
-            kept_up: found.kept_up,
-            commands: found.commands,
-            figures: found.figures,
-        };
+        stamp.kept_up = found.kept_up;
+        let measured =
+            Measured { cell: cell.name(), stamp, commands: found.commands, figures: found.figures };
         stored::write_pretty(&path(*round, cell), &measured)?;
     }
     trials::publish(section(&options.data, &options.published)?, Some(&options.out), NAME, COMMAND)
 }
 
-fn read(path: &str) -> anyhow::Result<String> {
-    let text = fs::read_to_string(path).with_context(|| format!("can't read {path}"))?;
-    Ok(text.trim().to_owned())
-}
-
-fn load() -> anyhow::Result<f64> {
-    let text = read("/proc/loadavg")?;
-    let first = text.split_whitespace().next().and_then(|load| load.parse().ok());
-    first.context("/proc/loadavg has no figure")
-}
-
 /// The table of all that is stored, and what that was measured with.
 fn section(data: &Path, published: &Path) -> anyhow::Result<(String, Origin)> {
     let all: Vec<Measured> = stored::read_all(data)?.into_values().collect();
-    let origins: Vec<Origin> = all.iter().map(|one| one.origin.clone()).collect();
+    let origins: Vec<Origin> = all.iter().map(|one| one.stamp.origin.clone()).collect();
     let of = |name: &str| Experiment::read(published, name);
     let text = table::section(
         &all,

@@ -1,9 +1,10 @@
 //! A stored measurement.
 
 use anyhow::Context;
-use published::origin::Origin;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+use crate::stamp::Stamp;
 
 /// A victim beside one way to copy.
 #[derive(Deserialize, Serialize)]
@@ -12,14 +13,8 @@ pub(super) struct Measured {
     /// The scenario's name.
     pub(super) victim: String,
     pub(super) way: String,
-    pub(super) round: u32,
-    pub(super) origin: Origin,
-    pub(super) date: String,
-    pub(super) kernel: String,
-    /// Processes that ran or waited for the disk on average in the minute before.
-    pub(super) load: f64,
-    /// Whether the lab kept up with its model; `None` if it can't tell.
-    pub(super) kept_up: Option<bool>,
+    #[serde(flatten)]
+    pub(super) stamp: Stamp,
     pub(super) figures: Figures,
 }
 
@@ -67,17 +62,4 @@ impl Figures {
             copy_beside_bytes_per_s: written("both")? - written("victim")? * beside / alone,
         })
     }
-}
-
-/// A file of one line.
-pub(super) fn read(path: &str) -> anyhow::Result<String> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("can't read {path}"))?;
-    Ok(text.trim().to_owned())
-}
-
-/// The load average of the last minute.
-pub(super) fn load() -> anyhow::Result<f64> {
-    let text = read("/proc/loadavg")?;
-    let first = text.split_whitespace().next().and_then(|load| load.parse().ok());
-    first.context("/proc/loadavg has no figure")
 }

@@ -10,6 +10,7 @@
 
 mod measured;
 mod table;
+mod victim;
 mod way;
 
 use std::fs;
@@ -17,16 +18,16 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::Context;
-use clap::ValueEnum;
-use jiff::Timestamp;
-use published::origin::{self, Origin};
+use published::origin::Origin;
 use published::stored;
 use serde_json::Value;
 
 use crate::devices::{self, Floodwall};
+use crate::stamp::Stamp;
 use crate::trials;
 
 use self::measured::{Figures, Measured};
+use self::victim::Victim;
 use self::way::Way;
 
 /// The code that the figures depend on.
@@ -40,20 +41,6 @@ const COMMAND: &str = "make lab-pace";
 const SOURCE: &str = "/dev/shm/floodwall-pace-source";
 const SOURCE_BYTES: u64 = 2 << 30;
 
-/// The victims' scenarios.
-const VICTIMS: [&str; 2] = ["copy-vs-database", "copy-vs-database-open"];
-
-/// A victim, by the scenario that it is in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Victim {
-    /// Commits one after the other.
-    #[value(name = "copy-vs-database")]
-    Closed,
-    /// Commits at a third of its rate alone.
-    #[value(name = "copy-vs-database-open")]
-    Open,
-}
-
 /// The measurement, and the directory of its results.
 #[derive(clap::Args)]
 pub(crate) struct Options {
@@ -61,7 +48,7 @@ pub(crate) struct Options {
     #[arg(long, value_delimiter = ',', default_values = way::DEVICES)]
     devices: Vec<String>,
     /// Only these victims
-    #[arg(long, value_delimiter = ',', default_values = VICTIMS)]
+    #[arg(long, value_delimiter = ',', default_values = Victim::ALL.map(Victim::name))]
     victims: Vec<Victim>,
     /// Only these ways
     #[arg(long, value_delimiter = ',', default_values = Way::ALL.map(Way::name))]
@@ -83,73 +70,75 @@ pub(crate) struct Options {
     out: PathBuf,
 }
 
+/// One victim beside one way to copy, on one device.
+struct Cell<'a> {
+    device: &'a str,
+    victim: Victim,
+    way: Way,
+}
+
 /// Takes the missing measurements, and writes the table of all stored ones.
 pub(crate) fn run(floodwall: &Floodwall, options: &Options) -> anyhow::Result<()> {
-    let root = origin::root()?;
     fs::create_dir_all(&options.data)
         .with_context(|| format!("can't make '{}'", options.data.display()))?;
-    let mut left = options.cells;
     let source = Source::make()?;
-    for round in 1..=options.rounds {
-        for device in &options.devices {
-            for victim in &options.victims {
-                for way in &options.ways {
-                    let cell = format!("{device}-{}-{}", name_of(*victim), way.name());
-                    let path = options.data.join(format!("{cell}-{round}.json"));
-                    if path.exists() || left == 0 {
-                        continue;
-                    }
-                    left -= 1;
-                    eprintln!("{cell}, round {round}");
-                    let origin = Origin::now(&root, &INPUTS)?;
-                    let load = measured::load()?;
-                    let (figures, kept_up) = cell_of(floodwall, device, *victim, *way, options)?;
-                    let measured = Measured {
-                        device: device.clone(),
-                        victim: name_of(*victim),
-                        way: way.name().to_owned(),
-                        round,
-                        origin,
-                        date: Timestamp::now().strftime("%Y-%m-%d").to_string(),
-                        kernel: measured::read("/proc/sys/kernel/osrelease")?,
-                        load,
-                        kept_up,
-                        figures,
-                    };
-                    stored::write_pretty(&path, &measured)?;
-                }
-            }
-        }
+    let path =
+        |round: u32, cell: &Cell<'_>| options.data.join(format!("{}-{round}.json", cell.name()));
+    let all = (1..=options.rounds).flat_map(|round| cells(options).map(move |cell| (round, cell)));
+    let missing: Vec<_> = all.filter(|(round, cell)| !path(*round, cell).exists()).collect();
+    for (round, cell) in missing.iter().take(options.cells) {
+        eprintln!("{}, round {round}", cell.name());
+        let mut stamp = Stamp::now(*round, &INPUTS)?;
+        let (figures, kept_up) = cell.measure(floodwall, options.seconds)?;
+        stamp.kept_up = kept_up;
+        let measured = Measured {
+            device: cell.device.to_owned(),
+            victim: cell.victim.name().to_owned(),
+            way: cell.way.name().to_owned(),
+            stamp,
+            figures,
+        };
+        stored::write_pretty(&path(*round, cell), &measured)?;
     }
     drop(source);
     trials::publish(section(&options.data)?, Some(&options.out), NAME, COMMAND)
 }
 
-fn name_of(victim: Victim) -> String {
-    victim.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+fn cells(options: &Options) -> impl Iterator<Item = Cell<'_>> {
+    let victims = options
+        .devices
+        .iter()
+        .flat_map(|device| options.victims.iter().map(move |victim| (device, *victim)));
+    victims.flat_map(|(device, victim)| {
+        options.ways.iter().map(move |way| Cell { device, victim, way: *way })
+    })
 }
 
-/// One victim beside one way to copy, on a fresh device.
-fn cell_of(
-    floodwall: &Floodwall,
-    preset: &str,
-    victim: Victim,
-    way: Way,
-    options: &Options,
-) -> anyhow::Result<(Figures, Option<bool>)> {
-    let device = floodwall.up(preset, &["--fs", "xfs"])?;
-    let mut command = Command::new(&floodwall.program);
-    command
-        .args(["bench", "--json", "--progress", "never", "--no-burst", "--rounds", "1"])
-        .args(["--scenario", &name_of(victim), "--flood", "none"])
-        .args(["--measure", &format!("{}s", options.seconds)])
-        .args(["--flood-cmd", &way.command(&floodwall.program, Path::new(SOURCE))])
-        .arg(device.dir()?);
-    // A status of 3 (not conclusive) has figures as well.
-    let json = devices::run_accepting(&mut command, &[0, 3])?;
-    let result: Value = serde_json::from_str(&json).context("bench --json")?;
-    let kept_up = device.stats()?.pointer("/timings/kept_up").and_then(Value::as_bool);
-    Ok((Figures::of(&result)?, kept_up))
+impl Cell<'_> {
+    /// Of its file.
+    fn name(&self) -> String {
+        format!("{}-{}-{}", self.device, self.victim.name(), self.way.name())
+    }
+
+    /// Measures it on a fresh device. Returns also whether the lab kept up with its model.
+    fn measure(
+        &self,
+        floodwall: &Floodwall,
+        seconds: u32,
+    ) -> anyhow::Result<(Figures, Option<bool>)> {
+        let device = floodwall.up(self.device, &["--fs", "xfs"])?;
+        let mut command = Command::new(&floodwall.program);
+        command
+            .args(["bench", "--json", "--progress", "never", "--no-burst", "--rounds", "1"])
+            .args(["--scenario", self.victim.name(), "--flood", "none"])
+            .args(["--measure", &format!("{seconds}s")])
+            .args(["--flood-cmd", &self.way.command(&floodwall.program, Path::new(SOURCE))])
+            .arg(device.dir()?);
+        // A status of 3 (not conclusive) has figures as well.
+        let json = devices::run_accepting(&mut command, &[0, 3])?;
+        let result: Value = serde_json::from_str(&json).context("bench --json")?;
+        Ok((Figures::of(&result)?, device.kept_up()?))
+    }
 }
 
 /// The file that is copied. It is removed when this is dropped.
@@ -175,7 +164,7 @@ impl Drop for Source {
 /// The table of all stored measurements, and the origin of their code.
 fn section(data: &Path) -> anyhow::Result<(String, Origin)> {
     let all: Vec<Measured> = stored::read_all(data)?.into_values().collect();
-    let origins: Vec<Origin> = all.iter().map(|one| one.origin.clone()).collect();
+    let origins: Vec<Origin> = all.iter().map(|one| one.stamp.origin.clone()).collect();
     Ok((table::section(&all), Origin::of_parts(&origins)))
 }
 

@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 
-use clap::ValueEnum;
-
 use super::measured::{Figures, Measured};
+use super::victim::Victim;
 use super::way::{DEVICES, Way};
+use crate::stamp::{self, Stamp};
 
 /// A row: one device, one victim, one way.
 struct Row<'a> {
@@ -41,45 +41,33 @@ pub(super) fn section(all: &[Measured]) -> String {
     if all.is_empty() {
         return "Nothing is measured yet.\n".to_owned();
     }
-    let mut dates: Vec<&str> = all.iter().map(|one| one.date.as_str()).collect();
-    let mut kernels: Vec<&str> = all.iter().map(|one| one.kernel.as_str()).collect();
-    for list in [&mut dates, &mut kernels] {
-        list.sort_unstable();
-        list.dedup();
-    }
-    let late = all.iter().filter(|one| one.kept_up == Some(false)).count();
-    let loads = all.iter().map(|one| one.load);
+    let stamps: Vec<&Stamp> = all.iter().map(|one| &one.stamp).collect();
+    let late = stamp::late(&stamps).map(|late| format!(" {late}.")).unwrap_or_default();
     let _ = writeln!(
         text,
-        "Measured on {}, Linux {}; the load average before each measurement was at most {:.1}. In \
-         {late} of {} measurements the lab did not keep up with its model. The middle of the \
-         rounds, and in brackets each round.\n",
-        dates.join(", "),
-        kernels.join(", "),
-        loads.fold(0.0, f64::max),
-        all.len(),
+        "{}{late} The middle of the rounds, and in brackets each round.\n",
+        stamp::circumstances(&stamps)
     );
     text.push_str(
         "| device | victim | copy | victim kept | p99 / alone | slowest, s | dead seconds | \
          copy alone, MB/s | copy beside, MB/s |\n|---|---|---|---|---|---|---|---|---|\n",
     );
     for device in DEVICES {
-        for (victim, words) in
-            [("copy-vs-database", "all it can"), ("copy-vs-database-open", "at a third")]
-        {
-            for way in Way::value_variants() {
+        for victim in Victim::ALL {
+            for way in Way::ALL {
                 let same = |one: &&Measured| {
-                    one.device == device && one.victim == victim && one.way == way.name()
+                    one.device == device && one.victim == victim.name() && one.way == way.name()
                 };
                 let mut rounds: Vec<&Measured> = all.iter().filter(same).collect();
                 if rounds.is_empty() {
                     continue;
                 }
-                rounds.sort_by_key(|one| one.round);
+                rounds.sort_by_key(|one| one.stamp.round);
                 let row = Row { rounds };
                 let _ = writeln!(
                     text,
-                    "| {device} | {words} | {} | {} | {} | {} | {} | {} | {} |",
+                    "| {device} | {} | {} | {} | {} | {} | {} | {} | {} |",
+                    victim.words(),
                     way.words(),
                     row.cell(2, |f| f.victim_beside_per_s / f.victim_alone_per_s),
                     row.p99(),

@@ -215,7 +215,7 @@ impl Found {
 
     /// With what the lab says of itself.
     fn look(mut self, device: &Device<'_>) -> anyhow::Result<Self> {
-        self.kept_up = device.stats()?.pointer("/timings/kept_up").and_then(Value::as_bool);
+        self.kept_up = device.kept_up()?;
         Ok(self)
     }
 }

@@ -1,6 +1,5 @@
 //! Published figures beside the measured ones.
 
-use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use anyhow::Context;
@@ -8,6 +7,7 @@ use published::Experiment;
 
 use super::cells::Cell;
 use super::measured::Measured;
+use crate::stamp::{self, Stamp};
 
 /// The published figures.
 pub(super) struct Published {
@@ -173,9 +173,9 @@ pub(super) fn section(all: &[Measured], published: &Published) -> anyhow::Result
 
 /// Whether the lab kept up with its model in a cell's rounds.
 fn lab(rounds: &[&Measured]) -> String {
-    let late = rounds.iter().filter(|one| one.kept_up == Some(false)).count();
+    let late = rounds.iter().filter(|one| one.stamp.kept_up == Some(false)).count();
     match (late, rounds.len()) {
-        (0, _) if rounds.iter().all(|one| one.kept_up == Some(true)) => "kept up".into(),
+        (0, _) if rounds.iter().all(|one| one.stamp.kept_up == Some(true)) => "kept up".into(),
         (0, _) => "nothing to tell by".into(),
         (1, 1) => "**did not keep up**".into(),
         (late, rounds) => format!("**did not keep up** in {late} of {rounds} rounds"),
@@ -184,28 +184,13 @@ fn lab(rounds: &[&Measured]) -> String {
 
 /// When, on what, and what else ran.
 fn circumstances(all: &[Measured]) -> String {
-    let set = |of: fn(&Measured) -> &str| {
-        let all: BTreeSet<&str> = all.iter().map(of).collect();
-        all.into_iter().collect::<Vec<_>>().join(" and ")
-    };
-    let loads = || all.iter().map(|one| one.load);
-    let (least, most) = (loads().fold(f64::MAX, f64::min), loads().fold(0.0, f64::max));
-    let late = all.iter().filter(|one| one.kept_up == Some(false)).count();
-    let behind = match late {
-        0 => String::new(),
-        late => format!(
-            " In {late} of {} measurements the lab did not keep up with its model: the rates of \
-             such a row may be the machine's.",
-            all.len()
-        ),
-    };
+    let stamps: Vec<&Stamp> = all.iter().map(|one| &one.stamp).collect();
+    let late = stamp::late(&stamps)
+        .map(|late| format!(" {late}: the rates of such a row may be the machine's."))
+        .unwrap_or_default();
     format!(
-        "Measured on {}, Linux {}. The load average before each measurement was {least:.1} \
-         to {most:.1}; an earlier one is part of that. Means, and in brackets each round's figure \
-         if there were several.{behind}",
-        set(|one| &one.date),
-        // What follows is the distribution's or the builder's.
-        set(|one| one.kernel.split_once('-').map_or(&*one.kernel, |(version, _)| version)),
+        "{} Means, and in brackets each round's figure if there were several.{late}",
+        stamp::circumstances(&stamps)
     )
 }
 
