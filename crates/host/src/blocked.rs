@@ -2,12 +2,10 @@
 //!
 //! Every user may read the state of every process. It does not tell the disk.
 
-use floodwall_model::proc_stat::ProcStat;
+use floodwall_model::proc_stat::{KERNEL_THREAD, ProcStat};
 
 use crate::root::SysRoot;
 
-/// `PF_KTHREAD` (include/linux/sched.h).
-const KERNEL_THREAD: u64 = 0x0020_0000;
 /// Threads that are looked at, of all processes: some 10 µs each.
 const MOST_THREADS: usize = 5000;
 

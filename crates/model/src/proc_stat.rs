@@ -2,6 +2,9 @@
 
 use std::str::FromStr;
 
+/// `PF_KTHREAD` (include/linux/sched.h), in [`ProcStat::flags`].
+pub const KERNEL_THREAD: u64 = 0x0020_0000;
+
 /// The line from its third field on. The first two are the number and the name in brackets, which
 /// may hold anything, spaces and brackets too.
 #[derive(Clone, Copy, Debug)]

@@ -48,7 +48,7 @@ pub struct Status {
     pub capacity: f64,
     /// How long others wait, as a multiple of their wait without the command; none if not known.
     pub wait_ratio: Option<f64>,
-    /// Time in the states other than [`State::Alone`].
+    /// Time in which others waited for the disk.
     pub yielded: Duration,
 }
 

@@ -17,6 +17,7 @@ use floodwall_host::{SysRoot, queue, task};
 use floodwall_knobs::catalogue::{Knob, find};
 use floodwall_knobs::cell::Cell;
 use floodwall_knobs::{Device, Files, Process, Target};
+use floodwall_model::proc_stat::KERNEL_THREAD;
 use floodwall_model::setting::{JOURNAL_PRIORITY, PROCESS};
 use floodwall_model::{DeviceId, Reading, Setting};
 
@@ -31,8 +32,6 @@ const ELEVATOR: &str = "bfq";
 const FORGET: Duration = Duration::from_secs(120);
 /// Processes are looked for again after this: a number may be another process's.
 const REREAD: Duration = Duration::from_secs(1);
-/// `PF_KTHREAD` (include/linux/sched.h).
-const KERNEL_THREAD: u64 = 0x0020_0000;
 
 /// A process that commits.
 struct Committer {

@@ -21,6 +21,7 @@ use std::collections::HashMap;
 
 use floodwall_host::SysRoot;
 use floodwall_host::task::{Stat, read_stat, read_threads_written};
+use floodwall_model::proc_stat::KERNEL_THREAD;
 use rustix::io::Errno;
 
 use crate::hash::Fast;
@@ -46,8 +47,6 @@ const LITTLE: u64 = 256 << 10;
 /// in the meantime, may be put down to the wrong parent, and direct writes of network filesystems
 /// are in none of the machine's counters.
 const MOST_SKIPPED: u32 = 40;
-/// `PF_KTHREAD` (include/linux/sched.h), in the ninth field of /proc/PID/stat.
-const KERNEL_THREAD: u64 = 0x0020_0000;
 
 /// The known state of a process.
 #[derive(Clone, Copy, Debug, Default)]

@@ -1,5 +1,5 @@
-//! `floodwall pace` as scripts meet it: statuses, standard files, copies. On tmpfs, where nobody
-//! waits for a disk.
+//! `floodwall pace` as scripts meet it: statuses, standard files, copies. On tmpfs, where no
+//! process waits for a disk.
 
 use std::fs;
 use std::io::Write;

@@ -7,7 +7,7 @@ use floodwall_host::SysRoot;
 use floodwall_model::units::human_duration;
 use floodwall_model::{Bytes, Rate};
 use floodwall_pace::Pacer;
-use floodwall_pace::copy::{self, Input, Options, Progress, Request, Summary};
+use floodwall_pace::copy::{self, CopyError, Input, Options, Progress, Request, Summary};
 use indicatif::{ProgressBar, ProgressDrawTarget};
 
 use super::args::{CatArgs, CpArgs, PaceArgs};
@@ -34,13 +34,7 @@ pub(super) fn cp(args: &PaceArgs, cp: &CpArgs) -> anyhow::Result<Exit> {
     let pacer = pacer(args, plan.directory())?;
     let mut shown = Shown::new(args, &pacer);
     let done = copy::run(&plan, &pacer, &mut |progress| shown.at(&progress), &stop);
-    shown.end();
-    let summary = done?;
-    if !args.quiet {
-        notice(&summarised(&summary, &pacer));
-    }
-    unkept(&summary);
-    Ok(Exit::Done)
+    shown.ended(args.quiet, done)
 }
 
 /// `pace cat`.
@@ -67,12 +61,7 @@ pub(super) fn cat(args: &PaceArgs, cat: &CatArgs) -> anyhow::Result<Exit> {
         &mut |progress| shown.at(&progress),
         &stop,
     );
-    shown.end();
-    let summary = done?;
-    if !args.quiet {
-        notice(&summarised(&summary, &pacer));
-    }
-    Ok(Exit::Done)
+    shown.ended(args.quiet, done)
 }
 
 /// The pacer of the disk below a directory.
@@ -87,7 +76,7 @@ fn existing(path: &Path) -> PathBuf {
 }
 
 /// A request that can't be carried out counts as wrong usage, because nothing was done.
-fn usage(error: copy::CopyError) -> anyhow::Error {
+fn usage(error: CopyError) -> anyhow::Error {
     UsageError(error.to_string()).into()
 }
 
@@ -155,9 +144,16 @@ impl<'a> Shown<'a> {
         }
     }
 
-    fn end(&self) {
+    /// The end of the copy: its summary, and warnings.
+    fn ended(self, quiet: bool, done: Result<Summary, CopyError>) -> anyhow::Result<Exit> {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
+        let summary = done?;
+        if !quiet {
+            notice(&summarised(&summary, self.pacer));
+        }
+        unkept(&summary);
+        Ok(Exit::Done)
     }
 }

@@ -56,8 +56,7 @@ fn is_on(root: &SysRoot, disk: DeviceId, dev: DeviceId) -> bool {
     if let Some(mount) = mounts.iter().find(|mount| mount.device == dev) {
         return is_below(mount);
     }
-    // A subvolume of btrfs has a number of its own, which no mount has. It does not tell of which
-    // filesystem.
+    // The number of a btrfs subvolume is no mount's. It does not name the filesystem.
     let mut btrfs = mounts.iter().filter(|mount| mount.fs_type == "btrfs").peekable();
     btrfs.peek().is_some() && btrfs.all(is_below)
 }
