@@ -17,6 +17,7 @@ use floodwall_host::diskstats::{self, Requests};
 use floodwall_host::locate::{LocateError, locate};
 use floodwall_load::sleep_until;
 use floodwall_model::DeviceId;
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::law::{Allowance, Goal, Law, Seen, State, Waits};
 
@@ -120,7 +121,7 @@ impl Pacer {
             let flushless = flushless.filter(|_| cache.is_some_and(|c| c == "write through"));
             Disk { id, name, below, flushless }
         });
-        let mut law = Law::new(goal, most);
+        let mut law = Law::new(goal, most, since_boot());
         let now = Instant::now();
         Ok(Self {
             root: root.clone(),
@@ -257,6 +258,11 @@ impl Disk {
         }
         Some(requests)
     }
+}
+
+/// The time that the processes of a machine share.
+fn since_boot() -> Duration {
+    clock_gettime(ClockId::Monotonic).try_into().unwrap_or_default()
 }
 
 /// The disk's work between two readings.

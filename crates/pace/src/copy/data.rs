@@ -9,7 +9,7 @@ use rustix::io::{Errno, pwrite, retry_on_intr};
 
 use super::behind::Behind;
 use super::error::CopyError;
-use super::holes::segment;
+use super::holes::{Segment, next_segment};
 use super::source::{DROPPED, Source};
 use super::work::Work;
 
@@ -25,8 +25,12 @@ pub(super) fn copy(
 ) -> Result<u64, CopyError> {
     let mut behind = Behind::new(at);
     let mut ends_in_hole = false;
+    let mut segment = Segment { end: at, is_data: false };
     while at < size {
-        let segment = segment(source.as_fd(), at, size);
+        // Not for each batch: tmpfs looks at every page up to the next hole.
+        if at >= segment.end {
+            segment = next_segment(source.as_fd(), at, size);
+        }
         if !segment.is_data {
             ends_in_hole = true;
             work.summary.hole_bytes += segment.end - at;
@@ -72,7 +76,7 @@ fn batch(
         work.check()?;
         let len = usize::try_from(Source::chunk(at).min(end - at)).unwrap_or(0);
         let read = source.read_at(&mut work.buffer[..len], at)?;
-        write_all(target.as_fd(), &work.buffer[..read], at)
+        write_all(target.as_fd(), &work.buffer[..read], at, work.write_len())
             .map_err(CopyError::io("write", path))?;
         at += read as u64;
         work.summary.bytes += read as u64;
@@ -84,9 +88,10 @@ fn batch(
     Ok((at, false))
 }
 
-fn write_all(file: BorrowedFd<'_>, mut data: &[u8], mut at: u64) -> Result<(), Errno> {
+fn write_all(file: BorrowedFd<'_>, mut data: &[u8], mut at: u64, most: usize) -> Result<(), Errno> {
     while !data.is_empty() {
-        let written = match retry_on_intr(|| pwrite(file, data, at))? {
+        let next = &data[..data.len().min(most)];
+        let written = match retry_on_intr(|| pwrite(file, next, at))? {
             0 => return Err(Errno::IO),
             written => written,
         };

@@ -15,7 +15,7 @@ pub(super) struct Segment {
 }
 
 /// The segment from `start` on, up to `last` at most. Moves the descriptor's position.
-pub(super) fn segment(file: BorrowedFd<'_>, start: u64, last: u64) -> Segment {
+pub(super) fn next_segment(file: BorrowedFd<'_>, start: u64, last: u64) -> Segment {
     let (end, is_data) = match seek(file, SeekFrom::Data(start)) {
         Ok(data) if data > start => (data, false),
         Ok(_) => (seek(file, SeekFrom::Hole(start)).unwrap_or(last), true),
@@ -45,10 +45,10 @@ mod tests {
     fn a_hole_ends_where_a_shortened_file_ends() {
         let file = tempfile::tempfile().unwrap();
         file.set_len(1 << 20).unwrap();
-        let found = segment(file.as_fd(), 0, 2 << 20);
+        let found = next_segment(file.as_fd(), 0, 2 << 20);
         assert_eq!(found, Segment { end: 1 << 20, is_data: false });
         // A read there finds the end.
-        let found = segment(file.as_fd(), 1 << 20, 2 << 20);
+        let found = next_segment(file.as_fd(), 1 << 20, 2 << 20);
         assert_eq!(found, Segment { end: 2 << 20, is_data: true });
     }
 }

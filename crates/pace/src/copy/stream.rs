@@ -103,7 +103,7 @@ pub(super) fn pump(
         let mut written = 0;
         while written < len {
             work.check()?;
-            let more = write_some(output, &work.buffer[written..len])?;
+            let more = write_some(output, &work.buffer[written..len], work.write_len())?;
             written += more;
             work.summary.bytes += more as u64;
             work.moved(more as u64, from.path());
@@ -120,8 +120,8 @@ pub(super) fn pump(
 }
 
 /// Writes as much as the output takes now, and little at once to a pipe, so that it doesn't block.
-fn write_some(output: &Output<'_>, data: &[u8]) -> Result<usize, CopyError> {
-    let most = if output.is_paced { data.len() } else { data.len().min(PIPE_BYTES) };
+fn write_some(output: &Output<'_>, data: &[u8], most: usize) -> Result<usize, CopyError> {
+    let most = if output.is_paced { most } else { PIPE_BYTES }.min(data.len());
     let written = is_ready(output.file.as_fd(), PollFlags::OUT).and_then(|ready| {
         if ready { write(output.file, &data[..most]).map(Some) } else { Ok(None) }
     });

@@ -80,6 +80,12 @@ impl<'a> Work<'a> {
         (at + batch) / BLOCK * BLOCK
     }
 
+    /// Bytes of one write(2) at most: a piece. Where the page cache has large folios (xfs), a write
+    /// makes folios of its own length, and the kernel writes a folio back as a whole.
+    pub(super) fn write_len(&self) -> usize {
+        usize::try_from(self.pacer.window().piece).unwrap_or(usize::MAX)
+    }
+
     /// Writes a newly written range back, and waits while the window is full.
     pub(super) fn push(
         &mut self,

@@ -86,12 +86,12 @@ impl Heard {
         self.silences.iter().map(kind).fold(Waits::default(), Waits::plus).mean_s()
     }
 
-    /// The wait of others without the command: for a flush, else for a read, else for a write. In
-    /// seconds.
-    pub(super) fn wait_s(&self) -> Option<f64> {
-        self.base_s(|heard| heard.flushes)
-            .or_else(|| self.base_s(Seen::others_reads))
-            .or_else(|| self.base_s(Seen::small_writes))
+    /// The time in which the disk serves an operation of others without the command, with all
+    /// requests that belong to it. In seconds.
+    pub(super) fn service_s(&self) -> Option<f64> {
+        let ops: f64 = self.silences.iter().map(Seen::others_ops).sum();
+        let busy: Duration = self.silences.iter().map(|heard| heard.busy).sum();
+        (ops > 0.0).then(|| busy.as_secs_f64() / ops)
     }
 
     /// Operations of others per second in the last silence.

@@ -71,11 +71,10 @@ pub enum State {
     Yielding,
 }
 
-/// Time of a piece at the capacity, as a multiple of the wait of others without the command. A
-/// request of others waits for a piece at most so long.
-const PIECE_WAITS: f64 = 1.0;
-/// Its bounds, in seconds.
-const PIECE_S: [f64; 2] = [0.0005, 0.008];
+/// Bounds of the time of a piece at the capacity, in seconds. Between them it is the time in which
+/// the disk serves one operation of others: then a piece delays an operation by one more, and a
+/// disk that seeks between the two spends about half of its time on data.
+const PIECE_S: [f64; 2] = [0.0005, 0.016];
 /// The same while no other program waits.
 const LONG_PIECE_S: f64 = 0.02;
 /// Time of the data under way while no other program waits, at most. A victim's first commit waits
@@ -87,7 +86,9 @@ const PIECES: [u64; 2] = [128 << 10, 8 << 20];
 const QUEUES: [u64; 2] = [1 << 20, 64 << 20];
 /// After so long without a request of others the command has the whole disk again.
 const GONE: Duration = Duration::from_secs(2);
-/// Time between two silences while others wait.
+/// Time between two silences while others wait. They begin at multiples of it, so that several paced
+/// commands are silent together. Otherwise each would take the delay by the others for the wait
+/// without itself, and all would rise.
 const LISTEN_EVERY: Duration = Duration::from_secs(4);
 /// The same after a silence without a request …
 const LISTEN_AGAIN: Duration = Duration::from_secs(1);
@@ -132,20 +133,21 @@ pub struct Law {
 }
 
 impl Law {
-    /// For a disk that was not measured yet.
+    /// For a disk that was not measured yet. `now` is the time by a clock that all paced commands
+    /// share.
     #[must_use]
-    pub fn new(goal: Goal, most: Option<f64>) -> Self {
+    pub fn new(goal: Goal, most: Option<f64>, now: Duration) -> Self {
         Self {
             goal,
             most,
-            now: Duration::ZERO,
+            now,
             yielded: Duration::ZERO,
             phase: Phase::Alone { window: Seen::default() },
             capacity: Capacity::default(),
             heard: Heard::default(),
             share: Share::default(),
             empty: 0,
-            calm_until: Duration::ZERO,
+            calm_until: now,
             calm: CALM,
             dismissed_per_s: 0.0,
         }
@@ -256,7 +258,7 @@ impl Law {
             self.capacity.raise();
         }
         let pause = if self.empty > 0 { LISTEN_AGAIN } else { LISTEN_EVERY };
-        if self.now.saturating_sub(since) >= pause {
+        if self.now >= next_multiple(since + pause / 2, pause) {
             return Phase::Listen(Listen::default());
         }
         Phase::Shared { since, idle }
@@ -288,10 +290,15 @@ impl Law {
             let piece = bytes(LONG_PIECE_S, PIECES);
             return Allowance { rate, piece, in_flight: bytes(QUEUE_S, QUEUES).max(2 * piece) };
         }
-        let wait = self.heard.wait_s().unwrap_or(PIECE_S[1]) * PIECE_WAITS;
-        let piece = bytes(wait.clamp(PIECE_S[0], PIECE_S[1]), PIECES);
+        let served = self.heard.service_s().unwrap_or(PIECE_S[1]);
+        let piece = bytes(served.clamp(PIECE_S[0], PIECE_S[1]), PIECES);
         Allowance { rate, piece, in_flight: 2 * piece }
     }
+}
+
+/// The first multiple of `step` that is not before `at`.
+fn next_multiple(at: Duration, step: Duration) -> Duration {
+    Duration::from_millis((at.as_millis() as u64).next_multiple_of(step.as_millis() as u64))
 }
 
 #[cfg(test)]

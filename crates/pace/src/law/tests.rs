@@ -7,6 +7,8 @@ use super::*;
 
 const TICK: Duration = Duration::from_millis(10);
 const MB: f64 = 1e6;
+/// The time at which a run begins, by the clock of all commands.
+const START: Duration = Duration::from_millis(123_456);
 
 /// A disk that takes so many bytes a second, and a victim that commits.
 #[derive(Clone, Copy)]
@@ -21,7 +23,10 @@ struct Disk {
 /// What came of a run.
 #[derive(Default)]
 struct Outcome {
+    /// Of all commands.
     own_bytes: f64,
+    /// Of each command.
+    each_bytes: Vec<f64>,
     commits: f64,
     wait_s: f64,
 }
@@ -29,22 +34,38 @@ struct Outcome {
 impl Disk {
     /// Runs the law for so long; the victim commits in `victim`.
     fn run(self, law: &mut Law, seconds: f64, victim: std::ops::Range<f64>) -> Outcome {
-        let (mut out, mut allowance, mut credit) =
-            (Outcome::default(), law.step(&Seen::default()), 0.0);
-        for tick in 0..(seconds / TICK.as_secs_f64()) as u32 {
-            let now = f64::from(tick) * TICK.as_secs_f64();
-            let dt = TICK.as_secs_f64();
-            // Of ours: what is allowed, at most what the disk takes.
-            let wanted = allowance.rate.map_or(f64::MAX, |rate| rate * dt);
-            let own_s = (wanted / self.bytes_per_s).min(dt);
-            let saturated = wanted >= self.bytes_per_s * dt;
-            let queue = if saturated { allowance.in_flight } else { allowance.piece };
-            let queue_s = if own_s > 0.0 { queue as f64 / self.bytes_per_s } else { 0.0 };
-            let own_share = own_s / dt;
+        self.run_together(&mut [law], seconds, victim)
+    }
+
+    /// The same with several commands, each with a law.
+    fn run_together(
+        self,
+        laws: &mut [&mut Law],
+        seconds: f64,
+        victim: std::ops::Range<f64>,
+    ) -> Outcome {
+        let dt = TICK.as_secs_f64();
+        let mut allowances: Vec<_> =
+            laws.iter_mut().map(|law| law.step(&Seen::default())).collect();
+        let (mut out, mut credit) = (Outcome::default(), 0.0);
+        out.each_bytes = vec![0.0; laws.len()];
+        for tick in 0..(seconds / dt) as u32 {
+            let now = f64::from(tick) * dt;
+            // Of each: what is allowed, at most what the disk takes.
+            let wanted = allowances.iter().map(|a| a.rate.map_or(f64::MAX, |rate| rate * dt));
+            let wanted_s: Vec<f64> =
+                wanted.map(|bytes| (bytes / self.bytes_per_s).min(dt)).collect();
+            let all_s: f64 = wanted_s.iter().sum();
+            let saturated = all_s >= dt;
+            let own_s: Vec<f64> = wanted_s.iter().map(|s| s * (dt / all_s).min(1.0)).collect();
+            let queue = |a: &Allowance| if saturated { a.in_flight } else { a.piece };
             let (mut commits, mut wait_s) = (0.0, self.commit_s);
             if victim.contains(&now) {
                 // A commit finds our pieces before it as often as we are there.
-                wait_s += queue_s * own_share.max(if saturated { 1.0 } else { 0.0 });
+                for (a, own_s) in allowances.iter().zip(&own_s).filter(|(_, s)| **s > 0.0) {
+                    let before_s = queue(a) as f64 / self.bytes_per_s;
+                    wait_s += before_s * if saturated { 1.0 } else { own_s / dt };
+                }
                 let most = dt / wait_s;
                 credit += self.rate.map_or(most, |rate| (rate * dt).min(most));
                 commits = f64::floor(credit);
@@ -54,29 +75,34 @@ impl Disk {
                 None if victim.contains(&now) => dt,
                 _ => commits * self.commit_s,
             };
-            let busy_s = (own_s + others_s).min(dt);
-            let own = own_s
-                * self.bytes_per_s
-                * if saturated { 1.0 - commits * self.commit_s / dt } else { 1.0 };
-            out.own_bytes += own.max(0.0);
+            let left = if saturated { 1.0 - commits * self.commit_s / dt } else { 1.0 };
             out.commits += commits;
             out.wait_s += commits * wait_s;
-            allowance = law.step(&Seen {
-                elapsed: TICK,
-                own_bytes: own.max(0.0) as u64,
-                own_under_way: if own_s > 0.0 { queue } else { 0 },
-                backlogged: saturated,
-                flushes: Waits {
-                    ops: commits as u64,
-                    wait: Duration::from_secs_f64(commits * wait_s),
-                },
-                busy: Duration::from_secs_f64(busy_s),
-                in_flight: u64::from(victim.contains(&now)),
-                ..Seen::default()
-            });
+            for (at, law) in laws.iter_mut().enumerate() {
+                let own = (own_s[at] * self.bytes_per_s * left).max(0.0);
+                out.own_bytes += own;
+                out.each_bytes[at] += own;
+                allowances[at] = law.step(&Seen {
+                    elapsed: TICK,
+                    own_bytes: own as u64,
+                    own_under_way: if own_s[at] > 0.0 { queue(&allowances[at]) } else { 0 },
+                    backlogged: saturated && own_s[at] > 0.0,
+                    flushes: Waits {
+                        ops: commits as u64,
+                        wait: Duration::from_secs_f64(commits * wait_s),
+                    },
+                    busy: Duration::from_secs_f64((own_s.iter().sum::<f64>() + others_s).min(dt)),
+                    in_flight: u64::from(victim.contains(&now)),
+                    ..Seen::default()
+                });
+            }
         }
         out
     }
+}
+
+fn new_law(goal: Goal) -> Law {
+    Law::new(goal, None, START)
 }
 
 fn hard_disk(rate: Option<f64>) -> Disk {
@@ -87,7 +113,7 @@ fn hard_disk(rate: Option<f64>) -> Disk {
 fn alone_it_takes_all_that_the_disk_takes() {
     for bytes_per_s in [10.0 * MB, 120.0 * MB, 3000.0 * MB] {
         let disk = Disk { bytes_per_s, ..hard_disk(None) };
-        let mut law = Law::new(Goal::default(), None);
+        let mut law = new_law(Goal::default());
         let out = disk.run(&mut law, 10.0, 0.0..0.0);
         assert_eq!(law.state(), State::Alone);
         assert!(out.own_bytes >= 0.999 * bytes_per_s * 10.0);
@@ -98,7 +124,7 @@ fn alone_it_takes_all_that_the_disk_takes() {
 #[test]
 fn a_victim_that_takes_all_keeps_nearly_all_of_it() {
     let disk = hard_disk(None);
-    let mut law = Law::new(Goal::default(), None);
+    let mut law = new_law(Goal::default());
     let out = disk.run(&mut law, 62.0, 2.0..62.0);
     let alone = 60.0 / disk.commit_s;
     assert!(out.commits / alone >= 0.9, "{}", out.commits / alone);
@@ -109,7 +135,7 @@ fn a_victim_that_takes_all_keeps_nearly_all_of_it() {
 #[test]
 fn beside_a_victim_at_a_third_of_the_capacity_it_keeps_half() {
     let disk = hard_disk(Some(1.0 / 3.0 / 0.008));
-    let mut law = Law::new(Goal::default(), None);
+    let mut law = new_law(Goal::default());
     let before = disk.run(&mut law, 2.0, 0.0..0.0);
     let out = disk.run(&mut law, 60.0, 0.0..60.0);
     assert!(before.own_bytes > 0.0);
@@ -119,9 +145,25 @@ fn beside_a_victim_at_a_third_of_the_capacity_it_keeps_half() {
 }
 
 #[test]
+fn two_commands_share_fairly_and_delay_others_no_more_than_one() {
+    let disk = hard_disk(Some(1.0 / 3.0 / 0.008));
+    let mut first = new_law(Goal::default());
+    disk.run(&mut first, 9.5, 0.0..9.5);
+    let mut second = Law::new(Goal::default(), None, START + Duration::from_millis(9500));
+    let laws = &mut [&mut first, &mut second];
+    disk.run_together(laws, 20.0, 0.0..20.0);
+    let out = disk.run_together(laws, 100.0, 0.0..100.0);
+    let mean_s = out.wait_s / out.commits;
+    assert!(mean_s <= 2.0 * disk.commit_s, "{mean_s}");
+    let ratio = out.each_bytes[0] / out.each_bytes[1];
+    assert!((0.5..=2.0).contains(&ratio), "{:?}", out.each_bytes);
+    assert!(out.own_bytes >= 0.4 * 100.0 * disk.bytes_per_s, "{:?}", out.each_bytes);
+}
+
+#[test]
 fn it_yields_within_half_a_second_and_comes_back_after_two() {
     let disk = hard_disk(None);
-    let mut law = Law::new(Goal::default(), None);
+    let mut law = new_law(Goal::default());
     disk.run(&mut law, 3.0, 0.0..0.0);
     disk.run(&mut law, 0.5, 0.0..0.5);
     assert_ne!(law.state(), State::Alone);
@@ -133,7 +175,7 @@ fn it_yields_within_half_a_second_and_comes_back_after_two() {
 #[test]
 fn commits_that_are_our_own_are_a_false_alarm() {
     // They end while we write, and none while we are silent.
-    let mut law = Law::new(Goal::default(), None);
+    let mut law = new_law(Goal::default());
     let mut allowance = law.step(&Seen::default());
     let mut own = 0.0;
     for _ in 0..3000 {
@@ -154,7 +196,7 @@ fn commits_that_are_our_own_are_a_false_alarm() {
 #[test]
 fn commits_of_our_own_do_not_keep_the_share_of_a_victim_that_left() {
     let disk = hard_disk(None);
-    let mut law = Law::new(Goal::default(), None);
+    let mut law = new_law(Goal::default());
     disk.run(&mut law, 2.0, 0.0..0.0);
     disk.run(&mut law, 3.0, 0.0..3.0);
     assert_ne!(law.state(), State::Alone);
@@ -173,7 +215,7 @@ fn commits_of_our_own_do_not_keep_the_share_of_a_victim_that_left() {
 
 #[test]
 fn reads_of_our_own_are_no_sign_of_others() {
-    let mut law = Law::new(Goal::default(), None);
+    let mut law = new_law(Goal::default());
     let own = Seen {
         elapsed: TICK,
         own_bytes: 600_000,
@@ -196,12 +238,12 @@ fn reads_of_our_own_are_no_sign_of_others() {
 
 #[test]
 fn fixed_goals_and_a_maximum() {
-    let mut law = Law::new(Goal::Rate(5.0 * MB), None);
+    let mut law = new_law(Goal::Rate(5.0 * MB));
     assert_eq!(law.step(&Seen::default()).rate, Some(5.0 * MB));
-    let mut law = Law::new(Goal::default(), Some(7.0 * MB));
+    let mut law = Law::new(Goal::default(), Some(7.0 * MB), START);
     assert_eq!(law.step(&Seen::default()).rate, Some(7.0 * MB));
     let disk = hard_disk(None);
-    let mut law = Law::new(Goal::Share(0.25), None);
+    let mut law = new_law(Goal::Share(0.25));
     disk.run(&mut law, 2.0, 0.0..0.0);
     disk.run(&mut law, 2.0, 0.0..2.0);
     let rate = law.step(&Seen { elapsed: TICK, in_flight: 1, ..Seen::default() }).rate.unwrap();
@@ -214,7 +256,7 @@ proptest::proptest! {
         steps in proptest::collection::vec(
             (0u64..5_000, 0u64..1 << 40, 0u64..5_000, 0u64..100_000, 0u64..100), 1..200),
     ) {
-        let mut law = Law::new(Goal::default(), None);
+        let mut law = new_law(Goal::default());
         for (ms, bytes, ops, wait_ms, in_flight) in steps {
             let allowance = law.step(&Seen {
                 elapsed: Duration::from_millis(ms),
