@@ -86,9 +86,9 @@ const PIECES: [u64; 2] = [128 << 10, 8 << 20];
 const QUEUES: [u64; 2] = [1 << 20, 64 << 20];
 /// After so long without a request of others the command has the whole disk again.
 const GONE: Duration = Duration::from_secs(2);
-/// Time between two silences while others wait. They begin at multiples of it, so that several paced
-/// commands are silent together. Otherwise each would take the delay by the others for the wait
-/// without itself, and all would rise.
+/// Time between two silences while others wait. They begin at multiples of it, so that several
+/// paced commands are silent together. Otherwise each would take the delay by the others for the
+/// wait without itself, and all would rise.
 const LISTEN_EVERY: Duration = Duration::from_secs(4);
 /// The same after a silence without a request …
 const LISTEN_AGAIN: Duration = Duration::from_secs(1);
