@@ -1,5 +1,5 @@
-//! A victim beside a copy that is paced, beside the same copy unpaced, and beside other ways to
-//! copy politely.
+//! A victim beside a copy that is paced, beside the same copy unpaced, beside other ways to copy
+//! politely, and beside other paced commands.
 //!
 //! ```text
 //! round × device × victim × way: fresh device ─▶ floodwall bench --flood-cmd WAY ─▶ DATA/….json
@@ -9,6 +9,7 @@
 //! A stored measurement is not repeated, so an interrupted run goes on where it was.
 
 mod measured;
+mod source;
 mod table;
 mod victim;
 mod way;
@@ -27,6 +28,7 @@ use crate::stamp::Stamp;
 use crate::trials;
 
 use self::measured::{Figures, Measured};
+use self::source::Source;
 use self::victim::Victim;
 use self::way::Way;
 
@@ -37,9 +39,6 @@ const DATA: &str = "benches/lab/pace";
 /// The section's name.
 const NAME: &str = "lab-pace";
 const COMMAND: &str = "make lab-pace";
-/// The file that is copied. It is in memory, so no read of another disk limits the copy.
-const SOURCE: &str = "/dev/shm/floodwall-pace-source";
-const SOURCE_BYTES: u64 = 2 << 30;
 
 /// The measurement, and the directory of its results.
 #[derive(clap::Args)]
@@ -89,7 +88,7 @@ pub(crate) fn run(floodwall: &Floodwall, options: &Options) -> anyhow::Result<()
     for (round, cell) in missing.iter().take(options.cells) {
         eprintln!("{}, round {round}", cell.name());
         let mut stamp = Stamp::now(*round, &INPUTS)?;
-        let (figures, kept_up) = cell.measure(floodwall, options.seconds)?;
+        let (figures, kept_up) = cell.measure(floodwall, &source, options.seconds)?;
         stamp.kept_up = kept_up;
         let measured = Measured {
             device: cell.device.to_owned(),
@@ -124,6 +123,7 @@ impl Cell<'_> {
     fn measure(
         &self,
         floodwall: &Floodwall,
+        source: &Source,
         seconds: u32,
     ) -> anyhow::Result<(Figures, Option<bool>)> {
         let device = floodwall.up(self.device, &["--fs", "xfs"])?;
@@ -132,32 +132,12 @@ impl Cell<'_> {
             .args(["bench", "--json", "--progress", "never", "--no-burst", "--rounds", "1"])
             .args(["--scenario", self.victim.name(), "--flood", "none"])
             .args(["--measure", &format!("{seconds}s")])
-            .args(["--flood-cmd", &self.way.command(&floodwall.program, Path::new(SOURCE))])
+            .args(["--flood-cmd", &self.way.command(&floodwall.program, source)])
             .arg(device.dir()?);
         // A status of 3 (not conclusive) has figures as well.
         let json = devices::run_accepting(&mut command, &[0, 3])?;
         let result: Value = serde_json::from_str(&json).context("bench --json")?;
         Ok((Figures::of(&result)?, device.kept_up()?))
-    }
-}
-
-/// The file that is copied. It is removed when this is dropped.
-struct Source;
-
-impl Source {
-    fn make() -> anyhow::Result<Self> {
-        let mut of = std::ffi::OsString::from("of=");
-        of.push(SOURCE);
-        let blocks = format!("count={}", SOURCE_BYTES >> 20);
-        let mut dd = Command::new("dd");
-        devices::run(dd.args(["if=/dev/zero", "bs=1M", &blocks]).arg(of))?;
-        Ok(Self)
-    }
-}
-
-impl Drop for Source {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(SOURCE);
     }
 }
 

@@ -4,39 +4,83 @@ use std::path::Path;
 
 use clap::ValueEnum;
 
+use super::source::Source;
+
 /// A disk, an array with a battery-backed cache, a worn SSD, a cloud volume and a stick.
 pub(super) const DEVICES: [&str; 5] =
     ["hdd-7200", "raid10-bbwc-2010", "sata-ssd-worn", "cloud-gp3", "usb-stick"];
 
-/// A way to copy.
+/// A way to copy, or another paced command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Way {
     /// cp, then sync of the filesystem.
     Cp,
     /// The same at idle I/O priority.
     Ionice,
-    /// dd past the page cache.
+    /// The same past the page cache, as far as possible.
+    Nocache,
+    /// dd with direct I/O.
     Direct,
-    /// rsync at a guessed rate, then sync.
-    Bwlimit,
+    /// rsync at a low guessed rate, then sync.
+    Bwlimit10,
+    /// The same at a higher one.
+    Bwlimit40,
     /// The copy of floodwall itself.
     PaceCp,
     /// cp, paced.
     Pace,
+    /// tar that unpacks small and large files, paced.
+    PaceTar,
+    /// dd with large writes, paced.
+    PaceDd,
+    /// rsync, paced.
+    PaceRsync,
+    /// git clone, paced.
+    PaceGit,
+    /// A static Go program, paced.
+    PaceGo,
+    /// A program that writes through mmap(2), paced.
+    PaceMmap,
+    /// A program that writes by io_uring, paced.
+    PaceUring,
 }
 
 impl Way {
-    pub(super) const ALL: [Self; 6] =
-        [Self::Cp, Self::Ionice, Self::Direct, Self::Bwlimit, Self::PaceCp, Self::Pace];
+    pub(super) const ALL: [Self; 15] = [
+        Self::Cp,
+        Self::Ionice,
+        Self::Nocache,
+        Self::Direct,
+        Self::Bwlimit10,
+        Self::Bwlimit40,
+        Self::PaceCp,
+        Self::Pace,
+        Self::PaceTar,
+        Self::PaceDd,
+        Self::PaceRsync,
+        Self::PaceGit,
+        Self::PaceGo,
+        Self::PaceMmap,
+        Self::PaceUring,
+    ];
 
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Cp => "cp",
             Self::Ionice => "ionice",
+            Self::Nocache => "nocache",
             Self::Direct => "direct",
-            Self::Bwlimit => "bwlimit",
+            Self::Bwlimit10 => "bwlimit10",
+            Self::Bwlimit40 => "bwlimit40",
             Self::PaceCp => "pace-cp",
             Self::Pace => "pace",
+            Self::PaceTar => "pace-tar",
+            Self::PaceDd => "pace-dd",
+            Self::PaceRsync => "pace-rsync",
+            Self::PaceGit => "pace-git",
+            Self::PaceGo => "pace-go",
+            Self::PaceMmap => "pace-mmap",
+            Self::PaceUring => "pace-uring",
         }
     }
 
@@ -45,27 +89,56 @@ impl Way {
         match self {
             Self::Cp => "`cp`, then `sync`",
             Self::Ionice => "`ionice -c3 cp`, then `sync`",
+            Self::Nocache => "`nocache cp`, then `sync`",
             Self::Direct => "`dd bs=1M oflag=direct`",
-            Self::Bwlimit => "`rsync --bwlimit=20M`, then `sync`",
+            Self::Bwlimit10 => "`rsync --bwlimit=10M`, then `sync`",
+            Self::Bwlimit40 => "`rsync --bwlimit=40M`, then `sync`",
             Self::PaceCp => "`floodwall pace cp`",
             Self::Pace => "`floodwall pace -- cp`",
+            Self::PaceTar => "`floodwall pace -- tar xf`",
+            Self::PaceDd => "`floodwall pace -- dd bs=1M`",
+            Self::PaceRsync => "`floodwall pace -- rsync`",
+            Self::PaceGit => "`floodwall pace -- git clone`",
+            Self::PaceGo => "`floodwall pace -- restic backup`",
+            Self::PaceMmap => "`floodwall pace -- fio --ioengine=mmap`",
+            Self::PaceUring => "`floodwall pace -- fio --ioengine=io_uring`",
         }
     }
 
-    /// The shell command that copies to a file in the current directory.
-    pub(super) fn command(self, floodwall: &Path, source: &Path) -> String {
-        let (floodwall, source) = (floodwall.display(), source.display());
-        let sync = "sync -f copy";
-        match self {
-            Self::Cp => format!("cp {source} copy && {sync}"),
-            Self::Ionice => format!("ionice -c3 cp {source} copy && {sync}"),
-            Self::Direct => format!("dd if={source} of=copy bs=1M oflag=direct status=none"),
-            Self::Bwlimit => {
-                let rsync = "rsync --inplace --whole-file --ignore-times --bwlimit=20M";
-                format!("{rsync} {source} copy && {sync}")
+    /// The shell command that copies to the current directory. Where it leaves data dirty, a sync
+    /// of the filesystem follows.
+    pub(super) fn command(self, floodwall: &Path, source: &Source) -> String {
+        let paced = format!("{} pace --quiet", floodwall.display());
+        let (file, files) = (source.file().display(), source.files().display());
+        let rsync = "rsync --inplace --whole-file --ignore-times";
+        let fio = "fio --name=copy --rw=write --bs=1M --size=2G --output=/dev/null";
+        let copies = match self {
+            Self::Cp => format!("cp {file} copy"),
+            Self::Ionice => format!("ionice -c3 cp {file} copy"),
+            Self::Nocache => format!("nocache cp {file} copy"),
+            Self::Direct => format!("dd if={file} of=copy bs=1M oflag=direct status=none"),
+            Self::Bwlimit10 => format!("{rsync} --bwlimit=10M {file} copy"),
+            Self::Bwlimit40 => format!("{rsync} --bwlimit=40M {file} copy"),
+            Self::PaceCp => format!("{paced} cp {file} copy"),
+            Self::Pace => format!("{paced} -- cp {file} copy"),
+            Self::PaceTar => format!("{paced} -- tar xf {}", source.archive().display()),
+            Self::PaceDd => format!("{paced} -- dd if={file} of=copy bs=1M status=none"),
+            Self::PaceRsync => format!("{paced} -- {rsync} -r {files} ."),
+            Self::PaceGit => {
+                let repository = source.repository().display().to_string();
+                format!("rm -rf clone; {paced} -- git clone -q --no-local {repository} clone")
             }
-            Self::PaceCp => format!("{floodwall} pace --quiet cp {source} copy"),
-            Self::Pace => format!("{floodwall} pace --quiet -- cp {source} copy && {sync}"),
+            Self::PaceGo => {
+                let restic = "restic --no-cache --quiet --repo backup";
+                let prepared = "export RESTIC_PASSWORD=bench; rm -rf backup";
+                format!("{prepared}; {restic} init && {paced} -- {restic} backup {files}")
+            }
+            Self::PaceMmap => format!("{paced} -- {fio} --ioengine=mmap"),
+            Self::PaceUring => format!("{paced} -- {fio} --ioengine=io_uring"),
+        };
+        match self {
+            Self::Direct | Self::PaceCp => copies,
+            _ => format!("{copies} && sync -f ."),
         }
     }
 }
