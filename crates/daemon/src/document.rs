@@ -157,6 +157,9 @@ pub struct Device {
     pub victims: Vec<String>,
     /// Floods of the last seconds.
     pub floods: Vec<String>,
+    /// Those of the floods that pace themselves; none once victims have missed their goal for it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub paced: Vec<String>,
     /// Bytes a second that the device wrote in the last second or two, without the victims' own;
     /// absent without a flood.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -209,6 +212,22 @@ impl HeldKnob {
     }
 }
 
+/// A disk as the guard tells it a flood that paces itself.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Beside {
+    /// Victims of the last seconds.
+    pub victims: Vec<String>,
+    /// How long they wait, by the percentile of the goal; absent if too few operations have ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait_us: Option<f64>,
+    /// The median of their waits while nothing floods, if that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base_us: Option<f64>,
+    /// How far the levers are pulled, in words; absent if they are not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub levers: Option<String>,
+}
+
 /// Something that happened.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Entry {
@@ -226,7 +245,8 @@ pub struct Entry {
     pub writes: Vec<String>,
     /// In a dry run nothing was written.
     pub pretended: bool,
-    /// Victims and floods of the device, where the guard begins to protect.
+    /// Victims and floods of the device, where the guard begins to protect, or finds that the
+    /// floods pace themselves.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub victims: Vec<String>,
     /// See `victims`.

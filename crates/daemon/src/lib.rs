@@ -53,4 +53,4 @@ pub use config::{Flags, Listen};
 pub use error::DaemonError;
 pub use metrics::http::{Served, serve};
 // The law's constants that explain its status.
-pub use floodwall_guard::config::{BACKLOG, UNKNOWN_GOAL};
+pub use floodwall_guard::config::{BACKLOG, SPARED, UNKNOWN_GOAL};

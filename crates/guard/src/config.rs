@@ -142,6 +142,10 @@ pub const PRESENCE: Duration = Duration::from_secs(3);
 /// without a commit.
 pub const VICTIMS_GROUP: Duration = Duration::from_secs(20);
 
+/// Floods that pace themselves are spared until victims have missed their goal for so long. One
+/// late operation counts for [`MOST_LATENCY_WINDOW`] at most, and does not end that.
+pub const SPARED: Duration = Duration::from_secs(10);
+
 /// Above this share of the goal a victim is harmed.
 pub const HARMED: f64 = 1.0;
 /// How long after a step its effect is not measured: operations that end earlier have waited behind

@@ -33,6 +33,10 @@ use crate::levers::{Offers, Step};
 use crate::memory::Moment;
 use crate::pace::Pace;
 use crate::state::State;
+use crate::trust::OwnPace;
+
+/// Why nothing is done about a flood.
+const SPARES: &str = "the flood beside the victims paces itself";
 
 /// The state machine of one device.
 #[derive(Clone, Debug, Default)]
@@ -151,7 +155,7 @@ impl StateMachine {
         offers: &Offers<'_>,
         in_force: bool,
     ) -> Option<Move> {
-        let both = e.victims && e.floods;
+        let (meet, both) = (e.victims && e.floods, e.is_encounter());
         if std::mem::replace(&mut self.mode, whole.mode) != whole.mode {
             let steers = self.state == State::Protect && whole.mode == Mode::Protect;
             self.ladder = steers.then(|| Ladder::begin(now, None));
@@ -164,12 +168,13 @@ impl StateMachine {
             return self.without_elevator(now, offers);
         }
         match self.state {
-            State::Free if both => {
-                let met = self.enter(now, State::Watch, "victims and floods have met".into());
+            State::Free if meet => {
+                let met = if both { "victims and floods have met" } else { SPARES };
+                let met = self.enter(now, State::Watch, met.into());
                 self.threat(e).and_then(|why| self.meet(now, e, offers, why)).or(met)
             }
             State::Free => None,
-            State::Watch if !both => self.enter(now, State::Free, gone(e)),
+            State::Watch if !meet => self.enter(now, State::Free, gone(e)),
             State::Watch => {
                 let own = self.samples_of(Level::default());
                 own.add(now, e, whole);
@@ -245,9 +250,16 @@ impl StateMachine {
 
     /// Why victims are harmed, or will be; `None` if they are not.
     fn threat(&self, e: &Estimate) -> Option<String> {
+        if e.own_pace == OwnPace::Spared {
+            return None;
+        }
         if let Some(pressure) = e.pressure.filter(|p| *p > HARMED) {
             let goal = human_duration(e.goal);
-            return Some(format!("victims wait {pressure:.1} × the goal of {goal}"));
+            let in_spite = match e.own_pace {
+                OwnPace::Missed => ", although the flood paces itself",
+                _ => "",
+            };
+            return Some(format!("victims wait {pressure:.1} × the goal of {goal}{in_spite}"));
         }
         // Elevators serve a read before the writes that wait: a backlog need not harm readers.
         if self.mode == Mode::Protect && !e.commits {
@@ -426,6 +438,7 @@ fn gone(e: &Estimate) -> String {
     match (e.victims, e.floods) {
         (false, false) => "victims and floods are gone".into(),
         (false, _) => "victims are gone".into(),
+        (_, true) => SPARES.into(),
         (_, _) => "floods are gone".into(),
     }
 }

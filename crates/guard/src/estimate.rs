@@ -27,6 +27,7 @@ use crate::filter::{Typical, Windowed};
 use crate::groups::{Groups, Unpaced};
 use crate::look::{Now, Pulled};
 use crate::memory::Memory;
+use crate::trust::{OwnPace, Trust};
 use crate::who::{Who, is_flood, is_victim};
 
 /// The largest number of readers' request slots counts for so long.
@@ -58,6 +59,7 @@ pub(crate) struct Estimator {
     flood_seen: Option<Duration>,
     was_backlogged: bool,
     groups: Groups,
+    trust: Trust,
     /// Victims were seen without a flood.
     seen_alone: bool,
     memory: Memory,
@@ -149,9 +151,16 @@ pub struct Estimate {
     pub tick: Duration,
     /// Why the floods are in no control group that could be paced.
     pub unpaced: Option<Unpaced>,
+    /// Whether the floods pace themselves.
+    pub own_pace: OwnPace,
 }
 
 impl Estimate {
+    /// Whether victims and floods are present that the guard may have to protect and to hold back.
+    pub(crate) fn is_encounter(&self) -> bool {
+        self.victims && self.floods && self.own_pace != OwnPace::Spared
+    }
+
     /// The drain rate, or its prior until it is known, in bytes a second.
     pub(crate) fn drain_or_prior(&self) -> f64 {
         self.drain_bytes_per_s.unwrap_or(self.prior_bytes_per_s)
@@ -189,6 +198,7 @@ impl Estimator {
             flood_seen: None,
             was_backlogged: false,
             groups: Groups::default(),
+            trust: Trust::default(),
             seen_alone: false,
             memory: Memory::default(),
         }
@@ -234,6 +244,12 @@ impl Estimator {
             }
             self.recent.pop_front();
         }
+    }
+
+    /// The floods that pace themselves, and are spared for that.
+    pub(crate) fn spared(&self) -> impl Iterator<Item = &String> {
+        let is_spared = !self.trust.is_lost();
+        self.who.paced.keys().filter(move |_| is_spared)
     }
 
     /// Takes in who is present, and nothing else.
@@ -297,7 +313,6 @@ impl Estimator {
         if victims().any(|a| !a.commits.is_empty() || a.waiting > 0 && a.dirtied_bytes > 0) {
             self.committer_seen = Some(at);
         }
-        self.groups.look(now, &seen.actors, self.flood_seen, pulled == Pulled::Paced);
         let mut latencies = LatencyCounts::default();
         let (mut oldest, mut readers) = (Duration::ZERO, 0);
         let (mut under_way, mut own_bytes) = (Duration::ZERO, 0);
@@ -349,6 +364,10 @@ impl Estimator {
         let base = least(self.base.get(), first_base).map(|ns| ns * self.slower.times);
         let goal = self.goal(config, base);
         let (pressure, operations) = self.pressure(config, goal, oldest);
+        self.trust.look(now, &seen.actors, drains);
+        let own_pace = self.trust.judge(if believed { tick } else { Duration::ZERO }, pressure);
+        let is_paced = pulled == Pulled::Paced;
+        self.groups.look(now, &seen.actors, self.flood_seen, is_paced, &self.trust);
         let queued = seen.counters.in_flight as f64
             * mean(seen.counters.written_bytes, seen.counters.write_ops);
         Estimate {
@@ -377,6 +396,7 @@ impl Estimator {
                 .map(|rate| Duration::from_secs_f64((queued / rate.max(1.0)).min(1e6))),
             tick: if believed { tick } else { Duration::ZERO },
             unpaced: self.groups.unpaced(),
+            own_pace,
         }
     }
 

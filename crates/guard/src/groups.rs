@@ -14,6 +14,7 @@ use floodwall_model::plant::Actor;
 
 use crate::config::{PRESENCE, VICTIMS_GROUP};
 use crate::look::Now;
+use crate::trust::Trust;
 use crate::who::{is_flood, is_victim};
 
 /// Why a flood can't be paced.
@@ -66,6 +67,7 @@ impl Groups {
     }
 
     /// A flood's own program reads, too: a process that only reads keeps no group from being paced.
+    /// A group is not paced for a flood that paces itself, unless the `trust` in it is lost.
     /// `flood_seen`: when a flood was last present.
     pub(crate) fn look(
         &mut self,
@@ -73,6 +75,7 @@ impl Groups {
         actors: &[Actor],
         flood_seen: Option<Duration>,
         is_paced: bool,
+        trust: &Trust,
     ) {
         let (at, tick) = (now.seen.at, now.tick);
         self.victims.extend(now.committing.iter().map(|group| (group.clone(), at)));
@@ -88,7 +91,10 @@ impl Groups {
             (self.flood, self.unpaced) = (None, None);
         }
         // A process that looks like a flood while commits are unseen may be a victim.
-        let is_known = |actor: &&Actor| !now.seen.missed_waits && is_flood(actor, tick);
+        let is_known = |actor: &&Actor| {
+            let is_spared = actor.paces_itself && !trust.is_lost();
+            !now.seen.missed_waits && is_flood(actor, tick) && !is_spared
+        };
         let mut floods = actors.iter().filter(is_known).map(|flood| &flood.group);
         if let Some(first) = floods.next() {
             let is_one = floods.all(|group| group == first);

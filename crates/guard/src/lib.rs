@@ -33,6 +33,8 @@
 //!   hour.
 //! - If victims and flood slow down together, the device has become slower. If victims alone do,
 //!   conditions have changed. Tries begin anew in both cases.
+//! - A flood that has told that it paces itself is spared, until victims have missed their goal for
+//!   ten seconds.
 //! - Limits fall no faster than the backlog drains, because the kernel stops every writer above a
 //!   limit, victims too.
 //!
@@ -58,6 +60,7 @@ mod pace;
 mod raise;
 mod report;
 mod state;
+mod trust;
 mod who;
 
 use std::collections::BTreeMap;
@@ -73,6 +76,7 @@ pub use level::Level;
 pub use memory::{Aged, Alone, KnownLevel, KnownPace, Learnt};
 pub use report::{Decision, Report, Status};
 pub use state::State;
+pub use trust::OwnPace;
 pub use who::{is_flood, is_victim};
 
 use act::Held;
@@ -217,6 +221,13 @@ impl Guard {
         (who.victims.keys().cloned().collect(), who.floods.keys().cloned().collect())
     }
 
+    /// Names of a device's floods that pace themselves, and are spared for that.
+    #[must_use]
+    pub fn spared(&self, device: DeviceId) -> Vec<String> {
+        let device = self.devices.get(&device).filter(|device| !device.absent);
+        device.into_iter().flat_map(|device| device.estimator.spared().cloned()).collect()
+    }
+
     /// Takes in devices that have come or gone. Writes to a device that has gone are remembered for
     /// [`GONE`], because most devices come back.
     fn meet<P: Plant + ?Sized>(
@@ -314,18 +325,19 @@ impl Device {
         };
         let (from, before) = (self.machine.state, self.machine.level);
         let floods_group = self.estimator.groups().flood().map(str::to_owned);
+        let is_encounter = estimate.is_encounter();
         match &floods_group {
-            Some(group) if estimate.victims && estimate.floods => {
+            Some(group) if is_encounter => {
                 self.held.meet_group(plant, look.id, seen.at, group)?;
             }
-            _ if !(estimate.victims && estimate.floods) => self.held.forget_passing(),
+            _ if !is_encounter => self.held.forget_passing(),
             _ => {}
         }
         self.held.check_limits(plant, look.id, seen.at, report)?;
         self.committers.look(now, &look.actors);
         let mut offers = Offers::of(&self.held, seen.hard_limit_bytes, floods_group.as_deref());
         // The limits of a group are known while victims and floods meet.
-        if estimate.victims && estimate.floods && floods_group.is_some() {
+        if is_encounter && floods_group.is_some() {
             estimate.unpaced = match offers.group {
                 None => Some(Unpaced::NoLimits),
                 Some(group) if self.machine.is_ignored_by(group) => Some(Unpaced::Ignored),
@@ -334,7 +346,7 @@ impl Device {
         }
         self.last = estimate.clone();
         let has_bfq = offers.is_bfq(self.machine.level) && !look.changing;
-        let raisable = if has_bfq && estimate.victims && estimate.floods {
+        let raisable = if has_bfq && is_encounter {
             let priorities = self.committers.knobs(seen.at);
             self.held.meet_processes(plant, look.id, seen.at, &priorities)?;
             self.held.raisable(priorities)

@@ -15,6 +15,8 @@ const MOST_NAMES: usize = 64;
 pub(crate) struct Who {
     pub(crate) victims: BTreeMap<String, Duration>,
     pub(crate) floods: BTreeMap<String, Duration>,
+    /// Those of the floods that pace themselves.
+    pub(crate) paced: BTreeMap<String, Duration>,
 }
 
 impl Who {
@@ -30,17 +32,26 @@ impl Who {
             };
             if kind.len() < MOST_NAMES || kind.contains_key(&actor.who) {
                 kind.insert(actor.who.clone(), at);
+                if actor.paces_itself {
+                    self.paced.insert(actor.who.clone(), at);
+                    // It may have waited before it told.
+                    self.victims.remove(&actor.who);
+                }
             }
         }
-        for kind in [&mut self.victims, &mut self.floods] {
+        for kind in [&mut self.victims, &mut self.floods, &mut self.paced] {
             kind.retain(|_, seen| at.saturating_sub(*seen) < PRESENCE);
         }
     }
 }
 
-/// Whether an actor floods: it dirtied much within a tick, and made little of that stable.
+/// Whether an actor floods: it dirtied much within a tick, and made little of that stable, or it
+/// has told that it floods.
 #[must_use]
 pub fn is_flood(actor: &Actor, tick: Duration) -> bool {
+    if actor.paces_itself {
+        return true;
+    }
     let much = actor.dirtied_bytes as f64 >= FLOOD_RATE * tick.as_secs_f64();
     much && actor.dirtied_bytes >= FLOOD_COMMIT * actor.commits.count()
 }

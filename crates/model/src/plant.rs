@@ -215,6 +215,8 @@ pub struct Actor {
     pub oldest: Duration,
     /// Bytes of page cache that it dirtied since the last look.
     pub dirtied_bytes: u64,
+    /// Whether it has told that it is a flood that paces itself.
+    pub paces_itself: bool,
 }
 
 impl Actor {

@@ -8,7 +8,7 @@
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use floodwall_host::SysRoot;
@@ -69,6 +69,7 @@ pub struct Pacer {
     read: AtomicI64,
     /// Whether nothing was under way at some moment since the last step.
     was_idle: AtomicBool,
+    told: Arc<AtomicBool>,
     steps: Mutex<Steps>,
 }
 
@@ -131,6 +132,7 @@ impl Pacer {
             pieces_us: AtomicU64::new(0),
             read: AtomicI64::new(0),
             was_idle: AtomicBool::new(true),
+            told: Arc::default(),
             steps: Mutex::new(Steps {
                 allowance: law.step(&Seen::default()),
                 law,
@@ -147,6 +149,18 @@ impl Pacer {
     #[must_use]
     pub fn disk(&self) -> Option<&str> {
         self.disk.as_ref().map(|disk| disk.name.as_str())
+    }
+
+    /// The disk's number; none where there is no block device.
+    #[must_use]
+    pub fn device(&self) -> Option<DeviceId> {
+        self.disk.as_ref().map(|disk| disk.id)
+    }
+
+    /// To be set while a guard tells that others wait for the disk.
+    #[must_use]
+    pub fn told(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.told)
     }
 
     /// The limits of the data under way now.
@@ -238,6 +252,7 @@ impl Pacer {
             own_under_way,
             own_read_bytes: self.read.swap(0, Ordering::Relaxed),
             backlogged: !self.was_idle.swap(own_under_way == 0, Ordering::Relaxed),
+            told: self.told.load(Ordering::Relaxed),
             flushless: self.disk.as_ref().and_then(|disk| disk.flushless),
             ..steps.counters.zip(counters).map_or_else(Seen::default, |(a, b)| difference(&a, &b))
         };

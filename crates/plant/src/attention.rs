@@ -112,6 +112,8 @@ impl Attention {
                 self.commits.remove(&actor.who);
             }
             floods |= actor.dirtied_bytes > 0 && much && stays && !self.is_committer(actor);
+            // It wants to know at once who waits.
+            floods |= actor.paces_itself;
         }
         let backlog =
             |d: &DeviceObservation| d.dirty_bytes.unwrap_or(0) + d.writeback_bytes.unwrap_or(0);
@@ -220,9 +222,11 @@ mod tests {
 
     #[test]
     fn each_sign_of_a_flood_keeps_the_tracepoints_open_and_for_a_while_after() {
-        let signs: [(&str, u64, Vec<Actor>, bool); 3] = [
+        let paced = Actor { paces_itself: true, ..writer("cp", 0) };
+        let signs: [(&str, u64, Vec<Actor>, bool); 4] = [
             ("a backlog", SIGN_BACKLOG, vec![], false),
             ("a writer", 0, vec![writer("cp", 600_000)], false),
+            ("a flood that paces itself", 0, vec![paced], false),
             ("a knob that is held", 0, vec![], true),
         ];
         for (what, backlog, actors, steers) in signs {

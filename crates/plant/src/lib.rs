@@ -27,6 +27,7 @@ mod kind;
 mod levels;
 mod options;
 mod owner;
+mod paced;
 mod plant;
 mod priorities;
 mod restore;

@@ -32,6 +32,7 @@ use crate::groups::Groups;
 use crate::levels::{Flood, Level, MachineLevel, Turn};
 use crate::options::Options;
 use crate::owner::Owner;
+use crate::paced::Paced;
 use crate::priorities::{Priorities, SavedCell, Sources};
 use crate::units::{Units, Which, read_units};
 use crate::writer::Writer;
@@ -77,6 +78,7 @@ pub struct HostPlant {
     known: BTreeMap<DeviceId, Known>,
     groups: Groups,
     priorities: Priorities,
+    paced: Paced,
     /// `None` in a dry run: nothing is written.
     writer: Option<Writer>,
     mounts: Option<File>,
@@ -142,6 +144,7 @@ impl HostPlant {
         let mut plant = Self {
             groups: Groups::new(&root),
             priorities: Priorities::new(),
+            paced: Paced::default(),
             root,
             files,
             probe,
@@ -192,6 +195,14 @@ impl HostPlant {
             })?;
         }
         self.probe.wait(left, stop).map_err(lost)
+    }
+
+    /// Takes a process's word that it floods a device and paces itself. It counts for some seconds.
+    /// Returns the device as it is observed; `None` if that is not steered.
+    pub fn paces_itself(&mut self, pid: u32, device: DeviceId) -> Option<DeviceId> {
+        let unit = self.units.units.get(self.units.of(device)?)?.id;
+        self.paced.tell(&self.root, pid, unit);
+        Some(unit)
     }
 
     /// The probe's source.

@@ -6,6 +6,7 @@ use std::io::{Seek, SeekFrom, Write};
 use std::num::NonZeroU64;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use rustix::fs::{Advice, fadvise};
 use rustix::process::{Signal, set_parent_process_death_signal};
@@ -24,12 +25,14 @@ pub(crate) fn run(what: &str, directory: &Path) {
     set_parent_process_death_signal(Some(Signal::KILL)).unwrap();
     let file = directory.join(what);
     match what {
-        "victim" => victim(&file),
+        "victim" => victim(&file, Duration::ZERO),
+        "seldom" => victim(&file, Duration::from_secs(1)),
         _ => flood(&file),
     }
 }
 
-fn victim(path: &Path) {
+/// `pause`: between two commits.
+fn victim(path: &Path, pause: Duration) {
     let block = vec![0; BLOCK];
     let mut file = OpenOptions::new().write(true).create(true).truncate(false).open(path).unwrap();
     loop {
@@ -37,6 +40,7 @@ fn victim(path: &Path) {
         for _ in 0..64 {
             file.write_all(&block).unwrap();
             file.sync_data().unwrap();
+            std::thread::sleep(pause);
         }
     }
 }

@@ -18,6 +18,7 @@ mod bed;
 mod ends;
 mod load;
 mod manners;
+mod paced;
 mod prometheus;
 mod recorder;
 mod recording;
@@ -50,6 +51,7 @@ fn main() {
         .iter()
         .chain(manners::TESTS)
         .chain(yields::TESTS)
+        .chain(paced::TESTS)
         .chain(prometheus::TESTS)
         .chain(recorder::TESTS)
         .chain(recording::TESTS)

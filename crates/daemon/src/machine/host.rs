@@ -161,6 +161,11 @@ impl Machine for HostPlant {
         Ok(HostPlant::yield_knobs(self, knobs))
     }
 
+    fn paces_itself(&mut self, pid: u32, device: DeviceId) -> Result<DeviceId, String> {
+        let unit = HostPlant::paces_itself(self, pid, device);
+        unit.ok_or_else(|| format!("this guard does not steer {device}"))
+    }
+
     fn close(self: Box<Self>) -> Left {
         let closed = HostPlant::close(*self, PATIENCE);
         Left { alone: closed.left_alone, failed: closed.failed }

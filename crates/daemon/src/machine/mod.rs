@@ -82,6 +82,15 @@ pub(crate) trait Machine: Plant {
         Err("this guard steers no host, and holds no knob of one".to_owned())
     }
 
+    /// Takes a process's word that it floods a device and paces itself. Returns the device as the
+    /// control law knows it.
+    ///
+    /// # Errors
+    /// Why it can't.
+    fn paces_itself(&mut self, _: u32, _: DeviceId) -> Result<DeviceId, String> {
+        Err("this guard steers no host".to_owned())
+    }
+
     /// The end, after everything was given back: nothing is under way any more when this returns.
     fn close(self: Box<Self>) -> Left {
         Left::default()

@@ -187,6 +187,10 @@ impl Machine for Unjournaled {
         Ok(yielded)
     }
 
+    fn paces_itself(&mut self, pid: u32, device: DeviceId) -> Result<DeviceId, String> {
+        self.machine.paces_itself(pid, device)
+    }
+
     fn close(self: Box<Self>) -> Left {
         self.machine.close()
     }

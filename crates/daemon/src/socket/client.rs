@@ -7,10 +7,12 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use floodwall_model::DeviceId;
 use floodwall_plant::KnobName;
 
 use super::protocol::{self, Reply, Request};
 use crate::config::{DIRECTORY, FILE, Flags, Settings, default_socket, simulated_socket};
+use crate::document::Beside;
 use crate::error::{DaemonError, Doing};
 use crate::lock::{self, Lock};
 use crate::question::ANSWER;
@@ -52,10 +54,22 @@ fn is_own(socket: &Path) -> bool {
 pub fn ask(named: Option<&Path>, request: Request) -> Result<Reply, DaemonError> {
     let path = socket(named);
     let stream = connect(&path, named)?;
-    match exchange(&stream, request) {
+    match exchange(&stream, request, ANSWER * 2) {
         Ok(Reply::Error(why)) => Err(DaemonError::Failed(format!("the guard says: {why}"))),
         Ok(reply) => Ok(reply),
         Err(source) => Err(DaemonError::NoAnswer { socket: path, source }),
+    }
+}
+
+/// Tells a running guard that this process floods a device and paces itself. `None` if there is no
+/// guard that may be asked, steers the device, knows the request and answers within `patience`.
+#[must_use]
+pub fn paces_itself(device: DeviceId, patience: Duration) -> Option<Beside> {
+    let stream = UnixStream::connect(socket(None)).ok()?;
+    let request = Request::Paced { device: device.to_string(), pid: 0 };
+    match exchange(&stream, request, patience) {
+        Ok(Reply::Beside(beside)) => Some(beside),
+        _ => None,
     }
 }
 
@@ -146,8 +160,9 @@ fn why_not(named: Option<&Path>) -> String {
 pub(super) fn exchange(
     stream: &UnixStream,
     request: Request,
+    patience: Duration,
 ) -> Result<Reply, Box<dyn Error + Send + Sync>> {
-    let patience = Some(ANSWER * 2);
+    let patience = Some(patience);
     stream.set_read_timeout(patience).and_then(|()| stream.set_write_timeout(patience))?;
     (&mut &*stream).write_all(protocol::line(&request)?.as_bytes())?;
     let mut line = Vec::new();

@@ -5,5 +5,5 @@ pub(crate) mod listener;
 pub(crate) mod protocol;
 pub(crate) mod serve;
 
-pub use client::{ask, ask_to_yield};
+pub use client::{ask, ask_to_yield, paces_itself};
 pub use protocol::{Reply, Request, request};

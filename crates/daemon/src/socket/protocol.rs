@@ -10,6 +10,7 @@
 //! ▶ {"version":1,"do":"yield","knobs":[{"device":"8:0","knob":"nr_requests"}]}
 //!                                                    ◀ {"version":1,"yielded":{"back":[…]}}
 //!                                                      and "waiting":[…] if not all is back yet
+//! ▶ {"version":1,"do":"paced","device":"8:0"}        ◀ {"version":1,"beside":{"victims":[…]}}
 //!                                                    ◀ {"version":1,"error":"…"}
 //! ```
 
@@ -19,7 +20,7 @@ use floodwall_plant::KnobName;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::document::{Entry, Paused, Status};
+use crate::document::{Beside, Entry, Paused, Status};
 
 /// Of this language.
 const VERSION: u64 = 1;
@@ -53,6 +54,15 @@ pub enum Request {
         /// priority of a process, have no device.
         knobs: Vec<KnobName>,
     },
+    /// The process that asks is a flood of a device, with its children, and paces itself. Its word
+    /// counts for three seconds.
+    Paced {
+        /// The device's number: `8:0`.
+        device: String,
+        /// The process that has connected, as the kernel tells it.
+        #[serde(skip)]
+        pid: u32,
+    },
 }
 
 impl Request {
@@ -85,6 +95,8 @@ pub enum Reply {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         waiting: Vec<KnobName>,
     },
+    /// The disk beside the flood that paces itself.
+    Beside(Beside),
     /// The error in the request.
     Error(String),
 }
@@ -108,7 +120,7 @@ pub(crate) fn line<T: Serialize>(body: &T) -> Result<String, serde_json::Error> 
 pub fn request(line: &[u8]) -> Result<Request, String> {
     let value = versioned(line)?;
     let request = serde_json::from_value(value).map_err(|e| {
-        format!("not understood: {e}; ask for status, history, pause, resume or yield")
+        format!("not understood: {e}; ask for status, history, pause, resume, yield or paced")
     })?;
     if let Request::Pause { seconds: Some(s) } = request
         && !(s > 0.0 && Duration::try_from_secs_f64(s).is_ok())
@@ -165,6 +177,7 @@ mod tests {
             Request::Pause { seconds: None },
             Request::Resume,
             Request::Yield { knobs: vec![nr_requests(), limit()] },
+            Request::Paced { device: "8:0".into(), pid: 0 },
         ] {
             assert_eq!(request(line(&asked).unwrap().as_bytes()), Ok(asked));
         }
@@ -178,6 +191,11 @@ mod tests {
             }),
             Reply::Resumed { was_paused: false },
             Reply::Yielded { back: vec![limit()], waiting: vec![nr_requests()] },
+            Reply::Beside(Beside {
+                victims: vec!["postgres (41)".into()],
+                wait_us: Some(8500.0),
+                ..Beside::default()
+            }),
             Reply::Error("no".into()),
         ] {
             let line = line(&answered).unwrap();
@@ -208,6 +226,9 @@ mod tests {
             let name = KnobName { device: named.0.map(str::to_owned), knob: named.1.to_owned() };
             assert_eq!(request(priority.as_bytes()), Ok(Request::Yield { knobs: vec![name] }));
         }
+        // The process is the one that has connected, whatever it says.
+        let paced = br#"{"version":1,"do":"paced","device":"8:0","pid":7}"#;
+        assert_eq!(request(paced), Ok(Request::Paced { device: "8:0".into(), pid: 0 }));
         let text = line(&Request::Yield { knobs: vec![nr_requests()] }).unwrap();
         let documented =
             r#"{"version":1,"do":"yield","knobs":[{"device":"8:0","knob":"nr_requests"}]}"#;
@@ -222,7 +243,10 @@ mod tests {
             ("{\"do\":\"status\"}", "no version; write {\"version\":1"),
             ("{\"version\":2,\"do\":\"status\"}", "version 2 is not spoken here"),
             ("{\"version\":\"1\",\"do\":\"status\"}", "version \"1\" is not spoken here"),
-            ("{\"version\":1,\"do\":\"stop\"}", "ask for status, history, pause, resume or yield"),
+            (
+                "{\"version\":1,\"do\":\"stop\"}",
+                "ask for status, history, pause, resume, yield or paced",
+            ),
             ("{\"version\":1}", "not understood"),
             ("{\"version\":1,\"do\":\"yield\"}", "missing field `knobs`"),
             ("{\"version\":1,\"do\":\"yield\",\"knobs\":[\"sda\"]}", "not understood"),

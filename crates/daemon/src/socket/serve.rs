@@ -4,7 +4,7 @@ use std::io;
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::Sender;
 
-use super::protocol::{self, MAX_REQUEST, Reply};
+use super::protocol::{self, MAX_REQUEST, Reply, Request};
 use crate::connection::{MOST_CLIENTS, Timed, accept, read_until};
 use crate::error::{DaemonError, Doing};
 use crate::question::{Answer, Ask, Question, ask};
@@ -21,11 +21,14 @@ pub(crate) fn serve(socket: &Socket, asks: Sender<Ask>) -> Result<(), DaemonErro
         move || listener.accept().map(|(stream, _)| stream),
         full,
         move |stream: &mut UnixStream| {
-            // The kernel names the user that connected (unix(7), SO_PEERCRED).
+            // The kernel names who has connected (unix(7), SO_PEERCRED).
             let peer = rustix::net::sockopt::socket_peercred(&*stream).ok();
-            let may_command = peer.is_some_and(|peer| peer.uid.is_root() || peer.uid == us);
-            let uid = peer.map(|peer| peer.uid.as_raw());
-            converse(stream, |line| answer_line(line, may_command, uid, &asks));
+            let peer = Peer {
+                may_command: peer.is_some_and(|peer| peer.uid.is_root() || peer.uid == us),
+                uid: peer.map(|peer| peer.uid.as_raw()),
+                pid: peer.map(|peer| peer.pid.as_raw_nonzero().get().cast_unsigned()),
+            };
+            converse(stream, |line| answer_line(line, &peer, &asks));
         },
     );
     Ok(())
@@ -54,13 +57,27 @@ fn converse<S: Timed>(stream: &mut S, answer: impl Fn(&[u8]) -> Reply) {
     }
 }
 
-fn answer_line(line: &[u8], may_command: bool, uid: Option<u32>, asks: &Sender<Ask>) -> Reply {
-    let request = match protocol::request(line) {
+/// Who has connected.
+struct Peer {
+    may_command: bool,
+    uid: Option<u32>,
+    pid: Option<u32>,
+}
+
+fn answer_line(line: &[u8], peer: &Peer, asks: &Sender<Ask>) -> Reply {
+    let mut request = match protocol::request(line) {
         Ok(request) => request,
         Err(why) => return Reply::Error(why),
     };
-    if request.commands() && !may_command {
-        let who = uid.map_or_else(|| "somebody unknown".to_owned(), |uid| format!("user {uid}"));
+    if let Request::Paced { pid, .. } = &mut request {
+        let Some(of_peer) = peer.pid else {
+            return Reply::Error("the kernel does not tell which process has connected".into());
+        };
+        *pid = of_peer;
+    }
+    if request.commands() && !peer.may_command {
+        let who =
+            peer.uid.map_or_else(|| "somebody unknown".to_owned(), |uid| format!("user {uid}"));
         return Reply::Error(format!(
             "{who} may ask for status and history, but not give the guard orders (pause, resume, \
              yield); run this as root"
@@ -80,8 +97,9 @@ mod tests {
     use std::time::Duration;
 
     use super::super::client::exchange;
-    use super::super::protocol::Request;
     use super::*;
+    use crate::document::Beside;
+    use crate::question::ANSWER;
 
     /// A guard that knows nothing, on a socket.
     fn guard(dir: &std::path::Path) -> Socket {
@@ -139,7 +157,7 @@ mod tests {
         let silent: Vec<_> =
             (0..MOST_CLIENTS - 1).map(|_| UnixStream::connect(&path).unwrap()).collect();
         let stream = UnixStream::connect(&path).unwrap();
-        assert!(matches!(exchange(&stream, Request::Status).unwrap(), Reply::Status(_)));
+        assert!(matches!(exchange(&stream, Request::Status, ANSWER).unwrap(), Reply::Status(_)));
         let surplus = UnixStream::connect(&path).unwrap();
         let mut line = String::new();
         BufReader::new(&surplus).read_line(&mut line).unwrap();
@@ -155,13 +173,38 @@ mod tests {
                 let _ = ask.answer.try_send(Answer::Reply(Reply::Resumed { was_paused: false }));
             }
         });
+        let peer = |uid| Peer { may_command: uid == 0, uid: Some(uid), pid: Some(7) };
+        let answer = |line: &[u8], uid| answer_line(line, &peer(uid), &asks);
         let resume = b"{\"version\":1,\"do\":\"resume\"}";
-        assert_eq!(answer_line(resume, true, Some(0), &asks), Reply::Resumed { was_paused: false });
-        let Reply::Error(said) = answer_line(resume, false, Some(1000), &asks) else { panic!() };
+        assert_eq!(answer(resume, 0), Reply::Resumed { was_paused: false });
+        let Reply::Error(said) = answer(resume, 1000) else { panic!() };
         assert!(said.starts_with("user 1000 may ask"), "{said}");
         let knobs = b"{\"version\":1,\"do\":\"yield\",\"knobs\":[]}";
-        assert!(matches!(answer_line(knobs, false, Some(1000), &asks), Reply::Error(_)));
+        assert!(matches!(answer(knobs, 1000), Reply::Error(_)));
         let status = b"{\"version\":1,\"do\":\"status\"}";
-        assert!(!matches!(answer_line(status, false, Some(1000), &asks), Reply::Error(_)));
+        assert!(!matches!(answer(status, 1000), Reply::Error(_)));
+        let paced = b"{\"version\":1,\"do\":\"paced\",\"device\":\"8:0\"}";
+        assert!(!matches!(answer(paced, 1000), Reply::Error(_)));
+        let unknown = Peer { may_command: false, uid: None, pid: None };
+        assert!(matches!(answer_line(paced, &unknown, &asks), Reply::Error(_)));
+    }
+
+    #[test]
+    fn a_process_speaks_for_itself_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = Socket::bind(&dir.path().join("guard.sock")).unwrap();
+        let (asks, asked) = mpsc::channel::<Ask>();
+        serve(&socket, asks).unwrap();
+        let guard = thread::spawn(move || {
+            let ask = asked.recv().unwrap();
+            ask.answer.try_send(Answer::Reply(Reply::Beside(Beside::default()))).unwrap();
+            ask.what
+        });
+        let stream = UnixStream::connect(dir.path().join("guard.sock")).unwrap();
+        said(&stream, b"{\"version\":1,\"do\":\"paced\",\"device\":\"8:0\",\"pid\":1}\n");
+        let Question::Request(Request::Paced { device, pid }) = guard.join().unwrap() else {
+            panic!()
+        };
+        assert_eq!((device.as_str(), pid), ("8:0", std::process::id()));
     }
 }

@@ -133,6 +133,14 @@ impl Machine for Fake {
         }
         Ok(Yielded { back, waiting, knobs: left })
     }
+    fn paces_itself(&mut self, pid: u32, device: DeviceId) -> Result<DeviceId, String> {
+        let mut inside = self.0.lock().unwrap();
+        let who = format!("({pid})");
+        let its = inside.actors.iter_mut().filter(|actor| actor.who.ends_with(&who));
+        its.for_each(|actor| actor.paces_itself = true);
+        Some(device).filter(|device| *device == DISK).ok_or_else(|| "no such device".to_owned())
+    }
+
     fn close(self: Box<Self>) -> Left {
         Left { alone: vec!["sdb.nr_requests".into()], failed: self.0.lock().unwrap().stuck.clone() }
     }

@@ -213,8 +213,9 @@ impl Worker<'_> {
             let tick = if self.controller.is_idle() { IDLE_TICK } else { TICK };
             self.controller.machine().wait(tick, self.stop)?;
             self.obey()?;
-            self.controller.tick(now())?;
+            // A flood that has told of itself is known in the look after that.
             self.answer()?;
+            self.controller.tick(now())?;
             self.tell();
             self.tell_pause();
             if beat.elapsed() >= BEAT {

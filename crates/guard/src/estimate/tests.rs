@@ -341,3 +341,33 @@ fn who_floods_and_who_waits_is_told_by_what_they_do() {
     let estimate = bench.tick(0, 0, vec![stuck]);
     assert!(estimate.victims && estimate.pressure.unwrap() > 1.0, "{estimate:?}");
 }
+
+#[test]
+fn a_flood_that_paces_itself_does_not_keep_another_group_from_being_paced() {
+    let group = |name: &str, actor: Actor| Actor { group: Some(name.to_owned()), ..actor };
+    let told = Actor { who: "pace".into(), paces_itself: true, ..flood() };
+    let mut bench = Bench::new();
+    let both = vec![group("backup", flood()), group("user", told.clone())];
+    let e = bench.tick(0, 100, both);
+    assert_eq!((bench.estimator.groups().flood(), e.unpaced), (Some("backup"), None));
+    assert_eq!((e.own_pace, e.is_encounter()), (OwnPace::No, false));
+    let mut bench = Bench::new();
+    let e = bench.tick(0, 100, vec![group("user", told.clone()), victim(1, 10)]);
+    assert_eq!((bench.estimator.groups().flood(), e.own_pace), (None, OwnPace::Spared));
+    assert!(e.victims && e.floods && !e.is_encounter());
+    // Victims miss the goal all the time: its group is paced as that of any flood.
+    let late = || vec![group("user", told.clone()), victim(500, 10)];
+    let e = (0..48).map(|_| bench.tick(0, 100, late())).last().unwrap();
+    assert_eq!((bench.estimator.groups().flood(), e.own_pace), (Some("user"), OwnPace::Missed));
+    assert!(e.is_encounter());
+}
+
+#[test]
+fn a_flood_that_has_waited_before_it_told_is_no_victim() {
+    let mut bench = Bench::new();
+    bench.tick(0, 1, vec![victim(1, 1)]);
+    assert!(bench.estimator.who().victims.contains_key("db"));
+    bench.tick(0, 1, vec![Actor { paces_itself: true, ..victim(1, 1) }]);
+    assert!(bench.estimator.who().victims.is_empty());
+    assert!(bench.estimator.who().floods.contains_key("db"));
+}

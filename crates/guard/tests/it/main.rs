@@ -9,12 +9,13 @@ mod moving;
 mod own;
 mod paced;
 mod raised;
+mod trusted;
 
 use std::time::Duration;
 
 use floodwall_device::DeviceSpec;
 use floodwall_guard::{Config, Decision, Guard, Mode, Report, State};
-use floodwall_model::plant::{KnobWrite, Knobs, Observation, Plant, PlantError};
+use floodwall_model::plant::{Actor, KnobWrite, Knobs, Observation, Plant, PlantError};
 use floodwall_model::scenario::{self, parse_flood, parse_victim};
 use floodwall_model::setting::is_passing;
 use floodwall_model::{Bytes, DeviceId, Reading, Setting};
@@ -75,6 +76,8 @@ struct Tap {
     blind: bool,
     /// The device is absent.
     hidden: bool,
+    /// Floods have told that they pace themselves.
+    floods_pace_themselves: bool,
     /// Units and processes have ended: control groups have no limits any more, processes no
     /// priority.
     unit_ended: bool,
@@ -142,6 +145,15 @@ impl Plant for Tap {
         if self.hidden {
             seen.devices.clear();
         }
+        if self.floods_pace_themselves {
+            let told = Actor { who: "copy".to_owned(), paces_itself: true, ..Actor::default() };
+            for device in &mut seen.devices {
+                let its = device.actors.iter_mut().filter(|actor| actor.who == told.who);
+                if its.map(|actor| actor.paces_itself = true).count() == 0 {
+                    device.actors.push(told.clone());
+                }
+            }
+        }
         Ok(seen)
     }
 
@@ -191,6 +203,7 @@ impl Run {
                 seen: Observation::default(),
                 blind: false,
                 hidden: false,
+                floods_pace_themselves: false,
                 unit_ended: false,
                 unreadable: false,
                 no_priorities: false,

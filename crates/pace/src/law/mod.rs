@@ -15,6 +15,8 @@
 //! - The counters are those of /sys/dev/block/ID/stat, which every user may read. Flushes are
 //!   commits of others, and reads are reads of others. The counters include the command's own
 //!   requests. Only requests in a silence certainly belong to others.
+//! - A guard that runs tells who waits (`told`). Its word is a sign of others, also of those that
+//!   commit too seldom for the counters, and in a silence without a request.
 //! - The share begins with half of the disk's idle time in a silence. A victim that takes all it
 //!   can get leaves none. A victim at a third of the capacity leaves two thirds. The delay then
 //!   corrects the share.
@@ -100,6 +102,9 @@ const CALM: Duration = Duration::from_secs(1);
 const CALM_MOST: Duration = Duration::from_secs(8);
 /// So many requests per second that may be others' begin a silence.
 const SUSPICIOUS_PER_S: f64 = 2.0;
+/// Others that a guard tells of are listened for so long, until their wait is known. Some commit
+/// once a second.
+const LISTEN_FOR_TOLD: Duration = Duration::from_secs(1);
 /// Length of the window in which they are counted.
 const WINDOW: Duration = Duration::from_secs(1);
 
@@ -205,7 +210,8 @@ impl Law {
         let window = if window.elapsed < WINDOW { window.plus(seen) } else { *seen };
         let per_s = window.others_ops() / window.elapsed.max(WINDOW).as_secs_f64();
         let new = per_s > self.dismissed_per_s * 3.0;
-        if per_s >= SUSPICIOUS_PER_S && (new || self.now >= self.calm_until) {
+        let is_suspicious = per_s >= SUSPICIOUS_PER_S && (new || self.now >= self.calm_until);
+        if is_suspicious || seen.told {
             self.dismissed_per_s = per_s;
             return Phase::Listen(Listen::default());
         }
@@ -214,11 +220,21 @@ impl Law {
 
     fn listen(&mut self, mut listen: Listen, seen: &Seen) -> Phase {
         listen.observe(seen);
-        if !listen.is_over() {
+        let (heard, first) = (listen.heard(), !self.heard.is_known());
+        let is_missed = seen.told && heard.others_ops() < 1.0;
+        let goes_on = first && is_missed && heard.elapsed < LISTEN_FOR_TOLD;
+        if !listen.is_over() || goes_on {
             return Phase::Listen(listen);
         }
-        let heard = listen.heard();
-        let first = !self.heard.is_known();
+        if is_missed {
+            // They wait too seldom for a silence: how long is not known.
+            if first {
+                self.share.begin(1.0);
+            }
+            self.empty = 0;
+            self.share.forget_window();
+            return Phase::Shared { since: self.now, idle: Duration::ZERO };
+        }
         if heard.others_ops() < 1.0 {
             self.empty += 1;
             if first || self.empty >= EMPTY {
@@ -245,7 +261,7 @@ impl Law {
     }
 
     fn shared(&mut self, since: Duration, idle: Duration, seen: &Seen) -> Phase {
-        let nobody = seen.others_ops() < 1.0 && seen.in_flight == 0;
+        let nobody = seen.others_ops() < 1.0 && seen.in_flight == 0 && !seen.told;
         let idle = if nobody { idle + seen.elapsed } else { Duration::ZERO };
         if idle >= GONE {
             self.heard = Heard::default();

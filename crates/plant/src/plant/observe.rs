@@ -27,6 +27,7 @@ impl HostPlant {
         let mut actors: HashMap<usize, Vec<Actor>> = HashMap::new();
         let mut elsewhere = 0;
         let mut dirtied = Dirtied::default();
+        self.paced.look(snapshot.at);
         // The journal of this process waits for a disk as well: that is no victim to protect.
         let own = (!self.probe.has_own_numbers()).then(std::process::id);
         let others = snapshot.processes.iter().filter(|process| Some(process.pid) != own);
@@ -48,9 +49,16 @@ impl HostPlant {
             {
                 self.priorities.commits(&self.root, process.pid, unit.id, snapshot.at);
             }
-            let its = process.actors();
-            let its =
-                its.map(|actor| Actor { group: group.clone(), process: name.clone(), ..actor });
+            let unit = self.units.units.get(index).filter(|_| is_known);
+            let paces_itself = unit.is_some_and(|unit| {
+                self.paced.includes(&self.root, process.pid, unit.id, || process.who())
+            });
+            let its = process.actors().map(|actor| Actor {
+                group: group.clone(),
+                process: name.clone(),
+                paces_itself,
+                ..actor
+            });
             let is_known = |actor: &Actor| sees_waits || !self.attention.is_committer(actor);
             let its = its.filter(is_known);
             actors.entry(index).or_default().extend(its);
@@ -85,7 +93,8 @@ impl HostPlant {
                     ..Known::default()
                 }
             });
-            let actors = actors.remove(&index).unwrap_or_default();
+            let mut actors = actors.remove(&index).unwrap_or_default();
+            actors.extend(self.paced.resting(unit.id));
             let mut sample = counters_of(unit, &counters);
             let before = known.level;
             known.active = !actors.is_empty()

@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use floodwall_daemon::document::{Device, HeldKnob, Paused, Status};
-use floodwall_daemon::{BACKLOG, UNKNOWN_GOAL};
+use floodwall_daemon::{BACKLOG, SPARED, UNKNOWN_GOAL};
 use floodwall_model::setting::is_priority;
 use floodwall_model::units::human_duration;
 use floodwall_model::{Bytes, Rate};
@@ -181,7 +181,17 @@ fn both(d: &Device) -> Option<String> {
 }
 
 fn floods(d: &Device) -> Option<String> {
-    processes(&d.floods).map(|who| format!("{who} {} the disk", verb(&d.floods, "floods", "flood")))
+    let itself = match paces_itself(d) {
+        true => verb(&d.floods, " and paces itself", " and pace themselves"),
+        false => "",
+    };
+    let floods = verb(&d.floods, "floods", "flood");
+    processes(&d.floods).map(|who| format!("{who} {floods} the disk{itself}"))
+}
+
+/// Whether all floods pace themselves.
+fn paces_itself(d: &Device) -> bool {
+    !d.floods.is_empty() && d.floods.iter().all(|flood| d.paced.contains(flood))
 }
 
 fn as_paused(paused: &Paused, reach: &Reach) -> String {
@@ -204,6 +214,11 @@ fn as_paused(paused: &Paused, reach: &Reach) -> String {
 fn harmless(d: &Device) -> String {
     match floods(d) {
         None => "Nothing floods it, and everything is as you have it.".to_owned(),
+        Some(floods) if paces_itself(d) => format!(
+            "{floods}, so everything is as you have it. The guard acts by itself if victims miss \
+             their goal for {}.",
+            figure(human_duration(SPARED))
+        ),
         Some(floods) if d.victims.is_empty() => {
             format!("{floods} and may have all of it: everything is as you have it.")
         }

@@ -184,7 +184,12 @@ fn about(device: &Device, dry_run: bool) -> Vec<String> {
         lines.push(format!("  waits:  {}", first_of(&device.victims, NAMES)));
     }
     if !device.floods.is_empty() {
-        lines.push(format!("  floods: {}", first_of(&device.floods, NAMES)));
+        let name = |flood: &String| match device.paced.contains(flood) {
+            true => format!("{flood} paces itself"),
+            false => flood.clone(),
+        };
+        let floods: Vec<String> = device.floods.iter().map(name).collect();
+        lines.push(format!("  floods: {}", first_of(&floods, NAMES)));
     }
     if !device.raised.is_empty() {
         lines.push(format!("  {raises} {}", first_of(&device.raised, NAMES)));

@@ -15,6 +15,7 @@ use floodwall_pace::command::{self, CommandError, Ended, OUTER, Paced};
 
 use super::args::PaceArgs;
 use super::filesystems::Filesystems;
+use super::guarded::Guarded;
 use super::told::{self, Told};
 use crate::exit::Exit;
 use crate::output::{self, notice};
@@ -33,7 +34,8 @@ pub(super) fn run(args: &PaceArgs) -> anyhow::Result<Exit> {
     let root = SysRoot::live()?;
     let pacer = Pacer::open(&root, &directory, args.to, args.max)?;
     let filesystems = Filesystems::of(&root, &directory)?;
-    let mut told = args.status.then(|| Told::new(&pacer));
+    let guarded = Guarded::of(&pacer);
+    let mut told = args.status.then(|| Told::new(&pacer, &guarded));
     let ended = command::run(&paced, &pacer, &root, &|dev| filesystems.has(dev), &mut |look| {
         if let Some(told) = &mut told {
             told.at(look.dirtied.saturating_sub(look.backlog));

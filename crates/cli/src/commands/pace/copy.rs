@@ -11,7 +11,8 @@ use floodwall_pace::copy::{self, CopyError, Input, Options, Progress, Request, S
 use indicatif::{ProgressBar, ProgressDrawTarget};
 
 use super::args::{CatArgs, CpArgs, PaceArgs};
-use super::told::{self, Told, why};
+use super::guarded::Guarded;
+use super::told::{self, Others, Told, why};
 use crate::exit::{Exit, UsageError};
 use crate::output::{self, notice};
 use crate::signals;
@@ -32,7 +33,8 @@ pub(super) fn cp(args: &PaceArgs, cp: &CpArgs) -> anyhow::Result<Exit> {
     let stop = signals::stop_flag()?;
     let plan = copy::plan(&request).map_err(usage)?;
     let pacer = pacer(args, plan.directory())?;
-    let mut shown = Shown::new(args, &pacer);
+    let guarded = Guarded::of(&pacer);
+    let mut shown = Shown::new(args, &pacer, &guarded);
     let done = copy::run(&plan, &pacer, &mut |progress| shown.at(&progress), &stop);
     shown.ended(args.quiet, done)
 }
@@ -53,7 +55,8 @@ pub(super) fn cat(args: &PaceArgs, cat: &CatArgs) -> anyhow::Result<Exit> {
             })
             .collect(),
     };
-    let mut shown = Shown::new(args, &pacer);
+    let guarded = Guarded::of(&pacer);
+    let mut shown = Shown::new(args, &pacer, &guarded);
     let done = copy::cat(
         &inputs,
         std::os::fd::AsFd::as_fd(&std::io::stdout()),
@@ -114,10 +117,11 @@ struct Shown<'a> {
     bar: Option<ProgressBar>,
     told: Option<Told<'a>>,
     pacer: &'a Pacer,
+    guarded: &'a Guarded,
 }
 
 impl<'a> Shown<'a> {
-    fn new(args: &PaceArgs, pacer: &'a Pacer) -> Self {
+    fn new(args: &PaceArgs, pacer: &'a Pacer, guarded: &'a Guarded) -> Self {
         let wanted = !args.quiet && !args.status && output::stderr_is_terminal();
         let bar = wanted.then(|| {
             let target = ProgressDrawTarget::stderr_with_hz(4);
@@ -125,7 +129,8 @@ impl<'a> Shown<'a> {
             bar.set_style(output::bar_style("{bar:16} {percent:>3} %  {wide_msg}"));
             bar
         });
-        Self { bar, told: args.status.then(|| Told::new(pacer)), pacer }
+        let told = args.status.then(|| Told::new(pacer, guarded));
+        Self { bar, told, pacer, guarded }
     }
 
     fn at(&mut self, progress: &Progress<'_>) {
@@ -139,7 +144,8 @@ impl<'a> Shown<'a> {
             let left = progress
                 .remaining()
                 .map_or_else(String::new, |left| format!(", {} left", human_duration(left)));
-            let why = why(&self.pacer.status(), self.pacer.disk(), &[]);
+            let others = Others::told(self.guarded);
+            let why = why(&self.pacer.status(), self.pacer.disk(), &others);
             bar.set_message(format!("{}{rate}{left}; {why}", Bytes(progress.bytes_done).decimal()));
         }
     }

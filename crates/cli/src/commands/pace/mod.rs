@@ -3,12 +3,14 @@
 //! ```text
 //! words ─▶ own copy (cp, cat) ─▶ pace::copy ────┐
 //!      └─▶ any command ───────▶ pace::command ──┴▶ pace::Pacer ─▶ progress, summary
+//!                      a running guard ─▶ guarded ──┘
 //! ```
 
 mod args;
 mod command;
 mod copy;
 mod filesystems;
+mod guarded;
 mod told;
 
 use args::Own;

@@ -5,9 +5,12 @@ use std::time::{Duration, Instant};
 use floodwall_host::SysRoot;
 use floodwall_host::blocked::read_blocked;
 use floodwall_model::Rate;
+use floodwall_model::message::first_of;
+use floodwall_model::printable::printable;
 use floodwall_model::units::human_duration;
 use floodwall_pace::{Pacer, State, Status};
 
+use super::guarded::Guarded;
 use crate::output::notice;
 
 /// Time between two lines of `--status`.
@@ -16,13 +19,39 @@ const EVERY: Duration = Duration::from_secs(2);
 /// Processes that are named at most.
 const NAMED: usize = 3;
 
-/// Why it is as fast as it is now. `waiters` are the processes that wait for some disk.
-pub(super) fn why(status: &Status, disk: Option<&str>, waiters: &[String]) -> String {
+/// The processes that others are.
+#[derive(Debug)]
+pub(super) enum Others {
+    /// Those that wait for some disk.
+    Waiting(Vec<String>),
+    /// Those that wait for the command's disk, by a guard's word.
+    Victims(Vec<String>),
+}
+
+impl Others {
+    /// The guard's word if there is any, else none.
+    pub(super) fn told(guarded: &Guarded) -> Self {
+        match guarded.victims() {
+            victims if victims.is_empty() => Self::Waiting(Vec::new()),
+            victims => Self::Victims(victims),
+        }
+    }
+
+    /// The guard's word if there is any, else those that wait for some disk while the command
+    /// yields.
+    fn found(guarded: &Guarded, status: &Status) -> Self {
+        match Self::told(guarded) {
+            Self::Waiting(_) => Self::Waiting(waiters(status)),
+            victims => victims,
+        }
+    }
+}
+
+/// Why it is as fast as it is now.
+pub(super) fn why(status: &Status, disk: Option<&str>, others: &Others) -> String {
+    let on = disk.map_or_else(String::new, |disk| format!(" on {disk}"));
     let disk = disk.map_or_else(String::new, |disk| format!(" for {disk}"));
-    let others = match waiters {
-        [] => "others".to_owned(),
-        names => names[..names.len().min(NAMED)].join(", "),
-    };
+    let named = |names: &[String]| printable(&first_of(names, NAMED)).into_owned();
     match status.state {
         State::Alone => format!("nobody else waits{disk}"),
         State::Listening => format!("silent for a moment, to hear who waits{disk}"),
@@ -30,8 +59,20 @@ pub(super) fn why(status: &Status, disk: Option<&str>, waiters: &[String]) -> St
             let waits = status.wait_ratio.map_or_else(String::new, |ratio| {
                 format!(" {ratio:.1} times as long as without it")
             });
-            let wait = if waiters.len() == 1 { "waits" } else { "wait" };
-            format!("yielding: {others} {wait}{disk}{waits}")
+            match others {
+                Others::Victims(names) if waits.is_empty() => {
+                    format!("yielding to {}{on}", named(names))
+                }
+                Others::Victims(names) => {
+                    let wait = if names.len() == 1 { "it waits" } else { "they wait" };
+                    format!("yielding to {}{on}: {wait}{waits}", named(names))
+                }
+                Others::Waiting(names) => {
+                    let who = if names.is_empty() { "others".to_owned() } else { named(names) };
+                    let wait = if names.len() == 1 { "waits" } else { "wait" };
+                    format!("yielding: {who} {wait}{disk}{waits}")
+                }
+            }
         }
     }
 }
@@ -48,12 +89,13 @@ fn waiters(status: &Status) -> Vec<String> {
 /// A line every two seconds.
 pub(super) struct Told<'a> {
     pacer: &'a Pacer,
+    guarded: &'a Guarded,
     last: Option<(Instant, u64)>,
 }
 
 impl<'a> Told<'a> {
-    pub(super) fn new(pacer: &'a Pacer) -> Self {
-        Self { pacer, last: None }
+    pub(super) fn new(pacer: &'a Pacer, guarded: &'a Guarded) -> Self {
+        Self { pacer, guarded, last: None }
     }
 
     /// Takes the bytes so far, and prints a line if one is due.
@@ -67,8 +109,8 @@ impl<'a> Told<'a> {
         if elapsed >= EVERY {
             let rate = Rate(bytes.saturating_sub(before) as f64 / elapsed.as_secs_f64());
             let status = self.pacer.status();
-            let waiters = waiters(&status);
-            notice(&format!("pace: {rate}; {}", why(&status, self.pacer.disk(), &waiters)));
+            let others = Others::found(self.guarded, &status);
+            notice(&format!("pace: {rate}; {}", why(&status, self.pacer.disk(), &others)));
             self.last = Some((now, bytes));
         }
     }
@@ -82,4 +124,36 @@ pub(super) fn yielded(pacer: &Pacer) -> String {
     }
     let disk = pacer.disk().map_or_else(String::new, |disk| format!(" for {disk}"));
     format!("; others waited{disk} in {} of it", human_duration(time))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_that_a_guard_names_are_yielded_to() {
+        let status = Status {
+            state: State::Yielding,
+            rate: None,
+            capacity: 1e8,
+            wait_ratio: None,
+            yielded: Duration::ZERO,
+        };
+        let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
+        let of = |ratio, others| why(&Status { wait_ratio: ratio, ..status }, Some("sda"), &others);
+        assert_eq!(
+            of(None, Others::Victims(names(&["postgres (41)"]))),
+            "yielding to postgres (41) on sda"
+        );
+        assert_eq!(
+            of(Some(1.25), Others::Victims(names(&["a (1)", "b (2)", "c (3)", "d (4)"]))),
+            "yielding to a (1), b (2), c (3) and 1 more on sda: they wait 1.2 times as long as \
+             without it"
+        );
+        assert_eq!(
+            of(Some(3.0), Others::Waiting(names(&["dd"]))),
+            "yielding: dd waits for sda 3.0 times as long as without it"
+        );
+        assert_eq!(of(None, Others::Waiting(Vec::new())), "yielding: others wait for sda");
+    }
 }

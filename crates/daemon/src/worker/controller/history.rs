@@ -32,7 +32,8 @@ impl Controller {
             let written = writes.remove(&Some(id)).unwrap_or_default();
             self.counts.decisions += 1;
             self.counts.knob_writes += written.len() as u64;
-            let begins = protects(decision.to) && !protects(decision.from);
+            let spares = decision.to == State::Watch && !self.guard.spared(id).is_empty();
+            let begins = protects(decision.to) && !protects(decision.from) || spares;
             let (victims, floods) = if begins { self.guard.who(id) } else { Default::default() };
             let entry = Entry {
                 at_unix_s: now.unix_s,

@@ -4,7 +4,8 @@
 //! ```text
 //! tick ─▶ Guard::tick over AuditedPlant ─▶ Report ─▶ history: entries, log, counts, unmet goals
 //! a device comes ─▶ memory: looked up in the store     an encounter ends, release ─▶ kept there
-//! Question ─▶ Answer: status, history, pause, resume, yield     Settings ─▶ another configuration
+//! Question ─▶ Answer: status, history, pause, resume, yield, paced
+//! Settings ─▶ another configuration
 //! ```
 
 mod audit;
@@ -428,6 +429,13 @@ impl Controller {
                     self.say(now, Priority::Warning, format!("still held: {}", held.join(", ")));
                 }
                 Reply::Paused(Paused { left_s: seconds, held })
+            }
+            Request::Paced { device, pid } => {
+                let device = device.parse::<DeviceId>().map_err(|e| e.to_string());
+                match device.and_then(|id| self.plant.machine.paces_itself(pid, id)) {
+                    Ok(device) => Reply::Beside(self.beside(now, device)),
+                    Err(why) => Reply::Error(why),
+                }
             }
             Request::Yield { knobs } => match self.plant.machine.yield_knobs(&knobs) {
                 Ok(Yielded { back, waiting, knobs }) => {

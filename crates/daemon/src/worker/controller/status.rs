@@ -9,7 +9,7 @@ use floodwall_model::units::{Rate, human_duration};
 
 use super::memory::words;
 use super::{Controller, Now, UNMET, levers, texts};
-use crate::document::{Device, Paused, SCHEMA, Status};
+use crate::document::{Beside, Device, Paused, SCHEMA, Status};
 use crate::pipe::Pause;
 
 /// The pace of a flood in words; `None` if it is not paced.
@@ -50,6 +50,18 @@ impl Controller {
         }
     }
 
+    /// A device for a flood that paces itself.
+    pub(super) fn beside(&mut self, now: Now, device: DeviceId) -> Beside {
+        let id = device.to_string();
+        let found = self.status(now).devices.into_iter().find(|device| device.id == id);
+        found.map_or_else(Beside::default, |device| Beside {
+            wait_us: device.pressure.map(|pressure| pressure * device.goal_us),
+            base_us: device.base_us,
+            levers: device.levers,
+            victims: device.victims,
+        })
+    }
+
     /// The whole document.
     pub(super) fn status(&mut self, now: Now) -> Status {
         let mut devices = Vec::new();
@@ -85,6 +97,7 @@ impl Controller {
                 queue_delay_us: e.queue_delay.filter(|_| seen).map(|d| d.as_secs_f64() * 1e6),
                 victims,
                 floods,
+                paced: self.guard.spared(id),
                 flood_bytes_per_s: record
                     .filter(|_| seen && e.floods)
                     .and_then(|r| r.flooded.bytes_per_s()),

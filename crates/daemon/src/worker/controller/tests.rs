@@ -402,3 +402,29 @@ fn the_parent_knows_of_a_pause_before_it_begins_and_what_is_still_held_is_answer
     bench.controller.pause_is_told();
     assert!(!bench.controller.pause_changed());
 }
+
+#[test]
+fn a_flood_that_paces_itself_is_named_and_told_who_waits() {
+    let mut bench = Bench::new(&Flags::default());
+    bench.meet();
+    let paced = |device: &str| Request::Paced { device: device.into(), pid: 42 };
+    bench.ticks(1);
+    let Reply::Beside(beside) = bench.ask(paced("8:0")) else { panic!() };
+    assert_eq!(beside.victims, ["postgres (41)"]);
+    assert!(matches!(bench.ask(paced("8:16")), Reply::Error(_)));
+    assert!(matches!(bench.ask(paced("sda")), Reply::Error(_)));
+    let mut bench = Bench::new(&Flags::default());
+    bench.meet();
+    bench.ask(paced("8:0"));
+    bench.ticks(8);
+    let disk = bench.status().devices.remove(0);
+    assert_eq!((disk.state.as_str(), disk.paced), ("watch", vec!["cp (42)".to_owned()]));
+    let last = disk.last.unwrap();
+    assert_eq!((last.floods, last.why.contains("paces itself")), (vec!["cp (42)".into()], true));
+    // The victims of this machine miss their goal all the time.
+    bench.ticks(40);
+    let disk = bench.status().devices.remove(0);
+    assert_eq!((disk.state.as_str(), disk.paced), ("protect", Vec::new()));
+    let Reply::Beside(beside) = bench.ask(paced("8:0")) else { panic!() };
+    assert!(beside.levers.is_some() && beside.wait_us.is_some(), "{beside:?}");
+}

@@ -412,3 +412,21 @@ fn names_do_not_leave_their_paragraph() {
     let text = said(&status(vec![device]));
     assert!(text.starts_with(r"sda: \u{1b}[2J\u{a}sda: all is well (41) waits"), "{text}");
 }
+
+#[test]
+fn a_flood_that_paces_itself_is_spared() {
+    let device = disk("watch", 0.8, Vec::new());
+    let device = Device { paced: device.floods.clone(), ..device };
+    let text = said(&status(vec![device.clone()])).replace("\n  ", " ");
+    assert!(
+        text.ends_with(
+            "rsync (93) floods the disk and paces itself, so everything is as you have it. The \
+             guard acts by itself if victims miss their goal for 10.0 s."
+        ),
+        "{text}"
+    );
+    // Another one does not.
+    let floods = vec!["dd (7)".to_owned(), "rsync (93)".to_owned()];
+    let text = said(&status(vec![Device { floods, ..device }])).replace("\n  ", " ");
+    assert!(text.contains("dd (7) and rsync (93) flood the disk, and harms nobody yet"), "{text}");
+}
