@@ -59,6 +59,8 @@ enum Command {
     Bench(Box<commands::bench::BenchArgs>),
     Check(commands::check::CheckArgs),
     Pace(Box<commands::pace::PaceArgs>),
+    #[command(name = commands::pace::KEEPER_COMMAND, hide = true)]
+    PaceKeeper,
     Compare(Box<commands::compare::CompareArgs>),
     Compat(Box<commands::compat::CompatArgs>),
     Tune(Box<commands::tune::TuneArgs>),
@@ -107,6 +109,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => commands::bench::run(&args, origin),
         Command::Check(args) => commands::check::run(&args, origin),
         Command::Pace(args) => commands::pace::run(&args),
+        Command::PaceKeeper => commands::pace::keep(),
         Command::Compare(args) => commands::compare::run(&args, origin),
         Command::Compat(args) => commands::compat::run(&args, origin),
         Command::Tune(args) => commands::tune::run(&args, origin),

@@ -10,6 +10,7 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitStatus};
 
+use super::allowed::in_flight;
 use super::backlog::{Backlog, bytes_in};
 use super::decide::{Doing, Pace, Wish, decide, pause, speed};
 use super::dirtied::Dirtied;
@@ -22,6 +23,7 @@ use super::progress::Pressure;
 use super::range::{Range, Span};
 use super::regular::open_regular;
 use super::roots::Root;
+use super::strict::Strict;
 use super::tree::{Process, Tree};
 use crate::pacer::Pacer;
 
@@ -41,6 +43,8 @@ pub(super) struct Parts<'a> {
     pub(super) pacer: &'a Pacer,
     pub(super) drain: &'a Drain,
     pub(super) is_paced: &'a dyn Fn(u64) -> bool,
+    /// What intercepts its calls, if they are.
+    pub(super) strict: Option<&'a Strict>,
 }
 
 /// A command that is paced.
@@ -103,6 +107,11 @@ impl<'a> Engine<'a> {
         self.pause
     }
 
+    /// Whether calls have begun to wait, which makes a look due.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.parts.strict.is_some_and(Strict::wants_a_look)
+    }
+
     /// Lets the command run, if it is stopped.
     pub(super) fn release(&mut self) {
         lock(self.hold).release();
@@ -111,7 +120,11 @@ impl<'a> Engine<'a> {
 
     /// Lets the command run, and stops this process as SIGTSTP does. Returns when it goes on.
     pub(super) fn suspend(&mut self) {
-        lock(self.hold).suspend();
+        let suspend = || lock(self.hold).suspend();
+        match self.parts.strict {
+            Some(strict) => strict.while_kept(suspend),
+            None => suspend(),
+        }
         self.note();
     }
 
@@ -139,6 +152,7 @@ impl<'a> Engine<'a> {
         let processes = self.parts.tree.processes();
         self.reap(&processes, command);
         let (piece, in_flight, per_s) = self.allowed();
+        let mark = self.parts.strict.map(Strict::mark);
         let before = self.dirtied.written();
         self.dirtied.look(self.parts.root, &processes);
         let rise = self.dirtied.written() - before;
@@ -157,12 +171,19 @@ impl<'a> Engine<'a> {
         // Ranges under way explain the backlog.
         let is_unexplained = pressure.press && self.parts.drain.is_idle();
         let drain = if is_unexplained { bytes_in(elapsed, per_s) } else { 0 };
-        self.left = self.backlog.step(self.dirtied.net(), self.parts.drain.written(), drain);
-        self.act(in_flight);
+        let written = self.parts.drain.written();
+        self.left = self.backlog.step(self.dirtied.net(), written, drain);
+        // Calls that were let through explain a part of the backlog: their threads wait already.
+        let explained = self.parts.strict.zip(mark).map_or(0, |(strict, mark)| {
+            strict.looked(mark, self.left, written);
+            strict.overhang(in_flight)
+        });
+        self.act(self.left.saturating_sub(explained), in_flight);
         self.pause = pause(&Pace {
             backlog: self.left,
             in_flight,
-            is_held: self.is_held,
+            // A call that waits goes on at a smaller backlog, as a stopped command does.
+            is_held: self.is_held || self.parts.strict.is_some_and(Strict::holds),
             dirtied_per_s: self.speed,
             written_per_s: per_s,
             before: self.pause,
@@ -193,6 +214,7 @@ impl<'a> Engine<'a> {
             found_files: self.files.found() + self.found,
             refused_files: self.files.refused(),
             unfound_bytes: self.backlog.unfound,
+            held_calls: self.parts.strict.map_or(0, Strict::held),
             unread_processes: self.dirtied.unread(),
             is_incomplete: self.notified.is_incomplete(),
             ..Ended::default()
@@ -201,12 +223,10 @@ impl<'a> Engine<'a> {
 
     /// Bytes of a piece, bytes dirty at most, and the rate of the writeback in bytes per second.
     fn allowed(&self) -> (u64, u64, f64) {
-        let (window, status) = (self.parts.pacer.window(), self.parts.pacer.status());
+        let pacer = self.parts.pacer;
+        let status = pacer.status();
         let per_s = status.rate.unwrap_or(status.capacity);
-        // Without a disk no other program waits for it.
-        let is_free = status.rate.is_none() && self.parts.pacer.disk().is_none();
-        let in_flight = if is_free { u64::MAX } else { window.in_flight };
-        (window.piece, in_flight, per_s)
+        (pacer.window().piece, in_flight(pacer), per_s)
     }
 
     /// Waits for ended orphans of the command. The caller waits for the command itself.
@@ -264,7 +284,7 @@ impl<'a> Engine<'a> {
         let _ = self.ranges.send(range);
     }
 
-    fn act(&mut self, in_flight: u64) {
+    fn act(&mut self, backlog: u64, in_flight: u64) {
         self.note();
         let mut hold = lock(self.hold);
         let doing = match hold.elapsed() {
@@ -274,7 +294,7 @@ impl<'a> Engine<'a> {
                 dirtied: self.dirtied.written() - self.runs_since.1,
             },
         };
-        match decide(self.left, in_flight, doing) {
+        match decide(backlog, in_flight, doing) {
             Wish::Hold => hold.stop(),
             Wish::Run => hold.release(),
         }

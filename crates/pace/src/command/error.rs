@@ -6,6 +6,8 @@ use std::io;
 use floodwall_model::printable::printable;
 use rustix::io::Errno;
 
+use super::strict::StrictError;
+
 /// The reason why a command can't be run, in the words of a shell.
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
@@ -29,6 +31,12 @@ pub enum CommandError {
     /// The thread that writes its files back can't be started.
     #[error("can't start a thread: {0}")]
     Thread(io::Error),
+    /// The thread that receives its system calls can't be ended.
+    #[error("can't make a pipe: {0}")]
+    Pipe(io::Error),
+    /// Its system calls can't be intercepted.
+    #[error("--strict is not possible: {0}")]
+    Strict(#[from] StrictError),
     /// Its end can't be waited for.
     #[error("can't wait for {}: {errno}", shown(.program))]
     Wait {
@@ -46,7 +54,9 @@ impl CommandError {
         match self {
             Self::NotFound { .. } => 127,
             Self::NotExecutable { .. } => 126,
-            Self::Signals(_) | Self::Thread(_) | Self::Wait { .. } => 1,
+            // As of timeout(1) and nohup(1): the command was not run.
+            Self::Strict(_) => 125,
+            Self::Signals(_) | Self::Thread(_) | Self::Pipe(_) | Self::Wait { .. } => 1,
         }
     }
 }

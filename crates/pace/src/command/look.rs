@@ -37,6 +37,8 @@ pub struct Ended {
     pub dirtied: u64,
     /// Sum of its stops.
     pub held: Duration,
+    /// System calls that waited until the backlog had room for them.
+    pub held_calls: u64,
     /// Files that were written back early.
     pub found_files: u64,
     /// Files that it had open for writing, and that this process may not open.

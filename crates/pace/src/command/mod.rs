@@ -14,12 +14,15 @@
 //! decide     backlog > window ─▶ hold: note to the guardian, SIGSTOP; < half of it ─▶ SIGCONT
 //!
 //! guardian   a shell that reads a pipe; if this process dies, the pipe closes: it sends SIGCONT
+//! strict     intercepts system calls that dirty pages, if that is wanted: they wait for room in
+//!            the window, and hold acts on the rest (mmap(2))
 //! watch      a thread that continues a command after 2.5 s, if the looks have ceased
 //! ```
 //!
 //! Works for every kind of program (static, forking, mmap(2), io_uring) and needs no privilege.
 //! Bytes of no known file count as written at the pacer's rate.
 
+mod allowed;
 mod backlog;
 mod decide;
 mod dense;
@@ -41,6 +44,7 @@ mod roots;
 mod run;
 mod signals;
 mod start;
+mod strict;
 mod sys;
 mod tree;
 
@@ -49,3 +53,4 @@ pub use look::{Ended, Look};
 pub use nested::OUTER;
 pub use run::run;
 pub use start::Paced;
+pub use strict::{StrictError, keep};

@@ -1,5 +1,6 @@
 //! A command from its start to its end.
 
+use std::io::pipe;
 use std::sync::Mutex;
 use std::sync::mpsc::channel;
 use std::thread;
@@ -22,6 +23,7 @@ use super::nested::{OUTER, is_nested};
 use super::roots::roots;
 use super::signals::{Came, Signals};
 use super::start::{Paced, start};
+use super::strict::{Strict, Supervisor};
 use super::sys::default_effect;
 use super::tree::Tree;
 use crate::pacer::Pacer;
@@ -46,7 +48,7 @@ pub fn run(
     paced: &Paced<'_>,
     pacer: &Pacer,
     root: &SysRoot,
-    is_paced: &dyn Fn(u64) -> bool,
+    is_paced: &(dyn Fn(u64) -> bool + Sync),
     report: &mut dyn FnMut(&Look),
 ) -> Result<Ended, CommandError> {
     let (begin, own) = (Instant::now(), getpid());
@@ -58,14 +60,20 @@ pub fn run(
     }
     let _subreaper = Subreaper::begin(own);
     let guardian = Guardian::spawn().ok();
-    // The guardian is no part of the command.
+    let strict = match paced.strict {
+        Some(keeper) => Some(Strict::new(keeper, signals.ring().map_err(CommandError::Signals)?)?),
+        None => None,
+    };
+    let strict = strict.as_ref();
+    // The guardian and the keeper are no part of the command.
     let tree = Tree::below(root, own.as_raw_pid());
     let drain = Drain::default();
     let (sender, ranges) = channel();
     let (done, ended) = channel::<()>();
     let (working, finished) = channel::<()>();
+    let (listener, listeners) = channel();
     let hold = Mutex::new(Hold::new(&tree, guardian));
-    let parts = Parts { root, own, tree: &tree, pacer, drain: &drain, is_paced };
+    let parts = Parts { root, own, tree: &tree, pacer, drain: &drain, is_paced, strict };
     let roots = roots(paced.arguments, std::env::current_dir().ok());
     thread::scope(|scope| {
         let drain = parts.drain;
@@ -82,12 +90,30 @@ pub fn run(
             .name("fw-pace-watch".into())
             .spawn_scoped(scope, move || watch(hold, &finished))
             .map_err(CommandError::Thread)?;
+        let mut calls = None;
+        if let Some(strict) = strict {
+            let (ended, pipe) = pipe().map_err(CommandError::Pipe)?;
+            calls = Some(pipe);
+            let supervisor = Supervisor { strict, pacer, drain, is_paced, ended };
+            thread::Builder::new()
+                .name("fw-pace-calls".into())
+                .spawn_scoped(scope, move || supervisor.run(&listeners))
+                .map_err(CommandError::Thread)?;
+        }
         let mut engine = Engine::new(parts, sender, hold, &roots);
-        let status = follow(paced, &mut engine, &signals, begin, report);
+        let variable = (OUTER, own.to_string());
+        let started = match strict {
+            Some(strict) => strict.start(paced, Some(variable), listener),
+            None => start(paced, Some(variable)),
+        };
+        let status = started
+            .and_then(|command| follow(paced, command, &mut engine, &signals, begin, report));
         let seconds = begin.elapsed().as_secs_f64();
         drain.close();
         // This drops the sender of the ranges, so the thread ends.
         let told = engine.end();
+        // The keeper continues calls of processes that the command left behind.
+        drop(calls);
         drop(working);
         // The thread's end closes the other channel.
         let _ = ended.recv_timeout(LAST);
@@ -96,15 +122,15 @@ pub fn run(
     })
 }
 
-/// Starts the command, paces it to its end, and returns its status.
+/// Paces the command to its end, and returns its status.
 fn follow(
     paced: &Paced<'_>,
+    command: Pid,
     engine: &mut Engine<'_>,
     signals: &Signals,
     begin: Instant,
     report: &mut dyn FnMut(&Look),
 ) -> Result<u8, CommandError> {
-    let command = start(paced, Some((OUTER, getpid().to_string())))?;
     let mut next = Instant::now() + engine.pause();
     loop {
         let came = signals.wait(next.saturating_duration_since(Instant::now()));
@@ -118,7 +144,7 @@ fn follow(
         if let Some(status) = engine.wait_for(command).map_err(|e| waiting(paced, e))? {
             return Ok(exit_status(status));
         }
-        if next <= Instant::now() {
+        if next <= Instant::now() || engine.is_wanted() {
             report(&engine.look(command, begin.elapsed()));
             next = Instant::now() + engine.pause();
         }

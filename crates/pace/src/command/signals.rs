@@ -49,6 +49,7 @@ pub(super) struct Came {
 #[derive(Debug)]
 pub(super) struct Signals {
     bell: UnixStream,
+    ring: UnixStream,
     flags: Vec<(Arc<Flag>, Signal)>,
     ids: Vec<SigId>,
 }
@@ -56,8 +57,8 @@ pub(super) struct Signals {
 impl Signals {
     pub(super) fn catch() -> io::Result<Self> {
         let (bell, ring) = UnixStream::pair()?;
-        let mut signals = Self { bell, flags: Vec::new(), ids: Vec::new() };
-        signals.ids.push(low_level::pipe::register(SIGCHLD, ring.try_clone()?)?);
+        let mut signals = Self { bell, ring, flags: Vec::new(), ids: Vec::new() };
+        signals.ids.push(low_level::pipe::register(SIGCHLD, signals.ring()?)?);
         for signal in CAUGHT {
             let number = signal.as_raw();
             if ignores(number) {
@@ -66,10 +67,15 @@ impl Signals {
             let flag = Arc::new(Flag::default());
             // The flag first, since the bell announces it.
             signals.ids.push(raise_on(number, &flag)?);
-            signals.ids.push(low_level::pipe::register(number, ring.try_clone()?)?);
+            signals.ids.push(low_level::pipe::register(number, signals.ring()?)?);
             signals.flags.push((flag, signal));
         }
         Ok(signals)
+    }
+
+    /// A byte that is written to this ends a wait.
+    pub(super) fn ring(&self) -> io::Result<UnixStream> {
+        self.ring.try_clone()
     }
 
     /// Waits for a signal, at most for some time, and returns those that came.

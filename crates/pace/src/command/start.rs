@@ -17,6 +17,9 @@ pub struct Paced<'a> {
     pub arguments: &'a [OsString],
     /// The value of [`OUTER`](super::OUTER) in the environment.
     pub outer: Option<&'a OsStr>,
+    /// Intercepts the system calls that dirty pages. The word makes this program call
+    /// [`keep`](super::keep) with its stdin, if it is started with that word alone.
+    pub strict: Option<&'a OsStr>,
 }
 
 /// Starts the command in this process group, with the standard files of this process. `variable` is
@@ -66,7 +69,12 @@ mod tests {
 
     fn status(program: &str, arguments: &[&str]) -> Result<i32, CommandError> {
         let arguments: Vec<OsString> = arguments.iter().map(OsString::from).collect();
-        let paced = Paced { program: OsStr::new(program), arguments: &arguments, outer: None };
+        let paced = Paced {
+            program: OsStr::new(program),
+            arguments: &arguments,
+            outer: None,
+            strict: None,
+        };
         let pid = start(&paced, Some(("FLOODWALL_TEST", "4".to_owned())))?;
         let (_, status) = waitpid(Some(pid), WaitOptions::empty()).unwrap().unwrap();
         Ok(status.exit_status().unwrap())

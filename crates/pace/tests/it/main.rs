@@ -7,8 +7,12 @@ mod copy;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    if std::env::args().nth(1).is_some_and(|first| first == command::PACED) {
-        return command::paced_process();
+    match std::env::args().nth(1).as_deref() {
+        Some(command::PACED) => return command::paced_process(false),
+        Some(command::PACED_STRICTLY) => return command::paced_process(true),
+        Some(command::KEEPER) => return command::keeper_process(),
+        Some(command::WRITER) => return command::writer_process(),
+        _ => {}
     }
     let tests = [command::tests(), copy::tests()];
     floodwall_testing::run(tests.into_iter().flatten().collect())

@@ -14,8 +14,9 @@ use floodwall_pace::Goal;
 /// long. Pace needs no privilege.
 ///
 /// Pace writes the files of a command back early, in small pieces. It stops the processes of the
-/// command for moments (SIGSTOP, SIGCONT) while too much of their data is dirty. 'pace cp' and
-/// 'pace cat' copy by themselves and stop no process. docs/pace.md tells more.
+/// command for moments (SIGSTOP, SIGCONT) while too much of their data is dirty. With '--strict'
+/// its writes wait instead. 'pace cp' and 'pace cat' copy by themselves and stop no process.
+/// docs/pace.md tells more.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   floodwall pace -- tar xf backup.tar -C /srv
@@ -24,10 +25,12 @@ use floodwall_pace::Goal;
   floodwall pace cp --verify disk.img /media/stick
   zcat dump.gz | floodwall pace cat > /srv/dump
   floodwall pace --to rate=50MB/s -- make -j8
+  floodwall pace --strict --max 20MB/s -- ./backup
   floodwall pace --to share=50% --max 200MB/s cp big /srv
 
 Exit status: that of the command; 128 + n if signal n ended it; 127 if it is not found, 126 if \
-it can't be run. Of cp and cat: 0 done; 1 failed or interrupted; 2 wrong usage, and of cp also a \
+it can't be run, 125 if its writes can't be made to wait (--strict). Of cp and cat: 0 done; \
+1 failed or interrupted; 2 wrong usage, and of cp also a \
 missing source or too little space.")]
 #[command(args_conflicts_with_subcommands = false, subcommand_negates_reqs = true)]
 pub(crate) struct PaceArgs {
@@ -49,6 +52,12 @@ pub(crate) struct PaceArgs {
     /// something new in one; else the current directory
     #[arg(long, value_name = "DIR")]
     pub(super) dir: Option<PathBuf>,
+    /// Make each write of the command wait until its data has room (seccomp), instead of stops.
+    /// Programs with set-user-ID (sudo, ping) get no privileges then, and io_uring is refused. It
+    /// fails where the kernel or a container forbids it, or where another program intercepts
+    /// system calls
+    #[arg(long)]
+    pub(super) strict: bool,
     #[command(subcommand)]
     pub(super) own: Option<Own>,
     /// The command and its arguments, after '--'

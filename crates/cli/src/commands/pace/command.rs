@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -23,11 +24,16 @@ use crate::output::{self, notice};
 /// Bytes of no known file below which nothing is told: metadata belongs to no file.
 const MUCH: u64 = 16 << 20;
 
+/// The hidden command under which the program runs itself again, so that the calls of a strictly
+/// paced command go on if the pacing process dies.
+pub(crate) const KEEPER_COMMAND: &str = "pace-keeper";
+
 /// `pace -- COMMAND`.
 pub(super) fn run(args: &PaceArgs) -> anyhow::Result<Exit> {
     let (program, arguments) = args.command.split_first().context("no command")?;
     let outer = std::env::var_os(OUTER);
-    let paced = Paced { program, arguments, outer: outer.as_deref() };
+    let strict = args.strict.then_some(OsStr::new(KEEPER_COMMAND));
+    let paced = Paced { program, arguments, outer: outer.as_deref(), strict };
     let words: Vec<&OsStr> = arguments.iter().map(AsRef::as_ref).collect();
     let found = || redirected().unwrap_or_else(|| directory_of(&words));
     let directory = args.dir.clone().unwrap_or_else(found);
@@ -49,13 +55,23 @@ pub(super) fn run(args: &PaceArgs) -> anyhow::Result<Exit> {
             }
             Ok(Exit::Of(ended.status))
         }
-        Err(error @ (CommandError::NotFound { .. } | CommandError::NotExecutable { .. })) => {
+        Err(
+            error @ (CommandError::NotFound { .. }
+            | CommandError::NotExecutable { .. }
+            | CommandError::Strict(_)),
+        ) => {
             let status = error.status();
             notice(&format!("floodwall: pace: {}", output::message(&error.into())));
             Ok(Exit::Of(status))
         }
         Err(error) => Err(error.into()),
     }
+}
+
+/// [`KEEPER_COMMAND`].
+pub(super) fn keep() -> anyhow::Result<Exit> {
+    command::keep(std::io::stdin().as_fd())?;
+    Ok(Exit::Done)
 }
 
 /// The directory of the file that stdout is. Stdout and stderr in the same file are a log.
@@ -109,8 +125,13 @@ fn summarised(ended: &Ended, pacer: &Pacer) -> String {
     } else {
         format!("; stopped for moments, {} in all", human_duration(ended.held))
     };
+    let waited = match ended.held_calls {
+        0 => String::new(),
+        1 => "; 1 of its writes waited".to_owned(),
+        calls => format!("; {calls} of its writes waited"),
+    };
     format!(
-        "pace: {} written in {}{}{held}",
+        "pace: {} written in {}{}{held}{waited}",
         Bytes(ended.dirtied).decimal(),
         human_duration(time),
         told::yielded(pacer)

@@ -1,9 +1,9 @@
 //! The filesystems whose files are paced: those on the disk of one directory.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::Context;
 use floodwall_host::SysRoot;
@@ -22,7 +22,7 @@ pub(super) struct Filesystems {
     /// None if the directory's filesystem has no disk.
     disk: Option<DeviceId>,
     /// The answers so far.
-    known: RefCell<BTreeMap<u64, bool>>,
+    known: Mutex<BTreeMap<u64, bool>>,
 }
 
 impl Filesystems {
@@ -31,7 +31,7 @@ impl Filesystems {
             .metadata()
             .with_context(|| format!("can't look at '{}'", directory.display()))?;
         let disk = locate(root, directory)?.queue_device;
-        Ok(Self { root: root.clone(), own: metadata.dev(), disk, known: RefCell::default() })
+        Ok(Self { root: root.clone(), own: metadata.dev(), disk, known: Mutex::default() })
     }
 
     /// Whether a file's filesystem is one of them.
@@ -41,7 +41,8 @@ impl Filesystems {
         }
         let Some(disk) = self.disk else { return false };
         let id = DeviceId { major: rustix::fs::major(dev), minor: rustix::fs::minor(dev) };
-        *self.known.borrow_mut().entry(dev).or_insert_with(|| is_on(&self.root, disk, id))
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        *known.entry(dev).or_insert_with(|| is_on(&self.root, disk, id))
     }
 }
 

@@ -15,17 +15,30 @@ mod told;
 
 use args::Own;
 pub(crate) use args::PaceArgs;
+pub(crate) use command::KEEPER_COMMAND;
 
-use crate::exit::Exit;
+use crate::exit::{Exit, UsageError};
 
 /// Runs the command.
 ///
 /// # Errors
 /// Any failure of a copy, or of the start of a command; [`Exit::of`] turns it into a status.
 pub(crate) fn run(args: &PaceArgs) -> anyhow::Result<Exit> {
+    if args.strict && args.own.is_some() {
+        let why = "--strict is for a command after '--': cp and cat pace their own writes";
+        return Err(UsageError(why.to_owned()).into());
+    }
     match &args.own {
         Some(Own::Cp(cp)) => copy::cp(args, cp),
         Some(Own::Cat(cat)) => copy::cat(args, cat),
         None => command::run(args),
     }
+}
+
+/// [`KEEPER_COMMAND`].
+///
+/// # Errors
+/// Of its socket.
+pub(crate) fn keep() -> anyhow::Result<Exit> {
+    command::keep()
 }

@@ -4,6 +4,7 @@
 //! whole one, unless it has `iflag=fullblock`.
 
 mod pacing;
+mod strict;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -15,7 +16,8 @@ use rustix::fs::statfs;
 use rustix::process::{Pid, Signal, kill_process};
 
 use pacing::{FAST, Pacing, SLOW, directory, figures, is_stopped, paced, said};
-pub(crate) use pacing::{PACED, paced_process};
+pub(crate) use pacing::{KEEPER, PACED, PACED_STRICTLY, keeper_process, paced_process};
+pub(crate) use strict::{WRITER, writer_process};
 
 pub(crate) fn tests() -> Vec<Trial> {
     let anywhere = floodwall_testing::tests![
@@ -34,7 +36,7 @@ pub(crate) fn tests() -> Vec<Trial> {
         nothing_stays_stopped_when_the_pacing_process_is_killed,
         a_daemon_goes_on_while_the_pacing_process_is_stopped,
     ];
-    anywhere.into_iter().chain(on_a_disk).collect()
+    anywhere.into_iter().chain(on_a_disk).chain(strict::tests()).collect()
 }
 
 /// The kernel does not count pages that are dirtied on tmpfs.

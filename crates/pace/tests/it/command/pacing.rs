@@ -1,15 +1,16 @@
 //! A process that paces a command: this binary, started with [`PACED`] as its first argument.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::io::{Write, stderr};
+use std::io::{Write, stderr, stdin};
+use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, Output, Stdio};
 use std::time::Duration;
 
 use floodwall_host::SysRoot;
-use floodwall_pace::command::{OUTER, Paced, run};
+use floodwall_pace::command::{OUTER, Paced, keep, run};
 use floodwall_pace::{Goal, Pacer};
 use floodwall_testing::process::Log;
 use floodwall_testing::until;
@@ -18,6 +19,10 @@ use rustix::process::{Pid, Signal, kill_process};
 /// The first argument of a process that paces; a rate in bytes per second, a directory on the disk
 /// and the command follow.
 pub(crate) const PACED: &str = "paced";
+/// The same for a process that intercepts system calls.
+pub(crate) const PACED_STRICTLY: &str = "paced-strictly";
+/// The first argument of the process that lets calls go on.
+pub(crate) const KEEPER: &str = "keeper";
 /// The longest wait for steps that take some tenths of a second.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// Bytes per second: no limit.
@@ -31,8 +36,8 @@ pub(crate) fn directory() -> tempfile::TempDir {
 }
 
 /// Paces the command in its arguments, and reports on stderr.
-pub(crate) fn paced_process() -> ExitCode {
-    match pace(&std::env::args_os().skip(2).collect::<Vec<_>>()) {
+pub(crate) fn paced_process(is_strict: bool) -> ExitCode {
+    match pace(&std::env::args_os().skip(2).collect::<Vec<_>>(), is_strict) {
         Ok(status) => status.into(),
         Err(message) => {
             let _ = writeln!(stderr(), "{message}");
@@ -41,7 +46,12 @@ pub(crate) fn paced_process() -> ExitCode {
     }
 }
 
-fn pace(words: &[OsString]) -> Result<u8, String> {
+/// Lets calls go on while the pacing process can't.
+pub(crate) fn keeper_process() -> ExitCode {
+    keep(stdin().as_fd()).map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS)
+}
+
+fn pace(words: &[OsString], is_strict: bool) -> Result<u8, String> {
     let [rate, directory, program, arguments @ ..] = words else {
         return Err("give a rate, a directory and a command".into());
     };
@@ -51,9 +61,12 @@ fn pace(words: &[OsString]) -> Result<u8, String> {
     let pacer = Pacer::open(&root, Path::new(directory), Goal::Rate(rate), None)
         .map_err(|e| e.to_string())?;
     let outer = std::env::var_os(OUTER);
-    let paced = Paced { program, arguments, outer: outer.as_deref() };
-    let mut was_held = false;
+    let strict = is_strict.then_some(OsStr::new(KEEPER));
+    let paced = Paced { program, arguments, outer: outer.as_deref(), strict };
+    let (mut was_held, mut most, mut left, mut window) = (false, 0, 0, 0);
     let ended = run(&paced, &pacer, &root, &|_| true, &mut |look| {
+        (most, left) = (look.backlog.max(most), look.backlog);
+        window = pacer.window().in_flight.max(window);
         if look.is_held != was_held {
             let _ = writeln!(stderr(), "{}", if look.is_held { "held" } else { "runs" });
             was_held = look.is_held;
@@ -63,7 +76,10 @@ fn pace(words: &[OsString]) -> Result<u8, String> {
     let _ = match ended {
         Ok(ended) => writeln!(
             stderr(),
-            "paced {} guarded {} dirtied {} held {} found {} refused {} unfound {} seconds {}",
+            "paced {} guarded {} dirtied {} held {} found {} refused {} unfound {} \
+             calls {} most {} \
+             left {} window {} \
+             seconds {}",
             ended.is_paced,
             ended.is_guarded,
             ended.dirtied,
@@ -71,6 +87,10 @@ fn pace(words: &[OsString]) -> Result<u8, String> {
             ended.found_files,
             ended.refused_files,
             ended.unfound_bytes,
+            ended.held_calls,
+            most,
+            left,
+            window,
             ended.seconds,
         ),
         Err(error) => writeln!(stderr(), "{error}"),
@@ -80,14 +100,24 @@ fn pace(words: &[OsString]) -> Result<u8, String> {
 
 /// A command, paced in a directory.
 pub(crate) fn paced(rate: &str, at: &Path, words: &[&str]) -> Command {
+    process(PACED, rate, at, words)
+}
+
+/// A process of this binary that paces a command.
+pub(crate) fn process(how: &str, rate: &str, at: &Path, words: &[&str]) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args([PACED, rate]).arg(at).args(words).current_dir(at).process_group(0);
+    command.args([how, rate]).arg(at).args(words).current_dir(at).process_group(0);
     command
 }
 
 /// The same for a shell script that has to succeed. Returns the numbers of its report.
 pub(crate) fn figures(rate: &str, at: &Path, script: &str) -> Figures {
-    let output = paced(rate, at, &["/bin/sh", "-c", script]).output().unwrap();
+    figures_of(paced(rate, at, &["/bin/sh", "-c", script]))
+}
+
+/// The same of a process that paces.
+pub(crate) fn figures_of(mut process: Command) -> Figures {
+    let output = process.output().unwrap();
     assert!(output.status.success(), "{}", said(&output));
     Figures(said(&output))
 }
@@ -100,6 +130,10 @@ impl Figures {
         let mut words = last.split_whitespace();
         words.find(|word| *word == name).unwrap_or_else(|| panic!("no {name}: {}", self.0));
         words.next().unwrap().parse().unwrap()
+    }
+
+    pub(crate) fn seconds(&self) -> f64 {
+        self.0.trim_end().rsplit(' ').next().unwrap().parse().unwrap()
     }
 }
 
@@ -117,7 +151,11 @@ pub(crate) struct Pacing {
 
 impl Pacing {
     pub(crate) fn start(rate: &str, at: &Path, script: &str) -> Self {
-        let mut child = paced(rate, at, &["/bin/sh", "-c", script])
+        Self::of(paced(rate, at, &["/bin/sh", "-c", script]))
+    }
+
+    pub(crate) fn of(mut process: Command) -> Self {
+        let mut child = process
             .stderr(Stdio::piped())
             .stdout(Stdio::piped())
             .stdin(Stdio::null())
@@ -133,11 +171,12 @@ impl Pacing {
 
     /// Its command's processes.
     pub(crate) fn processes(&self) -> Vec<i32> {
-        let is_guardian = |pid: &i32| {
+        let is_helper = |pid: &i32| {
             let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            String::from_utf8_lossy(&line).contains("held=")
+            let line = String::from_utf8_lossy(&line);
+            line.contains("held=") || line.split('\0').nth(1) == Some(KEEPER)
         };
-        descendants(self.child.id().cast_signed()).into_iter().filter(|p| !is_guardian(p)).collect()
+        descendants(self.child.id().cast_signed()).into_iter().filter(|p| !is_helper(p)).collect()
     }
 
     pub(crate) fn waits_for(&mut self, what: &str, mut holds: impl FnMut(&Self) -> bool) {
