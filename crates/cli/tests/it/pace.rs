@@ -19,6 +19,8 @@ fn a_command_keeps_its_status_its_files_and_its_input() {
         let output = floodwall(&[&["pace", "--quiet", "--"], words].concat());
         assert_eq!(output.status.code(), Some(status), "{words:?}: {}", stderr(&output));
     }
+    let output = floodwall(&["pace", "--quiet", "--strict", "--", "sh", "-c", "echo a; exit 3"]);
+    assert_eq!((output.status.code(), &*stdout(&output)), (Some(3), "a\n"), "{}", stderr(&output));
     let output = floodwall(&["pace", "--", "floodwall-no-such-program"]);
     assert_eq!(stderr(&output), "floodwall: pace: floodwall-no-such-program: command not found\n");
     let mut cat = Command::new(env!("CARGO_BIN_EXE_floodwall"));
@@ -79,6 +81,7 @@ fn what_can_not_be_copied_is_said_before_anything_is_written() {
         (vec!["cp".to_owned(), path("a")], "2 values required"),
         (vec!["--to".to_owned(), "rate=50".to_owned(), "--".to_owned(), "true".to_owned()], "50"),
         (vec!["--max".to_owned(), "fast".to_owned(), "--".to_owned(), "true".to_owned()], "fast"),
+        (vec!["--strict".to_owned(), "cp".to_owned(), path("a"), path("x")], "--strict"),
         (vec![], "COMMAND"),
     ] {
         let words: Vec<&str> = std::iter::once("pace").chain(words.iter().map(|w| &**w)).collect();

@@ -28,7 +28,7 @@ use rustix::net::{
 };
 
 use super::error::StrictError;
-use super::kernel::{Notification, go_on, receive};
+use super::kernel::{Notification, close_inherited, go_on, receive};
 use super::slots::ids;
 
 const BEGIN: u8 = b'b';
@@ -87,12 +87,16 @@ impl Keeper {
     }
 }
 
-/// Serves as the keeper of the process at the other end of `socket`. Returns when the command's
-/// last process has ended.
+/// Serves as the keeper of the process at the other end of `socket`, which is stdin. Returns when
+/// the command's last process has ended.
+///
+/// The process has to be made for this alone: its other descriptors are closed.
 ///
 /// # Errors
 /// Of the socket, before anything is guarded.
 pub fn keep(socket: BorrowedFd<'_>) -> std::io::Result<()> {
+    // They are the command's. Somebody may wait for their end, or for a lock.
+    close_inherited();
     // It outlives signals that end a whole session: the command may do so as well.
     for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM] {
         signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)))?;

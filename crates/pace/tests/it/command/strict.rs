@@ -165,6 +165,7 @@ fn a_strict_daemon_goes_on_while_the_pacing_process_is_stopped() {
     pacing.signal(Signal::TSTP);
     pacing.waits_for("it is stopped", |_| is_stopped(own));
     pacing.waits_for("the daemon ends well", |_| ends_well(dir.path()));
+    pacing.left = pacing.processes();
     pacing.signal(Signal::CONT);
     pacing.signal(Signal::TERM);
     assert_eq!(pacing.child.wait().unwrap().code(), Some(143));
@@ -184,11 +185,15 @@ fn a_strict_daemon_goes_on_after_its_command() {
         })
         .count()
     };
-    let mut process = strict(SLOW, dir.path(), &script);
-    process.env("FLOODWALL_TEST", dir.path());
+    // Descriptor 9 is a pipe of which this process waits for the end.
+    let script = format!("exec 9>&-; {script}");
+    let paced = strict(SLOW, dir.path(), &script);
+    let mut process = Command::new("/bin/sh");
+    process.args(["-c", "exec 9>&1 >/dev/null; exec \"$0\" \"$@\""]).arg(paced.get_program());
+    process.args(paced.get_args()).current_dir(dir.path()).env("FLOODWALL_TEST", dir.path());
     let figures = figures_of(process);
     assert!(figures.seconds() < 30.0, "{}", figures.0);
-    assert_eq!(keepers(), 1);
+    assert_eq!(keepers(), 1, "and it holds nothing that it was not given");
     until(PATIENCE, "it ends well", || ends_well(dir.path())).unwrap();
     until(PATIENCE, "the keeper ends", || keepers() == 0).unwrap();
 }
