@@ -11,7 +11,8 @@
 //!   └────────── discard() ◀── finish() ◀──────────┘
 //! ```
 //!
-//! [`fileio`] and [`jobs`] make requests over files of the caller's.
+//! [`fileio`] and [`jobs`] make requests over files of the caller's. [`groups`] divides a control
+//! group.
 //!
 //! A *victim* is synchronous I/O that a process waits for: every operation's latency is recorded. A
 //! *flood* is writes that no process waits for: bytes are counted when the kernel has accepted
@@ -35,6 +36,7 @@ mod file;
 pub mod fileio;
 mod finished;
 mod flood;
+pub mod groups;
 pub mod jobs;
 mod lock;
 mod pace;

@@ -15,6 +15,7 @@ use floodwall_host::SysRoot;
 use floodwall_host::block::{self, Kind};
 use floodwall_host::diskstats::{self, Requests};
 use floodwall_host::locate::{LocateError, locate};
+use floodwall_host::mounts::charges_writeback;
 use floodwall_load::sleep_until;
 use floodwall_model::DeviceId;
 use rustix::time::{ClockId, clock_gettime};
@@ -82,6 +83,8 @@ struct Disk {
     below: Vec<DeviceId>,
     /// Bytes of its longest request, if the disk has no volatile cache.
     flushless: Option<u64>,
+    /// Whether the filesystem charges writeback to control groups.
+    is_charged: bool,
 }
 
 /// The state that changes from step to step.
@@ -120,7 +123,8 @@ impl Pacer {
             let longest = root.parse::<u64>(&format!("{queue}/max_sectors_kb")).into_value();
             let flushless = longest.map(|kib| kib << 10);
             let flushless = flushless.filter(|_| cache.is_some_and(|c| c == "write through"));
-            Disk { id, name, below, flushless }
+            let is_charged = charges_writeback(&location.mount.fs_type);
+            Disk { id, name, below, flushless, is_charged }
         });
         let mut law = Law::new(goal, most, since_boot());
         let now = Instant::now();
@@ -155,6 +159,11 @@ impl Pacer {
     #[must_use]
     pub fn device(&self) -> Option<DeviceId> {
         self.disk.as_ref().map(|disk| disk.id)
+    }
+
+    /// The disk's number, if writeback to it is charged to control groups.
+    pub(crate) fn charged(&self) -> Option<DeviceId> {
+        self.disk.as_ref().filter(|disk| disk.is_charged).map(|disk| disk.id)
     }
 
     /// To be set while a guard tells that others wait for the disk.

@@ -102,6 +102,17 @@ fn nothing_is_left(bed: &Bed) -> Result<(), String> {
     bed.nothing_is_left()
 }
 
+/// What a script prints in an image. It has to succeed and to leave nothing behind.
+pub(crate) fn prints(bed: &Bed, script: &str) -> Result<String, String> {
+    let output = run(&mut guest(bed, &ours()?.file, &[], script), &[])?;
+    let told = said(&output.stdout);
+    if !output.status.success() {
+        return Err(format!("{}: {told}{}", output.status, said(&output.stderr)));
+    }
+    nothing_is_left(bed)?;
+    Ok(told)
+}
+
 fn ours() -> Result<Image, String> {
     Image::at(&image()).map_err(text)?.ok_or_else(|| format!("'{}' is no image", image().display()))
 }

@@ -7,6 +7,7 @@ mod commands;
 mod ends;
 mod groups;
 mod images;
+mod pace;
 mod place;
 mod streams;
 mod units;
@@ -26,6 +27,7 @@ fn main() {
         commands::TESTS,
         units::TESTS,
         images::TESTS,
+        pace::TESTS,
     ]
     .concat();
     let mut tests = Vec::new();
@@ -51,6 +53,25 @@ pub(crate) const LANDLOCK: &str = "Landlock";
 
 /// Among what a test needs: virtual machines at the processor's own speed.
 pub(crate) const KVM: &str = "KVM";
+
+/// Among what a test needs: any kernel that a guest can have here. An image is only used where
+/// user-mode Linux can't run, since it boots slowly.
+pub(crate) const ANY_KERNEL: &str = "a kernel";
+
+/// What an image needs.
+const OF_IMAGE: &[&str] = &["qemu-system-x86_64", "ldd", floodwall_testing::IMAGE];
+
+/// Why user-mode Linux can't run here.
+pub(crate) fn lacks_uml() -> Option<String> {
+    let kernel = || match Uml::find(std::env::var_os("PATH").as_deref(), None) {
+        Ok(Uml { modules: Some(_), .. }) => None,
+        Ok(Uml { kernel, .. }) => Some(format!("needs the modules of {}", kernel.display())),
+        Err(e) => Some(e.to_string()),
+    };
+    lacks(&["linux.uml"])
+        .or_else(kernel)
+        .or_else(|| lacks_user_mode_kernel(env!("CARGO_BIN_EXE_floodwall")))
+}
 
 /// Whether this kernel has Landlock. Nothing is restricted.
 fn has_landlock() -> bool {
@@ -78,16 +99,11 @@ pub(crate) struct Test {
 
 /// Why a test can't run here.
 fn missing(who: Who, needs: &[&str]) -> Option<String> {
-    let kernel = || match Uml::find(std::env::var_os("PATH").as_deref(), None) {
-        Ok(Uml { modules: Some(_), .. }) => None,
-        Ok(Uml { kernel, .. }) => Some(format!("needs the modules of {}", kernel.display())),
-        Err(e) => Some(e.to_string()),
-    };
     let room =
         || memory::choose(&["/dev/shm".into()], Some(RAM), None).err().map(|e| e.to_string());
     let landlock =
         || (needs.contains(&LANDLOCK) && !has_landlock()).then(|| "needs Landlock".to_owned());
-    let is_other = |need: &&str| ![LANDLOCK, KVM].contains(need);
+    let is_other = |need: &&str| ![LANDLOCK, KVM, ANY_KERNEL].contains(need);
     let others: Vec<&str> = needs.iter().copied().filter(is_other).collect();
     if needs.contains(&floodwall_testing::IMAGE) {
         return lacks(&others)
@@ -96,10 +112,9 @@ fn missing(who: Who, needs: &[&str]) -> Option<String> {
             .or_else(|| lacks(who.needs()))
             .or_else(|| needs.contains(&KVM).then(images::lacks_kvm).flatten());
     }
-    lacks(&["linux.uml"])
-        .or_else(kernel)
+    lacks_uml()
+        .filter(|_| !needs.contains(&ANY_KERNEL) || lacks(OF_IMAGE).is_some())
         .or_else(room)
-        .or_else(|| lacks_user_mode_kernel(env!("CARGO_BIN_EXE_floodwall")))
         .or_else(|| lacks(who.needs()))
         .or_else(landlock)
         .or_else(|| lacks(&others))

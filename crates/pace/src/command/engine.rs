@@ -1,5 +1,6 @@
 //! One look at a command: reads its counters, hands files over to writeback, stops or continues it.
 
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
@@ -16,6 +17,7 @@ use super::decide::{Doing, Pace, Wish, decide, pause, speed};
 use super::dirtied::Dirtied;
 use super::drain::Drain;
 use super::files::{Files, Key};
+use super::group::Group;
 use super::hold::{Hold, lock};
 use super::look::{Ended, Look};
 use super::notified::{Below, Notified};
@@ -45,6 +47,8 @@ pub(super) struct Parts<'a> {
     pub(super) is_paced: &'a dyn Fn(u64) -> bool,
     /// What intercepts its calls, if they are.
     pub(super) strict: Option<&'a Strict>,
+    /// The command's control group, or why it has none.
+    pub(super) group: Result<&'a Group, &'a str>,
 }
 
 /// A command that is paced.
@@ -61,6 +65,8 @@ pub(super) struct Engine<'a> {
     /// Closed files that were found by their names.
     found: u64,
     backlog: Backlog,
+    /// The means that hold it, for people.
+    means: String,
     /// The backlog of the last look.
     left: u64,
     /// Bytes that it dirties per second while it runs.
@@ -94,12 +100,30 @@ impl<'a> Engine<'a> {
             notified,
             found: 0,
             backlog: Backlog::default(),
+            means: String::new(),
             left: 0,
             speed: 0.0,
             at: now,
             runs_since: (now, 0),
             pause: FIRST,
         }
+    }
+
+    /// The file through which the command goes into its group.
+    pub(super) fn entrance(&self) -> Option<Arc<OwnedFd>> {
+        self.parts.group.ok()?.entrance().ok()
+    }
+
+    /// Takes note of the command's start.
+    pub(super) fn begin(&mut self, command: Pid) {
+        self.means = match self.parts.group {
+            Ok(group) if group.has(self.parts.root, command.as_raw_pid()) => group.means(),
+            Ok(_) => {
+                lock(self.hold).use_signals();
+                "no control group: the command has left it".to_owned()
+            }
+            Err(why) => format!("no control group: {why}"),
+        };
     }
 
     /// The time until the next look.
@@ -145,7 +169,7 @@ impl<'a> Engine<'a> {
     }
 
     /// Looks at the command, `age` after its start, and stops or continues it.
-    pub(super) fn look(&mut self, command: Pid, age: Duration) -> Look {
+    pub(super) fn look(&mut self, command: Pid, age: Duration) -> Look<'_> {
         let begin = Instant::now();
         let elapsed = begin - std::mem::replace(&mut self.at, begin);
         self.note();
@@ -190,6 +214,7 @@ impl<'a> Engine<'a> {
             took: begin.elapsed(),
         });
         Look {
+            means: &self.means,
             elapsed: age,
             dirtied: self.dirtied.net(),
             backlog: self.left,

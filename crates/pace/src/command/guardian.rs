@@ -1,20 +1,28 @@
-//! The guardian: a shell that continues stopped processes if this process dies.
+//! The guardian: a shell that continues a command if this process dies, and lifts its limits.
 
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 
+use super::group::files::GroupFiles;
+
 /// The script. It remembers the processes of `hold` lines until another line. When its input ends,
-/// it sends them SIGCONT. It ignores the signals that end a whole session.
+/// it sends them SIGCONT, thaws the control group `$1` and lifts its limits, also that of the disk
+/// `$2`. It ignores the signals that end a whole session.
 const GUARDIAN: &str = "trap '' HUP INT QUIT TERM; held=; \
     while read -r word pids; do \
         case $word in hold) held=\"$held $pids\" ;; *) held= ;; esac; \
     done; \
-    for pid in $held; do kill -s CONT \"$pid\"; done";
+    for pid in $held; do kill -s CONT \"$pid\"; done; \
+    [ \"$1\" ] || exit 0; \
+    echo 0 > \"$1/cgroup.freeze\"; \
+    [ -e \"$1/memory.high\" ] && echo max > \"$1/memory.high\"; \
+    [ \"$2\" ] && echo \"$2 wbps=max\" > \"$1/io.max\"";
 /// Bytes of a line, at most. write(2) puts so many into a pipe as a whole (`PIPE_BUF`, pipe(7)).
 const LINE: usize = 4096;
 
-/// Continues stopped processes if this process dies, even of SIGKILL at any moment.
+/// Continues a command if this process dies, even of SIGKILL at any moment.
 #[derive(Debug)]
 pub(super) struct Guardian {
     shell: Child,
@@ -22,10 +30,15 @@ pub(super) struct Guardian {
 }
 
 impl Guardian {
-    pub(super) fn spawn() -> io::Result<Self> {
+    /// For a command in a control group, or in none.
+    pub(super) fn spawn(group: Option<&GroupFiles>) -> io::Result<Self> {
+        let disk = group.and_then(|group| group.disk).map(|disk| disk.to_string());
         let mut shell = Command::new("/bin/sh")
             .arg("-c")
             .arg(GUARDIAN)
+            .arg("sh")
+            .arg(group.map_or(Path::new(""), |group| &group.directory))
+            .arg(disk.unwrap_or_default())
             .current_dir("/")
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
@@ -37,12 +50,13 @@ impl Guardian {
         Ok(Self { shell, pipe })
     }
 
-    /// Notes processes that are about to be stopped. The guardian reads the pipe to its end.
+    /// Notes that the command is about to be stopped, with the processes that get SIGSTOP. The
+    /// guardian reads the pipe to its end.
     pub(super) fn hold(&mut self, pids: &[i32]) -> io::Result<()> {
         lines(pids).iter().try_for_each(|line| self.pipe.write_all(line.as_bytes()))
     }
 
-    /// Notes that all of them run.
+    /// Notes that the command runs.
     pub(super) fn run(&mut self) -> io::Result<()> {
         self.pipe.write_all(b"run\n")
     }
@@ -72,8 +86,11 @@ fn lines(pids: &[i32]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::time::Duration;
 
+    use floodwall_host::SysRoot;
+    use floodwall_model::DeviceId;
     use floodwall_testing::until;
     use rustix::process::{Pid, Signal, kill_process};
 
@@ -127,7 +144,7 @@ mod tests {
     fn what_is_held_goes_on_at_its_end_and_nothing_else() {
         let sleepers: Vec<Sleeper> = (0..3).map(|_| Sleeper::new()).collect();
         sleepers.iter().for_each(Sleeper::stop);
-        let mut guardian = Guardian::spawn().unwrap();
+        let mut guardian = Guardian::spawn(None).unwrap();
         guardian.hold(&[sleepers[0].pid()]).unwrap();
         guardian.run().unwrap();
         guardian.hold(&[sleepers[1].pid()]).unwrap();
@@ -135,5 +152,20 @@ mod tests {
         guardian.dismiss();
         let stopped: Vec<bool> = sleepers.iter().map(Sleeper::is_stopped).collect();
         assert_eq!(stopped, [true, false, false]);
+    }
+
+    #[test]
+    fn a_group_is_thawed_and_has_no_limit_at_its_end() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["cgroup.freeze", "memory.high", "io.max"] {
+            fs::write(dir.path().join(name), "1").unwrap();
+        }
+        let disk = Some(DeviceId { major: 8, minor: 16 });
+        let files = GroupFiles::of(&SysRoot::new(dir.path()).unwrap(), "/", disk);
+        Guardian::spawn(Some(&files)).unwrap().dismiss();
+        let text = |name: &str| fs::read_to_string(dir.path().join(name)).unwrap();
+        assert_eq!(text("cgroup.freeze"), "0\n");
+        assert_eq!(text("memory.high"), "max\n");
+        assert_eq!(text("io.max"), "8:16 wbps=max\n");
     }
 }

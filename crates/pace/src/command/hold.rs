@@ -1,29 +1,33 @@
-//! Stops all processes of a command for a moment.
-//!
-//! Parents are stopped before their children and continued after them, so a shell with job control
-//! never sees a stopped child. A process that is stopped already is left alone.
+//! Stops all processes of a command for a moment: freezes its control group, or signals each.
 //!
 //! A watchdog ends a stop that lasts too long: a system call of the pacing thread may wait for a
 //! process that is stopped, such as the server of a FUSE filesystem.
 
-use std::collections::BTreeSet;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, getpgid, getpgrp, kill_process};
+use rustix::process::Signal;
 
+use super::group::files::GroupFiles;
 use super::guardian::Guardian;
+use super::stopped::Stopped;
 use super::sys::default_effect;
-use super::tree::{Id, Tree};
+use super::tree::Tree;
 
-/// Rounds of a stop, at most. Each finds the children that were made in the round before. A command
-/// that needs more forks faster than it can be stopped.
-const MOST_ROUNDS: u32 = 100;
 /// The watchdog ends a stop after this time, which is longer than any that the pacing thread ends.
 const OVERDUE: Duration = Duration::from_millis(2500);
 /// Time between two looks of the watchdog.
 const WATCH: Duration = Duration::from_millis(250);
+
+/// How a command is stopped.
+#[derive(Debug)]
+pub(super) enum Means {
+    /// Its processes get SIGSTOP and SIGCONT.
+    Signals(Stopped),
+    /// Its control group is frozen, with the processes that it makes meanwhile.
+    Freezer(GroupFiles),
+}
 
 /// Stops and continues the processes of a command.
 #[derive(Debug)]
@@ -31,8 +35,7 @@ pub(super) struct Hold {
     tree: Tree,
     /// Without a guardian no process is ever stopped.
     guardian: Option<Guardian>,
-    /// In the order in which they were stopped.
-    stopped: Vec<Id>,
+    means: Means,
     since: Option<Instant>,
     /// Sum of the stops before this one.
     before: Duration,
@@ -55,13 +58,22 @@ pub(super) fn watch(hold: &Mutex<Hold>, ended: &Receiver<()>) {
 }
 
 impl Hold {
-    pub(super) fn new(tree: &Tree, guardian: Option<Guardian>) -> Self {
-        let (stopped, before) = (Vec::new(), Duration::ZERO);
-        Self { tree: tree.clone(), guardian, stopped, since: None, before }
+    pub(super) fn new(tree: &Tree, guardian: Option<Guardian>, group: Option<&GroupFiles>) -> Self {
+        let means = match group {
+            Some(files) => Means::Freezer(files.clone()),
+            None => Means::Signals(Stopped::default()),
+        };
+        Self { tree: tree.clone(), guardian, means, since: None, before: Duration::ZERO }
     }
 
     pub(super) fn is_guarded(&self) -> bool {
         self.guardian.is_some()
+    }
+
+    /// Uses signals from now on: the command is in no group of its own.
+    pub(super) fn use_signals(&mut self) {
+        self.release();
+        self.means = Means::Signals(Stopped::default());
     }
 
     /// How long the command has been stopped, if it is.
@@ -76,39 +88,36 @@ impl Hold {
 
     /// Stops all processes that run, also new ones since the last call.
     pub(super) fn stop(&mut self) {
-        let Some(guardian) = &mut self.guardian else { return };
-        let mut tried: BTreeSet<Id> = self.stopped.iter().copied().collect();
-        for _ in 0..MOST_ROUNDS {
-            let mut found: Vec<Id> = Vec::new();
-            for process in self.tree.processes() {
-                let runs = !process.is_stopped() && !process.has_ended();
-                if runs && tried.insert(process.id) {
-                    found.push(process.id);
+        let is_lost = match (&mut self.guardian, &mut self.means) {
+            (None, _) => return,
+            (Some(_), Means::Freezer(_)) if self.since.is_some() => return,
+            (Some(guardian), Means::Freezer(files)) => match guardian.hold(&[]) {
+                Ok(()) => {
+                    self.since = files.freeze(true).is_ok().then(Instant::now);
+                    false
                 }
+                Err(_) => true,
+            },
+            (Some(guardian), Means::Signals(stopped)) => {
+                stopped.stop(&self.tree, guardian, &mut self.since).is_err()
             }
-            if found.is_empty() {
-                break;
-            }
-            let pids: Vec<i32> = found.iter().map(|id| id.pid).collect();
-            if guardian.hold(&pids).is_err() {
-                // No guardian would continue them if this process died.
-                self.guardian = None;
-                self.release();
-                return;
-            }
-            self.since.get_or_insert_with(Instant::now);
-            // A process of another user can't be stopped (EPERM), and one may have ended.
-            self.stopped.extend(found.into_iter().filter(|id| signal(*id, Signal::STOP)));
+        };
+        if is_lost {
+            // No guardian would continue them if this process died.
+            self.guardian = None;
+            self.release();
         }
     }
 
     /// Continues the stopped processes.
     pub(super) fn release(&mut self) {
         let Some(since) = self.since.take() else { return };
-        for id in self.stopped.drain(..).rev() {
-            if !self.tree.is_gone(id) {
-                signal(id, Signal::CONT);
+        match &mut self.means {
+            Means::Freezer(files) => {
+                // A group that is gone has no processes.
+                let _ = files.freeze(false);
             }
+            Means::Signals(stopped) => stopped.go_on(&self.tree),
         }
         self.before += since.elapsed();
         if let Some(guardian) = &mut self.guardian
@@ -121,20 +130,18 @@ impl Hold {
     /// Continues the stopped processes, and does what SIGTSTP does by default: this process is
     /// stopped until it gets SIGCONT.
     ///
-    /// A terminal has sent SIGTSTP to the command as well, and SIGCONT discards it (signal(7)). So
-    /// the processes of this group get it again. They go on with this process at the latest.
+    /// A terminal has sent SIGTSTP to the command as well. Frozen processes get it when they go on.
+    /// SIGCONT discards it (signal(7)), so stopped processes of this group get it again. They go on
+    /// with this process at the latest.
     pub(super) fn suspend(&mut self) {
-        let group = getpgrp();
-        let is_ours = |id: &Id| pid(*id).is_some_and(|pid| getpgid(Some(pid)) == Ok(group));
-        let stopped: Vec<Id> = self.stopped.iter().copied().filter(is_ours).collect();
+        let mut stopped = match &self.means {
+            Means::Signals(stopped) => stopped.of_this_group(),
+            Means::Freezer(_) => Stopped::default(),
+        };
         self.release();
-        for id in stopped.iter().filter(|id| !self.tree.is_gone(**id)) {
-            signal(*id, Signal::TSTP);
-        }
+        stopped.send(&self.tree, Signal::TSTP);
         default_effect(libc::SIGTSTP);
-        for id in stopped.iter().rev().filter(|id| !self.tree.is_gone(**id)) {
-            signal(*id, Signal::CONT);
-        }
+        stopped.go_on(&self.tree);
     }
 }
 
@@ -145,14 +152,6 @@ impl Drop for Hold {
             guardian.dismiss();
         }
     }
-}
-
-fn pid(id: Id) -> Option<Pid> {
-    Pid::from_raw(id.pid)
-}
-
-fn signal(id: Id, signal: Signal) -> bool {
-    pid(id).is_some_and(|pid| kill_process(pid, signal).is_ok())
 }
 
 #[cfg(test)]
@@ -166,6 +165,7 @@ mod tests {
     use floodwall_testing::until;
 
     use super::*;
+    use crate::command::stopped::signal;
     use crate::command::tree::testing::process;
 
     /// A shell that waits until it is told to go on, and the processes below it.
@@ -213,7 +213,7 @@ mod tests {
         let first = tree.processes()[0].id;
         assert!(signal(first, Signal::STOP));
         until(patience, "one is stopped", || count(tree, true) == 1).unwrap();
-        let mut hold = Hold::new(tree, Some(Guardian::spawn().unwrap()));
+        let mut hold = Hold::new(tree, Some(Guardian::spawn(None).unwrap()), None);
         assert!(hold.is_guarded() && hold.elapsed().is_none());
         hold.stop();
         until(patience, "all are stopped", || count(tree, true) == 3).unwrap();
@@ -239,7 +239,7 @@ mod tests {
         process(dir.path(), number, 1, 'S', "");
         let state = || fs::read_to_string(format!("/proc/{number}/stat")).unwrap();
         let is_stopped = || state().contains(") T ");
-        let mut hold = Hold::new(&tree, Some(Guardian::spawn().unwrap()));
+        let mut hold = Hold::new(&tree, Some(Guardian::spawn(None).unwrap()), None);
         hold.stop();
         let patience = Duration::from_secs(20);
         let stopped = until(patience, "it is stopped", is_stopped);
@@ -261,7 +261,7 @@ mod tests {
         let tree = &shell.tree;
         let patience = Duration::from_secs(20);
         until(patience, "a child", || tree.processes().len() == 1).unwrap();
-        let hold = Mutex::new(Hold::new(tree, Some(Guardian::spawn().unwrap())));
+        let hold = Mutex::new(Hold::new(tree, Some(Guardian::spawn(None).unwrap()), None));
         let (working, ended) = channel();
         thread::scope(|scope| {
             let hold = &hold;
@@ -283,9 +283,85 @@ mod tests {
         shell.go();
         let patience = Duration::from_secs(20);
         until(patience, "a child", || shell.tree.processes().len() == 1).unwrap();
-        let mut hold = Hold::new(&shell.tree, None);
+        let mut hold = Hold::new(&shell.tree, None, None);
         hold.stop();
         assert!(!hold.is_guarded() && hold.elapsed().is_none());
         assert_eq!(count(&shell.tree, true), 0);
+    }
+
+    /// A group without processes, in a directory of its own.
+    struct Frozen {
+        dir: tempfile::TempDir,
+        tree: Tree,
+    }
+
+    impl Frozen {
+        fn new() -> Self {
+            let dir = tempfile::tempdir().unwrap();
+            fs::write(dir.path().join("cgroup.freeze"), "0").unwrap();
+            process(dir.path(), 1, 0, 'S', "");
+            let tree = Tree::below(&SysRoot::new(dir.path()).unwrap(), 1);
+            Self { dir, tree }
+        }
+
+        fn hold(&self, guardian: Option<Guardian>) -> Hold {
+            let files = GroupFiles::of(&SysRoot::new(self.dir.path()).unwrap(), "/", None);
+            Hold::new(&self.tree, guardian, Some(&files))
+        }
+
+        fn is_frozen(&self) -> bool {
+            fs::read_to_string(self.dir.path().join("cgroup.freeze")).unwrap() == "1"
+        }
+    }
+
+    #[test]
+    fn a_group_is_frozen_in_place_of_signals() {
+        let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
+        let number = child.id().cast_signed();
+        let group = Frozen::new();
+        process(group.dir.path(), 1, 0, 'S', &format!("{number} "));
+        process(group.dir.path(), number, 1, 'S', "");
+        let mut hold = group.hold(Some(Guardian::spawn(None).unwrap()));
+        hold.stop();
+        let was_frozen = group.is_frozen() && hold.elapsed().is_some();
+        hold.stop();
+        hold.release();
+        let runs = !group.is_frozen() && hold.elapsed().is_none();
+        hold.stop();
+        hold.use_signals();
+        let thawed = !group.is_frozen();
+        let state = || fs::read_to_string(format!("/proc/{number}/stat")).unwrap();
+        let had_signal = state().contains(") T ");
+        hold.stop();
+        let patience = Duration::from_secs(20);
+        let stopped = until(patience, "it is stopped", || state().contains(") T "));
+        drop(hold);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(was_frozen && runs && thawed && !had_signal && !group.is_frozen());
+        stopped.unwrap();
+    }
+
+    #[test]
+    fn the_watchdog_thaws_a_group() {
+        let group = Frozen::new();
+        let hold = Mutex::new(group.hold(Some(Guardian::spawn(None).unwrap())));
+        let (working, ended) = channel();
+        thread::scope(|scope| {
+            let hold = &hold;
+            scope.spawn(move || watch(hold, &ended));
+            lock(hold).stop();
+            assert!(group.is_frozen());
+            until(Duration::from_secs(20), "it is thawed", || !group.is_frozen()).unwrap();
+            drop(working);
+        });
+    }
+
+    #[test]
+    fn no_group_is_frozen_without_a_guardian() {
+        let group = Frozen::new();
+        let mut hold = group.hold(None);
+        hold.stop();
+        assert!(!group.is_frozen() && hold.elapsed().is_none());
     }
 }

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 /// A paced command at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Look {
+pub struct Look<'a> {
+    /// The means that hold it, for people: those of its control group, or why it has none.
+    pub means: &'a str,
     /// Time since its start.
     pub elapsed: Duration,
     /// Bytes that it dirtied so far, without those of files that it deleted before they were

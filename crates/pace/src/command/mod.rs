@@ -11,9 +11,12 @@
 //! dirtied    /proc/PID/io ─▶ bytes dirtied ──┐            │ bytes written
 //!                                            ▼            ▼
 //! backlog                        dirtied − written = backlog
-//! decide     backlog > window ─▶ hold: note to the guardian, SIGSTOP; < half of it ─▶ SIGCONT
+//! decide     backlog > window ─▶ hold: note to the guardian, then freeze, or SIGSTOP
+//!            backlog < half of it ─▶ hold: thaw, or SIGCONT
+//! group      the command's control group, where it can have one: freezer, limits
 //!
-//! guardian   a shell that reads a pipe; if this process dies, the pipe closes: it sends SIGCONT
+//! guardian   a shell that reads a pipe; if this process dies, the pipe closes: it thaws the group
+//!            and lifts its limits, and sends SIGCONT
 //! strict     intercepts system calls that dirty pages, if that is wanted: they wait for room in
 //!            the window, and hold acts on the rest (mmap(2))
 //! watch      a thread that continues a command after 2.5 s, if the looks have ceased
@@ -31,6 +34,7 @@ mod drain;
 mod engine;
 mod error;
 mod files;
+mod group;
 mod guardian;
 mod hold;
 mod look;
@@ -44,6 +48,7 @@ mod roots;
 mod run;
 mod signals;
 mod start;
+mod stopped;
 mod strict;
 mod sys;
 mod tree;

@@ -16,8 +16,10 @@ use rustix::process::{
 use super::drain::Drain;
 use super::engine::{Engine, Parts};
 use super::error::CommandError;
+use super::group::Group;
+use super::group::limits::keep;
 use super::guardian::Guardian;
-use super::hold::{Hold, watch};
+use super::hold::{Hold, lock, watch};
 use super::look::{Ended, Look};
 use super::nested::{OUTER, is_nested};
 use super::roots::roots;
@@ -49,7 +51,7 @@ pub fn run(
     pacer: &Pacer,
     root: &SysRoot,
     is_paced: &(dyn Fn(u64) -> bool + Sync),
-    report: &mut dyn FnMut(&Look),
+    report: &mut dyn FnMut(&Look<'_>),
 ) -> Result<Ended, CommandError> {
     let (begin, own) = (Instant::now(), getpid());
     let signals = Signals::catch().map_err(CommandError::Signals)?;
@@ -59,7 +61,10 @@ pub fn run(
         return Ok(Ended { status, seconds, ..Ended::default() });
     }
     let _subreaper = Subreaper::begin(own);
-    let guardian = Guardian::spawn().ok();
+    // First, since a group with another process in it passes no controllers on.
+    let group = Group::make(root, pacer.charged(), paced.runtime_directory);
+    let group_files = group.as_ref().ok().map(Group::files);
+    let guardian = Guardian::spawn(group_files).ok();
     let strict = match paced.strict {
         Some(keeper) => Some(Strict::new(keeper, signals.ring().map_err(CommandError::Signals)?)?),
         None => None,
@@ -72,8 +77,10 @@ pub fn run(
     let (done, ended) = channel::<()>();
     let (working, finished) = channel::<()>();
     let (listener, listeners) = channel();
-    let hold = Mutex::new(Hold::new(&tree, guardian));
-    let parts = Parts { root, own, tree: &tree, pacer, drain: &drain, is_paced, strict };
+    let (limited, unlimited) = channel::<()>();
+    let hold = Mutex::new(Hold::new(&tree, guardian, group_files));
+    let group = group.as_ref().map_err(String::as_str);
+    let parts = Parts { root, own, tree: &tree, pacer, drain: &drain, is_paced, strict, group };
     let roots = roots(paced.arguments, std::env::current_dir().ok());
     thread::scope(|scope| {
         let drain = parts.drain;
@@ -90,6 +97,13 @@ pub fn run(
             .name("fw-pace-watch".into())
             .spawn_scoped(scope, move || watch(hold, &finished))
             .map_err(CommandError::Thread)?;
+        if let Some(files) = group_files {
+            let is_guarded = || lock(hold).is_guarded();
+            thread::Builder::new()
+                .name("fw-pace-limit".into())
+                .spawn_scoped(scope, move || keep(files, root, pacer, &is_guarded, &unlimited))
+                .map_err(CommandError::Thread)?;
+        }
         let mut calls = None;
         if let Some(strict) = strict {
             let (ended, pipe) = pipe().map_err(CommandError::Pipe)?;
@@ -102,13 +116,16 @@ pub fn run(
         }
         let mut engine = Engine::new(parts, sender, hold, &roots);
         let variable = (OUTER, own.to_string());
+        let entrance = engine.entrance();
+        let entrance = entrance.as_ref();
         let started = match strict {
-            Some(strict) => strict.start(paced, Some(variable), listener),
-            None => start(paced, Some(variable)),
+            Some(strict) => strict.start(paced, Some(variable), entrance, listener),
+            None => start(paced, Some(variable), entrance),
         };
         let status = started
             .and_then(|command| follow(paced, command, &mut engine, &signals, begin, report));
         let seconds = begin.elapsed().as_secs_f64();
+        drop(limited);
         drain.close();
         // This drops the sender of the ranges, so the thread ends.
         let told = engine.end();
@@ -129,8 +146,9 @@ fn follow(
     engine: &mut Engine<'_>,
     signals: &Signals,
     begin: Instant,
-    report: &mut dyn FnMut(&Look),
+    report: &mut dyn FnMut(&Look<'_>),
 ) -> Result<u8, CommandError> {
+    engine.begin(command);
     let mut next = Instant::now() + engine.pause();
     loop {
         let came = signals.wait(next.saturating_duration_since(Instant::now()));
@@ -153,7 +171,7 @@ fn follow(
 
 /// Runs the command without pacing it, and returns its status.
 fn only_run(paced: &Paced<'_>, signals: &Signals) -> Result<u8, CommandError> {
-    let command = start(paced, None)?;
+    let command = start(paced, None, None)?;
     loop {
         let ended = waitpid(Some(command), WaitOptions::NOHANG).map_err(|e| waiting(paced, e))?;
         if let Some((_, status)) = ended {

@@ -1,12 +1,15 @@
 //! The start of a command.
 
 use std::ffi::{OsStr, OsString};
+use std::os::fd::OwnedFd;
 use std::process::Command;
+use std::sync::Arc;
 
 use rustix::io::Errno;
 use rustix::process::Pid;
 
 use super::error::CommandError;
+use super::sys::enter;
 
 /// A command to run.
 #[derive(Clone, Copy, Debug)]
@@ -20,22 +23,29 @@ pub struct Paced<'a> {
     /// Intercepts the system calls that dirty pages. The word makes this program call
     /// [`keep`](super::keep) with its stdin, if it is started with that word alone.
     pub strict: Option<&'a OsStr>,
+    /// The value of `XDG_RUNTIME_DIR`: where systemd's user manager is to be found.
+    pub runtime_directory: Option<&'a OsStr>,
 }
 
 /// Starts the command in this process group, with the standard files of this process. `variable` is
-/// added to its environment.
+/// added to its environment. The command begins in a control group, if that one's `cgroup.procs` is
+/// given.
 ///
 /// Handlers of signals end with exec, and ignored signals stay ignored. So the command has the
 /// dispositions that this process was started with.
 pub(super) fn start(
     paced: &Paced<'_>,
     variable: Option<(&str, String)>,
+    group: Option<&Arc<OwnedFd>>,
 ) -> Result<Pid, CommandError> {
     let spawn = |program: &OsStr, before: &[&OsStr]| {
         let mut command = Command::new(program);
         command.args(before).args(paced.arguments);
         if let Some((name, value)) = &variable {
             command.env(name, value);
+        }
+        if let Some(group) = group {
+            enter(&mut command, Arc::clone(group));
         }
         // Dropping a child does not end it.
         command.spawn().map(|child| Pid::from_child(&child))
@@ -74,8 +84,9 @@ mod tests {
             arguments: &arguments,
             outer: None,
             strict: None,
+            runtime_directory: None,
         };
-        let pid = start(&paced, Some(("FLOODWALL_TEST", "4".to_owned())))?;
+        let pid = start(&paced, Some(("FLOODWALL_TEST", "4".to_owned())), None)?;
         let (_, status) = waitpid(Some(pid), WaitOptions::empty()).unwrap().unwrap();
         Ok(status.exit_status().unwrap())
     }

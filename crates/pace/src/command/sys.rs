@@ -1,9 +1,14 @@
 //! The system calls that rustix lacks.
-#![expect(unsafe_code, reason = "rustix has no ioprio_set(2), no cachestat(2) and no sigaction(2)")]
+#![expect(
+    unsafe_code,
+    reason = "rustix has no ioprio_set(2), no cachestat(2) and no sigaction(2); pre_exec is unsafe"
+)]
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,6 +26,17 @@ const SYS_CACHESTAT: libc::c_long = 451;
 pub(super) fn be_idle() {
     // SAFETY: the call takes no pointer.
     unsafe { libc::syscall(libc::SYS_ioprio_set, ONE_THREAD, 0 as libc::c_int, IDLE) };
+}
+
+/// Moves the child into a control group before exec, by the group's `cgroup.procs`. A child that
+/// can't go there runs in the group of this process.
+pub(super) fn enter(command: &mut Command, group: Arc<OwnedFd>) {
+    let go = move || {
+        let _ = rustix::io::write(&*group, b"0");
+        Ok(())
+    };
+    // SAFETY: the closure makes one system call, and allocates nothing and takes no lock.
+    unsafe { command.pre_exec(go) };
 }
 
 /// Bytes of a file's range that are dirty and not yet under writeback (cachestat(2)); `None` if the

@@ -33,7 +33,14 @@ pub(super) fn run(args: &PaceArgs) -> anyhow::Result<Exit> {
     let (program, arguments) = args.command.split_first().context("no command")?;
     let outer = std::env::var_os(OUTER);
     let strict = args.strict.then_some(OsStr::new(KEEPER_COMMAND));
-    let paced = Paced { program, arguments, outer: outer.as_deref(), strict };
+    let runtime_directory = std::env::var_os("XDG_RUNTIME_DIR");
+    let paced = Paced {
+        program,
+        arguments,
+        outer: outer.as_deref(),
+        strict,
+        runtime_directory: runtime_directory.as_deref(),
+    };
     let words: Vec<&OsStr> = arguments.iter().map(AsRef::as_ref).collect();
     let found = || redirected().unwrap_or_else(|| directory_of(&words));
     let directory = args.dir.clone().unwrap_or_else(found);
@@ -44,6 +51,7 @@ pub(super) fn run(args: &PaceArgs) -> anyhow::Result<Exit> {
     let mut told = args.status.then(|| Told::new(&pacer, &guarded));
     let ended = command::run(&paced, &pacer, &root, &|dev| filesystems.has(dev), &mut |look| {
         if let Some(told) = &mut told {
+            told.means(look.means);
             told.at(look.dirtied.saturating_sub(look.backlog));
         }
     });

@@ -91,11 +91,19 @@ pub(super) struct Told<'a> {
     pacer: &'a Pacer,
     guarded: &'a Guarded,
     last: Option<(Instant, u64)>,
+    has_begun: bool,
 }
 
 impl<'a> Told<'a> {
     pub(super) fn new(pacer: &'a Pacer, guarded: &'a Guarded) -> Self {
-        Self { pacer, guarded, last: None }
+        Self { pacer, guarded, last: None, has_begun: false }
+    }
+
+    /// Prints the means that hold a command, once.
+    pub(super) fn means(&mut self, means: &str) {
+        if !std::mem::replace(&mut self.has_begun, true) {
+            notice(&format!("pace: {means}"));
+        }
     }
 
     /// Takes the bytes so far, and prints a line if one is due.

@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Instant;
 
@@ -56,6 +56,7 @@ impl Strict {
         &self,
         paced: &Paced<'_>,
         variable: Option<(&str, String)>,
+        group: Option<&Arc<OwnedFd>>,
         listener: Sender<OwnedFd>,
     ) -> Result<Pid, CommandError> {
         // The supervisor ends without a listener.
@@ -63,7 +64,7 @@ impl Strict {
             let starts = thread::Builder::new().name("fw-pace-start".into());
             let thread = starts.spawn_scoped(scope, move || {
                 self.install(&listener)?;
-                start(paced, variable)
+                start(paced, variable, group)
             });
             let thread = thread.map_err(CommandError::Thread)?;
             thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))

@@ -62,7 +62,8 @@ fn pace(words: &[OsString], is_strict: bool) -> Result<u8, String> {
         .map_err(|e| e.to_string())?;
     let outer = std::env::var_os(OUTER);
     let strict = is_strict.then_some(OsStr::new(KEEPER));
-    let paced = Paced { program, arguments, outer: outer.as_deref(), strict };
+    let outer = outer.as_deref();
+    let paced = Paced { program, arguments, outer, strict, runtime_directory: None };
     let (mut was_held, mut most, mut left, mut window) = (false, 0, 0, 0);
     let ended = run(&paced, &pacer, &root, &|_| true, &mut |look| {
         (most, left) = (look.backlog.max(most), look.backlog);

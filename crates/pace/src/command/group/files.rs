@@ -1,0 +1,115 @@
+//! The files of the command's control group that are written.
+
+use std::io;
+use std::path::PathBuf;
+
+use floodwall_host::SysRoot;
+use floodwall_load::groups::write;
+use floodwall_model::DeviceId;
+
+/// The files that hold a group back. Each works where its controller is there.
+#[derive(Clone, Debug)]
+pub(in crate::command) struct GroupFiles {
+    /// The group's directory below the root …
+    pub(super) name: String,
+    /// … and with it.
+    pub(in crate::command) directory: PathBuf,
+    /// Whether it has `memory.high`.
+    pub(in crate::command) has_memory: bool,
+    /// The disk that `io.max` limits, if the group has that file and is charged for writeback.
+    pub(in crate::command) disk: Option<DeviceId>,
+}
+
+impl GroupFiles {
+    pub(in crate::command) fn of(root: &SysRoot, name: &str, disk: Option<DeviceId>) -> Self {
+        let directory = root.path().join(name.trim_start_matches('/'));
+        let has = |name: &str| directory.join(name).exists();
+        Self {
+            name: name.to_owned(),
+            has_memory: has("memory.high"),
+            disk: disk.filter(|_| has("io.max")),
+            directory,
+        }
+    }
+
+    /// Stops all processes of the group and of those below it, at once and without a signal, or
+    /// lets them go on.
+    pub(in crate::command) fn freeze(&self, freeze: bool) -> io::Result<()> {
+        write(&self.directory.join("cgroup.freeze"), if freeze { "1" } else { "0" })
+    }
+
+    /// Limits its memory in bytes, or lifts the limit.
+    pub(super) fn set_memory(&self, bytes: Option<u64>) -> io::Result<()> {
+        if !self.has_memory {
+            return Ok(());
+        }
+        write(&self.directory.join("memory.high"), &text(bytes))
+    }
+
+    /// Limits its writes to the disk in bytes per second, or lifts the limit.
+    pub(super) fn set_writes(&self, per_s: Option<u64>) -> io::Result<()> {
+        let Some(disk) = self.disk else { return Ok(()) };
+        write(&self.directory.join("io.max"), &format!("{disk} wbps={}", text(per_s)))
+    }
+
+    /// The names of the means, for people.
+    pub(super) fn means(&self) -> String {
+        let mut words = vec!["freezer"];
+        words.extend(self.has_memory.then_some("memory.high"));
+        words.extend(self.disk.map(|_| "io.max"));
+        words.join(", ")
+    }
+}
+
+fn text(limit: Option<u64>) -> String {
+    limit.map_or_else(|| "max".to_owned(), |limit| limit.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use floodwall_testing::tree::put;
+
+    use super::*;
+
+    fn files(path: &Path, disk: Option<DeviceId>) -> GroupFiles {
+        GroupFiles::of(&SysRoot::new(path).unwrap(), "/", disk)
+    }
+
+    const DISK: DeviceId = DeviceId { major: 8, minor: 16 };
+
+    #[test]
+    fn what_a_group_lacks_is_not_written() {
+        let dir = tempfile::tempdir().unwrap();
+        put(&dir.path().join("cgroup.freeze"), "0");
+        let files = files(dir.path(), Some(DISK));
+        assert_eq!(files.means(), "freezer");
+        files.set_memory(Some(5)).unwrap();
+        files.set_writes(Some(5)).unwrap();
+        files.freeze(true).unwrap();
+        assert_eq!(fs::read_to_string(dir.path().join("cgroup.freeze")).unwrap(), "1");
+        files.freeze(false).unwrap();
+        assert_eq!(fs::read_to_string(dir.path().join("cgroup.freeze")).unwrap(), "0");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn limits_have_the_kernels_form() {
+        let dir = tempfile::tempdir().unwrap();
+        let text = |name: &str| fs::read_to_string(dir.path().join(name)).unwrap();
+        for name in ["memory.high", "io.max"] {
+            put(&dir.path().join(name), "");
+        }
+        let files = files(dir.path(), Some(DISK));
+        assert_eq!(files.means(), "freezer, memory.high, io.max");
+        files.set_memory(None).unwrap();
+        files.set_writes(Some(1_000_000)).unwrap();
+        assert_eq!(
+            (text("memory.high"), text("io.max")),
+            ("max".into(), "8:16 wbps=1000000".into())
+        );
+        assert_eq!(super::tests::files(dir.path(), None).means(), "freezer, memory.high");
+    }
+}

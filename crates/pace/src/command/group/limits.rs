@@ -1,0 +1,208 @@
+//! Limits of the command's group while others wait for the disk.
+//!
+//! ```text
+//! alone      memory.high and io.max are `max`
+//! silence    both stay as they are
+//! yielding   io.max      the pacer's rate, and at least what a piece needs
+//!            memory.high what is no page cache, and a margin; once too much is dirty
+//! ```
+//!
+//! The files that pace finds are written back by its own thread, at the pacer's rate. These limits
+//! are for other data: the kernel's flusher writes it as fast as the disk takes it.
+//!
+//! In a silence the pieces under way have to end soon, and a commit of others may wait for them
+//! (ext4's ordered data). So no limit is lowered then.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+use floodwall_host::SysRoot;
+use floodwall_host::cgroup::{read_backlog, read_memory_besides_cache};
+
+use super::files::GroupFiles;
+use crate::law::State;
+use crate::pacer::Pacer;
+
+/// Time between two looks at the pacer.
+const EVERY: Duration = Duration::from_millis(100);
+/// The least `io.max`, in bytes per second.
+const LEAST_PER_S: f64 = 1e6;
+/// The time in which blk-throttle lets the data under way through (`DFL_THROTL_SLICE_HD`,
+/// block/blk-throttle.c), in seconds. A lower limit would delay each piece, and others with it.
+const SLICE_S: f64 = 0.1;
+/// So many dirty bytes are more than those of files that are written back.
+const DIRTY: u64 = 16 << 20;
+/// Memory above what is no page cache: at least this …
+const MARGIN: u64 = 64 << 20;
+/// … and a part of what is none, which may grow until the next look.
+const MARGIN_PART: u64 = 4;
+/// A value is written if it differs by more than one part in so many.
+const CHANGE: u64 = 20;
+
+/// Limits of a group; none for `max`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Limits {
+    memory: Option<u64>,
+    writes_per_s: Option<u64>,
+}
+
+/// The inputs of [`wanted`].
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    state: State,
+    rate: Option<f64>,
+    /// Bytes under way at most.
+    in_flight: u64,
+    /// Memory besides page cache, and dirty bytes, of the group.
+    besides_cache: Option<u64>,
+    dirty: u64,
+}
+
+/// The limits from now on.
+fn wanted(before: Limits, seen: &Seen) -> Limits {
+    match seen.state {
+        State::Alone => Limits::default(),
+        State::Listening => before,
+        State::Yielding => {
+            let least = LEAST_PER_S.max(seen.in_flight as f64 / SLICE_S);
+            let is_limited = before.memory.is_some() || seen.dirty > DIRTY;
+            let memory = |bytes: u64| bytes + MARGIN.max(bytes / MARGIN_PART);
+            Limits {
+                memory: seen.besides_cache.filter(|_| is_limited).map(memory),
+                writes_per_s: seen.rate.map(|rate| rate.max(least) as u64),
+            }
+        }
+    }
+}
+
+/// Whether a value is to be written.
+fn differs(before: Option<u64>, now: Option<u64>) -> bool {
+    match (before, now) {
+        (Some(before), Some(now)) => before.abs_diff(now) > before / CHANGE,
+        (before, now) => before != now,
+    }
+}
+
+/// Keeps the limits of a group until `ended` is closed. Then it lifts them. `guarded` tells whether
+/// a guardian would lift them if this process were killed.
+///
+/// A write to memory.high may take long, since it reclaims memory. Therefore a thread does this.
+pub(in crate::command) fn keep(
+    files: &GroupFiles,
+    root: &SysRoot,
+    pacer: &Pacer,
+    guarded: &dyn Fn() -> bool,
+    ended: &Receiver<()>,
+) {
+    let mut before = Limits::default();
+    while matches!(ended.recv_timeout(EVERY), Err(RecvTimeoutError::Timeout)) {
+        let now = if guarded() { step(files, root, pacer, before) } else { Limits::default() };
+        before = apply(files, before, now);
+    }
+    let _ = files.set_memory(None);
+    let _ = files.set_writes(None);
+}
+
+fn step(files: &GroupFiles, root: &SysRoot, pacer: &Pacer, before: Limits) -> Limits {
+    let status = pacer.status();
+    let mut seen = Seen {
+        state: status.state,
+        rate: status.rate,
+        in_flight: pacer.window().in_flight,
+        besides_cache: None,
+        dirty: 0,
+    };
+    if seen.state == State::Yielding && files.has_memory {
+        let backlog = read_backlog(root, &files.name).into_value().unwrap_or_default();
+        seen.dirty = backlog.dirty_bytes + backlog.writeback_bytes;
+        seen.besides_cache = read_memory_besides_cache(root, &files.name).into_value();
+    }
+    wanted(before, &seen)
+}
+
+/// Writes the values that differ, and returns those in force.
+fn apply(files: &GroupFiles, mut before: Limits, now: Limits) -> Limits {
+    if differs(before.memory, now.memory) && files.set_memory(now.memory).is_ok() {
+        before.memory = now.memory;
+    }
+    if differs(before.writes_per_s, now.writes_per_s) && files.set_writes(now.writes_per_s).is_ok()
+    {
+        before.writes_per_s = now.writes_per_s;
+    }
+    before
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use floodwall_testing::tree::put;
+
+    use super::*;
+
+    const SEEN: Seen = Seen {
+        state: State::Yielding,
+        rate: Some(5e6),
+        in_flight: 200_000,
+        besides_cache: Some(100 << 20),
+        dirty: 1 << 20,
+    };
+
+    #[test]
+    fn alone_it_has_no_limit_and_in_a_silence_that_of_before() {
+        let some = Limits { memory: Some(1 << 30), writes_per_s: Some(7) };
+        assert_eq!(wanted(some, &Seen { state: State::Alone, ..SEEN }), Limits::default());
+        let silent = Seen { state: State::Listening, rate: Some(0.0), ..SEEN };
+        assert_eq!(
+            (wanted(some, &silent), wanted(Limits::default(), &silent)),
+            (some, Limits::default())
+        );
+    }
+
+    #[test]
+    fn io_max_is_the_rate_and_lets_the_data_under_way_through() {
+        let of = |rate, in_flight| {
+            wanted(Limits::default(), &Seen { rate, in_flight, ..SEEN }).writes_per_s
+        };
+        assert_eq!(of(Some(5e6), 200_000), Some(5_000_000));
+        assert_eq!(of(Some(10.0), 50_000), Some(1_000_000));
+        assert_eq!(of(Some(5e6), 4_000_000), Some(40_000_000));
+        assert_eq!(of(None, 4_000_000), None);
+    }
+
+    #[test]
+    fn memory_high_begins_with_too_many_dirty_pages_and_leaves_room() {
+        let of = |memory, dirty, besides_cache| {
+            let before = Limits { memory, ..Limits::default() };
+            wanted(before, &Seen { dirty, besides_cache, ..SEEN }).memory
+        };
+        assert_eq!(of(None, DIRTY, Some(100 << 20)), None);
+        assert_eq!(of(None, DIRTY + 1, Some(100 << 20)), Some(164 << 20));
+        assert_eq!(of(None, DIRTY + 1, Some(1 << 30)), Some((1 << 30) + (256 << 20)));
+        assert_eq!(of(None, DIRTY + 1, None), None, "its memory is not known");
+        assert_eq!(of(Some(1), 0, Some(0)), Some(MARGIN), "it stays while others wait");
+    }
+
+    #[test]
+    fn a_file_is_written_when_its_value_changes_by_some_percent() {
+        let dir = tempfile::tempdir().unwrap();
+        let io = dir.path().join("io.max");
+        put(&io, "");
+        put(&dir.path().join("memory.high"), "");
+        let disk = floodwall_model::DeviceId { major: 8, minor: 0 };
+        let files = GroupFiles::of(&SysRoot::new(dir.path()).unwrap(), "/", Some(disk));
+        let mut limits = Limits::default();
+        let mut written = |writes_per_s| {
+            fs::write(&io, "").unwrap();
+            limits = apply(&files, limits, Limits { writes_per_s, ..Limits::default() });
+            fs::read_to_string(&io).unwrap()
+        };
+        assert_eq!(written(None), "");
+        assert_eq!(written(Some(1000)), "8:0 wbps=1000");
+        assert_eq!(written(Some(1040)), "");
+        assert_eq!(written(Some(1060)), "8:0 wbps=1060");
+        assert_eq!(written(Some(500)), "8:0 wbps=500");
+        assert_eq!(written(None), "8:0 wbps=max");
+        assert_eq!(fs::read_to_string(dir.path().join("memory.high")).unwrap(), "");
+    }
+}
