@@ -5,6 +5,9 @@ use floodwall_testing::ROOT;
 use crate::bed::{Bed, Who, equal, in_order};
 use crate::{ANY_KERNEL, Once, Test, images, lacks_uml};
 
+/// A user's manager runs it as well.
+const SYSTEMD: &str = "/lib/systemd/systemd";
+
 pub(crate) const TESTS: &[Test] = &[
     Test {
         name: "a paced command is frozen in a group of its own",
@@ -31,10 +34,16 @@ pub(crate) const TESTS: &[Test] = &[
         body: every_writer,
     },
     Test {
-        name: "a user's pace has a group where the user may make one, or in a scope",
+        name: "a user's pace has a group below its own, if that is the user's",
         who: Once::Caller,
         needs: &[ANY_KERNEL, ROOT, "mkfs.ext4", "setpriv"],
-        body: users,
+        body: given,
+    },
+    Test {
+        name: "a user's pace has a group in a scope of systemd's user manager",
+        who: Once::Caller,
+        needs: &[ANY_KERNEL, ROOT, "mkfs.ext4", "setpriv", SYSTEMD, "busctl", "dbus-daemon"],
+        body: scoped,
     },
 ];
 
@@ -138,69 +147,87 @@ fn every_writer(_: Who) -> Result<(), String> {
     in_order(&told, &["0 ", "status 137\n", "65534 ", "status 137\n"])
 }
 
-/// A script stands in for busctl(1) and systemd's user manager: it makes a group, gives it to the
-/// user and moves the process there.
-fn users(_: Who) -> Result<(), String> {
-    let told = prints(
-        "chmod 777 .; mkdir -p /tmp/user/bin /tmp/user/run /tmp/user/disk
-         mount --bind . /tmp/user/disk; cd /tmp/user/disk
-         touch /tmp/user/run/bus; mkfifo /tmp/user/asked /tmp/user/done
-         chown 65534 /tmp/user /tmp/user/*
-         give() {
-             mkdir $1
-             for file in '' cgroup.procs cgroup.subtree_control; do chown 65534 $1/$file; done
-         }
-         cat > /tmp/user/bin/busctl <<'END'
-#!/bin/sh
-echo \"$*\" > /tmp/user/words
-[ -e /tmp/user/fails ] && exit 1
-echo $PPID > /tmp/user/asked; read -r done < /tmp/user/done
+/// What an ordinary user does, in a directory of the disk: the words of `as_user` come before a
+/// command. `/tmp/pace` paces one, and `pace` tells its status as well.
+const USER: &str = "
+chmod 777 .; mkdir -p /tmp/user/run /tmp/user/disk; chown 65534 /tmp/user /tmp/user/*
+chmod 700 /tmp/user/run; mount --bind . /tmp/user/disk; cd /tmp/user/disk
+give() {
+    mkdir $1
+    for file in '' cgroup.procs cgroup.subtree_control; do chown 65534 $1/$file; done
+}
+as_user=\"setpriv --reuid=65534 --regid=65534 --clear-groups env HOME=/tmp/user \
+    XDG_RUNTIME_DIR=/tmp/user/run DBUS_SESSION_BUS_ADDRESS=unix:path=/tmp/user/run/bus PATH=$PATH\"
+echo line > /tmp/line
+cat > /tmp/pace <<END
+exec $as_user floodwall pace --status -- sh -c \
+    'sleep 1; read -r line; echo read \\$line; grep ^0:: /proc/self/cgroup; pwd; exit 5' \
+    < /tmp/line 2>&1
 END
-         chmod 755 /tmp/user/bin/busctl
-         cat > /tmp/user/pace <<'END'
-         exec setpriv --reuid=65534 --regid=65534 --clear-groups env XDG_RUNTIME_DIR=/tmp/user/run \
-             PATH=/tmp/user/bin:$PATH floodwall pace --status -- sh -c \
-             'sleep 2; read -r line; echo read $line; grep ^0:: /proc/self/cgroup; pwd; exit 5'
-END
-         pace() { echo line | sh /tmp/user/pace; echo status $?; }
-         echo == none; touch /tmp/user/fails; pace 2>&1
-         echo == scope; rm /tmp/user/fails
-         (read -r pid < /tmp/user/asked; scope=/sys/fs/cgroup/floodwall-pace-$pid.scope; give $scope
-          echo $pid > $scope/cgroup.procs; echo done > /tmp/user/done) &
-         pace 2>&1; kill $! 2>/dev/null
-         grep -o 'Transient.*' /tmp/user/words; ls -d /sys/fs/cgroup/*.scope/*/ 2>&1
+pace() { sh /tmp/pace; echo status $?; }
+";
+
+/// The part of an output behind a mark has to have words in an order.
+fn part(told: &str, mark: &str, words: &[&str]) -> Result<(), String> {
+    let part = told.split_once(&format!("== {mark}\n")).map_or("", |(_, after)| after);
+    let part = part.split_once("== ").map_or(part, |(part, _)| part);
+    in_order(part, words).map_err(|e| format!("{mark}: {e}\n{told}"))
+}
+
+fn given(_: Who) -> Result<(), String> {
+    let told = prints(&format!(
+        "{USER}echo == none; pace
          echo == given; give /sys/fs/cgroup/given
-         sh -c 'echo $$ > /sys/fs/cgroup/given/cgroup.procs; exec sh /tmp/user/pace' 2>&1 <<'END'
-line
-END
-         ls -d /sys/fs/cgroup/given/*/ 2>&1; echo == end",
-    )?;
-    let part = |mark: &str, words: &[&str]| {
-        let part = told.split_once(&format!("== {mark}\n")).map_or("", |(_, after)| after);
-        let part = part.split_once("== ").map_or(part, |(part, _)| part);
-        in_order(part, words).map_err(|e| format!("{mark}: {e}\n{told}"))
-    };
-    part(
-        "none",
-        &[
-            "pace: no control group: this process may make no control group, and ",
-            "read line\n0::/\n/tmp/user/disk\n",
-            "status 5\n",
-        ],
-    )?;
-    part(
-        "scope",
-        &[
-            "pace: in a control group of its own: freezer, memory.high, io.max\n",
-            "read line\n0::/floodwall-pace-",
-            ".scope/floodwall.",
-            "/command\n/tmp/user/disk\n",
-            "status 5\n",
-            "TransientUnit ssa(sv)a(sa(sv)) floodwall-pace-",
-            ".scope fail 3 PIDs au 1 ",
-            " Delegate b true CollectMode s inactive-or-failed 0\n",
-            "No such file",
-        ],
-    )?;
-    part("given", &["read line\n0::/given/floodwall.", "/command\n", "No such file"])
+         sh -c 'echo $$ > /sys/fs/cgroup/given/cgroup.procs; exec sh /tmp/pace'; echo status $?
+         ls -d /sys/fs/cgroup/given/*/ 2>&1
+         echo == shared; sleep 1000 & echo $! > /sys/fs/cgroup/given/cgroup.procs
+         (sh -c 'echo $PPID' > /sys/fs/cgroup/given/cgroup.procs; pace)
+         kill $!; echo == end"
+    ))?;
+    let words = [
+        "pace: no control group: this process may make no control group, and no user manager of \
+         systemd is there to ask\n",
+        "read line\n0::/\n/tmp/user/disk\n",
+        "status 5\n",
+    ];
+    part(&told, "none", &words)?;
+    let words = [
+        "its own: freezer, memory.high, io.max\n",
+        "read line\n0::/given/floodwall.",
+        "/command\n/tmp/user/disk\n",
+        "status 5\n",
+        "No such file",
+    ];
+    part(&told, "given", &words)?;
+    // With another process in it, a group passes no controllers on.
+    part(&told, "shared", &["its own: freezer\n", "0::/given/floodwall.", "status 5\n"])
+}
+
+/// systemd 252 as an ordinary user's manager, in a control group of that user's. No systemd is
+/// process 1. So the user's process begins in a group that this manager may take it from.
+fn scoped(_: Who) -> Result<(), String> {
+    let told = prints(&format!(
+        "{USER}top=/sys/fs/cgroup/user@65534.service; mkdir -p /run/systemd/system
+         give $top; give $top/term
+         (sh -c 'echo $PPID' > $top/cgroup.procs
+          exec $as_user {SYSTEMD} --user --log-target=null > /dev/null 2>&1) &
+         waits '[ -S /tmp/user/run/bus ]'
+         echo == ignored; (trap '' HUP; pace)
+         echo == scope; (sh -c 'echo $PPID' > $top/term/cgroup.procs; pace)
+         waits '! ls -d $top/app.slice/*.scope 2>/dev/null'
+         for pid in $(cat $top/cgroup.procs $top/*/cgroup.procs $top/*/*/cgroup.procs); do
+             kill -KILL $pid
+         done; echo == end"
+    ))?;
+    let why = "pace: no control group: this process may make no control group, and systemd would \
+               end it with the session (loginctl enable-linger)\n";
+    part(&told, "ignored", &[why, "0::/\n", "status 5\n"])?;
+    let words = [
+        "pace: in a control group of its own: freezer, memory.high, io.max\n",
+        "read line\n0::/user@65534.service/app.slice/floodwall-pace-",
+        ".scope/floodwall.",
+        "/command\n/tmp/user/disk\n",
+        "status 5\n",
+    ];
+    part(&told, "scope", &words)
 }
