@@ -16,6 +16,12 @@ pub(crate) const TESTS: &[Test] = &[
         body: frozen,
     },
     Test {
+        name: "a frozen command is stopped by the terminal's signal as without a group",
+        who: Once::Caller,
+        needs: &[ANY_KERNEL, "mkfs.ext4", "bash"],
+        body: suspended,
+    },
+    Test {
         name: "a paced command's io.max holds while another program commits",
         who: Once::Caller,
         needs: &[ANY_KERNEL, "mkfs.ext4"],
@@ -51,7 +57,8 @@ pub(crate) const TESTS: &[Test] = &[
 const BEGIN: &str = "
 group() { ls -d ${parent:-/sys/fs/cgroup}/floodwall.*/command 2>/dev/null; }
 waits() {
-    for try in $(seq 1200); do eval \"$1\" && return 0; sleep 0.05; done
+    end=$(($(date +%s) + 120))
+    while [ $(date +%s) -lt $end ]; do eval \"$1\" && return 0; sleep 0.05; done
     echo \"never: $1\"; cat /tmp/told; exit 1
 }
 is_frozen() { grep -qs '^frozen 1' $(group)/cgroup.events; }
@@ -86,6 +93,25 @@ fn frozen(_: Who) -> Result<(), String> {
             "No such file",
         ],
     )
+}
+
+/// bash has job control without a terminal.
+fn suspended(_: Who) -> Result<(), String> {
+    let told = prints(&format!(
+        "cat > /tmp/job <<'END'
+         set -m
+         floodwall pace --quiet --to rate=1MB/s -- sh -c '{FLOOD}' & echo $! > /tmp/pace
+         exec sleep 1000
+END
+         bash /tmp/job > /tmp/told 2>&1 & job=$!
+         waits is_frozen; pace=$(cat /tmp/pace)
+         kill -TSTP -$pace
+         waits '[ $(cut -d\" \" -f3 /proc/$pace/stat) = T ] && ! states | grep -q [^T]'; runs
+         echo stopped; kill -CONT -$pace
+         waits is_frozen; waits runs; kill -KILL $job
+         kill -KILL $(cat $(group)/cgroup.procs); waits '! group'; echo ended"
+    ))?;
+    equal("steps", told, "stopped\nended\n".to_owned())
 }
 
 fn limited(_: Who) -> Result<(), String> {

@@ -13,10 +13,10 @@ use floodwall_pace::Goal;
 /// command. Then the command gets a share of the disk beside which others wait at most twice as
 /// long. Pace needs no privilege.
 ///
-/// Pace writes the files of a command back early, in small pieces. It stops the processes of the
-/// command for moments (SIGSTOP, SIGCONT) while too much of their data is dirty. With '--strict'
-/// its writes wait instead. 'pace cp' and 'pace cat' copy by themselves and stop no process.
-/// docs/pace.md tells more.
+/// Pace writes the files of a command back early, in small pieces. It stops the command for moments
+/// while too much of its data is dirty: by a control group of its own, else by SIGSTOP and SIGCONT.
+/// With '--strict' its writes wait instead. 'pace cp' and 'pace cat' copy by themselves and stop no
+/// process. docs/pace.md tells more.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   floodwall pace -- tar xf backup.tar -C /srv
