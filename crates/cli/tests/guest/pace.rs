@@ -63,7 +63,9 @@ waits() {
 }
 is_frozen() { grep -qs '^frozen 1' $(group)/cgroup.events; }
 runs() { grep -q '^frozen 0' $(group)/cgroup.events; }
-states() { for pid in $(cat $(group)/cgroup.procs); do cut -d' ' -f3 /proc/$pid/stat; done; }
+states() {
+    for pid in $(cat $(group)/cgroup.procs); do cut -d' ' -f3 /proc/$pid/stat 2>/dev/null; done
+}
 ";
 /// Dirties a file again and again.
 const FLOOD: &str =
@@ -109,7 +111,7 @@ END
          waits '[ $(cut -d\" \" -f3 /proc/$pace/stat) = T ] && ! states | grep -q [^T]'; runs
          echo stopped; kill -CONT -$pace
          waits is_frozen; waits runs; kill -KILL $job
-         kill -KILL $(cat $(group)/cgroup.procs); waits '! group'; echo ended"
+         kill -KILL $(cat $(group)/cgroup.procs); waits '! group > /dev/null'; echo ended"
     ))?;
     equal("steps", told, "stopped\nended\n".to_owned())
 }
@@ -141,7 +143,8 @@ fn killed(_: Who) -> Result<(), String> {
              $(group)/io.max
          kill -KILL $pace; wait $pace 2>/dev/null
          waits runs; cat $(group)/memory.high; wc -c < $(group)/io.max
-         waits \"states | grep -q R\"
+         before=$(cat $(group)/cgroup.procs)
+         waits '[ \"$(cat $(group)/cgroup.procs)\" != \"$before\" ]'
          floodwall pace --quiet -- sh -c 'ls -d /sys/fs/cgroup/floodwall.* | wc -l'
          for pid in $(cat $(group)/cgroup.procs); do kill -KILL $pid; done
          waits \"! grep -q . $(group)/cgroup.procs\"
