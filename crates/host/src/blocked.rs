@@ -9,14 +9,23 @@ use crate::root::SysRoot;
 /// Threads that are looked at, of all processes: some 10 µs each.
 const MOST_THREADS: usize = 5000;
 
-/// The names of processes with a thread in state D, each once. Kernel threads and the processes of
-/// the group `own_group` are left out.
+/// A process with a thread in state D.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Blocked {
+    /// Its number.
+    pub pid: i32,
+    /// Its name (`comm`).
+    pub name: String,
+}
+
+/// The processes with a thread in state D. Kernel threads and the processes of the group
+/// `own_group` are left out.
 #[must_use]
-pub fn read_blocked(root: &SysRoot, own_group: i32) -> Vec<String> {
-    let mut found: Vec<String> = Vec::new();
+pub fn read_blocked(root: &SysRoot, own_group: i32) -> Vec<Blocked> {
+    let mut found = Vec::new();
     let (mut buffer, mut threads_left) = (Vec::new(), MOST_THREADS);
     let pids = root.list("/proc").into_value().unwrap_or_default();
-    for pid in pids.iter().filter(|name| name.parse::<u32>().is_ok()) {
+    for pid in pids.iter().filter_map(|name| name.parse::<i32>().ok()) {
         if root.read_attribute_into(&format!("/proc/{pid}/stat"), &mut buffer).is_err() {
             continue;
         }
@@ -32,11 +41,9 @@ pub fn read_blocked(root: &SysRoot, own_group: i32) -> Vec<String> {
                 && ProcStat::parse(&buffer).and_then(ProcStat::state) == Some('D')
         });
         threads_left = threads_left.saturating_sub(threads.len());
-        if is_blocked
-            && let Some(name) = root.read_line(&format!("/proc/{pid}/comm")).into_value()
-            && !found.contains(&name)
+        if is_blocked && let Some(name) = root.read_line(&format!("/proc/{pid}/comm")).into_value()
         {
-            found.push(name);
+            found.push(Blocked { pid, name });
         }
     }
     found
@@ -70,6 +77,7 @@ mod tests {
             ("proc/40/comm", "kworker\n"),
             ("proc/meminfo", ""),
         ]);
-        assert_eq!(read_blocked(&root, 99), ["mysqld"]);
+        let mysqld = Blocked { pid: 10, name: "mysqld".to_owned() };
+        assert_eq!(read_blocked(&root, 99), [mysqld]);
     }
 }

@@ -1,11 +1,7 @@
 //! Any command.
 
 use std::ffi::OsStr;
-use std::fs;
 use std::os::fd::AsFd;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use floodwall_host::SysRoot;
@@ -15,6 +11,7 @@ use floodwall_pace::Pacer;
 use floodwall_pace::command::{self, CommandError, Ended, OUTER, Paced};
 
 use super::args::PaceArgs;
+use super::destination::destination;
 use super::filesystems::Filesystems;
 use super::guarded::Guarded;
 use super::told::{self, Told};
@@ -41,9 +38,7 @@ pub(super) fn run(args: &PaceArgs) -> anyhow::Result<Exit> {
         strict,
         runtime_directory: runtime_directory.as_deref(),
     };
-    let words: Vec<&OsStr> = arguments.iter().map(AsRef::as_ref).collect();
-    let found = || redirected().unwrap_or_else(|| directory_of(&words));
-    let directory = args.dir.clone().unwrap_or_else(found);
+    let directory = args.dir.clone().unwrap_or_else(|| destination(arguments));
     let root = SysRoot::live()?;
     let pacer = Pacer::open(&root, &directory, args.to, args.max)?;
     let filesystems = Filesystems::of(&root, &directory)?;
@@ -80,50 +75,6 @@ pub(super) fn run(args: &PaceArgs) -> anyhow::Result<Exit> {
 pub(super) fn keep() -> anyhow::Result<Exit> {
     command::keep(std::io::stdin().as_fd())?;
     Ok(Exit::Done)
-}
-
-/// The directory of the file that stdout is. Stdout and stderr in the same file are a log.
-fn redirected() -> Option<PathBuf> {
-    let file = |descriptor: u32| fs::metadata(format!("/proc/self/fd/{descriptor}")).ok();
-    let out = file(1).filter(fs::Metadata::is_file)?;
-    let is_log = file(2).is_some_and(|err| (err.dev(), err.ino()) == (out.dev(), out.ino()));
-    let path = fs::canonicalize("/proc/self/fd/1").ok().filter(|_| !is_log)?;
-    path.parent().map(Path::to_owned)
-}
-
-/// The directory whose disk a command writes to, by its arguments: the last one that names a
-/// directory or something new in one, or the current directory. A path may also follow `=`
-/// (`of=/srv/copy`) or the letter of an option (`-C/srv`). A file that exists is a source, unless
-/// the last argument names it. In an argument with a space, which may be a shell's, no path is
-/// looked for.
-fn directory_of(arguments: &[&OsStr]) -> PathBuf {
-    let found = arguments.iter().rev().enumerate().find_map(|(from_last, word)| {
-        let bytes = word.as_bytes();
-        if bytes.iter().any(u8::is_ascii_whitespace) {
-            return directory(Path::new(word), from_last == 0);
-        }
-        let slash = bytes.iter().position(|byte| *byte == b'/');
-        let after_equals = bytes.iter().position(|byte| *byte == b'=').map(|at| at + 1);
-        let starts = [Some(0), after_equals, slash].into_iter().flatten();
-        let mut paths = starts.map(|start| Path::new(OsStr::from_bytes(&bytes[start..])));
-        paths.find_map(|path| directory(path, from_last == 0))
-    });
-    found.unwrap_or_else(|| PathBuf::from("."))
-}
-
-/// The directory at a path, or the directory of something new there, or of a file if files count.
-fn directory(path: &Path, files_count: bool) -> Option<PathBuf> {
-    if path.is_dir() {
-        return Some(path.to_owned());
-    }
-    if path.exists() && !files_count {
-        return None;
-    }
-    match path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-        Some(parent) => parent.is_dir().then(|| parent.to_owned()),
-        // A bare word is a path only if it exists.
-        None => path.exists().then(|| PathBuf::from(".")),
-    }
 }
 
 fn summarised(ended: &Ended, pacer: &Pacer) -> String {
@@ -197,25 +148,5 @@ mod tests {
         assert_eq!(told.len(), 5);
         assert!(told[1].starts_with("pace: 2 of its processes"), "{told:?}");
         assert!(told[4].starts_with("pace: 1.07 GB of its data"), "{told:?}");
-    }
-
-    #[test]
-    fn the_last_path_tells_the_disk() {
-        let dir = tempfile::tempdir().unwrap();
-        let (path, file) = (dir.path().display().to_string(), dir.path().join("file"));
-        fs::write(&file, "").unwrap();
-        let of = |words: &[&str]| {
-            directory_of(&words.iter().map(|word| OsStr::new(*word)).collect::<Vec<_>>())
-        };
-        let new = format!("{path}/new");
-        assert_eq!(of(&["xf", "/etc/passwd", "-C", &path]), dir.path());
-        assert_eq!(of(&[&format!("-C{path}")]), dir.path());
-        assert_eq!(of(&["if=/dev/zero", &format!("of={new}"), "bs=1M"]), dir.path());
-        assert_eq!(of(&["/etc/passwd", file.to_str().unwrap()]), dir.path());
-        assert_eq!(of(&[file.to_str().unwrap(), "new"]), Path::new("."), "a source");
-        assert_eq!(of(&["-c", &format!("cat {path}/file; true")]), Path::new("."));
-        assert_eq!(of(&["-j8"]), Path::new("."));
-        assert_eq!(of(&["--flag", "/no/such/place"]), Path::new("."));
-        assert_eq!(of(&[]), Path::new("."));
     }
 }

@@ -47,7 +47,7 @@ impl Filesystems {
 }
 
 /// Whether the filesystem of files with this `st_dev` is on a disk.
-fn is_on(root: &SysRoot, disk: DeviceId, dev: DeviceId) -> bool {
+pub(super) fn is_on(root: &SysRoot, disk: DeviceId, dev: DeviceId) -> bool {
     let is_disk = |id: &DeviceId| whole_disk(root, *id) == Reading::Value(disk);
     if dev.major != 0 {
         return is_disk(&dev);

@@ -9,9 +9,11 @@
 mod args;
 mod command;
 mod copy;
+mod destination;
 mod filesystems;
 mod guarded;
 mod told;
+mod waiters;
 
 use args::Own;
 pub(crate) use args::PaceArgs;

@@ -3,7 +3,6 @@
 use std::time::{Duration, Instant};
 
 use floodwall_host::SysRoot;
-use floodwall_host::blocked::read_blocked;
 use floodwall_model::Rate;
 use floodwall_model::message::first_of;
 use floodwall_model::printable::printable;
@@ -11,6 +10,7 @@ use floodwall_model::units::human_duration;
 use floodwall_pace::{Pacer, State, Status};
 
 use super::guarded::Guarded;
+use super::waiters::{Waiters, waiters};
 use crate::output::notice;
 
 /// Time between two lines of `--status`.
@@ -22,27 +22,18 @@ const NAMED: usize = 3;
 /// The processes that others are.
 #[derive(Debug)]
 pub(super) enum Others {
-    /// Those that wait for some disk.
-    Waiting(Vec<String>),
     /// Those that wait for the command's disk, by a guard's word.
     Victims(Vec<String>),
+    /// Those that were found.
+    Found(Waiters),
 }
 
 impl Others {
     /// The guard's word if there is any, else none.
     pub(super) fn told(guarded: &Guarded) -> Self {
         match guarded.victims() {
-            victims if victims.is_empty() => Self::Waiting(Vec::new()),
+            victims if victims.is_empty() => Self::Found(Waiters::default()),
             victims => Self::Victims(victims),
-        }
-    }
-
-    /// The guard's word if there is any, else those that wait for some disk while the command
-    /// yields.
-    fn found(guarded: &Guarded, status: &Status) -> Self {
-        match Self::told(guarded) {
-            Self::Waiting(_) => Self::Waiting(waiters(status)),
-            victims => victims,
         }
     }
 }
@@ -67,22 +58,17 @@ pub(super) fn why(status: &Status, disk: Option<&str>, others: &Others) -> Strin
                     let wait = if names.len() == 1 { "it waits" } else { "they wait" };
                     format!("yielding to {}{on}: {wait}{waits}", named(names))
                 }
-                Others::Waiting(names) => {
-                    let who = if names.is_empty() { "others".to_owned() } else { named(names) };
-                    let wait = if names.len() == 1 { "waits" } else { "wait" };
-                    format!("yielding: {who} {wait}{disk}{waits}")
+                Others::Found(Waiters { here, somewhere }) => {
+                    let wait = |names: &[String]| if names.len() == 1 { "waits" } else { "wait" };
+                    let who = if here.is_empty() { "others".to_owned() } else { named(here) };
+                    let else_where = match somewhere.as_slice() {
+                        names if names.is_empty() || !here.is_empty() => String::new(),
+                        names => format!(" ({} {} for some disk)", named(names), wait(names)),
+                    };
+                    format!("yielding: {who} {}{disk}{waits}{else_where}", wait(here))
                 }
             }
         }
-    }
-}
-
-/// The processes that wait for some disk, while the command yields.
-fn waiters(status: &Status) -> Vec<String> {
-    let own = rustix::process::getpgrp().as_raw_nonzero().get();
-    match SysRoot::live() {
-        Ok(root) if status.state == State::Yielding => read_blocked(&root, own),
-        _ => Vec::new(),
     }
 }
 
@@ -117,9 +103,18 @@ impl<'a> Told<'a> {
         if elapsed >= EVERY {
             let rate = Rate(bytes.saturating_sub(before) as f64 / elapsed.as_secs_f64());
             let status = self.pacer.status();
-            let others = Others::found(self.guarded, &status);
+            let others = self.others(&status);
             notice(&format!("pace: {rate}; {}", why(&status, self.pacer.disk(), &others)));
             self.last = Some((now, bytes));
+        }
+    }
+
+    /// The guard's word if there is any, else those that wait while the command yields.
+    fn others(&self, status: &Status) -> Others {
+        let root = SysRoot::live().ok().filter(|_| status.state == State::Yielding);
+        match (Others::told(self.guarded), root, self.pacer.device()) {
+            (Others::Found(_), Some(root), Some(disk)) => Others::Found(waiters(&root, disk)),
+            (told, ..) => told,
         }
     }
 }
@@ -147,7 +142,8 @@ mod tests {
             wait_ratio: None,
             yielded: Duration::ZERO,
         };
-        let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
+        let names =
+            |names: &[&str]| -> Vec<String> { names.iter().map(|&name| name.to_owned()).collect() };
         let of = |ratio, others| why(&Status { wait_ratio: ratio, ..status }, Some("sda"), &others);
         assert_eq!(
             of(None, Others::Victims(names(&["postgres (41)"]))),
@@ -158,10 +154,17 @@ mod tests {
             "yielding to a (1), b (2), c (3) and 1 more on sda: they wait 1.2 times as long as \
              without it"
         );
+        let found = |here: &[&str], somewhere: &[&str]| {
+            Others::Found(Waiters { here: names(here), somewhere: names(somewhere) })
+        };
         assert_eq!(
-            of(Some(3.0), Others::Waiting(names(&["dd"]))),
+            of(Some(3.0), found(&["dd"], &["cp"])),
             "yielding: dd waits for sda 3.0 times as long as without it"
         );
-        assert_eq!(of(None, Others::Waiting(Vec::new())), "yielding: others wait for sda");
+        assert_eq!(of(None, found(&[], &[])), "yielding: others wait for sda");
+        assert_eq!(
+            of(None, found(&[], &["postgres"])),
+            "yielding: others wait for sda (postgres waits for some disk)"
+        );
     }
 }
