@@ -161,8 +161,23 @@ impl Drain {
             !self.closing.load(Ordering::Relaxed)
         });
         if whole && has_grown {
-            // The rest of the appended bytes has been written already.
-            self.counts().dealt += to.saturating_sub(from).saturating_sub(started);
+            self.count_written(to.saturating_sub(from).saturating_sub(started), pacer);
+        }
+    }
+
+    /// Counts appended bytes that had been written before: by direct I/O, by the command's fsync,
+    /// or by the kernel. They have used the disk as well, so they wait for admission.
+    fn count_written(&self, bytes: u64, pacer: &Pacer) {
+        let mut left = bytes;
+        while left > 0 && !self.closing.load(Ordering::Relaxed) {
+            let len = pacer.window().piece.min(left);
+            if !pacer.admit(len, &self.stop) {
+                return;
+            }
+            pacer.start(len);
+            pacer.end(len, Duration::ZERO);
+            self.counts().dealt += len;
+            left -= len;
         }
     }
 

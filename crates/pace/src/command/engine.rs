@@ -225,9 +225,22 @@ impl<'a> Engine<'a> {
         }
     }
 
+    /// Hands over what the ended command left dirty.
+    pub(super) fn hand_over_rest(&mut self) {
+        self.release();
+        let (piece, ..) = self.allowed();
+        self.hand_over(&[], Pressure { rose: true, press: true, idle: true, piece });
+    }
+
+    /// Hands over closed files as far as there is room. Returns whether all data of the ended
+    /// command that was found is written.
+    pub(super) fn has_written_rest(&mut self) -> bool {
+        self.hand_over_closed();
+        self.notified.is_empty() && self.parts.drain.is_idle()
+    }
+
     /// Ends the pacing. The command has ended, and processes that it left behind run on.
     pub(super) fn end(mut self) -> Ended {
-        self.release();
         let processes = self.parts.tree.processes();
         self.dirtied.look(self.parts.root, &processes);
         let hold = lock(self.hold);
@@ -242,6 +255,7 @@ impl<'a> Engine<'a> {
             held_calls: self.parts.strict.map_or(0, Strict::held),
             unread_processes: self.dirtied.unread(),
             is_incomplete: self.notified.is_incomplete(),
+            left_processes: processes.iter().filter(|process| !process.has_ended()).count(),
             ..Ended::default()
         }
     }
@@ -284,6 +298,10 @@ impl<'a> Engine<'a> {
             }
             self.notified.look(is_paced, pressure.rose || self.left > 0);
         }
+        self.hand_over_closed();
+    }
+
+    fn hand_over_closed(&mut self) {
         let room = MOST_WAITING.saturating_sub(self.parts.drain.waiting());
         for path in self.notified.take(room) {
             self.send_closed(&path);

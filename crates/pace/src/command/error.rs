@@ -47,6 +47,9 @@ pub enum CommandError {
     },
 }
 
+/// The exit status if this program fails instead of the command, as of env(1) and timeout(1).
+pub const FAILED: u8 = 125;
+
 impl CommandError {
     /// The exit status of a shell for this error.
     #[must_use]
@@ -54,9 +57,7 @@ impl CommandError {
         match self {
             Self::NotFound { .. } => 127,
             Self::NotExecutable { .. } => 126,
-            // As of timeout(1) and nohup(1): the command was not run.
-            Self::Strict(_) => 125,
-            Self::Signals(_) | Self::Thread(_) | Self::Pipe(_) | Self::Wait { .. } => 1,
+            _ => FAILED,
         }
     }
 }

@@ -29,7 +29,7 @@ pub struct Look<'a> {
 pub struct Ended {
     /// Its exit status; 128 + n if signal n ended it.
     pub status: u8,
-    /// Seconds from its start to its end.
+    /// Seconds from its start until the data that it left dirty is written.
     pub seconds: f64,
     /// False if an outer pace paces it: then the rest is zero.
     pub is_paced: bool,
@@ -51,4 +51,8 @@ pub struct Ended {
     pub unread_processes: u64,
     /// Whether files were closed faster than inotify(7) could tell.
     pub is_incomplete: bool,
+    /// Whether a signal ended the writing of the data that it left dirty.
+    pub is_left_dirty: bool,
+    /// Processes that it left behind. They are not paced any more.
+    pub left_processes: usize,
 }

@@ -53,7 +53,7 @@ mod strict;
 mod sys;
 mod tree;
 
-pub use error::CommandError;
+pub use error::{CommandError, FAILED};
 pub use look::{Ended, Look};
 pub use nested::OUTER;
 pub use run::run;

@@ -119,6 +119,11 @@ impl Notified {
         }
     }
 
+    /// Whether no path of a closed file is left.
+    pub(super) fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+
     /// Takes paths of closed files, the oldest first.
     pub(super) fn take(&mut self, most: usize) -> Vec<PathBuf> {
         self.files.drain(..most.min(self.files.len())).collect()

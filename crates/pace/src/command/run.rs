@@ -30,7 +30,9 @@ use super::sys::default_effect;
 use super::tree::Tree;
 use crate::pacer::Pacer;
 
-/// The longest wait for the ranges under way at the end.
+/// Time between two looks at the data that an ended command left dirty.
+const REST: Duration = Duration::from_millis(5);
+/// The longest wait for the ranges under way after a signal.
 const LAST: Duration = Duration::from_secs(1);
 /// The longest sleep while an outer pace paces.
 const LONG: Duration = Duration::from_secs(1);
@@ -39,8 +41,8 @@ const LONG: Duration = Duration::from_secs(1);
 /// `st_dev` of a file. `report` is called at every look, up to a few hundred times a second.
 ///
 /// The command has the terminal, standard files, process group and environment of this process.
-/// This returns when the command ends. Processes that it leaves behind run on without a pace. The
-/// data that it dirtied last is left to the kernel.
+/// When the command has ended, its last data is written back at the same pace. A signal leaves that
+/// to the kernel. Then this returns. Processes that the command leaves behind run on unpaced.
 ///
 /// `signals.rs` lists the effects of signals. Afterwards they have no effect on this process.
 ///
@@ -124,6 +126,10 @@ pub fn run(
         };
         let status = started
             .and_then(|command| follow(paced, command, &mut engine, &signals, begin, report));
+        let is_written = match &status {
+            Ok(how) => !how.is_asked && write_rest(&mut engine, &signals),
+            Err(_) => true,
+        };
         let seconds = begin.elapsed().as_secs_f64();
         drop(limited);
         drain.close();
@@ -135,11 +141,18 @@ pub fn run(
         // The thread's end closes the other channel.
         let _ = ended.recv_timeout(LAST);
         drain.stop();
-        Ok(Ended { status: status?, seconds, ..told })
+        Ok(Ended { status: status?.status, seconds, is_left_dirty: !is_written, ..told })
     })
 }
 
-/// Paces the command to its end, and returns its status.
+/// The end of a command.
+struct End {
+    status: u8,
+    /// Whether a signal asked it to end, or ended it.
+    is_asked: bool,
+}
+
+/// Paces the command to its end.
 fn follow(
     paced: &Paced<'_>,
     command: Pid,
@@ -147,26 +160,44 @@ fn follow(
     signals: &Signals,
     begin: Instant,
     report: &mut dyn FnMut(&Look<'_>),
-) -> Result<u8, CommandError> {
+) -> Result<End, CommandError> {
     engine.begin(command);
     let mut next = Instant::now() + engine.pause();
+    let mut is_asked = false;
     loop {
         let came = signals.wait(next.saturating_duration_since(Instant::now()));
         if !came.passed_on.is_empty() || came.ends {
             engine.release();
         }
+        is_asked |= came.asks_to_end();
         pass_on(&came, command);
         if came.stops {
             engine.suspend();
         }
         if let Some(status) = engine.wait_for(command).map_err(|e| waiting(paced, e))? {
-            return Ok(exit_status(status));
+            is_asked |= status.signaled();
+            return Ok(End { status: exit_status(status), is_asked });
         }
         if next <= Instant::now() || engine.is_wanted() {
             report(&engine.look(command, begin.elapsed()));
             next = Instant::now() + engine.pause();
         }
     }
+}
+
+/// Writes back what the ended command left dirty. Returns false if a signal ended that.
+fn write_rest(engine: &mut Engine<'_>, signals: &Signals) -> bool {
+    engine.hand_over_rest();
+    while !engine.has_written_rest() {
+        let came = signals.wait(REST);
+        if came.asks_to_end() {
+            return false;
+        }
+        if came.stops {
+            default_effect(libc::SIGTSTP);
+        }
+    }
+    true
 }
 
 /// Runs the command without pacing it, and returns its status.

@@ -45,6 +45,14 @@ pub(super) struct Came {
     pub(super) stops: bool,
 }
 
+impl Came {
+    /// Whether one of them usually ends a process.
+    pub(super) fn asks_to_end(&self) -> bool {
+        let ends = [Signal::INT, Signal::QUIT, Signal::TERM, Signal::HUP];
+        self.ends || self.passed_on.iter().any(|signal| ends.contains(signal))
+    }
+}
+
 /// Handlers of signals, as long as this lives. Afterwards the signals have no effect.
 #[derive(Debug)]
 pub(super) struct Signals {

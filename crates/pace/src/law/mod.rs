@@ -299,15 +299,17 @@ impl Law {
             (Some(limit), Some(most)) => Some(limit.min(most)),
             (limit, most) => limit.or(most),
         };
-        let bytes = |seconds: f64, [least, most]: [u64; 2]| {
-            ((capacity * seconds) as u64).clamp(least, most) / PIECES[0] * PIECES[0]
+        let bytes = |per_s: f64, seconds: f64, [least, most]: [u64; 2]| {
+            ((per_s * seconds) as u64).clamp(least, most) / PIECES[0] * PIECES[0]
         };
         if alone {
-            let piece = bytes(LONG_PIECE_S, PIECES);
-            return Allowance { rate, piece, in_flight: bytes(QUEUE_S, QUEUES).max(2 * piece) };
+            let per_s = rate.map_or(capacity, |rate| rate.min(capacity));
+            let (piece, queue) =
+                (bytes(per_s, LONG_PIECE_S, PIECES), bytes(per_s, QUEUE_S, QUEUES));
+            return Allowance { rate, piece, in_flight: queue.max(2 * piece) };
         }
         let served = self.heard.service_s().unwrap_or(PIECE_S[1]);
-        let piece = bytes(served.clamp(PIECE_S[0], PIECE_S[1]), PIECES);
+        let piece = bytes(capacity, served.clamp(PIECE_S[0], PIECE_S[1]), PIECES);
         Allowance { rate, piece, in_flight: 2 * piece }
     }
 }

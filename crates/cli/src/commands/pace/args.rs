@@ -29,9 +29,8 @@ use floodwall_pace::Goal;
   floodwall pace --to share=50% --max 200MB/s cp big /srv
 
 Exit status: that of the command; 128 + n if signal n ended it; 127 if it is not found, 126 if \
-it can't be run, 125 if its writes can't be made to wait (--strict). Of cp and cat: 0 done; \
-1 failed or interrupted; 2 wrong usage, and of cp also a \
-missing source or too little space.")]
+it can't be run, 125 if pace itself fails. Of cp and cat: 0 done; 1 failed or interrupted; 2 wrong \
+usage, and of cp also a missing source or too little space.")]
 #[command(args_conflicts_with_subcommands = false, subcommand_negates_reqs = true)]
 pub(crate) struct PaceArgs {
     /// The goal: 'victim' (others wait at most twice as long as without the command), 'victim=3',
@@ -48,8 +47,8 @@ pub(crate) struct PaceArgs {
     #[arg(long, short, conflicts_with = "status")]
     pub(super) quiet: bool,
     /// A directory on the disk that the command writes to. Without it: that of stdout, if that is
-    /// a file and stderr another; else that of the last argument that names a directory or
-    /// something new in one; else the current directory
+    /// a file and stderr another; else the last argument that is a directory or something new in
+    /// one; else the current directory
     #[arg(long, value_name = "DIR")]
     pub(super) dir: Option<PathBuf>,
     /// Make each write of the command wait until its data has room (seccomp), instead of stops.

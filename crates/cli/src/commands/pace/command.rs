@@ -8,7 +8,7 @@ use floodwall_host::SysRoot;
 use floodwall_model::Bytes;
 use floodwall_model::units::human_duration;
 use floodwall_pace::Pacer;
-use floodwall_pace::command::{self, CommandError, Ended, OUTER, Paced};
+use floodwall_pace::command::{self, CommandError, Ended, FAILED, OUTER, Paced};
 
 use super::args::PaceArgs;
 use super::destination::destination;
@@ -27,6 +27,14 @@ pub(crate) const KEEPER_COMMAND: &str = "pace-keeper";
 
 /// `pace -- COMMAND`.
 pub(super) fn run(args: &PaceArgs) -> anyhow::Result<Exit> {
+    pace(args).or_else(|error| {
+        let known = error.downcast_ref::<CommandError>().map(CommandError::status);
+        notice(&format!("floodwall: pace: {}", output::message(&error)));
+        Ok(Exit::Of(known.unwrap_or(FAILED)))
+    })
+}
+
+fn pace(args: &PaceArgs) -> anyhow::Result<Exit> {
     let (program, arguments) = args.command.split_first().context("no command")?;
     let outer = std::env::var_os(OUTER);
     let strict = args.strict.then_some(OsStr::new(KEEPER_COMMAND));
@@ -50,25 +58,12 @@ pub(super) fn run(args: &PaceArgs) -> anyhow::Result<Exit> {
             told.at(look.dirtied.saturating_sub(look.backlog));
         }
     });
-    match ended {
-        Ok(ended) => {
-            if !args.quiet && ended.is_paced {
-                notice(&summarised(&ended, &pacer));
-                unpaced(&ended).iter().for_each(|line| notice(line));
-            }
-            Ok(Exit::Of(ended.status))
-        }
-        Err(
-            error @ (CommandError::NotFound { .. }
-            | CommandError::NotExecutable { .. }
-            | CommandError::Strict(_)),
-        ) => {
-            let status = error.status();
-            notice(&format!("floodwall: pace: {}", output::message(&error.into())));
-            Ok(Exit::Of(status))
-        }
-        Err(error) => Err(error.into()),
+    let ended = ended?;
+    if !args.quiet && ended.is_paced {
+        notice(&summarised(&ended, &pacer));
+        unpaced(&ended, pacer.disk()).iter().for_each(|line| notice(line));
     }
+    Ok(Exit::Of(ended.status))
 }
 
 /// [`KEEPER_COMMAND`].
@@ -98,16 +93,15 @@ fn summarised(ended: &Ended, pacer: &Pacer) -> String {
 }
 
 /// What of a command was not paced, and why.
-fn unpaced(ended: &Ended) -> Vec<String> {
+fn unpaced(ended: &Ended, disk: Option<&str>) -> Vec<String> {
     let mut lines = Vec::new();
     if !ended.is_guarded {
         lines.push("its processes were never stopped: /bin/sh can't be run".to_owned());
     }
-    if ended.unread_processes > 0 {
-        lines.push(format!(
-            "{} of its processes belong to other users: their data was not counted",
-            ended.unread_processes
-        ));
+    match ended.unread_processes {
+        0 => {}
+        1 => lines.push("a process of it was another user's: its data was not counted".to_owned()),
+        n => lines.push(format!("{n} processes were other users': their data was not counted")),
     }
     if ended.refused_files > 0 {
         lines.push(format!(
@@ -120,9 +114,19 @@ fn unpaced(ended: &Ended) -> Vec<String> {
     }
     if ended.unfound_bytes > MUCH && ended.unfound_bytes > ended.dirtied / 2 {
         lines.push(format!(
-            "{} of its data is in no file that was found; --dir names the disk that it writes to",
-            Bytes(ended.unfound_bytes).decimal()
+            "{} of its data is in no file that was found on {}; --dir names the disk that it \
+             writes to",
+            Bytes(ended.unfound_bytes).decimal(),
+            disk.unwrap_or("its filesystem")
         ));
+    }
+    if ended.is_left_dirty {
+        lines.push("interrupted: the rest of its data is left to the kernel".to_owned());
+    }
+    match ended.left_processes {
+        0 => {}
+        1 => lines.push("a process that it left behind runs on unpaced".to_owned()),
+        n => lines.push(format!("{n} processes that it left behind run on unpaced")),
     }
     lines.into_iter().map(|line| format!("pace: {line}")).collect()
 }
@@ -135,6 +139,7 @@ mod tests {
     fn what_was_not_paced_is_told() {
         let paced =
             Ended { is_paced: true, is_guarded: true, dirtied: 1 << 30, ..Ended::default() };
+        let unpaced = |ended: &Ended| unpaced(ended, Some("sda"));
         assert!(unpaced(&paced).is_empty());
         assert!(unpaced(&Ended { unfound_bytes: 1 << 28, ..paced }).is_empty(), "a small part");
         let told = unpaced(&Ended {
@@ -143,10 +148,13 @@ mod tests {
             refused_files: 3,
             is_incomplete: true,
             unfound_bytes: 1 << 30,
+            is_left_dirty: true,
+            left_processes: 1,
             ..paced
         });
-        assert_eq!(told.len(), 5);
-        assert!(told[1].starts_with("pace: 2 of its processes"), "{told:?}");
-        assert!(told[4].starts_with("pace: 1.07 GB of its data"), "{told:?}");
+        assert_eq!(told.len(), 7);
+        assert!(told[1].starts_with("pace: 2 processes were other users'"), "{told:?}");
+        assert!(told[4].contains("1.07 GB of its data is in no file that was found on sda"));
+        assert!(told[6].ends_with("left behind runs on unpaced"), "{told:?}");
     }
 }

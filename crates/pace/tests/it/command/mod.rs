@@ -4,6 +4,7 @@
 //! whole one, unless it has `iflag=fullblock`.
 
 mod pacing;
+mod rest;
 mod strict;
 
 use std::fs;
@@ -36,11 +37,11 @@ pub(crate) fn tests() -> Vec<Trial> {
         nothing_stays_stopped_when_the_pacing_process_is_killed,
         a_daemon_goes_on_while_the_pacing_process_is_stopped,
     ];
-    anywhere.into_iter().chain(on_a_disk).chain(strict::tests()).collect()
+    anywhere.into_iter().chain(on_a_disk).chain(rest::tests()).chain(strict::tests()).collect()
 }
 
 /// The kernel does not count pages that are dirtied on tmpfs.
-fn lacks_a_disk() -> Option<String> {
+pub(crate) fn lacks_a_disk() -> Option<String> {
     const TMPFS: i64 = 0x0102_1994;
     let is_tmpfs = statfs(directory().path()).is_ok_and(|fs| fs.f_type == TMPFS);
     is_tmpfs

@@ -77,12 +77,13 @@ fn pace(words: &[OsString], is_strict: bool) -> Result<u8, String> {
     let _ = match ended {
         Ok(ended) => writeln!(
             stderr(),
-            "paced {} guarded {} dirtied {} held {} found {} refused {} unfound {} \
+            "paced {} guarded {} rest {} dirtied {} held {} found {} refused {} unfound {} \
              calls {} most {} \
              left {} window {} \
-             seconds {}",
+             behind {} seconds {}",
             ended.is_paced,
             ended.is_guarded,
+            if ended.is_left_dirty { "left" } else { "written" },
             ended.dirtied,
             ended.held.as_millis(),
             ended.found_files,
@@ -92,6 +93,7 @@ fn pace(words: &[OsString], is_strict: bool) -> Result<u8, String> {
             most,
             left,
             window,
+            ended.left_processes,
             ended.seconds,
         ),
         Err(error) => writeln!(stderr(), "{error}"),

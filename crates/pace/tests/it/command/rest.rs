@@ -1,0 +1,65 @@
+//! Data that a command leaves dirty at its end, and data that pace does not write itself.
+
+use std::thread;
+use std::time::Duration;
+
+use floodwall_testing::{Trial, until};
+use rustix::process::Signal;
+
+use super::lacks_a_disk;
+use super::pacing::{FAST, PATIENCE, Pacing, directory, figures};
+
+/// Bytes per second.
+const RATE: &str = "16e6";
+
+pub(crate) fn tests() -> Vec<Trial> {
+    floodwall_testing::tests![lacks_a_disk =>
+        a_short_command_is_paced_to_its_last_byte,
+        a_signal_leaves_the_rest_to_the_kernel,
+        direct_io_and_synced_data_are_held_to_the_rate,
+        processes_that_are_left_behind_are_counted,
+    ]
+    .into_iter()
+    .collect()
+}
+
+fn a_short_command_is_paced_to_its_last_byte() {
+    let dir = directory();
+    // It ends long before its data could be written at the rate.
+    let script = "dd if=/dev/zero iflag=fullblock of=file bs=16M count=2 2>/dev/null";
+    let told = figures(RATE, dir.path(), script);
+    assert!(told.0.contains("rest written"), "{}", told.0);
+    assert!(told.seconds() >= 1.5, "{}", told.0);
+    // Small ones, which are closed at once.
+    let script = "for n in $(seq 200); do head -c 80000 /dev/zero > $n; done";
+    let told = figures(RATE, dir.path(), script);
+    assert!(told.0.contains("rest written") && told.seconds() >= 0.6, "{}", told.0);
+}
+
+fn a_signal_leaves_the_rest_to_the_kernel() {
+    let dir = directory();
+    let script = "dd if=/dev/zero iflag=fullblock of=file bs=16M count=2 2>/dev/null; : > done";
+    let mut pacing = Pacing::start("1e6", dir.path(), script);
+    until(PATIENCE, "the command ends", || dir.path().join("done").exists()).unwrap();
+    thread::sleep(Duration::from_millis(200));
+    pacing.signal(Signal::TERM);
+    let status = pacing.child.wait().unwrap();
+    assert!(status.success(), "{status}");
+    pacing.waits_for("it tells of the rest", |pacing| pacing.log.text().contains("rest left"));
+}
+
+fn direct_io_and_synced_data_are_held_to_the_rate() {
+    let dir = directory();
+    for how in ["oflag=direct", "oflag=dsync"] {
+        let script = format!("dd if=/dev/zero iflag=fullblock of=file bs=1M count=48 {how}");
+        let told = figures(RATE, dir.path(), &format!("{script} 2>/dev/null"));
+        // The first window is free.
+        assert!(told.seconds() >= 2.0, "{how}: {}", told.0);
+    }
+}
+
+fn processes_that_are_left_behind_are_counted() {
+    let dir = directory();
+    let told = figures(FAST, dir.path(), "sleep 5 & sleep 5 &");
+    assert_eq!(told.of("behind"), 2, "{}", told.0);
+}
