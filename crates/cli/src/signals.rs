@@ -1,5 +1,6 @@
 //! SIGINT, SIGTERM and SIGHUP (the terminal was closed) raise one flag: the working thread polls
-//! it, cleans up and ends.
+//! it, cleans up and ends. A signal that was ignored at the start stays ignored: `nohup` ignores
+//! SIGHUP, and a shell without job control ignores SIGINT for its background jobs.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -8,13 +9,16 @@ use anyhow::Context;
 use rustix::process::Signal;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
+/// The signals that end a process.
+const ENDING: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
+
 /// Raised by the first of these signals. Later ones change nothing: cleaning up is not optional.
 ///
 /// # Errors
 /// If the handlers can't be installed.
 pub(crate) fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
     let flag = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
+    for signal in ENDING.into_iter().filter(|signal| !is_ignored(*signal)) {
         signal_hook::flag::register(signal, Arc::clone(&flag))
             .context("can't install signal handlers")?;
     }
@@ -28,11 +32,19 @@ pub(crate) fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
 /// If the handlers can't be installed.
 pub(crate) fn end_at_once() -> anyhow::Result<Arc<AtomicBool>> {
     let flag = Arc::new(AtomicBool::new(true));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
+    for signal in ENDING.into_iter().filter(|signal| !is_ignored(*signal)) {
         signal_hook::flag::register_conditional_default(signal, Arc::clone(&flag))
             .context("can't install signal handlers")?;
     }
     Ok(flag)
+}
+
+/// Whether this process ignores a signal. Without an answer of the kernel it does not.
+pub(crate) fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    ignored.is_some_and(|mask| mask & (1 << (signal - 1)) != 0)
 }
 
 /// Has SIGTERM sent to this process when the one that started it ends. Returns whether that one

@@ -3,9 +3,17 @@
 
 use std::fs;
 use std::io::Write;
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use floodwall_testing::until;
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::{floodwall, stderr, stdout, tmpfs};
+
+/// The longest wait for a copy.
+const LONG: Duration = Duration::from_secs(60);
 
 #[test]
 fn a_command_keeps_its_status_its_files_and_its_input() {
@@ -91,4 +99,32 @@ fn what_can_not_be_copied_is_said_before_anything_is_written() {
         assert_eq!(stderr(&output).lines().count(), 1, "{words:?}: {}", stderr(&output));
     }
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
+}
+
+/// A copy of two seconds, after these words of a shell, that gets a signal once it writes.
+fn signalled(dir: &Path, before: &str, signal: Signal) -> Output {
+    let binary = env!("CARGO_BIN_EXE_floodwall");
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!("{before} exec {binary} pace --to rate=2MiB/s cp a b")]);
+    shell.current_dir(dir).stderr(Stdio::piped());
+    let copy = shell.spawn().unwrap();
+    until(LONG, "a part file", || dir.join("b.floodwall-part").exists()).unwrap();
+    kill_process(Pid::from_child(&copy), signal).unwrap();
+    copy.wait_with_output().unwrap()
+}
+
+#[test]
+fn a_signal_that_was_ignored_at_the_start_does_not_end_a_copy() {
+    let dir = tmpfs();
+    let (a, b) = (dir.path().join("a"), dir.path().join("b"));
+    fs::write(&a, vec![7; 4 << 20]).unwrap();
+    for signal in [Signal::HUP, Signal::INT] {
+        let ended = signalled(dir.path(), "trap - HUP INT;", signal);
+        assert_eq!(ended.status.code(), Some(1), "{}", stderr(&ended));
+        assert!(stderr(&ended).contains("interrupted") && !b.exists(), "{}", stderr(&ended));
+        let ended = signalled(dir.path(), "trap '' HUP INT;", signal);
+        assert!(ended.status.success(), "{}", stderr(&ended));
+        assert_eq!(fs::read(&b).unwrap().len(), 4 << 20);
+        fs::remove_file(&b).unwrap();
+    }
 }

@@ -8,7 +8,6 @@
 //!
 //! A thread answers signals, so that a copy that waits in read(2) or fsync(2) answers as well.
 
-use std::fs;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
@@ -23,6 +22,7 @@ use signal_hook::iterator::Signals;
 use signal_hook::low_level;
 
 use super::failed::say;
+use crate::signals;
 
 /// From one line of `status=progress` to the next.
 const PROGRESS: Duration = Duration::from_secs(1);
@@ -56,8 +56,9 @@ pub(super) fn start(status: Status) -> anyhow::Result<Arc<Running>> {
         begin: OnceLock::new(),
         shown: Mutex::new(0),
     });
-    let signals: &[i32] = if ignores_interrupts() { &[SIGUSR1] } else { &[SIGUSR1, SIGINT] };
-    let mut signals = Signals::new(signals).context("can't install signal handlers")?;
+    // A job in the background of a shell ignores SIGINT: then it goes on.
+    let caught: &[i32] = if signals::is_ignored(SIGINT) { &[SIGUSR1] } else { &[SIGUSR1, SIGINT] };
+    let mut signals = Signals::new(caught).context("can't install signal handlers")?;
     thread::spawn({
         let running = Arc::clone(&running);
         move || {
@@ -71,14 +72,6 @@ pub(super) fn start(status: Status) -> anyhow::Result<Arc<Running>> {
         }
     });
     Ok(running)
-}
-
-/// A job in the background of a shell ignores SIGINT: then it goes on.
-fn ignores_interrupts() -> bool {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    ignored.is_some_and(|mask| mask & (1 << (SIGINT - 1)) != 0)
 }
 
 impl Running {
