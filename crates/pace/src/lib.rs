@@ -15,6 +15,7 @@
 
 pub mod command;
 pub mod copy;
+mod descriptors;
 pub mod law;
 mod pacer;
 mod writeback;

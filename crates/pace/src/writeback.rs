@@ -9,7 +9,11 @@ use std::time::Instant;
 use floodwall_load::{RangeSync, sync_file_range};
 use rustix::io::Errno;
 
+use crate::descriptors;
 use crate::pacer::Pacer;
+
+/// Ranges that are started at once, at most. Each keeps its file open.
+const RANGES: usize = 128;
 
 /// A range of a file.
 #[derive(Debug)]
@@ -36,13 +40,16 @@ pub struct Writeback<'a> {
     pending: Option<Range>,
     started: VecDeque<(Range, Instant)>,
     under_way: u64,
+    /// [`RANGES`], as far as this process may open files.
+    most: usize,
 }
 
 impl<'a> Writeback<'a> {
     /// With nothing under way.
     #[must_use]
     pub fn new(pacer: &'a Pacer) -> Self {
-        Self { pacer, pending: None, started: VecDeque::new(), under_way: 0 }
+        let most = descriptors::at_most(RANGES);
+        Self { pacer, pending: None, started: VecDeque::new(), under_way: 0, most }
     }
 
     /// Bytes started and not yet waited for, and those of the incomplete piece.
@@ -109,7 +116,9 @@ impl<'a> Writeback<'a> {
     }
 
     fn start(&mut self, range: Range, stop: &AtomicBool) -> Result<bool, Errno> {
-        while self.under_way + range.len > self.pacer.window().in_flight {
+        while self.started.len() >= self.most
+            || self.under_way + range.len > self.pacer.window().in_flight
+        {
             if !self.wait_for_oldest()? {
                 break;
             }

@@ -11,17 +11,18 @@ use super::behind::Behind;
 use super::error::CopyError;
 use super::holes::{Segment, next_segment};
 use super::source::{DROPPED, Source};
-use super::work::Work;
+use super::work::{Between, Work};
 
 /// Copies a file's data from `at` up to `size`, and returns the offset of its end. That is below
-/// `size` if a read found the end of a source that was shortened meanwhile.
+/// `size` if a read found the end of a source that was shortened meanwhile. Calls `between` after
+/// each batch.
 pub(super) fn copy(
     work: &mut Work<'_>,
     source: &mut Source,
-    target: &Arc<OwnedFd>,
-    path: &Path,
+    (target, path): (&Arc<OwnedFd>, &Path),
     mut at: u64,
     size: u64,
+    between: Between<'_>,
 ) -> Result<u64, CopyError> {
     let mut behind = Behind::new(at);
     let mut ends_in_hole = false;
@@ -52,6 +53,7 @@ pub(super) fn copy(
         if size >= DROPPED {
             behind.pushed(target.as_fd(), at, at - start, work.under_way());
         }
+        between(work)?;
         if is_at_end {
             break;
         }

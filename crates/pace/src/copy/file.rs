@@ -14,7 +14,7 @@ use super::pending::Pending;
 use super::source::{DROPPED, Source, drop_cached};
 use super::stream::{Origin, Output, pump};
 use super::verify::verify;
-use super::work::Work;
+use super::work::{Between, Work};
 use super::{attributes, data, resume};
 
 /// Size from which a file is synced by itself: that takes a fraction of its writing. A smaller one
@@ -31,13 +31,15 @@ pub(super) struct Copied {
     pub(super) pending: Option<(Pending, PathBuf, Arc<OwnedFd>)>,
 }
 
-/// Copies a file's data and attributes. The copy waits for its name if it may and is small.
+/// Copies a file's data and attributes. The copy waits for its name if it may and is small. Calls
+/// `between` after each batch of data.
 pub(super) fn copy(
     work: &mut Work<'_>,
     from: &Place,
     looked_up: &Stat,
     to: &Place,
     may_wait: bool,
+    between: Between<'_>,
 ) -> Result<Copied, CopyError> {
     let replaced = replaced(from, looked_up, to)?;
     let (mut source, stat, size) = open(from, kind(looked_up))?;
@@ -52,7 +54,7 @@ pub(super) fn copy(
     }
     let (part, at) = part(work, &mut source, &stat, to, replaced.is_some())?;
     let id = part.id();
-    let written = fill(work, &mut source, &stat, &part, at, size).and_then(|end| {
+    let written = fill(work, &mut source, &stat, &part, (at, size), between).and_then(|end| {
         work.summary.files += 1;
         keep_attributes(work, &source, &stat, &part, to, replaced.as_ref());
         let waits = may_wait && is_regular && end < ALONE;
@@ -202,8 +204,8 @@ fn fill(
     source: &mut Source,
     stat: &Stat,
     part: &Part,
-    at: u64,
-    size: u64,
+    (at, size): (u64, u64),
+    between: Between<'_>,
 ) -> Result<u64, CopyError> {
     let path = part.path();
     if size == 0 {
@@ -220,7 +222,7 @@ fn fill(
         work.passed(size, source.path());
         return Ok(u64::try_from(now.st_size).unwrap_or(size));
     }
-    data::copy(work, source, part.file(), &path, at, size)
+    data::copy(work, source, (part.file(), &path), at, size, between)
 }
 
 fn keep_attributes(

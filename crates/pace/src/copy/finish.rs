@@ -4,7 +4,11 @@
 //! file written, pushed ─▶ add ─▶ pending ─▶ flush: writeback ends ─▶ fsync each, or one syncfs
 //!                                                 ─▶ compared ─▶ renamed, linked, in order
 //! end: flush ─▶ fsync of the directories with new entries
+//! end_soon (interrupted): writes under way end ─▶ fsync and rename each, for a second at most
 //! ```
+//!
+//! A group ends after [`EVERY`], also while a large file is copied. While other programs wait, it
+//! has [`ONE_BY_ONE`] files at most.
 //!
 //! The kernel tells of data that did not reach the disk once: a second sync succeeds. After the
 //! first such error ([`CopyError::Lost`]) no pending file gets its name.
@@ -13,6 +17,7 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{self as rfs, AtFlags, OFlags};
 use rustix::io::Errno;
@@ -25,9 +30,14 @@ use super::source::{DROPPED, drop_cached};
 use super::verify::verify;
 use super::work::Work;
 use super::{attributes, file};
+use crate::descriptors;
 
 /// Files or directories that are synced one by one, at most. With more the filesystem is synced.
 const ONE_BY_ONE: usize = 64;
+/// Time between the ends of two groups: the files of so many seconds may be lost by an interrupt.
+const EVERY: Duration = Duration::from_secs(2);
+/// The longest time for pending files after an interrupt. A sync that is under way may exceed it.
+const SOON: Duration = Duration::from_secs(1);
 /// Bounds of a group that is pending. Each directory takes one or two open files.
 const FILES: usize = 4096;
 const FOLDERS: usize = 128;
@@ -44,6 +54,8 @@ enum Dirty {
 pub(super) struct Finish {
     root: Arc<Folder>,
     pending: VecDeque<Pending>,
+    /// The time of the first step that is pending.
+    since: Option<Instant>,
     files: usize,
     /// The pending files with their paths, as long as they are synced one by one. An error of the
     /// writeback is certain to be told to those that had the file open then.
@@ -52,6 +64,9 @@ pub(super) struct Finish {
     bytes: u64,
     last_folder: Option<FileId>,
     dirty: Dirty,
+    /// [`ONE_BY_ONE`] and [`FOLDERS`], as far as this process may open files.
+    one_by_one: usize,
+    most_folders: usize,
 }
 
 impl Finish {
@@ -60,12 +75,15 @@ impl Finish {
         Self {
             root: Arc::clone(root),
             pending: VecDeque::new(),
+            since: None,
             files: 0,
             open: Vec::new(),
             folders: 0,
             bytes: 0,
             last_folder: None,
             dirty: Dirty::Few(Vec::new()),
+            one_by_one: descriptors::at_most(ONE_BY_ONE),
+            most_folders: descriptors::at_most(FOLDERS),
         }
     }
 
@@ -82,7 +100,7 @@ impl Finish {
         path: PathBuf,
         file: Arc<OwnedFd>,
     ) -> Result<(), CopyError> {
-        if self.files < ONE_BY_ONE {
+        if self.files < self.one_by_one {
             self.open.push((path, file));
         } else {
             self.open.clear();
@@ -106,8 +124,20 @@ impl Finish {
             self.folders += 1;
         }
         self.pending.push_back(what);
-        let is_full = self.pending.len() >= FILES || self.folders >= FOLDERS || self.bytes >= BYTES;
-        if is_full { self.flush(work) } else { Ok(()) }
+        self.since.get_or_insert_with(Instant::now);
+        // A sync of the filesystem would write the data of others as well, who would wait for it.
+        let is_shared = self.files >= self.one_by_one && !work.is_alone();
+        let is_full = is_shared
+            || self.pending.len() >= FILES
+            || self.folders >= self.most_folders
+            || self.bytes >= BYTES;
+        if is_full { self.flush(work) } else { self.flush_if_due(work) }
+    }
+
+    /// Finishes all pending steps if the first one has waited long.
+    pub(super) fn flush_if_due(&mut self, work: &mut Work<'_>) -> Result<(), CopyError> {
+        let is_due = self.since.is_some_and(|since| since.elapsed() >= EVERY);
+        if is_due { self.flush(work) } else { Ok(()) }
     }
 
     /// Notes that a directory has a new entry.
@@ -119,7 +149,7 @@ impl Finish {
             && folders.iter().all(|known| known.id() != folder.id())
         {
             folders.push(Arc::clone(folder));
-            if folders.len() > ONE_BY_ONE {
+            if folders.len() > self.one_by_one {
                 self.dirty = Dirty::Many;
             }
         }
@@ -151,6 +181,7 @@ impl Finish {
         }
         self.open.clear();
         (self.files, self.folders, self.bytes, self.last_folder) = (0, 0, 0, None);
+        self.since = None;
         Ok(())
     }
 
@@ -163,6 +194,36 @@ impl Finish {
         }
     }
 
+    /// Finishes the pending steps that take little time, after an interrupt. Their data is on the
+    /// disk, or under way. The names may be lost if the power fails soon.
+    pub(super) fn end_soon(&mut self, work: &mut Work<'_>) -> Result<(), CopyError> {
+        // To compare them would take as long as to copy them.
+        if work.options.verify {
+            return Ok(());
+        }
+        let root = Arc::clone(&self.root);
+        let begin = Instant::now();
+        work.finish_started(root.path())?;
+        while begin.elapsed() < SOON
+            && let Some(what) = self.pending.pop_front()
+        {
+            let done = match &what {
+                Pending::File { to, part, .. } => sync_part(&Place::new(&to.folder, part))
+                    .and_then(|()| finish(work, &root, &what).map(drop)),
+                // Where no link can be made, the data would be copied.
+                Pending::Link { first, id, to, .. } => link(&root, first, *id, to).map(drop),
+                Pending::Folder { .. } => finish(work, &root, &what).map(drop),
+            };
+            if let Err(error) = done {
+                if matches!(error, CopyError::Lost { .. }) || !work.options.resume {
+                    remove(&what);
+                }
+                work.unless_of_one_entry(Err(error))?;
+            }
+        }
+        Ok(())
+    }
+
     /// Removes the unfinished files.
     pub(super) fn abandon(&mut self) {
         self.open.clear();
@@ -172,7 +233,7 @@ impl Finish {
     /// Syncs the pending files. Their data was written back before, so mostly only the first fsync
     /// costs a commit of the filesystem's journal.
     fn sync(&self, work: &Work<'_>) -> Result<(), CopyError> {
-        if self.files > ONE_BY_ONE {
+        if self.files > self.one_by_one {
             return sync_filesystem(&self.root);
         }
         for (path, file) in &self.open {
@@ -204,7 +265,7 @@ fn finish(
             if link(root, first, *id, to)? {
                 work.summary.files += 1;
             } else {
-                file::copy(work, from, stat, to, false)?;
+                file::copy(work, from, stat, to, false, &mut |_| Ok(()))?;
             }
             Ok(Some(Arc::clone(&to.folder)))
         }
@@ -278,6 +339,11 @@ fn link(root: &Arc<Folder>, first: &Path, id: FileId, to: &Place) -> Result<bool
     // rename(2) does nothing if both names are links to one file.
     let _ = part.folder.remove(&part.name);
     committed
+}
+
+fn sync_part(part: &Place) -> Result<(), CopyError> {
+    let file = part.open(OFlags::RDONLY).map_err(CopyError::io("open", part.path()))?;
+    rfs::fsync(file).map_err(CopyError::lost("sync", part.path()))
 }
 
 fn sync_filesystem(root: &Folder) -> Result<(), CopyError> {

@@ -14,8 +14,8 @@
 //! A file gets its name when its data is on the disk. An interrupted copy therefore never leaves a
 //! truncated file under the final name. A file of 64 MiB or more is synced by itself. Smaller files
 //! are written back early as well. They are synced and renamed in groups, because a journal commit
-//! for each would cost more than their data. The kernel tells of lost data only once, so after the
-//! first such error all unfinished files are removed.
+//! for each would cost more than their data. A group ends after two seconds. The kernel tells of
+//! lost data only once, so after the first such error all unfinished files are removed.
 //!
 //! # Page cache
 //!

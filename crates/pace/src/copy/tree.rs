@@ -33,7 +33,8 @@ const OWN: u32 = 0o700;
 ///
 /// Entries that can't be read, or that the destination doesn't take, are left out, and the others
 /// are copied ([`CopyError::Partly`]). Any other failure ends the copy, and complete files then get
-/// their names, unless written data was lost ([`CopyError::Lost`]). `stop` ends it at once.
+/// their names, unless written data was lost ([`CopyError::Lost`]). `stop` ends it soon: complete
+/// files get their names if that takes a second at most, and if they need not be compared.
 /// Unfinished files are removed, or kept with `resume`, as far as no data was lost.
 ///
 /// # Errors
@@ -206,8 +207,14 @@ impl Tree<'_> {
             let link = Pending::Link { first, id, from, stat: *stat, to };
             return self.finish.add(&mut self.work, link);
         }
+        if !kind(stat).is_file() {
+            // A stream may last.
+            self.finish.flush(&mut self.work)?;
+        }
         let may_wait = self.finish.covers(&to.folder);
-        let copied = file::copy(&mut self.work, from, stat, to, may_wait)?;
+        let (work, finish) = (&mut self.work, &mut self.finish);
+        let between = &mut |work: &mut Work<'_>| finish.flush_if_due(work);
+        let copied = file::copy(work, from, stat, to, may_wait, between)?;
         if is_linked && let Ok(below) = to.path().strip_prefix(self.root.path()) {
             self.links.insert(FileId::of(stat), (below.to_owned(), copied.id));
         }
@@ -272,11 +279,14 @@ impl Tree<'_> {
 
     /// Finishes the complete files, and removes the others.
     fn end(mut self, copied: Result<(), CopyError>, plan: &Plan) -> Result<Summary, CopyError> {
-        let finished = match &copied {
+        let mut finished = match &copied {
             Err(CopyError::Interrupted | CopyError::Lost { .. }) => Ok(()),
             // Complete files get their names.
             _ => self.finish.end(&mut self.work),
         };
+        if [&copied, &finished].contains(&&Err(CopyError::Interrupted)) {
+            finished = self.finish.end_soon(&mut self.work).and(Err(CopyError::Interrupted));
+        }
         let is_lost = |done: &Result<(), CopyError>| matches!(done, Err(CopyError::Lost { .. }));
         if !plan.options.resume || is_lost(&copied) || is_lost(&finished) {
             self.finish.abandon();

@@ -12,7 +12,13 @@ use super::error::CopyError;
 use super::request::{Options, Progress, Summary};
 use super::resident::BLOCK;
 use super::source::BATCH;
-use crate::{Pacer, Writeback};
+use crate::{Pacer, State, Writeback};
+
+/// A step between two batches of a file.
+pub(super) type Between<'a> = &'a mut dyn FnMut(&mut Work<'_>) -> Result<(), CopyError>;
+
+/// The stop flag after an interrupt, while steps that take little time are finished.
+static GOES_ON: AtomicBool = AtomicBool::new(false);
 
 /// A copy that runs.
 pub(super) struct Work<'a> {
@@ -107,6 +113,13 @@ impl<'a> Work<'a> {
         unless_stopped(finished.map_err(CopyError::lost("write back", path))?)
     }
 
+    /// Waits for all ranges that were started. From now on the caller's stop flag has no effect.
+    pub(super) fn finish_started(&mut self, path: &Path) -> Result<(), CopyError> {
+        self.stop = &GOES_ON;
+        while self.writeback.wait_for_oldest().map_err(CopyError::lost("write back", path))? {}
+        Ok(())
+    }
+
     /// Waits until so many bytes may be read back, as for a write: reads delay others as well.
     pub(super) fn admit(&self, bytes: u64) -> Result<(), CopyError> {
         unless_stopped(self.pacer.admit(bytes, self.stop))
@@ -132,6 +145,11 @@ impl<'a> Work<'a> {
         let read = disk_reads().saturating_sub(before);
         self.pacer.read(read.cast_signed() - bytes.cast_signed());
         done
+    }
+
+    /// Whether no other program waits for the disk.
+    pub(super) fn is_alone(&self) -> bool {
+        self.pacer.status().state == State::Alone
     }
 
     /// Bytes pushed, not yet known to be on the disk.

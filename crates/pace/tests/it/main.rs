@@ -12,6 +12,10 @@ fn main() -> ExitCode {
         Some(command::PACED_STRICTLY) => return command::paced_process(true),
         Some(command::KEEPER) => return command::keeper_process(),
         Some(command::WRITER) => return command::writer_process(),
+        Some(copy::groups::FEW_FILES) => {
+            let dir = std::env::args_os().nth(2).unwrap_or_default();
+            return copy::groups::process(dir.as_ref());
+        }
         _ => {}
     }
     let tests = [command::tests(), copy::tests()];

@@ -5,6 +5,7 @@ mod cache;
 mod cat;
 mod content;
 mod fifo;
+pub(crate) mod groups;
 mod lost;
 mod names;
 mod refused;
@@ -39,6 +40,7 @@ pub(crate) fn tests() -> Vec<Trial> {
         cat::tests(),
         content::tests(),
         fifo::tests(),
+        groups::tests(),
         lost::tests(),
         names::tests(),
         refused::tests(),

@@ -13,7 +13,7 @@ use super::{DEEP, MIB, PLAIN, RESUME, copy, copy_with, directory, names, noise};
 
 pub(super) fn tests() -> Vec<Trial> {
     tests![
-        an_interrupted_copy_leaves_nothing,
+        an_interrupted_copy_leaves_no_unfinished_file,
         an_interrupted_copy_goes_on,
         a_part_that_differs_is_begun_anew,
         a_part_older_than_the_source_is_begun_anew,
@@ -29,7 +29,7 @@ fn part(name: &str) -> String {
     format!("{name}{PART_SUFFIX}")
 }
 
-fn an_interrupted_copy_leaves_nothing() -> Result<(), String> {
+fn an_interrupted_copy_leaves_no_unfinished_file() -> Result<(), String> {
     let dir = directory(&[("from/a", b"small"), ("from/b", &noise(5 * MIB)), ("old", b"old")]);
     let from = dir.path().join("from");
     for at in [0, MIB as u64, 4 * MIB as u64] {
@@ -38,7 +38,9 @@ fn an_interrupted_copy_leaves_nothing() -> Result<(), String> {
             stop.store(progress.bytes_done >= at, Ordering::Relaxed);
         });
         equal(ended, Err(CopyError::Interrupted))?;
-        equal(names(to.path()), vec!["b".to_owned()])?;
+        // The first file was complete.
+        equal(names(to.path()), ["a", "b"].map(str::to_owned).to_vec())?;
+        equal(fs::read_to_string(to.path().join("a")).unwrap(), "small".to_owned())?;
         equal(fs::read_to_string(to.path().join("b")).unwrap(), "old".to_owned())?;
     }
     Ok(())
