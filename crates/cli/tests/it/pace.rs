@@ -128,3 +128,16 @@ fn a_signal_that_was_ignored_at_the_start_does_not_end_a_copy() {
         fs::remove_file(&b).unwrap();
     }
 }
+
+#[test]
+fn standard_input_is_a_source() {
+    let dir = tmpfs();
+    let binary = env!("CARGO_BIN_EXE_floodwall");
+    for (n, source) in ["/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"].into_iter().enumerate() {
+        let to = dir.path().join(n.to_string());
+        let script = format!("echo hi | {binary} pace --quiet cp {source} {}", to.display());
+        let status = Command::new("sh").args(["-c", &script]).status().unwrap();
+        assert!(status.success(), "{source}");
+        assert_eq!(fs::read_to_string(to).unwrap(), "hi\n");
+    }
+}

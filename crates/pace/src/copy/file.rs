@@ -138,8 +138,7 @@ fn open(from: &Place, wanted: FileType) -> Result<(Source, Stat, u64), CopyError
     } else {
         // A signal doesn't end the wait for the writer of a FIFO. The first read waits instead.
         let waits = if wanted.is_fifo() { OFlags::NONBLOCK } else { OFlags::empty() };
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NOCTTY | waits;
-        rfs::openat(&from.folder, from.name.as_os_str(), flags, rfs::Mode::empty())
+        from.open_as_is(OFlags::RDONLY | OFlags::NOCTTY | waits)
     };
     let file: OwnedFd = opened.map_err(CopyError::source("open", &path))?;
     let stat = rfs::fstat(&file).map_err(CopyError::source("look at", &path))?;

@@ -130,11 +130,17 @@ impl AsFd for Folder {
 pub(super) struct Place {
     pub(super) folder: Arc<Folder>,
     pub(super) name: OsString,
+    follows: bool,
 }
 
 impl Place {
     pub(super) fn new(folder: &Arc<Folder>, name: impl Into<OsString>) -> Self {
-        Self { folder: Arc::clone(folder), name: name.into() }
+        Self { folder: Arc::clone(folder), name: name.into(), follows: false }
+    }
+
+    /// The file behind the entry, a symlink of /proc/PID/fd. It may have no path.
+    pub(super) fn followed(self) -> Self {
+        Self { follows: true, ..self }
     }
 
     /// Its path, for messages.
@@ -144,12 +150,21 @@ impl Place {
 
     /// The entry's status, not followed; `None` if the entry is missing.
     pub(super) fn stat(&self) -> Result<Option<Stat>, Errno> {
+        if self.follows {
+            return rfs::statat(&self.folder, self.name.as_os_str(), AtFlags::empty()).map(Some);
+        }
         self.folder.stat(&self.name)
     }
 
     /// Opens the entry, not followed. The open of a FIFO doesn't block.
     pub(super) fn open(&self, flags: OFlags) -> Result<OwnedFd, Errno> {
-        let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        self.open_as_is(flags | OFlags::NONBLOCK)
+    }
+
+    /// The same. The open of a FIFO may block.
+    pub(super) fn open_as_is(&self, flags: OFlags) -> Result<OwnedFd, Errno> {
+        let unfollowed = if self.follows { OFlags::empty() } else { OFlags::NOFOLLOW };
+        let flags = flags | unfollowed | OFlags::CLOEXEC;
         rfs::openat(&self.folder, self.name.as_os_str(), flags, Mode::empty())
     }
 }

@@ -22,6 +22,8 @@ use super::request::{Options, Request};
 pub(super) struct Job {
     /// The source's path, without a symlink that is followed.
     pub(super) source: PathBuf,
+    /// Whether the path is a symlink all the same: the file behind it has no path.
+    pub(super) is_nameless: bool,
     pub(super) stat: Stat,
     pub(super) target: Target,
 }
@@ -94,7 +96,7 @@ impl Destination {
 
     /// The destination of a source. Fails if the source can't be copied there.
     pub(super) fn job(&self, named: &Path, options: Options) -> Result<Job, CopyError> {
-        let (source, found) = resolved(named, options)?;
+        let (source, found, is_nameless) = resolved(named, options)?;
         let is_folder = kind(&found).is_dir();
         if is_folder && !options.is_deep() {
             return Err(CopyError::NeedsRecursive { path: source });
@@ -117,22 +119,26 @@ impl Destination {
         if is_folder && is_within(&directory, FileId::of(&found))? {
             return Err(CopyError::IntoItself { source_path: source, destination: directory });
         }
-        Ok(Job { source, stat: found, target })
+        Ok(Job { source, is_nameless, stat: found, target })
     }
 }
 
-/// The path and status of a source; of the target, if it is a symlink that is followed.
-fn resolved(path: &Path, options: Options) -> Result<(PathBuf, Stat), CopyError> {
+/// The path and status of a source; of the target, if it is a symlink that is followed. Whether the
+/// target has no path, as a pipe behind /dev/stdin or a deleted file.
+fn resolved(path: &Path, options: Options) -> Result<(PathBuf, Stat, bool), CopyError> {
     let failed = || CopyError::source("open", path);
     let unfollowed = lstat(path).map_err(failed())?;
     if !kind(&unfollowed).is_symlink() || options.is_deep() {
-        return Ok((path.to_owned(), unfollowed));
+        return Ok((path.to_owned(), unfollowed, false));
     }
     let found = stat(path).map_err(failed())?;
-    let real = path
-        .canonicalize()
-        .map_err(|error| failed()(Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
-    Ok((real, found))
+    let real = path.canonicalize().ok();
+    let is_found =
+        |real: &PathBuf| stat(real).is_ok_and(|at| FileId::of(&at) == FileId::of(&found));
+    match real.filter(is_found) {
+        Some(real) => Ok((real, found, false)),
+        None => Ok((path.to_owned(), found, true)),
+    }
 }
 
 fn in_directory(

@@ -107,7 +107,9 @@ impl Tree<'_> {
                     return self.folder(opened(source)?, &job.stat, &to);
                 }
                 let name = last_name(source).unwrap_or_default();
-                self.entry(&Place::new(&opened(&directory_of(source))?, name), &to)
+                let from = Place::new(&opened(&directory_of(source))?, name);
+                let from = if job.is_nameless { from.followed() } else { from };
+                self.entry(&from, &to)
             }
         }
     }

@@ -1,21 +1,26 @@
 //! FIFOs that are read and written.
 
 use std::fs;
-use std::os::fd::AsFd;
+use std::io::Write;
+use std::os::fd::{AsFd, AsRawFd};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use floodwall_pace::copy::{CopyError, Input, Request, cat, plan, run};
-use floodwall_testing::{Trial, equal, said, tests};
+use floodwall_pace::copy::{CopyError, Input, Options, Request, cat, plan, run};
+use floodwall_testing::{Trial, ensure, equal, said, tests};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use tempfile::TempDir;
 
-use super::{PLAIN, copy, directory, pacer};
+use super::{MIB, PLAIN, copy, directory, noise, pacer};
 
 pub(super) fn tests() -> Vec<Trial> {
-    tests![a_fifo_is_read_and_written, the_wait_for_a_fifos_other_end_can_be_ended]
+    tests![
+        a_fifo_is_read_and_written,
+        the_wait_for_a_fifos_other_end_can_be_ended,
+        a_file_without_a_path_is_read,
+    ]
 }
 
 /// A directory with a file and a FIFO.
@@ -75,4 +80,22 @@ fn is_ended(copy: impl FnOnce(&AtomicBool) -> Result<(), CopyError>) -> Result<(
         copy(&stop)
     });
     equal(ended, Err(CopyError::Interrupted))
+}
+
+/// As a shell's `<(…)`: a symlink of /proc/PID/fd.
+fn a_file_without_a_path_is_read() -> Result<(), String> {
+    let dir = directory(&[("deleted", &noise(2 * MIB))]);
+    let (mut to, deleted) = (dir.path().join("to"), dir.path().join("deleted"));
+    let behind = |file: &dyn AsRawFd| PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+    let (reader, mut writer) = std::io::pipe().map_err(said("a pipe"))?;
+    writer.write_all(b"written").map_err(said("write"))?;
+    drop(writer);
+    copy(&[&behind(&reader)], &to, PLAIN).map_err(said("copy"))?;
+    equal(fs::read_to_string(&to).unwrap(), "written".to_owned())?;
+    let open = fs::File::open(&deleted).map_err(said("a file"))?;
+    fs::remove_file(&deleted).map_err(said("remove"))?;
+    to.set_file_name("whole");
+    let summary = copy(&[&behind(&open)], &to, Options { verify: true, ..PLAIN });
+    equal(summary.map_err(said("copy"))?.verified, 1)?;
+    ensure(fs::read(&to).unwrap() == noise(2 * MIB), "they differ")
 }
