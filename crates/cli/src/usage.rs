@@ -13,7 +13,7 @@ const INSTEAD: [(&str, &str, &str); 1] =
 /// An error of the parser in one line. `arguments` are those of the process, its name first; `all`
 /// has all commands.
 pub(crate) fn explain(error: &clap::Error, arguments: &[String], all: Command) -> String {
-    let command = command(arguments, all);
+    let command = command(arguments, all.clone());
     let more = |what: &str| format!(" ({command} --help {what})");
     let argument = argument(error);
     match error.kind() {
@@ -30,11 +30,17 @@ pub(crate) fn explain(error: &clap::Error, arguments: &[String], all: Command) -
         }
         ErrorKind::UnknownArgument if argument.starts_with('-') => {
             let asked = (command.as_str(), argument.as_str());
+            if let Some(before) = stands_before(&argument, arguments, &all) {
+                return before;
+            }
             let near = match INSTEAD.iter().find(|(of, option, _)| (*of, *option) == asked) {
                 Some((.., instead)) => format!("; {instead}"),
                 None => meant(error, ContextKind::SuggestedArg),
             };
             format!("there is no option '{argument}'{near}{}", more("lists all"))
+        }
+        ErrorKind::UnknownArgument if takes_a_command(&command, &all) => {
+            format!("a command stands after '--': {command} -- {argument} …")
         }
         ErrorKind::UnknownArgument => {
             format!("'{argument}' is one argument too many{}", more("has examples"))
@@ -89,6 +95,39 @@ fn command(arguments: &[String], all: Command) -> String {
         command = below.clone();
     }
     name
+}
+
+/// Where an option of a command stands that was given after the name of a subcommand.
+fn stands_before(option: &str, arguments: &[String], all: &Command) -> Option<String> {
+    let has = |command: &Command| {
+        command.get_arguments().any(|argument| {
+            let (long, short) = (argument.get_long(), argument.get_short());
+            option.strip_prefix("--").is_some_and(|name| long == Some(name))
+                || option.strip_prefix('-').is_some_and(|name| {
+                    short.is_some_and(|short| name.chars().eq(std::iter::once(short)))
+                })
+        })
+    };
+    let (mut command, mut name) = (all, "floodwall".to_owned());
+    for given in arguments.iter().skip(1).take_while(|given| *given != "--") {
+        let Some(below) = command.find_subcommand(given) else { continue };
+        if has(command) {
+            let below = below.get_name();
+            return Some(format!(
+                "'{option}' stands before '{below}': {name} {option} … {below} …"
+            ));
+        }
+        name = format!("{name} {}", below.get_name());
+        command = below;
+    }
+    None
+}
+
+/// Whether a command runs another one, which stands after `--`.
+fn takes_a_command(name: &str, all: &Command) -> bool {
+    let mut words = name.split(' ').skip(1);
+    let command = words.try_fold(all, |command, word| command.find_subcommand(word));
+    command.is_some_and(|command| command.get_positionals().any(clap::Arg::is_last_set))
 }
 
 fn is_number(text: &str) -> bool {
@@ -188,6 +227,9 @@ mod tests {
                 "there is no option '--from'; a recording is --dir, a moment is --begin \
                  (floodwall watch --help lists all)",
             ),
+            ("pace cp --max 1 a b", "'--max' stands before 'cp': floodwall pace --max … cp …"),
+            ("pace --to share=50% cat -q", "'-q' stands before 'cat': floodwall pace -q … cat …"),
+            ("pace cp --quux", "there is no option '--quux' (floodwall pace cp --help lists all)"),
             (
                 "probe --source perff",
                 "--source: unknown value 'perff'; did you mean 'perf'?; known here: auto, bpf, \
@@ -228,6 +270,7 @@ mod tests {
                 "sim: --device PRESET|FILE.toml is missing (floodwall sim --help has \
                  examples)",
             ),
+            ("pace tar xf x", "a command stands after '--': floodwall pace -- tar …"),
             (
                 "unpersist extra",
                 "'extra' is one argument too many (floodwall unpersist --help has examples)",

@@ -76,6 +76,8 @@ pub(super) enum Own {
 /// Holes stay holes. Where the filesystem can share blocks (reflink), it does. A file is called
 /// NAME.floodwall-part until its data is on the disk. At the end all data is on the disk: no sync
 /// is needed.
+///
+/// Options of pace stand before 'cp': 'floodwall pace --max 50MB/s cp …'.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   floodwall pace cp disk.img /backup
@@ -83,7 +85,7 @@ pub(super) enum Own {
   floodwall pace cp --resume --verify disk.img /media/stick")]
 pub(super) struct CpArgs {
     /// Copy directories with all that is in them
-    #[arg(long, short)]
+    #[arg(long, short, visible_short_alias = 'R')]
     pub(super) recursive: bool,
     /// Copy directories, and keep mode, owner, times, extended attributes, symbolic and hard links
     #[arg(long, short)]
@@ -102,7 +104,7 @@ pub(super) struct CpArgs {
 /// Copy stdin, or files, to stdout
 ///
 /// A file as stdout is written back early, as by 'pace cp'. To a pipe or a terminal the data is
-/// only copied.
+/// only copied. Options of pace stand before 'cat'.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   zcat dump.gz | floodwall pace cat > /srv/dump
