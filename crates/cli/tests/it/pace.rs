@@ -1,13 +1,15 @@
 //! `floodwall pace` as scripts meet it: statuses, standard files, copies. On tmpfs, where no
 //! process waits for a disk.
 
-use std::fs;
-use std::io::Write;
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use floodwall_testing::until;
+use rustix::fs::OFlags;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{floodwall, stderr, stdout, tmpfs};
@@ -140,4 +142,89 @@ fn standard_input_is_a_source() {
         assert!(status.success(), "{source}");
         assert_eq!(fs::read_to_string(to).unwrap(), "hi\n");
     }
+}
+
+#[test]
+fn each_entry_that_could_not_be_copied_is_named_and_the_rest_is_told() {
+    let dir = tmpfs();
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    for n in 0..103 {
+        fs::create_dir_all(path(&format!("to/from/{n}"))).unwrap();
+        fs::create_dir_all(path("from")).unwrap();
+        fs::write(path(&format!("from/{n}")), "x").unwrap();
+    }
+    fs::write(path("from/a"), "copied").unwrap();
+    let output = floodwall(&["pace", "cp", "-R", &path("from"), &path("to")]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let told = stderr(&output);
+    let lines: Vec<&str> = told.lines().collect();
+    let first = format!("floodwall: can't replace {}/from/", path("to"));
+    assert_eq!(lines.iter().filter(|line| line.starts_with(&first)).count(), 100, "{told}");
+    assert_eq!(lines[100], "floodwall: and 3 more");
+    assert!(lines[101].starts_with("pace: 6 B in 1 file copied and on the disk"), "{told}");
+    assert_eq!(lines[102..], ["floodwall: 103 of the sources' entries could not be copied"]);
+    assert_eq!(fs::read_to_string(path("to/from/a")).unwrap(), "copied");
+}
+
+#[test]
+fn a_summary_is_true_of_pipes_and_of_finished_files() {
+    let dir = tmpfs();
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    fs::write(path("a"), "0123456789").unwrap();
+    let (a, b) = (&*path("a"), &*path("b"));
+    for (words, begins) in [
+        (&["cat", a][..], "pace: 10 B in 1 file copied in "),
+        (&["cp", a, "/dev/null"], "pace: 10 B in 1 file copied in "),
+        (&["cp", a, b], "pace: 10 B in 1 file copied and on the disk in "),
+        (
+            &["cp", "--resume", "--verify", a, b],
+            "pace: 1 file was there already; 1 file verified; in ",
+        ),
+    ] {
+        let output = floodwall(&[&["pace"], words].concat());
+        assert!(stderr(&output).starts_with(begins), "{words:?}: {}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_cat_as_it_ends_other_programs() {
+    let zeros = Stdio::from(File::open("/dev/zero").unwrap());
+    let mut cat = Command::new(env!("CARGO_BIN_EXE_floodwall"));
+    cat.args(["pace", "cat"]).stdin(zeros).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut cat = cat.spawn().unwrap();
+    drop(cat.stdout.take());
+    let output = cat.wait_with_output().unwrap();
+    assert_eq!(output.status.signal(), Some(Signal::PIPE.as_raw()), "{}", stderr(&output));
+    assert_eq!(stderr(&output), "");
+}
+
+#[test]
+fn a_terminal_gets_the_data_of_cat_without_a_bar() {
+    let flags = rustix::pty::OpenptFlags::RDWR | rustix::pty::OpenptFlags::NOCTTY;
+    let ours = rustix::pty::openpt(flags).unwrap();
+    rustix::pty::grantpt(&ours).unwrap();
+    rustix::pty::unlockpt(&ours).unwrap();
+    let name = rustix::pty::ptsname(&ours, Vec::new()).unwrap();
+    let open = || {
+        let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+        rustix::fs::open(&*name, flags, rustix::fs::Mode::empty()).unwrap()
+    };
+    let mut cat = Command::new(env!("CARGO_BIN_EXE_floodwall"));
+    cat.args(["pace", "cat"]).stdin(Stdio::piped()).stdout(open()).stderr(open());
+    let mut child = cat.spawn().unwrap();
+    // It would keep the terminal open.
+    drop(cat);
+    let mut input = child.stdin.take().unwrap();
+    for line in ["one\n", "two\n"] {
+        input.write_all(line.as_bytes()).unwrap();
+        // A bar is drawn four times a second.
+        std::thread::sleep(Duration::from_millis(400));
+    }
+    drop(input);
+    assert!(child.wait().unwrap().success());
+    let mut shown = Vec::new();
+    // The end is an error (EIO): no process has the other side open.
+    let _ = File::from(ours).read_to_end(&mut shown);
+    let shown = String::from_utf8(shown).unwrap();
+    assert!(shown.starts_with("one\r\ntwo\r\npace: 8 B in 1 file copied in "), "{shown:?}");
 }

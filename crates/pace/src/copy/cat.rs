@@ -66,6 +66,7 @@ pub fn cat<'a>(
             }
         };
         work.summary.files += 1;
+        work.summary.streamed += u64::from(!output.is_paced);
         work.file_done(name);
     }
     if output.is_paced {

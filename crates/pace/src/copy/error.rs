@@ -5,6 +5,10 @@ use std::path::{Path, PathBuf};
 use floodwall_model::Bytes;
 use rustix::io::Errno;
 
+#[cfg(doc)]
+use super::request::Progress;
+use super::request::Summary;
+
 /// Why a file could not be copied.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -144,13 +148,15 @@ pub enum CopyError {
         /// The first byte that differs.
         offset: u64,
     },
-    /// Some entries could not be copied. All others were.
-    #[error("{failed} of the sources' entries could not be copied; the first: {first}")]
+    /// Some entries could not be copied. All others were. [`Progress::failure`] had each failure.
+    #[error("{failed} of the sources' entries could not be copied")]
     Partly {
         /// How many.
         failed: u64,
         /// The first failure.
         first: Box<CopyError>,
+        /// What was copied.
+        summary: Box<Summary>,
     },
     /// The caller's stop flag was raised.
     #[error("interrupted")]

@@ -218,6 +218,7 @@ fn fill(
     if at == 0 && kind(stat).is_file() && rfs::ioctl_ficlone(part.file(), source.file()).is_ok() {
         let now = rfs::fstat(part.file()).map_err(CopyError::io("look at", &path))?;
         work.summary.reflinked += 1;
+        work.summary.reflinked_bytes += size;
         work.passed(size, source.path());
         return Ok(u64::try_from(now.st_size).unwrap_or(size));
     }

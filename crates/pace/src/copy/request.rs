@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
+use super::error::CopyError;
+
 /// Sources, a destination and options.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
@@ -53,10 +55,12 @@ pub struct Progress<'a> {
     pub files_done: u64,
     /// All of them.
     pub files_total: u64,
-    /// The source being copied.
+    /// The source being copied; empty beside a failure, which names its own.
     pub path: &'a Path,
     /// Time since the copy began.
     pub elapsed: Duration,
+    /// Why the last entry could not be copied, if several are to be copied. Each is told once.
+    pub failure: Option<&'a CopyError>,
 }
 
 impl Progress<'_> {
@@ -85,6 +89,11 @@ pub struct Summary {
     pub files: u64,
     /// Files among them that share their blocks with the source.
     pub reflinked: u64,
+    /// Their bytes.
+    pub reflinked_bytes: u64,
+    /// Files among them that were written to a pipe, a terminal or a device such as /dev/null. No
+    /// disk has their data.
+    pub streamed: u64,
     /// Bytes of holes, which occupy nothing.
     pub hole_bytes: u64,
     /// Bytes of part files that were continued.
@@ -134,6 +143,7 @@ mod tests {
             files_total: 1,
             path: Path::new("a"),
             elapsed: Duration::from_secs(2),
+            failure: None,
         };
         assert_eq!(progress.rate(), Some(100.0));
         assert_eq!(progress.remaining(), Some(Duration::from_secs(3)));

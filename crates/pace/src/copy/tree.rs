@@ -275,6 +275,7 @@ impl Tree<'_> {
             pump(&mut self.work, Origin::Stream(from.as_fd(), source), &output)?;
         }
         self.work.summary.files += 1;
+        self.work.summary.streamed += 1;
         self.work.file_done(source);
         Ok(())
     }

@@ -183,6 +183,9 @@ impl<'a> Work<'a> {
         match done {
             Err(error) if error.is_of_one_entry() => {
                 self.failed += 1;
+                if self.totals.files > 1 {
+                    self.tell(Path::new(""), Some(&error));
+                }
                 self.first_failure.get_or_insert(error);
                 Ok(())
             }
@@ -191,6 +194,10 @@ impl<'a> Work<'a> {
     }
 
     fn report(&mut self, path: &Path) {
+        self.tell(path, None);
+    }
+
+    fn tell(&mut self, path: &Path, failure: Option<&CopyError>) {
         (self.progress)(Progress {
             bytes_done: self.bytes_done,
             // Files may have grown since they were counted.
@@ -200,15 +207,21 @@ impl<'a> Work<'a> {
             files_total: self.totals.files.max(self.files_done),
             path,
             elapsed: self.started.elapsed(),
+            failure,
         });
     }
 
     /// The summary, once all data is on the disk. Fails if entries could not be copied.
     pub(super) fn into_summary(self) -> Result<Summary, CopyError> {
+        let summary = Summary { elapsed: self.started.elapsed(), ..self.summary };
         match self.first_failure {
-            None => Ok(Summary { elapsed: self.started.elapsed(), ..self.summary }),
+            None => Ok(summary),
             Some(first) if self.totals.files <= 1 => Err(first),
-            Some(first) => Err(CopyError::Partly { failed: self.failed, first: Box::new(first) }),
+            Some(first) => Err(CopyError::Partly {
+                failed: self.failed,
+                first: Box::new(first),
+                summary: Box::new(summary),
+            }),
         }
     }
 }

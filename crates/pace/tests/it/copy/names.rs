@@ -77,7 +77,7 @@ fn a_part_file_and_its_file_are_copied_in_any_order() -> Result<(), String> {
     // The entries of one directory after those of another.
     let to = directory(&[]);
     let ended = copy(&[&dir.path().join("y/."), &dir.path().join("x/.")], to.path(), DEEP);
-    let Err(CopyError::Partly { failed: 1, first }) = ended else {
+    let Err(CopyError::Partly { failed: 1, first, .. }) = ended else {
         return Err(format!("{ended:?}"));
     };
     equal(*first, CopyError::Twice { destination: to.path().join(&part) })?;
@@ -112,7 +112,7 @@ fn what_cannot_be_copied_leaves_the_rest() -> Result<(), String> {
     let dir = directory(&[("from/a", b"1"), ("from/b", b"2"), ("from/c/d", b"3")]);
     let to = directory(&[("from/b/in the way", b"")]);
     let ended = copy(&[&dir.path().join("from")], to.path(), DEEP);
-    let Err(CopyError::Partly { failed: 1, first }) = ended else {
+    let Err(CopyError::Partly { failed: 1, first, .. }) = ended else {
         return Err(format!("{ended:?}"));
     };
     ensure(matches!(*first, CopyError::Kinds { .. }), format!("{first:?}"))?;
@@ -125,7 +125,7 @@ fn what_the_destination_refuses_leaves_the_rest() -> Result<(), String> {
     // A directory can't be replaced by an unfinished copy.
     let to = directory(&[(&format!("from/b{PART_SUFFIX}/in the way"), b"")]);
     let ended = copy(&[&dir.path().join("from")], to.path(), DEEP);
-    let Err(CopyError::Partly { failed: 1, first }) = ended else {
+    let Err(CopyError::Partly { failed: 1, first, .. }) = ended else {
         return Err(format!("{ended:?}"));
     };
     ensure(matches!(*first, CopyError::Io { .. }), format!("{first:?}"))?;
