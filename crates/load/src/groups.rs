@@ -281,6 +281,8 @@ fn remove_stale(parent: &Path, namespace: &str) {
             |pid: u32| pid == std::process::id() || !Path::new(&format!("/proc/{pid}")).exists();
         if of.split('.').next() == Some(namespace) && pid.parse().is_ok_and(is_gone) {
             for group in names(&path).iter().map(|name| path.join(name)).filter(|p| p.is_dir()) {
+                // A guardian that was killed as well has left its processes frozen.
+                let _ = write(&group.join("cgroup.freeze"), "0");
                 let _ = fs::remove_dir(group);
             }
             let _ = fs::remove_dir(&path);

@@ -37,6 +37,8 @@ struct Counts {
 #[derive(Debug, Default)]
 pub(super) struct Drain {
     counts: Mutex<Counts>,
+    /// The command has ended.
+    ended: AtomicBool,
     /// Waiting ranges are left to the kernel.
     closing: AtomicBool,
     stop: AtomicBool,
@@ -67,6 +69,11 @@ impl Drain {
     pub(super) fn written(&self) -> u64 {
         let counts = self.counts();
         counts.dealt.saturating_sub(counts.under_way)
+    }
+
+    /// Takes note of the command's end.
+    pub(super) fn command_ended(&self) {
+        self.ended.store(true, Ordering::Relaxed);
     }
 
     /// Starts no more ranges.
@@ -166,10 +173,15 @@ impl Drain {
     }
 
     /// Counts appended bytes that had been written before: by direct I/O, by the command's fsync,
-    /// or by the kernel. They have used the disk as well, so they wait for admission.
+    /// or by the kernel. They have used the disk as well, so they wait for admission. After the
+    /// command's end nothing would be gained by that.
     fn count_written(&self, bytes: u64, pacer: &Pacer) {
         let mut left = bytes;
-        while left > 0 && !self.closing.load(Ordering::Relaxed) {
+        while left > 0 {
+            if self.ended.load(Ordering::Relaxed) || self.closing.load(Ordering::Relaxed) {
+                self.counts().dealt += left;
+                return;
+            }
             let len = pacer.window().piece.min(left);
             if !pacer.admit(len, &self.stop) {
                 return;

@@ -228,15 +228,35 @@ impl<'a> Engine<'a> {
     /// Hands over what the ended command left dirty.
     pub(super) fn hand_over_rest(&mut self) {
         self.release();
+        self.parts.drain.command_ended();
+        self.dirtied.look(self.parts.root, &self.parts.tree.processes());
         let (piece, ..) = self.allowed();
         self.hand_over(&[], Pressure { rose: true, press: true, idle: true, piece });
     }
 
-    /// Hands over closed files as far as there is room. Returns whether all data of the ended
-    /// command that was found is written.
+    /// Hands over closed files as far as there is room. Returns whether the data of the ended
+    /// command that was found is written. Other programs may have closed files in its directories:
+    /// no more is written than it has dirtied.
     pub(super) fn has_written_rest(&mut self) -> bool {
         self.hand_over_closed();
-        self.notified.is_empty() && self.parts.drain.is_idle()
+        self.left_bytes() == 0 || self.notified.is_empty() && self.parts.drain.is_idle()
+    }
+
+    /// Bytes that it dirtied and that are not written yet.
+    fn left_bytes(&self) -> u64 {
+        self.backlog.left(self.dirtied.net(), self.parts.drain.written())
+    }
+
+    /// The command after its end.
+    pub(super) fn rest(&self, age: Duration) -> Look<'_> {
+        Look {
+            means: &self.means,
+            elapsed: age,
+            dirtied: self.dirtied.net(),
+            backlog: self.left_bytes(),
+            held: lock(self.hold).total(),
+            ..Look::default()
+        }
     }
 
     /// Ends the pacing. The command has ended, and processes that it left behind run on.
@@ -248,6 +268,7 @@ impl<'a> Engine<'a> {
             is_paced: true,
             is_guarded: hold.is_guarded(),
             dirtied: self.dirtied.net(),
+            left_bytes: self.left_bytes(),
             held: hold.total(),
             found_files: self.files.found() + self.found,
             refused_files: self.files.refused(),

@@ -114,8 +114,12 @@ impl Hold {
         let Some(since) = self.since.take() else { return };
         match &mut self.means {
             Means::Freezer(files) => {
-                // A group that is gone has no processes.
-                let _ = files.freeze(false);
+                // A group that is gone (ENODEV) has no processes. After any other error the next
+                // call tries again, the watchdog's at the latest.
+                if files.freeze(false).is_err_and(|e| e.raw_os_error() != Some(libc::ENODEV)) {
+                    self.since = Some(since);
+                    return;
+                }
             }
             Means::Signals(stopped) => stopped.go_on(&self.tree),
         }

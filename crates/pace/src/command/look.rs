@@ -51,8 +51,9 @@ pub struct Ended {
     pub unread_processes: u64,
     /// Whether files were closed faster than inotify(7) could tell.
     pub is_incomplete: bool,
-    /// Whether a signal ended the writing of the data that it left dirty.
-    pub is_left_dirty: bool,
+    /// Bytes that it dirtied in known files and that are left to the kernel, since a signal ended
+    /// their writing.
+    pub left_bytes: u64,
     /// Processes that it left behind. They are not paced any more.
     pub left_processes: usize,
 }

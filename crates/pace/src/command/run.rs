@@ -32,7 +32,9 @@ use crate::pacer::Pacer;
 
 /// Time between two looks at the data that an ended command left dirty.
 const REST: Duration = Duration::from_millis(5);
-/// The longest wait for the ranges under way after a signal.
+/// A signal has asked a command to end if it ends within this time.
+const ASKED: Duration = Duration::from_secs(2);
+/// The wait for the ranges under way, before those that wait for admission are given up.
 const LAST: Duration = Duration::from_secs(1);
 /// The longest sleep while an outer pace paces.
 const LONG: Duration = Duration::from_secs(1);
@@ -126,9 +128,9 @@ pub fn run(
         };
         let status = started
             .and_then(|command| follow(paced, command, &mut engine, &signals, begin, report));
-        let is_written = match &status {
-            Ok(how) => !how.is_asked && write_rest(&mut engine, &signals),
-            Err(_) => true,
+        let ended_by = match &status {
+            Ok(end) if !end.is_asked => write_rest(&mut engine, &signals, begin, report),
+            _ => None,
         };
         let seconds = begin.elapsed().as_secs_f64();
         drop(limited);
@@ -141,7 +143,9 @@ pub fn run(
         // The thread's end closes the other channel.
         let _ = ended.recv_timeout(LAST);
         drain.stop();
-        Ok(Ended { status: status?.status, seconds, is_left_dirty: !is_written, ..told })
+        let end = status?;
+        let left_bytes = if end.is_asked || ended_by.is_some() { told.left_bytes } else { 0 };
+        Ok(Ended { status: ended_by.unwrap_or(end.status), seconds, left_bytes, ..told })
     })
 }
 
@@ -163,19 +167,22 @@ fn follow(
 ) -> Result<End, CommandError> {
     engine.begin(command);
     let mut next = Instant::now() + engine.pause();
-    let mut is_asked = false;
+    let mut asked_at = None;
     loop {
         let came = signals.wait(next.saturating_duration_since(Instant::now()));
-        if !came.passed_on.is_empty() || came.ends {
+        if !came.passed_on.is_empty() || came.ends.is_some() {
             engine.release();
         }
-        is_asked |= came.asks_to_end();
+        if came.asks_to_end().is_some() {
+            asked_at = Some(Instant::now());
+        }
         pass_on(&came, command);
         if came.stops {
             engine.suspend();
         }
         if let Some(status) = engine.wait_for(command).map_err(|e| waiting(paced, e))? {
-            is_asked |= status.signaled();
+            let is_recent = asked_at.is_some_and(|at| at.elapsed() < ASKED);
+            let is_asked = is_recent || status.signaled();
             return Ok(End { status: exit_status(status), is_asked });
         }
         if next <= Instant::now() || engine.is_wanted() {
@@ -185,19 +192,26 @@ fn follow(
     }
 }
 
-/// Writes back what the ended command left dirty. Returns false if a signal ended that.
-fn write_rest(engine: &mut Engine<'_>, signals: &Signals) -> bool {
+/// Writes back what the ended command left dirty. Returns the status of a shell for the signal that
+/// ended that, if one did.
+fn write_rest(
+    engine: &mut Engine<'_>,
+    signals: &Signals,
+    begin: Instant,
+    report: &mut dyn FnMut(&Look<'_>),
+) -> Option<u8> {
     engine.hand_over_rest();
     while !engine.has_written_rest() {
+        report(&engine.rest(begin.elapsed()));
         let came = signals.wait(REST);
-        if came.asks_to_end() {
-            return false;
+        if let Some(signal) = came.asks_to_end() {
+            return u8::try_from(128 + signal.as_raw()).ok();
         }
         if came.stops {
             default_effect(libc::SIGTSTP);
         }
     }
-    true
+    None
 }
 
 /// Runs the command without pacing it, and returns its status.

@@ -39,17 +39,17 @@ const CAUGHT: [Signal; 7] = [
 pub(super) struct Came {
     /// Signals for the command. It has to run for them.
     pub(super) passed_on: Vec<Signal>,
-    /// Whether a terminal asks the command to end. It has to run for that.
-    pub(super) ends: bool,
+    /// The signal by which a terminal asks the command to end. It has to run for that.
+    pub(super) ends: Option<Signal>,
     /// Whether this process is to be stopped.
     pub(super) stops: bool,
 }
 
 impl Came {
-    /// Whether one of them usually ends a process.
-    pub(super) fn asks_to_end(&self) -> bool {
+    /// One of them that usually ends a process.
+    pub(super) fn asks_to_end(&self) -> Option<Signal> {
         let ends = [Signal::INT, Signal::QUIT, Signal::TERM, Signal::HUP];
-        self.ends || self.passed_on.iter().any(|signal| ends.contains(signal))
+        self.ends.or_else(|| self.passed_on.iter().copied().find(|signal| ends.contains(signal)))
     }
 }
 
@@ -100,7 +100,9 @@ impl Signals {
             let is_from_process = flag.from_process.swap(false, Ordering::Relaxed);
             match *signal {
                 Signal::TSTP => came.stops = true,
-                Signal::INT | Signal::QUIT if !is_from_process => came.ends = true,
+                signal @ (Signal::INT | Signal::QUIT) if !is_from_process => {
+                    came.ends = Some(signal);
+                }
                 signal => came.passed_on.push(signal),
             }
         }

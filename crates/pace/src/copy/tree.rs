@@ -294,8 +294,11 @@ impl Tree<'_> {
         if !plan.options.resume || is_lost(&copied) || is_lost(&finished) {
             self.finish.abandon();
         }
-        // A second failure would hide the first one.
-        copied.and(finished)?;
+        // A second failure would hide the first one, unless that is an interrupt.
+        match copied {
+            Err(CopyError::Interrupted) if is_lost(&finished) => finished?,
+            copied => copied.and(finished)?,
+        }
         self.work.into_summary()
     }
 }

@@ -21,6 +21,9 @@ use crate::output::{self, notice};
 /// Bytes of no known file below which nothing is told: metadata belongs to no file.
 const MUCH: u64 = 16 << 20;
 
+/// Data that is left dirty, below which nothing is told.
+const LITTLE: u64 = 1 << 20;
+
 /// The hidden command under which the program runs itself again, so that the calls of a strictly
 /// paced command go on if the pacing process dies.
 pub(crate) const KEEPER_COMMAND: &str = "pace-keeper";
@@ -120,8 +123,9 @@ fn unpaced(ended: &Ended, disk: Option<&str>) -> Vec<String> {
             disk.unwrap_or("its filesystem")
         ));
     }
-    if ended.is_left_dirty {
-        lines.push("interrupted: the rest of its data is left to the kernel".to_owned());
+    if ended.left_bytes > LITTLE {
+        let left = Bytes(ended.left_bytes).decimal();
+        lines.push(format!("interrupted: {left} of its data is left to the kernel"));
     }
     match ended.left_processes {
         0 => {}
@@ -148,7 +152,7 @@ mod tests {
             refused_files: 3,
             is_incomplete: true,
             unfound_bytes: 1 << 30,
-            is_left_dirty: true,
+            left_bytes: 1 << 28,
             left_processes: 1,
             ..paced
         });

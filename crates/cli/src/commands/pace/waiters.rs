@@ -2,11 +2,11 @@
 
 use std::fs;
 use std::io::ErrorKind;
-use std::os::unix::fs::MetadataExt;
 
 use floodwall_host::SysRoot;
 use floodwall_host::blocked::read_blocked;
 use floodwall_model::DeviceId;
+use rustix::fs::{AtFlags, CWD, FileType, StatxFlags, statx};
 
 use super::filesystems::is_on;
 
@@ -44,16 +44,21 @@ fn has_file_on(root: &SysRoot, pid: i32, disk: DeviceId) -> Option<bool> {
         Ok(entries) => entries,
         Err(error) => return (error.kind() != ErrorKind::PermissionDenied).then_some(false),
     };
-    let mut files = entries.flatten().filter_map(|entry| fs::metadata(entry.path()).ok());
+    // Without a question to the file's server, which may be dead.
+    let look = |entry: fs::DirEntry| {
+        statx(CWD, entry.path(), AtFlags::STATX_DONT_SYNC, StatxFlags::TYPE).ok()
+    };
+    let mut files = entries.flatten().filter_map(look);
     Some(files.any(|file| {
-        let dev = file.dev();
-        let id = DeviceId { major: rustix::fs::major(dev), minor: rustix::fs::minor(dev) };
-        file.is_file() && is_on(root, disk, id)
+        let id = DeviceId { major: file.stx_dev_major, minor: file.stx_dev_minor };
+        FileType::from_raw_mode(file.stx_mode.into()).is_file() && is_on(root, disk, id)
     }))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::MetadataExt;
+
     use floodwall_testing::tree::put;
 
     use super::*;

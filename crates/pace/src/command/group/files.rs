@@ -1,7 +1,10 @@
 //! The files of the command's control group that are written.
 
+use std::fs::File;
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use floodwall_host::SysRoot;
 use floodwall_load::groups::write;
@@ -18,6 +21,8 @@ pub(in crate::command) struct GroupFiles {
     pub(in crate::command) has_memory: bool,
     /// The disk that `io.max` limits, if the group has that file and is charged for writeback.
     pub(in crate::command) disk: Option<DeviceId>,
+    /// `cgroup.freeze`. It is open all the time: a thaw must not fail for want of a descriptor.
+    freezer: Option<Arc<File>>,
 }
 
 impl GroupFiles {
@@ -28,6 +33,11 @@ impl GroupFiles {
             name: name.to_owned(),
             has_memory: has("memory.high"),
             disk: disk.filter(|_| has("io.max")),
+            freezer: File::options()
+                .write(true)
+                .open(directory.join("cgroup.freeze"))
+                .ok()
+                .map(Arc::new),
             directory,
         }
     }
@@ -35,7 +45,8 @@ impl GroupFiles {
     /// Stops all processes of the group and of those below it, at once and without a signal, or
     /// lets them go on.
     pub(in crate::command) fn freeze(&self, freeze: bool) -> io::Result<()> {
-        write(&self.directory.join("cgroup.freeze"), if freeze { "1" } else { "0" })
+        let file = self.freezer.as_deref().ok_or(io::ErrorKind::NotFound)?;
+        file.write_all_at(if freeze { b"1" } else { b"0" }, 0)
     }
 
     /// Limits its memory in bytes, or lifts the limit.

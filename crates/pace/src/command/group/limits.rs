@@ -122,12 +122,13 @@ fn step(files: &GroupFiles, root: &SysRoot, pacer: &Pacer, before: Limits) -> Li
 
 /// Writes the values that differ, and returns those in force.
 fn apply(files: &GroupFiles, mut before: Limits, now: Limits) -> Limits {
-    if differs(before.memory, now.memory) && files.set_memory(now.memory).is_ok() {
-        before.memory = now.memory;
-    }
+    // First, since a write to memory.high may take long.
     if differs(before.writes_per_s, now.writes_per_s) && files.set_writes(now.writes_per_s).is_ok()
     {
         before.writes_per_s = now.writes_per_s;
+    }
+    if differs(before.memory, now.memory) && files.set_memory(now.memory).is_ok() {
+        before.memory = now.memory;
     }
     before
 }

@@ -3,7 +3,8 @@
 //! In this order, the first that works:
 //!
 //! 1. this process's own group is divided, with its controllers: no other process is in it
-//! 2. the hierarchy's root is divided, with its controllers
+//! 2. the hierarchy's root is divided, with its controllers, unless this process is of a service:
+//!    an end of the service would end the guardian, and not the command
 //! 3. systemd's user manager makes a scope for this process, and that is divided (`scope`)
 //! 4. a group below this process's own, without a controller: it has the freezer alone
 //!
@@ -96,6 +97,11 @@ impl Group {
     }
 }
 
+/// Whether a group is a unit of systemd's, of that kind.
+fn is_unit(name: &OsStr, kind: &str) -> bool {
+    Path::new(name).extension().is_some_and(|extension| extension == kind)
+}
+
 fn own_group(root: &SysRoot, mount: &Path) -> Result<PathBuf, String> {
     let own = read_group(root, "self");
     match own.value() {
@@ -106,7 +112,9 @@ fn own_group(root: &SysRoot, mount: &Path) -> Result<PathBuf, String> {
 
 /// A division with controllers, of this process's own group or of the root.
 fn divided(mount: &Path, before: &Path) -> Option<Division> {
-    [before, mount].into_iter().find_map(|parent| {
+    let is_service = before.components().any(|part| is_unit(part.as_os_str(), "service"));
+    let places = [Some(before), Some(mount).filter(|_| !is_service)];
+    places.into_iter().flatten().find_map(|parent| {
         let controllers = controllers_of(parent);
         if controllers.is_empty() || !may_divide(parent) {
             return None;

@@ -83,7 +83,7 @@ fn pace(words: &[OsString], is_strict: bool) -> Result<u8, String> {
              behind {} seconds {}",
             ended.is_paced,
             ended.is_guarded,
-            if ended.is_left_dirty { "left" } else { "written" },
+            if ended.left_bytes > 0 { "left" } else { "written" },
             ended.dirtied,
             ended.held.as_millis(),
             ended.found_files,

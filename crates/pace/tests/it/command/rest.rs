@@ -44,17 +44,17 @@ fn a_signal_leaves_the_rest_to_the_kernel() {
     thread::sleep(Duration::from_millis(200));
     pacing.signal(Signal::TERM);
     let status = pacing.child.wait().unwrap();
-    assert!(status.success(), "{status}");
+    assert_eq!(status.code(), Some(143), "{status}");
     pacing.waits_for("it tells of the rest", |pacing| pacing.log.text().contains("rest left"));
 }
 
 fn direct_io_and_synced_data_are_held_to_the_rate() {
     let dir = directory();
     for how in ["oflag=direct", "oflag=dsync"] {
-        let script = format!("dd if=/dev/zero iflag=fullblock of=file bs=1M count=48 {how}");
-        let told = figures(RATE, dir.path(), &format!("{script} 2>/dev/null"));
-        // The first window is free.
-        assert!(told.seconds() >= 2.0, "{how}: {}", told.0);
+        let script = format!("dd if=/dev/zero iflag=fullblock of=file bs=1M count=192 {how}");
+        let told = figures("64e6", dir.path(), &format!("{script} 2>/dev/null"));
+        // It takes 3 s, less what it writes before the first looks.
+        assert!(told.seconds() >= 1.5, "{how}: {}", told.0);
     }
 }
 
