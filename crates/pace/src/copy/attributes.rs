@@ -9,7 +9,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::folder::{Place, kind};
-use super::request::Summary;
+use super::summary::Summary;
 
 /// Bytes of a list of names or of a value, at most (XATTR_LIST_MAX, XATTR_SIZE_MAX).
 const XATTR_BYTES: usize = 65_536;

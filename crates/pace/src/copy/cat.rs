@@ -10,9 +10,10 @@ use rustix::io::{Errno, fcntl_dupfd_cloexec};
 
 use super::error::CopyError;
 use super::folder::{FileId, kind};
-use super::request::{Options, Progress, Summary};
+use super::request::{Options, Progress};
 use super::source::Source;
 use super::stream::{Origin, Output, open_input, pump};
+use super::summary::Summary;
 use super::work::{Totals, Work};
 use crate::Pacer;
 

@@ -5,9 +5,7 @@ use std::path::{Path, PathBuf};
 use floodwall_model::Bytes;
 use rustix::io::Errno;
 
-#[cfg(doc)]
-use super::request::Progress;
-use super::request::Summary;
+use super::summary::Summary;
 
 /// Why a file could not be copied.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -148,7 +146,7 @@ pub enum CopyError {
         /// The first byte that differs.
         offset: u64,
     },
-    /// Some entries could not be copied. All others were. [`Progress::failure`] had each failure.
+    /// Some entries could not be copied, and each was reported before. All others were copied.
     #[error("{failed} of the sources' entries could not be copied")]
     Partly {
         /// How many.

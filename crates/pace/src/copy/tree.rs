@@ -20,9 +20,10 @@ use super::names::{directory_of, is_part, last_name, rank};
 use super::part::{commit, place_of_part, refuse_source};
 use super::pending::Pending;
 use super::plan::Plan;
-use super::request::{Progress, Summary};
+use super::request::Progress;
 use super::source::Source;
 use super::stream::{Origin, Output, open_input, open_output, pump};
+use super::summary::Summary;
 use super::work::{Totals, Work};
 use crate::Pacer;
 

@@ -9,9 +9,10 @@ use std::time::Instant;
 use rustix::fs::fstat;
 
 use super::error::CopyError;
-use super::request::{Options, Progress, Summary};
+use super::request::{Options, Progress};
 use super::resident::BLOCK;
 use super::source::BATCH;
+use super::summary::Summary;
 use crate::{Pacer, State, Writeback};
 
 /// A step between two batches of a file.
