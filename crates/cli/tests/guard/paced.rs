@@ -12,7 +12,7 @@ use crate::bed::{Device, FLOODWALL, Guard, kill, until};
 use crate::load::Load;
 
 pub(crate) const TESTS: &[Test] = &[Test {
-    name: "a paced copy yields to a victim that only the guard sees",
+    name: "a paced copy yields to a victim that the guard names",
     needs: &["mkfs.xfs"],
     kernel: true,
     body: yields,
@@ -58,14 +58,6 @@ impl Drop for Copy {
 fn yields() -> Result<(), String> {
     let device = Device::up(PRESET)?;
     let victim = Load::start("seldom", &device.directory)?;
-    {
-        let copy = Copy::start(&device)?;
-        std::thread::sleep(WHILE);
-        let told = copy.log.text();
-        if told.contains("yielding") || !told.contains("nobody else waits") {
-            return Err(format!("the counters show the victim:\n{told}"));
-        }
-    }
     let guard = Guard::start(&device.name, &[])?;
     let copy = Copy::start(&device)?;
     let ends = format!(" ({})", victim.pid());
