@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::Context;
+use floodwall_pace::command::ignores;
 use rustix::process::Signal;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
@@ -18,7 +19,7 @@ const ENDING: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
 /// If the handlers can't be installed.
 pub(crate) fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
     let flag = Arc::new(AtomicBool::new(false));
-    for signal in ENDING.into_iter().filter(|signal| !is_ignored(*signal)) {
+    for signal in ENDING.into_iter().filter(|signal| !ignores(*signal)) {
         signal_hook::flag::register(signal, Arc::clone(&flag))
             .context("can't install signal handlers")?;
     }
@@ -32,19 +33,11 @@ pub(crate) fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
 /// If the handlers can't be installed.
 pub(crate) fn end_at_once() -> anyhow::Result<Arc<AtomicBool>> {
     let flag = Arc::new(AtomicBool::new(true));
-    for signal in ENDING.into_iter().filter(|signal| !is_ignored(*signal)) {
+    for signal in ENDING.into_iter().filter(|signal| !ignores(*signal)) {
         signal_hook::flag::register_conditional_default(signal, Arc::clone(&flag))
             .context("can't install signal handlers")?;
     }
     Ok(flag)
-}
-
-/// Whether this process ignores a signal. Without an answer of the kernel it does not.
-pub(crate) fn is_ignored(signal: i32) -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    ignored.is_some_and(|mask| mask & (1 << (signal - 1)) != 0)
 }
 
 /// Has SIGTERM sent to this process when the one that started it ends. Returns whether that one

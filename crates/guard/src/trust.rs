@@ -26,7 +26,8 @@ pub enum OwnPace {
     No,
     /// All do. The guard pulls no lever because of them.
     Spared,
-    /// All say so, and victims miss their goal all the same. The guard treats them as any flood.
+    /// All claim to do so, and victims miss their goal all the same. The guard treats them as any
+    /// flood.
     Missed,
 }
 

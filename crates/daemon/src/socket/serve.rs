@@ -57,7 +57,7 @@ fn converse<S: Timed>(stream: &mut S, answer: impl Fn(&[u8]) -> Reply) {
     }
 }
 
-/// Who has connected.
+/// The process at the other end of a connection.
 struct Peer {
     may_command: bool,
     uid: Option<u32>,

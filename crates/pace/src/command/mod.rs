@@ -59,3 +59,4 @@ pub use nested::OUTER;
 pub use run::run;
 pub use start::Paced;
 pub use strict::{StrictError, keep};
+pub use sys::ignores;

@@ -15,6 +15,7 @@ use super::tree::{Id, Tree};
 /// Rounds of a stop, at most. Each finds the children that were made in the round before. A command
 /// that needs more forks faster than it can be stopped.
 const MOST_ROUNDS: u32 = 100;
+
 /// Processes that got SIGSTOP, in that order.
 #[derive(Debug, Default)]
 pub(super) struct Stopped(Vec<Id>);

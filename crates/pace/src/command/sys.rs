@@ -59,8 +59,9 @@ pub(super) fn dirty_bytes(file: BorrowedFd<'_>, offset: u64, len: u64, page: u64
     (result == 0).then(|| counts[1] * page)
 }
 
-/// Whether this process ignores a signal.
-pub(super) fn ignores(signal: libc::c_int) -> bool {
+/// Whether this process ignores a signal (`SIG_IGN`, sigaction(2)).
+#[must_use]
+pub fn ignores(signal: libc::c_int) -> bool {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: without a new action the call only writes the old one, and zeros are a valid value of
     // it.

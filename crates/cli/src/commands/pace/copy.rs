@@ -102,7 +102,7 @@ fn files(count: u64) -> String {
     if count == 1 { "1 file".to_owned() } else { format!("{count} files") }
 }
 
-/// What was done, without the words about others.
+/// The text of a summary, without the words about others.
 fn summarised(summary: &Summary) -> String {
     let Summary { bytes, reflinked, skipped, verified, elapsed, .. } = *summary;
     let written = summary.files.saturating_sub(reflinked);

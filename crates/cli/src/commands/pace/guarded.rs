@@ -1,5 +1,5 @@
-//! A guard that runs beside a paced command. It is told that the command paces itself, and tells
-//! who waits for the disk.
+//! A guard that runs beside a paced command. `pace` tells it that the command paces itself, and it
+//! names the processes that wait for the disk.
 //!
 //! ```text
 //! thread, each second: guard's socket ─▶ victims ─▶ Pacer::told, a sign of others

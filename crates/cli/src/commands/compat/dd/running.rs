@@ -16,13 +16,13 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use floodwall_compat::dd::{self, Counts, Status};
 use floodwall_load::apart::Counters;
+use floodwall_pace::command::ignores;
 use floodwall_report::beside::UNIT;
 use signal_hook::consts::{SIGINT, SIGUSR1};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level;
 
 use super::failed::say;
-use crate::signals;
 
 /// From one line of `status=progress` to the next.
 const PROGRESS: Duration = Duration::from_secs(1);
@@ -57,7 +57,7 @@ pub(super) fn start(status: Status) -> anyhow::Result<Arc<Running>> {
         shown: Mutex::new(0),
     });
     // A job in the background of a shell ignores SIGINT: then it goes on.
-    let caught: &[i32] = if signals::is_ignored(SIGINT) { &[SIGUSR1] } else { &[SIGUSR1, SIGINT] };
+    let caught: &[i32] = if ignores(SIGINT) { &[SIGUSR1] } else { &[SIGUSR1, SIGINT] };
     let mut signals = Signals::new(caught).context("can't install signal handlers")?;
     thread::spawn({
         let running = Arc::clone(&running);
