@@ -34,6 +34,8 @@ const NAP: Duration = Duration::from_millis(10);
 pub struct Window {
     /// Bytes of one piece, which is started and waited for as a whole.
     pub piece: u64,
+    /// Bytes under way at most, at least a piece.
+    pub under_way: u64,
     /// Bytes dirty or under way at most, at least two pieces.
     pub in_flight: u64,
 }
@@ -174,8 +176,8 @@ impl Pacer {
 
     /// The limits of the data under way now.
     pub fn window(&self) -> Window {
-        let Allowance { piece, in_flight, .. } = self.stepped().allowance;
-        Window { piece, in_flight }
+        let Allowance { piece, under_way, in_flight, .. } = self.stepped().allowance;
+        Window { piece, under_way, in_flight }
     }
 
     /// The reasons for the command's speed now.

@@ -117,7 +117,7 @@ impl<'a> Writeback<'a> {
 
     fn start(&mut self, range: Range, stop: &AtomicBool) -> Result<bool, Errno> {
         while self.started.len() >= self.most
-            || self.under_way + range.len > self.pacer.window().in_flight
+            || self.under_way + range.len > self.pacer.window().under_way
         {
             if !self.wait_for_oldest()? {
                 break;

@@ -10,13 +10,13 @@ use super::seen::Seen;
 const GUESS: f64 = (64 << 20) as f64;
 /// Length of one measurement.
 const WINDOW: Duration = Duration::from_millis(250);
-/// Measurements that are kept: ten seconds. The greatest counts, as in BBR's estimate of the
-/// bandwidth, because noise only lowers a measurement.
+/// Measurements that are kept: ten seconds. Their median counts. The greatest one, as in BBR's
+/// estimate of the bandwidth, would be the speed of the disk's cache.
 const KEPT: usize = 40;
 /// Factor of each step up of the guess.
 const RAISE: f64 = 1.1;
 
-/// The greatest of the last measured rates.
+/// The median of the last measured rates.
 #[derive(Clone, Debug)]
 pub(super) struct Capacity {
     window: Seen,
@@ -34,7 +34,9 @@ impl Default for Capacity {
 impl Capacity {
     /// In bytes per second.
     pub(super) fn bytes_per_s(&self) -> f64 {
-        self.rates.iter().copied().reduce(f64::max).unwrap_or(self.guess)
+        let mut rates: Vec<f64> = self.rates.iter().copied().collect();
+        rates.sort_by(f64::total_cmp);
+        rates.get(rates.len() / 2).copied().unwrap_or(self.guess)
     }
 
     /// Raises the guess, which was too low: the disk took all of the greatest share, and others did

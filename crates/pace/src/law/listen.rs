@@ -13,6 +13,10 @@ const LEAST: Duration = Duration::from_millis(200);
 const OPS: f64 = 5.0;
 /// … up to this.
 const MOST: Duration = Duration::from_millis(400);
+/// … and up to this while a request is under way and none has ended.
+const LONGEST: Duration = Duration::from_secs(1);
+/// So many operations tell their rate to about 6 %.
+const ENOUGH: f64 = 250.0;
 /// Silences that are remembered.
 const KEPT: usize = 5;
 
@@ -36,9 +40,12 @@ impl Listen {
     }
 
     pub(super) fn is_over(&self) -> bool {
-        let ops = self.heard.others_ops();
-        let few = (1.0..OPS).contains(&ops);
-        self.silent && self.heard.elapsed >= if few { MOST } else { LEAST }
+        let length = match self.heard.others_ops() {
+            ..1.0 if self.heard.in_flight > 0 => LONGEST,
+            1.0..OPS => MOST,
+            _ => LEAST,
+        };
+        self.silent && self.heard.elapsed >= length
     }
 
     pub(super) fn heard(&self) -> Seen {
@@ -59,9 +66,14 @@ impl Heard {
         !self.silences.is_empty()
     }
 
+    /// Whether only the first one is known. During that one the disk's cache may still have been
+    /// busy with our data.
+    pub(super) fn is_first(&self) -> bool {
+        self.has_first && self.silences.len() == 1
+    }
+
     pub(super) fn learn(&mut self, heard: &Seen) {
-        // During the first one the disk's cache may still have been busy with our data.
-        if self.silences.len() == 1 && self.has_first {
+        if self.is_first() {
             self.silences.clear();
             self.has_first = false;
         } else if self.silences.is_empty() {
@@ -92,6 +104,13 @@ impl Heard {
         let ops: f64 = self.silences.iter().map(Seen::others_ops).sum();
         let busy: Duration = self.silences.iter().map(|heard| heard.busy).sum();
         (ops > 0.0).then(|| busy.as_secs_f64() / ops)
+    }
+
+    /// Operations of others per second in all silences; none if too few of them are known.
+    pub(super) fn known_ops_per_s(&self) -> Option<f64> {
+        let ops: f64 = self.silences.iter().map(Seen::others_ops).sum();
+        let elapsed: Duration = self.silences.iter().map(|heard| heard.elapsed).sum();
+        (ops >= ENOUGH).then(|| ops / elapsed.as_secs_f64())
     }
 
     /// Operations of others per second in the last silence.

@@ -21,6 +21,7 @@
 //!   can get leaves none. A victim at a third of the capacity leaves two thirds. The delay then
 //!   corrects the share.
 
+mod alarm;
 mod capacity;
 mod listen;
 mod seen;
@@ -30,6 +31,7 @@ use std::time::Duration;
 
 pub use seen::{Seen, Waits};
 
+use alarm::Alarm;
 use capacity::Capacity;
 use listen::{Heard, Listen};
 use share::Share;
@@ -58,6 +60,8 @@ pub struct Allowance {
     pub rate: Option<f64>,
     /// Bytes of one piece.
     pub piece: u64,
+    /// Bytes under way at most, at least a piece.
+    pub under_way: u64,
     /// Bytes dirty or under way at most, at least two pieces.
     pub in_flight: u64,
 }
@@ -75,7 +79,8 @@ pub enum State {
 
 /// Bounds of the time of a piece at the capacity, in seconds. Between them it is the time in which
 /// the disk serves one operation of others: then a piece delays an operation by one more, and a
-/// disk that seeks between the two spends about half of its time on data.
+/// disk that seeks between the two spends about half of its time on data. Where operations may be
+/// delayed by a given mean time, pieces as long as the seeks that each costs make the most of it.
 const PIECE_S: [f64; 2] = [0.0005, 0.016];
 /// The same while no other program waits.
 const LONG_PIECE_S: f64 = 0.02;
@@ -92,25 +97,17 @@ const GONE: Duration = Duration::from_secs(2);
 /// paced commands are silent together. Otherwise each would take the delay by the others for the
 /// wait without itself, and all would rise.
 const LISTEN_EVERY: Duration = Duration::from_secs(4);
-/// The same after a silence without a request …
+/// The same after the first silence, and after one without a request …
 const LISTEN_AGAIN: Duration = Duration::from_secs(1);
 /// … and after so many of them in a row the others have gone.
 const EMPTY: u32 = 2;
-/// After a false alarm no other one comes for so long, twice as long each time …
-const CALM: Duration = Duration::from_secs(1);
-/// … up to this. A lasting cause of false alarms then costs a fortieth of the time.
-const CALM_MOST: Duration = Duration::from_secs(8);
-/// So many requests per second that may be others' begin a silence.
-const SUSPICIOUS_PER_S: f64 = 2.0;
 /// Others that a guard tells of are listened for so long, until their wait is known. Some commit
 /// once a second.
 const LISTEN_FOR_TOLD: Duration = Duration::from_secs(1);
-/// Length of the window in which they are counted.
-const WINDOW: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Debug)]
 enum Phase {
-    Alone { window: Seen },
+    Alone,
     Listen(Listen),
     Shared { since: Duration, idle: Duration },
 }
@@ -125,16 +122,13 @@ pub struct Law {
     /// Time in which others waited for the disk.
     yielded: Duration,
     phase: Phase,
+    alarm: Alarm,
     capacity: Capacity,
     /// The silences of the present others.
     heard: Heard,
     share: Share,
     /// Silences without a request of others, in a row.
     empty: u32,
-    /// No silence before this moment, unless there are many more requests than at the last alarm.
-    calm_until: Duration,
-    calm: Duration,
-    dismissed_per_s: f64,
 }
 
 impl Law {
@@ -147,14 +141,12 @@ impl Law {
             most,
             now,
             yielded: Duration::ZERO,
-            phase: Phase::Alone { window: Seen::default() },
+            phase: Phase::Alone,
+            alarm: Alarm::new(now),
             capacity: Capacity::default(),
             heard: Heard::default(),
             share: Share::default(),
             empty: 0,
-            calm_until: now,
-            calm: CALM,
-            dismissed_per_s: 0.0,
         }
     }
 
@@ -166,9 +158,9 @@ impl Law {
         if self.state() == State::Yielding {
             self.yielded += seen.elapsed;
         }
-        let phase = std::mem::replace(&mut self.phase, Phase::Alone { window: Seen::default() });
+        let phase = std::mem::replace(&mut self.phase, Phase::Alone);
         self.phase = match phase {
-            Phase::Alone { window } => self.alone(window, seen),
+            Phase::Alone => self.alone(seen),
             Phase::Listen(listen) => self.listen(listen, seen),
             Phase::Shared { since, idle } => self.shared(since, idle, seen),
         };
@@ -179,7 +171,7 @@ impl Law {
     #[must_use]
     pub fn state(&self) -> State {
         match self.phase {
-            Phase::Alone { .. } => State::Alone,
+            Phase::Alone => State::Alone,
             Phase::Listen(_) => State::Listening,
             Phase::Shared { .. } => State::Yielding,
         }
@@ -205,23 +197,20 @@ impl Law {
         matches!(self.phase, Phase::Shared { .. }).then(|| self.share.last_ratio()).flatten()
     }
 
-    fn alone(&mut self, window: Seen, seen: &Seen) -> Phase {
+    fn alone(&mut self, seen: &Seen) -> Phase {
         self.capacity.observe(seen);
-        let window = if window.elapsed < WINDOW { window.plus(seen) } else { *seen };
-        let per_s = window.others_ops() / window.elapsed.max(WINDOW).as_secs_f64();
-        let new = per_s > self.dismissed_per_s * 3.0;
-        let is_suspicious = per_s >= SUSPICIOUS_PER_S && (new || self.now >= self.calm_until);
-        if is_suspicious || seen.told {
-            self.dismissed_per_s = per_s;
-            return Phase::Listen(Listen::default());
+        if self.alarm.observe(seen, self.now) {
+            Phase::Listen(Listen::default())
+        } else {
+            Phase::Alone
         }
-        Phase::Alone { window }
     }
 
     fn listen(&mut self, mut listen: Listen, seen: &Seen) -> Phase {
         listen.observe(seen);
         let (heard, first) = (listen.heard(), !self.heard.is_known());
-        let is_missed = seen.told && heard.others_ops() < 1.0;
+        // A request under way may wait for our data that the disk's cache still holds.
+        let is_missed = (seen.told || heard.in_flight > 0) && heard.others_ops() < 1.0;
         let goes_on = first && is_missed && heard.elapsed < LISTEN_FOR_TOLD;
         if !listen.is_over() || goes_on {
             return Phase::Listen(listen);
@@ -238,15 +227,13 @@ impl Law {
         if heard.others_ops() < 1.0 {
             self.empty += 1;
             if first || self.empty >= EMPTY {
-                // The requests were the command's own: reads of its source, journal commits.
                 if first {
-                    self.calm_until = self.now + self.calm;
-                    self.calm = (self.calm * 2).min(CALM_MOST);
+                    self.alarm.dismiss(self.now);
                 } else {
-                    self.expect_others();
+                    self.alarm.expect(self.now);
                 }
                 (self.heard, self.empty) = (Heard::default(), 0);
-                return Phase::Alone { window: Seen::default() };
+                return Phase::Alone;
             }
             self.share.forget_window();
             return Phase::Shared { since: self.now, idle: Duration::ZERO };
@@ -265,32 +252,28 @@ impl Law {
         let idle = if nobody { idle + seen.elapsed } else { Duration::ZERO };
         if idle >= GONE {
             self.heard = Heard::default();
-            self.expect_others();
-            return Phase::Alone { window: Seen::default() };
+            self.alarm.expect(self.now);
+            return Phase::Alone;
         }
         if let Goal::Victim(most) = self.goal
             && self.share.observe(seen, &self.heard, most, self.capacity.bytes_per_s())
         {
             self.capacity.raise();
         }
-        let pause = if self.empty > 0 { LISTEN_AGAIN } else { LISTEN_EVERY };
+        let pause =
+            if self.empty > 0 || self.heard.is_first() { LISTEN_AGAIN } else { LISTEN_EVERY };
         if self.now >= next_multiple(since + pause / 2, pause) {
             return Phase::Listen(Listen::default());
         }
         Phase::Shared { since, idle }
     }
 
-    /// Others have gone: they are listened for at the first sign of their return.
-    fn expect_others(&mut self) {
-        (self.calm, self.calm_until, self.dismissed_per_s) = (CALM, self.now, 0.0);
-    }
-
     fn allowance(&self) -> Allowance {
         let capacity = self.capacity.bytes_per_s();
-        let alone = matches!(self.phase, Phase::Alone { .. });
+        let alone = matches!(self.phase, Phase::Alone);
         let limit = match (&self.phase, self.goal) {
             (_, Goal::Rate(rate)) => Some(rate),
-            (Phase::Alone { .. }, _) => None,
+            (Phase::Alone, _) => None,
             (Phase::Listen(_), _) => Some(0.0),
             (_, Goal::Share(share)) => Some(share * capacity),
             (Phase::Shared { .. }, Goal::Victim(_)) => Some(self.share.share() * capacity),
@@ -306,11 +289,12 @@ impl Law {
             let per_s = rate.map_or(capacity, |rate| rate.min(capacity));
             let (piece, queue) =
                 (bytes(per_s, LONG_PIECE_S, PIECES), bytes(per_s, QUEUE_S, QUEUES));
-            return Allowance { rate, piece, in_flight: queue.max(2 * piece) };
+            let in_flight = queue.max(2 * piece);
+            return Allowance { rate, piece, under_way: in_flight, in_flight };
         }
         let served = self.heard.service_s().unwrap_or(PIECE_S[1]);
         let piece = bytes(capacity, served.clamp(PIECE_S[0], PIECE_S[1]), PIECES);
-        Allowance { rate, piece, in_flight: 2 * piece }
+        Allowance { rate, piece, under_way: piece, in_flight: 2 * piece }
     }
 }
 

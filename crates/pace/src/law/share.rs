@@ -1,5 +1,6 @@
-//! The command's share of the disk beside others. It rises step by step, and is cut when others
-//! wait too long.
+//! The command's share of the disk beside others. It rises while they wait shorter than they may,
+//! and is cut in proportion to the excess. Proportion matters: the waits in a window are few and
+//! differ by chance, and cuts of a fixed size would make the share a saw that chance drives.
 
 use std::time::Duration;
 
@@ -10,14 +11,16 @@ use super::seen::{Seen, Waits};
 const FLOOR: f64 = 0.02;
 /// The greatest share.
 const MOST: f64 = 0.9;
-/// The rise of the share in each window.
+/// The rise of the share in a window in which others could wait one wait longer.
 const STEP: f64 = 0.04;
-/// The same near the share at which others waited too long.
-const SMALL_STEP: f64 = 0.01;
-/// Growth of the remembered share with each step up, since the disk may have become faster.
-const FORGET: f64 = 1.03;
-/// Factor of a cut.
-const CUT: f64 = 0.7;
+/// The cut in a window in which others waited one wait too long, as a part of the share.
+const CUT: f64 = 0.3;
+/// The part of the allowed delay that the whole disk as the share would give up. Several commands
+/// see the same waits. The one with the greater share thus stops rising first, and all come to the
+/// same share, as by the flow scaling of Swift (SIGCOMM 2020).
+const FAIR: f64 = 0.5;
+/// The share rises up to so many times what the command used of late.
+const USED: f64 = 2.0;
 /// Least operations of a window …
 const OPS: f64 = 4.0;
 /// … and its least length …
@@ -26,6 +29,14 @@ const LEAST: Duration = Duration::from_millis(250);
 const LONGEST: Duration = Duration::from_secs(1);
 /// Others that leave the disk idle for two thirds of the time may wait `most` times as long.
 const IDLE: f64 = 1.5;
+/// Others that leave it no idle time may be delayed by this part of the allowed delay.
+const BUSY: f64 = 0.05;
+/// Others that keep this part of their rate may wait `most` times as long as well, however busy the
+/// disk is: a disk that serves several requests at a time is busy and has much to spare. A greater
+/// part tells of commits of the command's own.
+const KEPT: std::ops::RangeInclusive<f64> = 0.93..=1.15;
+/// The weight of a new window in averages.
+const NEW: f64 = 0.2;
 /// From this used part of the share on, the share was too small for the command.
 const TAKEN: f64 = 0.9;
 /// Waits longer than this many times the allowed ones leave the least share.
@@ -35,10 +46,12 @@ const SEVERE: f64 = 3.0;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Share {
     share: f64,
-    /// The share at which they last waited too long.
-    too_much: Option<f64>,
     window: Seen,
     ratio: Option<f64>,
+    /// What the disk took of the command, as a fraction of the capacity. An average.
+    used: f64,
+    /// Operations of others per second, an average; none before the first window.
+    ops_per_s: Option<f64>,
 }
 
 impl Share {
@@ -52,7 +65,7 @@ impl Share {
 
     /// Begins with half of `left`, the part of the time that others leave the disk idle.
     pub(super) fn begin(&mut self, left: f64) {
-        (self.share, self.too_much) = (left / 2.0, None);
+        (self.share, self.used, self.ops_per_s) = (left / 2.0, left / 2.0, None);
     }
 
     /// Begins a new window, since a silence is no part of one.
@@ -75,7 +88,6 @@ impl Share {
         ];
         let ratio = ratios.into_iter().flatten().reduce(f64::max);
         let ops = window.others_ops();
-        let most = allowed(most, heard.busy());
         let over = window.elapsed >= LEAST && ops >= OPS || window.elapsed >= LONGEST;
         // No operation ends in a time in which several would have ended without the command.
         let expected = heard.ops_per_s() * window.elapsed.as_secs_f64();
@@ -88,29 +100,36 @@ impl Share {
         }
         self.window = Seen::default();
         self.ratio = ratio;
+        let per_s = ops / window.elapsed.as_secs_f64();
+        let per_s = self.ops_per_s.map_or(per_s, |before| before + (per_s - before) * NEW);
+        self.ops_per_s = Some(per_s);
+        let kept = heard.known_ops_per_s().map(|alone| per_s / alone);
         let share = self.share();
-        let delivered = window.own_bytes as f64 / window.elapsed.as_secs_f64() / capacity;
+        let most = allowed(most, heard.busy(), kept, share);
+        let used = window.own_bytes as f64 / window.elapsed.as_secs_f64() / capacity;
+        self.used += (used - self.used) * NEW;
+        let limit = USED * self.used.max(FLOOR);
+        let excess = ratio.map_or(0.0, |ratio| (ratio - most).clamp(-1.0, 1.0));
         if stuck || ratio.is_some_and(|ratio| ratio > most * SEVERE) {
-            self.too_much = Some(share.min(delivered));
             self.share = FLOOR;
-        } else if ratio.is_some_and(|ratio| ratio > most) {
-            self.too_much = Some(share.min(delivered));
-            self.share = share.min(delivered).max(FLOOR) * CUT;
-        } else if ratio.is_some() {
-            let near = self.too_much.is_some_and(|much| share >= much * CUT);
-            self.too_much = self.too_much.map(|much| much * FORGET);
-            self.share = share + if near { SMALL_STEP } else { STEP };
+        } else if excess > 0.0 {
+            self.share = share.min(limit) * (1.0 - CUT * excess);
+        } else if share <= limit && !heard.is_first() {
+            self.share = share - STEP * excess;
         }
         self.share = self.share.clamp(FLOOR, MOST);
-        self.share >= MOST && delivered >= share * TAKEN
+        self.share >= MOST && used >= share * TAKEN
     }
 }
 
-/// How many times as long others may wait that keep the disk busy for a part `busy` of the time by
-/// themselves. Others that leave it idle can wait longer at the same rate. Others that keep it busy
+/// How many times as long others may wait beside a share. By themselves they keep the disk busy for
+/// a part `busy` of the time. Beside the command they keep a part `kept` of their rate, if that is
+/// known. Those that leave the disk idle can wait longer at the same rate. Those that keep it busy
 /// lose rate with each wait.
-fn allowed(most: f64, busy: f64) -> f64 {
-    1.0 + (most - 1.0) * (IDLE * (1.0 - busy)).min(1.0)
+fn allowed(most: f64, busy: f64, kept: Option<f64>, share: f64) -> f64 {
+    let keeps = kept.is_some_and(|kept| KEPT.contains(&kept));
+    let part = if keeps { 1.0 } else { (IDLE * (1.0 - busy)).clamp(BUSY, 1.0) };
+    1.0 + (most - 1.0) * part * (1.0 - FAIR * share)
 }
 
 /// The mean time of a kind of operation, as a multiple of that in a silence.

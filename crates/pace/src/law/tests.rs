@@ -214,6 +214,72 @@ fn commits_of_our_own_do_not_keep_the_share_of_a_victim_that_left() {
 }
 
 #[test]
+fn a_starved_victim_of_a_disk_without_a_cache_is_found() {
+    // Two pieces of 2.5 MiB end in 40 ms, as five requests. The victim's eight commits a second are
+    // fewer than the five pieces whose ends may lie inside of a request.
+    let piece = 2560_u64 << 10;
+    let own = |tick: u32| {
+        let pieces = u64::from(tick % 4 == 3) * 2;
+        Seen {
+            elapsed: TICK,
+            own_bytes: pieces * piece,
+            own: Waits { ops: pieces, wait: Duration::from_millis(200 * pieces) },
+            backlogged: true,
+            writes: Waits { ops: pieces * 5 / 2, wait: Duration::from_millis(500 * pieces) },
+            written_bytes: pieces * piece,
+            busy: TICK,
+            in_flight: 20,
+            flushless: Some(1280 << 10),
+            ..Seen::default()
+        }
+    };
+    let silent = Seen { elapsed: TICK, flushless: Some(1280 << 10), ..Seen::default() };
+    let mut law = new_law(Goal::default());
+    let mut silences = 0;
+    for tick in 0..1000 {
+        let is_silent = law.state() == State::Listening;
+        silences += u32::from(is_silent);
+        law.step(&if is_silent { silent } else { own(tick) });
+    }
+    assert_eq!(law.state(), State::Alone);
+    assert_eq!(silences, 21, "one silence shows the command's requests per byte");
+    let found = (0..150).position(|tick| {
+        let mut seen = own(tick);
+        let commits = u64::from(tick % 12 == 0);
+        seen.writes.ops += commits;
+        seen.written_bytes += commits * (16 << 10);
+        law.step(&seen);
+        law.state() == State::Listening
+    });
+    assert!(found.is_some(), "within 1.5 s");
+}
+
+#[test]
+fn a_request_that_outlasts_a_silence_belongs_to_others() {
+    // A commit waits in the disk for our data, and ends after the silence.
+    let mut law = new_law(Goal::default());
+    let own = Seen { elapsed: TICK, own_bytes: 1_200_000, backlogged: true, ..Seen::default() };
+    let commit = Seen { flushes: Waits { ops: 2, wait: TICK }, in_flight: 1, ..own };
+    law.step(&own);
+    law.step(&commit);
+    assert_eq!(law.state(), State::Listening);
+    for _ in 0..120 {
+        law.step(&Seen { elapsed: TICK, in_flight: 1, ..Seen::default() });
+    }
+    assert_eq!(law.state(), State::Yielding);
+}
+
+#[test]
+fn the_capacity_is_not_the_speed_of_the_cache() {
+    let mut law = new_law(Goal::default());
+    for tick in 0..300 {
+        let own_bytes = if tick < 50 { 2_500_000 } else { 1_200_000 };
+        law.step(&Seen { elapsed: TICK, own_bytes, backlogged: true, ..Seen::default() });
+    }
+    assert!((law.capacity() / (120.0 * MB) - 1.0).abs() < 0.01, "{}", law.capacity());
+}
+
+#[test]
 fn reads_of_our_own_are_no_sign_of_others() {
     let mut law = new_law(Goal::default());
     let own = Seen {
