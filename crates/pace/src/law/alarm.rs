@@ -18,8 +18,6 @@ const CALM_MOST: Duration = Duration::from_secs(8);
 const MORE: f64 = 3.0;
 /// Where commits need no flush, the requests of so many bytes are counted before the first silence.
 const FIRST_BYTES: u64 = 8 << 20;
-/// The weight of a new window in the command's requests per byte.
-const NEW: f64 = 0.2;
 
 /// Counts requests that may be others'.
 #[derive(Clone, Debug)]
@@ -93,9 +91,11 @@ impl Alarm {
         window.flushless.is_some() && self.per_byte.is_none() && window.own_bytes >= FIRST_BYTES
     }
 
+    /// Only a silence can show that the command needs more requests: else those of others would
+    /// pass for its own.
     fn learn(&mut self) {
         if let (Some(known), Some(new)) = (self.per_byte, self.window_per_byte()) {
-            self.per_byte = Some(known + (new - known) * NEW);
+            self.per_byte = Some(known.min(new));
         }
     }
 
