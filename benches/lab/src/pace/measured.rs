@@ -34,6 +34,11 @@ pub(super) struct Figures {
 }
 
 impl Figures {
+    /// The part of its rate alone that the victim keeps.
+    pub(super) fn victim_kept(&self) -> f64 {
+        self.victim_beside_per_s / self.victim_alone_per_s
+    }
+
     /// Of a result of `floodwall bench`.
     pub(super) fn of(result: &Value) -> anyhow::Result<Self> {
         let phases = result.pointer("/trials/0/phases").and_then(Value::as_array);

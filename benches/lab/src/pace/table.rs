@@ -50,7 +50,8 @@ pub(super) fn section(all: &[Measured]) -> String {
     );
     text.push_str(
         "| device | victim | copy | victim kept | p99 / alone | slowest, s | dead seconds | \
-         copy alone, MB/s | copy beside, MB/s |\n|---|---|---|---|---|---|---|---|---|\n",
+         copy alone, MB/s | copy beside, MB/s | kept × beside, MB/s |\n\
+         |---|---|---|---|---|---|---|---|---|---|\n",
     );
     for device in DEVICES {
         for victim in Victim::ALL {
@@ -66,15 +67,16 @@ pub(super) fn section(all: &[Measured]) -> String {
                 let row = Row { rounds };
                 let _ = writeln!(
                     text,
-                    "| {device} | {} | {} | {} | {} | {} | {} | {} | {} |",
+                    "| {device} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
                     victim.words(),
                     way.words(),
-                    row.cell(2, |f| f.victim_beside_per_s / f.victim_alone_per_s),
+                    row.cell(2, Figures::victim_kept),
                     row.p99(),
                     row.cell(1, |f| f.slowest_beside_us / 1e6),
                     row.cell(0, |f| f.dead_seconds),
                     row.cell(1, |f| f.copy_alone_bytes_per_s / 1e6),
                     row.cell(1, |f| f.copy_beside_bytes_per_s / 1e6),
+                    row.cell(1, |f| f.victim_kept() * f.copy_beside_bytes_per_s / 1e6),
                 );
             }
         }
