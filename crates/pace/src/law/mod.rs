@@ -81,7 +81,7 @@ pub enum State {
 /// the disk serves one operation of others: then a piece delays an operation by one more, and a
 /// disk that seeks between the two spends about half of its time on data. Where operations may be
 /// delayed by a given mean time, pieces as long as the seeks that each costs make the most of it.
-const PIECE_S: [f64; 2] = [0.0005, 0.016];
+const PIECE_S: [f64; 2] = [0.0005, 0.1];
 /// The same while no other program waits.
 const LONG_PIECE_S: f64 = 0.02;
 /// Time of the data under way while no other program waits, at most. A victim's first commit waits
@@ -292,7 +292,7 @@ impl Law {
             let in_flight = queue.max(2 * piece);
             return Allowance { rate, piece, under_way: in_flight, in_flight };
         }
-        let served = self.heard.service_s().unwrap_or(PIECE_S[1]);
+        let served = self.heard.service_s().unwrap_or(LONG_PIECE_S);
         let piece = bytes(capacity, served.clamp(PIECE_S[0], PIECE_S[1]), PIECES);
         Allowance { rate, piece, under_way: piece, in_flight: 2 * piece }
     }
