@@ -26,6 +26,7 @@ use super::range::{Range, Span};
 use super::regular::open_regular;
 use super::roots::Root;
 use super::strict::Strict;
+use super::sys::default_effect;
 use super::tree::{Process, Tree};
 use crate::pacer::Pacer;
 
@@ -144,7 +145,7 @@ impl<'a> Engine<'a> {
 
     /// Lets the command run, and stops this process as SIGTSTP does. Returns when it goes on.
     pub(super) fn suspend(&mut self) {
-        let suspend = || lock(self.hold).suspend();
+        let suspend = || lock(self.hold).suspend(|| default_effect(libc::SIGTSTP));
         match self.parts.strict {
             Some(strict) => strict.while_kept(suspend),
             None => suspend(),

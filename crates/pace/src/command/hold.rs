@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use super::group::files::GroupFiles;
+use super::group::limits::lifted;
 use super::guardian::Guardian;
 use super::stopped::Stopped;
-use super::sys::default_effect;
 use super::tree::Tree;
 
 /// The watchdog ends a stop after this time, which is longer than any that the pacing thread ends.
@@ -131,20 +131,23 @@ impl Hold {
         }
     }
 
-    /// Continues the stopped processes, and does what SIGTSTP does by default: this process is
-    /// stopped until it gets SIGCONT.
+    /// Continues the stopped processes, lifts the limits, and does what SIGTSTP does by default:
+    /// `stop` stops this process until it gets SIGCONT.
     ///
     /// A terminal has sent SIGTSTP to the command as well. Frozen processes get it when they go on.
     /// SIGCONT discards it (signal(7)), so stopped processes of this group get it again. They go on
     /// with this process at the latest.
-    pub(super) fn suspend(&mut self) {
-        let mut stopped = match &self.means {
-            Means::Signals(stopped) => stopped.of_this_group(),
-            Means::Freezer(_) => Stopped::default(),
+    pub(super) fn suspend(&mut self, stop: impl FnOnce()) {
+        let (mut stopped, group) = match &self.means {
+            Means::Signals(stopped) => (stopped.of_this_group(), None),
+            Means::Freezer(files) => (Stopped::default(), Some(files.clone())),
         };
         self.release();
         stopped.send(&self.tree, Signal::TSTP);
-        default_effect(libc::SIGTSTP);
+        match group {
+            Some(files) => lifted(&files, stop),
+            None => stop(),
+        }
         stopped.go_on(&self.tree);
     }
 }
@@ -169,6 +172,7 @@ mod tests {
     use floodwall_testing::until;
 
     use super::*;
+    use crate::command::group::limits::testing::limit;
     use crate::command::stopped::signal;
     use crate::command::tree::testing::process;
 
@@ -359,6 +363,24 @@ mod tests {
             until(Duration::from_secs(20), "it is thawed", || !group.is_frozen()).unwrap();
             drop(working);
         });
+    }
+
+    #[test]
+    fn a_stop_of_this_process_leaves_no_group_frozen_or_limited() {
+        let group = Frozen::new();
+        let memory = group.dir.path().join("memory.high");
+        fs::write(&memory, "").unwrap();
+        let mut hold = group.hold(Some(Guardian::spawn(None).unwrap()));
+        let Means::Freezer(files) = &hold.means else { panic!() };
+        limit(files, 5);
+        hold.stop();
+        assert!(group.is_frozen() && fs::read_to_string(&memory).unwrap() == "5");
+        let mut stops = 0;
+        hold.suspend(|| {
+            stops += 1;
+            assert!(!group.is_frozen() && fs::read_to_string(&memory).unwrap() == "max");
+        });
+        assert_eq!(stops, 1);
     }
 
     #[test]

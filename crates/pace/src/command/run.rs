@@ -208,7 +208,7 @@ fn write_rest(
             return u8::try_from(128 + signal.as_raw()).ok();
         }
         if came.stops {
-            default_effect(libc::SIGTSTP);
+            engine.suspend();
         }
     }
     None

@@ -4,11 +4,13 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use floodwall_host::SysRoot;
 use floodwall_load::groups::write;
 use floodwall_model::DeviceId;
+
+use super::limits::Limits;
 
 /// The files that hold a group back. Each works where its controller is there.
 #[derive(Clone, Debug)]
@@ -23,6 +25,8 @@ pub(in crate::command) struct GroupFiles {
     pub(in crate::command) disk: Option<DeviceId>,
     /// `cgroup.freeze`. It is open all the time: a thaw must not fail for want of a descriptor.
     freezer: Option<Arc<File>>,
+    /// The limits in force, for the thread that keeps them and for a stop of this process.
+    in_force: Arc<Mutex<Limits>>,
 }
 
 impl GroupFiles {
@@ -38,6 +42,7 @@ impl GroupFiles {
                 .open(directory.join("cgroup.freeze"))
                 .ok()
                 .map(Arc::new),
+            in_force: Arc::default(),
             directory,
         }
     }
@@ -47,6 +52,11 @@ impl GroupFiles {
     pub(in crate::command) fn freeze(&self, freeze: bool) -> io::Result<()> {
         let file = self.freezer.as_deref().ok_or(io::ErrorKind::NotFound)?;
         file.write_all_at(if freeze { b"1" } else { b"0" }, 0)
+    }
+
+    /// The limits in force. Whoever changes them has this lock.
+    pub(super) fn in_force(&self) -> MutexGuard<'_, Limits> {
+        self.in_force.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Limits its memory in bytes, or lifts the limit.

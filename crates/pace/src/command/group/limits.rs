@@ -12,6 +12,8 @@
 //!
 //! In a silence the pieces under way have to end soon, and a commit of others may wait for them
 //! (ext4's ordered data). So no limit is lowered then.
+//!
+//! While this process is stopped, nobody would adapt the limits: they are lifted before.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
@@ -41,7 +43,7 @@ const CHANGE: u64 = 20;
 
 /// Limits of a group; none for `max`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Limits {
+pub(super) struct Limits {
     memory: Option<u64>,
     writes_per_s: Option<u64>,
 }
@@ -86,7 +88,8 @@ fn differs(before: Option<u64>, now: Option<u64>) -> bool {
 /// Keeps the limits of a group until `ended` is closed. Then it lifts them. `guarded` tells whether
 /// a guardian would lift them if this process were killed.
 ///
-/// A write to memory.high may take long, since it reclaims memory. Therefore a thread does this.
+/// Before Linux 6.16 a write to memory.high may take long, since it reclaims memory. Therefore a
+/// thread does this.
 pub(in crate::command) fn keep(
     files: &GroupFiles,
     root: &SysRoot,
@@ -94,13 +97,21 @@ pub(in crate::command) fn keep(
     guarded: &dyn Fn() -> bool,
     ended: &Receiver<()>,
 ) {
-    let mut before = Limits::default();
     while matches!(ended.recv_timeout(EVERY), Err(RecvTimeoutError::Timeout)) {
-        let now = if guarded() { step(files, root, pacer, before) } else { Limits::default() };
-        before = apply(files, before, now);
+        // First: a stop of this process has the lock of the guardian before that of the limits.
+        let is_guarded = guarded();
+        let mut in_force = files.in_force();
+        let now = if is_guarded { step(files, root, pacer, *in_force) } else { Limits::default() };
+        *in_force = apply(files, *in_force, now);
     }
-    let _ = files.set_memory(None);
-    let _ = files.set_writes(None);
+    lifted(files, || {});
+}
+
+/// Lifts the limits, and does something while there are none. [`keep`] goes on after that.
+pub(in crate::command) fn lifted(files: &GroupFiles, act: impl FnOnce()) {
+    let mut in_force = files.in_force();
+    *in_force = apply(files, *in_force, Limits::default());
+    act();
 }
 
 fn step(files: &GroupFiles, root: &SysRoot, pacer: &Pacer, before: Limits) -> Limits {
@@ -122,7 +133,7 @@ fn step(files: &GroupFiles, root: &SysRoot, pacer: &Pacer, before: Limits) -> Li
 
 /// Writes the values that differ, and returns those in force.
 fn apply(files: &GroupFiles, mut before: Limits, now: Limits) -> Limits {
-    // First, since a write to memory.high may take long.
+    // First, since before Linux 6.16 a write to memory.high may take long.
     if differs(before.writes_per_s, now.writes_per_s) && files.set_writes(now.writes_per_s).is_ok()
     {
         before.writes_per_s = now.writes_per_s;
@@ -131,6 +142,18 @@ fn apply(files: &GroupFiles, mut before: Limits, now: Limits) -> Limits {
         before.memory = now.memory;
     }
     before
+}
+
+#[cfg(test)]
+pub(in crate::command) mod testing {
+    use super::*;
+
+    /// Limits a group as [`keep`] does.
+    pub(in crate::command) fn limit(files: &GroupFiles, bytes: u64) {
+        let mut in_force = files.in_force();
+        let limits = Limits { memory: Some(bytes), writes_per_s: Some(bytes) };
+        *in_force = apply(files, *in_force, limits);
+    }
 }
 
 #[cfg(test)]
@@ -205,5 +228,34 @@ mod tests {
         assert_eq!(written(Some(500)), "8:0 wbps=500");
         assert_eq!(written(None), "8:0 wbps=max");
         assert_eq!(fs::read_to_string(dir.path().join("memory.high")).unwrap(), "");
+    }
+
+    #[test]
+    fn limits_are_lifted_for_a_stop_and_come_back_after_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        let text = |name: &str| fs::read_to_string(path(name)).unwrap();
+        for name in ["io.max", "memory.high"] {
+            put(&path(name), "");
+        }
+        let disk = floodwall_model::DeviceId { major: 8, minor: 0 };
+        let files = GroupFiles::of(&SysRoot::new(dir.path()).unwrap(), "/", Some(disk));
+        // A shorter text leaves the rest of the one before here.
+        let values = |memory: &str, writes: &str| {
+            assert!(text("memory.high").starts_with(memory), "{}", text("memory.high"));
+            assert!(text("io.max").starts_with(writes), "{}", text("io.max"));
+        };
+        testing::limit(&files, 1 << 30);
+        values("1073741824", "8:0 wbps=1073741824");
+        std::thread::scope(|scope| {
+            let mut other = None;
+            lifted(&files, || {
+                other = Some(scope.spawn(|| testing::limit(&files, 1 << 31)));
+                std::thread::sleep(EVERY);
+                values("max", "8:0 wbps=max");
+            });
+            other.unwrap().join().unwrap();
+        });
+        values("2147483648", "8:0 wbps=2147483648");
     }
 }
