@@ -46,6 +46,12 @@ pub(crate) const TESTS: &[Test] = &[
         body: given,
     },
     Test {
+        name: "a pace has no group in a unit of systemd's without Delegate=",
+        who: Once::Caller,
+        needs: &[ANY_KERNEL, ROOT, "mkfs.ext4", "setpriv", "python3"],
+        body: delegated,
+    },
+    Test {
         name: "a user's pace has a group in a scope of systemd's user manager",
         who: Once::Caller,
         needs: &[ANY_KERNEL, ROOT, "mkfs.ext4", "setpriv", SYSTEMD, "busctl", "dbus-daemon"],
@@ -230,6 +236,25 @@ fn given(_: Who) -> Result<(), String> {
     part(&told, "given", &words)?;
     // With another process in it, a group passes no controllers on.
     part(&told, "shared", &["its own: freezer\n", "0::/given/floodwall.", "status 5\n"])
+}
+
+fn delegated(_: Who) -> Result<(), String> {
+    let told = prints(&format!(
+        "{USER}unit=/sys/fs/cgroup/backup.service; give $unit
+         within() {{
+             (sh -c 'echo $PPID' > $unit/cgroup.procs; exec sh /tmp/pace); echo status $?
+         }}
+         echo == unmarked; within; ls -d $unit/*/ 2>&1
+         echo 'import os; os.setxattr(os.sys.argv[1], \"user.delegate\", b\"1\")' > /tmp/mark
+         /usr/bin/python3 /tmp/mark $unit
+         echo == marked; within; echo == end"
+    ))?;
+    let why = "pace: no control group: its unit of systemd's has no Delegate=yes, and no user \
+               manager of systemd is there to ask\n";
+    part(&told, "unmarked", &[why, "0::/backup.service\n", "status 5\n", "No such file"])?;
+    let words =
+        ["its own: freezer, memory.high, io.max\n", "0::/backup.service/floodwall.", "status 5\n"];
+    part(&told, "marked", &words)
 }
 
 /// systemd 252 as an ordinary user's manager, in a control group of that user's. No systemd is
