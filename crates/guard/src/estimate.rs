@@ -364,7 +364,7 @@ impl Estimator {
         let base = least(self.base.get(), first_base).map(|ns| ns * self.slower.times);
         let goal = self.goal(config, base);
         let (pressure, operations) = self.pressure(config, goal, oldest);
-        self.trust.look(now, &seen.actors, drains);
+        self.trust.look(now, &seen.actors, backlog_bytes, drains);
         let own_pace = self.trust.judge(if believed { tick } else { Duration::ZERO }, pressure);
         let is_paced = pulled == Pulled::Paced;
         self.groups.look(now, &seen.actors, self.flood_seen, is_paced, &self.trust);

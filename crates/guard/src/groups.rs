@@ -92,7 +92,7 @@ impl Groups {
         }
         // A process that looks like a flood while commits are unseen may be a victim.
         let is_known = |actor: &&Actor| {
-            let is_spared = actor.paces_itself && !trust.is_lost();
+            let is_spared = actor.paces_itself() && !trust.is_lost();
             !now.seen.missed_waits && is_flood(actor, tick) && !is_spared
         };
         let mut floods = actors.iter().filter(is_known).map(|flood| &flood.group);

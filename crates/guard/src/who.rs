@@ -32,7 +32,7 @@ impl Who {
             };
             if kind.len() < MOST_NAMES || kind.contains_key(&actor.who) {
                 kind.insert(actor.who.clone(), at);
-                if actor.paces_itself {
+                if actor.paces_itself() {
                     self.paced.insert(actor.who.clone(), at);
                     // It may have waited before it told.
                     self.victims.remove(&actor.who);
@@ -45,19 +45,20 @@ impl Who {
     }
 }
 
-/// Whether an actor floods: it dirtied much within a tick, and made little of that stable, or it
-/// has told that it floods.
+/// Whether an actor floods: it dirtied much within a tick, and made little of that stable. One that
+/// has told that it floods need not have dirtied much.
 #[must_use]
 pub fn is_flood(actor: &Actor, tick: Duration) -> bool {
-    if actor.paces_itself {
-        return true;
+    if actor.paces_itself() {
+        return actor.dirtied_bytes > 0;
     }
     let much = actor.dirtied_bytes as f64 >= FLOOD_RATE * tick.as_secs_f64();
     much && actor.dirtied_bytes >= FLOOD_COMMIT * actor.commits.count()
 }
 
-/// Whether an actor is a victim: it waits, or has waited within a tick, and does not flood.
+/// Whether an actor is a victim: it waits, or has waited within a tick, and does not flood. One
+/// that has told that it floods waits for its own data.
 #[must_use]
 pub fn is_victim(actor: &Actor, tick: Duration) -> bool {
-    !is_flood(actor, tick) && (actor.waiting > 0 || actor.operations() > 0)
+    !actor.paces_itself() && !is_flood(actor, tick) && (actor.waiting > 0 || actor.operations() > 0)
 }

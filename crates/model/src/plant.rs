@@ -215,8 +215,18 @@ pub struct Actor {
     pub oldest: Duration,
     /// Bytes of page cache that it dirtied since the last look.
     pub dirtied_bytes: u64,
-    /// Whether it has told that it is a flood that paces itself.
-    pub paces_itself: bool,
+    /// The process that has told that this is a flood that paces itself: its own, or one that it
+    /// descends from.
+    pub paced_by: Option<Claimant>,
+}
+
+/// A process that has told that it floods and paces itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Claimant {
+    /// Its number.
+    pub pid: u32,
+    /// When it started, in clock ticks since boot: numbers are used again.
+    pub start_ticks: u64,
 }
 
 impl Actor {
@@ -224,5 +234,11 @@ impl Actor {
     #[must_use]
     pub fn operations(&self) -> u64 {
         self.commits.count() + self.reads.count()
+    }
+
+    /// Whether it has told that it paces itself.
+    #[must_use]
+    pub fn paces_itself(&self) -> bool {
+        self.paced_by.is_some()
     }
 }

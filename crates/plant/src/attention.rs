@@ -113,7 +113,7 @@ impl Attention {
             }
             floods |= actor.dirtied_bytes > 0 && much && stays && !self.is_committer(actor);
             // It wants to know at once who waits.
-            floods |= actor.paces_itself;
+            floods |= actor.paces_itself();
         }
         let backlog =
             |d: &DeviceObservation| d.dirty_bytes.unwrap_or(0) + d.writeback_bytes.unwrap_or(0);
@@ -155,7 +155,7 @@ impl Attention {
 #[cfg(test)]
 mod tests {
     use floodwall_guard::config::{BACKLOG, FLOOD_COMMIT, FLOOD_RATE};
-    use floodwall_model::plant::DeviceKind;
+    use floodwall_model::plant::{Claimant, DeviceKind};
     use floodwall_model::trial::DeviceSample;
     use floodwall_model::{DeviceId, LatencyCounts};
 
@@ -222,7 +222,8 @@ mod tests {
 
     #[test]
     fn each_sign_of_a_flood_keeps_the_tracepoints_open_and_for_a_while_after() {
-        let paced = Actor { paces_itself: true, ..writer("cp", 0) };
+        let pace = Claimant { pid: 7, start_ticks: 100 };
+        let paced = Actor { paced_by: Some(pace), ..writer("cp", 0) };
         let signs: [(&str, u64, Vec<Actor>, bool); 4] = [
             ("a backlog", SIGN_BACKLOG, vec![], false),
             ("a writer", 0, vec![writer("cp", 600_000)], false),

@@ -265,7 +265,7 @@ impl ProcessUse {
             waiting: self.waiting,
             oldest: self.oldest,
             dirtied_bytes: dirtied - flooded,
-            paces_itself: false,
+            paced_by: None,
         };
         let floods = (flooded > 0).then(|| Actor {
             who: format!("{}, other threads", self.who()),

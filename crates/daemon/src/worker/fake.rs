@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use floodwall_model::plant::{
-    Actor, DeviceKind, DeviceObservation, KnobWrite, Knobs, Observation, Plant, PlantError,
+    Actor, Claimant, DeviceKind, DeviceObservation, KnobWrite, Knobs, Observation, Plant,
+    PlantError,
 };
 use floodwall_model::trial::DeviceSample;
 use floodwall_model::{DeviceId, LatencyCounts, Reading, Setting};
@@ -137,7 +138,7 @@ impl Machine for Fake {
         let mut inside = self.0.lock().unwrap();
         let who = format!("({pid})");
         let its = inside.actors.iter_mut().filter(|actor| actor.who.ends_with(&who));
-        its.for_each(|actor| actor.paces_itself = true);
+        its.for_each(|actor| actor.paced_by = Some(Claimant { pid, start_ticks: 100 }));
         Some(device).filter(|device| *device == DISK).ok_or_else(|| "no such device".to_owned())
     }
 

@@ -1,10 +1,11 @@
 use floodwall_model::DeviceId;
-use floodwall_model::plant::{DeviceKind, Observation};
+use floodwall_model::plant::{Claimant, DeviceKind, Observation};
 use floodwall_model::trial::DeviceSample;
 
 use super::*;
 
 const TICK: Duration = Duration::from_millis(250);
+const PACE: Claimant = Claimant { pid: 7, start_ticks: 100 };
 
 struct Bench {
     estimator: Estimator,
@@ -345,7 +346,7 @@ fn who_floods_and_who_waits_is_told_by_what_they_do() {
 #[test]
 fn a_flood_that_paces_itself_does_not_keep_another_group_from_being_paced() {
     let group = |name: &str, actor: Actor| Actor { group: Some(name.to_owned()), ..actor };
-    let told = Actor { who: "pace".into(), paces_itself: true, ..flood() };
+    let told = Actor { who: "pace".into(), paced_by: Some(PACE), ..flood() };
     let mut bench = Bench::new();
     let both = vec![group("backup", flood()), group("user", told.clone())];
     let e = bench.tick(0, 100, both);
@@ -367,7 +368,17 @@ fn a_flood_that_has_waited_before_it_told_is_no_victim() {
     let mut bench = Bench::new();
     bench.tick(0, 1, vec![victim(1, 1)]);
     assert!(bench.estimator.who().victims.contains_key("db"));
-    bench.tick(0, 1, vec![Actor { paces_itself: true, ..victim(1, 1) }]);
+    bench.tick(0, 1, vec![Actor { paced_by: Some(PACE), ..victim(1, 1) }]);
     assert!(bench.estimator.who().victims.is_empty());
     assert!(bench.estimator.who().floods.contains_key("db"));
+}
+
+#[test]
+fn one_that_tells_and_writes_nothing_is_neither_a_flood_nor_a_victim() {
+    let mut bench = Bench::new();
+    let idle = Actor { dirtied_bytes: 0, paced_by: Some(PACE), ..victim(1, 1) };
+    let e = bench.tick(0, 0, vec![idle.clone()]);
+    assert_eq!((e.floods, e.victims, e.own_pace), (false, false, OwnPace::No));
+    let e = bench.tick(0, 0, vec![Actor { dirtied_bytes: 1, ..idle }]);
+    assert_eq!((e.floods, e.victims, e.own_pace), (true, false, OwnPace::Spared));
 }

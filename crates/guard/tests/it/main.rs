@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use floodwall_device::DeviceSpec;
 use floodwall_guard::{Config, Decision, Guard, Mode, Report, State};
-use floodwall_model::plant::{Actor, KnobWrite, Knobs, Observation, Plant, PlantError};
+use floodwall_model::plant::{Actor, Claimant, KnobWrite, Knobs, Observation, Plant, PlantError};
 use floodwall_model::scenario::{self, parse_flood, parse_victim};
 use floodwall_model::setting::is_passing;
 use floodwall_model::{Bytes, DeviceId, Reading, Setting};
@@ -146,10 +146,11 @@ impl Plant for Tap {
             seen.devices.clear();
         }
         if self.floods_pace_themselves {
-            let told = Actor { who: "copy".to_owned(), paces_itself: true, ..Actor::default() };
+            let paced_by = Some(Claimant { pid: 7, start_ticks: 100 });
+            let told = Actor { who: "copy".to_owned(), paced_by, ..Actor::default() };
             for device in &mut seen.devices {
                 let its = device.actors.iter_mut().filter(|actor| actor.who == told.who);
-                if its.map(|actor| actor.paces_itself = true).count() == 0 {
+                if its.map(|actor| actor.paced_by = paced_by).count() == 0 {
                     device.actors.push(told.clone());
                 }
             }

@@ -32,12 +32,17 @@ impl HostPlant {
         let own = (!self.probe.has_own_numbers()).then(std::process::id);
         let others = snapshot.processes.iter().filter(|process| Some(process.pid) != own);
         for process in others.filter(|process| !process.is_flusher()) {
-            let unit = process.device.and_then(|device| Some((device, self.units.of(device)?)));
+            let is_known = !self.probe.has_own_numbers();
+            // Files that are closed at once don't tell the device. The word of its pace does.
+            let told = || is_known.then(|| self.paced.unit(&self.root, process.pid)).flatten();
+            let unit = process
+                .device
+                .or_else(told)
+                .and_then(|device| Some((device, self.units.of(device)?)));
             let Some((device, index)) = unit else {
                 elsewhere += process.actors().map(|actor| flooded(&actor)).sum::<u64>();
                 continue;
             };
-            let is_known = !self.probe.has_own_numbers();
             let group =
                 is_known.then(|| self.groups.of(&self.root, process.pid, snapshot.at)).flatten();
             if let (Some(group), Some(unit)) = (&group, self.units.units.get(index)) {
@@ -50,13 +55,13 @@ impl HostPlant {
                 self.priorities.commits(&self.root, process.pid, unit.id, snapshot.at);
             }
             let unit = self.units.units.get(index).filter(|_| is_known);
-            let paces_itself = unit.is_some_and(|unit| {
-                self.paced.includes(&self.root, process.pid, unit.id, || process.who())
+            let paced_by = unit.and_then(|unit| {
+                self.paced.claimant(&self.root, process.pid, unit.id, || process.who())
             });
             let its = process.actors().map(|actor| Actor {
                 group: group.clone(),
                 process: name.clone(),
-                paces_itself,
+                paced_by,
                 ..actor
             });
             let is_known = |actor: &Actor| sees_waits || !self.attention.is_committer(actor);

@@ -110,7 +110,7 @@ fn victim(placed: &Placed, machine: &mut Machine, waits: &mut OpLatencies) -> Ac
         reads,
         waiting: inside().count() as u32,
         oldest: inside().map(|since| now.since(since)).max().unwrap_or_default().into(),
-        paces_itself: false,
+        paced_by: None,
     }
 }
 
