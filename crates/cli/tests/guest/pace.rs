@@ -22,6 +22,12 @@ pub(crate) const TESTS: &[Test] = &[
         body: suspended,
     },
     Test {
+        name: "a pace that is stopped by the terminal's signal limits nothing",
+        who: Once::Caller,
+        needs: &[ANY_KERNEL, "mkfs.ext4", "bash"],
+        body: unlimited,
+    },
+    Test {
         name: "a paced command's io.max holds while another program commits",
         who: Once::Caller,
         needs: &[ANY_KERNEL, "mkfs.ext4"],
@@ -69,6 +75,7 @@ waits() {
 }
 is_frozen() { grep -qs '^frozen 1' $(group)/cgroup.events; }
 runs() { grep -q '^frozen 0' $(group)/cgroup.events; }
+limit() { grep -o 'wbps=[0-9]*[0-9]' $(group)/io.max; }
 states() {
     for pid in $(cat $(group)/cgroup.procs); do cut -d' ' -f3 /proc/$pid/stat 2>/dev/null; done
 }
@@ -76,6 +83,10 @@ states() {
 /// Dirties a file again and again.
 const FLOOD: &str =
     "while :; do dd if=/dev/zero of=flood bs=1M count=8 conv=notrunc 2>/dev/null; done";
+
+/// Commits again and again.
+const VICTIM: &str = "(while :; do dd if=/dev/zero of=victim bs=4k count=1 oflag=dsync \
+    conv=notrunc 2>/dev/null; done)";
 
 fn prints(script: &str) -> Result<String, String> {
     let (bed, script) = (Bed::new(Who::Caller)?, format!("{BEGIN}{script}"));
@@ -103,33 +114,55 @@ fn frozen(_: Who) -> Result<(), String> {
     )
 }
 
-/// bash has job control without a terminal.
-fn suspended(_: Who) -> Result<(), String> {
-    let told = prints(&format!(
+/// Starts a paced flood with options as a job: bash has job control without a terminal. `is_asleep`
+/// tells whether `$pace` is stopped, and `end` ends all.
+fn job(options: &str) -> String {
+    format!(
         "cat > /tmp/job <<'END'
          set -m
-         floodwall pace --quiet --to rate=1MB/s -- sh -c '{FLOOD}' & echo $! > /tmp/pace
+         floodwall pace --quiet {options} -- sh -c '{FLOOD}' & echo $! > /tmp/pace
          exec sleep 1000
 END
          bash /tmp/job > /tmp/told 2>&1 & job=$!
-         waits is_frozen; pace=$(cat /tmp/pace)
-         kill -TSTP -$pace
-         waits '[ $(cut -d\" \" -f3 /proc/$pace/stat) = T ] && ! states | grep -q [^T]'; runs
+         waits group > /dev/null; pace=$(cat /tmp/pace)
+         is_asleep() {{ [ $(cut -d' ' -f3 /proc/$pace/stat) = T ]; }}
+         end() {{
+             kill -KILL $job; kill -KILL $(cat $(group)/cgroup.procs)
+             waits '! group > /dev/null'; echo ended
+         }}
+"
+    )
+}
+
+fn suspended(_: Who) -> Result<(), String> {
+    let told = prints(&format!(
+        "{}waits is_frozen; kill -TSTP -$pace
+         waits 'is_asleep && ! states | grep -q [^T]'; runs
          echo stopped; kill -CONT -$pace
-         waits is_frozen; waits runs; kill -KILL $job
-         kill -KILL $(cat $(group)/cgroup.procs); waits '! group > /dev/null'; echo ended"
+         waits is_frozen; waits runs; end",
+        job("--to rate=1MB/s")
     ))?;
     equal("steps", told, "stopped\nended\n".to_owned())
 }
 
+fn unlimited(_: Who) -> Result<(), String> {
+    let told = prints(&format!(
+        "{}{VICTIM} & victim=$!
+         waits limit > /dev/null; kill -TSTP -$pace
+         waits is_asleep; limit; cat $(group)/memory.high
+         kill -CONT -$pace; waits limit > /dev/null; echo back
+         kill -KILL $victim; end",
+        job("")
+    ))?;
+    equal("steps", told, "max\nback\nended\n".to_owned())
+}
+
 fn limited(_: Who) -> Result<(), String> {
     let told = prints(&format!(
-        "limit() {{ grep -o 'wbps=[0-9]*[0-9]' $(group)/io.max; }}
-         no_limit() {{ ! limit; }}
+        "no_limit() {{ ! limit; }}
          floodwall pace --status -- sh -c '{FLOOD}' 2>/tmp/told & pace=$!
          waits group > /dev/null; sleep 1; limit
-         (while :; do dd if=/dev/zero of=victim bs=4k count=1 oflag=dsync conv=notrunc \
-             2>/dev/null; done) & victim=$!
+         {VICTIM} & victim=$!
          waits limit > /tmp/limit; head -c5 /tmp/limit; echo
          kill -KILL $victim; waits no_limit
          echo lifted; cat $(group)/memory.high; kill -TERM $pace; wait $pace
