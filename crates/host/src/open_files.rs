@@ -1,7 +1,8 @@
-//! Files that a process has open for writing.
+//! Files that a process has open.
 
 use floodwall_model::Reading;
-use rustix::fs::OFlags;
+use rustix::fs::{AtFlags, CWD, FileType, OFlags, StatxFlags, makedev, statx};
+use rustix::path::Arg;
 
 use crate::root::SysRoot;
 
@@ -40,11 +41,54 @@ pub fn is_written(root: &SysRoot, pid: u32, descriptor: &str) -> bool {
     flags.is_some_and(|flags| flags & OFlags::ACCMODE.bits() != OFlags::RDONLY.bits())
 }
 
+/// A regular file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RegularFile {
+    /// As `st_dev`.
+    pub device: u64,
+    /// Its number on the device.
+    pub inode: u64,
+    /// Bytes.
+    pub size: u64,
+}
+
+/// The regular file at a path, such as that of a descriptor below /proc. None if there is no such
+/// file, or if this process may not look at it.
+///
+/// The kernel takes what it knows and does not ask the server of a filesystem (FUSE, NFS). That may
+/// be dead, or a stopped process.
+pub fn regular_file(path: impl Arg) -> Option<RegularFile> {
+    let fields = StatxFlags::TYPE | StatxFlags::INO | StatxFlags::SIZE;
+    let found = statx(CWD, path, AtFlags::STATX_DONT_SYNC, fields).ok()?;
+    let is_regular = FileType::from_raw_mode(found.stx_mode.into()).is_file();
+    is_regular.then(|| RegularFile {
+        device: makedev(found.stx_dev_major, found.stx_dev_minor),
+        inode: found.stx_ino,
+        size: found.stx_size,
+    })
+}
+
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+    use std::os::fd::AsRawFd;
+    use std::os::unix::fs::MetadataExt;
+
     use floodwall_testing::tree::put;
 
     use super::*;
+
+    #[test]
+    fn a_regular_file_is_looked_at_through_its_descriptor() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(300).unwrap();
+        let found = file.metadata().unwrap();
+        let expected = RegularFile { device: found.dev(), inode: found.ino(), size: 300 };
+        let of = |file: &File| regular_file(format!("/proc/self/fd/{}", file.as_raw_fd()));
+        assert_eq!(of(&file), Some(expected));
+        assert_eq!(of(&File::open("/dev/null").unwrap()), None);
+        assert_eq!(regular_file("/proc/self/fd/no"), None);
+    }
 
     #[test]
     fn files_open_for_writing_are_told_once_each() {

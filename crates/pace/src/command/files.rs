@@ -9,14 +9,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use floodwall_host::SysRoot;
-use floodwall_host::open_files::is_written;
-use rustix::fs::{OFlags, Stat, fstat, stat};
+use floodwall_host::open_files::{RegularFile, is_written, regular_file};
+use rustix::fs::{OFlags, Stat, fstat};
 use rustix::io::Errno;
 
 use super::maps::shared_files;
 use super::progress::{Pressure, Progress};
 use super::range::{Range, Span};
-use super::regular::{is_regular, open_regular};
+use super::regular::open_regular;
 use super::tree::{Id, Process};
 
 /// Files that are open at once, at most.
@@ -36,6 +36,12 @@ pub(super) struct Key {
 impl Key {
     pub(super) fn of(stat: &Stat) -> Self {
         Self { dev: stat.st_dev, ino: stat.st_ino }
+    }
+}
+
+impl From<RegularFile> for Key {
+    fn from(file: RegularFile) -> Self {
+        Self { dev: file.device, ino: file.inode }
     }
 }
 
@@ -127,11 +133,10 @@ impl Files {
         for descriptor in descriptors.into_iter().take(MOST_DESCRIPTORS) {
             let name = format!("{directory}/{descriptor}");
             let path = root.path().join(name.trim_start_matches('/'));
-            let Ok(stat) = stat(&path) else { continue };
-            if !is_regular(&stat) || !is_paced(stat.st_dev) {
+            let Some(file) = regular_file(&path).filter(|file| is_paced(file.device)) else {
                 continue;
-            }
-            let key = Key::of(&stat);
+            };
+            let key = Key::from(file);
             if let Some(open) = self.open.get_mut(&key) {
                 open.until = open.until.max(self.look);
                 continue;
@@ -155,11 +160,9 @@ impl Files {
     fn mapped(&mut self, root: &SysRoot, pid: i32, is_paced: &dyn Fn(u64) -> bool) {
         let maps = root.read(&format!("/proc/{pid}/maps")).into_value().unwrap_or_default();
         for (path, inode) in shared_files(&maps) {
-            let Ok(stat) = stat(path) else { continue };
-            if stat.st_ino != inode || !is_regular(&stat) || !is_paced(stat.st_dev) {
-                continue;
-            }
-            let (key, until) = (Key::of(&stat), self.look + MAPS_EVERY);
+            let is_it = |file: &RegularFile| file.inode == inode && is_paced(file.device);
+            let Some(file) = regular_file(path).filter(is_it) else { continue };
+            let (key, until) = (Key::from(file), self.look + MAPS_EVERY);
             match self.open.get_mut(&key) {
                 Some(open) => open.until = open.until.max(until),
                 None => {

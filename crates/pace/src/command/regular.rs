@@ -13,16 +13,12 @@ use rustix::io::Errno;
 pub(super) fn open_regular(path: &Path, extra: OFlags) -> Result<(OwnedFd, Stat), Errno> {
     let name = open(path, OFlags::PATH | OFlags::CLOEXEC | extra, Mode::empty())?;
     let stat = fstat(&name)?;
-    if !is_regular(&stat) {
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return Err(Errno::INVAL);
     }
     let itself = format!("/proc/self/fd/{}", name.as_raw_fd());
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     Ok((open(itself, flags, Mode::empty())?, stat))
-}
-
-pub(super) fn is_regular(stat: &Stat) -> bool {
-    FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
 }
 
 #[cfg(test)]

@@ -5,8 +5,9 @@ use std::io::ErrorKind;
 
 use floodwall_host::SysRoot;
 use floodwall_host::blocked::read_blocked;
+use floodwall_host::open_files::regular_file;
 use floodwall_model::DeviceId;
-use rustix::fs::{AtFlags, CWD, FileType, StatxFlags, statx};
+use rustix::fs::{major, minor};
 
 use super::filesystems::is_on;
 
@@ -44,14 +45,10 @@ fn has_file_on(root: &SysRoot, pid: i32, disk: DeviceId) -> Option<bool> {
         Ok(entries) => entries,
         Err(error) => return (error.kind() != ErrorKind::PermissionDenied).then_some(false),
     };
-    // Without a question to the file's server, which may be dead.
-    let look = |entry: fs::DirEntry| {
-        statx(CWD, entry.path(), AtFlags::STATX_DONT_SYNC, StatxFlags::TYPE).ok()
-    };
-    let mut files = entries.flatten().filter_map(look);
+    let mut files = entries.flatten().filter_map(|entry| regular_file(entry.path()));
     Some(files.any(|file| {
-        let id = DeviceId { major: file.stx_dev_major, minor: file.stx_dev_minor };
-        FileType::from_raw_mode(file.stx_mode.into()).is_file() && is_on(root, disk, id)
+        let id = DeviceId { major: major(file.device), minor: minor(file.device) };
+        is_on(root, disk, id)
     }))
 }
 
@@ -70,7 +67,7 @@ mod tests {
         let file = dir.path().join("file");
         put(&file, "");
         let dev = file.metadata().unwrap().dev();
-        let id = DeviceId { major: rustix::fs::major(dev), minor: rustix::fs::minor(dev) };
+        let id = DeviceId { major: major(dev), minor: minor(dev) };
         put(&dir.path().join("sys/devices/disk/dev"), &format!("{id}\n"));
         put(&dir.path().join(format!("sys/dev/block/{id}")), "->../../devices/disk");
         put(&dir.path().join("proc/7/fd/3"), &format!("->{}", file.display()));

@@ -3,8 +3,8 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
+use floodwall_host::open_files::{RegularFile, regular_file};
 use libc::{c_long, seccomp_data};
-use rustix::fs::{AtFlags, CWD, FileType, StatxFlags, makedev, statx};
 
 /// Bytes of one call, at most (`MAX_RW_COUNT`, include/linux/fs.h).
 const MOST: u64 = 0x7fff_f000;
@@ -103,31 +103,14 @@ fn sum(vectors: &[u8]) -> u64 {
     lengths.fold(0, u64::saturating_add)
 }
 
-/// A regular file that a thread has open.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Regular {
-    /// As `st_dev`.
-    pub(super) device: u64,
-    pub(super) size: u64,
-}
-
 /// The file of a descriptor of a thread; none if it is no regular file, or may not be looked at.
-pub(super) fn regular(thread: u32, fd: i32) -> Option<Regular> {
-    let path = format!("/proc/{thread}/fd/{fd}");
-    // The server of a FUSE filesystem may be a process of the command, and is not asked.
-    let fields = StatxFlags::TYPE | StatxFlags::SIZE;
-    let found = statx(CWD, path, AtFlags::STATX_DONT_SYNC, fields).ok()?;
-    let is_file = FileType::from_raw_mode(found.stx_mode.into()) == FileType::RegularFile;
-    is_file.then(|| Regular {
-        device: makedev(found.stx_dev_major, found.stx_dev_minor),
-        size: found.stx_size,
-    })
+pub(super) fn regular(thread: u32, fd: i32) -> Option<RegularFile> {
+    regular_file(format!("/proc/{thread}/fd/{fd}"))
 }
 
 #[cfg(test)]
 mod tests {
     use std::os::fd::AsRawFd;
-    use std::os::unix::fs::MetadataExt;
 
     use super::*;
 
@@ -175,10 +158,6 @@ mod tests {
         assert_eq!(Size::Copy { most: 1000, from }.bytes(own), 300);
         assert_eq!(Size::Copy { most: 20, from }.bytes(own), 20);
         assert_eq!(Size::Copy { most: MOST, from: -1 }.bytes(own), PIPE);
-        let device = file.metadata().unwrap().dev();
-        assert_eq!(regular(own, from), Some(Regular { device, size: 300 }));
-        let null = File::open("/dev/null").unwrap();
-        assert_eq!(regular(own, null.as_raw_fd()), None);
     }
 
     #[test]
