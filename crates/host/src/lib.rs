@@ -62,7 +62,7 @@ mod settings;
 pub mod status;
 mod swap;
 pub mod task;
-mod text;
+pub mod text;
 pub mod topology;
 pub mod workload;
 

@@ -2,11 +2,22 @@
 
 /// The value after `key` in a file of lines `key value …` or `key: value kB`. It is `None` if the
 /// key is absent or its value is not a number.
-pub(crate) fn number_after(text: &str, key: &str) -> Option<u64> {
+#[must_use]
+pub fn number_after(text: &str, key: &str) -> Option<u64> {
+    word_after(text, key)?.parse().ok()
+}
+
+/// The same for a set of bits in hexadecimal digits, such as `SigPnd` of proc_pid_status(5).
+#[must_use]
+pub fn bits_after(text: &str, key: &str) -> Option<u64> {
+    u64::from_str_radix(word_after(text, key)?, 16).ok()
+}
+
+fn word_after<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     text.lines().find_map(|line| {
         let rest = line.strip_prefix(key)?;
         let rest = rest.strip_prefix(':').or_else(|| rest.strip_prefix(char::is_whitespace))?;
-        rest.split_whitespace().next()?.parse().ok()
+        rest.split_whitespace().next()
     })
 }
 
@@ -48,6 +59,8 @@ mod tests {
         assert_eq!(number_after(text, "Dirty"), Some(12));
         assert_eq!(number_after(text, "nr_written"), None);
         assert_eq!(number_after("Dirty: lots\n", "Dirty"), None);
+        assert_eq!(bits_after("SigPnd:\t0000000000004102\n", "SigPnd"), Some(0x4102));
+        assert_eq!(bits_after("SigPnd:\tx\n", "SigPnd"), None);
     }
 
     #[test]

@@ -18,6 +18,7 @@
 //!   can't: on a full disk, values are put back without a record.
 
 use floodwall_host::task::{parse_stat, start_ticks};
+use floodwall_host::text::bits_after;
 use rustix::io::Errno;
 
 use crate::catalogue::Scope;
@@ -136,15 +137,11 @@ fn state(files: &dyn Files, thread: &str) -> State {
         Err(_) => return State::Runs,
     };
     // proc_pid_status(5)
-    let field = |name: &str| {
-        let value = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
-        value.trim_start_matches(':').trim()
-    };
-    if field("State").starts_with(['Z', 'X', 'x']) {
+    let state = status.lines().find_map(|line| line.strip_prefix("State:")).unwrap_or_default();
+    if state.trim_start().starts_with(['Z', 'X', 'x']) {
         return State::Ended;
     }
-    let pending = u64::from_str_radix(field("SigPnd"), 16).unwrap_or(0);
-    if pending & KILLED != 0 {
+    if bits_after(&status, "SigPnd").unwrap_or(0) & KILLED != 0 {
         return State::Killed;
     }
     // The kernel has taken the signal, and the thread is on its way out.

@@ -11,6 +11,7 @@
 use std::collections::BTreeMap;
 
 use floodwall_host::SysRoot;
+use floodwall_host::text::number_after;
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitOptions, WaitStatus, waitpid};
 
@@ -30,11 +31,8 @@ struct Io {
 impl Io {
     fn parse(text: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(text).ok()?;
-        let field = |name: &str| {
-            let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-            line.and_then(|value| value.trim().parse::<u64>().ok())
-        };
-        Some(Self { written: field("write_bytes")?, cancelled: field("cancelled_write_bytes")? })
+        let cancelled = number_after(text, "cancelled_write_bytes")?;
+        Some(Self { written: number_after(text, "write_bytes")?, cancelled })
     }
 
     fn read(root: &SysRoot, pid: i32, buffer: &mut Vec<u8>) -> Option<Self> {

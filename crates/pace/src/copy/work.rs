@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
+use floodwall_host::text::number_after;
 use rustix::fs::fstat;
 
 use super::error::CopyError;
@@ -231,8 +232,7 @@ impl<'a> Work<'a> {
 /// kernel does not tell.
 fn disk_reads() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/io").unwrap_or_default();
-    let field = text.lines().find_map(|line| line.strip_prefix("read_bytes: "));
-    field.and_then(|bytes| bytes.trim().parse().ok()).unwrap_or(0)
+    number_after(&text, "read_bytes").unwrap_or(0)
 }
 
 fn unless_stopped(goes_on: bool) -> Result<(), CopyError> {

@@ -3,6 +3,7 @@
 //! Once a call was received, only a signal that ends the process interrupts it. A handler, or a
 //! core dump, would wait for the room of the call.
 
+use floodwall_host::text::bits_after;
 use libc::{SIGCONT, SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU};
 
 /// Whether a signal waits for a thread, as /proc/TID/status has it.
@@ -13,10 +14,7 @@ pub(super) fn is_signalled(thread: u32) -> bool {
 /// Signals that stop or continue a process don't count unless they have a handler: a call that
 /// waits is as good as a stop.
 fn waits(status: &str) -> bool {
-    let set = |name: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-        line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
-    };
+    let set = |name: &str| bits_after(status, name).unwrap_or(0);
     let stops = [SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU, SIGCONT];
     let stops = stops.iter().fold(0, |mask, signal| mask | 1_u64 << (signal - 1));
     let effective = !stops | set("SigCgt");
