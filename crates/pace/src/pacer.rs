@@ -72,7 +72,7 @@ pub struct Pacer {
     read: AtomicI64,
     /// Whether nothing was under way at some moment since the last step.
     was_idle: AtomicBool,
-    told: Arc<AtomicBool>,
+    others_reported: Arc<AtomicBool>,
     steps: Mutex<Steps>,
 }
 
@@ -138,7 +138,7 @@ impl Pacer {
             pieces_us: AtomicU64::new(0),
             read: AtomicI64::new(0),
             was_idle: AtomicBool::new(true),
-            told: Arc::default(),
+            others_reported: Arc::default(),
             steps: Mutex::new(Steps {
                 allowance: law.step(&Seen::default()),
                 law,
@@ -168,10 +168,10 @@ impl Pacer {
         self.disk.as_ref().filter(|disk| disk.is_charged).map(|disk| disk.id)
     }
 
-    /// To be set while a guard tells that others wait for the disk.
+    /// To be set while a guard reports that others wait for the disk.
     #[must_use]
-    pub fn told(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.told)
+    pub fn others_reported(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.others_reported)
     }
 
     /// The limits of the data under way now.
@@ -263,7 +263,7 @@ impl Pacer {
             own_under_way,
             own_read_bytes: self.read.swap(0, Ordering::Relaxed),
             backlogged: !self.was_idle.swap(own_under_way == 0, Ordering::Relaxed),
-            told: self.told.load(Ordering::Relaxed),
+            told: self.others_reported.load(Ordering::Relaxed),
             flushless: self.disk.as_ref().and_then(|disk| disk.flushless),
             ..steps.counters.zip(counters).map_or_else(Seen::default, |(a, b)| difference(&a, &b))
         };

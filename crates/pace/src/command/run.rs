@@ -110,9 +110,9 @@ pub fn run(
         }
         let mut calls = None;
         if let Some(strict) = strict {
-            let (ended, pipe) = pipe().map_err(CommandError::Pipe)?;
+            let (end, pipe) = pipe().map_err(CommandError::Pipe)?;
             calls = Some(pipe);
-            let supervisor = Supervisor { strict, pacer, drain, is_paced, ended };
+            let supervisor = Supervisor { strict, pacer, drain, is_paced, end };
             thread::Builder::new()
                 .name("fw-pace-calls".into())
                 .spawn_scoped(scope, move || supervisor.run(&listeners))
@@ -136,7 +136,7 @@ pub fn run(
         drop(limited);
         drain.close();
         // This drops the sender of the ranges, so the thread ends.
-        let told = engine.end();
+        let totals = engine.end();
         // The keeper continues calls of processes that the command left behind.
         drop(calls);
         drop(working);
@@ -144,8 +144,8 @@ pub fn run(
         let _ = ended.recv_timeout(LAST);
         drain.stop();
         let end = status?;
-        let left_bytes = if end.is_asked || ended_by.is_some() { told.left_bytes } else { 0 };
-        Ok(Ended { status: ended_by.unwrap_or(end.status), seconds, left_bytes, ..told })
+        let left_bytes = if end.is_asked || ended_by.is_some() { totals.left_bytes } else { 0 };
+        Ok(Ended { status: ended_by.unwrap_or(end.status), seconds, left_bytes, ..totals })
     })
 }
 

@@ -14,14 +14,14 @@ use super::args::PaceArgs;
 use super::destination::destination;
 use super::filesystems::Filesystems;
 use super::guarded::Guarded;
-use super::told::{self, Told};
+use super::lines::{StatusLines, yielded};
 use crate::exit::Exit;
 use crate::output::{self, notice};
 
-/// Bytes of no known file below which nothing is told: metadata belongs to no file.
+/// Bytes of no known file below which no line is due: metadata belongs to no file.
 const MUCH: u64 = 16 << 20;
 
-/// Data that is left dirty, below which nothing is told.
+/// Data that is left dirty, below which no line is due.
 const LITTLE: u64 = 1 << 20;
 
 /// The hidden command under which the program runs itself again, so that the calls of a strictly
@@ -54,11 +54,11 @@ fn pace(args: &PaceArgs) -> anyhow::Result<Exit> {
     let pacer = Pacer::open(&root, &directory, args.to, args.max)?;
     let filesystems = Filesystems::of(&root, &directory)?;
     let guarded = Guarded::of(&pacer);
-    let mut told = args.status.then(|| Told::new(&pacer, &guarded));
+    let mut lines = args.status.then(|| StatusLines::new(&pacer, &guarded));
     let ended = command::run(&paced, &pacer, &root, &|dev| filesystems.has(dev), &mut |look| {
-        if let Some(told) = &mut told {
-            told.means(look.means);
-            told.at(look.dirtied.saturating_sub(look.backlog));
+        if let Some(lines) = &mut lines {
+            lines.means(look.means);
+            lines.at(look.dirtied.saturating_sub(look.backlog));
         }
     });
     let ended = ended?;
@@ -91,7 +91,7 @@ fn summarised(ended: &Ended, pacer: &Pacer) -> String {
         "pace: {} written in {}{}{held}{waited}",
         Bytes(ended.dirtied).decimal(),
         human_duration(time),
-        told::yielded(pacer)
+        yielded(pacer)
     )
 }
 
@@ -140,13 +140,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_not_paced_is_told() {
+    fn what_was_not_paced_has_a_line_each() {
         let paced =
             Ended { is_paced: true, is_guarded: true, dirtied: 1 << 30, ..Ended::default() };
         let unpaced = |ended: &Ended| unpaced(ended, Some("sda"));
         assert!(unpaced(&paced).is_empty());
         assert!(unpaced(&Ended { unfound_bytes: 1 << 28, ..paced }).is_empty(), "a small part");
-        let told = unpaced(&Ended {
+        let lines = unpaced(&Ended {
             is_guarded: false,
             unread_processes: 2,
             refused_files: 3,
@@ -156,9 +156,9 @@ mod tests {
             left_processes: 1,
             ..paced
         });
-        assert_eq!(told.len(), 7);
-        assert!(told[1].starts_with("pace: 2 processes were other users'"), "{told:?}");
-        assert!(told[4].contains("1.07 GB of its data is in no file that was found on sda"));
-        assert!(told[6].ends_with("left behind runs on unpaced"), "{told:?}");
+        assert_eq!(lines.len(), 7);
+        assert!(lines[1].starts_with("pace: 2 processes were other users'"), "{lines:?}");
+        assert!(lines[4].contains("1.07 GB of its data is in no file that was found on sda"));
+        assert!(lines[6].ends_with("left behind runs on unpaced"), "{lines:?}");
     }
 }

@@ -16,7 +16,7 @@ use signal_hook::low_level::emulate_default_handler;
 
 use super::args::{CatArgs, CpArgs, PaceArgs};
 use super::guarded::Guarded;
-use super::told::{self, Others, Told, why};
+use super::lines::{Others, StatusLines, why, yielded};
 use crate::exit::{Exit, UsageError};
 use crate::output::{self, notice};
 use crate::signals;
@@ -43,7 +43,7 @@ pub(super) fn cp(args: &PaceArgs, cp: &CpArgs) -> anyhow::Result<Exit> {
     let guarded = Guarded::of(&pacer);
     let mut shown = Shown::new(args, &pacer, &guarded, true);
     let done = copy::run(&plan, &pacer, &mut |progress| shown.at(&progress), &stop);
-    shown.ended(args.quiet, done)
+    shown.end(args.quiet, done)
 }
 
 /// `pace cat`.
@@ -78,7 +78,7 @@ pub(super) fn cat(args: &PaceArgs, cat: &CatArgs) -> anyhow::Result<Exit> {
         // The reader has gone. As cat(1), which that signal ends; the standard library ignores it.
         emulate_default_handler(SIGPIPE)?;
     }
-    shown.ended(args.quiet, done)
+    shown.end(args.quiet, done)
 }
 
 /// The pacer of the disk below a directory.
@@ -152,7 +152,7 @@ fn unkept(summary: &Summary) {
 /// The display of a copy: lines with `--status`, else a bar on a terminal.
 struct Shown<'a> {
     bar: Option<ProgressBar>,
-    told: Option<Told<'a>>,
+    lines: Option<StatusLines<'a>>,
     pacer: &'a Pacer,
     guarded: &'a Guarded,
     /// Entries that could not be copied.
@@ -168,8 +168,8 @@ impl<'a> Shown<'a> {
             bar.set_style(output::bar_style("{bar:16} {percent:>3} %  {wide_msg}"));
             bar
         });
-        let told = args.status.then(|| Told::new(pacer, guarded));
-        Self { bar, told, pacer, guarded, failed: 0 }
+        let lines = args.status.then(|| StatusLines::new(pacer, guarded));
+        Self { bar, lines, pacer, guarded, failed: 0 }
     }
 
     fn at(&mut self, progress: &Progress<'_>) {
@@ -183,8 +183,8 @@ impl<'a> Shown<'a> {
                 }
             }
         }
-        if let Some(told) = &mut self.told {
-            told.at(progress.bytes_done);
+        if let Some(lines) = &mut self.lines {
+            lines.at(progress.bytes_done);
         }
         if let Some(bar) = &self.bar {
             bar.set_length(progress.bytes_total.unwrap_or(progress.bytes_done));
@@ -193,7 +193,7 @@ impl<'a> Shown<'a> {
             let left = progress
                 .remaining()
                 .map_or_else(String::new, |left| format!(", {} left", human_duration(left)));
-            let others = Others::told(self.guarded);
+            let others = Others::by_guard(self.guarded);
             let why = why(&self.pacer.status(), self.pacer.disk(), &others);
             bar.set_message(format!("{}{rate}{left}; {why}", Bytes(progress.bytes_done).decimal()));
         }
@@ -206,7 +206,7 @@ impl<'a> Shown<'a> {
     }
 
     /// The end of the copy: its summary, and warnings.
-    fn ended(self, quiet: bool, done: Result<Summary, CopyError>) -> anyhow::Result<Exit> {
+    fn end(self, quiet: bool, done: Result<Summary, CopyError>) -> anyhow::Result<Exit> {
         self.clear();
         if self.failed > FAILURES {
             notice(&format!("floodwall: and {} more", self.failed - FAILURES));
@@ -217,7 +217,7 @@ impl<'a> Shown<'a> {
             Err(error) => return Err(error.into()),
         };
         if !quiet {
-            notice(&format!("pace: {}{}", summarised(&summary), told::yielded(self.pacer)));
+            notice(&format!("pace: {}{}", summarised(&summary), yielded(self.pacer)));
         }
         unkept(&summary);
         failed.map_or(Ok(Exit::Done), |error| Err(error.into()))

@@ -2,7 +2,7 @@
 //! names the processes that wait for the disk.
 //!
 //! ```text
-//! thread, each second: guard's socket ─▶ victims ─▶ Pacer::told, a sign of others
+//! thread, each second: guard's socket ─▶ victims ─▶ Pacer::others_reported, a sign of others
 //!                                               └─▶ names in --status
 //! ```
 //!
@@ -29,12 +29,12 @@ impl Guarded {
     /// Begins to ask. This ends when the value is dropped.
     pub(super) fn of(pacer: &Pacer) -> Self {
         let victims: Arc<Mutex<Vec<String>>> = Arc::default();
-        let (known, told) = (Arc::downgrade(&victims), pacer.told());
+        let (known, others_reported) = (Arc::downgrade(&victims), pacer.others_reported());
         if let Some(device) = pacer.device() {
             let asks = move || {
                 while let Some(known) = known.upgrade() {
                     let beside = socket::paces_itself(device, PATIENCE).unwrap_or_default();
-                    told.store(!beside.victims.is_empty(), Ordering::Relaxed);
+                    others_reported.store(!beside.victims.is_empty(), Ordering::Relaxed);
                     *known.lock().unwrap_or_else(PoisonError::into_inner) = beside.victims;
                     drop(known);
                     thread::sleep(EVERY);

@@ -12,7 +12,7 @@ mod copy;
 mod destination;
 mod filesystems;
 mod guarded;
-mod told;
+mod lines;
 mod waiters;
 
 use args::Own;

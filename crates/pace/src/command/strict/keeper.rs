@@ -113,7 +113,7 @@ pub fn keep(socket: BorrowedFd<'_>) -> std::io::Result<()> {
         }
         let calls = if serves { PollFlags::IN } else { PollFlags::empty() };
         let mut polled = [PollFd::new(&listener, calls), PollFd::new(&socket, PollFlags::IN)];
-        // The stream's end is told again and again.
+        // poll(2) reports the stream's end each time.
         let polled = if has_ended { &mut polled[..1] } else { &mut polled[..] };
         let again = (serves && !has_ended).then_some(&AGAIN);
         if !matches!(poll(polled, again), Ok(_) | Err(Errno::INTR)) {

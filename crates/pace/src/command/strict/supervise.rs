@@ -42,11 +42,11 @@ pub(in super::super) struct Supervisor<'a> {
     pub(in super::super) drain: &'a Drain,
     pub(in super::super) is_paced: &'a (dyn Fn(u64) -> bool + Sync),
     /// Its other end is closed once this has to end.
-    pub(in super::super) ended: PipeReader,
+    pub(in super::super) end: PipeReader,
 }
 
 impl Supervisor<'_> {
-    /// Serves the listener that comes, until `ended` is closed.
+    /// Serves the listener that comes, until the pipe `end` is closed.
     pub(in super::super) fn run(self, listeners: &Receiver<OwnedFd>) {
         // However this ends, even by a panic: the calls that are received now are continued.
         let _keeper = Serves(self.strict);
@@ -89,7 +89,7 @@ impl Calls<'_> {
             // Without a free slot the calls wait in the kernel.
             let calls = if self.free.is_empty() { PollFlags::empty() } else { PollFlags::IN };
             let mut polled = [
-                PollFd::new(&self.supervisor.ended, PollFlags::IN),
+                PollFd::new(&self.supervisor.end, PollFlags::IN),
                 PollFd::new(&self.listener, calls),
             ];
             let timeout = (!self.queue.is_empty()).then_some(&SOON);

@@ -27,13 +27,13 @@ fn a_short_command_is_paced_to_its_last_byte() {
     let dir = directory();
     // It ends long before its data could be written at the rate.
     let script = "dd if=/dev/zero iflag=fullblock of=file bs=16M count=2 2>/dev/null";
-    let told = figures(RATE, dir.path(), script);
-    assert!(told.0.contains("rest written"), "{}", told.0);
-    assert!(told.seconds() >= 1.5, "{}", told.0);
+    let report = figures(RATE, dir.path(), script);
+    assert!(report.0.contains("rest written"), "{}", report.0);
+    assert!(report.seconds() >= 1.5, "{}", report.0);
     // Small ones, which are closed at once.
     let script = "for n in $(seq 200); do head -c 80000 /dev/zero > $n; done";
-    let told = figures(RATE, dir.path(), script);
-    assert!(told.0.contains("rest written") && told.seconds() >= 0.6, "{}", told.0);
+    let report = figures(RATE, dir.path(), script);
+    assert!(report.0.contains("rest written") && report.seconds() >= 0.6, "{}", report.0);
 }
 
 fn a_signal_leaves_the_rest_to_the_kernel() {
@@ -52,14 +52,14 @@ fn direct_io_and_synced_data_are_held_to_the_rate() {
     let dir = directory();
     for how in ["oflag=direct", "oflag=dsync"] {
         let script = format!("dd if=/dev/zero iflag=fullblock of=file bs=1M count=192 {how}");
-        let told = figures("64e6", dir.path(), &format!("{script} 2>/dev/null"));
+        let report = figures("64e6", dir.path(), &format!("{script} 2>/dev/null"));
         // It takes 3 s, less what it writes before the first looks.
-        assert!(told.seconds() >= 1.5, "{how}: {}", told.0);
+        assert!(report.seconds() >= 1.5, "{how}: {}", report.0);
     }
 }
 
 fn processes_that_are_left_behind_are_counted() {
     let dir = directory();
-    let told = figures(FAST, dir.path(), "sleep 5 & sleep 5 &");
-    assert_eq!(told.of("behind"), 2, "{}", told.0);
+    let report = figures(FAST, dir.path(), "sleep 5 & sleep 5 &");
+    assert_eq!(report.of("behind"), 2, "{}", report.0);
 }

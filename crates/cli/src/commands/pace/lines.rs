@@ -30,7 +30,7 @@ pub(super) enum Others {
 
 impl Others {
     /// The guard's word if there is any, else none.
-    pub(super) fn told(guarded: &Guarded) -> Self {
+    pub(super) fn by_guard(guarded: &Guarded) -> Self {
         match guarded.victims() {
             victims if victims.is_empty() => Self::Found(Waiters::default()),
             victims => Self::Victims(victims),
@@ -72,15 +72,15 @@ pub(super) fn why(status: &Status, disk: Option<&str>, others: &Others) -> Strin
     }
 }
 
-/// A line every two seconds.
-pub(super) struct Told<'a> {
+/// The lines of `--status`: one every two seconds.
+pub(super) struct StatusLines<'a> {
     pacer: &'a Pacer,
     guarded: &'a Guarded,
     last: Option<(Instant, u64)>,
     has_begun: bool,
 }
 
-impl<'a> Told<'a> {
+impl<'a> StatusLines<'a> {
     pub(super) fn new(pacer: &'a Pacer, guarded: &'a Guarded) -> Self {
         Self { pacer, guarded, last: None, has_begun: false }
     }
@@ -112,9 +112,9 @@ impl<'a> Told<'a> {
     /// The guard's word if there is any, else those that wait while the command yields.
     fn others(&self, status: &Status) -> Others {
         let root = SysRoot::live().ok().filter(|_| status.state == State::Yielding);
-        match (Others::told(self.guarded), root, self.pacer.device()) {
+        match (Others::by_guard(self.guarded), root, self.pacer.device()) {
             (Others::Found(_), Some(root), Some(disk)) => Others::Found(waiters(&root, disk)),
-            (told, ..) => told,
+            (others, ..) => others,
         }
     }
 }
