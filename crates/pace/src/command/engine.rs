@@ -239,6 +239,10 @@ impl<'a> Engine<'a> {
     /// command that was found is written. Other programs may have closed files in its directories:
     /// no more is written than it has dirtied.
     pub(super) fn has_written_rest(&mut self) -> bool {
+        // Once all is found, files that others close from now on are not looked for.
+        if self.notified.has_more() {
+            self.notified.look(self.parts.is_paced, true);
+        }
         self.hand_over_closed();
         self.left_bytes() == 0 || self.notified.is_empty() && self.parts.drain.is_idle()
     }

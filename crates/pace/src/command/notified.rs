@@ -27,9 +27,10 @@ const MOST_WATCHES: usize = 8192;
 const MOST_FILES: usize = 1 << 16;
 /// Time for the directories that existed at the start, in all …
 const EXISTING: Duration = Duration::from_millis(50);
-/// … and for all directories at one look.
+/// … and at one look, for each: events, directories that were made, and existing ones. One read and
+/// one new directory take longer.
 const ONE_LOOK: Duration = Duration::from_millis(5);
-/// Bytes of events that are read at once.
+/// Bytes of events of one read: some 2000 events.
 const EVENTS: usize = 1 << 16;
 
 /// The directories that are watched below a directory.
@@ -53,7 +54,11 @@ pub(super) struct Notified {
     made: VecDeque<PathBuf>,
     existing_left: Duration,
     files: VecDeque<PathBuf>,
+    /// Whether the last look left events to the next one.
+    has_unread: bool,
     is_incomplete: bool,
+    /// [`ONE_LOOK`]
+    one_look: Duration,
 }
 
 impl Notified {
@@ -65,7 +70,9 @@ impl Notified {
             made: VecDeque::new(),
             existing_left: EXISTING,
             files: VecDeque::new(),
+            has_unread: false,
             is_incomplete: false,
+            one_look: ONE_LOOK,
         }
     }
 
@@ -89,9 +96,7 @@ impl Notified {
             }
         }
         let begin = Instant::now();
-        while begin.elapsed() < ONE_LOOK
-            && let Some(path) = self.made.pop_front()
-        {
+        while let Some(path) = self.made.pop_front() {
             for (path, is_directory) in contents(&path) {
                 if !is_directory {
                     remember(&mut self.files, path);
@@ -99,12 +104,15 @@ impl Notified {
                     self.made.push_back(path);
                 }
             }
+            if begin.elapsed() >= self.one_look {
+                break;
+            }
         }
         if self.existing.is_empty() {
             return;
         }
         let begin = Instant::now();
-        while begin.elapsed() < self.existing_left.min(ONE_LOOK)
+        while begin.elapsed() < self.existing_left.min(self.one_look)
             && let Some(path) = self.existing.pop_front()
         {
             for (path, is_directory) in contents(&path) {
@@ -119,9 +127,14 @@ impl Notified {
         }
     }
 
-    /// Whether no path of a closed file is left.
+    /// Whether the last look left events, or directories that were made, to the next one.
+    pub(super) fn has_more(&self) -> bool {
+        self.has_unread || !self.made.is_empty()
+    }
+
+    /// Whether no path of a closed file is left, and the last look has found all of them.
     pub(super) fn is_empty(&self) -> bool {
-        self.files.is_empty()
+        self.files.is_empty() && !self.has_more()
     }
 
     /// Takes paths of closed files, the oldest first.
@@ -135,7 +148,16 @@ impl Notified {
         let Some(inotify) = &self.inotify else { return made };
         let mut buffer: Vec<u8> = Vec::with_capacity(EVENTS);
         let mut events = Reader::new(inotify, buffer.spare_capacity_mut());
+        let (begin, mut reads) = (Instant::now(), 0);
         loop {
+            if events.is_buffer_empty() {
+                // A fast command makes events as fast as this reads them.
+                self.has_unread = reads > 0 && begin.elapsed() >= self.one_look;
+                if self.has_unread {
+                    return made;
+                }
+                reads += 1;
+            }
             let event = match events.next() {
                 Ok(event) => event,
                 Err(Errno::INTR) => continue,
@@ -235,6 +257,32 @@ mod tests {
     }
 
     #[test]
+    fn a_look_is_short_and_the_next_ones_find_the_rest() {
+        const EACH: usize = 3000;
+        let dir = tempfile::tempdir().unwrap();
+        let mut notified = Notified { one_look: Duration::ZERO, ..Notified::new() };
+        notified.watch(dir.path(), Below::New, &|_| true);
+        for n in 0..EACH {
+            fs::write(dir.path().join(format!("file {n} with a long name")), "text").unwrap();
+        }
+        for n in 0..20 {
+            fs::create_dir_all(dir.path().join(format!("{n}/deep"))).unwrap();
+            fs::write(dir.path().join(format!("{n}/deep/file")), "text").unwrap();
+        }
+        let first = names(&mut notified, dir.path()).len();
+        assert!(first > 0 && first < EACH && notified.has_more(), "{first}");
+        let (mut found, mut looks) = (first, 1);
+        while notified.has_more() {
+            assert!(!notified.is_empty());
+            found += names(&mut notified, dir.path()).len();
+            looks += 1;
+        }
+        assert_eq!(found, EACH + 20);
+        // Two directories were made for each of the last files.
+        assert!(looks >= 40 && notified.is_empty(), "{looks}");
+    }
+
+    #[test]
     fn what_is_not_wanted_is_forgotten() {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("old")).unwrap();
@@ -267,6 +315,10 @@ mod tests {
             fs::write(dir.path().join((n % 2).to_string()), "text").unwrap();
         }
         notified.look(&|_| true, true);
+        // The event that tells so is the last one.
+        while notified.has_more() {
+            notified.look(&|_| true, true);
+        }
         assert!(notified.is_incomplete());
     }
 

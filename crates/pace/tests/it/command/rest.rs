@@ -18,6 +18,7 @@ pub(crate) fn tests() -> Vec<Trial> {
         a_signal_leaves_the_rest_to_the_kernel,
         direct_io_and_synced_data_are_held_to_the_rate,
         processes_that_are_left_behind_are_counted,
+        files_in_many_new_directories_are_found,
     ]
     .into_iter()
     .collect()
@@ -46,6 +47,15 @@ fn a_signal_leaves_the_rest_to_the_kernel() {
     let status = pacing.child.wait().unwrap();
     assert_eq!(status.code(), Some(143), "{status}");
     pacing.waits_for("it tells of the rest", |pacing| pacing.log.text().contains("rest left"));
+}
+
+fn files_in_many_new_directories_are_found() {
+    const MANY: u64 = 3000;
+    let dir = directory();
+    let script =
+        format!("mkdir $(seq {MANY}); for n in $(seq {MANY}); do echo text > $n/file; done");
+    let found = figures(FAST, dir.path(), &script).of("found");
+    assert!(found >= MANY, "{found}");
 }
 
 fn direct_io_and_synced_data_are_held_to_the_rate() {
