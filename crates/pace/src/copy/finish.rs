@@ -3,17 +3,19 @@
 //! ```text
 //! file written, pushed ─▶ add ─▶ pending ─▶ flush: writeback ends ─▶ fsync each, or one syncfs
 //!                                                 ─▶ compared ─▶ renamed, linked, in order
-//! end: flush ─▶ fsync of the directories with new entries
+//! end: flush ─▶ fsync of each directory with new entries, or one syncfs
 //! end_soon (interrupted): writes under way end ─▶ fsync and rename each, for a second at most
 //! ```
 //!
 //! A group ends after [`EVERY`], also while a large file is copied. While other programs wait, it
-//! has [`ONE_BY_ONE`] files at most.
+//! has [`ONE_BY_ONE`] files at most. syncfs(2) writes the data of other programs as well, who would
+//! wait for it. Therefore it is called only while no other program waits, or for an entry that
+//! can't be opened again.
 //!
 //! The kernel tells of data that did not reach the disk once: a second sync succeeds. After the
 //! first such error ([`CopyError::Lost`]) no pending file gets its name.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -32,23 +34,19 @@ use super::work::Work;
 use super::{attributes, file};
 use crate::descriptors;
 
-/// Files or directories that are synced one by one, at most. With more the filesystem is synced.
+/// Files or directories that are synced one by one, at most. With more the filesystem is synced,
+/// unless others wait.
 const ONE_BY_ONE: usize = 64;
 /// Time between the ends of two groups: the files of so many seconds may be lost by an interrupt.
 const EVERY: Duration = Duration::from_secs(2);
 /// The longest time for pending files after an interrupt. A sync that is under way may exceed it.
 const SOON: Duration = Duration::from_secs(1);
+/// Bytes of a directory's sync, for the pacer: a block.
+const FOLDER: u64 = 4096;
 /// Bounds of a group that is pending. Each directory takes one or two open files.
 const FILES: usize = 4096;
 const FOLDERS: usize = 128;
 const BYTES: u64 = 1 << 30;
-
-/// Directories that have new entries.
-enum Dirty {
-    Few(Vec<Arc<Folder>>),
-    /// The whole filesystem is synced at the end.
-    Many,
-}
 
 /// The steps that are left at the destination.
 pub(super) struct Finish {
@@ -63,7 +61,8 @@ pub(super) struct Finish {
     folders: usize,
     bytes: u64,
     last_folder: Option<FileId>,
-    dirty: Dirty,
+    /// Directories that have new entries, by their paths below the root.
+    dirty: HashMap<FileId, PathBuf>,
     /// [`ONE_BY_ONE`] and [`FOLDERS`], as far as this process may open files.
     one_by_one: usize,
     most_folders: usize,
@@ -81,7 +80,7 @@ impl Finish {
             folders: 0,
             bytes: 0,
             last_folder: None,
-            dirty: Dirty::Few(Vec::new()),
+            dirty: HashMap::new(),
             one_by_one: descriptors::at_most(ONE_BY_ONE),
             most_folders: descriptors::at_most(FOLDERS),
         }
@@ -125,7 +124,6 @@ impl Finish {
         }
         self.pending.push_back(what);
         self.since.get_or_insert_with(Instant::now);
-        // A sync of the filesystem would write the data of others as well, who would wait for it.
         let is_shared = self.files >= self.one_by_one && !work.is_alone();
         let is_full = is_shared
             || self.pending.len() >= FILES
@@ -142,18 +140,13 @@ impl Finish {
 
     /// Notes that a directory has a new entry.
     pub(super) fn note(&mut self, folder: &Arc<Folder>) -> Result<(), CopyError> {
-        if !self.covers(folder) {
-            return sync_folder(folder);
-        }
-        if let Dirty::Few(folders) = &mut self.dirty
-            && folders.iter().all(|known| known.id() != folder.id())
-        {
-            folders.push(Arc::clone(folder));
-            if folders.len() > self.one_by_one {
-                self.dirty = Dirty::Many;
+        match folder.path().strip_prefix(self.root.path()) {
+            Ok(below) if self.covers(folder) => {
+                self.dirty.entry(folder.id()).or_insert_with(|| below.to_owned());
+                Ok(())
             }
+            _ => sync_folder(folder),
         }
-        Ok(())
     }
 
     /// Finishes all pending steps.
@@ -188,10 +181,18 @@ impl Finish {
     /// Finishes all pending steps, and syncs the directories.
     pub(super) fn end(&mut self, work: &mut Work<'_>) -> Result<(), CopyError> {
         self.flush(work)?;
-        match &self.dirty {
-            Dirty::Few(folders) => folders.iter().try_for_each(|folder| sync_folder(folder)),
-            Dirty::Many => sync_filesystem(&self.root),
+        if self.dirty.len() > ONE_BY_ONE && work.is_alone() {
+            return sync_filesystem(&self.root);
         }
+        for (id, path) in &self.dirty {
+            work.admit(FOLDER)?;
+            match self.root.below(path) {
+                Ok(folder) if folder.id() == *id => sync_folder(&folder)?,
+                // Another process has moved it, or its mode forbids its owner to read it.
+                _ => return sync_filesystem(&self.root),
+            }
+        }
+        Ok(())
     }
 
     /// Finishes the pending steps that take little time, after an interrupt. Their data is on the
@@ -233,12 +234,21 @@ impl Finish {
     /// Syncs the pending files. Their data was written back before, so mostly only the first fsync
     /// costs a commit of the filesystem's journal.
     fn sync(&self, work: &Work<'_>) -> Result<(), CopyError> {
-        if self.files > self.one_by_one {
+        if self.files <= self.one_by_one {
+            for (path, file) in &self.open {
+                work.check()?;
+                rfs::fsync(file).map_err(CopyError::lost("sync", path))?;
+            }
+            return Ok(());
+        }
+        if work.is_alone() {
             return sync_filesystem(&self.root);
         }
-        for (path, file) in &self.open {
-            work.check()?;
-            rfs::fsync(file).map_err(CopyError::lost("sync", path))?;
+        for what in &self.pending {
+            if let Pending::File { to, part, .. } = what {
+                work.check()?;
+                sync_part(&Place::new(&to.folder, part))?;
+            }
         }
         Ok(())
     }
@@ -342,8 +352,14 @@ fn link(root: &Arc<Folder>, first: &Path, id: FileId, to: &Place) -> Result<bool
 }
 
 fn sync_part(part: &Place) -> Result<(), CopyError> {
-    let file = part.open(OFlags::RDONLY).map_err(CopyError::io("open", part.path()))?;
-    rfs::fsync(file).map_err(CopyError::lost("sync", part.path()))
+    match part.open(OFlags::RDONLY) {
+        Ok(file) => rfs::fsync(file).map_err(CopyError::lost("sync", part.path())),
+        // The mode forbids its owner to read it.
+        Err(Errno::ACCESS) => sync_filesystem(&part.folder),
+        // The step's end tells of it.
+        Err(Errno::NOENT) => Ok(()),
+        Err(errno) => Err(CopyError::io("open", part.path())(errno)),
+    }
 }
 
 fn sync_filesystem(root: &Folder) -> Result<(), CopyError> {

@@ -10,6 +10,7 @@ mod lost;
 mod names;
 mod refused;
 mod resumed;
+mod syncs;
 
 use std::fs;
 use std::io::Write;
@@ -45,6 +46,7 @@ pub(crate) fn tests() -> Vec<Trial> {
         names::tests(),
         refused::tests(),
         resumed::tests(),
+        syncs::tests(),
     ]
     .into_iter()
     .flatten()
