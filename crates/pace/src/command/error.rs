@@ -5,6 +5,7 @@ use std::io;
 
 use floodwall_model::printable::printable;
 use rustix::io::Errno;
+use rustix::process::Signal;
 
 use super::strict::StrictError;
 
@@ -25,6 +26,9 @@ pub enum CommandError {
         /// The kernel's answer.
         errno: Errno,
     },
+    /// A signal that usually ends a process came before the command began.
+    #[error("interrupted before the command began")]
+    Interrupted(Signal),
     /// Signals can't be passed on to it.
     #[error("can't install signal handlers: {0}")]
     Signals(io::Error),
@@ -57,9 +61,15 @@ impl CommandError {
         match self {
             Self::NotFound { .. } => 127,
             Self::NotExecutable { .. } => 126,
+            Self::Interrupted(signal) => status_of(*signal),
             _ => FAILED,
         }
     }
+}
+
+/// The exit status of a shell for a signal.
+pub(super) fn status_of(signal: Signal) -> u8 {
+    u8::try_from(128 + signal.as_raw()).unwrap_or(FAILED)
 }
 
 fn shown(program: &OsStr) -> String {

@@ -15,7 +15,7 @@ use rustix::process::{
 
 use super::drain::Drain;
 use super::engine::{Engine, Parts};
-use super::error::CommandError;
+use super::error::{CommandError, status_of};
 use super::group::Group;
 use super::group::limits::keep;
 use super::guardian::Guardian;
@@ -49,7 +49,7 @@ const LONG: Duration = Duration::from_secs(1);
 /// `signals.rs` lists the effects of signals. Afterwards they have no effect on this process.
 ///
 /// # Errors
-/// [`CommandError`] if the command can't be started.
+/// [`CommandError`] if the command can't be started, or if a signal came before.
 pub fn run(
     paced: &Paced<'_>,
     pacer: &Pacer,
@@ -122,10 +122,10 @@ pub fn run(
         let variable = (OUTER, own.to_string());
         let entrance = engine.entrance();
         let entrance = entrance.as_ref();
-        let started = match strict {
+        let started = signals.none_ends().and_then(|()| match strict {
             Some(strict) => strict.start(paced, Some(variable), entrance, listener),
             None => start(paced, Some(variable), entrance),
-        };
+        });
         let status = started
             .and_then(|command| follow(paced, command, &mut engine, &signals, begin, report));
         let ended_by = match &status {
@@ -165,11 +165,11 @@ fn follow(
     begin: Instant,
     report: &mut dyn FnMut(&Look<'_>),
 ) -> Result<End, CommandError> {
+    let mut came = signals.came_before_start();
     engine.begin(command);
     let mut next = Instant::now() + engine.pause();
     let mut asked_at = None;
     loop {
-        let came = signals.wait(next.saturating_duration_since(Instant::now()));
         if !came.passed_on.is_empty() || came.ends.is_some() {
             engine.release();
         }
@@ -189,6 +189,7 @@ fn follow(
             report(&engine.look(command, begin.elapsed()));
             next = Instant::now() + engine.pause();
         }
+        came = signals.wait(next.saturating_duration_since(Instant::now()));
     }
 }
 
@@ -205,7 +206,7 @@ fn write_rest(
         report(&engine.rest(begin.elapsed()));
         let came = signals.wait(REST);
         if let Some(signal) = came.asks_to_end() {
-            return u8::try_from(128 + signal.as_raw()).ok();
+            return Some(status_of(signal));
         }
         if came.stops {
             engine.suspend();
@@ -216,17 +217,19 @@ fn write_rest(
 
 /// Runs the command without pacing it, and returns its status.
 fn only_run(paced: &Paced<'_>, signals: &Signals) -> Result<u8, CommandError> {
+    signals.none_ends()?;
     let command = start(paced, None, None)?;
+    let mut came = signals.came_before_start();
     loop {
-        let ended = waitpid(Some(command), WaitOptions::NOHANG).map_err(|e| waiting(paced, e))?;
-        if let Some((_, status)) = ended {
-            return Ok(exit_status(status));
-        }
-        let came = signals.wait(LONG);
         pass_on(&came, command);
         if came.stops {
             default_effect(libc::SIGTSTP);
         }
+        let waited = waitpid(Some(command), WaitOptions::NOHANG).map_err(|e| waiting(paced, e))?;
+        if let Some((_, status)) = waited {
+            return Ok(exit_status(status));
+        }
+        came = signals.wait(LONG);
     }
 }
 

@@ -7,6 +7,9 @@
 //! | SIGTSTP | the command runs on, if it is stopped, and this process is stopped |
 //! | SIGCHLD | the command may have ended |
 //!
+//! SIGINT, SIGQUIT, SIGTERM and SIGHUP end this process if they come before the command begins. The
+//! command is not run then. A signal that comes while it begins is passed on.
+//!
 //! A signal that was ignored at the start stays ignored, also by the command (`nohup`, or a
 //! background job of a shell without job control).
 
@@ -21,8 +24,11 @@ use signal_hook::SigId;
 use signal_hook::consts::SIGCHLD;
 use signal_hook::low_level;
 
+use super::error::CommandError;
 use super::sys::{Flag, ignores, raise_on};
 
+/// Signals that usually end a process.
+const ENDS: [Signal; 4] = [Signal::INT, Signal::QUIT, Signal::TERM, Signal::HUP];
 /// Signals with a handler.
 const CAUGHT: [Signal; 7] = [
     Signal::INT,
@@ -48,8 +54,7 @@ pub(super) struct Came {
 impl Came {
     /// One of them that usually ends a process.
     pub(super) fn asks_to_end(&self) -> Option<Signal> {
-        let ends = [Signal::INT, Signal::QUIT, Signal::TERM, Signal::HUP];
-        self.ends.or_else(|| self.passed_on.iter().copied().find(|signal| ends.contains(signal)))
+        self.ends.or_else(|| self.passed_on.iter().copied().find(|signal| ENDS.contains(signal)))
     }
 }
 
@@ -92,6 +97,25 @@ impl Signals {
         let _ = self.bell.set_read_timeout(Some(pause.max(Duration::from_millis(1))));
         let mut rings = [0; 256];
         let _ = (&self.bell).read(&mut rings);
+        self.came()
+    }
+
+    /// Those that came until the command began. Those of a terminal are passed on as well: before
+    /// exec the child has this process's handlers, and loses them.
+    pub(super) fn came_before_start(&self) -> Came {
+        let mut came = self.came();
+        came.passed_on.extend(came.ends);
+        came
+    }
+
+    /// Fails if a signal came that usually ends a process.
+    pub(super) fn none_ends(&self) -> Result<(), CommandError> {
+        let has_come = |flag: &Flag| flag.came.load(Ordering::Acquire);
+        let ends = self.flags.iter().find(|(flag, signal)| ENDS.contains(signal) && has_come(flag));
+        ends.map_or(Ok(()), |(_, signal)| Err(CommandError::Interrupted(*signal)))
+    }
+
+    fn came(&self) -> Came {
         let mut came = Came::default();
         for (flag, signal) in &self.flags {
             if !flag.came.swap(false, Ordering::Acquire) {

@@ -6,6 +6,7 @@
 mod pacing;
 mod rest;
 mod strict;
+mod terminal;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -37,7 +38,11 @@ pub(crate) fn tests() -> Vec<Trial> {
         nothing_stays_stopped_when_the_pacing_process_is_killed,
         a_daemon_goes_on_while_the_pacing_process_is_stopped,
     ];
-    anywhere.into_iter().chain(on_a_disk).chain(rest::tests()).chain(strict::tests()).collect()
+    anywhere.into_iter().chain(on_a_disk).chain(others()).collect()
+}
+
+fn others() -> impl Iterator<Item = Trial> {
+    [rest::tests(), strict::tests(), terminal::tests()].into_iter().flatten()
 }
 
 /// The kernel does not count pages that are dirtied on tmpfs.
