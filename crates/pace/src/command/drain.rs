@@ -2,11 +2,17 @@
 //!
 //! sync_file_range(2) submits the writeback in the context of its caller. An elevator that honours
 //! priorities therefore sees the priority of this thread.
+//!
+//! No signal ends that call. If the disk does not answer, the thread is left behind. It therefore
+//! owns all that it uses. The kernel ends a process with its last thread, so the parent of this
+//! process waits for the disk all the same.
 
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use floodwall_load::{RangeSync, sync_file_range};
@@ -22,6 +28,8 @@ use crate::writeback::Writeback;
 const PATIENCE: Duration = Duration::from_millis(5);
 /// A piece that takes so long was dirty. A clean one takes some microseconds.
 const DIRTY: Duration = Duration::from_micros(100);
+/// The wait for ranges that wait for admission, and then for pieces that the disk has.
+const LAST: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
@@ -37,8 +45,7 @@ struct Counts {
 #[derive(Debug, Default)]
 pub(super) struct Drain {
     counts: Mutex<Counts>,
-    /// The command has ended.
-    ended: AtomicBool,
+    command_has_ended: AtomicBool,
     /// Waiting ranges are left to the kernel.
     closing: AtomicBool,
     stop: AtomicBool,
@@ -73,7 +80,7 @@ impl Drain {
 
     /// Takes note of the command's end.
     pub(super) fn command_ended(&self) {
-        self.ended.store(true, Ordering::Relaxed);
+        self.command_has_ended.store(true, Ordering::Relaxed);
     }
 
     /// Starts no more ranges.
@@ -81,13 +88,35 @@ impl Drain {
         self.closing.store(true, Ordering::Relaxed);
     }
 
-    /// Ends the wait for admission.
-    pub(super) fn stop(&self) {
+    /// Starts the thread. It ends after the sender of the ranges, and then closes the channel that
+    /// this returns.
+    pub(super) fn spawn(
+        self: &Arc<Self>,
+        pacer: &Arc<Pacer>,
+        ranges: Receiver<Range>,
+    ) -> io::Result<Receiver<()>> {
+        let (drain, pacer) = (Arc::clone(self), Arc::clone(pacer));
+        let (running, ended) = channel();
+        let writes = move || {
+            let _running = running;
+            drain.run(&ranges, &pacer);
+        };
+        thread::Builder::new().name("fw-pace-drain".into()).spawn(writes).map(|_| ended)
+    }
+
+    /// Waits for the end of the thread. Returns false if the disk does not answer.
+    pub(super) fn ends(&self, ended: &Receiver<()>) -> bool {
+        let has_ended = || ended.recv_timeout(LAST) == Err(RecvTimeoutError::Disconnected);
+        if has_ended() {
+            return true;
+        }
+        // This ends a wait for admission.
         self.stop.store(true, Ordering::Relaxed);
+        has_ended()
     }
 
     /// Writes ranges back until the channel is closed.
-    pub(super) fn run(&self, ranges: &Receiver<Range>, pacer: &Pacer) {
+    fn run(&self, ranges: &Receiver<Range>, pacer: &Pacer) {
         be_idle();
         let page = rustix::param::page_size() as u64;
         let mut writeback = Writeback::new(pacer);
@@ -146,7 +175,7 @@ impl Drain {
         let kernel_tells = dirty_bytes(fd, from, page, page).is_some();
         let has_grown = matches!(range.span, Span::Grown { .. });
         if !has_grown && !kernel_tells {
-            self.write_untold(fd, to, pacer);
+            self.write_by_time(fd, to, pacer);
             return;
         }
         let piece = pacer.window().piece;
@@ -178,7 +207,9 @@ impl Drain {
     fn count_written(&self, bytes: u64, pacer: &Pacer) {
         let mut left = bytes;
         while left > 0 {
-            if self.ended.load(Ordering::Relaxed) || self.closing.load(Ordering::Relaxed) {
+            if self.command_has_ended.load(Ordering::Relaxed)
+                || self.closing.load(Ordering::Relaxed)
+            {
                 self.counts().dealt += left;
                 return;
             }
@@ -195,7 +226,7 @@ impl Drain {
 
     /// Writes a file back up to an offset, where the kernel does not tell which pages are dirty.
     /// The time of each piece tells whether it was: only then the next waits for admission.
-    fn write_untold(&self, file: BorrowedFd<'_>, to: u64, pacer: &Pacer) {
+    fn write_by_time(&self, file: BorrowedFd<'_>, to: u64, pacer: &Pacer) {
         let mut offset = 0;
         while offset < to && !self.closing.load(Ordering::Relaxed) {
             let len = pacer.window().piece.min(to - offset);
@@ -220,9 +251,6 @@ impl Drain {
 mod tests {
     use std::fs::File;
     use std::os::unix::fs::FileExt;
-    use std::sync::Arc;
-    use std::sync::mpsc::channel;
-    use std::thread;
 
     use floodwall_host::SysRoot;
     use floodwall_testing::until;
@@ -244,14 +272,14 @@ mod tests {
         let root = SysRoot::live().unwrap();
         let pacer = Pacer::open(&root, directory, Goal::Rate(1e12), None).unwrap();
         let drain = Drain::default();
-        drain.write_untold(file.as_file().as_fd(), LEN, &pacer);
+        drain.write_by_time(file.as_file().as_fd(), LEN, &pacer);
         assert_eq!(drain.written(), LEN);
         let page = rustix::param::page_size() as u64;
         let is_tmpfs = pacer.disk().is_none();
         let dirty = dirty_bytes(file.as_file().as_fd(), 0, LEN, page).unwrap_or(0);
         assert!(is_tmpfs || dirty == 0, "{dirty}");
         drain.close();
-        drain.write_untold(file.as_file().as_fd(), LEN, &pacer);
+        drain.write_by_time(file.as_file().as_fd(), LEN, &pacer);
         assert_eq!(drain.written(), LEN, "what comes after the end is left alone");
     }
 
@@ -261,35 +289,58 @@ mod tests {
         let file = file_of(LEN);
         let directory = file.path().parent().unwrap();
         let root = SysRoot::live().unwrap();
-        let pacer = Pacer::open(&root, directory, Goal::default(), None).unwrap();
+        let pacer = Arc::new(Pacer::open(&root, directory, Goal::default(), None).unwrap());
         let file = Arc::new(File::open(file.path()).unwrap().into());
-        let drain = Drain::default();
+        let drain = Arc::new(Drain::default());
         let (sender, ranges) = channel();
-        thread::scope(|scope| {
-            let sender = sender;
-            let send = |span| {
-                drain.announce();
-                assert!(!drain.is_idle());
-                sender.send(Range { file: Arc::clone(&file), span }).unwrap();
-            };
-            send(Span::Grown { from: 0, to: LEN - 5 });
-            assert_eq!((drain.waiting(), drain.written()), (1, 0));
-            let (drain, pacer) = (&drain, &pacer);
-            scope.spawn(move || drain.run(&ranges, pacer));
-            let idle = || until(Duration::from_secs(60), "all is written", || drain.is_idle());
-            idle().unwrap();
-            assert_eq!(drain.written(), LEN - 5);
-            // It was written, and nothing dirtied it since.
-            send(Span::Dirty { to: LEN / 3 });
-            idle().unwrap();
-            // The file is shorter than it was.
-            send(Span::Grown { from: LEN * 2, to: LEN * 3 });
-            idle().unwrap();
-            drain.close();
-            send(Span::Grown { from: 0, to: LEN });
-            idle().unwrap();
-            assert!(drain.written() < LEN * 2, "what comes after the end is left alone");
-            drop(sender);
-        });
+        let send = |span| {
+            drain.announce();
+            assert!(!drain.is_idle());
+            sender.send(Range { file: Arc::clone(&file), span }).unwrap();
+        };
+        send(Span::Grown { from: 0, to: LEN - 5 });
+        assert_eq!((drain.waiting(), drain.written()), (1, 0));
+        let ended = drain.spawn(&pacer, ranges).unwrap();
+        let idle = || until(Duration::from_secs(60), "all is written", || drain.is_idle());
+        idle().unwrap();
+        assert_eq!(drain.written(), LEN - 5);
+        // It was written, and nothing dirtied it since.
+        send(Span::Dirty { to: LEN / 3 });
+        idle().unwrap();
+        // The file is shorter than it was.
+        send(Span::Grown { from: LEN * 2, to: LEN * 3 });
+        idle().unwrap();
+        drain.close();
+        send(Span::Grown { from: 0, to: LEN });
+        idle().unwrap();
+        assert!(drain.written() < LEN * 2, "what comes after the end is left alone");
+        drop(sender);
+        assert!(drain.ends(&ended));
+    }
+
+    #[test]
+    fn a_range_that_waits_for_admission_is_given_up_at_the_end() {
+        let file = file_of(2 << 20);
+        let root = SysRoot::live().unwrap();
+        let directory = file.path().parent().unwrap();
+        let pacer = Arc::new(Pacer::open(&root, directory, Goal::Rate(1.0), None).unwrap());
+        let drain = Arc::new(Drain::default());
+        let (sender, ranges) = channel();
+        drain.announce();
+        let file = Arc::new(File::open(file.path()).unwrap().into());
+        sender.send(Range { file, span: Span::Grown { from: 0, to: 2 << 20 } }).unwrap();
+        let ended = drain.spawn(&pacer, ranges).unwrap();
+        drop(sender);
+        assert!(drain.ends(&ended));
+    }
+
+    #[test]
+    fn a_thread_that_does_not_end_is_left_behind() {
+        let drain = Drain::default();
+        let (running, ended) = channel();
+        let begin = Instant::now();
+        assert!(!drain.ends(&ended) && begin.elapsed() < LAST * 3);
+        drop(running);
+        assert!(drain.ends(&ended));
     }
 }

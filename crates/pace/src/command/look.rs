@@ -54,6 +54,9 @@ pub struct Ended {
     /// Bytes that it dirtied in known files and that are left to the kernel, since a signal ended
     /// their writing.
     pub left_bytes: u64,
+    /// Whether the disk had not answered within two seconds when the wait for the last pieces
+    /// ended.
+    pub has_pieces_under_way: bool,
     /// Processes that it left behind. They are not paced any more.
     pub left_processes: usize,
 }

@@ -1,8 +1,8 @@
 //! A command from its start to its end.
 
 use std::io::pipe;
-use std::sync::Mutex;
 use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -34,8 +34,6 @@ use crate::pacer::Pacer;
 const REST: Duration = Duration::from_millis(5);
 /// A signal has asked a command to end if it ends within this time.
 const ASKED: Duration = Duration::from_secs(2);
-/// The wait for the ranges under way, before those that wait for admission are given up.
-const LAST: Duration = Duration::from_secs(1);
 /// The longest sleep while an outer pace paces.
 const LONG: Duration = Duration::from_secs(1);
 
@@ -44,7 +42,8 @@ const LONG: Duration = Duration::from_secs(1);
 ///
 /// The command has the terminal, standard files, process group and environment of this process.
 /// When the command has ended, its last data is written back at the same pace. A signal leaves that
-/// to the kernel. Then this returns. Processes that the command leaves behind run on unpaced.
+/// to the kernel. Then this returns. Processes that the command leaves behind run on unpaced. So
+/// does a thread of this process, if the disk does not answer ([`Ended::has_pieces_under_way`]).
 ///
 /// `signals.rs` lists the effects of signals. Afterwards they have no effect on this process.
 ///
@@ -52,7 +51,7 @@ const LONG: Duration = Duration::from_secs(1);
 /// [`CommandError`] if the command can't be started, or if a signal came before.
 pub fn run(
     paced: &Paced<'_>,
-    pacer: &Pacer,
+    pacer: &Arc<Pacer>,
     root: &SysRoot,
     is_paced: &(dyn Fn(u64) -> bool + Sync),
     report: &mut dyn FnMut(&Look<'_>),
@@ -76,9 +75,9 @@ pub fn run(
     let strict = strict.as_ref();
     // The guardian and the keeper are no part of the command.
     let tree = Tree::below(root, own.as_raw_pid());
-    let drain = Drain::default();
     let (sender, ranges) = channel();
-    let (done, ended) = channel::<()>();
+    let drain = Arc::new(Drain::default());
+    let drained = drain.spawn(pacer, ranges).map_err(CommandError::Thread)?;
     let (working, finished) = channel::<()>();
     let (listener, listeners) = channel();
     let (limited, unlimited) = channel::<()>();
@@ -87,16 +86,7 @@ pub fn run(
     let parts = Parts { root, own, tree: &tree, pacer, drain: &drain, is_paced, strict, group };
     let roots = roots(paced.arguments, std::env::current_dir().ok());
     thread::scope(|scope| {
-        let drain = parts.drain;
-        let writes = move || {
-            drain.run(&ranges, pacer);
-            drop(done);
-        };
-        thread::Builder::new()
-            .name("fw-pace-drain".into())
-            .spawn_scoped(scope, writes)
-            .map_err(CommandError::Thread)?;
-        let hold = &hold;
+        let (drain, hold) = (parts.drain, &hold);
         thread::Builder::new()
             .name("fw-pace-watch".into())
             .spawn_scoped(scope, move || watch(hold, &finished))
@@ -140,12 +130,11 @@ pub fn run(
         // The keeper continues calls of processes that the command left behind.
         drop(calls);
         drop(working);
-        // The thread's end closes the other channel.
-        let _ = ended.recv_timeout(LAST);
-        drain.stop();
+        let has_pieces_under_way = !drain.ends(&drained);
         let end = status?;
         let left_bytes = if end.is_asked || ended_by.is_some() { totals.left_bytes } else { 0 };
-        Ok(Ended { status: ended_by.unwrap_or(end.status), seconds, left_bytes, ..totals })
+        let status = ended_by.unwrap_or(end.status);
+        Ok(Ended { status, seconds, left_bytes, has_pieces_under_way, ..totals })
     })
 }
 

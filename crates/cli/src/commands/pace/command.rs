@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
+use std::sync::Arc;
 
 use anyhow::Context;
 use floodwall_host::SysRoot;
@@ -51,7 +52,7 @@ fn pace(args: &PaceArgs) -> anyhow::Result<Exit> {
     };
     let directory = args.dir.clone().unwrap_or_else(|| destination(arguments));
     let root = SysRoot::live()?;
-    let pacer = Pacer::open(&root, &directory, args.to, args.max)?;
+    let pacer = Arc::new(Pacer::open(&root, &directory, args.to, args.max)?);
     let filesystems = Filesystems::of(&root, &directory)?;
     let guarded = Guarded::of(&pacer);
     let mut lines = args.status.then(|| StatusLines::new(&pacer, &guarded));
@@ -127,6 +128,13 @@ fn unpaced(ended: &Ended, disk: Option<&str>) -> Vec<String> {
         let left = Bytes(ended.left_bytes).decimal();
         lines.push(format!("interrupted: {left} of its data is left to the kernel"));
     }
+    if ended.has_pieces_under_way {
+        let disk = disk.unwrap_or("the filesystem");
+        lines.push(format!(
+            "{disk} has not answered for 2 s: the last data was not waited for; the kernel keeps \
+             this process until the disk answers"
+        ));
+    }
     match ended.left_processes {
         0 => {}
         1 => lines.push("a process that it left behind runs on unpaced".to_owned()),
@@ -153,12 +161,14 @@ mod tests {
             is_incomplete: true,
             unfound_bytes: 1 << 30,
             left_bytes: 1 << 28,
+            has_pieces_under_way: true,
             left_processes: 1,
             ..paced
         });
-        assert_eq!(lines.len(), 7);
+        assert_eq!(lines.len(), 8);
         assert!(lines[1].starts_with("pace: 2 processes were other users'"), "{lines:?}");
         assert!(lines[4].contains("1.07 GB of its data is in no file that was found on sda"));
-        assert!(lines[6].ends_with("left behind runs on unpaced"), "{lines:?}");
+        assert!(lines[6].starts_with("pace: sda has not answered for 2 s"), "{lines:?}");
+        assert!(lines[7].ends_with("left behind runs on unpaced"), "{lines:?}");
     }
 }

@@ -7,6 +7,7 @@ use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, Output, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use floodwall_host::SysRoot;
@@ -58,8 +59,8 @@ fn pace(words: &[OsString], is_strict: bool) -> Result<u8, String> {
     let rate: f64 =
         rate.to_str().and_then(|rate| rate.parse().ok()).ok_or("the rate is no number")?;
     let root = SysRoot::live().map_err(|e| e.to_string())?;
-    let pacer = Pacer::open(&root, Path::new(directory), Goal::Rate(rate), None)
-        .map_err(|e| e.to_string())?;
+    let pacer = Pacer::open(&root, Path::new(directory), Goal::Rate(rate), None);
+    let pacer = Arc::new(pacer.map_err(|e| e.to_string())?);
     let outer = std::env::var_os(OUTER);
     let strict = is_strict.then_some(OsStr::new(KEEPER));
     let outer = outer.as_deref();
