@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use super::seen::{Seen, Waits};
 
-/// The longest wait for the command's own requests to end.
-const DRAIN: Duration = Duration::from_millis(500);
+/// The longest wait for the command's own requests to end, and for one that was made meanwhile: it
+/// may wait for our data that the disk's cache still holds, or be a flush of the command's own.
+const DRAIN: Duration = Duration::from_secs(1);
 /// Length of a silence …
 const LEAST: Duration = Duration::from_millis(200);
 /// … which goes on if it has an operation of others, but fewer than this, …
@@ -24,8 +25,12 @@ const KEPT: usize = 5;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Listen {
     draining: Duration,
+    /// Whether the command's requests have ended.
+    ended: bool,
     silent: bool,
     heard: Seen,
+    /// Time without a request at the end.
+    quiet: Duration,
 }
 
 impl Listen {
@@ -33,10 +38,21 @@ impl Listen {
         if self.silent {
             let first = self.heard.elapsed.is_zero();
             self.heard = if first { *seen } else { self.heard.plus(seen) };
+            let is_quiet = seen.others_ops() < 1.0 && seen.in_flight == 0;
+            self.quiet = if is_quiet { self.quiet + seen.elapsed } else { Duration::ZERO };
             return;
         }
         self.draining += seen.elapsed;
-        self.silent = seen.own_under_way == 0 || self.draining >= DRAIN;
+        let is_drained = self.ended && seen.others_ops() >= 1.0;
+        self.ended |= seen.own_under_way == 0;
+        let is_idle = self.ended && seen.in_flight == 0;
+        self.silent = is_drained || is_idle || self.draining >= DRAIN;
+    }
+
+    /// Whether no request came for as long as a silence, whatever came before: the filesystem's log
+    /// is written in several parts, now and then without a commit of others.
+    pub(super) fn has_ended(&self) -> bool {
+        self.quiet >= LEAST
     }
 
     pub(super) fn is_over(&self) -> bool {

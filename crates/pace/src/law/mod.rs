@@ -108,7 +108,7 @@ const LISTEN_FOR_TOLD: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug)]
 enum Phase {
     Alone,
-    Listen(Listen),
+    Listen(Box<Listen>),
     Shared { since: Duration, idle: Duration },
 }
 
@@ -200,19 +200,21 @@ impl Law {
     fn alone(&mut self, seen: &Seen) -> Phase {
         self.capacity.observe(seen);
         if self.alarm.observe(seen, self.now) {
-            Phase::Listen(Listen::default())
+            Phase::Listen(Box::default())
         } else {
             Phase::Alone
         }
     }
 
-    fn listen(&mut self, mut listen: Listen, seen: &Seen) -> Phase {
+    fn listen(&mut self, mut listen: Box<Listen>, seen: &Seen) -> Phase {
         listen.observe(seen);
         let (heard, first) = (listen.heard(), !self.heard.is_known());
         // A request under way may wait for our data that the disk's cache still holds.
         let is_missed = (seen.told || heard.in_flight > 0) && heard.others_ops() < 1.0;
         let goes_on = first && is_missed && heard.elapsed < LISTEN_FOR_TOLD;
-        if !listen.is_over() || goes_on {
+        // Those that the command delays are many: they come again within a silence.
+        let has_ended = first && !seen.told && listen.has_ended();
+        if !listen.is_over() && !has_ended || goes_on {
             return Phase::Listen(listen);
         }
         if is_missed {
@@ -224,7 +226,7 @@ impl Law {
             self.share.forget_window();
             return Phase::Shared { since: self.now, idle: Duration::ZERO };
         }
-        if heard.others_ops() < 1.0 {
+        if heard.others_ops() < 1.0 || has_ended {
             self.empty += 1;
             if first || self.empty >= EMPTY {
                 if first {
@@ -263,7 +265,7 @@ impl Law {
         let pause =
             if self.empty > 0 || self.heard.is_first() { LISTEN_AGAIN } else { LISTEN_EVERY };
         if self.now >= next_multiple(since + pause / 2, pause) {
-            return Phase::Listen(Listen::default());
+            return Phase::Listen(Box::default());
         }
         Phase::Shared { since, idle }
     }

@@ -1,118 +1,26 @@
-//! The law on a disk of arithmetic: one server, first come first served, with a volatile cache or
-//! without one. Its waits follow from the bytes before a request, and from nothing else.
+//! The law on a disk of arithmetic, and on sequences of counters.
+
+mod disk;
 
 use std::time::Duration;
 
 use super::*;
+
+use disk::hard_disk;
 
 const TICK: Duration = Duration::from_millis(10);
 const MB: f64 = 1e6;
 /// The time at which a run begins, by the clock of all commands.
 const START: Duration = Duration::from_millis(123_456);
 
-/// A disk that takes so many bytes a second, and a victim that commits.
-#[derive(Clone, Copy)]
-struct Disk {
-    bytes_per_s: f64,
-    /// Seconds that a commit takes alone.
-    commit_s: f64,
-    /// Commits a second; none: one after the other.
-    rate: Option<f64>,
-}
-
-/// What came of a run.
-#[derive(Default)]
-struct Outcome {
-    /// Of all commands.
-    own_bytes: f64,
-    /// Of each command.
-    each_bytes: Vec<f64>,
-    commits: f64,
-    wait_s: f64,
-}
-
-impl Disk {
-    /// Runs the law for so long; the victim commits in `victim`.
-    fn run(self, law: &mut Law, seconds: f64, victim: std::ops::Range<f64>) -> Outcome {
-        self.run_together(&mut [law], seconds, victim)
-    }
-
-    /// The same with several commands, each with a law.
-    fn run_together(
-        self,
-        laws: &mut [&mut Law],
-        seconds: f64,
-        victim: std::ops::Range<f64>,
-    ) -> Outcome {
-        let dt = TICK.as_secs_f64();
-        let mut allowances: Vec<_> =
-            laws.iter_mut().map(|law| law.step(&Seen::default())).collect();
-        let (mut out, mut credit) = (Outcome::default(), 0.0);
-        out.each_bytes = vec![0.0; laws.len()];
-        for tick in 0..(seconds / dt) as u32 {
-            let now = f64::from(tick) * dt;
-            // Of each: what is allowed, at most what the disk takes.
-            let wanted = allowances.iter().map(|a| a.rate.map_or(f64::MAX, |rate| rate * dt));
-            let wanted_s: Vec<f64> =
-                wanted.map(|bytes| (bytes / self.bytes_per_s).min(dt)).collect();
-            let all_s: f64 = wanted_s.iter().sum();
-            let saturated = all_s >= dt;
-            let own_s: Vec<f64> = wanted_s.iter().map(|s| s * (dt / all_s).min(1.0)).collect();
-            let queue = |a: &Allowance| if saturated { a.in_flight } else { a.piece };
-            let (mut commits, mut wait_s) = (0.0, self.commit_s);
-            if victim.contains(&now) {
-                // A commit finds our pieces before it as often as we are there.
-                for (a, own_s) in allowances.iter().zip(&own_s).filter(|(_, s)| **s > 0.0) {
-                    let before_s = queue(a) as f64 / self.bytes_per_s;
-                    wait_s += before_s * if saturated { 1.0 } else { own_s / dt };
-                }
-                let most = dt / wait_s;
-                credit += self.rate.map_or(most, |rate| (rate * dt).min(most));
-                commits = f64::floor(credit);
-                credit -= commits;
-            }
-            let others_s = match self.rate {
-                None if victim.contains(&now) => dt,
-                _ => commits * self.commit_s,
-            };
-            let left = if saturated { 1.0 - commits * self.commit_s / dt } else { 1.0 };
-            out.commits += commits;
-            out.wait_s += commits * wait_s;
-            for (at, law) in laws.iter_mut().enumerate() {
-                let own = (own_s[at] * self.bytes_per_s * left).max(0.0);
-                out.own_bytes += own;
-                out.each_bytes[at] += own;
-                allowances[at] = law.step(&Seen {
-                    elapsed: TICK,
-                    own_bytes: own as u64,
-                    own_under_way: if own_s[at] > 0.0 { queue(&allowances[at]) } else { 0 },
-                    backlogged: saturated && own_s[at] > 0.0,
-                    flushes: Waits {
-                        ops: commits as u64,
-                        wait: Duration::from_secs_f64(commits * wait_s),
-                    },
-                    busy: Duration::from_secs_f64((own_s.iter().sum::<f64>() + others_s).min(dt)),
-                    in_flight: u64::from(victim.contains(&now)),
-                    ..Seen::default()
-                });
-            }
-        }
-        out
-    }
-}
-
 fn new_law(goal: Goal) -> Law {
     Law::new(goal, None, START)
-}
-
-fn hard_disk(rate: Option<f64>) -> Disk {
-    Disk { bytes_per_s: 120.0 * MB, commit_s: 0.008, rate }
 }
 
 #[test]
 fn alone_it_takes_all_that_the_disk_takes() {
     for bytes_per_s in [10.0 * MB, 120.0 * MB, 3000.0 * MB] {
-        let disk = Disk { bytes_per_s, ..hard_disk(None) };
+        let disk = disk::Disk { bytes_per_s, ..hard_disk(None) };
         let mut law = new_law(Goal::default());
         let out = disk.run(&mut law, 10.0, 0.0..0.0);
         assert_eq!(law.state(), State::Alone);
@@ -263,10 +171,27 @@ fn a_request_that_outlasts_a_silence_belongs_to_others() {
     law.step(&own);
     law.step(&commit);
     assert_eq!(law.state(), State::Listening);
-    for _ in 0..120 {
+    for _ in 0..220 {
         law.step(&Seen { elapsed: TICK, in_flight: 1, ..Seen::default() });
     }
     assert_eq!(law.state(), State::Yielding);
+}
+
+#[test]
+fn a_log_write_of_the_command_s_own_is_a_false_alarm() {
+    // Flushes that wait for the command's data in the cache, and go on in its silence.
+    let mut law = new_law(Goal::default());
+    let own = Seen { elapsed: TICK, own_bytes: 1_200_000, backlogged: true, ..Seen::default() };
+    let flush = Waits { ops: 1, wait: Duration::from_millis(300) };
+    law.step(&own);
+    law.step(&Seen { flushes: Waits { ops: 2, ..flush }, in_flight: 1, ..own });
+    assert_eq!(law.state(), State::Listening);
+    let silent = Seen { elapsed: TICK, ..Seen::default() };
+    for tick in 0..80 {
+        let flushes = if tick == 30 || tick == 35 { flush } else { Waits::default() };
+        law.step(&Seen { flushes, in_flight: u64::from(tick < 35), ..silent });
+    }
+    assert_eq!(law.state(), State::Alone);
 }
 
 #[test]
