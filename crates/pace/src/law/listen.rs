@@ -16,8 +16,9 @@ const OPS: f64 = 5.0;
 const MOST: Duration = Duration::from_millis(400);
 /// … and up to this while a request is under way and none has ended.
 const LONGEST: Duration = Duration::from_secs(1);
-/// So many operations tell their rate to about 6 %.
-const ENOUGH: f64 = 250.0;
+/// So many operations tell their rate to about 9 %. More would take fast disks longer than it takes
+/// the averages of [`super::share`] to even that out.
+const ENOUGH: f64 = 120.0;
 /// Silences that are remembered.
 const KEPT: usize = 5;
 

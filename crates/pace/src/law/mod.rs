@@ -294,8 +294,10 @@ impl Law {
             let in_flight = queue.max(2 * piece);
             return Allowance { rate, piece, under_way: in_flight, in_flight };
         }
+        // In the first silence the disk may still have served our data.
+        let longest = if self.heard.is_first() { LONG_PIECE_S } else { PIECE_S[1] };
         let served = self.heard.service_s().unwrap_or(LONG_PIECE_S);
-        let piece = bytes(capacity, served.clamp(PIECE_S[0], PIECE_S[1]), PIECES);
+        let piece = bytes(capacity, served.clamp(PIECE_S[0], longest), PIECES);
         Allowance { rate, piece, under_way: piece, in_flight: 2 * piece }
     }
 }
