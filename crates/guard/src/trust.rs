@@ -42,8 +42,8 @@ pub(crate) struct Trust {
     others: BTreeMap<String, Duration>,
     /// For how long victims have missed their goal.
     late: Duration,
-    /// Processes in spite of which victims missed their goal, by their numbers: when each started.
-    /// A number that is used again is another process's: one is kept for each number at most.
+    /// The start of each process beside which victims missed their goal, by its number. A number
+    /// that is used again is another process's: one is kept for each number at most.
     lost: BTreeMap<u32, u64>,
 }
 
@@ -187,7 +187,7 @@ mod tests {
         assert_eq!(bench.run(1, &writes, false, 0.1), OwnPace::Spared);
         assert_eq!(bench.run(2, &idle, false, 0.1), OwnPace::Spared);
         assert_eq!(bench.run(2, &idle, false, 0.1), OwnPace::No);
-        // What it has left is written by the kernel.
+        // The kernel writes the data that it has left.
         assert_eq!(bench.run(1, &writes, true, 0.1), OwnPace::Spared);
         assert_eq!(bench.run(60, &idle, true, 0.1), OwnPace::Spared);
         assert_eq!(bench.run(4, &[], true, 0.1), OwnPace::No);

@@ -33,7 +33,7 @@ fn no_write_waits() {
     let (kind, mode) = (rustix::fs::FileType::Fifo, 0o600.into());
     rustix::fs::mknodat(rustix::fs::CWD, &path, kind, mode, 0).unwrap();
     let (done, written) = std::sync::mpsc::channel();
-    // A pipe that nobody reads: open(2) waits unless O_NONBLOCK is given.
+    // A pipe without a reader: open(2) waits unless O_NONBLOCK is given.
     std::thread::spawn(move || done.send(write(&path, "max")));
     let error = written.recv_timeout(Duration::from_secs(20)).unwrap().unwrap_err();
     assert_eq!(error.raw_os_error(), Some(libc::ENXIO));

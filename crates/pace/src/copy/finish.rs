@@ -8,9 +8,9 @@
 //! ```
 //!
 //! A group ends after [`EVERY`], also while a large file is copied. While other programs wait, it
-//! has [`ONE_BY_ONE`] files at most. syncfs(2) writes the data of other programs as well, who would
-//! wait for it. Therefore it is called only while no other program waits, or for an entry that
-//! can't be opened again.
+//! has [`ONE_BY_ONE`] files at most. syncfs(2) writes the data of other programs as well, and they
+//! would wait for it. It is called only while no other program waits, or for an entry that can't be
+//! opened again.
 //!
 //! The kernel tells of data that did not reach the disk once: a second sync succeeds. After the
 //! first such error ([`CopyError::Lost`]) no pending file gets its name.

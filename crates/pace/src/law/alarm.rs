@@ -48,8 +48,7 @@ impl Alarm {
             self.learn();
             self.window = Seen::default();
         }
-        let first = self.window.elapsed.is_zero();
-        self.window = if first { *seen } else { self.window.plus(seen) };
+        self.window = self.window.plus(seen);
         let per_s = self.others_per_s();
         let is_new = per_s > self.dismissed_per_s * MORE;
         let is_calm = now < self.calm_until && !is_new;

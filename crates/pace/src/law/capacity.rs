@@ -21,43 +21,46 @@ const RAISE: f64 = 1.1;
 pub(super) struct Capacity {
     window: Seen,
     rates: VecDeque<f64>,
-    /// The capacity before the first measurement.
-    guess: f64,
+    /// Their median; a guess before the first one.
+    bytes_per_s: f64,
 }
 
 impl Default for Capacity {
     fn default() -> Self {
-        Self { window: Seen::default(), rates: VecDeque::new(), guess: GUESS }
+        Self { window: Seen::default(), rates: VecDeque::new(), bytes_per_s: GUESS }
     }
 }
 
 impl Capacity {
     /// In bytes per second.
     pub(super) fn bytes_per_s(&self) -> f64 {
-        let mut rates: Vec<f64> = self.rates.iter().copied().collect();
-        rates.sort_by(f64::total_cmp);
-        rates.get(rates.len() / 2).copied().unwrap_or(self.guess)
+        self.bytes_per_s
     }
 
     /// Raises the guess, which was too low: the disk took all of the greatest share, and others did
     /// not wait too long.
     pub(super) fn raise(&mut self) {
-        self.guess *= RAISE;
+        if self.rates.is_empty() {
+            self.bytes_per_s *= RAISE;
+        }
     }
 
     pub(super) fn observe(&mut self, seen: &Seen) {
-        self.window = if self.window.elapsed.is_zero() { *seen } else { self.window.plus(seen) };
+        self.window = self.window.plus(seen);
         if self.window.elapsed < WINDOW {
             return;
         }
         let window = std::mem::take(&mut self.window);
         let rate = window.own_bytes as f64 / window.elapsed.as_secs_f64();
         // Without a backlog the command limited the rate. The disk takes at least as much.
-        if rate > 0.0 && (window.backlogged || rate > self.bytes_per_s()) {
+        if rate > 0.0 && (window.backlogged || rate > self.bytes_per_s) {
             self.rates.push_back(rate);
             if self.rates.len() > KEPT {
                 self.rates.pop_front();
             }
+            let mut rates = Vec::from_iter(self.rates.iter().copied());
+            rates.sort_by(f64::total_cmp);
+            self.bytes_per_s = rates[rates.len() / 2];
         }
     }
 }

@@ -14,8 +14,6 @@ const LEAST: Duration = Duration::from_millis(200);
 const OPS: f64 = 5.0;
 /// … up to this.
 const MOST: Duration = Duration::from_millis(400);
-/// … and up to this while a request is under way and none has ended.
-const LONGEST: Duration = Duration::from_secs(1);
 /// So many operations tell their rate to about 9 %. More would take fast disks longer than it takes
 /// the averages of [`super::share`] to even that out.
 const ENOUGH: f64 = 120.0;
@@ -37,8 +35,7 @@ pub(super) struct Listen {
 impl Listen {
     pub(super) fn observe(&mut self, seen: &Seen) {
         if self.silent {
-            let first = self.heard.elapsed.is_zero();
-            self.heard = if first { *seen } else { self.heard.plus(seen) };
+            self.heard = self.heard.plus(seen);
             let is_quiet = seen.others_ops() < 1.0 && seen.in_flight == 0;
             self.quiet = if is_quiet { self.quiet + seen.elapsed } else { Duration::ZERO };
             return;
@@ -57,12 +54,8 @@ impl Listen {
     }
 
     pub(super) fn is_over(&self) -> bool {
-        let length = match self.heard.others_ops() {
-            ..1.0 if self.heard.in_flight > 0 => LONGEST,
-            1.0..OPS => MOST,
-            _ => LEAST,
-        };
-        self.silent && self.heard.elapsed >= length
+        let few = (1.0..OPS).contains(&self.heard.others_ops());
+        self.silent && self.heard.elapsed >= if few { MOST } else { LEAST }
     }
 
     pub(super) fn heard(&self) -> Seen {

@@ -101,9 +101,9 @@ const LISTEN_EVERY: Duration = Duration::from_secs(4);
 const LISTEN_AGAIN: Duration = Duration::from_secs(1);
 /// … and after so many of them in a row the others have gone.
 const EMPTY: u32 = 2;
-/// Others that a guard tells of are listened for so long, until their wait is known. Some commit
-/// once a second.
-const LISTEN_FOR_TOLD: Duration = Duration::from_secs(1);
+/// Others that a guard tells of are listened for so long, until their wait is known: some commit
+/// once a second. So are those whose request is under way.
+const LISTEN_FOR_KNOWN: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Debug)]
 enum Phase {
@@ -209,9 +209,9 @@ impl Law {
     fn listen(&mut self, mut listen: Box<Listen>, seen: &Seen) -> Phase {
         listen.observe(seen);
         let (heard, first) = (listen.heard(), !self.heard.is_known());
-        // A request under way may wait for our data that the disk's cache still holds.
-        let is_missed = (seen.told || heard.in_flight > 0) && heard.others_ops() < 1.0;
-        let goes_on = first && is_missed && heard.elapsed < LISTEN_FOR_TOLD;
+        let waits = heard.in_flight > 0;
+        let is_missed = (seen.told || waits) && heard.others_ops() < 1.0;
+        let goes_on = is_missed && (first || waits) && heard.elapsed < LISTEN_FOR_KNOWN;
         // Those that the command delays are many: they come again within a silence.
         let has_ended = first && !seen.told && listen.has_ended();
         if !listen.is_over() && !has_ended || goes_on {

@@ -66,7 +66,11 @@ pub struct Seen {
 }
 
 impl Seen {
+    /// Both together. A sum begins with the default, which is no time.
     pub(super) fn plus(&self, later: &Self) -> Self {
+        if self.elapsed.is_zero() {
+            return *later;
+        }
         Self {
             elapsed: self.elapsed + later.elapsed,
             own_bytes: self.own_bytes + later.own_bytes,

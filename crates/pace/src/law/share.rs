@@ -79,7 +79,7 @@ impl Share {
     /// Returns whether the capacity is too low: the disk took all of the greatest share, and others
     /// did not wait too long.
     pub(super) fn observe(&mut self, seen: &Seen, heard: &Heard, most: f64, capacity: f64) -> bool {
-        self.window = if self.window.elapsed.is_zero() { *seen } else { self.window.plus(seen) };
+        self.window = self.window.plus(seen);
         let window = self.window;
         let ratios = [
             kind(&window, heard, |seen| seen.flushes),

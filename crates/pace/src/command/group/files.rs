@@ -54,7 +54,7 @@ impl GroupFiles {
         file.write_all_at(if freeze { b"1" } else { b"0" }, 0)
     }
 
-    /// The limits in force. Whoever changes them has this lock.
+    /// The limits in force. A thread that changes them has this lock.
     pub(super) fn in_force(&self) -> MutexGuard<'_, Limits> {
         self.in_force.lock().unwrap_or_else(PoisonError::into_inner)
     }

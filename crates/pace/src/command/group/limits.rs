@@ -13,7 +13,7 @@
 //! In a silence the pieces under way have to end soon, and a commit of others may wait for them
 //! (ext4's ordered data). So no limit is lowered then.
 //!
-//! While this process is stopped, nobody would adapt the limits: they are lifted before.
+//! While this process is stopped, no thread adapts the limits. They are lifted before the stop.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
@@ -107,7 +107,7 @@ pub(in crate::command) fn keep(
     lifted(files, || {});
 }
 
-/// Lifts the limits, and does something while there are none. [`keep`] goes on after that.
+/// Lifts the limits, and calls `act` while none is in force. [`keep`] goes on after that.
 pub(in crate::command) fn lifted(files: &GroupFiles, act: impl FnOnce()) {
     let mut in_force = files.in_force();
     *in_force = apply(files, *in_force, Limits::default());

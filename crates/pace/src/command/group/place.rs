@@ -10,8 +10,8 @@
 //!
 //! In a group below its own, limits of a service or container go on to hold for the command.
 //!
-//! systemd alone makes groups below a unit of its own, unless the unit has `Delegate=`: nothing is
-//! made below such a unit.
+//! Below its units systemd alone makes groups, unless a unit has `Delegate=`. This makes none below
+//! a unit without it.
 
 use std::ffi::OsStr;
 use std::fs::File;
