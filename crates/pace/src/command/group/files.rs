@@ -10,7 +10,12 @@ use floodwall_host::SysRoot;
 use floodwall_load::groups::write;
 use floodwall_model::DeviceId;
 
-use super::limits::Limits;
+/// Limits of a group; none for `max`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Limits {
+    pub(super) memory: Option<u64>,
+    pub(super) writes_per_s: Option<u64>,
+}
 
 /// The files that hold a group back. Each works where its controller is there.
 #[derive(Clone, Debug)]

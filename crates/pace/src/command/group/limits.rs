@@ -21,7 +21,7 @@ use std::time::Duration;
 use floodwall_host::SysRoot;
 use floodwall_host::cgroup::{read_backlog, read_memory_besides_cache};
 
-use super::files::GroupFiles;
+use super::files::{GroupFiles, Limits};
 use crate::law::State;
 use crate::pacer::Pacer;
 
@@ -40,13 +40,6 @@ const MARGIN: u64 = 64 << 20;
 const MARGIN_PART: u64 = 4;
 /// A value is written if it differs by more than one part in so many.
 const CHANGE: u64 = 20;
-
-/// Limits of a group; none for `max`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Limits {
-    memory: Option<u64>,
-    writes_per_s: Option<u64>,
-}
 
 /// The inputs of [`wanted`].
 #[derive(Clone, Copy, Debug)]
