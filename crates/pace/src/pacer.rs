@@ -263,7 +263,7 @@ impl Pacer {
             own_under_way,
             own_read_bytes: self.read.swap(0, Ordering::Relaxed),
             backlogged: !self.was_idle.swap(own_under_way == 0, Ordering::Relaxed),
-            told: self.others_reported.load(Ordering::Relaxed),
+            others_reported: self.others_reported.load(Ordering::Relaxed),
             flushless: self.disk.as_ref().and_then(|disk| disk.flushless),
             ..steps.counters.zip(counters).map_or_else(Seen::default, |(a, b)| difference(&a, &b))
         };

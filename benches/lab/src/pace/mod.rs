@@ -55,7 +55,7 @@ pub(crate) struct Options {
     /// Rounds of each
     #[arg(long, default_value_t = 3)]
     rounds: u32,
-    /// Seconds of each phase
+    /// Seconds of each phase; 60 at least for rsync --bwlimit
     #[arg(long, default_value_t = 20)]
     seconds: u32,
     /// Measure at most so many now, the others in later runs
@@ -127,6 +127,7 @@ impl Cell<'_> {
         seconds: u32,
     ) -> anyhow::Result<(Figures, Option<bool>)> {
         let device = floodwall.up(self.device, &["--fs", "xfs"])?;
+        let seconds = self.way.phase_seconds(seconds);
         let mut command = Command::new(&floodwall.program);
         command
             .args(["bench", "--json", "--progress", "never", "--no-burst", "--rounds", "1"])

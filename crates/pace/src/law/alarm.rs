@@ -52,7 +52,7 @@ impl Alarm {
         let per_s = self.others_per_s();
         let is_new = per_s > self.dismissed_per_s * MORE;
         let is_calm = now < self.calm_until && !is_new;
-        per_s >= SUSPICIOUS_PER_S && !is_calm || self.is_unknown() || seen.told
+        per_s >= SUSPICIOUS_PER_S && !is_calm || self.is_unknown() || seen.others_reported
     }
 
     /// A silence showed that the requests were the command's own: reads of its source, journal

@@ -15,8 +15,8 @@
 //! - The counters are those of /sys/dev/block/ID/stat, which every user may read. Flushes are
 //!   commits of others, and reads are reads of others. The counters include the command's own
 //!   requests. Only requests in a silence certainly belong to others.
-//! - A guard that runs tells who waits (`told`). Its word is a sign of others, also of those that
-//!   commit too seldom for the counters, and in a silence without a request.
+//! - A guard that runs tells who waits (`others_reported`). Its word is a sign of others, also of
+//!   those that commit too seldom for the counters, and in a silence without a request.
 //! - The share begins with half of the disk's idle time in a silence. A victim that takes all it
 //!   can get leaves none. A victim at a third of the capacity leaves two thirds. The delay then
 //!   corrects the share.
@@ -210,10 +210,10 @@ impl Law {
         listen.observe(seen);
         let (heard, first) = (listen.heard(), !self.heard.is_known());
         let waits = heard.in_flight > 0;
-        let is_missed = (seen.told || waits) && heard.others_ops() < 1.0;
+        let is_missed = (seen.others_reported || waits) && heard.others_ops() < 1.0;
         let goes_on = is_missed && (first || waits) && heard.elapsed < LISTEN_FOR_KNOWN;
         // Those that the command delays are many: they come again within a silence.
-        let has_ended = first && !seen.told && listen.has_ended();
+        let has_ended = first && !seen.others_reported && listen.has_ended();
         if !listen.is_over() && !has_ended || goes_on {
             return Phase::Listen(listen);
         }
@@ -250,7 +250,7 @@ impl Law {
     }
 
     fn shared(&mut self, since: Duration, idle: Duration, seen: &Seen) -> Phase {
-        let nobody = seen.others_ops() < 1.0 && seen.in_flight == 0 && !seen.told;
+        let nobody = seen.others_ops() < 1.0 && seen.in_flight == 0 && !seen.others_reported;
         let idle = if nobody { idle + seen.elapsed } else { Duration::ZERO };
         if idle >= GONE {
             self.heard = Heard::default();

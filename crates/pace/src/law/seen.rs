@@ -59,7 +59,7 @@ pub struct Seen {
     /// Requests under way now.
     pub in_flight: u64,
     /// Whether a guard tells that others wait for the disk.
-    pub told: bool,
+    pub others_reported: bool,
     /// Bytes of the longest request, if the disk has no volatile cache (`write through` in its
     /// `queue/write_cache`). Commits then end without a flush, and small writes show them.
     pub flushless: Option<u64>,

@@ -230,8 +230,8 @@ fn reads_of_our_own_are_no_sign_of_others() {
 #[test]
 fn others_that_commit_too_seldom_are_yielded_to_on_a_guards_word() {
     // One commit a second, in no silence if `is_heard` is false.
-    let steps_of = |law: &mut Law, told: bool, seconds: u32, is_heard: bool| {
-        let mut allowance = law.step(&Seen { told, ..Seen::default() });
+    let steps_of = |law: &mut Law, others_reported: bool, seconds: u32, is_heard: bool| {
+        let mut allowance = law.step(&Seen { others_reported, ..Seen::default() });
         let mut own = 0.0;
         for tick in 0..seconds * 100 {
             let writes = allowance.rate != Some(0.0);
@@ -244,7 +244,7 @@ fn others_that_commit_too_seldom_are_yielded_to_on_a_guards_word() {
                 own_bytes,
                 backlogged: writes && allowance.rate.is_none(),
                 flushes: Waits { ops, wait: Duration::from_millis(8 * ops) },
-                told,
+                others_reported,
                 ..Seen::default()
             });
         }
@@ -254,7 +254,8 @@ fn others_that_commit_too_seldom_are_yielded_to_on_a_guards_word() {
     steps_of(&mut law, false, 10, true);
     steps_of(&mut law, true, 1, true);
     assert!(law.state() == State::Yielding && law.heard.is_known());
-    let steps = |law: &mut Law, told, seconds| steps_of(law, told, seconds, false);
+    let steps =
+        |law: &mut Law, others_reported, seconds| steps_of(law, others_reported, seconds, false);
     let mut law = new_law(Goal::default());
     steps(&mut law, false, 10);
     assert_eq!(law.state(), State::Alone, "the counters don't show them");
@@ -263,7 +264,7 @@ fn others_that_commit_too_seldom_are_yielded_to_on_a_guards_word() {
     let rate = steps(&mut law, true, 20);
     assert_ne!(law.state(), State::Alone);
     assert!((0.3..0.6).contains(&(rate / (120.0 * MB))), "{rate}");
-    let Allowance { in_flight, .. } = law.step(&Seen { told: true, ..Seen::default() });
+    let Allowance { in_flight, .. } = law.step(&Seen { others_reported: true, ..Seen::default() });
     assert!(in_flight as f64 <= 0.04 * 120.0 * MB, "{in_flight}");
     // The guard says that they have gone, or says nothing any more.
     steps(&mut law, false, 7);
