@@ -10,7 +10,7 @@
 use std::time::Duration;
 
 /// The longest stop. Peers in a network would give up a command that is stopped for longer.
-pub(super) const LONGEST: Duration = Duration::from_secs(2);
+const LONGEST: Duration = Duration::from_secs(2);
 /// The least time that it runs after a stop …
 const LEAST: Duration = Duration::from_millis(50);
 /// … unless it dirties the window divided by this before.
@@ -66,10 +66,6 @@ pub(super) struct Pace {
     pub(super) backlog: u64,
     pub(super) in_flight: u64,
     pub(super) is_held: bool,
-    /// How long the command has run since its last stop.
-    pub(super) ran: Duration,
-    /// How long that stop took.
-    pub(super) rest: Duration,
     /// Bytes that the command dirties per second while it runs, by [`speed`].
     pub(super) dirtied_per_s: f64,
     /// Bytes that are written back per second.
@@ -98,10 +94,7 @@ pub(super) fn pause(pace: &Pace) -> Duration {
         next.max(pace.took * BUSY_SHARE).min(RARELY_HELD)
     } else if pace.dirtied_per_s >= SLOW_PER_S {
         let next = in_time(pace.in_flight.saturating_sub(pace.backlog), pace.dirtied_per_s);
-        // A program may dirty 5 GB/s: 50 MB in the pause after a look of 1 ms. Looks were rare in
-        // the stop, so a few may follow each other after it.
-        let rest = if pace.ran < LEAST { pace.rest } else { Duration::ZERO };
-        next.max((pace.took * BUSY_SHARE).saturating_sub(rest)).min(RARELY)
+        next.max(pace.took * BUSY_SHARE).min(RARELY)
     } else {
         let next = (pace.before * 9 / 8).clamp(BUSY[1], QUIET);
         next.max(pace.took * QUIET_SHARE).min(RARELY)
@@ -146,8 +139,6 @@ mod tests {
             backlog: 0,
             in_flight: 1_000_000,
             is_held: false,
-            ran: ms(50),
-            rest: ms(0),
             dirtied_per_s: 1e6,
             written_per_s: 1e6,
             before: ms(20),
@@ -158,12 +149,8 @@ mod tests {
         assert_eq!(pause(&pace), ms(10));
         pace.dirtied_per_s = 1e10;
         assert_eq!(pause(&pace), ms(2));
-        (pace.took, pace.rest) = (ms(1), ms(4));
+        pace.took = ms(1);
         assert_eq!(pause(&pace), ms(10));
-        pace.ran = ms(49);
-        assert_eq!(pause(&pace), ms(6), "the stop counts");
-        pace.rest = ms(2000);
-        assert_eq!(pause(&pace), ms(2));
         (pace.is_held, pace.took, pace.backlog) = (true, ms(0), 503_000);
         assert_eq!(pause(&pace), ms(3));
         pace.backlog = 900_000;

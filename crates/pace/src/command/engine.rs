@@ -13,7 +13,7 @@ use rustix::process::{Pid, WaitStatus};
 
 use super::allowed::in_flight;
 use super::backlog::{Backlog, bytes_in};
-use super::decide::{Doing, LONGEST, Pace, Wish, decide, pause, speed};
+use super::decide::{Doing, Pace, Wish, decide, pause, speed};
 use super::dirtied::Dirtied;
 use super::drain::Drain;
 use super::files::{Files, Key};
@@ -75,9 +75,6 @@ pub(super) struct Engine<'a> {
     at: Instant,
     /// The time when it last began to run, and the bytes that it had dirtied by then.
     runs_since: (Instant, u64),
-    stopped_at: Instant,
-    /// How long the last stop took. The start counts as the end of a long one.
-    rest: Duration,
     pause: Duration,
 }
 
@@ -109,8 +106,6 @@ impl<'a> Engine<'a> {
             speed: 0.0,
             at: now,
             runs_since: (now, 0),
-            stopped_at: now,
-            rest: LONGEST,
             pause: FIRST,
         }
     }
@@ -161,14 +156,8 @@ impl<'a> Engine<'a> {
     /// Notes whether the command is stopped. The watchdog may have continued it.
     fn note(&mut self) {
         let is_held = lock(self.hold).elapsed().is_some();
-        let now = Instant::now();
-        match (std::mem::replace(&mut self.is_held, is_held), is_held) {
-            (false, true) => self.stopped_at = now,
-            (true, false) => {
-                self.rest = now - self.stopped_at;
-                self.runs_since = (now, self.dirtied.written());
-            }
-            _ => {}
+        if std::mem::replace(&mut self.is_held, is_held) && !is_held {
+            self.runs_since = (Instant::now(), self.dirtied.written());
         }
     }
 
@@ -220,8 +209,6 @@ impl<'a> Engine<'a> {
             in_flight,
             // A call that waits goes on at a smaller backlog, as a stopped command does.
             is_held: self.is_held || self.parts.strict.is_some_and(Strict::holds),
-            ran: self.runs_since.0.elapsed(),
-            rest: self.rest,
             dirtied_per_s: self.speed,
             written_per_s: per_s,
             before: self.pause,
