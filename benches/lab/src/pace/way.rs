@@ -105,8 +105,8 @@ impl Way {
         }
     }
 
-    /// Seconds of a phase, if `seconds` are asked for. The kernel leaves dirty data of a slow copy in
-    /// memory for 30 s (`vm.dirty_expire_centisecs`), so a shorter phase sees nothing of it.
+    /// Seconds of a phase, if `seconds` are asked for. The kernel leaves dirty data of a slow copy
+    /// in memory for 30 s (`vm.dirty_expire_centisecs`), so a shorter phase sees nothing of it.
     pub(super) fn phase_seconds(self, seconds: u32) -> u32 {
         match self {
             Self::Bwlimit10 | Self::Bwlimit40 => seconds.max(60),
