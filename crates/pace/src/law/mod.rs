@@ -15,8 +15,8 @@
 //! - The counters are those of /sys/dev/block/ID/stat, which every user may read. Flushes are
 //!   commits of others, and reads are reads of others. The counters include the command's own
 //!   requests. Only requests in a silence certainly belong to others.
-//! - A guard that runs tells who waits (`others_reported`). Its word is a sign of others, also of
-//!   those that commit too seldom for the counters, and in a silence without a request.
+//! - A running guard reports waiting programs (`others_reported`). A report is a sign of others,
+//!   also of those that commit too seldom for the counters, and in a silence without a request.
 //! - The share begins with half of the disk's idle time in a silence. A victim that takes all it
 //!   can get leaves none. A victim at a third of the capacity leaves two thirds. The delay then
 //!   corrects the share.
