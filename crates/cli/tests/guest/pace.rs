@@ -71,7 +71,7 @@ group() { ls -d ${parent:-/sys/fs/cgroup}/floodwall.*/command 2>/dev/null; }
 waits() {
     end=$(($(date +%s) + 120))
     while [ $(date +%s) -lt $end ]; do eval \"$1\" && return 0; sleep 0.05; done
-    echo \"never: $1\"; cat /tmp/told; exit 1
+    echo \"never: $1\" >&2; cat /tmp/told >&2; exit 1
 }
 is_frozen() { grep -qs '^frozen 1' $(group)/cgroup.events; }
 runs() { grep -q '^frozen 0' $(group)/cgroup.events; }
@@ -84,8 +84,8 @@ states() {
 const FLOOD: &str =
     "while :; do dd if=/dev/zero of=flood bs=1M count=8 conv=notrunc 2>/dev/null; done";
 
-/// Commits again and again.
-const VICTIM: &str = "(while :; do dd if=/dev/zero of=victim bs=4k count=1 oflag=dsync \
+/// Commits often, also where a new process takes a second, as in an emulated image.
+const VICTIM: &str = "(while :; do dd if=/dev/zero of=victim bs=4k count=100 oflag=dsync \
     conv=notrunc 2>/dev/null; done)";
 
 fn prints(script: &str) -> Result<String, String> {
