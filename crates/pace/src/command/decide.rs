@@ -15,20 +15,20 @@ const LONGEST: Duration = Duration::from_secs(2);
 const LEAST: Duration = Duration::from_millis(50);
 /// … unless it dirties the window divided by this before.
 const PART: u64 = 2;
-/// Bounds of the time between two looks while it dirties pages …
+/// Bounds of the time between two looks while it dirties pages, and the least time while it dirties
+/// none. Programs dirty up to 5 GB/s: 100 MB in the longer time.
 const BUSY: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(20)];
-/// … and the longest time while it dirties none.
-const QUIET: Duration = Duration::from_millis(200);
 /// Rate in bytes per second below which a command counts as dirtying no pages …
 const SLOW_PER_S: f64 = 100e3;
 /// … and the factor by which its rate falls from look to look, so that looks stay frequent for a
 /// while.
 const FADING: f64 = 0.5;
-/// The pause is at least so many times as long as a look, while the command dirties pages …
+/// The pause is at least so many times as long as the processor time of a look, while the command
+/// dirties pages …
 const BUSY_SHARE: u32 = 10;
 /// … and while it dirties none.
 const QUIET_SHARE: u32 = 100;
-/// The longest pause, however long a look takes …
+/// The longest pause, however much a look takes …
 const RARELY: Duration = Duration::from_secs(2);
 /// … and while the command is stopped. A stop is longer than [`LONGEST`] by that at most.
 const RARELY_HELD: Duration = Duration::from_millis(100);
@@ -70,9 +70,8 @@ pub(super) struct Pace {
     pub(super) dirtied_per_s: f64,
     /// Bytes that are written back per second.
     pub(super) written_per_s: f64,
-    /// The pause before this look.
-    pub(super) before: Duration,
-    /// How long this look took.
+    /// Processor time of this look. The time on the clock would be longer on a busy machine: a
+    /// command that goes on takes the processor from the look that let it.
     pub(super) took: Duration,
 }
 
@@ -96,8 +95,7 @@ pub(super) fn pause(pace: &Pace) -> Duration {
         let next = in_time(pace.in_flight.saturating_sub(pace.backlog), pace.dirtied_per_s);
         next.max(pace.took * BUSY_SHARE).min(RARELY)
     } else {
-        let next = (pace.before * 9 / 8).clamp(BUSY[1], QUIET);
-        next.max(pace.took * QUIET_SHARE).min(RARELY)
+        BUSY[1].max(pace.took * QUIET_SHARE).min(RARELY)
     }
 }
 
@@ -141,7 +139,6 @@ mod tests {
             is_held: false,
             dirtied_per_s: 1e6,
             written_per_s: 1e6,
-            before: ms(20),
             took: Duration::from_micros(50),
         };
         assert_eq!(pause(&pace), ms(20));
@@ -159,9 +156,7 @@ mod tests {
         assert_eq!(pause(&pace), ms(100));
         pace.took = ms(0);
         (pace.is_held, pace.dirtied_per_s) = (false, 0.0);
-        assert_eq!(pause(&pace), Duration::from_micros(22_500));
-        pace.before = ms(190);
-        assert_eq!(pause(&pace), ms(200));
+        assert_eq!(pause(&pace), ms(20));
         pace.took = ms(5);
         assert_eq!(pause(&pace), ms(500));
         pace.took = ms(5000);

@@ -10,6 +10,7 @@ use floodwall_host::SysRoot;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitStatus};
+use rustix::time::{ClockId, clock_gettime};
 
 use super::allowed::in_flight;
 use super::backlog::{Backlog, bytes_in};
@@ -171,7 +172,7 @@ impl<'a> Engine<'a> {
 
     /// Looks at the command, `age` after its start, and stops or continues it.
     pub(super) fn look(&mut self, command: Pid, age: Duration) -> Look<'_> {
-        let begin = Instant::now();
+        let (begin, worked) = (Instant::now(), processor_time());
         let elapsed = begin - std::mem::replace(&mut self.at, begin);
         self.note();
         let processes = self.parts.tree.processes();
@@ -211,8 +212,7 @@ impl<'a> Engine<'a> {
             is_held: self.is_held || self.parts.strict.is_some_and(Strict::holds),
             dirtied_per_s: self.speed,
             written_per_s: per_s,
-            before: self.pause,
-            took: begin.elapsed(),
+            took: processor_time().saturating_sub(worked),
         });
         Look {
             means: &self.means,
@@ -370,4 +370,9 @@ impl<'a> Engine<'a> {
         drop(hold);
         self.note();
     }
+}
+
+/// Processor time of this thread.
+fn processor_time() -> Duration {
+    clock_gettime(ClockId::ThreadCPUTime).try_into().unwrap_or_default()
 }

@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
 use signal_hook::SigId;
 use signal_hook::consts::SIGCHLD;
@@ -91,12 +92,15 @@ impl Signals {
         self.ring.try_clone()
     }
 
-    /// Waits for a signal, at most for some time, and returns those that came.
+    /// Waits for a signal, at most for some time, and returns those that came. poll(2) ends in
+    /// time, while the timeout of a socket is rounded up to the kernel's ticks (10 ms at 100 Hz).
     pub(super) fn wait(&self, pause: Duration) -> Came {
-        // A timeout of zero would mean none.
-        let _ = self.bell.set_read_timeout(Some(pause.max(Duration::from_millis(1))));
-        let mut rings = [0; 256];
-        let _ = (&self.bell).read(&mut rings);
+        let timeout = Timespec::try_from(pause).ok();
+        let rang = poll(&mut [PollFd::new(&self.bell, PollFlags::IN)], timeout.as_ref());
+        if rang.is_ok_and(|count| count > 0) {
+            let mut rings = [0; 256];
+            let _ = (&self.bell).read(&mut rings);
+        }
         self.came()
     }
 
