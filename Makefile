@@ -17,6 +17,7 @@
 # make cover  the share of lines that tests reach (COVER='-p floodwall-stats' for one crate)
 # make mutants  changes of stats, knobs and guard that their tests do not notice; hours, no root (MUTANTS='-p floodwall-stats' for one crate)
 # make fuzz   parsers of untrusted text under a fuzzer, FUZZ_SECONDS each (a nightly toolchain; FUZZ=journal for one)
+# make book   the documents as a book with a search, target/book/index.html (mdbook)
 # make audit  licences, bans and sources of the dependencies
 
 CARGO ?= cargo
@@ -24,7 +25,7 @@ CARGO ?= cargo
 DIR ?= $(CURDIR)/target
 SIZE ?=
 
-.PHONY: all help check demo test fmt clippy doc unit bench lab-2010 published lab-record lab-victims lab-pace reproduce league frontier matrix bpf audit cover mutants fuzz install-build install-test install-peers sanitize clean
+.PHONY: all help check demo test fmt clippy doc unit bench lab-2010 published lab-record lab-victims lab-pace reproduce league frontier matrix bpf book audit cover mutants fuzz install-build install-test install-peers sanitize clean
 
 all:
 	$(CARGO) build --release --locked -p floodwall
@@ -155,6 +156,10 @@ fuzz: install-build
 	@./scripts/need c++:g++
 	@command -v cargo-fuzz >/dev/null || $(CARGO) install --locked cargo-fuzz
 	./scripts/fuzz $(FUZZ_SECONDS) $(FUZZ)
+
+book:
+	@command -v mdbook >/dev/null || $(CARGO) install --locked mdbook
+	./scripts/book
 
 audit:
 	@command -v cargo-deny >/dev/null || $(CARGO) install --locked cargo-deny
