@@ -86,7 +86,7 @@ fn each_error_is_one_line_that_says_what_to_do() {
         ("size --link 1G", "such as 1Gbit/s"),
         ("export --format udv scheduler=bfq", "did you mean 'udev'?"),
         ("explain schedlr", "did you mean scheduler?"),
-        ("explain FW999", "did you mean FW047"),
+        ("explain FW999", "did you mean FW049"),
         ("lab show hdd-720", "did you mean 'hdd-7200'?"),
         ("lab seeks DIR/folder --out x.svg", "name a regular file"),
     ] {

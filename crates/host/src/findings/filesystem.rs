@@ -3,7 +3,7 @@
 use floodwall_model::Reading;
 use floodwall_model::finding::Severity;
 use floodwall_model::printable::shell_word as word;
-use floodwall_model::status::MountedOn;
+use floodwall_model::status::{Elsewhere, MountedOn};
 
 use super::facts::Facts;
 use super::found::Found;
@@ -128,6 +128,20 @@ pub(super) fn more_than_the_link(facts: Facts<'_>) -> Option<Found> {
     found.remedied_by(remedy)
 }
 
+/// FW048: a filesystem holds its dirty data where the kernel's limits do not reach.
+pub(super) fn own_dirty_data(facts: Facts<'_>) -> Option<Found> {
+    let mut found = Found::nothing();
+    let of_zfs = |mount: &&Elsewhere| mount.filesystem == "zfs";
+    for mount in facts.status.elsewhere.iter().filter(of_zfs) {
+        let evidence = format!(
+            "{}: ZFS keeps dirty data in its own cache, where no vm.dirty_* limit acts",
+            mount.mountpoint
+        );
+        found.add(Severity::Note, &mount.mountpoint, evidence);
+    }
+    found.remedied_by("cat /sys/module/zfs/parameters/zfs_dirty_data_max")
+}
+
 /// FW032: a loop device's data is in the page cache twice.
 pub(super) fn cached_twice(facts: Facts<'_>) -> Option<Found> {
     let mut found = Found::nothing();
@@ -223,6 +237,24 @@ mod tests {
         insta::assert_snapshot!(one.remedy, @"edit /etc/fstab (/mnt/sda: commit=30 instead of \
             commit=300), then systemctl daemon-reload && systemctl reload /mnt/sda");
         assert_eq!(found(&mounted("ext4", &["rw", "commit=30"]), "FW033"), None);
+    }
+
+    #[test]
+    fn fw048_is_a_filesystem_of_zfs() {
+        let mut machine = Machine::healthy();
+        let mut mount = |mountpoint: &str, filesystem: &str| {
+            machine.status.elsewhere.push(Elsewhere {
+                mountpoint: mountpoint.into(),
+                filesystem: filesystem.into(),
+                why: String::new(),
+            });
+        };
+        mount("/var/lib/docker/overlay2/a", "overlay");
+        mount("/tank", "zfs");
+        let one = found(&machine, "FW048").unwrap();
+        assert_eq!((one.subjects, one.severity), (vec!["/tank".to_owned()], Severity::Note));
+        machine.status.elsewhere.pop();
+        assert_eq!(found(&machine, "FW048"), None);
     }
 
     #[test]

@@ -22,7 +22,7 @@ const FLOOD_SHARE: f64 = 0.25;
 /// disk a copy dirties less than that within the window, and its only commit would excuse it.
 const LARGEST_PIECE_BYTES: u64 = 1 << 20;
 /// A process that waits for this share of the window or more is a victim.
-const WAITING_SHARE: f64 = 0.1;
+pub(super) const WAITING_SHARE: f64 = 0.1;
 /// The share of the drain rate that the remedy leaves to the flood.
 const PACED_SHARE: f64 = 0.75;
 /// The advice for a flood that shares a group, or has none.
@@ -168,13 +168,13 @@ fn unit_for(device: &Device, disk: DeviceId, rate: f64) -> String {
 }
 
 /// A disk's name: the device's own, or that of the disk below it.
-fn name(device: &Device, disk: DeviceId) -> &str {
+pub(super) fn name(device: &Device, disk: DeviceId) -> &str {
     let leaf = device.leaves.iter().find(|leaf| leaf.id == disk);
     leaf.map_or_else(|| prefix(device), |leaf| &leaf.name)
 }
 
 /// The device with a filesystem that a disk belongs to.
-fn device(status: &Status, disk: DeviceId) -> Option<&Device> {
+pub(super) fn device(status: &Status, disk: DeviceId) -> Option<&Device> {
     let holds =
         |device: &&Device| device.id == disk || device.leaves.iter().any(|leaf| leaf.id == disk);
     status.devices.iter().filter(|device| writable(device)).find(holds)
@@ -183,34 +183,9 @@ fn device(status: &Status, disk: DeviceId) -> Option<&Device> {
 #[cfg(test)]
 mod tests {
     use floodwall_model::Reading;
-    use floodwall_model::workload::Workload;
 
     use super::*;
-    use crate::findings::testing::{Machine, found};
-
-    const DATABASE: &str = "/system.slice/postgresql.service";
-
-    fn user(pid: u32, name: &str, waited_s: f64, dirtied_bytes: u64) -> DiskUser {
-        let disk = DeviceId { major: 8, minor: 0 };
-        let group = Reading::Value(DATABASE.to_owned());
-        let name = name.to_owned();
-        let commits = u64::from(waited_s > 0.0);
-        DiskUser {
-            pid,
-            name,
-            disk,
-            waited_s,
-            committing_s: waited_s,
-            commits,
-            waits_for_commits: true,
-            median_s: (waited_s > 0.0).then_some(waited_s),
-            oldest_s: 0.0,
-            dirtied_bytes,
-            earlier_bytes: 0,
-            group,
-            workload: Workload::default(),
-        }
-    }
+    use crate::findings::testing::{Machine, disk_user as user, found};
 
     /// A server that waits, and a copy in its unit.
     fn machine() -> Machine {

@@ -34,6 +34,7 @@ mod table;
 #[cfg(test)]
 pub(crate) mod testing;
 mod times;
+mod unflooded;
 mod view;
 
 use floodwall_model::finding::Finding;

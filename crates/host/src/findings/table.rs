@@ -10,7 +10,7 @@ use super::facts::Facts;
 use super::found::Found;
 use super::{
     cache, control, filesystem, groups, journal, limits, others, priority, queue, server, share,
-    starvation, times,
+    starvation, times, unflooded,
 };
 
 /// One check.
@@ -169,6 +169,13 @@ pub static CHECKS: &[Check] = &[
         "a flood shares the group of those who wait"
     ),
     check!("FW047", Note, priority::unheeded, "no elevator heeds an I/O priority that is set"),
+    check!("FW048", Note, filesystem::own_dirty_data, "no dirty limit acts on ZFS"),
+    check!(
+        "FW049",
+        Note,
+        unflooded::waits_without_flood,
+        "a process waits for a disk that nothing floods"
+    ),
 ];
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use floodwall_model::status::{
     Device, DeviceLimits, DirtyKnobs, Drain, DrainSource, Leaf, LimitKnob, MountedOn, Queue,
     Status, Writers,
 };
+use floodwall_model::workload::Workload;
 use floodwall_model::{DeviceId, Managers, Reading};
 
 use super::{DiskUser, Facts, JournalFacts, look};
@@ -86,6 +87,32 @@ fn queue() -> Queue {
         max_sectors_kib: Reading::Value(1280),
         nomerges_level: Reading::Value(0),
         rq_affinity_level: Reading::Value(1),
+    }
+}
+
+/// The control group of a database's unit.
+const DATABASE: &str = "/system.slice/postgresql.service";
+
+/// A process that uses the first disk, in that group.
+pub(crate) fn disk_user(pid: u32, name: &str, waited_s: f64, dirtied_bytes: u64) -> DiskUser {
+    let disk = DeviceId { major: 8, minor: 0 };
+    let group = Reading::Value(DATABASE.to_owned());
+    let name = name.to_owned();
+    let commits = u64::from(waited_s > 0.0);
+    DiskUser {
+        pid,
+        name,
+        disk,
+        waited_s,
+        committing_s: waited_s,
+        commits,
+        waits_for_commits: true,
+        median_s: (waited_s > 0.0).then_some(waited_s),
+        oldest_s: 0.0,
+        dirtied_bytes,
+        earlier_bytes: 0,
+        group,
+        workload: Workload::default(),
     }
 }
 

@@ -69,6 +69,21 @@ fn told(findings: &[Finding]) -> String {
 }
 
 #[test]
+fn a_mounted_zfs_is_found_and_a_read_only_one_is_not() {
+    let found_with = |options: &str| {
+        let machine = Machine::copy_of("debian-12");
+        let mounts = machine.path().join("proc/self/mountinfo");
+        let others = std::fs::read_to_string(&mounts).unwrap();
+        let line = format!("900 1 0:99 / /tank {options} - zfs tank {options},xattr,noacl\n");
+        machine.put("proc/self/mountinfo", &format!("{others}{line}"));
+        found(machine.path(), || {})
+    };
+    let one = found_with("rw").into_iter().find(|finding| finding.id == "FW048").unwrap();
+    assert_eq!(one.subjects, ["/tank"]);
+    assert!(!found_with("ro").iter().any(|finding| finding.id == "FW048"));
+}
+
+#[test]
 fn findings_of_every_stored_machine() {
     let mut seen = BTreeSet::new();
     for name in STORED {
