@@ -18,6 +18,7 @@
 # make mutants  changes of stats, knobs and guard that their tests do not notice; hours, no root (MUTANTS='-p floodwall-stats' for one crate)
 # make fuzz   parsers of untrusted text under a fuzzer, FUZZ_SECONDS each (a nightly toolchain; FUZZ=journal for one)
 # make book   the documents as a book with a search, target/book/index.html (mdbook)
+# make packages  .deb, .rpm, tarball, bill of materials and checksums in target/packages (TARGET for another processor)
 # make audit  licences, bans and sources of the dependencies
 
 CARGO ?= cargo
@@ -25,7 +26,7 @@ CARGO ?= cargo
 DIR ?= $(CURDIR)/target
 SIZE ?=
 
-.PHONY: all help check demo test fmt clippy doc unit bench lab-2010 published lab-record lab-victims lab-pace reproduce league frontier matrix bpf book audit cover mutants fuzz install-build install-test install-peers sanitize clean
+.PHONY: all help check demo test fmt clippy doc unit bench lab-2010 published lab-record lab-victims lab-pace reproduce league frontier matrix bpf book packages audit cover mutants fuzz install-build install-test install-peers sanitize clean
 
 all:
 	$(CARGO) build --release --locked -p floodwall
@@ -160,6 +161,12 @@ fuzz: install-build
 book:
 	@command -v mdbook >/dev/null || $(CARGO) install --locked mdbook
 	./scripts/book
+
+TARGET ?= x86_64-unknown-linux-gnu
+packages: install-build
+	@for tool in cargo-deb cargo-generate-rpm cargo-cyclonedx; do \
+		command -v $$tool >/dev/null || $(CARGO) install --locked $$tool || exit 1; done
+	CARGO="$(CARGO)" ./scripts/packages $(TARGET)
 
 audit:
 	@command -v cargo-deny >/dev/null || $(CARGO) install --locked cargo-deny

@@ -33,9 +33,20 @@ use clap::{CommandFactory, Parser, Subcommand};
 use crate::commands::why::WhyArgs;
 use crate::exit::Exit;
 
+/// What `--version` says; `-V` only the number.
+const LONG_VERSION: &str = concat!(
+    env!("CARGO_PKG_VERSION"),
+    "\ncommit:   ",
+    env!("BUILD_COMMIT"),
+    "\nbuild:    ",
+    env!("BUILD_SUMMARY"),
+    "\nfeatures: ",
+    env!("BUILD_FEATURES"),
+);
+
 /// Keeps a Linux machine's synchronous I/O fast while something else floods it with writes.
 #[derive(Parser)]
-#[command(name = "floodwall", version, max_term_width = 80)]
+#[command(name = "floodwall", version, long_version = LONG_VERSION, max_term_width = 80)]
 #[command(after_help = "Examples:
   floodwall                          # who waits for a disk now, and why
   floodwall watch                    # a screen of who waits and who floods
@@ -82,6 +93,8 @@ enum Command {
     Persist(commands::settings::persist::PersistArgs),
     Unpersist(commands::settings::unpersist::UnpersistArgs),
     Explain(commands::settings::explain::ExplainArgs),
+    Man(commands::man::ManArgs),
+    Completions(commands::completions::CompletionsArgs),
     #[command(name = commands::settings::timer::COMMAND, hide = true)]
     SettingsTimer(commands::settings::timer::TimerArgs),
     #[command(name = commands::guard::WORKER_COMMAND, hide = true)]
@@ -137,6 +150,8 @@ fn main() -> ExitCode {
         Command::Persist(args) => commands::settings::persist::run(&args),
         Command::Unpersist(args) => commands::settings::unpersist::run(&args),
         Command::Explain(args) => commands::settings::explain::run(&args),
+        Command::Man(args) => commands::man::run(&args, Cli::command()),
+        Command::Completions(args) => commands::completions::run(&args, &Cli::command()),
         Command::SettingsTimer(args) => commands::settings::timer::run(&args),
     };
     let exit = result.unwrap_or_else(|error| {

@@ -49,8 +49,13 @@ fn tmpfs() -> tempfile::TempDir {
 
 #[test]
 fn the_version_is_printed() {
-    let output = floodwall(&["--version"]);
-    assert_eq!(stdout(&output).trim(), format!("floodwall {}", env!("CARGO_PKG_VERSION")));
+    let version = format!("floodwall {}", env!("CARGO_PKG_VERSION"));
+    assert_eq!(stdout(&floodwall(&["-V"])).trim(), version);
+    let long = stdout(&floodwall(&["--version"]));
+    assert_eq!(long.lines().next(), Some(version.as_str()));
+    for name in ["commit: ", "build: ", "features: "] {
+        assert!(long.lines().any(|line| line.starts_with(name)), "{name}: {long}");
+    }
 }
 
 #[test]
