@@ -70,6 +70,17 @@ pub struct Flags {
     pub journal: PathBuf,
 }
 
+impl Flags {
+    /// Reads the configuration as a guard with these flags would, and the path of its file if there
+    /// is one. Nothing is started, and no device is looked for.
+    ///
+    /// # Errors
+    /// [`DaemonError::Usage`] with the file's line or the flag, and what to do.
+    pub fn check(&self) -> Result<Option<PathBuf>, DaemonError> {
+        Settings::read(self).map(|settings| settings.file)
+    }
+}
+
 /// Everything that a guard is told.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Settings {

@@ -25,6 +25,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(365 * 86_400);
   floodwall guard                    # everything at its default
   floodwall guard --dry-run          # says what it would do, writes nothing
   floodwall guard --p99 20ms --device sda
+  floodwall guard --check            # is /etc/floodwall/guard.toml right?
   floodwall guard --sim hdd-7200     # a simulated machine; without root
   floodwall guard status             # from another terminal")]
 pub(crate) struct GuardArgs {
@@ -145,6 +146,9 @@ pub(super) struct RunArgs {
     /// --sim one of your own]
     #[arg(long, value_name = "PATH")]
     pub(super) socket: Option<String>,
+    /// Read the configuration, report its first error, and end
+    #[arg(long)]
+    pub(super) check: bool,
     /// How many decisions are kept for floodwall guard history [default: 1000]
     #[arg(long, value_name = "N")]
     pub(super) history: Option<i64>,

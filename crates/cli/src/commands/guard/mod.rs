@@ -27,6 +27,13 @@ use crate::{output, signals};
 /// What could not be done; [`Exit::of`] turns it into a status.
 pub(crate) fn run(args: &GuardArgs) -> anyhow::Result<Exit> {
     match &args.command {
+        None if args.run.check => {
+            output::result(&match args.run.flags().check()? {
+                Some(file) => format!("'{}' has no errors\n", file.display()),
+                None => "no configuration file: every key has its default\n".to_owned(),
+            })?;
+            Ok(Exit::Done)
+        }
         None => {
             if args.run.with_parent && !signals::end_with_parent()? {
                 return Ok(Exit::Failed);
