@@ -120,6 +120,30 @@ fn read_model(root: &SysRoot, dir: &str) -> Reading<String> {
     })
 }
 
+/// Whether a USB device is above a block device: its directory lies below `usbN`. `None` if the
+/// link to it can't be read.
+pub fn is_on_usb(root: &SysRoot, directory: &str) -> Option<bool> {
+    let is_bus = |name: &str| {
+        name.strip_prefix("usb")
+            .is_some_and(|n| !n.is_empty() && n.bytes().all(|c| c.is_ascii_digit()))
+    };
+    root.link_target(directory).value().map(|path| path.split('/').any(is_bus))
+}
+
+/// Whether a disk comes and goes: on USB, with removable media, or an SD card. Optical drives and
+/// floppies do not count.
+pub fn is_removable(root: &SysRoot, name: &str, directory: &str) -> bool {
+    let reads = |file: &str, wanted: &str| {
+        root.read_line(&format!("{directory}/{file}")).value().is_some_and(|text| text == wanted)
+    };
+    if name.starts_with("sd") {
+        is_on_usb(root, directory) == Some(true) || reads("removable", "1")
+    } else {
+        // The reader's card is no removable medium to the kernel; an eMMC has the same driver.
+        name.starts_with("mmcblk") && reads("device/type", "SD")
+    }
+}
+
 /// The driver behind a block device (`sd`, `virtio_blk`, `nvme`); absent for virtual devices.
 pub(crate) fn read_driver(root: &SysRoot, id: DeviceId) -> Reading<String> {
     let dir = directory(id);

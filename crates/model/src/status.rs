@@ -209,6 +209,9 @@ pub struct Device {
     pub size_bytes: Reading<u64>,
     /// Whether a loop device reads and writes its file past the page cache; absent for all others.
     pub loop_direct_io: Reading<bool>,
+    /// Whether it is on USB, has removable media, or is an SD card.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub removable: bool,
     /// The network link to the server; absent for local filesystems.
     pub link: Reading<Link>,
     /// Its entry in /sys/class/bdi (`8:0`, `btrfs-1`).

@@ -64,6 +64,31 @@ fn named_settings_are_kept_merged_and_removed() {
 }
 
 #[test]
+fn all_removable_disks_are_kept_beside_the_others_and_removed() {
+    let machine = machine();
+    machine.done("persist vda.nr_requests=32 --yes");
+    let shown = machine.done("persist --removable --yes");
+    let limit = "removable disks: bdi.max_bytes: not kept -> bdi.max_bytes 16777216";
+    assert!(shown.contains(limit) && shown.contains("plugged in now: none"), "{shown}");
+    let rules = text(&machine, RULES);
+    assert!(rules.contains("SUBSYSTEMS==\"usb\"") && rules.contains("ATTR{serial}==\"S1\""));
+    let shown = machine.done("persist --removable bdi.max_bytes=64MiB scheduler=bfq --dry-run");
+    assert!(shown.contains("ATTR{bdi/max_bytes}=\"67108864\""), "{shown}");
+    assert_eq!(text(&machine, RULES), rules);
+    for (command, message) in [
+        ("persist --removable vm.dirty_ratio=5 --yes", "without --removable"),
+        ("persist --removable bdi.max_bytes=16 --yes", "16"),
+        ("persist --removable --device vda --yes", "--removable can't go with --device"),
+    ] {
+        let said = machine.refused(command, 2);
+        assert!(said.contains(message), "{command}: {said}");
+    }
+    let shown = machine.done("unpersist --yes");
+    assert!(shown.contains("bdi.max_bytes 16777216 -> not kept"), "{shown}");
+    assert!(!path(&machine, RULES).exists());
+}
+
+#[test]
 fn what_is_applied_now_is_kept() {
     let machine = machine();
     let said = machine.refused("persist --yes", 2);

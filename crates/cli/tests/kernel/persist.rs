@@ -26,6 +26,11 @@ pub(crate) const TESTS: &[Test] = &[
         body: hot_plug,
     },
     Test {
+        name: "a removable disk that goes and comes back has its limit again",
+        needs: &[FUSE, UDEV],
+        body: removable,
+    },
+    Test {
         name: "persist on a full disk leaves both files as they were",
         needs: &[],
         body: full_disk,
@@ -193,6 +198,51 @@ fn hot_plug() -> Result<(), String> {
     let found = holds(&node).1;
     let is_set = found.contains("strict_limit: 1") || found.contains("[mq-deadline]");
     ensure(!is_set, || format!("still set on {node} of {:?}: {found}", plugged.nodes))
+}
+
+/// Here every lab device of this name is a USB disk: no kernel without USB has another.
+fn removable() -> Result<(), String> {
+    const LIMIT: &str = "16777216";
+    let mut plugged = Plugged::new();
+    let shown = floodwall(&["persist", "--removable", "scheduler=mq-deadline", "--yes"])?;
+    let said = format!("removable disks: bdi.max_bytes: not kept -> bdi.max_bytes {LIMIT}");
+    ensure(shown.contains(&said), &shown)?;
+    let rules = fs::read_to_string(Path::new("/").join(RULES)).map_err(|e| e.to_string())?;
+    let of_lab = format!("ATTR{{loop/backing_file}}==\"/run/floodwall/lab/{}/*\"", plugged.name);
+    let match_usb = "KERNEL==\"sd*\", SUBSYSTEMS==\"usb\"";
+    ensure(rules.contains(match_usb), &rules)?;
+    // Another file: floodwall's own has to stay as it is.
+    let copy = Path::new("/etc/udev/rules.d/99-zzz-floodwall-test.rules");
+    fs::write(copy, rules.replace(match_usb, &of_lab)).map_err(|e| e.to_string())?;
+    let removed = Removed(copy);
+    run("udevadm", &["control", "--reload"])?;
+    let node = plugged.up()?;
+    for (file, value) in OTHERWISE {
+        write(&node, file, value)?;
+    }
+    write(&node, "uevent", "add")?;
+    settle()?;
+    let found = |file: &str| {
+        read(&Path::new("/sys/block").join(node.trim_start_matches("/dev/")).join(file))
+    };
+    let (limit, strict) = (found("bdi/max_bytes"), found("bdi/strict_limit"));
+    // The kernel keeps a share of the hard limit, which moves with free memory.
+    let near = limit.parse::<u64>().is_ok_and(|bytes| (12 << 20..=20 << 20).contains(&bytes));
+    ensure(near && strict == "1", || format!("max_bytes {limit}, strict_limit {strict}"))?;
+    let elevator = found("queue/scheduler");
+    ensure(elevator.contains("[mq-deadline]"), &elevator)?;
+    drop(removed);
+    floodwall(&["unpersist", "--yes"])?;
+    ensure(!Path::new("/").join(RULES).exists(), "the rules are still there")
+}
+
+/// A file that goes when this is dropped.
+struct Removed<'a>(&'a Path);
+
+impl Drop for Removed<'_> {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(self.0);
+    }
 }
 
 /// A captured machine whose /etc is a filesystem of two pages.

@@ -3,7 +3,7 @@
 
 use floodwall_model::Reading;
 use floodwall_model::finding::Severity;
-use floodwall_model::status::Device;
+use floodwall_model::status::{Device, Status};
 
 use super::facts::Facts;
 use super::found::Found;
@@ -39,7 +39,7 @@ pub(super) fn shared_with_fast(facts: Facts<'_>) -> Option<Found> {
         if top / rate < MUCH_SLOWER || limit < hard || seconds <= LONG_DRAIN_S {
             continue;
         }
-        let evidence = format!(
+        let mut evidence = format!(
             "{} drains {} ({}), {} {}; alone it may fill the {} that both share: {}",
             device.name,
             speed(rate),
@@ -49,6 +49,12 @@ pub(super) fn shared_with_fast(facts: Facts<'_>) -> Option<Found> {
             size(limit),
             time(seconds)
         );
+        if let Some(held) = holds_up_others(facts.status, device, hard) {
+            evidence.push_str(&format!(
+                "; it holds {} now, so writers to all disks are slowed down",
+                size(held)
+            ));
+        }
         found.add(Severity::Warning, &device.name, evidence);
         found.cost_s(seconds);
         found.cost_bytes(limit);
@@ -58,6 +64,7 @@ pub(super) fn shared_with_fast(facts: Facts<'_>) -> Option<Found> {
             None => unbounded.push(device),
         }
     }
+    let is_removable = settings.len() == slow.len() && slow.iter().any(|device| device.removable);
     let remedy = if slow.iter().any(|device| is_estimate(device)) {
         // Beside the fast one, so that each gets a share.
         slow.push(fastest);
@@ -67,7 +74,19 @@ pub(super) fn shared_with_fast(facts: Facts<'_>) -> Option<Found> {
     } else {
         apply(&settings)
     };
-    found.remedied_by(remedy)
+    // The next one that is plugged in gets a limit as well.
+    let and_others = if is_removable { " && floodwall persist --removable" } else { "" };
+    found.remedied_by(format!("{remedy}{and_others}"))
+}
+
+/// The dirty bytes of a device that slows down the writers of all disks. It holds most of the dirty
+/// data, and the machine is beyond half-way from the background limit to the hard one.
+fn holds_up_others(status: &Status, device: &Device, hard: u64) -> Option<u64> {
+    let sum = |one: &Reading<u64>, other: &Reading<u64>| Some(one.value()? + other.value()?);
+    let held = sum(&device.dirty_bytes, &device.writeback_bytes)?;
+    let all = sum(&status.machine.dirty_bytes, &status.machine.writeback_bytes)?;
+    let freerun = hard.midpoint(background_limit(status)?);
+    (all >= freerun && held > all / 2).then_some(held)
 }
 
 /// FW014: a share that does not hold, because it is not strict.
@@ -204,6 +223,18 @@ mod tests {
             sda 200 MB/s; alone it may fill the 4 GiB that both share: 8 min 57 s");
         insta::assert_snapshot!(one.remedy, @"floodwall apply sdb.bdi.max_bytes=12MiB \
             sdb.bdi.strict_limit=1");
+        machine.status.devices[1].removable = true;
+        assert!(found(&machine, "FW013").unwrap().remedy.ends_with("persist --removable"));
+        // Three of four GiB are dirty, and it holds most of them.
+        machine.status.machine.dirty_bytes = Reading::Value(2 << 30);
+        machine.status.machine.writeback_bytes = Reading::Value(1 << 30);
+        machine.status.devices[1].dirty_bytes = Reading::Value(2 << 30);
+        let one = found(&machine, "FW013").unwrap();
+        let held = "; it holds 2 GiB now, so writers to all disks are slowed down";
+        assert!(one.evidence[0].ends_with(held), "{one:?}");
+        machine.status.machine.writeback_bytes = Reading::Value(0);
+        assert!(!found(&machine, "FW013").unwrap().evidence[0].contains("slowed down"));
+        machine.status.devices[1].removable = false;
         machine.status.devices[1].limits.strict_limit = Reading::Absent("old".into());
         insta::assert_snapshot!(found(&machine, "FW013").unwrap().remedy, @"floodwall size --rate \
             sdb=8.00MB/s --toml > limits.toml && floodwall apply limits.toml");

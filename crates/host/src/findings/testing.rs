@@ -38,6 +38,7 @@ pub(crate) fn disk(name: &str) -> Device {
         driver: Reading::Value("sd".into()),
         size_bytes: Reading::Value(1 << 40),
         loop_direct_io: absent("not a loop device"),
+        removable: false,
         link: absent("it is not on a server"),
         bdi: Reading::Value(format!("8:{minor}")),
         mounts: vec![MountedOn {

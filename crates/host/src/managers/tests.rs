@@ -156,7 +156,7 @@ sdb.bdi.strict_limit (/bin/sh -c 'echo 1 > /sys/block/%k/bdi/strict_limit') \
 
 #[test]
 fn an_uncertain_rule_counts_unless_a_later_one_is_certain() {
-    let usb = "SUBSYSTEMS==\"usb\", KERNEL==\"sda\", ATTR{bdi/max_ratio}=\"1\"\n";
+    let usb = "SUBSYSTEMS==\"scsi\", KERNEL==\"sda\", ATTR{bdi/max_ratio}=\"1\"\n";
     let mine = "KERNEL==\"sda\", ATTR{bdi/max_bytes}=\"1000\"\n";
     insta::assert_snapshot!(
         shown(&[

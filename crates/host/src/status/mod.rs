@@ -149,6 +149,9 @@ fn device(root: &SysRoot, row: &Row, window: &Window<'_>, machine: &Machine) -> 
             Some(id) => block::read_loop_direct_io(root, id),
             None => Reading::Absent(no_device("file")),
         },
+        removable: row
+            .queue_device
+            .is_some_and(|id| block::is_removable(root, &row.name, &block::directory(id))),
         link: if row.is_network {
             link::read_link(root, row.address.as_deref())
         } else {

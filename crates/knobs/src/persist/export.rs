@@ -111,7 +111,11 @@ pub fn export(root: &SysRoot, changes: &[Change], format: Format) -> Result<Stri
         // Has been made above.
         Format::SystemdDropIn => {}
         Format::Udev => {
-            return Ok(format!("{}\n{}", lines.concat(), rules::body(&disks(root, &ordered)?)));
+            return Ok(format!(
+                "{}\n{}",
+                lines.concat(),
+                rules::body(&[], None, &disks(root, &ordered)?)
+            ));
         }
         Format::Tuned => {
             lines.extend([

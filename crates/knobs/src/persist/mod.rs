@@ -6,7 +6,7 @@
 //!   ─▶ difference, files (text) ─▶ disk: written whole or not at all
 //! all files ─▶ read ─▶ Kept { Persisted, whose each file is }
 //! identity: what a disk is known by        sysctl, rules, units: the formats, there and back
-//! others: whose line wins at a boot
+//! removable: what all removable disks get         others: whose line wins at a boot
 //! mark: whose a file is                    export: the same settings in other programs' formats
 //! ```
 //!
@@ -15,10 +15,12 @@
 
 mod applied;
 mod disk;
+mod error;
 pub mod export;
 mod identity;
 mod mark;
 mod others;
+mod removable;
 mod rules;
 mod settle;
 mod sysctl;
@@ -33,15 +35,18 @@ use floodwall_model::Reading;
 
 pub use applied::{Applied, applied};
 pub use disk::{Etc, Written};
+pub use error::PersistError;
 pub use identity::{Identity, Key, matches};
 pub use others::others;
+pub use removable::{LIMIT_BYTES, RemovableError, values as removable_values};
 pub use rules::PATH as RULES_PATH;
-pub use settle::{PersistError, Settled, settle};
+pub use settle::{Settled, settle, settle_removable};
 pub use sysctl::PATH as SYSCTL_PATH;
 pub use told_apart::{NoIdentity, identify, identify_all};
 pub use units::{Unit, UnitValue};
 pub use value::{Disk, Value};
 
+use self::removable::is_removable;
 use crate::catalogue::target::{Device, Target};
 use crate::catalogue::{Knob, Scope};
 use crate::plan::change::Change;
@@ -51,6 +56,8 @@ use crate::plan::change::Change;
 pub struct Persisted {
     /// The machine's knobs.
     pub machine: Vec<Value>,
+    /// All removable disks'.
+    pub removable: Vec<Value>,
     /// Disks', in the order in which they were first written.
     pub disks: Vec<Disk>,
     /// Units', in the same order.
@@ -58,9 +65,11 @@ pub struct Persisted {
 }
 
 /// Knobs that are two names of what the kernel keeps once.
-const CELLS: [[&str; 2]; 5] = [
+const CELLS: [[&str; 2]; 7] = [
     ["vm.dirty_bytes", "vm.dirty_ratio"],
     ["vm.dirty_background_bytes", "vm.dirty_background_ratio"],
+    ["bdi.max_bytes", "bdi.max_ratio"],
+    ["bdi.max_bytes", "bdi.max_ratio_fine"],
     ["bdi.max_ratio", "bdi.max_ratio_fine"],
     ["bdi.min_ratio", "bdi.min_ratio_fine"],
     ["iosched.slice_idle", "iosched.slice_idle_us"],
@@ -89,7 +98,10 @@ impl Persisted {
     /// Whether nothing is kept.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.machine.is_empty() && self.disks.is_empty() && self.units.is_empty()
+        self.machine.is_empty()
+            && self.removable.is_empty()
+            && self.disks.is_empty()
+            && self.units.is_empty()
     }
 
     /// This with another one's settings, which come first where both speak of one cell.
@@ -99,6 +111,7 @@ impl Persisted {
         for value in &new.machine {
             put(&mut all.machine, value);
         }
+        new.removable.iter().for_each(|value| put(&mut all.removable, value));
         for disk in &new.disks {
             let index = all.disks.iter().position(|old| old.identity == disk.identity);
             let index = index.unwrap_or_else(|| {
@@ -155,6 +168,7 @@ impl Persisted {
 
     fn cells(&self) -> Vec<Cell<'_>> {
         let machine = self.machine.iter().map(|value| Cell { owner: Owner::Machine, value });
+        let removable = self.removable.iter().map(|value| Cell { owner: Owner::Removable, value });
         let disks = self.disks.iter().flat_map(|disk| {
             disk.values.iter().map(move |value| Cell { owner: Owner::Disk(disk), value })
         });
@@ -163,7 +177,7 @@ impl Persisted {
                 .iter()
                 .map(move |one| Cell { owner: Owner::Unit(unit, &one.node), value: &one.value })
         });
-        machine.chain(disks).chain(units).collect()
+        machine.chain(removable).chain(disks).chain(units).collect()
     }
 
     /// The settings of the machine and of these devices as changes, for a plan.
@@ -177,11 +191,16 @@ impl Persisted {
         let mut changes: Vec<Change> =
             self.machine.iter().map(|value| change(Target::Machine, value)).collect();
         for device in devices {
-            for disk in self.disks.iter().filter(|disk| matches(root, device, &disk.identity)) {
-                changes.extend(
-                    disk.values.iter().map(|value| change(Target::Device(device.clone()), value)),
-                );
-            }
+            let known = self.disks.iter().filter(|disk| matches(root, device, &disk.identity));
+            let own: Vec<&Value> = known.flat_map(|disk| &disk.values).collect();
+            let is_own = |value: &Value| own.iter().any(|other| one_cell(other.knob, value.knob));
+            let of_class = self.removable.iter().filter(|value| !is_own(value));
+            let of_class = of_class.filter(|_| is_removable(root, device));
+            changes.extend(
+                of_class
+                    .chain(own.iter().copied())
+                    .map(|value| change(Target::Device(device.clone()), value)),
+            );
         }
         changes
     }
@@ -191,9 +210,15 @@ impl Persisted {
     pub fn files(&self) -> Vec<(String, Option<String>)> {
         let signed =
             |body: String, is_empty: bool| if is_empty { None } else { Some(mark::sign(&body)) };
+        let hard_limit = self.machine.iter().find(|value| value.knob.name == "vm.dirty_bytes");
+        let hard_limit_bytes = hard_limit.and_then(|value| value.value.parse().ok());
+        let rules = rules::body(&self.removable, hard_limit_bytes, &self.disks);
         let mut files = vec![
             (SYSCTL_PATH.to_owned(), signed(sysctl::body(&self.machine), self.machine.is_empty())),
-            (RULES_PATH.to_owned(), signed(rules::body(&self.disks), self.disks.is_empty())),
+            (
+                RULES_PATH.to_owned(),
+                signed(rules, self.removable.is_empty() && self.disks.is_empty()),
+            ),
         ];
         files.extend(self.units.iter().map(|unit| (unit.path(), signed(unit.body(), false))));
         files
@@ -203,6 +228,7 @@ impl Persisted {
 /// The owner of a setting.
 enum Owner<'a> {
     Machine,
+    Removable,
     Disk(&'a Disk),
     /// A unit, and the device's path.
     Unit(&'a Unit, &'a Option<String>),
@@ -217,7 +243,7 @@ struct Cell<'a> {
 impl Cell<'_> {
     fn is(&self, other: &Cell<'_>) -> bool {
         let one_owner = match (&self.owner, &other.owner) {
-            (Owner::Machine, Owner::Machine) => true,
+            (Owner::Machine, Owner::Machine) | (Owner::Removable, Owner::Removable) => true,
             (Owner::Disk(a), Owner::Disk(b)) => a.identity == b.identity,
             (Owner::Unit(a, at), Owner::Unit(b, there)) => a.name == b.name && at == there,
             _ => false,
@@ -229,6 +255,7 @@ impl Cell<'_> {
         let knob = self.value.knob.name;
         match &self.owner {
             Owner::Machine => knob.to_owned(),
+            Owner::Removable => format!("removable disks: {knob}"),
             Owner::Disk(disk) => format!("{}.{knob}", disk.known_as),
             Owner::Unit(unit, None) => format!("unit:{}:{knob}", unit.name),
             Owner::Unit(unit, Some(node)) => format!("unit:{}:{node}.{knob}", unit.name),
@@ -288,7 +315,7 @@ pub struct Kept {
 #[must_use]
 pub fn read(root: &SysRoot) -> Kept {
     let (sysctl, machine) = read_file(root, SYSCTL_PATH, sysctl::parse);
-    let (rules, disks) = read_file(root, RULES_PATH, rules::parse);
+    let (rules, (removable, disks)) = read_file(root, RULES_PATH, rules::parse);
     let (mut drop_ins, mut units) = (Vec::new(), Vec::new());
     for (unit, path) in units::all(root) {
         let (state, settings) =
@@ -296,31 +323,31 @@ pub fn read(root: &SysRoot) -> Kept {
         drop_ins.push((path, state));
         units.extend(settings);
     }
-    Kept { sysctl, rules, drop_ins, settings: Persisted { machine, disks, units } }
+    Kept { sysctl, rules, drop_ins, settings: Persisted { machine, removable, disks, units } }
 }
 
-fn read_file<T>(
+fn read_file<T: Default>(
     root: &SysRoot,
     path: &str,
-    parse: impl Fn(&str) -> Result<Vec<T>, String>,
-) -> (FileState, Vec<T>) {
+    parse: impl Fn(&str) -> Result<T, String>,
+) -> (FileState, T) {
     if root.link_target(path).value().is_some() {
-        return (FileState::Foreign("it is a symbolic link".to_owned()), Vec::new());
+        return (FileState::Foreign("it is a symbolic link".to_owned()), T::default());
     }
     let text = match root.read(path) {
         Reading::Value(text) => text,
-        Reading::Absent(_) => return (FileState::Absent, Vec::new()),
-        Reading::Unreadable(why) => return (FileState::Unreadable(why), Vec::new()),
+        Reading::Absent(_) => return (FileState::Absent, T::default()),
+        Reading::Unreadable(why) => return (FileState::Unreadable(why), T::default()),
     };
     match mark::inspect(&text) {
         mark::Content::Foreign => {
-            (FileState::Foreign("its first line is not ours".to_owned()), Vec::new())
+            (FileState::Foreign("its first line is not ours".to_owned()), T::default())
         }
-        mark::Content::Edited => (FileState::Edited, Vec::new()),
+        mark::Content::Edited => (FileState::Edited, T::default()),
         mark::Content::Ours(body) => match parse(body) {
             Ok(values) => (FileState::Ours, values),
             // The checksum is right: a later version's.
-            Err(why) => (FileState::Foreign(format!("{why}; another version's?")), Vec::new()),
+            Err(why) => (FileState::Foreign(format!("{why}; another version's?")), T::default()),
         },
     }
 }
@@ -341,5 +368,7 @@ impl Kept {
     }
 }
 
+#[cfg(test)]
+mod removable_tests;
 #[cfg(test)]
 mod tests;

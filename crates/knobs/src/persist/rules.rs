@@ -25,9 +25,10 @@
 use floodwall_host::SysRoot;
 
 use super::identity::{Identity, Key};
+use super::removable::{MATCHES, written};
 use super::value::{Disk, Value};
 use crate::catalogue::value::{Form, check};
-use crate::catalogue::{Knob, Scope, knobs};
+use crate::catalogue::{Knob, Scope, find, knobs};
 use crate::plan::order::rank_from_defaults;
 
 /// Where it is.
@@ -49,21 +50,43 @@ const TAIL: &str = "\nLABEL=\"floodwall_end\"\n";
 const FLAG: &str = "ENV{.FLOODWALL}";
 /// Before the name that a disk had when the file was written.
 const KNOWN_AS: &str = "# ";
+/// Begins the block of all removable disks; their settings follow. It is the first block: a disk's
+/// own one has the last word.
+const REMOVABLE: &str = "\n# removable disks: ";
+/// What the property says of a removable disk.
+const ANY: &str = "removable";
 
 /// The file below its first two lines.
-pub(crate) fn body(disks: &[Disk]) -> String {
+pub(crate) fn body(removable: &[Value], hard_limit_bytes: Option<u64>, disks: &[Disk]) -> String {
+    let class = if removable.is_empty() {
+        String::new()
+    } else {
+        let named: Vec<String> =
+            removable.iter().map(|value| format!("{}={}", value.knob.name, value.value)).collect();
+        let matches = MATCHES.iter().map(|one| format!("{one}, {FLAG}=\"{ANY}\"\n"));
+        let values: Vec<Value> =
+            removable.iter().map(|value| written(value, hard_limit_bytes)).collect();
+        let matches: String = matches.collect();
+        format!("{REMOVABLE}{}\n{matches}{}", named.join(" "), assignments(ANY, &values))
+    };
     let blocks = disks.iter().enumerate().map(|(index, disk)| block(index + 1, disk));
-    format!("{HEAD}{}{TAIL}", blocks.collect::<String>())
+    format!("{HEAD}{class}{}{TAIL}", blocks.collect::<String>())
 }
 
 fn block(number: usize, disk: &Disk) -> String {
     let Identity { key, pattern } = &disk.identity;
-    let mut text = format!(
-        "\n{KNOWN_AS}{}\n{}==\"{pattern}\", {FLAG}=\"{number}\"\n",
+    format!(
+        "\n{KNOWN_AS}{}\n{}==\"{pattern}\", {FLAG}=\"{number}\"\n{}",
         disk.known_as.escape_debug(),
-        key.rule()
-    );
-    let mut ordered: Vec<&Value> = disk.values.iter().collect();
+        key.rule(),
+        assignments(&number.to_string(), &disk.values)
+    )
+}
+
+/// The writes for the disks whose property says `number`.
+fn assignments(number: &str, values: &[Value]) -> String {
+    let mut text = String::new();
+    let mut ordered: Vec<&Value> = values.iter().collect();
     ordered.sort_by_key(|value| rank_from_defaults(value.knob, &value.value));
     for value in ordered {
         let Some(file) = below_disk(value.knob) else { continue };
@@ -107,13 +130,50 @@ pub(crate) fn below_disk(knob: &Knob) -> Option<String> {
     Some(format!("{directory}/{}", knob.file_name()))
 }
 
-/// Parses the output of [`body`].
+/// Parses the output of [`body`]: the values of removable disks, and each disk's own.
 ///
 /// # Errors
 /// Text that `body` did not write.
-pub(crate) fn parse(body: &str) -> Result<Vec<Disk>, String> {
+pub(crate) fn parse(body: &str) -> Result<(Vec<Value>, Vec<Disk>), String> {
     let blocks = body.strip_prefix(HEAD).and_then(|rest| rest.strip_suffix(TAIL));
     let blocks = blocks.ok_or("its head or tail is not understood")?;
+    let (removable, blocks) = match blocks.strip_prefix(REMOVABLE) {
+        Some(rest) => {
+            let (class, others) = rest.split_once("\n\n").unwrap_or((rest, ""));
+            (parse_removable(class)?, others)
+        }
+        None => (Vec::new(), blocks),
+    };
+    Ok((removable, parse_disks(blocks)?))
+}
+
+/// The first line names the settings. The writes below it are made from these again.
+fn parse_removable(class: &str) -> Result<Vec<Value>, String> {
+    let not_understood = |text: &str| format!("'{text}' is not understood");
+    let mut lines = class.lines();
+    for (line, expected) in lines.clone().skip(1).zip(MATCHES) {
+        if line != format!("{expected}, {FLAG}=\"{ANY}\"") {
+            return Err(not_understood(line));
+        }
+    }
+    let value = |text: &str| -> Option<Value> {
+        let (name, value) = text.split_once('=')?;
+        let knob = find(name)?;
+        Some(Value { knob, value: check(knob, value, Form::Kernel).ok()? })
+    };
+    let named = lines.next().unwrap_or_default().split(' ');
+    let values = named.map(|text| value(text).ok_or_else(|| not_understood(text))).collect();
+    for line in lines.skip(MATCHES.len()) {
+        let write = line.strip_prefix(&format!("{FLAG}==\"{ANY}\", "));
+        let write = write.and_then(|write| write.strip_suffix('"')?.split_once("=\""));
+        write
+            .and_then(|(attribute, value)| believe(attribute, value))
+            .ok_or_else(|| not_understood(line))?;
+    }
+    values
+}
+
+fn parse_disks(blocks: &str) -> Result<Vec<Disk>, String> {
     let mut disks: Vec<Disk> = Vec::new();
     let mut known_as = String::new();
     for line in blocks.lines().filter(|line| !line.is_empty()) {

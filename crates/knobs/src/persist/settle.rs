@@ -1,12 +1,12 @@
 //! Turns changes into settings that a file can keep: identities for devices, shares for sizes. A
 //! refusal names an alternative.
 
-use std::path::PathBuf;
-
 use floodwall_host::SysRoot;
 
+use super::error::PersistError;
 use super::identity::matches;
-use super::told_apart::{NoIdentity, identify};
+use super::removable::{self, RemovableError, is_removable};
+use super::told_apart::identify;
 use super::{Disk, Persisted, Unit, UnitValue, Value, rules, units};
 use crate::catalogue::cell::{Cell, State};
 use crate::catalogue::files::Files;
@@ -16,150 +16,12 @@ use crate::catalogue::{Knob, Scope, find};
 use crate::plan::change::Change;
 use crate::plan::dirty_limit::Memory;
 use crate::plan::entry::Entry;
-use crate::plan::error::PlanError;
 use crate::plan::refuse;
 use crate::plan::{plan, short};
 
 /// Where a systemd is.
 const SYSTEMD: [&str; 3] =
     ["/run/systemd/system", "/usr/lib/systemd/systemd", "/lib/systemd/systemd"];
-
-/// Settings can't be kept. Nothing has been written unless the error says so.
-#[derive(Debug, thiserror::Error)]
-pub enum PersistError {
-    /// A priority of threads.
-    #[error("{label} can't be kept: {remedy}")]
-    Threads {
-        /// The change.
-        label: String,
-        /// A means to keep it.
-        remedy: String,
-    },
-    /// A control group's knob.
-    #[error("{label} can't be kept: {remedy}")]
-    Group {
-        /// The knob.
-        label: String,
-        /// What to use instead.
-        remedy: String,
-    },
-    /// A mount without a disk.
-    #[error(
-        "{label} can't be kept: {device} has no disk, and another number after the next mount; run \
-         floodwall apply from a unit that starts after the mount"
-    )]
-    NoDisk {
-        /// The knob.
-        label: String,
-        /// The backing device.
-        device: String,
-    },
-    /// A disk that would not be known again.
-    #[error("{label} can't be kept: {source}")]
-    NoIdentity {
-        /// The knob.
-        label: String,
-        /// Why.
-        source: NoIdentity,
-    },
-    /// A size where the kernel keeps a share, and nothing to hold the share's base.
-    #[error(
-        "{label} can't be kept: the kernel keeps it as a share of the hard limit, which in percent \
-         moves with memory; persist vm.dirty_bytes with it, or give bdi.max_ratio_fine"
-    )]
-    MovingShare {
-        /// The knob.
-        label: String,
-    },
-    /// A device that has no name that goes with it.
-    #[error(
-        "{label} can't be kept: nothing in /dev/disk/by-id leads to {device}, and its name may be \
-         another's after a boot; name a path of it in the unit: systemctl edit {unit}"
-    )]
-    NoLink {
-        /// The change.
-        label: String,
-        /// The device.
-        device: String,
-        /// The unit.
-        unit: String,
-    },
-    /// No systemd is installed.
-    #[error(
-        "a unit's settings can't be kept: there is no systemd here to set them; run floodwall \
-         apply at boot"
-    )]
-    NoSystemd,
-    /// No udev would read the rules.
-    #[error(
-        "a disk's settings can't be kept: there is no udev here to set them ({RULES} would have no \
-         reader); run floodwall apply at boot, or give the machine's knobs \
-         alone", RULES = rules::PATH
-    )]
-    NoUdev,
-    /// The plan of the settings is refused.
-    #[error(transparent)]
-    Plan(#[from] PlanError),
-    /// Not our file, or not any more.
-    #[error("'{path}' {why}; move it away or remove it, then run this \
-        again", path = path.display())]
-    NotOurs {
-        /// The file.
-        path: PathBuf,
-        /// The file's origin.
-        why: String,
-    },
-    /// A symbolic link in the path.
-    #[error("'{path}' is a symbolic link or no directory; files are written to real directories \
-        alone", path = .0.display())]
-    NoDirectory(PathBuf),
-    /// Another process is writing them.
-    #[error("another floodwall is changing what is kept; run this again when it has ended")]
-    Held,
-    /// An operation failed.
-    #[error("nothing was written: can't {what} '{path}': {source}", path = path.display())]
-    Io {
-        /// `write`, `rename`, …
-        what: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// The second file failed, and the first one could not be put back.
-    #[error("'{path}' is written and could not be put back: {source}; run this \
-        again", path = path.display())]
-    HalfWritten {
-        /// The first file.
-        path: PathBuf,
-        /// Why the second one failed.
-        source: std::io::Error,
-    },
-}
-
-impl PersistError {
-    /// Whether a privilege, a writable filesystem or udev is missing.
-    #[must_use]
-    pub fn lacks_requirement(&self) -> bool {
-        use std::io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
-        match self {
-            Self::NoUdev
-            | Self::NoSystemd
-            | Self::Plan(PlanError::NotThere { .. } | PlanError::Unreadable { .. }) => true,
-            Self::Io { source, .. } => {
-                matches!(source.kind(), PermissionDenied | ReadOnlyFilesystem)
-            }
-            _ => false,
-        }
-    }
-
-    /// Whether something else should have been asked for.
-    #[must_use]
-    pub fn is_wrong_use(&self) -> bool {
-        !self.lacks_requirement()
-            && !matches!(self, Self::Io { .. } | Self::Held | Self::HalfWritten { .. })
-    }
-}
 
 /// Settings that can be kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -209,7 +71,7 @@ pub fn settle(
             Target::Device(device) => device,
         };
         let disk = disk_of(root, kept, change, device, &mut settled)?;
-        let value = settled_value(change, &machine, files)?;
+        let value = settled_value(change, &machine, is_removable(root, device), files)?;
         let disks = vec![Disk { values: vec![value], ..disk }];
         asked = asked.with(&Persisted { disks, ..Persisted::default() });
     }
@@ -224,6 +86,32 @@ pub fn settle(
     let of_units = changes.iter().filter(|change| matches!(change.target, Target::Group { .. }));
     check(root, files, &all, of_units.cloned().collect(), &mut settled)?;
     settled.settings = all;
+    Ok(settled)
+}
+
+/// The kept settings with those of all removable disks added.
+///
+/// # Errors
+/// [`PersistError`] if this machine can't keep them.
+pub fn settle_removable(
+    root: &SysRoot,
+    files: &dyn Files,
+    kept: &Persisted,
+    values: Vec<Value>,
+) -> Result<Settled, PersistError> {
+    if !rules::has_reader(root) {
+        return Err(PersistError::NoUdev);
+    }
+    if !removable::has_strict_limit(root) {
+        return Err(RemovableError::NoShare.into());
+    }
+    let settings = kept.with(&Persisted { removable: values, ..Persisted::default() });
+    let mut settled = Settled { devices: removable::plugged_in(root), ..Settled::default() };
+    let names: Vec<&str> = settled.devices.iter().map(|device| device.name.as_str()).collect();
+    let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+    settled.notes.push(format!("removable disks that are plugged in now: {names}"));
+    check(root, files, &settings, Vec::new(), &mut settled)?;
+    settled.settings = settings;
     Ok(settled)
 }
 
@@ -292,13 +180,19 @@ fn disk_of(
 fn settled_value(
     change: &Change,
     machine: &[Value],
+    is_removable: bool,
     files: &dyn Files,
 ) -> Result<Value, PersistError> {
+    let as_it_is = || Ok(Value { knob: change.knob, value: change.value.clone() });
     if change.knob.name != "bdi.max_bytes" {
-        return Ok(Value { knob: change.knob, value: change.value.clone() });
+        return as_it_is();
     }
     let label = change.target.label(change.knob);
     let limit = machine.iter().find(|value| value.knob.name == "vm.dirty_bytes");
+    // Its rule is carried out when it is plugged in, so the share is that of the limit then.
+    if limit.is_none() && is_removable {
+        return as_it_is();
+    }
     let (Some(limit), Some(share)) = (limit, find("bdi.max_ratio_fine")) else {
         return Err(PersistError::MovingShare { label });
     };

@@ -383,7 +383,7 @@ fn somebody_elses_file_with_nothing_to_be_written_to_is_left() {
 
 #[test]
 fn rules_that_we_did_not_write_are_not_believed() {
-    let good = rules::body(&Machine::new().keep(ALL).disks);
+    let good = rules::body(&[], None, &Machine::new().keep(ALL).disks);
     assert!(rules::parse(&good).is_ok());
     for (from, to) in [
         ("ATTR{queue/nr_requests}=\"64\"", "ATTR{queue/nr_requests}=\"65 /etc\""),

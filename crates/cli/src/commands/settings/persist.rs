@@ -2,7 +2,7 @@
 //! units that only Floodwall writes.
 //!
 //! ```text
-//! settings, or what is applied now ─▶ knobs::persist::settle
+//! settings, or what is applied now ─▶ knobs::persist::settle, or settle_removable
 //!   ─▶ the difference to what is kept, who else has a say ─▶ ask ─▶ write the files
 //! ```
 //!
@@ -29,11 +29,17 @@ use crate::output::{self, notice};
 /// settings it keeps the applied settings that are still in force. Kept settings stay unless they
 /// are named again. Nothing is changed in the kernel, and no file of another program
 /// is touched; floodwall unpersist removes exactly what this has written.
+///
+/// With --removable it keeps a limit of dirty data for every disk on USB, every disk with removable
+/// media and every SD card. The limit is set when the disk is plugged in. Its default is what a
+/// slow stick writes in about a second.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   floodwall apply limits.toml; floodwall persist    # what is applied now
   floodwall persist vm.dirty_bytes=64MiB vm.dirty_background_bytes=16MiB
-  floodwall persist --device sda scheduler=bfq --dry-run")]
+  floodwall persist --device sda scheduler=bfq --dry-run
+  floodwall persist --removable                     # USB sticks, USB disks, SD cards
+  floodwall persist --removable bdi.max_bytes=64MiB scheduler=bfq")]
 pub(crate) struct PersistArgs {
     /// KNOB=VALUE, FILE.toml, preset:NAME, or - for a file on stdin; nothing for what is applied
     /// now
@@ -42,6 +48,10 @@ pub(crate) struct PersistArgs {
     /// The device of knobs that name none, such as sda
     #[arg(long, value_name = "DEV")]
     device: Option<String>,
+    /// Keep a limit for every removable disk: bdi.max_bytes (16MiB if not given), and scheduler if
+    /// it is given
+    #[arg(long, conflicts_with = "device")]
+    removable: bool,
     /// Keep these settings alone, instead of beside those that are kept already
     #[arg(long)]
     replace: bool,
@@ -73,6 +83,7 @@ impl PersistArgs {
         Self {
             settings,
             device,
+            removable: false,
             place,
             allow_userspace_servers,
             replace: false,
@@ -91,7 +102,7 @@ impl PersistArgs {
 pub(crate) fn run(args: &PersistArgs) -> anyhow::Result<Exit> {
     let place = args.place.open()?.allow_userspace_servers(args.allow_userspace_servers);
     let place = place.allow_victims(args.allow_victims);
-    let changes = asked(&place, args)?;
+    let changes = if args.removable { Vec::new() } else { asked(&place, args)? };
     refuse_endless_real_time(&changes)?;
     // A change without a plan now is refused below, or is for the next boot alone.
     if let Ok(plan) = plan(&changes, &place.files) {
@@ -99,7 +110,13 @@ pub(crate) fn run(args: &PersistArgs) -> anyhow::Result<Exit> {
     }
     let kept = persist::read(&place.root);
     let base = if args.replace { Persisted::default() } else { kept.settings.clone() };
-    let settled = persist::settle(&place.root, &place.files, &base, &changes)?;
+    let settled = if args.removable {
+        let values = persist::removable_values(&args.settings, &base.removable)
+            .map_err(PersistError::from)?;
+        persist::settle_removable(&place.root, &place.files, &base, values)?
+    } else {
+        persist::settle(&place.root, &place.files, &base, &changes)?
+    };
     let files = settled.settings.files();
     kept.refuse_foreign(&place.root, &files)?;
     let difference = kept.settings.difference(&settled.settings);

@@ -2,7 +2,7 @@
 //!
 //! The event's action, the disk's name, its attributes and its properties are compared. Properties
 //! are those of the kernel's uevent and those that udev has stored (/run/udev/data/bMAJ:MIN). All
-//! other conditions (parents, links, programs) are open.
+//! other conditions (parents but USB, links, programs) are open.
 
 use std::collections::HashMap;
 
@@ -11,6 +11,7 @@ use floodwall_model::Reading;
 use super::super::found::Disk;
 use super::super::glob;
 use super::rule::{Operator, Rule, Token};
+use crate::block;
 use crate::root::SysRoot;
 
 /// A disk while rules are applied to it.
@@ -63,6 +64,10 @@ impl<'a> Device<'a> {
 
     fn holds(&self, token: &Token, action: &str, overlay: &Overlay) -> Option<bool> {
         let text = match token.key.as_str() {
+            "SUBSYSTEMS" if token.value == "usb" => {
+                let is_on_usb = block::is_on_usb(self.root, &self.directory)?;
+                return Some(is_on_usb == (token.operator == Operator::Is));
+            }
             "ACTION" => action.to_owned(),
             "SUBSYSTEM" => "block".to_owned(),
             "KERNEL" | "NAME" => self.disk.name.clone(),
