@@ -3,6 +3,7 @@
 use clap::{Command, CommandFactory, Parser};
 
 use crate::Cli;
+use crate::documents::shell;
 
 /// The narrowest terminal that help is laid out for.
 const COLUMNS: usize = 80;
@@ -36,51 +37,6 @@ fn examples(command: &Command) -> Vec<String> {
 fn whole_examples(command: &Command) -> Vec<String> {
     let text = examples(command).join("\n").replace("\\\n", "");
     text.lines().map(str::to_owned).collect()
-}
-
-/// The commands of a line, each as the words that a shell would pass on. Knows quotes, comments,
-/// `|`, `;`, `&&` and redirections.
-fn shell(line: &str) -> Vec<Vec<String>> {
-    let mut commands: Vec<Vec<String>> = vec![Vec::new()];
-    let (mut word, mut quote, mut skip) = (None::<String>, None::<char>, false);
-    let end = |word: &mut Option<String>, skip: &mut bool, commands: &mut Vec<Vec<String>>| {
-        if let Some(done) = word.take()
-            && !std::mem::take(skip)
-            && let Some(last) = commands.last_mut()
-        {
-            last.push(done);
-        }
-    };
-    for c in line.chars() {
-        match (quote, c) {
-            (Some(open), _) if c == open => quote = None,
-            (Some(_), _) => word.get_or_insert_default().push(c),
-            (None, '\'' | '"') => {
-                quote = Some(c);
-                word.get_or_insert_default();
-            }
-            (None, '#') if word.is_none() => break,
-            (None, ' ') => end(&mut word, &mut skip, &mut commands),
-            (None, '|' | ';' | '&') => {
-                end(&mut word, &mut skip, &mut commands);
-                commands.push(Vec::new());
-            }
-            (None, '<' | '>') => {
-                end(&mut word, &mut skip, &mut commands);
-                skip = true;
-            }
-            (None, _) => word.get_or_insert_default().push(c),
-        }
-    }
-    end(&mut word, &mut skip, &mut commands);
-    assert_eq!(quote, None, "{line}");
-    commands.retain(|words| !words.is_empty());
-    // Variables are numbers.
-    for word in commands.iter_mut().flatten().filter(|word| word.starts_with('$')) {
-        let end = word.find('/').unwrap_or(word.len());
-        word.replace_range(..end, "1");
-    }
-    commands
 }
 
 #[test]

@@ -14,6 +14,11 @@
 
 mod ascii;
 mod commands;
+#[cfg(test)]
+#[path = "../tests/documents/mod.rs"]
+mod documents;
+#[cfg(test)]
+mod documents_tests;
 mod exit;
 #[cfg(test)]
 mod help_tests;

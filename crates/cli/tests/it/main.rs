@@ -5,6 +5,9 @@
 
 mod bench;
 mod check;
+#[path = "../documents/mod.rs"]
+mod commands_of_documents;
+mod documents;
 mod dump;
 mod errors;
 mod findings;
