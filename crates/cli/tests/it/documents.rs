@@ -7,7 +7,7 @@ use floodwall_testing::process::{output, text};
 
 use crate::commands_of_documents::{Command as Line, commands};
 
-/// What is done with a command.
+/// The test's way with a command.
 #[derive(Debug)]
 enum Done {
     /// It is run, and ends with status 0.

@@ -54,7 +54,7 @@ pub(super) fn waits_without_flood(facts: Facts<'_>) -> Option<Found> {
     found.remedied_by(remedy)
 }
 
-/// What is dirty or under writeback for a device; `None` where that is not known.
+/// The dirty bytes of a device and those under writeback; `None` where they are not known.
 fn backlog(device: &Device) -> Option<u64> {
     Some(device.dirty_bytes.value()? + device.writeback_bytes.value()?)
 }
