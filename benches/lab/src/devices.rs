@@ -32,13 +32,22 @@ impl Floodwall {
 
     /// Brings a device up under a unique name.
     pub(crate) fn up(&self, preset: &str, more: &[&str]) -> anyhow::Result<Device<'_>> {
-        let name = format!("bench-{}", std::process::id());
-        let args = [&["lab", "up", preset, "--json", "--name", &name], more].concat();
+        self.up_as(&format!("bench-{}", std::process::id()), preset, more)
+    }
+
+    /// The same under this name, beside another one.
+    pub(crate) fn up_as(
+        &self,
+        name: &str,
+        preset: &str,
+        more: &[&str],
+    ) -> anyhow::Result<Device<'_>> {
+        let args = [&["lab", "up", preset, "--json", "--name", name], more].concat();
         let info = run(Command::new(&self.program).args(args))?;
         let info: Value = serde_json::from_str(&info).context("lab up --json")?;
         let path = info["device"].as_str().context("lab up named no device")?.into();
         let mount = info["mounts"][0].as_str().map(PathBuf::from);
-        Ok(Device { floodwall: self, name, path, mount })
+        Ok(Device { floodwall: self, name: name.to_owned(), path, mount })
     }
 }
 
