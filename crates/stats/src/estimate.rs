@@ -173,6 +173,12 @@ pub fn ratio_of_rates(
     Ratio::of(numerator, denominator, pairing).map(|ratio| ratio.estimate())
 }
 
+/// The mean rate with its interval; `None` without any time.
+#[must_use]
+pub fn estimated_rate(rounds: &[Round]) -> Option<Estimate> {
+    rate_of(rounds).map(|rate| rate.estimate())
+}
+
 /// A mean rate and its error; `None` without any time.
 pub(crate) fn rate_of(rounds: &[Round]) -> Option<Ratio> {
     // Each round beside one that is exact: the same seconds at one unit a second.
