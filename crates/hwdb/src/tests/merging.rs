@@ -172,7 +172,8 @@ fn the_file_is_the_documented_one() {
 #[test]
 fn a_file_of_others_is_read_as_far_as_it_is_right() {
     let text = "# a comment\n\nblock:name:other:fwrev:x:\n IOCOST_SOLUTIONS=naive\n\n\
-        floodwall:block:name:DISK A:fwrev:1:size:1TB\nfloodwall:block:name:DISK B:fwrev:*:size:1TB\n \
+        floodwall:block:name:DISK A:fwrev:1:size:1TB\n\
+        floodwall:block:name:DISK B:fwrev:*:size:1TB\n \
         FLOODWALL_DRAIN_BPS=121000000\n FLOODWALL_FUTURE=1\n\n\
         floodwall:block:name:DISK C*:fwrev:1:size:1TB\n FLOODWALL_DRAIN_BPS=121000000\n\n\
         floodwall:block:name:DISK D:fwrev:1:size:1TB\n FLOODWALL_DRAIN_BPS=121\n";
