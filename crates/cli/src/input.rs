@@ -36,6 +36,14 @@ pub(crate) fn result_on_stdin() -> io::Result<Vec<u8>> {
     bounded(io::stdin().lock(), MAX_RESULT)
 }
 
+/// A small file's bytes, up to a limit.
+///
+/// # Errors
+/// As [`result`].
+pub(crate) fn small(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    read(path, Bytes(limit))
+}
+
 /// A recording's text.
 ///
 /// # Errors

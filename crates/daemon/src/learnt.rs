@@ -281,7 +281,7 @@ mod tests {
 
     fn device(n: u64) -> DeviceIdentity {
         let known_by = format!("ENV{{ID_SERIAL}}=disk{n}");
-        DeviceIdentity { known_by, firmware: "A1".into(), size_bytes: 1 << 40 }
+        DeviceIdentity { known_by, firmware: "A1".into(), size_bytes: 1 << 40, model: None }
     }
 
     fn drains(rate: f64) -> Learnt {

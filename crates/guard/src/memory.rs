@@ -6,6 +6,7 @@
 //!   drain rate   counts for 4 s of backlogged time: the first level and pace follow from it
 //!   alone        until victims were seen alone it only makes the goal stricter
 //!   level, pace  the next encounter begins there if the last one ended within a day
+//!   guess        a drain rate of others counts as an imported one does, and is not kept
 //! ```
 //!
 //! An import may be wrong: the device has become slower, or other victims have come. Only a
@@ -42,6 +43,10 @@ pub struct Learnt {
     pub with_readers: Option<Aged<KnownLevel>>,
     /// The rate of the flood that was paced last.
     pub pace: Option<Aged<KnownPace>>,
+    /// The drain rate that others found on such a device. It stands in for one that is not known,
+    /// and is never exported.
+    #[serde(skip)]
+    pub guessed_drain_bytes_per_s: Option<f64>,
 }
 
 /// A value and its age.
@@ -237,6 +242,9 @@ impl Memory {
             && let Some(moment) = drain.moment(now, since)
         {
             (self.drain, self.first_drain) = (Some((drain.value, moment)), Some(drain.value));
+        } else if self.drain.is_none() {
+            let guess = learnt.guessed_drain_bytes_per_s;
+            self.first_drain = guess.filter(|rate| is_measurable(*rate));
         }
         self.left = DRAIN_WINDOW;
         let is_measured =

@@ -144,6 +144,14 @@ pub fn is_removable(root: &SysRoot, name: &str, directory: &str) -> bool {
     }
 }
 
+/// A disk's firmware revision, blanks squeezed; absent for virtual devices. SCSI and ATA disks have
+/// `rev`, NVMe drives `firmware_rev`.
+pub fn read_firmware(root: &SysRoot, id: DeviceId) -> Reading<String> {
+    let line = |file: &str| root.read_line(&format!("{}/device/{file}", directory(id)));
+    let squeezed = |text: String| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    line("rev").or_else(|| line("firmware_rev")).map(squeezed)
+}
+
 /// The driver behind a block device (`sd`, `virtio_blk`, `nvme`); absent for virtual devices.
 pub(crate) fn read_driver(root: &SysRoot, id: DeviceId) -> Reading<String> {
     let dir = directory(id);
@@ -246,6 +254,7 @@ mod tests {
             ("sys/devices/pci/sda/size", "2048\n"),
             ("sys/devices/pci/sda/device/model", "ST1000  DM003   \n"),
             ("sys/devices/pci/sda/device/vendor", "ATA     \n"),
+            ("sys/devices/pci/sda/device/rev", "CC43 \n"),
             ("sys/devices/pci/sda/device/driver", "->../../../bus/scsi/drivers/sd"),
             ("sys/dev/block/259:0", "->../../devices/pci/nvme0/nvme0n1"),
             ("sys/devices/pci/nvme0/nvme0n1/device", "->../../nvme0"),
@@ -266,6 +275,8 @@ mod tests {
         assert_eq!(disk.kind, Kind::Disk);
         assert_eq!(disk.model, Reading::Value("ST1000 DM003".into()));
         assert_eq!(disk.size_bytes, Reading::Value(1 << 20));
+        assert_eq!(read_firmware(&root, id("8:0")), Reading::Value("CC43".into()));
+        assert!(matches!(read_firmware(&root, id("253:0")), Reading::Absent(_)));
         assert_eq!(read_driver(&root, id("8:0")), Reading::Value("sd".into()));
         assert_eq!(read_driver(&root, id("259:0")), Reading::Value("nvme".into()));
         assert!(matches!(read_driver(&root, id("253:0")), Reading::Absent(_)));

@@ -37,13 +37,15 @@ const MACHINE: [&str; 11] = [
     "/sys/devices/system/cpu/possible",
 ];
 /// Files of a block device, below its directory.
-const BLOCK: [&str; 22] = [
+const BLOCK: [&str; 24] = [
     "dev",
     "size",
     "partition",
     "removable",
     "device/model",
     "device/vendor",
+    "device/rev",
+    "device/firmware_rev",
     "dm/name",
     "md/level",
     "loop/backing_file",

@@ -39,6 +39,8 @@ pub struct DeviceFacts {
     pub name: String,
     /// Vendor and model.
     pub model: Reading<String>,
+    /// Firmware revision.
+    pub firmware: Reading<String>,
     /// The elevator in use.
     pub scheduler: Reading<String>,
     /// Whether it seeks, as the kernel believes.
@@ -56,6 +58,8 @@ pub struct LeafFacts {
     pub name: String,
     /// Vendor and model.
     pub model: Reading<String>,
+    /// Firmware revision.
+    pub firmware: Reading<String>,
     /// The elevator in use.
     pub scheduler: Reading<String>,
     /// Whether it seeks, as the kernel believes.
@@ -91,6 +95,7 @@ fn read_device(root: &SysRoot, location: &Location) -> Option<DeviceFacts> {
         LeafFacts {
             name: leaf.name.clone(),
             model: leaf.model.clone(),
+            firmware: block::read_firmware(root, leaf.id),
             scheduler: settings.scheduler,
             rotational: settings.rotational,
             size_bytes: leaf.size_bytes.clone(),
@@ -99,6 +104,7 @@ fn read_device(root: &SysRoot, location: &Location) -> Option<DeviceFacts> {
     Some(DeviceFacts {
         name: device.name,
         model: device.model,
+        firmware: block::read_firmware(root, id),
         scheduler: settings.scheduler,
         rotational: settings.rotational,
         size_bytes: device.size_bytes,

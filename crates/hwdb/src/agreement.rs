@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use floodwall_model::Setting;
 
-use crate::merge::Evidence;
+use crate::evidence::Evidence;
 use crate::setting::{are_near, parse_setting};
 use crate::submission::{Best, Figure};
 
@@ -55,10 +55,7 @@ fn newest<'a, T>(
 /// Why no value follows from the voices; `None` if it does.
 fn refused(voices: usize, agree: usize) -> Option<String> {
     match (voices, agree) {
-        (0, _) => Some(
-            "no result has both a source and an interval that spans less than a factor of two"
-                .to_owned(),
-        ),
+        (0, _) => Some("no result has a source and an interval that is narrow enough".to_owned()),
         (1, _) => Some("one source; a second one has to agree".to_owned()),
         (_, ..2) => Some(format!("{voices} sources, and no two of them agree")),
         _ if agree * 2 <= voices => {
@@ -100,29 +97,33 @@ pub(crate) fn number(
     Agreement::Value(value, agree.into_iter().map(|voice| voice.index).collect())
 }
 
-/// A setting on which sources agree if they found near ones, under which the victim kept shares
-/// whose intervals overlap. The value is the one whose victim kept most for sure.
+/// A setting on which sources agree if they found near ones. Where both know the interval of the
+/// share that the victim kept, the intervals overlap as well. A search that measured the victim
+/// alone once has no such interval; it recommends a setting only if it is really better. The value
+/// is the one whose victim kept most.
 pub(crate) fn setting(all: &[&Evidence], victim: &str) -> Agreement<Setting> {
     let found = |evidence| {
         let best: &Best = Evidence::best(evidence).filter(|best| best.victim == victim)?;
-        let ends = best.victim_kept.ends()?;
         // An evidence that was read has a setting that can be read.
-        Some((parse_setting(&best.setting).ok()?, ends))
+        Some((parse_setting(&best.setting).ok()?, best.victim_kept))
     };
     let voices = newest(all, found);
-    let agree_with = |(setting, (low, high)): &(Setting, (f64, f64))| {
-        let (setting, low, high) = (setting.clone(), *low, *high);
-        voices.iter().filter(move |(_, (other, (from, to)))| {
-            are_near(&setting, other) && *from <= high && low <= *to
-        })
+    let overlap = |a: Figure, b: Figure| match (a.ends(), b.ends()) {
+        (Some(a), Some(b)) => a.0 <= b.1 && b.0 <= a.1,
+        _ => true,
+    };
+    let agree_with = |(setting, kept): &(Setting, Figure)| -> Vec<usize> {
+        let agrees =
+            |(other, of): &(Setting, Figure)| are_near(setting, other) && overlap(*kept, *of);
+        voices.iter().filter(|(_, voice)| agrees(voice)).map(|(index, _)| *index).collect()
     };
     let best = voices.iter().max_by(|(i, a), (j, b)| {
-        let rank = |voice: &(Setting, (f64, f64))| agree_with(voice).count();
-        let of = |i: &usize| &all[*i].hash;
-        (rank(a).cmp(&rank(b))).then(a.1.0.total_cmp(&b.1.0)).then_with(|| of(i).cmp(of(j)))
+        let supporters = |voice| agree_with(voice).len();
+        (supporters(a).cmp(&supporters(b)))
+            .then(a.1.value.total_cmp(&b.1.value))
+            .then_with(|| all[*i].hash.cmp(&all[*j].hash))
     });
-    let agree: Vec<usize> =
-        best.map(|(_, voice)| agree_with(voice).map(|(i, _)| *i).collect()).unwrap_or_default();
+    let agree = best.map(|(_, voice)| agree_with(voice)).unwrap_or_default();
     match (refused(voices.len(), agree.len()), best) {
         (None, Some((_, (setting, _)))) => Agreement::Value(setting.clone(), agree),
         (why, _) => Agreement::Candidate(why.unwrap_or_default()),

@@ -1,6 +1,6 @@
 //! The alphabet of names in keys: nothing that fnmatch(3), hwdb(7) or a terminal obeys.
 
-use crate::submission::Refused;
+use crate::refused::Refused;
 
 /// A longer name is not a device's: SCSI gives a vendor 8 and a model 16 characters, ATA and NVMe
 /// a model 40.

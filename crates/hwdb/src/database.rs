@@ -21,6 +21,9 @@ use crate::setting::parse_setting;
 use crate::size_class::SizeClass;
 use crate::submission::{DRAIN, SYNC, VICTIMS};
 
+/// The entries that Floodwall ships.
+pub const SHIPPED: &str = include_str!("../60-floodwall.hwdb");
+
 /// What a key begins with.
 const PREFIX: &str = "floodwall:block:name:";
 /// Before a key's firmware and size class.
@@ -231,6 +234,17 @@ impl Database {
             }
         }
         (Self::new(entries), problems)
+    }
+
+    /// The entries of a machine: of the [`crate::INSTALLED`] file that it has, else the shipped
+    /// ones.
+    #[must_use]
+    pub fn installed(file: Option<&[u8]>) -> (Self, Vec<String>) {
+        match file.map(std::str::from_utf8) {
+            None => Self::read(SHIPPED),
+            Some(Ok(text)) => Self::read(text),
+            Some(Err(_)) => (Self::default(), vec!["it is not UTF-8, and is not used".to_owned()]),
+        }
     }
 
     /// The entry of a disk: that of its firmware, else that of any.

@@ -19,9 +19,11 @@ mod agreement;
 mod alphabet;
 mod database;
 mod digest;
+mod evidence;
 pub mod measured;
 mod merge;
 mod products;
+mod refused;
 mod setting;
 mod size_class;
 mod submission;
@@ -31,17 +33,16 @@ mod testing;
 mod tests;
 
 pub use alphabet::{model_name, revision};
-pub use database::{Database, Entry};
+pub use database::{Database, Entry, SHIPPED};
 pub use digest::{digest, source_of};
-pub use merge::{Candidate, Evidence, Merged, merge};
+pub use evidence::Evidence;
+pub use merge::{Candidate, Merged, merge};
 pub use products::{Product, product};
+pub use refused::{MOST_BYTES, Refused};
 pub use setting::{parse_setting, setting_text};
 pub use size_class::SizeClass;
-pub use submission::{Best, Figure, MOST_BYTES, Refused, SCHEMA, Submission, VICTIMS};
+pub use submission::{Best, Figure, SCHEMA, Submission, VICTIMS};
 
 /// The file that a distribution or an administrator may put beside udev's own (hwdb(7)), below the
 /// root.
 pub const INSTALLED: &str = "/etc/udev/hwdb.d/60-floodwall.hwdb";
-
-/// The entries that Floodwall ships.
-pub const SHIPPED: &str = include_str!("../60-floodwall.hwdb");

@@ -12,29 +12,15 @@ use std::fmt;
 
 use crate::agreement::{self, Agreement};
 use crate::database::{Database, Entry, MODELLED};
+use crate::evidence::Evidence;
 use crate::setting::parse_setting;
 use crate::size_class::SizeClass;
-use crate::submission::{Best, Submission, VICTIMS};
+use crate::submission::VICTIMS;
 
 /// Digits of a submission's hash in a key's evidence.
 const HASH_DIGITS: usize = 12;
 /// Hashes in a key's evidence at most; the number of results is told beside them.
 const MOST_HASHES: usize = 8;
-
-/// A checked submission, and the SHA-256 of its file ([`crate::digest`]).
-#[derive(Clone, Debug, PartialEq)]
-pub struct Evidence {
-    /// Of its file's bytes, in hexadecimal.
-    pub hash: String,
-    /// What it says.
-    pub submission: Submission,
-}
-
-impl Evidence {
-    pub(crate) fn best(&self) -> Option<&Best> {
-        self.submission.best.as_ref()
-    }
-}
 
 /// A value that is not confirmed yet.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@
 
 use floodwall_model::Setting;
 
-use crate::submission::Refused;
+use crate::refused::Refused;
 
 /// More knobs than any search changes at once.
 const MOST_KNOBS: usize = 12;

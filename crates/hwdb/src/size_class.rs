@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::submission::Refused;
+use crate::refused::Refused;
 
 /// The largest class: 512 × 2^10 TB.
 const LARGEST: u32 = 19;

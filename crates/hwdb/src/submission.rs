@@ -8,13 +8,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::alphabet::{check_filesystem, check_kernel, check_model, check_revision};
 use crate::products::product;
+use crate::refused::{MOST_BYTES, Refused};
 use crate::setting::parse_setting;
 use crate::size_class::SizeClass;
 
 /// The name of the schema.
 pub const SCHEMA: &str = "floodwall/device-result/1";
-/// A submission has less than 2 kB.
-pub const MOST_BYTES: usize = 16 << 10;
 /// The kinds of victims, as scenarios name them.
 pub const VICTIMS: [&str; 6] = ["commit", "wal", "journal", "read", "scan", "mixed"];
 
@@ -31,39 +30,6 @@ const RAM: (u32, u32) = (1, 64 << 10);
 const FIRST_DAY: Date = Date::constant(2026, 1, 1);
 /// More rounds than a run has.
 const MOST_ROUNDS: u32 = 10_000;
-/// Characters of a refused text that a message repeats.
-const SHOWN: usize = 40;
-
-/// Why a submission is refused.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
-    /// Too long, or not text.
-    #[error("it has more than {MOST_BYTES} bytes, or is not UTF-8; no submission is")]
-    Size,
-    /// Not the JSON of a submission: syntax, a missing, double or unknown field, a wrong type.
-    #[error("it is not a submission: {0}")]
-    Json(String),
-    /// A field's value.
-    #[error("{field} '{value}': {why}")]
-    Field {
-        /// The field.
-        field: &'static str,
-        /// Its value, shortened, without characters that a terminal obeys.
-        value: String,
-        /// What is wrong with it.
-        why: String,
-    },
-}
-
-impl Refused {
-    pub(crate) fn field(field: &'static str, value: &str, why: &str) -> Self {
-        let mut shown: String = value.chars().take(SHOWN).flat_map(char::escape_default).collect();
-        if value.chars().nth(SHOWN).is_some() {
-            shown.push('…');
-        }
-        Self::Field { field, value: shown, why: why.to_owned() }
-    }
-}
 
 /// A figure with its 95 % interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

@@ -1,6 +1,6 @@
 //! What a unit is known by after a boot, so that values learnt of it can be kept.
 
-use floodwall_host::SysRoot;
+use floodwall_host::{SysRoot, block};
 use floodwall_knobs::Device;
 use floodwall_knobs::persist::identify_all;
 use floodwall_model::DeviceId;
@@ -19,6 +19,8 @@ pub struct DeviceIdentity {
     pub firmware: String,
     /// Its size.
     pub size_bytes: u64,
+    /// Vendor and model of its disk; `None` of several disks.
+    pub model: Option<String>,
 }
 
 /// A unit's disk, or why it has none that can be known again.
@@ -44,6 +46,7 @@ pub(crate) fn identities(
             known_by: format!("{}={}", identity.key.rule(), identity.pattern),
             firmware: firmware.join(", "),
             size_bytes: size.unwrap_or(0) * SECTOR,
+            model: model(root, &unit.queues),
         })
     };
     ids.iter().copied().zip(disks.into_iter().map(identity)).collect()
@@ -62,12 +65,16 @@ fn disk<'a>(root: &SysRoot, units: &'a Units, id: DeviceId) -> Disk<'a> {
     Ok((unit, Device::find(root, &id.to_string()).map_err(|e| e.to_string())?))
 }
 
-/// A disk's firmware revision: SCSI and ATA disks have `rev`, NVMe drives `firmware_rev`.
+/// A disk's firmware revision.
 fn revision(root: &SysRoot, disk: &Device) -> Option<String> {
-    let files =
-        ["rev", "firmware_rev"].map(|file| format!("/sys/dev/block/{}/device/{file}", disk.number));
-    let text = files.iter().find_map(|file| root.read_line(file).into_value())?;
-    Some(text.trim().to_owned())
+    block::read_firmware(root, disk.number.parse().ok()?).into_value()
+}
+
+/// The model of the one disk.
+fn model(root: &SysRoot, disks: &[Device]) -> Option<String> {
+    let [disk] = disks else { return None };
+    let id = disk.number.parse().ok()?;
+    block::read_device(root, id).into_value()?.model.into_value()
 }
 
 #[cfg(test)]
@@ -101,6 +108,7 @@ mod tests {
             put(&format!("{disk}/queue/nr_requests"), "64");
             put(&format!("{disk}/mq/0/nr_tags"), "64");
             put(&format!("{disk}/device/{file}"), revision);
+            put(&format!("{disk}/device/model"), "ST2000 ");
             for class in ["sys/dev/block", "sys/class/block", "sys/block"] {
                 let place = if class == "sys/dev/block" { number } else { name };
                 let up = "../".repeat(class.split('/').count() - 1);
@@ -111,7 +119,15 @@ mod tests {
         put("run/udev/data/b8:0", "E:ID_SERIAL=ST2000_Z1\nE:ID_SERIAL_SHORT=Z1");
         let sda = read(dir.path(), SDA).unwrap();
         let known_by = "ENV{ID_SERIAL}=ST2000_Z1".to_owned();
-        assert_eq!(sda, DeviceIdentity { known_by, firmware: "CC43".into(), size_bytes: 1 << 20 });
+        assert_eq!(
+            sda,
+            DeviceIdentity {
+                known_by,
+                firmware: "CC43".into(),
+                size_bytes: 1 << 20,
+                model: Some("ST2000".into()),
+            }
+        );
         let said = read(dir.path(), NVME).unwrap_err();
         assert!(said.contains("no serial number"), "{said}");
         put("sys/devices/nvme0n1/wwid", "eui.0025");

@@ -255,6 +255,7 @@ pub(crate) fn run() -> Run {
         device: Some(ResultDevice {
             name: "sda".into(),
             model: Some("ATA ST1000DM003".into()),
+            firmware: Some("CC43".into()),
             scheduler: Some("mq-deadline".into()),
             rotational: Some(true),
             size_bytes: Some(1_000_204_886_016),

@@ -11,6 +11,7 @@ pub(crate) mod dump;
 pub(crate) mod fix;
 mod frames;
 pub(crate) mod guard;
+pub(crate) mod hwdb;
 pub(crate) mod lab;
 mod look;
 pub(crate) mod man;

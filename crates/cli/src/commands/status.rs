@@ -32,6 +32,7 @@ use floodwall_probe::{Probe, Snapshot, SourceKind};
 use floodwall_report::status::{Style, json, json_line, text};
 use floodwall_report::why::sentence;
 
+use crate::commands::hwdb::FirstGuess;
 use crate::commands::look::{Guarded, Seen, keep_users, unseen};
 use crate::commands::{check_captured, columns, cut};
 use crate::exit::{Exit, UsageError};
@@ -253,6 +254,10 @@ fn page(status: &Status, diagnosis: Option<&Diagnosis>, root: &SysRoot, style: S
         page.push('\n');
     }
     page.push_str(&text(status, style));
+    let others = FirstGuess::read(root).lines(status);
+    if !others.is_empty() {
+        page.push_str(&format!("\n{}\n", printable::lines(&others.join("\n"))));
+    }
     let guards = guards::lines(root);
     if !guards.is_empty() {
         page.push_str(&format!("\n{}\n", guards.join("\n")));

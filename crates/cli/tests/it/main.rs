@@ -12,6 +12,7 @@ mod dump;
 mod errors;
 mod findings;
 mod guard;
+mod hwdb;
 mod knobs;
 mod others;
 mod pace;

@@ -186,6 +186,26 @@ fn a_level_is_taken_only_where_it_means_the_same() {
 }
 
 #[test]
+fn a_guessed_drain_rate_costs_no_dead_second_and_is_not_kept_as_learnt() {
+    for device in ["hdd-7200", "cloud-gp3"] {
+        let alone = alone(device);
+        let mut without = start(options(device), &Setting::default(), ALONE, None);
+        without.until(36);
+        for guess in [1e9, 1e8, 1e6] {
+            let guessed = Learnt { guessed_drain_bytes_per_s: Some(guess), ..Learnt::default() };
+            let mut run = start(options(device), &Setting::default(), ALONE, Some(&guessed));
+            run.until(4);
+            assert!(learnt(&run).is_empty() || learnt(&run).drain_bytes_per_s.is_none());
+            run.until(36);
+            let (one, other) = (dead(&without, alone, 11, 36), dead(&run, alone, 11, 36));
+            assert!(other <= one, "{device} {guess}: {other} dead seconds, {one} without it");
+            let kept = learnt(&run).drain_bytes_per_s.unwrap();
+            assert!(kept.age_s < 60.0 && kept.value != guess, "{device} {guess}: {kept:?}");
+        }
+    }
+}
+
+#[test]
 fn ages_add_up_and_impossible_values_are_not_taken() {
     let kept = |learnt: &Learnt| {
         let mut run = start(options("cloud-gp3"), &Setting::default(), (60, 60), Some(learnt));

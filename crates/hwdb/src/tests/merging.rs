@@ -99,6 +99,10 @@ fn two_searches_confirm_near_settings_and_the_surer_one_is_taken() {
     ] {
         assert_eq!(setting(vec![eight.clone(), with(2, other, kept)]), None, "{other} {kept:?}");
     }
+    let mut once = with(2, "nr_requests=8,scheduler=bfq", (0.1, 0.1, 0.1));
+    let kept = &mut once.best.as_mut().unwrap().victim_kept;
+    (kept.low, kept.high, kept.rounds) = (None, None, 1);
+    assert!(setting(vec![eight.clone(), once]).is_some(), "a search without that interval");
     let reads = {
         let mut said = with(2, "nr_requests=8,scheduler=bfq", (0.8, 0.7, 0.9));
         said.best.as_mut().unwrap().victim = "read".into();

@@ -156,6 +156,8 @@ pub struct ResultDevice {
     pub name: String,
     /// Vendor and model.
     pub model: Option<String>,
+    /// Firmware revision.
+    pub firmware: Option<String>,
     /// The elevator in use.
     pub scheduler: Option<String>,
     /// Whether it seeks, as the kernel believes.

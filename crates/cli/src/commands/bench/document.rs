@@ -75,6 +75,7 @@ fn device(known: &mut Known<'_>, d: &DeviceFacts) -> ResultDevice {
     ResultDevice {
         name: d.name.clone(),
         model: known.take("device.model", &d.model),
+        firmware: d.firmware.value().cloned(),
         scheduler: known.take("device.scheduler", &d.scheduler),
         rotational: known.take("device.rotational", &d.rotational),
         size_bytes: known.take("device.size_bytes", &d.size_bytes),
@@ -88,6 +89,7 @@ fn leaf(known: &mut Known<'_>, l: &LeafFacts) -> ResultDevice {
     ResultDevice {
         name: l.name.clone(),
         model: known.take(&names[0], &l.model),
+        firmware: l.firmware.value().cloned(),
         scheduler: known.take(&names[1], &l.scheduler),
         rotational: known.take(&names[2], &l.rotational),
         size_bytes: known.take(&names[3], &l.size_bytes),

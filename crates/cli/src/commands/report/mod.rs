@@ -5,6 +5,7 @@
 mod files;
 mod fonts;
 mod night;
+mod submit;
 mod table;
 
 use std::fs::File;
@@ -57,6 +58,7 @@ const HEAD_BYTES: u64 = 4096;
   floodwall report tune.json --markdown
   floodwall sim --device hdd-7200 --json | floodwall report - --out sim.html
   floodwall report tune.json --svg figures --png figures
+  floodwall report bench.json --submit mine.json
   floodwall report --from 'yesterday 22:00' --to 06:00 --out night.html
   floodwall report --last 7d
 
@@ -91,6 +93,13 @@ pub(crate) struct ReportArgs {
     /// A lab's recording of the same time (floodwall lab record): shows what reached the device.
     #[arg(long, value_name = "FILE.csv", conflicts_with_all = ["last", "from"])]
     seeks: Option<PathBuf>,
+    /// Show what the result says of its disk, and write it into a file for others (floodwall hwdb
+    /// merge): model, firmware, drain rate, best setting, without any name. Nothing is sent; - only
+    /// shows it.
+    #[arg(long, value_name = "FILE.json", conflicts_with_all = [
+        "last", "from", "out", "json", "markdown", "svg", "png", "seeks",
+    ])]
+    submit: Option<PathBuf>,
     /// Show a recording of so long before now: 90m, 24h, 7d.
     #[arg(long, value_name = "SPAN")]
     last: Option<String>,
@@ -125,6 +134,12 @@ pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<Exit> {
     }
     let stored: Vec<Stored> =
         args.results.iter().map(|p| read(p)).collect::<anyhow::Result<_>>()?;
+    if let Some(out) = &args.submit {
+        let [one] = stored.as_slice() else {
+            return Err(UsageError("--submit takes one result".to_owned()).into());
+        };
+        return submit::run(&one.document, out);
+    }
     let drawn = args.out.is_some() || args.svg.is_some() || args.png.is_some();
     let recording = args.seeks.as_deref().filter(|_| drawn).map(read_recording).transpose()?;
     let seeks = recording.as_ref().map(|r| seeks(r, &stored)).transpose()?.unwrap_or_default();
@@ -159,16 +174,18 @@ fn check(args: &ReportArgs) -> anyhow::Result<()> {
             24h, --from 'yesterday 22:00')";
         return Err(UsageError(why.to_owned()).into());
     }
-    let Some(out) = &args.out else { return Ok(()) };
+    let submitted = args.submit.as_ref().filter(|out| out.as_path() != Path::new(STDIN));
+    let Some(out) = args.out.as_ref().or(submitted) else { return Ok(()) };
     output::check_writable(out)?;
     let is_out = |input: &PathBuf| {
         out.canonicalize().is_ok_and(|out| input.canonicalize().is_ok_and(|i| i == out))
     };
     match args.results.iter().chain(&args.seeks).find(|input| is_out(input)) {
+        None if args.submit.is_some() => submit::check(out),
         None => check_ours(out).and_then(|()| check_name(out)),
         Some(input) => {
             let why = format!(
-                "'{}' would be overwritten by its report; name another file for --out",
+                "'{}' would be overwritten by its report; name another file",
                 input.display()
             );
             Err(UsageError(why).into())

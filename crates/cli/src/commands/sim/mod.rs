@@ -156,6 +156,7 @@ fn facts(
         device: Some(ResultDevice {
             name: options.device.name.clone(),
             model: Some(options.device.model.clone()),
+            firmware: None,
             scheduler: in_force.get("scheduler").map(str::to_owned),
             rotational: Some(options.device.rotational()),
             size_bytes: Some(options.capacity().0),

@@ -28,6 +28,7 @@ use crate::commands::bench::{ScenarioArgs, settle_rates};
 use crate::commands::compare::contenders;
 use crate::commands::compare::host::{self, Host, WhereArgs};
 use crate::commands::compare::{Shared, write};
+use crate::commands::hwdb::FirstGuess;
 use crate::commands::settings;
 use crate::exit::{Exit, UsageError};
 use crate::output::{self, notice};
@@ -213,6 +214,9 @@ fn on_host(
     }
     host.warn_of_plans(&also)?;
     options.also = also.into_iter().filter(|c| !c.setting.is_empty()).collect();
+    let disk = host.runner.inner().location().queue_device;
+    let first = disk.and_then(|id| FirstGuess::read(&host.root).contender(id, &scenario));
+    options.also.extend(first.filter(|it| options.also.iter().all(|c| c.setting != it.setting)));
     let options = &options;
     let progress =
         Progress::new(args.progress, &scenario, Arc::clone(&stop)).of_search(options.seconds);

@@ -1,9 +1,13 @@
 //! What the controller remembers of devices: looked up when one comes, kept when an encounter ends.
+//! A device of which nothing is kept begins with the drain rate that others found on its model.
 
+use std::fs;
 use std::time::Duration;
 
 use floodwall_guard::Learnt;
+use floodwall_hwdb::{Database, INSTALLED, SizeClass, model_name, revision};
 use floodwall_model::units::{Rate, human_duration};
+use floodwall_plant::DeviceIdentity;
 
 use super::{Controller, Now};
 use crate::learnt::{Found, Store};
@@ -19,6 +23,12 @@ impl Controller {
             let (store, said) = Store::open(&self.settings.journal);
             self.store = Some(store);
             said.into_iter().for_each(|why| self.say(now, Priority::Warning, why));
+            // Without such a file the shipped one is used.
+            let (others, problems) = Database::installed(fs::read(INSTALLED).ok().as_deref());
+            self.others = others;
+            for problem in problems {
+                self.say(now, Priority::Warning, format!("'{INSTALLED}': {problem}"));
+            }
         }
     }
 
@@ -29,20 +39,37 @@ impl Controller {
                 (Ok(identity), Some(store)) => store.find(identity, now.unix_s),
                 _ => Found::Nothing,
             };
+            let guess = identity.as_ref().ok().and_then(|identity| self.first_guess(identity));
             self.identities.insert(id, identity);
-            match found {
-                Found::Nothing => {}
-                Found::Learnt(learnt, since) => self.guard.learn(id, *learnt, since),
+            let name = self.plant.machine.name(id);
+            let (mut learnt, since) = match found {
+                Found::Nothing => (Learnt::default(), Duration::ZERO),
+                Found::Learnt(learnt, since) => (*learnt, since),
                 Found::Dropped(why) => {
-                    let name = self.plant.machine.name(id);
-                    self.say(
-                        now,
-                        Priority::Notice,
-                        format!("{name}: it is learnt anew, because {why}"),
-                    );
+                    let said = format!("{name}: it is learnt anew, because {why}");
+                    self.say(now, Priority::Notice, said);
+                    (Learnt::default(), Duration::ZERO)
                 }
+            };
+            if let Some((rate, from)) = guess.filter(|_| learnt.drain_bytes_per_s.is_none()) {
+                learnt.guessed_drain_bytes_per_s = Some(rate);
+                let said = format!("{name}: the first guess of its drain rate is {from}");
+                self.say(now, Priority::Info, said);
+            }
+            if !learnt.is_empty() {
+                self.guard.learn(id, learnt, since);
             }
         }
+    }
+
+    /// The drain rate that others found on such a disk, and its origin in words.
+    fn first_guess(&self, identity: &DeviceIdentity) -> Option<(f64, String)> {
+        let model = model_name(identity.model.as_deref()?)?;
+        let firmware = revision(&identity.firmware)?;
+        let entry = self.others.find(&model, &firmware, SizeClass::of(identity.size_bytes))?;
+        let rate = entry.drain_bytes_per_s?;
+        let origin = if entry.is_modelled() { "a model's of" } else { "that of others with" };
+        Some((rate, format!("{}, {origin} {model}", Rate(rate))))
     }
 
     /// Keeps what was learnt of devices until now. A dry run keeps nothing, because it sees no
@@ -115,7 +142,6 @@ mod tests {
     use floodwall_model::plant::{KnobWrite, Knobs, Observation, Plant, PlantError};
     use floodwall_model::scenario::{self, parse_flood, parse_victim};
     use floodwall_model::{Bytes, DeviceId, Setting};
-    use floodwall_plant::DeviceIdentity;
     use floodwall_sim::plant::Happening;
     use floodwall_sim::{PlantDevice, SimOptions, SimPlant};
 
@@ -168,7 +194,12 @@ mod tests {
 
     fn serial(firmware: &str) -> Result<DeviceIdentity, String> {
         let known_by = "ENV{ID_SERIAL}=ST2000_Z1".to_owned();
-        Ok(DeviceIdentity { known_by, firmware: firmware.into(), size_bytes: 2_000_000_000_000 })
+        Ok(DeviceIdentity {
+            known_by,
+            firmware: firmware.into(),
+            size_bytes: 2_000_000_000_000,
+            model: Some("ST2000".into()),
+        })
     }
 
     struct Bench {
@@ -277,6 +308,25 @@ mod tests {
         new.seconds(1);
         assert_eq!(new.known(), None);
         assert!(new.end().contains("sda: it is learnt anew, because it has another firmware now"));
+    }
+
+    #[test]
+    fn a_new_disk_begins_with_the_rate_of_others_and_does_not_keep_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = "floodwall:block:name:ST2000:fwrev:CC43:size:2TB\n \
+            FLOODWALL_DRAIN_BPS=77000000\n FLOODWALL_EVIDENCE=a+b,n=2,kernel=6.18.5\n";
+        let guess =
+            "sda: the first guess of its drain rate is 77.0 MB/s, that of others with ST2000";
+        for (firmware, is_guessed) in [("CC43", true), ("CC44", false)] {
+            let mut bench = Bench::new(dir.path(), 1.8e9, false, serial(firmware));
+            bench.controller.others = Database::installed(Some(file.as_bytes())).0;
+            bench.seconds(3);
+            assert_eq!(bench.known(), None, "a guess is not told as learnt");
+            let kept: Vec<_> = bench.controller.guard.learnt().map(|(_, learnt)| learnt).collect();
+            assert!(kept.iter().all(|learnt| learnt.drain_bytes_per_s.is_none()), "{kept:?}");
+            let log = bench.end();
+            assert_eq!(log.contains(guess), is_guessed, "{log}");
+        }
     }
 
     #[test]

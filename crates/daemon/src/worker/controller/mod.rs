@@ -17,6 +17,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use floodwall_guard::{Guard, Level, State};
+use floodwall_hwdb::Database;
 use floodwall_model::DeviceId;
 use floodwall_model::plant::PlantError;
 use floodwall_model::units::human_duration;
@@ -120,6 +121,8 @@ pub(crate) struct Controller {
     not_put_back: usize,
     /// The learnt values of devices; `None` on a simulated machine.
     store: Option<Store>,
+    /// What others found on devices by model.
+    others: Database,
     /// The devices' identities; of a device that can't be known again, the reason.
     identities: BTreeMap<DeviceId, Result<DeviceIdentity, String>>,
     /// An encounter has ended since the devices' values were kept.
@@ -158,6 +161,7 @@ impl Controller {
             said: Vec::new(),
             not_put_back: 0,
             store: None,
+            others: Database::default(),
             identities: BTreeMap::new(),
             encounter_ended: false,
         };

@@ -1,0 +1,18 @@
+//! A submission and its name.
+
+use crate::submission::{Best, Submission};
+
+/// A checked submission, and the SHA-256 of its file ([`crate::digest`]).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Evidence {
+    /// Of its file's bytes, in hexadecimal.
+    pub hash: String,
+    /// What it says.
+    pub submission: Submission,
+}
+
+impl Evidence {
+    pub(crate) fn best(&self) -> Option<&Best> {
+        self.submission.best.as_ref()
+    }
+}
