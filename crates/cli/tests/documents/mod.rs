@@ -118,7 +118,8 @@ fn floodwall_lines(script: &str) -> Vec<Vec<String>> {
 /// it: two blanks begin that. A line whose quotes stay open is prose.
 fn logical_lines(script: &str) -> Vec<String> {
     let mut found = Vec::new();
-    let mut lines = script.lines();
+    let joined = joined(script);
+    let mut lines = joined.iter();
     while let Some(line) = lines.next() {
         if !line.contains("floodwall") {
             continue;
@@ -126,20 +127,31 @@ fn logical_lines(script: &str) -> Vec<String> {
         let mut whole = line.trim().to_owned();
         let mut further = lines.clone();
         loop {
-            if let Some(begun) = whole.strip_suffix('\\') {
-                let Some(next) = further.next() else { break };
-                whole = format!("{} {}", begun.trim_end(), next.trim());
-            } else if let Some(command) = without_explanation(&whole) {
+            if let Some(command) = without_explanation(&whole) {
                 found.push(command.trim_matches(['(', ')']).to_owned());
                 lines = further;
                 break;
-            } else {
-                let Some(next) = further.next() else { break };
-                whole = format!("{whole}\n{next}");
             }
+            let Some(next) = further.next() else { break };
+            whole = format!("{whole}\n{next}");
         }
     }
     found
+}
+
+/// The lines of a script; one that ends with a backslash has the next one at its end.
+fn joined(script: &str) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    let mut goes_on = false;
+    for line in script.lines() {
+        let text = line.strip_suffix('\\').map_or(line, str::trim_end);
+        match lines.last_mut().filter(|_| goes_on) {
+            Some(last) => *last = format!("{last} {}", text.trim_start()),
+            None => lines.push(text.to_owned()),
+        }
+        goes_on = line.ends_with('\\');
+    }
+    lines
 }
 
 /// A line up to two blanks, or its end; `None` if a quote is open there.

@@ -56,6 +56,7 @@ const TABLE: &[(&str, &str, Done)] = &[
     ("status --watch", "", Parsed("goes on until Ctrl-C; tests/it/status.rs")),
     ("status --root", "", Parsed("needs a captured tree; tests/it/status.rs")),
     ("status", "", Run),
+    ("unpersist", "", Parsed("changes the machine; tests/it/persist.rs")),
     ("watch", "", Parsed("needs a terminal; tests/watch")),
     ("why", "", Parsed("names disks and processes of no machine; tests/it/why.rs, tests/why")),
     ("", "", Parsed("ends with 1 while something stalls; tests/it/why.rs, tests/why")),
