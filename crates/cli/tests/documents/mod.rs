@@ -139,14 +139,19 @@ fn logical_lines(script: &str) -> Vec<String> {
     found
 }
 
-/// The lines of a script; one that ends with a backslash has the next one at its end.
+/// The lines of a script; one that ends with a backslash has the next one at its end, and a single
+/// blank for those around that place.
 fn joined(script: &str) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     let mut goes_on = false;
     for line in script.lines() {
-        let text = line.strip_suffix('\\').map_or(line, str::trim_end);
+        let text = line.strip_suffix('\\').unwrap_or(line);
         match lines.last_mut().filter(|_| goes_on) {
-            Some(last) => *last = format!("{last} {}", text.trim_start()),
+            Some(last) => {
+                let (before, after) = (last.trim_end(), text.trim_start());
+                let is_apart = before.len() < last.len() || after.len() < text.len();
+                *last = format!("{before}{}{after}", if is_apart { " " } else { "" });
+            }
             None => lines.push(text.to_owned()),
         }
         goes_on = line.ends_with('\\');

@@ -31,6 +31,7 @@ const TABLE: &[(&str, &str, Done)] = &[
     ("explain", "", Run),
     ("fix", "", Parsed("needs a stall, and changes the machine; tests/why")),
     ("guard", "", Parsed("stays on, or needs a guard; tests/it/guard.rs, tests/guard")),
+    ("hwdb", "", Parsed("needs its files; tests/it/hwdb.rs")),
     ("lab list", "", Run),
     (
         "lab run",
@@ -56,6 +57,7 @@ const TABLE: &[(&str, &str, Done)] = &[
     ("status --watch", "", Parsed("goes on until Ctrl-C; tests/it/status.rs")),
     ("status --root", "", Parsed("needs a captured tree; tests/it/status.rs")),
     ("status", "", Run),
+    ("tune", "", Parsed("loads a disk for minutes, as root; tests/it/tune.rs")),
     ("unpersist", "", Parsed("changes the machine; tests/it/persist.rs")),
     ("watch", "", Parsed("needs a terminal; tests/watch")),
     ("why", "", Parsed("names disks and processes of no machine; tests/it/why.rs, tests/why")),

@@ -38,7 +38,7 @@ use crate::output::{self, notice};
   floodwall apply limits.toml; floodwall persist    # what is applied now
   floodwall persist vm.dirty_bytes=64MiB vm.dirty_background_bytes=16MiB
   floodwall persist --device sda scheduler=bfq --dry-run
-  floodwall persist --removable                     # USB sticks, USB disks, SD cards
+  floodwall persist --removable              # USB sticks, USB disks, SD cards
   floodwall persist --removable bdi.max_bytes=64MiB scheduler=bfq")]
 pub(crate) struct PersistArgs {
     /// KNOB=VALUE, FILE.toml, preset:NAME, or - for a file on stdin; nothing for what is applied
