@@ -18,7 +18,7 @@ const WIDEST: f64 = 2.0;
 pub(crate) enum Agreement<T> {
     /// The value, and those who agree on it.
     Value(T, Vec<usize>),
-    /// Why there is none.
+    /// The reason why no value follows.
     Candidate(String),
 }
 
@@ -52,7 +52,7 @@ fn newest<'a, T>(
     by_source.into_values().collect()
 }
 
-/// Why no value follows from the voices; `None` if it does.
+/// The reason why no value follows from the voices; `None` if one does.
 fn refused(voices: usize, agree: usize) -> Option<String> {
     match (voices, agree) {
         (0, _) => Some("no result has a source and an interval that is narrow enough".to_owned()),

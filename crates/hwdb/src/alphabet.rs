@@ -63,7 +63,7 @@ fn check(field: &'static str, text: &str, most: usize) -> Result<(), Refused> {
     }
 }
 
-/// Refuses a kernel's release beyond its numbers: what follows them may be anybody's name.
+/// Refuses a kernel's release beyond its numbers: the rest may be a person's name.
 pub(crate) fn check_kernel(text: &str) -> Result<(), Refused> {
     let parts: Vec<&str> = text.split('.').collect();
     let is_number =

@@ -36,7 +36,7 @@ const DRAIN_BPS: &str = "FLOODWALL_DRAIN_BPS";
 const SYNC_US: &str = "FLOODWALL_SYNC_US";
 const SETTING: &str = "FLOODWALL_SETTING";
 const EVIDENCE: &str = "FLOODWALL_EVIDENCE";
-/// Longer evidence is none of Floodwall's.
+/// Floodwall writes no longer evidence.
 const MOST_EVIDENCE: usize = 300;
 /// More lines, or a larger file, is no list of disks.
 const MOST_FILE: usize = 16 << 20;
@@ -46,7 +46,7 @@ const HEAD: &str = "# What machines found on disks of a model, as a first guess 
 # says; nobody has measured that.
 ";
 
-/// What is known of a model of disks.
+/// The values of a model of disks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
     /// Vendor and model.
@@ -115,7 +115,7 @@ impl Entry {
         })
     }
 
-    /// Takes a property in; `None` if its value is none. Other properties are passed over.
+    /// Takes a property in; `None` if its value can't be read. Other properties are passed over.
     fn take(&mut self, name: &str, value: &str) -> Option<()> {
         let number = |(least, most): (f64, f64)| {
             let number: f64 = value.parse().ok()?;
@@ -143,7 +143,8 @@ impl Entry {
         drain.into_iter().chain(settings).collect::<Vec<_>>().join("; ")
     }
 
-    /// What others found on this disk, in a sentence for `name`; a modelled entry is told as one.
+    /// The findings of others on this disk, in a sentence that begins with `name`. The sentence
+    /// says if the entry is modelled.
     #[must_use]
     pub fn sentence(&self, name: &str) -> String {
         let (model, found) = (&self.model, self.findings());

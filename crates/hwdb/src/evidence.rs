@@ -7,7 +7,7 @@ use crate::submission::{Best, Submission};
 pub struct Evidence {
     /// Of its file's bytes, in hexadecimal.
     pub hash: String,
-    /// What it says.
+    /// Its content.
     pub submission: Submission,
 }
 

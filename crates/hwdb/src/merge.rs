@@ -15,7 +15,7 @@ use crate::database::{Database, Entry, MODELLED};
 use crate::evidence::Evidence;
 use crate::setting::parse_setting;
 use crate::size_class::SizeClass;
-use crate::submission::VICTIMS;
+use crate::submission::{Submission, VICTIMS};
 
 /// Digits of a submission's hash in a key's evidence.
 const HASH_DIGITS: usize = 12;
@@ -29,7 +29,7 @@ pub struct Candidate {
     pub device: String,
     /// The value.
     pub what: String,
-    /// What is missing.
+    /// The requirement that it does not meet.
     pub why: String,
 }
 
@@ -43,9 +43,9 @@ impl fmt::Display for Candidate {
 /// The outcome of a merge.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Merged {
-    /// What is confirmed, and what is modelled.
+    /// Confirmed and modelled values.
     pub database: Database,
-    /// What is not.
+    /// Values that are neither.
     pub candidates: Vec<Candidate>,
 }
 
@@ -172,10 +172,12 @@ fn evidence_of(behind: &[&Evidence]) -> String {
     )
 }
 
-/// The newest values of a preset. They confirm nothing and need no confirmation.
+/// The values of a preset, of the result with most rounds, then of the newest. They confirm nothing
+/// and need no confirmation.
 fn modelled(key: &Key, all: &[&Evidence]) -> Option<Entry> {
     let mut all = all.to_vec();
-    all.sort_by_key(|one| (&one.submission.date, &one.hash));
+    let rounds = |said: &Submission| said.drain_bytes_per_s.map_or(0, |drain| drain.rounds);
+    all.sort_by_key(|one| (rounds(&one.submission), &one.submission.date, &one.hash));
     let mut found = entry(key);
     for said in all.iter().map(|one| &one.submission) {
         let value = |figure: Option<crate::Figure>| figure.map(|figure| figure.value.round());

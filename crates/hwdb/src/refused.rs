@@ -21,7 +21,7 @@ pub enum Refused {
         field: &'static str,
         /// Its value, shortened, without characters that a terminal obeys.
         value: String,
-        /// What is wrong with it.
+        /// The reason.
         why: String,
     },
 }

@@ -153,7 +153,7 @@ impl Submission {
     /// Its size class.
     ///
     /// # Errors
-    /// [`Refused`] if it is none.
+    /// [`Refused`] if there is no such class.
     pub fn size(&self) -> Result<SizeClass, Refused> {
         self.size_class.parse()
     }

@@ -190,7 +190,7 @@ fn a_file_of_others_is_read_as_far_as_it_is_right() {
 }
 
 #[test]
-fn the_shipped_file_is_the_merge_of_its_evidence() {
+fn the_shipped_file_is_read_as_it_was_written() {
     let (shipped, problems) = Database::read(crate::SHIPPED);
     assert_eq!(problems, Vec::<String>::new());
     assert_eq!(shipped.to_text(), crate::SHIPPED);

@@ -1,4 +1,4 @@
-//! systemd's own program reads the file as Floodwall does.
+//! The shipped file, and systemd's own program that reads files as Floodwall does.
 #![expect(
     clippy::unwrap_used,
     clippy::disallowed_methods,
@@ -86,10 +86,24 @@ fn the_shipped_file_is_compiled_without_a_complaint() {
     }
 }
 
+fn the_shipped_file_is_the_merge_of_its_evidence() {
+    let place = Path::new(env!("CARGO_MANIFEST_DIR")).join("evidence");
+    let mut all = Vec::new();
+    for file in std::fs::read_dir(place).unwrap() {
+        let bytes = std::fs::read(file.unwrap().path()).unwrap();
+        let submission = Submission::read(&bytes, date(2100, 1, 1)).unwrap();
+        assert!(submission.modelled_by.is_some(), "it must be told where a measured one is from");
+        all.push(Evidence { hash: digest(&bytes), submission });
+    }
+    assert_eq!(merge(&all).database.to_text(), floodwall_hwdb::SHIPPED);
+}
+
 fn main() {
-    run(tests![
+    let mut all = tests![the_shipped_file_is_the_merge_of_its_evidence];
+    all.extend(tests![
         || lacks(&[PROGRAM]) =>
         a_key_gives_its_properties_and_no_other_key_does,
         the_shipped_file_is_compiled_without_a_complaint,
     ]);
+    run(all);
 }

@@ -1,4 +1,4 @@
-//! What others found on disks of the same model: a line of `status`, and a setting that `tune`
+//! Findings of others on disks of the same model: a line of `status`, and a setting that `tune`
 //! tries.
 
 use floodwall_host::{SysRoot, block};

@@ -68,7 +68,7 @@ pub(super) fn check(out: &Path) -> anyhow::Result<()> {
     Err(UsageError(format!("'{}' {why}", out.display())).into())
 }
 
-/// A result as a submission, or why it is none.
+/// A result as a submission, or the reason why it can't be one.
 fn submission(
     document: &Document,
     source: Option<String>,
@@ -100,7 +100,8 @@ fn submission(
     let trials = in_force(document);
     let submission = Submission {
         schema: SCHEMA.to_owned(),
-        source,
+        // A model confirms nothing.
+        source: source.filter(|_| modelled.is_none()),
         modelled_by: modelled.map(|product| product.preset.to_owned()),
         model,
         firmware,

@@ -1,5 +1,5 @@
 //! What the controller remembers of devices: looked up when one comes, kept when an encounter ends.
-//! A device of which nothing is kept begins with the drain rate that others found on its model.
+//! A device without a kept drain rate begins with the one that others found on its model.
 
 use std::fs;
 use std::time::Duration;

@@ -121,7 +121,7 @@ pub(crate) struct Controller {
     not_put_back: usize,
     /// The learnt values of devices; `None` on a simulated machine.
     store: Option<Store>,
-    /// What others found on devices by model.
+    /// Findings of others, by device model.
     others: Database,
     /// The devices' identities; of a device that can't be known again, the reason.
     identities: BTreeMap<DeviceId, Result<DeviceIdentity, String>>,
