@@ -51,16 +51,16 @@ fn who_will_fight_a_change_is_told_under_the_difference() {
             .contains("vda.scheduler: mq-deadline -> none\nvda.scheduler is set by others too"),
         "{difference}"
     );
-    // Whether a disk is on USB is not looked into.
-    let rule = "SUBSYSTEMS==\"usb\", ATTR{queue/read_ahead_kb}=\"1024\"\n";
-    let shown = Machine::with(&[("etc/udev/rules.d/60-usb.rules", rule)])
+    // Whether a disk is below a PCI device is not looked into.
+    let rule = "SUBSYSTEMS==\"pci\", ATTR{queue/read_ahead_kb}=\"1024\"\n";
+    let shown = Machine::with(&[("etc/udev/rules.d/60-pci.rules", rule)])
         .done("diff vda.read_ahead_kb=512");
     assert!(
         shown.contains(
             "\nvda.read_ahead_kb may be set by others too: a udev rule \
-            (/etc/udev/rules.d/60-usb.rules:1) may set vda.read_ahead_kb=1024 when the device \
+            (/etc/udev/rules.d/60-pci.rules:1) may set vda.read_ahead_kb=1024 when the device \
             appears and at each of its change events (not all of the rule's conditions can be \
-            checked here)\n  to settle it: edit line 1 of /etc/udev/rules.d/60-usb.rules, then run \
+            checked here)\n  to settle it: edit line 1 of /etc/udev/rules.d/60-pci.rules, then run \
             udevadm control --reload\n"
         ),
         "{shown}"

@@ -27,7 +27,6 @@ const ENDING: &str = "json";
 /// Merge results of several machines into settings by device model
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  floodwall report bench.json --submit evidence/mine.json
   floodwall hwdb merge evidence --out 60-floodwall.hwdb")]
 pub(crate) struct HwdbArgs {
     #[command(subcommand)]
