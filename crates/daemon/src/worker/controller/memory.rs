@@ -321,7 +321,8 @@ mod tests {
             let mut bench = Bench::new(dir.path(), 1.8e9, false, serial(firmware));
             bench.controller.others = Database::installed(Some(file.as_bytes())).0;
             bench.seconds(3);
-            assert_eq!(bench.known(), None, "a guess is not told as learnt");
+            let known = bench.known().unwrap_or_default();
+            assert!(!known.contains("drains"), "a guess is not told as learnt: {known}");
             let kept: Vec<_> = bench.controller.guard.learnt().map(|(_, learnt)| learnt).collect();
             assert!(kept.iter().all(|learnt| learnt.drain_bytes_per_s.is_none()), "{kept:?}");
             let log = bench.end();
