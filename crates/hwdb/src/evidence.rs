@@ -2,7 +2,7 @@
 
 use crate::submission::{Best, Submission};
 
-/// A checked submission, and the SHA-256 of its file ([`crate::digest`]).
+/// A checked submission, and the SHA-256 of its file ([`crate::digest()`]).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Evidence {
     /// Of its file's bytes, in hexadecimal.

@@ -93,7 +93,7 @@ pub struct Best {
     pub flood_kept: Figure,
 }
 
-/// See the [module](self).
+/// A result of one machine for one disk, as `report --submit` writes it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Submission {

@@ -38,7 +38,7 @@ const LEAST_BYTES: u64 = 8 << 20;
 /// Settings that removable disks can't have.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RemovableError {
-    /// No `=`, or a knob that is not of [`KNOBS`].
+    /// No `=`, or a knob that removable disks do not have here.
     #[error(
         "'{0}' can't be kept for removable disks, only bdi.max_bytes=SIZE and scheduler=NAME can; \
          keep it with another floodwall persist, without --removable"
@@ -47,7 +47,7 @@ pub enum RemovableError {
     /// The value.
     #[error(transparent)]
     Value(#[from] ValueError),
-    /// A limit below [`LEAST_BYTES`].
+    /// A limit below 8 MiB.
     #[error(
         "bdi.max_bytes={given} is less than two chunks of the kernel's flusher, so every writer \
          would stop again and again; give at least {least}", least = Bytes(LEAST_BYTES)
