@@ -156,7 +156,8 @@ pub struct ResultDevice {
     pub name: String,
     /// Vendor and model.
     pub model: Option<String>,
-    /// Firmware revision.
+    /// Firmware revision. Results of older versions have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub firmware: Option<String>,
     /// The elevator in use.
     pub scheduler: Option<String>,
