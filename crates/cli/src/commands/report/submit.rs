@@ -18,11 +18,12 @@ use floodwall_report::schema::{Document, ResultDevice, RunStatus};
 use jiff::Zoned;
 use jiff::civil::Date;
 
-use super::STDIN;
 use crate::exit::{Exit, UsageError};
 use crate::input;
 use crate::output::{self, notice};
 
+/// Stands for a submission that is only shown.
+const STDOUT: &str = "-";
 /// The identity of this installation (machine-id(5)).
 const MACHINE_ID: &str = "/etc/machine-id";
 
@@ -46,7 +47,7 @@ pub(super) fn run(document: &Document, out: &Path) -> anyhow::Result<Exit> {
     if is_anonymous && submission.modelled_by.is_none() {
         notice(&format!("note: without {MACHINE_ID} it has no source, and confirms nothing"));
     }
-    if out == Path::new(STDIN) {
+    if out == Path::new(STDOUT) {
         return Ok(Exit::Done);
     }
     output::write_file(out, |file| Ok(file.write_all(text.as_bytes())?))?;
