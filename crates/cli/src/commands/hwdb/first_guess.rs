@@ -3,7 +3,6 @@
 
 use floodwall_host::{SysRoot, block};
 use floodwall_hwdb::{Database, Entry, INSTALLED, SizeClass, model_name, revision};
-use floodwall_model::scenario::VictimKind;
 use floodwall_model::status::{Device, Status};
 use floodwall_model::{DeviceId, Scenario};
 use floodwall_tune::contest::Contender;
@@ -52,25 +51,11 @@ impl FirstGuess {
 
     /// The setting that others found best for the scenario's kind of victim.
     pub(crate) fn contender(&self, id: DeviceId, scenario: &Scenario) -> Option<Contender> {
-        let kinds: Vec<&str> = scenario.victims.iter().map(|v| kind(&v.kind)).collect();
+        let kinds: Vec<&str> = scenario.victims.iter().map(|v| v.kind.name()).collect();
         let (first, others) = kinds.split_first()?;
         let entry = self.of(id).filter(|_| others.iter().all(|kind| kind == first))?;
         let setting = entry.settings.get(*first)?.clone();
         let from = if entry.is_modelled() { "the disk's model" } else { "others with this disk" };
         Some(Contender { name: format!("of {from}"), setting })
-    }
-}
-
-/// A kind of victim, as submissions name it.
-pub(crate) fn kind(kind: &VictimKind) -> &'static str {
-    match kind {
-        VictimKind::Commit { .. } => "commit",
-        VictimKind::Wal { .. } => "wal",
-        VictimKind::Journal { .. } => "journal",
-        VictimKind::Read { .. } => "read",
-        VictimKind::Scan { .. } => "scan",
-        VictimKind::Mixed { .. } => "mixed",
-        // No submission has these.
-        _ => "command",
     }
 }
