@@ -31,6 +31,7 @@ mod nfs;
 mod pace;
 mod published_lines;
 mod record;
+mod rounds;
 mod setting;
 mod stamp;
 mod table;

@@ -25,7 +25,7 @@ use serde_json::Value;
 
 use crate::devices::{self, Device, Floodwall};
 use crate::stamp::{self, Stamp};
-use crate::{setting, trials};
+use crate::{rounds, setting, trials};
 
 /// The code that the figures depend on.
 const INPUTS: [&str; 2] = ["lab", "device-presets"];
@@ -74,7 +74,7 @@ impl Disk {
 /// The limit of the removable disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Way {
-    /// The kernel's: none of its own.
+    /// None: the machine's limit alone.
     Default,
     /// That of `persist --removable`.
     Removable,
@@ -323,15 +323,8 @@ fn table(all: &[Measured]) -> String {
 }
 
 /// The median of the rounds, and in brackets the figure of each round if there are several.
-fn cell(rounds: &[&Measured], digits: usize, figure: impl Fn(&Figures) -> f64) -> String {
-    let mut values: Vec<f64> = rounds.iter().map(|one| figure(&one.figures)).collect();
-    let each: Vec<String> = values.iter().map(|value| format!("{value:.digits$}")).collect();
-    values.sort_by(f64::total_cmp);
-    let middle = f64::midpoint(values[(values.len() - 1) / 2], values[values.len() / 2]);
-    match each.as_slice() {
-        [_] => format!("{middle:.digits$}"),
-        _ => format!("{middle:.digits$} ({})", each.join(", ")),
-    }
+fn cell(measured: &[&Measured], digits: usize, figure: impl Fn(&Figures) -> f64) -> String {
+    rounds::cell(measured.iter().map(|one| figure(&one.figures)).collect(), digits)
 }
 
 #[cfg(test)]

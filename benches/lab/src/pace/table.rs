@@ -5,6 +5,7 @@ use std::fmt::Write;
 use super::measured::{Figures, Measured};
 use super::victim::Victim;
 use super::way::{DEVICES, Way};
+use crate::rounds;
 use crate::stamp::{self, Stamp};
 
 /// A row: one device, one victim, one way.
@@ -24,14 +25,7 @@ impl Row<'_> {
 
     /// The median of the rounds, and in brackets the figure of each round if there are several.
     fn cell(&self, digits: usize, figure: impl Fn(&Figures) -> f64) -> String {
-        let mut values: Vec<f64> = self.rounds.iter().map(|one| figure(&one.figures)).collect();
-        let each: Vec<String> = values.iter().map(|value| format!("{value:.digits$}")).collect();
-        values.sort_by(f64::total_cmp);
-        let middle = (values[(values.len() - 1) / 2] + values[values.len() / 2]) / 2.0;
-        match each.as_slice() {
-            [_] => format!("{middle:.digits$}"),
-            _ => format!("{middle:.digits$} ({})", each.join(", ")),
-        }
+        rounds::cell(self.rounds.iter().map(|one| figure(&one.figures)).collect(), digits)
     }
 }
 
