@@ -6,6 +6,7 @@
 
 use floodwall_model::{DeviceId, Reading};
 
+use crate::ata;
 use crate::root::{SysRoot, not_understood};
 
 /// The kernel counts /sys/block/NAME/size and /proc/diskstats in units of 512 bytes, whatever the
@@ -112,6 +113,9 @@ fn read_kind(root: &SysRoot, dir: &str) -> Kind {
 /// Vendor and model, blanks squeezed; never the serial number.
 fn read_model(root: &SysRoot, dir: &str) -> Reading<String> {
     let line = |file: &str| root.read_line(&format!("{dir}/device/{file}"));
+    if let Some(names) = ata::read_names(root, dir) {
+        return Reading::Value(names.model);
+    }
     line("model").map(|model| {
         // `ATA` is the SCSI translation layer's vendor; virtio's is a number.
         let vendor = line("vendor").into_value().filter(|v| v != "ATA" && !v.starts_with("0x"));
@@ -147,7 +151,11 @@ pub fn is_removable(root: &SysRoot, name: &str, directory: &str) -> bool {
 /// A disk's firmware revision, blanks squeezed; absent for virtual devices. SCSI and ATA disks have
 /// `rev`, NVMe drives `firmware_rev`.
 pub fn read_firmware(root: &SysRoot, id: DeviceId) -> Reading<String> {
-    let line = |file: &str| root.read_line(&format!("{}/device/{file}", directory(id)));
+    let dir = directory(id);
+    if let Some(names) = ata::read_names(root, &dir) {
+        return Reading::Value(names.firmware);
+    }
+    let line = |file: &str| root.read_line(&format!("{dir}/device/{file}"));
     let squeezed = |text: String| text.split_whitespace().collect::<Vec<_>>().join(" ");
     line("rev").or_else(|| line("firmware_rev")).map(squeezed)
 }

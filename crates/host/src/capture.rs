@@ -36,7 +36,7 @@ const MACHINE: [&str; 11] = [
     "/proc/swaps",
     "/sys/devices/system/cpu/possible",
 ];
-/// Files of a block device, below its directory.
+/// Files of a block device, below its directory. `device/vpd_pg89` has the serial number.
 const BLOCK: [&str; 24] = [
     "dev",
     "size",

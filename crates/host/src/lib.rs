@@ -36,6 +36,7 @@
 //! The file-system root is a parameter, so that everything runs on a captured tree; the clock and
 //! the page size are parameters too. Sizes are bytes, times are in the unit that a name ends in.
 
+mod ata;
 pub mod bdi;
 pub mod block;
 pub mod blocked;

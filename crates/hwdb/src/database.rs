@@ -16,7 +16,7 @@ use std::fmt::Write;
 use floodwall_model::units::Rate;
 use floodwall_model::{Setting, printable};
 
-use crate::alphabet::{check_model, check_revision};
+use crate::alphabet::{check_model, check_revision, model_name, revision};
 use crate::setting::parse_setting;
 use crate::size_class::SizeClass;
 use crate::submission::{DRAIN, SYNC, VICTIMS};
@@ -248,14 +248,16 @@ impl Database {
         }
     }
 
-    /// The entry of a disk: that of its firmware, else that of any.
+    /// The entry of a disk, by what the kernel tells of it: that of its firmware, else that of any.
+    /// A firmware that is not known is empty.
     #[must_use]
-    pub fn find(&self, model: &str, firmware: &str, size: SizeClass) -> Option<&Entry> {
+    pub fn find(&self, model: &str, firmware: &str, size_bytes: u64) -> Option<&Entry> {
+        let (model, size) = (model_name(model)?, SizeClass::of(size_bytes));
         let of = |wanted: Option<&str>| {
             self.entries
                 .iter()
                 .find(|e| e.model == model && e.size == size && e.firmware.as_deref() == wanted)
         };
-        of(Some(firmware)).or_else(|| of(None))
+        revision(firmware).and_then(|firmware| of(Some(&firmware))).or_else(|| of(None))
     }
 }

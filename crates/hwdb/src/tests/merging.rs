@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use crate::testing::{best, evidence, figure, submission};
-use crate::{Database, Evidence, Merged, SizeClass, Submission, merge, product};
+use crate::{Database, Evidence, Merged, Submission, merge, product};
 
 fn of(said: impl IntoIterator<Item = Submission>) -> Merged {
     merge(&said.into_iter().map(evidence).collect::<Vec<_>>())
@@ -128,9 +128,10 @@ fn a_model_is_marked_and_gives_way_to_measurements() {
     let said = "sda: others with this disk (ST31000528AS) found nothing yet; the model hdd-7200 \
         of it says: drains 100 MB/s; best for commit: nr_requests=8,scheduler=bfq";
     assert_eq!(entry.sentence("sda"), said);
-    let size = SizeClass::of(it.size_bytes);
-    assert!(merged.database.find(it.model, "any", size).is_some());
-    assert!(merged.database.find(it.model, "any", SizeClass::of(1 << 30)).is_none());
+    for firmware in ["any", ""] {
+        assert!(merged.database.find(it.model, firmware, it.size_bytes).is_some());
+    }
+    assert!(merged.database.find(it.model, "any", 1 << 30).is_none());
     let measured = [1, 2].map(|n| Submission { model: it.model.into(), ..submission(n, 90.0) });
     let merged = of(measured.into_iter().chain([modelled]));
     assert!(merged.database.entries().iter().all(|entry| !entry.is_modelled()));

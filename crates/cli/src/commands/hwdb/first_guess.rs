@@ -2,7 +2,7 @@
 //! tries.
 
 use floodwall_host::{SysRoot, block};
-use floodwall_hwdb::{Database, Entry, INSTALLED, SizeClass, model_name, revision};
+use floodwall_hwdb::{Database, Entry, INSTALLED};
 use floodwall_model::status::{Device, Status};
 use floodwall_model::{DeviceId, Scenario};
 use floodwall_tune::contest::Contender;
@@ -30,9 +30,8 @@ impl FirstGuess {
     /// The entry of a disk.
     fn of(&self, id: DeviceId) -> Option<&Entry> {
         let device = block::read_device(&self.root, id).into_value()?;
-        let model = model_name(device.model.value()?)?;
-        let firmware = revision(block::read_firmware(&self.root, id).value()?)?;
-        self.database.find(&model, &firmware, SizeClass::of(*device.size_bytes.value()?))
+        let firmware = block::read_firmware(&self.root, id).into_value().unwrap_or_default();
+        self.database.find(device.model.value()?, &firmware, *device.size_bytes.value()?)
     }
 
     /// A line for each disk on which others have found something.

@@ -5,7 +5,7 @@ use std::fs;
 use std::time::Duration;
 
 use floodwall_guard::Learnt;
-use floodwall_hwdb::{Database, INSTALLED, SizeClass, model_name, revision};
+use floodwall_hwdb::{Database, INSTALLED};
 use floodwall_model::units::{Rate, human_duration};
 use floodwall_plant::DeviceIdentity;
 
@@ -64,12 +64,11 @@ impl Controller {
 
     /// The drain rate that others found on such a disk, and its origin in words.
     fn first_guess(&self, identity: &DeviceIdentity) -> Option<(f64, String)> {
-        let model = model_name(identity.model.as_deref()?)?;
-        let firmware = revision(&identity.firmware)?;
-        let entry = self.others.find(&model, &firmware, SizeClass::of(identity.size_bytes))?;
+        let model = identity.model.as_deref()?;
+        let entry = self.others.find(model, &identity.firmware, identity.size_bytes)?;
         let rate = entry.drain_bytes_per_s?;
         let origin = if entry.is_modelled() { "a model's of" } else { "that of others with" };
-        Some((rate, format!("{}, {origin} {model}", Rate(rate))))
+        Some((rate, format!("{}, {origin} {}", Rate(rate), entry.model)))
     }
 
     /// Keeps what was learnt of devices until now. A dry run keeps nothing, because it sees no
