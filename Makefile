@@ -8,6 +8,8 @@
 # make published  published command lines of 2007, 2010 and 2016 on virtual arrays; writes docs/reproductions.md (root)
 # make lab-record  trials on virtual devices, kept as data that the simulator is held against (root)
 # make lab-victims  databases on a virtual array beside a copy or other floods: default, 15 MB, guarded; writes docs/lab.md (root)
+# make lab-pace  a victim beside paced copies and commands, and beside other ways to copy; writes docs/pace.md (root)
+# make lab-usb  commits on the system's disk beside a copy to a slow removable one; writes docs/usb.md (root)
 # make reproduce  published experiments and the lab's trials in the simulator; writes docs/reproductions.md, marks stale tables
 # make league  settings side by side on every kind of device, in the simulator; writes docs/league.md, marks stale tables
 # make frontier  families of levers on six devices, behind real kernels and in the simulator; writes docs/frontier.md (root)
@@ -26,7 +28,7 @@ CARGO ?= cargo
 DIR ?= $(CURDIR)/target
 SIZE ?=
 
-.PHONY: all help check demo test fmt clippy doc unit bench lab-2010 published lab-record lab-victims lab-pace reproduce league frontier matrix bpf book packages audit cover mutants fuzz install-build install-test install-peers sanitize clean
+.PHONY: all help check demo test fmt clippy doc unit bench lab-2010 published lab-record lab-victims lab-pace lab-usb reproduce league frontier matrix bpf book packages audit cover mutants fuzz install-build install-test install-peers sanitize clean
 
 all:
 	$(CARGO) build --release --locked -p floodwall
@@ -90,6 +92,12 @@ lab-pace: install-build
 	@./scripts/need mkfs.xfs:xfsprogs rsync:rsync ionice:util-linux
 	$(CARGO) build --release --locked -p floodwall -p lab-bench
 	target/release/lab-bench pace $(LAB_PACE)
+
+# Root, and nothing else running; about 25 minutes; an interrupted run goes on where it was.
+lab-usb: install-build
+	@./scripts/need fio:fio mkfs.ext4:e2fsprogs
+	$(CARGO) build --release --locked -p floodwall -p lab-bench
+	target/release/lab-bench usb $(LAB_USB)
 
 lab-record: install-build install-peers
 	$(CARGO) build --release --locked -p floodwall -p lab-bench

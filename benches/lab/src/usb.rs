@@ -31,7 +31,7 @@ use crate::{rounds, setting, trials};
 const INPUTS: [&str; 2] = ["lab", "device-presets"];
 const DATA: &str = "benches/lab/usb";
 const NAME: &str = "lab-usb";
-const COMMAND: &str = "target/release/lab-bench usb";
+const COMMAND: &str = "make lab-usb";
 /// The system's disk.
 const SYSTEM: &str = "sata-ssd";
 /// The limits that 8 GB of free memory and page cache have by default.
