@@ -1,7 +1,7 @@
 //! When results of different machines agree.
 //!
-//! Each source has one voice for each value: its newest result. Two voices or more must agree, and
-//! they must be more than half of all that have an interval.
+//! Each source has one voice for each value: its newest result. A number without a narrow interval
+//! has no voice. Two voices or more must agree, and they must be more than half of all.
 
 use std::collections::BTreeMap;
 

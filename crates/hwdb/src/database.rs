@@ -136,7 +136,7 @@ impl Entry {
         Some(())
     }
 
-    /// `drains 121 MB/s; a sync takes 5 ms; for commit nr_requests=8,scheduler=bfq`.
+    /// `drains 121 MB/s; best for commit: nr_requests=8,scheduler=bfq`.
     fn findings(&self) -> String {
         let drain = self.drain_bytes_per_s.map(|rate| format!("drains {}", Rate(rate)));
         let settings = self.settings.iter().map(|(victim, s)| format!("best for {victim}: {s}"));

@@ -1,8 +1,8 @@
 //! Settings in submissions and keys: `nr_requests=8,scheduler=bfq`, the knobs in the order of their
 //! names.
 //!
-//! Only knobs that mean the same on every machine are allowed, each in the range in which a search
-//! tries it. Limits of control groups are not: their names belong to one bench.
+//! Only knobs that mean the same on every machine are allowed, each in a range that a machine can
+//! have. Limits of control groups are not: their names belong to one bench.
 
 use floodwall_model::Setting;
 

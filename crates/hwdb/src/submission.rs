@@ -210,7 +210,8 @@ impl Submission {
         match &self.best {
             Some(best) => best.check()?,
             None if self.drain_bytes_per_s.is_none() && self.sync_us.is_none() => {
-                return Err(Refused::field("drain_bytes_per_s", "null", "it says nothing"));
+                let why = "a submission has it, sync_us or best";
+                return Err(Refused::field("drain_bytes_per_s", "null", why));
             }
             None => {}
         }
