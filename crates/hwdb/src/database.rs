@@ -12,9 +12,10 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::time::Duration;
 
-use floodwall_model::units::Rate;
-use floodwall_model::{Setting, printable};
+use floodwall_model::units::{Rate, human_duration};
+use floodwall_model::{Reading, Setting, printable};
 
 use crate::alphabet::{check_model, check_revision, model_name, revision};
 use crate::setting::parse_setting;
@@ -136,19 +137,24 @@ impl Entry {
         Some(())
     }
 
-    /// `drains 121 MB/s; best for commit: nr_requests=8,scheduler=bfq`.
+    /// `drains 121 MB/s; syncs in 8.30 ms; best for commit: nr_requests=8,scheduler=bfq`.
     fn findings(&self) -> String {
         let drain = self.drain_bytes_per_s.map(|rate| format!("drains {}", Rate(rate)));
+        let sync = self.sync_us.and_then(|us| Duration::try_from_secs_f64(us / 1e6).ok());
+        let sync = sync.map(|time| format!("syncs in {}", human_duration(time)));
         let settings = self.settings.iter().map(|(victim, s)| format!("best for {victim}: {s}"));
-        drain.into_iter().chain(settings).collect::<Vec<_>>().join("; ")
+        drain.into_iter().chain(sync).chain(settings).collect::<Vec<_>>().join("; ")
     }
 
     /// The findings of others on this disk, in a sentence that begins with `name`. The sentence
-    /// says if the entry is modelled.
+    /// says if the entry is modelled. `None` without findings.
     #[must_use]
-    pub fn sentence(&self, name: &str) -> String {
+    pub fn sentence(&self, name: &str) -> Option<String> {
         let (model, found) = (&self.model, self.findings());
-        match self.evidence.strip_prefix(MODELLED) {
+        if found.is_empty() {
+            return None;
+        }
+        Some(match self.evidence.strip_prefix(MODELLED) {
             Some(model_of) => {
                 let preset = model_of.split(',').next().unwrap_or_default();
                 format!(
@@ -157,10 +163,11 @@ impl Entry {
                 )
             }
             None => {
-                let evidence = self.evidence.split_once(',').map_or("", |(_, rest)| rest);
-                format!("{name}: others with this disk ({model}) found: {found} ({evidence})")
+                let evidence = self.evidence.split_once(',').map(|(_, rest)| format!(" ({rest})"));
+                let evidence = evidence.unwrap_or_default();
+                format!("{name}: others with this disk ({model}) found: {found}{evidence}")
             }
-        }
+        })
     }
 }
 
@@ -237,14 +244,18 @@ impl Database {
         (Self::new(entries), problems)
     }
 
-    /// The entries of a machine: of the [`crate::INSTALLED`] file that it has, else the shipped
-    /// ones.
+    /// The entries of a machine, and what is wrong with them: those of its [`crate::INSTALLED`]
+    /// file. The shipped entries take the place of a file that is absent or unreadable.
     #[must_use]
-    pub fn installed(file: Option<&[u8]>) -> (Self, Vec<String>) {
-        match file.map(std::str::from_utf8) {
-            None => Self::read(SHIPPED),
-            Some(Ok(text)) => Self::read(text),
-            Some(Err(_)) => (Self::default(), vec!["it is not UTF-8, and is not used".to_owned()]),
+    pub fn installed(file: &Reading<String>) -> (Self, Vec<String>) {
+        match file {
+            Reading::Value(text) => Self::read(text),
+            Reading::Absent(_) => Self::read(SHIPPED),
+            Reading::Unreadable(why) => {
+                let (shipped, mut problems) = Self::read(SHIPPED);
+                problems.push(format!("{why}; the shipped entries are used"));
+                (shipped, problems)
+            }
         }
     }
 

@@ -189,6 +189,7 @@ fn show(
     let mut then = clock.now();
     let mut before = Observation::read(root);
     let surroundings = Surroundings::read(root);
+    let others = FirstGuess::read(root);
     let mut workloads = Workloads::new(root);
     let mut guarded = Guarded::ask(root, screen().is_root);
     while clock.wait(window) {
@@ -218,7 +219,7 @@ fn show(
             (true, None) => writeln!(out, "{}", printable::json(&json(&status)?))?,
             (true, Some(_)) => writeln!(out, "{}", printable::json(&json_line(&status)?))?,
             (false, watch) => {
-                let page = page(&status, diagnosis.as_ref(), root, screen.style);
+                let page = page(&status, diagnosis.as_ref(), &others, root, screen.style);
                 let page = ascii::localised(&page);
                 // In one write, so that a terminal does not flicker.
                 match (watch, screen.height) {
@@ -243,8 +244,14 @@ fn show(
     }
 }
 
-/// The sentence that `why` prints, the status, and the guards.
-fn page(status: &Status, diagnosis: Option<&Diagnosis>, root: &SysRoot, style: Style) -> String {
+/// The sentence that `why` prints, the status, the findings of others, and the guards.
+fn page(
+    status: &Status,
+    diagnosis: Option<&Diagnosis>,
+    others: &FirstGuess,
+    root: &SysRoot,
+    style: Style,
+) -> String {
     let mut page = String::new();
     for line in diagnosis.map(|diagnosis| sentence(diagnosis, style)).unwrap_or_default() {
         page.push_str(&line);
@@ -254,7 +261,7 @@ fn page(status: &Status, diagnosis: Option<&Diagnosis>, root: &SysRoot, style: S
         page.push('\n');
     }
     page.push_str(&text(status, style));
-    let others = FirstGuess::read(root).lines(status);
+    let others = others.lines(status);
     if !others.is_empty() {
         page.push_str(&format!("\n{}\n", printable::lines(&others.join("\n"))));
     }

@@ -109,6 +109,14 @@ fn a_result_becomes_a_submission_and_two_sources_an_entry() {
         assert!(told.contains("is refused") && told.contains(part), "{told}");
     }
 
+    let refused = path("refused");
+    fs::create_dir(&refused).unwrap();
+    fs::copy(evidence.join("hostile.json"), refused.join("hostile.json")).unwrap();
+    let output = floodwall(&["hwdb", "merge", refused.to_str().unwrap(), "--out", merged]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(stderr(&output).contains("every submission is refused"), "{}", stderr(&output));
+    assert_eq!(fs::read_to_string(merged).unwrap(), text, "the old file stays");
+
     // What the merge says, status says of such a disk.
     let root = path("machine");
     copy(&host("debian-12"), &root, &|_| false).unwrap();

@@ -172,6 +172,29 @@ can be checked here
     );
 }
 
+/// The disk itself is one of the devices that `SUBSYSTEMS!=` is compared with, and it is on no bus.
+#[test]
+fn a_stick_fits_another_bus_too() {
+    let below = "devices/pci0000:00/usb1/1-1/1-1:1.0/host2/target2:0:0/2:0:0:0/block/sdc";
+    let (link, dev) = (format!("->../../{below}"), format!("sys/{below}/dev"));
+    let uevent = format!("sys/{below}/uevent");
+    let rules = "KERNEL==\"sdc\", SUBSYSTEMS!=\"usb\", ATTR{bdi/max_ratio}=\"1\"\n\
+        KERNEL==\"sdc\", SUBSYSTEMS==\"usb\", ATTR{bdi/min_ratio}=\"2\"\n\
+        KERNEL==\"sda\", SUBSYSTEMS==\"usb\", ATTR{bdi/min_ratio}=\"3\"\n";
+    insta::assert_snapshot!(
+        shown(&[
+            (&dev, "8:32"),
+            (&uevent, "DEVNAME=sdc\nDEVTYPE=disk\n"),
+            ("sys/class/block/sdc", &link),
+            ("etc/udev/rules.d/99-x.rules", rules),
+        ]),
+        @"
+    sdc.bdi.max_ratio=1 /etc/udev/rules.d/99-x.rules:1 wins
+    sdc.bdi.min_ratio=2 /etc/udev/rules.d/99-x.rules:2 wins
+    "
+    );
+}
+
 /// A server with throughput-performance, as TuneD ships it today.
 const TUNED: [(&str, &str); 5] = [
     ("etc/tuned/active_profile", "mine\n"),

@@ -205,14 +205,18 @@ impl Persisted {
         changes
     }
 
+    /// The machine's limit, if it is kept in bytes.
+    fn hard_limit_bytes(&self) -> Option<u64> {
+        let limit = self.machine.iter().find(|value| value.knob.name == "vm.dirty_bytes");
+        limit.and_then(|value| value.value.parse().ok())
+    }
+
     /// The files: path and whole text; `None` for one that there is nothing to say in.
     #[must_use]
     pub fn files(&self) -> Vec<(String, Option<String>)> {
         let signed =
             |body: String, is_empty: bool| if is_empty { None } else { Some(mark::sign(&body)) };
-        let hard_limit = self.machine.iter().find(|value| value.knob.name == "vm.dirty_bytes");
-        let hard_limit_bytes = hard_limit.and_then(|value| value.value.parse().ok());
-        let rules = rules::body(&self.removable, hard_limit_bytes, &self.disks);
+        let rules = rules::body(&self.removable, self.hard_limit_bytes(), &self.disks);
         let mut files = vec![
             (SYSCTL_PATH.to_owned(), signed(sysctl::body(&self.machine), self.machine.is_empty())),
             (

@@ -94,6 +94,10 @@ fn they_are_read_back_beside_a_disks_own_which_come_last() {
     );
     assert_eq!(state, FileState::Ours);
     assert_eq!(Persisted { removable, disks, ..Persisted::default() }, all);
+    // With a limit of the machine in bytes, the size becomes a share of it.
+    let limited = rules_of(&settle_with(&all, &["vm.dirty_bytes=256MiB"]).unwrap().settings);
+    assert!(limited.contains("bdi/max_ratio_fine}=\"250000\""), "{limited}");
+    assert!(!limited.contains("bdi/max_bytes}"), "{limited}");
     assert_eq!(
         all.difference(&Persisted { removable: Vec::new(), ..all.clone() }),
         [

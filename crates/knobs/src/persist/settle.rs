@@ -76,6 +76,7 @@ pub fn settle(
         asked = asked.with(&Persisted { disks, ..Persisted::default() });
     }
     let mut all = kept.with(&asked);
+    with_shares(&mut all);
     with_elevators(root, files, &mut all, &mut settled);
     if !asked.disks.is_empty() && !rules::has_reader(root) {
         return Err(PersistError::NoUdev);
@@ -206,6 +207,16 @@ fn settled_value(
     };
     let ratio = refuse::share_of(change, &[entry], files, &Memory::read(files))?;
     Ok(Value { knob: share, value: ratio.value })
+}
+
+/// A size that was kept before the machine's limit in bytes was becomes a share of that limit.
+/// Otherwise a rule that is carried out before the limit is set would take it for a share of
+/// another one.
+fn with_shares(all: &mut Persisted) {
+    let hard_limit_bytes = all.hard_limit_bytes();
+    for value in all.disks.iter_mut().flat_map(|disk| &mut disk.values) {
+        *value = removable::written(value, hard_limit_bytes);
+    }
 }
 
 /// A tunable means something under its elevator alone: the one that runs is kept with it.

@@ -19,8 +19,7 @@ impl FirstGuess {
     /// Reads the installed file, or the shipped entries. Entries that are wrong are named on
     /// stderr.
     pub(crate) fn read(root: &SysRoot) -> Self {
-        let file = root.read(INSTALLED).into_value();
-        let (database, problems) = Database::installed(file.as_deref().map(str::as_bytes));
+        let (database, problems) = Database::installed(&root.read(INSTALLED));
         for problem in problems {
             notice(&format!("warning: '{INSTALLED}': {problem}"));
         }
@@ -45,7 +44,7 @@ impl FirstGuess {
         let mut all: Vec<(DeviceId, String)> = status.devices.iter().flat_map(disks).collect();
         all.sort();
         all.dedup();
-        all.iter().filter_map(|(id, name)| Some(self.of(*id)?.sentence(name))).collect()
+        all.iter().filter_map(|(id, name)| self.of(*id)?.sentence(name)).collect()
     }
 
     /// The setting that others found best for the scenario's kind of victim.

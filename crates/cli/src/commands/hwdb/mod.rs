@@ -63,7 +63,8 @@ struct MergeArgs {
 /// Runs the command.
 ///
 /// # Errors
-/// If the directory can't be read or has no submission, or the file can't be written.
+/// If the directory can't be read, has no submission or refused ones alone, or if the file can't be
+/// written.
 pub(crate) fn run(args: &HwdbArgs) -> anyhow::Result<Exit> {
     let HwdbCommand::Merge(args) = &args.command;
     if let Some(out) = &args.out {
@@ -114,6 +115,9 @@ fn read_all(dir: &Path, today: Date) -> anyhow::Result<Vec<Evidence>> {
                 output::notice(&format!("floodwall: '{}' is refused: {why}", path.display()));
             }
         }
+    }
+    if all.is_empty() {
+        anyhow::bail!("'{}': every submission is refused, so nothing is written", dir.display());
     }
     Ok(all)
 }

@@ -216,7 +216,14 @@ fn on_host(
     options.also = also.into_iter().filter(|c| !c.setting.is_empty()).collect();
     let disk = host.runner.inner().location().queue_device;
     let first = disk.and_then(|id| FirstGuess::read(&host.root).contender(id, &scenario));
-    options.also.extend(first.filter(|it| options.also.iter().all(|c| c.setting != it.setting)));
+    match first {
+        Some(it) if options.also.iter().any(|c| c.setting == it.setting) => {}
+        Some(it) => match host.runner.check(&it.setting) {
+            Ok(_) => options.also.push(it),
+            Err(why) => host.warn(format!("'{}' is not tried: {why}", it.name)),
+        },
+        None => {}
+    }
     let options = &options;
     let progress =
         Progress::new(args.progress, &scenario, Arc::clone(&stop)).of_search(options.seconds);

@@ -2,10 +2,12 @@
 //! A device without a kept drain rate begins with the one that others found on its model.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::time::Duration;
 
 use floodwall_guard::Learnt;
 use floodwall_hwdb::{Database, INSTALLED};
+use floodwall_model::Reading;
 use floodwall_model::units::{Rate, human_duration};
 use floodwall_plant::DeviceIdentity;
 
@@ -23,8 +25,12 @@ impl Controller {
             let (store, said) = Store::open(&self.settings.journal);
             self.store = Some(store);
             said.into_iter().for_each(|why| self.say(now, Priority::Warning, why));
-            // Without such a file the shipped one is used.
-            let (others, problems) = Database::installed(fs::read(INSTALLED).ok().as_deref());
+            let file = match fs::read_to_string(INSTALLED) {
+                Ok(text) => Reading::Value(text),
+                Err(e) if e.kind() == ErrorKind::NotFound => Reading::Absent(e.to_string()),
+                Err(e) => Reading::Unreadable(e.to_string()),
+            };
+            let (others, problems) = Database::installed(&file);
             self.others = others;
             for problem in problems {
                 self.say(now, Priority::Warning, format!("'{INSTALLED}': {problem}"));
@@ -67,8 +73,8 @@ impl Controller {
         let model = identity.model.as_deref()?;
         let entry = self.others.find(model, &identity.firmware, identity.size_bytes)?;
         let rate = entry.drain_bytes_per_s?;
-        let origin = if entry.is_modelled() { "a model's of" } else { "that of others with" };
-        Some((rate, format!("{}, {origin} {}", Rate(rate), entry.model)))
+        let origin = if entry.is_modelled() { "a model of" } else { "other machines with" };
+        Some((rate, format!("{}, from {origin} {}", Rate(rate), entry.model)))
     }
 
     /// Keeps what was learnt of devices until now. A dry run keeps nothing, because it sees no
@@ -315,10 +321,10 @@ mod tests {
         let file = "floodwall:block:name:ST2000:fwrev:CC43:size:2TB\n \
             FLOODWALL_DRAIN_BPS=77000000\n FLOODWALL_EVIDENCE=a+b,n=2,kernel=6.18.5\n";
         let guess =
-            "sda: the first guess of its drain rate is 77.0 MB/s, that of others with ST2000";
+            "sda: the first guess of its drain rate is 77.0 MB/s, from other machines with ST2000";
         for (firmware, is_guessed) in [("CC43", true), ("CC44", false)] {
             let mut bench = Bench::new(dir.path(), 1.8e9, false, serial(firmware));
-            bench.controller.others = Database::installed(Some(file.as_bytes())).0;
+            bench.controller.others = Database::installed(&Reading::Value(file.into())).0;
             bench.seconds(3);
             let known = bench.known().unwrap_or_default();
             assert!(!known.contains("drains"), "a guess is not told as learnt: {known}");

@@ -64,9 +64,14 @@ impl<'a> Device<'a> {
 
     fn holds(&self, token: &Token, action: &str, overlay: &Overlay) -> Option<bool> {
         let text = match token.key.as_str() {
+            // One device of the chain up from the disk has to fit. The disk itself fits `!=`.
             "SUBSYSTEMS" if token.value == "usb" => {
-                let is_on_usb = block::is_on_usb(self.root, &self.directory)?;
-                return Some(is_on_usb == (token.operator == Operator::Is));
+                let is_it = token.operator == Operator::Is;
+                return if is_it {
+                    block::is_on_usb(self.root, &self.directory)
+                } else {
+                    Some(true)
+                };
             }
             "ACTION" => action.to_owned(),
             "SUBSYSTEM" => "block".to_owned(),
