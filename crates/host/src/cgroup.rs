@@ -53,13 +53,16 @@ pub fn read_backlog(root: &SysRoot, directory: &str) -> Reading<GroupBacklog> {
     })
 }
 
-/// The backlog of all groups below a mount together, in bytes; 0 without the memory controller.
+/// The backlog of all groups below a mount together; 0 without the memory controller.
 #[must_use]
-pub(crate) fn backlog_of_all(root: &SysRoot, mount: &str) -> u64 {
+pub(crate) fn backlog_of_all(root: &SysRoot, mount: &str) -> GroupBacklog {
     let names = root.list(mount).into_value().unwrap_or_default();
     let top =
         names.iter().filter_map(|name| read_backlog(root, &format!("{mount}/{name}")).into_value());
-    top.map(|backlog| backlog.dirty_bytes + backlog.writeback_bytes).sum()
+    top.fold(GroupBacklog::default(), |sum, group| GroupBacklog {
+        dirty_bytes: sum.dirty_bytes + group.dirty_bytes,
+        writeback_bytes: sum.writeback_bytes + group.writeback_bytes,
+    })
 }
 
 #[cfg(test)]
@@ -90,7 +93,8 @@ mod tests {
             ("sys/fs/cgroup/d.slice/cgroup.procs", "\n"),
             ("sys/fs/cgroup/e.slice/memory.stat", "anon 5\n"),
         ]);
-        assert_eq!(backlog_of_all(&root, "/sys/fs/cgroup"), 50 + 7 + 30 + 7);
+        let all = GroupBacklog { dirty_bytes: 50 + 30, writeback_bytes: 7 + 7 };
+        assert_eq!(backlog_of_all(&root, "/sys/fs/cgroup"), all);
         let of = |group: &str| read_backlog(&root, &format!("/sys/fs/cgroup/{group}"));
         assert_eq!(
             of("c.slice").into_value(),

@@ -135,17 +135,18 @@ impl Aggregator {
         self.requests.clear();
     }
 
-    /// A call that is under way and whose beginning was not counted.
+    /// A call that is under way and whose beginning was not counted. `None`: a write, whose file
+    /// will tell.
     pub(crate) fn is_inside(
         &mut self,
         pid: u32,
         tid: u32,
-        call: Call,
+        call: Option<Call>,
         fd: Option<i32>,
         now_ns: u64,
     ) {
         if !self.calls.contains_key(&tid) {
-            self.enter(tid, Pending::new(pid, Some(call), fd, now_ns));
+            self.enter(tid, Pending::new(pid, call, fd, now_ns));
         }
     }
 

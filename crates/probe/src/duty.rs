@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::error::ProbeError;
-use crate::open_file::Files;
+use crate::open_file::{Files, OpenFile};
 use crate::perf::Perf;
 use crate::probe::{Probe, Source, now_ns};
 use crate::samples::Samples;
@@ -73,8 +73,8 @@ impl Probe {
     }
 
     /// Finds the calls of all processes that began before the probe was opened (fsync, fdatasync,
-    /// syncfs). Their time begins now. It takes some 10 µs a thread, and a tenth of a second at
-    /// most.
+    /// syncfs, writes to `O_SYNC` and `O_DIRECT` files). Their time begins now. It takes some 10 µs
+    /// a thread, and a tenth of a second at most.
     pub fn take_in_all_calls_under_way(&mut self) {
         if !matches!(self.source, Source::Proc) {
             self.take_in(everywhere(&self.root));
@@ -85,20 +85,62 @@ impl Probe {
         if self.own_numbers {
             return;
         }
+        let mut unsure = Vec::new();
         for found in under_way {
-            let Inside { pid, tid, call, fd } = found;
+            if self.takes_in(found) {
+                unsure.push(found);
+            }
+        }
+        if unsure.iter().any(|found| found.call.is_none()) {
+            // The ends of writes are seen from here on.
+            self.watch_writers();
+        }
+        for found in unsure {
+            let Inside { pid, tid, call, .. } = found;
+            let is_still = || inside(&self.root, pid, tid) == Some(found);
             match &mut self.source {
                 Source::Proc => {}
-                // If it ends meanwhile, the record of that is read later.
-                Source::Perf(_) => self.aggregator.is_inside(pid, tid, call, fd, now_ns()),
+                Source::Perf(perf) => {
+                    if !perf.watched().contains(&tid) || !is_still() {
+                        self.aggregator.forget(tid);
+                    }
+                }
                 Source::Bpf(bpf, _) => {
-                    let device = fd.and_then(|fd| self.files.file(pid, fd)?.device);
-                    let Some(device) = device else { continue };
-                    bpf.is_inside(pid, tid, call, device, now_ns());
-                    if inside(&self.root, pid, tid) != Some(found) {
+                    if call.is_none() && !bpf.is_watching(pid) || !is_still() {
                         bpf.forget(pid, tid);
                     }
                 }
+            }
+        }
+    }
+
+    /// Takes in a call. Returns whether its end may have been missed.
+    fn takes_in(&mut self, found: Inside) -> bool {
+        let Inside { pid, tid, call, fd } = found;
+        if call.is_none() {
+            let file = fd.and_then(|fd| self.files.file(pid, fd));
+            // A write to an ordinary file is no wait for the device, however long it takes.
+            if file.and_then(OpenFile::write_call).is_none() {
+                return false;
+            }
+            let is_by_process = matches!(self.source, Source::Bpf(..));
+            self.sync_writers.is_inside(pid, if is_by_process { pid } else { tid });
+        }
+        match &mut self.source {
+            Source::Proc => false,
+            Source::Perf(_) => {
+                self.aggregator.is_inside(pid, tid, call, fd, now_ns());
+                // If another call ends meanwhile, the record of that is read later.
+                call.is_none()
+            }
+            Source::Bpf(bpf, _) => {
+                let file = fd.and_then(|fd| self.files.file(pid, fd));
+                let call = call.or_else(|| file?.write_call());
+                let (Some(call), Some(device)) = (call, file.and_then(|file| file.device)) else {
+                    return false;
+                };
+                bpf.is_inside(pid, tid, call, device, now_ns());
+                true
             }
         }
     }

@@ -71,7 +71,7 @@ pub struct Probe {
     disks: Disks,
     counters: BTreeMap<DeviceId, DeviceSample>,
     pressure_us: Option<u64>,
-    sync_writers: SyncWriters,
+    pub(crate) sync_writers: SyncWriters,
     /// Threads that write synchronously and are too many to be watched.
     unwatched: u32,
     /// Processes are numbered otherwise here than by the kernel itself.

@@ -28,7 +28,8 @@ pub(crate) struct Committers(HashMap<u32, u32, Fast>);
 pub(crate) struct Inside {
     pub(crate) pid: u32,
     pub(crate) tid: u32,
-    pub(crate) call: Call,
+    /// `None`: a write, whose file will tell.
+    pub(crate) call: Option<Call>,
     /// Its file; `None` for a call that names none.
     pub(crate) fd: Option<i32>,
 }
@@ -73,7 +74,7 @@ pub(crate) fn inside(root: &SysRoot, pid: u32, tid: u32) -> Option<Inside> {
 }
 
 /// `number arg0 … arg5 sp pc`, arguments in hexadecimal; `running`, or -1 outside of calls.
-fn parse(line: &str) -> Option<(Call, Option<i32>)> {
+fn parse(line: &str) -> Option<(Option<Call>, Option<i32>)> {
     let mut words = line.split(' ');
     let number: i64 = words.next()?.parse().ok()?;
     let mut argument =
@@ -81,12 +82,18 @@ fn parse(line: &str) -> Option<(Call, Option<i32>)> {
     let first = argument.next()?? as i32;
     // Calls that wait only with some flags (sync_file_range, msync) are left to their next
     // beginning.
-    match number {
-        libc::SYS_fsync => Some((Call::Fsync, Some(first))),
-        libc::SYS_fdatasync => Some((Call::Fdatasync, Some(first))),
-        libc::SYS_syncfs => Some((Call::Syncfs, Some(first))),
-        _ => None,
-    }
+    let call = match number {
+        libc::SYS_fsync => Some(Call::Fsync),
+        libc::SYS_fdatasync => Some(Call::Fdatasync),
+        libc::SYS_syncfs => Some(Call::Syncfs),
+        libc::SYS_write
+        | libc::SYS_pwrite64
+        | libc::SYS_writev
+        | libc::SYS_pwritev
+        | libc::SYS_pwritev2 => None,
+        _ => return None,
+    };
+    Some((call, Some(first)))
 }
 
 #[cfg(test)]
@@ -96,8 +103,11 @@ mod tests {
     #[test]
     fn threads_inside_a_synchronous_call_are_found() {
         let line = |number: i64| format!("{number} 0x3 0x0 0x0 0x0 0x0 0x0 0x7ffc0 0x7f001");
-        assert_eq!(parse(&line(libc::SYS_fdatasync)), Some((Call::Fdatasync, Some(3))));
-        assert_eq!(parse(&line(libc::SYS_fsync)), Some((Call::Fsync, Some(3))));
+        assert_eq!(parse(&line(libc::SYS_fdatasync)), Some((Some(Call::Fdatasync), Some(3))));
+        assert_eq!(parse(&line(libc::SYS_fsync)), Some((Some(Call::Fsync), Some(3))));
+        for write in [libc::SYS_write, libc::SYS_pwrite64, libc::SYS_pwritev2] {
+            assert_eq!(parse(&line(write)), Some((None, Some(3))), "its file tells the call");
+        }
         assert_eq!(parse(&line(libc::SYS_read)), None);
         assert_eq!((parse("running"), parse("-1 0x7ffc0 0x7f001"), parse("")), (None, None, None));
     }
@@ -119,7 +129,7 @@ mod tests {
         committers.seen(50, [7].into_iter());
         assert_eq!(committers.inside(&root).iter().map(|i| i.tid).collect::<Vec<_>>(), [7, 9]);
         committers.seen(1 + REMEMBERED, [].into_iter());
-        let call = Inside { pid: 7, tid: 7, call: Call::Fsync, fd: Some(5) };
+        let call = Inside { pid: 7, tid: 7, call: Some(Call::Fsync), fd: Some(5) };
         assert_eq!(committers.inside(&root), [call]);
         // Where nobody is known yet, all are asked.
         let mut all: Vec<u32> = everywhere(&root).iter().map(|inside| inside.tid).collect();

@@ -3,10 +3,11 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use floodwall_model::DeviceId;
 
-use crate::process::run;
+use crate::process::{Process, run};
 use crate::said;
 
 /// Dirty limits of a new device (Documentation/ABI/testing/sysfs-class-bdi). Linux before 6.2 has
@@ -155,6 +156,42 @@ impl Drop for Mount {
         if run("umount", &[&at]).is_err() {
             let _ = run("umount", &["-l", &at]);
         }
+    }
+}
+
+/// A frozen filesystem. Thawed when dropped, and when this process dies in any way.
+pub struct Frozen(Process);
+
+impl Frozen {
+    /// Freezes the filesystem that is mounted here.
+    ///
+    /// # Errors
+    /// What went wrong.
+    pub fn new(at: &Path) -> Result<Self, String> {
+        let script =
+            "fsfreeze --freeze \"$0\" && echo frozen; read -r _; exec fsfreeze --unfreeze \"$0\"";
+        let child = Command::new("sh")
+            .args(["-c", script])
+            .arg(at)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(said("sh"))?;
+        let mut frozen = Self(Process(child));
+        frozen.0.says("frozen").map_err(said("the filesystem can't be frozen"))?;
+        Ok(frozen)
+    }
+
+    /// Thaws it.
+    pub fn thaw(&mut self) {
+        drop(self.0.0.stdin.take());
+        let _ = self.0.0.wait();
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        self.thaw();
     }
 }
 

@@ -1,12 +1,12 @@
 //! The counters of devices and processes at one moment, and what two such moments tell.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use floodwall_model::status::Writers;
 use floodwall_model::{Bytes, DeviceId, Reading};
 
 use crate::bdi::{self, BdiStats};
-use crate::cgroup;
+use crate::cgroup::{self, GroupBacklog};
 use crate::diskstats::{self, DiskStats};
 use crate::drain::ONE_MOMENT;
 use crate::layout::{Layout, Row};
@@ -35,6 +35,34 @@ const GROUPS_COUNT_BYTES: u64 = 1 << 20;
 /// Note on a device whose own counters can't be read. The machine's counters are used instead.
 pub(super) const SOLE_NOTE: &str =
     "dirty and writeback are the machine's: no other device holds a mounted filesystem";
+
+/// Why the kernel's count of what a device wrote back is left out: the disk's own count is whole.
+const WRITTEN_WITHOUT_GROUPS: &str = "this kernel leaves out what control groups dirtied";
+
+/// Whether the kernel's counters of a row's device leave out what control groups dirtied.
+fn leaves_out_groups(root: &SysRoot, row: &Row) -> bool {
+    let is_charged = || row.mounts.iter().any(|on| mounts::charges_writeback(&on.filesystem));
+    row.bdi.value().is_some_and(|name| is_charged() && !bdi::counts_groups(root, name))
+}
+
+/// The backing device to which the backlog of control groups belongs where the kernel does not tell
+/// it: the only one of those that leave it out that has requests under way, while groups' data is
+/// under writeback. Data of theirs that is dirty is taken to go the same way.
+fn written_for(
+    root: &SysRoot,
+    groups: GroupBacklog,
+    layout: &Layout,
+    disks: &DiskStats,
+) -> Option<String> {
+    if groups.writeback_bytes < GROUPS_COUNT_BYTES {
+        return None;
+    }
+    let has_requests = |id: &DeviceId| disks.device(*id).value().is_some_and(|d| d.in_flight > 0);
+    let rows = layout.rows.iter().filter(|row| row.devices.iter().any(has_requests));
+    let names = rows.filter(|row| leaves_out_groups(root, row)).filter_map(|row| row.bdi.value());
+    let names: BTreeSet<&String> = names.collect();
+    names.first().filter(|_| names.len() == 1).map(|name| (*name).clone())
+}
 
 impl Observation {
     /// Reads mounts, and the counters of devices and processes.
@@ -70,13 +98,25 @@ impl Observation {
     }
 
     fn counters(root: &SysRoot, layout: Layout, processes: Reading<Processes>) -> Self {
+        let disks = DiskStats::read(root);
         let mount = layout.cgroup_v2.as_deref();
-        let in_groups = mount.map_or(0, |mount| cgroup::backlog_of_all(root, mount));
+        let groups = mount.map(|mount| cgroup::backlog_of_all(root, mount)).unwrap_or_default();
+        let in_groups = groups.dirty_bytes + groups.writeback_bytes;
+        let written_for_groups = written_for(root, groups, &layout, &disks);
         let read = |row: &Row| {
             let name = row.bdi.value()?;
             let mut stats = bdi::read_stats(root, name);
-            let is_charged = row.mounts.iter().any(|on| mounts::charges_writeback(&on.filesystem));
-            if in_groups >= GROUPS_COUNT_BYTES && is_charged && !bdi::counts_groups(root, name) {
+            if in_groups < GROUPS_COUNT_BYTES || !leaves_out_groups(root, row) {
+                return Some((name.clone(), stats));
+            }
+            if written_for_groups.as_ref() == Some(name) {
+                stats.dirty_bytes = stats.dirty_bytes.map(|own| own + groups.dirty_bytes);
+                stats.writeback_bytes =
+                    stats.writeback_bytes.map(|own| own + groups.writeback_bytes);
+                if stats.written_bytes.value().is_some() {
+                    stats.written_bytes = Reading::Absent(WRITTEN_WITHOUT_GROUPS.to_owned());
+                }
+            } else {
                 let why = format!(
                     "{} are dirty in control groups, and this kernel does not tell for which \
                      device (Linux 6.10 does)",
@@ -94,7 +134,7 @@ impl Observation {
         };
         Self {
             stats: layout.rows.iter().filter_map(read).collect(),
-            disks: DiskStats::read(root),
+            disks,
             sole: (layout.rows.len() == 1).then(|| {
                 let memory = memory::read_memory(root);
                 (memory.dirty_bytes, memory.writeback_bytes)

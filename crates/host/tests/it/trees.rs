@@ -257,3 +257,34 @@ fn a_devices_figures_that_leave_out_control_groups_are_not_shown() {
     machine.put("sys/kernel/debug/bdi/8:0/wb_stats", "");
     assert_eq!(device(&machine, "sda"), before);
 }
+
+/// On the same machine what groups have dirtied is written to the only disk with requests.
+#[test]
+fn what_control_groups_write_back_belongs_to_the_disk_that_is_busy() {
+    let machine = Machine::copy_of("debian-12");
+    let groups = "file_dirty 104857600\nfile_writeback 20971520\n";
+    machine.put("sys/fs/cgroup/system.slice/memory.stat", groups);
+    let line = |disk: &str, in_flight: u32, written: u32| {
+        format!("{disk} 100 0 2000 50 200 10 {written} 90 {in_flight} 120 140\n")
+    };
+    let look = |of_sda: u32, of_loop: u32, written: u32| {
+        let disks = line("8 0 sda", of_sda, written) + &line("7 0 loop0", of_loop, 4000);
+        machine.put("proc/diskstats", &disks);
+        Observation::read(&machine.root())
+    };
+    let told = |before: &Observation, after: &Observation, name: &str| {
+        let status = status(&machine.root(), before, after, 1.0, true);
+        let device = device(&status, name).clone();
+        (device.writeback_bytes.into_value(), device.drain)
+    };
+    // 16,384 sectors in a second.
+    let (before, after) = (look(7, 0, 4000), look(3, 0, 4000 + 16_384));
+    let (writeback, drain) = told(&before, &after, "sda");
+    assert!(writeback.is_some_and(|bytes| bytes >= 20 << 20), "{writeback:?}");
+    let rate = (drain.rate_bytes_per_s, drain.from);
+    assert_eq!(rate, (Reading::Value(8_388_608.0), DrainSource::Seen));
+    assert!(drain.now_s.value().is_some_and(|seconds| *seconds >= 15.0), "{:?}", drain.now_s);
+    assert_eq!(told(&before, &after, "loop0").0, None);
+    let both = look(1, 3, 4000);
+    assert_eq!((told(&both, &both, "sda").0, told(&both, &both, "loop0").0), (None, None));
+}

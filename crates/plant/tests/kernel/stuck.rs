@@ -12,7 +12,7 @@ use floodwall_model::DeviceId;
 use floodwall_model::plant::{KnobWrite, Plant};
 use floodwall_model::proc_stat::ProcStat;
 use floodwall_plant::{HostPlant, Options, SourceKind, Which, restore};
-use floodwall_testing::disk::{Loop, Saved, read};
+use floodwall_testing::disk::{Frozen, Loop, Saved, read};
 use floodwall_testing::process::Process;
 use floodwall_testing::{ensure, said, until};
 
@@ -95,37 +95,6 @@ impl Inner {
     }
 }
 
-/// A frozen filesystem. Thawed when dropped, and when this process dies in any way.
-struct Frozen(Process);
-
-impl Frozen {
-    fn new(disk: &Disk) -> Result<Self, String> {
-        let script =
-            "fsfreeze --freeze \"$0\" && echo frozen; read -r _; exec fsfreeze --unfreeze \"$0\"";
-        let child = Command::new("sh")
-            .args(["-c", script])
-            .arg(disk.path())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(said("sh"))?;
-        let mut frozen = Self(Process(child));
-        frozen.0.says("frozen").map_err(said("the filesystem can't be frozen"))?;
-        Ok(frozen)
-    }
-
-    fn thaw(&mut self) {
-        drop(self.0.0.stdin.take());
-        let _ = self.0.0.wait();
-    }
-}
-
-impl Drop for Frozen {
-    fn drop(&mut self) {
-        self.thaw();
-    }
-}
-
 /// The states of a process's threads, its leader's first.
 fn states(pid: u32) -> Vec<char> {
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
@@ -170,7 +139,7 @@ impl Scene {
             .spawn()
             .map_err(said("dd"))?;
         let mut request = Process(child);
-        let frozen = Frozen::new(&disk)?;
+        let frozen = Frozen::new(disk.path())?;
         drop(request.0.stdin.take());
         let mut scene =
             Self { frozen, process, _request: request, inner, disk, inner_id, original };

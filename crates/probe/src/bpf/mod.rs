@@ -252,6 +252,11 @@ impl Bpf {
         suspects
     }
 
+    /// Whether writes of a process are seen.
+    pub(crate) fn is_watching(&self, pid: u32) -> bool {
+        !self.writes.is_empty() && self.watching.contains(&pid)
+    }
+
     /// Calls under way for at least this long: process and thread.
     pub(crate) fn long_calls(&self, now_ns: u64, least: Duration) -> Vec<(u32, u32)> {
         let long = |(id, pending): (u64, [u8; PENDING])| {

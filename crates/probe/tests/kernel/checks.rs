@@ -9,7 +9,7 @@ use floodwall_model::LatencyCounts;
 use floodwall_model::trial::DeviceSample;
 use floodwall_probe::Probe;
 use floodwall_probe::{Call, Class, ProcessUse, Requests, Snapshot, SourceKind};
-use floodwall_testing::disk::Disk;
+use floodwall_testing::disk::{Disk, Frozen};
 use floodwall_testing::ensure;
 use floodwall_testing::process::run;
 
@@ -30,6 +30,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("another tracer's events go on", beside_another),
     ("a paused probe has no tracepoint open, and sees again when it goes on", paused),
     ("a call that hangs since before tracepoints were opened is known", hangs),
+    ("a write that hangs since before the probe was opened is known to its end", write_hangs),
     ("samples tell the rate and the latencies, each operation to its end", sampled),
 ];
 
@@ -529,6 +530,36 @@ fn hangs(source: SourceKind) -> Result<(), String> {
         );
     }
     Err("its last sync was over too soon, ten times".to_owned())
+}
+
+/// A filesystem that is frozen holds a write to an `O_DSYNC` file as long as it is.
+fn write_hangs(source: SourceKind) -> Result<(), String> {
+    let disk = disk()?;
+    let mut worker = Worker::start("dsync-once", &[&disk.file("a")])?;
+    worker.line()?;
+    let frozen = Frozen::new(disk.path())?;
+    worker.go();
+    let pid = worker.pid();
+    let write = libc::SYS_pwrite64.to_string();
+    let is_inside = || {
+        let call = std::fs::read_to_string(format!("/proc/{pid}/syscall")).unwrap_or_default();
+        call.split(' ').next() == Some(&write)
+    };
+    while !is_inside() && !worker.ended() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let mut probe = open(source)?;
+    probe.warm_up(&GO_ON).map_err(|e| e.to_string())?;
+    probe.wait(Duration::from_millis(100), &GO_ON).map_err(|e| e.to_string())?;
+    let first = [look(&mut probe)?];
+    drop(frozen);
+    let rest = until_ended(&mut probe, &mut worker)?;
+    let here = || uses(&first, pid).filter(|p| p.device == Some(disk.id));
+    let waits: Vec<_> = here().map(|p| (p.waiting, p.oldest_call)).collect();
+    ensure(waits == [(1, Some("sync_write"))], || format!("{waits:?}"))?;
+    let ended = calls(&rest, pid, Call::SyncWrite).count();
+    let left: u32 = uses(&rest[rest.len() - 1..], pid).map(|p| p.waiting).sum();
+    ensure(ended == 1 && left == 0, || format!("{ended} seen to end, {left} waiting at last"))
 }
 
 fn sampled(source: SourceKind) -> Result<(), String> {

@@ -48,7 +48,7 @@ fn main() {
 /// Why a source can't be tested here. Where perf events work and the kernel describes its types,
 /// BPF has to work too.
 fn missing(source: SourceKind) -> Option<String> {
-    let lack = lacks(&[ROOT, LOOP, "mkfs.ext4", "losetup", "mount"]);
+    let lack = lacks(&[ROOT, LOOP, "mkfs.ext4", "losetup", "mount", "fsfreeze"]);
     let is_due = || {
         let has_types = lacks(&["/sys/kernel/btf/vmlinux"]).is_none();
         source == SourceKind::Bpf && has_types && Probe::open(Some(SourceKind::Perf)).is_ok()

@@ -60,6 +60,14 @@ pub(crate) fn run(what: &str, arguments: &[String]) {
             }
             print(&took);
         }
+        // FILE: the same once, after a line.
+        "dsync-once" => {
+            let dsync = rustix::fs::OFlags::DSYNC.bits() as i32;
+            let file = made().custom_flags(dsync).open(&arguments[0]).unwrap();
+            println!();
+            let _ = std::io::stdin().read_line(&mut String::new());
+            file.write_all_at(&BLOCK, 0).unwrap();
+        }
         // FILE MIB [BLOCK]: dirties page cache and stays until its stdin is closed.
         "dirty" => {
             let file = made().open(&arguments[0]).unwrap();
