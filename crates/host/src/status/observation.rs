@@ -45,9 +45,9 @@ fn leaves_out_groups(root: &SysRoot, row: &Row) -> bool {
     row.bdi.value().is_some_and(|name| is_charged() && !bdi::counts_groups(root, name))
 }
 
-/// The backing device to which the backlog of control groups belongs where the kernel does not tell
-/// it: the only one of those that leave it out that has requests under way, while groups' data is
-/// under writeback. Data of theirs that is dirty is taken to go the same way.
+/// The backing device to which the backlog of control groups belongs, where the kernel does not
+/// tell it. While their data is under writeback, it is the only such device that has requests under
+/// way. What they have dirty besides is taken to go the same way.
 fn written_for(
     root: &SysRoot,
     groups: GroupBacklog,
