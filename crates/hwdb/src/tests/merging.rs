@@ -126,7 +126,8 @@ fn a_model_is_marked_and_gives_way_to_measurements() {
     let entry = &merged.database.entries()[0];
     assert!(entry.is_modelled());
     let said = "sda: others with this disk (ST31000528AS) found nothing yet; the model hdd-7200 \
-        of it says: drains 100 MB/s; syncs in 8.30 ms; best for commit: nr_requests=8,scheduler=bfq";
+        of it says: drains 100 MB/s; syncs in 8.30 ms; \
+        best for commit: nr_requests=8,scheduler=bfq";
     assert_eq!(entry.sentence("sda").unwrap(), said);
     for firmware in ["any", ""] {
         assert!(merged.database.find(it.model, firmware, it.size_bytes).is_some());
@@ -170,7 +171,8 @@ fn the_file_is_the_documented_one() {
         ]
     );
     let said = "sda: others with this disk (ST1000DM003) found: drains 118 MB/s; \
-        syncs in 8.30 ms; best for commit: nr_requests=8,scheduler=bfq (n=2,kernel=6.1.0..6.18.5,ram=16..64GiB,date=2026-11-27)";
+        syncs in 8.30 ms; best for commit: nr_requests=8,scheduler=bfq \
+        (n=2,kernel=6.1.0..6.18.5,ram=16..64GiB,date=2026-11-27)";
     assert_eq!(merged.entries()[0].sentence("sda").unwrap(), said);
 }
 
