@@ -178,6 +178,10 @@ impl Words {
                 self.backlog(disk);
                 self.plain(". Who wrote it was not seen");
             }
+            _ if disk.backlog_bytes.is_none() => self.plain(
+                ", and how much is waiting is not known. The disk is slow, busy with reads or \
+                 direct writes, or flooded by a program that was not seen",
+            ),
             _ => self.plain(
                 ", and no flood of buffered writes is the cause. The disk itself is slow, or busy \
                  with reads or direct writes",

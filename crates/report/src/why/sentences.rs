@@ -63,14 +63,18 @@ fn stalling(disk: &Disk) -> String {
             backlog.unwrap_or_default(),
             drains(&disk.name, &disk.drain),
         ),
-        None => format!(
-            "{waits}, and no flood of buffered writes is the cause: {}. The disk itself is slow, \
-             or busy with reads or direct writes.{also}",
-            match disk.backlog_bytes.value() {
-                Some(bytes) => format!("{} are waiting", Bytes(*bytes).decimal()),
-                None => "nothing was seen to dirty much for it".to_owned(),
-            }
-        ),
+        None => match disk.backlog_bytes.value() {
+            Some(bytes) => format!(
+                "{waits}, and no flood of buffered writes is the cause: {} are waiting. The disk \
+                 itself is slow, or busy with reads or direct writes.{also}",
+                Bytes(*bytes).decimal()
+            ),
+            None => format!(
+                "{waits}. Nothing was seen to dirty much for it, and how much is waiting is not \
+                 known. The disk is slow, busy with reads or direct writes, or flooded by a \
+                 program that was not seen.{also}"
+            ),
+        },
     }
 }
 

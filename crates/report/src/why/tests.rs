@@ -231,9 +231,10 @@ fn a_wait_without_a_flood() {
     alone.backlog_bytes = Reading::Absent("no mounted filesystem is on it".into());
     alone.mounts.clear();
     insta::assert_snapshot!(shown(&diagnosis(vec![alone]), 80), @"
-    postgres (pid 4711, postgresql.service) waits 457 ms for its commits on sda, and
-    no flood of buffered writes is the cause: nothing was seen to dirty much for it.
-    The disk itself is slow, or busy with reads or direct writes.
+    postgres (pid 4711, postgresql.service) waits 457 ms for its commits on sda.
+    Nothing was seen to dirty much for it, and how much is waiting is not known. The
+    disk is slow, busy with reads or direct writes, or flooded by a program that was
+    not seen.
     ");
 }
 
