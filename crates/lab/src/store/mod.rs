@@ -23,6 +23,7 @@ mod pages;
 mod undo;
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 pub(crate) use frames::{Beyond, StoreError};
 use frames::{Frame, Frames};
@@ -32,8 +33,9 @@ use undo::Undo;
 
 /// Pages in a leaf of the map: 2 MiB of the device.
 const LEAF_PAGES: usize = 512;
-/// What holes read as; as long as the longest read (1 MiB).
-static ZEROS: [u8; 1 << 20] = [0; 1 << 20];
+/// What holes read as; as long as the longest read (1 MiB). As an array it would be a megabyte of
+/// zeros in the binary.
+static ZEROS: LazyLock<Box<[u8]>> = LazyLock::new(|| vec![0; 1 << 20].into());
 
 /// What a store holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
