@@ -337,8 +337,9 @@ mod tests {
 
     #[test]
     fn descriptors_tell_their_flags_and_their_mount() {
-        let text = "pos:\t4096\nflags:\t02150001\nmnt_id:\t29\nino:\t5\n";
-        let Fdinfo { position, flags, mount } = parse(text).unwrap();
+        let flags = (libc::O_WRONLY | libc::O_CLOEXEC) as u32 | O_DSYNC | O_DIRECT;
+        let text = format!("pos:\t4096\nflags:\t0{flags:o}\nmnt_id:\t29\nino:\t5\n");
+        let Fdinfo { position, flags, mount } = parse(&text).unwrap();
         assert_eq!(
             (flags & O_DSYNC != 0, flags & O_DIRECT != 0, mount, position),
             (true, true, 29, 4096)
