@@ -1,9 +1,9 @@
 //! Model and firmware of an ATA disk, from its IDENTIFY DEVICE data.
 //!
 //! The kernel's `model` and `rev` hold 16 characters of the model and the last 4 of the firmware
-//! revision (drivers/ata/libata-scsi.c `ata_scsiop_inq_std`): all of `Samsung SSD 860 EVO 500GB`,
-//! `860 QVO 1TB` and `860 PRO 256GB` are `Samsung SSD 860` there. The vital product data page 89h
-//! (SAT-4, "ATA Information") has the whole data, for every user, since Linux 5.5.
+//! revision (drivers/ata/libata-scsi.c `ata_scsiop_inq_std`). There `Samsung SSD 860 EVO 500GB`
+//! and `Samsung SSD 860 PRO 256GB` are both `Samsung SSD 860`. The vital product data page 89h
+//! (SAT-4, "ATA Information") has the whole data. Every user may read it.
 
 use crate::root::SysRoot;
 

@@ -244,8 +244,8 @@ impl Database {
         (Self::new(entries), problems)
     }
 
-    /// The entries of a machine, and what is wrong with them: those of its [`crate::INSTALLED`]
-    /// file. The shipped entries take the place of a file that is absent or unreadable.
+    /// The entries of a machine's [`crate::INSTALLED`] file, and a line for each wrong one. The
+    /// shipped entries take the place of a file that is absent or unreadable.
     #[must_use]
     pub fn installed(file: &Reading<String>) -> (Self, Vec<String>) {
         match file {

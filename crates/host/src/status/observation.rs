@@ -45,9 +45,9 @@ fn leaves_out_groups(root: &SysRoot, row: &Row) -> bool {
     row.bdi.value().is_some_and(|name| is_charged() && !bdi::counts_groups(root, name))
 }
 
-/// The backing device to which the backlog of control groups belongs, where the kernel does not
-/// tell it. While their data is under writeback, it is the only such device that has requests under
-/// way. What they have dirty besides is taken to go the same way.
+/// The backing device to which the backlog of control groups belongs where the kernel does not tell
+/// it. Data of groups is under writeback then, and only one of the devices that leave groups out
+/// has requests under way. The groups' dirty data is counted there too.
 fn written_for(
     root: &SysRoot,
     groups: GroupBacklog,
