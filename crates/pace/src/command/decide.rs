@@ -15,8 +15,10 @@ const LONGEST: Duration = Duration::from_secs(2);
 const LEAST: Duration = Duration::from_millis(50);
 /// … unless it dirties the window divided by this before.
 const PART: u64 = 2;
+/// Rate in bytes per second at which programs dirty pages at most.
+pub(super) const FASTEST: f64 = 5e9;
 /// Bounds of the time between two looks while it dirties pages, and the least time while it dirties
-/// none. Programs dirty up to 5 GB/s: 100 MB in the longer time.
+/// none.
 const BUSY: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(20)];
 /// Rate in bytes per second below which a command counts as dirtying no pages …
 const SLOW_PER_S: f64 = 100e3;

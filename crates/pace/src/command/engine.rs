@@ -1,6 +1,6 @@
 //! One look at a command: reads its counters, hands files over to writeback, stops or continues it.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
@@ -14,7 +14,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::allowed::in_flight;
 use super::backlog::{Backlog, bytes_in};
-use super::decide::{Doing, Pace, Wish, decide, pause, speed};
+use super::decide::{Doing, FASTEST, Pace, Wish, decide, pause, speed};
 use super::dirtied::Dirtied;
 use super::drain::Drain;
 use super::files::{Files, Key};
@@ -29,6 +29,7 @@ use super::roots::Root;
 use super::strict::Strict;
 use super::sys::default_effect;
 use super::tree::{Process, Tree};
+use super::writes::Writes;
 use crate::pacer::Pacer;
 
 /// Ranges of closed files that wait at once, at most. Each has a descriptor.
@@ -64,6 +65,11 @@ pub(super) struct Engine<'a> {
     dirtied: Dirtied,
     files: Files,
     notified: Notified,
+    writes: Writes,
+    /// Whether it has begun to write, and the rate is not known yet.
+    has_begun: bool,
+    /// Whether it dirtied nothing between the last two looks.
+    is_quiet: bool,
     /// Closed files that were found by their names.
     found: u64,
     backlog: Backlog,
@@ -86,10 +92,11 @@ impl<'a> Engine<'a> {
         hold: &'a Mutex<Hold>,
         roots: &[Root],
     ) -> Self {
-        let mut notified = Notified::new();
+        let (mut notified, mut writes) = (Notified::new(), Writes::new());
         for Root { path, is_deep } in roots {
             let below = if *is_deep { Below::Existing } else { Below::New };
             notified.watch(path, below, parts.is_paced);
+            writes.watch(path, parts.is_paced);
         }
         let now = Instant::now();
         Self {
@@ -100,6 +107,9 @@ impl<'a> Engine<'a> {
             dirtied: Dirtied::default(),
             files: Files::default(),
             notified,
+            writes,
+            has_begun: false,
+            is_quiet: true,
             found: 0,
             backlog: Backlog::default(),
             means: String::new(),
@@ -131,6 +141,17 @@ impl<'a> Engine<'a> {
     /// The time until the next look.
     pub(super) fn pause(&self) -> Duration {
         self.pause
+    }
+
+    /// Becomes readable with the first write of a command that dirtied nothing for a while.
+    pub(super) fn first_write(&self) -> Option<BorrowedFd<'_>> {
+        self.writes.events().filter(|_| self.is_quiet && !self.is_held)
+    }
+
+    /// Takes note of that write. A look is due.
+    pub(super) fn note_write(&mut self) {
+        self.writes.forget();
+        self.has_begun = true;
     }
 
     /// Whether calls have begun to wait, which makes a look due.
@@ -185,6 +206,7 @@ impl<'a> Engine<'a> {
         if !self.is_held {
             self.speed = speed(self.speed, rise as f64 / elapsed.as_secs_f64().max(0.001));
         }
+        self.is_quiet = rise == 0;
         let pressure = Pressure {
             rose: rise > 0,
             // The bytes of this look count: a stopped command's files are not looked at again.
@@ -210,7 +232,7 @@ impl<'a> Engine<'a> {
             in_flight,
             // A call that waits goes on at a smaller backlog, as a stopped command does.
             is_held: self.is_held || self.parts.strict.is_some_and(Strict::holds),
-            dirtied_per_s: self.speed,
+            dirtied_per_s: if std::mem::take(&mut self.has_begun) { FASTEST } else { self.speed },
             written_per_s: per_s,
             took: processor_time().saturating_sub(worked),
         });
@@ -321,6 +343,7 @@ impl<'a> Engine<'a> {
         if !self.is_held {
             for directory in self.files.take_directories() {
                 self.notified.watch(&directory, Below::New, is_paced);
+                self.writes.watch(&directory, is_paced);
             }
             self.notified.look(is_paced, pressure.rose || self.left > 0);
         }

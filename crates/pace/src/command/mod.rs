@@ -52,6 +52,7 @@ mod stopped;
 mod strict;
 mod sys;
 mod tree;
+mod writes;
 
 pub use error::{CommandError, FAILED};
 pub use look::{Ended, Look};

@@ -174,11 +174,15 @@ fn follow(
             let is_asked = is_recent || status.signaled();
             return Ok(End { status: exit_status(status), is_asked });
         }
-        if next <= Instant::now() || engine.is_wanted() {
+        if came.is_readable {
+            engine.note_write();
+        }
+        if next <= Instant::now() || engine.is_wanted() || came.is_readable {
             report(&engine.look(command, begin.elapsed()));
             next = Instant::now() + engine.pause();
         }
-        came = signals.wait(next.saturating_duration_since(Instant::now()));
+        let pause = next.saturating_duration_since(Instant::now());
+        came = signals.wait_also(pause, engine.first_write());
     }
 }
 

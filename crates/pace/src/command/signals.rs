@@ -14,6 +14,7 @@
 //! background job of a shell without job control).
 
 use std::io::{self, Read};
+use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -50,6 +51,8 @@ pub(super) struct Came {
     pub(super) ends: Option<Signal>,
     /// Whether this process is to be stopped.
     pub(super) stops: bool,
+    /// Whether the descriptor that was waited for as well has become readable.
+    pub(super) is_readable: bool,
 }
 
 impl Came {
@@ -95,13 +98,22 @@ impl Signals {
     /// Waits for a signal, at most for some time, and returns those that came. poll(2) ends in
     /// time, while the timeout of a socket is rounded up to the kernel's ticks (10 ms at 100 Hz).
     pub(super) fn wait(&self, pause: Duration) -> Came {
+        self.wait_also(pause, None)
+    }
+
+    /// The same, but the wait also ends once another descriptor is readable.
+    pub(super) fn wait_also(&self, pause: Duration, other: Option<BorrowedFd<'_>>) -> Came {
         let timeout = Timespec::try_from(pause).ok();
-        let rang = poll(&mut [PollFd::new(&self.bell, PollFlags::IN)], timeout.as_ref());
-        if rang.is_ok_and(|count| count > 0) {
+        let mut fds = vec![PollFd::new(&self.bell, PollFlags::IN)];
+        fds.extend(other.map(|other| PollFd::from_borrowed_fd(other, PollFlags::IN)));
+        let has_come = poll(&mut fds, timeout.as_ref()).is_ok_and(|count| count > 0);
+        let is_ready =
+            |at: usize| has_come && fds.get(at).is_some_and(|fd| !fd.revents().is_empty());
+        if is_ready(0) {
             let mut rings = [0; 256];
             let _ = (&self.bell).read(&mut rings);
         }
-        self.came()
+        Came { is_readable: is_ready(1), ..self.came() }
     }
 
     /// Those that came until the command began. Those of a terminal are passed on as well: before
@@ -143,5 +155,26 @@ impl Drop for Signals {
         for id in self.ids.drain(..) {
             low_level::unregister(id);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(100);
+
+    #[test]
+    fn a_wait_ends_with_the_other_descriptor_and_says_so() {
+        let signals = Signals::catch().unwrap();
+        let (reader, writer) = io::pipe().unwrap();
+        let fd = || Some(std::os::fd::AsFd::as_fd(&reader));
+        assert!(!signals.wait_also(Duration::ZERO, fd()).is_readable);
+        (&writer).write_all(b"x").unwrap();
+        assert!(signals.wait_also(LONG, fd()).is_readable);
+        (&signals.ring().unwrap()).write_all(b"x").unwrap();
+        assert!(!signals.wait(LONG).is_readable, "it was not asked for");
     }
 }
