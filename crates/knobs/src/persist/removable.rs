@@ -40,7 +40,7 @@ const LEAST_BYTES: u64 = 8 << 20;
 pub enum RemovableError {
     /// No `=`, or a knob that removable disks do not have here.
     #[error(
-        "'{0}' can't be kept for removable disks, only bdi.max_bytes=SIZE and scheduler=NAME can; \
+        "'{0}' can't be kept for removable disks: they have bdi.max_bytes=SIZE and scheduler=NAME; \
          keep it with another floodwall persist, without --removable"
     )]
     Knob(String),
@@ -60,7 +60,7 @@ pub enum RemovableError {
     #[error(
         "this kernel has no limit of one disk that always holds (Linux 6.2 has one); lower the \
          machine's limits instead: floodwall persist vm.dirty_background_bytes=16MiB \
-         vm.dirty_bytes=48MiB"
+         vm.dirty_bytes=48MiB; writers to fast disks then wait at 48 MiB too"
     )]
     NoShare,
 }

@@ -14,8 +14,11 @@ use rustix::io::read;
 
 /// Directories that are watched, at most. Each write to a file in them makes an event.
 const MOST: usize = 64;
-/// Bytes of events of one read: some 500 events.
+/// Bytes of events of one read: some 500 events. A read takes some microseconds.
 const EVENTS: usize = 1 << 14;
+/// Reads at once, at most. A fast command makes events as fast as they are read, and those that are
+/// left only make one more look due.
+const READS: u32 = 32;
 
 /// Writes to files in some directories.
 #[derive(Debug)]
@@ -48,10 +51,15 @@ impl Writes {
         self.inotify.as_ref().map(AsFd::as_fd)
     }
 
-    /// Takes no more note of the writes until now. The kernel keeps 16,384 events at most.
-    pub(super) fn forget(&mut self) {
+    /// Forgets the writes until now.
+    pub(super) fn forget(&self) {
+        let Some(inotify) = &self.inotify else { return };
         let mut buffer = [0; EVENTS];
-        while self.inotify.as_ref().is_some_and(|inotify| read(inotify, &mut buffer).is_ok()) {}
+        for _ in 0..READS {
+            if read(inotify, &mut buffer).is_err() {
+                return;
+            }
+        }
     }
 }
 

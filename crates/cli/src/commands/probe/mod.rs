@@ -108,6 +108,8 @@ pub(crate) fn run(args: &ProbeArgs) -> anyhow::Result<Exit> {
         }
         _ => anyhow::Error::from(e),
     })?;
+    // A call may hang since before.
+    probe.take_in_all_calls_under_way();
     output::notice(&format!("floodwall: looking through {}", text::source(probe.source())));
     for blind in probe.blind() {
         output::notice(&format!("floodwall: can't see {blind}"));

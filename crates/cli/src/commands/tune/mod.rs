@@ -1,6 +1,7 @@
 //! `floodwall tune`: arguments → runner (this host, or a simulated machine) → search →
 //! recommendation, frontier, every trial kept.
 
+mod keep;
 mod resume;
 mod space;
 
@@ -13,8 +14,8 @@ use std::time::{Duration, Instant};
 use clap::{Args, Parser, ValueEnum};
 use floodwall_device::DeviceSpec;
 use floodwall_host::SysRoot;
+use floodwall_knobs::Device;
 use floodwall_knobs::value::as_written;
-use floodwall_knobs::{Device, OVERRIDE};
 use floodwall_model::units::{UnitError, human_duration, parse_duration};
 use floodwall_model::{Scenario, Setting, Trial};
 use floodwall_report::schema::contest::{Contender, Contest, Outcome as Said, Recommended};
@@ -438,8 +439,8 @@ fn finish(
     let out = args.out.as_ref().filter(|_| kept.is_ok());
     let mut errors: Vec<anyhow::Error> =
         failure.into_iter().chain(kept.err()).chain(write(args.json, out, document)).collect();
-    let keep = recommended.and_then(|r| r.keep.as_ref());
-    if let (Some(keep), true) = (keep, args.apply || args.export.is_some()) {
+    let of_units = recommended.and_then(|r| r.keep.as_ref());
+    if let (Some(keep), true) = (of_units, args.apply || args.export.is_some()) {
         // A setting was measured as a whole, so no part of it is put in force alone.
         let command = &keep.apply;
         notice(&format!(
@@ -447,33 +448,14 @@ fn finish(
              are meant; fill them in: {command}"
         ));
     }
-    if let (Some(setting), None, true) = (&setting, keep, errors.is_empty()) {
+    if let (Some(setting), None, true) = (&setting, of_units, errors.is_empty()) {
+        let device = device.as_deref();
         if let Some(format) = args.export.and_then(|format| format.to_possible_value()) {
-            let words = [
-                &["export", "--format", format.get_name()],
-                to_device(device.as_deref()).as_slice(),
-            ]
-            .concat();
-            errors.extend(
-                with_settings::<ExportOnly>(&words, setting)
-                    .and_then(|o| settings::export::run(&o.args))
-                    .err(),
-            );
+            errors.extend(keep::export(format.get_name(), device, setting).err());
         }
-        let to = to_device(device.as_deref());
-        let allow: &[&str] = if args.place.allow_userspace_servers { &[OVERRIDE] } else { &[] };
-        let apply = || {
-            let words =
-                [&["apply", "--yes", "--why", "floodwall tune"], allow, to.as_slice()].concat();
-            with_settings::<ApplyOnly>(&words, setting).and_then(|o| settings::apply::run(&o.args))
-        };
-        let persist = || {
-            let words = [&["persist", "--yes"], allow, to.as_slice()].concat();
-            with_settings::<PersistOnly>(&words, setting)
-                .and_then(|o| settings::persist::run(&o.args))
-        };
         if args.apply {
-            errors.extend(applied(apply, args.persist.then_some(persist)).err());
+            let allow = args.place.allow_userspace_servers;
+            errors.extend(keep::apply(device, allow, setting, args.persist).err());
         }
     }
     for error in errors.iter().skip(1) {
@@ -488,91 +470,22 @@ fn finish(
     }
 }
 
-/// Applies and then persists: a setting that can't be put in force now must not come into force at
-/// the next boot either.
-fn applied(
-    apply: impl FnOnce() -> anyhow::Result<Exit>,
-    persist: Option<impl FnOnce() -> anyhow::Result<Exit>>,
-) -> anyhow::Result<()> {
-    let done = |exit, what: &str| match exit {
-        Exit::Done => Ok(()),
-        _ => Err(anyhow::anyhow!(
-            "the recommended setting could not be {what}; what was said above has the reason"
-        )),
-    };
-    done(apply()?, "put in force")?;
-    persist.map_or(Ok(()), |persist| done(persist()?, "kept across boots"))
-}
-
 /// Whether two paths lead to one file that is there.
 fn is_same_file(one: Option<&Path>, other: Option<&Path>) -> bool {
     let real = |path: Option<&Path>| path.and_then(|path| path.canonicalize().ok());
     real(one).is_some_and(|one| Some(one) == real(other))
 }
 
-/// Command lines of the commands that do something with settings, so that there is one way to do
-/// each.
+/// The arguments of a command line.
 #[derive(Parser)]
 struct TuneOnly {
     #[command(flatten)]
     args: TuneArgs,
 }
 
-#[derive(Parser)]
-struct ApplyOnly {
-    #[command(flatten)]
-    args: settings::apply::ApplyArgs,
-}
-
-#[derive(Parser)]
-struct ExportOnly {
-    #[command(flatten)]
-    args: settings::export::ExportArgs,
-}
-
-#[derive(Parser)]
-struct PersistOnly {
-    #[command(flatten)]
-    args: settings::persist::PersistArgs,
-}
-
-fn with_settings<P: Parser>(words: &[&str], settings: &[String]) -> anyhow::Result<P> {
-    Ok(P::try_parse_from(words.iter().copied().chain(settings.iter().map(String::as_str)))?)
-}
-
-fn to_device(name: Option<&str>) -> Vec<&str> {
-    name.map_or_else(Vec::new, |name| vec!["--device", name])
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_recommended_setting_can_be_given_to_apply() {
-        let setting: Setting = [
-            ("scheduler", "bfq"),
-            ("vm.dirty_bytes", "67108864"),
-            ("sda.bdi.max_bytes", "8388608"),
-            ("u.service:memory.high", "8388608"),
-        ]
-        .into_iter()
-        .map(|(k, v)| (k.to_owned(), v.to_owned()))
-        .collect();
-        let words = as_written(&setting);
-        assert_eq!(
-            words,
-            [
-                "scheduler=bfq",
-                "sda.bdi.max_bytes=8388608B",
-                "u.service:memory.high=8388608B",
-                "vm.dirty_bytes=67108864B"
-            ]
-        );
-        assert!(with_settings::<ApplyOnly>(&["apply", "--yes", "--device", "sda"], &words).is_ok());
-        assert!(with_settings::<PersistOnly>(&["persist", "--yes"], &words).is_ok());
-        assert!(with_settings::<ExportOnly>(&["export", "--format", "udev"], &words).is_ok());
-    }
 
     #[test]
     fn what_belongs_to_units_is_not_applied_and_still_recommended() {
@@ -624,20 +537,6 @@ mod tests {
                 );
             }
         }
-    }
-
-    #[test]
-    fn only_what_was_applied_is_persisted() {
-        let persisted = std::cell::Cell::new(0);
-        let persist = || {
-            persisted.set(persisted.get() + 1);
-            Ok(Exit::Done)
-        };
-        assert!(applied(|| Err(anyhow::anyhow!("refused")), Some(persist)).is_err());
-        assert!(applied(|| Ok(Exit::Failed), Some(persist)).is_err());
-        assert_eq!(persisted.get(), 0);
-        assert!(applied(|| Ok(Exit::Done), Some(persist)).is_ok());
-        assert_eq!(persisted.get(), 1);
     }
 
     #[test]
