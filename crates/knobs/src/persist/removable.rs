@@ -150,7 +150,7 @@ mod tests {
             ["scheduler=bfq", "bdi.max_bytes=33554432", "bdi.strict_limit=1"]
         );
         for (text, why) in [
-            ("bdi.strict_limit=0", "only bdi.max_bytes=SIZE and scheduler=NAME can"),
+            ("bdi.strict_limit=0", "they have bdi.max_bytes=SIZE and scheduler=NAME"),
             ("sdb.scheduler=bfq", "'sdb.scheduler=bfq' can't be kept"),
             ("bfq", "'bfq' can't be kept"),
             ("bdi.max_bytes=16", "16"),
