@@ -221,7 +221,7 @@ fn on_host(
         Some(it) if options.also.iter().any(|c| c.setting == it.setting) => {}
         Some(it) => match host.runner.check(&it.setting) {
             Ok(_) => options.also.push(it),
-            Err(why) => host.warn(format!("'{}' is not tried: {why}", it.name)),
+            Err(why) => host.warn(format!("the setting {} is not tried: {why}", it.name)),
         },
         None => {}
     }
