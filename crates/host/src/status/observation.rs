@@ -36,7 +36,8 @@ const GROUPS_COUNT_BYTES: u64 = 1 << 20;
 pub(super) const SOLE_NOTE: &str =
     "dirty and writeback are the machine's: no other device holds a mounted filesystem";
 
-/// Why the kernel's count of what a device wrote back is left out: the disk's own count is whole.
+/// The reason for leaving out the kernel's count of bytes written back. The disk's own count has
+/// all of them.
 const WRITTEN_WITHOUT_GROUPS: &str = "this kernel leaves out what control groups dirtied";
 
 /// Whether the kernel's counters of a row's device leave out what control groups dirtied.
@@ -45,9 +46,9 @@ fn leaves_out_groups(root: &SysRoot, row: &Row) -> bool {
     row.bdi.value().is_some_and(|name| is_charged() && !bdi::counts_groups(root, name))
 }
 
-/// The backing device to which the backlog of control groups belongs where the kernel does not tell
-/// it. Data of groups is under writeback then, and only one of the devices that leave groups out
-/// has requests under way. The groups' dirty data is counted there too.
+/// The backing device that has the backlog of control groups, where the kernel does not tell it.
+/// That is the case if data of groups is under writeback, and only one of the devices that leave
+/// groups out has requests under way. The groups' dirty data is counted there too.
 fn written_for(
     root: &SysRoot,
     groups: GroupBacklog,

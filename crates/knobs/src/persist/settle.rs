@@ -209,9 +209,9 @@ fn settled_value(
     Ok(Value { knob: share, value: ratio.value })
 }
 
-/// A size that was kept before the machine's limit in bytes was becomes a share of that limit.
-/// Otherwise a rule that is carried out before the limit is set would take it for a share of
-/// another one.
+/// Turns the kept sizes of disks into shares of the machine's limit, if that is kept in bytes. A
+/// size may have been kept before the limit was. A rule that is carried out before the limit is set
+/// would take the size for a share of another limit.
 fn with_shares(all: &mut Persisted) {
     let hard_limit_bytes = all.hard_limit_bytes();
     for value in all.disks.iter_mut().flat_map(|disk| &mut disk.values) {
