@@ -37,8 +37,9 @@ const MACHINE: [&str; 11] = [
     "/sys/devices/system/cpu/possible",
 ];
 /// Files of a block device, below its directory. `device/vpd_pg89` has the serial number.
-const BLOCK: [&str; 24] = [
+const BLOCK: [&str; 25] = [
     "dev",
+    "inflight",
     "size",
     "partition",
     "removable",

@@ -249,14 +249,18 @@ impl Database {
     #[must_use]
     pub fn installed(file: &Reading<String>) -> (Self, Vec<String>) {
         match file {
+            Reading::Value(text) if text.len() > MOST_FILE => Self::shipped_for("it is too large"),
             Reading::Value(text) => Self::read(text),
             Reading::Absent(_) => Self::read(SHIPPED),
-            Reading::Unreadable(why) => {
-                let (shipped, mut problems) = Self::read(SHIPPED);
-                problems.push(format!("{why}; the shipped entries are used"));
-                (shipped, problems)
-            }
+            Reading::Unreadable(why) => Self::shipped_for(why),
         }
+    }
+
+    /// The shipped entries in place of a file, and the reason.
+    fn shipped_for(why: &str) -> (Self, Vec<String>) {
+        let (shipped, mut problems) = Self::read(SHIPPED);
+        problems.push(format!("{why}; the shipped entries are used"));
+        (shipped, problems)
     }
 
     /// The entry of a disk, by what the kernel tells of it: that of its firmware, else that of any.

@@ -136,7 +136,7 @@ impl Aggregator {
     }
 
     /// A call that is under way and whose beginning was not counted. `None`: a write, whose file
-    /// will tell.
+    /// will tell. Returns whether it is new.
     pub(crate) fn is_inside(
         &mut self,
         pid: u32,
@@ -144,10 +144,12 @@ impl Aggregator {
         call: Option<Call>,
         fd: Option<i32>,
         now_ns: u64,
-    ) {
-        if !self.calls.contains_key(&tid) {
+    ) -> bool {
+        let is_new = !self.calls.contains_key(&tid);
+        if is_new {
             self.enter(tid, Pending::new(pid, call, fd, now_ns));
         }
+        is_new
     }
 
     /// Whether nothing that has begun is under way.

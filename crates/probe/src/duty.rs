@@ -114,7 +114,7 @@ impl Probe {
         }
     }
 
-    /// Takes in a call. Returns whether its end may have been missed.
+    /// Takes in a call. Returns whether it is new and its end may have been missed.
     fn takes_in(&mut self, found: Inside) -> bool {
         let Inside { pid, tid, call, fd } = found;
         if call.is_none() {
@@ -129,9 +129,9 @@ impl Probe {
         match &mut self.source {
             Source::Proc => false,
             Source::Perf(_) => {
-                self.aggregator.is_inside(pid, tid, call, fd, now_ns());
+                let is_new = self.aggregator.is_inside(pid, tid, call, fd, now_ns());
                 // If another call ends meanwhile, the record of that is read later.
-                call.is_none()
+                is_new && call.is_none()
             }
             Source::Bpf(bpf, _) => {
                 let file = fd.and_then(|fd| self.files.file(pid, fd));
@@ -139,8 +139,7 @@ impl Probe {
                 let (Some(call), Some(device)) = (call, file.and_then(|file| file.device)) else {
                     return false;
                 };
-                bpf.is_inside(pid, tid, call, device, now_ns());
-                true
+                bpf.is_inside(pid, tid, call, device, now_ns())
             }
         }
     }

@@ -46,20 +46,22 @@ fn leaves_out_groups(root: &SysRoot, row: &Row) -> bool {
     row.bdi.value().is_some_and(|name| is_charged() && !bdi::counts_groups(root, name))
 }
 
+/// A device's writes under way (Documentation/ABI/stable/sysfs-block, `inflight`: reads, writes).
+fn writes_under_way(root: &SysRoot, device: DeviceId) -> u64 {
+    let line = root.read_line(&format!("/sys/dev/block/{device}/inflight")).into_value();
+    let writes = line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok());
+    writes.unwrap_or_default()
+}
+
 /// The backing device that has the backlog of control groups, where the kernel does not tell it.
 /// That is the case if data of groups is under writeback, and only one of the devices that leave
-/// groups out has requests under way. The groups' dirty data is counted there too.
-fn written_for(
-    root: &SysRoot,
-    groups: GroupBacklog,
-    layout: &Layout,
-    disks: &DiskStats,
-) -> Option<String> {
+/// groups out has writes under way. The groups' dirty data is counted there too.
+fn written_for(root: &SysRoot, groups: GroupBacklog, layout: &Layout) -> Option<String> {
     if groups.writeback_bytes < GROUPS_COUNT_BYTES {
         return None;
     }
-    let has_requests = |id: &DeviceId| disks.device(*id).value().is_some_and(|d| d.in_flight > 0);
-    let rows = layout.rows.iter().filter(|row| row.devices.iter().any(has_requests));
+    let rows = layout.rows.iter();
+    let rows = rows.filter(|row| row.devices.iter().any(|id| writes_under_way(root, *id) > 0));
     let names = rows.filter(|row| leaves_out_groups(root, row)).filter_map(|row| row.bdi.value());
     let names: BTreeSet<&String> = names.collect();
     names.first().filter(|_| names.len() == 1).map(|name| (*name).clone())
@@ -103,7 +105,7 @@ impl Observation {
         let mount = layout.cgroup_v2.as_deref();
         let groups = mount.map(|mount| cgroup::backlog_of_all(root, mount)).unwrap_or_default();
         let in_groups = groups.dirty_bytes + groups.writeback_bytes;
-        let written_for_groups = written_for(root, groups, &layout, &disks);
+        let written_for_groups = written_for(root, groups, &layout);
         let read = |row: &Row| {
             let name = row.bdi.value()?;
             let mut stats = bdi::read_stats(root, name);

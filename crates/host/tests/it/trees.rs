@@ -268,6 +268,8 @@ fn what_control_groups_write_back_belongs_to_the_disk_that_is_busy() {
         format!("{disk} 100 0 2000 50 200 10 {written} 90 {in_flight} 120 140\n")
     };
     let look = |of_sda: u32, of_loop: u32, written: u32| {
+        machine.put("sys/dev/block/8:0/inflight", &format!("       2        {of_sda}\n"));
+        machine.put("sys/dev/block/7:0/inflight", &format!("       0        {of_loop}\n"));
         let disks = line("8 0 sda", of_sda, written) + &line("7 0 loop0", of_loop, 4000);
         machine.put("proc/diskstats", &disks);
         Observation::read(&machine.root())
@@ -285,6 +287,8 @@ fn what_control_groups_write_back_belongs_to_the_disk_that_is_busy() {
     assert_eq!(rate, (Reading::Value(8_388_608.0), DrainSource::Seen));
     assert!(drain.now_s.value().is_some_and(|seconds| *seconds >= 15.0), "{:?}", drain.now_s);
     assert_eq!(told(&before, &after, "loop0").0, None);
+    let reads = look(0, 0, 4000);
+    assert_eq!(told(&reads, &reads, "sda").0, None, "its requests are reads");
     let both = look(1, 3, 4000);
     assert_eq!((told(&both, &both, "sda").0, told(&both, &both, "loop0").0), (None, None));
 }

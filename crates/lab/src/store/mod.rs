@@ -60,6 +60,8 @@ pub(crate) struct Store {
 impl Store {
     /// A device of zeros that may use `memory_bytes`.
     pub(crate) fn new(memory_bytes: u64, beyond: Beyond) -> Self {
+        // Now: a read of a hole may have to make room in memory.
+        LazyLock::force(&ZEROS);
         Self {
             map: BTreeMap::new(),
             frames: Frames::new(memory_bytes / PAGE as u64, beyond),

@@ -68,7 +68,7 @@ pub(super) struct Engine<'a> {
     writes: Writes,
     /// Whether it has begun to write, and the rate is not known yet.
     has_begun: bool,
-    /// Whether it dirtied nothing between the last two looks.
+    /// Whether its next write makes a look due: it ran and dirtied nothing, and no write was noted.
     is_quiet: bool,
     /// Closed files that were found by their names.
     found: u64,
@@ -206,7 +206,10 @@ impl<'a> Engine<'a> {
         if !self.is_held {
             self.speed = speed(self.speed, rise as f64 / elapsed.as_secs_f64().max(0.001));
         }
-        self.is_quiet = rise == 0;
+        let has_begun = std::mem::take(&mut self.has_begun);
+        // Pages are counted before the event of their write. Without a rise the write was another
+        // program's, or to a dirty page: the next look is as late as without the event.
+        self.is_quiet = rise == 0 && !has_begun && !self.is_held;
         let pressure = Pressure {
             rose: rise > 0,
             // The bytes of this look count: a stopped command's files are not looked at again.
@@ -232,7 +235,7 @@ impl<'a> Engine<'a> {
             in_flight,
             // A call that waits goes on at a smaller backlog, as a stopped command does.
             is_held: self.is_held || self.parts.strict.is_some_and(Strict::holds),
-            dirtied_per_s: if std::mem::take(&mut self.has_begun) { FASTEST } else { self.speed },
+            dirtied_per_s: if has_begun && rise > 0 { FASTEST } else { self.speed },
             written_per_s: per_s,
             took: processor_time().saturating_sub(worked),
         });

@@ -3,22 +3,23 @@
 //! A program may dirty pages at 5 GB/s. Looks at a command that dirties none are 20 ms apart or
 //! more: 100 MB. Its first write therefore makes a look due.
 //!
-//! Writes in directories that are not known yet, and those through mmap(2), make no event.
+//! A call makes its event when it ends. Writes in directories that are not known yet, to unlinked
+//! files, and those through mmap(2), make none.
 
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
-use rustix::io::read;
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 
 /// Directories that are watched, at most. Each write to a file in them makes an event.
 const MOST: usize = 64;
-/// Bytes of events of one read: some 500 events. A read takes some microseconds.
+/// Bytes of events of one read: some 500 events.
 const EVENTS: usize = 1 << 14;
-/// Reads at once, at most. A fast command makes events as fast as they are read, and those that are
+/// Events that are forgotten at once, at most, which is what the kernel keeps
+/// (`max_queued_events`). A fast command makes events as fast as they are read, and those that are
 /// left only make one more look due.
-const READS: u32 = 32;
+const MOST_EVENTS: u32 = 16_384;
 
 /// Writes to files in some directories.
 #[derive(Debug)]
@@ -51,13 +52,15 @@ impl Writes {
         self.inotify.as_ref().map(AsFd::as_fd)
     }
 
-    /// Forgets the writes until now.
-    pub(super) fn forget(&self) {
+    /// Forgets the writes until now, and the directories that are gone.
+    pub(super) fn forget(&mut self) {
         let Some(inotify) = &self.inotify else { return };
-        let mut buffer = [0; EVENTS];
-        for _ in 0..READS {
-            if read(inotify, &mut buffer).is_err() {
-                return;
+        let mut buffer: Vec<u8> = Vec::with_capacity(EVENTS);
+        let mut events = Reader::new(inotify, buffer.spare_capacity_mut());
+        for _ in 0..MOST_EVENTS {
+            let Ok(event) = events.next() else { return };
+            if event.events().contains(ReadFlags::IGNORED) {
+                self.directories.remove(&event.wd());
             }
         }
     }
@@ -95,5 +98,20 @@ mod tests {
         assert!(!is_readable(&writes));
         fs::write(dir.path().join("a"), "text").unwrap();
         assert!(is_readable(&writes));
+    }
+
+    #[test]
+    fn directories_that_are_gone_make_room() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut writes = Writes::new();
+        for n in 0..3 * MOST {
+            let new = dir.path().join(n.to_string());
+            fs::create_dir(&new).unwrap();
+            writes.watch(&new, &|_| true);
+            assert_eq!(writes.directories.len(), 1);
+            fs::remove_dir(&new).unwrap();
+            writes.forget();
+            assert!(writes.directories.is_empty());
+        }
     }
 }

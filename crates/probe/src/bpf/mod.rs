@@ -266,7 +266,7 @@ impl Bpf {
         self.calls.iter().filter_map(Result::ok).filter_map(long).collect()
     }
 
-    /// A call that is under way and whose beginning was not counted.
+    /// A call that is under way and whose beginning was not counted. Returns whether it is new.
     pub(crate) fn is_inside(
         &mut self,
         pid: u32,
@@ -274,14 +274,14 @@ impl Bpf {
         call: Call,
         device: DeviceId,
         now_ns: u64,
-    ) {
-        let Some(kind) = Call::ALL.iter().position(|known| *known == call) else { return };
+    ) -> bool {
+        let Some(kind) = Call::ALL.iter().position(|known| *known == call) else { return false };
         let mut pending = [0; PENDING];
         pending[..8].copy_from_slice(&now_ns.to_ne_bytes());
         pending[8..12].copy_from_slice(&(device.major << 20 | device.minor).to_ne_bytes());
         pending[12..].copy_from_slice(&(kind as u32).to_ne_bytes());
         const NEW: u64 = 1; // BPF_NOEXIST
-        let _ = self.calls.insert(u64::from(pid) << 32 | u64::from(tid), pending, NEW);
+        self.calls.insert(u64::from(pid) << 32 | u64::from(tid), pending, NEW).is_ok()
     }
 
     /// Forgets a thread's call: its end was not seen, and would be waited for for ever.

@@ -65,8 +65,9 @@ fn pace(words: &[OsString], is_strict: bool) -> Result<u8, String> {
     let strict = is_strict.then_some(OsStr::new(KEEPER));
     let outer = outer.as_deref();
     let paced = Paced { program, arguments, outer, strict, runtime_directory: None };
-    let (mut was_held, mut most, mut left, mut window) = (false, 0, 0, 0);
+    let (mut was_held, mut most, mut left, mut window, mut looks) = (false, 0, 0, 0, 0);
     let ended = run(&paced, &pacer, &root, &|_| true, &mut |look| {
+        looks += 1;
         (most, left) = (look.backlog.max(most), look.backlog);
         window = pacer.window().in_flight.max(window);
         if look.is_held != was_held {
@@ -79,7 +80,7 @@ fn pace(words: &[OsString], is_strict: bool) -> Result<u8, String> {
         Ok(ended) => writeln!(
             stderr(),
             "paced {} guarded {} rest {} dirtied {} held {} found {} refused {} unfound {} \
-             calls {} most {} \
+             calls {} most {} looks {} \
              left {} window {} \
              behind {} seconds {}",
             ended.is_paced,
@@ -92,6 +93,7 @@ fn pace(words: &[OsString], is_strict: bool) -> Result<u8, String> {
             ended.unfound_bytes,
             ended.held_calls,
             most,
+            looks,
             left,
             window,
             ended.left_processes,
