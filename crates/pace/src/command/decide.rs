@@ -19,7 +19,7 @@ const PART: u64 = 2;
 pub(super) const FASTEST: f64 = 5e9;
 /// Bounds of the time between two looks while it dirties pages, and the least time while it dirties
 /// none.
-const BUSY: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(20)];
+pub(super) const BUSY: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(20)];
 /// Rate in bytes per second below which a command counts as dirtying no pages …
 const SLOW_PER_S: f64 = 100e3;
 /// … and the factor by which its rate falls from look to look, so that looks stay frequent for a

@@ -14,7 +14,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::allowed::in_flight;
 use super::backlog::{Backlog, bytes_in};
-use super::decide::{Doing, FASTEST, Pace, Wish, decide, pause, speed};
+use super::decide::{BUSY, Doing, FASTEST, Pace, Wish, decide, pause, speed};
 use super::dirtied::Dirtied;
 use super::drain::Drain;
 use super::files::{Files, Key};
@@ -22,6 +22,7 @@ use super::group::Group;
 use super::hold::{Hold, lock};
 use super::look::{Ended, Look};
 use super::notified::{Below, Notified};
+use super::opens::Opens;
 use super::progress::Pressure;
 use super::range::{Range, Span};
 use super::regular::open_regular;
@@ -29,7 +30,6 @@ use super::roots::Root;
 use super::strict::Strict;
 use super::sys::default_effect;
 use super::tree::{Process, Tree};
-use super::writes::Writes;
 use crate::pacer::Pacer;
 
 /// Ranges of closed files that wait at once, at most. Each has a descriptor.
@@ -65,10 +65,11 @@ pub(super) struct Engine<'a> {
     dirtied: Dirtied,
     files: Files,
     notified: Notified,
-    writes: Writes,
-    /// Whether it has begun to write, and the rate is not known yet.
-    has_begun: bool,
-    /// Whether its next write makes a look due: it ran and dirtied nothing, and no write was noted.
+    opens: Opens,
+    /// Whether a file was opened since the last look.
+    has_opened: bool,
+    /// Whether the next opened file makes a look due: the command runs, the next look is not soon,
+    /// and no file was opened before this one.
     is_quiet: bool,
     /// Closed files that were found by their names.
     found: u64,
@@ -92,11 +93,11 @@ impl<'a> Engine<'a> {
         hold: &'a Mutex<Hold>,
         roots: &[Root],
     ) -> Self {
-        let (mut notified, mut writes) = (Notified::new(), Writes::new());
+        let (mut notified, mut opens) = (Notified::new(), Opens::new());
         for Root { path, is_deep } in roots {
             let below = if *is_deep { Below::Existing } else { Below::New };
             notified.watch(path, below, parts.is_paced);
-            writes.watch(path, parts.is_paced);
+            opens.watch(path, parts.is_paced);
         }
         let now = Instant::now();
         Self {
@@ -107,8 +108,8 @@ impl<'a> Engine<'a> {
             dirtied: Dirtied::default(),
             files: Files::default(),
             notified,
-            writes,
-            has_begun: false,
+            opens,
+            has_opened: false,
             is_quiet: true,
             found: 0,
             backlog: Backlog::default(),
@@ -143,15 +144,16 @@ impl<'a> Engine<'a> {
         self.pause
     }
 
-    /// Becomes readable with the first write of a command that dirtied nothing for a while.
-    pub(super) fn first_write(&self) -> Option<BorrowedFd<'_>> {
-        self.writes.events().filter(|_| self.is_quiet && !self.is_held)
+    /// Becomes readable when a file is opened near a command that dirties little.
+    pub(super) fn next_open(&self) -> Option<BorrowedFd<'_>> {
+        self.opens.events().filter(|_| self.is_quiet && !self.is_held)
     }
 
-    /// Takes note of that write. A look is due.
-    pub(super) fn note_write(&mut self) {
-        self.writes.forget();
-        self.has_begun = true;
+    /// Takes note of that. A look is due, and the next ones follow as if the command wrote.
+    pub(super) fn note_open(&mut self) {
+        self.opens.forget();
+        self.has_opened = true;
+        self.speed = FASTEST;
     }
 
     /// Whether calls have begun to wait, which makes a look due.
@@ -206,10 +208,6 @@ impl<'a> Engine<'a> {
         if !self.is_held {
             self.speed = speed(self.speed, rise as f64 / elapsed.as_secs_f64().max(0.001));
         }
-        let has_begun = std::mem::take(&mut self.has_begun);
-        // Pages are counted before the event of their write. Without a rise the write was another
-        // program's, or to a dirty page: the next look is as late as without the event.
-        self.is_quiet = rise == 0 && !has_begun && !self.is_held;
         let pressure = Pressure {
             rose: rise > 0,
             // The bytes of this look count: a stopped command's files are not looked at again.
@@ -235,10 +233,14 @@ impl<'a> Engine<'a> {
             in_flight,
             // A call that waits goes on at a smaller backlog, as a stopped command does.
             is_held: self.is_held || self.parts.strict.is_some_and(Strict::holds),
-            dirtied_per_s: if has_begun && rise > 0 { FASTEST } else { self.speed },
+            dirtied_per_s: self.speed,
             written_per_s: per_s,
             took: processor_time().saturating_sub(worked),
         });
+        // Another program may open files all the time: a long pause without this sign lies between
+        // two looks that it makes due.
+        let has_opened = std::mem::take(&mut self.has_opened);
+        self.is_quiet = self.pause >= BUSY[1] && !has_opened && !self.is_held;
         Look {
             means: &self.means,
             elapsed: age,
@@ -346,7 +348,7 @@ impl<'a> Engine<'a> {
         if !self.is_held {
             for directory in self.files.take_directories() {
                 self.notified.watch(&directory, Below::New, is_paced);
-                self.writes.watch(&directory, is_paced);
+                self.opens.watch(&directory, is_paced);
             }
             self.notified.look(is_paced, pressure.rose || self.left > 0);
         }

@@ -41,6 +41,7 @@ mod look;
 mod maps;
 mod nested;
 mod notified;
+mod opens;
 mod progress;
 mod range;
 mod regular;
@@ -52,7 +53,6 @@ mod stopped;
 mod strict;
 mod sys;
 mod tree;
-mod writes;
 
 pub use error::{CommandError, FAILED};
 pub use look::{Ended, Look};

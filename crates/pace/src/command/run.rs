@@ -175,14 +175,14 @@ fn follow(
             return Ok(End { status: exit_status(status), is_asked });
         }
         if came.is_readable {
-            engine.note_write();
+            engine.note_open();
         }
         if next <= Instant::now() || engine.is_wanted() || came.is_readable {
             report(&engine.look(command, begin.elapsed()));
             next = Instant::now() + engine.pause();
         }
         let pause = next.saturating_duration_since(Instant::now());
-        came = signals.wait_also(pause, engine.first_write());
+        came = signals.wait_also(pause, engine.next_open());
     }
 }
 
