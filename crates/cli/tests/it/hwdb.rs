@@ -127,7 +127,7 @@ fn a_result_becomes_a_submission_and_two_sources_an_entry() {
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         stdout(&output)
     };
-    assert!(!status().contains("others with this disk"));
+    assert!(!status().contains("sda: others with this disk"));
     put(&root.join("etc/udev/hwdb.d/60-floodwall.hwdb"), &text);
     let line = "sda: others with this disk (WDC WD40EFRX-68N) found: drains ";
     assert!(status().contains(line), "{}", status());
