@@ -6,6 +6,7 @@
 //! (SAT-4, "ATA Information") has the whole data. Every user may read it.
 
 use crate::root::SysRoot;
+use crate::text::squeezed;
 
 /// Offset of the IDENTIFY DEVICE data in the page.
 const IDENTIFY: usize = 60;
@@ -42,7 +43,7 @@ fn text(data: &[u8], words: std::ops::Range<usize>) -> Option<String> {
     let bytes = data.get(2 * words.start..2 * words.end)?;
     let swapped: Vec<u8> = bytes.chunks(2).flat_map(|word| [word[1], word[0]]).collect();
     let text = String::from_utf8(swapped).ok()?;
-    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let text = squeezed(&text);
     let is_name = !text.is_empty() && text.bytes().all(|c| c.is_ascii_graphic() || c == b' ');
     is_name.then_some(text)
 }

@@ -8,6 +8,7 @@ use floodwall_model::{DeviceId, Reading};
 
 use crate::ata;
 use crate::root::{SysRoot, not_understood};
+use crate::text::squeezed;
 
 /// The kernel counts /sys/block/NAME/size and /proc/diskstats in units of 512 bytes, whatever the
 /// device's own block size.
@@ -119,8 +120,7 @@ fn read_model(root: &SysRoot, dir: &str) -> Reading<String> {
     line("model").map(|model| {
         // `ATA` is the SCSI translation layer's vendor; virtio's is a number.
         let vendor = line("vendor").into_value().filter(|v| v != "ATA" && !v.starts_with("0x"));
-        let both = format!("{} {model}", vendor.unwrap_or_default());
-        both.split_whitespace().collect::<Vec<_>>().join(" ")
+        squeezed(&format!("{} {model}", vendor.unwrap_or_default()))
     })
 }
 
@@ -148,6 +148,14 @@ pub fn is_removable(root: &SysRoot, name: &str, directory: &str) -> bool {
     }
 }
 
+/// A device's reads and writes at its driver (Documentation/ABI/stable/sysfs-block, `inflight`).
+#[must_use]
+pub fn read_in_flight(root: &SysRoot, id: DeviceId) -> Option<[u64; 2]> {
+    let line = root.read_line(&format!("{}/inflight", directory(id))).into_value()?;
+    let mut numbers = line.split_whitespace().map(str::parse);
+    Some([numbers.next()?.ok()?, numbers.next()?.ok()?])
+}
+
 /// A disk's firmware revision, blanks squeezed; absent for virtual devices. SCSI and ATA disks have
 /// `rev`, NVMe drives `firmware_rev`.
 pub fn read_firmware(root: &SysRoot, id: DeviceId) -> Reading<String> {
@@ -156,8 +164,7 @@ pub fn read_firmware(root: &SysRoot, id: DeviceId) -> Reading<String> {
         return Reading::Value(names.firmware);
     }
     let line = |file: &str| root.read_line(&format!("{dir}/device/{file}"));
-    let squeezed = |text: String| text.split_whitespace().collect::<Vec<_>>().join(" ");
-    line("rev").or_else(|| line("firmware_rev")).map(squeezed)
+    line("rev").or_else(|| line("firmware_rev")).map(|text| squeezed(&text))
 }
 
 /// The driver behind a block device (`sd`, `virtio_blk`, `nvme`); absent for virtual devices.

@@ -21,6 +21,11 @@ fn word_after<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     })
 }
 
+/// The words of a text, each a blank after the one before.
+pub(crate) fn squeezed(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 /// Undoes the octal escapes of /proc/self/mountinfo (`\040` for a space; fs/proc_namespace.c
 /// `mangle`).
 pub(crate) fn unescape_octal(text: &str) -> String {

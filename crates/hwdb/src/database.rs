@@ -203,9 +203,6 @@ impl Database {
     #[must_use]
     pub fn read(text: &str) -> (Self, Vec<String>) {
         let mut problems = Vec::new();
-        if text.len() > MOST_FILE {
-            return (Self::default(), vec!["it is too large, and is not used".to_owned()]);
-        }
         let mut entries = Vec::new();
         // The entries of the present record, and its first line that is wrong.
         let mut record: Vec<Entry> = Vec::new();
@@ -245,7 +242,7 @@ impl Database {
     }
 
     /// The entries of a machine's [`crate::INSTALLED`] file, and a line for each wrong one. The
-    /// shipped entries take the place of a file that is absent or unreadable.
+    /// shipped entries take the place of a file that is absent, unreadable or too large.
     #[must_use]
     pub fn installed(file: &Reading<String>) -> (Self, Vec<String>) {
         match file {

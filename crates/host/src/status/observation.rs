@@ -6,6 +6,7 @@ use floodwall_model::status::Writers;
 use floodwall_model::{Bytes, DeviceId, Reading};
 
 use crate::bdi::{self, BdiStats};
+use crate::block;
 use crate::cgroup::{self, GroupBacklog};
 use crate::diskstats::{self, DiskStats};
 use crate::drain::ONE_MOMENT;
@@ -46,13 +47,6 @@ fn leaves_out_groups(root: &SysRoot, row: &Row) -> bool {
     row.bdi.value().is_some_and(|name| is_charged() && !bdi::counts_groups(root, name))
 }
 
-/// A device's writes under way (Documentation/ABI/stable/sysfs-block, `inflight`: reads, writes).
-fn writes_under_way(root: &SysRoot, device: DeviceId) -> u64 {
-    let line = root.read_line(&format!("/sys/dev/block/{device}/inflight")).into_value();
-    let writes = line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok());
-    writes.unwrap_or_default()
-}
-
 /// The backing device that has the backlog of control groups, where the kernel does not tell it.
 /// That is the case if data of groups is under writeback, and only one of the devices that leave
 /// groups out has writes under way. The groups' dirty data is counted there too.
@@ -60,8 +54,9 @@ fn written_for(root: &SysRoot, groups: GroupBacklog, layout: &Layout) -> Option<
     if groups.writeback_bytes < GROUPS_COUNT_BYTES {
         return None;
     }
-    let rows = layout.rows.iter();
-    let rows = rows.filter(|row| row.devices.iter().any(|id| writes_under_way(root, *id) > 0));
+    let has_writes =
+        |id: &DeviceId| block::read_in_flight(root, *id).is_some_and(|[_, writes]| writes > 0);
+    let rows = layout.rows.iter().filter(|row| row.devices.iter().any(has_writes));
     let names = rows.filter(|row| leaves_out_groups(root, row)).filter_map(|row| row.bdi.value());
     let names: BTreeSet<&String> = names.collect();
     names.first().filter(|_| names.len() == 1).map(|name| (*name).clone())

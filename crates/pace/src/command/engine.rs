@@ -146,7 +146,7 @@ impl<'a> Engine<'a> {
 
     /// Becomes readable when a file is opened near a command that dirties little.
     pub(super) fn next_open(&self) -> Option<BorrowedFd<'_>> {
-        self.opens.events().filter(|_| self.is_quiet && !self.is_held)
+        self.opens.events().filter(|_| self.is_quiet)
     }
 
     /// Takes note of that. A look is due, and the next ones follow as if the command wrote.

@@ -2,7 +2,7 @@
 //!
 //! A program may dirty pages at 5 GB/s. Looks at a command that dirties none are 20 ms apart or
 //! more: 100 MB. An open file may be the begin of such a flood, and therefore makes looks due.
-//! Opens would be the better sign, but a database beside the command makes a thousand a second.
+//! A write would be the better sign, but a database beside the command makes a thousand a second.
 
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -106,9 +106,9 @@ impl Signals {
         let timeout = Timespec::try_from(pause).ok();
         let mut fds = vec![PollFd::new(&self.bell, PollFlags::IN)];
         fds.extend(other.map(|other| PollFd::from_borrowed_fd(other, PollFlags::IN)));
-        let has_come = poll(&mut fds, timeout.as_ref()).is_ok_and(|count| count > 0);
-        let is_ready =
-            |at: usize| has_come && fds.get(at).is_some_and(|fd| !fd.revents().is_empty());
+        // After an error none is ready.
+        let _ = poll(&mut fds, timeout.as_ref());
+        let is_ready = |at: usize| fds.get(at).is_some_and(|fd| !fd.revents().is_empty());
         if is_ready(0) {
             let mut rings = [0; 256];
             let _ = (&self.bell).read(&mut rings);

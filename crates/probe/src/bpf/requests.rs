@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use aya::maps::{HashMap as Map, MapData};
-use floodwall_host::SysRoot;
+use floodwall_host::{SysRoot, block};
 use floodwall_model::DeviceId;
 
 use super::layout::{OUTSTANDING, device_id, u32_at, u64_at};
@@ -74,7 +74,9 @@ impl Requests {
         let mut known: Known =
             entries.filter_map(|(key, value)| Some((key, Outstanding::of(&value)?))).collect();
         let reads = |device, since_ns| {
-            (now_ns.saturating_sub(since_ns) > LONG).then(|| reads_in_flight(root, device))?
+            let is_due = now_ns.saturating_sub(since_ns) > LONG;
+            let [reads, _] = is_due.then(|| block::read_in_flight(root, device))??;
+            Some(reads)
         };
         let beyond = beyond(&known, in_flight, &reads);
         known.retain(|key, _| !beyond.contains_key(key));
@@ -88,12 +90,6 @@ impl Requests {
         }
         known.into_values()
     }
-}
-
-/// A device's reads at the driver.
-fn reads_in_flight(root: &SysRoot, device: DeviceId) -> Option<u64> {
-    let line = root.read_line(&format!("/sys/dev/block/{device}/inflight")).into_value()?;
-    line.split_whitespace().next()?.parse().ok()
 }
 
 /// The oldest requests beyond what the devices have in flight. Up to Linux 6.9 devices count

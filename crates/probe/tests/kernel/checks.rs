@@ -491,6 +491,19 @@ fn paused(source: SourceKind) -> Result<(), String> {
     })
 }
 
+/// Whether a process is inside a system call with this number.
+fn is_inside(pid: u32, number: i64) -> bool {
+    let call = std::fs::read_to_string(format!("/proc/{pid}/syscall")).unwrap_or_default();
+    call.split(' ').next() == Some(&number.to_string())
+}
+
+/// Waits until a worker is inside that call, or has ended.
+fn until_inside(worker: &mut Worker, number: i64) {
+    while !is_inside(worker.pid(), number) && !worker.ended() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 fn hangs(source: SourceKind) -> Result<(), String> {
     let disk = disk()?;
     let mut probe = Probe::open_sparing(Some(source)).map_err(|e| e.to_string())?;
@@ -503,16 +516,9 @@ fn hangs(source: SourceKind) -> Result<(), String> {
         probe.pause();
         probe.snapshot().map_err(|e| e.to_string())?;
         worker.go();
-        let fsync = libc::SYS_fsync.to_string();
-        let is_inside = || {
-            let call = std::fs::read_to_string(format!("/proc/{pid}/syscall")).unwrap_or_default();
-            call.split(' ').next() == Some(&fsync)
-        };
-        while !is_inside() && !worker.ended() {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        until_inside(&mut worker, libc::SYS_fsync);
         probe.resume().map_err(|e| e.to_string())?;
-        let was_inside = is_inside();
+        let was_inside = is_inside(pid, libc::SYS_fsync);
         let first = [probe.snapshot().map_err(|e| e.to_string())?];
         let rest = until_ended(&mut probe, &mut worker)?;
         if !was_inside {
@@ -540,14 +546,7 @@ fn write_hangs(source: SourceKind) -> Result<(), String> {
     let frozen = Frozen::new(disk.path())?;
     worker.go();
     let pid = worker.pid();
-    let write = libc::SYS_pwrite64.to_string();
-    let is_inside = || {
-        let call = std::fs::read_to_string(format!("/proc/{pid}/syscall")).unwrap_or_default();
-        call.split(' ').next() == Some(&write)
-    };
-    while !is_inside() && !worker.ended() {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    until_inside(&mut worker, libc::SYS_pwrite64);
     let mut probe = open(source)?;
     probe.warm_up(&GO_ON).map_err(|e| e.to_string())?;
     probe.wait(Duration::from_millis(100), &GO_ON).map_err(|e| e.to_string())?;
