@@ -2,7 +2,7 @@
 //! need of the machine is not met is ignored with the reason.
 //!
 //! libtest can't ignore a test at run time. A suite whose tests need something therefore has
-//! `harness = false`, and a `main` that hands its tests to [`run`] or [`run_alone`].
+//! `harness = false`, and a `main` that hands its tests to [`run`] or one of its variants.
 //!
 //! ```text
 //! lacks ─┬─ nothing ─▶ body ─▶ ok | FAILED
@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use libtest_mimic::{Arguments, Completion, Failed};
+use libtest_mimic::{Arguments, Completion, Conclusion, Failed};
 
 pub use check::{Message, ensure, equal, said, until};
 pub use libtest_mimic::Trial;
@@ -127,6 +127,9 @@ pub fn path(module: &str, function: &str) -> String {
     }
 }
 
+/// How many tests run at a time by [`run_together`]: each may have a guest with 2 GiB of memory.
+const MOST: usize = 4;
+
 /// Runs tests as the command line says, and ends the process: with status 0 if none failed.
 pub fn run(tests: Vec<Trial>) -> ! {
     libtest_mimic::run(&Arguments::from_args(), tests).exit()
@@ -136,6 +139,27 @@ pub fn run(tests: Vec<Trial>) -> ! {
 pub fn run_alone(tests: Vec<Trial>) -> ! {
     let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
     libtest_mimic::run(&arguments, tests).exit()
+}
+
+/// The same for tests that mostly wait: two at a time for each processor, and [`MOST`] at most.
+pub fn run_together(tests: Vec<Trial>) -> ! {
+    together(tests).exit()
+}
+
+/// The same with the first tests, and with the others one at a time after them.
+pub fn run_after(first: Vec<Trial>, alone: Vec<Trial>) -> ! {
+    let before = together(first);
+    let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
+    let after = libtest_mimic::run(&arguments, alone);
+    before.exit_if_failed();
+    after.exit()
+}
+
+fn together(tests: Vec<Trial>) -> Conclusion {
+    let arguments = Arguments::from_args();
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let test_threads = arguments.test_threads.or(Some((2 * processors).min(MOST)));
+    libtest_mimic::run(&Arguments { test_threads, ..arguments }, tests)
 }
 
 #[cfg(test)]

@@ -22,15 +22,17 @@ mod mask;
 mod rounds;
 mod sysbench;
 
-use floodwall_testing::{FUSE, LOOP, ROOT, Trial, lacks, run_alone, test};
+use floodwall_testing::{FUSE, LOOP, ROOT, Trial, lacks, run_after, run_alone, test};
 
 /// The word that asks for the comparisons of speed. They are no tests of `make test`: on a busy
 /// machine they fail without a fault.
 const SPEED: &str = "speed";
 
 fn main() {
-    let is_speed = std::env::args().any(|word| word == SPEED);
-    run_alone(if is_speed { speed() } else { formats() });
+    if std::env::args().any(|word| word == SPEED) {
+        run_alone(speed());
+    }
+    run_after(formats(), devices());
 }
 
 fn speed() -> Vec<Trial> {
@@ -43,11 +45,9 @@ fn speed() -> Vec<Trial> {
     ]
 }
 
+/// Tests of what is printed, and of files.
 fn formats() -> Vec<Trial> {
     vec![
-        test("iostat's layout for each command line", || lacks(&["iostat"]), iostat::layouts),
-        test("iostat's figures of a device in memory", || lacks(NEEDS), iostat::in_memory),
-        test("iostat's figures of a device that takes its time", || lacks(LAB), iostat::in_lab),
         test("an interrupt ends it with a whole document", || None, iostat::interrupt),
         test("what is not supported is named, status 2", || None, iostat::refusals),
         test("sysbench's layout for each command line", || lacks(&["sysbench"]), sysbench::layouts),
@@ -55,24 +55,18 @@ fn formats() -> Vec<Trial> {
         test("sysbench's wrong lines are refused", || None, sysbench::refusals),
         test("sysbench's files stay after an interrupt", || None, sysbench::interrupt),
         test("disktest's lines are those that were published", || None, disktest::lines),
-        test("disktest's counts are the kernel's", || lacks(&[ROOT, LOOP]), disktest::counts),
         test("disktest's wrong lines are refused", || None, disktest::refusals),
-        test("disktest does not write a device in use", || lacks(HELD), disktest::held),
         test("disktest's ends, and a link that is it", || None, disktest::ends),
         test("dd's copies of files and pipes", || lacks(&["dd"]), dd::files),
         test("dd's sizes and rates are rounded alike", || lacks(&["dd"]), dd::rounding),
         test("dd's wrong words are named with the nearest", || lacks(&["dd"]), dd::wrong),
-        test("dd's copies to devices", || lacks(DEVICE), dd::devices),
         test("dd's answers to signals", || lacks(&["dd"]), dd::signals),
-        test("dd does not write a device in use", || lacks(DEVICE), dd::held),
         test("a link with a tool's name is the tool", || None, dd::links),
         test("fio's command lines are followed alike", || lacks(&["fio"]), fio_jobs::lines),
         test("fio's files and counts", || lacks(&["fio"]), fio_jobs::counts),
         test("fio's wrong lines are refused", || None, fio_jobs::refusals),
-        test("fio does not write a device in use", || lacks(HELD), fio_jobs::held),
         test("fio's ends", || None, fio_jobs::ends),
         test("fio's reports for each command line", || lacks(&["fio"]), fio_reports::layouts),
-        test("fio's reports of a disk", || lacks(FIO_DISK), fio_reports::disks),
         test("fio's logs", || lacks(&["fio"]), fio_reports::logs),
         test("fio leaves files that it reads", || None, fio_safety::reads),
         test("fio checks all jobs before it makes a file", || None, fio_safety::order),
@@ -84,10 +78,25 @@ fn formats() -> Vec<Trial> {
         test("fio's reader: Kubestr", || None, fio_consumers::kubestr),
         test("fio's reader: Ceph Benchmarking Tool", || None, fio_consumers::cbt),
         test("fio's reader: fio-plot", || lacks(&["fio-plot"]), fio_consumers::fio_plot),
+        test("beside a flood: wrong lines are refused", || None, beside::refusals),
+    ]
+}
+
+/// Tests that make a device, or count what all devices of the machine do.
+fn devices() -> Vec<Trial> {
+    vec![
+        test("iostat's layout for each command line", || lacks(&["iostat"]), iostat::layouts),
+        test("iostat's figures of a device in memory", || lacks(NEEDS), iostat::in_memory),
+        test("iostat's figures of a device that takes its time", || lacks(LAB), iostat::in_lab),
+        test("disktest's counts are the kernel's", || lacks(&[ROOT, LOOP]), disktest::counts),
+        test("disktest does not write a device in use", || lacks(HELD), disktest::held),
+        test("dd's copies to devices", || lacks(DEVICE), dd::devices),
+        test("dd does not write a device in use", || lacks(DEVICE), dd::held),
+        test("fio does not write a device in use", || lacks(HELD), fio_jobs::held),
+        test("fio's reports of a disk", || lacks(FIO_DISK), fio_reports::disks),
         test("beside a flood: a report and figures", || lacks(MOUNTED), beside::figures),
         test("beside a flood: all is put back", || lacks(MOUNTED), beside::ends),
         test("beside a flood: settings that can't be", || lacks(HIDDEN), beside::settings),
-        test("beside a flood: wrong lines are refused", || None, beside::refusals),
     ]
 }
 

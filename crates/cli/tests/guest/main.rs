@@ -45,7 +45,7 @@ fn main() {
             ));
         }
     }
-    floodwall_testing::run(tests)
+    floodwall_testing::run_together(tests)
 }
 
 /// Among what a test needs: a kernel that keeps processes from files.

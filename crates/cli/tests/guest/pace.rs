@@ -161,7 +161,7 @@ fn limited(_: Who) -> Result<(), String> {
     let told = prints(&format!(
         "no_limit() {{ ! limit; }}
          floodwall pace --status -- sh -c '{FLOOD}' 2>/tmp/told & pace=$!
-         waits group > /dev/null; sleep 1; limit
+         waits group > /dev/null; sleep 1; waits no_limit
          {VICTIM} & victim=$!
          waits limit > /tmp/limit; head -c5 /tmp/limit; echo
          kill -KILL $victim; waits no_limit

@@ -23,7 +23,7 @@ mod nfs;
 mod powercut;
 mod raid;
 
-use floodwall_testing::run_alone;
+use floodwall_testing::run_together;
 
 /// A test and the programs that its guest needs.
 pub(crate) struct Test {
@@ -34,8 +34,7 @@ pub(crate) struct Test {
 
 fn main() {
     let tests = [ground::TESTS, raid::TESTS, nfs::TESTS, powercut::TESTS].into_iter().flatten();
-    // A guest has gigabytes of memory, and its one CPU is busy.
-    run_alone(
+    run_together(
         tests
             .map(|test| floodwall_testing::test(test.name, || bed::lacks(test.needs), test.body))
             .collect(),
