@@ -109,6 +109,19 @@ fn a_result_becomes_a_submission_and_two_sources_an_entry() {
         assert!(told.contains("is refused") && told.contains(part), "{told}");
     }
 
+    let mut model = submission.clone();
+    model["modelled_by"] = json!("hdd-7200");
+    model["firmware"] = Value::Null;
+    model["model"] = json!("ST31000528AS");
+    model["size_class"] = json!("1TB");
+    write(&evidence.join("model.json"), &model);
+    let (unmodelled, said) = merge(merged);
+    assert_eq!(unmodelled, text);
+    assert!(said.contains("a model's result, which needs --models"), "{said}");
+    let output = floodwall(&["hwdb", "merge", "--models", evidence.to_str().unwrap()]);
+    assert!(stdout(&output).contains("name:ST31000528AS:fwrev:*"), "{}", stdout(&output));
+    fs::remove_file(evidence.join("model.json")).unwrap();
+
     let refused = path("refused");
     fs::create_dir(&refused).unwrap();
     fs::copy(evidence.join("hostile.json"), refused.join("hostile.json")).unwrap();

@@ -48,7 +48,14 @@ impl Stopped {
             guardian.hold(&pids)?;
             since.get_or_insert_with(Instant::now);
             // A process of another user can't be stopped (EPERM), and one may have ended.
-            self.0.extend(found.into_iter().filter(|id| signal(*id, Signal::STOP)));
+            for id in found.into_iter().filter(|id| signal(*id, Signal::STOP)) {
+                if tree.is_gone(id) {
+                    // Another process has got its number.
+                    signal(id, Signal::CONT);
+                } else {
+                    self.0.push(id);
+                }
+            }
         }
         Ok(())
     }

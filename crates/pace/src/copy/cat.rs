@@ -50,7 +50,8 @@ pub fn cat<'a>(
     let output = Output::new(&file, path)?;
     let sizes: Option<Vec<u64>> = inputs.iter().map(size).collect();
     let bytes = sizes.map(|sizes| sizes.iter().sum());
-    let totals = Totals { bytes, files: inputs.len() as u64 };
+    let is_single = inputs.len() <= 1;
+    let totals = Totals { bytes, files: inputs.len() as u64, is_single };
     let mut work = Work::new(Options::default(), totals, pacer, progress, stop);
     for input in inputs {
         let name = match input {

@@ -9,7 +9,7 @@ use rustix::io::{Errno, pwrite, retry_on_intr};
 
 use super::behind::Behind;
 use super::error::CopyError;
-use super::holes::{Segment, next_segment};
+use super::holes::{self, Segment, next_segment};
 use super::source::{DROPPED, Source};
 use super::work::{Between, Work};
 
@@ -25,12 +25,15 @@ pub(super) fn copy(
     between: Between<'_>,
 ) -> Result<u64, CopyError> {
     let mut behind = Behind::new(at);
+    let has_holes = holes::can_have(target.as_fd());
     let mut ends_in_hole = false;
     let mut segment = Segment { end: at, is_data: false };
     while at < size {
         // Not for each batch: tmpfs looks at every page up to the next hole.
         if at >= segment.end {
             segment = next_segment(source.as_fd(), at, size);
+            // A hole is read as zeros.
+            segment.is_data |= !has_holes;
         }
         if !segment.is_data {
             ends_in_hole = true;

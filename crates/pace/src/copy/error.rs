@@ -206,6 +206,8 @@ impl CopyError {
                     | Errno::INVAL
                     | Errno::ISDIR
                     | Errno::LOOP
+                    // Directories in directories, open at the same time.
+                    | Errno::MFILE
                     | Errno::NAMETOOLONG
                     | Errno::NOTSUP
                     | Errno::PERM

@@ -56,10 +56,14 @@ pub(super) fn copy(
     let id = part.id();
     let written = fill(work, &mut source, &stat, &part, (at, size), between).and_then(|end| {
         work.summary.files += 1;
-        keep_attributes(work, &source, &stat, &part, to, replaced.as_ref());
         let waits = may_wait && is_regular && end < ALONE;
         if !waits {
             settle(work, &source, &part, end, size > 0)?;
+        }
+        // Last: of a part file with another owner nothing can be resumed.
+        keep_attributes(work, &source, &stat, &part, to, replaced.as_ref());
+        if !waits {
+            rfs::fsync(part.file()).map_err(CopyError::lost("sync", part.path()))?;
         }
         Ok((end, waits))
     });

@@ -264,11 +264,7 @@ fn finish(
         Pending::File { from, to, part, id, size } => {
             let part = Place::new(&to.folder, part);
             check(work, from, &part, *size)?;
-            let found = part.stat().map_err(CopyError::io("look at", part.path()))?;
-            if found.is_none_or(|found| FileId::of(&found) != *id) {
-                return Err(CopyError::Busy { path: part.path() });
-            }
-            commit(&part, to)?;
+            commit(&part, *id, to)?;
             Ok(Some(Arc::clone(&to.folder)))
         }
         Pending::Link { first, id, from, stat, to } => {
@@ -343,7 +339,7 @@ fn link(root: &Arc<Folder>, first: &Path, id: FileId, to: &Place) -> Result<bool
     }
     let found = part.stat().map_err(CopyError::io("look at", part.path()));
     let committed = found.and_then(|found| match found {
-        Some(found) if FileId::of(&found) == id => commit(&part, to).map(|()| true),
+        Some(found) if FileId::of(&found) == id => commit(&part, id, to).map(|()| true),
         _ => Ok(false),
     });
     // rename(2) does nothing if both names are links to one file.

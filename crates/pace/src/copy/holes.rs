@@ -2,8 +2,11 @@
 
 use std::os::fd::BorrowedFd;
 
-use rustix::fs::{SeekFrom, fstat, seek};
+use rustix::fs::{SeekFrom, fstat, fstatfs, seek};
 use rustix::io::Errno;
+
+/// Filesystems without holes: FAT, exFAT, HFS and HFS+ (linux/magic.h, and their own sources).
+const SOLID: [u32; 4] = [0x4d44, 0x2011_bab0, 0x4244, 0x482b];
 
 /// A part of a file that is data or a hole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +36,13 @@ pub(super) fn next_segment(file: BorrowedFd<'_>, start: u64, last: u64) -> Segme
         return Segment { end: last, is_data: true };
     }
     Segment { end: end.min(last), is_data }
+}
+
+/// Whether a file on this filesystem can have holes. Where it can't, a write behind the file's end
+/// writes zeros up to there, all in one call (`cont_write_begin`, fs/buffer.c).
+pub(super) fn can_have(file: BorrowedFd<'_>) -> bool {
+    // The kernel's numbers have 32 bits.
+    fstatfs(file).map_or(true, |filesystem| !SOLID.contains(&(filesystem.f_type as u32)))
 }
 
 #[cfg(test)]

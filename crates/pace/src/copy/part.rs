@@ -96,7 +96,7 @@ impl Part {
 
     /// Gives it its final name, in place of an existing file.
     pub(super) fn commit(mut self) -> Result<(), CopyError> {
-        commit(&self.place, &self.to)?;
+        commit(&self.place, self.id, &self.to)?;
         self.is_settled = true;
         Ok(())
     }
@@ -115,17 +115,27 @@ impl Part {
 
 impl Drop for Part {
     fn drop(&mut self) {
-        if !self.is_settled && !self.keep {
+        // Another copy's file, if somebody has removed this one.
+        let is_own = || is_at(&self.place, self.id).unwrap_or(false);
+        if !self.is_settled && !self.keep && is_own() {
             // An error is ignored: the copy has failed already.
             let _ = self.place.folder.remove(&self.place.name);
         }
     }
 }
 
-/// Renames a part file to its final name in the same directory.
-pub(super) fn commit(part: &Place, to: &Place) -> Result<(), CopyError> {
+/// Renames a part file to its final name in the same directory. Fails if another file has its name:
+/// somebody has removed it, and another copy has begun.
+pub(super) fn commit(part: &Place, id: FileId, to: &Place) -> Result<(), CopyError> {
+    if !is_at(part, id).map_err(CopyError::io("look at", part.path()))? {
+        return Err(CopyError::Busy { path: part.path() });
+    }
     rfs::renameat(&part.folder, part.name.as_os_str(), &to.folder, to.name.as_os_str())
         .map_err(CopyError::io("give its name to", part.path()))
+}
+
+fn is_at(place: &Place, id: FileId) -> Result<bool, Errno> {
+    Ok(place.stat()?.is_some_and(|found| FileId::of(&found) == id))
 }
 
 /// Locks a part file, since two copies of one name would both write it.

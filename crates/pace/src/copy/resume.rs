@@ -76,7 +76,7 @@ fn differs(
     // A second reader of the file, since `source` is read from its beginning later.
     let mut source = source.again();
     let mut target = Source::new(Arc::clone(target), path, end);
-    let each = &mut |_| work.check();
+    let each = &mut |bytes| work.admit(bytes);
     let start = end.saturating_sub(compared);
     first_difference(&mut source, &mut target, start, end, each).map(|found| found.is_some())
 }

@@ -50,7 +50,8 @@ pub fn run<'a>(
     let root = Arc::new(opened.map_err(CopyError::io("open", &plan.directory))?);
     // Each byte is written, and compared with `verify`.
     let passes = if plan.options.verify { 2 } else { 1 };
-    let totals = Totals { bytes: Some(plan.bytes() * passes), files: plan.files() };
+    let is_single = matches!(plan.jobs.as_slice(), [job] if !kind(&job.stat).is_dir());
+    let totals = Totals { bytes: Some(plan.bytes() * passes), files: plan.files(), is_single };
     let mut tree = Tree {
         work: Work::new(plan.options, totals, pacer, progress, stop),
         finish: Finish::new(&root),

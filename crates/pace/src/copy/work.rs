@@ -48,6 +48,8 @@ pub(super) struct Totals {
     /// `None` if not known.
     pub(super) bytes: Option<u64>,
     pub(super) files: u64,
+    /// Whether one file alone is copied: its failure is that of the copy.
+    pub(super) is_single: bool,
 }
 
 impl<'a> Work<'a> {
@@ -185,7 +187,7 @@ impl<'a> Work<'a> {
         match done {
             Err(error) if error.is_of_one_entry() => {
                 self.failed += 1;
-                if self.totals.files > 1 {
+                if !self.totals.is_single {
                     self.tell(Path::new(""), Some(&error));
                 }
                 self.first_failure.get_or_insert(error);
@@ -218,7 +220,7 @@ impl<'a> Work<'a> {
         let summary = Summary { elapsed: self.started.elapsed(), ..self.summary };
         match self.first_failure {
             None => Ok(summary),
-            Some(first) if self.totals.files <= 1 => Err(first),
+            Some(first) if self.totals.is_single => Err(first),
             Some(first) => Err(CopyError::Partly {
                 failed: self.failed,
                 first: Box::new(first),

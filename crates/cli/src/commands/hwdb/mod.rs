@@ -58,6 +58,9 @@ struct MergeArgs {
     /// Write the merged file; stdout if not given.
     #[arg(long, short, value_name = "FILE")]
     out: Option<PathBuf>,
+    /// Take results of the simulator, too: nothing confirms them, so only your own ones.
+    #[arg(long)]
+    models: bool,
 }
 
 /// Runs the command.
@@ -70,7 +73,7 @@ pub(crate) fn run(args: &HwdbArgs) -> anyhow::Result<Exit> {
     if let Some(out) = &args.out {
         output::check_writable(out)?;
     }
-    let evidence = read_all(&args.dir, Zoned::now().date())?;
+    let evidence = read_all(args, Zoned::now().date())?;
     let Merged { database, candidates } = merge(&evidence);
     for candidate in &candidates {
         output::notice(&format!("floodwall: {candidate}"));
@@ -94,7 +97,8 @@ fn entries(count: usize) -> String {
 }
 
 /// All submissions of a directory, in the order of their names. Refused files are named on stderr.
-fn read_all(dir: &Path, today: Date) -> anyhow::Result<Vec<Evidence>> {
+fn read_all(args: &MergeArgs, today: Date) -> anyhow::Result<Vec<Evidence>> {
+    let dir = &args.dir;
     let listed = fs::read_dir(dir).with_context(|| format!("can't read '{}'", dir.display()))?;
     let mut paths = Vec::new();
     for entry in listed {
@@ -109,7 +113,7 @@ fn read_all(dir: &Path, today: Date) -> anyhow::Result<Vec<Evidence>> {
     paths.sort();
     let mut all = Vec::new();
     for path in paths {
-        match read(&path, today) {
+        match read(&path, today, args.models) {
             Ok(evidence) => all.push(evidence),
             Err(why) => {
                 output::notice(&format!("floodwall: '{}' is refused: {why}", path.display()));
@@ -122,8 +126,11 @@ fn read_all(dir: &Path, today: Date) -> anyhow::Result<Vec<Evidence>> {
     Ok(all)
 }
 
-fn read(path: &Path, today: Date) -> Result<Evidence, String> {
+fn read(path: &Path, today: Date, models: bool) -> Result<Evidence, String> {
     let bytes = input::small(path, MOST_BYTES as u64).map_err(|e| e.to_string())?;
     let submission = Submission::read(&bytes, today).map_err(|e| e.to_string())?;
+    if submission.modelled_by.is_some() && !models {
+        return Err("it is a model's result, which needs --models".to_owned());
+    }
     Ok(Evidence { hash: digest(&bytes), submission })
 }

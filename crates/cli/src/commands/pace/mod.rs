@@ -30,6 +30,10 @@ pub(crate) fn run(args: &PaceArgs) -> anyhow::Result<Exit> {
         let why = "--strict is for a command after '--': cp and cat pace their own writes";
         return Err(UsageError(why.to_owned()).into());
     }
+    if args.dir.is_some() && args.own.is_some() {
+        let why = "--dir is for a command after '--': the disk of cp and cat is that of their output";
+        return Err(UsageError(why.to_owned()).into());
+    }
     match &args.own {
         Some(Own::Cp(cp)) => copy::cp(args, cp),
         Some(Own::Cat(cat)) => copy::cat(args, cat),

@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use floodwall_pace::copy::{CopyError, PART_SUFFIX};
 use floodwall_testing::{Trial, ensure, equal, said, tests};
 
-use super::{ARCHIVE, DEEP, MIB, PLAIN, RESUME, copy, directory, names, noise};
+use super::{ARCHIVE, DEEP, MIB, PLAIN, RESUME, copy, copy_with, directory, names, noise};
 
 pub(super) fn tests() -> Vec<Trial> {
     tests![
@@ -18,6 +18,7 @@ pub(super) fn tests() -> Vec<Trial> {
         long_names_are_copied,
         what_cannot_be_copied_leaves_the_rest,
         what_the_destination_refuses_leaves_the_rest,
+        a_failure_below_a_directory_is_named,
         a_directorys_entries_go_into_another,
         dev_null_is_written_in_place,
     ]
@@ -118,6 +119,18 @@ fn what_cannot_be_copied_leaves_the_rest() -> Result<(), String> {
     ensure(matches!(*first, CopyError::Kinds { .. }), format!("{first:?}"))?;
     equal(fs::read_to_string(to.path().join("from/a")).unwrap(), "1".to_owned())?;
     equal(fs::read_to_string(to.path().join("from/c/d")).unwrap(), "3".to_owned())
+}
+
+/// Also if there is one file alone, or none.
+fn a_failure_below_a_directory_is_named() -> Result<(), String> {
+    let dir = directory(&[("from/b", b"1")]);
+    let to = directory(&[("from/b/in the way", b"")]);
+    let mut named = 0;
+    let ended = copy_with(&[&dir.path().join("from")], to.path(), DEEP, &mut |progress, _| {
+        named += u32::from(progress.failure.is_some());
+    });
+    ensure(matches!(ended, Err(CopyError::Partly { failed: 1, .. })), format!("{ended:?}"))?;
+    equal(named, 1)
 }
 
 fn what_the_destination_refuses_leaves_the_rest() -> Result<(), String> {

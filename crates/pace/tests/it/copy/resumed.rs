@@ -21,6 +21,7 @@ pub(super) fn tests() -> Vec<Trial> {
         finished_files_are_not_copied_again,
         verification_finds_a_byte_that_differs,
         a_part_in_use_is_refused,
+        the_part_of_another_copy_gets_no_name,
     ]
 }
 
@@ -158,4 +159,26 @@ fn a_part_in_use_is_refused() -> Result<(), String> {
     drop(other);
     copy(&[&from], &to, PLAIN).map_err(said("copy"))?;
     equal(names(dir.path()), ["from", "to"].map(str::to_owned).to_vec())
+}
+
+/// Somebody removes the part file of a copy that runs, and another copy makes one.
+fn the_part_of_another_copy_gets_no_name() -> Result<(), String> {
+    let other = b"half of another copy".as_slice();
+    for size in [5 * MIB, 65 * MIB] {
+        let dir = directory(&[("from", &noise(size)), ("to", b"old")]);
+        let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+        let path = dir.path().join(part("to"));
+        let mut is_replaced = false;
+        let ended = copy_with(&[&from], &to, PLAIN, &mut |_, _| {
+            if !is_replaced {
+                fs::remove_file(&path).unwrap();
+                fs::write(&path, other).unwrap();
+                is_replaced = true;
+            }
+        });
+        equal(ended, Err(CopyError::Busy { path: path.clone() }))?;
+        equal(fs::read(&to).unwrap().as_slice(), b"old".as_slice())?;
+        equal(fs::read(&path).unwrap().as_slice(), other)?;
+    }
+    Ok(())
 }
