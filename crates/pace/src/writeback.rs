@@ -58,8 +58,7 @@ impl<'a> Writeback<'a> {
         self.under_way + self.pending.as_ref().map_or(0, |range| range.len)
     }
 
-    /// Writes a newly dirtied range of a file back. `len` 0 means to the end of the file.
-    /// Contiguous ranges are joined to pieces. Waits for the oldest pieces while more than the
+    /// Writes a newly dirtied range of a file back. Contiguous ranges are joined to pieces. Waits for the oldest pieces while more than the
     /// window is under way.
     ///
     /// Returns false if `stop` was raised.
@@ -77,14 +76,11 @@ impl<'a> Writeback<'a> {
         let mut range = Range { file: Arc::clone(file), offset, len };
         if let Some(before) = self.pending.take() {
             let end = before.offset + before.len;
-            if len > 0 && Arc::ptr_eq(&before.file, file) && end == offset {
+            if Arc::ptr_eq(&before.file, file) && end == offset {
                 (range.offset, range.len) = (before.offset, before.len + len);
             } else if !self.start(before, stop)? {
                 return Ok(false);
             }
-        }
-        if len == 0 {
-            return self.start(range, stop);
         }
         loop {
             let piece = self.pacer.window().piece;

@@ -193,8 +193,8 @@ impl<'a> Engine<'a> {
         self.dirtied.wait_for(self.parts.root, self.parts.own.as_raw_pid(), command)
     }
 
-    /// Looks at the command, `age` after its start, and stops or continues it.
-    pub(super) fn look(&mut self, command: Pid, age: Duration) -> Look<'_> {
+    /// Looks at the command, and stops or continues it.
+    pub(super) fn look(&mut self, command: Pid) -> Look<'_> {
         let (begin, worked) = (Instant::now(), processor_time());
         let elapsed = begin - std::mem::replace(&mut self.at, begin);
         self.note();
@@ -243,13 +243,9 @@ impl<'a> Engine<'a> {
         self.is_quiet = self.pause >= BUSY[1] && !has_opened && !self.is_held;
         Look {
             means: &self.means,
-            elapsed: age,
             dirtied: self.dirtied.net(),
             backlog: self.left,
             is_held: self.is_held,
-            held: lock(self.hold).total(),
-            processes: processes.len(),
-            files: self.files.len(),
         }
     }
 
@@ -280,14 +276,12 @@ impl<'a> Engine<'a> {
     }
 
     /// The command after its end.
-    pub(super) fn rest(&self, age: Duration) -> Look<'_> {
+    pub(super) fn rest(&self) -> Look<'_> {
         Look {
             means: &self.means,
-            elapsed: age,
             dirtied: self.dirtied.net(),
             backlog: self.left_bytes(),
-            held: lock(self.hold).total(),
-            ..Look::default()
+            is_held: false,
         }
     }
 

@@ -7,8 +7,6 @@ use std::time::Duration;
 pub struct Look<'a> {
     /// The means that hold it, for people: those of its control group, or why it has none.
     pub means: &'a str,
-    /// Time since its start.
-    pub elapsed: Duration,
     /// Bytes that it dirtied so far, without those of files that it deleted before they were
     /// written.
     pub dirtied: u64,
@@ -16,12 +14,6 @@ pub struct Look<'a> {
     pub backlog: u64,
     /// Whether it is stopped.
     pub is_held: bool,
-    /// Sum of its stops so far.
-    pub held: Duration,
-    /// Number of its processes.
-    pub processes: usize,
-    /// Number of its files that are open for writing.
-    pub files: usize,
 }
 
 /// A command that has ended.
