@@ -20,7 +20,6 @@ const RANGES: usize = 128;
 struct Range {
     file: Arc<OwnedFd>,
     offset: u64,
-    /// 0: to the end of the file, with an unknown number of dirty bytes.
     len: u64,
 }
 

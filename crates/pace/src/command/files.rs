@@ -99,11 +99,6 @@ impl Files {
         self.open.values_mut().filter_map(range).collect()
     }
 
-    /// How many are open.
-    pub(super) fn len(&self) -> usize {
-        self.open.len()
-    }
-
     pub(super) fn has(&self, key: Key) -> bool {
         self.open.contains_key(&key)
     }
@@ -277,7 +272,7 @@ mod tests {
     fn a_file_is_followed_from_its_first_byte_to_its_last() {
         let mut machine = Machine::new();
         assert!(machine.look().is_empty(), "it is empty");
-        assert_eq!((machine.files.len(), machine.files.found()), (1, 1));
+        assert_eq!((machine.files.open.len(), machine.files.found()), (1, 1));
         assert_eq!(machine.files.take_directories(), [machine.dir.path()]);
         fs::write(machine.path("written"), [0; 8192]).unwrap();
         fs::write(machine.path("read"), [0; 8192]).unwrap();
@@ -285,7 +280,7 @@ mod tests {
         fs::write(machine.path("written"), [0; 8200]).unwrap();
         fs::remove_file(machine.path("proc/20/fd/3")).unwrap();
         assert_eq!(machine.look(), [Span::Grown { from: 8192, to: 8200 }]);
-        assert_eq!(machine.files.len(), 0);
+        assert_eq!(machine.files.open.len(), 0);
         assert!(machine.look().is_empty() && machine.files.take_directories().is_empty());
     }
 
@@ -311,7 +306,7 @@ mod tests {
         // Nothing of a deleted file has to reach the disk.
         fs::remove_file(machine.path("written")).unwrap();
         assert!(machine.look().is_empty());
-        assert_eq!(machine.files.len(), 0);
+        assert_eq!(machine.files.open.len(), 0);
     }
 
     #[test]
@@ -329,7 +324,7 @@ mod tests {
             machine.descriptor(fd, &format!("file{fd}"), "0100002");
         }
         machine.look();
-        assert_eq!(machine.files.len(), MOST);
+        assert_eq!(machine.files.open.len(), MOST);
     }
 
     #[test]

@@ -116,10 +116,10 @@ pub fn run(
             Some(strict) => strict.start(paced, Some(variable), entrance, listener),
             None => start(paced, Some(variable), entrance),
         });
-        let status = started
-            .and_then(|command| follow(paced, command, &mut engine, &signals, begin, report));
+        let status =
+            started.and_then(|command| follow(paced, command, &mut engine, &signals, report));
         let ended_by = match &status {
-            Ok(end) if !end.is_asked => write_rest(&mut engine, &signals, begin, report),
+            Ok(end) if !end.is_asked => write_rest(&mut engine, &signals, report),
             _ => None,
         };
         let seconds = begin.elapsed().as_secs_f64();
@@ -151,7 +151,6 @@ fn follow(
     command: Pid,
     engine: &mut Engine<'_>,
     signals: &Signals,
-    begin: Instant,
     report: &mut dyn FnMut(&Look<'_>),
 ) -> Result<End, CommandError> {
     let mut came = signals.came_before_start();
@@ -178,7 +177,7 @@ fn follow(
             engine.note_open();
         }
         if next <= Instant::now() || engine.is_wanted() || came.is_readable {
-            report(&engine.look(command, begin.elapsed()));
+            report(&engine.look(command));
             next = Instant::now() + engine.pause();
         }
         let pause = next.saturating_duration_since(Instant::now());
@@ -191,12 +190,11 @@ fn follow(
 fn write_rest(
     engine: &mut Engine<'_>,
     signals: &Signals,
-    begin: Instant,
     report: &mut dyn FnMut(&Look<'_>),
 ) -> Option<u8> {
     engine.hand_over_rest();
     while !engine.has_written_rest() {
-        report(&engine.rest(begin.elapsed()));
+        report(&engine.rest());
         let came = signals.wait(REST);
         if let Some(signal) = came.asks_to_end() {
             return Some(status_of(signal));

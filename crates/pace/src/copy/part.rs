@@ -130,6 +130,11 @@ pub(super) fn commit(part: &Place, id: FileId, to: &Place) -> Result<(), CopyErr
     if !is_at(part, id).map_err(CopyError::io("look at", part.path()))? {
         return Err(CopyError::Busy { path: part.path() });
     }
+    rename(part, to)
+}
+
+/// The same for an entry without data: none but this copy makes it.
+pub(super) fn rename(part: &Place, to: &Place) -> Result<(), CopyError> {
     rfs::renameat(&part.folder, part.name.as_os_str(), &to.folder, to.name.as_os_str())
         .map_err(CopyError::io("give its name to", part.path()))
 }

@@ -17,7 +17,7 @@ use super::finish::Finish;
 use super::folder::{FileId, Folder, Place, kind, kind_in_words};
 use super::job::{Job, Target};
 use super::names::{directory_of, is_part, last_name, rank};
-use super::part::{commit, place_of_part, refuse_source};
+use super::part::{place_of_part, refuse_source, rename};
 use super::pending::Pending;
 use super::plan::Plan;
 use super::request::Progress;
@@ -251,7 +251,7 @@ impl Tree<'_> {
         if self.work.options.archive {
             attributes::keep_by_name(stat, &part, &to.path(), &mut self.work.summary);
         }
-        if let Err(error) = commit(&part, to) {
+        if let Err(error) = rename(&part, to) {
             let _ = folder.remove(name);
             return Err(error);
         }

@@ -31,7 +31,8 @@ pub(crate) fn run(args: &PaceArgs) -> anyhow::Result<Exit> {
         return Err(UsageError(why.to_owned()).into());
     }
     if args.dir.is_some() && args.own.is_some() {
-        let why = "--dir is for a command after '--': the disk of cp and cat is that of their output";
+        let why =
+            "--dir is for a command after '--': the disk of cp and cat is that of their output";
         return Err(UsageError(why.to_owned()).into());
     }
     match &args.own {
