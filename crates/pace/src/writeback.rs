@@ -57,8 +57,8 @@ impl<'a> Writeback<'a> {
         self.under_way + self.pending.as_ref().map_or(0, |range| range.len)
     }
 
-    /// Writes a newly dirtied range of a file back. Contiguous ranges are joined to pieces. Waits for the oldest pieces while more than the
-    /// window is under way.
+    /// Writes a newly dirtied range of a file back. Contiguous ranges are joined to pieces. Waits
+    /// for the oldest pieces while more than the window is under way.
     ///
     /// Returns false if `stop` was raised.
     ///
