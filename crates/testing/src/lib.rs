@@ -141,7 +141,7 @@ pub fn run_alone(tests: Vec<Trial>) -> ! {
     libtest_mimic::run(&arguments, tests).exit()
 }
 
-/// The same for tests that mostly wait: two at a time for each processor, and [`MOST`] at most.
+/// The same for tests that mostly wait: two at a time for each processor, and four at most.
 pub fn run_together(tests: Vec<Trial>) -> ! {
     together(tests).exit()
 }
