@@ -127,9 +127,6 @@ pub fn path(module: &str, function: &str) -> String {
     }
 }
 
-/// How many tests run at a time by [`run_together`]: each may have a guest with 2 GiB of memory.
-const MOST: usize = 4;
-
 /// Runs tests as the command line says, and ends the process: with status 0 if none failed.
 pub fn run(tests: Vec<Trial>) -> ! {
     libtest_mimic::run(&Arguments::from_args(), tests).exit()
@@ -137,8 +134,7 @@ pub fn run(tests: Vec<Trial>) -> ! {
 
 /// The same, one test at a time: for tests that measure, or that count things of the whole machine.
 pub fn run_alone(tests: Vec<Trial>) -> ! {
-    let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
-    libtest_mimic::run(&arguments, tests).exit()
+    alone(tests).exit()
 }
 
 /// The same for tests that mostly wait: two at a time for each processor, and four at most.
@@ -147,13 +143,20 @@ pub fn run_together(tests: Vec<Trial>) -> ! {
 }
 
 /// The same with the first tests, and with the others one at a time after them.
-pub fn run_after(first: Vec<Trial>, alone: Vec<Trial>) -> ! {
+pub fn run_after(first: Vec<Trial>, others: Vec<Trial>) -> ! {
     let before = together(first);
-    let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
-    let after = libtest_mimic::run(&arguments, alone);
+    let after = alone(others);
     before.exit_if_failed();
     after.exit()
 }
+
+fn alone(tests: Vec<Trial>) -> Conclusion {
+    let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
+    libtest_mimic::run(&arguments, tests)
+}
+
+/// How many tests [`together`] runs at a time: each may have a guest with 2 GiB of memory.
+const MOST: usize = 4;
 
 fn together(tests: Vec<Trial>) -> Conclusion {
     let arguments = Arguments::from_args();

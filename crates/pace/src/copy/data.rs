@@ -25,15 +25,14 @@ pub(super) fn copy(
     between: Between<'_>,
 ) -> Result<u64, CopyError> {
     let mut behind = Behind::new(at);
-    let has_holes = holes::can_have(target.as_fd());
     let mut ends_in_hole = false;
     let mut segment = Segment { end: at, is_data: false };
     while at < size {
         // Not for each batch: tmpfs looks at every page up to the next hole.
         if at >= segment.end {
             segment = next_segment(source.as_fd(), at, size);
-            // A hole is read as zeros.
-            segment.is_data |= !has_holes;
+            // Where the copy can't have a hole, it is read as zeros.
+            segment.is_data = segment.is_data || !holes::can_have(target.as_fd());
         }
         if !segment.is_data {
             ends_in_hole = true;

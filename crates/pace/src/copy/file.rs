@@ -58,12 +58,17 @@ pub(super) fn copy(
         work.summary.files += 1;
         let waits = may_wait && is_regular && end < ALONE;
         if !waits {
-            settle(work, &source, &part, end, size > 0)?;
+            work.finish_writeback(&part.path())?;
+            if work.options.verify && size > 0 {
+                sync(&part, end)?;
+                let (file, target) = (Arc::clone(source.file()), Arc::clone(part.file()));
+                verify(work, file, source.path(), target, &part.path(), end)?;
+            }
         }
-        // Last: of a part file with another owner nothing can be resumed.
+        // Late: of a part file with another owner nothing can be resumed.
         keep_attributes(work, &source, &stat, &part, to, replaced.as_ref());
         if !waits {
-            rfs::fsync(part.file()).map_err(CopyError::lost("sync", part.path()))?;
+            sync(&part, end)?;
         }
         Ok((end, waits))
     });
@@ -87,25 +92,13 @@ pub(super) fn copy(
     }
 }
 
-/// Waits until the data is on the disk, and compares it if that is wanted.
-fn settle(
-    work: &mut Work<'_>,
-    source: &Source,
-    part: &Part,
-    end: u64,
-    is_comparable: bool,
-) -> Result<(), CopyError> {
-    let path = part.path();
-    work.finish_writeback(&path)?;
-    rfs::fsync(part.file()).map_err(CopyError::lost("sync", &path))?;
+/// Waits until the file is on the disk, and drops a large one from the page cache.
+fn sync(part: &Part, end: u64) -> Result<(), CopyError> {
+    rfs::fsync(part.file()).map_err(CopyError::lost("sync", part.path()))?;
     if end >= DROPPED {
         drop_cached(part.file().as_fd(), 0, 0);
     }
-    if !work.options.verify || !is_comparable {
-        return Ok(());
-    }
-    let (file, target) = (Arc::clone(source.file()), Arc::clone(part.file()));
-    verify(work, file, source.path(), target, &path, end)
+    Ok(())
 }
 
 /// The regular file that the copy replaces, whose owner and mode it keeps; `None` without one.

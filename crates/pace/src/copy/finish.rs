@@ -26,7 +26,7 @@ use rustix::io::Errno;
 
 use super::error::CopyError;
 use super::folder::{FileId, Folder, Place};
-use super::part::{commit, place_of_part};
+use super::part::{commit, is_at, place_of_part, rename};
 use super::pending::Pending;
 use super::source::{DROPPED, drop_cached};
 use super::verify::verify;
@@ -316,8 +316,7 @@ fn check(work: &mut Work<'_>, from: &Place, part: &Place, size: u64) -> Result<(
 /// Removes the unfinished file of a step, if it has one. Another copy may have taken its name.
 fn remove(what: &Pending) {
     if let Pending::File { to, part, id, .. } = what
-        && let Ok(Some(found)) = to.folder.stat(part)
-        && FileId::of(&found) == *id
+        && is_at(&Place::new(&to.folder, part), *id).unwrap_or(false)
     {
         // An error is ignored: the copy has failed already.
         let _ = to.folder.remove(part);
@@ -337,11 +336,10 @@ fn link(root: &Arc<Folder>, first: &Path, id: FileId, to: &Place) -> Result<bool
     if linked.is_err() {
         return Ok(false);
     }
-    let found = part.stat().map_err(CopyError::io("look at", part.path()));
-    let committed = found.and_then(|found| match found {
-        Some(found) if FileId::of(&found) == id => commit(&part, id, to).map(|()| true),
-        _ => Ok(false),
-    });
+    let committed = match is_at(&part, id) {
+        Ok(true) => rename(&part, to).map(|()| true),
+        other => other,
+    };
     // rename(2) does nothing if both names are links to one file.
     let _ = part.folder.remove(&part.name);
     committed

@@ -31,8 +31,7 @@ pub(super) fn place_of_part(to: &Place) -> Place {
 /// Refuses a source that is the part file of its own copy, which would replace or cut it.
 pub(super) fn refuse_source(from: &Place, stat: &Stat, to: &Place) -> Result<(), CopyError> {
     let part = place_of_part(to);
-    let found = part.stat().map_err(CopyError::io("look at", part.path()))?;
-    if found.is_some_and(|found| FileId::of(&found) == FileId::of(stat)) {
+    if is_at(&part, FileId::of(stat))? {
         return Err(CopyError::Same { source_path: from.path(), destination: part.path() });
     }
     Ok(())
@@ -127,7 +126,7 @@ impl Drop for Part {
 /// Renames a part file to its final name in the same directory. Fails if another file has its name:
 /// somebody has removed it, and another copy has begun.
 pub(super) fn commit(part: &Place, id: FileId, to: &Place) -> Result<(), CopyError> {
-    if !is_at(part, id).map_err(CopyError::io("look at", part.path()))? {
+    if !is_at(part, id)? {
         return Err(CopyError::Busy { path: part.path() });
     }
     rename(part, to)
@@ -139,8 +138,10 @@ pub(super) fn rename(part: &Place, to: &Place) -> Result<(), CopyError> {
         .map_err(CopyError::io("give its name to", part.path()))
 }
 
-fn is_at(place: &Place, id: FileId) -> Result<bool, Errno> {
-    Ok(place.stat()?.is_some_and(|found| FileId::of(&found) == id))
+/// Whether a place has this file.
+pub(super) fn is_at(place: &Place, id: FileId) -> Result<bool, CopyError> {
+    let found = place.stat().map_err(CopyError::io("look at", place.path()))?;
+    Ok(found.is_some_and(|found| FileId::of(&found) == id))
 }
 
 /// Locks a part file, since two copies of one name would both write it.
