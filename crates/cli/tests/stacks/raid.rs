@@ -29,13 +29,15 @@ pub(crate) const TESTS: &[Test] = &[
     },
 ];
 
-/// Shell functions. `up NAME…` makes lab devices of `$size`. `dev NAME` prints a device.
+/// Shell functions. `up NAME…` makes lab devices of `$size`, whose contents take up to `$memory`.
+/// `dev NAME` prints a device.
 /// `raid N LEVEL DEVICE…` makes /dev/mdN. `map NAME TABLE` makes a device of the device mapper.
 /// `put DEVICE DIR` makes an ext4 and mounts it. `part NAME` begins a part of the output.
 const STACKS: &str = r#"
 cd /
-size=512MiB
-up() { for name; do floodwall lab up sata-ssd --name $name --size $size --memory 200MiB >&2; done; }
+size=512MiB memory=200MiB
+up() { for name; do
+    floodwall lab up sata-ssd --name $name --size $size --memory $memory >&2; done; }
 dev() { floodwall lab list | awk -v name=$1 '$1 == name { sub(",", "", $3); print $3 }'; }
 raid() { to=/dev/md$1 level=$2; shift 2
     mdadm --create $to --run --level=$level --raid-devices=$# --metadata=1.2 --assume-clean \
@@ -214,8 +216,9 @@ fn status_follows_the_device_mapper_down_to_the_disks() {
 
 fn size_measures_through_a_stack_and_leaves_nothing() {
     let said = stacks(
+        // The memory of a lab device holds all of this size: a device that is full fails a write.
         r#"
-        up a b
+        size=256MiB memory=256MiB; up a b
         raid 1 1 $(dev a) $(dev b)
         map slow "0 $(sectors /dev/md1) delay /dev/md1 0 1"
         put /dev/mapper/slow /run/slow
