@@ -1,5 +1,5 @@
 //! Submissions of others and `60-floodwall.hwdb`. A submission that is read reads as itself again,
-//! and two sources that say it give a file that is read without a problem.
+//! and two sources with its figures give a file that is read without a problem.
 
 #![no_main]
 
@@ -12,8 +12,9 @@ fuzz_target!(|bytes: &[u8]| {
     if let Ok(said) = Submission::read(bytes, today) {
         let text = said.to_text();
         assert_eq!(Submission::read(text.as_bytes(), today).as_ref(), Ok(&said));
-        let evidence = ["1", "2"].map(|digit| {
-            let submission = Submission { source: Some(digit.repeat(16)), ..said.clone() };
+        let evidence = [1, 2].map(|number| {
+            let source = Some(number.to_string().repeat(16));
+            let submission = Submission { source, ram_gib: number, ..said.clone() };
             Evidence { hash: digest(submission.to_text().as_bytes()), submission }
         });
         let merged = merge(&evidence).database;

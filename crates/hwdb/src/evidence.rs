@@ -12,6 +12,11 @@ pub struct Evidence {
 }
 
 impl Evidence {
+    /// Its content without the source.
+    pub(crate) fn result(&self) -> String {
+        Submission { source: None, ..self.submission.clone() }.to_text()
+    }
+
     pub(crate) fn best(&self) -> Option<&Best> {
         self.submission.best.as_ref()
     }

@@ -1,8 +1,9 @@
 //! Submissions → what several machines agree on, and the candidates that wait for a second machine.
 //!
 //! ```text
-//! evidence ─ by model, firmware, size class ─▶ each value ─ agreement ─▶ Entry | Candidate
-//!          └ of presets ────────────────────▶ Entry, marked as modelled
+//! evidence ─ sources of the same result are one ─ by model, firmware, size class
+//!    ├ of disks ───▶ each value ─ agreement ─▶ Entry | Candidate
+//!    └ of presets ─▶ Entry, marked as modelled
 //! ```
 //!
 //! The order of the submissions makes no difference.
@@ -55,6 +56,7 @@ type Key = (String, Option<String>, SizeClass);
 /// Merges submissions. The same file twice counts once.
 #[must_use]
 pub fn merge(evidence: &[Evidence]) -> Merged {
+    let evidence = join_sources(evidence);
     let mut by_key: BTreeMap<Key, Vec<&Evidence>> = BTreeMap::new();
     let mut seen = BTreeSet::new();
     for one in evidence.iter().filter(|one| seen.insert(&one.hash)) {
@@ -84,6 +86,27 @@ pub fn merge(evidence: &[Evidence]) -> Merged {
     });
     merged.database = Database::new(entries);
     merged
+}
+
+/// Sources that submit the same result get one name, the least of theirs: two measurements do not
+/// give the same figures, so the result was copied.
+fn join_sources(evidence: &[Evidence]) -> Vec<Evidence> {
+    let mut by_result: BTreeMap<String, BTreeSet<&String>> = BTreeMap::new();
+    for one in evidence {
+        by_result.entry(one.result()).or_default().extend(&one.submission.source);
+    }
+    let all = by_result.values().flatten();
+    let mut names: BTreeMap<&String, &String> = all.map(|source| (*source, *source)).collect();
+    for sources in by_result.values() {
+        let joined: BTreeSet<&String> = sources.iter().map(|source| names[source]).collect();
+        let Some(least) = joined.first() else { continue };
+        names.values_mut().filter(|name| joined.contains(*name)).for_each(|name| *name = least);
+    }
+    let rename = |one: &Evidence| {
+        let source = one.submission.source.as_ref().map(|source| names[source].clone());
+        Evidence { submission: Submission { source, ..one.submission.clone() }, ..one.clone() }
+    };
+    evidence.iter().map(rename).collect()
 }
 
 fn entry((model, firmware, size): &Key) -> Entry {

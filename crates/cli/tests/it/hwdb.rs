@@ -93,6 +93,10 @@ fn a_result_becomes_a_submission_and_two_sources_an_entry() {
     let mut other = submission.clone();
     other["source"] = json!("2222222222222222");
     write(&evidence.join("other.json"), &other);
+    let said = merge(merged).1;
+    assert!(said.contains("drain rate stays a candidate: one source"), "a copy: {said}");
+    other["ram_gib"] = json!(submission["ram_gib"].as_u64().unwrap() + 1);
+    write(&evidence.join("other.json"), &other);
     other["model"] = json!("*");
     write(&evidence.join("hostile.json"), &other);
     fs::write(evidence.join("huge.json"), " ".repeat(1 << 20)).unwrap();

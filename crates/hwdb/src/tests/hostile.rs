@@ -128,7 +128,8 @@ proptest! {
         text in prop_oneof![any::<String>(), "[ -~]{0,70}", "[a-zA-Z0-9 ._/-]{1,40}"],
     ) {
         let Ok(said) = read(&with(TEXTS[i], json!(text))) else { return Ok(()) };
-        let other = Submission { source: Some("2".repeat(16)), ..said.clone() };
+        let source = Some("2".repeat(16));
+        let other = Submission { source, ram_gib: said.ram_gib + 1, ..said.clone() };
         let merged = merge(&[evidence(said.clone()), evidence(other)]).database;
         let file = merged.to_text();
         let keys: Vec<&str> = file.lines().filter(|l| l.starts_with("floodwall:")).collect();

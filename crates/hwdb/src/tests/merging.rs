@@ -25,6 +25,28 @@ fn two_sources_whose_intervals_meet_confirm_a_rate() {
 }
 
 #[test]
+fn sources_that_submit_the_same_result_are_one() {
+    let newer = |source, rate| Submission { date: "2026-11-28".into(), ..submission(source, rate) };
+    for [a, b, c] in [[1, 2, 3], [3, 2, 1]] {
+        let copied = [submission(a, 121.0), submission(b, 121.0)];
+        let (rate, said) = drain(copied.clone());
+        assert_eq!(rate, None);
+        assert!(said.contains("one source"), "{said}");
+        // Results of either of the two come from the same machine as far as the merge can tell.
+        for more in [newer(a, 120.0), newer(b, 120.0)] {
+            assert_eq!(drain(copied.iter().cloned().chain([more])).0, None);
+        }
+        // A third one that has a result in common with one of the two, and one that has not.
+        let all = || copied.iter().cloned().chain([newer(b, 120.0), newer(c, 120.0)]);
+        assert_eq!(drain(all()).0, None);
+        assert_eq!(drain(all().chain([submission(4, 122.0)])).0, Some(120.0));
+        let nobody = Submission { source: None, ..submission(a, 121.0) };
+        let two = [nobody, submission(a, 121.0), submission(b, 120.0)];
+        assert_eq!(drain(two).0, Some(120.0), "a copy without a source");
+    }
+}
+
+#[test]
 fn a_rate_stays_a_candidate_until_more_than_half_agree() {
     for (said, why) in [
         (vec![submission(1, 121.0)], "one source; a second one has to agree"),
@@ -63,7 +85,7 @@ fn a_result_without_a_source_or_with_a_wide_interval_confirms_nothing() {
 #[test]
 fn a_source_has_one_voice_its_newest() {
     let newer = Submission { date: "2026-11-28".into(), ..submission(1, 60.0) };
-    let other = submission(2, 121.0);
+    let other = submission(2, 122.0);
     assert_eq!(drain([submission(1, 121.0), newer.clone(), other.clone()]).0, None);
     assert_eq!(drain([submission(1, 121.0), other]).0, Some(121.0));
     assert_eq!(drain([submission(1, 121.0), newer, submission(2, 60.0)]).0, Some(60.0));
@@ -133,7 +155,10 @@ fn a_model_is_marked_and_gives_way_to_measurements() {
         assert!(merged.database.find(it.model, firmware, it.size_bytes).is_some());
     }
     assert!(merged.database.find(it.model, "any", 1 << 30).is_none());
-    let measured = [1, 2].map(|n| Submission { model: it.model.into(), ..submission(n, 90.0) });
+    let measured = [1, 2].map(|n| {
+        let rate = 90.0 + n as f64;
+        Submission { model: it.model.into(), ..submission(n, rate) }
+    });
     let merged = of(measured.into_iter().chain([modelled]));
     assert!(merged.database.entries().iter().all(|entry| !entry.is_modelled()));
 }
@@ -206,14 +231,15 @@ fn any_submission() -> impl Strategy<Value = Submission> {
         Some("nr_requests=16,scheduler=bfq"),
         Some("scheduler=kyber"),
     ]);
-    (0..5u64, 100.0..140.0f64, setting, 0..3u8, 20..28u8).prop_map(
-        |(source, rate, setting, firmware, day)| Submission {
+    let rate = prop_oneof![100.0..140.0f64, prop_oneof![Just(100.0), Just(103.0)]];
+    (0..5u64, rate, setting, 0..2u8, 26..28u8).prop_map(|(source, rate, setting, firmware, day)| {
+        Submission {
             best: setting.map(best),
             firmware: Some(format!("CC4{firmware}")),
             date: format!("2026-11-{day}"),
             ..submission(source, rate)
-        },
-    )
+        }
+    })
 }
 
 proptest! {

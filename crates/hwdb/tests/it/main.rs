@@ -36,11 +36,11 @@ fn compile(text: &str) -> tempfile::TempDir {
 
 fn a_key_gives_its_properties_and_no_other_key_does() {
     let text = |source: char, model: &str| {
-        let source = source.to_string().repeat(16);
+        let name = source.to_string().repeat(16);
         format!(
-            r#"{{"schema": "floodwall/device-result/1", "source": "{source}", "model": "{model}",
-                "firmware": "RVT0 2B", "size_class": "512GB", "kernel": "6.18.5", "ram_gib": 16,
-                "filesystem": "ext4", "date": "2026-11-27",
+            r#"{{"schema": "floodwall/device-result/1", "source": "{name}", "model": "{model}",
+                "firmware": "RVT0 2B", "size_class": "512GB", "kernel": "6.18.5",
+                "ram_gib": {source}, "filesystem": "ext4", "date": "2026-11-27",
                 "drain_bytes_per_s": {{"value": 3e8, "low": 2.9e8, "high": 3.1e8, "rounds": 5}},
                 "best": {{"victim": "read", "setting": "nr_requests=8,scheduler=bfq",
                   "victim_kept": {{"value": 0.8, "low": 0.7, "high": 0.9, "rounds": 5}},
