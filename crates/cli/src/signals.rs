@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 use anyhow::Context;
 use floodwall_pace::command::ignores;
 use rustix::process::Signal;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 
 /// The signals that end a process.
 const ENDING: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
@@ -24,6 +24,17 @@ pub(crate) fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
             .context("can't install signal handlers")?;
     }
     Ok(flag)
+}
+
+/// Makes a write beyond `ulimit -f` fail with EFBIG. By default SIGXFSZ ends the process, which
+/// leaves an unfinished file behind.
+///
+/// # Errors
+/// If the handler can't be installed.
+pub(crate) fn fail_large_writes() -> anyhow::Result<()> {
+    let came = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(SIGXFSZ, came).context("can't install signal handlers")?;
+    Ok(())
 }
 
 /// While the returned flag is raised, as it is at first, these signals end the process at once

@@ -61,9 +61,9 @@ impl Restored {
 }
 
 /// Undoes changes that dead processes have left in a journal. It waits up to `patience`; 0 looks
-/// once. It waits for a process that still steers, for a killed one inside a write, and for the
-/// holder of the journal's lock. Knobs that such a write does not concern are put back before it
-/// ends.
+/// once. It waits for a process that still steers, for a killed one inside a write, for a queue
+/// that refuses a value, and for the holder of the journal's lock. Knobs that such a write does not
+/// concern are put back before it ends.
 ///
 /// # Errors
 /// [`HostPlantError::Journal`] if the journal can't be used, or another process had its lock all
@@ -78,14 +78,14 @@ pub fn restore(journal: &Path, patience: Duration) -> Result<Restored, HostPlant
         match once(journal, &files, &mut all) {
             // The process died between two looks: the next attempt undoes its changes.
             Ok(State::Left) => {}
-            Ok(State::Steered) if is_over => return Ok(all),
+            Ok(State::Incomplete) if is_over => return Ok(all),
             Ok(State::Nothing) => return Ok(all),
-            Err(HostPlantError::Journal(JournalError::Held { .. })) | Ok(State::Steered)
+            Err(HostPlantError::Journal(JournalError::Held { .. })) | Ok(State::Incomplete)
                 if !is_over =>
             {
                 std::thread::sleep(NAP);
             }
-            Ok(State::Steered) => return Ok(all),
+            Ok(State::Incomplete) => return Ok(all),
             Err(error) => return Err(error),
         }
     }
@@ -93,10 +93,11 @@ pub fn restore(journal: &Path, patience: Duration) -> Result<Restored, HostPlant
 
 /// The state after a recovery.
 enum State {
-    /// Nothing is open, save changes that could not be put back.
+    /// Nothing is open.
     Nothing,
-    /// A process with open changes lives, or is still inside a write.
-    Steered,
+    /// A process with open changes lives or is still inside a write, or a value could not be put
+    /// back: a full queue refuses that for a while.
+    Incomplete,
     /// A process with open changes lived when the recovery began, and has ended since.
     Left,
 }
@@ -112,6 +113,7 @@ fn once(journal: &Path, files: &KernelFiles, all: &mut Restored) -> Result<State
     let session =
         Session { files, store: &store, clock: &SystemClock, who, boot_id: boot_id.clone() };
     let recovery = session.recover()?;
+    let has_failed = recovery.undone.iter().chain(&recovery.expired).any(Undone::has_failed);
     let tried: Vec<u64> =
         recovery.undone.iter().filter(|undone| !undone.waits()).map(|undone| undone.id).collect();
     all.recovery.earlier_boots.extend(recovery.earlier_boots);
@@ -129,8 +131,8 @@ fn once(journal: &Path, files: &KernelFiles, all: &mut Restored) -> Result<State
     all.steering = lives.map(|(_, transaction)| hold::describe(transaction)).collect();
     Ok(match (gone.is_empty(), others.is_empty()) {
         (false, _) => State::Left,
-        (true, false) => State::Steered,
-        (true, true) => State::Nothing,
+        (true, true) if !has_failed => State::Nothing,
+        _ => State::Incomplete,
     })
 }
 

@@ -25,10 +25,11 @@ pub enum Event {
         /// Its name.
         name: String,
     },
-    /// A write failed after [`Plant::write`](floodwall_model::plant::Plant::write) had returned, or
-    /// a value could not be put back. Unless the reason says otherwise the value before is in
-    /// force.
+    /// A write failed after [`Plant::write`](floodwall_model::plant::Plant::write) had returned.
+    /// The value before is in force.
     Failed(PlantError),
+    /// A value could not be put back: another one is in force.
+    NotBack(PlantError),
     /// Another process is changing settings. Writes wait until it is done.
     Waiting {
         /// That process, as it describes itself.

@@ -214,16 +214,20 @@ fn kept(_: Who) -> Result<(), String> {
 fn killed(_: Who) -> Result<(), String> {
     let told = prints(
         "show > /run/before
+         # Starts no process, which would take as long as a step of the command.
          state() {
-             ls /var/lib/floodwall/journal
+             echo /var/lib/floodwall/journal/*
              cd /sys/fs/cgroup/systemd/system.slice
-             cat plain.service/memory.high flood.service/memory.high flood.service/io.max
-         } 2>&1
+             for file in plain.service/memory.high flood.service/memory.high flood.service/io.max
+             do
+                 while read line; do echo $line; done < $file
+             done
+         }
          killed_after() {
              steps=$1; shift; last=$(state)
              $inside floodwall \"$@\" > /dev/null 2>&1 & nsenter=$!
              while [ $steps -gt 0 ] && pgrep -P $nsenter > /dev/null; do
-                 sleep 0.05; now=$(state)
+                 now=$(state)
                  [ \"$now\" = \"$last\" ] || { steps=$((steps - 1)); last=$now; }
              done
              pkill -KILL -P $nsenter; wait $nsenter

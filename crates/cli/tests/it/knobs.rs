@@ -403,6 +403,8 @@ fn a_change_for_a_time_is_put_back_by_itself_and_nothing_is_laid_over_it() {
     assert_eq!(machine.queue("nr_requests"), "32");
     let said = machine.refused("apply vda.nr_requests=16 --yes", 1);
     assert!(said.contains("vda.nr_requests is set for a time by change 2"), "{said}");
+    let said = machine.refused("apply vda.nr_requests=32 --yes", 1);
+    assert!(said.contains("floodwall rollback --to 1 ends it"), "{said}");
     for _ in 0..200 {
         if machine.queue("nr_requests") == "256" && machine.done("log").contains("change 2") {
             break;

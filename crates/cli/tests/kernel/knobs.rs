@@ -44,6 +44,11 @@ pub(crate) const TESTS: &[Test] = &[
         body: || killed_apply(&Device::new()?),
     },
     Test {
+        name: "a change is put back though its journal has become read-only",
+        needs: &[],
+        body: || read_only_journal(&Device::new()?),
+    },
+    Test {
         name: "a change on a lab device is shown, made and put back",
         needs: &[FUSE],
         body: || change_and_back(&Device::lab("fw-change")?),
@@ -279,6 +284,50 @@ fn killed_timer(device: &Device) -> Result<(), String> {
     ensure(device.knobs() != before, "somebody else has put it back")?;
     device.done(&["rollback"])?;
     ensure(device.knobs() == before, || format!("{:?}, not {before:?}", device.knobs()))
+}
+
+/// The filesystem of a journal. Its end unmounts it.
+struct JournalMount(PathBuf);
+
+impl JournalMount {
+    fn of(device: &Device) -> Result<Self, String> {
+        let path = device.directory.path().join("journal");
+        fs::create_dir(&path).map_err(said("a directory"))?;
+        let mount = Self(path);
+        run("mount", &["-t", "tmpfs", "-o", "mode=700", "fw", &mount.path()])?;
+        Ok(mount)
+    }
+
+    fn become_read_only(&self) -> Result<(), String> {
+        run("mount", &["-o", "remount,ro", &self.path()]).map(drop)
+    }
+
+    fn path(&self) -> String {
+        self.0.display().to_string()
+    }
+}
+
+impl Drop for JournalMount {
+    fn drop(&mut self) {
+        let _ = run("umount", &["--lazy", &self.path()]);
+    }
+}
+
+fn read_only_journal(device: &Device) -> Result<(), String> {
+    let before = device.knobs();
+    let by_hand = JournalMount::of(device)?;
+    device.apply(&[])?;
+    by_hand.become_read_only()?;
+    device.done(&["rollback"])?;
+    ensure(device.knobs() == before, || format!("{:?}, not {before:?}", device.knobs()))?;
+    let refused = device.apply(&[]).err().unwrap_or_default();
+    ensure(refused.contains("Read-only file system"), &refused)?;
+    drop(by_hand);
+    fs::remove_dir(device.directory.path().join("journal")).map_err(said("the mount's end"))?;
+    let by_timer = JournalMount::of(device)?;
+    device.apply(&["--for", "1s"])?;
+    by_timer.become_read_only()?;
+    device.until("put back", || device.knobs() == before)
 }
 
 fn killed_apply(device: &Device) -> Result<(), String> {

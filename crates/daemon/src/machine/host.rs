@@ -127,6 +127,10 @@ impl Machine for HostPlant {
             Event::Failed(error) => {
                 (Priority::Warning, format!("{error}: the value before is in force"))
             }
+            Event::NotBack(error) => (
+                Priority::Warning,
+                format!("{error}: another value is in force (floodwall guard status)"),
+            ),
             Event::Waiting { holder } => {
                 (Priority::Warning, format!("writes wait: {holder} is changing settings"))
             }

@@ -13,10 +13,10 @@ use crate::apply::recover::{Listing, Recovery, holder, occupier};
 use crate::apply::run::{Mode, Run, StepError};
 use crate::apply::session::Session;
 use crate::apply::undo::Undone;
-use crate::catalogue::cell::Cell;
 use crate::catalogue::files::Files;
 use crate::journal::{JournalError, Record, Transaction};
 use crate::plan::change::Change;
+use crate::plan::entry::Entry;
 use crate::plan::error::PlanError;
 use crate::plan::{Plan, plan};
 
@@ -59,7 +59,9 @@ pub enum ApplyError {
     /// A value that another change holds for a time. When that one ends, what it found must be what
     /// it left behind.
     #[error(
-        "nothing was changed: {label} is set for a time by change {id}; floodwall rollback ends it"
+        "nothing was changed: {label} is set for a time by change {id}; floodwall rollback --to \
+         {before} ends it",
+        before = .id.saturating_sub(1)
     )]
     Temporary {
         /// The knob.
@@ -121,14 +123,17 @@ impl ApplyError {
 
 /// Refuses to change what another transaction holds for a time: put back out of turn, the older
 /// value would come back with the newer change's end.
-fn not_held(plan: &Plan, standing: &[(String, Transaction)]) -> Result<(), ApplyError> {
-    for (_, transaction) in standing.iter().filter(|(_, t)| t.begin.expires_at_unix_s.is_some()) {
-        let held = |cell: &Cell| transaction.entries.iter().any(|entry| entry.cell == *cell);
-        if let Some(entry) = plan.entries.iter().find(|entry| held(&entry.cell)) {
-            return Err(ApplyError::Temporary { label: entry.label(), id: transaction.begin.id });
-        }
-    }
-    Ok(())
+fn not_held<'a>(
+    mut entries: impl Iterator<Item = &'a Entry>,
+    standing: &[(String, Transaction)],
+) -> Result<(), ApplyError> {
+    let change_of = |entry: &Entry| {
+        let holds = |t: &Transaction| t.entries.iter().any(|held| held.cell == entry.cell);
+        let temporary = |t: &Transaction| t.begin.expires_at_unix_s.is_some();
+        standing.iter().map(|(_, t)| t).find(|t| temporary(t) && holds(t)).map(|t| t.begin.id)
+    };
+    let held = entries.find_map(|entry| Some((entry.label(), change_of(entry)?)));
+    held.map_or(Ok(()), |(label, id)| Err(ApplyError::Temporary { label, id }))
 }
 
 /// Opens every file that a plan writes, without writing: half a plan is worse than none.
@@ -175,20 +180,21 @@ impl Session<'_> {
             return Err(ApplyError::Unrecovered { id: stuck.id, why: stuck.to_string() });
         }
         // Planning reads the knob, and that read blocks while a write is pending.
-        for change in changes {
-            let entry = change.entry(self.files);
-            if let Some(by) = occupier(&steered, &entry) {
+        let asked: Vec<Entry> = changes.iter().map(|change| change.entry(self.files)).collect();
+        for entry in &asked {
+            if let Some(by) = occupier(&steered, entry) {
                 return Err(ApplyError::Occupied { label: entry.label(), by });
             }
-            if let Some(by) = holder(&steered, &entry) {
+            if let Some(by) = holder(&steered, entry) {
                 return Err(ApplyError::Steered { label: entry.label(), by });
             }
         }
         let plan = plan(changes, self.files)?;
+        // A value that is as asked for may be so for a time only.
+        not_held(asked.iter().chain(&plan.entries), &standing)?;
         if plan.is_empty() {
             return Ok(Applied { id: None, plan, adjusted: Vec::new(), recovery });
         }
-        not_held(&plan, &standing)?;
         may_write(&plan, self.files)?;
         let mut run = self.begin(&plan, why, expires_at_unix_s)?;
         for step in &plan.steps {

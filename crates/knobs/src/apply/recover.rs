@@ -87,6 +87,16 @@ fn obstacle(steered: &[Steered], entry: &Entry) -> Option<String> {
         .or_else(|| Some(format!("{} holds it; pause or stop that first", holder(steered, entry)?)))
 }
 
+/// Whether the journal was tidied up. On a read-only filesystem that is left, and values are put
+/// back all the same.
+fn is_done(tidied: Result<(), JournalError>) -> Result<bool, JournalError> {
+    match tidied {
+        Ok(()) => Ok(true),
+        Err(error) if error.is_read_only() => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 impl Session<'_> {
     /// Closes the journals of earlier boots, undoes what a crash cut short, and sets aside what is
     /// not to be believed.
@@ -109,8 +119,10 @@ impl Session<'_> {
             let transaction = match logged.transaction {
                 Ok(transaction) => transaction,
                 Err(why) => {
-                    self.store.rename(&logged.name, &format!("{}.bad", logged.name))?;
-                    recovery.set_aside.push((logged.name, why));
+                    let aside = format!("{}.bad", logged.name);
+                    if is_done(self.store.rename(&logged.name, &aside))? {
+                        recovery.set_aside.push((logged.name, why));
+                    }
                     continue;
                 }
             };
@@ -120,12 +132,13 @@ impl Session<'_> {
                 continue;
             }
             if logged.length > logged.whole {
-                self.store.truncate(&logged.name, logged.whole)?;
+                is_done(self.store.truncate(&logged.name, logged.whole))?;
             }
             let (id, name) = (transaction.begin.id, logged.name);
             if transaction.begin.boot_id != self.boot_id {
-                self.run(name, transaction, Mode::Undo).close(Closing::EarlierBoot)?;
-                recovery.earlier_boots.push(id);
+                if is_done(self.run(name, transaction, Mode::Undo).close(Closing::EarlierBoot))? {
+                    recovery.earlier_boots.push(id);
+                }
             } else if transaction.begin.steers {
                 match life(self.files, self.store, &transaction.begin)? {
                     Life::Gone => left_holds.push((name, transaction, None)),

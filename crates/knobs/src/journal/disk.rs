@@ -75,9 +75,17 @@ impl DiskStore {
     }
 
     fn take_lock(&self, holder: &str) -> Result<Lock, JournalError> {
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let lock = rustix::fs::openat(&self.directory, LOCK, flags, Mode::from_raw_mode(0o600))
-            .map_err(|e| self.failed("open", LOCK, e))?;
+        let open = |how| {
+            let flags = how | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            rustix::fs::openat(&self.directory, LOCK, flags, Mode::from_raw_mode(0o600))
+        };
+        // A filesystem that has become read-only must not keep values in force: undoing goes on
+        // without records. A change can't begin.
+        let lock = match open(OFlags::RDWR | OFlags::CREATE) {
+            Err(Errno::ROFS) => open(OFlags::RDONLY).map_err(|_| Errno::ROFS),
+            other => other,
+        };
+        let lock = lock.map_err(|e| self.failed("open", LOCK, e))?;
         match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {
                 // Only a courtesy to processes that wait: a full disk must not prevent an undoing.

@@ -39,7 +39,7 @@ pub fn boot_id(files: &dyn Files) -> String {
 /// [`JournalError`] if the directory can't be read.
 pub fn log(store: &dyn Store) -> Result<Vec<Logged>, JournalError> {
     let names = store.names()?.into_iter().filter(|name| name.ends_with(JOURNAL));
-    names.map(|name| logged(store, name)).collect()
+    names.filter_map(|name| if_there(logged(store, name)).transpose()).collect()
 }
 
 /// Changes and holds of a boot that have not been put back, in the order of their age. Journals
@@ -78,14 +78,11 @@ pub fn cut_short(store: &dyn Store, files: &dyn Files) -> Result<Vec<u64>, Journ
 /// [`JournalError`] if the directory can't be read.
 pub fn kept_aside(store: &dyn Store) -> Result<Vec<(String, String)>, JournalError> {
     let names = store.names()?.into_iter().filter(|name| name.ends_with(ASIDE));
-    let why = |name: String| {
-        let why = match logged(store, name)? {
-            Logged { name, transaction: Err(why), .. } => (name, why),
-            Logged { name, .. } => (name, "set aside by hand, or by an older floodwall".to_owned()),
-        };
-        Ok(why)
+    let why = |logged: Logged| match logged {
+        Logged { name, transaction: Err(why), .. } => (name, why),
+        Logged { name, .. } => (name, "set aside by hand, or by an older floodwall".to_owned()),
     };
-    names.map(why).collect()
+    names.filter_map(|name| if_there(logged(store, name).map(why)).transpose()).collect()
 }
 
 /// Where one transaction is; `None` if its journal is not there, or not to be believed (any more).
@@ -93,8 +90,15 @@ pub fn kept_aside(store: &dyn Store) -> Result<Vec<(String, String)>, JournalErr
 /// # Errors
 /// [`JournalError`] if it can't be read.
 pub fn phase(store: &dyn Store, id: u64) -> Result<Option<Phase>, JournalError> {
-    match logged(store, file_name(id)) {
-        Ok(logged) => Ok(logged.transaction.ok().map(|transaction| transaction.phase())),
+    let logged = if_there(logged(store, file_name(id)))?;
+    Ok(logged.and_then(|logged| Some(logged.transaction.ok()?.phase())))
+}
+
+/// `None` for a file that is not there (any more): a process with the journal's lock may remove old
+/// ones.
+fn if_there<T>(read: Result<T, JournalError>) -> Result<Option<T>, JournalError> {
+    match read {
+        Ok(read) => Ok(Some(read)),
         Err(JournalError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => Ok(None),
         Err(e) => Err(e),
     }

@@ -139,6 +139,13 @@ pub enum JournalError {
 }
 
 impl JournalError {
+    /// Whether the journal's filesystem is read-only.
+    #[must_use]
+    pub fn is_read_only(&self) -> bool {
+        matches!(self, Self::Io { source, .. }
+            if source.kind() == io::ErrorKind::ReadOnlyFilesystem)
+    }
+
     /// Whether a privilege or a writable filesystem is missing.
     #[must_use]
     pub fn lacks_privilege(&self) -> bool {

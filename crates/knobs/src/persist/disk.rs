@@ -105,10 +105,26 @@ impl Etc {
     /// [`PersistError`]. Unless it says otherwise everything is as before.
     pub fn write(
         &self,
+        files: Vec<(String, Option<String>)>,
+    ) -> Result<Vec<Written>, PersistError> {
+        self.change(&read(&self.root), files)
+    }
+
+    /// Removes exactly the files that Floodwall wrote. Files changed since stay and are reported.
+    ///
+    /// # Errors
+    /// [`PersistError`]. Unless it says otherwise everything is as before.
+    pub fn remove(&self) -> Result<Vec<Written>, PersistError> {
+        let kept = read(&self.root);
+        self.change(&kept, kept.files().map(|(path, _)| (path.to_owned(), None)).collect())
+    }
+
+    fn change(
+        &self,
+        kept: &Kept,
         mut files: Vec<(String, Option<String>)>,
     ) -> Result<Vec<Written>, PersistError> {
-        let kept = read(&self.root);
-        self.clear_temporary(&kept);
+        self.clear_temporary(kept);
         // Drop-ins of units that are no longer kept. Files of other programs stay.
         for (path, state) in &kept.drop_ins {
             if *state == FileState::Ours && !files.iter().any(|(other, _)| other == path) {
@@ -126,7 +142,7 @@ impl Etc {
             }
             !is_anothers
         });
-        let made = self.open_all(&kept, files, &mut pending);
+        let made = self.open_all(kept, files, &mut pending);
         let written =
             made.and_then(|()| self.prepare_all(&pending)).and_then(|()| self.commit(&pending));
         // Directories of drop-ins that were made for nothing, or have nothing in them any more.
@@ -176,32 +192,6 @@ impl Etc {
         Ok(())
     }
 
-    /// Removes exactly the files that Floodwall wrote. Files changed since stay and are reported.
-    ///
-    /// # Errors
-    /// [`PersistError::Io`].
-    pub fn remove(&self) -> Result<Vec<Written>, PersistError> {
-        let kept = read(&self.root);
-        self.clear_temporary(&kept);
-        let mut told = Vec::new();
-        for (path, state) in kept.files() {
-            match state {
-                FileState::Absent => {}
-                FileState::Ours => {
-                    let (parent, name) = split(path);
-                    let directory = open_directory(&self.root, &self.top, parent, false)?;
-                    rustix::fs::unlinkat(&directory, name, AtFlags::empty())
-                        .and_then(|()| rustix::fs::fsync(&directory))
-                        .map_err(|e| failed(&self.root, "remove", path, e))?;
-                    self.remove_empty(parent);
-                    told.push(Written::Removed(path.to_owned()));
-                }
-                other => told.push(Written::Left(path.to_owned(), other.clone())),
-            }
-        }
-        Ok(told)
-    }
-
     /// Removes temporary files that a crash has left; the caller holds the lock. No program reads
     /// such a file, so failing to remove one does no harm.
     fn clear_temporary(&self, kept: &Kept) {
@@ -235,9 +225,12 @@ impl Etc {
         let mut told = Vec::new();
         for (index, file) in pending.iter().enumerate() {
             let (_, name) = split(&file.path);
-            let done = match &file.text {
-                Some(_) => rustix::fs::renameat(&file.directory, TEMPORARY, &file.directory, name),
-                None => rustix::fs::unlinkat(&file.directory, name, AtFlags::empty()),
+            let (what, done) = match &file.text {
+                Some(_) => (
+                    "write",
+                    rustix::fs::renameat(&file.directory, TEMPORARY, &file.directory, name),
+                ),
+                None => ("remove", rustix::fs::unlinkat(&file.directory, name, AtFlags::empty())),
             };
             let (changed, result) = match done {
                 Ok(()) => (index + 1, rustix::fs::fsync(&file.directory)),
@@ -258,7 +251,7 @@ impl Etc {
                         path: self.shown(&file.path),
                         source: error.into(),
                     },
-                    None => failed(&self.root, "write", &file.path, error),
+                    None => failed(&self.root, what, &file.path, error),
                 });
             }
             told.push(match file.text {

@@ -303,8 +303,8 @@ fn unpersist_removes_exactly_ours() {
     assert_eq!(
         told,
         [
-            Written::Left(SYSCTL_PATH.to_owned(), FileState::Edited),
-            Written::Removed(RULES_PATH.to_owned())
+            Written::Removed(RULES_PATH.to_owned()),
+            Written::Left(SYSCTL_PATH.to_owned(), FileState::Edited)
         ]
     );
     assert_eq!(machine.text(SYSCTL_PATH), edited);

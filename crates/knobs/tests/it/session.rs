@@ -328,8 +328,11 @@ fn nothing_is_laid_over_what_is_set_for_a_time() {
     assert_eq!(
         error,
         "nothing was changed: sda.nr_requests is set for a time by change 1; floodwall rollback \
-         ends it"
+         --to 0 ends it"
     );
+    // Nothing differs, but it would not stay.
+    let error = world.apply(&["scheduler=kyber"]).unwrap_err().to_string();
+    assert!(error.contains("sda.scheduler is set for a time by change 1"), "{error}");
     world.apply(&["read_ahead_kb=64"]).unwrap();
     world.session().rollback(0).unwrap();
     world.apply(&["nr_requests=8"]).unwrap();

@@ -214,7 +214,7 @@ impl Shared {
                 let value =
                     cell.saved.as_ref().map_or_else(String::new, |saved| saved.value.clone());
                 let write = write_of(its, cell.knob.name, value);
-                state.tell(Event::Failed(refused(write, &error)));
+                state.tell(Event::NotBack(refused(write, &error)));
             } else if !matches!(error, HoldError::Theirs { .. } | HoldError::Gone { .. }) {
                 state.failed.push(format!("{}: {error}", cell.label));
             }

@@ -316,7 +316,7 @@ fn a_queue_that_can_not_go_back_is_told_stays_held_and_is_put_back_later() {
     scene.settle();
     let events = scene.writer.take_events();
     let [
-        Event::Failed(PlantError::Refused { write: back, why }),
+        Event::NotBack(PlantError::Refused { write: back, why }),
         Event::Failed(PlantError::Refused { write, .. }),
     ] = events.as_slice()
     else {

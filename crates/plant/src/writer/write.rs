@@ -130,7 +130,7 @@ impl Shared {
     }
 
     /// Makes all changes or none: if one queue of a unit refuses, the others go back. A queue that
-    /// refuses to go back is a separate [`Event::Failed`]. It stays held, and is put back with the
+    /// refuses to go back is a separate [`Event::NotBack`]. It stays held, and is put back with the
     /// rest.
     fn write(&self, changes: &[Change]) -> Result<(), HoldError> {
         let mut done: Vec<Change> = Vec::new();
@@ -174,15 +174,15 @@ impl Shared {
                 let why = format!(
                     "it was to go back, because another queue of its unit refused: {error}"
                 );
-                self.tell_failed(&owner, before.knob.name, &before.value, why);
+                self.tell_not_back(&owner, before.knob.name, &before.value, why);
             }
         }
     }
 
     /// Reports that a queue holds a wrong value, when no caller waits for the answer.
-    fn tell_failed(&self, owner: &Owner, knob: &str, value: &str, why: String) {
+    fn tell_not_back(&self, owner: &Owner, knob: &str, value: &str, why: String) {
         let write = write_of(owner, knob, value.to_owned());
-        lock(&self.state).tell(Event::Failed(PlantError::Refused { write, why }));
+        lock(&self.state).tell(Event::NotBack(PlantError::Refused { write, why }));
     }
 
     pub(super) fn carry_out(&self, prepared: floodwall_knobs::Prepared) -> Result<(), HoldError> {
@@ -207,7 +207,7 @@ impl Shared {
             if let Err(error) = prepared.retract(&*self.files, &SystemClock) {
                 let (target, knob) = prepared.of();
                 let why = format!("it was to go back, because the journal can't be used: {error}");
-                self.tell_failed(&owner(knob, target), knob.name, &prepared.before().value, why);
+                self.tell_not_back(&owner(knob, target), knob.name, &prepared.before().value, why);
             }
         }
         finished

@@ -163,7 +163,9 @@ fn ended() -> Result<(), String> {
     let failed: Vec<_> = plant
         .take_events()
         .into_iter()
-        .filter(|e| matches!(e, floodwall_plant::Event::Failed(_)))
+        .filter(|e| {
+            matches!(e, floodwall_plant::Event::Failed(_) | floodwall_plant::Event::NotBack(_))
+        })
         .collect();
     ensure(failed.is_empty(), || format!("{failed:?}"))?;
     let closed = plant.close(Duration::from_secs(20));

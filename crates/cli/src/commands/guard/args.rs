@@ -119,8 +119,8 @@ pub(super) struct RunArgs {
     /// Read this configuration; without it /etc/floodwall/guard.toml, if it is there
     #[arg(long, value_name = "FILE")]
     pub(super) config: Option<PathBuf>,
-    /// How long 99 of 100 synchronous operations may take; without it four times what they take
-    /// while nothing floods
+    /// How long 99 of 100 synchronous operations may take. Without it 9 of 10 may take four times
+    /// as long as while nothing floods
     #[arg(long, value_name = "TIME")]
     pub(super) p99: Option<String>,
     /// What comes first: protect (the victims' goal) or balance (the product of the victims' speed

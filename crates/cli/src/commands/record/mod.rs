@@ -53,8 +53,9 @@ const CALM: Duration = Duration::from_secs(10);
 ///
 /// A frame every five seconds, and every second while a process waits long: what floodwall watch
 /// shows, for watch --replay, dump, stalls and report --from. One daily file and its index are
-/// written in the directory; the oldest days are removed. A full disk or a kill loses one frame at
-/// most. Without root there are no waits, and the recording says so.
+/// written in the directory; the oldest days are removed. A full disk loses the frames that do not
+/// fit, a kill the one that is being written. Without root there are no waits, and the recording
+/// says so.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   floodwall record

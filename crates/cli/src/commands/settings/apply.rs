@@ -156,7 +156,11 @@ pub(super) fn make(
     show(place, changes, &shown)?;
     // A value may be in force because a guard has written it for now.
     if !tell_held(place, changes, terms.time)? && shown.is_empty() {
-        return Ok(Made::Nothing);
+        // A value may be in force for a time only. That is refused.
+        return match place.read_journal()? {
+            Some(_) => change(place, changes, &shown, why, None),
+            None => Ok(Made::Nothing),
+        };
     }
     let question = terms
         .time

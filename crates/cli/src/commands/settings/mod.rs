@@ -170,7 +170,7 @@ impl Place {
 /// Says what to do about a journal that may not be used.
 fn usable<T>(opened: Result<T, JournalError>) -> anyhow::Result<T> {
     opened.map_err(|e| {
-        let lacks_privilege = e.lacks_privilege();
+        let lacks_privilege = e.lacks_privilege() && !e.is_read_only();
         let error = anyhow::Error::from(e);
         if lacks_privilege {
             error.context("run this as root, outside any container")

@@ -87,7 +87,8 @@ impl PersistArgs {
             place,
             allow_userspace_servers,
             replace: false,
-            yes: false,
+            // The caller has asked.
+            yes: true,
             dry_run: false,
             // They are in force already.
             allow_victims: true,

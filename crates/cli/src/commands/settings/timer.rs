@@ -14,6 +14,7 @@
 //! something puts the change back then.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,6 +34,8 @@ use crate::output;
 pub(crate) const COMMAND: &str = "settings-timer";
 /// How soon SIGTERM, a machine that wakes up and a change that was put back by hand are noticed.
 const NAP: Duration = Duration::from_millis(500);
+/// The longest pause between two attempts to put something back.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 const READY: &str = "ready\n";
 
 /// What the timer is told.
@@ -59,8 +62,9 @@ impl Timer {
     pub(super) fn start(place: &Place) -> anyhow::Result<Self> {
         let fail = "nothing was changed: can't start the process that would put it back";
         let us = who()?;
-        let program = std::env::current_exe().context(fail)?;
-        let mut child = Command::new(program)
+        // This very program, even if an upgrade has replaced its file (proc_pid_exe(5)).
+        let mut child = Command::new("/proc/self/exe")
+            .arg0("floodwall")
             .arg(COMMAND)
             .args(["--pid", &us.pid.to_string(), "--started", &us.pid_start_ticks.to_string()])
             .arg("--root")
@@ -103,8 +107,8 @@ pub(crate) fn run(args: &TimerArgs) -> anyhow::Result<Exit> {
     match transaction.phase() {
         Phase::Standing => {}
         Phase::Interrupted | Phase::Undoing => {
-            return unhurried(&place, Intention::Rollback(u64::MAX), |session| {
-                session.recover().map(|_| true)
+            return until_done(&place, Intention::Rollback(u64::MAX), &stop, |session| {
+                Ok(session.recover()?.incomplete().is_none())
             });
         }
         // Not what a change for a time can be.
@@ -114,7 +118,7 @@ pub(crate) fn run(args: &TimerArgs) -> anyhow::Result<Exit> {
     if !wait(&transaction, &stop, || is_over(&place, id))? {
         return Ok(Exit::Done);
     }
-    unhurried(&place, Intention::RollbackOne(id), |session| {
+    until_done(&place, Intention::RollbackOne(id), &stop, |session| {
         let (recovery, undone) = session.rollback_one(id)?;
         Ok(recovery.expired.iter().chain(&undone).all(|undone| undone.is_complete()))
     })
@@ -169,21 +173,31 @@ fn since_boot() -> Duration {
     Duration::try_from(clock_gettime(ClockId::Boottime)).unwrap_or_default()
 }
 
-/// Acts under the journal's lock, however long another process holds it, or holds a knob in the
-/// way. Returns whether the action was complete.
-fn unhurried(
+/// Acts under the journal's lock until the action is complete, however long another process holds
+/// that or a knob in the way. A queue that is full refuses a value for a while, and a busy systemd
+/// does not answer: that is tried again, too, unless `stop` is raised.
+fn until_done(
     place: &Place,
     of: Intention<'_>,
+    stop: &AtomicBool,
     act: impl Fn(&floodwall_knobs::Session<'_>) -> Result<bool, JournalError>,
 ) -> anyhow::Result<Exit> {
+    let mut pause = NAP;
     loop {
-        match place.lock_for(of) {
-            Ok(store) => {
-                let complete = act(&place.session(&store, &place.clock(None))?)?;
-                return Ok(if complete { Exit::Done } else { Exit::Failed });
+        let done = match place.lock_for(of) {
+            Ok(store) => act(&place.session(&store, &place.clock(None))?).map_err(Into::into),
+            Err(e) if held::passes(&e) => {
+                std::thread::sleep(NAP);
+                continue;
             }
-            Err(e) if held::passes(&e) => std::thread::sleep(NAP),
-            Err(e) => return Err(e),
+            Err(e) => Err(e),
+        };
+        match done {
+            Ok(true) => return Ok(Exit::Done),
+            Ok(false) if stop.load(Ordering::Relaxed) => return Ok(Exit::Failed),
+            Err(e) if stop.load(Ordering::Relaxed) => return Err(e),
+            Ok(false) | Err(_) => std::thread::sleep(pause),
         }
+        pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }

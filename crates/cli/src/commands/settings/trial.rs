@@ -105,15 +105,15 @@ impl Trial {
             notice(&format!("to keep it across boots: {}", self.persists()));
             return Ok(Exit::Done);
         }
-        let kept = persist::run(&PersistArgs::of(
+        if !ask::confirm("Keep this across boots?")? {
+            return Ok(Exit::Done);
+        }
+        persist::run(&PersistArgs::of(
             self.settings.clone(),
             self.device.clone(),
             place(&self.args),
             self.args.allow_userspace_servers,
         ))?;
-        if kept != Exit::Done {
-            return Ok(Exit::Done);
-        }
         self.make_permanent().context(
             "it is kept for the next boot, and undone by itself until then; floodwall apply with \
              the same settings puts it in force",
