@@ -6,7 +6,7 @@
 //!           stopped while too much is    ▼
 //!           dirty                 writeback: pieces, started early, each waited for
 //!                                        │ rate and window
-//!                                 pacer: the disk's counters, a clock
+//!                                 pacer: the disk's counters, a clock, the next piece's turn
 //!                                        ▼
 //!                                 law: alone, listening or yielding ─▶ rate, piece, window (pure)
 //! ```
@@ -18,6 +18,7 @@ pub mod copy;
 mod descriptors;
 pub mod law;
 mod pacer;
+mod turn;
 mod writeback;
 
 pub use law::{Goal, State};

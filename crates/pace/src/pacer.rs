@@ -1,7 +1,7 @@
 //! The law on this machine: its sensors, a clock, and the admission of pieces.
 //!
 //! ```text
-//! Writeback::push ─▶ admit: sleeps until the law's rate has room ─▶ sync_file_range, started
+//! Writeback::push ─▶ admit: sleeps until the piece's turn ─▶ sync_file_range, started
 //!                 ─▶ the oldest piece is waited for while too much is under way ─▶ written
 //! /sys/dev/block/ID/stat, bytes written ─▶ law ─▶ rate, piece, window      (every 10 ms at most)
 //! ```
@@ -21,6 +21,7 @@ use floodwall_model::DeviceId;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::law::{Allowance, Goal, Law, Seen, State, Waits};
+use crate::turn::Turn;
 
 /// Time between two steps of the law, at least.
 const TICK: Duration = Duration::from_millis(10);
@@ -97,8 +98,7 @@ struct Steps {
     at: Instant,
     counters: Option<Requests>,
     written: u64,
-    /// When the next piece may be started.
-    due: Instant,
+    turn: Turn,
 }
 
 impl Pacer {
@@ -145,7 +145,7 @@ impl Pacer {
                 at: now,
                 counters: disk.as_ref().and_then(|disk| disk.requests(root)),
                 written: 0,
-                due: now,
+                turn: Turn::new(now),
             }),
             disk,
         })
@@ -192,29 +192,40 @@ impl Pacer {
         }
     }
 
-    /// Sleeps until the rate has room for so many more bytes. Returns false if `stop` was raised.
+    /// Sleeps until the turn of a piece of so many bytes. Returns false if `stop` was raised.
     pub fn admit(&self, bytes: u64, stop: &AtomicBool) -> bool {
+        self.take_turn(bytes, true, stop)
+    }
+
+    /// The same for bytes that the disk has taken already: an idle disk is not waited for.
+    pub(crate) fn charge(&self, bytes: u64, stop: &AtomicBool) -> bool {
+        self.take_turn(bytes, false, stop)
+    }
+
+    fn take_turn(&self, bytes: u64, waits_for_idle: bool, stop: &AtomicBool) -> bool {
+        let (mut asked, mut look) = (Instant::now(), None);
         loop {
             let now = Instant::now();
             let wait = {
                 let mut steps = self.stepped();
-                match steps.allowance.rate {
-                    None => return !stop.load(Ordering::Relaxed),
+                let Allowance { rate, idle_for, .. } = steps.allowance;
+                let idle_for = idle_for.filter(|_| waits_for_idle);
+                match rate {
+                    None => None,
                     Some(rate) if rate > 0.0 => {
-                        if steps.due <= now {
-                            let cost =
-                                Duration::from_secs_f64((bytes as f64 / rate).min(LONGEST_S));
-                            // Unused time is lost, since a burst would make a queue.
-                            steps.due = now.checked_sub(TICK).map_or(now, |t| t.max(steps.due));
-                            steps.due += cost;
-                            return !stop.load(Ordering::Relaxed);
-                        }
-                        (steps.due - now).min(NAP)
+                        let cost = Duration::from_secs_f64((bytes as f64 / rate).min(LONGEST_S));
+                        let idle = |disk: &Disk| disk.is_idle(&self.root, &mut look);
+                        let busy = || idle_for.filter(|_| !self.disk.as_ref().is_none_or(idle));
+                        steps.turn.start(now, asked, cost, busy).map(|wait| wait.min(NAP))
                     }
-                    // A silence: its end makes the next piece due at once.
-                    Some(_) => NAP / 2,
+                    // A silence: the first piece after it asks anew.
+                    Some(_) => {
+                        asked = now;
+                        Some(NAP / 2)
+                    }
                 }
             };
+            let Some(wait) = wait else { return !stop.load(Ordering::Relaxed) };
             if !sleep_until(now + wait, stop) {
                 return false;
             }
@@ -276,13 +287,34 @@ impl Pacer {
 impl Disk {
     /// Its requests since boot; the flushes are those of the disks below it, if there are any.
     fn requests(&self, root: &SysRoot) -> Option<Requests> {
+        self.read(root).map(|(requests, _)| requests)
+    }
+
+    /// The same, and whether a disk below has a request under way: dm and md do not count a flush
+    /// that is under way there.
+    fn read(&self, root: &SysRoot) -> Option<(Requests, bool)> {
         let of = |id| diskstats::requests_of_device(root, id).into_value();
-        let mut requests = of(self.id)?;
-        for flushes in self.below.iter().filter_map(|id| of(*id)?.flushes) {
-            let sum = requests.flushes.get_or_insert_default();
-            (sum.ops, sum.ms) = (sum.ops + flushes.ops, sum.ms + flushes.ms);
+        let (mut requests, mut busy_below) = (of(self.id)?, false);
+        for below in self.below.iter().filter_map(|id| of(*id)) {
+            busy_below |= below.in_flight > 0;
+            if let Some(flushes) = below.flushes {
+                let sum = requests.flushes.get_or_insert_default();
+                (sum.ops, sum.ms) = (sum.ops + flushes.ops, sum.ms + flushes.ms);
+            }
         }
-        Some(requests)
+        Some((requests, busy_below))
+    }
+
+    /// Whether it has been idle since the last look: no request is under way, and none has ended.
+    /// Nothing is to be waited for where the counters can't be read.
+    fn is_idle(&self, root: &SysRoot, look: &mut Option<Requests>) -> bool {
+        let read = self.read(root);
+        let before = std::mem::replace(look, read.map(|(requests, _)| requests));
+        let Some((now, busy_below)) = read else { return true };
+        let Some(before) = before else { return false };
+        let seen = difference(&before, &now);
+        let requests = seen.in_flight + seen.flushes.ops + seen.reads.ops + seen.writes.ops;
+        requests == 0 && !busy_below
     }
 }
 
@@ -309,5 +341,56 @@ fn difference(before: &Requests, after: &Requests) -> Seen {
         busy: Duration::from_millis(after.busy_ms.saturating_sub(before.busy_ms)),
         in_flight: after.in_flight,
         ..Seen::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The fields of Documentation/block/stat.rst.
+    fn stat([reads, writes, under_way, flushes]: [u32; 4]) -> String {
+        format!("{reads} 0 8 1 {writes} 0 8 1 {under_way} 2 2 0 0 0 0 {flushes} 1\n")
+    }
+
+    #[test]
+    fn a_disk_is_idle_that_has_no_request_between_two_looks() {
+        let root = tempfile::tempdir().unwrap();
+        let device = |minor| DeviceId { major: 8, minor };
+        let file = |minor| {
+            let directory = root.path().join(format!("sys/dev/block/8:{minor}"));
+            std::fs::create_dir_all(&directory).unwrap();
+            directory.join("stat")
+        };
+        let (array, below) = (file(0), file(16));
+        let disk = Disk {
+            id: device(0),
+            name: "md0".into(),
+            below: vec![device(16)],
+            flushless: None,
+            is_charged: true,
+        };
+        let (root, mut last) = (SysRoot::new(root.path()).unwrap(), None);
+        let looks = [
+            ("the first look", Some([1, 1, 0, 0]), [1, 1, 0, 1], false),
+            ("nothing has happened", Some([1, 1, 0, 0]), [1, 1, 0, 1], true),
+            ("a request is under way", Some([1, 1, 1, 0]), [1, 1, 0, 1], false),
+            ("a read has ended", Some([2, 1, 0, 0]), [1, 1, 0, 1], false),
+            ("a write has ended", Some([2, 2, 0, 0]), [1, 1, 0, 1], false),
+            ("a flush is under way below", Some([2, 2, 0, 0]), [1, 1, 1, 1], false),
+            ("it has ended", Some([2, 2, 0, 0]), [1, 1, 0, 2], false),
+            ("nothing has happened since", Some([2, 2, 0, 0]), [1, 1, 0, 2], true),
+            ("the counters can't be read", None, [1, 1, 0, 2], true),
+            ("they can be read again", Some([2, 2, 0, 0]), [1, 1, 0, 2], false),
+        ];
+        for (what, counters, counters_below, is_idle) in looks {
+            match counters {
+                Some(counters) => std::fs::write(&array, stat(counters)),
+                None => std::fs::remove_file(&array),
+            }
+            .unwrap();
+            std::fs::write(&below, stat(counters_below)).unwrap();
+            assert_eq!(disk.is_idle(&root, &mut last), is_idle, "{what}");
+        }
     }
 }

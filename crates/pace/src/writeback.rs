@@ -1,6 +1,10 @@
 //! Writeback of files in small pieces: each is started early and waited for.
+//!
+//! A piece is a part of a large file, or several small files. A disk that seeks takes files that
+//! were made one after the other in one go, but only if they are started together.
 
 use std::collections::VecDeque;
+use std::mem;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -35,8 +39,9 @@ impl Range {
 #[derive(Debug)]
 pub struct Writeback<'a> {
     pacer: &'a Pacer,
-    /// A dirty range shorter than a piece. The next range may continue it.
-    pending: Option<Range>,
+    /// Dirty ranges that are shorter than a piece together. The next range may continue the last.
+    pending: Vec<Range>,
+    pending_bytes: u64,
     started: VecDeque<(Range, Instant)>,
     under_way: u64,
     /// [`RANGES`], as far as this process may open files.
@@ -48,17 +53,24 @@ impl<'a> Writeback<'a> {
     #[must_use]
     pub fn new(pacer: &'a Pacer) -> Self {
         let most = descriptors::at_most(RANGES);
-        Self { pacer, pending: None, started: VecDeque::new(), under_way: 0, most }
+        Self {
+            pacer,
+            pending: Vec::new(),
+            pending_bytes: 0,
+            started: VecDeque::new(),
+            under_way: 0,
+            most,
+        }
     }
 
     /// Bytes started and not yet waited for, and those of the incomplete piece.
     #[must_use]
     pub fn under_way(&self) -> u64 {
-        self.under_way + self.pending.as_ref().map_or(0, |range| range.len)
+        self.under_way + self.pending_bytes
     }
 
-    /// Writes a newly dirtied range of a file back. Contiguous ranges are joined to pieces. Waits
-    /// for the oldest pieces while more than the window is under way.
+    /// Writes a newly dirtied range of a file back. Ranges are joined to pieces. Waits for the
+    /// oldest ranges while more than the window is under way.
     ///
     /// Returns false if `stop` was raised.
     ///
@@ -72,27 +84,17 @@ impl<'a> Writeback<'a> {
         len: u64,
         stop: &AtomicBool,
     ) -> Result<bool, Errno> {
-        let mut range = Range { file: Arc::clone(file), offset, len };
-        if let Some(before) = self.pending.take() {
-            let end = before.offset + before.len;
-            if Arc::ptr_eq(&before.file, file) && end == offset {
-                (range.offset, range.len) = (before.offset, before.len + len);
-            } else if !self.start(before, stop)? {
-                return Ok(false);
-            }
-        }
-        loop {
+        let (mut offset, end) = (offset, offset + len);
+        while offset < end {
             let piece = self.pacer.window().piece;
-            if range.len < piece {
-                break;
-            }
-            let first = Range { file: Arc::clone(file), offset: range.offset, len: piece };
-            (range.offset, range.len) = (range.offset + piece, range.len - piece);
-            if !self.start(first, stop)? {
+            let len = piece.saturating_sub(self.pending_bytes).min(end - offset);
+            self.add(file, offset, len);
+            offset += len;
+            let is_full = self.pending_bytes >= piece || self.pending.len() >= self.most / 2;
+            if is_full && !self.start(stop)? {
                 return Ok(false);
             }
         }
-        self.pending = (range.len > 0).then_some(range);
         Ok(true)
     }
 
@@ -101,35 +103,56 @@ impl<'a> Writeback<'a> {
     /// # Errors
     /// As [`Self::push`].
     pub fn finish(&mut self, stop: &AtomicBool) -> Result<bool, Errno> {
-        if let Some(last) = self.pending.take()
-            && !self.start(last, stop)?
-        {
+        if !self.start(stop)? {
             return Ok(false);
         }
         while self.wait_for_oldest()? {}
         Ok(true)
     }
 
-    fn start(&mut self, range: Range, stop: &AtomicBool) -> Result<bool, Errno> {
-        while self.started.len() >= self.most
-            || self.under_way + range.len > self.pacer.window().under_way
-        {
-            if !self.wait_for_oldest()? {
-                break;
+    /// Adds a range to the incomplete piece.
+    fn add(&mut self, file: &Arc<OwnedFd>, offset: u64, len: u64) {
+        self.pending_bytes += len;
+        match self.pending.last_mut() {
+            Some(last) if Arc::ptr_eq(&last.file, file) && last.offset + last.len == offset => {
+                last.len += len;
             }
+            _ if len > 0 => self.pending.push(Range { file: Arc::clone(file), offset, len }),
+            _ => {}
         }
-        if !self.pacer.admit(range.len, stop) {
-            return Ok(false);
-        }
-        self.pacer.start(range.len);
-        self.under_way += range.len;
-        let begin = Instant::now();
-        let started = range.sync(RangeSync::Start);
-        self.started.push_back((range, begin));
-        started.map(|()| true)
     }
 
-    /// Waits for the oldest piece. Returns false if no piece is under way.
+    /// Starts the incomplete piece, if there is one.
+    fn start(&mut self, stop: &AtomicBool) -> Result<bool, Errno> {
+        let (ranges, bytes) = (mem::take(&mut self.pending), mem::take(&mut self.pending_bytes));
+        if ranges.is_empty() {
+            return Ok(true);
+        }
+        // An error concerns one range. The others are started all the same.
+        let mut all = Ok(true);
+        while self.started.len() + ranges.len() > self.most
+            || self.under_way + bytes > self.pacer.window().under_way
+        {
+            match self.wait_for_oldest() {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) => all = Err(error),
+            }
+        }
+        if !self.pacer.admit(bytes, stop) {
+            return Ok(false);
+        }
+        self.pacer.start(bytes);
+        self.under_way += bytes;
+        let begin = Instant::now();
+        for range in ranges {
+            all = all.and(range.sync(RangeSync::Start).map(|()| true));
+            self.started.push_back((range, begin));
+        }
+        all
+    }
+
+    /// Waits for the oldest range. Returns false if no range is under way.
     pub(crate) fn wait_for_oldest(&mut self) -> Result<bool, Errno> {
         let Some((oldest, begin)) = self.started.pop_front() else { return Ok(false) };
         let waited = oldest.sync(RangeSync::Wait);
@@ -145,5 +168,100 @@ impl Drop for Writeback<'_> {
         for (range, begin) in &self.started {
             self.pacer.end(range.len, begin.elapsed());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::FileExt;
+
+    use floodwall_host::SysRoot;
+
+    use super::*;
+    use crate::law::Goal;
+
+    const SMALL: u64 = 16 << 10;
+    static GOES_ON: AtomicBool = AtomicBool::new(false);
+
+    /// A pacer of the disk below a directory.
+    fn pacer(directory: &tempfile::TempDir) -> Pacer {
+        let root = SysRoot::live().unwrap();
+        Pacer::open(&root, directory.path(), Goal::default(), None).unwrap()
+    }
+
+    fn file_of(len: u64) -> Arc<OwnedFd> {
+        let file = tempfile::tempfile().unwrap();
+        file.write_all_at(&vec![1; len as usize], 0).unwrap();
+        Arc::new(file.into())
+    }
+
+    #[test]
+    fn small_files_are_started_together() {
+        let directory = tempfile::tempdir().unwrap();
+        let pacer = pacer(&directory);
+        let piece = pacer.window().piece;
+        let mut writeback = Writeback::new(&pacer);
+        writeback.most = usize::try_from(2 * piece / SMALL).unwrap();
+        let in_piece = usize::try_from(piece / SMALL).unwrap();
+        for count in 1..in_piece {
+            assert!(writeback.push(&file_of(SMALL), 0, SMALL, &GOES_ON).unwrap());
+            assert_eq!((writeback.pending.len(), writeback.started.len()), (count, 0));
+            assert_eq!(writeback.under_way(), count as u64 * SMALL);
+        }
+        // The last one is longer than what is left of the piece.
+        let last = file_of(2 * SMALL);
+        assert!(writeback.push(&last, 0, 2 * SMALL, &GOES_ON).unwrap());
+        assert_eq!((writeback.pending.len(), writeback.started.len()), (1, in_piece));
+        let begins: Vec<_> = writeback.started.iter().map(|(_, begin)| *begin).collect();
+        assert!(begins.windows(2).all(|pair| pair[0] == pair[1]), "one piece");
+        assert!(writeback.finish(&GOES_ON).unwrap());
+        assert_eq!(writeback.under_way(), 0);
+    }
+
+    #[test]
+    fn a_large_file_is_started_in_pieces_and_contiguous_ranges_are_joined() {
+        let directory = tempfile::tempdir().unwrap();
+        let pacer = pacer(&directory);
+        let piece = pacer.window().piece;
+        let mut writeback = Writeback::new(&pacer);
+        let file = file_of(3 * piece);
+        for offset in (0..3 * piece).step_by(SMALL as usize) {
+            assert!(writeback.push(&file, offset, SMALL, &GOES_ON).unwrap());
+            assert!(writeback.pending.len() <= 1);
+        }
+        assert!(writeback.pending.is_empty());
+        assert!(writeback.started.iter().all(|(range, _)| range.len == piece));
+        assert!(writeback.finish(&GOES_ON).unwrap());
+    }
+
+    #[test]
+    fn few_open_files_make_short_pieces() {
+        let directory = tempfile::tempdir().unwrap();
+        let pacer = pacer(&directory);
+        let mut writeback = Writeback::new(&pacer);
+        for (most, pending) in [(1, 0), (4, 1)] {
+            writeback.most = most;
+            for _ in 0..3 {
+                assert!(writeback.push(&file_of(SMALL), 0, SMALL, &GOES_ON).unwrap());
+                assert!(writeback.started.len() <= most);
+            }
+            assert_eq!(writeback.pending.len(), pending);
+            assert!(writeback.finish(&GOES_ON).unwrap());
+        }
+    }
+
+    #[test]
+    fn an_error_of_one_range_leaves_the_others() {
+        let directory = tempfile::tempdir().unwrap();
+        let pacer = pacer(&directory);
+        let mut writeback = Writeback::new(&pacer);
+        let (_reader, pipe) = std::io::pipe().unwrap();
+        assert!(writeback.push(&Arc::new(pipe.into()), 0, SMALL, &GOES_ON).unwrap());
+        assert!(writeback.push(&file_of(SMALL), 0, SMALL, &GOES_ON).unwrap());
+        assert_eq!(writeback.start(&GOES_ON), Err(Errno::SPIPE));
+        assert_eq!(writeback.started.len(), 2);
+        assert_eq!(writeback.finish(&GOES_ON), Err(Errno::SPIPE));
+        assert!(writeback.finish(&GOES_ON).unwrap());
+        assert_eq!(writeback.under_way(), 0);
     }
 }

@@ -66,6 +66,19 @@ fn copies_are_equal_and_told_in_a_line() {
 }
 
 #[test]
+fn a_file_beyond_the_process_s_limit_is_refused_and_leaves_nothing() {
+    let dir = tmpfs();
+    fs::write(dir.path().join("a"), vec![7; 3 << 20]).unwrap();
+    let script = "ulimit -f 2048; exec \"$0\" pace cp a b";
+    let mut limited = Command::new("sh");
+    limited.args(["-c", script, env!("CARGO_BIN_EXE_floodwall")]).current_dir(dir.path());
+    let output = limited.output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(stderr(&output).contains("ulimit -f"), "{}", stderr(&output));
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+}
+
+#[test]
 fn a_rate_is_kept_where_there_is_no_disk() {
     let dir = tmpfs();
     let path = |name: &str| dir.path().join(name).display().to_string();

@@ -5,8 +5,9 @@
 //!
 //! The process that waits for an ended child inherits its counters (kernel/exit.c
 //! `wait_task_zombie`). That is its parent, or this process as the subreaper. Parents are read
-//! before their children. So a child that is waited for between the two reads is missing for once,
-//! and is never counted twice.
+//! before their children. A child that is gone by its own read counts as nothing, since its parent
+//! may have inherited before the parent's read. So a child is missing for once at most, and is
+//! never counted twice.
 
 use std::collections::BTreeMap;
 
@@ -35,9 +36,9 @@ impl Io {
         Some(Self { written: number_after(text, "write_bytes")?, cancelled })
     }
 
-    fn read(root: &SysRoot, pid: i32, buffer: &mut Vec<u8>) -> Option<Self> {
-        root.read_attribute_into(&format!("/proc/{pid}/io"), buffer).ok()?;
-        Self::parse(buffer)
+    fn read(root: &SysRoot, pid: i32, buffer: &mut Vec<u8>) -> Result<Self, Errno> {
+        root.read_attribute_into(&format!("/proc/{pid}/io"), buffer)?;
+        Self::parse(buffer).ok_or(Errno::INVAL)
     }
 
     fn plus(self, other: Self) -> Self {
@@ -102,13 +103,20 @@ impl Dirtied {
     pub(super) fn look(&mut self, root: &SysRoot, processes: &[Process]) {
         let mut sum = self.inherited;
         for process in processes {
-            if let Some(io) = Io::read(root, process.id.pid, &mut self.buffer) {
-                self.known.insert(process.id, io);
-            } else if !process.has_ended() && !self.known.contains_key(&process.id) {
-                // A process that is about to end is refused as well, for a moment.
-                let looks = self.refused.entry(process.id).or_default();
-                *looks = looks.saturating_add(1);
-                self.unread += u64::from(*looks == PATIENCE);
+            match Io::read(root, process.id.pid, &mut self.buffer) {
+                Ok(io) => {
+                    self.known.insert(process.id, io);
+                }
+                Err(Errno::NOENT | Errno::SRCH) => {
+                    self.known.remove(&process.id);
+                }
+                Err(_) if !process.has_ended() && !self.known.contains_key(&process.id) => {
+                    // A process that is about to end is refused as well, for a moment.
+                    let looks = self.refused.entry(process.id).or_default();
+                    *looks = looks.saturating_add(1);
+                    self.unread += u64::from(*looks == PATIENCE);
+                }
+                Err(_) => {}
             }
             sum = sum.plus(self.known.get(&process.id).copied().unwrap_or_default());
         }
@@ -130,11 +138,11 @@ impl Dirtied {
         child: Pid,
     ) -> Result<Option<WaitStatus>, Errno> {
         // The difference, since these counters also hold bytes that this process dirtied.
-        let before = Io::read(root, own, &mut self.buffer);
+        let before = Io::read(root, own, &mut self.buffer).ok();
         let ended = waitpid(Some(child), WaitOptions::NOHANG)?;
         let Some((_, status)) = ended else { return Ok(None) };
         self.known.retain(|id, _| id.pid != child.as_raw_pid());
-        let after = Io::read(root, own, &mut self.buffer);
+        let after = Io::read(root, own, &mut self.buffer).ok();
         if let Some((before, after)) = before.zip(after) {
             self.inherited = self.inherited.plus(after.since(before));
         }
@@ -200,8 +208,15 @@ mod tests {
         put(&root.join(format!("proc/{pid}/io")), &text);
     }
 
-    #[test]
-    fn a_command_dirtied_what_its_processes_did() {
+    /// The kernel refuses to read a directory's bytes, also to root.
+    fn refuse(root: &Path, pid: i32) {
+        let io = root.join(format!("proc/{pid}/io"));
+        let _ = std::fs::remove_file(&io);
+        std::fs::create_dir(io).unwrap();
+    }
+
+    /// 10 is us, 20 the command, 21 its child.
+    fn command_with_a_child() -> (tempfile::TempDir, SysRoot, Tree) {
         let dir = tempfile::tempdir().unwrap();
         process(dir.path(), 10, 1, 'S', "");
         let root = SysRoot::new(dir.path()).unwrap();
@@ -209,13 +224,19 @@ mod tests {
         process(dir.path(), 10, 1, 'S', "20 ");
         process(dir.path(), 20, 10, 'S', "21 ");
         process(dir.path(), 21, 20, 'S', "");
+        (dir, root, tree)
+    }
+
+    #[test]
+    fn a_command_dirtied_what_its_processes_did() {
+        let (dir, root, tree) = command_with_a_child();
         io(dir.path(), 20, 100, 0);
         io(dir.path(), 21, 4000, 300);
         let mut dirtied = Dirtied::default();
         dirtied.look(&root, &tree.processes());
         assert_eq!((dirtied.written(), dirtied.net()), (4100, 3800));
         // It ends: its counters can't be read any more.
-        std::fs::remove_file(dir.path().join("proc/21/io")).unwrap();
+        refuse(dir.path(), 21);
         dirtied.look(&root, &tree.processes());
         assert_eq!(dirtied.net(), 3800);
         // Its parent has waited for it.
@@ -227,6 +248,21 @@ mod tests {
     }
 
     #[test]
+    fn a_child_that_is_waited_for_during_a_look_is_counted_once() {
+        let (dir, root, tree) = command_with_a_child();
+        io(dir.path(), 20, 100, 0);
+        io(dir.path(), 21, 4000, 0);
+        let mut dirtied = Dirtied::default();
+        let processes = tree.processes();
+        dirtied.look(&root, &processes);
+        // Its parent inherits after the list was made, and before the parent's counters are read.
+        io(dir.path(), 20, 4100, 0);
+        std::fs::remove_dir_all(dir.path().join("proc/21")).unwrap();
+        dirtied.look(&root, &processes);
+        assert_eq!(dirtied.written(), 4100);
+    }
+
+    #[test]
     fn a_process_whose_counters_are_refused_is_counted_once() {
         let dir = tempfile::tempdir().unwrap();
         process(dir.path(), 10, 1, 'S', "");
@@ -235,6 +271,8 @@ mod tests {
         process(dir.path(), 10, 1, 'S', "20 21 ");
         process(dir.path(), 20, 10, 'S', "");
         process(dir.path(), 21, 10, 'Z', "");
+        refuse(dir.path(), 20);
+        refuse(dir.path(), 21);
         let mut dirtied = Dirtied::default();
         for look in 1..PATIENCE * 2 {
             dirtied.look(&root, &tree.processes());

@@ -214,7 +214,7 @@ impl Drain {
                 return;
             }
             let len = pacer.window().piece.min(left);
-            if !pacer.admit(len, &self.stop) {
+            if !pacer.charge(len, &self.stop) {
                 return;
             }
             pacer.start(len);

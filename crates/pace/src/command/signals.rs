@@ -4,7 +4,7 @@
 //! |---|---|
 //! | SIGINT, SIGQUIT | passed on if a process sent it; a terminal sends it to the command as well |
 //! | SIGTERM, SIGHUP, SIGUSR1, SIGUSR2 | passed on to the command |
-//! | SIGTSTP | the command runs on, if it is stopped, and this process is stopped |
+//! | SIGTSTP, SIGTTIN | the command runs on, if it is stopped, and this process is stopped |
 //! | SIGCHLD | the command may have ended |
 //!
 //! SIGINT, SIGQUIT, SIGTERM and SIGHUP end this process if they come before the command begins. The
@@ -32,7 +32,7 @@ use super::sys::{Flag, ignores, raise_on};
 /// Signals that usually end a process.
 const ENDS: [Signal; 4] = [Signal::INT, Signal::QUIT, Signal::TERM, Signal::HUP];
 /// Signals with a handler.
-const CAUGHT: [Signal; 7] = [
+const CAUGHT: [Signal; 8] = [
     Signal::INT,
     Signal::QUIT,
     Signal::TERM,
@@ -40,6 +40,7 @@ const CAUGHT: [Signal; 7] = [
     Signal::USR1,
     Signal::USR2,
     Signal::TSTP,
+    Signal::TTIN,
 ];
 
 /// Signals that came since the last call.
@@ -139,7 +140,8 @@ impl Signals {
             }
             let is_from_process = flag.from_process.swap(false, Ordering::Relaxed);
             match *signal {
-                Signal::TSTP => came.stops = true,
+                // A terminal sends SIGTTIN to the process group of a background job that reads it.
+                Signal::TSTP | Signal::TTIN => came.stops = true,
                 signal @ (Signal::INT | Signal::QUIT) if !is_from_process => {
                     came.ends = Some(signal);
                 }

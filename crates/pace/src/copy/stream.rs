@@ -55,6 +55,21 @@ impl Origin<'_> {
         }
     }
 
+    /// Runs `read`, which reads `bytes` at most. The pacer is told of those of a file on its disk.
+    fn reading<T>(
+        &mut self,
+        work: &mut Work<'_>,
+        output: &Output<'_>,
+        bytes: u64,
+        read: impl FnOnce(&mut Self, &mut Work<'_>) -> T,
+    ) -> T {
+        let file = match self {
+            Self::File(source) => Arc::clone(source.file()),
+            Self::Stream(..) => return read(self, work),
+        };
+        work.reading(&file, output.file, bytes, |work| read(self, work))
+    }
+
     /// Announces the range that is read next.
     fn ask(&mut self, at: u64, len: u64) {
         if let Self::File(source) = self {
@@ -93,9 +108,12 @@ pub(super) fn pump(
                 paced.push(work, output)?;
             }
             batch_end = work.batch_end(at);
-            from.ask(at, batch_end - at);
+            let batch = batch_end - at;
+            from.reading(work, output, batch, |from, _| from.ask(at, batch));
         }
-        let len = match from.next(&mut work.buffer, at)? {
+        let read = from
+            .reading(work, output, Source::chunk(at), |from, work| from.next(&mut work.buffer, at));
+        let len = match read? {
             None => continue,
             Some(0) => break,
             Some(len) => len,

@@ -151,9 +151,9 @@ impl<'a> Work<'a> {
         done
     }
 
-    /// Whether no other program waits for the disk.
+    /// Whether no other program waits for the disk, or none is to be considered.
     pub(super) fn is_alone(&self) -> bool {
-        self.pacer.status().state == State::Alone
+        matches!(self.pacer.status().state, State::Alone | State::Fixed)
     }
 
     /// Bytes pushed, not yet known to be on the disk.

@@ -37,10 +37,15 @@ impl Capacity {
         self.bytes_per_s
     }
 
+    /// Whether it is no guess.
+    pub(super) fn is_measured(&self) -> bool {
+        !self.rates.is_empty()
+    }
+
     /// Raises the guess, which was too low: the disk took all of the greatest share, and others did
     /// not wait too long.
     pub(super) fn raise(&mut self) {
-        if self.rates.is_empty() {
+        if !self.is_measured() {
             self.bytes_per_s *= RAISE;
         }
     }

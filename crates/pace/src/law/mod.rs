@@ -64,6 +64,8 @@ pub struct Allowance {
     pub under_way: u64,
     /// Bytes dirty or under way at most, at least two pieces.
     pub in_flight: u64,
+    /// While others wait: a piece starts once the disk has been idle for so long.
+    pub idle_for: Option<Duration>,
 }
 
 /// The reason for the command's speed.
@@ -75,15 +77,20 @@ pub enum State {
     Listening,
     /// Others wait for the disk, and the command has a share.
     Yielding,
+    /// The goal is a rate, whether others wait or not.
+    Fixed,
 }
 
-/// Bounds of the time of a piece at the capacity, in seconds. Between them it is the time in which
-/// the disk serves one operation of others: then a piece delays an operation by one more, and a
-/// disk that seeks between the two spends about half of its time on data. Where operations may be
-/// delayed by a given mean time, pieces as long as the seeks that each costs make the most of it.
+/// Bounds of the time of a piece at the capacity, in seconds.
 const PIECE_S: [f64; 2] = [0.0005, 0.1];
-/// The same while no other program waits.
+/// The time of a piece at the capacity while no other program waits, in seconds.
 const LONG_PIECE_S: f64 = 0.02;
+/// A disk that has been idle for this part of a piece's time serves no commit: the requests of one
+/// follow each other at once.
+const IDLE: f64 = 1.0 / 8.0;
+/// Bounds of that time, in seconds. A look takes 20 µs, so looks at the lower one take 7 % of a
+/// processor.
+const IDLE_S: [f64; 2] = [0.0002, 0.001];
 /// Time of the data under way while no other program waits, at most. A victim's first commit waits
 /// as long.
 const QUEUE_S: f64 = 0.2;
@@ -171,6 +178,7 @@ impl Law {
     #[must_use]
     pub fn state(&self) -> State {
         match self.phase {
+            Phase::Alone if matches!(self.goal, Goal::Rate(_)) => State::Fixed,
             Phase::Alone => State::Alone,
             Phase::Listen(_) => State::Listening,
             Phase::Shared { .. } => State::Yielding,
@@ -199,11 +207,14 @@ impl Law {
 
     fn alone(&mut self, seen: &Seen) -> Phase {
         self.capacity.observe(seen);
-        if self.alarm.observe(seen, self.now) {
-            Phase::Listen(Box::default())
-        } else {
-            Phase::Alone
-        }
+        let is_alarmed = self.alarm.observe(seen, self.now);
+        let listens = match self.goal {
+            Goal::Victim(_) => true,
+            // A share of a guess would be any rate.
+            Goal::Share(_) => self.capacity.is_measured(),
+            Goal::Rate(_) => false,
+        };
+        if is_alarmed && listens { Phase::Listen(Box::default()) } else { Phase::Alone }
     }
 
     fn listen(&mut self, mut listen: Box<Listen>, seen: &Seen) -> Phase {
@@ -292,13 +303,16 @@ impl Law {
             let (piece, queue) =
                 (bytes(per_s, LONG_PIECE_S, PIECES), bytes(per_s, QUEUE_S, QUEUES));
             let in_flight = queue.max(2 * piece);
-            return Allowance { rate, piece, under_way: in_flight, in_flight };
+            return Allowance { rate, piece, under_way: in_flight, in_flight, idle_for: None };
         }
         // In the first silence the disk may still have served our data.
         let longest = if self.heard.is_first() { LONG_PIECE_S } else { PIECE_S[1] };
-        let served = self.heard.service_s().unwrap_or(LONG_PIECE_S);
-        let piece = bytes(capacity, served.clamp(PIECE_S[0], longest), PIECES);
-        Allowance { rate, piece, under_way: piece, in_flight: 2 * piece }
+        // As long as the disk serves one operation of others. A longer piece delays them more, and
+        // a shorter one costs the disk more seeks.
+        let seconds = self.heard.service_s().unwrap_or(LONG_PIECE_S).clamp(PIECE_S[0], longest);
+        let piece = bytes(capacity, seconds, PIECES);
+        let idle_for = Duration::from_secs_f64((seconds * IDLE).clamp(IDLE_S[0], IDLE_S[1]));
+        Allowance { rate, piece, under_way: piece, in_flight: 2 * piece, idle_for: Some(idle_for) }
     }
 }
 

@@ -11,8 +11,16 @@ use super::seen::{Seen, Waits};
 const FLOOR: f64 = 0.02;
 /// The greatest share.
 const MOST: f64 = 0.9;
-/// The rise of the share in a window in which others could wait one wait longer.
+/// The rise of the share in a window in which others could wait one wait longer. Others that keep
+/// the disk busy are allowed a part of the delay. Beside them the rise is the same part of this.
+/// Their waits differ by chance, and greater rises would outweigh the cuts of a small share. The
+/// rise is …
 const STEP: f64 = 0.04;
+/// … up to so many times as much until the first cut, as in TCP's slow start, …
+const FAST: f64 = 4.0;
+/// … in windows with more operations than this. The error of their mean wait falls with the root of
+/// their number, so the rise grows with that root.
+const SURE: f64 = 32.0;
 /// The cut in a window in which others waited one wait too long, as a part of the share.
 const CUT: f64 = 0.3;
 /// The part of the allowed delay that the whole disk as the share would give up. Several commands
@@ -46,6 +54,8 @@ const SEVERE: f64 = 3.0;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Share {
     share: f64,
+    /// Whether others have waited too long since the share began.
+    was_cut: bool,
     window: Seen,
     ratio: Option<f64>,
     /// What the disk took of the command, as a fraction of the capacity. An average.
@@ -66,6 +76,7 @@ impl Share {
     /// Begins with half of `left`, the part of the time that others leave the disk idle.
     pub(super) fn begin(&mut self, left: f64) {
         (self.share, self.used, self.ops_per_s) = (left / 2.0, left / 2.0, None);
+        self.was_cut = false;
     }
 
     /// Begins a new window, since a silence is no part of one.
@@ -105,31 +116,34 @@ impl Share {
         self.ops_per_s = Some(per_s);
         let kept = heard.known_ops_per_s().map(|alone| per_s / alone);
         let share = self.share();
-        let most = allowed(most, heard.busy(), kept, share);
+        let part = part_of_delay(heard.busy(), kept);
+        let most = 1.0 + (most - 1.0) * part * (1.0 - FAIR * share);
         let used = window.own_bytes as f64 / window.elapsed.as_secs_f64() / capacity;
         self.used += (used - self.used) * NEW;
         let limit = USED * self.used.max(FLOOR);
         let excess = ratio.map_or(0.0, |ratio| (ratio - most).clamp(-1.0, 1.0));
         if stuck || ratio.is_some_and(|ratio| ratio > most * SEVERE) {
-            self.share = FLOOR;
+            (self.share, self.was_cut) = (FLOOR, true);
         } else if excess > 0.0 {
+            self.was_cut = true;
             self.share = share.min(limit) * (1.0 - CUT * excess);
         } else if share <= limit && !heard.is_first() {
-            self.share = share - STEP * excess;
+            let fast = if self.was_cut { 1.0 } else { FAST };
+            let step = STEP * part * (ops / SURE).sqrt().clamp(1.0, fast);
+            self.share = share - step * excess;
         }
         self.share = self.share.clamp(FLOOR, MOST);
         self.share >= MOST && used >= share * TAKEN
     }
 }
 
-/// How many times as long others may wait beside a share. By themselves they keep the disk busy for
-/// a part `busy` of the time. Beside the command they keep a part `kept` of their rate, if that is
-/// known. Those that leave the disk idle can wait longer at the same rate. Those that keep it busy
-/// lose rate with each wait.
-fn allowed(most: f64, busy: f64, kept: Option<f64>, share: f64) -> f64 {
+/// The part of the delay that others are allowed. By themselves they keep the disk busy for a part
+/// `busy` of the time. Beside the command they keep a part `kept` of their rate, if that is known.
+/// Those that leave the disk idle can wait longer at the same rate. Those that keep it busy lose
+/// rate with each wait.
+fn part_of_delay(busy: f64, kept: Option<f64>) -> f64 {
     let keeps = kept.is_some_and(|kept| KEPT.contains(&kept));
-    let part = if keeps { 1.0 } else { (IDLE * (1.0 - busy)).clamp(BUSY, 1.0) };
-    1.0 + (most - 1.0) * part * (1.0 - FAIR * share)
+    if keeps { 1.0 } else { (IDLE * (1.0 - busy)).clamp(BUSY, 1.0) }
 }
 
 /// The mean time of a kind of operation, as a multiple of that in a silence.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::*;
 
-use disk::hard_disk;
+use disk::{Disk, hard_disk};
 
 const TICK: Duration = Duration::from_millis(10);
 const MB: f64 = 1e6;
@@ -20,7 +20,7 @@ fn new_law(goal: Goal) -> Law {
 #[test]
 fn alone_it_takes_all_that_the_disk_takes() {
     for bytes_per_s in [10.0 * MB, 120.0 * MB, 3000.0 * MB] {
-        let disk = disk::Disk { bytes_per_s, ..hard_disk(None) };
+        let disk = Disk { bytes_per_s, ..hard_disk(None) };
         let mut law = new_law(Goal::default());
         let out = disk.run(&mut law, 10.0, 0.0..0.0);
         assert_eq!(law.state(), State::Alone);
@@ -275,6 +275,10 @@ fn others_that_commit_too_seldom_are_yielded_to_on_a_guards_word() {
 fn fixed_goals_and_a_maximum() {
     let mut law = new_law(Goal::Rate(5.0 * MB));
     assert_eq!(law.step(&Seen::default()).rate, Some(5.0 * MB));
+    // It neither listens nor yields: commits of its own would look like those of others.
+    let out = hard_disk(None).run(&mut law, 4.0, 0.0..4.0);
+    assert!((out.own_bytes / (4.0 * 5.0 * MB) - 1.0).abs() < 0.05, "{}", out.own_bytes);
+    assert_eq!((law.state(), law.yielded()), (State::Fixed, Duration::ZERO));
     let mut law = Law::new(Goal::default(), Some(7.0 * MB), START);
     assert_eq!(law.step(&Seen::default()).rate, Some(7.0 * MB));
     let disk = hard_disk(None);
@@ -283,6 +287,63 @@ fn fixed_goals_and_a_maximum() {
     disk.run(&mut law, 2.0, 0.0..2.0);
     let rate = law.step(&Seen { elapsed: TICK, in_flight: 1, ..Seen::default() }).rate.unwrap();
     assert!((rate / (0.25 * disk.bytes_per_s) - 1.0).abs() < 0.01);
+}
+
+#[test]
+fn a_share_is_one_of_a_measured_capacity_though_others_wait_from_the_start() {
+    // Three times what is guessed before the first measurement.
+    let disk = Disk { bytes_per_s: 200.0 * MB, ..hard_disk(Some(20.0)) };
+    let mut law = new_law(Goal::Share(0.25));
+    disk.run(&mut law, 4.0, 0.0..4.0);
+    assert_eq!(law.state(), State::Yielding);
+    assert!(law.capacity() > 150.0 * MB, "{}", law.capacity());
+}
+
+#[test]
+fn beside_others_a_piece_is_as_long_as_their_commit_and_waits_for_an_idle_disk() {
+    for goal in [1.2, 2.0, 3.0] {
+        let disk = hard_disk(Some(1.0 / 3.0 / 0.008));
+        let mut law = new_law(Goal::Victim(goal));
+        disk.run(&mut law, 2.0, 0.0..0.0);
+        assert_eq!(law.step(&Seen::default()).idle_for, None);
+        disk.run(&mut law, 20.0, 0.0..20.0);
+        let Allowance { piece, idle_for, .. } = law.step(&Seen::default());
+        let commits = piece as f64 / disk.bytes_per_s / disk.commit_s;
+        assert!((0.9..1.05).contains(&commits), "{commits}");
+        assert_eq!(idle_for, Some(Duration::from_millis(1)));
+    }
+}
+
+#[test]
+fn waits_that_differ_by_chance_do_not_raise_the_share_beside_a_busy_victim() {
+    let second = |ops, wait_s| Seen {
+        elapsed: Duration::from_secs(1),
+        flushes: Waits { ops, wait: Duration::from_secs_f64(wait_s) },
+        busy: Duration::from_secs(1),
+        ..Seen::default()
+    };
+    let (mut heard, mut share) = (Heard::default(), Share::default());
+    heard.learn(&second(100, 1.0));
+    heard.learn(&second(100, 1.0));
+    share.begin(0.05);
+    for window in 0..400 {
+        // 1.05 waits on average.
+        let wait_s = 0.8 * if window % 2 == 0 { 0.9 } else { 1.2 };
+        let own_bytes = (share.share() * 100.0 * MB) as u64;
+        share.observe(&Seen { own_bytes, ..second(80, wait_s) }, &heard, 2.0, 100.0 * MB);
+    }
+    assert!(share.share() < 0.03, "{}", share.share());
+}
+
+#[test]
+fn a_share_rises_fast_where_many_operations_tell_the_wait() {
+    let disk = Disk { bytes_per_s: 400.0 * MB, commit_s: 0.000_5, rate: Some(1000.0) };
+    let mut law = new_law(Goal::default());
+    disk.run(&mut law, 2.0, 0.0..0.0);
+    disk.run(&mut law, 3.0, 0.0..3.0);
+    let out = disk.run(&mut law, 1.0, 0.0..1.0);
+    assert!(out.own_bytes >= 0.5 * disk.bytes_per_s, "{}", out.own_bytes / disk.bytes_per_s);
+    assert!(out.wait_s / out.commits <= 2.0 * disk.commit_s, "{}", out.wait_s / out.commits);
 }
 
 proptest::proptest! {

@@ -29,8 +29,8 @@ use floodwall_pace::Goal;
   floodwall pace --to share=50% --max 200MB/s cp big /srv
 
 Exit status: that of the command; 128 + n if signal n ended it; 127 if it is not found, 126 if \
-it can't be run, 125 if pace itself fails. Of cp and cat: 0 done; 1 failed or interrupted; 2 wrong \
-usage, and of cp also a missing source or too little space.")]
+it can't be run, 125 if pace itself fails, 2 for wrong usage. Of cp and cat: 0 done; 1 failed or \
+interrupted; 2 wrong usage, and of cp also a missing source or too little space.")]
 #[command(args_conflicts_with_subcommands = false, subcommand_negates_reqs = true)]
 pub(crate) struct PaceArgs {
     /// The goal: 'victim' (others wait at most twice as long as without the command), 'victim=3',

@@ -38,6 +38,7 @@ pub(super) fn cp(args: &PaceArgs, cp: &CpArgs) -> anyhow::Result<Exit> {
         },
     };
     let stop = signals::stop_flag()?;
+    signals::fail_large_writes()?;
     let plan = copy::plan(&request).map_err(usage)?;
     let pacer = pacer(args, plan.directory())?;
     let guarded = Guarded::of(&pacer);
@@ -49,6 +50,7 @@ pub(super) fn cp(args: &PaceArgs, cp: &CpArgs) -> anyhow::Result<Exit> {
 /// `pace cat`.
 pub(super) fn cat(args: &PaceArgs, cat: &CatArgs) -> anyhow::Result<Exit> {
     let stop = signals::stop_flag()?;
+    signals::fail_large_writes()?;
     // The disk of stdout's file counts, not that of the current directory.
     let out = std::fs::canonicalize("/proc/self/fd/1").unwrap_or_else(|_| PathBuf::from("."));
     let pacer = pacer(args, &existing(&out))?;

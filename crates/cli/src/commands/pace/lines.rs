@@ -45,6 +45,7 @@ pub(super) fn why(status: &Status, disk: Option<&str>, others: &Others) -> Strin
     let named = |names: &[String]| printable(&first_of(names, NAMED)).into_owned();
     match status.state {
         State::Alone => format!("nobody else waits{disk}"),
+        State::Fixed => "at the rate that --to asks for".to_owned(),
         State::Listening => format!("silent for a moment, to hear who waits{disk}"),
         State::Yielding => {
             let waits = status.wait_ratio.map_or_else(String::new, |ratio| {

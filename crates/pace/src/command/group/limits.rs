@@ -56,7 +56,7 @@ struct Seen {
 /// The limits from now on.
 fn wanted(before: Limits, seen: &Seen) -> Limits {
     match seen.state {
-        State::Alone => Limits::default(),
+        State::Alone | State::Fixed => Limits::default(),
         State::Listening => before,
         State::Yielding => {
             let least = LEAST_PER_S.max(seen.in_flight as f64 / SLICE_S);

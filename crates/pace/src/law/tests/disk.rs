@@ -57,10 +57,10 @@ impl Disk {
             let queue = |a: &Allowance| if saturated { a.in_flight } else { a.piece };
             let (mut commits, mut wait_s) = (0.0, self.commit_s);
             if victim.contains(&now) {
-                // A commit finds our pieces before it as often as we are there.
+                // A commit meets our pieces as often as we are there, and waits for half of one.
                 for (a, own_s) in allowances.iter().zip(&own_s).filter(|(_, s)| **s > 0.0) {
                     let before_s = queue(a) as f64 / self.bytes_per_s;
-                    wait_s += before_s * if saturated { 1.0 } else { own_s / dt };
+                    wait_s += before_s * if saturated { 1.0 } else { own_s / dt / 2.0 };
                 }
                 let most = dt / wait_s;
                 credit += self.rate.map_or(most, |rate| (rate * dt).min(most));

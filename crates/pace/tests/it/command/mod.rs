@@ -206,18 +206,22 @@ fn nothing_stays_stopped_when_the_pacing_process_is_killed() {
     assert!(alive >= 21, "{alive} are left");
 }
 
-/// The daemon is in a session of its own, so a terminal's SIGTSTP and SIGCONT don't reach it.
+/// The daemon is in a session of its own, so the signals by which a terminal stops and continues a
+/// job don't reach it.
 fn a_daemon_goes_on_while_the_pacing_process_is_stopped() {
     let dir = directory();
     let mut pacing = Pacing::start(SLOW, dir.path(), FOREST);
     let own = pacing.child.id().cast_signed();
-    pacing.waits_for("all are stopped", all_are_stopped);
-    pacing.signal(Signal::TSTP);
-    pacing.waits_for("the daemon runs", |pacing| {
-        is_stopped(own) && pacing.processes().iter().any(|pid| !is_stopped(*pid))
-    });
-    pacing.signal(Signal::CONT);
-    pacing.waits_for("all are stopped again", |pacing| !is_stopped(own) && all_are_stopped(pacing));
+    for stops in [Signal::TSTP, Signal::TTIN] {
+        pacing.waits_for("all are stopped", all_are_stopped);
+        pacing.signal(stops);
+        pacing.waits_for("the daemon runs", |pacing| {
+            is_stopped(own) && pacing.processes().iter().any(|pid| !is_stopped(*pid))
+        });
+        pacing.signal(Signal::CONT);
+        pacing.waits_for("it goes on", |_| !is_stopped(own));
+    }
+    pacing.waits_for("all are stopped again", all_are_stopped);
     pacing.left = pacing.processes();
     pacing.signal(Signal::TERM);
     assert_eq!(pacing.child.wait().unwrap().code(), Some(143));
