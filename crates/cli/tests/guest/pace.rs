@@ -159,7 +159,7 @@ fn unlimited(_: Who) -> Result<(), String> {
 
 fn limited(_: Who) -> Result<(), String> {
     let told = prints(&format!(
-        "no_limit() {{ ! limit; }}
+        "no_limit() {{ ! limit > /dev/null; }}
          floodwall pace --status -- sh -c '{FLOOD}' 2>/tmp/told & pace=$!
          waits group > /dev/null; sleep 1; waits no_limit
          {VICTIM} & victim=$!
