@@ -8,8 +8,8 @@
 //! Controllers are switched on for the groups where they were off. At the end they are switched off
 //! again unless another group has come to use them, and this process goes back to where it was. A
 //! killed process leaves groups, whose name tells the controllers that it switched on. The next
-//! process that makes groups here removes those without a process, and switches the controllers
-//! off.
+//! process that makes groups here lets their processes go on without a limit, removes those without
+//! a process, and switches the controllers off.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -275,6 +275,18 @@ fn remove(group: &Path, deadline: Instant) {
     }
 }
 
+/// Lets the processes of a group go on, without a limit. A guardian may have been killed as well.
+fn release(group: &Path) {
+    let _ = write(&group.join("cgroup.freeze"), "0");
+    let _ = write(&group.join("memory.high"), "max");
+    let limits = group.join("io.max");
+    for line in read(&limits).unwrap_or_default().lines() {
+        if let Some(disk) = line.split_whitespace().next() {
+            let _ = write(&limits, &format!("{disk} rbps=max wbps=max riops=max wiops=max"));
+        }
+    }
+}
+
 /// Removes groups of processes that were killed: the process is gone, or this one has its number.
 fn remove_stale(parent: &Path, namespace: &str) {
     for name in names(parent) {
@@ -287,8 +299,7 @@ fn remove_stale(parent: &Path, namespace: &str) {
             |pid: u32| pid == std::process::id() || !Path::new(&format!("/proc/{pid}")).exists();
         if of.split('.').next() == Some(namespace) && pid.parse().is_ok_and(is_gone) {
             for group in names(&path).iter().map(|name| path.join(name)).filter(|p| p.is_dir()) {
-                // A guardian that was killed as well has left its processes frozen.
-                let _ = write(&group.join("cgroup.freeze"), "0");
+                release(&group);
                 let _ = fs::remove_dir(group);
             }
             let _ = fs::remove_dir(&path);

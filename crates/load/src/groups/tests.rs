@@ -106,3 +106,20 @@ fn a_group_of_a_killed_process_is_removed_once_it_is_empty() {
     remove_stale(dir.path(), &pid_namespace());
     assert!(!gone.exists() && lives.exists() && busy.exists());
 }
+
+#[test]
+fn processes_of_a_killed_process_go_on_without_a_limit() {
+    let dir = tempfile::tempdir().unwrap();
+    // No process has the highest number that there is.
+    let group = dir.path().join(format!("floodwall.{}.{}/command", 1 << 22, pid_namespace()));
+    let limits = "8:16 rbps=max wbps=5000000 riops=max wiops=max\n";
+    for (file, text) in [("cgroup.freeze", "1"), ("memory.high", "999"), ("io.max", limits)] {
+        put(&group.join(file), text);
+    }
+    remove_stale(dir.path(), &pid_namespace());
+    for (file, text) in
+        [("cgroup.freeze", "0"), ("memory.high", "max"), ("io.max", "8:16 rbps=max wbps=max ")]
+    {
+        assert!(fs::read_to_string(group.join(file)).unwrap().starts_with(text), "{file}");
+    }
+}
