@@ -117,7 +117,9 @@ impl Seen {
             return Waits::default();
         }
         // The requests of a piece begin together and end one after the other: their mean time is
-        // half of the piece's.
+        // half of the piece's. That is too little for a piece of one request, so others seem to
+        // wait longer than they do. This leaves a margin, since an array's cache hides their wait
+        // until it is full. With the exact part, (n + 1) / 2n, the share rose until then.
         let of_piece = own.checked_div(self.own.ops).unwrap_or_default();
         let own_wait = self.own.wait * u32::try_from(of_piece).unwrap_or(u32::MAX) / 2;
         Waits { ops, wait: self.writes.wait.saturating_sub(own_wait) }
