@@ -31,8 +31,8 @@ pub struct Paced<'a> {
 /// added to its environment. The command begins in a control group, if that one's `cgroup.procs` is
 /// given.
 ///
-/// Handlers of signals end with exec, and ignored signals stay ignored. So the command has the
-/// dispositions that this process was started with.
+/// Handlers of signals end with exec, and ignored signals stay ignored, but for SIGPIPE: the
+/// standard library gives each child its default disposition and an empty signal mask.
 pub(super) fn start(
     paced: &Paced<'_>,
     variable: Option<(&str, String)>,
