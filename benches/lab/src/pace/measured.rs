@@ -24,8 +24,9 @@ pub(super) struct Measured {
 pub(super) struct Figures {
     pub(super) victim_alone_per_s: f64,
     pub(super) victim_beside_per_s: f64,
-    pub(super) p99_alone_us: f64,
-    /// None with fewer than 100 commits.
+    /// None with fewer than 100 commits, …
+    pub(super) p99_alone_us: Option<f64>,
+    /// … as here.
     pub(super) p99_beside_us: Option<f64>,
     pub(super) slowest_beside_us: f64,
     pub(super) dead_seconds: f64,
@@ -37,6 +38,11 @@ impl Figures {
     /// The part of its rate alone that the victim keeps.
     pub(super) fn victim_kept(&self) -> f64 {
         self.victim_beside_per_s / self.victim_alone_per_s
+    }
+
+    /// The p99 of the victim's commits, as a multiple of that alone.
+    pub(super) fn p99_ratio(&self) -> Option<f64> {
+        Some(self.p99_beside_us? / self.p99_alone_us?)
     }
 
     /// Of a result of `floodwall bench`.
@@ -59,7 +65,7 @@ impl Figures {
         Ok(Self {
             victim_alone_per_s: alone,
             victim_beside_per_s: beside,
-            p99_alone_us: figure("victim", "/victim/commit_us/p99")?,
+            p99_alone_us: figure("victim", "/victim/commit_us/p99").ok(),
             p99_beside_us: figure("both", "/victim/commit_us/p99").ok(),
             slowest_beside_us: figure("both", "/victim/commit_us/max")?,
             dead_seconds: figure("both", "/victim/dead_seconds")?,

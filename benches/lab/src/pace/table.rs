@@ -16,8 +16,8 @@ struct Row<'a> {
 impl Row<'_> {
     /// The 99th percentile as a multiple of the victim's alone, where all rounds have one.
     fn p99(&self) -> String {
-        if self.rounds.iter().all(|one| one.figures.p99_beside_us.is_some()) {
-            self.cell(1, |f| f.p99_beside_us.unwrap_or(0.0) / f.p99_alone_us)
+        if self.rounds.iter().all(|one| one.figures.p99_ratio().is_some()) {
+            self.cell(1, |f| f.p99_ratio().unwrap_or(0.0))
         } else {
             "–".to_owned()
         }

@@ -1,7 +1,8 @@
 //! Decides whether a command runs or is stopped, and when to look again. Pure.
 //!
 //! ```text
-//!          backlog > window, and it ran 50 ms or dirtied half a window
+//!          backlog > window, and it ran 50 ms or dirtied half a window;
+//!          backlog > 2 windows, and it dirtied any page
 //!  Running ─────────────────────────────────────────────────────────▶ Held
 //!     ▲                                                                │
 //!     └──────────────── backlog < half a window, or held for 2 s ◀─────┘
@@ -13,13 +14,18 @@ use std::time::Duration;
 const LONGEST: Duration = Duration::from_secs(2);
 /// The least time that it runs after a stop …
 const LEAST: Duration = Duration::from_millis(50);
-/// … unless it dirties the window divided by this before.
+/// … unless it dirties the window divided by this before, or any page while the backlog is more
+/// than this many windows. On a slow disk such a backlog would grow with each stop that ends for
+/// its length, until the kernel writes it all at once after 30 s (`vm.dirty_expire_centisecs`).
 const PART: u64 = 2;
 /// Rate in bytes per second at which programs dirty pages at most.
 pub(super) const FASTEST: f64 = 5e9;
 /// Bounds of the time between two looks while it dirties pages, and the least time while it dirties
 /// none.
 pub(super) const BUSY: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(20)];
+/// The same while more is dirty than the window: the command is to be stopped at its first page,
+/// and after [`LEAST`] in any case.
+const SOON: Duration = Duration::from_micros(200);
 /// Rate in bytes per second below which a command counts as dirtying no pages …
 const SLOW_PER_S: f64 = 100e3;
 /// … and the factor by which its rate falls from look to look, so that looks stay frequent for a
@@ -56,7 +62,9 @@ pub(super) fn decide(backlog: u64, in_flight: u64, doing: Doing) -> Wish {
     let holds = match doing {
         Doing::Held { elapsed } => backlog >= in_flight / 2 && elapsed < LONGEST,
         Doing::Running { elapsed, dirtied } => {
-            backlog > in_flight && (elapsed >= LEAST || dirtied >= in_flight / PART)
+            let enough =
+                if backlog > in_flight.saturating_mul(PART) { 1 } else { in_flight / PART };
+            backlog > in_flight && (elapsed >= LEAST || dirtied >= enough)
         }
     };
     if holds { Wish::Hold } else { Wish::Run }
@@ -68,6 +76,8 @@ pub(super) struct Pace {
     pub(super) backlog: u64,
     pub(super) in_flight: u64,
     pub(super) is_held: bool,
+    /// Whether it can be stopped.
+    pub(super) may_hold: bool,
     /// Bytes that the command dirties per second while it runs, by [`speed`].
     pub(super) dirtied_per_s: f64,
     /// Bytes that are written back per second.
@@ -94,6 +104,9 @@ pub(super) fn pause(pace: &Pace) -> Duration {
         let next = in_time(pace.backlog.saturating_sub(half), pace.written_per_s);
         next.max(pace.took * BUSY_SHARE).min(RARELY_HELD)
     } else if pace.dirtied_per_s >= SLOW_PER_S {
+        if pace.backlog > pace.in_flight && pace.may_hold {
+            return SOON;
+        }
         let next = in_time(pace.in_flight.saturating_sub(pace.backlog), pace.dirtied_per_s);
         next.max(pace.took * BUSY_SHARE).min(RARELY)
     } else {
@@ -128,9 +141,11 @@ mod tests {
         assert_eq!(decide(much, WINDOW, Doing::Held { elapsed: ms(1999) }), Wish::Hold);
         assert_eq!(decide(much, WINDOW, Doing::Held { elapsed: ms(2000) }), Wish::Run);
         let running = |elapsed, dirtied| Doing::Running { elapsed: ms(elapsed), dirtied };
-        assert_eq!(decide(much, WINDOW, running(49, 499)), Wish::Run);
+        assert_eq!(decide(much, WINDOW, running(49, 0)), Wish::Run);
         assert_eq!(decide(much, WINDOW, running(50, 0)), Wish::Hold);
-        assert_eq!(decide(much, WINDOW, running(2, 500)), Wish::Hold);
+        assert_eq!(decide(much, WINDOW, running(2, 1)), Wish::Hold);
+        assert_eq!(decide(WINDOW + 1, WINDOW, running(49, 499)), Wish::Run);
+        assert_eq!(decide(WINDOW + 1, WINDOW, running(2, 500)), Wish::Hold);
     }
 
     #[test]
@@ -139,6 +154,7 @@ mod tests {
             backlog: 0,
             in_flight: 1_000_000,
             is_held: false,
+            may_hold: true,
             dirtied_per_s: 1e6,
             written_per_s: 1e6,
             took: Duration::from_micros(50),
@@ -157,7 +173,12 @@ mod tests {
         pace.took = ms(5000);
         assert_eq!(pause(&pace), ms(100));
         pace.took = ms(0);
-        (pace.is_held, pace.dirtied_per_s) = (false, 0.0);
+        pace.is_held = false;
+        pace.backlog = 1_000_001;
+        assert_eq!(pause(&pace), SOON);
+        pace.may_hold = false;
+        assert_eq!(pause(&pace), ms(2));
+        pace.dirtied_per_s = 0.0;
         assert_eq!(pause(&pace), ms(20));
         pace.took = ms(5);
         assert_eq!(pause(&pace), ms(500));

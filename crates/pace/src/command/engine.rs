@@ -233,6 +233,7 @@ impl<'a> Engine<'a> {
             in_flight,
             // A call that waits goes on at a smaller backlog, as a stopped command does.
             is_held: self.is_held || self.parts.strict.is_some_and(Strict::holds),
+            may_hold: lock(self.hold).is_guarded(),
             dirtied_per_s: self.speed,
             written_per_s: per_s,
             took: processor_time().saturating_sub(worked),
