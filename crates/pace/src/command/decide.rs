@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!          backlog > window, and it ran 50 ms or dirtied half a window;
-//!          backlog > 2 windows, and it dirtied any page
+//!          backlog > 2 windows, and it dirtied a page
 //!  Running ─────────────────────────────────────────────────────────▶ Held
 //!     ▲                                                                │
 //!     └──────────────── backlog < half a window, or held for 2 s ◀─────┘
@@ -14,17 +14,18 @@ use std::time::Duration;
 const LONGEST: Duration = Duration::from_secs(2);
 /// The least time that it runs after a stop …
 const LEAST: Duration = Duration::from_millis(50);
-/// … unless it dirties the window divided by this before, or any page while the backlog is more
-/// than this many windows. On a slow disk such a backlog would grow with each stop that ends for
-/// its length, until the kernel writes it all at once after 30 s (`vm.dirty_expire_centisecs`).
+/// … unless it dirties the window divided by this before, …
 const PART: u64 = 2;
+/// … or one page while the backlog is more than this many windows. On a slow disk each stop ends
+/// with a larger backlog. After 30 s the kernel writes it all at once (`vm.dirty_expire_centisecs`).
+const FAR: u64 = 2;
 /// Rate in bytes per second at which programs dirty pages at most.
 pub(super) const FASTEST: f64 = 5e9;
 /// Bounds of the time between two looks while it dirties pages, and the least time while it dirties
 /// none.
 pub(super) const BUSY: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(20)];
-/// The same while more is dirty than the window: the command is to be stopped at its first page,
-/// and after [`LEAST`] in any case.
+/// The same while more is dirty than the window. The command is stopped soon, after [`LEAST`] at the
+/// latest.
 const SOON: Duration = Duration::from_micros(200);
 /// Rate in bytes per second below which a command counts as dirtying no pages …
 const SLOW_PER_S: f64 = 100e3;
@@ -62,8 +63,8 @@ pub(super) fn decide(backlog: u64, in_flight: u64, doing: Doing) -> Wish {
     let holds = match doing {
         Doing::Held { elapsed } => backlog >= in_flight / 2 && elapsed < LONGEST,
         Doing::Running { elapsed, dirtied } => {
-            let enough =
-                if backlog > in_flight.saturating_mul(PART) { 1 } else { in_flight / PART };
+            let is_far = backlog > in_flight.saturating_mul(FAR);
+            let enough = if is_far { 1 } else { in_flight / PART };
             backlog > in_flight && (elapsed >= LEAST || dirtied >= enough)
         }
     };
