@@ -16,16 +16,17 @@ const LONGEST: Duration = Duration::from_secs(2);
 const LEAST: Duration = Duration::from_millis(50);
 /// … unless it dirties the window divided by this before, …
 const PART: u64 = 2;
-/// … or one page while the backlog is more than this many windows. On a slow disk each stop ends
-/// with a larger backlog. After 30 s the kernel writes it all at once (`vm.dirty_expire_centisecs`).
+/// … or one page while the backlog is more than this many windows. On a slow disk the backlog
+/// would grow from stop to stop, and after 30 s the kernel would write it all at once
+/// (`vm.dirty_expire_centisecs`).
 const FAR: u64 = 2;
 /// Rate in bytes per second at which programs dirty pages at most.
 pub(super) const FASTEST: f64 = 5e9;
 /// Bounds of the time between two looks while it dirties pages, and the least time while it dirties
 /// none.
 pub(super) const BUSY: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(20)];
-/// The same while more is dirty than the window. The command is stopped soon, after [`LEAST`] at the
-/// latest.
+/// The same while more is dirty than the window. The command is stopped soon then, after [`LEAST`]
+/// at the latest.
 const SOON: Duration = Duration::from_micros(200);
 /// Rate in bytes per second below which a command counts as dirtying no pages …
 const SLOW_PER_S: f64 = 100e3;
