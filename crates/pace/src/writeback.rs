@@ -208,7 +208,7 @@ mod tests {
             assert_eq!((writeback.pending.len(), writeback.started.len()), (count, 0));
             assert_eq!(writeback.under_way(), count as u64 * SMALL);
         }
-        // The last one is longer than what is left of the piece.
+        // The last one is longer than the rest of the piece.
         let last = file_of(2 * SMALL);
         assert!(writeback.push(&last, 0, 2 * SMALL, &GOES_ON).unwrap());
         assert_eq!((writeback.pending.len(), writeback.started.len()), (1, in_piece));

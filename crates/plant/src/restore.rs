@@ -61,9 +61,9 @@ impl Restored {
 }
 
 /// Undoes changes that dead processes have left in a journal. It waits up to `patience`; 0 looks
-/// once. It waits for a process that still steers, for a killed one inside a write, for a queue
-/// that refuses a value, and for the holder of the journal's lock. Knobs that such a write does not
-/// concern are put back before it ends.
+/// once. It waits for a process that still steers, and for a killed one inside a write. It also
+/// waits for a queue that refuses a value, and for the holder of the journal's lock. Knobs that
+/// such a write does not concern are put back before it ends.
 ///
 /// # Errors
 /// [`HostPlantError::Journal`] if the journal can't be used, or another process had its lock all
@@ -78,14 +78,12 @@ pub fn restore(journal: &Path, patience: Duration) -> Result<Restored, HostPlant
         match once(journal, &files, &mut all) {
             // The process died between two looks: the next attempt undoes its changes.
             Ok(State::Left) => {}
-            Ok(State::Incomplete) if is_over => return Ok(all),
-            Ok(State::Nothing) => return Ok(all),
             Err(HostPlantError::Journal(JournalError::Held { .. })) | Ok(State::Incomplete)
                 if !is_over =>
             {
                 std::thread::sleep(NAP);
             }
-            Ok(State::Incomplete) => return Ok(all),
+            Ok(State::Nothing | State::Incomplete) => return Ok(all),
             Err(error) => return Err(error),
         }
     }

@@ -275,7 +275,7 @@ fn others_that_commit_too_seldom_are_yielded_to_on_a_guards_word() {
 fn fixed_goals_and_a_maximum() {
     let mut law = new_law(Goal::Rate(5.0 * MB));
     assert_eq!(law.step(&Seen::default()).rate, Some(5.0 * MB));
-    // It neither listens nor yields: commits of its own would look like those of others.
+    // It neither listens nor yields: its own commits would look like those of others.
     let out = hard_disk(None).run(&mut law, 4.0, 0.0..4.0);
     assert!((out.own_bytes / (4.0 * 5.0 * MB) - 1.0).abs() < 0.05, "{}", out.own_bytes);
     assert_eq!((law.state(), law.yielded()), (State::Fixed, Duration::ZERO));

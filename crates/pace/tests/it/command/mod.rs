@@ -206,8 +206,8 @@ fn nothing_stays_stopped_when_the_pacing_process_is_killed() {
     assert!(alive >= 21, "{alive} are left");
 }
 
-/// The daemon is in a session of its own, so the signals by which a terminal stops and continues a
-/// job don't reach it.
+/// The daemon has its own session. So the signals by which a terminal stops and continues a job
+/// don't reach it.
 fn a_daemon_goes_on_while_the_pacing_process_is_stopped() {
     let dir = directory();
     let mut pacing = Pacing::start(SLOW, dir.path(), FOREST);
