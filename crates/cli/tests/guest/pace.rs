@@ -75,6 +75,9 @@ waits() {
 }
 is_frozen() { grep -qs '^frozen 1' $(group)/cgroup.events; }
 runs() { grep -q '^frozen 0' $(group)/cgroup.events; }
+used() { grep usage_usec $(group)/cpu.stat | cut -d' ' -f2; }
+# A paced command may run for less than a look takes.
+goes_on() { before=$(used); waits '[ $(used) -gt $before ]'; }
 limit() { grep -o 'wbps=[0-9]*[0-9]' $(group)/io.max; }
 states() {
     for pid in $(cat $(group)/cgroup.procs); do cut -d' ' -f3 /proc/$pid/stat 2>/dev/null; done
@@ -99,7 +102,7 @@ fn frozen(_: Who) -> Result<(), String> {
              grep ^0:: /proc/self/cgroup > /tmp/where; trap \"exit 3\" TERM; {FLOOD}' \
              2>/tmp/told & pace=$!
          waits is_frozen; states | grep -c T
-         waits runs; waits is_frozen; grep -q \"^$pace\\$\" $(group)/cgroup.procs && echo pace too
+         goes_on; waits is_frozen; grep -q \"^$pace\\$\" $(group)/cgroup.procs && echo pace too
          kill -TERM $pace; wait $pace; echo status $?
          cat /tmp/where; head -1 /tmp/told; ls -d /sys/fs/cgroup/floodwall.* 2>&1; true"
     ))?;
@@ -139,7 +142,7 @@ fn suspended(_: Who) -> Result<(), String> {
         "{}waits is_frozen; kill -TSTP -$pace
          waits 'is_asleep && ! states | grep -q [^T]'; runs
          echo stopped; kill -CONT -$pace
-         waits is_frozen; waits runs; end",
+         waits is_frozen; goes_on; end",
         job("--to rate=1MB/s")
     ))?;
     equal("steps", told, "stopped\nended\n".to_owned())
@@ -200,7 +203,7 @@ fn every_writer(_: Who) -> Result<(), String> {
 --time_based --runtime=1000 > /dev/null' 'setpriv --reuid=65534 --regid=65534 \
 --clear-groups sh -c \"{FLOOD}\"'; do
              floodwall pace --quiet --to rate=1MB/s -- sh -c \"$command\" & pace=$!
-             waits is_frozen; waits runs; waits is_frozen
+             waits is_frozen; goes_on; waits is_frozen
              for pid in $(cat $(group)/cgroup.procs); do
                  echo $(stat -c %u /proc/$pid) $(cut -d' ' -f3 /proc/$pid/stat)
              done | sort | uniq
