@@ -42,14 +42,14 @@ pub(crate) const TESTS: &[Test] = &[
 
 const NEEDS: &[&str] = &[ROOT, LOOP, "fio", "mkfs.ext4", "unshare", BPFTRACE];
 pub(crate) const BPFTRACE: &str = "bpftrace";
-/// How far the median of the rounds may be off, as a part of it.
-const TOLERANCE: f64 = 0.05;
-/// And in microseconds: bpftrace's programs run once Floodwall's have ended, which take longer at a
-/// request's end than at its issue.
-const LOOK_US: f64 = 5.0;
+/// How far the median of the rounds may be off: a part of it, and an amount in its unit.
+type Tolerance = (f64, f64);
+/// bpftrace's programs run once Floodwall's have ended, which take longer at a request's end than
+/// at its issue: some microseconds.
+const TIMES: Tolerance = (0.05, 5.0);
+/// The filesystem's own requests.
+const COUNTS: Tolerance = (0.02, 0.0);
 const ROUNDS: usize = 3;
-/// How far their count may be off: the filesystem's own requests.
-const COUNTS: f64 = 0.02;
 /// How long a program may take to begin or to end on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 const MIB: u64 = 512;
@@ -118,7 +118,7 @@ fn compare(source: &str) -> Result<(), String> {
     fio(&disk, "--create_only=1")?;
     let (mut lines, mut are_near) = (Vec::new(), true);
     for (load, words, has_queue) in LOADS {
-        let mut rounds: BTreeMap<_, (Vec<f64>, Vec<f64>, f64)> = BTreeMap::new();
+        let mut rounds: BTreeMap<_, (Vec<f64>, Vec<f64>, Tolerance)> = BTreeMap::new();
         for _ in 0..ROUNDS {
             for (what, told, wanted, tolerance) in round(&disk, source, words, has_queue)? {
                 let rounds = rounds.entry(what).or_insert((Vec::new(), Vec::new(), tolerance));
@@ -126,10 +126,9 @@ fn compare(source: &str) -> Result<(), String> {
                 rounds.1.push(wanted);
             }
         }
-        for (what, (told, wanted, tolerance)) in rounds {
+        for (what, (told, wanted, (part, amount))) in rounds {
             let (told, wanted) = (median(told).unwrap_or(0.0), median(wanted).unwrap_or(0.0));
-            let look = if what.contains("mean") { LOOK_US } else { 0.0 };
-            are_near &= (told - wanted).abs() <= tolerance * wanted + look && wanted > 0.0;
+            are_near &= (told - wanted).abs() <= part * wanted + amount && wanted > 0.0;
             lines.push(format!("{load} {what}: {told:.1} and {wanted:.1}"));
         }
     }
@@ -138,7 +137,7 @@ fn compare(source: &str) -> Result<(), String> {
 }
 
 /// A figure's name, Floodwall's value, another program's, and how far the first may be off.
-type Pair = (String, f64, f64, f64);
+type Pair = (String, f64, f64, Tolerance);
 
 fn round(disk: &Disk, source: &str, load: &str, has_queue: bool) -> Result<Vec<Pair>, String> {
     let mut probe = Command::new(FLOODWALL);
@@ -163,10 +162,10 @@ fn round(disk: &Disk, source: &str, load: &str, has_queue: bool) -> Result<Vec<P
         pair("count, fio's", told.ended, asked, COUNTS);
         pair("count, bpftrace's", told.ended, traced.ended, COUNTS);
         let device = |times: Times| times.device_us / times.ended;
-        pair("device mean, bpftrace's", device(told), device(traced), TOLERANCE);
+        pair("device mean, bpftrace's", device(told), device(traced), TIMES);
         if has_queue {
             let queue = |times: Times| times.queue_us / times.queued;
-            pair("queue mean, bpftrace's", queue(told), queue(traced), TOLERANCE);
+            pair("queue mean, bpftrace's", queue(told), queue(traced), TIMES);
         }
     }
     Ok(pairs)

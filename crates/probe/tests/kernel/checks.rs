@@ -5,6 +5,8 @@ use std::process::Stdio;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use floodwall_host::SysRoot;
+use floodwall_host::diskstats::requests_of_device;
 use floodwall_model::LatencyCounts;
 use floodwall_model::trial::DeviceSample;
 use floodwall_probe::Probe;
@@ -316,13 +318,11 @@ fn compare_with(
     })
 }
 
-/// How long all reads of a disk took together, in whole milliseconds
-/// (Documentation/block/stat.rst, "read ticks").
+/// How long all reads of a disk took together, in whole milliseconds.
 fn reads_ms(disk: &Disk) -> Result<f64, String> {
-    let path = format!("/sys/block/{}/stat", disk.device.name());
-    let stat = std::fs::read_to_string(&path).map_err(|e| format!("{path}: {e}"))?;
-    let ticks = stat.split_whitespace().nth(3).and_then(|word| word.parse().ok());
-    ticks.ok_or_else(|| format!("{path}: {stat}"))
+    let root = SysRoot::live().map_err(|e| e.to_string())?;
+    let requests = requests_of_device(&root, disk.id).into_value();
+    requests.map(|requests| requests.reads.ms as f64).ok_or_else(|| format!("{} is gone", disk.id))
 }
 
 /// This process's resident memory.
