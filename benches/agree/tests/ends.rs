@@ -3,9 +3,9 @@
 #![expect(clippy::unwrap_used, reason = "a test's own functions fail with it")]
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
+use floodwall_testing::process::script;
 use rustix::process::{Pid, Signal, kill_process};
 
 /// CPU time in µs and peak memory in KiB of a command.
@@ -51,8 +51,7 @@ fn an_interrupted_comparison_leaves_nothing() {
     // Stands in for floodwall, which is measured first: says that it runs, and runs until it is
     // told to stop.
     let tool = tools.path().join("floodwall");
-    fs::write(&tool, "#!/bin/sh\ntouch \"$STARTED\"\nexec /bin/sleep 600\n").unwrap();
-    fs::set_permissions(&tool, fs::Permissions::from_mode(0o755)).unwrap();
+    script(&tool, "#!/bin/sh\ntouch \"$STARTED\"\nexec /bin/sleep 600\n").unwrap();
     let started = tools.path().join("started");
     for signal in [Signal::INT, Signal::TERM] {
         let mut agree = Command::new(env!("CARGO_BIN_EXE_agree"))

@@ -1,10 +1,11 @@
 //! `league lab` under a signal, with a script in the place of the binary: whatever was brought up
 //! is taken down.
 
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+
+use floodwall_testing::process;
 
 /// In place of `floodwall`: writes down its arguments. Its search takes a minute.
 const SCRIPT: &str = r#"#!/bin/sh
@@ -31,8 +32,7 @@ fn until(what: &str, mut happens: impl FnMut() -> bool) {
 
 fn league(dir: &Path) -> std::io::Result<Child> {
     let script = dir.join("floodwall");
-    std::fs::write(&script, SCRIPT)?;
-    std::fs::set_permissions(&script, PermissionsExt::from_mode(0o755))?;
+    process::script(&script, SCRIPT).map_err(std::io::Error::other)?;
     Command::new(env!("CARGO_BIN_EXE_league"))
         .args(["lab", "usb-stick_scan_flood-1", "--floodwall"])
         .arg(&script)

@@ -1,7 +1,8 @@
 //! Programs that a test runs, and children that end with it.
 
 use std::ffi::OsStr;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -70,6 +71,28 @@ pub fn json(output: &Output) -> Result<serde_json::Value, String> {
 #[must_use]
 pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Copies a program to a place where the test starts it.
+///
+/// Another process writes the copy. If the test wrote it, a child that another thread starts at
+/// that moment would keep the file open for writing, and to start it would fail: "Text file busy"
+/// (ETXTBSY of execve(2)).
+///
+/// # Errors
+/// Why it can't be copied.
+pub fn install(from: impl AsRef<Path>, to: &Path) -> Result<(), String> {
+    done(Command::new("install").args(["-m", "755"]).arg(from.as_ref()).arg(to)).map(drop)
+}
+
+/// Writes a script that the test starts, as [`install`] copies a program.
+///
+/// # Errors
+/// Why it can't be written.
+pub fn script(to: &Path, text: &str) -> Result<(), String> {
+    let mut source = tempfile::NamedTempFile::new().map_err(said("a script"))?;
+    source.write_all(text.as_bytes()).map_err(said("a script"))?;
+    install(source.path(), to)
 }
 
 /// A child. It is killed at the latest when dropped.
@@ -160,5 +183,35 @@ impl Watchdog {
             }
         });
         Self(done)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread::scope;
+
+    use super::*;
+
+    #[test]
+    fn a_script_is_started_while_other_threads_start_children() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("script");
+        let done = AtomicBool::new(false);
+        scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while !done.load(Ordering::Relaxed) {
+                        run("true", &[]).unwrap();
+                    }
+                });
+            }
+            for _ in 0..100 {
+                let said = script(&path, "#!/bin/sh\necho yes\n").and_then(|()| run(&path, &[]));
+                done.store(said.is_err(), Ordering::Relaxed);
+                assert_eq!(said.unwrap(), "yes");
+            }
+            done.store(true, Ordering::Relaxed);
+        });
     }
 }

@@ -9,6 +9,7 @@ use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use floodwall_model::Bytes;
+use floodwall_testing::process::install;
 use tempfile::TempDir;
 
 /// The memory of a test's guest.
@@ -63,7 +64,7 @@ impl Bed {
         let bed = Self { who, memory, home };
         if who == Who::Ordinary {
             // Root's directories may let no other user through.
-            fs::copy(env!("CARGO_BIN_EXE_floodwall"), bed.program()).map_err(text)?;
+            install(env!("CARGO_BIN_EXE_floodwall"), &bed.program())?;
             bed.give(bed.memory.path())?;
         }
         Ok(bed)

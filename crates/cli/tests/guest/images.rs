@@ -3,11 +3,12 @@
 
 use std::fs;
 use std::io::Read;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use floodwall_guest::Image;
+use floodwall_testing::process::{install, script};
 use floodwall_testing::{IMAGE, image};
 
 use crate::bed::{Bed, Who, end_of, equal, in_order, run, said, signal, text, until};
@@ -288,7 +289,7 @@ fn refused(who: Who) -> Result<(), String> {
     refuses(&mut guest(&bed, &file("vmlinuz"), &["--raw"], "true"), 1, &words)?;
     // No word of a kernel's command line.
     let spaced = file("a floodwall");
-    fs::copy(bed.program(), &spaced).map_err(text)?;
+    install(bed.program(), &spaced)?;
     let mut command = bed.command(&[], &spaced);
     command.args(["lab", "run", "null", "--raw", "--kernel"]).arg(&image.file).args(["--", "true"]);
     refuses(&mut command, 2, &["a floodwall'", "run floodwall from another place"])?;
@@ -301,12 +302,11 @@ fn without_kvm(who: Who) -> Result<(), String> {
     let place = tempfile::tempdir().map_err(text)?;
     let qemu = place.path().join("qemu-system-x86_64");
     let path = std::env::var("PATH").map_err(text)?;
-    let script = format!(
+    let emulates = format!(
         "#!/bin/sh\nPATH={path}\ncase \"$*\" in *'-accel kvm'*) echo no KVM >&2; exit 1;; esac\n\
          exec qemu-system-x86_64 \"$@\"\n"
     );
-    fs::write(&qemu, script).map_err(text)?;
-    fs::set_permissions(&qemu, fs::Permissions::from_mode(0o755)).map_err(text)?;
+    script(&qemu, &emulates)?;
     // The line before the last output may still be on its way when the kernel powers off.
     let mut command =
         guest(&bed, &ours()?.file, &["--raw"], "seq 100000; modprobe dm_mod && echo yes");

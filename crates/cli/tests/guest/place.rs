@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 use floodwall_testing::ROOT;
+use floodwall_testing::process::install;
 
 use crate::bed::{Bed, Who, equal, run, said, text};
 use crate::{Once, Test};
@@ -112,7 +113,7 @@ fn other_modules(who: Who) -> Result<(), String> {
     fs::create_dir_all(&bin).map_err(text)?;
     fs::create_dir_all(&lib).map_err(text)?;
     let kernel = bin.join("linux.uml");
-    fs::copy(&uml.kernel, &kernel).map_err(text)?;
+    install(&uml.kernel, &kernel)?;
     symlink(&modules, lib.join("5.10.0")).map_err(text)?;
     let named = |bed: &Bed| {
         let mut command = bed.command(&[], &bed.program());

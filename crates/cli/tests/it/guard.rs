@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use floodwall_testing::process::{Log, Process, lives};
+use floodwall_testing::process::{Log, Process, install, lives, script};
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
 
@@ -281,12 +281,12 @@ fn a_second_guard_is_told_who_is_first_and_leaves_it_alone() {
 fn a_program_that_was_replaced_meanwhile_starts_its_worker_again() {
     let dir = tempfile::tempdir().unwrap();
     let program = dir.path().join("floodwall");
-    fs::copy(env!("CARGO_BIN_EXE_floodwall"), &program).unwrap();
+    install(env!("CARGO_BIN_EXE_floodwall"), &program).unwrap();
     let guard = Guard::start_program(&program, tmpfs(), "", &[], &[]);
     guard.until("it answers", || guard.ask(&["status"]).status.success());
     // As a package's upgrade does it.
     let new = dir.path().join("new");
-    fs::write(&new, "#!/bin/sh\nexit 1\n").unwrap();
+    script(&new, "#!/bin/sh\nexit 1\n").unwrap();
     fs::rename(&new, &program).unwrap();
     let worker = guard.worker();
     assert_eq!(fs::read_to_string(format!("/proc/{worker}/comm")).unwrap(), "floodwall\n");

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::process::Output;
 
 use floodwall_knobs::journal::{Begin, Record};
+use floodwall_testing::process::install;
 use floodwall_testing::tree::{copy_host, put};
 use serde_json::Value;
 
@@ -255,7 +256,7 @@ fn a_rehearsal_needs_no_journal_that_may_be_read() {
     }
     let _ = fs::set_permissions(machine.directory.path(), fs::Permissions::from_mode(0o755));
     let program = machine.directory.path().join("floodwall");
-    fs::copy(env!("CARGO_BIN_EXE_floodwall"), &program).unwrap();
+    install(env!("CARGO_BIN_EXE_floodwall"), &program).unwrap();
     let run = |command: &str| {
         let mut child = std::process::Command::new(&program);
         child.args(command.split(' ')).arg("--root").arg(&path);

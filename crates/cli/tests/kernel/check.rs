@@ -9,7 +9,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use floodwall_testing::disk::Disk;
-use floodwall_testing::process::{everything, json, output, run, text, told};
+use floodwall_testing::process::{everything, install, json, output, run, text, told};
 use floodwall_testing::{ensure, said};
 use serde_json::Value;
 
@@ -165,7 +165,7 @@ fn of_nobody() -> Result<(Disk, PathBuf, PathBuf), String> {
         .and_then(|()| chown(&own, Some(NOBODY), Some(NOBODY)))
         .map_err(said("dir"))?;
     let binary = disk.path().join("floodwall");
-    fs::copy(FLOODWALL, &binary).map_err(said("a copy"))?;
+    install(FLOODWALL, &binary)?;
     Ok((disk, own, binary))
 }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use floodwall_testing::disk::{Mount, read};
 use floodwall_testing::ensure;
-use floodwall_testing::process::{output, run, told};
+use floodwall_testing::process::{install, output, run, told};
 use floodwall_testing::tree::copy_host;
 
 use crate::knobs::{Device, floodwall, lab_down, lab_up};
@@ -348,7 +348,7 @@ fn unprivileged() -> Result<(), String> {
     run("chmod", &["-R", "a+rX", &machine.directory.path().to_string_lossy()])?;
     // The unprivileged user may not reach the program where it was built.
     let program = machine.directory.path().join("floodwall");
-    fs::copy(FLOODWALL, &program).map_err(|e| e.to_string())?;
+    install(FLOODWALL, &program)?;
     let mut command = Command::new(program);
     command
         .args(["persist", "vm.dirty_ratio=5", "--yes", "--root"])

@@ -73,6 +73,7 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
+    use floodwall_testing::process::script;
     use rustix::process::{WaitOptions, waitpid};
 
     use super::*;
@@ -96,12 +97,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("script");
         let program = path.to_str().unwrap();
-        fs::write(&path, "exit $1$FLOODWALL_TEST\n").unwrap();
+        script(&path, "exit $1$FLOODWALL_TEST\n").unwrap();
+        assert_eq!(status(program, &["3"]).unwrap(), 34);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         let error = status(program, &[]).unwrap_err();
         assert_eq!(error.status(), 126);
         assert!(error.to_string().contains("Permission denied"), "{error}");
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
-        assert_eq!(status(program, &["3"]).unwrap(), 34);
         let error = status("floodwall-no-such-program\u{1b}", &[]).unwrap_err();
         assert_eq!(error.status(), 127);
         assert_eq!(error.to_string(), "floodwall-no-such-program\\u{1b}: command not found");
