@@ -16,6 +16,7 @@
 pub mod command;
 pub mod copy;
 mod descriptors;
+mod disk;
 pub mod law;
 mod pacer;
 mod turn;

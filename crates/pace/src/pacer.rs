@@ -8,18 +8,17 @@
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use floodwall_host::SysRoot;
-use floodwall_host::block::{self, Kind};
-use floodwall_host::diskstats::{self, Requests};
-use floodwall_host::locate::{LocateError, locate};
-use floodwall_host::mounts::charges_writeback;
+use floodwall_host::diskstats::Requests;
+use floodwall_host::locate::LocateError;
 use floodwall_load::sleep_until;
 use floodwall_model::DeviceId;
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::disk::{Disk, difference};
 use crate::law::{Allowance, Goal, Law, Seen, State, Waits};
 use crate::turn::Turn;
 
@@ -61,7 +60,12 @@ pub struct Status {
 #[derive(Debug)]
 pub struct Pacer {
     root: SysRoot,
-    disk: Option<Disk>,
+    /// Those that the command may write to; none for a filesystem without a block device.
+    disks: Vec<Option<Disk>>,
+    /// The one among them that is paced.
+    chosen: OnceLock<usize>,
+    goal: Goal,
+    most: Option<f64>,
     /// Bytes whose writeback was started, and bytes that reached the disk.
     started: AtomicU64,
     written: AtomicU64,
@@ -77,19 +81,6 @@ pub struct Pacer {
     steps: Mutex<Steps>,
 }
 
-/// The disk below the directory.
-#[derive(Debug)]
-struct Disk {
-    id: DeviceId,
-    name: String,
-    /// The disks below dm and md, which count no flushes themselves; none for other disks.
-    below: Vec<DeviceId>,
-    /// Bytes of its longest request, if the disk has no volatile cache.
-    flushless: Option<u64>,
-    /// Whether the filesystem charges writeback to control groups.
-    is_charged: bool,
-}
-
 /// The state that changes from step to step.
 #[derive(Debug)]
 struct Steps {
@@ -99,6 +90,15 @@ struct Steps {
     counters: Option<Requests>,
     written: u64,
     turn: Turn,
+}
+
+impl Steps {
+    /// Before the first step, with the disk's counters and the bytes written so far.
+    fn begin(goal: Goal, most: Option<f64>, counters: Option<Requests>, written: u64) -> Self {
+        let mut law = Law::new(goal, most, since_boot());
+        let (allowance, at) = (law.step(&Seen::default()), Instant::now());
+        Self { law, allowance, at, counters, written, turn: Turn::new(at) }
+    }
 }
 
 impl Pacer {
@@ -113,25 +113,28 @@ impl Pacer {
         goal: Goal,
         most: Option<f64>,
     ) -> Result<Self, LocateError> {
-        let location = locate(root, directory)?;
-        let disk = location.queue_device.map(|id| {
-            let kind = block::read_device(root, id).into_value().map(|device| device.kind);
-            let is_stacked = matches!(kind, Some(Kind::DeviceMapper { .. } | Kind::Md { .. }));
-            let leaves = location.leaves.iter().map(|leaf| leaf.id);
-            let below = leaves.filter(|leaf| is_stacked && *leaf != id).collect();
-            let name = block::read_name(root, id).into_value().unwrap_or_else(|| id.to_string());
-            let queue = format!("/sys/block/{name}/queue");
-            let cache = root.read_line(&format!("{queue}/write_cache")).into_value();
-            let longest = root.parse::<u64>(&format!("{queue}/max_sectors_kb")).into_value();
-            let flushless = longest.map(|kib| kib << 10);
-            let flushless = flushless.filter(|_| cache.is_some_and(|c| c == "write through"));
-            let is_charged = charges_writeback(&location.mount.fs_type);
-            Disk { id, name, below, flushless, is_charged }
-        });
-        let mut law = Law::new(goal, most, since_boot());
-        let now = Instant::now();
-        Ok(Self {
+        Self::open_one_of(root, &[directory], goal, most)
+    }
+
+    /// For the disk below one of several directories. [`Self::choose`] tells which, unless there is
+    /// only one. Until then no other program is noticed.
+    ///
+    /// # Errors
+    /// [`LocateError`] if the filesystem of a directory can't be found.
+    pub fn open_one_of(
+        root: &SysRoot,
+        directories: &[&Path],
+        goal: Goal,
+        most: Option<f64>,
+    ) -> Result<Self, LocateError> {
+        let disks: Result<Vec<_>, _> =
+            directories.iter().map(|directory| Disk::below(root, directory)).collect();
+        let pacer = Self {
             root: root.clone(),
+            disks: disks?,
+            chosen: OnceLock::new(),
+            goal,
+            most,
             started: AtomicU64::new(0),
             written: AtomicU64::new(0),
             pieces: AtomicU64::new(0),
@@ -139,33 +142,51 @@ impl Pacer {
             read: AtomicI64::new(0),
             was_idle: AtomicBool::new(true),
             others_reported: Arc::default(),
-            steps: Mutex::new(Steps {
-                allowance: law.step(&Seen::default()),
-                law,
-                at: now,
-                counters: disk.as_ref().and_then(|disk| disk.requests(root)),
-                written: 0,
-                turn: Turn::new(now),
-            }),
-            disk,
-        })
+            steps: Mutex::new(Steps::begin(goal, most, None, 0)),
+        };
+        if pacer.disks.len() == 1 {
+            pacer.choose(0);
+        }
+        Ok(pacer)
     }
 
-    /// The disk's name; none where there is no block device.
+    /// Paces the disk below that one of the directories from now on. Only the first call counts.
+    pub fn choose(&self, directory: usize) {
+        let mut steps = self.steps();
+        if self.chosen.set(directory).is_ok() {
+            let counters = self.chosen_disk().and_then(|disk| disk.requests(&self.root));
+            let written = self.written.load(Ordering::Relaxed);
+            let begin = Steps::begin(self.goal, self.most, counters, written);
+            *steps = Steps { turn: steps.turn, ..begin };
+        }
+    }
+
+    /// Whether it is known which disk is paced.
+    pub(crate) fn is_chosen(&self) -> bool {
+        self.chosen.get().is_some()
+    }
+
+    fn chosen_disk(&self) -> Option<&Disk> {
+        self.disks.get(*self.chosen.get()?)?.as_ref()
+    }
+
+    /// The disk's name; none where there is no block device, or before the disk is chosen.
     #[must_use]
     pub fn disk(&self) -> Option<&str> {
-        self.disk.as_ref().map(|disk| disk.name.as_str())
+        self.chosen_disk().map(|disk| disk.name.as_str())
     }
 
-    /// The disk's number; none where there is no block device.
+    /// The disk's number; none where there is no block device, or before the disk is chosen.
     #[must_use]
     pub fn device(&self) -> Option<DeviceId> {
-        self.disk.as_ref().map(|disk| disk.id)
+        self.chosen_disk().map(|disk| disk.id)
     }
 
-    /// The disk's number, if writeback to it is charged to control groups.
-    pub(crate) fn charged(&self) -> Option<DeviceId> {
-        self.disk.as_ref().filter(|disk| disk.is_charged).map(|disk| disk.id)
+    /// The numbers of all disks that may be chosen, and to which writeback is charged to control
+    /// groups.
+    pub(crate) fn charged(&self) -> Vec<DeviceId> {
+        let disks = self.disks.iter().flatten();
+        disks.filter(|disk| disk.is_charged).map(|disk| disk.id).collect()
     }
 
     /// To be set while a guard reports that others wait for the disk.
@@ -215,7 +236,7 @@ impl Pacer {
                     Some(rate) if rate > 0.0 => {
                         let cost = Duration::from_secs_f64((bytes as f64 / rate).min(LONGEST_S));
                         let idle = |disk: &Disk| disk.is_idle(&self.root, &mut look);
-                        let busy = || idle_for.filter(|_| !self.disk.as_ref().is_none_or(idle));
+                        let busy = || idle_for.filter(|_| !self.chosen_disk().is_none_or(idle));
                         steps.turn.start(now, asked, cost, busy).map(|wait| wait.min(NAP))
                     }
                     // A silence: the first piece after it asks anew.
@@ -253,9 +274,13 @@ impl Pacer {
         }
     }
 
+    fn steps(&self) -> MutexGuard<'_, Steps> {
+        self.steps.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The state after a step, if one is due.
     fn stepped(&self) -> MutexGuard<'_, Steps> {
-        let mut steps = self.steps.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut steps = self.steps();
         let now = Instant::now();
         let elapsed = now.saturating_duration_since(steps.at);
         if elapsed < TICK {
@@ -263,7 +288,7 @@ impl Pacer {
         }
         let written = self.written.load(Ordering::Relaxed);
         let own_under_way = self.started.load(Ordering::Relaxed).saturating_sub(written);
-        let counters = self.disk.as_ref().and_then(|disk| disk.requests(&self.root));
+        let counters = self.chosen_disk().and_then(|disk| disk.requests(&self.root));
         let seen = Seen {
             elapsed,
             own_bytes: written.saturating_sub(steps.written),
@@ -275,7 +300,7 @@ impl Pacer {
             own_read_bytes: self.read.swap(0, Ordering::Relaxed),
             backlogged: !self.was_idle.swap(own_under_way == 0, Ordering::Relaxed),
             others_reported: self.others_reported.load(Ordering::Relaxed),
-            flushless: self.disk.as_ref().and_then(|disk| disk.flushless),
+            flushless: self.chosen_disk().and_then(|disk| disk.flushless),
             ..steps.counters.zip(counters).map_or_else(Seen::default, |(a, b)| difference(&a, &b))
         };
         (steps.at, steps.written, steps.counters) = (now, written, counters);
@@ -284,113 +309,7 @@ impl Pacer {
     }
 }
 
-impl Disk {
-    /// Its requests since boot; the flushes are those of the disks below it, if there are any.
-    fn requests(&self, root: &SysRoot) -> Option<Requests> {
-        self.read(root).map(|(requests, _)| requests)
-    }
-
-    /// The same, and whether a disk below has a request under way: dm and md do not count a flush
-    /// that is under way there.
-    fn read(&self, root: &SysRoot) -> Option<(Requests, bool)> {
-        let of = |id| diskstats::requests_of_device(root, id).into_value();
-        let (mut requests, mut busy_below) = (of(self.id)?, false);
-        for below in self.below.iter().filter_map(|id| of(*id)) {
-            busy_below |= below.in_flight > 0;
-            if let Some(flushes) = below.flushes {
-                let sum = requests.flushes.get_or_insert_default();
-                (sum.ops, sum.ms) = (sum.ops + flushes.ops, sum.ms + flushes.ms);
-            }
-        }
-        Some((requests, busy_below))
-    }
-
-    /// Whether it has been idle since the last look: no request is under way, and none has ended.
-    /// Nothing is to be waited for where the counters can't be read.
-    fn is_idle(&self, root: &SysRoot, look: &mut Option<Requests>) -> bool {
-        let read = self.read(root);
-        let before = std::mem::replace(look, read.map(|(requests, _)| requests));
-        let Some((now, busy_below)) = read else { return true };
-        let Some(before) = before else { return false };
-        let seen = difference(&before, &now);
-        let requests = seen.in_flight + seen.flushes.ops + seen.reads.ops + seen.writes.ops;
-        requests == 0 && !busy_below
-    }
-}
-
 /// The time that the processes of a machine share.
 fn since_boot() -> Duration {
     clock_gettime(ClockId::Monotonic).try_into().unwrap_or_default()
-}
-
-/// The disk's work between two readings.
-fn difference(before: &Requests, after: &Requests) -> Seen {
-    let waits = |of: fn(&Requests) -> diskstats::RequestTime| {
-        let (before, after) = (of(before), of(after));
-        Waits {
-            ops: after.ops.saturating_sub(before.ops),
-            wait: Duration::from_millis(after.ms.saturating_sub(before.ms)),
-        }
-    };
-    Seen {
-        flushes: waits(|r| r.flushes.unwrap_or_default()),
-        reads: waits(|r| r.reads),
-        writes: waits(|r| r.writes),
-        read_bytes: after.read_bytes.saturating_sub(before.read_bytes),
-        written_bytes: after.written_bytes.saturating_sub(before.written_bytes),
-        busy: Duration::from_millis(after.busy_ms.saturating_sub(before.busy_ms)),
-        in_flight: after.in_flight,
-        ..Seen::default()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The fields of Documentation/block/stat.rst.
-    fn stat([reads, writes, under_way, flushes]: [u32; 4]) -> String {
-        format!("{reads} 0 8 1 {writes} 0 8 1 {under_way} 2 2 0 0 0 0 {flushes} 1\n")
-    }
-
-    #[test]
-    fn a_disk_is_idle_that_has_no_request_between_two_looks() {
-        let root = tempfile::tempdir().unwrap();
-        let device = |minor| DeviceId { major: 8, minor };
-        let file = |minor| {
-            let directory = root.path().join(format!("sys/dev/block/8:{minor}"));
-            std::fs::create_dir_all(&directory).unwrap();
-            directory.join("stat")
-        };
-        let (array, below) = (file(0), file(16));
-        let disk = Disk {
-            id: device(0),
-            name: "md0".into(),
-            below: vec![device(16)],
-            flushless: None,
-            is_charged: true,
-        };
-        let (root, mut last) = (SysRoot::new(root.path()).unwrap(), None);
-        let looks = [
-            ("the first look", Some([1, 1, 0, 0]), [1, 1, 0, 1], false),
-            ("nothing has happened", Some([1, 1, 0, 0]), [1, 1, 0, 1], true),
-            ("a request is under way", Some([1, 1, 1, 0]), [1, 1, 0, 1], false),
-            ("a read has ended", Some([2, 1, 0, 0]), [1, 1, 0, 1], false),
-            ("a write has ended", Some([2, 2, 0, 0]), [1, 1, 0, 1], false),
-            ("a flush is under way below", Some([2, 2, 0, 0]), [1, 1, 1, 1], false),
-            ("it has ended", Some([2, 2, 0, 0]), [1, 1, 0, 2], false),
-            ("nothing has happened since", Some([2, 2, 0, 0]), [1, 1, 0, 2], true),
-            ("the counters can't be read", None, [1, 1, 0, 2], true),
-            ("they can be read again", Some([2, 2, 0, 0]), [1, 1, 0, 2], false),
-        ];
-        for (what, counters, counters_below, is_idle) in looks {
-            match counters {
-                Some(counters) => std::fs::write(&array, stat(counters)),
-                None => std::fs::remove_file(&array),
-            }
-            .unwrap();
-            std::fs::write(&below, stat(counters_below)).unwrap();
-            assert_eq!(disk.is_idle(&root, &mut last), is_idle, "{what}");
-        }
-    }
 }

@@ -11,7 +11,7 @@ const UNUSED: Duration = Duration::from_millis(10);
 const PATIENCE: Duration = Duration::from_millis(200);
 
 /// The turn of the next piece.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Turn {
     /// When the rate has room for it.
     due: Instant,

@@ -3,10 +3,11 @@
 use std::io::Write;
 use std::process::{Command, Output};
 
+use floodwall_testing::disk::Disk;
 use floodwall_testing::process::{everything, output, text};
 use floodwall_testing::{ensure, said};
 
-use crate::{FLOODWALL, FUSE, Test};
+use crate::{FLOODWALL, FUSE, LOOP, ROOT, Test};
 
 pub(crate) const TESTS: &[Test] = &[
     Test {
@@ -23,7 +24,31 @@ pub(crate) const TESTS: &[Test] = &[
             yields(&format!("{FLOODWALL} pace --status -- sh -c '{copies}'"))
         },
     },
+    Test {
+        name: "a command is paced on the disk that gets its data",
+        needs: &[ROOT, LOOP, "mkfs.ext4", "tar"],
+        body: finds_the_disk,
+    },
 ];
+
+/// Of two disks that the words of a command name.
+fn finds_the_disk() -> Result<(), String> {
+    let (source, target) = (Disk::new("ext4", 256)?, Disk::new("ext4", 256)?);
+    let (from, to) = (source.path().display(), target.path().display());
+    let data = source.file("data");
+    std::fs::write(&data, vec![7; 8 << 20]).map_err(said("a file"))?;
+    for words in [
+        format!("cp -v {data} {to} > {from}/log"),
+        format!("tar cf {to}/data.tar {data}"),
+        format!("tar c {data} > {to}/data.tar"),
+    ] {
+        let script = format!("cd {from}; exec {FLOODWALL} pace -- {words}");
+        let paced = output(Command::new("sh").args(["-c", &script]))?;
+        let name = format!(", paced on {}", target.device.name());
+        ensure(text(&paced.stderr).contains(&name), || format!("{words}: {}", everything(&paced)))?;
+    }
+    Ok(())
+}
 
 /// Commits one after the other, as a database's log.
 const COMMITS: &str = "dd if=/dev/zero of=log bs=4k count=100000 oflag=dsync status=none";

@@ -7,6 +7,7 @@
 //! owns all that it uses. The kernel ends a process with its last thread, so the parent of this
 //! process waits for the disk all the same.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,14 +32,24 @@ const DIRTY: Duration = Duration::from_micros(100);
 /// The wait for ranges that wait for admission, and then for pieces that the disk has.
 const LAST: Duration = Duration::from_secs(1);
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Counts {
     /// Ranges that were handed over and are not finished.
     waiting: usize,
     /// Bytes that were started, or found clean.
     dealt: u64,
+    /// The same without clean ones, by the `st_dev` of their files.
+    by_filesystem: BTreeMap<u64, u64>,
     /// Bytes among them that are not written yet.
     under_way: u64,
+}
+
+impl Counts {
+    /// Counts bytes of a file that were dirty, by its `st_dev`.
+    fn deal(&mut self, filesystem: u64, bytes: u64) {
+        self.dealt += bytes;
+        *self.by_filesystem.entry(filesystem).or_default() += bytes;
+    }
 }
 
 /// The state of the thread, and its counts.
@@ -76,6 +87,12 @@ impl Drain {
     pub(super) fn written(&self) -> u64 {
         let counts = self.counts();
         counts.dealt.saturating_sub(counts.under_way)
+    }
+
+    /// Bytes of the command that were started, or that it had written itself, by the `st_dev` of
+    /// their files.
+    pub(super) fn by_filesystem(&self) -> BTreeMap<u64, u64> {
+        self.counts().by_filesystem.clone()
     }
 
     /// Takes note of the command's end.
@@ -175,7 +192,7 @@ impl Drain {
         let kernel_tells = dirty_bytes(fd, from, page, page).is_some();
         let has_grown = matches!(range.span, Span::Grown { .. });
         if !has_grown && !kernel_tells {
-            self.write_by_time(fd, to, pacer);
+            self.write_by_time(fd, stat.st_dev, to, pacer);
             return;
         }
         let piece = pacer.window().piece;
@@ -191,26 +208,27 @@ impl Drain {
                 }
                 (offset, started) = (offset + len, started + len);
                 let mut counts = self.counts();
-                counts.dealt += len;
+                counts.deal(stat.st_dev, len);
                 counts.under_way = writeback.under_way();
             }
             !self.closing.load(Ordering::Relaxed)
         });
         if whole && has_grown {
-            self.count_written(to.saturating_sub(from).saturating_sub(started), pacer);
+            let written = to.saturating_sub(from).saturating_sub(started);
+            self.count_written(stat.st_dev, written, pacer);
         }
     }
 
     /// Counts appended bytes that had been written before: by direct I/O, by the command's fsync,
     /// or by the kernel. They have used the disk as well, so they wait for admission. After the
     /// command's end nothing would be gained by that.
-    fn count_written(&self, bytes: u64, pacer: &Pacer) {
+    fn count_written(&self, filesystem: u64, bytes: u64, pacer: &Pacer) {
         let mut left = bytes;
         while left > 0 {
             if self.command_has_ended.load(Ordering::Relaxed)
                 || self.closing.load(Ordering::Relaxed)
             {
-                self.counts().dealt += left;
+                self.counts().deal(filesystem, left);
                 return;
             }
             let len = pacer.window().piece.min(left);
@@ -219,14 +237,14 @@ impl Drain {
             }
             pacer.start(len);
             pacer.end(len, Duration::ZERO);
-            self.counts().dealt += len;
+            self.counts().deal(filesystem, len);
             left -= len;
         }
     }
 
     /// Writes a file back up to an offset, where the kernel does not tell which pages are dirty.
     /// The time of each piece tells whether it was: only then the next waits for admission.
-    fn write_by_time(&self, file: BorrowedFd<'_>, to: u64, pacer: &Pacer) {
+    fn write_by_time(&self, file: BorrowedFd<'_>, filesystem: u64, to: u64, pacer: &Pacer) {
         let mut offset = 0;
         while offset < to && !self.closing.load(Ordering::Relaxed) {
             let len = pacer.window().piece.min(to - offset);
@@ -234,13 +252,15 @@ impl Drain {
             // An error concerns one piece.
             let _ = sync_file_range(file, offset, len, RangeSync::Wait);
             let took = begin.elapsed();
-            self.counts().dealt += len;
             if took >= DIRTY {
+                self.counts().deal(filesystem, len);
                 pacer.start(len);
                 pacer.end(len, took);
                 if !pacer.admit(len, &self.stop) {
                     return;
                 }
+            } else {
+                self.counts().dealt += len;
             }
             offset += len;
         }
@@ -272,14 +292,14 @@ mod tests {
         let root = SysRoot::live().unwrap();
         let pacer = Pacer::open(&root, directory, Goal::Rate(1e12), None).unwrap();
         let drain = Drain::default();
-        drain.write_by_time(file.as_file().as_fd(), LEN, &pacer);
+        drain.write_by_time(file.as_file().as_fd(), 5, LEN, &pacer);
         assert_eq!(drain.written(), LEN);
         let page = rustix::param::page_size() as u64;
         let is_tmpfs = pacer.disk().is_none();
         let dirty = dirty_bytes(file.as_file().as_fd(), 0, LEN, page).unwrap_or(0);
         assert!(is_tmpfs || dirty == 0, "{dirty}");
         drain.close();
-        drain.write_by_time(file.as_file().as_fd(), LEN, &pacer);
+        drain.write_by_time(file.as_file().as_fd(), 5, LEN, &pacer);
         assert_eq!(drain.written(), LEN, "what comes after the end is left alone");
     }
 

@@ -1,5 +1,6 @@
 //! One look at a command: reads its counters, hands files over to writeback, stops or continues it.
 
+use std::collections::BTreeMap;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::mpsc::Sender;
@@ -74,6 +75,8 @@ pub(super) struct Engine<'a> {
     /// Closed files that were found by their names.
     found: u64,
     backlog: Backlog,
+    /// Bytes that were written back or are under way, by filesystem, at the last look.
+    by_filesystem: BTreeMap<u64, u64>,
     /// The means that hold it, for people.
     means: String,
     /// The backlog of the last look.
@@ -113,6 +116,7 @@ impl<'a> Engine<'a> {
             is_quiet: true,
             found: 0,
             backlog: Backlog::default(),
+            by_filesystem: BTreeMap::new(),
             means: String::new(),
             left: 0,
             speed: 0.0,
@@ -221,6 +225,7 @@ impl<'a> Engine<'a> {
         let is_unexplained = pressure.press && self.parts.drain.is_idle();
         let drain = if is_unexplained { bytes_in(elapsed, per_s) } else { 0 };
         let written = self.parts.drain.written();
+        self.by_filesystem = self.parts.drain.by_filesystem();
         self.left = self.backlog.step(self.dirtied.net(), written, drain);
         // Calls that were let through explain a part of the backlog: their threads wait already.
         let explained = self.parts.strict.zip(mark).map_or(0, |(strict, mark)| {
@@ -247,6 +252,7 @@ impl<'a> Engine<'a> {
             dirtied: self.dirtied.net(),
             backlog: self.left,
             is_held: self.is_held,
+            by_filesystem: &self.by_filesystem,
         }
     }
 
@@ -268,6 +274,7 @@ impl<'a> Engine<'a> {
             self.notified.look(self.parts.is_paced, true);
         }
         self.hand_over_closed();
+        self.by_filesystem = self.parts.drain.by_filesystem();
         self.left_bytes() == 0 || self.notified.is_empty() && self.parts.drain.is_idle()
     }
 
@@ -283,6 +290,7 @@ impl<'a> Engine<'a> {
             dirtied: self.dirtied.net(),
             backlog: self.left_bytes(),
             is_held: false,
+            by_filesystem: &self.by_filesystem,
         }
     }
 

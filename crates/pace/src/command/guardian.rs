@@ -8,7 +8,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use super::group::files::GroupFiles;
 
 /// The script. It remembers the processes of `hold` lines until another line. When its input ends,
-/// it sends them SIGCONT, thaws the control group `$1` and lifts its limits, also that of the disk
+/// it sends them SIGCONT, thaws the control group `$1` and lifts its limits, also those of the disks
 /// `$2`. It ignores the signals that end a whole session.
 const GUARDIAN: &str = "trap '' HUP INT QUIT TERM; held=; \
     while read -r word pids; do \
@@ -18,7 +18,7 @@ const GUARDIAN: &str = "trap '' HUP INT QUIT TERM; held=; \
     [ \"$1\" ] || exit 0; \
     echo 0 > \"$1/cgroup.freeze\"; \
     [ -e \"$1/memory.high\" ] && echo max > \"$1/memory.high\"; \
-    [ \"$2\" ] && echo \"$2 wbps=max\" > \"$1/io.max\"";
+    for disk in $2; do echo \"$disk wbps=max\" > \"$1/io.max\"; done";
 /// Bytes of a line, at most. write(2) puts so many into a pipe as a whole (`PIPE_BUF`, pipe(7)).
 const LINE: usize = 4096;
 
@@ -32,13 +32,14 @@ pub(super) struct Guardian {
 impl Guardian {
     /// For a command in a control group, or in none.
     pub(super) fn spawn(group: Option<&GroupFiles>) -> io::Result<Self> {
-        let disk = group.and_then(|group| group.disk).map(|disk| disk.to_string());
+        let disks = group.map_or(&[][..], |group| &group.disks);
+        let disks: Vec<String> = disks.iter().map(ToString::to_string).collect();
         let mut shell = Command::new("/bin/sh")
             .arg("-c")
             .arg(GUARDIAN)
             .arg("sh")
             .arg(group.map_or(Path::new(""), |group| &group.directory))
-            .arg(disk.unwrap_or_default())
+            .arg(disks.join(" "))
             .current_dir("/")
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
@@ -160,8 +161,8 @@ mod tests {
         for name in ["cgroup.freeze", "memory.high", "io.max"] {
             fs::write(dir.path().join(name), "1").unwrap();
         }
-        let disk = Some(DeviceId { major: 8, minor: 16 });
-        let files = GroupFiles::of(&SysRoot::new(dir.path()).unwrap(), "/", disk);
+        let disks = [0, 16].map(|minor| DeviceId { major: 8, minor });
+        let files = GroupFiles::of(&SysRoot::new(dir.path()).unwrap(), "/", &disks);
         Guardian::spawn(Some(&files)).unwrap().dismiss();
         let text = |name: &str| fs::read_to_string(dir.path().join(name)).unwrap();
         assert_eq!(text("cgroup.freeze"), "0\n");

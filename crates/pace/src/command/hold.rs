@@ -313,7 +313,7 @@ mod tests {
         }
 
         fn hold(&self, guardian: Option<Guardian>) -> Hold {
-            let files = GroupFiles::of(&SysRoot::new(self.dir.path()).unwrap(), "/", None);
+            let files = GroupFiles::of(&SysRoot::new(self.dir.path()).unwrap(), "/", &[]);
             Hold::new(&self.tree, guardian, Some(&files))
         }
 

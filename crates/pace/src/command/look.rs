@@ -1,9 +1,10 @@
 //! Reports about a paced command to the caller.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// A paced command at one moment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Look<'a> {
     /// The means that hold it, for people: those of its control group, or why it has none.
     pub means: &'a str,
@@ -14,6 +15,8 @@ pub struct Look<'a> {
     pub backlog: u64,
     /// Whether it is stopped.
     pub is_held: bool,
+    /// Bytes of its files that were written back or are under way, by the `st_dev` of the files.
+    pub by_filesystem: &'a BTreeMap<u64, u64>,
 }
 
 /// A command that has ended.

@@ -65,7 +65,7 @@ pub fn run(
     }
     let _subreaper = Subreaper::begin(own);
     // First, since a group with another process in it passes no controllers on.
-    let group = Group::make(root, pacer.charged(), paced.runtime_directory);
+    let group = Group::make(root, &pacer.charged(), paced.runtime_directory);
     let group_files = group.as_ref().ok().map(Group::files);
     let guardian = Guardian::spawn(group_files).ok();
     let strict = match paced.strict {

@@ -46,9 +46,9 @@ pub(crate) struct PaceArgs {
     /// Print no progress and no summary
     #[arg(long, short, conflicts_with = "status")]
     pub(super) quiet: bool,
-    /// A directory on the disk that the command writes to. Without it: that of stdout, if that is
-    /// a file and stderr another; else the last argument that is a directory or something new in
-    /// one; else the current directory
+    /// A directory on the disk that the command writes to. Without it, it is the disk that gets
+    /// most of the first MiB, of those that the arguments name, that of the current directory, and
+    /// that of the file to which stdout is redirected
     #[arg(long, value_name = "DIR")]
     pub(super) dir: Option<PathBuf>,
     /// Make each write of the command wait until its data has room (seccomp), instead of stops.

@@ -12,8 +12,8 @@ use floodwall_pace::Pacer;
 use floodwall_pace::command::{self, CommandError, Ended, FAILED, OUTER, Paced};
 
 use super::args::PaceArgs;
-use super::destination::destination;
-use super::filesystems::Filesystems;
+use super::destination::destinations;
+use super::disks::Disks;
 use super::guarded::Guarded;
 use super::lines::{StatusLines, yielded};
 use crate::exit::Exit;
@@ -50,13 +50,22 @@ fn pace(args: &PaceArgs) -> anyhow::Result<Exit> {
         strict,
         runtime_directory: runtime_directory.as_deref(),
     };
-    let directory = args.dir.clone().unwrap_or_else(|| destination(arguments));
     let root = SysRoot::live()?;
-    let pacer = Arc::new(Pacer::open(&root, &directory, args.to, args.max)?);
-    let filesystems = Filesystems::of(&root, &directory)?;
-    let guarded = Guarded::of(&pacer);
+    let disks = Disks::of(
+        &root,
+        match &args.dir {
+            Some(directory) => vec![directory.clone()],
+            None => destinations(arguments),
+        },
+    )?;
+    let pacer = Pacer::open_one_of(&root, &disks.directories(), args.to, args.max)?;
+    let (pacer, guarded) = (Arc::new(pacer), Guarded::default());
     let mut lines = args.status.then(|| StatusLines::new(&pacer, &guarded));
-    let ended = command::run(&paced, &pacer, &root, &|dev| filesystems.has(dev), &mut |look| {
+    let ended = command::run(&paced, &pacer, &root, &|dev| disks.has(dev), &mut |look| {
+        if let Some(disk) = disks.choose(look.dirtied, look.by_filesystem) {
+            pacer.choose(disk);
+            guarded.ask(&pacer);
+        }
         if let Some(lines) = &mut lines {
             lines.means(look.means);
             lines.at(look.dirtied.saturating_sub(look.backlog));
@@ -88,8 +97,10 @@ fn summarised(ended: &Ended, pacer: &Pacer) -> String {
         1 => "; 1 of its writes waited".to_owned(),
         calls => format!("; {calls} of its writes waited"),
     };
+    let disk = pacer.disk().filter(|_| ended.dirtied > 0);
+    let on = disk.map_or_else(String::new, |disk| format!(", paced on {disk}"));
     format!(
-        "pace: {} written in {}{}{held}{waited}",
+        "pace: {} written in {}{on}{}{held}{waited}",
         Bytes(ended.dirtied).decimal(),
         human_duration(time),
         yielded(pacer)

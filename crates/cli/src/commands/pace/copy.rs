@@ -41,7 +41,8 @@ pub(super) fn cp(args: &PaceArgs, cp: &CpArgs) -> anyhow::Result<Exit> {
     signals::fail_large_writes()?;
     let plan = copy::plan(&request).map_err(usage)?;
     let pacer = pacer(args, plan.directory())?;
-    let guarded = Guarded::of(&pacer);
+    let guarded = Guarded::default();
+    guarded.ask(&pacer);
     let mut shown = Shown::new(args, &pacer, &guarded, true);
     let done = copy::run(&plan, &pacer, &mut |progress| shown.at(&progress), &stop);
     shown.end(args.quiet, done)
@@ -64,7 +65,8 @@ pub(super) fn cat(args: &PaceArgs, cat: &CatArgs) -> anyhow::Result<Exit> {
             })
             .collect(),
     };
-    let guarded = Guarded::of(&pacer);
+    let guarded = Guarded::default();
+    guarded.ask(&pacer);
     // A bar would stand between the data's lines.
     let has_bar = !std::io::stdout().is_terminal();
     let mut shown = Shown::new(args, &pacer, &guarded, has_bar);

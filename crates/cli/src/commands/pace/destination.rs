@@ -1,36 +1,30 @@
-//! The directory whose disk a command writes to, found by its words.
+//! The directories in which a command may write, found by its words.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// The directory of the file that stdout is, or else the one that the arguments name.
-pub(super) fn destination(arguments: &[OsString]) -> PathBuf {
-    let words: Vec<&OsStr> = arguments.iter().map(AsRef::as_ref).collect();
-    redirected().unwrap_or_else(|| named(&words))
+/// The directories that the arguments name, the last one first, the current one, and that of the
+/// file that stdout is.
+pub(super) fn destinations(arguments: &[OsString]) -> Vec<PathBuf> {
+    let mut directories: Vec<PathBuf> = named(arguments).collect();
+    directories.push(PathBuf::from("."));
+    directories.extend(redirected());
+    directories
 }
 
-/// The directory of the file that stdout is. Stdout and stderr in the same file are a log.
+/// The directory of the file that stdout is.
 fn redirected() -> Option<PathBuf> {
-    let file = |descriptor: u32| fs::metadata(format!("/proc/self/fd/{descriptor}")).ok();
-    let out = file(1).filter(fs::Metadata::is_file)?;
-    let is_log = file(2).is_some_and(|err| (err.dev(), err.ino()) == (out.dev(), out.ino()));
-    let path = fs::canonicalize("/proc/self/fd/1").ok().filter(|_| !is_log)?;
+    let is_file = fs::metadata("/proc/self/fd/1").is_ok_and(|out| out.is_file());
+    let path = fs::canonicalize("/proc/self/fd/1").ok().filter(|_| is_file)?;
     path.parent().map(Path::to_owned)
 }
 
-/// The last argument that names a directory or something new in one, or the current directory. A
-/// file that exists is a source, unless the last argument names it and another one names a source
-/// (`cp new old`).
-fn named(arguments: &[&OsStr]) -> PathBuf {
-    let found = arguments.iter().enumerate().rev().find_map(|(at, word)| {
-        let others = arguments[..at].iter().flat_map(|other| paths(other));
-        let files_count = at + 1 == arguments.len() && others.into_iter().any(Path::exists);
-        paths(word).into_iter().find_map(|path| directory(path, files_count))
-    });
-    found.unwrap_or_else(|| PathBuf::from("."))
+/// The directories that the arguments name, and those of files and of something new.
+fn named(arguments: &[OsString]) -> impl Iterator<Item = PathBuf> {
+    let words = arguments.iter().rev();
+    words.flat_map(|word| paths(word).into_iter().filter_map(directory))
 }
 
 /// The paths that an argument may name: all of it, the part after `=` (`of=/srv/copy`), or the part
@@ -51,19 +45,13 @@ fn paths(word: &OsStr) -> Vec<&Path> {
     paths
 }
 
-/// The directory at a path, or the directory of something new there, or of a file if files count.
-fn directory(path: &Path, files_count: bool) -> Option<PathBuf> {
+/// The directory at a path, or the directory of a file or of something new there.
+fn directory(path: &Path) -> Option<PathBuf> {
     if path.is_dir() {
         return Some(path.to_owned());
     }
-    if path.exists() && !files_count {
-        return None;
-    }
-    match path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-        Some(parent) => parent.is_dir().then(|| parent.to_owned()),
-        // A bare word is a path only if it exists.
-        None => path.exists().then(|| PathBuf::from(".")),
-    }
+    // A bare word is in the current directory, if it is a path.
+    path.parent().filter(|parent| parent.is_dir()).map(Path::to_owned)
 }
 
 #[cfg(test)]
@@ -71,26 +59,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_path_tells_the_disk() {
+    fn each_path_tells_a_directory_and_the_last_one_comes_first() {
         let dir = tempfile::tempdir().unwrap();
         let (path, file) = (dir.path().display().to_string(), dir.path().join("file"));
         fs::write(&file, "").unwrap();
-        let file = file.to_str().unwrap();
-        let of =
-            |words: &[&str]| named(&words.iter().map(|word| OsStr::new(*word)).collect::<Vec<_>>());
-        let new = format!("{path}/new");
-        assert_eq!(of(&["xf", "/etc/passwd", "-C", &path]), dir.path());
-        assert_eq!(of(&[&format!("-C{path}")]), dir.path());
-        assert_eq!(of(&["if=/dev/zero", &format!("of={new}"), "bs=1M"]), dir.path());
-        assert_eq!(of(&["/etc/passwd", file]), dir.path(), "it is written over");
-        assert_eq!(of(&["if=/dev/zero", &format!("of={file}")]), dir.path());
-        assert_eq!(of(&[file, "new"]), Path::new("."), "a source");
-        assert_eq!(of(&["xf", file]), Path::new("."), "a source");
-        assert_eq!(of(&[file]), Path::new("."), "a script");
-        assert_eq!(of(&["-c", &format!("cat {path}/file; true")]), Path::new("."));
-        assert_eq!(of(&["-j8"]), Path::new("."));
-        assert_eq!(of(&["--flag", "/no/such/place"]), Path::new("."));
-        assert_eq!(of(&["--rate=1MB/s", "10MB/s", "host:/etc/new"]), Path::new("."));
-        assert_eq!(of(&[]), Path::new("."));
+        let (file, new) = (file.to_str().unwrap(), format!("{path}/new"));
+        let of = |words: &[&str]| {
+            let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+            let found: Vec<String> = named(&words).map(|path| path.display().to_string()).collect();
+            found.join(" ")
+        };
+        assert_eq!(of(&["xf", "/etc/passwd", "-C", &path]), format!("{path} /etc"));
+        assert_eq!(of(&[&format!("-C{path}")]), path);
+        assert_eq!(of(&["if=/dev/zero", &format!("of={new}"), "bs=1M"]), format!("{path} /dev"));
+        assert_eq!(of(&["/etc/passwd", file]), format!("{path} /etc"));
+        assert_eq!(of(&["cf", &new, "/etc"]), format!("/etc {path}"));
+        assert_eq!(of(&[file, "new"]), path, "'new' is in the current directory");
+        assert_eq!(of(&["-c", &format!("cat {path}/file; true")]), "");
+        assert_eq!(of(&["--flag", "-j8", "/no/such/place"]), "");
+        assert_eq!(of(&["--rate=1MB/s", "10MB/s", "host:/etc/new"]), "");
     }
 }

@@ -22,14 +22,13 @@ const EVERY: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// See the [module](self).
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Guarded(Arc<Mutex<Vec<String>>>);
 
 impl Guarded {
-    /// Begins to ask. This ends when the value is dropped.
-    pub(super) fn of(pacer: &Pacer) -> Self {
-        let victims: Arc<Mutex<Vec<String>>> = Arc::default();
-        let (known, others_reported) = (Arc::downgrade(&victims), pacer.others_reported());
+    /// Begins to ask about the pacer's disk. This ends when the value is dropped.
+    pub(super) fn ask(&self, pacer: &Pacer) {
+        let (known, others_reported) = (Arc::downgrade(&self.0), pacer.others_reported());
         if let Some(device) = pacer.device() {
             let asks = move || {
                 while let Some(known) = known.upgrade() {
@@ -43,7 +42,6 @@ impl Guarded {
             // Without a thread it is as without a guard.
             let _ = thread::Builder::new().name("guard".to_owned()).spawn(asks);
         }
-        Self(victims)
     }
 
     /// The processes that wait for the disk, by the guard's word; empty without a guard.

@@ -10,6 +10,7 @@ mod args;
 mod command;
 mod copy;
 mod destination;
+mod disks;
 mod filesystems;
 mod guarded;
 mod lines;

@@ -14,7 +14,14 @@ use floodwall_model::DeviceId;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Limits {
     pub(super) memory: Option<u64>,
-    pub(super) writes_per_s: Option<u64>,
+    pub(super) writes: Option<Writes>,
+}
+
+/// A limit of the writes to a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Writes {
+    pub(super) disk: DeviceId,
+    pub(super) per_s: u64,
 }
 
 /// The files that hold a group back. Each works where its controller is there.
@@ -26,8 +33,9 @@ pub(in crate::command) struct GroupFiles {
     pub(in crate::command) directory: PathBuf,
     /// Whether it has `memory.high`.
     pub(in crate::command) has_memory: bool,
-    /// The disk that `io.max` limits, if the group has that file and is charged for writeback.
-    pub(in crate::command) disk: Option<DeviceId>,
+    /// The disks that `io.max` may limit: those where the group is charged for writeback, if it has
+    /// that file.
+    pub(in crate::command) disks: Vec<DeviceId>,
     /// `cgroup.freeze`. It is open all the time: a thaw must not fail for want of a descriptor.
     freezer: Option<Arc<File>>,
     /// The limits in force, for the thread that keeps them and for a stop of this process.
@@ -35,13 +43,13 @@ pub(in crate::command) struct GroupFiles {
 }
 
 impl GroupFiles {
-    pub(in crate::command) fn of(root: &SysRoot, name: &str, disk: Option<DeviceId>) -> Self {
+    pub(in crate::command) fn of(root: &SysRoot, name: &str, disks: &[DeviceId]) -> Self {
         let directory = root.path().join(name.trim_start_matches('/'));
         let has = |name: &str| directory.join(name).exists();
         Self {
             name: name.to_owned(),
             has_memory: has("memory.high"),
-            disk: disk.filter(|_| has("io.max")),
+            disks: if has("io.max") { disks.to_vec() } else { Vec::new() },
             freezer: File::options()
                 .write(true)
                 .open(directory.join("cgroup.freeze"))
@@ -72,9 +80,11 @@ impl GroupFiles {
         write(&self.directory.join("memory.high"), &text(bytes))
     }
 
-    /// Limits its writes to the disk in bytes per second, or lifts the limit.
-    pub(super) fn set_writes(&self, per_s: Option<u64>) -> io::Result<()> {
-        let Some(disk) = self.disk else { return Ok(()) };
+    /// Limits its writes to a disk in bytes per second, or lifts the limit.
+    pub(super) fn set_writes(&self, disk: DeviceId, per_s: Option<u64>) -> io::Result<()> {
+        if !self.disks.contains(&disk) {
+            return Ok(());
+        }
         write(&self.directory.join("io.max"), &format!("{disk} wbps={}", text(per_s)))
     }
 
@@ -82,7 +92,7 @@ impl GroupFiles {
     pub(super) fn means(&self) -> String {
         let mut words = vec!["freezer"];
         words.extend(self.has_memory.then_some("memory.high"));
-        words.extend(self.disk.map(|_| "io.max"));
+        words.extend(self.disks.first().map(|_| "io.max"));
         words.join(", ")
     }
 }
@@ -100,8 +110,8 @@ mod tests {
 
     use super::*;
 
-    fn files(path: &Path, disk: Option<DeviceId>) -> GroupFiles {
-        GroupFiles::of(&SysRoot::new(path).unwrap(), "/", disk)
+    fn files(path: &Path, disks: &[DeviceId]) -> GroupFiles {
+        GroupFiles::of(&SysRoot::new(path).unwrap(), "/", disks)
     }
 
     const DISK: DeviceId = DeviceId { major: 8, minor: 16 };
@@ -110,10 +120,10 @@ mod tests {
     fn what_a_group_lacks_is_not_written() {
         let dir = tempfile::tempdir().unwrap();
         put(&dir.path().join("cgroup.freeze"), "0");
-        let files = files(dir.path(), Some(DISK));
+        let files = files(dir.path(), &[DISK]);
         assert_eq!(files.means(), "freezer");
         files.set_memory(Some(5)).unwrap();
-        files.set_writes(Some(5)).unwrap();
+        files.set_writes(DISK, Some(5)).unwrap();
         files.freeze(true).unwrap();
         assert_eq!(fs::read_to_string(dir.path().join("cgroup.freeze")).unwrap(), "1");
         files.freeze(false).unwrap();
@@ -128,14 +138,15 @@ mod tests {
         for name in ["memory.high", "io.max"] {
             put(&dir.path().join(name), "");
         }
-        let files = files(dir.path(), Some(DISK));
+        let files = files(dir.path(), &[DISK]);
         assert_eq!(files.means(), "freezer, memory.high, io.max");
         files.set_memory(None).unwrap();
-        files.set_writes(Some(1_000_000)).unwrap();
+        files.set_writes(DISK, Some(1_000_000)).unwrap();
+        files.set_writes(DeviceId { major: 8, minor: 0 }, Some(1)).unwrap();
         assert_eq!(
             (text("memory.high"), text("io.max")),
             ("max".into(), "8:16 wbps=1000000".into())
         );
-        assert_eq!(super::tests::files(dir.path(), None).means(), "freezer, memory.high");
+        assert_eq!(super::tests::files(dir.path(), &[]).means(), "freezer, memory.high");
     }
 }

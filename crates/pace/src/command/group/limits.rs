@@ -20,8 +20,9 @@ use std::time::Duration;
 
 use floodwall_host::SysRoot;
 use floodwall_host::cgroup::{read_backlog, read_memory_besides_cache};
+use floodwall_model::DeviceId;
 
-use super::files::{GroupFiles, Limits};
+use super::files::{GroupFiles, Limits, Writes};
 use crate::law::State;
 use crate::pacer::Pacer;
 
@@ -45,6 +46,8 @@ const CHANGE: u64 = 20;
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     state: State,
+    /// The paced disk, if it has a number.
+    disk: Option<DeviceId>,
     rate: Option<f64>,
     /// Bytes under way at most.
     in_flight: u64,
@@ -64,7 +67,10 @@ fn wanted(before: Limits, seen: &Seen) -> Limits {
             let memory = |bytes: u64| bytes + MARGIN.max(bytes / MARGIN_PART);
             Limits {
                 memory: seen.besides_cache.filter(|_| is_limited).map(memory),
-                writes_per_s: seen.rate.map(|rate| rate.max(least) as u64),
+                writes: seen.disk.zip(seen.rate).map(|(disk, rate)| {
+                    let per_s = rate.max(least) as u64;
+                    Writes { disk, per_s }
+                }),
             }
         }
     }
@@ -111,6 +117,7 @@ fn step(files: &GroupFiles, root: &SysRoot, pacer: &Pacer, before: Limits) -> Li
     let status = pacer.status();
     let mut seen = Seen {
         state: status.state,
+        disk: pacer.device(),
         rate: status.rate,
         in_flight: pacer.window().in_flight,
         besides_cache: None,
@@ -127,9 +134,13 @@ fn step(files: &GroupFiles, root: &SysRoot, pacer: &Pacer, before: Limits) -> Li
 /// Writes the values that differ, and returns those in force.
 fn apply(files: &GroupFiles, mut before: Limits, now: Limits) -> Limits {
     // First, since before Linux 6.16 a write to memory.high may take long.
-    if differs(before.writes_per_s, now.writes_per_s) && files.set_writes(now.writes_per_s).is_ok()
+    let per_s = |limits: &Limits| limits.writes.map(|writes| writes.per_s);
+    // The paced disk does not change.
+    if let Some(Writes { disk, .. }) = now.writes.or(before.writes)
+        && differs(per_s(&before), per_s(&now))
+        && files.set_writes(disk, per_s(&now)).is_ok()
     {
-        before.writes_per_s = now.writes_per_s;
+        before.writes = now.writes;
     }
     if differs(before.memory, now.memory) && files.set_memory(now.memory).is_ok() {
         before.memory = now.memory;
@@ -141,10 +152,13 @@ fn apply(files: &GroupFiles, mut before: Limits, now: Limits) -> Limits {
 pub(in crate::command) mod testing {
     use super::*;
 
+    pub(in crate::command) const DISK: DeviceId = DeviceId { major: 8, minor: 0 };
+
     /// Limits a group as [`keep`] does.
     pub(in crate::command) fn limit(files: &GroupFiles, bytes: u64) {
         let mut in_force = files.in_force();
-        let limits = Limits { memory: Some(bytes), writes_per_s: Some(bytes) };
+        let writes = Some(Writes { disk: DISK, per_s: bytes });
+        let limits = Limits { memory: Some(bytes), writes };
         *in_force = apply(files, *in_force, limits);
     }
 }
@@ -155,19 +169,25 @@ mod tests {
 
     use floodwall_testing::tree::put;
 
+    use super::testing::DISK;
     use super::*;
 
     const SEEN: Seen = Seen {
         state: State::Yielding,
+        disk: Some(DISK),
         rate: Some(5e6),
         in_flight: 200_000,
         besides_cache: Some(100 << 20),
         dirty: 1 << 20,
     };
 
+    fn writes(per_s: u64) -> Option<Writes> {
+        Some(Writes { disk: DISK, per_s })
+    }
+
     #[test]
     fn alone_it_has_no_limit_and_in_a_silence_that_of_before() {
-        let some = Limits { memory: Some(1 << 30), writes_per_s: Some(7) };
+        let some = Limits { memory: Some(1 << 30), writes: writes(7) };
         assert_eq!(wanted(some, &Seen { state: State::Alone, ..SEEN }), Limits::default());
         let silent = Seen { state: State::Listening, rate: Some(0.0), ..SEEN };
         assert_eq!(
@@ -178,13 +198,14 @@ mod tests {
 
     #[test]
     fn io_max_is_the_rate_and_lets_the_data_under_way_through() {
-        let of = |rate, in_flight| {
-            wanted(Limits::default(), &Seen { rate, in_flight, ..SEEN }).writes_per_s
-        };
-        assert_eq!(of(Some(5e6), 200_000), Some(5_000_000));
-        assert_eq!(of(Some(10.0), 50_000), Some(1_000_000));
-        assert_eq!(of(Some(5e6), 4_000_000), Some(40_000_000));
+        let of =
+            |rate, in_flight| wanted(Limits::default(), &Seen { rate, in_flight, ..SEEN }).writes;
+        assert_eq!(of(Some(5e6), 200_000), writes(5_000_000));
+        assert_eq!(of(Some(10.0), 50_000), writes(1_000_000));
+        assert_eq!(of(Some(5e6), 4_000_000), writes(40_000_000));
         assert_eq!(of(None, 4_000_000), None);
+        let undecided = Seen { disk: None, ..SEEN };
+        assert_eq!(wanted(Limits::default(), &undecided).writes, None);
     }
 
     #[test]
@@ -206,12 +227,12 @@ mod tests {
         let io = dir.path().join("io.max");
         put(&io, "");
         put(&dir.path().join("memory.high"), "");
-        let disk = floodwall_model::DeviceId { major: 8, minor: 0 };
-        let files = GroupFiles::of(&SysRoot::new(dir.path()).unwrap(), "/", Some(disk));
+        let files = GroupFiles::of(&SysRoot::new(dir.path()).unwrap(), "/", &[DISK]);
         let mut limits = Limits::default();
-        let mut written = |writes_per_s| {
+        let mut written = |per_s: Option<u64>| {
             fs::write(&io, "").unwrap();
-            limits = apply(&files, limits, Limits { writes_per_s, ..Limits::default() });
+            let writes = per_s.and_then(writes);
+            limits = apply(&files, limits, Limits { writes, ..Limits::default() });
             fs::read_to_string(&io).unwrap()
         };
         assert_eq!(written(None), "");
@@ -231,8 +252,7 @@ mod tests {
         for name in ["io.max", "memory.high"] {
             put(&path(name), "");
         }
-        let disk = floodwall_model::DeviceId { major: 8, minor: 0 };
-        let files = GroupFiles::of(&SysRoot::new(dir.path()).unwrap(), "/", Some(disk));
+        let files = GroupFiles::of(&SysRoot::new(dir.path()).unwrap(), "/", &[DISK]);
         // A shorter text leaves the rest of the one before here.
         let values = |memory: &str, writes: &str| {
             assert!(text("memory.high").starts_with(memory), "{}", text("memory.high"));

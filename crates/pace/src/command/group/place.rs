@@ -50,11 +50,11 @@ pub(in crate::command) struct Group {
 }
 
 impl Group {
-    /// Makes a group for a command. `disk` is the one that it writes to, if groups are charged for
-    /// writeback there. `Err` has the reason why it can't, for people.
+    /// Makes a group for a command. `disks` are those that it may write to and where groups are
+    /// charged for writeback. `Err` has the reason why it can't, for people.
     pub(in crate::command) fn make(
         root: &SysRoot,
-        disk: Option<DeviceId>,
+        disks: &[DeviceId],
         runtime_directory: Option<&OsStr>,
     ) -> Result<Self, String> {
         let mount = root.path().join(MOUNT.trim_start_matches('/'));
@@ -84,7 +84,7 @@ impl Group {
             }
         };
         let name = format!("{MOUNT}/{}", division.path_of(COMMAND));
-        let files = GroupFiles::of(root, &name, disk);
+        let files = GroupFiles::of(root, &name, disks);
         Ok(Self { division, files })
     }
 
@@ -256,10 +256,10 @@ mod tests {
     #[test]
     fn a_service_is_left_as_it_is_and_another_group_divided() {
         let (_dir, root) = machine("system.slice/backup.service");
-        let why = Group::make(&root, None, None).unwrap_err();
+        let why = Group::make(&root, &[], None).unwrap_err();
         assert!(why.starts_with("its unit of systemd's has no Delegate=yes"), "{why}");
         let (dir, root) = machine("docker");
-        let group = Group::make(&root, None, None).unwrap();
+        let group = Group::make(&root, &[], None).unwrap();
         assert!(group.files().directory.starts_with(dir.path().join("sys/fs/cgroup/docker")));
         let made = || fs::read_dir(dir.path().join("sys/fs/cgroup/docker")).unwrap().count();
         assert_eq!(made(), 4);
