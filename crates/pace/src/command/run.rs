@@ -111,10 +111,14 @@ pub fn run(
         let mut engine = Engine::new(parts, sender, hold, &roots);
         let variable = (OUTER, own.to_string());
         let entrance = engine.entrance();
-        let entrance = entrance.as_ref();
+        let mut nudging = None;
         let started = signals.none_ends().and_then(|()| match strict {
-            Some(strict) => strict.start(paced, Some(variable), entrance, listener),
-            None => start(paced, Some(variable), entrance),
+            Some(strict) => {
+                let started = strict.start(scope, paced, variable, entrance, listener)?;
+                nudging = Some(started.1);
+                Ok(started.0)
+            }
+            None => start(paced, Some(variable), entrance.as_ref()),
         });
         let status =
             started.and_then(|command| follow(paced, command, &mut engine, &signals, report));
@@ -129,6 +133,8 @@ pub fn run(
         let totals = engine.end();
         // The keeper continues calls of processes that the command left behind.
         drop(calls);
+        // After that: the thread that receives calls does not wait for another one then.
+        drop(nudging);
         drop(working);
         let has_pieces_under_way = !drain.ends(&drained);
         let end = status?;

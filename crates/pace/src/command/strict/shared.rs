@@ -2,13 +2,13 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::thread::{self, Scope};
 use std::time::Instant;
 
 use rustix::io::Errno;
@@ -17,6 +17,7 @@ use rustix::process::Pid;
 use super::error::StrictError;
 use super::filter;
 use super::keeper::Keeper;
+use super::nudge::{Nudging, nudge};
 use super::room::{Mark, Room};
 use super::slots::Slots;
 use crate::command::error::CommandError;
@@ -51,35 +52,47 @@ impl Strict {
         })
     }
 
-    /// Starts the command below a filter. `listener` leads to the supervisor.
-    pub(in super::super) fn start(
-        &self,
-        paced: &Paced<'_>,
-        variable: Option<(&str, String)>,
-        group: Option<&Arc<OwnedFd>>,
+    /// Starts the command below a filter. `listener` leads to the supervisor. The thread that
+    /// starts it goes on to nudge.
+    pub(in super::super) fn start<'scope, 'env>(
+        &'env self,
+        scope: &'scope Scope<'scope, 'env>,
+        paced: &'env Paced<'_>,
+        variable: (&'env str, String),
+        group: Option<Arc<OwnedFd>>,
         listener: Sender<OwnedFd>,
-    ) -> Result<Pid, CommandError> {
-        // The supervisor ends without a listener.
-        thread::scope(|scope| {
-            let starts = thread::Builder::new().name("fw-pace-start".into());
-            let thread = starts.spawn_scoped(scope, move || {
-                self.install(&listener)?;
-                start(paced, variable, group)
+    ) -> Result<(Pid, Nudging), CommandError> {
+        let ((tell, told), (ends, ended)) = (channel(), channel());
+        let starts = move || {
+            let mut null = None;
+            let started = self.install(&listener).map_err(CommandError::from).and_then(|file| {
+                null = Some(file);
+                start(paced, Some(variable), group.as_ref())
             });
-            let thread = thread.map_err(CommandError::Thread)?;
-            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        })
+            // The supervisor ends if none came.
+            drop(listener);
+            let null = null.filter(|_| started.is_ok());
+            let _ = tell.send(started);
+            if let Some(null) = null {
+                nudge(&null, || self.holds(), &ended);
+            }
+        };
+        let thread = thread::Builder::new().name("fw-pace-start".into());
+        thread.spawn_scoped(scope, starts).map_err(CommandError::Thread)?;
+        let panicked = |_| Err(CommandError::Thread(io::Error::other("it has panicked")));
+        told.recv().unwrap_or_else(panicked).map(|command| (command, Nudging::new(ends)))
     }
 
-    /// Puts the calling thread below the filter, and tries a notified call.
-    fn install(&self, supervisor: &Sender<OwnedFd>) -> Result<(), StrictError> {
+    /// Puts the calling thread below the filter, and tries a notified call: a write to /dev/null,
+    /// which this returns.
+    fn install(&self, supervisor: &Sender<OwnedFd>) -> Result<OwnedFd, StrictError> {
         let listener = filter::install()?;
         self.keeper.guard(&listener, self.slots.file())?;
         // The supervisor ends after this thread.
         let _ = supervisor.send(listener);
         let null = File::options().write(true).open("/dev/null").map_err(StrictError::Keeper)?;
         match rustix::io::write(&null, b".") {
-            Ok(_) => Ok(()),
+            Ok(_) => Ok(null.into()),
             // Before Linux 5.5 a call can be answered, and not continued.
             Err(Errno::NOSYS) => Err(StrictError::Missing),
             Err(errno) => Err(StrictError::Kernel(errno)),
