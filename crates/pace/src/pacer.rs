@@ -7,8 +7,8 @@
 //! ```
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use floodwall_host::SysRoot;
@@ -60,10 +60,10 @@ pub struct Status {
 #[derive(Debug)]
 pub struct Pacer {
     root: SysRoot,
-    /// Those that the command may write to; none for a filesystem without a block device.
+    /// The disks that may be paced; none for a filesystem without a block device.
     disks: Vec<Option<Disk>>,
     /// The one among them that is paced.
-    chosen: OnceLock<usize>,
+    paced: AtomicUsize,
     goal: Goal,
     most: Option<f64>,
     /// Bytes whose writeback was started, and bytes that reached the disk.
@@ -93,11 +93,11 @@ struct Steps {
 }
 
 impl Steps {
-    /// Before the first step, with the disk's counters and the bytes written so far.
-    fn begin(goal: Goal, most: Option<f64>, counters: Option<Requests>, written: u64) -> Self {
+    /// Before the first step.
+    fn begin(goal: Goal, most: Option<f64>) -> Self {
         let mut law = Law::new(goal, most, since_boot());
         let (allowance, at) = (law.step(&Seen::default()), Instant::now());
-        Self { law, allowance, at, counters, written, turn: Turn::new(at) }
+        Self { law, allowance, at, counters: None, written: 0, turn: Turn::new(at) }
     }
 }
 
@@ -116,8 +116,8 @@ impl Pacer {
         Self::open_one_of(root, &[directory], goal, most)
     }
 
-    /// For the disk below one of several directories. [`Self::choose`] tells which, unless there is
-    /// only one. Until then no other program is noticed.
+    /// For the disk below one of several directories: the first one, until [`Self::choose`] is
+    /// called.
     ///
     /// # Errors
     /// [`LocateError`] if the filesystem of a directory can't be found.
@@ -132,7 +132,7 @@ impl Pacer {
         let pacer = Self {
             root: root.clone(),
             disks: disks?,
-            chosen: OnceLock::new(),
+            paced: AtomicUsize::new(0),
             goal,
             most,
             started: AtomicU64::new(0),
@@ -142,47 +142,44 @@ impl Pacer {
             read: AtomicI64::new(0),
             was_idle: AtomicBool::new(true),
             others_reported: Arc::default(),
-            steps: Mutex::new(Steps::begin(goal, most, None, 0)),
+            steps: Mutex::new(Steps::begin(goal, most)),
         };
-        if pacer.disks.len() == 1 {
-            pacer.choose(0);
-        }
+        pacer.choose(0);
         Ok(pacer)
     }
 
-    /// Paces the disk below that one of the directories from now on. Only the first call counts.
+    /// Paces the disk below another one of the directories from now on. The law begins anew.
     pub fn choose(&self, directory: usize) {
         let mut steps = self.steps();
-        if self.chosen.set(directory).is_ok() {
-            let counters = self.chosen_disk().and_then(|disk| disk.requests(&self.root));
-            let written = self.written.load(Ordering::Relaxed);
-            let begin = Steps::begin(self.goal, self.most, counters, written);
-            *steps = Steps { turn: steps.turn, ..begin };
+        self.paced.store(directory, Ordering::Relaxed);
+        for counter in [&self.pieces, &self.pieces_us] {
+            counter.store(0, Ordering::Relaxed);
         }
+        *steps = Steps {
+            turn: steps.turn,
+            counters: self.paced_disk().and_then(|disk| disk.requests(&self.root)),
+            written: self.written.load(Ordering::Relaxed),
+            ..Steps::begin(self.goal, self.most)
+        };
     }
 
-    /// Whether it is known which disk is paced.
-    pub(crate) fn is_chosen(&self) -> bool {
-        self.chosen.get().is_some()
+    fn paced_disk(&self) -> Option<&Disk> {
+        self.disks.get(self.paced.load(Ordering::Relaxed))?.as_ref()
     }
 
-    fn chosen_disk(&self) -> Option<&Disk> {
-        self.disks.get(*self.chosen.get()?)?.as_ref()
-    }
-
-    /// The disk's name; none where there is no block device, or before the disk is chosen.
+    /// The paced disk's name; none where there is no block device.
     #[must_use]
     pub fn disk(&self) -> Option<&str> {
-        self.chosen_disk().map(|disk| disk.name.as_str())
+        self.paced_disk().map(|disk| disk.name.as_str())
     }
 
-    /// The disk's number; none where there is no block device, or before the disk is chosen.
+    /// The paced disk's number; none where there is no block device.
     #[must_use]
     pub fn device(&self) -> Option<DeviceId> {
-        self.chosen_disk().map(|disk| disk.id)
+        self.paced_disk().map(|disk| disk.id)
     }
 
-    /// The numbers of all disks that may be chosen, and to which writeback is charged to control
+    /// The numbers of all disks that may be paced and on which writeback is charged to control
     /// groups.
     pub(crate) fn charged(&self) -> Vec<DeviceId> {
         let disks = self.disks.iter().flatten();
@@ -236,7 +233,7 @@ impl Pacer {
                     Some(rate) if rate > 0.0 => {
                         let cost = Duration::from_secs_f64((bytes as f64 / rate).min(LONGEST_S));
                         let idle = |disk: &Disk| disk.is_idle(&self.root, &mut look);
-                        let busy = || idle_for.filter(|_| !self.chosen_disk().is_none_or(idle));
+                        let busy = || idle_for.filter(|_| !self.paced_disk().is_none_or(idle));
                         steps.turn.start(now, asked, cost, busy).map(|wait| wait.min(NAP))
                     }
                     // A silence: the first piece after it asks anew.
@@ -288,7 +285,7 @@ impl Pacer {
         }
         let written = self.written.load(Ordering::Relaxed);
         let own_under_way = self.started.load(Ordering::Relaxed).saturating_sub(written);
-        let counters = self.chosen_disk().and_then(|disk| disk.requests(&self.root));
+        let counters = self.paced_disk().and_then(|disk| disk.requests(&self.root));
         let seen = Seen {
             elapsed,
             own_bytes: written.saturating_sub(steps.written),
@@ -300,7 +297,7 @@ impl Pacer {
             own_read_bytes: self.read.swap(0, Ordering::Relaxed),
             backlogged: !self.was_idle.swap(own_under_way == 0, Ordering::Relaxed),
             others_reported: self.others_reported.load(Ordering::Relaxed),
-            flushless: self.chosen_disk().and_then(|disk| disk.flushless),
+            flushless: self.paced_disk().and_then(|disk| disk.flushless),
             ..steps.counters.zip(counters).map_or_else(Seen::default, |(a, b)| difference(&a, &b))
         };
         (steps.at, steps.written, steps.counters) = (now, written, counters);

@@ -31,18 +31,20 @@ pub(crate) const TESTS: &[Test] = &[
     },
 ];
 
-/// Of two disks that the words of a command name.
+/// Of two disks that its arguments name.
 fn finds_the_disk() -> Result<(), String> {
     let (source, target) = (Disk::new("ext4", 256)?, Disk::new("ext4", 256)?);
     let (from, to) = (source.path().display(), target.path().display());
-    let data = source.file("data");
-    std::fs::write(&data, vec![7; 8 << 20]).map_err(said("a file"))?;
+    let directory = source.path().join("directory");
+    std::fs::create_dir(&directory).map_err(said("a directory"))?;
+    std::fs::write(directory.join("data"), vec![7; 32 << 20]).map_err(said("a file"))?;
     for words in [
-        format!("cp -v {data} {to} > {from}/log"),
-        format!("tar cf {to}/data.tar {data}"),
-        format!("tar c {data} > {to}/data.tar"),
+        format!("cp -rv {from}/directory {to} > {from}/log"),
+        // The last argument is a source.
+        format!("tar cf {to}/data.tar {from}/directory"),
+        format!("tar c {from}/directory > {to}/data.tar"),
     ] {
-        let script = format!("cd {from}; exec {FLOODWALL} pace -- {words}");
+        let script = format!("cd {from}; exec {FLOODWALL} pace --max 60MB/s -- {words}");
         let paced = output(Command::new("sh").args(["-c", &script]))?;
         let name = format!(", paced on {}", target.device.name());
         ensure(text(&paced.stderr).contains(&name), || format!("{words}: {}", everything(&paced)))?;

@@ -38,14 +38,15 @@ struct Counts {
     waiting: usize,
     /// Bytes that were started, or found clean.
     dealt: u64,
-    /// The same without clean ones, by the `st_dev` of their files.
-    by_filesystem: BTreeMap<u64, u64>,
     /// Bytes among them that are not written yet.
     under_way: u64,
+    /// Bytes of the command among them, by the `st_dev` of their files: those that were started,
+    /// and appended ones.
+    by_filesystem: BTreeMap<u64, u64>,
 }
 
 impl Counts {
-    /// Counts bytes of a file that were dirty, by its `st_dev`.
+    /// Counts bytes of the command, by the `st_dev` of their file.
     fn deal(&mut self, filesystem: u64, bytes: u64) {
         self.dealt += bytes;
         *self.by_filesystem.entry(filesystem).or_default() += bytes;
@@ -192,7 +193,7 @@ impl Drain {
         let kernel_tells = dirty_bytes(fd, from, page, page).is_some();
         let has_grown = matches!(range.span, Span::Grown { .. });
         if !has_grown && !kernel_tells {
-            self.write_by_time(fd, stat.st_dev, to, pacer);
+            self.write_by_time(fd, to, pacer);
             return;
         }
         let piece = pacer.window().piece;
@@ -244,7 +245,7 @@ impl Drain {
 
     /// Writes a file back up to an offset, where the kernel does not tell which pages are dirty.
     /// The time of each piece tells whether it was: only then the next waits for admission.
-    fn write_by_time(&self, file: BorrowedFd<'_>, filesystem: u64, to: u64, pacer: &Pacer) {
+    fn write_by_time(&self, file: BorrowedFd<'_>, to: u64, pacer: &Pacer) {
         let mut offset = 0;
         while offset < to && !self.closing.load(Ordering::Relaxed) {
             let len = pacer.window().piece.min(to - offset);
@@ -252,15 +253,13 @@ impl Drain {
             // An error concerns one piece.
             let _ = sync_file_range(file, offset, len, RangeSync::Wait);
             let took = begin.elapsed();
+            self.counts().dealt += len;
             if took >= DIRTY {
-                self.counts().deal(filesystem, len);
                 pacer.start(len);
                 pacer.end(len, took);
                 if !pacer.admit(len, &self.stop) {
                     return;
                 }
-            } else {
-                self.counts().dealt += len;
             }
             offset += len;
         }
@@ -292,14 +291,14 @@ mod tests {
         let root = SysRoot::live().unwrap();
         let pacer = Pacer::open(&root, directory, Goal::Rate(1e12), None).unwrap();
         let drain = Drain::default();
-        drain.write_by_time(file.as_file().as_fd(), 5, LEN, &pacer);
+        drain.write_by_time(file.as_file().as_fd(), LEN, &pacer);
         assert_eq!(drain.written(), LEN);
         let page = rustix::param::page_size() as u64;
         let is_tmpfs = pacer.disk().is_none();
         let dirty = dirty_bytes(file.as_file().as_fd(), 0, LEN, page).unwrap_or(0);
         assert!(is_tmpfs || dirty == 0, "{dirty}");
         drain.close();
-        drain.write_by_time(file.as_file().as_fd(), 5, LEN, &pacer);
+        drain.write_by_time(file.as_file().as_fd(), LEN, &pacer);
         assert_eq!(drain.written(), LEN, "what comes after the end is left alone");
     }
 

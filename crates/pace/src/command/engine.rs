@@ -28,6 +28,7 @@ use super::progress::Pressure;
 use super::range::{Range, Span};
 use super::regular::open_regular;
 use super::roots::Root;
+use super::start::Reach;
 use super::strict::Strict;
 use super::sys::default_effect;
 use super::tree::{Process, Tree};
@@ -48,7 +49,7 @@ pub(super) struct Parts<'a> {
     pub(super) tree: &'a Tree,
     pub(super) pacer: &'a Pacer,
     pub(super) drain: &'a Drain,
-    pub(super) is_paced: &'a dyn Fn(u64) -> bool,
+    pub(super) reach: Reach<'a>,
     /// What intercepts its calls, if they are.
     pub(super) strict: Option<&'a Strict>,
     /// The command's control group, or why it has none.
@@ -99,8 +100,8 @@ impl<'a> Engine<'a> {
         let (mut notified, mut opens) = (Notified::new(), Opens::new());
         for Root { path, is_deep } in roots {
             let below = if *is_deep { Below::Existing } else { Below::New };
-            notified.watch(path, below, parts.is_paced);
-            opens.watch(path, parts.is_paced);
+            notified.watch(path, below, parts.reach.paced);
+            opens.watch(path, parts.reach.paced);
         }
         let now = Instant::now();
         Self {
@@ -134,7 +135,9 @@ impl<'a> Engine<'a> {
     /// Takes note of the command's start.
     pub(super) fn begin(&mut self, command: Pid) {
         self.means = match self.parts.group {
-            Ok(group) if group.has(self.parts.root, command.as_raw_pid()) => group.means(),
+            Ok(group) if group.has(self.parts.root, command.as_raw_pid()) => {
+                group.means(self.parts.pacer.device())
+            }
             Ok(_) => {
                 lock(self.hold).use_signals();
                 "no control group: the command has left it".to_owned()
@@ -271,7 +274,7 @@ impl<'a> Engine<'a> {
     pub(super) fn has_written_rest(&mut self) -> bool {
         // Once all is found, files that others close from now on are not looked for.
         if self.notified.has_more() {
-            self.notified.look(self.parts.is_paced, true);
+            self.notified.look(self.parts.reach.paced, true);
         }
         self.hand_over_closed();
         self.by_filesystem = self.parts.drain.by_filesystem();
@@ -339,21 +342,21 @@ impl<'a> Engine<'a> {
     /// While the command is stopped, no file is looked for: the server of a filesystem may be one
     /// of its processes. Only closed files are opened, which lie in directories of the paced disk.
     fn hand_over(&mut self, processes: &[Process], pressure: Pressure) {
-        let Parts { root, is_paced, .. } = self.parts;
+        let Parts { root, reach: Reach { paced, known }, .. } = self.parts;
         let ranges = if self.is_held {
             self.files.again(pressure)
         } else {
-            self.files.look(root, processes, is_paced, pressure)
+            self.files.look(root, processes, known, pressure)
         };
         for range in ranges {
             self.send(range);
         }
         if !self.is_held {
             for directory in self.files.take_directories() {
-                self.notified.watch(&directory, Below::New, is_paced);
-                self.opens.watch(&directory, is_paced);
+                self.notified.watch(&directory, Below::New, paced);
+                self.opens.watch(&directory, paced);
             }
-            self.notified.look(is_paced, pressure.rose || self.left > 0);
+            self.notified.look(paced, pressure.rose || self.left > 0);
         }
         self.hand_over_closed();
     }
@@ -369,7 +372,7 @@ impl<'a> Engine<'a> {
     fn send_closed(&mut self, path: &Path) {
         let Ok((file, stat)) = open_regular(path, OFlags::NOFOLLOW) else { return };
         let is_wanted = stat.st_size > 0
-            && (self.parts.is_paced)(stat.st_dev)
+            && (self.parts.reach.paced)(stat.st_dev)
             && !self.files.has(Key::of(&stat));
         if is_wanted {
             self.found += 1;

@@ -8,7 +8,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use super::group::files::GroupFiles;
 
 /// The script. It remembers the processes of `hold` lines until another line. When its input ends,
-/// it sends them SIGCONT, thaws the control group `$1` and lifts its limits, also those of the disks
+/// it sends them SIGCONT, thaws the control group `$1` and lifts its limits, also those of disks
 /// `$2`. It ignores the signals that end a whole session.
 const GUARDIAN: &str = "trap '' HUP INT QUIT TERM; held=; \
     while read -r word pids; do \

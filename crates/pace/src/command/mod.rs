@@ -58,6 +58,6 @@ pub use error::{CommandError, FAILED};
 pub use look::{Ended, Look};
 pub use nested::OUTER;
 pub use run::run;
-pub use start::Paced;
+pub use start::{Paced, Reach};
 pub use strict::{StrictError, keep};
 pub use sys::ignores;

@@ -24,7 +24,7 @@ use super::look::{Ended, Look};
 use super::nested::{OUTER, is_nested};
 use super::roots::roots;
 use super::signals::{Came, Signals};
-use super::start::{Paced, start};
+use super::start::{Paced, Reach, start};
 use super::strict::{Strict, Supervisor};
 use super::sys::default_effect;
 use super::tree::Tree;
@@ -37,8 +37,8 @@ const ASKED: Duration = Duration::from_secs(2);
 /// The longest sleep while an outer pace paces.
 const LONG: Duration = Duration::from_secs(1);
 
-/// Runs a command, and paces its writes to the devices for which `is_paced` is true, by the
-/// `st_dev` of a file. `report` is called at every look, up to a few hundred times a second.
+/// Runs a command, and paces its writes to the files in `reach`. `report` is called at every look,
+/// up to a few hundred times a second. It may change the pacer's disk, and with it `reach`.
 ///
 /// The command has the terminal, standard files, process group and environment of this process.
 /// When the command has ended, its last data is written back at the same pace. A signal leaves that
@@ -53,7 +53,7 @@ pub fn run(
     paced: &Paced<'_>,
     pacer: &Arc<Pacer>,
     root: &SysRoot,
-    is_paced: &(dyn Fn(u64) -> bool + Sync),
+    reach: Reach<'_>,
     report: &mut dyn FnMut(&Look<'_>),
 ) -> Result<Ended, CommandError> {
     let (begin, own) = (Instant::now(), getpid());
@@ -79,11 +79,11 @@ pub fn run(
     let drain = Arc::new(Drain::default());
     let drained = drain.spawn(pacer, ranges).map_err(CommandError::Thread)?;
     let (working, finished) = channel::<()>();
-    let (listener, listeners) = channel();
+    let ((listener, listeners), (ends, ended)) = (channel(), channel());
     let (limited, unlimited) = channel::<()>();
     let hold = Mutex::new(Hold::new(&tree, guardian, group_files));
     let group = group.as_ref().map_err(String::as_str);
-    let parts = Parts { root, own, tree: &tree, pacer, drain: &drain, is_paced, strict, group };
+    let parts = Parts { root, own, tree: &tree, pacer, drain: &drain, reach, strict, group };
     let roots = roots(paced.arguments, std::env::current_dir().ok());
     thread::scope(|scope| {
         let (drain, hold) = (parts.drain, &hold);
@@ -102,22 +102,21 @@ pub fn run(
         if let Some(strict) = strict {
             let (end, pipe) = pipe().map_err(CommandError::Pipe)?;
             calls = Some(pipe);
+            let is_paced = reach.paced;
             let supervisor = Supervisor { strict, pacer, drain, is_paced, end };
             thread::Builder::new()
                 .name("fw-pace-calls".into())
-                .spawn_scoped(scope, move || supervisor.run(&listeners))
+                .spawn_scoped(scope, move || {
+                    let _ends = ends;
+                    supervisor.run(&listeners);
+                })
                 .map_err(CommandError::Thread)?;
         }
         let mut engine = Engine::new(parts, sender, hold, &roots);
         let variable = (OUTER, own.to_string());
         let entrance = engine.entrance();
-        let mut nudging = None;
         let started = signals.none_ends().and_then(|()| match strict {
-            Some(strict) => {
-                let started = strict.start(scope, paced, variable, entrance, listener)?;
-                nudging = Some(started.1);
-                Ok(started.0)
-            }
+            Some(strict) => strict.start(scope, paced, variable, entrance, listener, ended),
             None => start(paced, Some(variable), entrance.as_ref()),
         });
         let status =
@@ -132,9 +131,9 @@ pub fn run(
         // This drops the sender of the ranges, so the thread ends.
         let totals = engine.end();
         // The keeper continues calls of processes that the command left behind.
-        drop(calls);
-        // After that: the thread that receives calls does not wait for another one then.
-        drop(nudging);
+        if let Some(strict) = strict {
+            strict.end(calls);
+        }
         drop(working);
         let has_pieces_under_way = !drain.ends(&drained);
         let end = status?;

@@ -27,6 +27,16 @@ pub struct Paced<'a> {
     pub runtime_directory: Option<&'a OsStr>,
 }
 
+/// The files that are looked at, by their `st_dev`.
+#[derive(Clone, Copy)]
+pub struct Reach<'a> {
+    /// Whether a file is on the paced disk. Closed files and intercepted calls count there alone.
+    pub paced: &'a (dyn Fn(u64) -> bool + Sync),
+    /// The same, or on a disk that may be paced later. Open files there are written back, too, and
+    /// counted ([`Look::by_filesystem`](super::Look)).
+    pub known: &'a (dyn Fn(u64) -> bool + Sync),
+}
+
 /// Starts the command in this process group, with the standard files of this process. `variable` is
 /// added to its environment. The command begins in a control group, if that one's `cgroup.procs` is
 /// given.

@@ -46,9 +46,10 @@ pub(crate) struct PaceArgs {
     /// Print no progress and no summary
     #[arg(long, short, conflicts_with = "status")]
     pub(super) quiet: bool,
-    /// A directory on the disk that the command writes to. Without it, it is the disk that gets
-    /// most of the first MiB, of those that the arguments name, that of the current directory, and
-    /// that of the file to which stdout is redirected
+    /// Name a directory on the disk to pace. Without this option, pace begins with the disk of the
+    /// last argument that names a directory or something new in one, else of the current
+    /// directory. It changes to another disk of the arguments, or to that of stdout, if most of
+    /// the data goes there
     #[arg(long, value_name = "DIR")]
     pub(super) dir: Option<PathBuf>,
     /// Make each write of the command wait until its data has room (seccomp), instead of stops.

@@ -9,7 +9,7 @@ use floodwall_host::SysRoot;
 use floodwall_model::Bytes;
 use floodwall_model::units::human_duration;
 use floodwall_pace::Pacer;
-use floodwall_pace::command::{self, CommandError, Ended, FAILED, OUTER, Paced};
+use floodwall_pace::command::{self, CommandError, Ended, FAILED, OUTER, Paced, Reach};
 
 use super::args::PaceArgs;
 use super::destination::destinations;
@@ -59,12 +59,13 @@ fn pace(args: &PaceArgs) -> anyhow::Result<Exit> {
         },
     )?;
     let pacer = Pacer::open_one_of(&root, &disks.directories(), args.to, args.max)?;
-    let (pacer, guarded) = (Arc::new(pacer), Guarded::default());
+    let pacer = Arc::new(pacer);
+    let guarded = Guarded::of(&pacer);
     let mut lines = args.status.then(|| StatusLines::new(&pacer, &guarded));
-    let ended = command::run(&paced, &pacer, &root, &|dev| disks.has(dev), &mut |look| {
-        if let Some(disk) = disks.choose(look.dirtied, look.by_filesystem) {
+    let reach = Reach { paced: &|dev| disks.is_paced(dev), known: &|dev| disks.has(dev) };
+    let ended = command::run(&paced, &pacer, &root, reach, &mut |look| {
+        if let Some(disk) = disks.change(look.by_filesystem) {
             pacer.choose(disk);
-            guarded.ask(&pacer);
         }
         if let Some(lines) = &mut lines {
             lines.means(look.means);

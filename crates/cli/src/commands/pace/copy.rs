@@ -2,6 +2,7 @@
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::Context;
 use floodwall_host::SysRoot;
@@ -41,8 +42,7 @@ pub(super) fn cp(args: &PaceArgs, cp: &CpArgs) -> anyhow::Result<Exit> {
     signals::fail_large_writes()?;
     let plan = copy::plan(&request).map_err(usage)?;
     let pacer = pacer(args, plan.directory())?;
-    let guarded = Guarded::default();
-    guarded.ask(&pacer);
+    let guarded = Guarded::of(&pacer);
     let mut shown = Shown::new(args, &pacer, &guarded, true);
     let done = copy::run(&plan, &pacer, &mut |progress| shown.at(&progress), &stop);
     shown.end(args.quiet, done)
@@ -65,8 +65,7 @@ pub(super) fn cat(args: &PaceArgs, cat: &CatArgs) -> anyhow::Result<Exit> {
             })
             .collect(),
     };
-    let guarded = Guarded::default();
-    guarded.ask(&pacer);
+    let guarded = Guarded::of(&pacer);
     // A bar would stand between the data's lines.
     let has_bar = !std::io::stdout().is_terminal();
     let mut shown = Shown::new(args, &pacer, &guarded, has_bar);
@@ -86,8 +85,8 @@ pub(super) fn cat(args: &PaceArgs, cat: &CatArgs) -> anyhow::Result<Exit> {
 }
 
 /// The pacer of the disk below a directory.
-fn pacer(args: &PaceArgs, directory: &Path) -> anyhow::Result<Pacer> {
-    Ok(Pacer::open(&SysRoot::live()?, directory, args.to, args.max)?)
+fn pacer(args: &PaceArgs, directory: &Path) -> anyhow::Result<Arc<Pacer>> {
+    Ok(Arc::new(Pacer::open(&SysRoot::live()?, directory, args.to, args.max)?))
 }
 
 /// The path itself if it is a directory, else the nearest directory above it that exists.

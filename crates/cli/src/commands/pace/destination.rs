@@ -1,16 +1,22 @@
-//! The directories in which a command may write, found by its words.
+//! The directories in which a command may write, found by its arguments.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// The directories that the arguments name, the last one first, the current one, and that of the
-/// file that stdout is.
+/// Arguments that are looked at, at most. A shell's pattern may name many thousands of files.
+const MOST: usize = 1000;
+
+/// The likeliest directory first: the one that the arguments tell. Then that of the file to which
+/// stdout is redirected, the current one, and those of all arguments.
 pub(super) fn destinations(arguments: &[OsString]) -> Vec<PathBuf> {
-    let mut directories: Vec<PathBuf> = named(arguments).collect();
-    directories.push(PathBuf::from("."));
+    let words: Vec<&OsStr> = arguments.iter().map(AsRef::as_ref).collect();
+    let mut directories = vec![named(&words)];
     directories.extend(redirected());
+    directories.push(PathBuf::from("."));
+    let last = words.iter().rev().take(MOST).flat_map(|word| paths(word));
+    directories.extend(last.filter_map(|path| directory(path, true)));
     directories
 }
 
@@ -21,10 +27,16 @@ fn redirected() -> Option<PathBuf> {
     path.parent().map(Path::to_owned)
 }
 
-/// The directories that the arguments name, and those of files and of something new.
-fn named(arguments: &[OsString]) -> impl Iterator<Item = PathBuf> {
-    let words = arguments.iter().rev();
-    words.flat_map(|word| paths(word).into_iter().filter_map(directory))
+/// The last argument that names a directory or something new in one, or the current directory. A
+/// file that exists is a source, unless the last argument names it and another one names a source
+/// (`cp new old`).
+fn named(arguments: &[&OsStr]) -> PathBuf {
+    let found = arguments.iter().enumerate().rev().find_map(|(at, word)| {
+        let others = arguments[..at].iter().flat_map(|other| paths(other));
+        let files_count = at + 1 == arguments.len() && others.into_iter().any(Path::exists);
+        paths(word).into_iter().find_map(|path| directory(path, files_count))
+    });
+    found.unwrap_or_else(|| PathBuf::from("."))
 }
 
 /// The paths that an argument may name: all of it, the part after `=` (`of=/srv/copy`), or the part
@@ -45,12 +57,17 @@ fn paths(word: &OsStr) -> Vec<&Path> {
     paths
 }
 
-/// The directory at a path, or the directory of a file or of something new there.
-fn directory(path: &Path) -> Option<PathBuf> {
+/// The directory at a path, or the directory of something new there, or of a file if files count.
+fn directory(path: &Path, files_count: bool) -> Option<PathBuf> {
     if path.is_dir() {
         return Some(path.to_owned());
     }
-    // A bare word is in the current directory, if it is a path.
+    if path.exists() {
+        // Behind a symbolic link it may be on another disk.
+        let file = files_count.then(|| fs::canonicalize(path).ok()).flatten()?;
+        return file.parent().map(Path::to_owned);
+    }
+    // A bare word is a path only if it exists: it has no parent.
     path.parent().filter(|parent| parent.is_dir()).map(Path::to_owned)
 }
 
@@ -59,24 +76,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_path_tells_a_directory_and_the_last_one_comes_first() {
+    fn the_last_path_tells_the_disk() {
         let dir = tempfile::tempdir().unwrap();
         let (path, file) = (dir.path().display().to_string(), dir.path().join("file"));
         fs::write(&file, "").unwrap();
-        let (file, new) = (file.to_str().unwrap(), format!("{path}/new"));
-        let of = |words: &[&str]| {
-            let words: Vec<OsString> = words.iter().map(OsString::from).collect();
-            let found: Vec<String> = named(&words).map(|path| path.display().to_string()).collect();
-            found.join(" ")
-        };
-        assert_eq!(of(&["xf", "/etc/passwd", "-C", &path]), format!("{path} /etc"));
-        assert_eq!(of(&[&format!("-C{path}")]), path);
-        assert_eq!(of(&["if=/dev/zero", &format!("of={new}"), "bs=1M"]), format!("{path} /dev"));
-        assert_eq!(of(&["/etc/passwd", file]), format!("{path} /etc"));
-        assert_eq!(of(&["cf", &new, "/etc"]), format!("/etc {path}"));
-        assert_eq!(of(&[file, "new"]), path, "'new' is in the current directory");
-        assert_eq!(of(&["-c", &format!("cat {path}/file; true")]), "");
-        assert_eq!(of(&["--flag", "-j8", "/no/such/place"]), "");
-        assert_eq!(of(&["--rate=1MB/s", "10MB/s", "host:/etc/new"]), "");
+        let file = file.to_str().unwrap();
+        let of =
+            |words: &[&str]| named(&words.iter().map(|word| OsStr::new(*word)).collect::<Vec<_>>());
+        let new = format!("{path}/new");
+        assert_eq!(of(&["xf", "/etc/passwd", "-C", &path]), dir.path());
+        assert_eq!(of(&[&format!("-C{path}")]), dir.path());
+        assert_eq!(of(&["if=/dev/zero", &format!("of={new}"), "bs=1M"]), dir.path());
+        assert_eq!(of(&["/etc/passwd", file]), dir.path(), "it is written over");
+        assert_eq!(of(&["if=/dev/zero", &format!("of={file}")]), dir.path());
+        assert_eq!(of(&[file, "new"]), Path::new("."), "a source");
+        assert_eq!(of(&["xf", file]), Path::new("."), "a source");
+        assert_eq!(of(&[file]), Path::new("."), "a script");
+        assert_eq!(of(&["-c", &format!("cat {path}/file; true")]), Path::new("."));
+        assert_eq!(of(&["-j8"]), Path::new("."));
+        assert_eq!(of(&["--flag", "/no/such/place"]), Path::new("."));
+        assert_eq!(of(&["--rate=1MB/s", "10MB/s", "host:/etc/new"]), Path::new("."));
+        assert_eq!(of(&[]), Path::new("."));
     }
 }

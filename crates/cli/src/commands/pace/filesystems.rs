@@ -21,7 +21,6 @@ pub(super) struct Filesystems {
     own: u64,
     /// None if the directory's filesystem has no disk.
     disk: Option<DeviceId>,
-    has_own_writeback: bool,
     /// The answers so far.
     known: Mutex<BTreeMap<u64, bool>>,
 }
@@ -31,24 +30,8 @@ impl Filesystems {
         let metadata = directory
             .metadata()
             .with_context(|| format!("can't look at '{}'", directory.display()))?;
-        let location = locate(root, directory)?;
-        Ok(Self {
-            root: root.clone(),
-            own: metadata.dev(),
-            disk: location.queue_device,
-            has_own_writeback: location.has_own_writeback(),
-            known: Mutex::default(),
-        })
-    }
-
-    /// The `st_dev` of the directory.
-    pub(super) fn own(&self) -> u64 {
-        self.own
-    }
-
-    /// Whether dirty pages of the directory's filesystem are written to its device or server.
-    pub(super) fn has_own_writeback(&self) -> bool {
-        self.has_own_writeback
+        let disk = locate(root, directory)?.queue_device;
+        Ok(Self { root: root.clone(), own: metadata.dev(), disk, known: Mutex::default() })
     }
 
     /// Whether a file's filesystem is one of them.

@@ -22,26 +22,27 @@ const EVERY: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// See the [module](self).
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Guarded(Arc<Mutex<Vec<String>>>);
 
 impl Guarded {
-    /// Begins to ask about the pacer's disk. This ends when the value is dropped.
-    pub(super) fn ask(&self, pacer: &Pacer) {
-        let (known, others_reported) = (Arc::downgrade(&self.0), pacer.others_reported());
-        if let Some(device) = pacer.device() {
-            let asks = move || {
-                while let Some(known) = known.upgrade() {
-                    let beside = socket::paces_itself(device, PATIENCE).unwrap_or_default();
-                    others_reported.store(!beside.victims.is_empty(), Ordering::Relaxed);
-                    *known.lock().unwrap_or_else(PoisonError::into_inner) = beside.victims;
-                    drop(known);
-                    thread::sleep(EVERY);
-                }
-            };
-            // Without a thread it is as without a guard.
-            let _ = thread::Builder::new().name("guard".to_owned()).spawn(asks);
-        }
+    /// Begins to ask about the paced disk. This ends when the value is dropped.
+    pub(super) fn of(pacer: &Arc<Pacer>) -> Self {
+        let victims: Arc<Mutex<Vec<String>>> = Arc::default();
+        let (known, pacer) = (Arc::downgrade(&victims), Arc::clone(pacer));
+        let asks = move || {
+            let ask = |device| socket::paces_itself(device, PATIENCE);
+            while let Some(known) = known.upgrade() {
+                let victims = pacer.device().and_then(ask).unwrap_or_default().victims;
+                pacer.others_reported().store(!victims.is_empty(), Ordering::Relaxed);
+                *known.lock().unwrap_or_else(PoisonError::into_inner) = victims;
+                drop(known);
+                thread::sleep(EVERY);
+            }
+        };
+        // Without a thread it is as without a guard.
+        let _ = thread::Builder::new().name("guard".to_owned()).spawn(asks);
+        Self(victims)
     }
 
     /// The processes that wait for the disk, by the guard's word; empty without a guard.

@@ -3,7 +3,8 @@
 //! ```text
 //! words ─▶ own copy (cp, cat) ─▶ pace::copy ────┐
 //!      └─▶ any command ───────▶ pace::command ──┴▶ pace::Pacer ─▶ progress, summary
-//!                      a running guard ─▶ guarded ──┘
+//!                      a running guard ─▶ guarded ──┤
+//!           the disk that gets the data ─▶ disks ────┘
 //! ```
 
 mod args;

@@ -88,11 +88,11 @@ impl GroupFiles {
         write(&self.directory.join("io.max"), &format!("{disk} wbps={}", text(per_s)))
     }
 
-    /// The names of the means, for people.
-    pub(super) fn means(&self) -> String {
+    /// The names of the means, for people. `disk` is the paced one.
+    pub(super) fn means(&self, disk: Option<DeviceId>) -> String {
         let mut words = vec!["freezer"];
         words.extend(self.has_memory.then_some("memory.high"));
-        words.extend(self.disks.first().map(|_| "io.max"));
+        words.extend(disk.filter(|disk| self.disks.contains(disk)).map(|_| "io.max"));
         words.join(", ")
     }
 }
@@ -121,7 +121,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         put(&dir.path().join("cgroup.freeze"), "0");
         let files = files(dir.path(), &[DISK]);
-        assert_eq!(files.means(), "freezer");
+        assert_eq!(files.means(Some(DISK)), "freezer");
         files.set_memory(Some(5)).unwrap();
         files.set_writes(DISK, Some(5)).unwrap();
         files.freeze(true).unwrap();
@@ -139,7 +139,8 @@ mod tests {
             put(&dir.path().join(name), "");
         }
         let files = files(dir.path(), &[DISK]);
-        assert_eq!(files.means(), "freezer, memory.high, io.max");
+        assert_eq!(files.means(Some(DISK)), "freezer, memory.high, io.max");
+        assert_eq!(files.means(None), "freezer, memory.high");
         files.set_memory(None).unwrap();
         files.set_writes(DISK, Some(1_000_000)).unwrap();
         files.set_writes(DeviceId { major: 8, minor: 0 }, Some(1)).unwrap();
@@ -147,6 +148,5 @@ mod tests {
             (text("memory.high"), text("io.max")),
             ("max".into(), "8:16 wbps=1000000".into())
         );
-        assert_eq!(super::tests::files(dir.path(), &[]).means(), "freezer, memory.high");
     }
 }

@@ -56,8 +56,10 @@ struct Seen {
     dirty: u64,
 }
 
-/// The limits from now on.
+/// The limits from now on. The writes to a disk that is not paced any more have none.
 fn wanted(before: Limits, seen: &Seen) -> Limits {
+    let writes = before.writes.filter(|writes| Some(writes.disk) == seen.disk);
+    let before = Limits { writes, ..before };
     match seen.state {
         State::Alone | State::Fixed => Limits::default(),
         State::Listening => before,
@@ -134,11 +136,15 @@ fn step(files: &GroupFiles, root: &SysRoot, pacer: &Pacer, before: Limits) -> Li
 /// Writes the values that differ, and returns those in force.
 fn apply(files: &GroupFiles, mut before: Limits, now: Limits) -> Limits {
     // First, since before Linux 6.16 a write to memory.high may take long.
-    let per_s = |limits: &Limits| limits.writes.map(|writes| writes.per_s);
-    // The paced disk does not change.
-    if let Some(Writes { disk, .. }) = now.writes.or(before.writes)
-        && differs(per_s(&before), per_s(&now))
-        && files.set_writes(disk, per_s(&now)).is_ok()
+    if let Some(old) = before.writes
+        && now.writes.is_none_or(|new| new.disk != old.disk)
+        && files.set_writes(old.disk, None).is_ok()
+    {
+        before.writes = None;
+    }
+    if let Some(new) = now.writes
+        && differs(before.writes.map(|writes| writes.per_s), Some(new.per_s))
+        && files.set_writes(new.disk, Some(new.per_s)).is_ok()
     {
         before.writes = now.writes;
     }
@@ -204,8 +210,25 @@ mod tests {
         assert_eq!(of(Some(10.0), 50_000), writes(1_000_000));
         assert_eq!(of(Some(5e6), 4_000_000), writes(40_000_000));
         assert_eq!(of(None, 4_000_000), None);
-        let undecided = Seen { disk: None, ..SEEN };
-        assert_eq!(wanted(Limits::default(), &undecided).writes, None);
+        let nfs = Seen { disk: None, ..SEEN };
+        assert_eq!(wanted(Limits::default(), &nfs).writes, None);
+    }
+
+    #[test]
+    fn the_limit_of_a_disk_that_is_not_paced_any_more_is_lifted() {
+        let dir = tempfile::tempdir().unwrap();
+        let io = dir.path().join("io.max");
+        put(&io, "");
+        let other = DeviceId { minor: 16, ..DISK };
+        let files = GroupFiles::of(&SysRoot::new(dir.path()).unwrap(), "/", &[DISK, other]);
+        let before = Limits { writes: writes(5), ..Limits::default() };
+        let silent = Seen { state: State::Listening, disk: Some(other), ..SEEN };
+        assert_eq!(apply(&files, before, wanted(before, &silent)), Limits::default());
+        assert_eq!(fs::read_to_string(&io).unwrap(), "8:0 wbps=max");
+        let yields = wanted(before, &Seen { disk: Some(other), ..SEEN });
+        let expected = Some(Writes { disk: other, per_s: 5_000_000 });
+        assert_eq!(apply(&files, before, yields).writes, expected);
+        assert_eq!(fs::read_to_string(&io).unwrap(), "8:16 wbps=5000000");
     }
 
     #[test]

@@ -50,8 +50,8 @@ pub(in crate::command) struct Group {
 }
 
 impl Group {
-    /// Makes a group for a command. `disks` are those that it may write to and where groups are
-    /// charged for writeback. `Err` has the reason why it can't, for people.
+    /// Makes a group for a command. `disks` may be paced, and charge writeback to groups. `Err` has
+    /// the reason why it can't, for people.
     pub(in crate::command) fn make(
         root: &SysRoot,
         disks: &[DeviceId],
@@ -107,9 +107,9 @@ impl Group {
         File::options().write(true).open(file).map(|file| Arc::new(file.into()))
     }
 
-    /// The means, for people.
-    pub(in crate::command) fn means(&self) -> String {
-        format!("in a control group of its own: {}", self.files.means())
+    /// The means, for people. `disk` is the paced one.
+    pub(in crate::command) fn means(&self, disk: Option<DeviceId>) -> String {
+        format!("in a control group of its own: {}", self.files.means(disk))
     }
 }
 

@@ -1,39 +1,24 @@
 //! The thread that starts the command, and then makes calls of its own now and then.
 //!
-//! While the keeper serves, two processes poll the listener. Both are told of a call, and one
-//! receives it. The receive of the other waits for the next call (kernel/seccomp.c
+//! While the keeper serves, two processes poll the listener. The kernel wakes both for one call,
+//! and one receives it. The receive of the other waits for the next call (kernel/seccomp.c
 //! `recv_wait_event`). If that is this process, calls in its queue wait as long, and so does its
 //! end. The thread here is below the filter as well, so a write of its own ends the wait.
 
 use std::convert::Infallible;
 use std::os::fd::OwnedFd;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-/// Time between two writes while calls wait.
+/// Time between two writes.
 const EVERY: Duration = Duration::from_millis(100);
 
-/// Dropping this ends the thread, after one more write.
-#[derive(Debug)]
-pub(in super::super) struct Nudging(
-    #[expect(dead_code, reason = "dropping it is its use")] Sender<Infallible>,
-);
-
-impl Nudging {
-    pub(super) fn new(ends: Sender<Infallible>) -> Self {
-        Self(ends)
-    }
-}
-
-/// Writes to `null`, which is /dev/null, while calls wait and once `ended` is closed.
-pub(super) fn nudge(null: &OwnedFd, calls_wait: impl Fn() -> bool, ended: &Receiver<Infallible>) {
-    loop {
-        let has_ended = ended.recv_timeout(EVERY) == Err(RecvTimeoutError::Disconnected);
-        if has_ended || calls_wait() {
+/// Writes to `null`, which is /dev/null, while it is wanted. Returns when the thread that receives
+/// calls has ended, which closes `ended`.
+pub(super) fn nudge(null: &OwnedFd, is_wanted: impl Fn() -> bool, ended: &Receiver<Infallible>) {
+    while ended.recv_timeout(EVERY) != Err(RecvTimeoutError::Disconnected) {
+        if is_wanted() {
             let _ = rustix::io::write(null, b".");
-        }
-        if has_ended {
-            return;
         }
     }
 }
@@ -57,9 +42,8 @@ mod tests {
     }
 
     #[test]
-    fn a_receive_returns_while_calls_wait_and_at_the_end() {
-        let (give, given) = channel();
-        let (ends, ended) = channel();
+    fn a_receive_returns_while_it_is_wanted() {
+        let ((give, given), (ends, ended)) = (channel(), channel());
         let nudges = thread::spawn(move || {
             give.send(filter::install().unwrap()).unwrap();
             let null = File::options().write(true).open("/dev/null").unwrap().into();
@@ -69,7 +53,8 @@ mod tests {
         serve(&listener);
         serve(&listener);
         drop(ends);
-        serve(&listener);
+        // The kernel answers calls that nobody receives any more.
+        drop(listener);
         nudges.join().unwrap();
     }
 }

@@ -1,12 +1,13 @@
 //! What the pacing thread, the thread that receives calls and the keeper share.
 
+use std::convert::Infallible;
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, PipeWriter, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Scope};
 use std::time::Instant;
@@ -17,7 +18,7 @@ use rustix::process::Pid;
 use super::error::StrictError;
 use super::filter;
 use super::keeper::Keeper;
-use super::nudge::{Nudging, nudge};
+use super::nudge::nudge;
 use super::room::{Mark, Room};
 use super::slots::Slots;
 use crate::command::error::CommandError;
@@ -35,6 +36,8 @@ pub(in super::super) struct Strict {
     /// Calls that waited, so far, and those that wait now.
     held: AtomicU64,
     waiting: AtomicU64,
+    /// Whether the thread that receives calls has to end.
+    ends: AtomicBool,
 }
 
 impl Strict {
@@ -49,11 +52,12 @@ impl Strict {
             bell,
             held: AtomicU64::new(0),
             waiting: AtomicU64::new(0),
+            ends: AtomicBool::new(false),
         })
     }
 
-    /// Starts the command below a filter. `listener` leads to the supervisor. The thread that
-    /// starts it goes on to nudge.
+    /// Starts the command below a filter. `listener` leads to the supervisor, whose end closes
+    /// `ended`. The thread that starts the command goes on to nudge.
     pub(in super::super) fn start<'scope, 'env>(
         &'env self,
         scope: &'scope Scope<'scope, 'env>,
@@ -61,8 +65,9 @@ impl Strict {
         variable: (&'env str, String),
         group: Option<Arc<OwnedFd>>,
         listener: Sender<OwnedFd>,
-    ) -> Result<(Pid, Nudging), CommandError> {
-        let ((tell, told), (ends, ended)) = (channel(), channel());
+        ended: Receiver<Infallible>,
+    ) -> Result<Pid, CommandError> {
+        let (tell, told) = channel();
         let starts = move || {
             let mut null = None;
             let started = self.install(&listener).map_err(CommandError::from).and_then(|file| {
@@ -74,13 +79,13 @@ impl Strict {
             let null = null.filter(|_| started.is_ok());
             let _ = tell.send(started);
             if let Some(null) = null {
-                nudge(&null, || self.holds(), &ended);
+                nudge(&null, || self.holds() || self.ends.load(Ordering::Relaxed), &ended);
             }
         };
         let thread = thread::Builder::new().name("fw-pace-start".into());
         thread.spawn_scoped(scope, starts).map_err(CommandError::Thread)?;
         let panicked = |_| Err(CommandError::Thread(io::Error::other("it has panicked")));
-        told.recv().unwrap_or_else(panicked).map(|command| (command, Nudging::new(ends)))
+        told.recv().unwrap_or_else(panicked)
     }
 
     /// Puts the calling thread below the filter, and tries a notified call: a write to /dev/null,
@@ -127,6 +132,13 @@ impl Strict {
     /// Whether a look is wanted since the last call of this.
     pub(in super::super) fn wants_a_look(&self) -> bool {
         self.wanted.swap(false, Ordering::Relaxed)
+    }
+
+    /// Leaves all calls to the keeper from now on. `calls` is the pipe whose end the supervisor
+    /// waits for.
+    pub(in super::super) fn end(&self, calls: Option<PipeWriter>) {
+        drop(calls);
+        self.ends.store(true, Ordering::Relaxed);
     }
 
     /// Runs `suspended` while the keeper continues all calls.

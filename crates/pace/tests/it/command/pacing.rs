@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use floodwall_host::SysRoot;
-use floodwall_pace::command::{OUTER, Paced, keep, run};
+use floodwall_pace::command::{OUTER, Paced, Reach, keep, run};
 use floodwall_pace::{Goal, Pacer};
 use floodwall_testing::process::Log;
 use floodwall_testing::until;
@@ -66,7 +66,9 @@ fn pace(words: &[OsString], is_strict: bool) -> Result<u8, String> {
     let outer = outer.as_deref();
     let paced = Paced { program, arguments, outer, strict, runtime_directory: None };
     let (mut was_held, mut most, mut left, mut window, mut looks) = (false, 0, 0, 0, 0);
-    let ended = run(&paced, &pacer, &root, &|_| true, &mut |look| {
+    let all = |_| true;
+    let reach = Reach { paced: &all, known: &all };
+    let ended = run(&paced, &pacer, &root, reach, &mut |look| {
         looks += 1;
         (most, left) = (look.backlog.max(most), look.backlog);
         window = pacer.window().in_flight.max(window);
