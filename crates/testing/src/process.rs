@@ -76,8 +76,8 @@ pub fn text(bytes: &[u8]) -> String {
 /// Copies a program to a place where the test starts it.
 ///
 /// Another process writes the copy. If the test wrote it, a child that another thread starts at
-/// that moment would keep the file open for writing, and to start it would fail: "Text file busy"
-/// (ETXTBSY of execve(2)).
+/// that moment would keep the file open for writing. The start of the program would then fail:
+/// "Text file busy" (ETXTBSY of execve(2)).
 ///
 /// # Errors
 /// Why it can't be copied.

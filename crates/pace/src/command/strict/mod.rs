@@ -5,7 +5,7 @@
 //!               │ write(2) and the like: the thread of the command waits
 //! supervise  a thread: receives calls ─▶ of a file on the paced disk? ─▶ queue ─▶ continued
 //! room       backlog of the last look + bytes let through since − bytes written since ≤ window
-//! nudge      the thread that started the command: its own calls end a receive that waits
+//! nudge      the thread that started the command: its calls end a receive that waits
 //! slots      calls that were received and not answered, in memory that the keeper reads
 //! keeper     a process: continues all calls while this process is dead or suspended
 //! ```

@@ -1,9 +1,9 @@
-//! The thread that starts the command, and then makes calls of its own now and then.
+//! The thread that starts the command. Afterwards it makes a notified call now and then.
 //!
 //! While the keeper serves, two processes poll the listener. The kernel wakes both for one call,
 //! and one receives it. The receive of the other waits for the next call (kernel/seccomp.c
 //! `recv_wait_event`). If that is this process, calls in its queue wait as long, and so does its
-//! end. The thread here is below the filter as well, so a write of its own ends the wait.
+//! end. This thread is below the filter as well: when it writes, the wait ends.
 
 use std::convert::Infallible;
 use std::os::fd::OwnedFd;
@@ -53,7 +53,7 @@ mod tests {
         serve(&listener);
         serve(&listener);
         drop(ends);
-        // The kernel answers calls that nobody receives any more.
+        // The kernel answers calls that have no receiver any more.
         drop(listener);
         nudges.join().unwrap();
     }
