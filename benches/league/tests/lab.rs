@@ -3,9 +3,12 @@
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use floodwall_testing::process;
+use floodwall_testing::{process, until};
+
+/// A machine that is too slow for this has other troubles.
+const PATIENCE: Duration = Duration::from_secs(50);
 
 /// In place of `floodwall`: writes down its arguments. Its search takes a minute.
 const SCRIPT: &str = r#"#!/bin/sh
@@ -19,15 +22,6 @@ esac
 fn asked(dir: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(dir.join("asked")).unwrap_or_default();
     text.lines().map(str::to_owned).collect()
-}
-
-/// Waits until it happens; a machine that is too slow for this has other troubles.
-fn until(what: &str, mut happens: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(50);
-    while !happens() {
-        assert!(Instant::now() < end, "{what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }
 
 fn league(dir: &Path) -> std::io::Result<Child> {
@@ -51,7 +45,8 @@ fn a_signal_takes_down_what_was_brought_up() {
     for signal in ["INT", "TERM", "HUP"] {
         let dir = tempfile::tempdir().unwrap();
         let mut league = league(dir.path()).unwrap();
-        until("a search begins", || asked(dir.path()).iter().any(|line| line.starts_with("tune")));
+        let searches = || asked(dir.path()).iter().any(|line| line.starts_with("tune"));
+        until(PATIENCE, "a search begins", searches).unwrap();
         assert!(
             Command::new("kill")
                 .args(["-s", signal, &league.id().to_string()])
@@ -60,10 +55,11 @@ fn a_signal_takes_down_what_was_brought_up() {
                 .success()
         );
         let mut status = None;
-        until("it ends", || {
+        let ended = until(PATIENCE, "it ends", || {
             status = league.try_wait().unwrap();
             status.is_some()
         });
+        ended.unwrap();
         assert_eq!(status.and_then(|s| s.code()), Some(1), "{signal}");
         let asked = asked(dir.path());
         let down = format!("lab down league-{}", league.id());

@@ -8,7 +8,7 @@
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use floodwall_host::SysRoot;
@@ -77,7 +77,7 @@ pub struct Pacer {
     read: AtomicI64,
     /// Whether nothing was under way at some moment since the last step.
     was_idle: AtomicBool,
-    others_reported: Arc<AtomicBool>,
+    others_reported: AtomicBool,
     steps: Mutex<Steps>,
 }
 
@@ -141,7 +141,7 @@ impl Pacer {
             pieces_us: AtomicU64::new(0),
             read: AtomicI64::new(0),
             was_idle: AtomicBool::new(true),
-            others_reported: Arc::default(),
+            others_reported: AtomicBool::new(false),
             steps: Mutex::new(Steps::begin(goal, most)),
         };
         pacer.choose(0);
@@ -163,8 +163,14 @@ impl Pacer {
         };
     }
 
+    /// The number of the directory whose disk is paced.
+    #[must_use]
+    pub fn chosen(&self) -> usize {
+        self.paced.load(Ordering::Relaxed)
+    }
+
     fn paced_disk(&self) -> Option<&Disk> {
-        self.disks.get(self.paced.load(Ordering::Relaxed))?.as_ref()
+        self.disks.get(self.chosen())?.as_ref()
     }
 
     /// The paced disk's name; none where there is no block device.
@@ -188,8 +194,8 @@ impl Pacer {
 
     /// To be set while a guard reports that others wait for the disk.
     #[must_use]
-    pub fn others_reported(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.others_reported)
+    pub fn others_reported(&self) -> &AtomicBool {
+        &self.others_reported
     }
 
     /// The limits of the data under way now.

@@ -70,21 +70,21 @@ pub(super) struct Files {
 
 impl Files {
     /// Looks at all processes, and returns the ranges to write back. Leaves out files on devices
-    /// for which `is_paced` is false, by `st_dev`.
+    /// for which `is_known` is false, by `st_dev`.
     pub(super) fn look(
         &mut self,
         root: &SysRoot,
         processes: &[Process],
-        is_paced: &dyn Fn(u64) -> bool,
+        is_known: &dyn Fn(u64) -> bool,
         pressure: Pressure,
     ) -> Vec<Range> {
         self.look += 1;
         let with_maps = pressure.rose && self.look.is_multiple_of(MAPS_EVERY);
         let before = std::mem::take(&mut self.read_only);
         for process in processes.iter().filter(|process| !process.has_ended()) {
-            self.descriptors(root, process.id, is_paced, &before);
+            self.descriptors(root, process.id, is_known, &before);
             if with_maps {
-                self.mapped(root, process.id.pid, is_paced);
+                self.mapped(root, process.id.pid, is_known);
             }
         }
         self.ranges(pressure)
@@ -120,7 +120,7 @@ impl Files {
         &mut self,
         root: &SysRoot,
         id: Id,
-        is_paced: &dyn Fn(u64) -> bool,
+        is_known: &dyn Fn(u64) -> bool,
         before: &BTreeSet<(Id, String, Key)>,
     ) {
         let directory = format!("/proc/{}/fd", id.pid);
@@ -128,7 +128,7 @@ impl Files {
         for descriptor in descriptors.into_iter().take(MOST_DESCRIPTORS) {
             let name = format!("{directory}/{descriptor}");
             let path = root.path().join(name.trim_start_matches('/'));
-            let Some(file) = regular_file(&path).filter(|file| is_paced(file.device)) else {
+            let Some(file) = regular_file(&path).filter(|file| is_known(file.device)) else {
                 continue;
             };
             let key = Key::from(file);
@@ -152,10 +152,10 @@ impl Files {
         }
     }
 
-    fn mapped(&mut self, root: &SysRoot, pid: i32, is_paced: &dyn Fn(u64) -> bool) {
+    fn mapped(&mut self, root: &SysRoot, pid: i32, is_known: &dyn Fn(u64) -> bool) {
         let maps = root.read(&format!("/proc/{pid}/maps")).into_value().unwrap_or_default();
         for (path, inode) in shared_files(&maps) {
-            let is_it = |file: &RegularFile| file.inode == inode && is_paced(file.device);
+            let is_it = |file: &RegularFile| file.inode == inode && is_known(file.device);
             let Some(file) = regular_file(path).filter(is_it) else { continue };
             let (key, until) = (Key::from(file), self.look + MAPS_EVERY);
             match self.open.get_mut(&key) {

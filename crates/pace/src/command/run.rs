@@ -131,9 +131,7 @@ pub fn run(
         // This drops the sender of the ranges, so the thread ends.
         let totals = engine.end();
         // The keeper continues calls of processes that the command left behind.
-        if let Some(strict) = strict {
-            strict.end(calls);
-        }
+        drop(calls);
         drop(working);
         let has_pieces_under_way = !drain.ends(&drained);
         let end = status?;

@@ -51,20 +51,15 @@ fn pace(args: &PaceArgs) -> anyhow::Result<Exit> {
         runtime_directory: runtime_directory.as_deref(),
     };
     let root = SysRoot::live()?;
-    let disks = Disks::of(
-        &root,
-        match &args.dir {
-            Some(directory) => vec![directory.clone()],
-            None => destinations(arguments),
-        },
-    )?;
-    let pacer = Pacer::open_one_of(&root, &disks.directories(), args.to, args.max)?;
-    let pacer = Arc::new(pacer);
+    let named = args.dir.clone().map(|directory| vec![directory]);
+    let disks = Disks::of(&root, named.unwrap_or_else(|| destinations(arguments)))?;
+    let pacer = Arc::new(Pacer::open_one_of(&root, &disks.directories(), args.to, args.max)?);
     let guarded = Guarded::of(&pacer);
     let mut lines = args.status.then(|| StatusLines::new(&pacer, &guarded));
-    let reach = Reach { paced: &|dev| disks.is_paced(dev), known: &|dev| disks.has(dev) };
+    let is_paced = |dev| disks.is_on(pacer.chosen(), dev);
+    let reach = Reach { paced: &is_paced, known: &|dev| disks.has(dev) };
     let ended = command::run(&paced, &pacer, &root, reach, &mut |look| {
-        if let Some(disk) = disks.change(look.by_filesystem) {
+        if let Some(disk) = disks.other(pacer.chosen(), look.by_filesystem) {
             pacer.choose(disk);
         }
         if let Some(lines) = &mut lines {

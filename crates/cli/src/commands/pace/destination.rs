@@ -13,18 +13,12 @@ const MOST: usize = 1000;
 pub(super) fn destinations(arguments: &[OsString]) -> Vec<PathBuf> {
     let words: Vec<&OsStr> = arguments.iter().map(AsRef::as_ref).collect();
     let mut directories = vec![named(&words)];
-    directories.extend(redirected());
+    let stdout = Some(Path::new("/proc/self/fd/1")).filter(|stdout| stdout.is_file());
+    directories.extend(stdout.and_then(|stdout| directory(stdout, true)));
     directories.push(PathBuf::from("."));
     let last = words.iter().rev().take(MOST).flat_map(|word| paths(word));
     directories.extend(last.filter_map(|path| directory(path, true)));
     directories
-}
-
-/// The directory of the file that stdout is.
-fn redirected() -> Option<PathBuf> {
-    let is_file = fs::metadata("/proc/self/fd/1").is_ok_and(|out| out.is_file());
-    let path = fs::canonicalize("/proc/self/fd/1").ok().filter(|_| is_file)?;
-    path.parent().map(Path::to_owned)
 }
 
 /// The last argument that names a directory or something new in one, or the current directory. A
@@ -64,7 +58,7 @@ fn directory(path: &Path, files_count: bool) -> Option<PathBuf> {
     }
     if path.exists() {
         // Behind a symbolic link it may be on another disk.
-        let file = files_count.then(|| fs::canonicalize(path).ok()).flatten()?;
+        let file = fs::canonicalize(path).ok().filter(|_| files_count)?;
         return file.parent().map(Path::to_owned);
     }
     // A bare word is a path only if it exists: it has no parent.

@@ -9,7 +9,6 @@
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use floodwall_host::SysRoot;
 
@@ -20,17 +19,15 @@ const ENOUGH: u64 = 1 << 20;
 /// … and so many times as many as the paced one.
 const TIMES: u64 = 4;
 
-/// The disks that a command may write to.
+/// The disks that a command may write to. The pacer knows which of them is paced.
 #[derive(Debug)]
 pub(super) struct Disks {
     /// A directory on each disk, and the filesystems of the disk.
     places: Vec<(PathBuf, Filesystems)>,
-    /// The paced one.
-    paced: AtomicUsize,
 }
 
 impl Disks {
-    /// The disks below these directories. That of the first one is paced.
+    /// The disks below these directories.
     ///
     /// # Errors
     /// The filesystem of the first directory can't be found.
@@ -48,7 +45,7 @@ impl Disks {
                 Err(_) => {}
             }
         }
-        Ok(Self { places, paced: AtomicUsize::new(0) })
+        Ok(Self { places })
     }
 
     /// A directory on each disk.
@@ -56,10 +53,9 @@ impl Disks {
         self.places.iter().map(|(directory, _)| directory.as_path()).collect()
     }
 
-    /// Whether files with this `st_dev` are on the paced disk.
-    pub(super) fn is_paced(&self, dev: u64) -> bool {
-        let paced = self.places.get(self.paced.load(Ordering::Relaxed));
-        paced.is_some_and(|(_, filesystems)| filesystems.has(dev))
+    /// Whether files with this `st_dev` are on one of the disks.
+    pub(super) fn is_on(&self, disk: usize, dev: u64) -> bool {
+        self.places.get(disk).is_some_and(|(_, filesystems)| filesystems.has(dev))
     }
 
     /// Whether they are on any of the disks.
@@ -67,9 +63,9 @@ impl Disks {
         self.places.iter().any(|(_, filesystems)| filesystems.has(dev))
     }
 
-    /// Takes the bytes of the command's files by their `st_dev`. Returns the disk that is paced
-    /// from now on, if it is another one.
-    pub(super) fn change(&self, by_filesystem: &BTreeMap<u64, u64>) -> Option<usize> {
+    /// The disk to pace instead of `paced`, if there is one, by the bytes of the command's files
+    /// and their `st_dev`.
+    pub(super) fn other(&self, paced: usize, by_filesystem: &BTreeMap<u64, u64>) -> Option<usize> {
         if self.places.len() == 1 {
             return None;
         }
@@ -77,9 +73,7 @@ impl Disks {
             let own = by_filesystem.iter().filter(|(dev, _)| filesystems.has(**dev));
             own.map(|(_, bytes)| bytes).sum()
         });
-        let disk = other(&bytes.collect::<Vec<u64>>(), self.paced.load(Ordering::Relaxed))?;
-        self.paced.store(disk, Ordering::Relaxed);
-        Some(disk)
+        other(&bytes.collect::<Vec<u64>>(), paced)
     }
 }
 
@@ -114,11 +108,11 @@ mod tests {
         };
         let disks = of(&[one.path(), nowhere, two.path(), proc]).unwrap();
         assert_eq!(disks.directories(), [one.path(), proc]);
-        assert!(disks.is_paced(dev(one.path())) && !disks.is_paced(dev(proc)));
+        assert!(disks.is_on(0, dev(one.path())) && !disks.is_on(0, dev(proc)));
         assert!(disks.has(dev(proc)));
         let bytes = BTreeMap::from([(dev(one.path()), ENOUGH), (dev(proc), 5 * ENOUGH)]);
-        assert_eq!((disks.change(&bytes), disks.change(&bytes)), (Some(1), None));
-        assert!(disks.is_paced(dev(proc)) && !disks.is_paced(dev(one.path())));
+        assert_eq!((disks.other(0, &bytes), disks.other(1, &bytes)), (Some(1), None));
+        assert!(disks.is_on(1, dev(proc)) && !disks.is_on(1, dev(one.path())));
         let error = of(&[nowhere, one.path()]).unwrap_err();
         assert!(error.to_string().contains("/no/such"), "{error}");
     }

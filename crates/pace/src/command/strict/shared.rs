@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{self, PipeWriter, Write};
+use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -36,8 +36,6 @@ pub(in super::super) struct Strict {
     /// Calls that waited, so far, and those that wait now.
     held: AtomicU64,
     waiting: AtomicU64,
-    /// Whether the thread that receives calls has to end.
-    ends: AtomicBool,
 }
 
 impl Strict {
@@ -52,7 +50,6 @@ impl Strict {
             bell,
             held: AtomicU64::new(0),
             waiting: AtomicU64::new(0),
-            ends: AtomicBool::new(false),
         })
     }
 
@@ -79,7 +76,7 @@ impl Strict {
             let null = null.filter(|_| started.is_ok());
             let _ = tell.send(started);
             if let Some(null) = null {
-                nudge(&null, || self.holds() || self.ends.load(Ordering::Relaxed), &ended);
+                nudge(&null, &ended);
             }
         };
         let thread = thread::Builder::new().name("fw-pace-start".into());
@@ -132,13 +129,6 @@ impl Strict {
     /// Whether a look is wanted since the last call of this.
     pub(in super::super) fn wants_a_look(&self) -> bool {
         self.wanted.swap(false, Ordering::Relaxed)
-    }
-
-    /// Leaves all calls to the keeper from now on. `calls` is the pipe whose end the supervisor
-    /// waits for.
-    pub(in super::super) fn end(&self, calls: Option<PipeWriter>) {
-        drop(calls);
-        self.ends.store(true, Ordering::Relaxed);
     }
 
     /// Runs `suspended` while the keeper continues all calls.
