@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::listen::Silence;
 use super::seen::Seen;
 
 /// Length of the window in which requests are counted.
@@ -10,12 +11,14 @@ const WINDOW: Duration = Duration::from_secs(1);
 const SUSPICIOUS_PER_S: f64 = 2.0;
 /// … and this part of the command's own, where these are an estimate.
 const ESTIMATE: f64 = 0.03;
-/// After a false alarm no other one comes for so long, twice as long each time …
+/// After a false alarm no other full silence comes for so long, twice as long each time …
 const CALM: Duration = Duration::from_secs(1);
 /// … up to this. A lasting cause of false alarms then costs a fortieth of the time.
 const CALM_MOST: Duration = Duration::from_secs(8);
 /// Unless there are so many times more requests than at the last false alarm.
 const MORE: f64 = 3.0;
+/// Meanwhile a glance follows a sign of others, so often at most. It takes 3 % of the time.
+const GLANCE_EVERY: Duration = Duration::from_secs(1);
 /// Where commits need no flush, the requests of so many bytes are counted before the first silence.
 const FIRST_BYTES: u64 = 8 << 20;
 
@@ -26,6 +29,8 @@ pub(super) struct Alarm {
     /// No alarm before this moment, unless there are many more requests than at the last one.
     calm_until: Duration,
     calm: Duration,
+    /// No glance before this moment.
+    glance_at: Duration,
     dismissed_per_s: f64,
     /// Write requests per byte of the command by itself; none before the first false alarm.
     per_byte: Option<f64>,
@@ -37,13 +42,14 @@ impl Alarm {
             window: Seen::default(),
             calm_until: now,
             calm: CALM,
+            glance_at: now,
             dismissed_per_s: 0.0,
             per_byte: None,
         }
     }
 
-    /// Whether to listen for others.
-    pub(super) fn observe(&mut self, seen: &Seen, now: Duration) -> bool {
+    /// How to listen for others now, if at all.
+    pub(super) fn observe(&mut self, seen: &Seen, now: Duration) -> Option<Silence> {
         if self.window.elapsed >= WINDOW {
             self.learn();
             self.window = Seen::default();
@@ -52,7 +58,17 @@ impl Alarm {
         let per_s = self.others_per_s();
         let is_new = per_s > self.dismissed_per_s * MORE;
         let is_calm = now < self.calm_until && !is_new;
-        per_s >= SUSPICIOUS_PER_S && !is_calm || self.is_unknown() || seen.others_reported
+        let is_sign = per_s >= SUSPICIOUS_PER_S;
+        if is_sign && !is_calm || self.is_unknown() || seen.others_reported {
+            return Some(Silence::Full);
+        }
+        (is_sign && now >= self.glance_at).then_some(Silence::Glance)
+    }
+
+    /// A glance showed no request.
+    pub(super) fn dismiss_glance(&mut self, now: Duration) {
+        self.glance_at = now + GLANCE_EVERY;
+        self.window = Seen::default();
     }
 
     /// A silence showed that the requests were the command's own: reads of its source, journal
@@ -62,7 +78,7 @@ impl Alarm {
         self.per_byte = self.window_per_byte().or(self.per_byte);
         self.calm_until = now + self.calm;
         self.calm = (self.calm * 2).min(CALM_MOST);
-        self.window = Seen::default();
+        self.dismiss_glance(now);
     }
 
     /// Others have gone: they are listened for at the first sign of their return.

@@ -14,15 +14,34 @@ const LEAST: Duration = Duration::from_millis(200);
 const OPS: f64 = 5.0;
 /// … up to this.
 const MOST: Duration = Duration::from_millis(400);
+/// Length of a glance. Others that wait behind the command's data need no longer: once it is on the
+/// disk, their next request follows the last one at once.
+const GLANCE: Duration = Duration::from_millis(30);
 /// So many operations tell their rate to about 9 %. More would take fast disks longer than it takes
 /// the averages of [`super::share`] to even that out.
 const ENOUGH: f64 = 120.0;
 /// Silences that are remembered.
 const KEPT: usize = 5;
+/// A silence in which others waited so many times as long as in the quietest one shows no wait
+/// without the command: an array's cache still wrote its data, or others caught up.
+const DISTURBED: f64 = 2.0;
+/// Operations that a silence needs for this comparison. Their mean wait differs by chance by 18 %
+/// if the waits spread as in a queue.
+const SURE: f64 = 32.0;
+
+/// The kind of a silence.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Silence {
+    #[default]
+    Full,
+    /// It ends after some milliseconds without a request of others.
+    Glance,
+}
 
 /// One silence.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Listen {
+    kind: Silence,
     draining: Duration,
     /// Whether the command's requests have ended.
     ended: bool,
@@ -33,6 +52,14 @@ pub(super) struct Listen {
 }
 
 impl Listen {
+    pub(super) fn new(kind: Silence) -> Self {
+        Self { kind, ..Self::default() }
+    }
+
+    pub(super) fn kind(&self) -> Silence {
+        self.kind
+    }
+
     pub(super) fn observe(&mut self, seen: &Seen) {
         if self.silent {
             self.heard = self.heard.plus(seen);
@@ -50,7 +77,7 @@ impl Listen {
     /// Whether no request came for as long as a silence, whatever came before: the filesystem's log
     /// is written in several parts, now and then without a commit of others.
     pub(super) fn has_ended(&self) -> bool {
-        self.quiet >= LEAST
+        self.quiet >= if self.kind == Silence::Glance { GLANCE } else { LEAST }
     }
 
     pub(super) fn is_over(&self) -> bool {
@@ -95,31 +122,42 @@ impl Heard {
         }
     }
 
-    /// The part of the last silence in which the disk was busy, from 0 to 1.
+    /// The silences that show how others use the disk without the command.
+    fn undisturbed(&self) -> impl DoubleEndedIterator<Item = &Seen> {
+        let mean_s = |heard: &Seen| {
+            let waits = heard.others();
+            waits.mean_s().filter(|_| waits.ops as f64 >= SURE)
+        };
+        let least = self.silences.iter().filter_map(mean_s).fold(f64::INFINITY, f64::min);
+        let is_base = move |mean_s| mean_s <= DISTURBED * least;
+        self.silences.iter().filter(move |heard| mean_s(heard).is_none_or(is_base))
+    }
+
+    /// The part of the last undisturbed silence in which the disk was busy, from 0 to 1.
     pub(super) fn busy(&self) -> f64 {
-        let last = self.silences.back().filter(|heard| !heard.elapsed.is_zero());
+        let last = self.undisturbed().next_back().filter(|heard| !heard.elapsed.is_zero());
         last.map_or(0.0, |heard| {
             (heard.busy.as_secs_f64() / heard.elapsed.as_secs_f64()).clamp(0.0, 1.0)
         })
     }
 
-    /// The mean wait of a kind of operation in the silences, in seconds.
+    /// The mean wait of a kind of operation in these silences, in seconds.
     pub(super) fn base_s(&self, kind: impl Fn(&Seen) -> Waits) -> Option<f64> {
-        self.silences.iter().map(kind).fold(Waits::default(), Waits::plus).mean_s()
+        self.undisturbed().map(kind).fold(Waits::default(), Waits::plus).mean_s()
     }
 
     /// The time in which the disk serves an operation of others without the command, with all
     /// requests that belong to it. In seconds.
     pub(super) fn service_s(&self) -> Option<f64> {
-        let ops: f64 = self.silences.iter().map(Seen::others_ops).sum();
-        let busy: Duration = self.silences.iter().map(|heard| heard.busy).sum();
+        let ops: f64 = self.undisturbed().map(Seen::others_ops).sum();
+        let busy: Duration = self.undisturbed().map(|heard| heard.busy).sum();
         (ops > 0.0).then(|| busy.as_secs_f64() / ops)
     }
 
-    /// Operations of others per second in all silences; none if too few of them are known.
+    /// Operations of others per second in these silences; none if too few of them are known.
     pub(super) fn known_ops_per_s(&self) -> Option<f64> {
-        let ops: f64 = self.silences.iter().map(Seen::others_ops).sum();
-        let elapsed: Duration = self.silences.iter().map(|heard| heard.elapsed).sum();
+        let ops: f64 = self.undisturbed().map(Seen::others_ops).sum();
+        let elapsed: Duration = self.undisturbed().map(|heard| heard.elapsed).sum();
         (ops >= ENOUGH).then(|| ops / elapsed.as_secs_f64())
     }
 

@@ -33,7 +33,7 @@ pub use seen::{Seen, Waits};
 
 use alarm::Alarm;
 use capacity::Capacity;
-use listen::{Heard, Listen};
+use listen::{Heard, Listen, Silence};
 use share::Share;
 
 /// The goal of a paced command.
@@ -94,6 +94,9 @@ const IDLE_S: [f64; 2] = [0.0002, 0.001];
 /// Time of the data under way while no other program waits, at most. A victim's first commit waits
 /// as long.
 const QUEUE_S: f64 = 0.2;
+/// Time of the dirty data while others wait, at the allowed rate. A stopped command goes on some
+/// milliseconds late, and until then there must be pieces to write.
+const AHEAD_S: f64 = 0.05;
 /// Bounds of a piece, in bytes.
 const PIECES: [u64; 2] = [128 << 10, 8 << 20];
 /// Bounds of the data under way while no other program waits, in bytes.
@@ -207,14 +210,17 @@ impl Law {
 
     fn alone(&mut self, seen: &Seen) -> Phase {
         self.capacity.observe(seen);
-        let is_alarmed = self.alarm.observe(seen, self.now);
+        let silence = self.alarm.observe(seen, self.now);
         let listens = match self.goal {
             Goal::Victim(_) => true,
             // A share of a guess would be any rate.
             Goal::Share(_) => self.capacity.is_measured(),
             Goal::Rate(_) => false,
         };
-        if is_alarmed && listens { Phase::Listen(Box::default()) } else { Phase::Alone }
+        match silence {
+            Some(kind) if listens => Phase::Listen(Box::new(Listen::new(kind))),
+            _ => Phase::Alone,
+        }
     }
 
     fn listen(&mut self, mut listen: Box<Listen>, seen: &Seen) -> Phase {
@@ -240,10 +246,10 @@ impl Law {
         if heard.others_ops() < 1.0 || has_ended {
             self.empty += 1;
             if first || self.empty >= EMPTY {
-                if first {
-                    self.alarm.dismiss(self.now);
-                } else {
-                    self.alarm.expect(self.now);
+                match listen.kind() {
+                    _ if !first => self.alarm.expect(self.now),
+                    Silence::Full => self.alarm.dismiss(self.now),
+                    Silence::Glance => self.alarm.dismiss_glance(self.now),
                 }
                 (self.heard, self.empty) = (Heard::default(), 0);
                 return Phase::Alone;
@@ -252,8 +258,10 @@ impl Law {
             return Phase::Shared { since: self.now, idle: Duration::ZERO };
         }
         self.empty = 0;
+        // The first silence may have shown a disk that was still busy with the command's data.
+        let begins = first || self.heard.is_first();
         self.heard.learn(&heard);
-        if first {
+        if begins {
             self.share.begin(1.0 - self.heard.busy());
         }
         self.share.forget_window();
@@ -312,7 +320,10 @@ impl Law {
         let seconds = self.heard.service_s().unwrap_or(LONG_PIECE_S).clamp(PIECE_S[0], longest);
         let piece = bytes(capacity, seconds, PIECES);
         let idle_for = Duration::from_secs_f64((seconds * IDLE).clamp(IDLE_S[0], IDLE_S[1]));
-        Allowance { rate, piece, under_way: piece, in_flight: 2 * piece, idle_for: Some(idle_for) }
+        // Dirty data that is not under way delays nobody.
+        let ahead = rate.map_or(0, |rate| (rate * AHEAD_S) as u64);
+        let in_flight = ahead.max(2 * piece);
+        Allowance { rate, piece, under_way: piece, in_flight, idle_for: Some(idle_for) }
     }
 }
 

@@ -89,8 +89,13 @@ impl Seen {
 
     /// Operations that another program may wait for: flushes, reads, and small writes of a disk
     /// where commits need no flush.
+    pub(super) fn others(&self) -> Waits {
+        self.flushes.plus(self.others_reads()).plus(self.small_writes())
+    }
+
+    /// How many they are.
     pub(super) fn others_ops(&self) -> f64 {
-        (self.flushes.ops + self.others_reads().ops + self.small_writes().ops) as f64
+        self.others().ops as f64
     }
 
     /// Reads that are not ours: as large a part of all as of their bytes.

@@ -1,6 +1,7 @@
 //! The law on a disk of arithmetic, and on sequences of counters.
 
 mod disk;
+mod silences;
 
 use std::time::Duration;
 
@@ -307,7 +308,9 @@ fn beside_others_a_piece_is_as_long_as_their_commit_and_waits_for_an_idle_disk()
         disk.run(&mut law, 2.0, 0.0..0.0);
         assert_eq!(law.step(&Seen::default()).idle_for, None);
         disk.run(&mut law, 20.0, 0.0..20.0);
-        let Allowance { piece, idle_for, .. } = law.step(&Seen::default());
+        let Allowance { rate, piece, in_flight, idle_for, .. } = law.step(&Seen::default());
+        let ahead = (rate.unwrap() * 0.05) as u64;
+        assert_eq!(in_flight, ahead.max(2 * piece));
         let commits = piece as f64 / disk.bytes_per_s / disk.commit_s;
         assert!((0.9..1.05).contains(&commits), "{commits}");
         assert_eq!(idle_for, Some(Duration::from_millis(1)));
