@@ -99,7 +99,8 @@ const QUEUE_S: f64 = 0.2;
 const AHEAD_S: f64 = 0.05;
 /// Bounds of a piece, in bytes.
 const PIECES: [u64; 2] = [128 << 10, 8 << 20];
-/// Bounds of the data under way while no other program waits, in bytes.
+/// Bounds of the data under way while no other program waits, in bytes. The upper one also bounds
+/// the dirty data while others wait.
 const QUEUES: [u64; 2] = [1 << 20, 64 << 20];
 /// After so long without a request of others the command has the whole disk again.
 const GONE: Duration = Duration::from_secs(2);
@@ -322,7 +323,7 @@ impl Law {
         let idle_for = Duration::from_secs_f64((seconds * IDLE).clamp(IDLE_S[0], IDLE_S[1]));
         // Dirty data that is not under way delays nobody.
         let ahead = rate.map_or(0, |rate| (rate * AHEAD_S) as u64);
-        let in_flight = ahead.max(2 * piece);
+        let in_flight = ahead.min(QUEUES[1]).max(2 * piece);
         Allowance { rate, piece, under_way: piece, in_flight, idle_for: Some(idle_for) }
     }
 }
