@@ -11,13 +11,14 @@ const WINDOW: Duration = Duration::from_secs(1);
 const SUSPICIOUS_PER_S: f64 = 2.0;
 /// … and this part of the command's own, where these are an estimate.
 const ESTIMATE: f64 = 0.03;
-/// After a false alarm no other full silence comes for so long, twice as long each time …
+/// After a false alarm there is no full silence for so long, twice as long each time …
 const CALM: Duration = Duration::from_secs(1);
 /// … up to this. A lasting cause of false alarms then costs a fortieth of the time.
 const CALM_MOST: Duration = Duration::from_secs(8);
 /// Unless there are so many times more requests than at the last false alarm.
 const MORE: f64 = 3.0;
-/// Meanwhile a glance follows a sign of others, so often at most. It takes 3 % of the time.
+/// Until then a sign of others leads to a glance. Glances are at least so far apart. They take 3 %
+/// of the time.
 const GLANCE_EVERY: Duration = Duration::from_secs(1);
 /// Where commits need no flush, the requests of so many bytes are counted before the first silence.
 const FIRST_BYTES: u64 = 8 << 20;
@@ -26,7 +27,7 @@ const FIRST_BYTES: u64 = 8 << 20;
 #[derive(Clone, Debug)]
 pub(super) struct Alarm {
     window: Seen,
-    /// No alarm before this moment, unless there are many more requests than at the last one.
+    /// No full silence before this moment, unless there are many more requests than at the last.
     calm_until: Duration,
     calm: Duration,
     /// No glance before this moment.

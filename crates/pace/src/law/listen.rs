@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::seen::{Seen, Waits};
+use super::seen::{SURE, Seen, Waits};
 
 /// The longest wait for the command's own requests to end, and for one that was made meanwhile: it
 /// may wait for our data that the disk's cache still holds, or be a flush of the command's own.
@@ -14,20 +14,18 @@ const LEAST: Duration = Duration::from_millis(200);
 const OPS: f64 = 5.0;
 /// … up to this.
 const MOST: Duration = Duration::from_millis(400);
-/// Length of a glance. Others that wait behind the command's data need no longer: once it is on the
-/// disk, their next request follows the last one at once.
+/// Length of a glance. It finds others that wait behind the command's data. Once the disk has that
+/// data, their next request follows the last one at once.
 const GLANCE: Duration = Duration::from_millis(30);
 /// So many operations tell their rate to about 9 %. More would take fast disks longer than it takes
 /// the averages of [`super::share`] to even that out.
 const ENOUGH: f64 = 120.0;
 /// Silences that are remembered.
 const KEPT: usize = 5;
-/// A silence in which others waited so many times as long as in the quietest one shows no wait
-/// without the command: an array's cache still wrote its data, or others caught up.
+/// In the quietest silence others wait as they do without the command. Where they waited more than
+/// so many times as long, an array's cache still wrote the command's data, or others caught up.
+/// Silences with fewer operations than [`SURE`] are not compared.
 const DISTURBED: f64 = 2.0;
-/// Operations that a silence needs for this comparison. Their mean wait differs by chance by 18 %
-/// if the waits spread as in a queue.
-const SURE: f64 = 32.0;
 
 /// The kind of a silence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

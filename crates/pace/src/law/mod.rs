@@ -247,10 +247,10 @@ impl Law {
         if heard.others_ops() < 1.0 || has_ended {
             self.empty += 1;
             if first || self.empty >= EMPTY {
-                match listen.kind() {
-                    _ if !first => self.alarm.expect(self.now),
-                    Silence::Full => self.alarm.dismiss(self.now),
-                    Silence::Glance => self.alarm.dismiss_glance(self.now),
+                match (first, listen.kind()) {
+                    (false, _) => self.alarm.expect(self.now),
+                    (true, Silence::Full) => self.alarm.dismiss(self.now),
+                    (true, Silence::Glance) => self.alarm.dismiss_glance(self.now),
                 }
                 (self.heard, self.empty) = (Heard::default(), 0);
                 return Phase::Alone;
@@ -321,9 +321,9 @@ impl Law {
         let seconds = self.heard.service_s().unwrap_or(LONG_PIECE_S).clamp(PIECE_S[0], longest);
         let piece = bytes(capacity, seconds, PIECES);
         let idle_for = Duration::from_secs_f64((seconds * IDLE).clamp(IDLE_S[0], IDLE_S[1]));
-        // Dirty data that is not under way delays nobody.
+        // Dirty data that is not under way delays no other program.
         let ahead = rate.map_or(0, |rate| (rate * AHEAD_S) as u64);
-        let in_flight = ahead.min(QUEUES[1]).max(2 * piece);
+        let in_flight = ahead.clamp(2 * piece, QUEUES[1]);
         Allowance { rate, piece, under_way: piece, in_flight, idle_for: Some(idle_for) }
     }
 }

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use super::listen::Heard;
-use super::seen::{Seen, Waits};
+use super::seen::{SURE, Seen, Waits};
 
 /// The least share, so that a copy never stops.
 const FLOOR: f64 = 0.02;
@@ -16,11 +16,10 @@ const MOST: f64 = 0.9;
 /// Their waits differ by chance, and greater rises would outweigh the cuts of a small share. The
 /// rise is …
 const STEP: f64 = 0.04;
-/// … up to so many times as much until the first cut, as in TCP's slow start, …
+/// … up to so many times as much until the first cut, as in TCP's slow start, in windows with more
+/// operations than [`SURE`]. The error of their mean wait falls with the root of their number, so
+/// the rise grows with that root.
 const FAST: f64 = 4.0;
-/// … in windows with more operations than this. The error of their mean wait falls with the root of
-/// their number, so the rise grows with that root.
-const SURE: f64 = 32.0;
 /// The cut in a window in which others waited one wait too long, as a part of the share.
 const CUT: f64 = 0.3;
 /// The part of the allowed delay that the whole disk as the share would give up. Several commands

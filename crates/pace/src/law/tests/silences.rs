@@ -31,7 +31,7 @@ fn a_victim_that_comes_soon_after_false_alarms_is_found_by_a_glance() {
         law.step(&if is_silent { silent } else { own(tick) });
     }
     assert_eq!(law.state(), State::Alone);
-    // At 0.3, 2, 4 and 9 s, and 17 s; of 20 ticks. Glances of 3 ticks once a second.
+    // Four or five full silences of 20 ticks each, and glances of 3 ticks.
     assert!((80..=105).contains(&silences) && (20..=60).contains(&glances), "{silences} {glances}");
     // A victim with as many requests that goes on in silences.
     let commit = Waits { ops: 1, wait: Duration::from_millis(8) };
