@@ -8,6 +8,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::frame::has_authors;
 use crate::reading::Reading;
 use crate::status::Drain;
 use crate::units::DeviceId;
@@ -95,6 +96,14 @@ impl Disk {
         let explains = |victim: &Victim| 2.0 * drained_s >= victim.longest_s();
         self.is_backlogged
             || !self.floods.is_empty() && (dirtied >= drains || self.victims.iter().any(explains))
+    }
+
+    /// Whether a backlog waits of which nobody knows how long it takes: the disk's rate was not
+    /// seen. The kernel's estimate begins at 100 MB/s (mm/page-writeback.c `INIT_BW`), and denies
+    /// no flood of a slower disk.
+    #[must_use]
+    pub fn has_unknown_backlog(&self) -> bool {
+        !self.drain.from.is_seen() && self.backlog_bytes.value().copied().is_some_and(has_authors)
     }
 }
 

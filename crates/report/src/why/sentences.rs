@@ -64,6 +64,12 @@ fn stalling(disk: &Disk) -> String {
             drains(&disk.name, &disk.drain),
         ),
         None => match disk.backlog_bytes.value() {
+            Some(bytes) if disk.has_unknown_backlog() => format!(
+                "{waits}. Nothing was seen to flood it in this look. {} are waiting, and {}. \
+                 Whether they are the cause is not known.{also}",
+                Bytes(*bytes).decimal(),
+                drains(&disk.name, &disk.drain),
+            ),
             Some(bytes) => format!(
                 "{waits}, and no flood of buffered writes is the cause: {} are waiting. The disk \
                  itself is slow, or busy with reads or direct writes.{also}",

@@ -227,6 +227,15 @@ fn a_wait_without_a_flood() {
     (/var/lib/postgresql), and no flood of buffered writes is the cause: 0 B are
     waiting. The disk itself is slow, or busy with reads or direct writes.
     ");
+    // An estimate of the kernel's denies no flood.
+    (alone.backlog_bytes, alone.drain) =
+        (Reading::Value(44_300_000), drain(100e6, DrainSource::KernelEstimate, 44_300_000));
+    insta::assert_snapshot!(shown(&diagnosis(vec![alone.clone()]), 80), @"
+    postgres (pid 4711, postgresql.service) waits 457 ms for its commits on sda
+    (/var/lib/postgresql). Nothing was seen to flood it in this look. 44.3 MB are
+    waiting, and sda drains about 100 MB/s (the kernel's estimate from earlier
+    writes). Whether they are the cause is not known.
+    ");
     // Nobody knows how much is waiting.
     alone.backlog_bytes = Reading::Absent("no mounted filesystem is on it".into());
     alone.mounts.clear();

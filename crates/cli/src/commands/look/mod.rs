@@ -132,8 +132,9 @@ impl Seen {
     }
 }
 
-/// Looks for [`WINDOW`], and once more where a process waits for a backlog and nothing floods: a
-/// flood that waits for a full limit or for a journal's commit dirties nothing for a second or two.
+/// Looks for [`WINDOW`], and once more where a process waits, something is backlogged and nothing
+/// floods: a flood that waits for a full limit or for a journal's commit dirties nothing for a
+/// second or two.
 /// Returns the probe too, so that the caller closes it when it likes.
 ///
 /// # Errors
@@ -149,7 +150,9 @@ pub(super) fn look(root: &SysRoot) -> anyhow::Result<(Status, Seen, Probe)> {
     let mut workloads = Workloads::new(root);
     let (status, seen) = window(root, &mut probe, WINDOW, guarded, is_root, &mut workloads)?;
     let lacks_a_flood = worst(&status, &seen).is_some_and(|disk| {
-        disk.verdict == Verdict::Stalling && disk.is_backlogged && disk.floods.is_empty()
+        disk.verdict == Verdict::Stalling
+            && disk.floods.is_empty()
+            && (disk.is_backlogged || disk.has_unknown_backlog())
     });
     if lacks_a_flood {
         let guarded = Guarded::Known(seen.guarded.clone());
