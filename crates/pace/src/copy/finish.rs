@@ -39,7 +39,8 @@ use crate::descriptors;
 const ONE_BY_ONE: usize = 64;
 /// Time between the ends of two groups: the files of so many seconds may be lost by an interrupt.
 const EVERY: Duration = Duration::from_secs(2);
-/// The longest time for pending files after an interrupt. A sync that is under way may exceed it.
+/// The longest time for pending files after an interrupt, once the writeback that is under way has
+/// ended. A sync that is under way may exceed it.
 const SOON: Duration = Duration::from_secs(1);
 /// Bytes of a directory's sync, for the pacer: a block.
 const FOLDER: u64 = 4096;
@@ -203,8 +204,8 @@ impl Finish {
             return Ok(());
         }
         let root = Arc::clone(&self.root);
-        let begin = Instant::now();
         work.finish_started(root.path())?;
+        let begin = Instant::now();
         while begin.elapsed() < SOON
             && let Some(what) = self.pending.pop_front()
         {
