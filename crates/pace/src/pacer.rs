@@ -73,6 +73,8 @@ pub struct Pacer {
     /// microseconds.
     pieces: AtomicU64,
     pieces_us: AtomicU64,
+    /// Bytes of pieces whose time is not known.
+    untimed: AtomicU64,
     /// Bytes of ours that were read from this disk since the last step.
     read: AtomicI64,
     /// Whether nothing was under way at some moment since the last step.
@@ -139,6 +141,7 @@ impl Pacer {
             written: AtomicU64::new(0),
             pieces: AtomicU64::new(0),
             pieces_us: AtomicU64::new(0),
+            untimed: AtomicU64::new(0),
             read: AtomicI64::new(0),
             was_idle: AtomicBool::new(true),
             others_reported: AtomicBool::new(false),
@@ -152,7 +155,7 @@ impl Pacer {
     pub fn choose(&self, directory: usize) {
         let mut steps = self.steps();
         self.paced.store(directory, Ordering::Relaxed);
-        for counter in [&self.pieces, &self.pieces_us] {
+        for counter in [&self.pieces, &self.pieces_us, &self.untimed] {
             counter.store(0, Ordering::Relaxed);
         }
         *steps = Steps {
@@ -267,10 +270,13 @@ impl Pacer {
         self.started.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Counts a piece that reached the disk, and the time since its start.
-    pub(crate) fn end(&self, bytes: u64, took: Duration) {
+    /// Counts a piece that reached the disk, and the time since its start, if it is known.
+    pub(crate) fn end(&self, bytes: u64, took: Option<Duration>) {
         self.pieces.fetch_add(1, Ordering::Relaxed);
-        self.pieces_us.fetch_add(took.as_micros() as u64, Ordering::Relaxed);
+        match took {
+            Some(took) => self.pieces_us.fetch_add(took.as_micros() as u64, Ordering::Relaxed),
+            None => self.untimed.fetch_add(bytes, Ordering::Relaxed),
+        };
         let written = self.written.fetch_add(bytes, Ordering::Relaxed) + bytes;
         if self.started.load(Ordering::Relaxed) <= written {
             self.was_idle.store(true, Ordering::Relaxed);
@@ -299,6 +305,7 @@ impl Pacer {
                 ops: self.pieces.swap(0, Ordering::Relaxed),
                 wait: Duration::from_micros(self.pieces_us.swap(0, Ordering::Relaxed)),
             },
+            own_untimed_bytes: self.untimed.swap(0, Ordering::Relaxed),
             own_under_way,
             own_read_bytes: self.read.swap(0, Ordering::Relaxed),
             backlogged: !self.was_idle.swap(own_under_way == 0, Ordering::Relaxed),

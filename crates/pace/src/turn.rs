@@ -17,12 +17,14 @@ pub(crate) struct Turn {
     due: Instant,
     /// How much later than due the last piece started, as far as pieces waited for an idle disk.
     late: Duration,
+    /// The start of the last piece.
+    started: Instant,
 }
 
 impl Turn {
     /// Due at once.
     pub(crate) fn new(now: Instant) -> Self {
-        Self { due: now, late: Duration::ZERO }
+        Self { due: now, late: Duration::ZERO, started: now }
     }
 
     /// Starts a piece that has asked for its turn since `asked`, or returns the least time until it
@@ -38,8 +40,11 @@ impl Turn {
         busy: impl FnOnce() -> Option<Duration>,
     ) -> Option<Duration> {
         if asked.saturating_duration_since(self.due) > self.late + UNUSED {
-            // The command was slower than the rate.
-            (self.due, self.late) = (asked.checked_sub(UNUSED).unwrap_or(asked), Duration::ZERO);
+            // The disk or the command was slower than the rate.
+            if asked.saturating_duration_since(self.started) > PATIENCE {
+                self.late = Duration::ZERO;
+            }
+            self.due = asked.checked_sub(self.late + UNUSED).unwrap_or(asked);
         }
         if now < self.due {
             return Some(self.due - now);
@@ -52,6 +57,7 @@ impl Turn {
         let waited = now.saturating_duration_since(asked.max(self.due));
         self.late = (self.late + waited).min(now - self.due);
         self.due += cost;
+        self.started = now;
         None
     }
 }
@@ -65,12 +71,17 @@ mod tests {
     /// Starts of pieces within a second, in ms. Each costs 50 ms, takes 20, and the next one asks
     /// then. The disk is busy at the times, in ms, for which `is_busy`.
     fn starts(is_busy: impl Fn(u128) -> bool) -> Vec<u128> {
+        starts_at(50 * MS, is_busy)
+    }
+
+    /// The same of pieces that cost `cost`.
+    fn starts_at(cost: Duration, is_busy: impl Fn(u128) -> bool) -> Vec<u128> {
         let begin = Instant::now();
         let (mut turn, mut now, mut asked) = (Turn::new(begin), begin, begin);
         let mut starts = Vec::new();
         while now < begin + 1000 * MS {
             let at = (now - begin).as_millis();
-            match turn.start(now, asked, 50 * MS, || is_busy(at).then_some(MS)) {
+            match turn.start(now, asked, cost, || is_busy(at).then_some(MS)) {
                 Some(wait) => now += wait,
                 None => {
                     starts.push(at);
@@ -100,6 +111,24 @@ mod tests {
     #[test]
     fn on_a_disk_that_is_never_idle_each_piece_is_late_and_the_rate_stays() {
         assert_eq!(starts(|_| true), Vec::from_iter((200..1000).step_by(50)));
+    }
+
+    #[test]
+    fn pieces_that_take_longer_than_they_cost_stay_late() {
+        // Each asks 15 ms after it was due. That the disk is never idle is known by then.
+        assert_eq!(starts_at(5 * MS, |_| true), Vec::from_iter((200..1000).step_by(20)));
+    }
+
+    #[test]
+    fn after_a_pause_of_the_command_a_piece_waits_for_an_idle_disk_again() {
+        let begin = Instant::now();
+        let mut turn = Turn::new(begin);
+        let mut start = |at, asked| turn.start(begin + at, begin + asked, 5 * MS, || Some(MS));
+        assert_eq!(start(200 * MS, Duration::ZERO), None, "200 ms late");
+        assert_eq!(start(220 * MS, 220 * MS), None, "late still");
+        assert_eq!(start(421 * MS, 421 * MS), Some(MS), "after a pause");
+        assert_eq!(start(610 * MS, 421 * MS), Some(MS));
+        assert_eq!(start(611 * MS, 421 * MS), None, "200 ms after 411");
     }
 
     #[test]

@@ -157,7 +157,7 @@ impl<'a> Writeback<'a> {
         let Some((oldest, begin)) = self.started.pop_front() else { return Ok(false) };
         let waited = oldest.sync(RangeSync::Wait);
         self.under_way -= oldest.len;
-        self.pacer.end(oldest.len, begin.elapsed());
+        self.pacer.end(oldest.len, Some(begin.elapsed()));
         waited.map(|()| true)
     }
 }
@@ -166,7 +166,7 @@ impl Drop for Writeback<'_> {
     fn drop(&mut self) {
         // The pacer no longer counts them as under way.
         for (range, begin) in &self.started {
-            self.pacer.end(range.len, begin.elapsed());
+            self.pacer.end(range.len, Some(begin.elapsed()));
         }
     }
 }

@@ -237,7 +237,7 @@ impl Drain {
                 return;
             }
             pacer.start(len);
-            pacer.end(len, Duration::ZERO);
+            pacer.end(len, None);
             self.counts().deal(filesystem, len);
             left -= len;
         }
@@ -256,7 +256,7 @@ impl Drain {
             self.counts().dealt += len;
             if took >= DIRTY {
                 pacer.start(len);
-                pacer.end(len, took);
+                pacer.end(len, Some(took));
                 if !pacer.admit(len, &self.stop) {
                     return;
                 }

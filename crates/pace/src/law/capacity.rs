@@ -13,7 +13,7 @@ const WINDOW: Duration = Duration::from_millis(250);
 /// Measurements that are kept: ten seconds. Their median counts. The greatest one, as in BBR's
 /// estimate of the bandwidth, would be the speed of the disk's cache.
 const KEPT: usize = 40;
-/// Factor of each step up of the guess.
+/// Factor of each step up of the guess, at most.
 const RAISE: f64 = 1.1;
 
 /// The median of the last measured rates.
@@ -42,11 +42,11 @@ impl Capacity {
         !self.rates.is_empty()
     }
 
-    /// Raises the guess, which was too low: the disk took all of the greatest share, and others did
-    /// not wait too long.
-    pub(super) fn raise(&mut self) {
+    /// Raises the guess towards the rate at which the disk took single pieces beside others. It
+    /// takes at least as much while no other program waits.
+    pub(super) fn raise(&mut self, to: f64) {
         if !self.is_measured() {
-            self.bytes_per_s *= RAISE;
+            self.bytes_per_s = to.clamp(self.bytes_per_s, self.bytes_per_s * RAISE);
         }
     }
 

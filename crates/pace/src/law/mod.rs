@@ -278,9 +278,10 @@ impl Law {
             return Phase::Alone;
         }
         if let Goal::Victim(most) = self.goal
-            && self.share.observe(seen, &self.heard, most, self.capacity.bytes_per_s())
+            && let Some(rate) =
+                self.share.observe(seen, &self.heard, most, self.capacity.bytes_per_s())
         {
-            self.capacity.raise();
+            self.capacity.raise(rate);
         }
         let pause =
             if self.empty > 0 || self.heard.is_first() { LISTEN_AGAIN } else { LISTEN_EVERY };

@@ -39,6 +39,8 @@ pub struct Seen {
     pub own_bytes: u64,
     /// Pieces of the command that reached the disk, and the sum of their times from start to end.
     pub own: Waits,
+    /// Those of [`Self::own_bytes`] whose time is not known: the kernel wrote them by itself.
+    pub own_untimed_bytes: u64,
     /// Bytes of the command that are under way now.
     pub own_under_way: u64,
     /// Whether data of the command was under way all the time. Only then the disk took as much of
@@ -77,6 +79,7 @@ impl Seen {
             elapsed: self.elapsed + later.elapsed,
             own_bytes: self.own_bytes + later.own_bytes,
             own: self.own.plus(later.own),
+            own_untimed_bytes: self.own_untimed_bytes + later.own_untimed_bytes,
             backlogged: self.backlogged && later.backlogged,
             flushes: self.flushes.plus(later.flushes),
             reads: self.reads.plus(later.reads),
@@ -87,6 +90,13 @@ impl Seen {
             busy: self.busy + later.busy,
             ..*later
         }
+    }
+
+    /// The rate at which the disk took the command's pieces while they were under way, in bytes per
+    /// second; less where several were at a time. None if none ended.
+    pub(super) fn own_rate(&self) -> Option<f64> {
+        let bytes = self.own_bytes.saturating_sub(self.own_untimed_bytes);
+        (!self.own.wait.is_zero()).then(|| bytes as f64 / self.own.wait.as_secs_f64())
     }
 
     /// Operations that another program may wait for: flushes, reads, and small writes of a disk

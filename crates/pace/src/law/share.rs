@@ -86,9 +86,15 @@ impl Share {
     /// Corrects the share at the end of a window. Others may wait `most` times as long as without
     /// the command. `capacity` is in bytes per second.
     ///
-    /// Returns whether the capacity is too low: the disk took all of the greatest share, and others
-    /// did not wait too long.
-    pub(super) fn observe(&mut self, seen: &Seen, heard: &Heard, most: f64, capacity: f64) -> bool {
+    /// Returns the rate of the command's pieces if the disk took all of the greatest share, and
+    /// others did not wait too long: the capacity may be too low.
+    pub(super) fn observe(
+        &mut self,
+        seen: &Seen,
+        heard: &Heard,
+        most: f64,
+        capacity: f64,
+    ) -> Option<f64> {
         self.window = self.window.plus(seen);
         let window = self.window;
         let ratios = [
@@ -106,7 +112,7 @@ impl Share {
             && window.in_flight > 0
             && expected >= OPS;
         if !over && !stuck {
-            return false;
+            return None;
         }
         self.window = Seen::default();
         self.ratio = ratio;
@@ -132,7 +138,7 @@ impl Share {
             self.share = share - step * excess;
         }
         self.share = self.share.clamp(FLOOR, MOST);
-        self.share >= MOST && used >= share * TAKEN
+        window.own_rate().filter(|_| self.share >= MOST && used >= share * TAKEN)
     }
 }
 

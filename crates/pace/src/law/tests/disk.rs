@@ -81,6 +81,10 @@ impl Disk {
                 allowances[at] = law.step(&Seen {
                     elapsed: TICK,
                     own_bytes: own as u64,
+                    own: Waits {
+                        ops: own as u64 / allowances[at].piece.max(1),
+                        wait: Duration::from_secs_f64(own_s[at]),
+                    },
                     own_under_way: if own_s[at] > 0.0 { queue(&allowances[at]) } else { 0 },
                     backlogged: saturated && own_s[at] > 0.0,
                     flushes: Waits {
