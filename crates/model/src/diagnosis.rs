@@ -98,9 +98,9 @@ impl Disk {
             || !self.floods.is_empty() && (dirtied >= drains || self.victims.iter().any(explains))
     }
 
-    /// Whether a backlog waits of which nobody knows how long it takes: the disk's rate was not
-    /// seen. The kernel's estimate begins at 100 MB/s (mm/page-writeback.c `INIT_BW`), and denies
-    /// no flood of a slower disk.
+    /// Whether it has a backlog, and how long that takes is not known: its rate was not seen. The
+    /// kernel's estimate begins at 100 MB/s (mm/page-writeback.c `INIT_BW`). So it can't show that
+    /// a slower disk has no flood.
     #[must_use]
     pub fn has_unknown_backlog(&self) -> bool {
         !self.drain.from.is_seen() && self.backlog_bytes.value().copied().is_some_and(has_authors)

@@ -206,6 +206,35 @@ fn the_capacity_is_not_the_speed_of_the_cache() {
 }
 
 #[test]
+fn the_guess_rises_in_steps_to_the_rate_of_single_pieces() {
+    let mut capacity = Capacity::default();
+    let guess = capacity.bytes_per_s();
+    let mut raised = |to: f64| {
+        capacity.raise(to * guess);
+        capacity.bytes_per_s() / guess
+    };
+    assert_eq!(raised(0.5), 1.0, "others delay the pieces");
+    assert!((raised(1.15) - 1.1).abs() < 1e-9);
+    assert!((raised(1.15) - 1.15).abs() < 1e-9);
+    capacity.observe(&Seen {
+        elapsed: Duration::from_secs(1),
+        own_bytes: 1 << 40,
+        ..Seen::default()
+    });
+    let measured = capacity.bytes_per_s();
+    capacity.raise(2.0 * measured);
+    assert_eq!(capacity.bytes_per_s(), measured);
+}
+
+#[test]
+fn bytes_of_unknown_time_tell_no_rate() {
+    let own = Waits { ops: 3, wait: Duration::from_millis(20) };
+    let seen = Seen { own_bytes: 3 << 20, own, own_untimed_bytes: 1 << 20, ..Seen::default() };
+    assert_eq!(seen.own_rate(), Some(f64::from(2 << 20) / 0.02));
+    assert_eq!(Seen { own: Waits::default(), ..seen }.own_rate(), None);
+}
+
+#[test]
 fn reads_of_our_own_are_no_sign_of_others() {
     let mut law = new_law(Goal::default());
     let own = Seen {

@@ -227,7 +227,7 @@ fn a_wait_without_a_flood() {
     (/var/lib/postgresql), and no flood of buffered writes is the cause: 0 B are
     waiting. The disk itself is slow, or busy with reads or direct writes.
     ");
-    // An estimate of the kernel's denies no flood.
+    // The kernel's estimate can't show that there is no flood.
     (alone.backlog_bytes, alone.drain) =
         (Reading::Value(44_300_000), drain(100e6, DrainSource::KernelEstimate, 44_300_000));
     insta::assert_snapshot!(shown(&diagnosis(vec![alone.clone()]), 80), @"

@@ -132,9 +132,8 @@ impl Seen {
     }
 }
 
-/// Looks for [`WINDOW`], and once more where a process waits, something is backlogged and nothing
-/// floods: a flood that waits for a full limit or for a journal's commit dirties nothing for a
-/// second or two.
+/// Looks for [`WINDOW`], and once more where a process waits for a backlog that nothing adds to. A
+/// flood that waits for a full limit or for a journal's commit dirties nothing for a second or two.
 /// Returns the probe too, so that the caller closes it when it likes.
 ///
 /// # Errors
