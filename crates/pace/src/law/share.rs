@@ -86,8 +86,8 @@ impl Share {
     /// Corrects the share at the end of a window. Others may wait `most` times as long as without
     /// the command. `capacity` is in bytes per second.
     ///
-    /// Returns the rate of the command's pieces if the capacity may be too low: the disk took all
-    /// of the greatest share, and others did not wait too long.
+    /// Returns the rate of the command's pieces if the capacity may be too low. The disk took all
+    /// of the greatest share then, and others did not wait too long.
     pub(super) fn observe(
         &mut self,
         seen: &Seen,
