@@ -32,8 +32,6 @@ use self::source::Source;
 use self::victim::Victim;
 use self::way::Way;
 
-/// The code that the figures depend on.
-const INPUTS: [&str; 4] = ["lab", "device-presets", "pace", "engines"];
 /// The measurements behind the table of docs/pace.md.
 const DATA: &str = "benches/lab/pace";
 /// The section's name.
@@ -87,7 +85,7 @@ pub(crate) fn run(floodwall: &Floodwall, options: &Options) -> anyhow::Result<()
     let missing: Vec<_> = all.filter(|(round, cell)| !path(*round, cell).exists()).collect();
     for (round, cell) in missing.iter().take(options.cells) {
         eprintln!("{}, round {round}", cell.name());
-        let mut stamp = Stamp::now(*round, &INPUTS)?;
+        let mut stamp = Stamp::now(*round, cell.way.inputs())?;
         let (figures, kept_up) = cell.measure(floodwall, &source, options.seconds)?;
         stamp.kept_up = kept_up;
         let measured = Measured {

@@ -105,6 +105,19 @@ impl Way {
         }
     }
 
+    /// The code that its figures depend on.
+    pub(super) fn inputs(self) -> &'static [&'static str] {
+        match self {
+            Self::Cp
+            | Self::Ionice
+            | Self::Nocache
+            | Self::Direct
+            | Self::Bwlimit10
+            | Self::Bwlimit40 => &["lab", "device-presets", "engines"],
+            _ => &["lab", "device-presets", "engines", "pace"],
+        }
+    }
+
     /// Seconds of a phase, if `seconds` are asked for. The kernel leaves dirty data of a slow copy
     /// in memory for 30 s (`vm.dirty_expire_centisecs`), so a shorter phase sees nothing of it.
     pub(super) fn phase_seconds(self, seconds: u32) -> u32 {
