@@ -8,7 +8,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::frame::has_authors;
 use crate::reading::Reading;
 use crate::status::Drain;
 use crate::units::DeviceId;
@@ -60,6 +59,15 @@ pub enum Verdict {
 /// A backlog that takes this long to drain explains a wait, whoever wrote it, in seconds.
 pub const LONG_BACKLOG_S: f64 = 1.0;
 
+/// A smaller backlog has no authors that matter: it is written at once.
+const LEAST_BACKLOG_BYTES: u64 = 4 << 20;
+
+/// Whether a backlog is so large that its authors matter.
+#[must_use]
+pub fn has_authors(backlog_bytes: u64) -> bool {
+    backlog_bytes >= LEAST_BACKLOG_BYTES
+}
+
 /// One disk.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Disk {
@@ -77,7 +85,7 @@ pub struct Disk {
     pub is_backlogged: bool,
     /// How fast it drains.
     pub drain: Drain,
-    /// Processes that wait long, the worst first.
+    /// Processes that wait long, the worst first, the kernel's workers last.
     pub victims: Vec<Victim>,
     /// Processes that flood it, the heaviest first.
     pub floods: Vec<Flood>,

@@ -17,7 +17,7 @@ mod process;
 use serde::{Deserialize, Serialize};
 
 use crate::finding::Severity;
-pub use disk::{Disk, Queue, Requests, has_authors};
+pub use disk::{Disk, Queue, Requests};
 use process::is_zero;
 pub use process::{Group, Process, Waits, is_kernel_worker};
 

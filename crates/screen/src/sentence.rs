@@ -12,8 +12,8 @@ mod phrases;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-use floodwall_model::diagnosis::Verdict;
-use floodwall_model::frame::{Disk, Frame, Process, has_authors};
+use floodwall_model::diagnosis::{Verdict, has_authors};
+use floodwall_model::frame::{Disk, Frame, Process};
 use floodwall_model::printable::printable;
 use floodwall_model::status::{DrainSource, FIRST_GUESS};
 

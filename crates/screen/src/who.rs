@@ -5,10 +5,11 @@ use std::cmp::Reverse;
 use floodwall_model::frame::{Disk, Frame, Process};
 use floodwall_model::printable::printable;
 
-/// The processes of a disk that wait long, the slowest first.
+/// The processes of a disk that wait long, the slowest first. The kernel's workers come last: they
+/// wait for others.
 pub(crate) fn victims<'a>(frame: &'a Frame, disk: &str) -> Vec<&'a Process> {
     let mut found: Vec<&Process> = on(frame, disk).filter(|process| process.is_victim).collect();
-    found.sort_by_key(|process| Reverse(process.slowest_us()));
+    found.sort_by_key(|process| (process.is_kernel_worker(), Reverse(process.slowest_us())));
     found
 }
 

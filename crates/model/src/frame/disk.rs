@@ -54,15 +54,6 @@ pub struct Disk {
     pub queue: Queue,
 }
 
-/// A smaller backlog has no authors that matter: it is written at once.
-const LEAST_BACKLOG_BYTES: u64 = 4 << 20;
-
-/// Whether a backlog is so large that its authors matter.
-#[must_use]
-pub fn has_authors(backlog_bytes: u64) -> bool {
-    backlog_bytes >= LEAST_BACKLOG_BYTES
-}
-
 impl Disk {
     /// Whether its backlog takes a second or more, at a rate that was seen.
     #[must_use]

@@ -8,7 +8,7 @@
 use std::cmp::Reverse;
 use std::mem;
 
-use floodwall_model::frame::{Disk, Frame, Process, Waits, is_kernel_worker};
+use floodwall_model::frame::{Disk, Frame, Process, Waits};
 use floodwall_model::stall::{Flood, Stall, Victim};
 
 use super::parties::{Parties, Party, Sums};
@@ -105,10 +105,7 @@ impl Episode {
     pub(super) fn stall(&self) -> Stall {
         let written = |party: &Party<Written>| party.sums.written_bytes(self.stall.backlog_bytes);
         let mut floods = self.writers.heaviest(|sums| sums.is_author);
-        floods.sort_by_key(|party| {
-            let is_last = (party.is_others(), is_kernel_worker(&party.name));
-            (is_last, Reverse(written(party)))
-        });
+        floods.sort_by_key(|party| (party.rank(), Reverse(written(party))));
         Stall {
             victims: self.victims.heaviest(|_| true).into_iter().map(victim).collect(),
             floods: floods.into_iter().map(flood).collect(),

@@ -8,7 +8,7 @@
 //! of processes. Beyond the bound the lightest become one process with number 0, as in frames: sums
 //! stay right.
 
-use floodwall_model::frame::Process;
+use floodwall_model::frame::{Process, is_kernel_worker};
 use floodwall_model::workload::Workload;
 
 /// Victims that a stall names, and floods.
@@ -61,12 +61,13 @@ impl<T: Sums> Parties<T> {
         bound(&mut self.0, TOLD_APART, |party| (party.is_present, party.sums.weight()));
     }
 
-    /// Those of whom this is true: the heaviest first, [`KEPT`] at most, then all others as one.
+    /// Those of whom this is true, the heaviest first within their rank: [`KEPT`] at most, then all
+    /// others as one.
     pub(super) fn heaviest(&self, is_told: impl Fn(&T) -> bool) -> Vec<Party<T>> {
         let mut told: Vec<_> =
             self.0.iter().filter(|party| is_told(&party.sums)).cloned().collect();
         bound(&mut told, KEPT, |party| (true, party.sums.weight()));
-        told.sort_by_key(|party| (party.is_others(), std::cmp::Reverse(party.sums.weight())));
+        told.sort_by_key(|party| (party.rank(), std::cmp::Reverse(party.sums.weight())));
         told
     }
 }
@@ -74,6 +75,12 @@ impl<T: Sums> Parties<T> {
 impl<T> Party<T> {
     pub(super) fn is_others(&self) -> bool {
         self.pid == 0
+    }
+
+    /// Processes come first, then the kernel's workers, which act for others, then the sum of all
+    /// others.
+    pub(super) fn rank(&self) -> (bool, bool) {
+        (self.is_others(), is_kernel_worker(&self.name))
     }
 }
 

@@ -230,6 +230,13 @@ fn the_largest_holder_keeps_its_name_and_the_kernels_workers_come_last() {
 }
 
 #[test]
+fn a_kernel_worker_that_waits_is_named_after_the_victims() {
+    let worker = Process { pid: 2, name: "kworker/u8:2-writeback".into(), ..victim(&[], 2_500) };
+    let stall = &ended(&[frame(NIGHT_MS + 2_000, 1_000, vec![worker, victim(&[], 2_000)])])[0];
+    assert_eq!(stall.victims.iter().map(|v| v.pid).collect::<Vec<_>>(), [812, 2]);
+}
+
+#[test]
 fn a_quiet_second_within_it_counts_and_those_after_it_do_not() {
     let quiet = |at_ms, bytes| {
         let mut quiet = frame(NIGHT_MS + at_ms, 1_000, vec![flood(1, bytes, 20.0)]);

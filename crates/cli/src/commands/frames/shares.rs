@@ -15,7 +15,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use floodwall_model::frame::{Disk, Process, has_authors};
+use floodwall_model::diagnosis::has_authors;
+use floodwall_model::frame::{Disk, Process};
 use floodwall_model::workload::Workload;
 
 use super::round::rounded;

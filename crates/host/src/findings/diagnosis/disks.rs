@@ -89,7 +89,10 @@ fn disk(
     let waiting = waiting.iter().filter(|user| user.disk == id);
     disk.victims =
         waiting.map(|user| victim(user)).filter(|victim| victim.longest_s() >= least_s).collect();
-    disk.victims.sort_by(|a, b| b.longest_s().total_cmp(&a.longest_s()));
+    disk.victims.sort_by(|a, b| {
+        let by_wait = b.longest_s().total_cmp(&a.longest_s());
+        is_worker(a).cmp(&is_worker(b)).then(by_wait)
+    });
     // A flood of a device on top of it matters here only if a process waits.
     let is_here = flooding.iter().any(|user| user.disk == id);
     let is_flooded = is_here && disk.is_outrun() || is_large(&disk.backlog_bytes, &disk.drain);
@@ -188,6 +191,10 @@ fn name(status: &Status, id: DeviceId) -> String {
 fn mounts(device: &Device) -> Vec<String> {
     let written = device.mounts.iter().filter(|mount| !mount.read_only);
     written.map(|mount| mount.mountpoint.clone()).collect()
+}
+
+fn is_worker(victim: &Victim) -> bool {
+    is_kernel_worker(&victim.process.name)
 }
 
 fn victim(user: &DiskUser) -> Victim {

@@ -147,6 +147,22 @@ fn a_victim_is_stalled_by_a_flood() {
 }
 
 #[test]
+fn a_kernel_worker_is_named_after_the_processes_that_wait() {
+    let mut scene = flooded();
+    // XFS's writeback reads a group's header while a database waits for the same disk.
+    scene.users.push(waits(3, "kworker/u8:2-kvfree_rcu_reclaim", SDA, 0.9));
+    scene.users.push(waits(8, "redis", SDA, 0.2));
+    let diagnosis = scene.diagnosis();
+    let named: Vec<u32> = diagnosis.disks[0].victims.iter().map(|v| v.process.pid).collect();
+    assert_eq!(named, [7, 8, 3]);
+    // Where nothing else waits, it is the victim.
+    scene.users.retain(|user| ![7, 8].contains(&user.pid));
+    let diagnosis = scene.diagnosis();
+    assert_eq!(diagnosis.verdict, Verdict::Stalling);
+    assert_eq!(diagnosis.disks[0].victims[0].process.pid, 3);
+}
+
+#[test]
 fn a_short_wait_beside_a_flood_is_no_stall() {
     let mut scene = flooded();
     (scene.users[0].median_s, scene.users[0].oldest_s) = (Some(0.004), 0.0);
