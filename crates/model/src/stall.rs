@@ -19,8 +19,8 @@ pub struct Stall {
     /// Where its filesystems are mounted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub mounts: Vec<String>,
-    /// The processes that waited, the longest wait first, the kernel's workers last; at most 16. Any
-    /// others are one more at the end, with number 0.
+    /// The processes that waited, the longest wait first, the kernel's workers last; at most 16.
+    /// Any others are one more at the end, with number 0.
     pub victims: Vec<Victim>,
     /// The processes that flooded it, and those that had dirtied at least a tenth of its backlog.
     /// The one that dirtied most, or held the largest part, comes first; the kernel's workers come
