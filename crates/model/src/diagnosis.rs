@@ -9,7 +9,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::reading::Reading;
-use crate::status::Drain;
+use crate::status::{Drain, DrainSource};
 use crate::units::DeviceId;
 use crate::workload::Workload;
 
@@ -68,6 +68,14 @@ pub fn has_authors(backlog_bytes: u64) -> bool {
     backlog_bytes >= LEAST_BACKLOG_BYTES
 }
 
+/// Whether a backlog may take long, and how long is not known: the disk's rate was not seen. The
+/// kernel's estimate begins at 100 MB/s (mm/page-writeback.c `INIT_BW`). So it can't show that a
+/// slower disk has no flood.
+#[must_use]
+pub fn takes_unknown_time(backlog_bytes: u64, rate_from: DrainSource) -> bool {
+    !rate_from.is_seen() && has_authors(backlog_bytes)
+}
+
 /// One disk.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Disk {
@@ -106,12 +114,11 @@ impl Disk {
             || !self.floods.is_empty() && (dirtied >= drains || self.victims.iter().any(explains))
     }
 
-    /// Whether it has a backlog, and how long that takes is not known: its rate was not seen. The
-    /// kernel's estimate begins at 100 MB/s (mm/page-writeback.c `INIT_BW`). So it can't show that
-    /// a slower disk has no flood.
+    /// Whether its backlog [takes an unknown time](takes_unknown_time).
     #[must_use]
     pub fn has_unknown_backlog(&self) -> bool {
-        !self.drain.from.is_seen() && self.backlog_bytes.value().copied().is_some_and(has_authors)
+        let bytes = self.backlog_bytes.value();
+        bytes.is_some_and(|bytes| takes_unknown_time(*bytes, self.drain.from))
     }
 }
 

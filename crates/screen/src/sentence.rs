@@ -182,6 +182,11 @@ impl Words {
                 ", and how much is waiting is not known. The disk is slow, busy with reads or \
                  direct writes, or flooded by a program that was not seen",
             ),
+            _ if disk.has_unknown_backlog() => {
+                self.plain(", and nothing was seen to flood it");
+                self.backlog(disk);
+                self.plain(". Whether they are the cause is not known");
+            }
             _ => self.plain(
                 ", and no flood of buffered writes is the cause. The disk itself is slow, or busy \
                  with reads or direct writes",

@@ -86,6 +86,12 @@ fn a_stall_without_a_flood_is_of_what_was_written_earlier_or_of_the_disk() {
     insta::assert_snapshot!(said(&frame), @"● postgres (812, postgres.service) has waited up to \
         3.20 s for fsync on sda, and no flood of buffered writes is the cause. The disk itself is \
         slow, or busy with reads or direct writes.");
+    // By the kernel's estimate alone: a stick drains far less than the 100 MB/s that begin it.
+    (frame.disks[0].drain_from, frame.disks[0].drain_ms) = (DrainSource::KernelEstimate, Some(440));
+    frame.disks[0].backlog_bytes = Some(44_000_000);
+    insta::assert_snapshot!(said(&frame), @"● postgres (812, postgres.service) has waited up to \
+        3.20 s for fsync on sda, and nothing was seen to flood it: 44.0 MB are waiting. Whether \
+        they are the cause is not known.");
     frame.processes.clear();
     insta::assert_snapshot!(said(&frame), @"A process waits long for sda, and which one is not \
         known.");

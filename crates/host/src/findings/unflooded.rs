@@ -4,6 +4,7 @@
 //! DiskUser … ─▶ waits long? ─▶ its disk: a flood, a backlog? ─▶ neither ─▶ FW049
 //! ```
 
+use floodwall_model::diagnosis::takes_unknown_time;
 use floodwall_model::finding::Severity;
 use floodwall_model::status::{Device, FIRST_GUESS};
 
@@ -32,7 +33,8 @@ pub(super) fn waits_without_flood(facts: Facts<'_>) -> Option<Found> {
         let mut users = facts.disk_users.iter().filter(|user| user.disk == victim.disk);
         let is_flooded = users.any(|user| user.earlier_bytes > 0 || floods(user, rate, window_s));
         let Some(backlog) = backlog(device).filter(|_| !is_flooded) else { continue };
-        if backlog as f64 >= BACKLOG_S * rate {
+        let is_unknown = takes_unknown_time(backlog, device.drain.from);
+        if is_unknown || backlog as f64 >= BACKLOG_S * rate {
             continue;
         }
         let disk = name(device, victim.disk);
@@ -62,6 +64,7 @@ fn backlog(device: &Device) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use floodwall_model::Reading;
+    use floodwall_model::status::DrainSource;
 
     use super::*;
     use crate::findings::testing::{Machine, disk_user, found};
@@ -89,10 +92,14 @@ mod tests {
     #[test]
     fn fw049_is_silent_beside_a_flood_a_backlog_and_short_waits() {
         type Spoil = fn(&mut Machine);
-        let cases: [(&str, Spoil); 6] = [
+        let cases: [(&str, Spoil); 7] = [
             ("another process floods", |m| m.disk_users[1].dirtied_bytes = 190_000_000),
             ("it flooded before", |m| m.disk_users[0].earlier_bytes = 1 << 30),
             ("a backlog of 2 s", |m| m.backlog(400_000_000)),
+            ("a backlog of 44 MB on a disk of an unseen rate", |m| {
+                m.backlog(44_000_000);
+                m.status.devices[0].drain.from = DrainSource::KernelEstimate;
+            }),
             ("the backlog is not known", |m| {
                 m.status.devices[0].dirty_bytes = Reading::Absent("no debugfs".into());
             }),

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::diagnosis::{LONG_BACKLOG_S, Verdict};
+use crate::diagnosis::{LONG_BACKLOG_S, Verdict, takes_unknown_time};
 use crate::status::DrainSource;
 
 /// One disk.
@@ -60,6 +60,12 @@ impl Disk {
     pub fn is_backlogged(&self) -> bool {
         let is_long = self.drain_ms.is_some_and(|ms| ms as f64 >= LONG_BACKLOG_S * 1e3);
         is_long && self.drain_from.is_seen()
+    }
+
+    /// Whether its backlog [takes an unknown time](takes_unknown_time).
+    #[must_use]
+    pub fn has_unknown_backlog(&self) -> bool {
+        self.backlog_bytes.is_some_and(|bytes| takes_unknown_time(bytes, self.drain_from))
     }
 
     /// Whether it writes its backlog: at a rate that was seen in this window, or a quarter of its
