@@ -43,7 +43,7 @@ pub struct Window {
 /// The reasons for the speed of a paced command.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Status {
-    /// Whether others wait for the disk.
+    /// What the law does now.
     pub state: State,
     /// The allowed rate in bytes per second; none for no limit.
     pub rate: Option<f64>,
@@ -69,8 +69,8 @@ pub struct Pacer {
     /// Bytes whose writeback was started, and bytes that reached the disk.
     started: AtomicU64,
     written: AtomicU64,
-    /// Pieces that reached the disk since the last step, and the sum of their times in
-    /// microseconds.
+    /// Ranges of pieces that reached the disk since the last step, and the sum of their times in
+    /// microseconds. A piece of small files has a range for each of them.
     pieces: AtomicU64,
     pieces_us: AtomicU64,
     /// Bytes of pieces whose time is not known.
@@ -259,8 +259,8 @@ impl Pacer {
         }
     }
 
-    /// So many bytes are read from this disk for the command, and no sign of others; negative where
-    /// fewer were read than was said before.
+    /// Counts bytes that are read from this disk for the command: its reads are no sign of others.
+    /// A negative number takes back bytes of an earlier call that were not read.
     pub(crate) fn read(&self, bytes: i64) {
         self.read.fetch_add(bytes, Ordering::Relaxed);
     }
@@ -270,7 +270,7 @@ impl Pacer {
         self.started.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Counts a piece that reached the disk, and the time since its start, if it is known.
+    /// Counts a range that reached the disk, and the time since its piece started, if it is known.
     pub(crate) fn end(&self, bytes: u64, took: Option<Duration>) {
         self.pieces.fetch_add(1, Ordering::Relaxed);
         match took {

@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 /// Unused time that still counts. More would let a burst through, which makes a queue.
 const UNUSED: Duration = Duration::from_millis(10);
-/// A piece waits so long for an idle disk, at most. A hard disk that serves others for half of the
-/// time is idle every 30 ms or so. With 0.1 s the command was slower, and 0.3 s made it no faster.
+/// A piece starts so long after it was due at the latest, on an idle disk or not. A hard disk that
+/// serves others for half of the time is idle every 30 ms or so. With 0.1 s the command was slower,
+/// and 0.3 s made it no faster.
 const PATIENCE: Duration = Duration::from_millis(200);
 
 /// The turn of the next piece.

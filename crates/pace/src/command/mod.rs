@@ -4,7 +4,7 @@
 //! ```text
 //! start      fork and exec in this process group ─▶ the command; this process adopts its orphans
 //!
-//! every 2 to 200 ms:
+//! every 0.2 ms to 2 s (decide):
 //! tree       /proc/PID/task/TID/children          ─▶ its processes
 //! files      /proc/PID/fd, maps ─┐
 //! notified   inotify ────────────┴ ranges ─▶ drain: a thread, idle I/O priority, Writeback

@@ -35,7 +35,8 @@ pub enum Input {
 /// copied.
 ///
 /// # Errors
-/// [`CopyError`].
+/// The first open, read, write or sync that failed; [`CopyError::Same`] if an input is the output,
+/// [`CopyError::Interrupted`] after `stop`.
 pub fn cat<'a>(
     inputs: &[Input],
     output: BorrowedFd<'_>,

@@ -12,8 +12,8 @@
 //! would wait for it. It is called only while no other program waits, or for an entry that can't be
 //! opened again.
 //!
-//! The kernel tells of data that did not reach the disk once: a second sync succeeds. After the
-//! first such error ([`CopyError::Lost`]) no pending file gets its name.
+//! The kernel reports lost data only once: a second sync succeeds. After the first such error
+//! ([`CopyError::Lost`]) no pending file gets its name.
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd, OwnedFd};
@@ -57,7 +57,7 @@ pub(super) struct Finish {
     since: Option<Instant>,
     files: usize,
     /// The pending files with their paths, as long as they are synced one by one. An error of the
-    /// writeback is certain to be told to those that had the file open then.
+    /// writeback is certainly reported only on descriptors that were open then.
     open: Vec<(PathBuf, Arc<OwnedFd>)>,
     folders: usize,
     bytes: u64,

@@ -34,12 +34,15 @@ const OWN: u32 = 0o700;
 ///
 /// Entries that can't be read, or that the destination doesn't take, are left out, and the others
 /// are copied ([`CopyError::Partly`]). Any other failure ends the copy, and complete files then get
-/// their names, unless written data was lost ([`CopyError::Lost`]). `stop` ends it soon: complete
-/// files get their names if that takes a second at most, and if they need not be compared.
-/// Unfinished files are removed, or kept with `resume`, as far as no data was lost.
+/// their names, unless written data was lost ([`CopyError::Lost`]). `stop` ends it soon: once the
+/// writeback under way has ended, complete files get their names for a second at most, unless they
+/// have to be compared. Unfinished files are removed, or kept with `resume`, as far as no data was
+/// lost.
 ///
 /// # Errors
-/// [`CopyError`].
+/// [`CopyError::Partly`] if entries were left out, [`CopyError::Interrupted`] after `stop`,
+/// [`CopyError::Lost`] if written data did not reach the disk; else the failure that ended the
+/// copy.
 pub fn run<'a>(
     plan: &Plan,
     pacer: &'a Pacer,

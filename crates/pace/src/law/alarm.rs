@@ -9,7 +9,7 @@ use super::seen::Seen;
 const WINDOW: Duration = Duration::from_secs(1);
 /// So many requests per second that may be others' are a sign …
 const SUSPICIOUS_PER_S: f64 = 2.0;
-/// … and this part of the command's own, where these are an estimate.
+/// … besides this part of the command's own, where their number is an estimate.
 const ESTIMATE: f64 = 0.03;
 /// After a false alarm there is no full silence for so long, twice as long each time …
 const CALM: Duration = Duration::from_secs(1);
@@ -94,8 +94,8 @@ impl Alarm {
         let Some(per_byte) = self.per_byte.filter(|_| window.flushless.is_some()) else {
             return window.others_ops() / seconds;
         };
-        // A victim behind a full queue commits so rarely that a bound of the command's own
-        // requests would hide it.
+        // An estimate, no upper bound: a victim behind a full queue commits so rarely that a bound
+        // would hide it.
         let own = per_byte * window.own_bytes as f64;
         let others = window.writes.ops as f64 - own * (1.0 + ESTIMATE);
         (others.max(0.0) + window.others_reads().ops as f64) / seconds
@@ -107,8 +107,8 @@ impl Alarm {
         window.flushless.is_some() && self.per_byte.is_none() && window.own_bytes >= FIRST_BYTES
     }
 
-    /// Only a silence can show that the command needs more requests: else those of others would
-    /// pass for its own.
+    /// Lowers the requests per byte to those of the window. Only a silence raises them: else
+    /// requests of others would count as the command's.
     fn learn(&mut self) {
         if let (Some(known), Some(new)) = (self.per_byte, self.window_per_byte()) {
             self.per_byte = Some(known.min(new));

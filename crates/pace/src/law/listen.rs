@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use super::seen::{SURE, Seen, Waits};
 
-/// The longest wait for the command's own requests to end, and for one that was made meanwhile: it
-/// may wait for our data that the disk's cache still holds, or be a flush of the command's own.
+/// The longest time before a silence begins: for the command's own requests to end, and then for a
+/// request that was made meanwhile. That one may wait for the command's data in the disk's cache,
+/// or be a flush of its own.
 const DRAIN: Duration = Duration::from_secs(1);
 /// Length of a silence …
 const LEAST: Duration = Duration::from_millis(200);
@@ -17,8 +18,8 @@ const MOST: Duration = Duration::from_millis(400);
 /// Length of a glance. It finds others that wait behind the command's data. Once the disk has that
 /// data, their next request follows the last one at once.
 const GLANCE: Duration = Duration::from_millis(30);
-/// So many operations tell their rate to about 9 %. More would take fast disks longer than it takes
-/// the averages of [`super::share`] to even that out.
+/// So many operations tell their rate to about 9 % (1/√120). The averages of [`super::share`] even
+/// that out before more operations come.
 const ENOUGH: f64 = 120.0;
 /// Silences that are remembered.
 const KEPT: usize = 5;

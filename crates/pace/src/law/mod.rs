@@ -88,8 +88,8 @@ const LONG_PIECE_S: f64 = 0.02;
 /// A disk that has been idle for this part of a piece's time serves no commit: the requests of one
 /// follow each other at once.
 const IDLE: f64 = 1.0 / 8.0;
-/// Bounds of that time, in seconds. A look takes 20 µs, so looks at the lower one take 7 % of a
-/// processor.
+/// Bounds of that time, in seconds. A look takes 20 µs, so looks at the lower one take less than a
+/// tenth of a processor.
 const IDLE_S: [f64; 2] = [0.0002, 0.001];
 /// Time of the data under way while no other program waits, at most. A victim's first commit waits
 /// as long.
@@ -110,10 +110,10 @@ const GONE: Duration = Duration::from_secs(2);
 const LISTEN_EVERY: Duration = Duration::from_secs(4);
 /// The same after the first silence, and after one without a request …
 const LISTEN_AGAIN: Duration = Duration::from_secs(1);
-/// … and after so many of them in a row the others have gone.
+/// After so many silences without a request in a row the others have gone.
 const EMPTY: u32 = 2;
-/// Others that a guard tells of are listened for so long, until their wait is known: some commit
-/// once a second. So are those whose request is under way.
+/// The longest silence without a request that ended, while a request is under way, and for others
+/// that a guard tells of, until their wait is known. Some programs commit once a second.
 const LISTEN_FOR_KNOWN: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Debug)]
@@ -230,7 +230,8 @@ impl Law {
         let waits = heard.in_flight > 0;
         let is_missed = (seen.others_reported || waits) && heard.others_ops() < 1.0;
         let goes_on = is_missed && (first || waits) && heard.elapsed < LISTEN_FOR_KNOWN;
-        // Those that the command delays are many: they come again within a silence.
+        // Programs that the command delays make many requests: the next one would come within a
+        // silence.
         let has_ended = first && !seen.others_reported && listen.has_ended();
         if !listen.is_over() && !has_ended || goes_on {
             return Phase::Listen(listen);
@@ -283,6 +284,7 @@ impl Law {
         {
             self.capacity.raise(rate);
         }
+        // The next silence begins at the first multiple that is half a pause away or more.
         let pause =
             if self.empty > 0 || self.heard.is_first() { LISTEN_AGAIN } else { LISTEN_EVERY };
         if self.now >= next_multiple(since + pause / 2, pause) {

@@ -37,7 +37,8 @@ pub struct Seen {
     pub elapsed: Duration,
     /// Bytes of the command that reached the disk.
     pub own_bytes: u64,
-    /// Pieces of the command that reached the disk, and the sum of their times from start to end.
+    /// Ranges of the command's pieces that reached the disk, and the sum of their times from start
+    /// to end.
     pub own: Waits,
     /// Those of [`Self::own_bytes`] whose time is not known: the kernel wrote them by itself.
     pub own_untimed_bytes: u64,
@@ -52,7 +53,7 @@ pub struct Seen {
     pub reads: Waits,
     /// Bytes of these.
     pub read_bytes: u64,
-    /// Bytes of them that are ours; negative where fewer were read than was said before.
+    /// Bytes of them that are ours; negative where an earlier step counted too many.
     pub own_read_bytes: i64,
     /// Writes, those of the command included.
     pub writes: Waits,
@@ -92,15 +93,15 @@ impl Seen {
         }
     }
 
-    /// The rate at which the disk took the command's pieces while they were under way, in bytes per
-    /// second; less where several were at a time. None if none ended.
+    /// Bytes of the command's pieces per second under way: too few where several ranges were under
+    /// way at a time. None if none ended.
     pub(super) fn own_rate(&self) -> Option<f64> {
         let bytes = self.own_bytes.saturating_sub(self.own_untimed_bytes);
         (!self.own.wait.is_zero()).then(|| bytes as f64 / self.own.wait.as_secs_f64())
     }
 
-    /// Operations that another program may wait for: flushes, reads, and small writes of a disk
-    /// where commits need no flush.
+    /// Requests that another program may wait for, its operations: flushes, reads, and small writes
+    /// of a disk where commits need no flush.
     pub(super) fn others(&self) -> Waits {
         self.flushes.plus(self.others_reads()).plus(self.small_writes())
     }

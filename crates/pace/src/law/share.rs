@@ -1,6 +1,6 @@
 //! The command's share of the disk beside others. It rises while they wait shorter than they may,
-//! and is cut in proportion to the excess. Proportion matters: the waits in a window are few and
-//! differ by chance, and cuts of a fixed size would make the share a saw that chance drives.
+//! and is cut in proportion to the excess. The few waits in a window differ by chance, so cuts of a
+//! fixed size would move the share by chance.
 
 use std::time::Duration;
 
@@ -11,14 +11,12 @@ use super::seen::{SURE, Seen, Waits};
 const FLOOR: f64 = 0.02;
 /// The greatest share.
 const MOST: f64 = 0.9;
-/// The rise of the share in a window in which others could wait one wait longer. Others that keep
-/// the disk busy are allowed a part of the delay. Beside them the rise is the same part of this.
-/// Their waits differ by chance, and greater rises would outweigh the cuts of a small share. The
-/// rise is …
+/// The rise of the share in a window in which others could wait one wait longer, as a part of the
+/// capacity. Beside others that are allowed a part of the delay, the rise is the same part of it:
+/// greater rises would outweigh the cuts of a small share.
 const STEP: f64 = 0.04;
-/// … up to so many times as much until the first cut, as in TCP's slow start, in windows with more
-/// operations than [`SURE`]. The error of their mean wait falls with the root of their number, so
-/// the rise grows with that root.
+/// Until the first cut the rise is up to so many times [`STEP`], as in TCP's slow start. It grows
+/// with the root of the operations above [`SURE`]: the error of their mean wait falls with it.
 const FAST: f64 = 4.0;
 /// The cut in a window in which others waited one wait too long, as a part of the share.
 const CUT: f64 = 0.3;
@@ -26,7 +24,8 @@ const CUT: f64 = 0.3;
 /// see the same waits. The one with the greater share thus stops rising first, and all come to the
 /// same share, as by the flow scaling of Swift (SIGCOMM 2020).
 const FAIR: f64 = 0.5;
-/// The share rises up to so many times what the command used of late.
+/// The share does not rise above so many times what the command used of late, and a cut begins
+/// there.
 const USED: f64 = 2.0;
 /// Least operations of a window …
 const OPS: f64 = 4.0;
@@ -44,7 +43,8 @@ const BUSY: f64 = 0.05;
 const KEPT: std::ops::RangeInclusive<f64> = 0.93..=1.15;
 /// The weight of a new window in averages.
 const NEW: f64 = 0.2;
-/// From this used part of the share on, the share was too small for the command.
+/// If the disk took this part of the greatest share or more in a window, the capacity may be too
+/// low.
 const TAKEN: f64 = 0.9;
 /// Waits longer than this many times the allowed ones leave the least share.
 const SEVERE: f64 = 3.0;

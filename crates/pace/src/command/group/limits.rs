@@ -3,7 +3,7 @@
 //! ```text
 //! alone      memory.high and io.max are `max`
 //! silence    both stay as they are
-//! yielding   io.max      the pacer's rate, and at least what a piece needs
+//! yielding   io.max      the pacer's rate, and at least what the window needs
 //!            memory.high what is no page cache, and a margin; once too much is dirty
 //! ```
 //!
@@ -30,8 +30,8 @@ use crate::pacer::Pacer;
 const EVERY: Duration = Duration::from_millis(100);
 /// The least `io.max`, in bytes per second.
 const LEAST_PER_S: f64 = 1e6;
-/// The time in which blk-throttle lets the data under way through (`DFL_THROTL_SLICE_HD`,
-/// block/blk-throttle.c), in seconds. A lower limit would delay each piece, and others with it.
+/// A time slice of blk-throttle (`DFL_THROTL_SLICE_HD`, block/blk-throttle.c), in seconds. The
+/// window has to pass within one: a lower limit would delay each piece, and others with it.
 const SLICE_S: f64 = 0.1;
 /// So many dirty bytes are more than those of files that are written back.
 const DIRTY: u64 = 16 << 20;
@@ -49,7 +49,7 @@ struct Seen {
     /// The paced disk, if it has a number.
     disk: Option<DeviceId>,
     rate: Option<f64>,
-    /// Bytes under way at most.
+    /// Bytes dirty or under way at most ([`crate::Window::in_flight`]).
     in_flight: u64,
     /// Memory besides page cache, and dirty bytes, of the group.
     besides_cache: Option<u64>,
