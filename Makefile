@@ -185,7 +185,7 @@ install-build:
 	@./scripts/need cc:gcc
 
 install-test: install-build
-	@./scripts/need --optional mkfs.ext4:e2fsprogs mkfs.xfs:xfsprogs mkfs.btrfs:btrfs-progs losetup:mount fio:fio iostat:sysstat sysbench:sysbench jq:jq sqlite3:sqlite3 strace:strace chromium:chromium linux.uml:user-mode-linux modprobe:kmod dmsetup:dmsetup bpftrace:bpftrace qemu-system-x86_64:qemu-system-x86
+	@./scripts/need --optional mkfs.ext4:e2fsprogs mkfs.xfs:xfsprogs mkfs.btrfs:btrfs-progs losetup:mount fio:fio iostat:sysstat sysbench:sysbench jq:jq sqlite3:sqlite3 strace:strace chromium:chromium linux.uml:user-mode-linux modprobe:kmod dmsetup:dmsetup bpftrace:bpftrace qemu-system-x86_64:qemu-system-x86 ansible:ansible-core
 	@./scripts/kernel-image target/kernel
 	@# Where it would start a daemon it is not for us to install.
 	@if ./scripts/with-udev --may-install; then ./scripts/need --optional udevadm:udev prometheus:prometheus prometheus-node-exporter:prometheus-node-exporter curl:curl mdadm:mdadm exportfs:nfs-kernel-server pg_ctlcluster:postgresql; fi
