@@ -1,9 +1,14 @@
-//! The documents' commands are run here as far as they are short and change nothing. The output of
-//! a session is compared with the document, numbers left out.
+//! The documents' commands are run here as far as they are short. Those about settings run on the
+//! copy of a captured machine. It is a new one for each page and each `apply`: a page has several
+//! for different machines. The output of a session is compared with the document, numbers left out.
 
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use floodwall_testing::process::{output, text};
+use floodwall_testing::tree::{copy, host, put};
 
 use crate::commands_of_documents::{Command as Line, commands};
 
@@ -12,10 +17,17 @@ use crate::commands_of_documents::{Command as Line, commands};
 enum Done {
     /// It is run, and ends with status 0.
     Run,
+    /// The same on a captured machine, with these options more.
+    Captured(&'static [&'static str]),
     /// It is only parsed (`src/documents_tests.rs`), for this reason.
     Parsed(&'static str),
 }
-use Done::{Parsed, Run};
+use Done::{Captured, Parsed, Run};
+
+/// Limits of a unit, which no captured machine has.
+const PACED: [&str; 2] =
+    ["unit:flood:sda.io.max=wbps=60MB", "unit:backup.service:sda.io.max=wbps=60.5MB"];
+const NO_UNIT: &str = "needs a unit of systemd's; tests/it/knobs.rs, tests/kernel/knobs.rs";
 
 /// Commands by their first words and a word that they have: the first row that fits counts.
 const TABLE: &[(&str, &str, Done)] = &[
@@ -25,8 +37,10 @@ const TABLE: &[(&str, &str, Done)] = &[
     ("compare --kernel", "", Parsed("boots kernels; tests/guest")),
     ("compare", "", Parsed("loads a disk for minutes, as root; tests/kernel/tune.rs")),
     ("compat", "", Parsed("loads a disk, or waits for seconds; tests/compat")),
-    ("diff", "", Parsed("tells what this machine's journal holds; tests/it/knobs.rs")),
-    ("apply", "", Parsed("changes the machine; tests/it/knobs.rs, tests/kernel/knobs.rs")),
+    ("diff", "", Captured(&[])),
+    ("apply", PACED[0], Parsed(NO_UNIT)),
+    ("apply", PACED[1], Parsed(NO_UNIT)),
+    ("apply", "", Captured(&["--yes"])),
     ("dump", "", Parsed("needs a recording; tests/it/dump.rs")),
     ("explain", "", Run),
     ("fix", "", Parsed("needs a stall, and changes the machine; tests/why")),
@@ -40,13 +54,20 @@ const TABLE: &[(&str, &str, Done)] = &[
     ),
     ("lab seeks", "", Parsed("needs a recording; tests/it/seeks.rs")),
     ("lab", "", Parsed("makes a device, as root; tests/kernel/lab.rs")),
-    ("log", "", Parsed("tells what this machine's journal holds; tests/it/knobs.rs")),
+    ("log", "", Captured(&[])),
     ("pace", "", Parsed("copies files; tests/it/pace.rs, tests/kernel/pace.rs")),
-    ("persist", "", Parsed("changes the machine; tests/it/persist.rs")),
+    ("persist", "", Captured(&["--yes"])),
     ("probe", "", Parsed("looks for ten seconds, or until Ctrl-C; tests/kernel/probe.rs")),
     ("record", "", Parsed("stays on; tests/watch/recorder.rs")),
-    ("report", "", Parsed("needs a result or a recording; tests/it/report.rs")),
-    ("rollback", "", Parsed("changes the machine; tests/it/knobs.rs")),
+    ("report", "--submit", Parsed("needs the result of a disk; tests/it/hwdb.rs")),
+    ("report", "--seeks", Parsed("needs a recording of a lab disk; tests/it/seeks.rs")),
+    ("report", "--from", Parsed("needs a recording; tests/it/stalls.rs")),
+    ("report", "--last", Parsed("needs a recording; tests/it/stalls.rs")),
+    ("report", "--png", Parsed("draws for half a minute in a debug build; tests/browser")),
+    ("report -", "", Parsed("reads a result from a pipe; tests/it/report.rs")),
+    ("report", "", Run),
+    ("rollback --to", "", Parsed("names a change that `apply` has told; tests/it/knobs.rs")),
+    ("rollback", "", Captured(&[])),
     ("sim --device hdd-7200", "--quick", Run),
     ("sim sweep", "", Parsed("needs its file; tests/it/sweep.rs")),
     ("sim", "", Parsed("takes half a minute in a debug build; tests/it/sim.rs")),
@@ -55,10 +76,9 @@ const TABLE: &[(&str, &str, Done)] = &[
     ("size", "", Parsed("loads a disk; tests/kernel/size.rs")),
     ("stalls", "", Parsed("needs a recording; tests/it/stalls.rs")),
     ("status --watch", "", Parsed("goes on until Ctrl-C; tests/it/status.rs")),
-    ("status --root", "", Parsed("needs a captured tree; tests/it/status.rs")),
     ("status", "", Run),
     ("tune", "", Parsed("loads a disk for minutes, as root; tests/it/tune.rs")),
-    ("unpersist", "", Parsed("changes the machine; tests/it/persist.rs")),
+    ("unpersist", "", Captured(&["--yes"])),
     ("watch", "", Parsed("needs a terminal; tests/watch")),
     ("why", "", Parsed("names disks and processes of no machine; tests/it/why.rs, tests/why")),
     ("", "", Parsed("ends with 1 while something stalls; tests/it/why.rs, tests/why")),
@@ -93,22 +113,94 @@ fn masked(text: &str) -> String {
     masked
 }
 
+/// The directory of the captured machine, by the name that the documents use.
+const TREE: &str = "DIR";
+
+/// The files that the documents name: stored results, limits, and a captured machine with the disks
+/// sda, sdb and vda and an NFS mount's backing device.
+fn place(limits: &str) -> tempfile::TempDir {
+    let place = tempfile::tempdir().unwrap();
+    let tree = place.path().canonicalize().unwrap().join(TREE);
+    copy(&host("vm-virtio-ext4"), &tree, &|path| path.ends_with("later")).unwrap();
+    put(&tree.join("usr/lib/udev/rules.d/60-block.rules"), "");
+    put(&tree.join("sys/class/block/vda/serial"), "vda\n");
+    for (name, number) in [("sda", "8:0"), ("sdb", "8:16")] {
+        add_disk(&tree, name, number);
+    }
+    add_backing_device(&tree, "0:51");
+    fs::write(place.path().join("limits.toml"), limits).unwrap();
+    let data = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/data"));
+    for (stored, name) in [
+        ("tune.json", "tune.json"),
+        ("sim-quick.json", "before.json"),
+        ("sim-quick.json", "after.json"),
+    ] {
+        fs::copy(data.join(stored), place.path().join(name)).unwrap();
+    }
+    place
+}
+
+/// Adds a disk like vda to a tree.
+fn add_disk(tree: &Path, name: &str, number: &str) {
+    let whole = |_: &Path| false;
+    let disk = format!("devices/{name}");
+    copy(&tree.join("sys/class/block/vda"), &tree.join("sys").join(&disk), &whole).unwrap();
+    fs::write(tree.join("sys").join(&disk).join("dev"), format!("{number}\n")).unwrap();
+    for link in [format!("class/block/{name}"), format!("dev/block/{number}")] {
+        symlink(format!("../../{disk}"), tree.join("sys").join(link)).unwrap();
+    }
+    let disk = tree.join("sys").join(disk);
+    fs::write(disk.join("uevent"), format!("DEVNAME={name}\nDEVTYPE=disk\n")).unwrap();
+    fs::write(disk.join("serial"), format!("{name}\n")).unwrap();
+    add_backing_device(tree, number);
+}
+
+/// Ends the timers of changes `--for` a time, too.
+fn put_back(place: &tempfile::TempDir) {
+    let mut command = floodwall();
+    command.args(["rollback", "--root", TREE]).current_dir(place.path());
+    assert!(output(&mut command).unwrap().status.success());
+}
+
+fn add_backing_device(tree: &Path, number: &str) {
+    let of = |number: &str| tree.join("sys/devices/virtual/bdi").join(number);
+    copy(&of("254:0"), &of(number), &|_| false).unwrap();
+    let link = tree.join("sys/class/bdi").join(number);
+    symlink(format!("../../devices/virtual/bdi/{number}"), link).unwrap();
+}
+
+fn floodwall() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_floodwall"))
+}
+
 #[test]
 fn short_commands_of_the_documents_run_and_print_what_the_documents_show() {
     let lines = commands();
     let mut fitted = vec![false; TABLE.len()];
     let (mut ran, mut sessions) = (Vec::new(), 0);
-    let dir = tempfile::tempdir().unwrap();
+    let limits = output(floodwall().args(["size", "--rate", "sda=120MB/s", "--toml"])).unwrap();
+    let new = || place(&text(&limits.stdout));
+    let mut at: (&str, tempfile::TempDir) = ("", new());
     for line in lines.iter().filter(|line| !line.is_part) {
         let row = row(line);
         fitted[row] = true;
-        let is_known = line.output.is_empty() && ran.contains(&&line.words);
-        if !matches!(TABLE[row].2, Run) || is_known {
-            continue;
+        if line.page != at.0 || line.words.get(1).is_some_and(|word| word == "apply") {
+            put_back(&at.1);
+            at = (&line.page, new());
         }
+        let more: &[&str] = match TABLE[row].2 {
+            Parsed(_) => continue,
+            Run if line.output.is_empty() && ran.contains(&&line.words) => continue,
+            Run => &[],
+            Captured(more) => more,
+        };
         ran.push(&line.words);
-        let mut command = Command::new(env!("CARGO_BIN_EXE_floodwall"));
-        let got = output(command.args(&line.words[1..]).current_dir(dir.path())).unwrap();
+        let mut command = floodwall();
+        command.args(&line.words[1..]).args(more).current_dir(at.1.path());
+        if matches!(TABLE[row].2, Captured(_)) {
+            command.args(["--root", TREE]);
+        }
+        let got = output(&mut command).unwrap();
         let (printed, said) = (text(&got.stdout), text(&got.stderr));
         assert!(got.status.success(), "{}: {:?}: {said}", line.page, line.words);
         let printed = masked(&printed);
@@ -117,7 +209,8 @@ fn short_commands_of_the_documents_run_and_print_what_the_documents_show() {
         }
         sessions += usize::from(!line.output.is_empty());
     }
-    assert!(ran.len() >= 8 && sessions >= 2, "{sessions} sessions: {ran:#?}");
+    put_back(&at.1);
+    assert!(ran.len() >= 50 && sessions >= 2, "{sessions} sessions: {ran:#?}");
     for (row, fitted) in TABLE.iter().zip(fitted) {
         assert!(fitted, "no document has a command for the row {row:?}");
         if let Parsed(reason) = row.2 {
