@@ -45,7 +45,7 @@ const TABLE: &[(&str, &str, Done)] = &[
     ("explain", "", Run),
     ("fix", "", Parsed("needs a stall, and changes the machine; tests/why")),
     ("guard", "", Parsed("stays on, or needs a guard; tests/it/guard.rs, tests/guard")),
-    ("hwdb", "", Parsed("needs its files; tests/it/hwdb.rs")),
+    ("hwdb", "", Parsed("needs results of disks; tests/it/hwdb.rs")),
     ("lab list", "", Run),
     (
         "lab run",
