@@ -50,10 +50,11 @@ impl Stall {
         self.ended_unix_ms.saturating_sub(self.began_unix_ms)
     }
 
-    /// Its slowest wait, in microseconds.
+    /// The slowest wait of its first victim, in microseconds. So a worker of the kernel counts only
+    /// where no process waited.
     #[must_use]
     pub fn slowest_us(&self) -> u64 {
-        self.victims.iter().map(|victim| victim.slowest_us).max().unwrap_or(0)
+        self.victims.first().map_or(0, |victim| victim.slowest_us)
     }
 }
 

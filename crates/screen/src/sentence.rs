@@ -268,7 +268,8 @@ fn is_quiet(disk: &Disk) -> bool {
 /// ([`is_outrun`](floodwall_model::diagnosis::Disk::is_outrun)). The largest backlog is known for
 /// the time of the slowest wait alone.
 fn explains(frame: &Frame, disk: &Disk, victim: &Process) -> bool {
-    let slowest_us = victims(frame, &disk.name).first().map_or(0, |first| first.slowest_us());
+    let slowest_us = victims(frame, &disk.name).iter().map(|one| one.slowest_us()).max();
+    let slowest_us = slowest_us.unwrap_or(0);
     let is_slowest = victim.slowest_us() >= slowest_us;
     let drain_ms = if is_slowest { disk.peak_drain_ms() } else { disk.drain_ms };
     let is_long = drain_ms.unwrap_or(0).saturating_mul(2_000) >= victim.slowest_us();

@@ -1,6 +1,7 @@
-//! The documents' commands are run here as far as they are short. Those about settings run on the
-//! copy of a captured machine. It is a new one for each page and each `apply`: a page has several
-//! for different machines. The output of a session is compared with the document, numbers left out.
+//! The documents' commands are run here as far as they are short. Commands about settings run on a
+//! copy of a captured machine. Each page and each `apply` gets a new copy, because the `apply`
+//! commands of a page are for different machines. The output of a session is compared with the
+//! document, numbers left out.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -97,6 +98,12 @@ fn row(line: &Line) -> usize {
     found.ok_or_else(|| format!("{}: no row for {:?}", line.page, line.words)).unwrap()
 }
 
+/// Whether a command applies the file of limits.
+fn has_limits(line: &Line) -> bool {
+    line.words.iter().any(|word| word == "apply")
+        && line.words.iter().any(|word| word == "limits.toml")
+}
+
 /// Words alone, digits as `#`: the terminal's width and a figure make no difference.
 fn masked(text: &str) -> String {
     let mut masked = String::new();
@@ -118,7 +125,7 @@ const TREE: &str = "DIR";
 
 /// The files that the documents name: stored results, limits, and a captured machine with the disks
 /// sda, sdb and vda and an NFS mount's backing device.
-fn place(limits: &str) -> tempfile::TempDir {
+fn place(limits: &str) -> Place {
     let place = tempfile::tempdir().unwrap();
     let tree = place.path().canonicalize().unwrap().join(TREE);
     copy(&host("vm-virtio-ext4"), &tree, &|path| path.ends_with("later")).unwrap();
@@ -137,7 +144,23 @@ fn place(limits: &str) -> tempfile::TempDir {
     ] {
         fs::copy(data.join(stored), place.path().join(name)).unwrap();
     }
-    place
+    Place(place)
+}
+
+/// A directory with [`TREE`] in it.
+struct Place(tempfile::TempDir);
+
+impl Place {
+    fn vm(&self, name: &str) -> String {
+        fs::read_to_string(self.0.path().join(TREE).join("proc/sys/vm").join(name)).unwrap()
+    }
+}
+
+impl Drop for Place {
+    /// Ends the timers of changes `--for` a time, after a failure too.
+    fn drop(&mut self) {
+        let _ = output(floodwall().args(["rollback", "--root", TREE]).current_dir(self.0.path()));
+    }
 }
 
 /// Adds a disk like vda to a tree.
@@ -153,13 +176,6 @@ fn add_disk(tree: &Path, name: &str, number: &str) {
     fs::write(disk.join("uevent"), format!("DEVNAME={name}\nDEVTYPE=disk\n")).unwrap();
     fs::write(disk.join("serial"), format!("{name}\n")).unwrap();
     add_backing_device(tree, number);
-}
-
-/// Ends the timers of changes `--for` a time, too.
-fn put_back(place: &tempfile::TempDir) {
-    let mut command = floodwall();
-    command.args(["rollback", "--root", TREE]).current_dir(place.path());
-    assert!(output(&mut command).unwrap().status.success());
 }
 
 fn add_backing_device(tree: &Path, number: &str) {
@@ -180,12 +196,13 @@ fn short_commands_of_the_documents_run_and_print_what_the_documents_show() {
     let (mut ran, mut sessions) = (Vec::new(), 0);
     let limits = output(floodwall().args(["size", "--rate", "sda=120MB/s", "--toml"])).unwrap();
     let new = || place(&text(&limits.stdout));
-    let mut at: (&str, tempfile::TempDir) = ("", new());
+    let mut at: (&str, Place) = ("", new());
+    let untouched = at.1.vm("dirty_bytes");
+    let mut changed = 0;
     for line in lines.iter().filter(|line| !line.is_part) {
         let row = row(line);
         fitted[row] = true;
         if line.page != at.0 || line.words.get(1).is_some_and(|word| word == "apply") {
-            put_back(&at.1);
             at = (&line.page, new());
         }
         let more: &[&str] = match TABLE[row].2 {
@@ -196,20 +213,25 @@ fn short_commands_of_the_documents_run_and_print_what_the_documents_show() {
         };
         ran.push(&line.words);
         let mut command = floodwall();
-        command.args(&line.words[1..]).args(more).current_dir(at.1.path());
+        command.args(&line.words[1..]).args(more).current_dir(at.1.0.path());
         if matches!(TABLE[row].2, Captured(_)) {
             command.args(["--root", TREE]);
         }
         let got = output(&mut command).unwrap();
         let (printed, said) = (text(&got.stdout), text(&got.stderr));
         assert!(got.status.success(), "{}: {:?}: {said}", line.page, line.words);
+        if line.words.iter().any(|word| word == "apply" || word == "rollback") {
+            let is_applied = line.words.iter().any(|word| word.starts_with("vm.dirty_bytes="));
+            changed += usize::from(is_applied);
+            assert_eq!(at.1.vm("dirty_bytes") != untouched, is_applied || has_limits(line));
+        }
         let printed = masked(&printed);
         for part in line.output.split('…').map(masked).filter(|part| !part.is_empty()) {
             assert!(printed.contains(&part), "{}: '{part}' is not in '{printed}'", line.page);
         }
         sessions += usize::from(!line.output.is_empty());
     }
-    put_back(&at.1);
+    assert!(changed >= 2, "no command changed vm.dirty_bytes");
     assert!(ran.len() >= 50 && sessions >= 2, "{sessions} sessions: {ran:#?}");
     for (row, fitted) in TABLE.iter().zip(fitted) {
         assert!(fitted, "no document has a command for the row {row:?}");

@@ -87,6 +87,10 @@ mod tests {
             of sda within 1.00 s, one of them 240 ms; nothing floods it, and 0 B are waiting to be \
             written");
         assert_eq!((one.severity, one.remedy.as_str()), (Severity::Note, "floodwall probe sda"));
+        let mut small = readers();
+        small.backlog(3_000_000);
+        small.status.devices[0].drain.from = DrainSource::KernelEstimate;
+        assert!(found(&small, "FW049").is_some(), "too little to matter at any rate");
     }
 
     #[test]

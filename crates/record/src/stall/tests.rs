@@ -234,6 +234,7 @@ fn a_kernel_worker_that_waits_is_named_after_the_victims() {
     let worker = Process { pid: 2, name: "kworker/u8:2-writeback".into(), ..victim(&[], 2_500) };
     let stall = &ended(&[frame(NIGHT_MS + 2_000, 1_000, vec![worker, victim(&[], 2_000)])])[0];
     assert_eq!(stall.victims.iter().map(|v| v.pid).collect::<Vec<_>>(), [812, 2]);
+    assert_eq!(stall.slowest_us(), 2_000_000, "that of the process that is named");
 }
 
 #[test]
