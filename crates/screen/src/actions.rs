@@ -143,7 +143,7 @@ fn limited(frame: &Frame, flood: &Process) -> Result<Offer, String> {
 pub(crate) fn raise(frame: &Frame, chosen: Option<&Process>) -> Offer {
     let slowest = || {
         let victims = frame.disks.iter().flat_map(|disk| victims(frame, &disk.name));
-        victims.max_by_key(|victim| (!victim.is_kernel_worker(), victim.slowest_us()))
+        victims.max_by_key(|victim| victim.wait_rank())
     };
     let Some(victim) = chosen.filter(|process| crate::who::waits(process)).or_else(slowest) else {
         return Offer::refuse("no process waits long for a disk now");

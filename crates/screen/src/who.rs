@@ -9,7 +9,7 @@ use floodwall_model::printable::printable;
 /// wait for others.
 pub(crate) fn victims<'a>(frame: &'a Frame, disk: &str) -> Vec<&'a Process> {
     let mut found: Vec<&Process> = on(frame, disk).filter(|process| process.is_victim).collect();
-    found.sort_by_key(|process| (process.is_kernel_worker(), Reverse(process.slowest_us())));
+    found.sort_by_key(|process| Reverse(process.wait_rank()));
     found
 }
 

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use floodwall_testing::process::{output, text};
-use floodwall_testing::tree::{copy, host, put};
+use floodwall_testing::tree::{copy, copy_host, put};
 
 use crate::commands_of_documents::{Command as Line, commands};
 
@@ -98,10 +98,10 @@ fn row(line: &Line) -> usize {
     found.ok_or_else(|| format!("{}: no row for {:?}", line.page, line.words)).unwrap()
 }
 
-/// Whether a command applies the file of limits.
-fn has_limits(line: &Line) -> bool {
-    line.words.iter().any(|word| word == "apply")
-        && line.words.iter().any(|word| word == "limits.toml")
+/// Whether a command applies `vm.dirty_bytes`, by itself or from the file of limits.
+fn sets_dirty_bytes(line: &Line) -> bool {
+    let sets = |word: &String| word == "limits.toml" || word.starts_with("vm.dirty_bytes=");
+    line.words[1] == "apply" && line.words.iter().any(sets)
 }
 
 /// Words alone, digits as `#`: the terminal's width and a figure make no difference.
@@ -128,7 +128,7 @@ const TREE: &str = "DIR";
 fn place(limits: &str) -> Place {
     let place = tempfile::tempdir().unwrap();
     let tree = place.path().canonicalize().unwrap().join(TREE);
-    copy(&host("vm-virtio-ext4"), &tree, &|path| path.ends_with("later")).unwrap();
+    copy_host("vm-virtio-ext4", &tree).unwrap();
     put(&tree.join("usr/lib/udev/rules.d/60-block.rules"), "");
     put(&tree.join("sys/class/block/vda/serial"), "vda\n");
     for (name, number) in [("sda", "8:0"), ("sdb", "8:16")] {
@@ -151,8 +151,8 @@ fn place(limits: &str) -> Place {
 struct Place(tempfile::TempDir);
 
 impl Place {
-    fn vm(&self, name: &str) -> String {
-        fs::read_to_string(self.0.path().join(TREE).join("proc/sys/vm").join(name)).unwrap()
+    fn dirty_bytes(&self) -> String {
+        fs::read_to_string(self.0.path().join(TREE).join("proc/sys/vm/dirty_bytes")).unwrap()
     }
 }
 
@@ -165,16 +165,19 @@ impl Drop for Place {
 
 /// Adds a disk like vda to a tree.
 fn add_disk(tree: &Path, name: &str, number: &str) {
-    let whole = |_: &Path| false;
-    let disk = format!("devices/{name}");
-    copy(&tree.join("sys/class/block/vda"), &tree.join("sys").join(&disk), &whole).unwrap();
-    fs::write(tree.join("sys").join(&disk).join("dev"), format!("{number}\n")).unwrap();
-    for link in [format!("class/block/{name}"), format!("dev/block/{number}")] {
-        symlink(format!("../../{disk}"), tree.join("sys").join(link)).unwrap();
+    let sys = tree.join("sys");
+    let disk = sys.join("devices").join(name);
+    copy(&sys.join("class/block/vda"), &disk, &|_| false).unwrap();
+    for (file, text) in [
+        ("dev", format!("{number}\n")),
+        ("uevent", format!("DEVNAME={name}\nDEVTYPE=disk\n")),
+        ("serial", format!("{name}\n")),
+    ] {
+        fs::write(disk.join(file), text).unwrap();
     }
-    let disk = tree.join("sys").join(disk);
-    fs::write(disk.join("uevent"), format!("DEVNAME={name}\nDEVTYPE=disk\n")).unwrap();
-    fs::write(disk.join("serial"), format!("{name}\n")).unwrap();
+    for link in [format!("class/block/{name}"), format!("dev/block/{number}")] {
+        symlink(format!("../../devices/{name}"), sys.join(link)).unwrap();
+    }
     add_backing_device(tree, number);
 }
 
@@ -197,7 +200,7 @@ fn short_commands_of_the_documents_run_and_print_what_the_documents_show() {
     let limits = output(floodwall().args(["size", "--rate", "sda=120MB/s", "--toml"])).unwrap();
     let new = || place(&text(&limits.stdout));
     let mut at: (&str, Place) = ("", new());
-    let untouched = at.1.vm("dirty_bytes");
+    let untouched = at.1.dirty_bytes();
     let mut changed = 0;
     for line in lines.iter().filter(|line| !line.is_part) {
         let row = row(line);
@@ -220,10 +223,10 @@ fn short_commands_of_the_documents_run_and_print_what_the_documents_show() {
         let got = output(&mut command).unwrap();
         let (printed, said) = (text(&got.stdout), text(&got.stderr));
         assert!(got.status.success(), "{}: {:?}: {said}", line.page, line.words);
-        if line.words.iter().any(|word| word == "apply" || word == "rollback") {
-            let is_applied = line.words.iter().any(|word| word.starts_with("vm.dirty_bytes="));
-            changed += usize::from(is_applied);
-            assert_eq!(at.1.vm("dirty_bytes") != untouched, is_applied || has_limits(line));
+        if matches!(line.words[1].as_str(), "apply" | "rollback") {
+            let is_changed = at.1.dirty_bytes() != untouched;
+            assert_eq!(is_changed, sets_dirty_bytes(line), "{}: {:?}", line.page, line.words);
+            changed += usize::from(is_changed);
         }
         let printed = masked(&printed);
         for part in line.output.split('…').map(masked).filter(|part| !part.is_empty()) {

@@ -4,7 +4,7 @@
 //! DiskUser … ─▶ waits long? ─▶ its disk: a flood, a backlog? ─▶ neither ─▶ FW049
 //! ```
 
-use floodwall_model::diagnosis::takes_unknown_time;
+use floodwall_model::diagnosis::{LONG_BACKLOG_S, takes_unknown_time};
 use floodwall_model::finding::Severity;
 use floodwall_model::status::{Device, FIRST_GUESS};
 
@@ -16,8 +16,6 @@ use super::view::{rate, size, time};
 /// A wait from here on is long without a flood: a commit takes tens of milliseconds on a disk that
 /// seeks. `floodwall why` has the same figure.
 const LONG_WAIT_S: f64 = 0.1;
-/// A backlog that takes this long to drain explains a wait.
-const BACKLOG_S: f64 = 1.0;
 
 /// FW049: a process waits long for a disk that nothing floods.
 pub(super) fn waits_without_flood(facts: Facts<'_>) -> Option<Found> {
@@ -34,7 +32,7 @@ pub(super) fn waits_without_flood(facts: Facts<'_>) -> Option<Found> {
         let is_flooded = users.any(|user| user.earlier_bytes > 0 || floods(user, rate, window_s));
         let Some(backlog) = backlog(device).filter(|_| !is_flooded) else { continue };
         let is_unknown = takes_unknown_time(backlog, device.drain.from);
-        if is_unknown || backlog as f64 >= BACKLOG_S * rate {
+        if is_unknown || backlog as f64 >= LONG_BACKLOG_S * rate {
             continue;
         }
         let disk = name(device, victim.disk);

@@ -71,6 +71,13 @@ impl Process {
         is_kernel_worker(&self.name)
     }
 
+    /// The place among processes that wait: the greatest is named first. A worker of the kernel
+    /// waits for others, so it is less than any process.
+    #[must_use]
+    pub fn wait_rank(&self) -> (bool, u64) {
+        (!self.is_kernel_worker(), self.slowest_us())
+    }
+
     /// What it dirtied in the window, or its part of this backlog if that is more, in bytes.
     #[must_use]
     pub fn written_bytes(&self, backlog_bytes: Option<u64>) -> u64 {

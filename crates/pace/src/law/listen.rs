@@ -7,7 +7,7 @@ use super::seen::{SURE, Seen, Waits};
 
 /// The longest time before a silence begins: for the command's own requests to end, and then for a
 /// request that was made meanwhile. That one may wait for the command's data in the disk's cache,
-/// or be a flush of its own.
+/// or be the command's flush.
 const DRAIN: Duration = Duration::from_secs(1);
 /// Length of a silence …
 const LEAST: Duration = Duration::from_millis(200);

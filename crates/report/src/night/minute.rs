@@ -71,9 +71,7 @@ impl Minute {
         self.moments.push(Moment {
             at_unix_ms: frame.at_unix_ms,
             window_ms: frame.window_ms,
-            waiter: waits
-                .max_by_key(|one| (one.is_victim, !one.is_kernel_worker(), one.slowest_us()))
-                .cloned(),
+            waiter: waits.max_by_key(|one| (one.is_victim, one.wait_rank())).cloned(),
             victims: users.filter(|process| process.is_victim).count(),
             writer: dirties.max_by_key(|process| dirtied(process)).cloned(),
             disk: frame.disks.iter().find(|disk| disk.name == self.disk).cloned(),
