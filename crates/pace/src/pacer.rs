@@ -219,17 +219,17 @@ impl Pacer {
         }
     }
 
-    /// Sleeps until the turn of a piece of so many bytes. Returns false if `stop` was raised.
-    pub fn admit(&self, bytes: u64, stop: &AtomicBool) -> bool {
-        self.take_turn(bytes, true, stop)
-    }
-
-    /// The same for bytes that the disk has taken already: an idle disk is not waited for.
-    pub(crate) fn charge(&self, bytes: u64, stop: &AtomicBool) -> bool {
-        self.take_turn(bytes, false, stop)
-    }
-
-    fn take_turn(&self, bytes: u64, waits_for_idle: bool, stop: &AtomicBool) -> bool {
+    /// Waits until the turn of a piece of so many bytes. Sleeps if `meanwhile` returns false: there
+    /// is nothing to do then.
+    ///
+    /// Returns false if `stop` was raised.
+    pub(crate) fn take_turn(
+        &self,
+        bytes: u64,
+        waits_for_idle: bool,
+        stop: &AtomicBool,
+        mut meanwhile: impl FnMut() -> bool,
+    ) -> bool {
         let (mut asked, mut look) = (Instant::now(), None);
         loop {
             let now = Instant::now();
@@ -253,7 +253,12 @@ impl Pacer {
                 }
             };
             let Some(wait) = wait else { return !stop.load(Ordering::Relaxed) };
-            if !sleep_until(now + wait, stop) {
+            let is_stopped = if meanwhile() {
+                stop.load(Ordering::Relaxed)
+            } else {
+                !sleep_until(now + wait, stop)
+            };
+            if is_stopped {
                 return false;
             }
         }

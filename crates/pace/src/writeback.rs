@@ -110,6 +110,40 @@ impl<'a> Writeback<'a> {
         Ok(true)
     }
 
+    /// Waits until the turn of a piece of so many bytes. Returns false if `stop` was raised.
+    ///
+    /// # Errors
+    /// As [`Self::push`].
+    pub(crate) fn admit(&mut self, bytes: u64, stop: &AtomicBool) -> Result<bool, Errno> {
+        let mut all = Ok(());
+        let admitted = self.take_turn(bytes, true, stop, &mut all);
+        all.map(|()| admitted)
+    }
+
+    /// The same for bytes that the disk has taken already: an idle disk is not waited for.
+    pub(crate) fn charge(&mut self, bytes: u64, stop: &AtomicBool) -> Result<bool, Errno> {
+        let mut all = Ok(());
+        let admitted = self.take_turn(bytes, false, stop, &mut all);
+        all.map(|()| admitted)
+    }
+
+    /// Waits for started ranges meanwhile, and puts their errors into `all`. The law has to see
+    /// them end: a silence goes on until then.
+    fn take_turn(
+        &mut self,
+        bytes: u64,
+        waits_for_idle: bool,
+        stop: &AtomicBool,
+        all: &mut Result<(), Errno>,
+    ) -> bool {
+        self.pacer.take_turn(bytes, waits_for_idle, stop, || {
+            self.wait_for_oldest().unwrap_or_else(|error| {
+                *all = Err(error);
+                true
+            })
+        })
+    }
+
     /// Adds a range to the incomplete piece.
     fn add(&mut self, file: &Arc<OwnedFd>, offset: u64, len: u64) {
         self.pending_bytes += len;
@@ -129,7 +163,7 @@ impl<'a> Writeback<'a> {
             return Ok(true);
         }
         // An error concerns one range. The others are started all the same.
-        let mut all = Ok(true);
+        let mut all = Ok(());
         while self.started.len() + ranges.len() > self.most
             || self.under_way + bytes > self.pacer.window().under_way
         {
@@ -139,17 +173,17 @@ impl<'a> Writeback<'a> {
                 Err(error) => all = Err(error),
             }
         }
-        if !self.pacer.admit(bytes, stop) {
-            return Ok(false);
+        if !self.take_turn(bytes, true, stop, &mut all) {
+            return all.map(|()| false);
         }
         self.pacer.start(bytes);
         self.under_way += bytes;
         let begin = Instant::now();
         for range in ranges {
-            all = all.and(range.sync(RangeSync::Start).map(|()| true));
+            all = all.and(range.sync(RangeSync::Start));
             self.started.push_back((range, begin));
         }
-        all
+        all.map(|()| true)
     }
 
     /// Waits for the oldest range. Returns false if no range is under way.
@@ -232,6 +266,20 @@ mod tests {
         assert!(writeback.pending.is_empty());
         assert!(writeback.started.iter().all(|(range, _)| range.len == piece));
         assert!(writeback.finish(&GOES_ON).unwrap());
+    }
+
+    #[test]
+    fn ended_ranges_are_seen_before_the_next_turn() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = SysRoot::live().unwrap();
+        // A piece takes more than a second of this rate.
+        let goal = Goal::Rate(f64::from(100 << 10));
+        let pacer = Pacer::open(&root, directory.path(), goal, None).unwrap();
+        let piece = pacer.window().piece;
+        assert!(pacer.window().under_way >= 2 * piece);
+        let mut writeback = Writeback::new(&pacer);
+        assert!(writeback.push(&file_of(2 * piece), 0, 2 * piece, &GOES_ON).unwrap());
+        assert_eq!(writeback.started.len(), 1);
     }
 
     #[test]

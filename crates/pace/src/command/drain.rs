@@ -193,7 +193,7 @@ impl Drain {
         let kernel_tells = dirty_bytes(fd, from, page, page).is_some();
         let has_grown = matches!(range.span, Span::Grown { .. });
         if !has_grown && !kernel_tells {
-            self.write_by_time(fd, to, pacer);
+            self.write_by_time(fd, to, writeback, pacer);
             return;
         }
         let piece = pacer.window().piece;
@@ -216,14 +216,20 @@ impl Drain {
         });
         if whole && has_grown {
             let written = to.saturating_sub(from).saturating_sub(started);
-            self.count_written(stat.st_dev, written, pacer);
+            self.count_written(stat.st_dev, written, writeback, pacer);
         }
     }
 
     /// Counts appended bytes that had been written before: by direct I/O, by the command's fsync,
     /// or by the kernel. They have used the disk as well, so they wait for admission. After the
     /// command's end nothing would be gained by that.
-    fn count_written(&self, filesystem: u64, bytes: u64, pacer: &Pacer) {
+    fn count_written(
+        &self,
+        filesystem: u64,
+        bytes: u64,
+        writeback: &mut Writeback<'_>,
+        pacer: &Pacer,
+    ) {
         let mut left = bytes;
         while left > 0 {
             if self.command_has_ended.load(Ordering::Relaxed)
@@ -233,7 +239,8 @@ impl Drain {
                 return;
             }
             let len = pacer.window().piece.min(left);
-            if !pacer.charge(len, &self.stop) {
+            // A piece that failed is not dirty any more.
+            if !writeback.charge(len, &self.stop).unwrap_or(true) {
                 return;
             }
             pacer.start(len);
@@ -245,7 +252,13 @@ impl Drain {
 
     /// Writes a file back up to an offset, where the kernel does not tell which pages are dirty.
     /// The time of each piece tells whether it was: only then the next waits for admission.
-    fn write_by_time(&self, file: BorrowedFd<'_>, to: u64, pacer: &Pacer) {
+    fn write_by_time(
+        &self,
+        file: BorrowedFd<'_>,
+        to: u64,
+        writeback: &mut Writeback<'_>,
+        pacer: &Pacer,
+    ) {
         let mut offset = 0;
         while offset < to && !self.closing.load(Ordering::Relaxed) {
             let len = pacer.window().piece.min(to - offset);
@@ -257,7 +270,7 @@ impl Drain {
             if took >= DIRTY {
                 pacer.start(len);
                 pacer.end(len, Some(took));
-                if !pacer.admit(len, &self.stop) {
+                if !writeback.admit(len, &self.stop).unwrap_or(true) {
                     return;
                 }
             }
@@ -291,14 +304,14 @@ mod tests {
         let root = SysRoot::live().unwrap();
         let pacer = Pacer::open(&root, directory, Goal::Rate(1e12), None).unwrap();
         let drain = Drain::default();
-        drain.write_by_time(file.as_file().as_fd(), LEN, &pacer);
+        drain.write_by_time(file.as_file().as_fd(), LEN, &mut Writeback::new(&pacer), &pacer);
         assert_eq!(drain.written(), LEN);
         let page = rustix::param::page_size() as u64;
         let is_tmpfs = pacer.disk().is_none();
         let dirty = dirty_bytes(file.as_file().as_fd(), 0, LEN, page).unwrap_or(0);
         assert!(is_tmpfs || dirty == 0, "{dirty}");
         drain.close();
-        drain.write_by_time(file.as_file().as_fd(), LEN, &pacer);
+        drain.write_by_time(file.as_file().as_fd(), LEN, &mut Writeback::new(&pacer), &pacer);
         assert_eq!(drain.written(), LEN, "what comes after the end is left alone");
     }
 

@@ -186,7 +186,7 @@ impl Finish {
             return sync_filesystem(&self.root);
         }
         for (id, path) in &self.dirty {
-            work.admit(FOLDER)?;
+            work.admit(FOLDER, path)?;
             match self.root.below(path) {
                 Ok(folder) if folder.id() == *id => sync_folder(&folder)?,
                 // Another process has moved it, or its mode forbids its owner to read it.

@@ -20,7 +20,7 @@ const COMPARED: u64 = 128 << 20;
 
 /// The offset at which a part file goes on, after cutting it there; 0 if it is begun anew.
 pub(super) fn continued(
-    work: &Work<'_>,
+    work: &mut Work<'_>,
     source: &mut Source,
     stat: &Stat,
     part: &Part,
@@ -51,7 +51,7 @@ pub(super) fn continued(
 /// Whether a finished file needs no copying: it has the source's size and last block, and is not
 /// older.
 pub(super) fn is_complete(
-    work: &Work<'_>,
+    work: &mut Work<'_>,
     source: &mut Source,
     stat: &Stat,
     existing: &Stat,
@@ -66,7 +66,7 @@ pub(super) fn is_complete(
 
 /// Whether the last `compared` bytes before `end` differ.
 fn differs(
-    work: &Work<'_>,
+    work: &mut Work<'_>,
     source: &mut Source,
     target: &Arc<OwnedFd>,
     path: PathBuf,
@@ -75,8 +75,8 @@ fn differs(
 ) -> Result<bool, CopyError> {
     // A second reader of the file, since `source` is read from its beginning later.
     let mut source = source.again();
-    let mut target = Source::new(Arc::clone(target), path, end);
-    let each = &mut |bytes| work.admit(bytes);
+    let mut target = Source::new(Arc::clone(target), path.clone(), end);
+    let each = &mut |bytes| work.admit(bytes, &path);
     let start = end.saturating_sub(compared);
     first_difference(&mut source, &mut target, start, end, each).map(|found| found.is_some())
 }

@@ -24,7 +24,7 @@ pub(super) fn verify(
     let mut target = Source::new(target, path.to_owned(), size);
     let each = &mut |bytes| {
         work.moved(bytes, source_path);
-        work.admit(bytes)
+        work.admit(bytes, path)
     };
     match first_difference(&mut source, &mut target, 0, size, each)? {
         None => {

@@ -125,8 +125,9 @@ impl<'a> Work<'a> {
     }
 
     /// Waits until so many bytes may be read back, as for a write: reads delay others as well.
-    pub(super) fn admit(&self, bytes: u64) -> Result<(), CopyError> {
-        unless_stopped(self.pacer.admit(bytes, self.stop))
+    pub(super) fn admit(&mut self, bytes: u64, path: &Path) -> Result<(), CopyError> {
+        let admitted = self.writeback.admit(bytes, self.stop);
+        unless_stopped(admitted.map_err(CopyError::lost("write back", path))?)
     }
 
     /// Runs `read`, which reads `bytes` of a source at most. Where the source is on the paced disk,

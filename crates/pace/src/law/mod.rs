@@ -315,11 +315,7 @@ impl Law {
             let (piece, queue) =
                 (bytes(per_s, LONG_PIECE_S, PIECES), bytes(per_s, QUEUE_S, QUEUES));
             let in_flight = queue.max(2 * piece);
-            // The disk is faster than a limit, so one piece at a time is enough. The thread that
-            // sleeps until the next turn sees no other piece end, and a silence would wait for it.
-            let is_limited = rate.is_some_and(|rate| rate < capacity);
-            let under_way = if is_limited { piece } else { in_flight };
-            return Allowance { rate, piece, under_way, in_flight, idle_for: None };
+            return Allowance { rate, piece, under_way: in_flight, in_flight, idle_for: None };
         }
         // In the first silence the disk may still have served our data.
         let longest = if self.heard.is_first() { LONG_PIECE_S } else { PIECE_S[1] };

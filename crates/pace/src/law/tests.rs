@@ -31,16 +31,6 @@ fn alone_it_takes_all_that_the_disk_takes() {
 }
 
 #[test]
-fn below_a_limit_one_piece_is_under_way() {
-    for (limit, is_one) in [(Some(30.0 * MB), true), (Some(3000.0 * MB), false), (None, false)] {
-        let mut law = Law::new(Goal::default(), limit, START);
-        hard_disk(None).run(&mut law, 2.0, 0.0..0.0);
-        let allowed = law.allowance();
-        assert_eq!(allowed.under_way == allowed.piece, is_one, "{limit:?}: {allowed:?}");
-    }
-}
-
-#[test]
 fn a_victim_that_takes_all_keeps_nearly_all_of_it() {
     let disk = hard_disk(None);
     let mut law = new_law(Goal::default());
