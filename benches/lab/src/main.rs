@@ -13,6 +13,7 @@
 //!           → docs/reproductions.md
 //! pace      a victim beside a copy: paced, unpaced, and copied politely in other ways
 //!           → docs/pace.md
+//! pace-alone  the same commands without a victim, paced and unpaced → docs/pace.md
 //! usb       a copy to a removable disk beside commits on the system's disk → docs/usb.md
 //! 2010      sysbench's and floodwall's commits beside dd, default and vm.dirty_bytes=15000000
 //!           → docs/reproductions.md
@@ -90,6 +91,8 @@ enum Command {
     Published(published_lines::Options),
     /// A victim beside a copy: paced, unpaced, and copied politely in other ways
     Pace(pace::Options),
+    /// Commands that have the disk for themselves, paced and unpaced
+    PaceAlone(pace::alone::Options),
     /// A copy to a removable disk beside commits on the system's disk, with and without its limit
     Usb(usb::Options),
     /// The experiment of 2010, beside its published figures
@@ -129,6 +132,7 @@ fn main() -> anyhow::Result<()> {
         Command::Guest(options) => guest::run(&floodwall, &options),
         Command::Published(options) => published_lines::run(&floodwall, &options),
         Command::Pace(options) => pace::run(&floodwall, &options),
+        Command::PaceAlone(options) => pace::alone::run(&floodwall, &options),
         Command::Usb(options) => usb::run(&floodwall, &options),
         Command::Nfs(options) => nfs::run(&floodwall, &options),
         Command::Victims(options) => victims::run(&floodwall, &options),

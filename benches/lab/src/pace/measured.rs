@@ -4,11 +4,14 @@ use anyhow::Context;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::place::Place;
 use crate::stamp::Stamp;
 
 /// A victim beside one way to copy.
 #[derive(Deserialize, Serialize)]
 pub(super) struct Measured {
+    #[serde(default)]
+    pub(super) place: Place,
     pub(super) device: String,
     /// The scenario's name.
     pub(super) victim: String,

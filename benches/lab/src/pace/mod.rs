@@ -6,9 +6,12 @@
 //! all files of DATA ─▶ a row for each device, victim and way ─▶ docs/pace.md
 //! ```
 //!
-//! A stored measurement is not repeated, so an interrupted run goes on where it was.
+//! With `--guest` the device is in a guest of user-mode Linux, which has control groups (cgroup
+//! v2). A stored measurement is not repeated, so an interrupted run goes on where it was.
 
+pub(crate) mod alone;
 mod measured;
+mod place;
 mod source;
 mod table;
 mod victim;
@@ -16,18 +19,17 @@ mod way;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use anyhow::Context;
 use published::origin::Origin;
 use published::stored;
-use serde_json::Value;
 
-use crate::devices::{self, Floodwall};
+use crate::devices::Floodwall;
 use crate::stamp::Stamp;
 use crate::trials;
 
-use self::measured::{Figures, Measured};
+use self::measured::Measured;
+use self::place::Place;
 use self::source::Source;
 use self::victim::Victim;
 use self::way::Way;
@@ -47,13 +49,16 @@ pub(crate) struct Options {
     /// Only these victims
     #[arg(long, value_delimiter = ',', default_values = Victim::ALL.map(Victim::name))]
     victims: Vec<Victim>,
-    /// Only these ways
-    #[arg(long, value_delimiter = ',', default_values = Way::ALL.map(Way::name))]
-    ways: Vec<Way>,
+    /// Only these ways; else all of the place
+    #[arg(long, value_delimiter = ',')]
+    ways: Option<Vec<Way>>,
+    /// In guests of user-mode Linux
+    #[arg(long)]
+    guest: bool,
     /// Rounds of each
     #[arg(long, default_value_t = 3)]
     rounds: u32,
-    /// Seconds of each phase; 60 at least for rsync --bwlimit
+    /// Seconds of each phase; 60 at least for a guessed rate
     #[arg(long, default_value_t = 20)]
     seconds: u32,
     /// Measure at most so many now, the others in later runs
@@ -69,6 +74,7 @@ pub(crate) struct Options {
 
 /// One victim beside one way to copy, on one device.
 struct Cell<'a> {
+    place: Place,
     device: &'a str,
     victim: Victim,
     way: Way,
@@ -86,9 +92,12 @@ pub(crate) fn run(floodwall: &Floodwall, options: &Options) -> anyhow::Result<()
     for (round, cell) in missing.iter().take(options.cells) {
         eprintln!("{}, round {round}", cell.name());
         let mut stamp = Stamp::now(*round, cell.way.inputs())?;
-        let (figures, kept_up) = cell.measure(floodwall, &source, options.seconds)?;
+        let command = cell.way.command(Some(&floodwall.program), &source);
+        let seconds = cell.way.phase_seconds(options.seconds);
+        let (figures, kept_up) = cell.place.measure(floodwall, cell, &command, seconds)?;
         stamp.kept_up = kept_up;
         let measured = Measured {
+            place: cell.place,
             device: cell.device.to_owned(),
             victim: cell.victim.name().to_owned(),
             way: cell.way.name().to_owned(),
@@ -102,41 +111,22 @@ pub(crate) fn run(floodwall: &Floodwall, options: &Options) -> anyhow::Result<()
 }
 
 fn cells(options: &Options) -> impl Iterator<Item = Cell<'_>> {
+    let place = if options.guest { Place::Guest } else { Place::Host };
+    let ways = options.ways.clone().unwrap_or_else(|| place.ways());
     let victims = options
         .devices
         .iter()
         .flat_map(|device| options.victims.iter().map(move |victim| (device, *victim)));
-    victims.flat_map(|(device, victim)| {
-        options.ways.iter().map(move |way| Cell { device, victim, way: *way })
+    victims.flat_map(move |(device, victim)| {
+        ways.clone().into_iter().map(move |way| Cell { place, device, victim, way })
     })
 }
 
 impl Cell<'_> {
     /// Of its file.
     fn name(&self) -> String {
-        format!("{}-{}-{}", self.device, self.victim.name(), self.way.name())
-    }
-
-    /// Measures it on a fresh device. Returns also whether the lab kept up with its model.
-    fn measure(
-        &self,
-        floodwall: &Floodwall,
-        source: &Source,
-        seconds: u32,
-    ) -> anyhow::Result<(Figures, Option<bool>)> {
-        let device = floodwall.up(self.device, &["--fs", "xfs"])?;
-        let seconds = self.way.phase_seconds(seconds);
-        let mut command = Command::new(&floodwall.program);
-        command
-            .args(["bench", "--json", "--progress", "never", "--no-burst", "--rounds", "1"])
-            .args(["--scenario", self.victim.name(), "--flood", "none"])
-            .args(["--measure", &format!("{seconds}s")])
-            .args(["--flood-cmd", &self.way.command(&floodwall.program, source)])
-            .arg(device.dir()?);
-        // A status of 3 (not conclusive) has figures as well.
-        let json = devices::run_accepting(&mut command, &[0, 3])?;
-        let result: Value = serde_json::from_str(&json).context("bench --json")?;
-        Ok((Figures::of(&result)?, device.kept_up()?))
+        let place = self.place.prefix();
+        format!("{place}{}-{}-{}", self.device, self.victim.name(), self.way.name())
     }
 }
 

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::measured::{Figures, Measured};
+use super::place::Place;
 use super::victim::Victim;
 use super::way::{DEVICES, Way};
 use crate::rounds;
@@ -42,38 +43,64 @@ pub(super) fn section(all: &[Measured]) -> String {
         "{}{late} The middle of the rounds, and in brackets each round.\n",
         stamp::circumstances(&stamps)
     );
+    for place in Place::ALL {
+        let here: Vec<&Measured> = all.iter().filter(|one| one.place == place).collect();
+        if !here.is_empty() {
+            text.push_str(place_words(place));
+            table(&mut text, &here);
+        }
+    }
+    text
+}
+
+/// What stands before the table of a place.
+fn place_words(place: Place) -> &'static str {
+    match place {
+        Place::Host => "",
+        Place::Guest => {
+            "\nIn a guest of user-mode Linux (6.1), with a file of 1 GiB. `cp` and the paced \
+             command are in a control group there.\n\n"
+        }
+    }
+}
+
+/// A row for each device, victim and way.
+fn table(text: &mut String, all: &[&Measured]) {
     text.push_str(
         "| device | victim | copy | victim kept | p99 / alone | slowest, s | dead seconds | \
          copy alone, MB/s | copy beside, MB/s | kept × beside, MB/s |\n\
          |---|---|---|---|---|---|---|---|---|---|\n",
     );
-    for device in DEVICES {
-        for victim in Victim::ALL {
-            for way in Way::ALL {
-                let same = |one: &&Measured| {
-                    one.device == device && one.victim == victim.name() && one.way == way.name()
-                };
-                let mut rounds: Vec<&Measured> = all.iter().filter(same).collect();
-                if rounds.is_empty() {
-                    continue;
-                }
-                rounds.sort_by_key(|one| one.stamp.round);
-                let row = Row { rounds };
-                let _ = writeln!(
-                    text,
-                    "| {device} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
-                    victim.words(),
-                    way.words(),
-                    row.cell(2, Figures::victim_kept),
-                    row.p99(),
-                    row.cell(1, |f| f.slowest_beside_us / 1e6),
-                    row.cell(0, |f| f.dead_seconds),
-                    row.cell(1, |f| f.copy_alone_bytes_per_s / 1e6),
-                    row.cell(1, |f| f.copy_beside_bytes_per_s / 1e6),
-                    row.cell(1, |f| f.victim_kept() * f.copy_beside_bytes_per_s / 1e6),
-                );
-            }
+    for (device, victim, way) in rows() {
+        let same = |one: &&&Measured| {
+            one.device == device && one.victim == victim.name() && one.way == way.name()
+        };
+        let mut rounds: Vec<&Measured> = all.iter().filter(same).copied().collect();
+        if rounds.is_empty() {
+            continue;
         }
+        rounds.sort_by_key(|one| one.stamp.round);
+        let row = Row { rounds };
+        let _ = writeln!(
+            text,
+            "| {device} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
+            victim.words(),
+            way.words(),
+            row.cell(2, Figures::victim_kept),
+            row.p99(),
+            row.cell(1, |f| f.slowest_beside_us / 1e6),
+            row.cell(0, |f| f.dead_seconds),
+            row.cell(1, |f| f.copy_alone_bytes_per_s / 1e6),
+            row.cell(1, |f| f.copy_beside_bytes_per_s / 1e6),
+            row.cell(1, |f| f.victim_kept() * f.copy_beside_bytes_per_s / 1e6),
+        );
     }
-    text
+}
+
+/// All rows, in their order.
+fn rows() -> impl Iterator<Item = (&'static str, Victim, Way)> {
+    let victims = DEVICES
+        .into_iter()
+        .flat_map(|device| Victim::ALL.into_iter().map(move |victim| (device, victim)));
+    victims.flat_map(|(device, victim)| Way::ALL.into_iter().map(move |way| (device, victim, way)))
 }

@@ -25,6 +25,11 @@ pub(crate) enum Way {
     Bwlimit10,
     /// The same at a higher one.
     Bwlimit40,
+    /// cp in a control group with a low guessed limit of its rate, then sync. `systemd-run -p
+    /// IOWriteBandwidthMax=` sets the same.
+    IoMax10,
+    /// The same with a higher one.
+    IoMax40,
     /// The copy of floodwall itself.
     PaceCp,
     /// cp, paced.
@@ -37,6 +42,8 @@ pub(crate) enum Way {
     PaceRsync,
     /// git clone, paced.
     PaceGit,
+    /// cargo build, paced.
+    PaceCargo,
     /// A static Go program, paced.
     PaceGo,
     /// A program that writes through mmap(2), paced.
@@ -46,19 +53,22 @@ pub(crate) enum Way {
 }
 
 impl Way {
-    pub(super) const ALL: [Self; 15] = [
+    pub(super) const ALL: [Self; 18] = [
         Self::Cp,
         Self::Ionice,
         Self::Nocache,
         Self::Direct,
         Self::Bwlimit10,
         Self::Bwlimit40,
+        Self::IoMax10,
+        Self::IoMax40,
         Self::PaceCp,
         Self::Pace,
         Self::PaceTar,
         Self::PaceDd,
         Self::PaceRsync,
         Self::PaceGit,
+        Self::PaceCargo,
         Self::PaceGo,
         Self::PaceMmap,
         Self::PaceUring,
@@ -72,12 +82,15 @@ impl Way {
             Self::Direct => "direct",
             Self::Bwlimit10 => "bwlimit10",
             Self::Bwlimit40 => "bwlimit40",
+            Self::IoMax10 => "io-max10",
+            Self::IoMax40 => "io-max40",
             Self::PaceCp => "pace-cp",
             Self::Pace => "pace",
             Self::PaceTar => "pace-tar",
             Self::PaceDd => "pace-dd",
             Self::PaceRsync => "pace-rsync",
             Self::PaceGit => "pace-git",
+            Self::PaceCargo => "pace-cargo",
             Self::PaceGo => "pace-go",
             Self::PaceMmap => "pace-mmap",
             Self::PaceUring => "pace-uring",
@@ -93,12 +106,15 @@ impl Way {
             Self::Direct => "`dd bs=1M oflag=direct`",
             Self::Bwlimit10 => "`rsync --bwlimit=10M`, then `sync`",
             Self::Bwlimit40 => "`rsync --bwlimit=40M`, then `sync`",
+            Self::IoMax10 => "`cp` with `io.max` of 10 MB/s, then `sync`",
+            Self::IoMax40 => "`cp` with `io.max` of 40 MB/s, then `sync`",
             Self::PaceCp => "`floodwall pace cp`",
             Self::Pace => "`floodwall pace -- cp`",
             Self::PaceTar => "`floodwall pace -- tar xf`",
             Self::PaceDd => "`floodwall pace -- dd bs=1M`",
             Self::PaceRsync => "`floodwall pace -- rsync`",
             Self::PaceGit => "`floodwall pace -- git clone`",
+            Self::PaceCargo => "`floodwall pace -- cargo build`",
             Self::PaceGo => "`floodwall pace -- restic backup`",
             Self::PaceMmap => "`floodwall pace -- fio --ioengine=mmap`",
             Self::PaceUring => "`floodwall pace -- fio --ioengine=io_uring`",
@@ -113,7 +129,9 @@ impl Way {
             | Self::Nocache
             | Self::Direct
             | Self::Bwlimit10
-            | Self::Bwlimit40 => &["lab", "device-presets", "engines"],
+            | Self::Bwlimit40
+            | Self::IoMax10
+            | Self::IoMax40 => &["lab", "device-presets", "engines"],
             _ => &["lab", "device-presets", "engines", "pace"],
         }
     }
@@ -122,18 +140,28 @@ impl Way {
     /// in memory for 30 s (`vm.dirty_expire_centisecs`), so a shorter phase sees nothing of it.
     pub(super) fn phase_seconds(self, seconds: u32) -> u32 {
         match self {
-            Self::Bwlimit10 | Self::Bwlimit40 => seconds.max(60),
+            Self::Bwlimit10 | Self::Bwlimit40 | Self::IoMax10 | Self::IoMax40 => seconds.max(60),
             _ => seconds,
         }
     }
 
     /// The shell command that copies to the current directory. Where it leaves data dirty, a sync
-    /// of the filesystem follows.
-    pub(super) fn command(self, floodwall: &Path, source: &Source) -> String {
-        let paced = format!("{} pace --quiet", floodwall.display());
+    /// of the filesystem follows. Without the program `floodwall` nothing is paced.
+    pub(super) fn command(self, floodwall: Option<&Path>, source: &Source) -> String {
+        let pace = floodwall.map(|program| format!("{} pace --quiet", program.display()));
+        let paced = pace.as_ref().map(|pace| format!("{pace} -- ")).unwrap_or_default();
+        let own_cp = pace.as_ref().map_or("cp".to_owned(), |pace| format!("{pace} cp"));
         let (file, files) = (source.file().display(), source.files().display());
         let rsync = "rsync --inplace --whole-file --ignore-times";
         let fio = "fio --name=copy --rw=write --bs=1M --size=2G --output=/dev/null";
+        // Of the flood's own group, which `bench` has made.
+        let io_max = |rate: &str| {
+            format!(
+                "number=$(lsblk -ndo MAJ:MIN $(findmnt -nro SOURCE -T .)); \
+                 echo $number wbps={rate} > /sys/fs/cgroup$(cut -d: -f3 /proc/self/cgroup)/io.max \
+                 && cp {file} copy"
+            )
+        };
         let copies = match self {
             Self::Cp => format!("cp {file} copy"),
             Self::Ionice => format!("ionice -c3 cp {file} copy"),
@@ -141,25 +169,35 @@ impl Way {
             Self::Direct => format!("dd if={file} of=copy bs=1M oflag=direct status=none"),
             Self::Bwlimit10 => format!("{rsync} --bwlimit=10M {file} copy"),
             Self::Bwlimit40 => format!("{rsync} --bwlimit=40M {file} copy"),
-            Self::PaceCp => format!("{paced} cp {file} copy"),
-            Self::Pace => format!("{paced} -- cp {file} copy"),
-            Self::PaceTar => format!("{paced} -- tar xf {}", source.archive().display()),
-            Self::PaceDd => format!("{paced} -- dd if={file} of=copy bs=1M status=none"),
-            Self::PaceRsync => format!("{paced} -- {rsync} -r {files} ."),
+            Self::IoMax10 => io_max("10000000"),
+            Self::IoMax40 => io_max("40000000"),
+            Self::PaceCp => format!("{own_cp} {file} copy"),
+            Self::Pace => format!("{paced}cp {file} copy"),
+            Self::PaceTar => format!("{paced}tar xf {}", source.archive().display()),
+            Self::PaceDd => format!("{paced}dd if={file} of=copy bs=1M status=none"),
+            Self::PaceRsync => format!("{paced}{rsync} -r {files} ."),
             Self::PaceGit => {
                 let repository = source.repository().display().to_string();
-                format!("rm -rf clone; {paced} -- git clone -q --no-local {repository} clone")
+                format!("rm -rf clone; {paced}git clone -q --no-local {repository} clone")
+            }
+            Self::PaceCargo => {
+                let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+                let cargo = "cargo build --quiet --offline --locked -p floodwall-stats";
+                format!(
+                    "rm -rf target; {paced}{cargo} --manifest-path {manifest} --target-dir target"
+                )
             }
             Self::PaceGo => {
                 let restic = "restic --no-cache --quiet --repo backup";
                 let prepared = "export RESTIC_PASSWORD=bench; rm -rf backup";
-                format!("{prepared}; {restic} init && {paced} -- {restic} backup {files}")
+                format!("{prepared}; {restic} init && {paced}{restic} backup {files}")
             }
-            Self::PaceMmap => format!("{paced} -- {fio} --ioengine=mmap"),
-            Self::PaceUring => format!("{paced} -- {fio} --ioengine=io_uring"),
+            Self::PaceMmap => format!("{paced}{fio} --ioengine=mmap"),
+            Self::PaceUring => format!("{paced}{fio} --ioengine=io_uring"),
         };
         match self {
-            Self::Direct | Self::PaceCp => copies,
+            Self::Direct => copies,
+            Self::PaceCp if pace.is_some() => copies,
             _ => format!("{copies} && sync -f ."),
         }
     }

@@ -43,6 +43,17 @@ fn a_command_keeps_its_status_its_files_and_its_input() {
 }
 
 #[test]
+fn options_of_an_inner_pace_are_said_to_have_no_effect() {
+    let program = env!("CARGO_BIN_EXE_floodwall");
+    for (option, is_told) in [(None, false), (Some("--max=1MB/s"), true)] {
+        let inner = [&[program, "pace"][..], option.as_slice(), &["--", "true"]].concat();
+        let output = floodwall(&[&["pace", "--quiet", "--"][..], &inner].concat());
+        assert!(output.status.success(), "{}", stderr(&output));
+        assert_eq!(stderr(&output).contains("the options here had no effect"), is_told);
+    }
+}
+
+#[test]
 fn copies_are_equal_and_told_in_a_line() {
     let dir = tmpfs();
     let path = |name: &str| dir.path().join(name).display().to_string();

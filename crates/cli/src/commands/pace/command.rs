@@ -8,7 +8,7 @@ use anyhow::Context;
 use floodwall_host::SysRoot;
 use floodwall_model::Bytes;
 use floodwall_model::units::human_duration;
-use floodwall_pace::Pacer;
+use floodwall_pace::{Goal, Pacer};
 use floodwall_pace::command::{self, CommandError, Ended, FAILED, OUTER, Paced, Reach};
 
 use super::args::PaceArgs;
@@ -68,9 +68,14 @@ fn pace(args: &PaceArgs) -> anyhow::Result<Exit> {
         }
     });
     let ended = ended?;
-    if !args.quiet && ended.is_paced {
+    if args.quiet {
+        return Ok(Exit::Of(ended.status));
+    }
+    if ended.is_paced {
         notice(&summarised(&ended, &pacer));
         unpaced(&ended, pacer.disk()).iter().for_each(|line| notice(line));
+    } else if args.strict || args.status || args.max.is_some() || args.to != Goal::default() {
+        notice("pace: ran inside another pace, which paced it: the options here had no effect");
     }
     Ok(Exit::Of(ended.status))
 }

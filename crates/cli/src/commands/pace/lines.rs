@@ -44,8 +44,11 @@ pub(super) fn why(status: &Status, disk: Option<&str>, others: &Others) -> Strin
     let disk = disk.map_or_else(String::new, |disk| format!(" for {disk}"));
     let named = |names: &[String]| printable(&first_of(names, NAMED)).into_owned();
     match status.state {
-        State::Alone => format!("nobody else waits{disk}"),
-        State::Fixed => "at the rate that --to asks for".to_owned(),
+        State::Alone => {
+            let limit = status.rate.map_or("", |_| "; --max limits the rate");
+            format!("nobody else waits{disk}{limit}")
+        }
+        State::Fixed => "at the rate of --to, or of --max if that is lower".to_owned(),
         State::Listening => format!("silent for a moment, to hear who waits{disk}"),
         State::Yielding => {
             let waits = status.wait_ratio.map_or_else(String::new, |ratio| {
@@ -163,6 +166,11 @@ mod tests {
             "yielding: dd waits for sda 3.0 times as long as without it"
         );
         assert_eq!(of(None, found(&[], &[])), "yielding: others wait for sda");
+        let limited = Status { state: State::Alone, rate: Some(1e7), ..status };
+        assert_eq!(
+            why(&limited, Some("sda"), &found(&[], &[])),
+            "nobody else waits for sda; --max limits the rate"
+        );
         assert_eq!(
             of(None, found(&[], &["postgres"])),
             "yielding: others wait for sda (postgres waits for some disk)"
