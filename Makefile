@@ -89,9 +89,11 @@ published: install-build
 
 # Root, and nothing else running; hours; an interrupted run goes on where it was.
 lab-pace: install-build
-	@./scripts/need mkfs.xfs:xfsprogs rsync:rsync ionice:util-linux
+	@./scripts/need mkfs.xfs:xfsprogs rsync:rsync ionice:util-linux nocache:nocache git:git restic:restic fio:fio linux.uml:user-mode-linux
 	$(CARGO) build --release --locked -p floodwall -p lab-bench
 	target/release/lab-bench pace $(LAB_PACE)
+	target/release/lab-bench pace --guest $(LAB_PACE)
+	target/release/lab-bench pace-alone
 
 # Root, and nothing else running; about 25 minutes; an interrupted run goes on where it was.
 lab-usb: install-build

@@ -10,7 +10,7 @@
 
 use std::fmt::Write;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
@@ -97,10 +97,7 @@ pub(crate) fn run(floodwall: &Floodwall, options: &Options) -> anyhow::Result<()
         }
     }
     drop(source);
-    let all: Vec<Measured> = stored::read_all(&options.data)?.into_values().collect();
-    let origins: Vec<Origin> = all.iter().map(|one| one.stamp.origin.clone()).collect();
-    let section = (section(&all), Origin::of_parts(&origins));
-    trials::publish(section, Some(&options.out), NAME, COMMAND)
+    trials::publish(section(&options.data)?, Some(&options.out), NAME, COMMAND)
 }
 
 fn measure(
@@ -127,8 +124,15 @@ fn measure(
     Ok(Measured { device: device.to_owned(), way: way.name().to_owned(), stamp, plain_s, paced_s })
 }
 
-/// All stored measurements, as Markdown.
-fn section(all: &[Measured]) -> String {
+/// The table of all stored measurements, and the origin of their code.
+fn section(data: &Path) -> anyhow::Result<(String, Origin)> {
+    let all: Vec<Measured> = stored::read_all(data)?.into_values().collect();
+    let origins: Vec<Origin> = all.iter().map(|one| one.stamp.origin.clone()).collect();
+    Ok((table(&all), Origin::of_parts(&origins)))
+}
+
+/// All measurements, as Markdown.
+fn table(all: &[Measured]) -> String {
     let stamps: Vec<&Stamp> = all.iter().map(|one| &one.stamp).collect();
     if stamps.is_empty() {
         return "Nothing is measured yet.\n".to_owned();
@@ -160,4 +164,16 @@ fn section(all: &[Measured]) -> String {
         }
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::written;
+    use super::*;
+
+    #[test]
+    fn the_documents_table_follows_from_what_is_stored() {
+        let (written, data) = written(NAME, DATA);
+        assert_eq!((written.text, written.origin), section(&data).unwrap());
+    }
 }

@@ -58,7 +58,7 @@ pub(crate) struct Options {
     /// Rounds of each
     #[arg(long, default_value_t = 3)]
     rounds: u32,
-    /// Seconds of each phase; 60 at least for a guessed rate
+    /// Seconds of each phase; 60 at least for rsync --bwlimit
     #[arg(long, default_value_t = 20)]
     seconds: u32,
     /// Measure at most so many now, the others in later runs
@@ -139,15 +139,23 @@ fn section(data: &Path) -> anyhow::Result<(String, Origin)> {
 
 #[cfg(test)]
 mod tests {
+    use published::document::Section;
+
     use super::*;
+
+    /// The section `name` of docs/pace.md, and the path of its measurements.
+    pub(super) fn written(name: &str, data: &str) -> (Section, PathBuf) {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let text = fs::read_to_string(root.join("docs/pace.md")).unwrap();
+        let mut sections = published::document::sections(&text).unwrap();
+        sections.retain(|section| section.name == name);
+        (sections.remove(0), root.join(data))
+    }
 
     #[test]
     fn the_documents_table_follows_from_what_is_stored() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let text = fs::read_to_string(root.join("docs/pace.md")).unwrap();
-        let sections = published::document::sections(&text).unwrap();
-        let written = sections.iter().find(|section| section.name == NAME).unwrap();
-        let (section, origin) = section(&root.join(DATA)).unwrap();
+        let (written, data) = written(NAME, DATA);
+        let (section, origin) = section(&data).unwrap();
         assert!(written.text == section, "`{}` writes it anew", written.command);
         assert_eq!(written.origin, origin);
     }

@@ -140,7 +140,7 @@ impl Way {
     /// in memory for 30 s (`vm.dirty_expire_centisecs`), so a shorter phase sees nothing of it.
     pub(super) fn phase_seconds(self, seconds: u32) -> u32 {
         match self {
-            Self::Bwlimit10 | Self::Bwlimit40 | Self::IoMax10 | Self::IoMax40 => seconds.max(60),
+            Self::Bwlimit10 | Self::Bwlimit40 => seconds.max(60),
             _ => seconds,
         }
     }

@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use floodwall_host::SysRoot;
-use floodwall_model::Bytes;
+use floodwall_host::diskstats::requests_of_device;
 use floodwall_model::units::human_duration;
-use floodwall_pace::{Goal, Pacer};
+use floodwall_model::{Bytes, DeviceId};
 use floodwall_pace::command::{self, CommandError, Ended, FAILED, OUTER, Paced, Reach};
+use floodwall_pace::{Goal, Pacer};
 
 use super::args::PaceArgs;
 use super::destination::destinations;
@@ -19,10 +20,11 @@ use super::lines::{StatusLines, yielded};
 use crate::exit::Exit;
 use crate::output::{self, notice};
 
-/// Bytes of no known file below which no line is due: metadata belongs to no file.
+/// More bytes than this have a line, of no known file or of other programs. Metadata belongs to no
+/// file.
 const MUCH: u64 = 16 << 20;
 
-/// Data that is left dirty, below which no line is due.
+/// Less data of the command than this counts as none.
 const LITTLE: u64 = 1 << 20;
 
 /// The hidden command under which the program runs itself again, so that the calls of a strictly
@@ -58,6 +60,8 @@ fn pace(args: &PaceArgs) -> anyhow::Result<Exit> {
     let mut lines = args.status.then(|| StatusLines::new(&pacer, &guarded));
     let is_paced = |dev| disks.is_on(pacer.chosen(), dev);
     let reach = Reach { paced: &is_paced, known: &|dev| disks.has(dev) };
+    let device = pacer.device();
+    let before = written_to(&root, device);
     let ended = command::run(&paced, &pacer, &root, reach, &mut |look| {
         if let Some(disk) = disks.other(pacer.chosen(), look.by_filesystem) {
             pacer.choose(disk);
@@ -73,7 +77,9 @@ fn pace(args: &PaceArgs) -> anyhow::Result<Exit> {
     }
     if ended.is_paced {
         notice(&summarised(&ended, &pacer));
-        unpaced(&ended, pacer.disk()).iter().for_each(|line| notice(line));
+        let on_disk = written_to(&root, device).zip(before);
+        let on_disk = on_disk.map_or(0, |(now, before)| now.saturating_sub(before));
+        unpaced(&ended, pacer.disk(), on_disk).iter().for_each(|line| notice(line));
     } else if args.strict || args.status || args.max.is_some() || args.to != Goal::default() {
         notice("pace: ran inside another pace, which paced it: the options here had no effect");
     }
@@ -108,9 +114,22 @@ fn summarised(ended: &Ended, pacer: &Pacer) -> String {
     )
 }
 
-/// What of a command was not paced, and why.
-fn unpaced(ended: &Ended, disk: Option<&str>) -> Vec<String> {
+/// Bytes that all programs have written to a disk since it came up.
+fn written_to(root: &SysRoot, disk: Option<DeviceId>) -> Option<u64> {
+    Some(requests_of_device(root, disk?).into_value()?.written_bytes)
+}
+
+/// What of a command was not paced, and why. All programs wrote `on_disk` bytes to the disk
+/// meanwhile.
+fn unpaced(ended: &Ended, disk: Option<&str>, on_disk: u64) -> Vec<String> {
     let mut lines = Vec::new();
+    if ended.dirtied < LITTLE && on_disk > MUCH {
+        lines.push(format!(
+            "others wrote {} to {} meanwhile: if a server did so for the command, it was not paced",
+            Bytes(on_disk).decimal(),
+            disk.unwrap_or("its disk")
+        ));
+    }
     if !ended.is_guarded {
         lines.push("its processes were never stopped: /bin/sh can't be run".to_owned());
     }
@@ -163,8 +182,12 @@ mod tests {
     fn what_was_not_paced_has_a_line_each() {
         let paced =
             Ended { is_paced: true, is_guarded: true, dirtied: 1 << 30, ..Ended::default() };
-        let unpaced = |ended: &Ended| unpaced(ended, Some("sda"));
+        let beside = |ended: &Ended, on_disk| unpaced(ended, Some("sda"), on_disk);
+        let unpaced = |ended: &Ended| beside(ended, 2 << 30);
         assert!(unpaced(&paced).is_empty());
+        let idle = Ended { dirtied: 4096, ..paced };
+        assert!(beside(&idle, MUCH).is_empty());
+        assert!(beside(&idle, 2 << 30)[0].starts_with("pace: others wrote 2.15 GB to sda"));
         assert!(unpaced(&Ended { unfound_bytes: 1 << 28, ..paced }).is_empty(), "a small part");
         let lines = unpaced(&Ended {
             is_guarded: false,
