@@ -15,7 +15,7 @@ use crate::devices::{Floodwall, output, run_accepting};
 /// Exit statuses of `floodwall bench`. A status of 3 (not conclusive) has figures as well.
 const MEASURED: [i32; 2] = [0, 3];
 /// Memory of a guest. The copied file is in it.
-const RAM: &str = "4GiB";
+const RAM: &str = "6GiB";
 /// What `lab run` says when the lab did not keep up.
 const LATE: &str = "did not keep up with its model";
 
@@ -85,7 +85,7 @@ impl Place {
             }
             Self::Guest => {
                 let script = format!("{} && exec \"$@\" .", source::SCRIPT);
-                command.args(["lab", "run", cell.device, "--fs", "xfs", "--memory", "1GiB"]);
+                command.args(["lab", "run", cell.device, "--fs", "xfs", "--memory", "2GiB"]);
                 command.args(["--kernel", "uml", "--ram", RAM, "--", "sh", "-c", &script, "sh"]);
                 let output = output(command.arg(&floodwall.program).args(bench), &MEASURED)?;
                 let is_late = String::from_utf8_lossy(&output.stderr).contains(LATE);

@@ -58,8 +58,8 @@ fn place_words(place: Place) -> &'static str {
     match place {
         Place::Host => "",
         Place::Guest => {
-            "\nIn a guest of user-mode Linux (6.1), with a file of 1 GiB. `cp` and the paced \
-             command are in a control group there.\n\n"
+            "\nIn a guest of user-mode Linux (6.1), with a file of 1 GiB. The copy is in a control \
+             group there.\n\n"
         }
     }
 }
