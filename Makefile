@@ -8,7 +8,7 @@
 # make published  published command lines of 2007, 2010 and 2016 on virtual arrays; writes docs/reproductions.md (root)
 # make lab-record  trials on virtual devices, kept as data that the simulator is held against (root)
 # make lab-victims  databases on a virtual array beside a copy or other floods: default, 15 MB, guarded; writes docs/lab.md (root)
-# make lab-pace  a victim beside paced copies and commands, and beside other ways to copy; writes docs/pace.md (root)
+# make lab-pace  paced copies and commands, alone and beside a victim, and other ways to copy, also in a guest; writes docs/pace.md (root)
 # make lab-usb  commits on the system's disk beside a copy to a slow removable one; writes docs/usb.md (root)
 # make reproduce  published experiments and the lab's trials in the simulator; writes docs/reproductions.md, marks stale tables
 # make league  settings side by side on every kind of device, in the simulator; writes docs/league.md, marks stale tables

@@ -98,6 +98,11 @@ impl Drop for Device<'_> {
     }
 }
 
+/// Whether the lab of a `floodwall lab run` kept up with its model, by what that wrote.
+pub(crate) fn has_kept_up(run: &Output) -> bool {
+    !String::from_utf8_lossy(&run.stderr).contains("did not keep up with its model")
+}
+
 /// A file with a scenario; gone when dropped.
 pub(crate) fn scenario_file(text: &str) -> anyhow::Result<tempfile::NamedTempFile> {
     let file =

@@ -1,7 +1,7 @@
 //! The law on this machine: its sensors, a clock, and the admission of pieces.
 //!
 //! ```text
-//! Writeback::push ─▶ admit: sleeps until the piece's turn ─▶ sync_file_range, started
+//! Writeback::push ─▶ take_turn: waits for the piece's turn ─▶ sync_file_range, started
 //!                 ─▶ the oldest piece is waited for while too much is under way ─▶ written
 //! /sys/dev/block/ID/stat, bytes written ─▶ law ─▶ rate, piece, window      (every 10 ms at most)
 //! ```
@@ -219,8 +219,8 @@ impl Pacer {
         }
     }
 
-    /// Waits until the turn of a piece of so many bytes. Sleeps if `meanwhile` returns false: there
-    /// is nothing to do then.
+    /// Waits for the turn of a piece of so many bytes, and for an idle disk if the law says so and
+    /// `waits_for_idle`. Calls `meanwhile` in between, and sleeps where it returns false.
     ///
     /// Returns false if `stop` was raised.
     pub(crate) fn take_turn(

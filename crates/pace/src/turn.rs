@@ -16,7 +16,8 @@ const PATIENCE: Duration = Duration::from_millis(200);
 pub(crate) struct Turn {
     /// When the rate has room for it.
     due: Instant,
-    /// How much later than due the last piece started, as far as pieces waited for an idle disk.
+    /// How much later than due the last piece started, as far as pieces waited for an idle disk or
+    /// for another piece's end.
     late: Duration,
     /// The start of the last piece.
     started: Instant,
@@ -40,6 +41,9 @@ impl Turn {
         cost: Duration,
         busy: impl FnOnce() -> Option<Duration>,
     ) -> Option<Duration> {
+        // The thread that asks has waited for a piece under way: the disk is slower than the rate.
+        // That is no credit for a burst later, but for as much as a late piece has.
+        let asked = asked.max(now.checked_sub(PATIENCE).unwrap_or(asked));
         if asked.saturating_duration_since(self.due) > self.late + UNUSED {
             // The disk or the command was slower than the rate.
             if asked.saturating_duration_since(self.started) > PATIENCE {
@@ -130,6 +134,18 @@ mod tests {
         assert_eq!(start(421 * MS, 421 * MS), Some(MS), "after a pause");
         assert_eq!(start(610 * MS, 421 * MS), Some(MS));
         assert_eq!(start(611 * MS, 421 * MS), None, "200 ms after 411");
+    }
+
+    #[test]
+    fn a_wait_for_another_piece_allows_no_burst() {
+        let begin = Instant::now();
+        let mut turn = Turn::new(begin);
+        let mut start = |at, asked| turn.start(begin + at, begin + asked, 50 * MS, || None);
+        assert_eq!(start(Duration::ZERO, Duration::ZERO), None);
+        assert_eq!(start(3000 * MS, 10 * MS), None, "another piece took 3 s");
+        let at_once = (1..100).find(|_| start(3000 * MS, 3000 * MS).is_some());
+        // It was due 210 ms before.
+        assert_eq!(at_once, Some(5));
     }
 
     #[test]

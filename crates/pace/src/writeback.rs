@@ -110,38 +110,25 @@ impl<'a> Writeback<'a> {
         Ok(true)
     }
 
-    /// Waits until the turn of a piece of so many bytes. Returns false if `stop` was raised.
+    /// Waits for the turn of a piece of so many bytes, and for an idle disk if the law says so and
+    /// `waits_for_idle`. Meanwhile it waits for started ranges: a silence lasts until the law has
+    /// seen them end.
     ///
-    /// # Errors
-    /// As [`Self::push`].
-    pub(crate) fn admit(&mut self, bytes: u64, stop: &AtomicBool) -> Result<bool, Errno> {
-        let mut all = Ok(());
-        let admitted = self.take_turn(bytes, true, stop, &mut all);
-        all.map(|()| admitted)
-    }
-
-    /// The same for bytes that the disk has taken already: an idle disk is not waited for.
-    pub(crate) fn charge(&mut self, bytes: u64, stop: &AtomicBool) -> Result<bool, Errno> {
-        let mut all = Ok(());
-        let admitted = self.take_turn(bytes, false, stop, &mut all);
-        all.map(|()| admitted)
-    }
-
-    /// Waits for started ranges meanwhile, and puts their errors into `all`. The law has to see
-    /// them end: a silence goes on until then.
-    fn take_turn(
+    /// Returns false if `stop` was raised, and an error of these ranges as [`Self::push`] does.
+    pub(crate) fn take_turn(
         &mut self,
         bytes: u64,
         waits_for_idle: bool,
         stop: &AtomicBool,
-        all: &mut Result<(), Errno>,
-    ) -> bool {
-        self.pacer.take_turn(bytes, waits_for_idle, stop, || {
+    ) -> (bool, Result<(), Errno>) {
+        let (pacer, mut all) = (self.pacer, Ok(()));
+        let has_come = pacer.take_turn(bytes, waits_for_idle, stop, || {
             self.wait_for_oldest().unwrap_or_else(|error| {
-                *all = Err(error);
+                all = Err(error);
                 true
             })
-        })
+        });
+        (has_come, all)
     }
 
     /// Adds a range to the incomplete piece.
@@ -173,7 +160,9 @@ impl<'a> Writeback<'a> {
                 Err(error) => all = Err(error),
             }
         }
-        if !self.take_turn(bytes, true, stop, &mut all) {
+        let (has_come, ended) = self.take_turn(bytes, true, stop);
+        all = all.and(ended);
+        if !has_come {
             return all.map(|()| false);
         }
         self.pacer.start(bytes);

@@ -31,7 +31,7 @@ const COMMAND: &str = "make lab-pace";
 /// The code that the figures depend on.
 const INPUTS: [&str; 3] = ["lab", "device-presets", "pace"];
 const DEVICES: [&str; 2] = ["hdd-7200", "cloud-gp3"];
-/// All that is paced.
+/// Every paced way.
 const WAYS: [Way; 10] = [
     Way::PaceCp,
     Way::Pace,
@@ -109,7 +109,7 @@ fn measure(
 ) -> anyhow::Result<Measured> {
     let mut stamp = Stamp::now(round, &INPUTS)?;
     let mut seconds = [0.0; 2];
-    let mut has_kept_up = true;
+    let mut kept_up = Some(true);
     for turn in 0..seconds.len() {
         let is_paced = (turn + round as usize) % seconds.len();
         let up = floodwall.up(device, &["--fs", "xfs"])?;
@@ -117,9 +117,9 @@ fn measure(
         let begin = Instant::now();
         devices::run(Command::new("sh").args(["-c", &command]).current_dir(up.dir()?))?;
         seconds[is_paced] = begin.elapsed().as_secs_f64();
-        has_kept_up &= up.kept_up()?.unwrap_or(false);
+        kept_up = kept_up.zip(up.kept_up()?).map(|(before, now)| before && now);
     }
-    stamp.kept_up = Some(has_kept_up);
+    stamp.kept_up = kept_up;
     let [plain_s, paced_s] = seconds;
     Ok(Measured { device: device.to_owned(), way: way.name().to_owned(), stamp, plain_s, paced_s })
 }

@@ -49,7 +49,7 @@ pub(crate) struct Options {
     /// Only these victims
     #[arg(long, value_delimiter = ',', default_values = Victim::ALL.map(Victim::name))]
     victims: Vec<Victim>,
-    /// Only these ways; else all of the place
+    /// Only these ways (default: all ways of the place)
     #[arg(long, value_delimiter = ',')]
     ways: Option<Vec<Way>>,
     /// In guests of user-mode Linux
@@ -84,10 +84,12 @@ struct Cell<'a> {
 pub(crate) fn run(floodwall: &Floodwall, options: &Options) -> anyhow::Result<()> {
     fs::create_dir_all(&options.data)
         .with_context(|| format!("can't make '{}'", options.data.display()))?;
+    let (place, ways) = options.ways()?;
     let source = Source::make()?;
     let path =
         |round: u32, cell: &Cell<'_>| options.data.join(format!("{}-{round}.json", cell.name()));
-    let all = (1..=options.rounds).flat_map(|round| cells(options).map(move |cell| (round, cell)));
+    let all = (1..=options.rounds)
+        .flat_map(|round| cells(options, place, &ways).map(move |cell| (round, cell)));
     let missing: Vec<_> = all.filter(|(round, cell)| !path(*round, cell).exists()).collect();
     for (round, cell) in missing.iter().take(options.cells) {
         eprintln!("{}, round {round}", cell.name());
@@ -110,15 +112,30 @@ pub(crate) fn run(floodwall: &Floodwall, options: &Options) -> anyhow::Result<()
     trials::publish(section(&options.data)?, Some(&options.out), NAME, COMMAND)
 }
 
-fn cells(options: &Options) -> impl Iterator<Item = Cell<'_>> {
-    let place = if options.guest { Place::Guest } else { Place::Host };
-    let ways = options.ways.clone().unwrap_or_else(|| place.ways());
+impl Options {
+    /// The place and its ways.
+    fn ways(&self) -> anyhow::Result<(Place, Vec<Way>)> {
+        let place = if self.guest { Place::Guest } else { Place::Host };
+        let all = place.ways();
+        let ways = self.ways.clone().unwrap_or_else(|| all.clone());
+        if let Some(way) = ways.iter().find(|way| !all.contains(way)) {
+            anyhow::bail!("{} is not measured there; see --guest", way.name());
+        }
+        Ok((place, ways))
+    }
+}
+
+fn cells<'a>(
+    options: &'a Options,
+    place: Place,
+    ways: &'a [Way],
+) -> impl Iterator<Item = Cell<'a>> {
     let victims = options
         .devices
         .iter()
         .flat_map(|device| options.victims.iter().map(move |victim| (device, *victim)));
     victims.flat_map(move |(device, victim)| {
-        ways.clone().into_iter().map(move |way| Cell { place, device, victim, way })
+        ways.iter().map(move |way| Cell { place, device, victim, way: *way })
     })
 }
 

@@ -8,16 +8,14 @@ use serde_json::Value;
 
 use super::Cell;
 use super::measured::Figures;
-use super::source;
+use super::source::Source;
 use super::way::Way;
-use crate::devices::{Floodwall, output, run_accepting};
+use crate::devices::{Floodwall, has_kept_up, output, run_accepting};
 
 /// Exit statuses of `floodwall bench`. A status of 3 (not conclusive) has figures as well.
 const MEASURED: [i32; 2] = [0, 3];
 /// Memory of a guest. The copied file is in it.
 const RAM: &str = "6GiB";
-/// What `lab run` says when the lab did not keep up.
-const LATE: &str = "did not keep up with its model";
 
 /// The kernel that a device is behind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
@@ -33,7 +31,7 @@ pub(super) enum Place {
 impl Place {
     pub(super) const ALL: [Self; 2] = [Self::Host, Self::Guest];
 
-    /// The begin of a stored file's name.
+    /// Prefix of a stored file's name.
     pub(super) fn prefix(self) -> &'static str {
         match self {
             Self::Host => "",
@@ -41,7 +39,7 @@ impl Place {
         }
     }
 
-    /// What is measured there. A guest has a single file to copy.
+    /// The ways that are measured there. A guest has a single file to copy.
     pub(super) fn ways(self) -> Vec<Way> {
         let needs_guest = |way: &Way| matches!(way, Way::IoMax10 | Way::IoMax40);
         match self {
@@ -84,12 +82,12 @@ impl Place {
                 (json, device.kept_up()?)
             }
             Self::Guest => {
-                let script = format!("{} && exec \"$@\" .", source::SCRIPT);
+                let script = format!("{} && exec \"$@\" .", Source::script());
                 command.args(["lab", "run", cell.device, "--fs", "xfs", "--memory", "2GiB"]);
                 command.args(["--kernel", "uml", "--ram", RAM, "--", "sh", "-c", &script, "sh"]);
                 let output = output(command.arg(&floodwall.program).args(bench), &MEASURED)?;
-                let is_late = String::from_utf8_lossy(&output.stderr).contains(LATE);
-                (String::from_utf8_lossy(&output.stdout).into_owned(), Some(!is_late))
+                let kept_up = has_kept_up(&output);
+                (String::from_utf8_lossy(&output.stdout).into_owned(), Some(kept_up))
             }
         };
         let result: Value = serde_json::from_str(&json).context("bench --json")?;

@@ -10,9 +10,6 @@ use anyhow::Context;
 use crate::devices;
 
 const FOLDER: &str = "/dev/shm/floodwall-pace-source";
-/// Makes the single file in a guest, from the same path. It is smaller there, as is the memory.
-pub(super) const SCRIPT: &str = "mkdir /dev/shm/floodwall-pace-source && \
-    head -c 1G /dev/zero > /dev/shm/floodwall-pace-source/file";
 /// Bytes of the single file.
 const FILE_BYTES: u64 = 2 << 30;
 /// Bytes of the large file in the tree.
@@ -65,6 +62,11 @@ impl Source {
         git(&["add", "."])?;
         git(&["commit", "--quiet", "--message=files"])?;
         Ok(())
+    }
+
+    /// Makes the single file in a guest, at the same path. It is smaller there, as is the memory.
+    pub(super) fn script() -> String {
+        format!("mkdir {FOLDER} && head -c 1G /dev/zero > {FOLDER}/file")
     }
 
     /// A file of zeros.

@@ -53,12 +53,12 @@ pub(super) fn section(all: &[Measured]) -> String {
     text
 }
 
-/// What stands before the table of a place.
+/// The text before a place's table.
 fn place_words(place: Place) -> &'static str {
     match place {
         Place::Host => "",
         Place::Guest => {
-            "\nIn a guest of user-mode Linux (6.1), with a file of 1 GiB. The copy is in a control \
+            "\nIn a guest of user-mode Linux, with a file of 1 GiB. The copy is in a control \
              group there.\n\n"
         }
     }

@@ -25,7 +25,7 @@ pub(crate) enum Way {
     Bwlimit10,
     /// The same at a higher one.
     Bwlimit40,
-    /// cp in a control group with a low guessed limit of its rate, then sync. `systemd-run -p
+    /// cp in a control group whose io.max is a low guess, then sync. `systemd-run -p
     /// IOWriteBandwidthMax=` sets the same.
     IoMax10,
     /// The same with a higher one.
@@ -181,10 +181,12 @@ impl Way {
                 format!("rm -rf clone; {paced}git clone -q --no-local {repository} clone")
             }
             Self::PaceCargo => {
-                let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+                // In the repository, whose toolchain is used.
+                let repository = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
                 let cargo = "cargo build --quiet --offline --locked -p floodwall-stats";
                 format!(
-                    "rm -rf target; {paced}{cargo} --manifest-path {manifest} --target-dir target"
+                    "rm -rf target; here=$PWD; cd {repository} && \
+                     {paced}{cargo} --target-dir $here/target && cd $here"
                 )
             }
             Self::PaceGo => {

@@ -14,7 +14,7 @@ use super::flood::Kind;
 use super::load::{Load, name};
 use super::options::Options;
 use super::trial::{self, Trial};
-use crate::devices::{Floodwall, output};
+use crate::devices::{Floodwall, has_kept_up, output};
 
 /// The device. What floods write takes no memory, apart from loads and names of files: zeros.
 const DEVICE: [&str; 4] = ["--size", "64GiB", "--fs", "xfs"];
@@ -25,8 +25,6 @@ const IN_GUEST: [&str; 2] = ["--memory", "2GiB"];
 /// Control groups that every guest has.
 const VICTIM: &str = "/sys/fs/cgroup/victim/cgroup.procs";
 const FLOOD: &str = "/sys/fs/cgroup/flood";
-/// What `lab run` says when the lab did not keep up.
-const LATE: &str = "did not keep up with its model";
 
 /// Measures behind this machine's kernel.
 pub(super) fn on_host(
@@ -71,8 +69,7 @@ pub(super) fn in_guest(
     let output = output(run.args(options.load.args()), &[0])?;
     let mut result: Value =
         serde_json::from_slice(&output.stdout).context("what the guest measured")?;
-    let late = String::from_utf8_lossy(&output.stderr).contains(LATE);
-    result["lab"] = json!({ "kept_up": !late });
+    result["lab"] = json!({ "kept_up": has_kept_up(&output) });
     Ok(result)
 }
 

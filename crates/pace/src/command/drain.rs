@@ -239,13 +239,17 @@ impl Drain {
                 return;
             }
             let len = pacer.window().piece.min(left);
-            // A piece that failed is not dirty any more.
-            if !writeback.charge(len, &self.stop).unwrap_or(true) {
+            // A piece that failed is not dirty any more. The disk has taken these bytes already, so
+            // they need not wait until it is idle.
+            if !writeback.take_turn(len, false, &self.stop).0 {
                 return;
             }
             pacer.start(len);
             pacer.end(len, None);
-            self.counts().deal(filesystem, len);
+            let mut counts = self.counts();
+            counts.deal(filesystem, len);
+            counts.under_way = writeback.under_way();
+            drop(counts);
             left -= len;
         }
     }
@@ -270,9 +274,10 @@ impl Drain {
             if took >= DIRTY {
                 pacer.start(len);
                 pacer.end(len, Some(took));
-                if !writeback.admit(len, &self.stop).unwrap_or(true) {
+                if !writeback.take_turn(len, true, &self.stop).0 {
                     return;
                 }
+                self.counts().under_way = writeback.under_way();
             }
             offset += len;
         }

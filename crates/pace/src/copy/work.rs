@@ -126,8 +126,9 @@ impl<'a> Work<'a> {
 
     /// Waits until so many bytes may be read back, as for a write: reads delay others as well.
     pub(super) fn admit(&mut self, bytes: u64, path: &Path) -> Result<(), CopyError> {
-        let admitted = self.writeback.admit(bytes, self.stop);
-        unless_stopped(admitted.map_err(CopyError::lost("write back", path))?)
+        let (has_come, ended) = self.writeback.take_turn(bytes, true, self.stop);
+        ended.map_err(CopyError::lost("write back", path))?;
+        unless_stopped(has_come)
     }
 
     /// Runs `read`, which reads `bytes` of a source at most. Where the source is on the paced disk,

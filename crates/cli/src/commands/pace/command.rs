@@ -20,11 +20,11 @@ use super::lines::{StatusLines, yielded};
 use crate::exit::Exit;
 use crate::output::{self, notice};
 
-/// More bytes than this have a line, of no known file or of other programs. Metadata belongs to no
+/// A line is due above so many bytes in no known file, or of other programs. Metadata belongs to no
 /// file.
 const MUCH: u64 = 16 << 20;
 
-/// Less data of the command than this counts as none.
+/// Fewer bytes of the command than this count as none.
 const LITTLE: u64 = 1 << 20;
 
 /// The hidden command under which the program runs itself again, so that the calls of a strictly
@@ -80,7 +80,12 @@ fn pace(args: &PaceArgs) -> anyhow::Result<Exit> {
         let on_disk = written_to(&root, device).zip(before);
         let on_disk = on_disk.map_or(0, |(now, before)| now.saturating_sub(before));
         unpaced(&ended, pacer.disk(), on_disk).iter().for_each(|line| notice(line));
-    } else if args.strict || args.status || args.max.is_some() || args.to != Goal::default() {
+    } else if args.strict
+        || args.status
+        || args.max.is_some()
+        || args.dir.is_some()
+        || args.to != Goal::default()
+    {
         notice("pace: ran inside another pace, which paced it: the options here had no effect");
     }
     Ok(Exit::Of(ended.status))
@@ -119,11 +124,11 @@ fn written_to(root: &SysRoot, disk: Option<DeviceId>) -> Option<u64> {
     Some(requests_of_device(root, disk?).into_value()?.written_bytes)
 }
 
-/// What of a command was not paced, and why. All programs wrote `on_disk` bytes to the disk
-/// meanwhile.
+/// The parts of a command that were not paced, and why. All programs wrote `on_disk` bytes to the
+/// disk meanwhile.
 fn unpaced(ended: &Ended, disk: Option<&str>, on_disk: u64) -> Vec<String> {
     let mut lines = Vec::new();
-    if ended.dirtied < LITTLE && on_disk > MUCH {
+    if ended.dirtied < LITTLE && ended.unread_processes == 0 && on_disk > MUCH {
         lines.push(format!(
             "others wrote {} to {} meanwhile: if a server did so for the command, it was not paced",
             Bytes(on_disk).decimal(),

@@ -45,8 +45,8 @@ pub(super) fn why(status: &Status, disk: Option<&str>, others: &Others) -> Strin
     let named = |names: &[String]| printable(&first_of(names, NAMED)).into_owned();
     match status.state {
         State::Alone => {
-            let limit = status.rate.map_or("", |_| "; --max limits the rate");
-            format!("nobody else waits{disk}{limit}")
+            let most = status.rate.map(|rate| format!("; --max allows {}", Rate(rate)));
+            format!("nobody else waits{disk}{}", most.unwrap_or_default())
         }
         State::Fixed => "at the rate of --to, or of --max if that is lower".to_owned(),
         State::Listening => format!("silent for a moment, to hear who waits{disk}"),
@@ -169,7 +169,7 @@ mod tests {
         let limited = Status { state: State::Alone, rate: Some(1e7), ..status };
         assert_eq!(
             why(&limited, Some("sda"), &found(&[], &[])),
-            "nobody else waits for sda; --max limits the rate"
+            "nobody else waits for sda; --max allows 10.0 MB/s"
         );
         assert_eq!(
             of(None, found(&[], &["postgres"])),
