@@ -191,7 +191,8 @@ impl Way {
             }
             Self::PaceGo => {
                 let restic = "restic --no-cache --quiet --repo backup";
-                let prepared = "export RESTIC_PASSWORD=bench; rm -rf backup";
+                // Its temporary files are on the same disk.
+                let prepared = "export RESTIC_PASSWORD=bench TMPDIR=$PWD; rm -rf backup";
                 format!("{prepared}; {restic} init && {paced}{restic} backup {files}")
             }
             Self::PaceMmap => format!("{paced}{fio} --ioengine=mmap"),

@@ -2,10 +2,10 @@
 //!
 //! ```text
 //!          backlog > window, and it ran 50 ms or dirtied half a window;
-//!          backlog > 2 windows, and it dirtied a page
+//!          backlog > 2 windows, and it dirtied a page; a silence
 //!  Running ─────────────────────────────────────────────────────────▶ Held
 //!     ▲                                                                │
-//!     └──────────────── backlog < half a window, or held for 2 s ◀─────┘
+//!     └── backlog < half a window and no silence, or held for 2 s ◀────┘
 //! ```
 
 use std::time::Duration;
@@ -59,10 +59,12 @@ pub(super) enum Doing {
     Held { elapsed: Duration },
 }
 
-/// Decides from the backlog, from its limit `in_flight`, and from the state of the command.
-pub(super) fn decide(backlog: u64, in_flight: u64, doing: Doing) -> Wish {
+/// Decides from the backlog, from its limit `in_flight`, from the state of the command, and whether
+/// it is to be silent: it may read and sync by itself, which no limit of dirty data ends.
+pub(super) fn decide(backlog: u64, in_flight: u64, is_silent: bool, doing: Doing) -> Wish {
     let holds = match doing {
-        Doing::Held { elapsed } => backlog >= in_flight / 2 && elapsed < LONGEST,
+        Doing::Held { elapsed } => (is_silent || backlog >= in_flight / 2) && elapsed < LONGEST,
+        Doing::Running { .. } if is_silent => true,
         Doing::Running { elapsed, dirtied } => {
             let is_far = backlog > in_flight.saturating_mul(FAR);
             let enough = if is_far { 1 } else { in_flight / PART };
@@ -129,25 +131,33 @@ mod tests {
     #[test]
     fn it_is_stopped_above_the_window_and_runs_on_below_half_of_it() {
         let running = Doing::Running { elapsed: ms(500), dirtied: 1 };
-        assert_eq!(decide(WINDOW, WINDOW, running), Wish::Run);
-        assert_eq!(decide(WINDOW + 1, WINDOW, running), Wish::Hold);
+        assert_eq!(decide(WINDOW, WINDOW, false, running), Wish::Run);
+        assert_eq!(decide(WINDOW + 1, WINDOW, false, running), Wish::Hold);
         let held = Doing::Held { elapsed: ms(30) };
-        assert_eq!(decide(WINDOW / 2, WINDOW, held), Wish::Hold);
-        assert_eq!(decide(WINDOW / 2 - 1, WINDOW, held), Wish::Run);
-        assert_eq!(decide(u64::MAX, u64::MAX, running), Wish::Run);
+        assert_eq!(decide(WINDOW / 2, WINDOW, false, held), Wish::Hold);
+        assert_eq!(decide(WINDOW / 2 - 1, WINDOW, false, held), Wish::Run);
+        assert_eq!(decide(u64::MAX, u64::MAX, false, running), Wish::Run);
+    }
+
+    #[test]
+    fn it_is_stopped_in_a_silence_whatever_is_dirty() {
+        let running = Doing::Running { elapsed: ms(0), dirtied: 0 };
+        assert_eq!(decide(0, WINDOW, true, running), Wish::Hold);
+        assert_eq!(decide(0, WINDOW, true, Doing::Held { elapsed: ms(1900) }), Wish::Hold);
+        assert_eq!(decide(0, WINDOW, true, Doing::Held { elapsed: ms(2000) }), Wish::Run);
     }
 
     #[test]
     fn it_is_never_stopped_for_long_and_then_runs_for_a_moment() {
         let much = WINDOW * 100;
-        assert_eq!(decide(much, WINDOW, Doing::Held { elapsed: ms(1999) }), Wish::Hold);
-        assert_eq!(decide(much, WINDOW, Doing::Held { elapsed: ms(2000) }), Wish::Run);
+        assert_eq!(decide(much, WINDOW, false, Doing::Held { elapsed: ms(1999) }), Wish::Hold);
+        assert_eq!(decide(much, WINDOW, false, Doing::Held { elapsed: ms(2000) }), Wish::Run);
         let running = |elapsed, dirtied| Doing::Running { elapsed: ms(elapsed), dirtied };
-        assert_eq!(decide(much, WINDOW, running(49, 0)), Wish::Run);
-        assert_eq!(decide(much, WINDOW, running(50, 0)), Wish::Hold);
-        assert_eq!(decide(much, WINDOW, running(2, 1)), Wish::Hold);
-        assert_eq!(decide(WINDOW + 1, WINDOW, running(49, 499)), Wish::Run);
-        assert_eq!(decide(WINDOW + 1, WINDOW, running(2, 500)), Wish::Hold);
+        assert_eq!(decide(much, WINDOW, false, running(49, 0)), Wish::Run);
+        assert_eq!(decide(much, WINDOW, false, running(50, 0)), Wish::Hold);
+        assert_eq!(decide(much, WINDOW, false, running(2, 1)), Wish::Hold);
+        assert_eq!(decide(WINDOW + 1, WINDOW, false, running(49, 499)), Wish::Run);
+        assert_eq!(decide(WINDOW + 1, WINDOW, false, running(2, 500)), Wish::Hold);
     }
 
     #[test]

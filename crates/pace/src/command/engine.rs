@@ -32,6 +32,7 @@ use super::start::Reach;
 use super::strict::Strict;
 use super::sys::default_effect;
 use super::tree::{Process, Tree};
+use crate::law::State;
 use crate::pacer::Pacer;
 
 /// Ranges of closed files that wait at once, at most. Each has a descriptor.
@@ -389,6 +390,9 @@ impl<'a> Engine<'a> {
 
     fn act(&mut self, backlog: u64, in_flight: u64) {
         self.note();
+        // Strictly paced calls wait instead.
+        let is_silent =
+            self.parts.strict.is_none() && self.parts.pacer.status().state == State::Listening;
         let mut hold = lock(self.hold);
         let doing = match hold.elapsed() {
             Some(elapsed) => Doing::Held { elapsed },
@@ -397,7 +401,7 @@ impl<'a> Engine<'a> {
                 dirtied: self.dirtied.written() - self.runs_since.1,
             },
         };
-        match decide(backlog, in_flight, doing) {
+        match decide(backlog, in_flight, is_silent, doing) {
             Wish::Hold => hold.stop(),
             Wish::Run => hold.release(),
         }
