@@ -28,7 +28,7 @@ use crate::devices::Floodwall;
 use crate::stamp::Stamp;
 use crate::trials;
 
-use self::measured::Measured;
+use self::measured::{Figures, Measured};
 use self::place::Place;
 use self::source::Source;
 use self::victim::Victim;
@@ -96,7 +96,9 @@ pub(crate) fn run(floodwall: &Floodwall, options: &Options) -> anyhow::Result<()
         let mut stamp = Stamp::now(*round, cell.way.inputs())?;
         let command = cell.way.command(Some(&floodwall.program), &source);
         let seconds = cell.way.phase_seconds(options.seconds);
-        let (figures, kept_up) = cell.place.measure(floodwall, cell, &command, seconds)?;
+        let (device, scenario) = (cell.device, cell.victim.name());
+        let (result, kept_up) =
+            cell.place.measure(floodwall, device, scenario, &command, seconds)?;
         stamp.kept_up = kept_up;
         let measured = Measured {
             place: cell.place,
@@ -104,7 +106,7 @@ pub(crate) fn run(floodwall: &Floodwall, options: &Options) -> anyhow::Result<()
             victim: cell.victim.name().to_owned(),
             way: cell.way.name().to_owned(),
             stamp,
-            figures,
+            figures: Figures::of(&result)?,
         };
         stored::write_pretty(&path(*round, cell), &measured)?;
     }

@@ -6,8 +6,6 @@ use anyhow::Context;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::Cell;
-use super::measured::Figures;
 use super::source::Source;
 use super::way::Way;
 use crate::devices::{Floodwall, has_kept_up, output, run_accepting};
@@ -48,49 +46,36 @@ impl Place {
         }
     }
 
-    /// Measures a cell on a fresh device. Returns also whether the lab kept up with its model.
+    /// Measures a scenario's victim beside a copy, on a fresh device. Returns the result of
+    /// `floodwall bench`, and whether the lab kept up with its model.
     pub(super) fn measure(
         self,
         floodwall: &Floodwall,
-        cell: &Cell<'_>,
+        device: &str,
+        scenario: &str,
         copy: &str,
         seconds: u32,
-    ) -> anyhow::Result<(Figures, Option<bool>)> {
+    ) -> anyhow::Result<(Value, Option<bool>)> {
         let seconds = format!("{seconds}s");
-        let bench = [
-            "bench",
-            "--json",
-            "--progress",
-            "never",
-            "--no-burst",
-            "--rounds",
-            "1",
-            "--scenario",
-            cell.victim.name(),
-            "--flood",
-            "none",
-            "--measure",
-            &seconds,
-            "--flood-cmd",
-            copy,
-        ];
+        let bench = "bench --json --progress never --no-burst --rounds 1 --flood none";
+        let mut bench: Vec<&str> = bench.split(' ').collect();
+        bench.extend(["--scenario", scenario, "--measure", &seconds, "--flood-cmd", copy]);
         let mut command = Command::new(&floodwall.program);
         let (json, kept_up) = match self {
             Self::Host => {
-                let device = floodwall.up(cell.device, &["--fs", "xfs"])?;
-                let json = run_accepting(command.args(bench).arg(device.dir()?), &MEASURED)?;
-                (json, device.kept_up()?)
+                let up = floodwall.up(device, &["--fs", "xfs"])?;
+                let json = run_accepting(command.args(bench).arg(up.dir()?), &MEASURED)?;
+                (json, up.kept_up()?)
             }
             Self::Guest => {
                 let script = format!("{} && exec \"$@\" .", Source::script());
-                command.args(["lab", "run", cell.device, "--fs", "xfs", "--memory", "2GiB"]);
+                command.args(["lab", "run", device, "--fs", "xfs", "--memory", "2GiB"]);
                 command.args(["--kernel", "uml", "--ram", RAM, "--", "sh", "-c", &script, "sh"]);
                 let output = output(command.arg(&floodwall.program).args(bench), &MEASURED)?;
                 let kept_up = has_kept_up(&output);
                 (String::from_utf8_lossy(&output.stdout).into_owned(), Some(kept_up))
             }
         };
-        let result: Value = serde_json::from_str(&json).context("bench --json")?;
-        Ok((Figures::of(&result)?, kept_up))
+        Ok((serde_json::from_str(&json).context("bench --json")?, kept_up))
     }
 }
