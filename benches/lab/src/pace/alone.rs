@@ -31,19 +31,6 @@ const COMMAND: &str = "make lab-pace";
 /// The code that the figures depend on.
 const INPUTS: [&str; 3] = ["lab", "device-presets", "pace"];
 const DEVICES: [&str; 2] = ["hdd-7200", "cloud-gp3"];
-/// Every paced way.
-const WAYS: [Way; 10] = [
-    Way::PaceCp,
-    Way::Pace,
-    Way::PaceTar,
-    Way::PaceDd,
-    Way::PaceRsync,
-    Way::PaceGit,
-    Way::PaceCargo,
-    Way::PaceGo,
-    Way::PaceMmap,
-    Way::PaceUring,
-];
 
 /// The measurement, and the directory of its results.
 #[derive(clap::Args)]
@@ -52,7 +39,7 @@ pub(crate) struct Options {
     #[arg(long, value_delimiter = ',', default_values = DEVICES)]
     devices: Vec<String>,
     /// Only these ways
-    #[arg(long, value_delimiter = ',', default_values = WAYS.map(Way::name))]
+    #[arg(long, value_delimiter = ',', default_values = paced().map(Way::name))]
     ways: Vec<Way>,
     /// Rounds of each
     #[arg(long, default_value_t = 3)]
@@ -80,24 +67,28 @@ struct Measured {
 pub(crate) fn run(floodwall: &Floodwall, options: &Options) -> anyhow::Result<()> {
     fs::create_dir_all(&options.data)
         .with_context(|| format!("can't make '{}'", options.data.display()))?;
-    let source = Source::make()?;
-    for round in 1..=options.rounds {
-        for device in &options.devices {
-            for way in &options.ways {
-                let name = format!("{device}-{}-{round}", way.name());
-                let path = options.data.join(format!("{name}.json"));
-                if !path.exists() {
-                    eprintln!("{name}");
-                    stored::write_pretty(
-                        &path,
-                        &measure(floodwall, &source, device, *way, round)?,
-                    )?;
-                }
-            }
-        }
+    let path = |round: u32, device: &str, way: Way| {
+        options.data.join(format!("{device}-{}-{round}.json", way.name()))
+    };
+    let all = (1..=options.rounds).flat_map(|round| {
+        let devices = options.devices.iter();
+        devices.flat_map(move |device| options.ways.iter().map(move |way| (round, device, *way)))
+    });
+    let missing = all.filter(|(round, device, way)| !path(*round, device, *way).exists());
+    let missing: Vec<_> = missing.collect();
+    let source = Source::new(!missing.is_empty())?;
+    for (round, device, way) in missing {
+        eprintln!("{device}, {}, round {round}", way.name());
+        let measured = measure(floodwall, &source, device, way, round)?;
+        stored::write_pretty(&path(round, device, way), &measured)?;
     }
     drop(source);
     trials::publish(section(&options.data)?, Some(&options.out), NAME, COMMAND)
+}
+
+/// Every paced way.
+fn paced() -> impl Iterator<Item = Way> {
+    Way::ALL.into_iter().filter(|way| way.is_paced())
 }
 
 fn measure(
@@ -144,7 +135,7 @@ fn table(all: &[Measured]) -> String {
         stamp::circumstances(&stamps)
     );
     for device in DEVICES {
-        for way in WAYS {
+        for way in paced() {
             let same = |one: &&Measured| one.device == device && one.way == way.name();
             let mut rounds: Vec<&Measured> = all.iter().filter(same).collect();
             rounds.sort_by_key(|one| one.stamp.round);

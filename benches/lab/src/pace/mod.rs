@@ -85,13 +85,14 @@ pub(crate) fn run(floodwall: &Floodwall, options: &Options) -> anyhow::Result<()
     fs::create_dir_all(&options.data)
         .with_context(|| format!("can't make '{}'", options.data.display()))?;
     let (place, ways) = options.ways()?;
-    let source = Source::make()?;
     let path =
         |round: u32, cell: &Cell<'_>| options.data.join(format!("{}-{round}.json", cell.name()));
     let all = (1..=options.rounds)
         .flat_map(|round| cells(options, place, &ways).map(move |cell| (round, cell)));
-    let missing: Vec<_> = all.filter(|(round, cell)| !path(*round, cell).exists()).collect();
-    for (round, cell) in missing.iter().take(options.cells) {
+    let missing = all.filter(|(round, cell)| !path(*round, cell).exists());
+    let missing: Vec<_> = missing.take(options.cells).collect();
+    let source = Source::new(place == Place::Host && !missing.is_empty())?;
+    for (round, cell) in &missing {
         eprintln!("{}, round {round}", cell.name());
         let mut stamp = Stamp::now(*round, cell.way.inputs())?;
         let command = cell.way.command(Some(&floodwall.program), &source);

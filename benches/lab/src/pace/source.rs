@@ -17,8 +17,10 @@ const LARGE_BYTES: u64 = 512 << 20;
 /// Bytes of a small file in the tree, and how many there are.
 const SMALL: (u64, u32) = (16 << 10, 4096);
 
-/// A file, and a tree of files in three forms. They are removed when this is dropped.
+/// A file, and a tree of files in three forms. Those that were made are removed when this is
+/// dropped.
 pub(super) struct Source {
+    is_made: bool,
     file: PathBuf,
     files: PathBuf,
     archive: PathBuf,
@@ -26,16 +28,21 @@ pub(super) struct Source {
 }
 
 impl Source {
-    pub(super) fn make() -> anyhow::Result<Self> {
+    /// Makes the files if they are needed. Else it knows the paths alone, which a guest's file has
+    /// as well.
+    pub(super) fn new(is_needed: bool) -> anyhow::Result<Self> {
         let folder = Path::new(FOLDER);
         let source = Self {
+            is_made: is_needed,
             file: folder.join("file"),
             files: folder.join("files"),
             archive: folder.join("files.tar"),
             repository: folder.join("repository"),
         };
-        fs::create_dir_all(&source.files).with_context(|| format!("can't make '{FOLDER}'"))?;
-        source.fill()?;
+        if is_needed {
+            fs::create_dir_all(&source.files).with_context(|| format!("can't make '{FOLDER}'"))?;
+            source.fill()?;
+        }
         Ok(source)
     }
 
@@ -92,7 +99,9 @@ impl Source {
 
 impl Drop for Source {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(FOLDER);
+        if self.is_made {
+            let _ = fs::remove_dir_all(FOLDER);
+        }
     }
 }
 

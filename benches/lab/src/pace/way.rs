@@ -121,18 +121,27 @@ impl Way {
         }
     }
 
+    /// Whether `floodwall pace` runs it.
+    pub(super) fn is_paced(self) -> bool {
+        !matches!(
+            self,
+            Self::Cp
+                | Self::Ionice
+                | Self::Nocache
+                | Self::Direct
+                | Self::Bwlimit10
+                | Self::Bwlimit40
+                | Self::IoMax10
+                | Self::IoMax40
+        )
+    }
+
     /// The code that its figures depend on.
     pub(super) fn inputs(self) -> &'static [&'static str] {
-        match self {
-            Self::Cp
-            | Self::Ionice
-            | Self::Nocache
-            | Self::Direct
-            | Self::Bwlimit10
-            | Self::Bwlimit40
-            | Self::IoMax10
-            | Self::IoMax40 => &["lab", "device-presets", "engines"],
-            _ => &["lab", "device-presets", "engines", "pace"],
+        if self.is_paced() {
+            &["lab", "device-presets", "engines", "pace"]
+        } else {
+            &["lab", "device-presets", "engines"]
         }
     }
 
