@@ -50,6 +50,8 @@ pub struct RegularFile {
     pub inode: u64,
     /// Bytes.
     pub size: u64,
+    /// Whether no name leads to it: its data ends with its last descriptor.
+    pub is_deleted: bool,
 }
 
 /// The regular file at a path, such as that of a descriptor below /proc. None if there is no such
@@ -58,13 +60,14 @@ pub struct RegularFile {
 /// The kernel takes what it knows and does not ask the server of a filesystem (FUSE, NFS). That may
 /// be dead, or a stopped process.
 pub fn regular_file(path: impl Arg) -> Option<RegularFile> {
-    let fields = StatxFlags::TYPE | StatxFlags::INO | StatxFlags::SIZE;
+    let fields = StatxFlags::TYPE | StatxFlags::INO | StatxFlags::SIZE | StatxFlags::NLINK;
     let found = statx(CWD, path, AtFlags::STATX_DONT_SYNC, fields).ok()?;
     let is_regular = FileType::from_raw_mode(found.stx_mode.into()).is_file();
     is_regular.then(|| RegularFile {
         device: makedev(found.stx_dev_major, found.stx_dev_minor),
         inode: found.stx_ino,
         size: found.stx_size,
+        is_deleted: found.stx_nlink == 0,
     })
 }
 
@@ -80,12 +83,16 @@ mod tests {
 
     #[test]
     fn a_regular_file_is_looked_at_through_its_descriptor() {
-        let file = tempfile::tempfile().unwrap();
+        let named = tempfile::NamedTempFile::new().unwrap();
+        let file = named.reopen().unwrap();
         file.set_len(300).unwrap();
         let found = file.metadata().unwrap();
-        let expected = RegularFile { device: found.dev(), inode: found.ino(), size: 300 };
+        let (device, inode) = (found.dev(), found.ino());
+        let expected = RegularFile { device, inode, size: 300, is_deleted: false };
         let of = |file: &File| regular_file(format!("/proc/self/fd/{}", file.as_raw_fd()));
         assert_eq!(of(&file), Some(expected));
+        drop(named);
+        assert_eq!(of(&file), Some(RegularFile { is_deleted: true, ..expected }));
         assert_eq!(of(&File::open("/dev/null").unwrap()), None);
         assert_eq!(regular_file("/proc/self/fd/no"), None);
     }

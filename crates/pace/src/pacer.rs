@@ -203,20 +203,26 @@ impl Pacer {
 
     /// The limits of the data under way now.
     pub fn window(&self) -> Window {
-        let Allowance { piece, under_way, in_flight, .. } = self.stepped().allowance;
-        Window { piece, under_way, in_flight }
+        self.limits().0
     }
 
     /// The reasons for the command's speed now.
     pub fn status(&self) -> Status {
+        self.limits().1
+    }
+
+    /// Both, of the same step.
+    pub(crate) fn limits(&self) -> (Window, Status) {
         let steps = self.stepped();
-        Status {
+        let Allowance { rate, piece, under_way, in_flight, .. } = steps.allowance;
+        let status = Status {
             state: steps.law.state(),
-            rate: steps.allowance.rate,
+            rate,
             capacity: steps.law.capacity(),
             wait_ratio: steps.law.wait_ratio(),
             yielded: steps.law.yielded(),
-        }
+        };
+        (Window { piece, under_way, in_flight }, status)
     }
 
     /// Waits for the turn of a piece of so many bytes, and for an idle disk if the law says so and

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, WaitStatus};
 use rustix::time::{ClockId, clock_gettime};
 
-use super::allowed::in_flight;
+use super::allowed::Allowed;
 use super::backlog::{Backlog, bytes_in};
 use super::decide::{BUSY, Doing, FASTEST, Pace, Wish, decide, pause, speed};
 use super::dirtied::Dirtied;
@@ -32,7 +32,6 @@ use super::start::Reach;
 use super::strict::Strict;
 use super::sys::default_effect;
 use super::tree::{Process, Tree};
-use crate::law::State;
 use crate::pacer::Pacer;
 
 /// Ranges of closed files that wait at once, at most. Each has a descriptor.
@@ -208,7 +207,7 @@ impl<'a> Engine<'a> {
         self.note();
         let processes = self.parts.tree.processes();
         self.reap(&processes, command);
-        let (piece, in_flight, per_s) = self.allowed();
+        let Allowed { piece, in_flight, written_per_s, is_silent } = Allowed::now(self.parts.pacer);
         let mark = self.parts.strict.map(Strict::mark);
         let before = self.dirtied.written();
         self.dirtied.look(self.parts.root, &processes);
@@ -219,7 +218,7 @@ impl<'a> Engine<'a> {
         let pressure = Pressure {
             rose: rise > 0,
             // The bytes of this look count: a stopped command's files are not looked at again.
-            press: self.backlog.left(self.dirtied.net(), self.parts.drain.written())
+            press: self.backlog.left(self.to_write(), self.parts.drain.written())
                 > in_flight / SLACK,
             idle: self.parts.drain.is_idle(),
             piece,
@@ -227,16 +226,18 @@ impl<'a> Engine<'a> {
         self.hand_over(&processes, pressure);
         // Ranges under way explain the backlog.
         let is_unexplained = pressure.press && self.parts.drain.is_idle();
-        let drain = if is_unexplained { bytes_in(elapsed, per_s) } else { 0 };
+        let drain = if is_unexplained { bytes_in(elapsed, written_per_s) } else { 0 };
         let written = self.parts.drain.written();
         self.by_filesystem = self.parts.drain.by_filesystem();
-        self.left = self.backlog.step(self.dirtied.net(), written, drain);
+        self.left = self.backlog.step(self.to_write(), written, drain);
         // Calls that were let through explain a part of the backlog: their threads wait already.
         let explained = self.parts.strict.zip(mark).map_or(0, |(strict, mark)| {
             strict.looked(mark, self.left, written);
             strict.overhang(in_flight)
         });
-        self.act(self.left.saturating_sub(explained), in_flight);
+        // Strictly paced calls wait in a silence.
+        let is_silent = is_silent && self.parts.strict.is_none();
+        self.act(self.left.saturating_sub(explained), in_flight, is_silent);
         self.pause = pause(&Pace {
             backlog: self.left,
             in_flight,
@@ -244,7 +245,7 @@ impl<'a> Engine<'a> {
             is_held: self.is_held || self.parts.strict.is_some_and(Strict::holds),
             may_hold: lock(self.hold).is_guarded(),
             dirtied_per_s: self.speed,
-            written_per_s: per_s,
+            written_per_s,
             took: processor_time().saturating_sub(worked),
         });
         // Another program may open files all the time: a long pause without this sign lies between
@@ -265,7 +266,7 @@ impl<'a> Engine<'a> {
         self.release();
         self.parts.drain.command_ended();
         self.dirtied.look(self.parts.root, &self.parts.tree.processes());
-        let (piece, ..) = self.allowed();
+        let piece = self.parts.pacer.window().piece;
         self.hand_over(&[], Pressure { rose: true, press: true, idle: true, piece });
     }
 
@@ -282,9 +283,14 @@ impl<'a> Engine<'a> {
         self.left_bytes() == 0 || self.notified.is_empty() && self.parts.drain.is_idle()
     }
 
-    /// Bytes that it dirtied and that are not written yet.
+    /// Bytes that it dirtied and that have to reach the disk.
+    fn to_write(&self) -> u64 {
+        self.dirtied.net().saturating_sub(self.files.deleted())
+    }
+
+    /// Those of them that are not written yet.
     fn left_bytes(&self) -> u64 {
-        self.backlog.left(self.dirtied.net(), self.parts.drain.written())
+        self.backlog.left(self.to_write(), self.parts.drain.written())
     }
 
     /// The command after its end.
@@ -318,14 +324,6 @@ impl<'a> Engine<'a> {
             left_processes: processes.iter().filter(|process| !process.has_ended()).count(),
             ..Ended::default()
         }
-    }
-
-    /// Bytes of a piece, bytes dirty at most, and the rate of the writeback in bytes per second.
-    fn allowed(&self) -> (u64, u64, f64) {
-        let pacer = self.parts.pacer;
-        let status = pacer.status();
-        let per_s = status.rate.unwrap_or(status.capacity);
-        (pacer.window().piece, in_flight(pacer), per_s)
     }
 
     /// Waits for ended orphans of the command. The caller waits for the command itself.
@@ -388,11 +386,8 @@ impl<'a> Engine<'a> {
         let _ = self.ranges.send(range);
     }
 
-    fn act(&mut self, backlog: u64, in_flight: u64) {
+    fn act(&mut self, backlog: u64, in_flight: u64, is_silent: bool) {
         self.note();
-        // Strictly paced calls wait instead.
-        let is_silent =
-            self.parts.strict.is_none() && self.parts.pacer.status().state == State::Listening;
         let mut hold = lock(self.hold);
         let doing = match hold.elapsed() {
             Some(elapsed) => Doing::Held { elapsed },

@@ -23,6 +23,9 @@ use super::tree::{Id, Process};
 const MOST: usize = 64;
 /// Descriptors of a process that are looked at, at most. A server may have a hundred thousand.
 const MOST_DESCRIPTORS: usize = 4096;
+/// Bytes of open deleted files that are left alone, at most. The kernel lets as much be dirty on a
+/// machine with 2 GB (`vm.dirty_background_ratio`), so it does not write them either.
+const MOST_DELETED: u64 = 128 << 20;
 /// Looks between two searches for mapped files, since /proc/PID/maps may be long.
 const MAPS_EVERY: u64 = 10;
 
@@ -61,6 +64,8 @@ pub(super) struct Files {
     /// Descriptors of the last look that are open for reading only.
     read_only: BTreeSet<(Id, String, Key)>,
     refused: BTreeSet<Key>,
+    /// Bytes of the open deleted files that are left alone. Their data never has to reach the disk.
+    deleted: BTreeMap<Key, u64>,
     /// How many were opened so far.
     found: u64,
     /// Directories of files that were opened since they were last asked for.
@@ -79,6 +84,7 @@ impl Files {
         pressure: Pressure,
     ) -> Vec<Range> {
         self.look += 1;
+        self.deleted.clear();
         let with_maps = pressure.rose && self.look.is_multiple_of(MAPS_EVERY);
         let before = std::mem::take(&mut self.read_only);
         for process in processes.iter().filter(|process| !process.has_ended()) {
@@ -101,6 +107,11 @@ impl Files {
 
     pub(super) fn has(&self, key: Key) -> bool {
         self.open.contains_key(&key)
+    }
+
+    /// Bytes of open deleted files, which are left alone.
+    pub(super) fn deleted(&self) -> u64 {
+        self.deleted.values().sum()
     }
 
     pub(super) fn found(&self) -> u64 {
@@ -132,13 +143,16 @@ impl Files {
                 continue;
             };
             let key = Key::from(file);
+            let is_written = || is_written(root, id.pid.unsigned_abs(), &descriptor);
+            if file.is_deleted && is_written() && self.leave(key, file.size) {
+                continue;
+            }
             if let Some(open) = self.open.get_mut(&key) {
                 open.until = open.until.max(self.look);
                 continue;
             }
-            let known = (id, descriptor, key);
-            if before.contains(&known) || !is_written(root, id.pid.unsigned_abs(), known.1.as_str())
-            {
+            let known = (id, descriptor.clone(), key);
+            if before.contains(&known) || !is_written() {
                 self.read_only.insert(known);
                 continue;
             }
@@ -150,6 +164,18 @@ impl Files {
                 self.directories.push(directory.to_owned());
             }
         }
+    }
+
+    /// Leaves a deleted file alone, while there are few bytes in such files. A descriptor of ours
+    /// would delay its end, and the kernel would not count its pages as cancelled by the command.
+    fn leave(&mut self, key: Key, size: u64) -> bool {
+        let others = self.deleted() - self.deleted.get(&key).unwrap_or(&0);
+        let is_left = others.saturating_add(size) <= MOST_DELETED;
+        if is_left {
+            self.deleted.insert(key, size);
+            self.open.remove(&key);
+        }
+        is_left
     }
 
     fn mapped(&mut self, root: &SysRoot, pid: i32, is_known: &dyn Fn(u64) -> bool) {
@@ -217,6 +243,7 @@ fn size(stat: &Stat) -> u64 {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::os::fd::AsRawFd;
     use std::os::unix::fs::symlink;
 
     use floodwall_testing::tree::put;
@@ -303,8 +330,27 @@ mod tests {
         assert_eq!(machine.look(), [Span::Dirty { to: 5000 }]);
         assert_eq!(machine.look(), [Span::Grown { from: 4096, to: 5000 }]);
         assert_eq!(machine.look(), [Span::Dirty { to: 5000 }], "written in place");
-        // Nothing of a deleted file has to reach the disk.
+    }
+
+    #[test]
+    fn an_open_deleted_file_is_left_alone_unless_it_is_large() {
+        let mut machine = Machine::new();
+        fs::write(machine.path("written"), [0; 5000]).unwrap();
+        let file = fs::OpenOptions::new().append(true).open(machine.path("written")).unwrap();
+        let of = |file: &fs::File| format!("/proc/self/fd/{}", file.as_raw_fd());
+        fs::remove_file(machine.path("proc/20/fd/3")).unwrap();
+        symlink(of(&file), machine.path("proc/20/fd/3")).unwrap();
+        assert_eq!(machine.look(), [Span::Dirty { to: 5000 }]);
         fs::remove_file(machine.path("written")).unwrap();
+        assert!(machine.look().is_empty());
+        assert_eq!((machine.files.open.len(), machine.files.deleted()), (0, 5000));
+        file.set_len(MOST_DELETED).unwrap();
+        assert!(machine.look().is_empty());
+        assert_eq!(machine.files.deleted(), MOST_DELETED);
+        file.set_len(MOST_DELETED + 1).unwrap();
+        assert_eq!(machine.look(), [Span::Dirty { to: MOST_DELETED + 1 }]);
+        assert_eq!((machine.files.open.len(), machine.files.deleted()), (1, 0));
+        fs::remove_file(machine.path("proc/20/fd/3")).unwrap();
         assert!(machine.look().is_empty());
         assert_eq!(machine.files.open.len(), 0);
     }

@@ -94,6 +94,9 @@ const IDLE_S: [f64; 2] = [0.0002, 0.001];
 /// Time of the data under way while no other program waits, at most. A victim's first commit waits
 /// as long.
 const QUEUE_S: f64 = 0.2;
+/// Time of the dirty data while no other program waits, at the measured capacity: the command
+/// works on while the disk writes. Dirty data that is not under way delays no other program.
+const AHEAD_ALONE_S: f64 = 1.0;
 /// Time of the dirty data while others wait, at the allowed rate. A stopped command goes on some
 /// milliseconds late, and until then there must be pieces to write.
 const AHEAD_S: f64 = 0.05;
@@ -102,6 +105,9 @@ const PIECES: [u64; 2] = [128 << 10, 8 << 20];
 /// Bounds of the data under way while no other program waits, in bytes. The upper one also bounds
 /// the dirty data while others wait.
 const QUEUES: [u64; 2] = [1 << 20, 64 << 20];
+/// Most dirty data while no other program waits, in bytes: less than the kernel lets be dirty on a
+/// machine with 2 GB (`vm.dirty_background_ratio`).
+const MOST_AHEAD: u64 = 128 << 20;
 /// After so long without a request of others the command has the whole disk again.
 const GONE: Duration = Duration::from_secs(2);
 /// Time between two silences while others wait. They begin at multiples of it, so that several
@@ -314,8 +320,14 @@ impl Law {
             let per_s = rate.map_or(capacity, |rate| rate.min(capacity));
             let (piece, queue) =
                 (bytes(per_s, LONG_PIECE_S, PIECES), bytes(per_s, QUEUE_S, QUEUES));
-            let in_flight = queue.max(2 * piece);
-            return Allowance { rate, piece, under_way: in_flight, in_flight, idle_for: None };
+            let under_way = queue.max(2 * piece);
+            // A guess may be far too high for a slow disk.
+            let ahead = if self.capacity.is_measured() {
+                bytes(per_s, AHEAD_ALONE_S, [under_way, MOST_AHEAD])
+            } else {
+                under_way
+            };
+            return Allowance { rate, piece, under_way, in_flight: ahead, idle_for: None };
         }
         // In the first silence the disk may still have served our data.
         let longest = if self.heard.is_first() { LONG_PIECE_S } else { PIECE_S[1] };

@@ -347,6 +347,23 @@ fn beside_others_a_piece_is_as_long_as_their_commit_and_waits_for_an_idle_disk()
 }
 
 #[test]
+fn alone_a_measured_disk_has_a_second_of_data_before_it() {
+    let disk = hard_disk(None);
+    let mut law = new_law(Goal::default());
+    let guessed = law.step(&Seen::default());
+    assert_eq!(guessed.in_flight, guessed.under_way);
+    disk.run(&mut law, 2.0, 0.0..0.0);
+    let Allowance { under_way, in_flight, .. } = law.step(&Seen::default());
+    let seconds = [under_way, in_flight].map(|bytes| bytes as f64 / disk.bytes_per_s);
+    assert!((0.19..0.21).contains(&seconds[0]), "{seconds:?}");
+    assert!((0.95..1.05).contains(&seconds[1]), "{seconds:?}");
+    let fast = Disk { bytes_per_s: 1000.0 * MB, ..hard_disk(None) };
+    let mut law = new_law(Goal::default());
+    fast.run(&mut law, 2.0, 0.0..0.0);
+    assert_eq!(law.step(&Seen::default()).in_flight, 128 << 20);
+}
+
+#[test]
 fn waits_that_differ_by_chance_do_not_raise_the_share_beside_a_busy_victim() {
     let second = |ops, wait_s| Seen {
         elapsed: Duration::from_secs(1),

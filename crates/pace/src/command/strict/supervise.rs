@@ -14,7 +14,7 @@ use super::kernel::{Notification, go_on, waits};
 use super::shared::Strict;
 use super::signalled::is_signalled;
 use super::slots::SLOTS;
-use crate::command::allowed::in_flight;
+use crate::command::allowed::Allowed;
 use crate::command::drain::Drain;
 use crate::pacer::Pacer;
 
@@ -161,7 +161,7 @@ impl Calls<'_> {
         let Supervisor { strict, pacer, drain, .. } = self.supervisor;
         while let Some(first) = self.queue.front() {
             if waits(&self.listener, first.id) {
-                let (in_flight, now) = (in_flight(pacer), Instant::now());
+                let (in_flight, now) = (Allowed::now(pacer).in_flight, Instant::now());
                 let mut room = strict.room();
                 if !room.has_room(first.bytes, in_flight, drain.written(), now) {
                     return;

@@ -54,7 +54,7 @@ impl Disk {
             let all_s: f64 = wanted_s.iter().sum();
             let saturated = all_s >= dt;
             let own_s: Vec<f64> = wanted_s.iter().map(|s| s * (dt / all_s).min(1.0)).collect();
-            let queue = |a: &Allowance| if saturated { a.in_flight } else { a.piece };
+            let queue = |a: &Allowance| if saturated { a.under_way } else { a.piece };
             let (mut commits, mut wait_s) = (0.0, self.commit_s);
             if victim.contains(&now) {
                 // A commit meets our pieces as often as we are there, and waits for half of one.
