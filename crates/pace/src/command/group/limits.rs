@@ -3,7 +3,7 @@
 //! ```text
 //! alone      memory.high and io.max are `max`
 //! silence    both stay as they are
-//! yielding   io.max      the pacer's rate, and at least what the window needs
+//! yielding   io.max      twice the pacer's rate, and at least what the window needs
 //!            memory.high what is no page cache, and a margin; once too much is dirty
 //! ```
 //!
@@ -33,6 +33,9 @@ const LEAST_PER_S: f64 = 1e6;
 /// A time slice of blk-throttle (`DFL_THROTL_SLICE_HD`, block/blk-throttle.c), in seconds. The
 /// window has to pass within one: a lower limit would delay each piece, and others with it.
 const SLICE_S: f64 = 0.1;
+/// `io.max` is so many times the pacer's rate. The pieces have waited for their turn already, and
+/// this limit acts on them too: at the same rate they would wait again for each burst.
+const SPARE: f64 = 2.0;
 /// So many dirty bytes are more than those of files that are written back.
 const DIRTY: u64 = 16 << 20;
 /// Memory above what is no page cache: at least this …
@@ -70,7 +73,7 @@ fn wanted(before: Limits, seen: &Seen) -> Limits {
             Limits {
                 memory: seen.besides_cache.filter(|_| is_limited).map(memory),
                 writes: seen.disk.zip(seen.rate).map(|(disk, rate)| {
-                    let per_s = rate.max(least) as u64;
+                    let per_s = (rate * SPARE).max(least) as u64;
                     Writes { disk, per_s }
                 }),
             }
@@ -203,10 +206,10 @@ mod tests {
     }
 
     #[test]
-    fn io_max_is_the_rate_and_lets_the_data_under_way_through() {
+    fn io_max_is_twice_the_rate_and_lets_the_data_under_way_through() {
         let of =
             |rate, in_flight| wanted(Limits::default(), &Seen { rate, in_flight, ..SEEN }).writes;
-        assert_eq!(of(Some(5e6), 200_000), writes(5_000_000));
+        assert_eq!(of(Some(5e6), 200_000), writes(10_000_000));
         assert_eq!(of(Some(10.0), 50_000), writes(1_000_000));
         assert_eq!(of(Some(5e6), 4_000_000), writes(40_000_000));
         assert_eq!(of(None, 4_000_000), None);
@@ -226,9 +229,9 @@ mod tests {
         assert_eq!(apply(&files, before, wanted(before, &silent)), Limits::default());
         assert_eq!(fs::read_to_string(&io).unwrap(), "8:0 wbps=max");
         let yields = wanted(before, &Seen { disk: Some(other), ..SEEN });
-        let expected = Some(Writes { disk: other, per_s: 5_000_000 });
+        let expected = Some(Writes { disk: other, per_s: 10_000_000 });
         assert_eq!(apply(&files, before, yields).writes, expected);
-        assert_eq!(fs::read_to_string(&io).unwrap(), "8:16 wbps=5000000");
+        assert_eq!(fs::read_to_string(&io).unwrap(), "8:16 wbps=10000000");
     }
 
     #[test]
