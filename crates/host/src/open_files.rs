@@ -30,15 +30,24 @@ pub fn read_written_files(root: &SysRoot, pid: u32) -> Reading<Vec<String>> {
     })
 }
 
-/// Whether a descriptor is open for writing (/proc/PID/fdinfo/FD `flags`, octal).
+/// Whether a descriptor is open for writing.
+fn is_written(root: &SysRoot, pid: u32, descriptor: &str) -> bool {
+    open_flags(root, pid, descriptor).is_some_and(is_for_writing)
+}
+
+/// Whether flags of open(2) let a program write.
 #[must_use]
-pub fn is_written(root: &SysRoot, pid: u32, descriptor: &str) -> bool {
+pub fn is_for_writing(flags: OFlags) -> bool {
+    flags & OFlags::ACCMODE != OFlags::RDONLY
+}
+
+/// The flags of a descriptor, as of open(2) (/proc/PID/fdinfo/FD `flags`, octal). None if there is
+/// no such descriptor, or if this process may not look at it.
+#[must_use]
+pub fn open_flags(root: &SysRoot, pid: u32, descriptor: &str) -> Option<OFlags> {
     let info = root.read(&format!("/proc/{pid}/fdinfo/{descriptor}")).into_value();
-    let flags = info.as_deref().and_then(|info| {
-        let field = info.lines().find_map(|line| line.strip_prefix("flags:"))?;
-        u32::from_str_radix(field.trim(), 8).ok()
-    });
-    flags.is_some_and(|flags| flags & OFlags::ACCMODE.bits() != OFlags::RDONLY.bits())
+    let field = info.as_deref()?.lines().find_map(|line| line.strip_prefix("flags:"))?;
+    u32::from_str_radix(field.trim(), 8).ok().map(OFlags::from_bits_retain)
 }
 
 /// A regular file.
@@ -50,7 +59,9 @@ pub struct RegularFile {
     pub inode: u64,
     /// Bytes.
     pub size: u64,
-    /// Whether no name leads to it: its data ends with its last descriptor.
+    /// Bytes that it takes on the disk, or will take once its dirty pages are written.
+    pub allocated: u64,
+    /// Whether it has no name.
     pub is_deleted: bool,
 }
 
@@ -60,13 +71,18 @@ pub struct RegularFile {
 /// The kernel takes what it knows and does not ask the server of a filesystem (FUSE, NFS). That may
 /// be dead, or a stopped process.
 pub fn regular_file(path: impl Arg) -> Option<RegularFile> {
-    let fields = StatxFlags::TYPE | StatxFlags::INO | StatxFlags::SIZE | StatxFlags::NLINK;
+    let fields = StatxFlags::TYPE
+        | StatxFlags::INO
+        | StatxFlags::SIZE
+        | StatxFlags::BLOCKS
+        | StatxFlags::NLINK;
     let found = statx(CWD, path, AtFlags::STATX_DONT_SYNC, fields).ok()?;
     let is_regular = FileType::from_raw_mode(found.stx_mode.into()).is_file();
     is_regular.then(|| RegularFile {
         device: makedev(found.stx_dev_major, found.stx_dev_minor),
         inode: found.stx_ino,
         size: found.stx_size,
+        allocated: found.stx_blocks * 512,
         is_deleted: found.stx_nlink == 0,
     })
 }
@@ -88,7 +104,7 @@ mod tests {
         file.set_len(300).unwrap();
         let found = file.metadata().unwrap();
         let (device, inode) = (found.dev(), found.ino());
-        let expected = RegularFile { device, inode, size: 300, is_deleted: false };
+        let expected = RegularFile { device, inode, size: 300, allocated: 0, is_deleted: false };
         let of = |file: &File| regular_file(format!("/proc/self/fd/{}", file.as_raw_fd()));
         assert_eq!(of(&file), Some(expected));
         drop(named);

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use floodwall_host::SysRoot;
 use floodwall_host::diskstats::Requests;
 use floodwall_host::locate::LocateError;
+use floodwall_host::memory::read_thresholds;
 use floodwall_load::sleep_until;
 use floodwall_model::DeviceId;
 use rustix::time::{ClockId, clock_gettime};
@@ -26,6 +27,11 @@ use crate::turn::Turn;
 const TICK: Duration = Duration::from_millis(10);
 /// Longest time of one piece, in seconds, at whatever rate.
 const LONGEST_S: f64 = 86_400.0;
+/// Most dirty data while no other program waits, in bytes. …
+const MOST_AHEAD: u64 = 128 << 20;
+/// … The kernel's flusher starts at a limit of its own, and writes without a pace. Dirty data takes
+/// up one part of that in so many.
+const BACKGROUND_PART: u64 = 4;
 /// Longest sleep between two looks at the disk.
 const NAP: Duration = Duration::from_millis(10);
 
@@ -66,6 +72,7 @@ pub struct Pacer {
     paced: AtomicUsize,
     goal: Goal,
     most: Option<f64>,
+    most_ahead: u64,
     /// Bytes whose writeback was started, and bytes that reached the disk.
     started: AtomicU64,
     written: AtomicU64,
@@ -96,8 +103,8 @@ struct Steps {
 
 impl Steps {
     /// Before the first step.
-    fn begin(goal: Goal, most: Option<f64>) -> Self {
-        let mut law = Law::new(goal, most, since_boot());
+    fn begin(goal: Goal, most: Option<f64>, most_ahead: u64) -> Self {
+        let mut law = Law::new(goal, most, most_ahead, since_boot());
         let (allowance, at) = (law.step(&Seen::default()), Instant::now());
         Self { law, allowance, at, counters: None, written: 0, turn: Turn::new(at) }
     }
@@ -131,12 +138,16 @@ impl Pacer {
     ) -> Result<Self, LocateError> {
         let disks: Result<Vec<_>, _> =
             directories.iter().map(|directory| Disk::below(root, directory)).collect();
+        let background = read_thresholds(root).background_bytes.into_value();
+        let most_ahead =
+            background.map_or(MOST_AHEAD, |bytes| MOST_AHEAD.min(bytes / BACKGROUND_PART));
         let pacer = Self {
             root: root.clone(),
             disks: disks?,
             paced: AtomicUsize::new(0),
             goal,
             most,
+            most_ahead,
             started: AtomicU64::new(0),
             written: AtomicU64::new(0),
             pieces: AtomicU64::new(0),
@@ -145,7 +156,7 @@ impl Pacer {
             read: AtomicI64::new(0),
             was_idle: AtomicBool::new(true),
             others_reported: AtomicBool::new(false),
-            steps: Mutex::new(Steps::begin(goal, most)),
+            steps: Mutex::new(Steps::begin(goal, most, most_ahead)),
         };
         pacer.choose(0);
         Ok(pacer)
@@ -162,7 +173,7 @@ impl Pacer {
             turn: steps.turn,
             counters: self.paced_disk().and_then(|disk| disk.requests(&self.root)),
             written: self.written.load(Ordering::Relaxed),
-            ..Steps::begin(self.goal, self.most)
+            ..Steps::begin(self.goal, self.most, self.most_ahead)
         };
     }
 
@@ -193,6 +204,11 @@ impl Pacer {
     pub(crate) fn charged(&self) -> Vec<DeviceId> {
         let disks = self.disks.iter().flatten();
         disks.filter(|disk| disk.is_charged).map(|disk| disk.id).collect()
+    }
+
+    /// Most dirty data while no other program waits, in bytes.
+    pub(crate) fn most_ahead(&self) -> u64 {
+        self.most_ahead
     }
 
     /// To be set while a guard reports that others wait for the disk.

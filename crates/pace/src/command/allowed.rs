@@ -1,4 +1,4 @@
-//! The limits of a command at one look.
+//! The limits of a command at one moment.
 
 use crate::law::State;
 use crate::pacer::Pacer;
@@ -19,7 +19,7 @@ pub(super) struct Allowed {
 impl Allowed {
     pub(super) fn now(pacer: &Pacer) -> Self {
         let (window, status) = pacer.limits();
-        // Without a disk no other program waits for it.
+        // Without a disk, no other program waits for one.
         let is_free = pacer.disk().is_none() && status.rate.is_none();
         Self {
             piece: window.piece,

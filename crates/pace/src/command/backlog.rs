@@ -1,7 +1,8 @@
 //! The backlog of a command: bytes that it dirtied and that are not written yet. Pure.
 //!
-//! It is `dirtied − written − settled`. Bytes of no known file settle at the pacer's rate: they are
-//! metadata, direct I/O, or those of files that were not found.
+//! It is `dirtied − written − settled − deleted`. Bytes of no known file settle at the pacer's
+//! rate. They are metadata, direct I/O, or those of files that were not found. Bytes of deleted
+//! files are dirty and stay so.
 
 use std::time::Duration;
 
@@ -16,9 +17,10 @@ pub(super) struct Backlog {
 }
 
 impl Backlog {
-    /// The backlog, from all bytes that were dirtied and written so far.
-    pub(super) fn left(&self, dirtied: u64, written: u64) -> u64 {
-        self.difference(dirtied, written).max(0).cast_unsigned()
+    /// The backlog, from all bytes that were dirtied and written so far, and from those of deleted
+    /// files, which need not be written.
+    pub(super) fn left(&self, dirtied: u64, written: u64, deleted: u64) -> u64 {
+        self.difference(dirtied, written).max(0).cast_unsigned().saturating_sub(deleted)
     }
 
     fn difference(&self, dirtied: u64, written: u64) -> i64 {
@@ -27,11 +29,10 @@ impl Backlog {
 
     /// The same, after bytes of no known file have settled: `drain` is the most of them that was
     /// written meanwhile.
-    pub(super) fn step(&mut self, dirtied: u64, written: u64, drain: u64) -> u64 {
-        let left = self.difference(dirtied, written);
-        // Another program's bytes in the same files, or bytes of a deleted file.
-        self.settled += left.min(0);
-        let left = left.max(0).cast_unsigned();
+    pub(super) fn step(&mut self, dirtied: u64, written: u64, deleted: u64, drain: u64) -> u64 {
+        // Another program's bytes in the same files, or bytes of a file that was deleted later.
+        self.settled += self.difference(dirtied, written).min(0);
+        let left = self.left(dirtied, written, deleted);
         let drained = left.min(drain);
         self.settled += drained.cast_signed();
         self.unfound += drained;
@@ -51,23 +52,35 @@ mod tests {
     #[test]
     fn what_no_file_explains_settles_in_time() {
         let mut backlog = Backlog::default();
-        assert_eq!(backlog.step(1000, 0, 0), 1000);
-        assert_eq!((backlog.left(1000, 900), backlog.left(800, 900)), (100, 0));
-        assert_eq!(backlog.step(1000, 900, 0), 100);
-        assert_eq!(backlog.step(1000, 900, bytes_in(Duration::from_millis(10), 4000.0)), 60);
-        assert_eq!(backlog.step(1000, 900, 100), 0);
+        assert_eq!(backlog.step(1000, 0, 0, 0), 1000);
+        assert_eq!((backlog.left(1000, 900, 0), backlog.left(800, 900, 0)), (100, 0));
+        assert_eq!(backlog.step(1000, 900, 0, 0), 100);
+        assert_eq!(backlog.step(1000, 900, 0, bytes_in(Duration::from_millis(10), 4000.0)), 60);
+        assert_eq!(backlog.step(1000, 900, 0, 100), 0);
         assert_eq!(backlog.unfound, 100);
-        assert_eq!(backlog.step(1500, 900, 0), 500);
+        assert_eq!(backlog.step(1500, 900, 0, 0), 500);
     }
 
     #[test]
     fn more_written_than_dirtied_is_no_credit() {
         let mut backlog = Backlog::default();
-        assert_eq!(backlog.step(100, 700, 0), 0);
-        assert_eq!(backlog.step(150, 700, 0), 50);
+        assert_eq!(backlog.step(100, 700, 0, 0), 0);
+        assert_eq!(backlog.step(150, 700, 0, 0), 50);
         // A file was deleted before it was written.
-        assert_eq!(backlog.step(110, 700, 0), 10);
-        assert_eq!(backlog.step(90, 700, 0), 0);
-        assert_eq!((backlog.step(91, 700, 0), backlog.unfound), (1, 0));
+        assert_eq!(backlog.step(110, 700, 0, 0), 10);
+        assert_eq!(backlog.step(90, 700, 0, 0), 0);
+        assert_eq!((backlog.step(91, 700, 0, 0), backlog.unfound), (1, 0));
+    }
+
+    #[test]
+    fn bytes_of_deleted_files_do_not_count_and_leave_nothing_behind() {
+        let mut backlog = Backlog::default();
+        assert_eq!((backlog.left(120, 0, 100), backlog.step(120, 0, 100, 0)), (20, 20));
+        // The file's size is newer than the counters.
+        assert_eq!(backlog.step(120, 0, 130, 0), 0);
+        assert_eq!(backlog.step(140, 20, 130, 10), 0);
+        // It is closed, and the kernel cancels its pages.
+        assert_eq!(backlog.step(20, 20, 0, 10), 0);
+        assert_eq!((backlog.step(50, 20, 0, 0), backlog.unfound), (30, 0));
     }
 }

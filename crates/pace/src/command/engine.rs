@@ -110,7 +110,7 @@ impl<'a> Engine<'a> {
             hold,
             is_held: false,
             dirtied: Dirtied::default(),
-            files: Files::default(),
+            files: Files::new(parts.pacer.most_ahead()),
             notified,
             opens,
             has_opened: false,
@@ -218,8 +218,7 @@ impl<'a> Engine<'a> {
         let pressure = Pressure {
             rose: rise > 0,
             // The bytes of this look count: a stopped command's files are not looked at again.
-            press: self.backlog.left(self.to_write(), self.parts.drain.written())
-                > in_flight / SLACK,
+            press: self.left_bytes() > in_flight / SLACK,
             idle: self.parts.drain.is_idle(),
             piece,
         };
@@ -227,9 +226,12 @@ impl<'a> Engine<'a> {
         // Ranges under way explain the backlog.
         let is_unexplained = pressure.press && self.parts.drain.is_idle();
         let drain = if is_unexplained { bytes_in(elapsed, written_per_s) } else { 0 };
-        let written = self.parts.drain.written();
+        let (written, deleted) = (self.parts.drain.written(), self.files.deleted_bytes());
         self.by_filesystem = self.parts.drain.by_filesystem();
-        self.left = self.backlog.step(self.to_write(), written, drain);
+        self.left = self.backlog.step(self.dirtied.net(), written, deleted, drain);
+        if let Ok(group) = self.parts.group {
+            group.files().note_known_dirty(self.left + deleted);
+        }
         // Calls that were let through explain a part of the backlog: their threads wait already.
         let explained = self.parts.strict.zip(mark).map_or(0, |(strict, mark)| {
             strict.looked(mark, self.left, written);
@@ -283,14 +285,10 @@ impl<'a> Engine<'a> {
         self.left_bytes() == 0 || self.notified.is_empty() && self.parts.drain.is_idle()
     }
 
-    /// Bytes that it dirtied and that have to reach the disk.
-    fn to_write(&self) -> u64 {
-        self.dirtied.net().saturating_sub(self.files.deleted())
-    }
-
-    /// Those of them that are not written yet.
+    /// Bytes that it dirtied, that have to reach the disk, and that are not written yet.
     fn left_bytes(&self) -> u64 {
-        self.backlog.left(self.to_write(), self.parts.drain.written())
+        let (written, deleted) = (self.parts.drain.written(), self.files.deleted_bytes());
+        self.backlog.left(self.dirtied.net(), written, deleted)
     }
 
     /// The command after its end.
@@ -313,7 +311,8 @@ impl<'a> Engine<'a> {
             is_paced: true,
             is_guarded: hold.is_guarded(),
             dirtied: self.dirtied.net(),
-            left_bytes: self.left_bytes(),
+            // Nothing of its deleted files is left.
+            left_bytes: self.backlog.left(self.dirtied.net(), self.parts.drain.written(), 0),
             held: hold.total(),
             found_files: self.files.found() + self.found,
             refused_files: self.files.refused(),

@@ -1,7 +1,8 @@
 //! The regular files that a command has open for writing.
 //!
 //! Each is opened through /proc/PID/fd/N, so that it can be written back. It is closed once the
-//! command has closed it and its last range was handed over.
+//! command has closed it and its last range was handed over. Files that were deleted before they
+//! were found are left alone: their data never has to reach the disk.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
@@ -9,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use floodwall_host::SysRoot;
-use floodwall_host::open_files::{RegularFile, is_written, regular_file};
+use floodwall_host::open_files::{RegularFile, is_for_writing, open_flags, regular_file};
 use rustix::fs::{OFlags, Stat, fstat};
 use rustix::io::Errno;
 
@@ -23,9 +24,6 @@ use super::tree::{Id, Process};
 const MOST: usize = 64;
 /// Descriptors of a process that are looked at, at most. A server may have a hundred thousand.
 const MOST_DESCRIPTORS: usize = 4096;
-/// Bytes of open deleted files that are left alone, at most. The kernel lets as much be dirty on a
-/// machine with 2 GB (`vm.dirty_background_ratio`), so it does not write them either.
-const MOST_DELETED: u64 = 128 << 20;
 /// Looks between two searches for mapped files, since /proc/PID/maps may be long.
 const MAPS_EVERY: u64 = 10;
 
@@ -64,8 +62,11 @@ pub(super) struct Files {
     /// Descriptors of the last look that are open for reading only.
     read_only: BTreeSet<(Id, String, Key)>,
     refused: BTreeSet<Key>,
-    /// Bytes of the open deleted files that are left alone. Their data never has to reach the disk.
+    /// Bytes of each open deleted file that is left alone, …
     deleted: BTreeMap<Key, u64>,
+    /// … of all of them, and the most that may be.
+    deleted_bytes: u64,
+    most_deleted: u64,
     /// How many were opened so far.
     found: u64,
     /// Directories of files that were opened since they were last asked for.
@@ -74,6 +75,11 @@ pub(super) struct Files {
 }
 
 impl Files {
+    /// Leaves alone so many bytes of deleted files, at most.
+    pub(super) fn new(most_deleted: u64) -> Self {
+        Self { most_deleted, ..Self::default() }
+    }
+
     /// Looks at all processes, and returns the ranges to write back. Leaves out files on devices
     /// for which `is_known` is false, by `st_dev`.
     pub(super) fn look(
@@ -84,11 +90,12 @@ impl Files {
         pressure: Pressure,
     ) -> Vec<Range> {
         self.look += 1;
-        self.deleted.clear();
+        let left_before = std::mem::take(&mut self.deleted);
+        self.deleted_bytes = 0;
         let with_maps = pressure.rose && self.look.is_multiple_of(MAPS_EVERY);
         let before = std::mem::take(&mut self.read_only);
         for process in processes.iter().filter(|process| !process.has_ended()) {
-            self.descriptors(root, process.id, is_known, &before);
+            self.descriptors(root, process.id, is_known, &before, &left_before);
             if with_maps {
                 self.mapped(root, process.id.pid, is_known);
             }
@@ -109,9 +116,9 @@ impl Files {
         self.open.contains_key(&key)
     }
 
-    /// Bytes of open deleted files, which are left alone.
-    pub(super) fn deleted(&self) -> u64 {
-        self.deleted.values().sum()
+    /// Bytes of open deleted files that are left alone.
+    pub(super) fn deleted_bytes(&self) -> u64 {
+        self.deleted_bytes
     }
 
     pub(super) fn found(&self) -> u64 {
@@ -133,6 +140,7 @@ impl Files {
         id: Id,
         is_known: &dyn Fn(u64) -> bool,
         before: &BTreeSet<(Id, String, Key)>,
+        left_before: &BTreeMap<Key, u64>,
     ) {
         let directory = format!("/proc/{}/fd", id.pid);
         let descriptors = root.list(&directory).into_value().unwrap_or_default();
@@ -143,17 +151,22 @@ impl Files {
                 continue;
             };
             let key = Key::from(file);
-            let is_written = || is_written(root, id.pid.unsigned_abs(), &descriptor);
-            if file.is_deleted && is_written() && self.leave(key, file.size) {
-                continue;
-            }
             if let Some(open) = self.open.get_mut(&key) {
                 open.until = open.until.max(self.look);
                 continue;
             }
-            let known = (id, descriptor.clone(), key);
-            if before.contains(&known) || !is_written() {
+            if left_before.contains_key(&key) && self.leave(key, &file) {
+                continue;
+            }
+            let known = (id, descriptor, key);
+            let flags = || open_flags(root, id.pid.unsigned_abs(), &known.1);
+            let written = if before.contains(&known) { None } else { flags() };
+            let Some(flags) = written.filter(|flags| is_for_writing(*flags)) else {
                 self.read_only.insert(known);
+                continue;
+            };
+            // A file without a first name may get one (linkat(2)).
+            if !flags.contains(OFlags::TMPFILE) && self.leave(key, &file) {
                 continue;
             }
             if self.add(&path, key, self.look)
@@ -166,14 +179,19 @@ impl Files {
         }
     }
 
-    /// Leaves a deleted file alone, while there are few bytes in such files. A descriptor of ours
-    /// would delay its end, and the kernel would not count its pages as cancelled by the command.
-    fn leave(&mut self, key: Key, size: u64) -> bool {
-        let others = self.deleted() - self.deleted.get(&key).unwrap_or(&0);
-        let is_left = others.saturating_add(size) <= MOST_DELETED;
+    /// Leaves a file alone if it is deleted, and if there are few bytes in such files. This process
+    /// must have no descriptor of it: that might be the last one, and the kernel would then count
+    /// the cancelled pages for this process, not for the command.
+    fn leave(&mut self, key: Key, file: &RegularFile) -> bool {
+        if self.deleted.contains_key(&key) {
+            return true;
+        }
+        let bytes = file.size.min(file.allocated);
+        let all = self.deleted_bytes.saturating_add(bytes);
+        let is_left = file.is_deleted && all <= self.most_deleted;
         if is_left {
-            self.deleted.insert(key, size);
-            self.open.remove(&key);
+            self.deleted.insert(key, bytes);
+            self.deleted_bytes = all;
         }
         is_left
     }
@@ -243,6 +261,7 @@ fn size(stat: &Stat) -> u64 {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::io::Write;
     use std::os::fd::AsRawFd;
     use std::os::unix::fs::symlink;
 
@@ -333,26 +352,50 @@ mod tests {
     }
 
     #[test]
-    fn an_open_deleted_file_is_left_alone_unless_it_is_large() {
-        let mut machine = Machine::new();
-        fs::write(machine.path("written"), [0; 5000]).unwrap();
-        let file = fs::OpenOptions::new().append(true).open(machine.path("written")).unwrap();
-        let of = |file: &fs::File| format!("/proc/self/fd/{}", file.as_raw_fd());
+    fn a_file_that_was_deleted_at_once_is_left_alone_unless_it_is_large() {
+        const MOST: u64 = 100 << 12;
+        let mut machine = Machine { files: Files::new(MOST), ..Machine::new() };
         fs::remove_file(machine.path("proc/20/fd/3")).unwrap();
-        symlink(of(&file), machine.path("proc/20/fd/3")).unwrap();
+        let named = fs::OpenOptions::new().append(true).open(machine.path("written")).unwrap();
+        let mut file = named;
+        symlink(format!("/proc/self/fd/{}", file.as_raw_fd()), machine.path("proc/20/fd/3"))
+            .unwrap();
+        fs::remove_file(machine.path("written")).unwrap();
+        file.write_all(&[1; 5000]).unwrap();
+        assert!(machine.look().is_empty());
+        assert_eq!((machine.files.open.len(), machine.files.deleted_bytes()), (0, 5000));
+        // It is sparse.
+        file.set_len(10 * MOST).unwrap();
+        assert!(machine.look().is_empty());
+        assert!((5000..MOST).contains(&machine.files.deleted_bytes()));
+        file.set_len(5000).unwrap();
+        file.write_all(&[1; MOST as usize]).unwrap();
+        assert_eq!(machine.look(), [Span::Dirty { to: MOST + 5000 }]);
+        assert_eq!((machine.files.open.len(), machine.files.deleted_bytes()), (1, 0));
+        file.set_len(0).unwrap();
+        machine.look();
+        assert_eq!(machine.files.open.len(), 1, "it is not left alone once more");
+    }
+
+    #[test]
+    fn a_file_that_is_deleted_later_or_may_get_a_name_is_written_back() {
+        let mut machine = Machine { files: Files::new(1 << 20), ..Machine::new() };
+        let link = machine.path("proc/20/fd/3");
+        fs::remove_file(&link).unwrap();
+        fs::write(machine.path("written"), [0; 5000]).unwrap();
+        let file = fs::File::open(machine.path("written")).unwrap();
+        symlink(format!("/proc/self/fd/{}", file.as_raw_fd()), &link).unwrap();
         assert_eq!(machine.look(), [Span::Dirty { to: 5000 }]);
         fs::remove_file(machine.path("written")).unwrap();
-        assert!(machine.look().is_empty());
-        assert_eq!((machine.files.open.len(), machine.files.deleted()), (0, 5000));
-        file.set_len(MOST_DELETED).unwrap();
-        assert!(machine.look().is_empty());
-        assert_eq!(machine.files.deleted(), MOST_DELETED);
-        file.set_len(MOST_DELETED + 1).unwrap();
-        assert_eq!(machine.look(), [Span::Dirty { to: MOST_DELETED + 1 }]);
-        assert_eq!((machine.files.open.len(), machine.files.deleted()), (1, 0));
-        fs::remove_file(machine.path("proc/20/fd/3")).unwrap();
-        assert!(machine.look().is_empty());
+        machine.look();
+        assert_eq!((machine.files.open.len(), machine.files.deleted_bytes()), (1, 0));
+        fs::remove_file(&link).unwrap();
+        assert!(machine.look().is_empty(), "nothing of a deleted file has to reach the disk");
         assert_eq!(machine.files.open.len(), 0);
+        symlink(format!("/proc/self/fd/{}", file.as_raw_fd()), &link).unwrap();
+        let flags = (OFlags::TMPFILE | OFlags::RDWR).bits();
+        put(&machine.path("proc/20/fdinfo/3"), &format!("flags:\t0{flags:o}\n"));
+        assert_eq!(machine.look(), [Span::Dirty { to: 5000 }]);
     }
 
     #[test]

@@ -95,7 +95,7 @@ const IDLE_S: [f64; 2] = [0.0002, 0.001];
 /// as long.
 const QUEUE_S: f64 = 0.2;
 /// Time of the dirty data while no other program waits, at the measured capacity: the command
-/// works on while the disk writes. Dirty data that is not under way delays no other program.
+/// works on while the disk writes. Data that is not under way delays others only if it is synced.
 const AHEAD_ALONE_S: f64 = 1.0;
 /// Time of the dirty data while others wait, at the allowed rate. A stopped command goes on some
 /// milliseconds late, and until then there must be pieces to write.
@@ -105,9 +105,6 @@ const PIECES: [u64; 2] = [128 << 10, 8 << 20];
 /// Bounds of the data under way while no other program waits, in bytes. The upper one also bounds
 /// the dirty data while others wait.
 const QUEUES: [u64; 2] = [1 << 20, 64 << 20];
-/// Most dirty data while no other program waits, in bytes: less than the kernel lets be dirty on a
-/// machine with 2 GB (`vm.dirty_background_ratio`).
-const MOST_AHEAD: u64 = 128 << 20;
 /// After so long without a request of others the command has the whole disk again.
 const GONE: Duration = Duration::from_secs(2);
 /// Time between two silences while others wait. They begin at multiples of it, so that several
@@ -135,6 +132,8 @@ pub struct Law {
     goal: Goal,
     /// Never more than this, in bytes per second.
     most: Option<f64>,
+    /// Most dirty data while no other program waits, in bytes.
+    most_ahead: u64,
     now: Duration,
     /// Time in which others waited for the disk.
     yielded: Duration,
@@ -149,13 +148,14 @@ pub struct Law {
 }
 
 impl Law {
-    /// For a disk that was not measured yet. `now` is the time by a clock that all paced commands
-    /// share.
+    /// For a disk that was not measured yet. `most_ahead` limits the dirty data while no other
+    /// program waits, in bytes. `now` is the time by a clock that all paced commands share.
     #[must_use]
-    pub fn new(goal: Goal, most: Option<f64>, now: Duration) -> Self {
+    pub fn new(goal: Goal, most: Option<f64>, most_ahead: u64, now: Duration) -> Self {
         Self {
             goal,
             most,
+            most_ahead,
             now,
             yielded: Duration::ZERO,
             phase: Phase::Alone,
@@ -321,9 +321,10 @@ impl Law {
             let (piece, queue) =
                 (bytes(per_s, LONG_PIECE_S, PIECES), bytes(per_s, QUEUE_S, QUEUES));
             let under_way = queue.max(2 * piece);
-            // A guess may be far too high for a slow disk.
-            let ahead = if self.capacity.is_measured() {
-                bytes(per_s, AHEAD_ALONE_S, [under_way, MOST_AHEAD])
+            // A guess may be far too high for a slow disk. Beside a fixed rate others may wait.
+            let is_rate = matches!(self.goal, Goal::Rate(_));
+            let ahead = if self.capacity.is_measured() && !is_rate {
+                bytes(per_s, AHEAD_ALONE_S, [under_way, self.most_ahead.max(under_way)])
             } else {
                 under_way
             };

@@ -14,8 +14,10 @@ const MB: f64 = 1e6;
 /// The time at which a run begins, by the clock of all commands.
 const START: Duration = Duration::from_millis(123_456);
 
+const MOST_AHEAD: u64 = 128 << 20;
+
 fn new_law(goal: Goal) -> Law {
-    Law::new(goal, None, START)
+    Law::new(goal, None, MOST_AHEAD, START)
 }
 
 #[test]
@@ -58,7 +60,8 @@ fn two_commands_share_fairly_and_delay_others_no_more_than_one() {
     let disk = hard_disk(Some(1.0 / 3.0 / 0.008));
     let mut first = new_law(Goal::default());
     disk.run(&mut first, 9.5, 0.0..9.5);
-    let mut second = Law::new(Goal::default(), None, START + Duration::from_millis(9500));
+    let mut second =
+        Law::new(Goal::default(), None, MOST_AHEAD, START + Duration::from_millis(9500));
     let laws = &mut [&mut first, &mut second];
     disk.run_together(laws, 20.0, 0.0..20.0);
     let out = disk.run_together(laws, 100.0, 0.0..100.0);
@@ -309,7 +312,7 @@ fn fixed_goals_and_a_maximum() {
     let out = hard_disk(None).run(&mut law, 4.0, 0.0..4.0);
     assert!((out.own_bytes / (4.0 * 5.0 * MB) - 1.0).abs() < 0.05, "{}", out.own_bytes);
     assert_eq!((law.state(), law.yielded()), (State::Fixed, Duration::ZERO));
-    let mut law = Law::new(Goal::default(), Some(7.0 * MB), START);
+    let mut law = Law::new(Goal::default(), Some(7.0 * MB), MOST_AHEAD, START);
     assert_eq!(law.step(&Seen::default()).rate, Some(7.0 * MB));
     let disk = hard_disk(None);
     let mut law = new_law(Goal::Share(0.25));
@@ -360,7 +363,11 @@ fn alone_a_measured_disk_has_a_second_of_data_before_it() {
     let fast = Disk { bytes_per_s: 1000.0 * MB, ..hard_disk(None) };
     let mut law = new_law(Goal::default());
     fast.run(&mut law, 2.0, 0.0..0.0);
-    assert_eq!(law.step(&Seen::default()).in_flight, 128 << 20);
+    assert_eq!(law.step(&Seen::default()).in_flight, MOST_AHEAD);
+    let mut small = Law::new(Goal::default(), None, 1 << 20, START);
+    fast.run(&mut small, 2.0, 0.0..0.0);
+    let Allowance { under_way, in_flight, .. } = small.step(&Seen::default());
+    assert_eq!(in_flight, under_way);
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use floodwall_host::SysRoot;
@@ -40,6 +41,8 @@ pub(in crate::command) struct GroupFiles {
     freezer: Option<Arc<File>>,
     /// The limits in force, for the thread that keeps them and for a stop of this process.
     in_force: Arc<Mutex<Limits>>,
+    /// Dirty bytes of the command that will be written at the pacer's rate, or never.
+    known_dirty: Arc<AtomicU64>,
 }
 
 impl GroupFiles {
@@ -56,6 +59,7 @@ impl GroupFiles {
                 .ok()
                 .map(Arc::new),
             in_force: Arc::default(),
+            known_dirty: Arc::default(),
             directory,
         }
     }
@@ -70,6 +74,16 @@ impl GroupFiles {
     /// The limits in force. A thread that changes them has this lock.
     pub(super) fn in_force(&self) -> MutexGuard<'_, Limits> {
         self.in_force.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes note of dirty bytes that will be written at the pacer's rate, or never.
+    pub(in crate::command) fn note_known_dirty(&self, bytes: u64) {
+        self.known_dirty.store(bytes, Ordering::Relaxed);
+    }
+
+    /// These bytes, as of the last look at the command.
+    pub(super) fn known_dirty(&self) -> u64 {
+        self.known_dirty.load(Ordering::Relaxed)
     }
 
     /// Limits its memory in bytes, or lifts the limit.

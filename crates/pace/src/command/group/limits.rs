@@ -4,11 +4,12 @@
 //! alone      memory.high and io.max are `max`
 //! silence    both stay as they are
 //! yielding   io.max      twice the pacer's rate, and at least what the window needs
-//!            memory.high what is no page cache, and a margin; once too much is dirty
+//!            memory.high what is no page cache, known dirty data, and a margin; once too much
+//!                        else is dirty
 //! ```
 //!
 //! The files that pace finds are written back by its own thread, at the pacer's rate. These limits
-//! are for other data: the kernel's flusher writes it as fast as the disk takes it.
+//! are for other data, which the kernel's flusher writes: at twice the rate at most.
 //!
 //! In a silence the pieces under way have to end soon, and a commit of others may wait for them
 //! (ext4's ordered data). So no limit is lowered then.
@@ -33,10 +34,10 @@ const LEAST_PER_S: f64 = 1e6;
 /// A time slice of blk-throttle (`DFL_THROTL_SLICE_HD`, block/blk-throttle.c), in seconds. The
 /// window has to pass within one: a lower limit would delay each piece, and others with it.
 const SLICE_S: f64 = 0.1;
-/// `io.max` is so many times the pacer's rate. The pieces have waited for their turn already, and
-/// this limit acts on them too: at the same rate they would wait again for each burst.
-const SPARE: f64 = 2.0;
-/// So many dirty bytes are more than those of files that are written back.
+/// `io.max` is so many times the pacer's rate. It acts on the pieces as well, which have waited for
+/// their turn already. At the pacer's rate it would delay each burst again.
+const TIMES_RATE: f64 = 2.0;
+/// So many dirty bytes besides the known ones are those of files that were not found.
 const DIRTY: u64 = 16 << 20;
 /// Memory above what is no page cache: at least this …
 const MARGIN: u64 = 64 << 20;
@@ -57,6 +58,8 @@ struct Seen {
     /// Memory besides page cache, and dirty bytes, of the group.
     besides_cache: Option<u64>,
     dirty: u64,
+    /// Those among them that will be written at the pacer's rate, or never.
+    known_dirty: u64,
 }
 
 /// The limits from now on. The writes to a disk that is not paced any more have none.
@@ -68,12 +71,12 @@ fn wanted(before: Limits, seen: &Seen) -> Limits {
         State::Listening => before,
         State::Yielding => {
             let least = LEAST_PER_S.max(seen.in_flight as f64 / SLICE_S);
-            let is_limited = before.memory.is_some() || seen.dirty > DIRTY;
-            let memory = |bytes: u64| bytes + MARGIN.max(bytes / MARGIN_PART);
+            let is_limited = before.memory.is_some() || seen.dirty > seen.known_dirty + DIRTY;
+            let memory = |bytes: u64| bytes + seen.known_dirty + MARGIN.max(bytes / MARGIN_PART);
             Limits {
                 memory: seen.besides_cache.filter(|_| is_limited).map(memory),
                 writes: seen.disk.zip(seen.rate).map(|(disk, rate)| {
-                    let per_s = (rate * SPARE).max(least) as u64;
+                    let per_s = (rate * TIMES_RATE).max(least) as u64;
                     Writes { disk, per_s }
                 }),
             }
@@ -119,14 +122,15 @@ pub(in crate::command) fn lifted(files: &GroupFiles, act: impl FnOnce()) {
 }
 
 fn step(files: &GroupFiles, root: &SysRoot, pacer: &Pacer, before: Limits) -> Limits {
-    let status = pacer.status();
+    let (window, status) = pacer.limits();
     let mut seen = Seen {
         state: status.state,
         disk: pacer.device(),
         rate: status.rate,
-        in_flight: pacer.window().in_flight,
+        in_flight: window.in_flight,
         besides_cache: None,
         dirty: 0,
+        known_dirty: files.known_dirty(),
     };
     if seen.state == State::Yielding && files.has_memory {
         let backlog = read_backlog(root, &files.name).into_value().unwrap_or_default();
@@ -188,6 +192,7 @@ mod tests {
         in_flight: 200_000,
         besides_cache: Some(100 << 20),
         dirty: 1 << 20,
+        known_dirty: 0,
     };
 
     fn writes(per_s: u64) -> Option<Writes> {
@@ -245,6 +250,10 @@ mod tests {
         assert_eq!(of(None, DIRTY + 1, Some(1 << 30)), Some((1 << 30) + (256 << 20)));
         assert_eq!(of(None, DIRTY + 1, None), None, "its memory is not known");
         assert_eq!(of(Some(1), 0, Some(0)), Some(MARGIN), "it stays while others wait");
+        let known = Seen { dirty: 50 + DIRTY, known_dirty: 50, besides_cache: Some(7), ..SEEN };
+        assert_eq!(wanted(Limits::default(), &known).memory, None);
+        let unknown = Seen { dirty: 51 + DIRTY, ..known };
+        assert_eq!(wanted(Limits::default(), &unknown).memory, Some(7 + 50 + MARGIN));
     }
 
     #[test]
