@@ -29,8 +29,8 @@ const TICK: Duration = Duration::from_millis(10);
 const LONGEST_S: f64 = 86_400.0;
 /// Most dirty data while no other program waits, in bytes. …
 const MOST_AHEAD: u64 = 128 << 20;
-/// … The kernel's flusher starts at a limit of its own, and writes without a pace. Dirty data takes
-/// up one part of that in so many.
+/// … The kernel's flusher starts at `vm.dirty_background_ratio`, and writes without a pace. So much
+/// may be dirty as one part of that in so many.
 const BACKGROUND_PART: u64 = 4;
 /// Longest sleep between two looks at the disk.
 const NAP: Duration = Duration::from_millis(10);
