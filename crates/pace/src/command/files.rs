@@ -180,8 +180,8 @@ impl Files {
     }
 
     /// Leaves a file alone if it is deleted, and if there are few bytes in such files. This process
-    /// must have no descriptor of it: that might be the last one, and the kernel would then count
-    /// the cancelled pages for this process, not for the command.
+    /// must have no descriptor of it. The kernel counts the cancelled pages for the process that
+    /// closes the last one, and that has to be the command.
     fn leave(&mut self, key: Key, file: &RegularFile) -> bool {
         if self.deleted.contains_key(&key) {
             return true;
